@@ -1,0 +1,47 @@
+"""The `Busy` signal that our own script publishes from inside a notebook or app: 1 while a kernel, terminal job, CPU or GPU works, else 0.
+
+Namespace `MLIdleReaper`, dimension `Resource` = the ARN. Its points are activity and heartbeat in one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from reaper.aws import series
+from reaper.aws.cloud import Cloud
+from reaper.aws.series import Query
+from reaper.errors import CloudError
+from reaper.model import Reading, Resource, Role, Window
+
+NAMESPACE, METRIC, DIMENSION = "MLIdleReaper", "Busy", "Resource"
+
+
+def readings(cloud: Cloud, resources: Sequence[Resource], window: Window) -> dict[str, tuple[Reading, ...]]:
+    """Busy as activity and as heartbeat, by resource id. Without any point both are empty: nobody publishes it there."""
+    spelled = _spellings(cloud) if resources else {}
+    asked = {r.id: [_query(arn) for arn in spelled.get(r.id.lower(), [r.id])] for r in resources}
+    answers = series.answers(cloud, [q for queries in asked.values() for q in queries], window)
+    return {id_: tuple(r for q in queries for r in _pair(answers[q])) for id_, queries in asked.items()}
+
+
+def _pair(answer: series.Answer) -> tuple[Reading, Reading]:
+    activity = Reading(signal=METRIC, role=Role.ACTIVITY, series=answer.series, complete=answer.complete)
+    below_any = float("-inf")
+    heart = Reading(signal="Busy points", role=Role.HEARTBEAT, series=answer.series, complete=answer.complete, busy_above=below_any)
+    return activity, heart
+
+
+def _query(arn: str) -> Query:
+    return Query(namespace=NAMESPACE, metric=METRIC, stat="Maximum", dimensions=((DIMENSION, arn),))
+
+
+def _spellings(cloud: Cloud) -> dict[str, list[str]]:
+    """The ARNs as published, by lower-cased ARN: SageMaker spells one ARN in several cases, CloudWatch tells them apart."""
+    found: dict[str, list[str]] = {}
+    try:
+        for pairs in series.dimensions(cloud, NAMESPACE, METRIC):
+            if DIMENSION in pairs and len(pairs) == 1:
+                found.setdefault(pairs[DIMENSION].lower(), []).append(pairs[DIMENSION])
+    except CloudError as error:
+        cloud.note(error)
+    return found

@@ -1,0 +1,108 @@
+"""SageMaker notebook instances. AWS publishes no metric of their use, so proof needs our `Busy` signal; the jupyter log only shows use.
+
+States: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeNotebookInstance.html
+Logs: https://docs.aws.amazon.com/sagemaker/latest/dg/logging-cloudwatch.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from reaper.aws import busy, series, tags
+from reaper.aws.cloud import Cloud
+from reaper.errors import CloudError, Trouble
+from reaper.evidence import last_used
+from reaper.model import Hint, Kind, Observation, Part, Reading, Resource, Role, Window
+
+NAME = "sagemaker-notebook"
+LOGS = "/aws/sagemaker/NotebookInstances"
+KEYS = ("NotebookInstanceName", "NotebookInstanceArn")
+UNSETTLED = {"Pending", "Stopping", "Updating", "Deleting"}
+
+
+def discover(cloud: Cloud) -> Iterator[Resource]:
+    """Every notebook instance of the region, stopped ones too."""
+    rows = list(cloud.pages("sagemaker", "ListNotebookInstances", "NotebookInstances", *KEYS, MaxResults=100))
+    found = tags.tagged(cloud, "notebook-instance") if rows else {}
+    for row in rows:
+        instance = row.get("InstanceType", "")
+        running = row.get("NotebookInstanceStatus") != "Stopped"
+        yield Resource(
+            kind=NAME,
+            id=row["NotebookInstanceArn"],
+            name=row["NotebookInstanceName"],
+            target=cloud.target,
+            region=cloud.region,
+            created=row.get("CreationTime"),
+            changed=row.get("LastModifiedTime"),
+            status=row.get("NotebookInstanceStatus", ""),
+            size=instance,
+            parts=(Part(component="Notebook", instance=instance),) if instance and running else None if running else (),
+            tags=tags.of(found, row["NotebookInstanceArn"]),
+        )
+
+
+def observe(cloud: Cloud, resources: Sequence[Resource], window: Window) -> Iterator[Observation]:
+    """`Busy` of all that run, in bulk; the log of each that was silent."""
+    running = [r for r in resources if r.status == "InService"]
+    found = busy.readings(cloud, running, window)
+    seen = [Observation(resource=r, readings=found.get(r.id, ())) for r in resources]
+    yield from cloud.each(lambda one: _closer(cloud, one, window), seen)
+
+
+def _closer(cloud: Cloud, seen: Observation, window: Window) -> Observation:
+    resource = seen.resource
+    if resource.status == "Stopped":
+        return replace(seen, free="it is stopped; only its volume is billed")
+    if resource.status in UNSETTLED:
+        return replace(seen, unsettled=f"its status is {resource.status}")
+    if resource.status != "InService":
+        return replace(seen, blind=f"its status is {resource.status or 'missing'}")
+    times = [last_used(seen), resource.created, resource.changed]
+    if any(t and t > window.quiet_from for t in times):
+        return replace(seen, blind="it was used or changed too recently for a closer look")
+    return _with_log(cloud, seen)
+
+
+def _with_log(cloud: Cloud, seen: Observation) -> Observation:
+    resource = seen.resource
+    try:
+        event = _last_event(cloud, resource.name)
+    except CloudError as error:
+        cloud.note(error)
+        return replace(seen, blind=f"its log could not be read: {error}")
+    log = Reading(signal="jupyter.log", role=Role.ACTIVITY, at=event)
+    since = max(t for t in (event, resource.changed, resource.created) if t) if resource.created else None
+    quiet = "its jupyter log has been silent" if event else "it has written no jupyter log"
+    because = f"it has been up since {resource.changed:%Y-%m-%d %H:%M} UTC and {quiet}; no Busy signal proves it" if resource.changed else ""
+    return replace(seen, readings=(*seen.readings, log), hint=Hint(since=since, because=because) if since and because else None)
+
+
+def _last_event(cloud: Cloud, name: str) -> datetime | None:
+    """When the notebook's jupyter log last grew; None without such a log. The figure lags by up to an hour."""
+    prefix = f"{name}/jupyter.log"
+    try:
+        streams = list(cloud.pages("logs", "DescribeLogStreams", "logStreams", token="nextToken", logGroupName=LOGS, logStreamNamePrefix=prefix))
+    except CloudError as error:
+        if error.trouble is Trouble.GONE:
+            return None
+        raise
+    stamps = [s.get(key) for s in streams for key in ("lastEventTimestamp", "lastIngestionTime")]
+    latest = max((s for s in stamps if s), default=None)
+    return datetime.fromtimestamp(latest / 1000, UTC) if latest else None
+
+
+KIND = Kind(
+    name=NAME,
+    cloud="aws",
+    title="SageMaker notebook instance",
+    docs="https://docs.aws.amazon.com/sagemaker/latest/dg/nbi.html",
+    permissions=("sagemaker:ListNotebookInstances", "logs:DescribeLogStreams", tags.PERMISSION, *series.PERMISSIONS),
+    activity="Busy above 0; a fresh event in the notebook's jupyter log",
+    heartbeat="points of Busy",
+    otherwise="likely once up, unmodified and log-silent for longer than idle_after where nobody ever published Busy; exempt when stopped",
+    discover=discover,
+    observe=observe,
+)

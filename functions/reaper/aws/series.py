@@ -1,0 +1,139 @@
+"""Metrics in bulk: up to 500 series a call, every page followed, every status looked at.
+
+Limits and retention (5-minute points live 63 days, hourly points 455): https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_GetMetricData.html
+Hourly buckets are asked for at any age, because the estimated number of points is what CloudWatch throttles.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from reaper.aws.cloud import Cloud
+from reaper.errors import CloudError, Trouble
+from reaper.model import Series, Window
+
+STEP = timedelta(hours=1)
+MAX_QUERIES = 500
+MAX_POINTS = 100_800
+PERMISSIONS = ("cloudwatch:GetMetricData", "cloudwatch:ListMetrics")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """One series: `stat` of a metric under exactly these dimensions, as (name, value) pairs."""
+
+    namespace: str
+    metric: str
+    stat: str
+    dimensions: tuple[tuple[str, str], ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class Answer:
+    """The series of one query; `complete` only when CloudWatch said so and nothing went wrong on the way."""
+
+    series: Series
+    complete: bool = False
+
+
+def answers(cloud: Cloud, queries: Sequence[Query], window: Window) -> dict[Query, Answer]:
+    """One answer per distinct query. A batch that fails is noted on the cloud and leaves its answers empty and incomplete."""
+    asked = list(dict.fromkeys(queries))
+    found = {query: Answer(series=Series(start=window.start, step=STEP)) for query in asked}
+    size = max(1, min(MAX_QUERIES, MAX_POINTS // _buckets(window)))
+    batches = [asked[i : i + size] for i in range(0, len(asked), size)]
+    cloud.each(lambda batch: _ask(cloud, batch, window, found), batches)
+    return found
+
+
+def dimensions(cloud: Cloud, namespace: str, metric: str) -> Iterator[dict[str, str]]:
+    """The dimensions of every series of a metric with a point in the last two weeks. Raises CloudError."""
+    for row in cloud.pages("cloudwatch", "ListMetrics", "Metrics", Namespace=namespace, MetricName=metric):
+        yield {d["Name"]: d["Value"] for d in row.get("Dimensions") or ()}
+
+
+def _buckets(window: Window) -> int:
+    return max(1, int((window.end - window.start) / STEP))
+
+
+def _ask(cloud: Cloud, batch: list[Query], window: Window, found: dict[Query, Answer]) -> None:
+    ids = {f"q{i}": query for i, query in enumerate(batch)}
+    values: dict[str, array[float]] = {}
+    status: dict[str, str] = {}
+    params: dict[str, Any] = {
+        "MetricDataQueries": [_spelled(id_, query) for id_, query in ids.items()],
+        "StartTime": window.start,
+        "EndTime": window.end,
+        "ScanBy": "TimestampAscending",
+    }
+    try:
+        for page in _pages(cloud, params):
+            for row in page["MetricDataResults"]:
+                status[row["Id"]] = _merge(row, values, window)
+            if page.get("Messages"):
+                status |= dict.fromkeys(status, f"Messages: {page['Messages']}")
+    except CloudError as error:
+        cloud.note(error)
+        status = {}
+    except (KeyError, TypeError, ValueError) as error:
+        cloud.note(CloudError(Trouble.GARBLED, PERMISSIONS[0], f"a result cannot be read ({error})"))
+        status = {}
+    for id_, query in ids.items():
+        found[query] = Answer(
+            series=Series(start=window.start, step=STEP, values=values.get(id_, ())), complete=status.get(id_) == "Complete"
+        )
+    _note_incomplete(cloud, {id_: s for id_, s in status.items() if s != "Complete"}, ids)
+
+
+def _pages(cloud: Cloud, params: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    seen: set[str] = set()
+    token = ""
+    while True:
+        page = cloud.call("cloudwatch", "GetMetricData", "MetricDataResults", **params, **({"NextToken": token} if token else {}))
+        yield page
+        token = page.get("NextToken") or ""
+        if not token:
+            return
+        if token in seen:
+            raise CloudError(Trouble.GARBLED, PERMISSIONS[0], "the same page came twice")
+        seen.add(token)
+
+
+def _merge(row: dict[str, Any], values: dict[str, array[float]], window: Window) -> str:
+    """Put a page's points into their buckets and say how complete the row is now."""
+    stamps, points = row.get("Timestamps", ()), row.get("Values", ())
+    if len(stamps) != len(points):
+        return "PartialData"
+    if points:
+        buckets = values.setdefault(row["Id"], array("f", [float("nan")]) * _buckets(window))
+        for stamp, point in zip(stamps, points, strict=True):
+            index = int((stamp - window.start) // STEP)
+            if 0 <= index < len(buckets):
+                old = buckets[index]
+                buckets[index] = point if old != old else max(old, point)
+    return "Messages" if row.get("Messages") and row["StatusCode"] == "Complete" else str(row["StatusCode"])
+
+
+def _note_incomplete(cloud: Cloud, status: dict[str, str], ids: dict[str, Query]) -> None:
+    if not status:
+        return
+    forbidden = sorted({ids[i].metric for i, s in status.items() if s == "Forbidden" and i in ids})
+    if forbidden:
+        text = f"forbidden for {', '.join(forbidden)}"
+        cloud.note(CloudError(Trouble.DENIED, PERMISSIONS[0], text, code="Forbidden", missing=PERMISSIONS[0]))
+    others = sorted({s for s in status.values() if s != "Forbidden"})
+    if others:
+        cloud.note(CloudError(Trouble.PARTIAL, PERMISSIONS[0], f"{len(status)} series came back incomplete ({', '.join(others)})"))
+
+
+def _spelled(id_: str, query: Query) -> dict[str, Any]:
+    metric = {
+        "Namespace": query.namespace,
+        "MetricName": query.metric,
+        "Dimensions": [{"Name": name, "Value": value} for name, value in query.dimensions],
+    }
+    return {"Id": id_, "MetricStat": {"Metric": metric, "Period": int(STEP.total_seconds()), "Stat": query.stat}}

@@ -1,0 +1,52 @@
+"""Tags in bulk, a hundred resources a call, instead of one call each.
+
+The API never returns resources that were never tagged, so a missing ARN means no tags; it returns ARNs in a case of its own:
+https://docs.aws.amazon.com/resourcegroupstagging/latest/APIReference/API_GetResources.html
+"""
+
+from __future__ import annotations
+
+from reaper.aws.cloud import Cloud
+from reaper.errors import CloudError, Trouble
+
+PERMISSION = "tag:GetResources"
+Tagged = dict[str, dict[str, dict[str, str]]]
+"""Tags by ARN as spelled, by lower-cased ARN: two names may differ in case only."""
+
+
+def tagged(cloud: Cloud, *types: str) -> Tagged | None:
+    """The tags of every tagged resource of these types (`endpoint`, `app`, ...); None, and noted, when they cannot be read."""
+    names = [f"sagemaker:{name}" for name in types]
+    rows = cloud.pages(
+        "resourcegroupstaggingapi",
+        "GetResources",
+        "ResourceTagMappingList",
+        "ResourceARN",
+        token="PaginationToken",
+        ResourceTypeFilters=names,
+        ResourcesPerPage=100,
+    )
+    found: Tagged = {}
+    try:
+        for row in rows:
+            arn = row["ResourceARN"]
+            found.setdefault(arn.lower(), {})[arn] = {tag["Key"]: tag["Value"] for tag in row.get("Tags") or ()}
+    except CloudError as error:
+        cloud.note(error)
+        return None
+    except (KeyError, TypeError, AttributeError) as error:
+        cloud.note(CloudError(Trouble.GARBLED, PERMISSION, f"a row cannot be read ({error})"))
+        return None
+    return found
+
+
+def of(found: Tagged | None, *arns: str) -> dict[str, str] | None:
+    """The tags of the first ARN, over those of the others that it lives in; None when tags could not be read."""
+    if found is None:
+        return None
+    merged: dict[str, str] = {}
+    for arn in reversed(arns):
+        spelled = found.get(arn.lower(), {})
+        for tags in [spelled[arn]] if arn in spelled else spelled.values():
+            merged |= tags
+    return merged

@@ -1,0 +1,159 @@
+"""A policy text into a `Policy`: YAML 1.2 scalars with line numbers, and errors that name file, line, key, value, expectation and fix.
+
+YAML 1.1, which PyYAML reads, would turn the key `on` into true and 07:00 into 420: https://yaml.org/spec/1.2.2/#103-core-schema
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Collection
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from typing import Any, get_args
+
+import yaml
+from pydantic import BaseModel, ValidationError
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from reaper.errors import PolicyError
+from reaper.policy import Policy
+
+Path = tuple[str | int, ...]
+
+
+class _Loader(yaml.SafeLoader):
+    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012  (PyYAML's own class attribute)
+
+
+for _tag, _shape, _first in (
+    ("null", r"null|Null|NULL|~|", ["n", "N", "~", ""]),
+    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    ("int", r"[-+]?[0-9]+", list("-+0123456789")),
+    ("float", r"[-+]?(\.[0-9]+|[0-9]+\.[0-9]*)([eE][-+]?[0-9]+)?", list("-+.0123456789")),
+):
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"(?:{_shape})\\Z"), _first)
+
+
+def parse(text: str, source: str, kinds: Collection[str]) -> Policy:
+    """The policy in `text`. `kinds` are the kind names there are. Raises PolicyError with every problem found, one line each."""
+    data, lines = _read(text, source)
+    try:
+        policy = Policy.model_validate(data)
+    except ValidationError as error:
+        raise PolicyError([_problem(source, lines, data, e) for e in error.errors()]) from error
+    unknown = _unknown_kinds(policy, source, lines, kinds)
+    if unknown:
+        raise PolicyError(unknown)
+    return policy
+
+
+def digest(text: str) -> str:
+    """The hash that reports carry, so that a report says which policy it was made under."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def line_of(text: str, source: str, path: Path) -> int:
+    """The line of the key at `path`, or of the nearest one above it."""
+    return _line(_read(text, source)[1], path)
+
+
+def _read(text: str, source: str) -> tuple[Any, dict[Path, int]]:
+    lines: dict[Path, int] = {(): 1}
+    try:
+        loader = _Loader(text)
+        node = loader.get_single_node()
+        data = _plain(node, (), lines, loader, source) if node is not None else {}
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise PolicyError([f"{source}:{mark.line + 1 if mark else 1}: not valid YAML: {error.problem or error.context}"]) from error
+    except yaml.YAMLError as error:
+        raise PolicyError([f"{source}:1: not valid YAML: {error}"]) from error
+    if not isinstance(data, dict):
+        raise PolicyError([f"{source}:1: expected keys such as `version: 1` and `rules:`, got {_show(data)}"])
+    return data, lines
+
+
+def _plain(node: Node, path: Path, lines: dict[Path, int], loader: yaml.SafeLoader, source: str) -> Any:
+    if len(path) > 20:
+        raise PolicyError([f"{source}:{node.start_mark.line + 1}: nested too deep, or an alias that contains itself"])
+    if isinstance(node, MappingNode):
+        result: dict[Any, Any] = {}
+        for key_node, value_node in node.value:
+            key = str(key_node.value)
+            line = key_node.start_mark.line + 1
+            if key in result:
+                raise PolicyError([f"{source}:{line}: {_dotted((*path, key))}: the key is given twice, remove one"])
+            lines[(*path, key)] = line
+            result[key] = _plain(value_node, (*path, key), lines, loader, source)
+        return result
+    if isinstance(node, SequenceNode):
+        for index, item in enumerate(node.value):
+            lines[(*path, index)] = item.start_mark.line + 1
+        return [_plain(item, (*path, i), lines, loader, source) for i, item in enumerate(node.value)]
+    assert isinstance(node, ScalarNode)
+    return loader.construct_object(node)
+
+
+def _problem(source: str, lines: dict[Path, int], data: Any, error: Any) -> str:
+    path = tuple(p for p in error["loc"] if not (isinstance(p, str) and p.startswith(("list[", "function-", "literal"))))
+    where = f"{source}:{_line(lines, path)}: {_dotted(path) or 'the policy'}"
+    if error["type"] == "extra_forbidden":
+        return f"{where}: unknown key{_nearest(str(path[-1]), _fields(path[:-1]))}"
+    if error["type"] == "missing":
+        return f"{where}: this key is missing{', add `version: 1`' if path == ('version',) else ''}"
+    text = error["msg"].removeprefix("Value error, ")
+    text = text[0].lower() + text[1:]
+    if isinstance(error["input"], dict | list | BaseModel):
+        return f"{where}: {text}"
+    if error["type"] == "string_type" and isinstance(error["input"], int | float):
+        return f"{where}: {_show(error['input'])} is a number here: put it in quotes"
+    hint = _nearest(str(error["input"]), re.findall(r"'([^']+)'", text)) if error["type"] in {"enum", "literal_error"} else ""
+    return f"{where}: {_show(error['input'])} is not valid: {text.replace('input should be', 'expected')}{hint}"
+
+
+def _unknown_kinds(policy: Policy, source: str, lines: dict[Path, int], kinds: Collection[str]) -> list[str]:
+    problems = []
+    for index, spec in enumerate(policy.rules):
+        for name in spec.match.kind or []:
+            if not any(fnmatchcase(kind, name) for kind in kinds):
+                path: Path = ("rules", index, "match", "kind")
+                problems.append(f"{source}:{_line(lines, path)}: {_dotted(path)}: {name!r} is no kind we know{_nearest(name, sorted(kinds))}")
+    return problems
+
+
+def _fields(path: Path) -> list[str]:
+    """The keys that are valid inside the mapping at `path`."""
+    model: Any = Policy
+    for part in path:
+        if isinstance(part, str) and isinstance(model, type) and issubclass(model, BaseModel):
+            model = _model_in(model.model_fields[part].annotation) if part in model.model_fields else None
+    return list(model.model_fields) if model else []
+
+
+def _model_in(annotation: Any) -> Any:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for arg in get_args(annotation) if (found := _model_in(arg))), None)
+
+
+def _nearest(word: str, valid: list[str]) -> str:
+    near = get_close_matches(word, valid, n=1, cutoff=0.5)
+    if near:
+        return f", did you mean {near[0]}?"
+    return f"; valid here: {', '.join(valid)}" if valid else ""
+
+
+def _line(lines: dict[Path, int], path: Path) -> int:
+    while path not in lines:
+        path = path[:-1]
+    return lines[path]
+
+
+def _dotted(path: Path) -> str:
+    return "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in path).lstrip(".")
+
+
+def _show(value: object) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= 80 else shown[:77] + "..."

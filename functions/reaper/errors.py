@@ -1,0 +1,50 @@
+"""Everything this product raises on purpose, as one small tree.
+
+* ReaperError
+  x SettingsError     a setting, flag or event that cannot be used: nothing was swept
+  x PolicyError       a policy file or text that does not validate: nothing was swept
+  x CloudError        one call to a cloud that failed, with the permission that was missing
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class ReaperError(Exception):
+    """Root of the tree; the command line shows its text and exits with status 2."""
+
+
+class SettingsError(ReaperError):
+    """A setting, flag or event key has a value that cannot be used. The text names the key, the value and what was expected."""
+
+
+class PolicyError(ReaperError):
+    """A policy does not validate. The text has one line per problem: file:line, key, value, what was expected, the nearest valid key."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+class Trouble(StrEnum):
+    """What went wrong with one call."""
+
+    DENIED = "denied"
+    THROTTLED = "throttled"
+    GONE = "gone"
+    GARBLED = "garbled"
+    PARTIAL = "partial"
+    UNREACHABLE = "unreachable"
+    REFUSED = "refused"
+
+
+class CloudError(ReaperError):
+    """One failed call. `operation` is spelled as the permission it needs (`sagemaker:ListEndpoints`); `missing` is set when denied."""
+
+    def __init__(self, trouble: Trouble, operation: str, text: str, *, code: str = "", missing: str | None = None) -> None:
+        super().__init__(f"{operation}: {text}")
+        self.trouble = trouble
+        self.operation = operation
+        self.code = code
+        self.missing = missing

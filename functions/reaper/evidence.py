@@ -1,0 +1,101 @@
+"""What readings prove: when a signal was last busy, and since when a heartbeat has been alive without a gap. Pure."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from reaper.model import Evidence, Observation, Reading, Role, Series
+
+SETTLE = timedelta(minutes=20)
+"""Points younger than this may not have arrived yet, so a heartbeat need not cover the last 20 minutes."""
+
+
+def last_busy(reading: Reading) -> datetime | None:
+    """The end of the last bucket above the reading's level, or its single event. A bucket counts as busy to its very end."""
+    series = reading.series
+    if series is None or not series.values:
+        return reading.at
+    for index in range(len(series.values) - 1, -1, -1):
+        if series.values[index] > reading.busy_above:
+            busy = series.start + (index + 1) * series.step
+            return max(busy, reading.at) if reading.at else busy
+    return reading.at
+
+
+def last_used(observation: Observation) -> datetime | None:
+    """The latest sign of use that any activity reading shows, partial replies included."""
+    times = [busy for r in observation.readings if r.role is Role.ACTIVITY and (busy := last_busy(r))]
+    return max(times, default=None)
+
+
+def alive_from(reading: Reading, until: datetime) -> datetime | None:
+    """The start of the unbroken run of live buckets that reaches `until`; None when the run does not get that far."""
+    series = reading.series
+    if series is None or not series.values:
+        return None
+    last = math.ceil((until - series.start) / series.step) - 1
+    if last < 0 or last >= len(series.values):
+        return None
+    first = last + 1
+    while first > 0 and series.values[first - 1] > reading.busy_above:
+        first -= 1
+    return series.start + first * series.step if first <= last else None
+
+
+def watched_from(observation: Observation, until: datetime) -> datetime | None:
+    """Since when every activity reading was recorded and every heartbeat alive, up to `until`; None when that cannot be said.
+
+    Each activity reading with a subject (a variant) needs a heartbeat of the same subject, or one of the whole resource.
+    """
+    activity = [r for r in observation.readings if r.role is Role.ACTIVITY and r.series is not None]
+    hearts = [r for r in observation.readings if r.role is Role.HEARTBEAT]
+    heard = {h.subject for h in hearts}
+    if not activity or not hearts or any(a.subject and not heard & {a.subject, ""} for a in activity):
+        return None
+    starts = [_recorded_from(a.series, until) for a in activity if a.series] + [alive_from(h, until) for h in hearts]
+    return None if any(s is None for s in starts) else max(s for s in starts if s)
+
+
+def _recorded_from(series: Series, until: datetime) -> datetime | None:
+    """The start of the stretch that was asked for. An empty answer to a complete question still covers what was asked."""
+    if not series.values:
+        return series.start
+    return series.start if series.start + len(series.values) * series.step >= until else None
+
+
+def either(first: Reading, *others: Reading) -> Reading:
+    """One heartbeat out of several that would each do: alive wherever one of them is, complete only when all are."""
+    lists = [r.series.values for r in (first, *others) if r.series and r.series.values]
+    if first.series is None or not lists:
+        return replace(first, complete=all(r.complete for r in (first, *others)))
+    merged = array("f", (max((v for v in at if not math.isnan(v)), default=math.nan) for at in zip(*lists, strict=True)))
+    return replace(first, series=replace(first.series, values=merged), complete=all(r.complete for r in (first, *others)))
+
+
+def heard(observation: Observation) -> bool:
+    """Whether any heartbeat showed a live point at all in the window."""
+    return any(points(r) for r in observation.readings if r.role is Role.HEARTBEAT)
+
+
+def points(reading: Reading) -> int:
+    """How many buckets have a point; a single event counts as one."""
+    if reading.series is None:
+        return int(reading.at is not None)
+    return sum(1 for v in reading.series.values if not math.isnan(v))
+
+
+def brief(reading: Reading) -> Evidence:
+    """A reading as the report shows it."""
+    values = [v for v in reading.series.values if not math.isnan(v)] if reading.series else []
+    name = f"{reading.signal} ({reading.subject})" if reading.subject else reading.signal
+    return Evidence(
+        signal=name,
+        role=reading.role,
+        points=points(reading),
+        last_busy=last_busy(reading) if reading.role is Role.ACTIVITY else None,
+        peak=max(values, default=None),
+        complete=reading.complete,
+    )

@@ -1,0 +1,355 @@
+"""The nouns of the product as frozen data. No I/O, no clock, no decisions: those live in `evidence`, `judge` and `plan`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, Generic, TypeVar
+
+
+class State(StrEnum):
+    """What a verdict can say. Only `idle` can ever lead to an act."""
+
+    ACTIVE = "active"
+    IDLE = "idle"
+    YOUNG = "young"
+    EXEMPT = "exempt"
+    UNKNOWN = "unknown"
+
+
+class Confidence(StrEnum):
+    """`proven`: silent while the heartbeat was alive. `likely`: indirect evidence only; leads to notices only."""
+
+    PROVEN = "proven"
+    LIKELY = "likely"
+
+
+class Role(StrEnum):
+    """What a signal is good for."""
+
+    ACTIVITY = "activity"
+    HEARTBEAT = "heartbeat"
+
+
+class Mode(StrEnum):
+    """How far a run may go; `audit` reports only."""
+
+    AUDIT = "audit"
+    NOTIFY = "notify"
+    ENFORCE = "enforce"
+
+
+class Action(StrEnum):
+    """The ceiling a policy sets for a resource, gentlest first."""
+
+    IGNORE = "ignore"
+    NOTIFY = "notify"
+    STOP = "stop"
+    DELETE = "delete"
+
+    @property
+    def rank(self) -> int:
+        """0 for `ignore` up to 3 for `delete`."""
+        return list(Action).index(self)
+
+
+class Move(StrEnum):
+    """What a step asks for."""
+
+    NONE = "none"
+    WARN = "warn"
+    REMIND = "remind"
+    STOP = "stop"
+    DELETE = "delete"
+    START = "start"
+    HOLD = "hold"
+
+
+class Result(StrEnum):
+    """What became of a step."""
+
+    PLANNED = "planned"
+    DONE = "done"
+    REFUSED = "refused"
+    FAILED = "failed"
+
+
+class Status(StrEnum):
+    """How much of one target and kind was seen."""
+
+    OK = "ok"
+    PARTIAL = "partial"
+    DENIED = "denied"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """One place to sweep: an AWS account and region, or an Azure subscription (region None: its resources name their own)."""
+
+    cloud: str
+    account: str
+    region: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Something with a price of its own: `count` units of `instance` billed under `component`, a key of the price snapshot."""
+
+    component: str
+    instance: str
+    count: float = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    """One thing that was found. `tags` None means they could not be read. `parts` None means that what it runs is not known."""
+
+    kind: str
+    id: str
+    name: str
+    target: Target
+    region: str
+    created: datetime | None
+    changed: datetime | None = None
+    status: str = ""
+    size: str = ""
+    parts: tuple[Part, ...] | None = None
+    tags: Mapping[str, str] | None = field(default_factory=dict)
+    people: Mapping[str, str] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """The stretch that signals are read over. What was busy, born or changed after `quiet_from` needs no closer look: no rule calls it idle."""
+
+    start: datetime
+    end: datetime
+    quiet_from: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """Evenly spaced buckets, the first at `start`; NaN where a bucket has no point; empty `values` where none has."""
+
+    start: datetime
+    step: timedelta
+    values: Sequence[float] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What one signal showed. `subject` is the part it speaks of (a variant), empty for the whole resource. `at` is for single events."""
+
+    signal: str
+    role: Role
+    subject: str = ""
+    series: Series | None = None
+    at: datetime | None = None
+    busy_above: float = 0.0
+    complete: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hint:
+    """Indirect evidence that nothing happened since `since`; good for a `likely` verdict at most."""
+
+    since: datetime
+    because: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """A resource as known after looking, with its readings and what the control plane itself says of it (each a clause for people).
+
+    `in_use`: it is at work right now. `free`: it costs nothing while idle. `unsettled`: it is being created or changed.
+    `blind`: why nothing can be proven.
+    """
+
+    resource: Resource
+    readings: tuple[Reading, ...] = ()
+    hint: Hint | None = None
+    in_use: str | None = None
+    free: str | None = None
+    unsettled: str | None = None
+    blind: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hours:
+    """Office hours: on these weekdays (Monday 0) from `start` to `end`, minutes after midnight, in the IANA zone `tz`."""
+
+    days: frozenset[int]
+    start: int
+    end: int
+    tz: str
+    restart: str = "ours"
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """What the policy and the resource's own tags say for this resource now. `protected` is the reason it must be left alone."""
+
+    name: str
+    action: Action
+    idle_after: timedelta
+    grace: timedelta
+    remind_every: timedelta
+    act_on: Confidence = Confidence.PROVEN
+    hours: Hours | None = None
+    protected: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What is known of a resource; `idle_for` and `confidence` only when idle. `because` is one sentence for a person."""
+
+    state: State
+    because: str
+    idle_for: timedelta | None = None
+    last_busy: datetime | None = None
+    confidence: Confidence | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """What the ledger knows of a resource's present idle spell."""
+
+    idle_since: datetime | None = None
+    warned_at: datetime | None = None
+    receipt: str | None = None
+    reminded_at: datetime | None = None
+    snoozed_until: datetime | None = None
+    snoozed_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A judged resource, as the plan sees it."""
+
+    resource: Resource
+    rule: Rule
+    verdict: Verdict
+    usd_per_hour: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What to do now with one resource, and why."""
+
+    move: Move
+    because: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of a step."""
+
+    result: Result
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """US dollars an hour at list price, with where the figure comes from and of which day it is."""
+
+    usd_per_hour: float
+    source: str
+    as_of: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """Whom to tell, and what said so; `address` None when nobody is known."""
+
+    address: str | None
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """A reading in brief, for the report: how many buckets had a point, the last busy one, the highest value."""
+
+    signal: str
+    role: Role
+    points: int
+    last_busy: datetime | None
+    peak: float | None
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One line of the report."""
+
+    case: Case
+    step: Step
+    outcome: Outcome
+    owner: Owner
+    price: Price | None
+    wasted_usd: float | None
+    evidence: tuple[Evidence, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """How much of one target and kind was seen. `calls` counts API calls by permission name; retries of the SDK are not counted."""
+
+    cloud: str
+    account: str
+    region: str | None
+    kind: str
+    status: Status
+    resources: int = 0
+    calls: Mapping[str, int] = field(default_factory=dict)
+    missing: str | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """The facts of one sweep."""
+
+    id: str
+    started_at: datetime
+    finished_at: datetime
+    mode: Mode
+    version: str
+    policy_sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """The whole sweep."""
+
+    run: Run
+    coverage: tuple[Coverage, ...]
+    findings: tuple[Finding, ...]
+
+
+C = TypeVar("C")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind(Generic[C]):
+    """One sort of resource and everything the product knows about it.
+
+    `discover(cloud)` yields the resources, tags included. `observe(cloud, resources, window)` takes the whole batch and yields one
+    observation for each. `permissions` are the exact IAM or RBAC actions that both need. The rest is for docs/kinds.md.
+    """
+
+    name: str
+    cloud: str
+    title: str
+    docs: str
+    permissions: tuple[str, ...]
+    activity: str
+    heartbeat: str
+    otherwise: str
+    discover: Callable[[C], Iterable[Resource]]
+    observe: Callable[[C, Sequence[Resource], Window], Iterable[Observation]]

@@ -1,0 +1,222 @@
+"""The policy file as validated data: defaults, limits, owners and rules, and how a rule's `match` fits a resource. Pure.
+
+Every value is parsed here into its real type, once. Reading the file, with line numbers for errors, is the job of `document`.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+
+from reaper import duration, schedule
+from reaper.model import Action, Confidence, Hours, Resource
+
+
+class Leeway(StrEnum):
+    """What a resource's own tags may do to its rule. Protecting is always allowed, whatever the list says."""
+
+    PROTECT = "protect"
+    TIGHTEN = "tighten"
+    LOOSEN = "loosen"
+
+
+def _duration(value: object) -> timedelta:
+    if isinstance(value, timedelta):
+        return value
+    if not isinstance(value, str):
+        raise ValueError(f"expected {duration.EXPECTED}")
+    return duration.parse(value)
+
+
+def _share(value: object) -> float:
+    match = re.fullmatch(r"(\d{1,3}(?:\.\d+)?)\s*%", value) if isinstance(value, str) else None
+    share = float(match[1]) / 100 if match else value
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
+        raise ValueError("expected a percentage such as 25%")
+    return float(share)
+
+
+def _words(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+def _price(value: object) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"\s*(>=|<=|>|<|==)\s*\d+(\.\d+)?\s*", value):
+        raise ValueError('expected a comparison in US dollars such as ">= 5"')
+    return value.strip()
+
+
+def _wanted_tags(value: object) -> object:
+    if not isinstance(value, dict):
+        return value
+    return {k: None if v is None else [_scalar(x) for x in (v if isinstance(v, list) else [v])] for k, v in value.items()}
+
+
+def _scalar(value: object) -> object:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else value
+
+
+Length = Annotated[timedelta, BeforeValidator(_duration), WithJsonSchema({"type": "string", "pattern": duration.PATTERN})]
+Share = Annotated[float, BeforeValidator(_share), WithJsonSchema({"type": "string", "pattern": r"^\d{1,3}(\.\d+)?\s*%$"})]
+_WORDS_SCHEMA: dict[str, Any] = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
+Words = Annotated[list[str], BeforeValidator(_words), WithJsonSchema(_WORDS_SCHEMA)]
+Comparison = Annotated[str, BeforeValidator(_price), WithJsonSchema({"type": "string", "pattern": r"^\s*(>=|<=|>|<|==)\s*\d"})]
+Tags = Annotated[
+    dict[str, list[str] | None],
+    BeforeValidator(_wanted_tags),
+    WithJsonSchema({"type": "object", "additionalProperties": {"anyOf": [*_WORDS_SCHEMA["anyOf"], {"type": ["null", "boolean", "number"]}]}}),
+]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=False, validate_default=True)
+
+
+class Match(_Part):
+    """Which resources a rule is for: every condition given must hold; none given means all. Lists and globs mean any of them."""
+
+    cloud: Annotated[list[Literal["aws", "azure"]], BeforeValidator(_words)] | None = None
+    kind: Words | None = Field(None, description="kind names, globs allowed, such as sagemaker-*")
+    name: Words | None = Field(None, description="name globs; case counts")
+    account: Words | None = Field(None, description="AWS account ids or Azure subscription ids")
+    subscription: Words | None = Field(None, description="the same as account, in Azure's word")
+    region: Words | None = None
+    tags: Tags | None = Field(None, description="key: value, list of values, glob, `*` for present, null for absent")
+    size: Words | None = Field(None, description="globs on the size, such as ml.p5.*")
+    usd_per_hour: Comparison | None = Field(None, description='US dollars an hour, such as ">= 5"')
+
+    def fits(self, resource: Resource, usd_per_hour: float | None) -> bool | None:
+        """True or False; None when it hangs on a price that is not known."""
+        tests = [
+            _any(self.cloud, resource.target.cloud),
+            _any(self.kind, resource.kind),
+            _any(self.name, resource.name),
+            _any(self.account, resource.target.account),
+            _any(self.subscription, resource.target.account),
+            _any(self.region, resource.region),
+            self.size is None or any(fnmatchcase(resource.size.lower(), f"{s.lower()}*") for s in self.size),
+            self._tags_fit(resource),
+        ]
+        if not all(tests):
+            return False
+        if self.usd_per_hour is None:
+            return True
+        return None if usd_per_hour is None else _compare(self.usd_per_hour, usd_per_hour)
+
+    def _tags_fit(self, resource: Resource) -> bool:
+        have: dict[str, list[str]] = {}
+        for key, value in (resource.tags or {}).items():
+            have.setdefault(key.lower(), []).append(value)
+        for key, wanted in (self.tags or {}).items():
+            values = have.get(key.lower(), [])
+            if (wanted is None) == bool(values) or (wanted and not any(fnmatchcase(v, w) for v in values for w in wanted)):
+                return False
+        return True
+
+
+def _any(wanted: list[Any] | None, value: str) -> bool:
+    return wanted is None or any(fnmatchcase(value, w) for w in wanted)
+
+
+_COMPARE: dict[str, Callable[[float, float], bool]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    ">": operator.gt,
+    "<": operator.lt,
+    "==": operator.eq,
+}
+
+
+def _compare(comparison: str, value: float) -> bool:
+    sign = (re.match(r"[<>=]+", comparison) or [""])[0]
+    return _COMPARE[sign](value, float(comparison.removeprefix(sign)))
+
+
+class OfficeHours(_Part):
+    """When a resource is wanted: outside these hours it may be stopped, inside `start` says what is started again."""
+
+    on: str = Field(description="days and times, such as `mon-fri 07:00-21:00`")
+    tz: str = Field(description="an IANA time zone, such as Europe/Berlin")
+    start: Literal["ours", "all"] = "ours"
+    force: bool = False
+    override: Length = timedelta(hours=4)
+
+    @model_validator(mode="after")
+    def _parse(self) -> Self:
+        schedule.parse(self.on, self.tz)
+        return self
+
+    @property
+    def hours(self) -> Hours:
+        """The hours as data."""
+        parsed = schedule.parse(self.on, self.tz)
+        return Hours(days=parsed.days, start=parsed.start, end=parsed.end, tz=parsed.tz, restart=self.start, force=self.force)
+
+
+class Spec(_Part):
+    """One rule of the file; whatever it leaves out comes from the defaults."""
+
+    name: str = Field(min_length=1, max_length=120)
+    match: Match = Match()
+    action: Action | None = None
+    idle_after: Length | None = None
+    grace: Length | None = None
+    remind_every: Length | None = None
+    act_on: Confidence | None = None
+    tags_may: list[Leeway] | None = None
+    hours: OfficeHours | None = None
+
+
+class Defaults(_Part):
+    """What holds where no rule says otherwise. The default action tells people and stops nothing."""
+
+    action: Action = Action.NOTIFY
+    idle_after: Length = timedelta(hours=24)
+    grace: Length = timedelta(days=3)
+    remind_every: Length = timedelta(days=7)
+    lookback: Length = timedelta(days=14)
+    act_on: Confidence = Confidence.PROVEN
+    tags_may: list[Leeway] = [Leeway.PROTECT, Leeway.TIGHTEN]
+
+
+class Limits(_Part):
+    """How much one sweep may act at most, per kind; over any of them nothing is acted on and a person is told."""
+
+    max_acts: Annotated[int, Field(ge=0)] = 20
+    max_share: Share = 0.25
+    max_usd_per_hour: Annotated[float, Field(ge=0)] = 200
+
+
+class Owners(_Part):
+    """Where an owner's address comes from. Only addresses in `domains` are ever used."""
+
+    tags: list[str] = ["reaper:owner", "owner", "email"]
+    domains: list[str] = []
+    fallback: str | None = None
+
+
+class Policy(_Part):
+    """The whole file."""
+
+    version: Literal[1]
+    defaults: Defaults = Defaults()
+    limits: Limits = Limits()
+    owners: Owners = Owners()
+    rules: list[Spec] = []
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> Self:
+        names = [spec.name for spec in self.rules]
+        twice = next((n for n in names if names.count(n) > 1), None)
+        if twice:
+            raise ValueError(f"two rules are called {twice!r}: give each its own name")
+        return self

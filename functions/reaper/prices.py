@@ -1,0 +1,68 @@
+"""What a resource costs an hour at list price, out of the shipped snapshot. Unknown stays unknown: never zero, never a guess.
+
+AWS keys follow the Price List attribute `component` (https://docs.aws.amazon.com/aws-cost-management/latest/APIReference/API_pricing_GetProducts.html),
+Azure keys are `armRegionName` and `armSkuName` of https://learn.microsoft.com/rest/api/cost-management/retail-prices/azure-retail-prices
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from reaper.model import Part, Price, Resource
+
+STAND_INS = ("Hosting", "Studio-Notebook")
+"""SageMaker components cost the same per instance to within 0.7 % where both are known, so one may stand in for another."""
+
+
+class PriceBook:
+    """Prices by cloud, region, component and instance. The default is the snapshot that ships with the product."""
+
+    def __init__(self, snapshots: dict[str, Any] | None = None) -> None:
+        self._snapshots = snapshots
+
+    def price(self, resource: Resource) -> Price | None:
+        """US dollars an hour for all parts of a resource together; None when a part, or what it runs, is not known."""
+        if not resource.parts:
+            return None
+        found = [self._part(resource.target.cloud, resource.region.lower(), part) for part in resource.parts]
+        prices = [p for p in found if p]
+        if len(prices) < len(found):
+            return None
+        usd = sum(p.usd_per_hour * part.count for p, part in zip(prices, resource.parts, strict=True))
+        source = next((p.source for p in prices if p.source != "snapshot"), "snapshot")
+        return Price(usd_per_hour=round(usd, 6), source=source, as_of=min(p.as_of for p in prices))
+
+    def _part(self, cloud: str, region: str, part: Part) -> Price | None:
+        snapshot = self._snapshots[cloud] if self._snapshots else _snapshot(cloud)
+        components = snapshot["prices"].get(region, {})
+        row = components.get(part.component, {}).get(part.instance.lower())
+        if row:
+            return _price(snapshot, row, "snapshot")
+        for other in STAND_INS if _may_stand_in(region, part) else ():
+            if row := components.get(other, {}).get(part.instance.lower()):
+                return _price(snapshot, row, f"estimate ({other} price)")
+        return None
+
+
+def _may_stand_in(region: str, part: Part) -> bool:
+    """Measured exceptions: HyperPod's own rates, GovCloud, and g4dn in two regions differ by up to 20 % between components."""
+    odd = part.instance.startswith("ml.g4dn.") and region in {"us-west-1", "ap-northeast-3"}
+    return part.component not in {"Cluster", "MLflow", "ServerlessProvisionedConcurrency"} and not region.startswith("us-gov-") and not odd
+
+
+def _price(snapshot: dict[str, Any], row: list[Any], source: str) -> Price:
+    return Price(usd_per_hour=row[0], source=source, as_of=snapshot["dates"].get(row[1], snapshot["as_of"]))
+
+
+@cache
+def _snapshot(cloud: str) -> dict[str, Any]:
+    """The shipped file, its instance names lower-cased because Azure spells them in two ways."""
+    name = {"aws": "aws-sagemaker.json", "azure": "azure-vm.json"}[cloud]
+    data = json.loads(files("reaper").joinpath("data", "prices", name).read_text())
+    data["dates"] = {s["id"]: s["date"].partition(",")[0] for s in data["sources"] if s.get("date")}
+    for region, components in data["prices"].items():
+        data["prices"][region] = {c: {i.lower(): row for i, row in rows.items()} for c, rows in components.items()}
+    return dict(data)

@@ -1,0 +1,3 @@
+"""The report in each of its formats. All of them are pure functions of a `Report`."""
+
+from __future__ import annotations

@@ -1,0 +1,50 @@
+"""The findings as CSV, one row each; cells that a spreadsheet would run as a formula are defused with a leading apostrophe.
+
+https://owasp.org/www-community/attacks/CSV_Injection
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import Any
+
+from reaper.model import Report
+from reaper.report.json import finding
+
+COLUMNS = (
+    "state",
+    "confidence",
+    "name",
+    "kind",
+    "cloud",
+    "account",
+    "region",
+    "size",
+    "usd_per_hour",
+    "wasted_usd",
+    "idle_for_s",
+    "last_busy",
+    "because",
+    "rule",
+    "owner",
+    "step",
+    "outcome",
+    "id",
+)
+
+
+def render(report: Report) -> str:
+    """A header and one row per finding. Unknown figures are empty cells."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for found in report.findings:
+        row = finding(found) | {"owner": found.owner.address}
+        writer.writerow([_cell(row[column]) for column in COLUMNS])
+    return out.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    text = str(value) if isinstance(value, str) else value
+    return f"'{text}" if isinstance(text, str) and text[:1] in "=+-@\t\r" and text else text

@@ -1,0 +1,65 @@
+"""The report as Markdown, for pull requests, wikis and chat; names and tags are escaped."""
+
+from __future__ import annotations
+
+import re
+
+from reaper.duration import text
+from reaper.model import Finding, Report, Status
+from reaper.report.summary import clean
+from reaper.report.totals import idle, totals, unknown
+
+
+def render(report: Report) -> str:
+    """Money first, then a table of what is idle, then what is unknown, then coverage."""
+    sums = totals(report)
+    lines = [
+        "# Idle machine-learning resources",
+        "",
+        f"**${sums.idle_usd_per_hour:,.2f} an hour, ${sums.idle_usd_per_month:,.0f} a month** at list price; {sums.unpriced_idle} idle without a known price.",
+        "",
+        f"{sums.resources} resources: " + ", ".join(f"{count} {state}" for state, count in sums.by_state.items()) + ".",
+        "",
+        *_idle(report),
+        *_unknown(report),
+        *_coverage(report),
+        f"_Run {report.run.id}, mode {report.run.mode}, version {report.run.version}._",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _idle(report: Report) -> list[str]:
+    found = idle(report)
+    if not found:
+        return []
+    head = ["## Idle", "", "| $/h | wasted | idle for | resource | kind | region | owner | why |", "| ---: | ---: | ---: | --- | --- | --- | --- | --- |"]
+    return [*head, *(_row(f) for f in found), ""]
+
+
+def _row(found: Finding) -> str:
+    resource, verdict = found.case.resource, found.case.verdict
+    price = f"{found.price.usd_per_hour:.2f}" if found.price else "?"
+    wasted = f"{found.wasted_usd:,.2f}" if found.wasted_usd is not None else "?"
+    length = text(verdict.idle_for) if verdict.idle_for else ""
+    cells = [price, wasted, length, resource.name, resource.kind, resource.region, found.owner.address or "", f"{verdict.confidence}: {verdict.because}"]
+    return "| " + " | ".join(_plain(cell) for cell in cells) + " |"
+
+
+def _unknown(report: Report) -> list[str]:
+    found = unknown(report)
+    if not found:
+        return []
+    return ["## Unknown, left alone", "", *(f"- {_plain(f.case.resource.name)} ({f.case.resource.kind}): {_plain(f.case.verdict.because)}" for f in found), ""]
+
+
+def _coverage(report: Report) -> list[str]:
+    gaps = [c for c in report.coverage if c.status is not Status.OK]
+    if not gaps:
+        return [f"Coverage: all {len(report.coverage)} lists complete.", ""]
+    rows = [f"- **{c.status}** {c.kind} in {c.account} {c.region or ''}: missing {c.missing or 'nothing named'}: {_plain(c.error or '')}" for c in gaps]
+    return ["## Coverage incomplete", "", *rows, ""]
+
+
+def _plain(value: str) -> str:
+    """Text that Markdown and HTML leave as it is."""
+    return re.sub(r"([\\`*_{}\[\]<>()#|!~@])", r"\\\1", clean(value)).replace("&", "&amp;")

@@ -1,0 +1,92 @@
+"""Which rule of the policy holds for a resource, and what its own tags make of it. Pure.
+
+The first rule that matches decides. A rule that asks for a price which is not known may or may not apply: then the gentler of it and
+the next matching rule holds, so that a missing price never costs anybody a resource.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from reaper import duration, tags
+from reaper.model import Action, Resource, Rule
+from reaper.policy import Leeway, Policy, Spec
+
+
+def rule(policy: Policy, resource: Resource, usd_per_hour: float | None, now: datetime) -> Rule:
+    """What holds for `resource` at `now`. With unreadable tags the file's rules are used; `judge` then says `unknown`."""
+    asked = [_plain(policy, spec) for spec in _matching(policy, resource, usd_per_hour)]
+    found = asked[0] if len(asked) == 1 else _gentlest(asked)
+    found = replace(found, protected=f"{found.name} says ignore") if found.action is Action.IGNORE else found
+    return _with_tags(found, _may(policy, resource, usd_per_hour), tags.read(resource.tags or {}, now))
+
+
+def shortest_idle_after(policy: Policy, resources: list[Resource], now: datetime) -> timedelta:
+    """The shortest `idle_after` that any rule or tag could ask for; whatever was busy since then is active under every rule."""
+    asked = [spec.idle_after for spec in policy.rules if spec.idle_after] + [policy.defaults.idle_after]
+    asked += [wish for r in resources if (wish := tags.read(r.tags or {}, now).idle_after)]
+    return min(asked)
+
+
+def longest_idle_after(policy: Policy) -> timedelta:
+    """The longest `idle_after` in the file: the window must reach back at least that far."""
+    return max([spec.idle_after for spec in policy.rules if spec.idle_after] + [policy.defaults.idle_after])
+
+
+def _matching(policy: Policy, resource: Resource, usd_per_hour: float | None) -> Iterator[Spec | None]:
+    """Every rule that may apply because of an unknown price, then the one that surely does (None: the defaults)."""
+    for spec in policy.rules:
+        fits = spec.match.fits(resource, usd_per_hour)
+        if fits is not False:
+            yield spec
+        if fits is True:
+            return
+    yield None
+
+
+def _may(policy: Policy, resource: Resource, usd_per_hour: float | None) -> set[Leeway]:
+    asked = [spec.tags_may if spec and spec.tags_may is not None else policy.defaults.tags_may for spec in _matching(policy, resource, usd_per_hour)]
+    return set.intersection(*(set(a) for a in asked))
+
+
+def _plain(policy: Policy, spec: Spec | None) -> Rule:
+    chosen = {} if spec is None else {k: v for k in Rule.__dataclass_fields__ if (v := getattr(spec, k, None)) is not None}
+    fields = {k: getattr(policy.defaults, k) for k in ("action", "idle_after", "grace", "remind_every", "act_on")} | chosen
+    name = f"rule {spec.name!r}" if spec else "the policy's defaults"
+    hours = spec.hours.hours if spec and spec.hours else None
+    return Rule(**{**fields, "name": name, "hours": hours})
+
+
+def _gentlest(asked: list[Rule]) -> Rule:
+    last = asked[-1]
+    gentle = min(asked, key=lambda r: r.action.rank)
+    return replace(
+        last,
+        name=" or ".join(r.name for r in asked),
+        action=gentle.action,
+        idle_after=max(r.idle_after for r in asked),
+        grace=max(r.grace for r in asked),
+        remind_every=max(r.remind_every for r in asked),
+        act_on=max((r.act_on for r in asked), key=lambda c: c == "proven"),
+        notes=("its price is not known, so the gentler of these rules holds",),
+    )
+
+
+def _with_tags(found: Rule, may: set[Leeway], wishes: tags.Wishes) -> Rule:
+    notes = list(found.notes)
+    idle_after, action = found.idle_after, found.action
+    if wishes.idle_after and wishes.idle_after != idle_after:
+        need = Leeway.LOOSEN if wishes.idle_after > idle_after else Leeway.TIGHTEN
+        if need in may:
+            idle_after = wishes.idle_after
+        else:
+            notes.append(f"tag reaper:idle-after={duration.spell(wishes.idle_after)} not honoured: tags_may lacks {need}")
+    if wishes.action and wishes.action.rank <= action.rank:
+        action = wishes.action
+    elif wishes.action:
+        notes.append(f"tag reaper:action={wishes.action} not honoured: {found.name} allows {action} at most")
+    hours = wishes.hours if wishes.hours and found.hours else found.hours
+    protected = wishes.protected or found.protected
+    return replace(found, idle_after=idle_after, action=action, hours=hours, protected=protected, notes=tuple(notes))

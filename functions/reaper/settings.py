@@ -1,0 +1,129 @@
+"""Settings: environment variables with the prefix `REAPER_`, then what a flag or a hand-made call says on top."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from typing import Any
+
+from reaper.errors import SettingsError
+from reaper.model import Mode
+
+DOCS = {
+    "REAPER_MODE": "how far a run may go: audit (the default), notify or enforce",
+    "REAPER_POLICY": "a file, s3://bucket/key, ssm:/name, a blob's https URL, or the YAML itself; without it the built-in defaults hold",
+    "REAPER_REGIONS": "AWS regions, comma-separated, or all; without it the session's own region",
+    "REAPER_SUBSCRIPTIONS": "Azure subscription ids, comma-separated; without it every one the identity can read",
+    "REAPER_LEDGER": "where the memory is kept: sqlite:///path, dynamodb://table, table://account/table or memory:",
+    "REAPER_ARM_ENDPOINT": "Azure Resource Manager of a sovereign cloud; the public one without it",
+    "REAPER_METRICS_ENDPOINT": "Azure's batch metrics host, {region} in it stands for the region; the public one without it",
+    "REAPER_REPORTS": "where full reports are stored: s3://bucket/prefix, or a blob container's https URL",
+    "REAPER_TOPIC": "the SNS topic that gets the summary",
+    "REAPER_QUIET": "true: no summary when nothing is idle, unknown or missing",
+}
+MODES = tuple(Mode)
+AVAILABLE = (Mode.AUDIT,)
+"""The modes that this version can run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """One run's settings, parsed. Empty tuples mean no restriction."""
+
+    mode: Mode = Mode.AUDIT
+    cloud: str = "all"
+    policy: str | None = None
+    regions: tuple[str, ...] = ()
+    accounts: tuple[str, ...] = ()
+    subscriptions: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+    reports: str | None = None
+    topic: str | None = None
+    quiet: bool = False
+
+
+def from_env(environ: Mapping[str, str]) -> Settings:
+    """The settings in `environ`. Raises SettingsError for a value that cannot be used and for a name that looks misspelt."""
+    for name in environ:
+        if name.startswith("REAPER_") and name not in DOCS and (near := get_close_matches(name, DOCS, n=1, cutoff=0.85)):
+            raise SettingsError(f"{name} is not a setting, did you mean {near[0]}?")
+    get = {name: value.strip() for name, value in environ.items() if name in DOCS and value.strip()}.get
+    return Settings(
+        mode=mode(get("REAPER_MODE", "audit"), "REAPER_MODE"),
+        policy=get("REAPER_POLICY"),
+        regions=words(get("REAPER_REGIONS", "")),
+        subscriptions=words(get("REAPER_SUBSCRIPTIONS", "")),
+        reports=get("REAPER_REPORTS"),
+        topic=get("REAPER_TOPIC"),
+        quiet=_flag(get("REAPER_QUIET", "false"), "REAPER_QUIET"),
+    )
+
+
+def narrowed(settings: Settings, asked: Mapping[str, Any], kinds: Collection[str]) -> Settings:
+    """`settings` under a hand-made call, whose keys are the CLI's options. Raises SettingsError; the mode can only be lowered."""
+    singular = {"kind": "kinds", "region": "regions", "account": "accounts", "subscription": "subscriptions"}
+    given: dict[str, Any] = {}
+    for key, value in asked.items():
+        name = singular.get(key, key)
+        if name not in ASKABLE:
+            near = get_close_matches(key, ASKABLE, n=1, cutoff=0.5)
+            raise SettingsError(f"{key!r} is not an option of a sweep" + (f", did you mean {near[0]!r}?" if near else f"; valid: {', '.join(ASKABLE)}"))
+        given[name] = _asked(name, value)
+    if MODES.index(given.get("mode", settings.mode)) > MODES.index(settings.mode):
+        raise SettingsError(f"mode {given['mode'].value!r} is more than this deployment allows ({settings.mode.value}): a call can only lower it")
+    return replace(settings, **{**given, "kinds": known_kinds(given.get("kinds", settings.kinds), kinds)})
+
+
+ASKABLE = ("mode", "cloud", "kinds", "regions", "accounts", "subscriptions")
+
+
+def mode(text: str, name: str) -> Mode:
+    """The mode of that name. Raises SettingsError for any other text, and for a mode that this version cannot run."""
+    if text not in {m.value for m in Mode}:
+        raise SettingsError(f"{name}={text!r} is not a mode: expected audit, notify or enforce")
+    if Mode(text) not in AVAILABLE:
+        raise SettingsError(f"{name}={text!r}: this version can only {', '.join(AVAILABLE)}; set it to audit")
+    return Mode(text)
+
+
+def words(text: str) -> tuple[str, ...]:
+    """The parts of a comma-separated text, without blanks and repeats."""
+    return tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
+
+
+def known_kinds(asked: Collection[str], kinds: Collection[str]) -> tuple[str, ...]:
+    """The kinds that `asked` names, globs allowed; none asked means all. Raises SettingsError for a name that fits none."""
+    for name in asked:
+        if not any(fnmatchcase(kind, name) for kind in kinds):
+            near = get_close_matches(name, kinds, n=1, cutoff=0.4)
+            raise SettingsError(f"{name!r} is no kind we know" + (f", did you mean {near[0]}?" if near else f"; there are {', '.join(kinds)}"))
+    return tuple(kind for kind in kinds if not asked or any(fnmatchcase(kind, name) for name in asked))
+
+
+def cloud(text: str) -> str:
+    """`aws`, `azure` or `all`. Raises SettingsError for anything else."""
+    if text not in {"aws", "azure", "all"}:
+        raise SettingsError(f"cloud {text!r} is not one we know: expected aws, azure or all")
+    return text
+
+
+def _asked(name: str, value: Any) -> Any:
+    if name in {"mode", "cloud"}:
+        if not isinstance(value, str):
+            raise SettingsError(f"{name}: {value!r} is not a text")
+        return mode(value, name) if name == "mode" else cloud(value)
+    if isinstance(value, str):
+        return words(value)
+    if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
+        raise SettingsError(f"{name}: {value!r} is not a list of texts")
+    return tuple(value)
+
+
+def _flag(text: str, name: str) -> bool:
+    if text.lower() not in {"true", "false", "1", "0", "yes", "no"}:
+        raise SettingsError(f"{name}={text!r} is neither true nor false")
+    return text.lower() in {"true", "1", "yes"}
+
+

@@ -1,0 +1,175 @@
+"""One sweep: every kind on every target is discovered, observed, judged and planned; a failure of one is reported and never hides another."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Protocol, Self
+
+from reaper import judge, owners, plan, rule
+from reaper.errors import CloudError, Trouble
+from reaper.evidence import brief
+from reaper.model import (
+    Case,
+    Coverage,
+    Finding,
+    Kind,
+    Memory,
+    Observation,
+    Outcome,
+    Price,
+    Resource,
+    Result,
+    Status,
+    Target,
+    Window,
+)
+from reaper.policy import Policy
+from reaper.prices import PriceBook
+
+LAG = timedelta(minutes=5)
+"""Metrics of the last minutes are still arriving, so the window ends this long before now."""
+TARGETS_AT_ONCE = 8
+
+
+class Cloud(Protocol):
+    """What the sweep needs of a cloud session; both clouds have the same shape."""
+
+    target: Target
+    calls: Any
+    troubles: list[CloudError]
+
+    def for_kind(self) -> Self:
+        """The same target with fresh counters."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What to sweep with: the policy, the prices, the moment, what is remembered, and whom to tell of progress."""
+
+    policy: Policy
+    now: datetime
+    book: PriceBook = field(default_factory=PriceBook)
+    memories: Mapping[str, Memory] = field(default_factory=dict)
+    progress: Callable[[str], None] = lambda text: None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swept:
+    """Everything that one sweep found."""
+
+    coverage: tuple[Coverage, ...]
+    findings: tuple[Finding, ...]
+
+
+def sweep(clouds: Sequence[Cloud], kinds: Sequence[Kind[Any]], order: Order) -> Swept:
+    """Every kind of every target. Never raises CloudError: what could not be read is in the coverage."""
+    jobs = [(cloud.for_kind(), kind) for cloud in clouds for kind in kinds if kind.cloud == cloud.target.cloud]
+    lock = threading.Lock()
+
+    def job(pair: tuple[Cloud, Kind[Any]]) -> tuple[Coverage, list[Finding]]:
+        done = _visit(*pair, order)
+        with lock:
+            order.progress(_told(done[0]))
+        return done
+
+    if not jobs:
+        return Swept(coverage=(), findings=())
+    with ThreadPoolExecutor(min(TARGETS_AT_ONCE, len(jobs))) as pool:
+        results = list(pool.map(job, jobs))
+    return Swept(coverage=tuple(c for c, _ in results), findings=tuple(f for _, found in results for f in found))
+
+
+def window(policy: Policy, now: datetime, quiet: timedelta) -> Window:
+    """The stretch to read: it ends a little before now on a five-minute mark, and reaches back over the longest `idle_after`."""
+    end = now - LAG
+    end = end.replace(minute=end.minute - end.minute % 5, second=0, microsecond=0)
+    reach = max(policy.defaults.lookback, rule.longest_idle_after(policy) + timedelta(hours=2))
+    hours = -(-reach // timedelta(hours=1))
+    if hours > 63 * 24:
+        end = end.replace(minute=0)
+    return Window(start=end - timedelta(hours=hours), end=end, quiet_from=now - quiet)
+
+
+def _visit(cloud: Cloud, kind: Kind[Any], order: Order) -> tuple[Coverage, list[Finding]]:
+    try:
+        resources = list(kind.discover(cloud))
+    except CloudError as error:
+        status = Status.DENIED if error.trouble is Trouble.DENIED else Status.FAILED
+        return _coverage(cloud, kind, status, [error, *cloud.troubles], 0), []
+    try:
+        findings = list(_findings(cloud, kind, resources, order))
+    except CloudError as error:
+        cloud.troubles.append(error)
+        findings = [_finding(_blind(resource, error), order) for resource in resources]
+    return _coverage(cloud, kind, _worst(cloud.troubles), cloud.troubles, len(resources)), findings
+
+
+def _findings(cloud: Cloud, kind: Kind[Any], resources: list[Resource], order: Order) -> Iterator[Finding]:
+    quiet = rule.shortest_idle_after(order.policy, resources, order.now)
+    stretch = window(order.policy, order.now, quiet)
+    left = {resource.id: resource for resource in resources}
+    for observation in kind.observe(cloud, resources, stretch):
+        if left.pop(observation.resource.id, None):
+            yield _finding(observation, order)
+    for resource in left.values():
+        yield _finding(Observation(resource=resource, blind="it was not observed"), order)
+
+
+def _blind(resource: Resource, error: CloudError) -> Observation:
+    return Observation(resource=resource, blind=f"it could not be observed: {error}")
+
+
+def _finding(seen: Observation, order: Order) -> Finding:
+    resource = seen.resource
+    price = order.book.price(resource)
+    usd = price.usd_per_hour if price else None
+    holds = rule.rule(order.policy, resource, usd, order.now)
+    verdict = judge.judge(resource, seen, holds, order.now)
+    case = Case(resource=resource, rule=holds, verdict=verdict, usd_per_hour=usd)
+    [step] = plan.plan([case], order.memories)
+    return Finding(
+        case=case,
+        step=step,
+        outcome=Outcome(result=Result.PLANNED),
+        owner=owners.owner(resource, order.policy.owners.tags, order.policy.owners.domains, order.policy.owners.fallback),
+        price=price,
+        wasted_usd=_wasted(price, verdict.idle_for),
+        evidence=tuple(brief(r) for r in seen.readings),
+    )
+
+
+def _wasted(price: Price | None, idle_for: timedelta | None) -> float | None:
+    return round(price.usd_per_hour * (idle_for / timedelta(hours=1)), 2) if price and idle_for else None
+
+
+def _worst(troubles: Sequence[CloudError]) -> Status:
+    if any(t.trouble is Trouble.DENIED for t in troubles):
+        return Status.DENIED
+    return Status.PARTIAL if troubles else Status.OK
+
+
+def _coverage(cloud: Cloud, kind: Kind[Any], status: Status, troubles: Sequence[CloudError], resources: int) -> Coverage:
+    texts = list(dict.fromkeys(str(t) for t in troubles))
+    more = f" (and {len(texts) - 3} more)" if len(texts) > 3 else ""
+    missing = list(dict.fromkeys(t.missing for t in troubles if t.missing))
+    return Coverage(
+        cloud=cloud.target.cloud,
+        account=cloud.target.account,
+        region=cloud.target.region,
+        kind=kind.name,
+        status=status,
+        resources=resources,
+        calls=dict(cloud.calls),
+        missing=", ".join(missing) or None,
+        error="; ".join(texts[:3]) + more if texts else None,
+    )
+
+
+def _told(coverage: Coverage) -> str:
+    where = f"{coverage.account} {coverage.region or ''}".strip()
+    return f"{where}: {coverage.kind}: {coverage.resources} seen" + ("" if coverage.status is Status.OK else f", {coverage.status}")
