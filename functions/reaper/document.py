@@ -66,7 +66,9 @@ def _read(text: str, source: str) -> tuple[Any, dict[Path, int]]:
         data = _plain(node, (), lines, loader, source) if node is not None else {}
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise PolicyError([f"{source}:{mark.line + 1 if mark else 1}: not valid YAML: {error.problem or error.context}"]) from error
+        raise PolicyError(
+            [f"{source}:{mark.line + 1 if mark else 1}: not valid YAML: {error.problem or error.context}"]
+        ) from error
     except yaml.YAMLError as error:
         raise PolicyError([f"{source}:1: not valid YAML: {error}"]) from error
     if not isinstance(data, dict):
@@ -118,7 +120,9 @@ def _unknown_kinds(policy: Policy, source: str, lines: dict[Path, int], kinds: C
         for name in spec.match.kind or []:
             if not any(fnmatchcase(kind, name) for kind in kinds):
                 path: Path = ("rules", index, "match", "kind")
-                problems.append(f"{source}:{_line(lines, path)}: {_dotted(path)}: {name!r} is no kind we know{_nearest(name, sorted(kinds))}")
+                problems.append(
+                    f"{source}:{_line(lines, path)}: {_dotted(path)}: {name!r} is no kind we know{_nearest(name, sorted(kinds))}"
+                )
     return problems
 
 

@@ -16,7 +16,11 @@ from reaper.model import Confidence, Hint, Observation, Reading, Resource, Role,
 def judge(resource: Resource, observation: Observation, rule: Rule, now: datetime) -> Verdict:
     """What can be said of `resource` at `now` under `rule`. Times are aware; nothing is read but the arguments."""
     used = last_used(observation)
-    verdict = _spared(resource, observation, rule, now) or _doubtful(resource, observation, rule, now) or _quiet(resource, observation, rule, now)
+    verdict = (
+        _spared(resource, observation, rule, now)
+        or _doubtful(resource, observation, rule, now)
+        or _quiet(resource, observation, rule, now)
+    )
     return Verdict(
         state=verdict.state, because=verdict.because, idle_for=verdict.idle_for, last_busy=used, confidence=verdict.confidence
     )

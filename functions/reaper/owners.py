@@ -16,7 +16,9 @@ def owner(resource: Resource, tags: Sequence[str], domains: Sequence[str], fallb
     for source, value in _candidates(resource, tags):
         if _allowed(value, domains):
             return Owner(address=value, source=source)
-        passed_over = passed_over or f"{source} names {value[:80]!r}, which is not an address in {', '.join(domains) or 'owners.domains'}"
+        passed_over = (
+            passed_over or f"{source} names {value[:80]!r}, which is not an address in {', '.join(domains) or 'owners.domains'}"
+        )
     source = f"fallback; {passed_over}" if passed_over else "fallback"
     return Owner(address=fallback, source=source if fallback else f"nobody: {passed_over or 'no tag and no fallback'}")
 
@@ -33,5 +35,11 @@ def _candidates(resource: Resource, tags: Sequence[str]) -> Iterable[tuple[str, 
 
 def _allowed(address: str, domains: Sequence[str]) -> bool:
     name, at, domain = address.rpartition("@")
-    plain = bool(name and at) and "@" not in name and address.isascii() and address.isprintable() and not set(" ,;<>\"'") & set(address)
+    plain = (
+        bool(name and at)
+        and "@" not in name
+        and address.isascii()
+        and address.isprintable()
+        and not set(" ,;<>\"'") & set(address)
+    )
     return plain and domain.lower() in {d.lower().lstrip("@") for d in domains}

@@ -73,7 +73,9 @@ Comparison = Annotated[str, BeforeValidator(_price), WithJsonSchema({"type": "st
 Tags = Annotated[
     dict[str, list[str] | None],
     BeforeValidator(_wanted_tags),
-    WithJsonSchema({"type": "object", "additionalProperties": {"anyOf": [*_WORDS_SCHEMA["anyOf"], {"type": ["null", "boolean", "number"]}]}}),
+    WithJsonSchema(
+        {"type": "object", "additionalProperties": {"anyOf": [*_WORDS_SCHEMA["anyOf"], {"type": ["null", "boolean", "number"]}]}}
+    ),
 ]
 
 

@@ -50,7 +50,11 @@ class PriceBook:
 def _may_stand_in(region: str, part: Part) -> bool:
     """Measured exceptions: HyperPod's own rates, GovCloud, and g4dn in two regions differ by up to 20 % between components."""
     odd = part.instance.startswith("ml.g4dn.") and region in {"us-west-1", "ap-northeast-3"}
-    return part.component not in {"Cluster", "MLflow", "ServerlessProvisionedConcurrency"} and not region.startswith("us-gov-") and not odd
+    return (
+        part.component not in {"Cluster", "MLflow", "ServerlessProvisionedConcurrency"}
+        and not region.startswith("us-gov-")
+        and not odd
+    )
 
 
 def _price(snapshot: dict[str, Any], row: list[Any], source: str) -> Price:

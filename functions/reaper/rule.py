@@ -47,7 +47,10 @@ def _matching(policy: Policy, resource: Resource, usd_per_hour: float | None) ->
 
 
 def _may(policy: Policy, resource: Resource, usd_per_hour: float | None) -> set[Leeway]:
-    asked = [spec.tags_may if spec and spec.tags_may is not None else policy.defaults.tags_may for spec in _matching(policy, resource, usd_per_hour)]
+    asked = [
+        spec.tags_may if spec and spec.tags_may is not None else policy.defaults.tags_may
+        for spec in _matching(policy, resource, usd_per_hour)
+    ]
     return set.intersection(*(set(a) for a in asked))
 
 

@@ -69,10 +69,15 @@ def narrowed(settings: Settings, asked: Mapping[str, Any], kinds: Collection[str
         name = singular.get(key, key)
         if name not in ASKABLE:
             near = get_close_matches(key, ASKABLE, n=1, cutoff=0.5)
-            raise SettingsError(f"{key!r} is not an option of a sweep" + (f", did you mean {near[0]!r}?" if near else f"; valid: {', '.join(ASKABLE)}"))
+            raise SettingsError(
+                f"{key!r} is not an option of a sweep"
+                + (f", did you mean {near[0]!r}?" if near else f"; valid: {', '.join(ASKABLE)}")
+            )
         given[name] = _asked(name, value)
     if MODES.index(given.get("mode", settings.mode)) > MODES.index(settings.mode):
-        raise SettingsError(f"mode {given['mode'].value!r} is more than this deployment allows ({settings.mode.value}): a call can only lower it")
+        raise SettingsError(
+            f"mode {given['mode'].value!r} is more than this deployment allows ({settings.mode.value}): a call can only lower it"
+        )
     return replace(settings, **{**given, "kinds": known_kinds(given.get("kinds", settings.kinds), kinds)})
 
 
@@ -98,7 +103,9 @@ def known_kinds(asked: Collection[str], kinds: Collection[str]) -> tuple[str, ..
     for name in asked:
         if not any(fnmatchcase(kind, name) for kind in kinds):
             near = get_close_matches(name, kinds, n=1, cutoff=0.4)
-            raise SettingsError(f"{name!r} is no kind we know" + (f", did you mean {near[0]}?" if near else f"; there are {', '.join(kinds)}"))
+            raise SettingsError(
+                f"{name!r} is no kind we know" + (f", did you mean {near[0]}?" if near else f"; there are {', '.join(kinds)}")
+            )
     return tuple(kind for kind in kinds if not asked or any(fnmatchcase(kind, name) for name in asked))
 
 
@@ -125,5 +132,3 @@ def _flag(text: str, name: str) -> bool:
     if text.lower() not in {"true", "false", "1", "0", "yes", "no"}:
         raise SettingsError(f"{name}={text!r} is neither true nor false")
     return text.lower() in {"true", "1", "yes"}
-
-

@@ -172,4 +172,6 @@ def _coverage(cloud: Cloud, kind: Kind[Any], status: Status, troubles: Sequence[
 
 def _told(coverage: Coverage) -> str:
     where = f"{coverage.account} {coverage.region or ''}".strip()
-    return f"{where}: {coverage.kind}: {coverage.resources} seen" + ("" if coverage.status is Status.OK else f", {coverage.status}")
+    return f"{where}: {coverage.kind}: {coverage.resources} seen" + (
+        "" if coverage.status is Status.OK else f", {coverage.status}"
+    )

@@ -27,7 +27,9 @@ def readings(cloud: Cloud, resources: Sequence[Resource], window: Window) -> dic
 def _pair(answer: series.Answer) -> tuple[Reading, Reading]:
     activity = Reading(signal=METRIC, role=Role.ACTIVITY, series=answer.series, complete=answer.complete)
     below_any = float("-inf")
-    heart = Reading(signal="Busy points", role=Role.HEARTBEAT, series=answer.series, complete=answer.complete, busy_above=below_any)
+    heart = Reading(
+        signal="Busy points", role=Role.HEARTBEAT, series=answer.series, complete=answer.complete, busy_above=below_any
+    )
     return activity, heart
 
 

@@ -75,7 +75,9 @@ class Cloud:
             raise CloudError(Trouble.GARBLED, permission, f"the reply has no {want}")
         return reply
 
-    def pages(self, service: str, operation: str, want: str, *has: str, token: str = "NextToken", **params: Any) -> Iterator[dict[str, Any]]:
+    def pages(
+        self, service: str, operation: str, want: str, *has: str, token: str = "NextToken", **params: Any
+    ) -> Iterator[dict[str, Any]]:
         """Every row of a paged list, following `token` until it is missing or empty.
 
         `has` are the keys that every true row has. Raises CloudError, also for a row without them and for a page that comes twice.

@@ -127,7 +127,9 @@ def _note_incomplete(cloud: Cloud, status: dict[str, str], ids: dict[str, Query]
         cloud.note(CloudError(Trouble.DENIED, PERMISSIONS[0], text, code="Forbidden", missing=PERMISSIONS[0]))
     others = sorted({s for s in status.values() if s != "Forbidden"})
     if others:
-        cloud.note(CloudError(Trouble.PARTIAL, PERMISSIONS[0], f"{len(status)} series came back incomplete ({', '.join(others)})"))
+        cloud.note(
+            CloudError(Trouble.PARTIAL, PERMISSIONS[0], f"{len(status)} series came back incomplete ({', '.join(others)})")
+        )
 
 
 def _spelled(id_: str, query: Query) -> dict[str, Any]:

@@ -25,6 +25,8 @@ def render(report: Report) -> str:
 
 @cache
 def _template() -> Template:
-    page = Environment(autoescape=True, loader=PackageLoader("reaper", "report"), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    page = Environment(
+        autoescape=True, loader=PackageLoader("reaper", "report"), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
     page.filters |= {"clean": clean, "length": text}
     return page.get_template("report.html.j2")

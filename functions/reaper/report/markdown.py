@@ -32,7 +32,12 @@ def _idle(report: Report) -> list[str]:
     found = idle(report)
     if not found:
         return []
-    head = ["## Idle", "", "| $/h | wasted | idle for | resource | kind | region | owner | why |", "| ---: | ---: | ---: | --- | --- | --- | --- | --- |"]
+    head = [
+        "## Idle",
+        "",
+        "| $/h | wasted | idle for | resource | kind | region | owner | why |",
+        "| ---: | ---: | ---: | --- | --- | --- | --- | --- |",
+    ]
     return [*head, *(_row(f) for f in found), ""]
 
 
@@ -41,7 +46,16 @@ def _row(found: Finding) -> str:
     price = f"{found.price.usd_per_hour:.2f}" if found.price else "?"
     wasted = f"{found.wasted_usd:,.2f}" if found.wasted_usd is not None else "?"
     length = text(verdict.idle_for) if verdict.idle_for else ""
-    cells = [price, wasted, length, resource.name, resource.kind, resource.region, found.owner.address or "", f"{verdict.confidence}: {verdict.because}"]
+    cells = [
+        price,
+        wasted,
+        length,
+        resource.name,
+        resource.kind,
+        resource.region,
+        found.owner.address or "",
+        f"{verdict.confidence}: {verdict.because}",
+    ]
     return "| " + " | ".join(_plain(cell) for cell in cells) + " |"
 
 
@@ -49,14 +63,22 @@ def _unknown(report: Report) -> list[str]:
     found = unknown(report)
     if not found:
         return []
-    return ["## Unknown, left alone", "", *(f"- {_plain(f.case.resource.name)} ({f.case.resource.kind}): {_plain(f.case.verdict.because)}" for f in found), ""]
+    return [
+        "## Unknown, left alone",
+        "",
+        *(f"- {_plain(f.case.resource.name)} ({f.case.resource.kind}): {_plain(f.case.verdict.because)}" for f in found),
+        "",
+    ]
 
 
 def _coverage(report: Report) -> list[str]:
     gaps = [c for c in report.coverage if c.status is not Status.OK]
     if not gaps:
         return [f"Coverage: all {len(report.coverage)} lists complete.", ""]
-    rows = [f"- **{c.status}** {c.kind} in {c.account} {c.region or ''}: missing {c.missing or 'nothing named'}: {_plain(c.error or '')}" for c in gaps]
+    rows = [
+        f"- **{c.status}** {c.kind} in {c.account} {c.region or ''}: missing {c.missing or 'nothing named'}: {_plain(c.error or '')}"
+        for c in gaps
+    ]
     return ["## Coverage incomplete", "", *rows, ""]
 
 

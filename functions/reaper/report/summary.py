@@ -12,7 +12,11 @@ ROWS = 25
 def subject(report: Report) -> str:
     """One ASCII line of at most 100 characters, as SNS demands for subjects."""
     sums = totals(report)
-    head = f"{sums.by_state['idle']} idle ML resources cost ${sums.idle_usd_per_hour:,.2f} an hour" if sums.by_state["idle"] else "No idle ML resources"
+    head = (
+        f"{sums.by_state['idle']} idle ML resources cost ${sums.idle_usd_per_hour:,.2f} an hour"
+        if sums.by_state["idle"]
+        else "No idle ML resources"
+    )
     gaps = sum(1 for c in report.coverage if c.status is not Status.OK)
     line = f"[ML Idle Reaper] {head}" + (f"; {gaps} of {len(report.coverage)} lists incomplete" if gaps else "")
     return line.encode("ascii", "replace").decode()[:100]
@@ -34,7 +38,9 @@ def _money(report: Report) -> str:
     sums = totals(report)
     states = ", ".join(f"{count} {state}" for state, count in sums.by_state.items() if count) or "nothing found"
     unpriced = f" ({sums.unpriced_idle} idle without a known price, not counted)" if sums.unpriced_idle else ""
-    dollars = f"${sums.idle_usd_per_hour:,.2f} an hour, ${sums.idle_usd_per_month:,.0f} a month, ${sums.wasted_usd:,.0f} since idle"
+    dollars = (
+        f"${sums.idle_usd_per_hour:,.2f} an hour, ${sums.idle_usd_per_month:,.0f} a month, ${sums.wasted_usd:,.0f} since idle"
+    )
     return f"Idle now: {dollars}{unpriced}\n{sums.resources} resources: {states}"
 
 
@@ -55,7 +61,10 @@ def _line(found: Finding) -> str:
 
 def _unknown(report: Report, rows: int) -> str:
     found = unknown(report)
-    lines = [f"- {clean(f.case.resource.name)} ({f.case.resource.kind}, {f.case.resource.region}): {clean(f.case.verdict.because)}" for f in found]
+    lines = [
+        f"- {clean(f.case.resource.name)} ({f.case.resource.kind}, {f.case.resource.region}): {clean(f.case.verdict.because)}"
+        for f in found
+    ]
     return "\n".join(["UNKNOWN, left alone", *lines[:rows], *_more(len(found) - rows)]) if found else ""
 
 

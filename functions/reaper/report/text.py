@@ -34,11 +34,17 @@ def _head(report: Report) -> RenderableType:
     states = Text.assemble(*((f"{count} {state}   ", COLOURS[State(state)]) for state, count in sums.by_state.items()))
     mode = "audit, nothing was changed" if report.run.mode is Mode.AUDIT else str(report.run.mode)
     head = Text.assemble(("Idle now  ", "bold"), (money, "bold yellow"), unpriced)
-    return Group(head, Text.assemble((f"{sums.resources} resources  ", "bold"), states), Text(f"Mode: {mode}   run {report.run.id}", style="dim"))
+    return Group(
+        head,
+        Text.assemble((f"{sums.resources} resources  ", "bold"), states),
+        Text(f"Mode: {mode}   run {report.run.id}", style="dim"),
+    )
 
 
 def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table = Table(
+        title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim"
+    )
     for column in columns:
         table.add_column(column, overflow="fold", justify="right" if column in {"$/h", "wasted", "idle for"} else "left")
     return table
@@ -61,8 +67,19 @@ def _row(found: Finding, mode: Mode) -> list[RenderableType]:
     name = Text.assemble((clean(resource.name), "bold"), f"\n{resource.kind}, {resource.region}")
     likely = "likely: " if verdict.confidence is Confidence.LIKELY else ""
     would = "would " if mode is Mode.AUDIT else ""
-    told = f" -> {would}{found.step.move} {clean(found.owner.address or 'nobody: no owner known')}" if found.step.move != "none" else ""
-    return [price, wasted, text(verdict.idle_for) if verdict.idle_for else "", name, clean(resource.size), Text(f"{likely}{clean(verdict.because)}{told}")]
+    told = (
+        f" -> {would}{found.step.move} {clean(found.owner.address or 'nobody: no owner known')}"
+        if found.step.move != "none"
+        else ""
+    )
+    return [
+        price,
+        wasted,
+        text(verdict.idle_for) if verdict.idle_for else "",
+        name,
+        clean(resource.size),
+        Text(f"{likely}{clean(verdict.because)}{told}"),
+    ]
 
 
 def _unknown(report: Report) -> RenderableType | None:
@@ -72,7 +89,10 @@ def _unknown(report: Report) -> RenderableType | None:
     table = _table(f"\nUnknown, left alone ({len(found)})", "resource", "why")
     for one in found:
         resource = one.case.resource
-        table.add_row(Text.assemble((clean(resource.name), "bold"), f"  {resource.kind}, {resource.region}"), Text(clean(one.case.verdict.because)))
+        table.add_row(
+            Text.assemble((clean(resource.name), "bold"), f"  {resource.kind}, {resource.region}"),
+            Text(clean(one.case.verdict.because)),
+        )
     return table
 
 
@@ -80,11 +100,17 @@ def _coverage(report: Report) -> RenderableType:
     gaps = [c for c in report.coverage if c.status is not Status.OK]
     sums = totals(report)
     places = Counter((c.account, c.region) for c in report.coverage)
-    seen = f"{len(report.coverage) - len(gaps)} of {len(report.coverage)} lists complete, {len(places)} targets, {sums.calls} calls"
+    seen = (
+        f"{len(report.coverage) - len(gaps)} of {len(report.coverage)} lists complete, {len(places)} targets, {sums.calls} calls"
+    )
     head = Text.assemble(("\nCoverage  ", "bold"), (seen, "green" if not gaps else "bold red"))
     rows = []
     for row in gaps:
         missing = f" missing {row.missing}:" if row.missing else ""
         where = f"{row.kind} in {row.account} {row.region or ''}".strip()
-        rows.append(Padding(Text.assemble((f"{row.status} ", BAD[row.status]), f"{where}:{missing} {clean(row.error or '')}"), (0, 0, 0, 2)))
+        rows.append(
+            Padding(
+                Text.assemble((f"{row.status} ", BAD[row.status]), f"{where}:{missing} {clean(row.error or '')}"), (0, 0, 0, 2)
+            )
+        )
     return Group(head, *rows)

@@ -21,7 +21,12 @@ NAME = "sagemaker-endpoint"
 TRAFFIC, INSTANCES = "AWS/SageMaker", "/aws/sagemaker/Endpoints"
 UNSETTLED = {"Creating", "Updating", "SystemUpdating", "RollingBack"}
 COMPONENT = ("InferenceComponentName", "EndpointName")
-ASYNC = (("InvocationsProcessed", "Sum"), ("InvocationsProcesssed", "Sum"), ("InvocationFailures", "Sum"), ("ModelLatency", "SampleCount"))
+ASYNC = (
+    ("InvocationsProcessed", "Sum"),
+    ("InvocationsProcesssed", "Sum"),
+    ("InvocationFailures", "Sum"),
+    ("ModelLatency", "SampleCount"),
+)
 """AWS documents the first with three s; both spellings are asked for."""
 
 
@@ -114,7 +119,11 @@ def _variant_queries(resource: Resource, variants: Iterable[str], *, beats: bool
     for variant in variants:
         pair = (("EndpointName", resource.name), ("VariantName", variant))
         subject = variant if beats else ""
-        asked[Query(namespace=TRAFFIC, metric="Invocations", stat="Sum", dimensions=pair)] = (Role.ACTIVITY, "Invocations", subject)
+        asked[Query(namespace=TRAFFIC, metric="Invocations", stat="Sum", dimensions=pair)] = (
+            Role.ACTIVITY,
+            "Invocations",
+            subject,
+        )
         if beats:
             heart = Query(namespace=INSTANCES, metric="CPUUtilization", stat="SampleCount", dimensions=pair)
             asked[heart] = (Role.HEARTBEAT, "CPUUtilization", subject)
@@ -132,7 +141,9 @@ def _look(cloud: Cloud, resource: Resource) -> _Look:
     try:
         return _understood(resource, described, config)
     except (KeyError, TypeError, AttributeError) as error:
-        cloud.note(CloudError(Trouble.GARBLED, "sagemaker:DescribeEndpoint", f"{resource.name}: the reply cannot be read ({error!r})"))
+        cloud.note(
+            CloudError(Trouble.GARBLED, "sagemaker:DescribeEndpoint", f"{resource.name}: the reply cannot be read ({error!r})")
+        )
         return _Look(resource=resource, blind="its description cannot be read")
 
 
@@ -156,7 +167,8 @@ def _understood(resource: Resource, described: dict[str, Any], config: dict[str,
     variants = tuple(_variant(row, by_name.get(row["VariantName"], {}), failed) for row in rows)
     asynchronous = bool(described.get("AsyncInferenceConfig") or (config or {}).get("AsyncInferenceConfig"))
     hosts = any(
-        row.get("ManagedInstanceScaling") or (not plan.get("ModelName") if (plan := by_name.get(row["VariantName"])) else not row.get("DeployedImages"))
+        row.get("ManagedInstanceScaling")
+        or (not plan.get("ModelName") if (plan := by_name.get(row["VariantName"])) else not row.get("DeployedImages"))
         for row in rows
     )
     parts = _parts(variants, "AsyncInf" if asynchronous else "Hosting")
@@ -256,7 +268,9 @@ def _observation(look: _Look, readings: tuple[Reading, ...], window: Window) -> 
     if not look.variants and status != "Failed":
         return replace(seen, blind=f"its status is {status}, yet its description names no variant")
     if any(v.serverless and v.serverless.get("ProvisionedConcurrency") for v in look.variants):
-        because = "it keeps provisioned concurrency and shows no invocation; serverless endpoints have no heartbeat to prove it by"
+        because = (
+            "it keeps provisioned concurrency and shows no invocation; serverless endpoints have no heartbeat to prove it by"
+        )
         return replace(seen, hint=Hint(since=window.start, because=because))
     if look.variants and all(v.serverless for v in look.variants):
         return replace(seen, free="it is serverless and costs nothing while idle")

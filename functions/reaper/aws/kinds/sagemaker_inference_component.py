@@ -60,7 +60,9 @@ def observe(cloud: Cloud, resources: Sequence[Resource], window: Window) -> Iter
 def _queries(name: str) -> list[Query]:
     pair = (("InferenceComponentName", name),)
     traffic = [Query(namespace="AWS/SageMaker", metric=metric, stat=stat, dimensions=pair) for metric, stat in ACTIVITY]
-    hearts = [Query(namespace="/aws/sagemaker/InferenceComponents", metric=m, stat="SampleCount", dimensions=pair) for m in HEARTBEAT]
+    hearts = [
+        Query(namespace="/aws/sagemaker/InferenceComponents", metric=m, stat="SampleCount", dimensions=pair) for m in HEARTBEAT
+    ]
     return traffic + hearts
 
 
@@ -94,7 +96,9 @@ def _describe(cloud: Cloud, resource: Resource) -> dict[str, Any] | CloudError:
         return error
 
 
-def _observation(seen: Observation, described: dict[str, dict[str, Any] | CloudError], all_seen: dict[str, Observation]) -> Observation:
+def _observation(
+    seen: Observation, described: dict[str, dict[str, Any] | CloudError], all_seen: dict[str, Observation]
+) -> Observation:
     row = described[seen.resource.id]
     if isinstance(row, CloudError):
         return replace(seen, blind=f"it could not be described: {row}")
@@ -111,7 +115,9 @@ def _observation(seen: Observation, described: dict[str, dict[str, Any] | CloudE
         if isinstance(other, CloudError) and one is not seen:
             return replace(seen, blind=f"whether {one.resource.name} is an adapter of it could not be read")
         if isinstance(other, dict) and (other.get("Specification") or {}).get("BaseInferenceComponentName") == seen.resource.name:
-            extra += [replace(r, signal=f"{r.signal} of adapter {one.resource.name}") for r in one.readings if r.role is Role.ACTIVITY]
+            extra += [
+                replace(r, signal=f"{r.signal} of adapter {one.resource.name}") for r in one.readings if r.role is Role.ACTIVITY
+            ]
     return replace(seen, readings=(*seen.readings, *extra))
 
 

@@ -76,7 +76,11 @@ def _with_log(cloud: Cloud, seen: Observation) -> Observation:
     log = Reading(signal="jupyter.log", role=Role.ACTIVITY, at=event)
     since = max(t for t in (event, resource.changed, resource.created) if t) if resource.created else None
     quiet = "its jupyter log has been silent" if event else "it has written no jupyter log"
-    because = f"it has been up since {resource.changed:%Y-%m-%d %H:%M} UTC and {quiet}; no Busy signal proves it" if resource.changed else ""
+    because = (
+        f"it has been up since {resource.changed:%Y-%m-%d %H:%M} UTC and {quiet}; no Busy signal proves it"
+        if resource.changed
+        else ""
+    )
     return replace(seen, readings=(*seen.readings, log), hint=Hint(since=since, because=because) if since and because else None)
 
 
@@ -84,7 +88,11 @@ def _last_event(cloud: Cloud, name: str) -> datetime | None:
     """When the notebook's jupyter log last grew; None without such a log. The figure lags by up to an hour."""
     prefix = f"{name}/jupyter.log"
     try:
-        streams = list(cloud.pages("logs", "DescribeLogStreams", "logStreams", token="nextToken", logGroupName=LOGS, logStreamNamePrefix=prefix))
+        streams = list(
+            cloud.pages(
+                "logs", "DescribeLogStreams", "logStreams", token="nextToken", logGroupName=LOGS, logStreamNamePrefix=prefix
+            )
+        )
     except CloudError as error:
         if error.trouble is Trouble.GONE:
             return None

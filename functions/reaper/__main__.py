@@ -1,0 +1,7 @@
+"""Lets `python -m reaper` be the console script `reaper`."""
+
+from __future__ import annotations
+
+from reaper.cli import main
+
+main()

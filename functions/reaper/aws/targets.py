@@ -1,0 +1,74 @@
+"""Which AWS accounts and regions there are to sweep, and a session for each.
+
+Enabled regions: https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeRegions.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+import boto3
+from botocore.exceptions import BotoCoreError
+
+from reaper.aws.cloud import Cloud
+from reaper.errors import SettingsError
+from reaper.model import Target
+
+PERMISSIONS = ("sts:GetCallerIdentity", "ec2:DescribeRegions")
+
+
+def clouds(regions: Sequence[str], accounts: Sequence[str], session: boto3.Session | None = None) -> list[Cloud]:
+    """One cloud per region: those asked for, every enabled one for `all`, or the session's own.
+
+    Raises SettingsError for a region or account that cannot be meant, CloudError where the identity cannot be learned.
+    """
+    session = session or _session()
+    home = session.region_name or "us-east-1"
+    start = Cloud(
+        session,
+        Target(cloud="aws", account="unknown", region=_known(session, regions[0]) if regions and regions != ("all",) else home),
+    )
+    account = str(start.call("sts", "GetCallerIdentity", "Account")["Account"])
+    if accounts and account not in accounts:
+        raise SettingsError(f"account {', '.join(accounts)} was asked for, but the credentials in use are of {account}")
+    if "all" in regions:
+        names = _enabled(session, start)
+    else:
+        names = [_known(session, region) for region in regions] or [_own(session)]
+    return [Cloud(session, Target(cloud="aws", account=account, region=name)) for name in names]
+
+
+def has_credentials(session: boto3.Session | None = None) -> bool:
+    """Whether boto3 finds any AWS credentials at all. No call is made to AWS."""
+    try:
+        return (session or _session()).get_credentials() is not None
+    except BotoCoreError:
+        return False
+
+
+def _session() -> boto3.Session:
+    try:
+        return boto3.Session()
+    except BotoCoreError as error:
+        raise SettingsError(f"AWS: {error}") from error
+
+
+def _own(session: boto3.Session) -> str:
+    if not session.region_name:
+        raise SettingsError("no AWS region: set REAPER_REGIONS or AWS_REGION, or use --region")
+    return session.region_name
+
+
+def _known(session: boto3.Session, region: str) -> str:
+    known = [r for p in session.get_available_partitions() for r in session.get_available_regions("sagemaker", partition_name=p)]
+    if region not in known:
+        near = get_close_matches(region, known, n=1, cutoff=0.6)
+        raise SettingsError(f"{region!r} is no region with SageMaker" + (f", did you mean {near[0]}?" if near else ""))
+    return region
+
+
+def _enabled(session: boto3.Session, start: Cloud) -> list[str]:
+    rows = start.call("ec2", "DescribeRegions", "Regions", AllRegions=False)["Regions"]
+    supported = set(session.get_available_regions("sagemaker", partition_name=start.partition))
+    return sorted(supported & {row["RegionName"] for row in rows})

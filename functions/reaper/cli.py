@@ -1,0 +1,237 @@
+"""The command line. Standard output carries the report only; progress, logs and errors go to standard error.
+
+Exit status: 0 complete, 1 complete and `--fail-on` matched, 2 usage, policy or settings error, 3 coverage incomplete.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.status import Status as Spinner
+from rich.table import Table
+
+from reaper import __version__, lint, registry, source
+from reaper import settings as knobs
+from reaper.errors import ReaperError, SettingsError
+from reaper.model import Mode, Report
+from reaper.policy import Policy
+from reaper.report.totals import exit_status
+from reaper.run import run
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Find idle machine-learning resources in AWS and Azure.",
+)
+policies = typer.Typer(no_args_is_help=True, help="Check a policy file, or print its JSON Schema.")
+app.add_typer(policies, name="policy")
+err = Console(stderr=True, highlight=False)
+
+
+class Format(StrEnum):
+    """How a report is written."""
+
+    TEXT = "text"
+    JSON = "json"
+    CSV = "csv"
+    HTML = "html"
+    MARKDOWN = "markdown"
+
+
+class CloudName(StrEnum):
+    """Which cloud to sweep."""
+
+    AWS = "aws"
+    AZURE = "azure"
+    ALL = "all"
+
+
+class FailOn(StrEnum):
+    """What makes a complete sweep exit with status 1."""
+
+    IDLE = "idle"
+
+
+Many = list[str] | None
+PolicyOption = Annotated[
+    str | None, typer.Option("--policy", help="Policy file, s3://, ssm:, blob URL or inline YAML.", metavar="FILE|URI")
+]
+
+
+@app.command()
+def sweep(
+    cloud: Annotated[CloudName, typer.Option(help="Which cloud.")] = CloudName.ALL,
+    account: Annotated[Many, typer.Option(help="AWS account the credentials must be of.")] = None,
+    region: Annotated[Many, typer.Option(help="AWS region, or all; repeat or separate by commas.")] = None,
+    subscription: Annotated[Many, typer.Option(help="Azure subscription id.")] = None,
+    kind: Annotated[Many, typer.Option(help="Only these kinds; globs allowed.")] = None,
+    policy: PolicyOption = None,
+    mode: Annotated[Mode | None, typer.Option(help="How far the run may go.")] = None,
+    format: Annotated[Format, typer.Option(help="How to write the report.")] = Format.TEXT,
+    output: Annotated[str, typer.Option(help="Where to write it.", metavar="FILE|-")] = "-",
+    fail_on: Annotated[FailOn | None, typer.Option(help="Exit with 1 when something is idle.")] = None,
+) -> None:
+    """Sweep once and report."""
+    base = knobs.from_env(os.environ)
+    chosen = knobs.Settings(
+        mode=knobs.mode(mode.value, "--mode") if mode else base.mode,
+        cloud=cloud.value,
+        policy=policy or base.policy,
+        regions=_words(region) or base.regions,
+        accounts=_words(account),
+        subscriptions=_words(subscription) or base.subscriptions,
+        kinds=knobs.known_kinds(_words(kind), registry.names()),
+    )
+    report = _run(chosen)
+    _write(report, format, output)
+    raise typer.Exit(exit_status(report, fail_on.value if fail_on else None))
+
+
+@app.command()
+def explain(
+    resource_id: Annotated[str, typer.Argument(help="ARN, ARM id or name of one resource.")],
+    policy: PolicyOption = None,
+    cloud: Annotated[CloudName, typer.Option(help="Which cloud.")] = CloudName.ALL,
+    region: Annotated[Many, typer.Option(help="AWS region.")] = None,
+    subscription: Annotated[Many, typer.Option(help="Azure subscription id.")] = None,
+) -> None:
+    """Tell all that is known of one resource: its verdict, the rule that holds, its tags and every signal."""
+    base = knobs.from_env(os.environ)
+    chosen = knobs.narrowed(
+        base,
+        {
+            "cloud": cloud.value,
+            "regions": list(_words(region) or base.regions),
+            "subscriptions": list(_words(subscription) or base.subscriptions),
+        },
+        registry.names(),
+    )
+    report = _run(replace(chosen, policy=policy or base.policy, mode=Mode.AUDIT))
+    explaining = import_module("reaper.report.explain")
+    text = explaining.render(report, resource_id)
+    if text is None:
+        raise SettingsError(
+            f"{resource_id!r} was not found in {len(report.findings)} resources; `reaper sweep --format csv` lists their ids"
+        )
+    sys.stdout.write(text)
+    raise typer.Exit(exit_status(report, None))
+
+
+@app.command("kinds")
+def list_kinds() -> None:
+    """List the kinds of resource that a sweep knows."""
+    table = Table("kind", "cloud", "what it is", box=None, pad_edge=False, header_style="dim")
+    for kind in registry.kinds():
+        table.add_row(kind.name, kind.cloud, kind.title)
+    Console(highlight=False).print(table)
+
+
+@app.command()
+def demo(
+    directory: Annotated[
+        Path, typer.Option("--output", help="Where to write report.html and report.json.", metavar="DIR")
+    ] = Path("demo"),
+    format: Annotated[Format, typer.Option(help="How to print the report.")] = Format.TEXT,
+    policy: PolicyOption = None,
+) -> None:
+    """Sweep a pretend fleet, with no account and no network."""
+    sandbox = _needed("reaper.sandbox.demo", "demo")
+    directory.mkdir(parents=True, exist_ok=True)
+    with _progress() as tell:
+        report = sandbox.report(source.load(policy or sandbox.POLICY), tell)
+    _write(report, Format.HTML, str(directory / "report.html"))
+    _write(report, Format.JSON, str(directory / "report.json"))
+    _write(report, format, "-")
+    err.print(f"Wrote {directory / 'report.html'} and {directory / 'report.json'}.")
+
+
+@policies.command("check")
+def check(where: Annotated[str, typer.Argument(help="Policy file, s3://, ssm: or blob URL.", metavar="FILE|URI")]) -> None:
+    """Validate a policy, and point at rules that can never match and at other traps."""
+    found = source.load(where)
+    warnings = lint.lint(found.policy, found.text, found.name)
+    for warning in warnings:
+        err.print(f"[yellow]warning[/yellow] {warning}", soft_wrap=True, markup=True)
+    sys.stdout.write(f"{found.name}: valid, {len(found.policy.rules)} rules, {len(warnings)} warnings\n")
+
+
+@policies.command("schema")
+def schema() -> None:
+    """Print the JSON Schema of policy files, for editors."""
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "ML Idle Reaper policy"}
+    sys.stdout.write(json.dumps(head | Policy.model_json_schema(by_alias=True) | head, indent=2) + "\n")
+
+
+@app.callback(invoke_without_command=True)
+def version(version: Annotated[bool, typer.Option("--version", help="Show the version and leave.")] = False) -> None:
+    """The options before any command."""
+    if version:
+        sys.stdout.write(f"reaper {__version__}\n")
+        raise typer.Exit
+
+
+def main() -> None:
+    """The console script. Errors of ours end with status 2 and one plain message."""
+    try:
+        app()
+    except ReaperError as error:
+        err.print("[bold red]error[/bold red]", end=" ")
+        err.print(str(error), markup=False, soft_wrap=True)
+        sys.exit(2)
+
+
+def _words(values: Many) -> tuple[str, ...]:
+    return knobs.words(",".join(values or ()))
+
+
+def _run(settings: knobs.Settings) -> Report:
+    with _progress() as tell:
+        return run(settings, source.load(settings.policy), lambda: datetime.now(UTC), tell)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str], None]]:
+    """A spinner on a terminal; one line per step elsewhere."""
+    if not err.is_terminal:
+        yield lambda text: err.print(text, markup=False, soft_wrap=True)
+        return
+    with Spinner("starting", console=err) as spinner:
+        yield lambda text: spinner.update(text.replace("[", "\\["))
+
+
+def _write(report: Report, format: Format, output: str) -> None:
+    renderer = import_module(f"reaper.report.{format.value}")
+    if format is Format.TEXT and output == "-":
+        out = Console(highlight=False)
+        text = renderer.render(
+            report, width=min(out.width, 160) if out.is_terminal else 120, colour=out.is_terminal and not out.no_color
+        )
+    else:
+        text = renderer.render(report)
+    if output == "-":
+        sys.stdout.write(text)
+        return
+    try:
+        Path(output).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise SettingsError(f"--output {output!r}: cannot be written: {error}") from error
+
+
+def _needed(module: str, extra: str) -> Any:
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise SettingsError(f"this needs the extra `{extra}`: pip install 'ml-idle-reaper[{extra}]' ({error})") from error

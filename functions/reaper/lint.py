@@ -1,0 +1,96 @@
+"""What is valid in a policy and still probably not meant: rules that can never match, and tags that differ only in case. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from reaper.document import line_of
+from reaper.model import Action
+from reaper.policy import Match, Policy, Spec
+
+FIELDS = ("cloud", "kind", "name", "account", "subscription", "region", "size")
+
+
+def lint(policy: Policy, text: str, source: str) -> list[str]:
+    """One line per finding, each with file and line."""
+    found = [*_unreachable(policy), *_contradictory(policy), *_case_traps(policy), *_no_domains(policy)]
+    return [f"{source}:{line_of(text, source, path)}: {message}" for path, message in found]
+
+
+Problem = tuple[tuple[str | int, ...], str]
+
+
+def _unreachable(policy: Policy) -> Iterator[Problem]:
+    for index, spec in enumerate(policy.rules):
+        for earlier in policy.rules[:index]:
+            if covers(earlier.match, spec.match):
+                yield (
+                    ("rules", index),
+                    f"rule {spec.name!r} can never match: {earlier.name!r} above it already takes all of its resources",
+                )
+                break
+
+
+def covers(wide: Match, narrow: Match) -> bool:
+    """Whether everything that `narrow` matches, `wide` matches too. May miss some cases, never claims a wrong one."""
+    for name in FIELDS:
+        mine, other = getattr(wide, name), getattr(narrow, name)
+        if mine is not None and "*" not in mine and (other is None or not set(other) <= set(mine)):
+            return False
+    if wide.usd_per_hour is not None and wide.usd_per_hour != narrow.usd_per_hour:
+        return False
+    theirs = {key.lower(): values for key, values in (narrow.tags or {}).items()}
+    return all(_tag_covers(values, key.lower(), theirs) for key, values in (wide.tags or {}).items())
+
+
+def _tag_covers(values: list[str] | None, key: str, theirs: dict[str, list[str] | None]) -> bool:
+    if key not in theirs:
+        return False
+    other = theirs[key]
+    if values is None or other is None:
+        return values is other
+    return "*" in values or set(other) <= set(values)
+
+
+def _contradictory(policy: Policy) -> Iterator[Problem]:
+    for index, spec in enumerate(policy.rules):
+        match = spec.match
+        clouds = {"sagemaker": "aws", "azureml": "azure"}
+        meant = {clouds.get(kind.partition("-")[0], "") for kind in match.kind or ()} - {""}
+        if match.cloud and match.kind and meant and not meant & set(match.cloud):
+            yield (
+                ("rules", index, "match"),
+                f"rule {spec.name!r} can never match: its kinds are not in cloud {', '.join(match.cloud)}",
+            )
+        if match.account and match.subscription and not set(match.account) & set(match.subscription):
+            yield (
+                ("rules", index, "match"),
+                f"rule {spec.name!r} can never match: account and subscription are the same thing and differ",
+            )
+
+
+def _case_traps(policy: Policy) -> Iterator[Problem]:
+    spelled: dict[tuple[str, str], str] = {}
+    for index, spec in enumerate(policy.rules):
+        for key, values in (spec.match.tags or {}).items():
+            for value in values or ():
+                first = spelled.setdefault((key.lower(), value.lower()), value)
+                if first != value:
+                    yield (
+                        ("rules", index, "match", "tags"),
+                        f"tag {key}: {value!r} and {first!r} differ only in case; tag values match exactly",
+                    )
+            if _protects(spec) and any(v != v.lower() for v in values or ()) and not any(v == v.lower() for v in values or ()):
+                yield (
+                    ("rules", index, "match", "tags"),
+                    f"tag {key}: values match exactly, so {values} does not protect a lower-case spelling",
+                )
+
+
+def _protects(spec: Spec) -> bool:
+    return spec.action is Action.IGNORE
+
+
+def _no_domains(policy: Policy) -> Iterator[Problem]:
+    if policy.owners.tags and not policy.owners.domains and "owners" in policy.model_fields_set:
+        yield ("owners",), "owners.domains is empty: no address from a tag will ever be used, everything goes to the fallback"

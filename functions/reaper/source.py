@@ -1,0 +1,60 @@
+"""Where the policy's text comes from: a file, an S3 object, a parameter, a blob, or the setting itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+
+from reaper import document
+from reaper.errors import SettingsError
+from reaper.policy import Policy
+from reaper.registry import names
+
+BUILT_IN = "version: 1\n"
+"""Without a policy of your own: tell about what was idle for 24 hours, stop nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A policy with the text it came from."""
+
+    name: str
+    text: str
+    policy: Policy
+
+    @property
+    def sha256(self) -> str:
+        """The hash of the text, for the report."""
+        return document.digest(self.text)
+
+
+def load(where: str | None) -> Source:
+    """The policy at `where`, or the built-in one. Raises SettingsError if it cannot be read, PolicyError if it does not validate."""
+    name, text = _text(where)
+    return Source(name=name, text=text, policy=document.parse(text, name, names()))
+
+
+def _text(where: str | None) -> tuple[str, str]:
+    if where is None:
+        return "built-in policy", BUILT_IN
+    if "\n" in where or where.lstrip().startswith(("version:", "{")):
+        return "inline policy", where
+    if where.startswith(("s3://", "ssm:")):
+        return where, _stored("aws", where)
+    if where.startswith("https://"):
+        return where, _stored("azure", where)
+    try:
+        return where, Path(where).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"policy {where!r}: cannot be read: {error}") from error
+
+
+def _stored(cloud: str, where: str) -> str:
+    try:
+        store = import_module(f"reaper.{cloud}.store")
+    except ImportError as error:
+        raise SettingsError(
+            f"policy {where!r}: needs the extra `{cloud}`: pip install 'ml-idle-reaper[{cloud}]' ({error})"
+        ) from error
+    return str(store.read(where))
