@@ -90,9 +90,9 @@ def points(reading: Reading) -> int:
 def brief(reading: Reading) -> Evidence:
     """A reading as the report shows it."""
     values = [v for v in reading.series.values if not math.isnan(v)] if reading.series else []
-    name = f"{reading.signal} ({reading.subject})" if reading.subject else reading.signal
     return Evidence(
-        signal=name,
+        signal=reading.signal,
+        subject=reading.subject,
         role=reading.role,
         points=points(reading),
         last_busy=last_busy(reading) if reading.role is Role.ACTIVITY else None,

@@ -276,6 +276,7 @@ class Evidence:
     """A reading in brief, for the report: how many buckets had a point, the last busy one, the highest value."""
 
     signal: str
+    subject: str
     role: Role
     points: int
     last_busy: datetime | None

@@ -84,6 +84,7 @@ def _evidence(row: Evidence) -> dict[str, Any]:
     peak = None if row.peak is None or row.peak in (float("inf"), float("-inf")) else round(row.peak, 4)
     return {
         "signal": row.signal,
+        "subject": row.subject or None,
         "role": row.role.value,
         "points": row.points,
         "last_busy": stamp(row.last_busy),

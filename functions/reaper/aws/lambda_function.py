@@ -1,0 +1,96 @@
+"""The Lambda entry point, for a schedule and for sweeps by hand.
+
+A hand-made event carries the command line's options as keys, all optional: {"mode": "audit", "kinds": [...], "regions": [...]}. The answer
+is the report, or where it was stored when it is larger than Lambda lets pass (6 MB):
+https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools.metrics import MetricUnit
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from reaper import registry, source
+from reaper import settings as knobs
+from reaper.aws import store, topic
+from reaper.errors import SettingsError
+from reaper.model import Report, Status
+from reaper.report.json import plain
+from reaper.report.totals import totals
+from reaper.run import run
+
+MAX_ANSWER = 5_500_000
+ENVELOPE = {"version", "id", "detail-type", "source", "account", "time", "region", "resources", "detail"}
+
+logger = Logger(service="ml-idle-reaper")
+metrics = Metrics(namespace="MLIdleReaper", service="ml-idle-reaper")
+
+
+@logger.inject_lambda_context
+@metrics.log_metrics(capture_cold_start_metric=True)
+def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """One sweep. Raises ReaperError when nothing could be swept or the summary was not accepted, so that the error alarm rings."""
+    settings = _settings(os.environ, event)
+    found = source.load(settings.policy)
+    report = run(settings, found, lambda: datetime.now(UTC), lambda text: logger.info(text))
+    _measure(report)
+    answer = plain(report)
+    text = json.dumps(answer)
+    stored = store.write_report(settings.reports, report.run.id, report.run.started_at, text) if settings.reports else None
+    _log(report, stored)
+    if settings.topic and (topic.news(report) or not settings.quiet):
+        logger.info("summary sent", message_id=topic.publish(settings.topic, report, stored))
+    return answer if len(text.encode()) <= MAX_ANSWER else _pointer(answer, stored)
+
+
+def _settings(environ: Mapping[str, str], event: dict[str, Any]) -> knobs.Settings:
+    """The deployment's settings under what the event asks for; EventBridge's own envelope asks for what its detail says."""
+    asked = event
+    if {"detail-type", "source"} <= event.keys() and event.keys() <= ENVELOPE:
+        asked = event.get("detail") or {}
+    if not isinstance(asked, dict):
+        raise SettingsError(f'the event is a {type(asked).__name__}, expected an object such as {{"mode": "audit"}}')
+    aws = tuple(kind.name for kind in registry.kinds("aws"))
+    settings = knobs.narrowed(knobs.from_env(environ), asked, registry.names())
+    if not settings.kinds or not set(settings.kinds) & set(aws) or settings.cloud == "azure":
+        raise SettingsError("this function sweeps AWS only")
+    return replace(settings, cloud="aws", kinds=tuple(k for k in settings.kinds if k in aws))
+
+
+def _measure(report: Report) -> None:
+    """The custom metrics, through CloudWatch's embedded metric format."""
+    sums = totals(report)
+    for name, unit, value in (
+        ("Resources", MetricUnit.Count, sums.resources),
+        ("Idle", MetricUnit.Count, sums.by_state["idle"]),
+        ("Unknown", MetricUnit.Count, sums.by_state["unknown"]),
+        ("IdleUSDPerHour", MetricUnit.NoUnit, sums.idle_usd_per_hour),
+        ("Failures", MetricUnit.Count, sum(1 for c in report.coverage if c.status is not Status.OK)),
+        ("SweepSeconds", MetricUnit.Seconds, (report.run.finished_at - report.run.started_at).total_seconds()),
+    ):
+        metrics.add_metric(name=name, unit=unit, value=value)
+
+
+def _log(report: Report, stored: str | None) -> None:
+    sums = totals(report)
+    logger.info("swept", run=report.run.id, resources=sums.resources, by_state=sums.by_state, calls=sums.calls, stored=stored)
+    for row in report.coverage:
+        if row.status is not Status.OK:
+            logger.error(
+                "coverage incomplete", kind=row.kind, region=row.region, status=row.status, missing=row.missing, error=row.error
+            )
+
+
+def _pointer(answer: dict[str, Any], stored: str | None) -> dict[str, Any]:
+    """The answer without its findings, which are where `stored` says."""
+    if stored is None:
+        raise SettingsError("the report is too large to answer with: set REAPER_REPORTS to a bucket that takes it")
+    return {**answer, "findings": [], "stored": stored}
