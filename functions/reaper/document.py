@@ -53,6 +53,11 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def plain(text: str, source: str) -> Any:
+    """The text as plain data, without validating it. Raises PolicyError when it is not YAML."""
+    return _read(text, source)[0]
+
+
 def line_of(text: str, source: str, path: Path) -> int:
     """The line of the key at `path`, or of the nearest one above it."""
     return _line(_read(text, source)[1], path)

@@ -34,7 +34,12 @@ def _one(found: Finding) -> str:
         *(f"            {note}" for note in rule.notes),
         *([f"  protected {rule.protected}"] if rule.protected else []),
         *(
-            _signal(e.signal, e.role, f"{e.points} points, peak {e.peak}, last busy {stamp(e.last_busy)}", e.complete)
+            _signal(
+                f"{e.signal} {e.subject}".strip(),
+                e.role,
+                f"{e.points} points, peak {e.peak}, last busy {stamp(e.last_busy)}",
+                e.complete,
+            )
             for e in found.evidence
         ),
         f"  verdict   {verdict.state}{f' ({verdict.confidence})' if verdict.confidence else ''}{idle}: {clean(verdict.because)}",

@@ -1,0 +1,61 @@
+"""Readings, resources and rules with sensible values, so that a test names only what it is about."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from reaper.model import Action, Observation, Reading, Resource, Role, Rule, Series, Target
+
+NOW = datetime(2026, 11, 21, 10, 17, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+DAY = timedelta(days=1)
+TARGET = Target(cloud="aws", account="123456789012", region="us-east-1")
+END = datetime(2026, 11, 21, 10, 10, tzinfo=UTC)
+SPAN = 14 * 24
+
+
+def resource(**given: Any) -> Resource:
+    """An endpoint created long ago, without tags."""
+    fields = {
+        "kind": "sagemaker-endpoint",
+        "id": "arn:aws:sagemaker:us-east-1:123456789012:endpoint/churn",
+        "name": "churn",
+        "target": TARGET,
+        "region": "us-east-1",
+        "created": NOW - 60 * DAY,
+    }
+    return Resource(**{**fields, **given})
+
+
+def rule(**given: Any) -> Rule:
+    """Idle after a day, told about, acted on after three days."""
+    fields = {"name": "test", "action": Action.STOP, "idle_after": DAY, "grace": 3 * DAY, "remind_every": 7 * DAY}
+    return Rule(**{**fields, **given})
+
+
+def series(points: dict[int, float], hours: int = SPAN) -> Series:
+    """Hourly buckets up to END; `points` by hours before it: 0 is the last bucket."""
+    values = array("f", [math.nan]) * hours
+    for back, value in points.items():
+        values[hours - 1 - back] = value
+    return Series(start=END - hours * HOUR, step=HOUR, values=values)
+
+
+def activity(points: dict[int, float] | None = None, **given: Any) -> Reading:
+    """Invocations; silent unless `points` says otherwise."""
+    return Reading(**{"signal": "Invocations", "role": Role.ACTIVITY, "series": series(points or {}), **given})
+
+
+def heartbeat(hours: int = SPAN, **given: Any) -> Reading:
+    """CPU samples in each of the last `hours` buckets."""
+    return Reading(
+        **{"signal": "CPUUtilization", "role": Role.HEARTBEAT, "series": series(dict.fromkeys(range(hours), 60.0)), **given}
+    )
+
+
+def observation(*readings: Reading, **given: Any) -> Observation:
+    """What those readings make together."""
+    return Observation(resource=given.pop("resource", resource()), readings=readings, **given)

@@ -1,0 +1,239 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from core.fakes import NOW, resource
+from reaper import document, lint, registry
+from reaper.errors import PolicyError
+from reaper.model import Action
+from reaper.policy import Policy
+from reaper.rule import rule, shortest_idle_after
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "policies").glob("*.yaml"))
+KINDS = registry.names()
+
+
+def parse(text: str) -> Policy:
+    return document.parse(text, "policy.yaml", KINDS)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.name)
+def test_every_example_is_valid_without_warnings_and_fits_the_schema(path: Path):
+    text = path.read_text()
+    policy = document.parse(text, path.name, KINDS)
+    assert lint.lint(policy, text, path.name) == []
+    jsonschema.validate(document.plain(text, path.name), Policy.model_json_schema())
+
+
+def test_there_are_examples():
+    assert {p.name for p in EXAMPLES} >= {"default.yaml", "office-hours.yaml", "production-safe.yaml"}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("", "policy.yaml:1: version: this key is missing, add `version: 1`", id="empty"),
+        pytest.param("version: 2", "policy.yaml:1: version: 2 is not valid: expected 1", id="another version"),
+        pytest.param("version: 1\nrulez: []", "policy.yaml:2: rulez: unknown key, did you mean rules?", id="unknown key"),
+        pytest.param(
+            "version: 1\ndefaults:\n  idle_after: 4 hours",
+            "policy.yaml:3: defaults.idle_after: '4 hours' is not valid: expected a duration such as 30m, 4h, 3d or 2w",
+            id="duration",
+        ),
+        pytest.param(
+            "version: 1\ndefaults: {action: stpo}",
+            "policy.yaml:2: defaults.action: 'stpo' is not valid: expected 'ignore', 'notify', 'stop' or 'delete', did you mean stop?",
+            id="action",
+        ),
+        pytest.param(
+            "version: 1\nrules:\n  - name: a\n    match: {kind: sagemaker-endpont}",
+            "policy.yaml:4: rules[0].match.kind: 'sagemaker-endpont' is no kind we know, did you mean sagemaker-endpoint?",
+            id="kind",
+        ),
+        pytest.param(
+            "version: 1\nrules:\n  - name: a\n    match: {account: 123456789012}",
+            "policy.yaml:4: rules[0].match.account: 123456789012 is not valid: ",
+            id="unquoted account",
+        ),
+        pytest.param("version: 1\nversion: 1", "policy.yaml:2: version: the key is given twice, remove one", id="key twice"),
+        pytest.param("a: [", "policy.yaml:1: not valid YAML: ", id="not YAML"),
+        pytest.param("- 1", "policy.yaml:1: expected keys such as `version: 1` and `rules:`, got [1]", id="a list"),
+        pytest.param(
+            "version: 1\nlimits: {max_share: 250%}", "policy.yaml:2: limits.max_share: '250%' is not valid: ", id="share"
+        ),
+        pytest.param(
+            "version: 1\nrules: [{name: a}, {name: a}]", "policy.yaml:1: the policy: two rules are called 'a'", id="rule twice"
+        ),
+        pytest.param(
+            'version: 1\nrules: [{name: a, hours: {on: "mon-fri 9-5", tz: Europe/Berlin}}]',
+            "policy.yaml:2: rules[0].hours: expected days and times such as `mon-fri 07:00-21:00`",
+            id="hours",
+        ),
+        pytest.param(
+            'version: 1\nrules: [{name: a, hours: {on: "mon-fri 07:00-21:00", tz: Berlin}}]',
+            "policy.yaml:2: rules[0].hours: expected an IANA time zone such as Europe/Berlin",
+            id="zone",
+        ),
+    ],
+)
+def test_an_error_names_file_line_key_value_and_fix(text: str, expected: str):
+    with pytest.raises(PolicyError) as error:
+        parse(text)
+    assert str(error.value).startswith(expected)
+
+
+def test_a_policy_that_contains_itself_is_an_error_and_not_a_crash():
+    with pytest.raises(PolicyError, match="alias that contains itself"):
+        parse("version: 1\nrules: &x [*x]")
+
+
+def test_every_problem_is_told_at_once():
+    with pytest.raises(PolicyError) as error:
+        parse("version: 1\ndefaults: {action: x, grace: y}\nlimits: {max_act: 3}")
+    assert len(error.value.problems) == 3
+
+
+TEXT = """
+version: 1
+defaults: {action: stop, idle_after: 24h}
+rules:
+  - name: production
+    match: {tags: {Env: [prod, production]}}
+    action: ignore
+  - name: dear
+    match: {usd_per_hour: ">= 5"}
+    action: delete
+    idle_after: 2h
+  - name: named
+    match: {name: "dev-*", region: us-east-1, size: "ml.g5.*", tags: {team: "*", frozen: null}}
+    action: notify
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "usd", "name", "action"),
+    [
+        pytest.param({"tags": {"env": "prod"}}, 1.0, "rule 'production'", Action.IGNORE, id="tag keys ignore case"),
+        pytest.param({"tags": {"env": "Prod"}}, 1.0, "the policy's defaults", Action.STOP, id="tag values do not"),
+        pytest.param({}, 5.0, "rule 'dear'", Action.DELETE, id="price"),
+        pytest.param({}, 4.99, "the policy's defaults", Action.STOP, id="a lower price"),
+        pytest.param(
+            {}, None, "rule 'dear' or the policy's defaults", Action.STOP, id="an unknown price takes the gentler of both"
+        ),
+        pytest.param(
+            {"name": "dev-1", "size": "ml.g5.xlarge x2", "tags": {"team": "a"}},
+            1.0,
+            "rule 'named'",
+            Action.NOTIFY,
+            id="all conditions",
+        ),
+        pytest.param(
+            {"name": "dev-1", "size": "ml.g5.xlarge", "tags": {}}, 1.0, "the policy's defaults", Action.STOP, id="tag absent"
+        ),
+        pytest.param(
+            {"name": "dev-1", "size": "ml.g5.xlarge", "tags": {"team": "a", "Frozen": "1"}},
+            1.0,
+            "the policy's defaults",
+            Action.STOP,
+            id="tag present",
+        ),
+    ],
+)
+def test_the_first_rule_that_matches_decides(given: dict, usd: float | None, name: str, action: Action):
+    holds = rule(parse(TEXT), resource(**given), usd, NOW)
+    assert (holds.name, holds.action) == (name, action)
+
+
+def test_an_ignored_resource_is_protected():
+    assert rule(parse(TEXT), resource(tags={"env": "prod"}), None, NOW).protected == "rule 'production' says ignore"
+
+
+def test_an_unknown_price_takes_the_longer_wait():
+    holds = rule(parse(TEXT), resource(), None, NOW)
+    assert holds.idle_after == timedelta(hours=24)
+
+
+@pytest.mark.parametrize(
+    ("may", "tag", "expected"),
+    [
+        pytest.param("[protect, tighten]", "2h", 2, id="tighten is allowed by default"),
+        pytest.param("[protect, tighten]", "48h", 24, id="loosen is not"),
+        pytest.param("[protect, loosen]", "48h", 48, id="loosen when allowed"),
+        pytest.param("[protect]", "2h", 24, id="no tightening"),
+    ],
+)
+def test_tags_change_idle_after_only_as_far_as_the_rule_allows(may: str, tag: str, expected: int):
+    policy = parse(f"version: 1\ndefaults: {{tags_may: {may}}}")
+    holds = rule(policy, resource(tags={"reaper:idle-after": tag}), None, NOW)
+    assert holds.idle_after == timedelta(hours=expected)
+    assert bool(holds.notes) == (expected == 24)
+
+
+def test_an_action_tag_lowers_the_ceiling_and_never_raises_it():
+    policy = parse("version: 1\ndefaults: {action: stop, tags_may: [protect, tighten, loosen]}")
+    assert rule(policy, resource(tags={"reaper:action": "notify"}), None, NOW).action is Action.NOTIFY
+    raised = rule(policy, resource(tags={"reaper:action": "delete"}), None, NOW)
+    assert raised.action is Action.STOP
+    assert raised.notes == ("tag reaper:action=delete not honoured: the policy's defaults allows stop at most",)
+
+
+def test_a_keep_tag_protects_even_where_tags_may_nothing():
+    policy = parse("version: 1\ndefaults: {tags_may: []}")
+    assert rule(policy, resource(tags={"reaper:keep": "true"}), None, NOW).protected
+
+
+def test_the_shortest_idle_after_counts_tags_too():
+    policy = parse(TEXT)
+    assert shortest_idle_after(policy, [resource()], NOW) == timedelta(hours=2)
+    assert shortest_idle_after(policy, [resource(tags={"reaper:idle-after": "30m"})], NOW) == timedelta(minutes=30)
+
+
+@pytest.mark.parametrize(
+    ("rules", "said"),
+    [
+        pytest.param(
+            "[{name: all}, {name: b, match: {region: us-east-1}}]",
+            "rule 'b' can never match: 'all' above it",
+            id="after a catch-all",
+        ),
+        pytest.param(
+            "[{name: a, match: {kind: [sagemaker-endpoint, sagemaker-notebook]}}, {name: b, match: {kind: sagemaker-notebook, name: x}}]",
+            "rule 'b' can never match",
+            id="narrower than an earlier one",
+        ),
+        pytest.param(
+            "[{name: a, match: {tags: {env: '*'}}}, {name: b, match: {tags: {Env: prod}}}]",
+            "rule 'b' can never match",
+            id="tag presence above a value",
+        ),
+        pytest.param(
+            "[{name: a, match: {cloud: azure, kind: sagemaker-*}}]",
+            "its kinds are not in cloud azure",
+            id="kind and cloud disagree",
+        ),
+        pytest.param(
+            "[{name: a, match: {tags: {env: prod}}}, {name: b, match: {tags: {env: Prod}}}]",
+            "'Prod' and 'prod' differ only in case",
+            id="case",
+        ),
+    ],
+)
+def test_lint_points_at_what_is_probably_not_meant(rules: str, said: str):
+    text = f"version: 1\nrules: {rules}"
+    warnings = lint.lint(parse(text), text, "p.yaml")
+    assert any(said in w and w.startswith("p.yaml:2: ") for w in warnings)
+
+
+def test_lint_is_silent_about_rules_that_can_match():
+    text = "version: 1\nrules: [{name: a, match: {region: us-east-1}}, {name: b, match: {usd_per_hour: '> 3'}}, {name: c}]"
+    assert lint.lint(parse(text), text, "p.yaml") == []
+
+
+def test_yaml_reads_on_and_times_as_they_are_written():
+    assert document.plain("on: 07:00\nx: yes", "p") == {"on": "07:00", "x": "yes"}
+    assert yaml.safe_load("on: 1") == {True: 1}, "PyYAML's own loader still reads YAML 1.1, which is why we do not use it"
