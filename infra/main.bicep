@@ -1,0 +1,218 @@
+// ML Idle Reaper on Azure: one resource group with everything in it, one custom role, and that role's assignment in every
+// audited subscription.
+//
+//   az deployment sub create --location westeurope --template-file infra/main.bicep --parameters infra/main.bicepparam
+//
+// docs/deploy-azure.md explains each parameter, each permission, what it costs and how to take it away again.
+targetScope = 'subscription'
+
+@description('Short name of this installation; resource names start with it.')
+@minLength(3)
+@maxLength(16)
+param name string = 'ml-reaper'
+
+@description('Region of the resource group and all in it. It must offer Flex Consumption.')
+param location string = deployment().location
+
+@description('The resource group to make. Deleting it removes the installation.')
+param resourceGroupName string = 'rg-${name}'
+
+@description('Tags for the resource group and all in it.')
+param tags object = {}
+
+@description('E-mail addresses of the admins: they get the summary of each sweep and the alerts.')
+@minLength(1)
+param admins array
+
+@description('Ids of the subscriptions to audit. Without it, the one that is deployed to.')
+@minLength(1)
+param subscriptions array = [ subscription().subscriptionId ]
+
+@description('Object ids of the Entra groups that may read the stored reports.')
+param reportReaders array = []
+
+@description('How far a run may go. The identity deployed here can only read, so more than audit needs a further role.')
+@allowed([ 'audit', 'notify', 'enforce' ])
+param mode string = 'audit'
+
+@description('The policy: a blob\'s https URL that the identity may read, or the YAML itself. Empty: the built-in defaults.')
+param policy string = ''
+
+@description('When to sweep, in UTC: second minute hour day month weekday. Keep it at least daily, or the dead man calls.')
+param schedule string = '0 0 6 * * *'
+
+@description('No summary when nothing is idle, unknown or missing.')
+param quiet bool = false
+
+@description('Keep a table with what was known at the last sweep. Needed for notices; an audit can do without.')
+param remember bool = false
+
+@description('Days the logs are kept.')
+@minValue(30)
+@maxValue(730)
+param logRetentionDays int = 90
+
+@description('Gigabytes of logs a day after which no more are taken in until the next day.')
+@minValue(1)
+param logDailyCapGb int = 1
+
+@description('Days after which a stored report is deleted.')
+@minValue(1)
+param reportRetentionDays int = 365
+
+@description('Hours without a successful sweep after which the admins are told.')
+@minValue(1)
+@maxValue(48)
+param silentHours int = 26
+
+@description('Where Azure Communication Services keeps its data at rest, for instance Europe or United States.')
+param mailDataLocation string = 'Europe'
+
+@description('Display name of the custom role, unique in the tenant. Give a second installation another one.')
+param roleName string = 'reaper-audit'
+
+@description('Python version of the worker.')
+@allowed([ '3.12', '3.13' ])
+param pythonVersion string = '3.13'
+
+@description('Name of the timer function in function_app.py; the alert rules look for it in the logs.')
+param timerFunction string = 'sweep_on_schedule'
+
+var suffix = uniqueString(subscription().id, resourceGroupName)
+var appName = '${name}-${suffix}'
+
+resource group 'Microsoft.Resources/resourceGroups@2024-11-01' = {
+  name: resourceGroupName
+  location: location
+  tags: tags
+}
+
+module identity 'modules/identity.bicep' = {
+  scope: group
+  name: 'reaper-identity'
+  params: {
+    name: name
+    location: location
+    tags: tags
+  }
+}
+
+module storage 'modules/storage.bicep' = {
+  scope: group
+  name: 'reaper-storage'
+  params: {
+    name: 'reaper${suffix}'
+    location: location
+    tags: tags
+    principalId: identity.outputs.principalId
+    reportReaders: reportReaders
+    reportRetentionDays: reportRetentionDays
+    remember: remember
+  }
+}
+
+module monitoring 'modules/monitoring.bicep' = {
+  scope: group
+  name: 'reaper-monitoring'
+  params: {
+    name: name
+    location: location
+    tags: tags
+    principalId: identity.outputs.principalId
+    retentionDays: logRetentionDays
+    dailyCapGb: logDailyCapGb
+  }
+}
+
+module mail 'modules/mail.bicep' = {
+  scope: group
+  name: 'reaper-mail'
+  params: {
+    name: appName
+    tags: tags
+    principalId: identity.outputs.principalId
+    dataLocation: mailDataLocation
+  }
+}
+
+// Deployed to the first audited subscription: a role can only be made at one of the scopes it names.
+module role 'modules/role.bicep' = {
+  scope: subscription(subscriptions[0])
+  name: 'reaper-role'
+  params: {
+    roleName: roleName
+    subscriptions: subscriptions
+  }
+}
+
+module access 'modules/access.bicep' = [for id in subscriptions: {
+  scope: subscription(id)
+  name: 'reaper-access-${uniqueString(id)}'
+  params: {
+    role: role.outputs.name
+    principalId: identity.outputs.principalId
+  }
+}]
+
+module app 'modules/app.bicep' = {
+  scope: group
+  name: 'reaper-app'
+  params: {
+    name: appName
+    location: location
+    tags: tags
+    pythonVersion: pythonVersion
+    identityId: identity.outputs.id
+    identityClientId: identity.outputs.clientId
+    blobEndpoint: storage.outputs.blobEndpoint
+    packageUrl: storage.outputs.packageUrl
+    insightsName: monitoring.outputs.insightsName
+    settings: union(empty(policy) ? {} : { REAPER_POLICY: policy }, {
+      REAPER_EMAIL_ENDPOINT: mail.outputs.endpoint
+      REAPER_EMAIL_SENDER: mail.outputs.sender
+      REAPER_EMAIL_TO: join(admins, ',')
+      REAPER_LEDGER: storage.outputs.ledgerUrl
+      REAPER_MODE: mode
+      REAPER_QUIET: quiet ? 'true' : 'false'
+      REAPER_REPORTS: storage.outputs.reportsUrl
+      REAPER_SCHEDULE: schedule
+      REAPER_SUBSCRIPTIONS: join(subscriptions, ',')
+    })
+  }
+}
+
+module alerts 'modules/alerts.bicep' = {
+  scope: group
+  name: 'reaper-alerts'
+  params: {
+    name: name
+    location: location
+    tags: tags
+    workspaceId: monitoring.outputs.workspaceId
+    appName: appName
+    timerFunction: timerFunction
+    recipients: admins
+    silentHours: silentHours
+  }
+}
+
+@description('The resource group to publish to, and to delete one day.')
+output resourceGroupName string = group.name
+
+@description('The function app to publish to.')
+output appName string = app.outputs.name
+
+@description('Where the hand-made call goes.')
+output appHostName string = app.outputs.hostName
+
+@description('Where the full reports are.')
+output reportsUrl string = storage.outputs.reportsUrl
+
+@description('Whom the summary comes from, for the allow list of your mail filter.')
+output mailSender string = mail.outputs.sender
+
+@description('Object id of the app\'s identity, for a further role.')
+output principalId string = identity.outputs.principalId
+
+@description('Guid of the custom role.')
+output roleGuid string = role.outputs.name

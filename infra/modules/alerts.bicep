@@ -1,0 +1,109 @@
+// Two rules that watch the watcher: a sweep failed, and (dead man) no sweep has succeeded for too long.
+// They ask the workspace behind Application Insights. The host logs each function call there as a request, named after the
+// function; host.json must keep requests out of sampling, or a sweep that ran could look as if it had not.
+// https://learn.microsoft.com/azure/azure-monitor/alerts/alerts-types#log-alerts
+
+@description('Start of the rules\' and the action group\'s names.')
+param name string
+
+@description('Region.')
+param location string
+
+@description('Tags.')
+param tags object
+
+@description('Resource id of the workspace to ask.')
+param workspaceId string
+
+@description('Name of the function app, as the logs call it.')
+param appName string
+
+@description('Name of the timer function, as the logs call it.')
+param timerFunction string
+
+@description('E-mail addresses that are told.')
+param recipients array
+
+@description('Hours without a successful sweep after which the dead man calls.')
+param silentHours int
+
+var sweeps = 'AppRequests | where AppRoleName =~ "${appName}" and OperationName == "${timerFunction}"'
+
+resource people 'Microsoft.Insights/actionGroups@2023-01-01' = {
+  name: '${name}-people'
+  location: 'global'
+  tags: tags
+  properties: {
+    enabled: true
+    groupShortName: 'ml-reaper'
+    emailReceivers: [for (address, index) in recipients: {
+      name: 'admin-${index}'
+      emailAddress: address
+      useCommonAlertSchema: true
+    }]
+  }
+}
+
+resource failed 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = {
+  name: '${name}-sweep-failed'
+  location: location
+  tags: tags
+  kind: 'LogAlert'
+  properties: {
+    displayName: 'ML Idle Reaper: a sweep failed'
+    description: 'The timer function ended with an error. Its exception is in Application Insights, under Failures.'
+    enabled: true
+    severity: 2
+    autoMitigate: true
+    evaluationFrequency: 'PT15M'
+    // Twice as long as the frequency, so that a row that arrives late is still seen once.
+    windowSize: 'PT30M'
+    scopes: [ workspaceId ]
+    // A new workspace has no such rows yet; without this the rule could not be made before the first sweep.
+    skipQueryValidation: true
+    criteria: {
+      allOf: [
+        {
+          query: '${sweeps} and Success == false'
+          timeAggregation: 'Count'
+          operator: 'GreaterThan'
+          threshold: 0
+          failingPeriods: { minFailingPeriodsToAlert: 1, numberOfEvaluationPeriods: 1 }
+        }
+      ]
+    }
+    actions: { actionGroups: [ people.id ] }
+  }
+}
+
+resource silent 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = {
+  name: '${name}-sweep-missing'
+  location: location
+  tags: tags
+  kind: 'LogAlert'
+  properties: {
+    displayName: 'ML Idle Reaper: no sweep has run'
+    description: 'No sweep has succeeded for ${silentHours} hours. The app may be stopped, broken at start, or not deployed.'
+    enabled: true
+    severity: 1
+    autoMitigate: true
+    evaluationFrequency: 'PT1H'
+    // Two days is the longest look back a rule may have; the query narrows it to the hours asked for.
+    windowSize: 'P2D'
+    scopes: [ workspaceId ]
+    skipQueryValidation: true
+    criteria: {
+      allOf: [
+        {
+          // Counting without a group gives one row even where nothing matches, so silence is a row and not an empty answer.
+          query: '${sweeps} and Success == true and TimeGenerated > ago(${silentHours}h) | summarize sweeps = count() | where sweeps == 0'
+          timeAggregation: 'Count'
+          operator: 'GreaterThan'
+          threshold: 0
+          failingPeriods: { minFailingPeriodsToAlert: 1, numberOfEvaluationPeriods: 1 }
+        }
+      ]
+    }
+    actions: { actionGroups: [ people.id ] }
+  }
+}

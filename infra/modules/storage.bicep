@@ -1,0 +1,143 @@
+// One storage account: the deployed package, the host's own leases and keys, the reports and, when wanted, the memory.
+// Nobody can use an account key here: every access is by Entra identity and role.
+// https://learn.microsoft.com/azure/storage/common/shared-key-authorization-prevent
+
+@description('Name of the account: 3 to 24 lower-case letters and digits, unique in the world.')
+@minLength(3)
+@maxLength(24)
+param name string
+
+@description('Region.')
+param location string
+
+@description('Tags.')
+param tags object
+
+@description('Object id of the identity the app runs as.')
+param principalId string
+
+@description('Object ids of the Entra groups that may read the stored reports.')
+param reportReaders array
+
+@description('Days after which a stored report is deleted.')
+param reportRetentionDays int
+
+@description('Whether the app keeps a table with what it knew at the last sweep.')
+param remember bool
+
+var blobDataOwner = subscriptionResourceId('Microsoft.Authorization/roleDefinitions', 'b7e6dc6d-f1e8-4753-8033-0f276bb0955b')
+var blobDataReader = subscriptionResourceId('Microsoft.Authorization/roleDefinitions', '2a2b9908-6ea1-4ae2-8e65-a410df84e7d1')
+var tableDataContributor = subscriptionResourceId('Microsoft.Authorization/roleDefinitions', '0a9a7e1f-b9d0-4cc4-a60d-0319b160aaa3')
+
+resource account 'Microsoft.Storage/storageAccounts@2024-01-01' = {
+  name: name
+  location: location
+  tags: tags
+  kind: 'StorageV2'
+  sku: { name: 'Standard_LRS' }
+  properties: {
+    accessTier: 'Hot'
+    allowBlobPublicAccess: false
+    allowCrossTenantReplication: false
+    allowSharedKeyAccess: false
+    defaultToOAuthAuthentication: true
+    minimumTlsVersion: 'TLS1_2'
+    supportsHttpsTrafficOnly: true
+  }
+}
+
+resource blobs 'Microsoft.Storage/storageAccounts/blobServices@2024-01-01' = {
+  parent: account
+  name: 'default'
+  properties: {
+    containerDeleteRetentionPolicy: { enabled: true, days: 7 }
+    deleteRetentionPolicy: { enabled: true, days: 7 }
+  }
+}
+
+resource package 'Microsoft.Storage/storageAccounts/blobServices/containers@2024-01-01' = {
+  parent: blobs
+  name: 'package'
+  properties: { publicAccess: 'None' }
+}
+
+resource reports 'Microsoft.Storage/storageAccounts/blobServices/containers@2024-01-01' = {
+  parent: blobs
+  name: 'reports'
+  properties: { publicAccess: 'None' }
+}
+
+resource expiry 'Microsoft.Storage/storageAccounts/managementPolicies@2024-01-01' = {
+  parent: account
+  name: 'default'
+  properties: {
+    policy: {
+      rules: [
+        {
+          name: 'reports-expire'
+          type: 'Lifecycle'
+          enabled: true
+          definition: {
+            filters: { blobTypes: [ 'blockBlob' ], prefixMatch: [ '${reports.name}/' ] }
+            actions: { baseBlob: { delete: { daysAfterModificationGreaterThan: reportRetentionDays } } }
+          }
+        }
+      ]
+    }
+  }
+}
+
+resource tables 'Microsoft.Storage/storageAccounts/tableServices@2024-01-01' = if (remember) {
+  parent: account
+  name: 'default'
+}
+
+resource ledger 'Microsoft.Storage/storageAccounts/tableServices/tables@2024-01-01' = if (remember) {
+  parent: tables
+  name: 'ledger'
+}
+
+// The host keeps leases, keys and schedules in containers of its own making, so this role cannot be narrowed to a container.
+// https://learn.microsoft.com/azure/azure-functions/functions-reference#connecting-to-host-storage-with-an-identity
+resource hostAccess 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
+  name: guid(account.id, principalId, blobDataOwner)
+  scope: account
+  properties: {
+    principalId: principalId
+    principalType: 'ServicePrincipal'
+    roleDefinitionId: blobDataOwner
+  }
+}
+
+resource ledgerAccess 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (remember) {
+  name: guid(ledger.id, principalId, tableDataContributor)
+  scope: ledger
+  properties: {
+    principalId: principalId
+    principalType: 'ServicePrincipal'
+    roleDefinitionId: tableDataContributor
+  }
+}
+
+// Without keys not even an Owner of the subscription can open a report: reading takes this role.
+resource reportAccess 'Microsoft.Authorization/roleAssignments@2022-04-01' = [for reader in reportReaders: {
+  name: guid(reports.id, reader, blobDataReader)
+  scope: reports
+  properties: {
+    principalId: reader
+    principalType: 'Group'
+    roleDefinitionId: blobDataReader
+  }
+}]
+
+@description('Address of the blob service, for AzureWebJobsStorage.')
+output blobEndpoint string = account.properties.primaryEndpoints.blob
+
+@description('Address of the container the package is deployed to.')
+output packageUrl string = '${account.properties.primaryEndpoints.blob}${package.name}'
+
+@description('Address of the container the full reports go to, for REAPER_REPORTS.')
+output reportsUrl string = '${account.properties.primaryEndpoints.blob}${reports.name}'
+
+@description('Where the memory is kept, for REAPER_LEDGER.')
+output ledgerUrl string = remember ? 'table://${account.name}/ledger' : 'memory:'
