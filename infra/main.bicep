@@ -167,17 +167,18 @@ module app 'modules/app.bicep' = {
     blobEndpoint: storage.outputs.blobEndpoint
     packageUrl: storage.outputs.packageUrl
     insightsName: monitoring.outputs.insightsName
-    settings: union(empty(policy) ? {} : { REAPER_POLICY: policy }, {
+    settings: {
       REAPER_EMAIL_ENDPOINT: mail.outputs.endpoint
       REAPER_EMAIL_SENDER: mail.outputs.sender
       REAPER_EMAIL_TO: join(admins, ',')
       REAPER_LEDGER: storage.outputs.ledgerUrl
       REAPER_MODE: mode
+      REAPER_POLICY: policy
       REAPER_QUIET: quiet ? 'true' : 'false'
       REAPER_REPORTS: storage.outputs.reportsUrl
       REAPER_SCHEDULE: schedule
       REAPER_SUBSCRIPTIONS: join(subscriptions, ',')
-    })
+    }
   }
 }
 
