@@ -151,7 +151,7 @@ def demo(
     sandbox = _needed("reaper.sandbox.demo", "demo")
     directory.mkdir(parents=True, exist_ok=True)
     with _progress() as tell:
-        report = sandbox.report(source.load(policy or sandbox.POLICY), tell)
+        report = sandbox.report(source.load(policy or sandbox.POLICY), _now, tell)
     _write(report, Format.HTML, str(directory / "report.html"))
     _write(report, Format.JSON, str(directory / "report.json"))
     _write(report, format, "-")
@@ -193,13 +193,17 @@ def main() -> None:
         sys.exit(2)
 
 
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
 def _words(values: Many) -> tuple[str, ...]:
     return knobs.words(",".join(values or ()))
 
 
 def _run(settings: knobs.Settings) -> Report:
     with _progress() as tell:
-        return run(settings, source.load(settings.policy), lambda: datetime.now(UTC), tell)
+        return run(settings, source.load(settings.policy), _now, tell)
 
 
 @contextmanager

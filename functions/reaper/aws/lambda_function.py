@@ -40,7 +40,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """One sweep. Raises ReaperError when nothing could be swept or the summary was not accepted, so that the error alarm rings."""
     settings = _settings(os.environ, event)
     found = source.load(settings.policy)
-    report = run(settings, found, lambda: datetime.now(UTC), lambda text: logger.info(text))
+    report = run(settings, found, lambda: datetime.now(UTC), logger.info)
     _measure(report)
     answer = plain(report)
     text = json.dumps(answer)

@@ -1,0 +1,59 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+SHELL := /bin/sh
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+UV := $(BIN)/uv
+export UV_PYTHON_DOWNLOADS := never
+export SAM_CLI_TELEMETRY := 0
+
+.PHONY: demo test check lock bundle bench docs clean
+.DEFAULT_GOAL := help
+
+help: ## List the targets.
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+$(UV):
+	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv 2>&1 | { grep -v "is ignored" || true; }
+	@test -x $(UV)
+
+$(VENV)/.demo: $(UV) pyproject.toml
+	$(UV) pip install --quiet --python $(BIN)/python --editable '.[demo]'
+	@touch $@
+
+$(VENV)/.dev: $(UV) pyproject.toml
+	$(UV) pip install --quiet --python $(BIN)/python --editable '.[dev]'
+	@touch $@ $(VENV)/.demo
+
+demo: $(VENV)/.demo ## Sweep a pretend fleet; writes demo/report.html and demo/report.json.
+	$(BIN)/reaper demo --output demo
+
+test: $(VENV)/.dev ## Run every test that can run here.
+	$(BIN)/pytest -n 2 --dist loadscope
+
+check: $(VENV)/.dev ## Format, lint, types, import boundaries, templates, generated files.
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	PYTHONPATH=functions $(BIN)/lint-imports
+	$(BIN)/python -m docs.kinds --check
+	$(BIN)/python tests/deploy/translate.py template.yaml build/template.json
+	$(BIN)/cfn-lint template.yaml build/template.json
+
+lock: $(UV) ## Compile the two requirement files from pyproject.toml.
+	$(UV) pip compile --quiet --universal --python-version 3.13 --generate-hashes --no-header --no-annotate --extra lambda pyproject.toml -o functions/requirements.txt
+	$(UV) pip compile --quiet --universal --python-version 3.13 --generate-hashes --no-header --no-annotate --extra functions pyproject.toml -o requirements.txt
+
+bundle: $(VENV)/.dev ## Build the Lambda bundle with SAM (arm64) into .aws-sam/.
+	$(BIN)/python tests/deploy/bundle.py
+
+bench: $(VENV)/.dev ## Calls, memory and wall time on large fleets.
+	$(BIN)/python benchmarks/endpoints.py
+
+docs: $(VENV)/.dev ## Write docs/kinds.md anew.
+	$(BIN)/python -m docs.kinds
+
+clean: ## Remove everything that was made here.
+	rm -rf $(VENV) .aws-sam build demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,113 @@
+"""The template's IAM policies with their references resolved, and an evaluator for them.
+
+The evaluator follows https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_evaluation-logic.html for identity policies:
+an explicit deny wins, otherwise any allow does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+ACCOUNT, REGION = "123456789012", "us-east-1"
+PSEUDO = {"AWS::Partition": "aws", "AWS::Region": REGION, "AWS::AccountId": ACCOUNT, "AWS::StackName": "ml-idle-reaper"}
+
+
+@dataclass(slots=True)
+class Policies:
+    """Policy documents, and which of their actions have been needed so far."""
+
+    documents: list[dict[str, Any]]
+    used: set[tuple[str, str]] = field(default_factory=set)
+    denied: list[tuple[str, str]] = field(default_factory=list)
+
+    def allow(self, action: str, resource: str, context: Mapping[str, str] | None = None) -> bool:
+        """Whether these policies let `action` on `resource` pass; remembers the question."""
+        self.used.add((action, resource))
+        allowed = evaluate(self.documents, action, resource, context or {})
+        if not allowed:
+            self.denied.append((action, resource))
+        return allowed
+
+    def unused(self) -> set[str]:
+        """Granted actions that nothing asked for."""
+        granted = {a for s in statements(self.documents) if s["Effect"] == "Allow" for a in listed(s["Action"])}
+        return {g for g in granted if not any(like(g, action) for action, _ in self.used)}
+
+
+def of_template(cloudformation: Mapping[str, Any], names: Mapping[str, str], skip: set[str] = frozenset()) -> list[dict[str, Any]]:  # type: ignore[assignment]
+    """The documents of every managed policy in the template but those named in `skip`. `names` says what a Ref or GetAtt becomes."""
+    found = {n: r for n, r in cloudformation["Resources"].items() if r["Type"] == "AWS::IAM::ManagedPolicy" and n not in skip}
+    return [resolve(r["Properties"]["PolicyDocument"], names) for r in found.values()]
+
+
+def resolve(node: Any, names: Mapping[str, str]) -> Any:
+    """The node with Ref, Sub, GetAtt and If replaced; an unknown reference is an error, so that nothing is overlooked."""
+    if isinstance(node, list):
+        return [r for item in node if (r := resolve(item, names)) is not None]
+    if not isinstance(node, dict):
+        return node
+    if len(node) == 1:
+        [(key, value)] = node.items()
+        if key == "Ref":
+            return None if value == "AWS::NoValue" else {**PSEUDO, **names}[value]
+        if key == "Fn::GetAtt":
+            return names[".".join(value) if isinstance(value, list) else value]
+        if key == "Fn::Sub":
+            return re.sub(r"\$\{([^}]+)\}", lambda m: {**PSEUDO, **names}[m[1]], value)
+        if key == "Fn::If":
+            return resolve(value[1] if names.get(value[0]) == "true" else value[2], names)
+    return {key: resolve(value, names) for key, value in node.items()}
+
+
+def evaluate(documents: list[dict[str, Any]], action: str, resource: str, context: Mapping[str, str]) -> bool:
+    """Allowed by one statement and denied by none."""
+    hits = [s for s in statements(documents) if _hits(s, action, resource, context)]
+    return any(s["Effect"] == "Allow" for s in hits) and not any(s["Effect"] == "Deny" for s in hits)
+
+
+def statements(documents: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Every statement of every document."""
+    for document in documents:
+        yield from listed(document["Statement"])
+
+
+def listed(value: Any) -> list[Any]:
+    """The value as a list."""
+    return value if isinstance(value, list) else [value]
+
+
+def like(pattern: str, text: str, *, case: bool = False) -> bool:
+    """IAM's own globs: `*` and `?`. Actions ignore case."""
+    shape = re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
+    return re.fullmatch(shape, text, 0 if case else re.IGNORECASE | re.DOTALL) is not None
+
+
+def _hits(statement: dict[str, Any], action: str, resource: str, context: Mapping[str, str]) -> bool:
+    on_action = any(like(a, action) for a in listed(statement["Action"]))
+    on_resource = any(like(r, resource, case=True) for r in listed(statement["Resource"]))
+    return on_action and on_resource and _conditions(statement.get("Condition", {}), context)
+
+
+def _conditions(conditions: Mapping[str, Mapping[str, Any]], context: Mapping[str, str]) -> bool:
+    known = {key.lower(): value for key, value in context.items()}
+    return all(_holds(operator, known.get(key.lower()), [str(w) for w in listed(wanted)]) for operator, pairs in conditions.items() for key, wanted in pairs.items())
+
+
+def _holds(operator: str, value: str | None, wanted: list[str]) -> bool:
+    if operator == "Null":
+        return (value is None) == (wanted[0].lower() == "true")
+    name = operator.removesuffix("IfExists")
+    if value is None:
+        return operator.endswith("IfExists") or name.startswith("StringNot")
+    tests = {
+        "StringEquals": value in wanted,
+        "StringNotEquals": value not in wanted,
+        "StringEqualsIgnoreCase": value.lower() in [w.lower() for w in wanted],
+        "StringLike": any(like(w, value, case=True) for w in wanted),
+        "StringNotLike": not any(like(w, value, case=True) for w in wanted),
+        "Bool": value.lower() in [w.lower() for w in wanted],
+    }
+    return tests[name]
