@@ -47,7 +47,7 @@ lock: $(UV) ## Compile the two requirement files from pyproject.toml.
 	$(UV) pip compile --quiet --universal --python-version 3.13 --generate-hashes --no-header --no-annotate --extra functions pyproject.toml -o requirements.txt
 
 bundle: $(VENV)/.dev ## Build the Lambda bundle with SAM (arm64) into .aws-sam/.
-	$(BIN)/python tests/deploy/bundle.py
+	$(BIN)/python tests/deploy/sam.py
 
 bench: $(VENV)/.dev ## Calls, memory and wall time on large fleets.
 	$(BIN)/python benchmarks/endpoints.py
@@ -56,4 +56,4 @@ docs: $(VENV)/.dev ## Write docs/kinds.md anew.
 	$(BIN)/python -m docs.kinds
 
 clean: ## Remove everything that was made here.
-	rm -rf $(VENV) .aws-sam build demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-sam .aws-sam build demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -37,7 +37,9 @@ class Policies:
         return {g for g in granted if not any(like(g, action) for action, _ in self.used)}
 
 
-def of_template(cloudformation: Mapping[str, Any], names: Mapping[str, str], skip: set[str] = frozenset()) -> list[dict[str, Any]]:  # type: ignore[assignment]
+def of_template(
+    cloudformation: Mapping[str, Any], names: Mapping[str, str], skip: set[str] = frozenset()
+) -> list[dict[str, Any]]:  # type: ignore[assignment]
     """The documents of every managed policy in the template but those named in `skip`. `names` says what a Ref or GetAtt becomes."""
     found = {n: r for n, r in cloudformation["Resources"].items() if r["Type"] == "AWS::IAM::ManagedPolicy" and n not in skip}
     return [resolve(r["Properties"]["PolicyDocument"], names) for r in found.values()]
@@ -93,7 +95,11 @@ def _hits(statement: dict[str, Any], action: str, resource: str, context: Mappin
 
 def _conditions(conditions: Mapping[str, Mapping[str, Any]], context: Mapping[str, str]) -> bool:
     known = {key.lower(): value for key, value in context.items()}
-    return all(_holds(operator, known.get(key.lower()), [str(w) for w in listed(wanted)]) for operator, pairs in conditions.items() for key, wanted in pairs.items())
+    return all(
+        _holds(operator, known.get(key.lower()), [str(w) for w in listed(wanted)])
+        for operator, pairs in conditions.items()
+        for key, wanted in pairs.items()
+    )
 
 
 def _holds(operator: str, value: str | None, wanted: list[str]) -> bool:

@@ -48,10 +48,16 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return
         identity, event, deadline = job
         headers = {"Request-Id": identity, "Deadline-Ms": str(deadline), "Invoked-Function-Arn": ARN}
-        self._answer(200, event, {("Lambda-Runtime-Aws-" if k == "Request-Id" else "Lambda-Runtime-") + k: v for k, v in headers.items()})
+        self._answer(
+            200, event, {("Lambda-Runtime-Aws-" if k == "Request-Id" else "Lambda-Runtime-") + k: v for k, v in headers.items()}
+        )
 
     def do_POST(self) -> None:
-        body = self._chunks() if self.headers.get("Transfer-Encoding") == "chunked" else self.rfile.read(int(self.headers["Content-Length"] or 0))
+        body = (
+            self._chunks()
+            if self.headers.get("Transfer-Encoding") == "chunked"
+            else self.rfile.read(int(self.headers["Content-Length"] or 0))
+        )
         self.server.runtime.answers.put((self.path, body))  # type: ignore[attr-defined]
         self._answer(202, b"{}")
 
@@ -81,7 +87,7 @@ class Runtime:
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
         self._server.runtime = self  # type: ignore[attr-defined]
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        self._log = tempfile.TemporaryFile("w+b")
+        self._log = tempfile.TemporaryFile("w+b")  # noqa: SIM115  (lives as long as the process that writes it)
         self._started = time.monotonic()
         self._process = subprocess.Popen(
             [python, "-m", "awslambdaric", handler],

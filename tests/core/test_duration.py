@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reaper import duration
+
+
+@pytest.mark.parametrize(("text", "minutes"), [("30m", 30), ("4h", 240), ("3d", 4320), ("2w", 20160), (" 1h ", 60)])
+def test_durations_are_read_as_people_write_them(text: str, minutes: int):
+    assert duration.parse(text) == timedelta(minutes=minutes)
+
+
+@pytest.mark.parametrize("text", ["", "0h", "4", "4 h", "4 hours", "-1h", "1.5h", "PT4H", "٣h", "9999999d"])
+def test_anything_else_is_an_error_that_teaches(text: str):
+    with pytest.raises(ValueError, match="expected a duration such as 30m, 4h, 3d or 2w"):
+        duration.parse(text)
+
+
+@given(st.integers(1, 10_000), st.sampled_from("mhdw"))
+def test_what_is_spelled_reads_back(count: int, unit: str):
+    length = duration.parse(f"{count}{unit}")
+    assert duration.parse(duration.spell(length)) == length
+
+
+@pytest.mark.parametrize(
+    ("length", "text"),
+    [
+        (timedelta(0), "0 min"),
+        (timedelta(minutes=45), "45 min"),
+        (timedelta(hours=7, minutes=20), "7 h 20 min"),
+        (timedelta(days=9, hours=4, minutes=59), "9 d 4 h"),
+        (timedelta(days=2), "2 d"),
+    ],
+)
+def test_lengths_are_told_in_at_most_two_units(length: timedelta, text: str):
+    assert duration.text(length) == text

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import pytest
+
+from reaper.errors import SettingsError
+from reaper.model import Mode
+from reaper.settings import DOCS, Settings, from_env, narrowed
+
+KINDS = ("sagemaker-endpoint", "sagemaker-notebook")
+
+
+def test_without_any_setting_it_is_an_audit():
+    assert from_env({}).mode is Mode.AUDIT
+
+
+def test_lists_are_comma_separated():
+    assert from_env({"REAPER_REGIONS": "us-east-1, eu-west-1,,us-east-1"}).regions == ("us-east-1", "eu-west-1")
+
+
+@pytest.mark.parametrize(
+    ("environ", "said"),
+    [
+        ({"REAPER_MODE": "adit"}, "REAPER_MODE='adit' is not a mode: expected audit, notify or enforce"),
+        ({"REAPER_QUIET": "maybe"}, "REAPER_QUIET='maybe' is neither true nor false"),
+        ({"REAPER_MOED": "audit"}, "REAPER_MOED is not a setting, did you mean REAPER_MODE?"),
+    ],
+)
+def test_an_error_names_the_key_the_value_and_the_fix(environ: dict[str, str], said: str):
+    with pytest.raises(SettingsError) as error:
+        from_env(environ)
+    assert str(error.value) == said
+
+
+def test_a_call_can_narrow_kinds_and_regions():
+    found = narrowed(Settings(), {"mode": "audit", "kinds": ["sagemaker-note*"], "region": "eu-west-1"}, KINDS)
+    assert (found.kinds, found.regions) == (("sagemaker-notebook",), ("eu-west-1",))
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"kindz": []}, "'kindz' is not an option of a sweep, did you mean 'kinds'?"),
+        ({"policy": "version: 1"}, "'policy' is not an option of a sweep"),
+        ({"kinds": ["sagemaker-endpont"]}, "'sagemaker-endpont' is no kind we know, did you mean sagemaker-endpoint?"),
+        ({"kinds": [1]}, "kinds: [1] is not a list of texts"),
+        ({"regions": {"a": 1}}, "regions: {'a': 1} is not a list of texts"),
+        ({"mode": 3}, "mode: 3 is not a text"),
+        ({"cloud": "gcp"}, "cloud 'gcp' is not one we know: expected aws, azure or all"),
+    ],
+)
+def test_a_bad_call_is_an_error(asked: dict, said: str):
+    with pytest.raises(SettingsError) as error:
+        narrowed(Settings(), asked, KINDS)
+    assert str(error.value).startswith(said)
+
+
+@pytest.mark.parametrize("mode", ["notify", "enforce"])
+def test_a_call_never_raises_the_mode(mode: str):
+    with pytest.raises(SettingsError):
+        narrowed(Settings(mode=Mode.AUDIT), {"mode": mode}, KINDS)
+
+
+def test_every_setting_is_documented():
+    assert all(text for text in DOCS.values())

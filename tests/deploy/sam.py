@@ -1,0 +1,79 @@
+"""The SAM command line in an environment of its own, because it pins an older boto3; and the bundle that it builds.
+
+usage: sam.py [arm64|x86_64]      builds the bundle and tells its size
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+RUNTIME = "3.13"
+UV = ROOT / ".venv/bin/uv"
+HOME = ROOT / ".venv-sam"
+
+
+class Missing(Exception):
+    """Something that this machine does not have, and the reason to skip loudly."""
+
+
+def sam(*arguments: str, paths: list[Path] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run the SAM command line; installs it on first use. Raises Missing where it cannot be installed."""
+    program = HOME / "bin/sam"
+    if not program.exists():
+        _install()
+    path = os.pathsep.join([*(str(p) for p in paths or []), os.environ["PATH"]])
+    environ = {**os.environ, "PATH": path, "SAM_CLI_TELEMETRY": "0", "AWS_DEFAULT_REGION": "us-east-1"}
+    return subprocess.run([program, *arguments], cwd=ROOT, env=environ, capture_output=True, text=True, check=False)
+
+
+def bundle(architecture: str = "arm64") -> Path:
+    """The built function of that architecture, under build/. Raises Missing without the runtime's Python."""
+    from pythons import python
+
+    found = python(RUNTIME)
+    if found is None:
+        raise Missing(f"Python {RUNTIME}, which the function runs on, is not on this machine")
+    out = ROOT / "build" / f"sam-{architecture}"
+    shims = ROOT / "build" / "bin"
+    shims.mkdir(parents=True, exist_ok=True)
+    _link(shims / f"python{RUNTIME}", found)
+    template = ROOT / "build" / f"template-{architecture}.yaml"
+    text = (ROOT / "template.yaml").read_text().replace("Architectures: [arm64]", f"Architectures: [{architecture}]")
+    template.write_text(text.replace("CodeUri: functions/", f"CodeUri: {ROOT / 'functions'}"))
+    done = sam("build", "--template", str(template), "--build-dir", str(out), "--config-env", "none", paths=[shims])
+    if done.returncode:
+        raise RuntimeError(f"sam build failed:\n{done.stdout}{done.stderr}")
+    return out / "SweepFunction"
+
+
+def megabytes(folder: Path) -> float:
+    """The size of all files in a folder, as Lambda counts it, in units of 1,048,576 bytes."""
+    return sum(f.stat().st_size for f in folder.rglob("*") if f.is_file()) / 2**20
+
+
+def _install() -> None:
+    made = subprocess.run([sys.executable, "-m", "venv", HOME], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [UV, "pip", "install", "--quiet", "--python", HOME / "bin/python", "aws-sam-cli>=1.145"], capture_output=True, text=True, check=False
+    )
+    if made.returncode or done.returncode:
+        raise Missing(f"aws-sam-cli cannot be installed: {made.stderr}{done.stderr}")
+
+
+def _link(link: Path, target: Path) -> None:
+    """A script rather than a symbolic link: a linked interpreter looks for its library beside the link."""
+    link.write_text(f'#!/bin/sh\nexec "{target}" "$@"\n')
+    link.chmod(0o755)
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parent))
+    try:
+        built = bundle(*sys.argv[1:])
+    except Missing as why:
+        sys.exit(str(why))
+    print(f"{built.relative_to(ROOT)}: {megabytes(built):.1f} MB unzipped")
