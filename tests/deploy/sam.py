@@ -32,7 +32,7 @@ def sam(*arguments: str, paths: list[Path] | None = None) -> subprocess.Complete
 
 def bundle(architecture: str = "arm64") -> Path:
     """The built function of that architecture, under build/. Raises Missing without the runtime's Python."""
-    from pythons import python
+    from deploy.pythons import python
 
     found = python(RUNTIME)
     if found is None:
@@ -58,7 +58,10 @@ def megabytes(folder: Path) -> float:
 def _install() -> None:
     made = subprocess.run([sys.executable, "-m", "venv", HOME], capture_output=True, text=True, check=False)
     done = subprocess.run(
-        [UV, "pip", "install", "--quiet", "--python", HOME / "bin/python", "aws-sam-cli>=1.145"], capture_output=True, text=True, check=False
+        [UV, "pip", "install", "--quiet", "--python", HOME / "bin/python", "aws-sam-cli>=1.145"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if made.returncode or done.returncode:
         raise Missing(f"aws-sam-cli cannot be installed: {made.stderr}{done.stderr}")
@@ -71,7 +74,7 @@ def _link(link: Path, target: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parent))
+    sys.path.insert(0, str(Path(__file__).parents[1]))
     try:
         built = bundle(*sys.argv[1:])
     except Missing as why:
