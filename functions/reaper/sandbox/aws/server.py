@@ -95,7 +95,7 @@ class Server:
         _reset()
 
     def _answer(self, environ: dict[str, Any], start: Start) -> Iterable[bytes]:
-        if environ["PATH_INFO"].startswith("/moto-api"):
+        if environ["PATH_INFO"].startswith("/moto-api"):  # moto's own dashboard and switches
             return self._from_moto(environ, start)
         request = _request(environ)
         call = read(request, _account_of)
@@ -108,7 +108,13 @@ class Server:
             if fault.answer:
                 return _send(fault.answer(call), environ, start)
         found = self._own(call, faults)
-        return _send(found, environ, start) if found else self._from_moto(environ, start)
+        if found:
+            return _send(found, environ, start)
+        try:
+            return self._from_moto(environ, start)
+        except NotImplementedError:
+            unknown = Refusal("UnknownOperationException", f"The sandbox does not know {call.action}.")
+            return _send(reply.refusal(call, unknown), environ, start)
 
     def _own(self, call: Call, faults: list[Fault]) -> Reply | None:
         """The sandbox's own answer; None for what is moto's."""

@@ -6,6 +6,7 @@ https://docs.aws.amazon.com/resourcegroupstagging/latest/APIReference/API_GetRes
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 from reaper.sandbox.aws import token
@@ -29,22 +30,23 @@ def get_resources(region: Region, params: dict[str, Any]) -> dict[str, Any]:
         raise invalid(f"ResourcesPerPage must be between 1 and {MAX_PAGE}.")
     expired = Refusal("PaginationTokenExpiredException", "The pagination token is not valid or has expired.")
     first = token.read(params.get("PaginationToken"), "GetResources", expired)
-    rows = list(_rows(region, arns, types, params.get("TagFilters") or ()))
-    more = first + size < len(rows)
+    found = _rows(region, arns, types, params.get("TagFilters") or ())
+    rows = list(islice(found, first, first + size + 1))
+    more = len(rows) > size
     return {
-        "ResourceTagMappingList": [{"ResourceARN": arn, "Tags": shown(tags)} for arn, tags in rows[first : first + size]],
+        "ResourceTagMappingList": [{"ResourceARN": arn, "Tags": shown(tags)} for arn, tags in rows[:size]],
         "PaginationToken": token.write("GetResources", first + size) if more else "",
     }
 
 
 def _rows(region: Region, arns: Names, types: Names, filters: Sequence[dict[str, Any]]) -> Iterator[Row]:
+    settle(region)
     shelves = region.shelves()
     for kind, shelf in shelves.items():
         if types and "sagemaker" not in types and f"sagemaker:{kind}" not in types:
             continue
-        settle(region, shelf)
         for record in shelf.values():
-            if record.tags is not None and _matches(record.tags, filters):
+            if record.tags is not None and (not filters or _matches(record.tags, filters)):
                 arn = record.arn.lower() if region.world.lower_tag_arns else record.arn
                 if not arns or arn in arns:
                     yield arn, record.tags

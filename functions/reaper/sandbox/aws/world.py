@@ -38,7 +38,10 @@ class World:
 
 @dataclass(slots=True, kw_only=True)
 class Region:
-    """What one account has in one region, by name; apps by (domain, user or space, type, name), spaces and users by (domain, name)."""
+    """What one account has in one region, by name; apps by (domain, user or space, type, name), spaces and users by (domain, name).
+
+    `moving` are the records whose state is about to change.
+    """
 
     account: str
     name: str
@@ -53,6 +56,7 @@ class Region:
     apps: dict[tuple[str, str, str, str], App] = field(default_factory=dict)
     streams: dict[str, dict[str, Stream]] = field(default_factory=dict)
     metrics: Metrics = field(default_factory=Metrics)
+    moving: list[Any] = field(default_factory=list)
 
     @property
     def now(self) -> datetime:

@@ -18,7 +18,7 @@ Key = tuple[str, str, str, str]
 
 def list_apps(region: Region, params: dict[str, Any]) -> dict[str, Any]:
     """Oldest first; no ARN, no change time, no filter by status."""
-    settle(region, region.apps)
+    settle(region)
     found = [
         a
         for a in chosen(region.apps.values(), params, order="Ascending")
@@ -38,7 +38,7 @@ def describe_app(region: Region, params: dict[str, Any]) -> dict[str, Any]:
 
 def create_app(region: Region, params: dict[str, Any]) -> dict[str, Any]:
     """For a space or a user profile of a domain that exists."""
-    settle(region, region.apps)
+    settle(region)
     key, now = _key(params), region.now
     if key in region.apps and region.apps[key].status != "Deleted":
         raise Refusal("ResourceInUse", f"App {params['AppName']} already exists.")
@@ -66,7 +66,7 @@ def delete_app(region: Region, params: dict[str, Any]) -> dict[str, Any]:
 
 def find(region: Region, params: dict[str, Any]) -> App:
     """The app that the parameters name. Raises ResourceNotFound."""
-    settle(region, region.apps)
+    settle(region)
     key = _key(params)
     if key not in region.apps:
         raise Refusal("ResourceNotFound", f"App {params['AppName']} of type {params['AppType']} does not exist.")

@@ -16,7 +16,7 @@ from reaper.sandbox.aws.world import Region
 
 def list_components(region: Region, params: dict[str, Any]) -> dict[str, Any]:
     """Newest first unless asked otherwise."""
-    settle(region, region.components)
+    settle(region)
     found = [
         c
         for c in chosen(region.components.values(), params)
@@ -40,7 +40,7 @@ def describe_component(region: Region, params: dict[str, Any]) -> dict[str, Any]
 
 def create_component(region: Region, params: dict[str, Any]) -> dict[str, Any]:
     """On an endpoint in service that hosts components; with at least one copy, unless it is an adapter."""
-    settle(region, region.components)
+    settle(region)
     name, now = params["InferenceComponentName"], region.now
     arn = region.arn(f"inference-component/{name.lower()}")
     if name in region.components:
@@ -77,13 +77,12 @@ def delete_component(region: Region, params: dict[str, Any]) -> dict[str, Any]:
     if component.status not in ("InService", "Failed"):
         raise invalid(f'Cannot update in-progress inference component "{component.arn}".')
     begin(region, component, "Deleting", "")
-    settle(region, region.components)
     return {}
 
 
 def find(region: Region, name: str) -> Component:
     """The component of that very name. Raises ValidationException."""
-    settle(region, region.components)
+    settle(region)
     if name not in region.components:
         raise invalid(f'Could not find inference component "{region.arn(f"inference-component/{name.lower()}")}".')
     return region.components[name]

@@ -19,7 +19,7 @@ UNDER_WAY = {"Creating", "Updating", "SystemUpdating", "RollingBack", "Deleting"
 
 def list_endpoints(region: Region, params: dict[str, Any]) -> dict[str, Any]:
     """Newest first unless asked otherwise."""
-    settle(region, region.endpoints)
+    settle(region)
     rows, following = page(region, "ListEndpoints", chosen(region.endpoints.values(), params), params)
     return {
         "Endpoints": [
@@ -58,7 +58,7 @@ def describe_endpoint(region: Region, params: dict[str, Any]) -> dict[str, Any]:
 
 def create_endpoint(region: Region, params: dict[str, Any]) -> dict[str, Any]:
     """From a configuration that exists, under a name that does not."""
-    settle(region, region.endpoints)
+    settle(region)
     name, now = params["EndpointName"], region.now
     arn = region.arn(f"endpoint/{name}")
     if name in region.endpoints:
@@ -113,13 +113,12 @@ def delete_endpoint(region: Region, params: dict[str, Any]) -> dict[str, Any]:
     endpoint = find(region, params["EndpointName"])
     _refuse_under_way(endpoint)
     begin(region, endpoint, "Deleting", "")
-    settle(region, region.endpoints)
     return {}
 
 
 def find(region: Region, name: str) -> Endpoint:
     """The endpoint of that very name. Raises ValidationException."""
-    settle(region, region.endpoints)
+    settle(region)
     if name not in region.endpoints:
         raise missing(region, name)
     return region.endpoints[name]

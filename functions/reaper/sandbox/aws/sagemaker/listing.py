@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Iterable
 from typing import Any
 
 from reaper.sandbox.aws import token
@@ -20,15 +20,17 @@ TIMES = {
 SORTS = {"Name": "name", "CreationTime": "created", "LastModifiedTime": "changed", "Status": "status"}
 
 
-def settle(region: Region, shelf: MutableMapping[Any, Any]) -> None:
-    """Complete every change of state on `shelf` whose time has come. A status of "" means that the record goes."""
-    for key in [key for key, record in shelf.items() if getattr(record, "pending", None) and record.pending[0] <= region.now]:
-        record = shelf[key]
+def settle(region: Region) -> None:
+    """Complete every change of state whose time has come. A status of "" means that the record goes."""
+    due = [record for record in region.moving if record.pending and record.pending[0] <= region.now]
+    for record in due:
         status, record.pending = record.pending[1], None
         if status:
             record.status = status
         else:
-            del shelf[key]
+            _forget(region, record)
+    if due:
+        region.moving = [record for record in region.moving if record.pending]
 
 
 def begin(region: Region, record: Any, status: str, then: str) -> None:
@@ -37,6 +39,14 @@ def begin(region: Region, record: Any, status: str, then: str) -> None:
     record.pending = (region.now + region.world.settle_after, then)
     if hasattr(record, "changed"):
         record.changed = region.now
+    region.moving = [other for other in region.moving if other is not record] + [record]
+    settle(region)
+
+
+def _forget(region: Region, record: Any) -> None:
+    for shelf in region.shelves().values():
+        for key in [key for key, other in shelf.items() if other is record]:
+            del shelf[key]
 
 
 def chosen(records: Iterable[Any], params: dict[str, Any], sort: str = "CreationTime", order: str = "Descending") -> list[Any]:

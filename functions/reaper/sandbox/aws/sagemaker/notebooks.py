@@ -18,7 +18,7 @@ LISTED = ("NotebookInstanceLifecycleConfigName", "DefaultCodeRepository", "Addit
 
 def list_notebooks(region: Region, params: dict[str, Any]) -> dict[str, Any]:
     """By name unless asked otherwise."""
-    settle(region, region.notebooks)
+    settle(region)
     found = chosen(region.notebooks.values(), params, sort="Name", order="Ascending")
     if lifecycle := params.get("NotebookInstanceLifecycleConfigNameContains"):
         found = [n for n in found if lifecycle in n.extra.get(LISTED[0], "")]
@@ -42,7 +42,7 @@ def describe_notebook(region: Region, params: dict[str, Any]) -> dict[str, Any]:
 
 def create_notebook(region: Region, params: dict[str, Any]) -> dict[str, Any]:
     """Of any instance type, under a name that does not exist."""
-    settle(region, region.notebooks)
+    settle(region)
     name, now = params["NotebookInstanceName"], region.now
     arn = region.arn(f"notebook-instance/{name}")
     if name in region.notebooks:
@@ -74,13 +74,12 @@ def stop_notebook(region: Region, params: dict[str, Any]) -> dict[str, Any]:
 def delete_notebook(region: Region, params: dict[str, Any]) -> dict[str, Any]:
     """Stopped or failed ones; their data is lost."""
     _move(region, params["NotebookInstanceName"], ("Stopped", "Failed"), "Deleting", "")
-    settle(region, region.notebooks)
     return {}
 
 
 def find(region: Region, name: str) -> Notebook:
     """The notebook instance of that very name. Raises ValidationException."""
-    settle(region, region.notebooks)
+    settle(region)
     if name not in region.notebooks:
         raise invalid("RecordNotFound")
     return region.notebooks[name]

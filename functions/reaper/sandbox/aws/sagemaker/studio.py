@@ -30,7 +30,7 @@ def create_domain(region: Region, params: dict[str, Any]) -> dict[str, Any]:
 
 def list_domains(region: Region, params: dict[str, Any]) -> dict[str, Any]:
     """Every domain of the region."""
-    settle(region, region.domains)
+    settle(region)
     rows, following = page(region, "ListDomains", list(region.domains.values()), params)
     return {
         "Domains": [{"DomainArn": d.arn, "DomainId": d.name, "DomainName": d.title} | _times(d) for d in rows],
@@ -40,7 +40,7 @@ def list_domains(region: Region, params: dict[str, Any]) -> dict[str, Any]:
 
 def describe_domain(region: Region, params: dict[str, Any]) -> dict[str, Any]:
     """With the settings it was created with."""
-    settle(region, region.domains)
+    settle(region)
     domain = region.domains.get(params["DomainId"])
     if domain is None:
         raise _missing("Domain", params["DomainId"])
@@ -55,7 +55,6 @@ def delete_domain(region: Region, params: dict[str, Any]) -> dict[str, Any]:
     if any(domain == name for domain, _ in (*region.users, *region.spaces)):
         raise Refusal("ResourceInUse", f"Unable to delete Domain {name} because it still has user profiles or spaces.")
     begin(region, region.domains[name], "Deleting", "")
-    settle(region, region.domains)
     return {}
 
 
@@ -74,7 +73,7 @@ def create_user(region: Region, params: dict[str, Any]) -> dict[str, Any]:
 
 def list_users(region: Region, params: dict[str, Any]) -> dict[str, Any]:
     """Oldest first."""
-    settle(region, region.users)
+    settle(region)
     found = _of_domain(chosen(region.users.values(), params, order="Ascending"), params, "UserProfileNameContains")
     rows, following = page(region, "ListUserProfiles", found, params)
     return {"UserProfiles": [{"DomainId": u.domain, "UserProfileName": u.name} | _times(u) for u in rows], "NextToken": following}
@@ -91,7 +90,6 @@ def delete_user(region: Region, params: dict[str, Any]) -> dict[str, Any]:
     user = _find(region, region.users, params["DomainId"], params["UserProfileName"], "UserProfile")
     _refuse_with_apps(region, user.domain, user.name)
     begin(region, user, "Deleting", "")
-    settle(region, region.users)
     return {}
 
 
@@ -111,7 +109,7 @@ def create_space(region: Region, params: dict[str, Any]) -> dict[str, Any]:
 
 def list_spaces(region: Region, params: dict[str, Any]) -> dict[str, Any]:
     """Oldest first; no ARN."""
-    settle(region, region.spaces)
+    settle(region)
     found = _of_domain(chosen(region.spaces.values(), params, order="Ascending"), params, "SpaceNameContains")
     rows, following = page(region, "ListSpaces", found, params)
     shown = []
@@ -136,7 +134,6 @@ def delete_space(region: Region, params: dict[str, Any]) -> dict[str, Any]:
     space = _find(region, region.spaces, params["DomainId"], params["SpaceName"], "Space")
     _refuse_with_apps(region, space.domain, space.name)
     begin(region, space, "Deleting", "")
-    settle(region, region.spaces)
     return {}
 
 
@@ -153,7 +150,7 @@ def _refuse_with_apps(region: Region, domain: str, home: str) -> None:
 
 
 def _find(region: Region, shelf: dict[tuple[str, str], Any], domain: str, name: str, kind: str) -> Any:
-    settle(region, shelf)
+    settle(region)
     if (domain, name) not in shelf:
         raise _missing(kind, name)
     return shelf[domain, name]

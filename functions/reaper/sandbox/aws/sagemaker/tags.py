@@ -58,7 +58,7 @@ def _find(region: Region, arn: str) -> Any:
     shelf = region.shelves().get(kind)
     if shelf is None:
         return None
-    settle(region, shelf)
+    settle(region)
     for record in shelf.values():
         if record.arn == arn:
             return record
