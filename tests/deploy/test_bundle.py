@@ -1,0 +1,226 @@
+"""The built Lambda bundle, under AWS's own runtime client, over HTTP, with exactly the template's policies evaluated on every call."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import warnings
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import boto3
+import pytest
+
+from deploy import policies, sam
+from deploy.pythons import python
+from deploy.runtime import Runtime
+from deploy.test_template import NAMES
+from deploy.translate import translate
+from reaper.sandbox.aws.account import Account
+from reaper.sandbox.aws.call import Call
+from reaper.sandbox.aws.fault import Fault, denied, on
+from reaper.sandbox.aws.records import Variant
+from reaper.sandbox.aws.server import Server
+
+NOW = datetime.now(UTC)
+DAY, HOUR = timedelta(days=1), timedelta(hours=1)
+LIBRARIES = sam.ROOT / "build" / "runtime-libraries"
+STEM = "arn:aws:sagemaker:{region}:123456789012:"
+
+
+def resource(call: Call) -> str:
+    """The ARN that IAM would see for a call; `*` where the action knows no resource."""
+    stem, given = STEM.format(region=call.region), call.params
+    match call.action:
+        case "sagemaker:DescribeEndpoint":
+            return f"{stem}endpoint/{given['EndpointName'].lower()}"
+        case "sagemaker:DescribeEndpointConfig":
+            return f"{stem}endpoint-config/{given['EndpointConfigName'].lower()}"
+        case "sagemaker:DescribeInferenceComponent":
+            return f"{stem}inference-component/{given['InferenceComponentName'].lower()}"
+        case "sagemaker:DescribeApp":
+            home = given.get("SpaceName") or given["UserProfileName"]
+            return f"{stem}app/{given['DomainId']}/{home}/{given['AppType'].lower()}/{given['AppName']}"
+        case "logs:DescribeLogStreams":
+            return f"arn:aws:logs:{call.region}:123456789012:log-group:{given['logGroupName']}:log-stream:"
+        case "sns:Publish":
+            return str(given["TopicArn"])
+        case "s3:PutObject":
+            return f"arn:aws:s3:::{given['Bucket']}/{given['Key']}"
+        case "ssm:GetParameter":
+            return f"arn:aws:ssm:{call.region}:123456789012:parameter{given['Name']}"
+    return "*"
+
+
+def missing(why: str) -> None:
+    warnings.warn(f"NOT TESTED: the Lambda bundle, because {why}", stacklevel=1)
+    pytest.skip(why)
+
+
+@pytest.fixture(scope="module")
+def bundle() -> Path:
+    try:
+        return sam.bundle("x86_64")
+    except sam.Missing as why:
+        missing(str(why))
+        raise
+
+
+@pytest.fixture(scope="module")
+def libraries() -> Path:
+    """What the runtime brings along: its client and boto3."""
+    install = [
+        sam.UV,
+        "pip",
+        "install",
+        "--quiet",
+        "--target",
+        LIBRARIES,
+        "--python-version",
+        sam.RUNTIME,
+        "awslambdaric",
+        "boto3",
+    ]
+    if not LIBRARIES.exists():
+        subprocess.run([*install, "--only-binary", ":all:"], check=True)
+    return LIBRARIES
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server(NOW) as running:
+        yield running
+
+
+@pytest.fixture
+def allowed(server: Server) -> policies.Policies:
+    """The template's policies, asked about every call that reaches the server."""
+    found = policies.Policies(policies.of_template(translate(sam.ROOT / "template.yaml"), NAMES))
+
+    def guard(call: Call) -> Fault | None:
+        return None if found.allow(call.action, resource(call)) else denied()
+
+    admin = boto3.Session(region_name="us-east-1")
+    settings = {"endpoint_url": server.url, "aws_access_key_id": "AKIAIOSFODNN7EXAMPLE", "aws_secret_access_key": "x"}
+    admin.client("sns", **settings).create_topic(Name="summary")
+    admin.client("s3", **settings).create_bucket(Bucket="reports-bucket")
+    admin.client("ssm", **settings).put_parameter(Name="/ml-idle-reaper/policy", Value="version: 1\n", Type="String")
+    server.rules.append(guard)
+    return found
+
+
+@pytest.fixture
+def environ(server: Server) -> dict[str, str]:
+    return {
+        **server.env,
+        "REAPER_MODE": "audit",
+        "REAPER_POLICY": "ssm:/ml-idle-reaper/policy",
+        "REAPER_REGIONS": "all",
+        "REAPER_REPORTS": "s3://reports-bucket/reports",
+        "REAPER_TOPIC": NAMES["SummaryTopic"],
+        "REAPER_QUIET": "true",
+    }
+
+
+@pytest.fixture
+def fleet(server: Server) -> Account:
+    """One silent resource of each kind, so that every call is made."""
+    account = Account(server)
+    account.endpoint("quiet")
+    account.endpoint("host", variants=[Variant(name="host", model=None, scaling=(1, 1))])
+    account.component("component", "host")
+    account.component_alive("component", NOW - 15 * DAY, NOW + DAY)
+    for endpoint, variant in (("quiet", "AllTraffic"), ("host", "host")):
+        account.alive(endpoint, variant, NOW - 15 * DAY, NOW + DAY)
+    account.notebook("nb")
+    account.app(space="ana")
+    return account
+
+
+def test_the_bundle_is_small_and_carries_no_sdk_of_either_cloud():
+    try:
+        built = sam.bundle("arm64")
+    except sam.Missing as why:
+        missing(str(why))
+    assert sam.megabytes(built) <= 15
+    names = {p.name for p in built.iterdir()}
+    assert not names & {"boto3", "botocore", "azure", "msal", "moto", "typer", "rich"}
+    assert "aarch64" in str(next((built / "pydantic_core").glob("*.so")))
+
+
+def test_a_scheduled_sweep_needs_exactly_what_the_template_grants(bundle, libraries, server, fleet, allowed, environ):
+    with Runtime(python(sam.RUNTIME), libraries, bundle, "reaper.aws.lambda_function.handler", environ) as runtime:
+        done = runtime.invoke({})
+    assert done.error is None, done.log[-3000:]
+    assert allowed.denied == []
+    assert allowed.unused() == {"logs:CreateLogStream", "logs:PutLogEvents"}, "Lambda itself writes the log"
+    states = {f["name"]: f["state"] for f in done.answer["findings"]}
+    assert states == {"quiet": "idle", "host": "idle", "component": "idle", "nb": "idle", "ana/JupyterLab/default": "idle"}
+    assert {c["status"] for c in done.answer["coverage"]} == {"ok"}
+    assert _sent(server)[0]["Subject"].startswith("[ML Idle Reaper] 5 idle ML resources cost $")
+    assert _stored(server)["run"] == done.answer["run"]
+    metrics = next(json.loads(line) for line in done.log.splitlines() if '"SweepSeconds"' in line)
+    assert (metrics["Idle"], metrics["Failures"], metrics["service"]) == ([5.0], [0.0], "ml-idle-reaper")
+
+
+def test_by_hand_it_takes_the_command_lines_options_and_never_a_higher_mode(bundle, libraries, server, fleet, allowed, environ):
+    with Runtime(python(sam.RUNTIME), libraries, bundle, "reaper.aws.lambda_function.handler", environ) as runtime:
+        some = runtime.invoke({"kinds": ["sagemaker-notebook"], "regions": ["us-east-1"], "mode": "audit"})
+        raised = runtime.invoke({"mode": "enforce"})
+        wrong = runtime.invoke({"kindz": []})
+        enveloped = runtime.invoke(
+            {"source": "aws.events", "detail-type": "Scheduled Event", "detail": {}, "region": "us-east-1", "id": "x"}
+        )
+    assert {f["kind"] for f in some.answer["findings"]} == {"sagemaker-notebook"}
+    assert raised.error["errorType"] == "SettingsError"
+    assert "did you mean 'kinds'?" in wrong.error["errorMessage"]
+    assert len(enveloped.answer["findings"]) == 5
+
+
+def test_a_denied_list_is_in_the_answer_the_summary_and_the_metrics(bundle, libraries, server, fleet, allowed, environ):
+    server.rules.append(on("ListEndpoints", denied()))
+    with Runtime(
+        python(sam.RUNTIME), libraries, bundle, "reaper.aws.lambda_function.handler", environ | {"REAPER_REGIONS": "us-east-1"}
+    ) as runtime:
+        done = runtime.invoke({})
+    row = next(c for c in done.answer["coverage"] if c["kind"] == "sagemaker-endpoint")
+    assert (row["status"], row["missing"]) == ("denied", "sagemaker:ListEndpoints")
+    assert "COVERAGE INCOMPLETE" in _sent(server)[0]["Message"]
+    assert '"Failures":[1.0]' in done.log.replace(" ", "")
+
+
+def test_no_summary_when_there_is_nothing_to_say(bundle, libraries, server, allowed, environ):
+    with Runtime(
+        python(sam.RUNTIME), libraries, bundle, "reaper.aws.lambda_function.handler", environ | {"REAPER_REGIONS": ""}
+    ) as runtime:
+        done = runtime.invoke({})
+    assert done.error is None
+    assert _sent(server) == []
+
+
+def test_a_summary_that_is_not_accepted_makes_the_function_fail(bundle, libraries, server, fleet, allowed, environ):
+    server.rules.insert(0, on("Publish", denied()))
+    with Runtime(
+        python(sam.RUNTIME), libraries, bundle, "reaper.aws.lambda_function.handler", environ | {"REAPER_REGIONS": ""}
+    ) as runtime:
+        done = runtime.invoke({})
+    assert "the summary was not accepted" in done.error["errorMessage"]
+    assert _stored(server)["totals"]["by_state"]["idle"] == 5
+
+
+def _sent(server: Server) -> list[dict]:
+    return [c.params for c in server.calls if c.action == "sns:Publish"]
+
+
+def _stored(server: Server) -> dict:
+    client = boto3.client(
+        "s3",
+        endpoint_url=server.url,
+        aws_access_key_id="AKIAIOSFODNN7EXAMPLE",
+        aws_secret_access_key="x",
+        region_name="us-east-1",
+    )
+    put = next(c for c in server.calls if c.action == "s3:PutObject")
+    server.rules.clear()
+    return json.loads(client.get_object(Bucket=put.params["Bucket"], Key=put.params["Key"])["Body"].read())

@@ -1,0 +1,257 @@
+"""The command as a person runs it: a process of its own, its exit status, what it says on which stream."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from reaper.sandbox.aws.account import Account
+from reaper.sandbox.aws.fault import cut, denied, on, rate_limit
+from reaper.sandbox.aws.server import Server
+
+NOW = datetime.now(UTC)
+DAY, HOUR = timedelta(days=1), timedelta(hours=1)
+REAPER = Path(sys.executable).with_name("reaper")
+
+
+@pytest.fixture
+def server():
+    with Server(NOW) as running:
+        yield running
+
+
+@pytest.fixture
+def account(server: Server) -> Account:
+    account = Account(server)
+    for name in ("busy", "quiet"):
+        account.endpoint(name, tags={"team": "a", "owner": "=cmd()|x"})
+        account.alive(name, "AllTraffic", NOW - 15 * DAY, NOW + DAY)
+    account.invoked("busy", "AllTraffic", NOW - HOUR)
+    return account
+
+
+def reaper(server: Server | None, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    plain = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "AZURE_", "REAPER_", "IDENTITY_"))}
+    env = {
+        **plain,
+        **(server.env if server else {"AWS_EC2_METADATA_DISABLED": "true", "AWS_CONFIG_FILE": "/dev/null"}),
+        **environ,
+    }
+    return subprocess.run([REAPER, *arguments], env=env, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_the_json_report_keeps_its_contract(server: Server, account: Account):
+    done = reaper(server, "sweep", "--cloud", "aws", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    jsonschema.validate(report, CONTRACT)
+    by_name = {f["name"]: f for f in report["findings"]}
+    assert (by_name["busy"]["state"], by_name["quiet"]["state"]) == ("active", "idle")
+    assert report["run"]["mode"] == "audit"
+    assert {f["outcome"] for f in report["findings"]} == {"planned"}
+    assert report["totals"]["by_state"] == {"active": 1, "idle": 1, "young": 0, "exempt": 0, "unknown": 0}
+    assert report["totals"]["calls"] == sum(sum(c["calls"].values()) for c in report["coverage"])
+    assert {c["kind"] for c in report["coverage"]} >= {"sagemaker-endpoint", "sagemaker-notebook"}
+
+
+def test_exit_status_1_when_something_is_idle_and_asked_to_fail(server: Server, account: Account):
+    assert reaper(server, "sweep", "--cloud", "aws", "--fail-on", "idle").returncode == 1
+    assert reaper(server, "sweep", "--cloud", "aws", "--kind", "sagemaker-notebook", "--fail-on", "idle").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environ", "said"),
+    [
+        (["sweep", "--cloud", "gcp"], {}, "gcp"),
+        (["sweep", "--kind", "sagemaker-endpont"], {}, "did you mean sagemaker-endpoint?"),
+        (["sweep", "--cloud", "aws", "--region", "us-east-11"], {}, "did you mean us-east-1?"),
+        (["sweep", "--cloud", "aws", "--policy", "nowhere.yaml"], {}, "policy 'nowhere.yaml': cannot be read"),
+        (
+            ["sweep", "--cloud", "aws", "--policy", "version: 1\nrulez: []"],
+            {},
+            "inline policy:2: rulez: unknown key, did you mean rules?",
+        ),
+        (["sweep", "--cloud", "aws", "--account", "999999999999"], {}, "the credentials in use are of 123456789012"),
+        (["sweep", "--cloud", "aws", "--output", "/nowhere/report"], {}, "cannot be written"),
+        (["sweep"], {"REAPER_MODE": "adit"}, "REAPER_MODE='adit' is not a mode"),
+        (["sweep"], {"REAPER_MOED": "audit"}, "did you mean REAPER_MODE?"),
+        (["policy", "check", "nowhere.yaml"], {}, "cannot be read"),
+        (["explain", "no-such-thing", "--cloud", "aws"], {}, "was not found"),
+    ],
+)
+def test_exit_status_2_names_what_is_wrong(server: Server, arguments: list[str], environ: dict[str, str], said: str):
+    done = reaper(server, *arguments, **environ)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert said in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+
+
+def test_without_any_credentials_it_says_so():
+    done = reaper(None, "sweep", AWS_SHARED_CREDENTIALS_FILE="/dev/null", AZURE_TOKEN_CREDENTIALS="ManagedIdentityCredential")
+    assert done.returncode == 2
+    assert "no credentials" in done.stderr
+
+
+def test_exit_status_3_when_a_list_is_denied_and_the_rest_is_judged(server: Server, account: Account):
+    server.rules.append(on("ListNotebookInstances", denied()))
+    done = reaper(server, "sweep", "--cloud", "aws", "--format", "json")
+    assert done.returncode == 3
+    report = json.loads(done.stdout)
+    assert {f["name"] for f in report["findings"]} == {"busy", "quiet"}
+    row = next(c for c in report["coverage"] if c["kind"] == "sagemaker-notebook")
+    assert (row["status"], row["missing"]) == ("denied", "sagemaker:ListNotebookInstances")
+
+
+def test_exit_status_3_wins_over_1(server: Server, account: Account):
+    server.rules.append(on("ListApps", cut()))
+    assert reaper(server, "sweep", "--cloud", "aws", "--fail-on", "idle").returncode == 3
+
+
+def test_an_account_that_cannot_be_opened_is_coverage_and_not_silence(server: Server):
+    server.rules.append(on("GetCallerIdentity", denied()))
+    done = reaper(server, "sweep", "--cloud", "aws", "--format", "json")
+    assert done.returncode == 3
+    assert json.loads(done.stdout)["coverage"][0]["missing"] == "sts:GetCallerIdentity"
+
+
+def test_five_calls_a_second_are_enough(server: Server):
+    account = Account(server)
+    for index in range(15):
+        account.endpoint(f"e{index:02}")
+        account.alive(f"e{index:02}", "AllTraffic", NOW - 15 * DAY, NOW + DAY)
+    server.rules.append(rate_limit(5, burst=5, operation="(List|Describe|Get).*"))
+    done = reaper(server, "sweep", "--cloud", "aws", "--kind", "sagemaker-endpoint", "--format", "json")
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert json.loads(done.stdout)["totals"]["by_state"]["idle"] == 15
+
+
+def test_every_region_is_swept_when_asked_for_all(server: Server, account: Account):
+    done = reaper(server, "sweep", "--cloud", "aws", "--region", "all", "--kind", "sagemaker-notebook", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    assert {"us-east-1", "eu-west-1"} < {c["region"] for c in json.loads(done.stdout)["coverage"]}
+
+
+def test_the_text_report_leads_with_money_and_ends_with_coverage(server: Server, account: Account):
+    done = reaper(server, "sweep", "--cloud", "aws")
+    order = [done.stdout.index(word) for word in ("Idle now", "resources", "Idle, dearest first", "quiet", "Coverage")]
+    assert order == sorted(order)
+    assert "would warn" in done.stdout
+    assert "sagemaker-endpoint: 2 seen" in done.stderr
+
+
+def test_csv_cells_that_a_spreadsheet_would_run_are_defused(server: Server):
+    account = Account(server)
+    account.notebook("nb", status="Stopped", tags={"owner": "=cmd()|x"})
+    done = reaper(server, "sweep", "--cloud", "aws", "--format", "csv")
+    rows = list(csv.DictReader(io.StringIO(done.stdout)))
+    assert [r["name"] for r in rows] == ["nb"]
+    assert all(cell[:1] not in "=+-@" or not cell for r in rows for cell in r.values())
+
+
+@pytest.mark.parametrize("format_", ["markdown", "html"])
+def test_the_other_formats_carry_the_same_findings(server: Server, account: Account, format_: str, tmp_path: Path):
+    out = tmp_path / "report"
+    done = reaper(server, "sweep", "--cloud", "aws", "--format", format_, "--output", str(out))
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "quiet" in out.read_text()
+
+
+def test_explain_tells_signals_rule_and_verdict(server: Server, account: Account):
+    arn = account.arn("endpoint/quiet").upper()
+    done = reaper(server, "explain", arn, "--cloud", "aws")
+    assert done.returncode == 0, done.stderr
+    for word in (
+        "activity  Invocations",
+        "heartbeat CPUUtilization",
+        "verdict   idle (proven)",
+        "the policy's defaults",
+        "tags      ",
+    ):
+        assert word in done.stdout
+
+
+def test_policy_check_and_schema(tmp_path: Path):
+    path = tmp_path / "policy.yaml"
+    path.write_text("version: 1\nrules: [{name: all}, {name: never, match: {region: us-east-1}}]\n")
+    done = reaper(None, "policy", "check", str(path))
+    assert done.returncode == 0
+    assert "can never match" in done.stderr
+    jsonschema.Draft202012Validator.check_schema(json.loads(reaper(None, "policy", "schema").stdout))
+
+
+def test_kinds_and_version():
+    assert "sagemaker-studio-app" in reaper(None, "kinds").stdout
+    assert reaper(None, "--version").stdout.startswith("reaper ")
+
+
+NULLABLE = {"type": ["string", "null"]}
+CONTRACT = {
+    "type": "object",
+    "required": ["schema", "run", "coverage", "findings", "totals"],
+    "properties": {
+        "schema": {"const": 1},
+        "run": {"type": "object", "required": ["id", "started_at", "finished_at", "mode", "version", "policy_sha256"]},
+        "coverage": {
+            "type": "array",
+            "items": {
+                "required": ["cloud", "account", "region", "kind", "status", "resources", "calls", "missing", "error"],
+                "properties": {"status": {"enum": ["ok", "partial", "denied", "failed"]}, "calls": {"type": "object"}},
+            },
+        },
+        "findings": {
+            "type": "array",
+            "items": {
+                "required": [
+                    *(
+                        "id",
+                        "kind",
+                        "name",
+                        "cloud",
+                        "account",
+                        "region",
+                        "size",
+                        "state",
+                        "confidence",
+                        "because",
+                        "idle_for_s",
+                        "last_busy",
+                    ),
+                    *(
+                        "rule",
+                        "tags",
+                        "owner",
+                        "usd_per_hour",
+                        "price",
+                        "wasted_usd",
+                        "step",
+                        "step_because",
+                        "outcome",
+                        "error",
+                        "evidence",
+                    ),
+                ],
+                "properties": {
+                    "state": {"enum": ["active", "idle", "young", "exempt", "unknown"]},
+                    "confidence": {"enum": ["proven", "likely", None]},
+                    "owner": {"required": ["address", "source"]},
+                    "usd_per_hour": {"type": ["number", "null"]},
+                    "evidence": {
+                        "type": "array",
+                        "items": {"required": ["signal", "role", "points", "last_busy", "peak", "complete"]},
+                    },
+                },
+            },
+        },
+        "totals": {"required": ["resources", "by_state", "idle_usd_per_hour", "idle_usd_per_month", "unpriced_idle", "calls"]},
+    },
+}
