@@ -1,0 +1,58 @@
+"""What somebody sent with the form of a keep-link, cleaned: a token, a number of days, a reason and a name. Pure."""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass
+from urllib.parse import parse_qs
+
+MAX_BODY = 16_384
+"""Bytes: three times what the longest reason, name and token need when every character is escaped."""
+MAX_REASON = 300
+MAX_NAME = 80
+MAX_FIELDS = 20
+JOINERS = "\u200c\u200d"
+"""Not printable by themselves, but Persian words and many emoji are spelled with them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """A sent form. `days` is None when nothing that can be meant was chosen. `shorten`: also if that ends an earlier snooze sooner."""
+
+    token: str
+    days: int | None = None
+    reason: str = ""
+    name: str = ""
+    shorten: bool = False
+
+
+def read(body: bytes) -> Wish:
+    """The wish in a form's body (application/x-www-form-urlencoded, UTF-8). Bytes that are not UTF-8 become a mark, never an error."""
+    sent = body.decode("utf-8", "replace")
+    return Wish(
+        token=first(sent, "t"),
+        days=_days(first(sent, "days")),
+        reason=tidy(first(sent, "reason"), MAX_REASON),
+        name=tidy(first(sent, "name"), MAX_NAME),
+        shorten=first(sent, "shorten") == "yes",
+    )
+
+
+def first(sent: str, name: str) -> str:
+    """The first value of `name` in a query or body; empty when there is none or far too many fields came."""
+    try:
+        values = parse_qs(sent, keep_blank_values=True, encoding="utf-8", errors="replace", max_num_fields=MAX_FIELDS)
+    except ValueError:
+        return ""
+    return values.get(name, [""])[0]
+
+
+def tidy(text: str, most: int) -> str:
+    """`text` as one line of at most `most` characters, composed (NFC), without control and direction marks."""
+    kept = "".join(c if c.isprintable() or c in JOINERS else " " for c in unicodedata.normalize("NFC", text))
+    line = " ".join(kept.split())
+    return line if len(line) <= most else line[: most - 1].rstrip() + "…"
+
+
+def _days(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 4 else None
