@@ -218,14 +218,24 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """What the ledger knows of a resource's present idle spell."""
+    """What the ledger knows of a resource. `version` counts its writes, 0 before the first: a conditional write names the one it saw.
+
+    `idle_since` is the start of the present idle spell, `idle_seen` when a sweep last saw it idle: a spell whose proof reaches back to
+    that moment is still the same one. `receipt` is the last notice's. `manifest` is where what a delete took away is kept.
+    """
 
     idle_since: datetime | None = None
+    idle_seen: datetime | None = None
     warned_at: datetime | None = None
     receipt: str | None = None
     reminded_at: datetime | None = None
     snoozed_until: datetime | None = None
     snoozed_by: str | None = None
+    snoozed_why: str | None = None
+    last_act: Move | None = None
+    acted_at: datetime | None = None
+    manifest: str | None = None
+    version: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,131 @@
+"""What is remembered between sweeps: the port, what goes through it, and the address that chooses an implementation.
+
+`REAPER_LEDGER` is `memory:`, `sqlite:///path`, `dynamodb://table` or `table://account/table`; without it SQLite keeps the ledger in the
+user's state directory (https://specifications.freedesktop.org/basedir-spec/latest/). Resources themselves are never written to.
+
+Azure compares resource ids without regard to case and so does every ledger; ARNs are compared exactly.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from importlib import import_module
+from pathlib import Path, PurePath, PureWindowsPath
+from typing import Protocol
+
+from reaper.errors import SettingsError
+from reaper.model import Memory, Target
+
+KEEP = timedelta(days=400)
+"""What nobody has written for this long is forgotten; a snooze that ends later counts as written then."""
+HOMES = {"memory": "reaper.fleeting", "sqlite": "reaper.sqlite", "dynamodb": "reaper.aws.ledger", "table": "reaper.azure.ledger"}
+EXTRAS = {"dynamodb": "aws", "table": "azure"}
+EXPECTED = "memory:, sqlite:///path, dynamodb://table or table://account/table"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """One sweep of one target and kind in numbers. `usd_per_hour` is what the idle ones cost, without the `unpriced` among them."""
+
+    run: str
+    target: Target
+    kind: str
+    started: datetime
+    seen: int
+    idle: int
+    usd_per_hour: float = 0.0
+    unpriced: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """One thing that happened to a resource: `what` in a word or two (`warned`, `kept`), `by` whom, and the sentence that says why."""
+
+    id: str
+    when: datetime
+    what: str
+    by: str
+    because: str
+
+
+class Ledger(Protocol):
+    """What a ledger can do. Every operation raises CloudError when the store fails; none is safe to take for done unless it returns."""
+
+    def recall(self, ids: Iterable[str], now: datetime) -> dict[str, Memory]:
+        """The memories of those ids that have one which is not forgotten at `now`, keyed by the ids as they were asked for."""
+        ...
+
+    def remember(self, id: str, memory: Memory, expected_version: int, now: datetime) -> bool:
+        """Write `memory` if the stored version is still `expected_version` (0: there is none); it is one higher afterwards.
+
+        False when somebody else wrote first: nothing was written, recall and decide again. `memory.version` is not looked at.
+        """
+        ...
+
+    def lease(self, target: Target, holder: str, now: datetime, ttl: timedelta) -> bool:
+        """Take the target until `now + ttl`, or prolong the holder's own lease. False while another holder's lease runs."""
+        ...
+
+    def release(self, target: Target, holder: str) -> None:
+        """Give the lease back; nothing happens where somebody else holds it by now."""
+        ...
+
+    def record(self, summary: Summary) -> None:
+        """Keep the summary; a second one of the same run, target and kind replaces the first."""
+        ...
+
+    def summaries(self, target: Target, kind: str, limit: int) -> list[Summary]:
+        """The last `limit` summaries of that target and kind, newest first."""
+        ...
+
+    def note(self, entry: History) -> None:
+        """Append to the history. The very same entry twice is one, so that a repeated call does no harm."""
+        ...
+
+    def history(self, id: str) -> list[History]:
+        """Everything that was noted of the resource, oldest first."""
+        ...
+
+    def forget_before(self, moment: datetime) -> int:
+        """Remove what was last written before `moment` and gives how much that was; a memory whose snooze ends later stays."""
+        ...
+
+    def close(self) -> None:
+        """Let go of files and connections."""
+        ...
+
+
+def open(address: str | None, environ: Mapping[str, str]) -> Ledger:
+    """The ledger at `address`, the user's own without one. Raises SettingsError for an address that cannot be used."""
+    scheme, colon, place = (address or default(environ)).strip().partition(":")
+    if not colon or scheme not in HOMES:
+        raise SettingsError(f"REAPER_LEDGER={address!r}: expected {EXPECTED}")
+    try:
+        home = import_module(HOMES[scheme])
+    except ImportError as error:
+        extra = EXTRAS.get(scheme, "cli")
+        raise SettingsError(
+            f"REAPER_LEDGER={address}: needs an extra: pip install 'ml-idle-reaper[{extra}]' ({error})"
+        ) from error
+    found: Ledger = home.open(place.removeprefix("//"), environ)
+    return found
+
+
+def default(environ: Mapping[str, str], platform: str = sys.platform) -> str:
+    """The address of the user's own ledger. Raises SettingsError where the environment does not say where the user's files are."""
+    if platform == "win32":
+        home, below = environ.get("LOCALAPPDATA", ""), ("ml-idle-reaper", "ledger.db")
+        found: PurePath = PureWindowsPath(home, *below)
+    elif Path(environ.get("XDG_STATE_HOME", "")).is_absolute():
+        home, found = environ["XDG_STATE_HOME"], Path(environ["XDG_STATE_HOME"], "ml-idle-reaper", "ledger.db")
+    else:
+        home = environ.get("HOME", "")
+        found = Path(home, ".local", "state", "ml-idle-reaper", "ledger.db")
+    if not home:
+        raise SettingsError(
+            "REAPER_LEDGER is not set and no home directory is known: set it, for example to sqlite:///var/lib/reaper.db"
+        )
+    return f"sqlite://{found}"

@@ -1,0 +1,128 @@
+"""How ledgers write things down: flat rows of texts, keys that sort as time does, and the form in which ids are compared.
+
+ARM ids are case-insensitive: https://learn.microsoft.com/en-us/azure/azure-resource-manager/management/overview (resource names are).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+
+from reaper.errors import CloudError, Trouble
+from reaper.ledger import History, Summary
+from reaper.model import Memory, Move, Target
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MOMENTS = frozenset({"idle_since", "idle_seen", "warned_at", "reminded_at", "snoozed_until", "acted_at"})
+"""The fields of a memory that are datetimes."""
+FIELDS = tuple(f.name for f in fields(Memory) if f.name != "version")
+
+
+def same(id: str) -> str:
+    """The form in which two ids are compared: ARM ids, which begin with a slash, in lower case; everything else as it stands."""
+    return id.lower() if id.startswith("/") else id
+
+
+def place(target: Target) -> str:
+    """A target as one text."""
+    return f"{target.cloud}/{target.account}/{target.region or '-'}"
+
+
+def stamp(moment: datetime) -> str:
+    """An aware datetime in UTC with a fixed width, so that texts sort as times do. Raises ValueError for a naive one."""
+    if moment.utcoffset() is None:
+        raise ValueError(f"{moment!r} has no time zone")
+    return moment.astimezone(UTC).isoformat(timespec="microseconds")
+
+
+def micros(moment: datetime) -> int:
+    """Microseconds since 1970."""
+    return (moment - EPOCH) // timedelta(microseconds=1)
+
+
+def touched(memory: Memory, now: datetime) -> datetime:
+    """From when on its time is counted: the write, or the end of a snooze that is longer."""
+    return max(now, memory.snoozed_until or now)
+
+
+def digest(entry: History) -> str:
+    """Tells two entries of the same moment apart; the same for the same entry."""
+    return sha256(json.dumps(from_history(entry)).encode()).hexdigest()[:16]
+
+
+def from_memory(memory: Memory) -> dict[str, str]:
+    """What is known, as texts; the version is the store's own business."""
+    found = {name: value for name in FIELDS if (value := getattr(memory, name)) is not None}
+    return {name: stamp(value) if name in MOMENTS else str(value) for name, value in found.items()}
+
+
+def to_memory(row: Mapping[str, str], version: int, id: str) -> Memory:
+    """The memory in a row; fields of a later version of this product are passed over. Raises CloudError for one that cannot be read."""
+    try:
+        said = {name: _moment(row[name]) if name in MOMENTS else row[name] for name in FIELDS if name in row}
+        act = Move(row["last_act"]) if "last_act" in row else None
+        return Memory(**{**said, "last_act": act, "version": version})  # type: ignore[arg-type]
+    except (ValueError, TypeError) as error:
+        raise _garbled(f"the memory of {id}", error) from error
+
+
+def from_summary(summary: Summary) -> dict[str, str]:
+    """A summary as texts."""
+    region = {"region": summary.target.region} if summary.target.region else {}
+    return {
+        "run": summary.run,
+        "cloud": summary.target.cloud,
+        "account": summary.target.account,
+        "kind": summary.kind,
+        "started": stamp(summary.started),
+        "seen": str(summary.seen),
+        "idle": str(summary.idle),
+        "usd_per_hour": repr(float(summary.usd_per_hour)),
+        "unpriced": str(summary.unpriced),
+        **region,
+    }
+
+
+def to_summary(row: Mapping[str, str]) -> Summary:
+    """The summary in a row. Raises CloudError for one that cannot be read."""
+    try:
+        return Summary(
+            run=row["run"],
+            target=Target(cloud=row["cloud"], account=row["account"], region=row.get("region")),
+            kind=row["kind"],
+            started=_moment(row["started"]),
+            seen=int(row["seen"]),
+            idle=int(row["idle"]),
+            usd_per_hour=float(row["usd_per_hour"]),
+            unpriced=int(row["unpriced"]),
+        )
+    except (KeyError, ValueError, TypeError) as error:
+        raise _garbled("a summary", error) from error
+
+
+def from_history(entry: History) -> dict[str, str]:
+    """An entry as texts."""
+    return {"id": entry.id, "when": stamp(entry.when), "what": entry.what, "by": entry.by, "because": entry.because}
+
+
+def to_history(row: Mapping[str, str]) -> History:
+    """The entry in a row. Raises CloudError for one that cannot be read."""
+    try:
+        when = _moment(row["when"])
+        return History(id=row["id"], when=when, what=row["what"], by=row["by"], because=row["because"])
+    except (KeyError, ValueError, TypeError) as error:
+        raise _garbled("an entry of the history", error) from error
+
+
+def _moment(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    if moment.utcoffset() is None:
+        raise ValueError(f"{text!r} has no time zone")
+    return moment
+
+
+def _garbled(what: str, error: Exception) -> CloudError:
+    return CloudError(Trouble.GARBLED, "ledger:Read", f"{what} cannot be read ({type(error).__name__}: {error})")
