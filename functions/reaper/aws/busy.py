@@ -11,16 +11,22 @@ from reaper.aws import series
 from reaper.aws.cloud import Cloud
 from reaper.aws.series import Query
 from reaper.errors import CloudError
+from reaper.evidence import last_busy
 from reaper.model import Reading, Resource, Role, Window
 
 NAMESPACE, METRIC, DIMENSION = "MLIdleReaper", "Busy", "Resource"
 
 
 def readings(cloud: Cloud, resources: Sequence[Resource], window: Window) -> dict[str, tuple[Reading, ...]]:
-    """Busy as activity and as heartbeat, by resource id. Without any point both are empty: nobody publishes it there."""
+    """Busy as activity and as heartbeat, by resource id. Without any point both are empty: nobody publishes it there.
+
+    The whole window is only read where the last part of it was silent.
+    """
     spelled = _spellings(cloud) if resources else {}
     asked = {r.id: [_query(arn) for arn in spelled.get(r.id.lower(), [r.id])] for r in resources}
-    answers = series.answers(cloud, [q for queries in asked.values() for q in queries], window)
+    first = series.answers(cloud, [q for queries in asked.values() for q in queries], series.recent(window))
+    silent = [id_ for id_, queries in asked.items() if not any(last_busy(r) for q in queries for r in _pair(first[q])[:1])]
+    answers = first | series.answers(cloud, [q for id_ in silent for q in asked[id_]], window)
     return {id_: tuple(r for q in queries for r in _pair(answers[q])) for id_, queries in asked.items()}
 
 

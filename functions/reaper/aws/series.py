@@ -50,6 +50,12 @@ def answers(cloud: Cloud, queries: Sequence[Query], window: Window) -> dict[Quer
     return found
 
 
+def recent(window: Window) -> Window:
+    """The part of the window in which use settles the matter: it is asked of all, the whole window only of what was silent in it."""
+    hours = -(-(window.end - window.quiet_from) // STEP)
+    return Window(start=max(window.start, window.end - max(1, hours) * STEP), end=window.end, quiet_from=window.quiet_from)
+
+
 def dimensions(cloud: Cloud, namespace: str, metric: str) -> Iterator[dict[str, str]]:
     """The dimensions of every series of a metric with a point in the last two weeks. Raises CloudError."""
     for row in cloud.pages("cloudwatch", "ListMetrics", "Metrics", Namespace=namespace, MetricName=metric):

@@ -20,6 +20,8 @@ from reaper.model import Hint, Kind, Observation, Part, Reading, Resource, Role,
 NAME = "sagemaker-endpoint"
 TRAFFIC, INSTANCES = "AWS/SageMaker", "/aws/sagemaker/Endpoints"
 UNSETTLED = {"Creating", "Updating", "SystemUpdating", "RollingBack"}
+Queries = dict[Query, tuple[Role, str, str]]
+"""What to ask for, and as what to understand the answer: role, signal and subject."""
 COMPONENT = ("InferenceComponentName", "EndpointName")
 ASYNC = (
     ("InvocationsProcessed", "Sum"),
@@ -47,7 +49,7 @@ class _Look:
     asynchronous: bool = False
     hosts_components: bool = False
     blind: str | None = None
-    queries: dict[Query, tuple[Role, str, str]] = field(default_factory=dict)
+    queries: Queries = field(default_factory=dict)
 
 
 def discover(cloud: Cloud) -> Iterator[Resource]:
@@ -71,8 +73,8 @@ def discover(cloud: Cloud) -> Iterator[Resource]:
 def observe(cloud: Cloud, resources: Sequence[Resource], window: Window) -> Iterator[Observation]:
     """Traffic of all in bulk; only what was silent is described, and then asked for every signal that it could show use by."""
     listed = _listed_variants(cloud) if resources else {}
-    asked = {r.id: _variant_queries(r, listed.get(r.name, ())) for r in resources if r.status not in {"Creating", "Deleting"}}
-    first = series.answers(cloud, [q for queries in asked.values() for q in queries], window)
+    asked = {r.id: _traffic(r.name, listed.get(r.name, ())) for r in resources if r.status not in {"Creating", "Deleting"}}
+    first = series.answers(cloud, [q for queries in asked.values() for q in queries], series.recent(window))
     silent = []
     for resource in resources:
         seen = Observation(resource=resource, readings=_readings(asked.get(resource.id, {}), first))
@@ -83,8 +85,7 @@ def observe(cloud: Cloud, resources: Sequence[Resource], window: Window) -> Iter
     looks = list(cloud.each(lambda resource: _look(cloud, resource), silent))
     components = _components(cloud) if any(look.hosts_components for look in looks) else {}
     full = [_with_queries(look, components) for look in looks]
-    missing = [q for look in full for q in look.queries if q not in first]
-    answers = first | series.answers(cloud, missing, window)
+    answers = series.answers(cloud, [q for look in full for q in look.queries], window)
     for look in full:
         yield _observation(look, _readings(look.queries, answers), window)
 
@@ -114,20 +115,30 @@ def _listed_variants(cloud: Cloud) -> dict[str, list[str]]:
     return found
 
 
-def _variant_queries(resource: Resource, variants: Iterable[str], *, beats: bool = True) -> dict[Query, tuple[Role, str, str]]:
-    asked: dict[Query, tuple[Role, str, str]] = {}
-    for variant in variants:
-        pair = (("EndpointName", resource.name), ("VariantName", variant))
-        subject = variant if beats else ""
-        asked[Query(namespace=TRAFFIC, metric="Invocations", stat="Sum", dimensions=pair)] = (
+def _traffic(endpoint: str, variants: Iterable[str], *, subject: bool = True) -> Queries:
+    return {
+        Query(namespace=TRAFFIC, metric="Invocations", stat="Sum", dimensions=_pair(endpoint, v)): (
             Role.ACTIVITY,
             "Invocations",
-            subject,
+            v if subject else "",
         )
-        if beats:
-            heart = Query(namespace=INSTANCES, metric="CPUUtilization", stat="SampleCount", dimensions=pair)
-            asked[heart] = (Role.HEARTBEAT, "CPUUtilization", subject)
-    return asked
+        for v in variants
+    }
+
+
+def _hearts(endpoint: str, variants: Iterable[str]) -> Queries:
+    return {
+        Query(namespace=INSTANCES, metric="CPUUtilization", stat="SampleCount", dimensions=_pair(endpoint, v)): (
+            Role.HEARTBEAT,
+            "CPUUtilization",
+            v,
+        )
+        for v in variants
+    }
+
+
+def _pair(endpoint: str, variant: str) -> tuple[tuple[str, str], ...]:
+    return (("EndpointName", endpoint), ("VariantName", variant))
 
 
 def _look(cloud: Cloud, resource: Resource) -> _Look:
@@ -236,7 +247,11 @@ def _with_queries(look: _Look, components: dict[str, list[str]] | None) -> _Look
         return replace(look, blind="whether it hosts inference components, and their traffic, could not be read")
     running = [v.name for v in look.variants if v.count]
     resting = [v.name for v in look.variants if not v.count]
-    asked = _variant_queries(look.resource, running) | _variant_queries(look.resource, resting, beats=False)
+    asked = (
+        _traffic(look.resource.name, running)
+        | _hearts(look.resource.name, running)
+        | _traffic(look.resource.name, resting, subject=False)
+    )
     whole = (("EndpointName", look.resource.name),)
     if look.asynchronous:
         backlog = Query(namespace=TRAFFIC, metric="ApproximateBacklogSize", stat="Maximum", dimensions=whole)
@@ -251,7 +266,7 @@ def _with_queries(look: _Look, components: dict[str, list[str]] | None) -> _Look
     return replace(look, queries=asked)
 
 
-def _readings(asked: dict[Query, tuple[Role, str, str]], answers: dict[Query, series.Answer]) -> tuple[Reading, ...]:
+def _readings(asked: Queries, answers: dict[Query, series.Answer]) -> tuple[Reading, ...]:
     return tuple(
         Reading(signal=signal, role=role, subject=subject, series=answers[query].series, complete=answers[query].complete)
         for query, (role, signal, subject) in asked.items()

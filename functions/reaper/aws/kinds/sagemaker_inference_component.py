@@ -47,9 +47,12 @@ def discover(cloud: Cloud) -> Iterator[Resource]:
 
 def observe(cloud: Cloud, resources: Sequence[Resource], window: Window) -> Iterator[Observation]:
     """Traffic of all in bulk; a description of every component on an endpoint where one was silent."""
-    answers = series.answers(cloud, [q for r in resources for q in _queries(r.name)], window)
-    seen = {r.id: Observation(resource=r, readings=_readings(r.name, answers)) for r in resources}
+    traffic = [q for r in resources for q in _queries(r.name)[: len(ACTIVITY)]]
+    first = series.answers(cloud, traffic, series.recent(window))
+    seen = {r.id: Observation(resource=r, readings=_readings(r.name, first)) for r in resources}
     silent = {id_ for id_, one in seen.items() if not _recent(one, window)}
+    answers = series.answers(cloud, [q for id_ in silent for q in _queries(seen[id_].resource.name)], window)
+    seen |= {id_: replace(seen[id_], readings=_readings(seen[id_].resource.name, answers)) for id_ in silent}
     busy_hosts = {seen[id_].resource.facts["endpoint"] for id_ in silent}
     asked = [r for r in resources if r.facts["endpoint"] in busy_hosts]
     described = dict(zip([r.id for r in asked], cloud.each(lambda r: _describe(cloud, r), asked), strict=True))
@@ -67,10 +70,10 @@ def _queries(name: str) -> list[Query]:
 
 
 def _readings(name: str, answers: dict[Query, Answer]) -> tuple[Reading, ...]:
-    found = [(query.metric, answers[query]) for query in _queries(name)]
+    found = [(query.metric, answers[query]) for query in _queries(name) if query in answers]
     traffic = [Reading(signal=m, role=Role.ACTIVITY, series=a.series, complete=a.complete) for m, a in found[: len(ACTIVITY)]]
     hearts = [Reading(signal=m, role=Role.HEARTBEAT, series=a.series, complete=a.complete) for m, a in found[len(ACTIVITY) :]]
-    return (*traffic, either(*hearts))
+    return (*traffic, either(*hearts)) if hearts else tuple(traffic)
 
 
 def _recent(seen: Observation, window: Window) -> bool:

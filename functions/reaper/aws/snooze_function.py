@@ -1,0 +1,59 @@
+"""The Lambda function behind the keep-links: a function URL without authentication, because the signed token is the authentication.
+
+Events and replies are of payload format 2.0: https://docs.aws.amazon.com/lambda/latest/dg/urls-invocation.html#urls-payloads
+"""
+
+from __future__ import annotations
+
+import os
+from base64 import b64decode
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any
+
+from aws_lambda_powertools import Logger
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from reaper import gate
+from reaper.errors import SettingsError
+from reaper.snooze import Reply, Request
+
+logger = Logger(service="ml-idle-reaper")
+
+
+@logger.inject_lambda_context
+def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """One request. Raises SettingsError for a deployment that cannot work and for an event that is not a request."""
+    asked = request(event)
+    reply = _gate().answer(asked, datetime.now(UTC))
+    log = logger.info if reply.status < 400 else logger.error if reply.status >= 500 else logger.warning
+    log("keep-link", method=asked.method, status=reply.status, source=asked.source_ip, note=reply.note)
+    return response(reply)
+
+
+def request(event: Mapping[str, Any]) -> Request:
+    """What the event asks for. Raises SettingsError for an event that did not come through a function URL."""
+    try:
+        http = event["requestContext"]["http"]
+        body = event.get("body") or ""
+        return Request(
+            method=http["method"],
+            path=event["rawPath"],
+            query=event.get("rawQueryString") or "",
+            headers={name.lower(): value for name, value in event["headers"].items()},
+            body=b64decode(body) if event.get("isBase64Encoded") else body.encode("utf-8", "replace"),
+            source_ip=http["sourceIp"],
+        )
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise SettingsError(f"this function answers requests through its URL only; the event lacks or garbles {error}") from error
+
+
+def response(reply: Reply) -> dict[str, Any]:
+    """The reply as Lambda wants it."""
+    return {"statusCode": reply.status, "headers": dict(reply.headers), "body": reply.body, "isBase64Encoded": False}
+
+
+@cache
+def _gate() -> gate.Gate:
+    return gate.open(os.environ)
