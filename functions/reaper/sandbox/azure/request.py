@@ -9,8 +9,8 @@ from typing import Any
 
 Json = dict[str, Any]
 
-READING = re.compile(r"/(list\w*|resources)(/action)?$", re.I)
-"""POSTs that only read: key and node lists, Resource Graph."""
+HARMLESS = re.compile(r"microsoft\.communication/.*|.*/list\w*/action", re.I)
+"""POSTs that change no resource: mail, key and node lists."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class Request:
             return True
         if self.method != "POST":
             return False
-        return not self.action or (self.action.lower().endswith("/action") and not READING.search(self.action))
+        return not self.action or (self.action.lower().endswith("/action") and not HARMLESS.fullmatch(self.action))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,126 @@
+"""Online endpoints: traffic is changed by PUT, PATCH takes tags and identity only, and they cannot be stopped.
+
+https://learn.microsoft.com/rest/api/azureml/online-endpoints
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from datetime import datetime
+
+from reaper.sandbox.azure import accepted
+from reaper.sandbox.azure.moment import zulu
+from reaper.sandbox.azure.page import page
+from reaper.sandbox.azure.place import PROVIDER, child, workspace
+from reaper.sandbox.azure.refusal import bad, conflict
+from reaper.sandbox.azure.request import Json, Reply, Request
+from reaper.sandbox.azure.workspaces import system_data
+from reaper.sandbox.azure.world import World
+
+AT_WORK = ("Creating", "Updating", "Deleting", "Scaling")
+
+
+def body(parent: Json, name: str, created: datetime, compute: str | None = None) -> Json:
+    """An endpoint without deployments; `compute` is the id of an attached Kubernetes cluster, None for a managed one."""
+    return {
+        "id": f"{parent['id']}/onlineEndpoints/{name}",
+        "name": name,
+        "type": f"{PROVIDER}/workspaces/onlineEndpoints",
+        "location": parent["location"],
+        "kind": "K8S" if compute else "Managed",
+        "tags": {},
+        "identity": {"type": "SystemAssigned", "principalId": "9a7f8f0e-88a5-4f8a-9f0c-5a8d0c2f7b11"},
+        "sku": None,
+        "systemData": system_data(created),
+        "properties": {
+            "authMode": "Key",
+            "description": "",
+            "compute": compute,
+            "traffic": {},
+            "mirrorTraffic": {},
+            "provisioningState": "Succeeded",
+            "publicNetworkAccess": "Enabled",
+            "scoringUri": f"https://{name}.{parent['location']}.inference.ml.azure.com/score",
+            "swaggerUri": f"https://{name}.{parent['location']}.inference.ml.azure.com/swagger.json",
+            "properties": {},
+        },
+    }
+
+
+def several(world: World, request: Request) -> Reply:
+    """The endpoints of a workspace, by `name` and `computeType` where asked for."""
+    name, kind = request.query.get("name"), request.query.get("computeType")
+    found = [
+        one
+        for one in world.estate.children(workspace(world, request)["id"], "onlineEndpoints")
+        if name in (None, one["name"]) and (kind is None or kind == ("Kubernetes" if one["properties"]["compute"] else "Managed"))
+    ]
+    count = request.query.get("count", "")
+    return page(world, request, found, int(count) if count.isdigit() and count != "0" else None)
+
+
+def one(world: World, request: Request) -> Reply:
+    """One endpoint."""
+    return Reply(body=child(world, request, ("onlineEndpoints", "endpoint")))
+
+
+def patch(world: World, request: Request) -> Reply:
+    """Tags and identity; anything else is refused."""
+    found = idle(child(world, request, ("onlineEndpoints", "endpoint")))
+    if not isinstance(request.body, dict) or set(request.body) - {"tags", "identity"}:
+        raise bad("Only tags and identity of an online endpoint can be patched.")
+    found.update(request.body)
+    return changing(world, request, found, 202)
+
+
+def put(world: World, request: Request) -> Reply:
+    """Creates or replaces: `location` is needed, traffic adds up to 0 or 100 and names deployments that are there."""
+    parent = workspace(world, request)
+    name = request.names["endpoint"]
+    wanted = request.body
+    if not isinstance(wanted, dict) or not wanted.get("location") or not isinstance(wanted.get("properties"), dict):
+        raise bad("location and properties are required.")
+    before = world.estate.find(f"{parent['id']}/onlineEndpoints/{name}")
+    fresh = deepcopy(idle(before)) if before else body(parent, name, world.now)
+    fresh["properties"] |= {key: wanted["properties"].get(key) or {} for key in ("traffic", "mirrorTraffic")}
+    fresh["properties"] |= {key: wanted["properties"][key] for key in ("authMode", "description") if key in wanted["properties"]}
+    fresh |= {"tags": wanted.get("tags") or {}}
+    _check_traffic(world, fresh)
+    kept = before if before is not None else world.estate.put(fresh)
+    kept.update(fresh)
+    return changing(world, request, kept, 200 if before else 201)
+
+
+def delete(world: World, request: Request) -> Reply:
+    """Deletes an endpoint with its deployments."""
+    found = idle(child(world, request, ("onlineEndpoints", "endpoint")))
+    found["properties"]["provisioningState"] = "Deleting"
+    return Reply(status=202, headers=accepted.begun(world, request, accepted.MFE, lambda at: world.estate.drop(found["id"])))
+
+
+def changing(world: World, request: Request, found: Json, status: int) -> Reply:
+    """The reply to a change: `Updating` until the operation ends, then `Succeeded`. 202 carries no body."""
+    found["properties"]["provisioningState"] = "Creating" if status == 201 else "Updating"
+    found["systemData"] |= {"lastModifiedAt": zulu(world.now)}
+
+    def finish(at: datetime) -> None:
+        found["properties"]["provisioningState"] = "Succeeded"
+
+    headers = accepted.begun(world, request, accepted.MFE, finish)
+    return Reply(status=status, body=None if status == 202 else found, headers=headers)
+
+
+def idle(found: Json) -> Json:
+    """The endpoint or deployment itself. Raises Refused (409) while an operation is at work on it."""
+    if found["properties"]["provisioningState"] in AT_WORK:
+        raise conflict(f"{found['name']} is {found['properties']['provisioningState']}; another operation is at work on it.")
+    return found
+
+
+def _check_traffic(world: World, endpoint: Json) -> None:
+    traffic = endpoint["properties"]["traffic"]
+    there = {d["name"] for d in world.estate.children(endpoint["id"], "deployments")}
+    if missing := set(traffic) - there:
+        raise bad(f"Traffic names deployments that are not there: {', '.join(sorted(missing))}.")
+    if sum(traffic.values()) not in (0, 100):
+        raise bad(f"Traffic adds up to {sum(traffic.values())}, but must to 0 or 100.")
