@@ -9,6 +9,7 @@ import struct
 from array import array
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 _BREAK = object()
@@ -52,6 +53,8 @@ def _put(value: Any, out: list[bytes]) -> None:
             _put(one, out)
     elif isinstance(value, array):
         out += (_head(4, len(value)), _floats(value))
+    elif isinstance(value, list) and value and isinstance(value[0], datetime):
+        out += (_head(4, len(value)), b"".join(map(_moment, value)))
     elif isinstance(value, (list, tuple)):
         out.append(_head(4, len(value)))
         for one in value:
@@ -64,6 +67,11 @@ def _floats(values: Sequence[float]) -> bytes:
     return b"".join(map(struct.Struct(">cd").pack, [b"\xfb"] * len(values), values))
 
 
+@lru_cache(maxsize=4096)
+def _moment(value: datetime) -> bytes:
+    return struct.pack(">BBd", 0xC1, 0xFB, value.timestamp())
+
+
 def _atom(value: Any) -> bytes:
     if value is None or isinstance(value, bool):
         return {None: b"\xf6", False: b"\xf4", True: b"\xf5"}[value]
@@ -72,7 +80,7 @@ def _atom(value: Any) -> bytes:
     if isinstance(value, float):
         return struct.pack(">Bd", 0xFB, value)
     if isinstance(value, datetime):
-        return struct.pack(">BBd", 0xC1, 0xFB, value.timestamp())
+        return _moment(value)
     if isinstance(value, bytes):
         return _head(2, len(value)) + value
     raise TypeError(f"{type(value).__name__} has no place in CBOR")

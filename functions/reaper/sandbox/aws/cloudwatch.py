@@ -9,6 +9,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from reaper.sandbox.aws import token
@@ -91,7 +92,7 @@ def _page(region: Region, rows: Rows, params: dict[str, Any]) -> dict[str, Any]:
             {
                 "Id": query["Id"],
                 "Label": query.get("Label") or query["MetricStat"]["Metric"]["MetricName"],
-                "Timestamps": [datetime.fromtimestamp(stamp, UTC) for stamp in stamps[low:high]],
+                "Timestamps": [_moment(stamp) for stamp in stamps[low:high]],
                 "Values": array("d", values[low:high]),
                 "StatusCode": "Complete" if last else "PartialData",
             }
@@ -101,6 +102,11 @@ def _page(region: Region, rows: Rows, params: dict[str, Any]) -> dict[str, Any]:
         "Messages": [],
         "NextToken": None if last else token.write("GetMetricData", first + limit),
     }
+
+
+@lru_cache(maxsize=4096)
+def _moment(stamp: int) -> datetime:
+    return datetime.fromtimestamp(stamp, UTC)
 
 
 def get_metric_statistics(region: Region, params: dict[str, Any]) -> dict[str, Any]:
@@ -116,7 +122,7 @@ def get_metric_statistics(region: Region, params: dict[str, Any]) -> dict[str, A
     for statistic in params.get("Statistics") or ():
         asked = {"Metric": params, "Period": period, "Stat": statistic} | {k: params[k] for k in ("Unit",) if k in params}
         for stamp, value in zip(*_answer(region, asked, start, end, None), strict=True):
-            points.setdefault(stamp, {"Timestamp": datetime.fromtimestamp(stamp, UTC), "Unit": "None"})[statistic] = value
+            points.setdefault(stamp, {"Timestamp": _moment(stamp), "Unit": "None"})[statistic] = value
     return {"Label": params["MetricName"], "Datapoints": list(points.values())}
 
 

@@ -56,12 +56,12 @@ def result(call: Call, data: Mapping[str, Any]) -> Reply:
 def refusal(call: Call, error: Refusal) -> Reply:
     """An error in the call's protocol."""
     extra: dict[str, str] = {}
+    if call.service in QUERY_COMPATIBLE and call.protocol in ("cbor", "json"):
+        extra = {"x-amzn-query-error": f"{error.code};{'Sender' if error.status < 500 else 'Receiver'}"}
     if call.protocol == "cbor":
-        if call.service in QUERY_COMPATIBLE:
-            extra = {"x-amzn-query-error": f"{error.code};{'Sender' if error.status < 500 else 'Receiver'}"}
         body = cbor.encode({"__type": error.code, "message": error.message})
     elif call.protocol in ("json", "rest-json"):
-        extra = {"x-amzn-ErrorType": error.code}
+        extra |= {"x-amzn-ErrorType": error.code}
         body = json.dumps({"__type": error.code, "message": error.message, "Message": error.message}).encode()
     else:
         body = _xml_error(call.protocol, error).encode()
