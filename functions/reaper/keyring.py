@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
+from importlib import import_module
 from typing import Any
 
 from reaper.errors import SettingsError
@@ -31,6 +32,16 @@ def parse(text: str, where: str) -> Keys:
         raise SettingsError(f"{where}: not JSON at line {error.lineno}, column {error.colno}") from None
     except ValueError as error:
         raise SettingsError(f"{where}: {error}") from None
+
+
+def open(where: str, environ: Mapping[str, str]) -> Keyring:
+    """The ring at `secretsmanager:<name or ARN>` or `env:<NAME>` (on Azure a Key Vault reference fills it). Raises SettingsError."""
+    scheme, _, name = where.partition(":")
+    if scheme == "env" and name:
+        return Keyring(lambda: _variable(environ, name), f"REAPER_SNOOZE_KEYS={where}")
+    if scheme == "secretsmanager" and name:
+        return Keyring(lambda: str(import_module("reaper.aws.secret").read(name)), f"REAPER_SNOOZE_KEYS={where}")
+    raise SettingsError(f"REAPER_SNOOZE_KEYS={where!r}: expected secretsmanager:<name> or env:<NAME>")
 
 
 class Keyring:
@@ -54,6 +65,12 @@ class Keyring:
         keys = parse(self._fetch(), self._where)
         self._held = (now, keys)
         return keys
+
+
+def _variable(environ: Mapping[str, str], name: str) -> str:
+    if name not in environ:
+        raise SettingsError(f"REAPER_SNOOZE_KEYS=env:{name}: there is no such variable")
+    return environ[name]
 
 
 def _ring(said: dict[str, Any]) -> dict[str, bytes]:

@@ -1,0 +1,62 @@
+"""The HTTP route behind the keep-links, anonymous, because the signed token is the authentication.
+
+https://learn.microsoft.com/en-us/azure/azure-functions/functions-bindings-http-webhook-trigger?pivots=programming-language-python
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from datetime import UTC, datetime
+from functools import cache
+from urllib.parse import urlsplit
+
+import azure.functions as func
+
+from reaper import gate
+from reaper.snooze import PATH, Reply, Request
+
+blueprint = func.Blueprint()  # type: ignore[no-untyped-call]
+log = logging.getLogger(__name__)
+
+
+@blueprint.function_name("Keep")
+@blueprint.route(route=PATH.strip("/"), methods=["GET", "HEAD", "POST"], auth_level=func.AuthLevel.ANONYMOUS)
+def keep(req: func.HttpRequest) -> func.HttpResponse:
+    """One request to keep a resource. Raises SettingsError for a deployment that cannot work."""
+    asked = request(req)
+    reply = _gate().answer(asked, datetime.now(UTC))
+    level = logging.INFO if reply.status < 400 else logging.ERROR if reply.status >= 500 else logging.WARNING
+    log.log(level, "keep-link %s %s from %s: %s", asked.method, reply.status, asked.source_ip, reply.note)
+    return response(reply)
+
+
+def request(asked: func.HttpRequest) -> Request:
+    """What was asked for. The path is the route's own, whatever prefix host.json puts before it."""
+    headers = {name.lower(): value for name, value in asked.headers.items()}
+    return Request(
+        method=asked.method.upper(),
+        path=PATH,
+        query=urlsplit(asked.url).query,
+        headers=headers,
+        body=asked.get_body(),
+        source_ip=source_ip(headers.get("x-forwarded-for", "")),
+    )
+
+
+def source_ip(forwarded_for: str) -> str:
+    """The address that Azure's own front end saw: it appends `address:port`; what stands before it is the client's own claim."""
+    last = forwarded_for.rpartition(",")[2].strip()
+    if last.startswith("["):
+        return last[1:].partition("]")[0]
+    return last.partition(":")[0] if last.count(":") == 1 else last
+
+
+def response(reply: Reply) -> func.HttpResponse:
+    """The reply as the host wants it."""
+    return func.HttpResponse(reply.body, status_code=reply.status, headers=dict(reply.headers))
+
+
+@cache
+def _gate() -> gate.Gate:
+    return gate.open(os.environ)
