@@ -220,16 +220,16 @@ def _write(report: Report, format: Format, output: str) -> None:
     renderer = import_module(f"reaper.report.{format.value}")
     if format is Format.TEXT and output == "-":
         out = Console(highlight=False)
-        text = renderer.render(
-            report, width=min(out.width, 160) if out.is_terminal else 120, colour=out.is_terminal and not out.no_color
-        )
+        width = min(out.width, 180) if out.is_terminal else 120
+        chunks = [renderer.render(report, width=width, colour=out.is_terminal and not out.no_color)]
     else:
-        text = renderer.render(report)
+        chunks = renderer.chunks(report) if format is Format.JSON else [renderer.render(report)]
     if output == "-":
-        sys.stdout.write(text)
+        sys.stdout.writelines(chunks)
         return
     try:
-        Path(output).write_text(text, encoding="utf-8")
+        with Path(output).open("w", encoding="utf-8") as file:
+            file.writelines(chunks)
     except OSError as error:
         raise SettingsError(f"--output {output!r}: cannot be written: {error}") from error
 

@@ -98,11 +98,11 @@ class Cloud:
             seen.add(following)
             params[token] = following
 
-    def each(self, function: Callable[[A], B], items: Sequence[A]) -> Iterable[B]:
-        """`function` of every item, at most WORKERS at once, in order."""
+    def each(self, function: Callable[[A], B], items: Sequence[A], at_once: int = WORKERS) -> Iterable[B]:
+        """`function` of every item, at most `at_once` at a time, in order."""
         if len(items) < 2:
             return [function(item) for item in items]
-        with ThreadPoolExecutor(min(WORKERS, len(items))) as pool:
+        with ThreadPoolExecutor(min(at_once, len(items))) as pool:
             return list(pool.map(function, items))
 
     def note(self, error: CloudError) -> None:

@@ -18,7 +18,9 @@ from reaper.model import Series, Window
 
 STEP = timedelta(hours=1)
 MAX_QUERIES = 500
-MAX_POINTS = 100_800
+MAX_POINTS = 50_400
+"""Half of what a call may ask for: a reply is in memory several times over while it is parsed."""
+AT_ONCE = 2
 PERMISSIONS = ("cloudwatch:GetMetricData", "cloudwatch:ListMetrics")
 
 
@@ -46,7 +48,7 @@ def answers(cloud: Cloud, queries: Sequence[Query], window: Window) -> dict[Quer
     found = {query: Answer(series=Series(start=window.start, step=STEP)) for query in asked}
     size = max(1, min(MAX_QUERIES, MAX_POINTS // _buckets(window)))
     batches = [asked[i : i + size] for i in range(0, len(asked), size)]
-    cloud.each(lambda batch: _ask(cloud, batch, window, found), batches)
+    cloud.each(lambda batch: _ask(cloud, batch, window, found), batches, AT_ONCE)
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
@@ -14,12 +15,28 @@ SCHEMA = 1
 
 
 def render(report: Report) -> str:
-    """The whole report, indented."""
-    return json.dumps(plain(report), indent=1, ensure_ascii=False) + "\n"
+    """The whole report as one text."""
+    return "".join(chunks(report))
+
+
+def chunks(report: Report) -> Iterator[str]:
+    """The whole report, finding by finding, so that a large one need not be in memory twice."""
+    frame = _frame(report)
+    yield "{" + "".join(
+        f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False)},\n" for key, value in frame.items() if key != "totals"
+    )
+    yield '"findings": ['
+    for index, found in enumerate(report.findings):
+        yield ("," if index else "") + "\n" + json.dumps(finding(found), ensure_ascii=False)
+    yield f'],\n"totals": {json.dumps(frame["totals"])}}}\n'
 
 
 def plain(report: Report) -> dict[str, Any]:
     """The whole report as dicts, lists, strings and numbers. Money is in US dollars, `_s` in seconds, times in UTC with a Z."""
+    return _frame(report) | {"findings": [finding(f) for f in report.findings]}
+
+
+def _frame(report: Report) -> dict[str, Any]:
     run = report.run
     return {
         "schema": SCHEMA,
@@ -32,7 +49,6 @@ def plain(report: Report) -> dict[str, Any]:
             "policy_sha256": run.policy_sha256,
         },
         "coverage": [_coverage(c) for c in report.coverage],
-        "findings": [finding(f) for f in report.findings],
         "totals": asdict(totals(report)),
     }
 

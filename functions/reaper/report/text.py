@@ -11,18 +11,21 @@ from rich.table import Table
 from rich.text import Text
 
 from reaper.duration import text
-from reaper.model import Confidence, Finding, Mode, Report, State, Status
+from reaper.model import Confidence, Finding, Mode, Report, Role, State, Status
 from reaper.report.summary import clean
 from reaper.report.totals import idle, totals, unknown
 
 COLOURS = {State.IDLE: "yellow", State.UNKNOWN: "magenta", State.ACTIVE: "green", State.YOUNG: "cyan", State.EXEMPT: "blue"}
+WIDE = 150
+ROWS = 30
+"""Of unknown resources; a permission that is missing makes them all unknown for one reason."""
 BAD = {Status.PARTIAL: "yellow", Status.DENIED: "bold red", Status.FAILED: "bold red"}
 
 
 def render(report: Report, width: int = 120, colour: bool = False) -> str:
     """The report as text of at most `width` columns, with terminal colours if asked."""
     console = Console(file=io.StringIO(), width=width, force_terminal=colour, no_color=not colour, highlight=False, emoji=False)
-    console.print(Group(*(part for part in (_head(report), _idle(report), _unknown(report), _coverage(report)) if part)))
+    console.print(Group(*(part for part in (_head(report), _idle(report, width), _unknown(report), _coverage(report)) if part)))
     assert isinstance(console.file, io.StringIO)
     return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines()) + "\n"
 
@@ -41,59 +44,70 @@ def _head(report: Report) -> RenderableType:
     )
 
 
-def _table(title: str, *columns: str) -> Table:
+def _table(title: str, columns: dict[str, int]) -> Table:
+    """One line a row; `columns` gives each column's least width, so that a narrow terminal shortens names before figures."""
     table = Table(
         title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim"
     )
-    for column in columns:
-        table.add_column(column, overflow="fold", justify="right" if column in {"$/h", "wasted", "idle for"} else "left")
+    for name, width in columns.items():
+        right = name in {"$/h", "wasted", "idle for"}
+        table.add_column(name, no_wrap=True, overflow="ellipsis", justify="right" if right else "left", min_width=width)
     return table
 
 
-def _idle(report: Report) -> RenderableType | None:
+def _idle(report: Report, width: int) -> RenderableType | None:
     found = idle(report)
     if not found:
         return None
-    table = _table(f"\nIdle, dearest first ({len(found)})", "$/h", "wasted", "idle for", "resource", "size", "why and what next")
+    columns = {"$/h": 6, "wasted": 7, "idle for": 9, "resource": 20, "kind": 10, "size": 17, "proof": 24}
+    if width >= WIDE:
+        columns |= {"region": 10, "tell": 20}
+    table = _table(f"\nIdle, dearest first ({len(found)})", columns)
     for one in found:
-        table.add_row(*_row(one, report.run.mode))
-    return table
+        table.add_row(*_row(one)[: len(columns)])
+    would = "would be told; nothing was done" if report.run.mode is Mode.AUDIT else "are told"
+    told = len({f.owner.address for f in found if f.step.move != "none" and f.owner.address})
+    foot = f"{told} owners {would}. Every signal of one: reaper explain NAME"
+    return Group(table, Text(foot, style="dim"))
 
 
-def _row(found: Finding, mode: Mode) -> list[RenderableType]:
+def _row(found: Finding) -> list[RenderableType]:
     resource, verdict = found.case.resource, found.case.verdict
-    price = f"{found.price.usd_per_hour:.2f}" if found.price else "?"
-    wasted = f"${found.wasted_usd:,.0f}" if found.wasted_usd is not None else "?"
-    name = Text.assemble((clean(resource.name), "bold"), f"\n{resource.kind}, {resource.region}")
-    likely = "likely: " if verdict.confidence is Confidence.LIKELY else ""
-    would = "would " if mode is Mode.AUDIT else ""
-    told = (
-        f" -> {would}{found.step.move} {clean(found.owner.address or 'nobody: no owner known')}"
-        if found.step.move != "none"
-        else ""
-    )
     return [
-        price,
-        wasted,
+        f"{found.price.usd_per_hour:.2f}" if found.price else "?",
+        f"${found.wasted_usd:,.0f}" if found.wasted_usd is not None else "?",
         text(verdict.idle_for) if verdict.idle_for else "",
-        name,
-        clean(resource.size),
-        Text(f"{likely}{clean(verdict.because)}{told}"),
+        Text(clean(resource.name), style="bold"),
+        _short(resource.kind),
+        Text(clean(resource.size)),
+        Text(f"{verdict.confidence}: {_silent(found)}"),
+        resource.region,
+        Text(clean(found.owner.address or "nobody known")),
     ]
+
+
+def _short(kind: str) -> str:
+    return kind.removeprefix("sagemaker-").removeprefix("azureml-").removeprefix("inference-").removeprefix("online-")
+
+
+def _silent(found: Finding) -> str:
+    """The signals that were silent, in a word or two."""
+    signals = list(dict.fromkeys(e.signal for e in found.evidence if e.role is Role.ACTIVITY))
+    if found.case.verdict.confidence is Confidence.LIKELY or not signals:
+        return "up for long"
+    return f"no {clean(signals[0])}" + (f" +{len(signals) - 1}" if len(signals) > 1 else "")
 
 
 def _unknown(report: Report) -> RenderableType | None:
     found = unknown(report)
     if not found:
         return None
-    table = _table(f"\nUnknown, left alone ({len(found)})", "resource", "why")
-    for one in found:
+    table = _table(f"\nUnknown, left alone ({len(found)})", {"resource": 26, "kind": 10, "why": 20})
+    for one in found[:ROWS]:
         resource = one.case.resource
-        table.add_row(
-            Text.assemble((clean(resource.name), "bold"), f"  {resource.kind}, {resource.region}"),
-            Text(clean(one.case.verdict.because)),
-        )
-    return table
+        table.add_row(Text(clean(resource.name), style="bold"), _short(resource.kind), Text(clean(one.case.verdict.because)))
+    more = f"... and {len(found) - ROWS} more" if len(found) > ROWS else ""
+    return Group(table, Text(more, style="dim")) if more else table
 
 
 def _coverage(report: Report) -> RenderableType:

@@ -110,7 +110,9 @@ def _observation(
     copies = (row.get("RuntimeConfig") or {}).get("CurrentCopyCount")
     if copies == 0:
         return replace(seen, free="it runs no copies right now")
-    seen = replace(seen, resource=replace(seen.resource, size=f"{copies} copies" if copies else ""))
+    seen = replace(
+        seen, resource=replace(seen.resource, size=f"{copies} {'copy' if copies == 1 else 'copies'}" if copies else "")
+    )
     neighbours = [one for one in all_seen.values() if one.resource.facts["endpoint"] == seen.resource.facts["endpoint"]]
     extra: list[Reading] = []
     for one in neighbours:
