@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
@@ -146,6 +147,14 @@ def test_the_clock_can_be_stepped(server: Server, account: Account, client: Clie
     server.now = NOW + timedelta(minutes=5)
     described = sagemaker.describe_notebook_instance(NotebookInstanceName="nb")
     assert (described["NotebookInstanceStatus"], described["LastModifiedTime"]) == ("Stopped", NOW)
+
+
+def test_many_threads_are_answered_at_once_and_all_recorded(server: Server, account: Account, client: Client) -> None:
+    account.endpoint("e")
+    sagemaker = client("sagemaker")
+    with ThreadPoolExecutor(8) as pool:
+        replies = list(pool.map(lambda _: sagemaker.describe_endpoint(EndpointName="e")["EndpointStatus"], range(100)))
+    assert (set(replies), len(server.calls)) == ({"InService"}, 100)
 
 
 def test_without_a_moment_the_clock_is_the_real_one() -> None:

@@ -26,7 +26,7 @@ def decode(data: bytes) -> Any:
     """What `data` says. Raises ValueError where it is not one CBOR item."""
     try:
         value, end = _take(data, 0)
-    except (IndexError, struct.error, UnicodeDecodeError) as error:
+    except (IndexError, KeyError, TypeError, struct.error, UnicodeDecodeError) as error:
         raise ValueError(f"not CBOR: {error}") from error
     if end != len(data) or value is _BREAK:
         raise ValueError("not CBOR: trailing or missing bytes")

@@ -48,12 +48,13 @@ def create_component(region: Region, params: dict[str, Any]) -> dict[str, Any]:
     endpoint = endpoints.find(region, params["EndpointName"])
     if endpoint.status != "InService":
         raise invalid(f'Endpoint "{endpoint.arn}" is not in service.')
+    first = endpoint.variants[0].name if endpoint.variants else None
     copies = int(params.get("RuntimeConfig", {}).get("CopyCount", 0))
     spec = params.get("Specification", {})
     if copies < 1 and not spec.get("BaseInferenceComponentName"):
         raise invalid("CopyCount must be greater than 0 when an inference component is created.")
     component = Component(
-        name=name, arn=arn, endpoint=endpoint.name, variant=params.get("VariantName") or endpoint.variants[0].name,
+        name=name, arn=arn, endpoint=endpoint.name, variant=params.get("VariantName") or first,
         created=now, changed=now, copies=copies, spec=spec, tags=tags.read(params.get("Tags")),
     )  # fmt: skip
     region.components[name] = component
