@@ -25,7 +25,9 @@ BAD = {Status.PARTIAL: "yellow", Status.DENIED: "bold red", Status.FAILED: "bold
 def render(report: Report, width: int = 120, colour: bool = False) -> str:
     """The report as text of at most `width` columns, with terminal colours if asked."""
     console = Console(file=io.StringIO(), width=width, force_terminal=colour, no_color=not colour, highlight=False, emoji=False)
-    console.print(Group(*(part for part in (_head(report), _idle(report, width), _unknown(report), _coverage(report)) if part)))
+    console.print(
+        Group(*(part for part in (_head(report), _idle(report, width), _unknown(report, width), _coverage(report)) if part))
+    )
     assert isinstance(console.file, io.StringIO)
     return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines()) + "\n"
 
@@ -44,25 +46,29 @@ def _head(report: Report) -> RenderableType:
     )
 
 
-def _table(title: str, columns: dict[str, int]) -> Table:
-    """One line a row; `columns` gives each column's least width, so that a narrow terminal shortens names before figures."""
+def _table(title: str, *columns: str) -> Table:
+    """One line a row; long cells are clipped before, so that figures are never the ones to be shortened."""
     table = Table(
         title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim"
     )
-    for name, width in columns.items():
+    for name in columns:
         right = name in {"$/h", "wasted", "idle for"}
-        table.add_column(name, no_wrap=True, overflow="ellipsis", justify="right" if right else "left", min_width=width)
+        table.add_column(name, no_wrap=True, justify="right" if right else "left")
     return table
+
+
+def _clip(value: str, room: int) -> str:
+    """The value as one harmless line of at most that many characters."""
+    line = clean(value)
+    return line if len(line) <= room else line[: room - 1] + "…"
 
 
 def _idle(report: Report, width: int) -> RenderableType | None:
     found = idle(report)
     if not found:
         return None
-    columns = {"$/h": 6, "wasted": 7, "idle for": 9, "resource": 20, "kind": 10, "size": 17, "proof": 24}
-    if width >= WIDE:
-        columns |= {"region": 10, "tell": 20}
-    table = _table(f"\nIdle, dearest first ({len(found)})", columns)
+    columns = ["$/h", "wasted", "idle for", "resource", "kind", "size", "proof", *(["region", "tell"] if width >= WIDE else [])]
+    table = _table(f"\nIdle, dearest first ({len(found)})", *columns)
     for one in found:
         table.add_row(*_row(one)[: len(columns)])
     would = "would be told; nothing was done" if report.run.mode is Mode.AUDIT else "are told"
@@ -77,12 +83,12 @@ def _row(found: Finding) -> list[RenderableType]:
         f"{found.price.usd_per_hour:.2f}" if found.price else "?",
         f"${found.wasted_usd:,.0f}" if found.wasted_usd is not None else "?",
         text(verdict.idle_for) if verdict.idle_for else "",
-        Text(clean(resource.name), style="bold"),
+        Text(_clip(resource.name, 32), style="bold"),
         _short(resource.kind),
-        Text(clean(resource.size)),
-        Text(f"{verdict.confidence}: {_silent(found)}"),
+        Text(_clip(resource.size, 19)),
+        Text(_clip(f"{verdict.confidence}: {_silent(found)}", 26)),
         resource.region,
-        Text(clean(found.owner.address or "nobody known")),
+        Text(_clip(found.owner.address or "nobody known", 28)),
     ]
 
 
@@ -98,14 +104,17 @@ def _silent(found: Finding) -> str:
     return f"no {clean(signals[0])}" + (f" +{len(signals) - 1}" if len(signals) > 1 else "")
 
 
-def _unknown(report: Report) -> RenderableType | None:
+def _unknown(report: Report, width: int) -> RenderableType | None:
     found = unknown(report)
     if not found:
         return None
-    table = _table(f"\nUnknown, left alone ({len(found)})", {"resource": 26, "kind": 10, "why": 20})
+    table = _table(f"\nUnknown, left alone ({len(found)})", "resource", "kind", "why")
+    room = max(40, width - 48)
     for one in found[:ROWS]:
         resource = one.case.resource
-        table.add_row(Text(clean(resource.name), style="bold"), _short(resource.kind), Text(clean(one.case.verdict.because)))
+        table.add_row(
+            Text(_clip(resource.name, 32), style="bold"), _short(resource.kind), Text(_clip(one.case.verdict.because, room))
+        )
     more = f"... and {len(found) - ROWS} more" if len(found) > ROWS else ""
     return Group(table, Text(more, style="dim")) if more else table
 
