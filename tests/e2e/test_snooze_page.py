@@ -1,0 +1,242 @@
+"""The keep-link's page in a real browser: clicked through, measured for accessibility, and pictured for the docs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from core.fakes import DAY, HOUR, NOW
+from reaper.fleeting import Fleeting
+from reaper.model import Memory
+from reaper.page import until
+from reaper.snooze import Reply, Request, address, answer
+from reaper.token import Keys, Link, sign
+
+sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: the page was NOT tried in a browser")
+axe = pytest.importorskip(
+    "axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed: NOT checked for axe"
+)
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: the page was NOT tried in a browser")
+
+IMAGES = Path(__file__).parents[2] / "docs/images"
+KEYS = Keys(current="k1", ring={"k1": b"1" * 32})
+ID = "arn:aws:sagemaker:us-east-1:123456789012:endpoint/churn-scoring-staging"
+LINK = Link(
+    resource=ID,
+    expires=NOW + 14 * DAY,
+    max_days=30,
+    kind="sagemaker-endpoint",
+    name="churn-scoring-staging",
+    where="AWS account 123456789012, us-east-1",
+    owner="jo.martin@example.com",
+    usd_per_hour=1.408,
+    idle_since=NOW - 9 * DAY - 4 * HOUR,
+)
+
+
+class Desk(BaseHTTPRequestHandler):
+    """The real `answer` behind a plain HTTP server."""
+
+    server: Site
+
+    def do_GET(self) -> None:
+        self._answer(b"")
+
+    def do_HEAD(self) -> None:
+        self._answer(b"")
+
+    def do_POST(self) -> None:
+        self._answer(self.rfile.read(int(self.headers["content-length"])))
+
+    def _answer(self, body: bytes) -> None:
+        asked = urlsplit(self.path)
+        self.server.asked.append(f"{self.command} {asked.path}")
+        request = Request(method=self.command, path=asked.path, query=asked.query, body=body, source_ip=self.client_address[0])
+        reply: Reply = answer(request, self.server.ledger, KEYS, self.server.now)
+        self.send_response(reply.status)
+        for name, value in reply.headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(reply.body.encode())
+
+    def log_message(self, *args: object) -> None:
+        """Nothing: the test looks at `asked`."""
+
+
+class Site(ThreadingHTTPServer):
+    """One resource that its owner was told about, and a clock that stands still."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Desk)
+        self.now = NOW
+        self.asked: list[str] = []
+        self.ledger = Fleeting()
+        self.ledger.remember(ID, Memory(idle_since=LINK.idle_since, warned_at=NOW - HOUR), 0, NOW)
+
+    def link(self, link: Link = LINK) -> str:
+        return address(f"http://127.0.0.1:{self.server_port}", sign(link, KEYS))
+
+    def memory(self) -> Memory:
+        return self.ledger.recall([ID], self.now)[ID]
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    found = Site()
+    threading.Thread(target=found.serve_forever, daemon=True).start()
+    yield found
+    found.shutdown()
+    found.server_close()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[object]:
+    with sync.sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"] if os.geteuid() == 0 else [])
+        yield found
+        found.close()
+
+
+@pytest.fixture(params=[pytest.param(True, id="with JavaScript"), pytest.param(False, id="without JavaScript")])
+def tab(browser, request: pytest.FixtureRequest):
+    context = browser.new_context(java_script_enabled=request.param)
+    yield context.new_page()
+    context.close()
+
+
+def complaints(tab) -> list[str]:
+    """What axe finds wrong, in words."""
+    found = axe.Axe().run(tab).response["violations"]
+    return [f"{v['id']}: {v['help']}: {v['nodes'][0]['html']}" for v in found]
+
+
+def picture(tab, name: str) -> None:
+    """For the docs, only when asked for: pixels differ from machine to machine."""
+    if os.environ.get("REAPER_PICTURES"):
+        IMAGES.mkdir(parents=True, exist_ok=True)
+        tab.screenshot(path=IMAGES / f"snooze-{name}.png", full_page=True)
+
+
+def test_two_clicks_keep_a_resource(site: Site, tab):
+    tab.goto(site.link())
+    assert site.memory().snoozed_until is None
+    tab.get_by_role("button", name="Keep it").click()
+    assert "Until Tue 24 Nov 2026, 11:00 UTC" in tab.get_by_role("status").inner_text()
+    assert site.memory().snoozed_until == until(NOW, 3)
+    assert "t=" not in tab.url, "the token is out of the address again"
+
+
+def test_choices_reason_and_name_arrive_and_can_be_changed_afterwards(site: Site, tab):
+    tab.goto(site.link())
+    tab.get_by_label("1 week").check()
+    tab.get_by_label("Why").fill("Demo für Ōsaka <script>")
+    tab.get_by_label("Your name").fill("Jo")
+    tab.get_by_role("button", name="Keep it").click()
+    found = site.memory()
+    assert (found.snoozed_until, found.snoozed_why) == (until(NOW, 7), "Demo für Ōsaka <script>")
+    assert found.snoozed_by == "Jo (jo.martin@example.com)"
+    tab.get_by_role("link", name="Choose again").click()
+    assert "Already kept until Sat 28 Nov 2026, 11:00 UTC" in tab.inner_text("main")
+    tab.get_by_label("1 day").check()
+    tab.get_by_label("Also if that is sooner").check()
+    tab.get_by_role("button", name="Keep it").click()
+    assert site.memory().snoozed_until == until(NOW, 1)
+
+
+def test_the_keyboard_alone_will_do(site: Site, tab):
+    tab.goto(site.link())
+    tab.keyboard.press("Tab")
+    tab.keyboard.press("ArrowDown")
+    for _ in range(3):
+        tab.keyboard.press("Tab")
+    tab.keyboard.press("Enter")
+    tab.get_by_role("status").wait_for()
+    assert site.memory().snoozed_until == until(NOW, 7)
+
+
+def test_sending_again_by_reloading_changes_nothing(site: Site, tab):
+    tab.goto(site.link())
+    tab.get_by_role("button", name="Keep it").click()
+    tab.get_by_role("status").wait_for()
+    before = site.memory()
+    tab.reload()
+    assert site.asked.count("POST /keep") == 2
+    assert site.memory() == before
+
+
+def test_an_old_link_says_so_and_nothing_else_happens(site: Site, tab):
+    site.now = NOW + timedelta(days=15)
+    reply = tab.goto(site.link())
+    assert reply.status == 403
+    assert "This link does not work" in tab.inner_text("h1")
+    assert tab.get_by_role("button").count() == 0
+
+
+def test_the_browser_finds_nothing_against_the_pages_own_rules(site: Site, browser):
+    context = browser.new_context()
+    tab = context.new_page()
+    said: list[str] = []
+    tab.on("console", lambda message: said.append(message.text))
+    tab.on("pageerror", lambda error: said.append(str(error)))
+    tab.goto(site.link())
+    card = tab.locator("main").evaluate("e => getComputedStyle(e).maxWidth")
+    tab.get_by_role("button", name="Keep it").click()
+    tab.get_by_role("status").wait_for()
+    assert (said, card) == ([], "560px"), "the style passed the content security policy"
+    assert site.asked == ["GET /keep", "POST /keep"], "nothing else was fetched"
+    context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [pytest.param(1000, id="wide"), pytest.param(320, id="narrow")])
+def test_no_page_has_an_axe_violation_or_scrolls_sideways(site: Site, browser, scheme: str, width: int):
+    context = browser.new_context(
+        color_scheme=scheme, viewport={"width": width, "height": 700}, device_scale_factor=2 if width == 320 else 1
+    )
+    tab = context.new_page()
+    name = "narrow" if width == 320 else scheme
+    tab.goto(site.link())
+    _is_good(tab, name if width != 320 or scheme == "light" else "")
+    tab.get_by_label("Why").fill("Quarterly back-test runs on Monday")
+    tab.get_by_role("button", name="Keep it").click()
+    _is_good(tab, f"kept-{name}" if width != 320 else "")
+    tab.get_by_role("link", name="Choose again").click()
+    _is_good(tab, "")
+    tab.goto(site.link() + "x")
+    _is_good(tab, "refused-light" if name == "light" else "")
+    context.close()
+
+
+def _is_good(tab, name: str) -> None:
+    if name:
+        picture(tab, name)
+    assert complaints(tab) == []
+    assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_hostile_names_do_nothing_in_a_browser_and_do_not_widen_the_page(site: Site, browser):
+    context = browser.new_context(viewport={"width": 320, "height": 800})
+    tab = context.new_page()
+    opened: list[str] = []
+    tab.on("dialog", lambda dialog: opened.append(dialog.message))
+    names = [
+        "<script>alert(1)</script>",
+        "<img src=x onerror=alert(1)>",
+        "x" * 10_000,
+        "\u202egnp.exe",
+        "' onfocus=alert(1) autofocus x='",
+    ]
+    for name in names:
+        tab.goto(site.link(Link(**{f: getattr(LINK, f) for f in Link.__dataclass_fields__} | {"name": name, "owner": name})))
+        assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert opened == []
+    context.close()
