@@ -1,0 +1,96 @@
+"""What the docs say is what the code does, and nothing of the code is left out of them."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from docs_commands import NOT_RUN, Fleet
+from reaper import document, policy, registry, settings, tags
+
+ROOT = Path(__file__).parents[2]
+PAGES = {path.relative_to(ROOT).as_posix(): path.read_text() for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]}
+README = PAGES["README.md"]
+EVERYTHING = "\n".join(PAGES.values())
+
+
+@pytest.mark.parametrize("setting", sorted(settings.DOCS))
+def test_every_setting_is_in_the_readme(setting: str):
+    assert f"`{setting}`" in README
+
+
+def test_every_setting_in_the_docs_exists():
+    named = set(re.findall(r"\bREAPER_[A-Z_]+\b", EVERYTHING))
+    assert named <= set(settings.DOCS)
+
+
+@pytest.mark.parametrize("tag", sorted(tags.KEYS))
+def test_every_tag_is_in_readme_and_policy_page(tag: str):
+    assert f"`{tag}`" in README
+    assert f"`{tag}`" in PAGES["docs/policy.md"]
+
+
+def test_every_tag_in_the_docs_exists():
+    named = set(re.findall(r"`(reaper:[a-z-]+)`", EVERYTHING))
+    assert named <= set(tags.KEYS)
+
+
+@pytest.mark.parametrize("kind", registry.names())
+def test_every_kind_is_in_the_docs_and_the_changelog(kind: str):
+    assert f"`{kind}`" in PAGES["docs/kinds.md"]
+    assert f"`{kind}`" in PAGES["CHANGELOG.md"]
+
+
+@pytest.mark.parametrize("model", [policy.Defaults, policy.Limits, policy.Owners, policy.Match, policy.Spec])
+def test_every_key_of_the_policy_is_on_its_page(model: type):
+    assert [name for name in model.model_fields if not re.search(rf"`([a-z]+\.)?{name}`", PAGES["docs/policy.md"])] == []
+
+
+@pytest.mark.parametrize(
+    "block", re.findall(r"```yaml\n(.*?)```", EVERYTHING, re.DOTALL), ids=lambda text: text.splitlines()[0][:30]
+)
+def test_every_policy_in_the_docs_is_valid(block: str):
+    if "version" in (yaml.safe_load(block) or {}):
+        document.parse(block, "docs", registry.names())
+
+
+@pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\(((?!http)[^)#]+)\)", README))))
+def test_every_link_of_the_readme_leads_somewhere(link: str):
+    assert (ROOT / link).exists()
+
+
+@pytest.fixture(scope="module")
+def fleet():
+    with Fleet() as running:
+        yield running
+
+
+COMMANDS = sorted(
+    {
+        line[2:]
+        for page in PAGES.values()
+        for block in re.findall(r"```console\n(.*?)```", page, re.DOTALL)
+        for line in block.splitlines()
+        if line.startswith("$ ")
+    }
+)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_in_the_docs_runs(fleet: Fleet, command: str, tmp_path: Path):
+    if why := next((why for start, why in NOT_RUN.items() if command.startswith(start)), None):
+        pytest.skip(why)
+    (tmp_path / "policies").symlink_to(ROOT / "policies")
+    environ = {**{k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "AZURE_", "REAPER_"))}, **fleet.env}
+    environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environ['PATH']}"
+    done = subprocess.run(
+        command, shell=True, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=200, check=False
+    )
+    assert done.returncode in ({1} if "--fail-on" in command else {0}), done.stderr[-2000:]
+    assert "Traceback" not in done.stderr
