@@ -16,8 +16,7 @@ help: ## List the targets.
 $(UV):
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv 2>&1 | { grep -v "is ignored" || true; }
-	@test -x $(UV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 
 $(VENV)/.demo: $(UV) pyproject.toml
 	$(UV) pip install --quiet --python $(BIN)/python --editable '.[demo]'
