@@ -82,7 +82,7 @@ class Server:
         _reset()
         self._http = serving.make_server("127.0.0.1", 0, self._answer, threaded=True, request_handler=handler)
         self._http.daemon_threads = True
-        self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         self._thread.start()
         self.url = f"http://127.0.0.1:{self._http.server_port}"
         return self
