@@ -1,0 +1,77 @@
+"""The keep-links that go into the messages of one sweep: for every idle resource one, signed with the current key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from urllib.parse import urlsplit
+
+from reaper import keyring, snooze
+from reaper.errors import SettingsError
+from reaper.model import Finding, State
+from reaper.token import Keys, Link, sign
+
+LASTS = timedelta(days=30)
+"""How long a link holds: longer than a holiday, and the next notice brings a new one."""
+MAX_DAYS = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """Where links lead (`base`, an address without the page's own path), who signs them, and what they allow."""
+
+    base: str
+    keys: Keys
+    lasts: timedelta = LASTS
+    max_days: int = MAX_DAYS
+
+
+def open(environ: Mapping[str, str], now: datetime) -> Offer | None:
+    """What REAPER_SNOOZE_URL and REAPER_SNOOZE_KEYS describe; None without an address: messages then offer the tag alone.
+
+    Raises SettingsError for an address that is not https (http only to this machine) and for keys that cannot be used.
+    """
+    base = environ.get("REAPER_SNOOZE_URL", "").strip()
+    if not base:
+        return None
+    where = environ.get("REAPER_SNOOZE_KEYS", "").strip()
+    if not where:
+        raise SettingsError("REAPER_SNOOZE_URL is set, but REAPER_SNOOZE_KEYS is not: links cannot be signed")
+    return Offer(base=_public(base), keys=keyring.open(where, environ).keys(now))
+
+
+def links(findings: Iterable[Finding], offer: Offer, now: datetime) -> dict[str, str]:
+    """The link of each idle resource by its id. One whose id is too long for a link has none, and only the tag remains for it."""
+    found = {}
+    for finding in findings:
+        if finding.case.verdict.state is State.IDLE:
+            try:
+                found[finding.case.resource.id] = snooze.address(offer.base, sign(_link(finding, offer, now), offer.keys))
+            except ValueError:
+                continue
+    return found
+
+
+def _link(finding: Finding, offer: Offer, now: datetime) -> Link:
+    resource, verdict = finding.case.resource, finding.case.verdict
+    place = {"aws": "AWS account", "azure": "Azure subscription"}.get(resource.target.cloud, resource.target.cloud)
+    return Link(
+        resource=resource.id,
+        expires=now + offer.lasts,
+        max_days=offer.max_days,
+        kind=resource.kind,
+        name=resource.name,
+        where=f"{place} {resource.target.account}, {resource.region}",
+        owner=finding.owner.address or "",
+        usd_per_hour=finding.price.usd_per_hour if finding.price else None,
+        idle_since=now - verdict.idle_for if verdict.idle_for else None,
+    )
+
+
+def _public(base: str) -> str:
+    parts = urlsplit(base)
+    local = parts.scheme == "http" and parts.hostname in {"localhost", "127.0.0.1", "::1"}
+    if not (parts.scheme == "https" or local) or not parts.hostname or parts.query or parts.fragment:
+        raise SettingsError(f"REAPER_SNOOZE_URL={base!r}: expected https://host or https://host/path")
+    return base
