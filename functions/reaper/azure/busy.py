@@ -1,0 +1,27 @@
+"""The `Busy` signal that our own script publishes from inside a compute instance: 1 while a kernel, terminal job, CPU or GPU works, else 0.
+
+Custom metrics of the workspace, namespace `MLIdleReaper`, dimension `ComputeName`. Its points are activity and heartbeat in one:
+https://learn.microsoft.com/azure/azure-monitor/metrics/metrics-custom-overview
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from reaper.azure import series, signs
+from reaper.azure.series import Place, Query
+from reaper.model import Reading, Resource, Window
+
+if TYPE_CHECKING:
+    from reaper.azure.cloud import Cloud
+
+QUERY = Query(namespace="MLIdleReaper", metrics=("Busy",), aggregation="Maximum", split="ComputeName", published_by_us=True)
+
+
+def readings(cloud: Cloud, resources: Sequence[Resource], window: Window) -> dict[str, tuple[Reading, ...]]:
+    """Busy as activity and as heartbeat, by resource id. Without any point both are empty: nobody publishes it there."""
+    places = [Place(id=r.facts["workspace"].id, region=r.facts["workspace"].region) for r in resources]
+    found = series.answers(cloud, places, QUERY, window)
+    answers = {r.id: found.of(r.facts["workspace"].id, "Busy", r.name) for r in resources}
+    return {id_: (signs.activity("Busy", answer), signs.heartbeat("Busy points", answer)) for id_, answer in answers.items()}

@@ -1,0 +1,72 @@
+"""One request to Azure as plain data: what it needs, where it goes, and what a true reply must have.
+
+API versions: https://learn.microsoft.com/azure/templates/microsoft.machinelearningservices/change-log/summary
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+from reaper.errors import CloudError, Trouble
+
+Json = dict[str, Any]
+
+API_VERSIONS = {
+    "Microsoft.MachineLearningServices": "2025-12-01",
+    "Microsoft.Insights": "2024-02-01",
+    "Microsoft.ResourceGraph": "2022-10-01",
+    "Microsoft.Resources": "2022-12-01",
+}
+"""By provider. `idleTimeBeforeShutdown` of instances is in stable versions of Azure ML's API from 2025-12-01 on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A GET, or with a `body` a POST that reads. `permission` is the RBAC action it needs; `has` are keys of every true reply.
+
+    `region` sends it to that region's batch metrics host. A path with a query of its own, as next pages have, is left alone.
+    """
+
+    permission: str
+    path: str
+    query: Mapping[str, str] = field(default_factory=dict)
+    body: Json | None = None
+    has: tuple[str, ...] = ()
+    region: str | None = None
+
+    @property
+    def counted(self) -> str:
+        """The name it is counted under; bulk calls apart, so that the coverage tells which way metrics were read."""
+        return f"{self.permission} (batch)" if self.region else self.permission
+
+    @property
+    def url(self) -> str:
+        """Path and query."""
+        if "?" in self.path:
+            return self.path
+        version = {"api-version": API_VERSIONS[self.permission.partition("/")[0]]}
+        return f"{self.path}?{urlencode({**self.query, **version}, quote_via=quote)}"
+
+    @property
+    def scope(self) -> str:
+        """What it asks about, for a refusal that does not say so itself."""
+        return self.path.partition("?")[0]
+
+
+def rows(permission: str, value: object, has: Sequence[str]) -> Iterator[Json]:
+    """The rows of one page. Raises CloudError for what is no list of objects with the keys `has`."""
+    if not isinstance(value, list):
+        raise CloudError(Trouble.GARBLED, permission, f"a page is {type(value).__name__}, not a list")
+    for row in value:
+        if not isinstance(row, dict) or not row.keys() >= set(has):
+            raise CloudError(Trouble.GARBLED, permission, f"a row lacks one of {', '.join(has)}")
+        yield row
+
+
+def local(link: str) -> str:
+    """The path and query of a next page. Its host stays ours, whatever the reply says: a token must not go anywhere else."""
+    parts = urlsplit(link)
+    return f"{parts.path}?{parts.query}"

@@ -1,0 +1,147 @@
+"""One Azure subscription: calls, paging, bounded concurrency, and the one place where azure-core's errors become CloudError.
+
+Error envelopes: https://learn.microsoft.com/azure/azure-resource-manager/troubleshooting/common-deployment-errors
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from azure.core.exceptions import AzureError, ClientAuthenticationError, ServiceRequestError, ServiceResponseError
+from azure.core.rest import HttpRequest, HttpResponse
+
+from reaper.azure.call import Call, Json, local, rows
+from reaper.azure.session import Session
+from reaper.errors import CloudError, Trouble
+from reaper.model import Target
+
+WORKERS = 3
+"""Calls under way at once per kind; three kinds share one client, whose pool holds ten connections."""
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+class Cloud:
+    """One subscription as one kind sees it: shared clients, but its own count of calls and its own list of what went wrong."""
+
+    def __init__(self, session: Session, target: Target) -> None:
+        self.target = target
+        self.calls: Counter[str] = Counter()
+        self.troubles: list[CloudError] = []
+        self.session = session
+        self._lock = threading.Lock()
+
+    def for_kind(self) -> Cloud:
+        """The same target with fresh counters."""
+        return Cloud(self.session, self.target)
+
+    def call(self, call: Call) -> Json:
+        """The JSON of one reply. Raises CloudError, and nothing else, when the call fails or the reply lacks what it must have."""
+        with self._lock:
+            self.calls[call.counted] += 1
+        reply = _answered(call, self.session)
+        lacking = [key for key in call.has if key not in reply]
+        if lacking:
+            raise CloudError(Trouble.GARBLED, call.permission, f"the reply has no {', '.join(lacking)}")
+        return reply
+
+    def pages(
+        self, permission: str, path: str, query: Mapping[str, str] | None = None, has: Sequence[str] = ("id",)
+    ) -> Iterator[Json]:
+        """Every row of a paged list. `has` are the keys of every true row.
+
+        Raises CloudError, also for a row without them and for a page that comes twice.
+        """
+        seen: set[str] = set()
+        call = Call(permission=permission, path=path, query=query or {}, has=("value",))
+        while True:
+            reply = self.call(call)
+            yield from rows(permission, reply["value"], has)
+            following = reply.get("nextLink")
+            if not following:
+                return
+            if not isinstance(following, str) or following in seen:
+                raise CloudError(Trouble.GARBLED, permission, "the same page came twice")
+            seen.add(following)
+            call = Call(permission=permission, path=local(following), has=("value",))
+
+    def once(self, key: Hashable, make: Callable[[], A]) -> A:
+        """What `make` gives, read once for all kinds of this subscription. Raises the CloudError that it raised."""
+        found: A = self.session.once(key, make)
+        return found
+
+    def each(self, function: Callable[[A], B], items: Sequence[A]) -> Iterable[B]:
+        """`function` of every item, at most WORKERS at once, in order."""
+        if len(items) < 2:
+            return [function(item) for item in items]
+        with ThreadPoolExecutor(min(WORKERS, len(items))) as pool:
+            return list(pool.map(function, items))
+
+    def note(self, error: CloudError) -> None:
+        """Remember a failure that does not end the kind's sweep: it makes the coverage incomplete."""
+        with self._lock:
+            self.troubles.append(error)
+
+
+def _request(call: Call) -> HttpRequest:
+    return HttpRequest("GET", call.url) if call.body is None else HttpRequest("POST", call.url, json=call.body)
+
+
+def _answered(call: Call, session: Session) -> Json:
+    try:
+        response = session.send(_request(call), call.region)
+        if response.status_code >= 300:
+            raise _refused(call, response)
+        reply = response.json()
+    except ClientAuthenticationError as error:
+        raise CloudError(Trouble.REFUSED, call.permission, f"no token: {_brief(error)}", code="NoToken") from error
+    except (ServiceRequestError, ServiceResponseError) as error:
+        raise CloudError(Trouble.UNREACHABLE, call.permission, _brief(error)) from error
+    except (ValueError, TypeError, KeyError, AttributeError, LookupError) as error:
+        raise CloudError(Trouble.GARBLED, call.permission, f"the reply cannot be read ({_brief(error)})") from error
+    except AzureError as error:
+        raise CloudError(Trouble.GARBLED, call.permission, f"the reply broke off ({_brief(error)})") from error
+    if not isinstance(reply, dict):
+        raise CloudError(Trouble.GARBLED, call.permission, f"the reply is {type(reply).__name__}, not an object")
+    return reply
+
+
+_SENTENCE = re.compile(r"action(?:s|\(s\))? '([^']+)' (?:over|at|on) (?:the )?scope '([^']+)'", re.IGNORECASE)
+_GONE = {"ResourceNotFound", "NotFound", "ResourceGroupNotFound", "SubscriptionNotFound", "ParentResourceNotFound"}
+
+
+def _refused(call: Call, response: HttpResponse) -> CloudError:
+    """What an error reply means, from its status, its code and, when access was denied, from its sentence."""
+    status = response.status_code
+    code, text = _envelope(response)
+    if status in (401, 403):
+        named = _SENTENCE.search(text)
+        action, scope = named.groups() if named else (call.permission, call.scope)
+        because = f"{action} is not allowed over scope {scope} ({code or status})"
+        return CloudError(Trouble.DENIED, call.permission, because, code=code, missing=action)
+    if status == 429:
+        return CloudError(Trouble.THROTTLED, call.permission, f"still throttled after every retry ({code or status})", code=code)
+    if status == 404 or code in _GONE:
+        return CloudError(Trouble.GONE, call.permission, text or "not found", code=code)
+    return CloudError(Trouble.REFUSED, call.permission, f"{status} {code}: {text}"[:500], code=f"{status} {code}".strip())
+
+
+def _envelope(response: HttpResponse) -> tuple[str, str]:
+    """Code and message. The single metrics call answers without the usual `error` around them; a proxy may answer with no JSON at all."""
+    try:
+        body = response.json()
+    except ValueError:
+        return "", response.text()[:200]
+    error = body.get("error", body) if isinstance(body, dict) else {}
+    return (str(error.get("code") or ""), str(error.get("message") or "")) if isinstance(error, dict) else ("", str(error)[:200])
+
+
+def _brief(error: Exception) -> str:
+    lines = str(error).strip().splitlines() or [repr(error)]
+    return lines[0][:300]

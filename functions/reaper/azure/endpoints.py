@@ -1,0 +1,53 @@
+"""Where this Azure is: the public cloud, a sovereign one, or whatever the settings name.
+
+Sovereign hosts and the audience of the batch metrics service: https://learn.microsoft.com/azure/azure-government/compare-azure-government-global-azure
+and https://learn.microsoft.com/azure/azure-monitor/metrics/migrate-to-batch-api
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from reaper.errors import SettingsError
+
+PUBLIC = "https://management.azure.com"
+BATCH_HOSTS = {
+    PUBLIC: "https://{region}.metrics.monitor.azure.com",
+    "https://management.usgovcloudapi.net": "https://{region}.metrics.monitor.azure.us",
+    "https://management.chinacloudapi.cn": "https://{region}.metrics.monitor.azure.cn",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoints:
+    """Resource Manager's address, and that of the batch metrics hosts, `{region}` standing for the region; None where none is known."""
+
+    arm: str = PUBLIC
+    metrics: str | None = BATCH_HOSTS[PUBLIC]
+
+    @property
+    def arm_scope(self) -> str:
+        """What a token for Resource Manager is asked for."""
+        return f"{self.arm}/.default"
+
+    @property
+    def metrics_audience(self) -> str:
+        """What a token for the batch metrics hosts is asked for: the same for all regions."""
+        return (self.metrics or "").replace("{region}.", "")
+
+
+def from_env(environ: Mapping[str, str]) -> Endpoints:
+    """The endpoints that `environ` names. Raises SettingsError for what is no https address."""
+    arm = _address(environ, "REAPER_ARM_ENDPOINT") or PUBLIC
+    return Endpoints(arm=arm, metrics=_address(environ, "REAPER_METRICS_ENDPOINT") or BATCH_HOSTS.get(arm))
+
+
+def _address(environ: Mapping[str, str], name: str) -> str | None:
+    text = environ.get(name, "").strip().rstrip("/")
+    if text and (urlsplit(text).scheme != "https" or not urlsplit(text).netloc):
+        raise SettingsError(
+            f"{name}={text!r} is not an address such as https://management.azure.com: no token goes over plain http"
+        )
+    return text or None

@@ -1,0 +1,106 @@
+"""Azure ML compute clusters that keep nodes up. Nodes above the minimum go by themselves; those below it cost money whether used or not.
+
+Metrics and their dimensions: https://learn.microsoft.com/azure/machine-learning/monitor-azure-machine-learning-reference
+Scaling: https://learn.microsoft.com/azure/machine-learning/how-to-create-attach-compute-cluster
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from reaper.azure import computes, jobs, series, signs
+from reaper.azure.computes import Compute
+from reaper.azure.series import Answers, Place, Query
+from reaper.evidence import either, last_used
+from reaper.model import Kind, Observation, Part, Resource, Window
+
+if TYPE_CHECKING:
+    from reaper.azure.cloud import Cloud
+
+NAME = "azureml-compute-cluster"
+NODES = Query(
+    namespace="Microsoft.MachineLearningServices/workspaces",
+    metrics=("Active Nodes", "Total Nodes", "Idle Nodes"),
+    aggregation="Maximum",
+    split="ClusterName",
+)
+AT_WORK = {"runningNodeCount": "running", "preparingNodeCount": "being prepared for a job"}
+
+
+def discover(cloud: Cloud) -> Iterator[Resource]:
+    """Every AmlCompute cluster of the subscription, those that scale to zero too."""
+    for one in computes.computes(cloud, "AmlCompute"):
+        status = str(one.inner.get("allocationState") or "") if one.state == "Succeeded" else one.state
+        yield computes.resource(cloud, NAME, one, status, _parts(one))
+
+
+def observe(cloud: Cloud, resources: Sequence[Resource], window: Window) -> Iterator[Observation]:
+    """What the control plane says settles most; nodes of the others in bulk, then the jobs of what was silent."""
+    seen = [_settled(resource) for resource in resources]
+    spaces = [one.resource.facts["workspace"] for one in seen if not _is_settled(one)]
+    found = series.answers(cloud, [Place(id=space.id, region=space.region) for space in spaces], NODES, window)
+    yield from cloud.each(lambda one: one if _is_settled(one) else _closer(cloud, one, found, window), seen)
+
+
+def _parts(one: Compute) -> tuple[Part, ...] | None:
+    """The minimum nodes. Low-priority ones have a price of their own, which the snapshot may not know."""
+    least = (one.inner.get("scaleSettings") or {}).get("minNodeCount")
+    size = one.inner.get("vmSize")
+    if least == 0:
+        return ()
+    if not isinstance(least, int) or not size:
+        return None
+    component = "LowPriority" if str(one.inner.get("vmPriority")).lower() == "lowpriority" else "Linux"
+    return (Part(component=component, instance=size, count=least),)
+
+
+def _settled(resource: Resource) -> Observation:
+    """What needs no metric: at work by its own account, costing nothing, or in a state that says it all."""
+    seen, inner, status = Observation(resource=resource), resource.facts["inner"], resource.status
+    counts = inner.get("nodeStateCounts") or {}
+    working = [f"{counts[key]} of its nodes are {doing}" for key, doing in AT_WORK.items() if counts.get(key)]
+    if status == "Deleting":
+        return replace(seen, free="it is being deleted")
+    if working:
+        return replace(seen, in_use=working[0])
+    if status == "Resizing":
+        return replace(seen, in_use="it is resizing")
+    if status in {"Creating", "Updating"}:
+        return replace(seen, unsettled=f"its state is {status}")
+    if resource.parts == ():
+        return replace(seen, free="its minimum is 0 nodes, so it costs nothing while idle")
+    if status != "Steady":
+        return replace(seen, blind=f"its state is {status or 'missing'}")
+    if (inner.get("scaleSettings") or {}).get("minNodeCount") is None:
+        return replace(seen, blind="how many nodes it keeps is not known")
+    return seen
+
+
+def _is_settled(seen: Observation) -> bool:
+    return bool(seen.in_use or seen.free or seen.unsettled or seen.blind)
+
+
+def _closer(cloud: Cloud, seen: Observation, found: Answers, window: Window) -> Observation:
+    resource = seen.resource
+    active, total, idle = (found.of(resource.facts["workspace"].id, metric, resource.name) for metric in NODES.metrics)
+    heart = either(signs.heartbeat("Total Nodes", total), signs.heartbeat("Idle Nodes", idle))
+    seen = replace(seen, readings=(*signs.silence("Active Nodes", active), heart))
+    if any(t and t > window.quiet_from for t in (last_used(seen), resource.created, resource.changed)):
+        return replace(seen, blind="it was used or changed too recently for a closer look")
+    return jobs.with_jobs(cloud, seen)
+
+
+KIND = Kind(
+    name=NAME,
+    cloud="azure",
+    title="Azure ML compute cluster",
+    docs="https://learn.microsoft.com/azure/machine-learning/how-to-create-attach-compute-cluster",
+    permissions=(*computes.PERMISSIONS, jobs.PERMISSION, series.PERMISSION),
+    activity="Active Nodes above 0; a job or pipeline step on it that is not over; nodes running; allocation state Resizing",
+    heartbeat="points of Total Nodes or Idle Nodes",
+    otherwise="unknown; exempt where the minimum is 0 nodes. The waste is the minimum nodes' price",
+    discover=discover,
+    observe=observe,
+)

@@ -1,0 +1,25 @@
+"""Times as Azure writes them: ISO 8601 with up to seven fractional digits, and an offset or a Z."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+
+def moment(text: object) -> datetime | None:
+    """The time that `text` names, in UTC; None for nothing. Raises ValueError for what is no time."""
+    if text in (None, ""):
+        return None
+    if not isinstance(text, str):
+        raise ValueError(f"{text!r} is no time")
+    found = datetime.fromisoformat(text.strip())
+    return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def spelled(when: datetime) -> str:
+    """The time as metric queries want it."""
+    return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def latest(*times: datetime | None) -> datetime | None:
+    """The latest of those that are known."""
+    return max((t for t in times if t), default=None)

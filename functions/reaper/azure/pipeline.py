@@ -1,0 +1,87 @@
+"""How calls to Azure are made: time-outs, retries, tokens, and nothing that would change Azure by itself.
+
+The SDK's own pipeline registers a missing resource provider, which is a write, so an audit must not use it; its defaults of 300 seconds
+and ten tries do not fit a function: https://learn.microsoft.com/python/api/azure-core/azure.core.pipeline.policies.retrypolicy
+Resource Graph's quota headers: https://learn.microsoft.com/azure/governance/resource-graph/concepts/guidance-for-throttled-requests
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+from azure.core.credentials import TokenCredential
+from azure.core.pipeline import PipelineRequest, PipelineResponse
+from azure.core.pipeline.policies import (
+    HttpLoggingPolicy,
+    ProxyPolicy,
+    RequestIdPolicy,
+    RetryPolicy,
+    SansIOHTTPPolicy,
+    UserAgentPolicy,
+)
+from azure.mgmt.core.policies import ARMChallengeAuthenticationPolicy
+
+CONNECT, READ = 5, 30
+"""Seconds."""
+TIMEOUTS = {"connection_timeout": CONNECT, "read_timeout": READ}
+TRIES = {"retry_total": 3, "retry_connect": 2, "retry_read": 1, "retry_status": 3, "retry_backoff_max": 20}
+LONGEST_WAIT = 60
+"""Seconds of Retry-After that are still waited for; a longer one is told as a failure."""
+QUOTA, RESET = "x-ms-user-quota-remaining", "x-ms-user-quota-resets-after"
+
+
+class Patience(RetryPolicy[Any, Any]):
+    """Few tries, Retry-After honoured up to a minute. POST is tried again, too: all of ours only read."""
+
+    def __init__(self) -> None:
+        super().__init__(**TRIES)
+        self._method_whitelist = frozenset({"GET", "POST"})
+
+    def is_retry(self, settings: dict[str, Any], response: PipelineResponse[Any, Any]) -> bool:
+        """Whether to try again."""
+        wait = self.get_retry_after(response) or 0
+        return bool(wait <= LONGEST_WAIT and super().is_retry(settings, response))
+
+
+class Pace(SansIOHTTPPolicy[Any, Any]):
+    """Waits for Resource Graph's quota instead of running into its throttle; the quota is one for all subscriptions."""
+
+    def __init__(self) -> None:
+        self._free_at = 0.0
+        self._lock = threading.Lock()
+
+    def on_request(self, request: PipelineRequest[Any]) -> None:
+        """Waits where the last reply said that nothing is left."""
+        if "/providers/microsoft.resourcegraph/" in request.http_request.url.lower():
+            with self._lock:
+                wait = self._free_at - time.monotonic()
+            if wait > 0:
+                time.sleep(min(wait, LONGEST_WAIT))
+
+    def on_response(self, request: PipelineRequest[Any], response: PipelineResponse[Any, Any]) -> None:
+        """Reads the quota headers."""
+        headers = response.http_response.headers
+        if headers.get(QUOTA, "").strip() == "0":
+            with self._lock:
+                self._free_at = time.monotonic() + _seconds(headers.get(RESET, ""))
+
+
+def policies(credential: TokenCredential, scope: str, pace: Pace) -> list[Any]:
+    """The policies of one client, outermost first; tokens are asked for `scope`."""
+    return [
+        RequestIdPolicy(),
+        UserAgentPolicy("ml-idle-reaper"),
+        ProxyPolicy(),
+        Patience(),
+        pace,
+        ARMChallengeAuthenticationPolicy(credential, scope),
+        HttpLoggingPolicy(),
+    ]
+
+
+def _seconds(text: str) -> float:
+    """`00:00:05` as seconds; five for what cannot be read, which is the length of the quota's window."""
+    parts = text.split(":")
+    return sum(int(p) * 60**i for i, p in enumerate(reversed(parts))) if all(p.isdigit() for p in parts) else 5.0

@@ -1,0 +1,147 @@
+"""Metrics, fifty resources a call where the identity may read them at subscription level, else one call each.
+
+Batch calls, their limits and their right: https://learn.microsoft.com/azure/azure-monitor/metrics/migrate-to-batch-api
+`top` is ten unless told otherwise, for the whole reply, and what is cut off is not mentioned: it is set, and what comes is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from reaper.azure import chart
+from reaper.azure.call import Call
+from reaper.azure.moment import spelled
+from reaper.errors import CloudError, Trouble
+from reaper.model import Series, Window
+
+if TYPE_CHECKING:
+    from reaper.azure.cloud import Cloud
+
+STEP = timedelta(hours=1)
+MOST_RESOURCES = 50
+RETENTION = timedelta(days=92)
+PERMISSION = chart.PERMISSION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """Metrics of one namespace under one aggregation, split by the values of one dimension or not at all; `top` series at most.
+
+    `published_by_us` is for a namespace that may not be there at all: it is asked for one resource at a time, and 400 means no series.
+    """
+
+    namespace: str
+    metrics: tuple[str, ...]
+    aggregation: str
+    split: str | None = None
+    published_by_us: bool = False
+    top: int = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A resource that has metrics, and the region whose host knows them."""
+
+    id: str
+    region: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """One series. Without any `values` there is no series; NaN is a bucket without a value. Nothing was asked past `end`."""
+
+    series: Series
+    complete: bool
+    end: datetime
+
+
+@dataclass(slots=True, kw_only=True)
+class Answers:
+    """Everything one query found, by resource, metric and value of the dimension, all in lower case."""
+
+    window: Window
+    step: timedelta = STEP
+    series: dict[tuple[str, str, str], Series] = field(default_factory=dict)
+    complete: set[tuple[str, str]] = field(default_factory=set)
+
+    def of(self, id_: str, metric: str, value: str = "") -> Answer:
+        """The answer for one metric of one resource, and for one value of the dimension it was split by."""
+        key = (id_.lower(), metric.lower())
+        series = self.series.get((*key, value.lower()), Series(start=self.window.start, step=self.step))
+        return Answer(series=series, complete=key in self.complete, end=self.window.end)
+
+
+def answers(cloud: Cloud, places: Sequence[Place], query: Query, window: Window) -> Answers:
+    """What the query finds. A call that fails is noted on the cloud and leaves its answers empty and incomplete."""
+    found = Answers(window=replace(window, start=max(window.start, window.end - RETENTION)))
+    unique = list({place.id.lower(): place for place in places}.values())
+    alone = unique if query.published_by_us else []
+    batches = [] if query.published_by_us else list(_batches(unique))
+    for some in (batches[:1], batches[1:]):
+        alone += chain(*cloud.each(lambda batch: _in_bulk(cloud, batch, query, found), some))
+    cloud.each(lambda place: _alone(cloud, place, query, found), alone)
+    return found
+
+
+def _batches(places: Sequence[Place]) -> Iterator[list[Place]]:
+    """All of one region, fifty at most. The caller asks for one resource type only."""
+    by_region: dict[str, list[Place]] = {}
+    for place in places:
+        by_region.setdefault(place.region, []).append(place)
+    for some in by_region.values():
+        yield from (some[i : i + MOST_RESOURCES] for i in range(0, len(some), MOST_RESOURCES))
+
+
+def _in_bulk(cloud: Cloud, batch: list[Place], query: Query, found: Answers) -> list[Place]:
+    """One batch call; gives the places that must be asked one by one, because bulk reading is not for this identity."""
+    if not cloud.session.bulk:
+        return batch
+    call = Call(
+        permission=PERMISSION,
+        path=f"/subscriptions/{cloud.target.account}/metrics:getBatch",
+        query=_asked(query, found.window),
+        body={"resourceids": [place.id for place in batch]},
+        has=("values",),
+        region=batch[0].region,
+    )
+    try:
+        chart.take(cloud, cloud.call(call)["values"], {place.id.lower() for place in batch}, query, found)
+    except CloudError as error:
+        if error.trouble in (Trouble.DENIED, Trouble.UNREACHABLE):
+            cloud.session.bulk = False
+            return batch
+        cloud.note(error)
+    return []
+
+
+def _alone(cloud: Cloud, place: Place, query: Query, found: Answers) -> None:
+    asked = _asked(query, found.window)
+    asked["timespan"] = f"{asked.pop('starttime')}/{asked.pop('endtime')}"
+    if "filter" in asked:
+        asked["$filter"] = asked.pop("filter")
+    call = Call(permission=PERMISSION, path=f"{place.id}/providers/Microsoft.Insights/metrics", query=asked, has=("value",))
+    try:
+        rows = [{"resourceid": place.id, "value": cloud.call(call)["value"]}]
+        chart.take(cloud, rows, {place.id.lower()}, query, found)
+    except CloudError as error:
+        if query.published_by_us and error.code.startswith("400"):
+            found.complete |= {(place.id.lower(), metric.lower()) for metric in query.metrics}
+        else:
+            cloud.note(error)
+
+
+def _asked(query: Query, window: Window) -> dict[str, str]:
+    common = {
+        "metricnamespace": query.namespace,
+        "metricnames": ",".join(query.metrics),
+        "aggregation": query.aggregation,
+        "interval": "PT1H",
+        "starttime": spelled(window.start),
+        "endtime": spelled(window.end),
+        "top": str(query.top),
+    }
+    return common | ({"filter": f"{query.split} eq '*'"} if query.split else {})

@@ -1,0 +1,89 @@
+"""The workspaces of a subscription: default ones, hubs, projects and feature stores come in one list.
+
+https://learn.microsoft.com/rest/api/azureml/workspaces/list-by-subscription
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from reaper.azure import graph, tags
+from reaper.azure.call import Call
+from reaper.errors import CloudError, Trouble
+
+if TYPE_CHECKING:
+    from reaper.azure.cloud import Cloud
+
+PROVIDER = "Microsoft.MachineLearningServices"
+SUBSCRIPTION = "Microsoft.Resources/subscriptions/read"
+PERMISSION = f"{PROVIDER}/workspaces/read"
+PERMISSIONS = (SUBSCRIPTION, PERMISSION)
+TYPE = f"{PROVIDER}/workspaces"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workspace:
+    """One workspace; `hub` is the id of the hub that a project belongs to, lower-cased."""
+
+    id: str
+    name: str
+    region: str
+    tags: tags.Tags
+    hub: str | None = None
+
+
+def workspaces(cloud: Cloud) -> list[Workspace]:
+    """Every workspace. Raises CloudError when the subscription cannot be read.
+
+    Where only some resource groups may be read, that is noted, and what Resource Graph shows of them is given.
+    """
+    try:
+        found = cloud.once("workspaces", lambda: list(_listed(cloud)))
+    except CloudError as error:
+        if error.trouble is not Trouble.DENIED or error.operation != PERMISSION:
+            raise
+        cloud.note(error)
+        found = cloud.once("visible workspaces", lambda: list(graph.rows(cloud, TYPE)))
+    try:
+        return [_read(row) for row in found]
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise CloudError(Trouble.GARBLED, PERMISSION, f"a workspace cannot be read ({error!r})") from error
+
+
+def region(text: object) -> str:
+    """A region's name the one way that prices and metrics hosts know it: `East US` is `eastus`."""
+    return str(text or "").replace(" ", "").lower()
+
+
+def _listed(cloud: Cloud) -> Iterator[dict[str, Any]]:
+    """The subscription first, because it tells a missing right from an empty subscription."""
+    home = f"/subscriptions/{cloud.target.account}"
+    _readable(cloud, home)
+    try:
+        yield from cloud.pages(PERMISSION, f"{home}/providers/{TYPE}", has=("id", "name", "location"))
+    except CloudError as error:
+        if not error.code.endswith("MissingSubscriptionRegistration"):
+            raise
+
+
+def _readable(cloud: Cloud, home: str) -> None:
+    try:
+        cloud.call(Call(permission=SUBSCRIPTION, path=home, has=("subscriptionId",)))
+    except CloudError as error:
+        if error.trouble is not Trouble.GONE:
+            raise
+        text = f"{SUBSCRIPTION} is not allowed over scope {home}, or there is no such subscription ({error.code})"
+        raise CloudError(Trouble.DENIED, SUBSCRIPTION, text, code=error.code, missing=SUBSCRIPTION) from error
+
+
+def _read(row: dict[str, Any]) -> Workspace:
+    hub = (row.get("properties") or {}).get("hubResourceId")
+    return Workspace(
+        id=row["id"],
+        name=row["name"],
+        region=region(row["location"]),
+        tags=tags.read(row.get("tags")),
+        hub=hub.lower() if hub else None,
+    )
