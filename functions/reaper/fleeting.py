@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 from reaper.ledger import KEEP, History, Summary
 from reaper.model import Memory, Target
-from reaper.row import place, same, stamp, touched
+from reaper.row import from_memory, place, same, stamp, to_memory, touched
 
 
 class Fleeting:
@@ -17,7 +16,7 @@ class Fleeting:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._memories: dict[str, tuple[str, Memory]] = {}
+        self._memories: dict[str, tuple[str, int, dict[str, str]]] = {}
         self._leases: dict[str, tuple[str, datetime]] = {}
         self._summaries: dict[tuple[str, str, str, str], Summary] = {}
         self._history: dict[History, None] = {}
@@ -31,7 +30,7 @@ class Fleeting:
             held = self._held(id, now)
             if (held.version if held else 0) != expected_version:
                 return False
-            self._memories[same(id)] = (stamp(touched(memory, now)), replace(memory, version=expected_version + 1))
+            self._memories[same(id)] = (stamp(touched(memory, now)), expected_version + 1, from_memory(memory))
             return True
 
     def lease(self, target: Target, holder: str, now: datetime, ttl: timedelta) -> bool:
@@ -77,8 +76,8 @@ class Fleeting:
         """There is nothing to let go of."""
 
     def _held(self, id: str, now: datetime) -> Memory | None:
-        at, memory = self._memories.get(same(id), ("", Memory()))
-        return memory if at >= stamp(now - KEEP) else None
+        at, version, row = self._memories.get(same(id), ("", 0, {}))
+        return to_memory(row, version, id) if at >= stamp(now - KEEP) else None
 
     def _size(self) -> int:
         return len(self._memories) + len(self._leases) + len(self._summaries) + len(self._history)

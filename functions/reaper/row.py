@@ -26,6 +26,12 @@ def same(id: str) -> str:
     return id.lower() if id.startswith("/") else id
 
 
+def short(key: str, most: int) -> str:
+    """The key itself, or its beginning and a hash of the whole where it has more than `most` bytes."""
+    plain = key.encode()
+    return key if len(plain) <= most else f"{plain[: most - 65].decode(errors='ignore')}~{sha256(plain).hexdigest()}"
+
+
 def place(target: Target) -> str:
     """A target as one text."""
     return f"{target.cloud}/{target.account}/{target.region or '-'}"

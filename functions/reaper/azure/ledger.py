@@ -1,0 +1,157 @@
+"""The ledger in one table of Table Storage; what must not be lost is written under the ETag it was read with.
+
+`table://account/table`. A connection string of the same account in AZURE_STORAGE_CONNECTION_STRING is used (Azurite has no other way
+in), otherwise DefaultAzureCredential. Table Storage has no time-to-live: `forget_before` has to be called now and then.
+https://learn.microsoft.com/en-us/azure/storage/tables/table-storage-design-guide
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Any
+
+from reaper.azure.key import encoded, partition, row_key
+from reaper.azure.table import Table, connect
+from reaper.errors import CloudError, SettingsError, Trouble
+from reaper.ledger import KEEP, History, Summary
+from reaper.model import Memory, Target
+from reaper.row import (
+    digest,
+    from_history,
+    from_memory,
+    from_summary,
+    micros,
+    place,
+    stamp,
+    to_history,
+    to_memory,
+    to_summary,
+    touched,
+)
+
+FEW = 12
+"""Up to this many memories of one partition are read one by one; for more the partition is read as a whole, 1,000 to a page."""
+NEWEST_FIRST = 10**19
+"""Keys are read in ascending order only, so summaries count down from here."""
+
+Entity = Mapping[str, Any]
+
+
+class Tables:
+    """`reaper.ledger.Ledger` in a table."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    def recall(self, ids: Iterable[str], now: datetime) -> dict[str, Memory]:
+        asked = {id: (partition(id), row_key(id)) for id in ids}
+        wanted: dict[str, set[str]] = defaultdict(set)
+        for lot, key in asked.values():
+            wanted[lot].add(key)
+        found = {(e["PartitionKey"], e["RowKey"]): e for lot, keys in wanted.items() for e in self._lot(lot, keys, now)}
+        return {id: to_memory(_texts(found[key]), _version(found[key]), id) for id, key in asked.items() if key in found}
+
+    def remember(self, id: str, memory: Memory, expected_version: int, now: datetime) -> bool:
+        key, writer = (partition(id), row_key(id)), uuid.uuid4().hex
+        more = {"id": id, "writer": writer, "version": expected_version + 1}
+        entity = _entity(key, from_memory(memory), touched(memory, now)) | more
+        held = self._table.get(*key)
+        if (_version(held) if held and _fresh(held, now) else 0) != expected_version:
+            return False
+        if self._table.swap(held, entity):
+            return True
+        # The SDK repeats a call whose reply was lost; then it is our own write that stands in the way.
+        return self._holds(key, "writer", writer)
+
+    def lease(self, target: Target, holder: str, now: datetime, ttl: timedelta) -> bool:
+        key = ("lease", encoded(place(target)))
+        held = self._table.get(*key)
+        if held and held["holder"] != holder and held["touched"] > stamp(now):
+            return False
+        if self._table.swap(held, _entity(key, {"holder": holder}, now + ttl)):
+            return True
+        return self._holds(key, "holder", holder)
+
+    def release(self, target: Target, holder: str) -> None:
+        held = self._table.get("lease", encoded(place(target)))
+        if held and held["holder"] == holder:
+            self._table.delete(held)
+
+    def record(self, summary: Summary) -> None:
+        key = (_series(summary.target, summary.kind), f"{NEWEST_FIRST - micros(summary.started):020d} {encoded(summary.run)}")
+        self._table.put(_entity(key, from_summary(summary), summary.started))
+
+    def summaries(self, target: Target, kind: str, limit: int) -> list[Summary]:
+        rows = self._table.query("PartitionKey eq @lot", page=limit, lot=_series(target, kind))
+        return [to_summary(_texts(row)) for row in islice(rows, limit)]
+
+    def note(self, entry: History) -> None:
+        key = (f"history {row_key(entry.id)}", f"{micros(entry.when):020d} {digest(entry)}")
+        self._table.put(_entity(key, from_history(entry), entry.when))
+
+    def history(self, id: str) -> list[History]:
+        return [to_history(_texts(row)) for row in self._table.query("PartitionKey eq @lot", lot=f"history {row_key(id)}")]
+
+    def forget_before(self, moment: datetime) -> int:
+        old = list(self._table.query("touched lt @moment", moment=stamp(moment)))
+        return sum(self._forget(row["PartitionKey"], row["RowKey"], moment) for row in old)
+
+    def close(self) -> None:
+        self._table.close()
+
+    def _holds(self, key: tuple[str, str], name: str, value: str) -> bool:
+        held = self._table.get(*key)
+        return held is not None and held.get(name) == value
+
+    def _forget(self, lot: str, key: str, moment: datetime) -> bool:
+        """Whether it was removed: what somebody has written in the meantime stays."""
+        held = self._table.get(lot, key)
+        return held is not None and held["touched"] < stamp(moment) and self._table.delete(held)
+
+    def _lot(self, lot: str, keys: set[str], now: datetime) -> Iterator[Entity]:
+        """Those memories of one partition that are not forgotten."""
+        if len(keys) <= FEW:
+            found = (entity for key in sorted(keys) if (entity := self._table.get(lot, key)))
+            yield from (entity for entity in found if _fresh(entity, now))
+            return
+        rows = self._table.query("PartitionKey eq @lot and touched ge @since", lot=lot, since=stamp(now - KEEP))
+        yield from (row for row in rows if row["RowKey"] in keys)
+
+
+def open(address: str, environ: Mapping[str, str]) -> Tables:
+    """The ledger in `account/table`. Nothing is asked of Azure yet. Raises SettingsError for an address that cannot be meant."""
+    found = re.fullmatch(r"([a-z0-9]{3,24}(?:\.[a-z0-9.-]+)?)/([A-Za-z][A-Za-z0-9]{2,62})", address)
+    if not found:
+        raise SettingsError(
+            f"REAPER_LEDGER=table://{address}: expected table://account/table, a table's name of letters and digits"
+        )
+    return Tables(connect(found[1], found[2], environ.get("AZURE_STORAGE_CONNECTION_STRING")))
+
+
+def _entity(key: tuple[str, str], row: Mapping[str, str], at: datetime) -> dict[str, Any]:
+    """A row with its keys and the moment its time to live counts from."""
+    return {"PartitionKey": key[0], "RowKey": key[1], **row, "touched": stamp(at)}
+
+
+def _series(target: Target, kind: str) -> str:
+    return f"summary {encoded(f'{place(target)}/{kind}')}"
+
+
+def _texts(entity: Entity) -> dict[str, str]:
+    return {name: value for name, value in entity.items() if isinstance(value, str)}
+
+
+def _fresh(entity: Entity, now: datetime) -> bool:
+    return str(entity.get("touched", "")) >= stamp(now - KEEP)
+
+
+def _version(entity: Entity) -> int:
+    try:
+        return int(entity["version"])
+    except (KeyError, ValueError) as error:
+        raise CloudError(Trouble.GARBLED, "ledger:Read", f"the memory at {entity['RowKey']} has no version") from error

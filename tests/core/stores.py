@@ -1,0 +1,106 @@
+"""A place for each kind of ledger to keep its things in, so that one suite can be run against all of them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from urllib.parse import urlsplit
+
+import boto3
+import pytest
+from azure.data.tables import TableServiceClient
+
+import azurite
+from reaper import ledger
+from reaper.ledger import Ledger
+
+AWS = {
+    "AWS_ACCESS_KEY_ID": "AKIAIOSFODNN7EXAMPLE",
+    "AWS_SECRET_ACCESS_KEY": "test",
+    "AWS_REGION": "eu-west-1",
+    "AWS_MAX_ATTEMPTS": "3",
+}
+
+
+class Store:
+    """An empty place at `address`. Whoever opens it sees what the others write."""
+
+    def __init__(self, address: str, environ: Mapping[str, str]) -> None:
+        self.address, self.environ = address, environ
+        self._opened: list[Ledger] = []
+
+    def open(self) -> Ledger:
+        """One more ledger on the same place; a fleeting one has no other place than itself."""
+        if self.address != "memory:" or not self._opened:
+            self._opened.append(ledger.open(self.address, self.environ))
+        return self._opened[-1]
+
+    def close(self) -> None:
+        for opened in self._opened:
+            opened.close()
+
+
+def dynamodb(url: str, patch: pytest.MonkeyPatch) -> Store:
+    """A new table as template.yaml makes it. The process's environment is changed: boto3 reads nothing else."""
+    for variable, value in (AWS | {"AWS_DEFAULT_REGION": AWS["AWS_REGION"], "AWS_ENDPOINT_URL": url}).items():
+        patch.setenv(variable, value)
+    name = f"ledger-{uuid.uuid4().hex}"
+    boto3.client("dynamodb").create_table(
+        TableName=name,
+        BillingMode="PAY_PER_REQUEST",
+        KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
+        AttributeDefinitions=[{"AttributeName": n, "AttributeType": "S"} for n in ("pk", "sk")],
+    )
+    return Store(f"dynamodb://{name}", {})
+
+
+def table(connection_string: str) -> Store:
+    """A new table at Azurite."""
+    name = f"ledger{uuid.uuid4().hex}"
+    with TableServiceClient.from_connection_string(connection_string) as service:
+        service.create_table(name)
+    return Store(f"table://{azurite.ACCOUNT}/{name}", {"AZURE_STORAGE_CONNECTION_STRING": connection_string})
+
+
+@contextmanager
+def cut(url: str, when: Callable[[str, bytes], bool]) -> Iterator[str]:
+    """A way to `url` on which a request for which `when(method, body)` holds does arrive, but its reply gets lost."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def _pass(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            upstream = HTTPConnection(urlsplit(url).netloc)
+            upstream.request(self.command, self.path, body, dict(self.headers))
+            reply = upstream.getresponse()
+            content = reply.read()
+            upstream.close()
+            if when(self.command, body):
+                self.close_connection = True
+                return
+            self.send_response_only(reply.status)
+            for name, value in reply.getheaders():
+                if name.lower() not in {"transfer-encoding", "content-length", "connection"}:
+                    self.send_header(name, value)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        do_GET = do_POST = do_PUT = do_PATCH = do_MERGE = do_DELETE = _pass
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Nothing to say."""
+
+    with ExitStack() as stack:
+        server = stack.enter_context(ThreadingHTTPServer(("127.0.0.1", 0), Handler))
+        server.daemon_threads = True
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        thread.start()
+        stack.callback(thread.join)
+        stack.callback(server.shutdown)
+        yield f"http://127.0.0.1:{server.server_port}"
