@@ -19,6 +19,9 @@ from reaper import gate
 from reaper.errors import SettingsError
 from reaper.snooze import Reply, Request
 
+PERMISSIONS = ("dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:PutItem", "secretsmanager:GetSecretValue")
+"""All that it needs: one table's memories and histories, and its own secret. Nothing that stops or deletes, nothing of SageMaker."""
+
 logger = Logger(service="ml-idle-reaper")
 
 
@@ -42,7 +45,7 @@ def request(event: Mapping[str, Any]) -> Request:
             path=event["rawPath"],
             query=event.get("rawQueryString") or "",
             headers={name.lower(): value for name, value in event["headers"].items()},
-            body=b64decode(body) if event.get("isBase64Encoded") else body.encode("utf-8", "replace"),
+            body=b64decode(body, validate=True) if event.get("isBase64Encoded") else body.encode("utf-8", "replace"),
             source_ip=http["sourceIp"],
         )
     except (KeyError, TypeError, AttributeError, ValueError) as error:
