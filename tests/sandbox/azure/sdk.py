@@ -14,24 +14,22 @@ from azure.monitor.querymetrics import MetricsClient
 from reaper.sandbox.azure.server import Server
 
 SUB = "11111111-1111-1111-1111-111111111111"
+MANAGEMENT = "https://management.azure.com"
 QUICK: dict[str, Any] = {"retry_total": 1, "retry_backoff_factor": 0.01, "polling_interval": 0}
 
 
 def ml(server: Server, subscription: str = SUB, **more: Any) -> MachineLearningServicesMgmtClient:
-    options = {"api_version": "2025-12-01", **QUICK, **more}
-    scopes = ["https://management.azure.com/.default"]
-    return MachineLearningServicesMgmtClient(
-        DefaultAzureCredential(), subscription, base_url=server.url, credential_scopes=scopes, **options
-    )
+    options = {"api_version": "2025-12-01", "credential_scopes": [f"{MANAGEMENT}/.default"], **QUICK, **more}
+    return MachineLearningServicesMgmtClient(DefaultAzureCredential(), subscription, base_url=server.url, **options)
 
 
 def graph(server: Server, **more: Any) -> ResourceGraphClient:
-    scopes = ["https://management.azure.com/.default"]
+    scopes = [f"{MANAGEMENT}/.default"]
     return ResourceGraphClient(DefaultAzureCredential(), base_url=server.url, credential_scopes=scopes, **{**QUICK, **more})
 
 
 def monitor(server: Server) -> MonitorManagementClient:
-    scopes = ["https://management.azure.com/.default"]
+    scopes = [f"{MANAGEMENT}/.default"]
     return MonitorManagementClient(DefaultAzureCredential(), SUB, base_url=server.url, credential_scopes=scopes, **QUICK)
 
 

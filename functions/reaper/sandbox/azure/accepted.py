@@ -14,12 +14,14 @@ from reaper.sandbox.azure.world import World
 COMPUTE, MFE = "computeOperationsStatus", "mfeOperationsStatus"
 
 
-def begun(world: World, request: Request, place: str, finish: Callable[[datetime], None]) -> dict[str, str]:
-    """Starts an operation that ends with `finish` and gives the headers of its reply. `place` is `COMPUTE` or `MFE`.
+def begun(
+    world: World, request: Request, place: str, finish: Callable[[datetime], None], fail: Callable[[], None]
+) -> dict[str, str]:
+    """Starts an operation that ends with `finish` (or with `fail`) and gives the headers of its reply. `place` is `COMPUTE` or `MFE`.
 
     Compute operations have no Location and no Retry-After; those of endpoints and deployments have a Location.
     """
-    operation = world.operations.start(world.now, finish)
+    operation = world.operations.start(world.now, finish, fail)
     region = world.estate.region(request.path) or "westeurope"
     start = f"{world.url}/subscriptions/{request.names['sub']}/providers/{PROVIDER}/locations/{region}"
     version = f"api-version={request.api_version}"
@@ -39,7 +41,7 @@ def status(world: World, request: Request) -> Reply:
 
 
 def result(world: World, request: Request) -> Reply:
-    """What Location points to: 202 while under way, then 200 or 204-like emptiness."""
+    """What Location points to: 202 while under way, then 200, both without a body."""
     document = _poll(world, request)
     return Reply(status=202 if document["status"] == "InProgress" else 200, body=None)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from reaper.sandbox.azure import accepted
-from reaper.sandbox.azure.computes import envelope, shown
+from reaper.sandbox.azure.computes import envelope, failed, shown
 from reaper.sandbox.azure.moment import text
 from reaper.sandbox.azure.place import child
 from reaper.sandbox.azure.refusal import bad, conflict
@@ -67,7 +67,8 @@ def resize(world: World, request: Request) -> Reply:
         inner.update(settled(max(busy, scale["minNodeCount"]), at, busy))
         found["properties"]["provisioningState"] = "Succeeded"
 
-    return Reply(body=shown(found, request), headers=accepted.begun(world, request, accepted.COMPUTE, finish))
+    headers = accepted.begun(world, request, accepted.COMPUTE, finish, lambda: failed(found))
+    return Reply(body=shown(found, request), headers=headers)
 
 
 def _scale(body: object) -> Json:

@@ -83,8 +83,13 @@ def delete(world: World, request: Request) -> Reply:
     if body["properties"]["provisioningState"] == "Deleting":
         raise conflict(f"Compute {body['name']} is being deleted already.")
     body["properties"]["provisioningState"] = "Deleting"
-    headers = accepted.begun(world, request, accepted.COMPUTE, lambda at: world.estate.drop(body["id"]))
+    headers = accepted.begun(world, request, accepted.COMPUTE, lambda at: world.estate.drop(body["id"]), lambda: failed(body))
     return Reply(status=202, headers=headers)
+
+
+def failed(body: Json) -> None:
+    """What a failed operation leaves behind."""
+    body["properties"]["provisioningState"] = "Failed"
 
 
 def shown(body: Json, request: Request) -> Json:

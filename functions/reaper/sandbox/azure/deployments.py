@@ -9,6 +9,7 @@ from copy import deepcopy
 from datetime import datetime
 
 from reaper.sandbox.azure import accepted
+from reaper.sandbox.azure.computes import failed
 from reaper.sandbox.azure.endpoints import changing, idle
 from reaper.sandbox.azure.page import page
 from reaper.sandbox.azure.place import PROVIDER, child
@@ -109,7 +110,7 @@ def delete(world: World, request: Request) -> Reply:
         world.estate.drop(found["id"])
         endpoint["properties"]["traffic"].pop(found["name"], None)
 
-    return Reply(status=202, headers=accepted.begun(world, request, accepted.MFE, finish))
+    return Reply(status=202, headers=accepted.begun(world, request, accepted.MFE, finish, lambda: failed(found)))
 
 
 def _found(world: World, request: Request) -> Json:

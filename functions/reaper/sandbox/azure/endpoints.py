@@ -9,6 +9,7 @@ from copy import deepcopy
 from datetime import datetime
 
 from reaper.sandbox.azure import accepted
+from reaper.sandbox.azure.computes import failed
 from reaper.sandbox.azure.moment import zulu
 from reaper.sandbox.azure.page import page
 from reaper.sandbox.azure.place import PROVIDER, child, workspace
@@ -95,7 +96,8 @@ def delete(world: World, request: Request) -> Reply:
     """Deletes an endpoint with its deployments."""
     found = idle(child(world, request, ("onlineEndpoints", "endpoint")))
     found["properties"]["provisioningState"] = "Deleting"
-    return Reply(status=202, headers=accepted.begun(world, request, accepted.MFE, lambda at: world.estate.drop(found["id"])))
+    headers = accepted.begun(world, request, accepted.MFE, lambda at: world.estate.drop(found["id"]), lambda: failed(found))
+    return Reply(status=202, headers=headers)
 
 
 def changing(world: World, request: Request, found: Json, status: int) -> Reply:
@@ -106,7 +108,7 @@ def changing(world: World, request: Request, found: Json, status: int) -> Reply:
     def finish(at: datetime) -> None:
         found["properties"]["provisioningState"] = "Succeeded"
 
-    headers = accepted.begun(world, request, accepted.MFE, finish)
+    headers = accepted.begun(world, request, accepted.MFE, finish, lambda: failed(found))
     return Reply(status=status, body=None if status == 202 else found, headers=headers)
 
 

@@ -64,6 +64,7 @@ def turn(world: World, request: Request) -> Reply:
     inner = found["properties"]["properties"]
     if inner["state"] not in FROM[verb]:
         raise conflict(f"Cannot {verb} compute instance {found['name']} while it is in the state {inner['state']}.")
+    before = inner["state"]
     inner["state"] = MEANWHILE[verb]
     inner["lastOperation"] = operation(verb.title(), world.now) | {"operationStatus": "InProgress"}
 
@@ -71,7 +72,11 @@ def turn(world: World, request: Request) -> Reply:
         inner["state"] = AFTER[verb]
         inner["lastOperation"] = operation(verb.title(), at)
 
-    return Reply(status=202, headers=accepted.begun(world, request, accepted.COMPUTE, finish))
+    def fail() -> None:
+        inner["state"] = before
+        inner["lastOperation"] |= {"operationStatus": f"{verb.title()}Failed"}
+
+    return Reply(status=202, headers=accepted.begun(world, request, accepted.COMPUTE, finish, fail))
 
 
 def idle_shutdown(world: World, request: Request) -> Reply:

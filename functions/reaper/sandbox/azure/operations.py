@@ -19,12 +19,13 @@ SIGNATURE = "c=" + "MIIHhzCCBm-gAwIBAgITfAlyuD" * 140 + "&s=" + "kQ3v7Xw" * 48 +
 
 @dataclass(slots=True, kw_only=True)
 class Operation:
-    """One operation under way. `finish` is what it changes in the end."""
+    """One operation under way. `finish` is what it changes in the end, `fail` what becomes of the resource when it fails."""
 
     id: str
     due: datetime
     polls: int
     finish: Callable[[datetime], None]
+    fail: Callable[[], None]
     error: Json | None = None
     status: str = "InProgress"
 
@@ -33,7 +34,7 @@ class Operation:
 class Operations:
     """`takes` is how long an operation lasts on the sandbox's clock, `polls` after how many polls it is over at the latest.
 
-    `failures` are the errors of the operations to come, first in first out; such an operation ends as Failed and changes nothing.
+    `failures` are the errors of the operations to come, first in first out; such an operation ends as Failed.
     """
 
     takes: timedelta = timedelta(seconds=90)
@@ -41,13 +42,14 @@ class Operations:
     failures: list[Json] = field(default_factory=list)
     _known: dict[str, Operation] = field(default_factory=dict)
 
-    def start(self, now: datetime, finish: Callable[[datetime], None]) -> str:
+    def start(self, now: datetime, finish: Callable[[datetime], None], fail: Callable[[], None]) -> str:
         """Begins an operation and gives its id."""
         one = Operation(
             id=str(uuid5(NAMESPACE_URL, f"operation/{len(self._known)}")),
             due=now + self.takes,
             polls=self.polls,
             finish=finish,
+            fail=fail,
             error=self.failures.pop(0) if self.failures else None,
         )
         self._known[one.id] = one
@@ -73,7 +75,9 @@ class Operations:
 
 def _end(one: Operation, at: datetime) -> None:
     one.status = "Failed" if one.error else "Succeeded"
-    if not one.error:
+    if one.error:
+        one.fail()
+    else:
         one.finish(at)
 
 
