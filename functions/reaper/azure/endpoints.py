@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from reaper.errors import SettingsError
 
-PUBLIC = "https://management.azure.com"
+PUBLIC, PUBLIC_METRICS = "https://management.azure.com", "https://metrics.monitor.azure.com"
 BATCH_HOSTS = {
     PUBLIC: "https://{region}.metrics.monitor.azure.com",
     "https://management.usgovcloudapi.net": "https://{region}.metrics.monitor.azure.us",
@@ -29,13 +29,14 @@ class Endpoints:
 
     @property
     def arm_scope(self) -> str:
-        """What a token for Resource Manager is asked for."""
-        return f"{self.arm}/.default"
+        """What a token for Resource Manager is asked for. What is no cloud of its own, such as a proxy, takes tokens of the public one."""
+        return f"{self.arm if _host(self.arm).startswith('management.') else PUBLIC}/.default"
 
     @property
-    def metrics_audience(self) -> str:
-        """What a token for the batch metrics hosts is asked for: the same for all regions."""
-        return (self.metrics or "").replace("{region}.", "")
+    def metrics_scope(self) -> str:
+        """What a token for the batch metrics hosts is asked for: one for all regions of a cloud."""
+        own = (self.metrics or "").replace("{region}.", "")
+        return f"{own if _host(own).startswith('metrics.') else PUBLIC_METRICS}/.default"
 
 
 def from_env(environ: Mapping[str, str]) -> Endpoints:
@@ -51,3 +52,7 @@ def _address(environ: Mapping[str, str], name: str) -> str | None:
             f"{name}={text!r} is not an address such as https://management.azure.com: no token goes over plain http"
         )
     return text or None
+
+
+def _host(address: str) -> str:
+    return urlsplit(address).hostname or ""

@@ -74,12 +74,12 @@ class Session:
     def _regional(self, region: str) -> MetricsClient:
         with self._lock:
             if region not in self._metrics:
-                audience = self._endpoints.metrics_audience
+                scope = self._endpoints.metrics_scope
                 client = MetricsClient(
                     str(self._endpoints.metrics).replace("{region}", region),
                     self._credential,
-                    audience=audience,
-                    policies=policies(self._credential, f"{audience}/.default", self._pace),
+                    audience=scope.removesuffix("/.default"),
+                    policies=policies(self._credential, scope, self._pace),
                     **TIMEOUTS,
                 )
                 self._metrics[region] = client.__enter__()
