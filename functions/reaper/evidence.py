@@ -6,11 +6,15 @@ import math
 from array import array
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import lru_cache
 
 from reaper.model import Evidence, Observation, Reading, Role, Series
 
 SETTLE = timedelta(minutes=20)
 """Points younger than this may not have arrived yet, so a heartbeat need not cover the last 20 minutes."""
+SLOT = timedelta(hours=6)
+SLOTS = 56
+"""A fortnight in quarter days: what a small chart can show."""
 
 
 def last_busy(reading: Reading) -> datetime | None:
@@ -87,8 +91,8 @@ def points(reading: Reading) -> int:
     return sum(1 for v in reading.series.values if not math.isnan(v))
 
 
-def brief(reading: Reading) -> Evidence:
-    """A reading as the report shows it."""
+def brief(reading: Reading, *, drawn: bool = False) -> Evidence:
+    """A reading as the report shows it; with its shape only where it will be `drawn`, which keeps large reports small."""
     values = [v for v in reading.series.values if not math.isnan(v)] if reading.series else []
     return Evidence(
         signal=reading.signal,
@@ -98,4 +102,31 @@ def brief(reading: Reading) -> Evidence:
         last_busy=last_busy(reading) if reading.role is Role.ACTIVITY else None,
         peak=max(values, default=None),
         complete=reading.complete,
+        shape=_shared(_shape(reading)) if drawn else (),
     )
+
+
+def _shape(reading: Reading) -> tuple[int, ...]:
+    """Slots are counted back from the end of the window, so that each finding's slots stand for the same six hours."""
+    if reading.series is None or not len(reading.series.values):
+        return ()
+    values, wide = reading.series.values, max(1, SLOT // reading.series.step)
+    edges = range(len(values), max(0, len(values) - SLOTS * wide), -wide)
+    slots = [values[max(0, end - wide) : end] for end in edges]
+    if reading.role is Role.HEARTBEAT:
+        return tuple(int(all(v > reading.busy_above for v in slot)) for slot in reversed(slots))
+    top = max((v for v in values if math.isfinite(v)), default=0.0)
+    return tuple(max(_percent(v, top, reading.busy_above) for v in slot) for slot in reversed(slots))
+
+
+def _percent(value: float, top: float, busy_above: float) -> int:
+    """0 for no point and for whatever is not busy; the least use still shows."""
+    if not value > busy_above:
+        return 0
+    return 100 if value >= top or top <= 0 else max(1, min(100, round(100 * value / top)))
+
+
+@lru_cache(maxsize=1024)
+def _shared(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Idle resources look alike: equal shapes are kept once."""
+    return shape

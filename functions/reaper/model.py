@@ -283,7 +283,11 @@ class Owner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """A reading in brief, for the report: how many buckets had a point, the last busy one, the highest value."""
+    """A reading in brief, for the report: how many buckets had a point, the last busy one, the highest value.
+
+    `shape`: at most 56 slots of six hours, the last one ending with the window; empty where nothing is drawn. Activity: the highest
+    value in percent of the peak, 0 where nothing was busy. Heartbeat: 1 where every bucket was live, else 0.
+    """
 
     signal: str
     subject: str
@@ -292,6 +296,7 @@ class Evidence:
     last_busy: datetime | None
     peak: float | None
     complete: bool
+    shape: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,6 +23,7 @@ from reaper.model import (
     Price,
     Resource,
     Result,
+    State,
     Status,
     Target,
     Window,
@@ -33,6 +34,8 @@ from reaper.prices import PriceBook
 LAG = timedelta(minutes=5)
 """Metrics of the last minutes are still arriving, so the window ends this long before now."""
 TARGETS_AT_ONCE = 8
+DRAWN = frozenset({State.IDLE, State.UNKNOWN})
+"""Whose signals the report draws."""
 
 
 class Cloud(Protocol):
@@ -139,7 +142,7 @@ def _finding(seen: Observation, order: Order) -> Finding:
         owner=owners.owner(resource, order.policy.owners.tags, order.policy.owners.domains, order.policy.owners.fallback),
         price=price,
         wasted_usd=_wasted(price, verdict.idle_for),
-        evidence=tuple(brief(r) for r in seen.readings),
+        evidence=tuple(brief(r, drawn=verdict.state in DRAWN) for r in seen.readings),
     )
 
 
