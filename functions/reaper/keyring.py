@@ -11,9 +11,9 @@ import json
 from base64 import b64decode
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
-from importlib import import_module
 from typing import Any
 
+from reaper import secret
 from reaper.errors import SettingsError
 from reaper.token import Keys
 
@@ -35,13 +35,11 @@ def parse(text: str, where: str) -> Keys:
 
 
 def open(where: str, environ: Mapping[str, str]) -> Keyring:
-    """The ring at `secretsmanager:<name or ARN>` or `env:<NAME>` (on Azure a Key Vault reference fills it). Raises SettingsError."""
-    scheme, _, name = where.partition(":")
-    if scheme == "env" and name:
-        return Keyring(lambda: _variable(environ, name), f"REAPER_SNOOZE_KEYS={where}")
-    if scheme == "secretsmanager" and name:
-        return Keyring(lambda: str(import_module("reaper.aws.secret").read(name)), f"REAPER_SNOOZE_KEYS={where}")
-    raise SettingsError(f"REAPER_SNOOZE_KEYS={where!r}: expected secretsmanager:<name> or env:<NAME>")
+    """The ring at `where`, any place that `reaper.secret` knows; nothing is read yet. Raises SettingsError where it names no such place."""
+    scheme, _, place = where.partition(":")
+    if scheme not in {"env", "secretsmanager", "keyvault"} or not place:
+        raise SettingsError(f"REAPER_SNOOZE_KEYS={where!r}: expected secretsmanager:<name>, keyvault:<address> or env:<NAME>")
+    return Keyring(lambda: secret.read(where, environ), f"REAPER_SNOOZE_KEYS={where}")
 
 
 class Keyring:
@@ -65,12 +63,6 @@ class Keyring:
         keys = parse(self._fetch(), self._where)
         self._held = (now, keys)
         return keys
-
-
-def _variable(environ: Mapping[str, str], name: str) -> str:
-    if name not in environ:
-        raise SettingsError(f"REAPER_SNOOZE_KEYS=env:{name}: there is no such variable")
-    return environ[name]
 
 
 def _ring(said: dict[str, Any]) -> dict[str, bytes]:

@@ -30,7 +30,8 @@ class Offer:
 def open(environ: Mapping[str, str], now: datetime) -> Offer | None:
     """What REAPER_SNOOZE_URL and REAPER_SNOOZE_KEYS describe; None without an address: messages then offer the tag alone.
 
-    Raises SettingsError for an address that is not https (http only to this machine) and for keys that cannot be used.
+    Raises SettingsError for an address that is not https (http only to this machine) and for keys that cannot be used, CloudError for
+    keys that cannot be read.
     """
     base = environ.get("REAPER_SNOOZE_URL", "").strip()
     if not base:

@@ -9,6 +9,7 @@ import logging
 import os
 from datetime import UTC, datetime
 from functools import cache
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 import azure.functions as func
@@ -45,11 +46,16 @@ def request(asked: func.HttpRequest) -> Request:
 
 
 def source_ip(forwarded_for: str) -> str:
-    """The address that Azure's own front end saw: it appends `address:port`; what stands before it is the client's own claim."""
+    """The address that Azure's own front end saw, empty without one. It appends `address:port`; what stands before is anybody's claim."""
     last = forwarded_for.rpartition(",")[2].strip()
     if last.startswith("["):
-        return last[1:].partition("]")[0]
-    return last.partition(":")[0] if last.count(":") == 1 else last
+        last = last[1:].partition("]")[0]
+    elif last.count(":") == 1:
+        last = last.partition(":")[0]
+    try:
+        return str(ip_address(last))
+    except ValueError:
+        return ""
 
 
 def response(reply: Reply) -> func.HttpResponse:

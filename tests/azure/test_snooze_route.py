@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from urllib.parse import urlencode
+
+import azure.functions as func
+import pytest
+
+from reaper import ledger
+from reaper.azure import snooze_route
+from reaper.errors import SettingsError
+from reaper.ledger import Ledger
+from reaper.page import until
+from reaper.token import Keys, Link, sign
+
+ID = (
+    "/subscriptions/00000000-0000-0000-0000-000000000001/resourceGroups/rg/providers/Microsoft.MachineLearningServices"
+    "/workspaces/ws/onlineEndpoints/churn/deployments/blue"
+)
+SECRET = "s" * 43
+NOW = datetime.now(UTC)
+SITE = "https://reaper-x.azurewebsites.net/api/keep"
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Ledger]:
+    """A deployment's settings, a route that has not started yet, and the ledger behind it."""
+    where = f"sqlite://{tmp_path}/ledger.db"
+    monkeypatch.setenv("REAPER_LEDGER", where)
+    monkeypatch.setenv("REAPER_SNOOZE_KEYS", "env:KEEP_KEYS")
+    monkeypatch.setenv("KEEP_KEYS", SECRET)
+    snooze_route._gate.cache_clear()
+    found = ledger.open(where, {})
+    yield found
+    found.close()
+    snooze_route._gate.cache_clear()
+
+
+def token() -> str:
+    link = Link(resource=ID, expires=NOW + timedelta(days=14), max_days=30, kind="azureml-online-deployment", name="churn/blue")
+    return sign(link, Keys(current="k1", ring={"k1": SECRET.encode()}))
+
+
+def request(method: str, query: str = "", body: bytes = b"", **headers: str) -> func.HttpRequest:
+    """As the host hands it over: header names in its own case, the address with the app's route prefix."""
+    given = {"X-Forwarded-For": "198.51.100.9, 203.0.113.7:51034", "Host": "reaper-x.azurewebsites.net", **headers}
+    return func.HttpRequest(method=method, url=f"{SITE}{'?' if query else ''}{query}", headers=given, body=body)
+
+
+def call(asked: func.HttpRequest) -> func.HttpResponse:
+    return snooze_route.keep(asked)
+
+
+def test_a_get_shows_the_page_and_writes_nothing(store: Ledger):
+    reply = call(request("GET", f"t={token()}"))
+    assert (reply.status_code, reply.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert "Keep “churn/blue” as it is?" in reply.get_body().decode()
+    assert 'action="keep"' in reply.get_body().decode(), "relative, so that it stays under /api"
+    assert store.recall([ID], NOW) == {}
+
+
+def test_a_post_keeps_the_resource(store: Ledger):
+    body = urlencode({"t": token(), "days": "7", "reason": "für Ōsaka"}).encode()
+    before = datetime.now(UTC)
+    reply = call(request("POST", body=body, **{"Content-Type": "application/x-www-form-urlencoded"}))
+    found = store.recall([ID], NOW)[ID]
+    assert reply.status_code == 200
+    assert found.snoozed_until in {until(before, 7), until(datetime.now(UTC), 7)}
+    assert found.snoozed_why == "für Ōsaka"
+
+
+def test_head_has_the_headers_and_no_page(store: Ledger):
+    reply = call(request("HEAD", f"t={token()}"))
+    assert (reply.status_code, reply.get_body()) == (200, b"")
+
+
+def test_a_bad_link_is_refused_and_logged_without_its_token(store: Ledger, caplog: pytest.LogCaptureFixture):
+    with caplog.at_level(logging.INFO):
+        assert call(request("GET", f"t={token()}x")).status_code == 403
+    assert "403 from 203.0.113.7: refused" in caplog.text
+    assert token()[-43:] not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("forwarded", "address"),
+    [
+        pytest.param("203.0.113.7:51034", "203.0.113.7", id="with a port"),
+        pytest.param("6.6.6.6, 203.0.113.7:51034", "203.0.113.7", id="what the client claims is not believed"),
+        pytest.param("203.0.113.7", "203.0.113.7", id="without a port"),
+        pytest.param("[2001:db8::1]:51034", "2001:db8::1", id="version 6 with a port"),
+        pytest.param("2001:db8::1", "2001:db8::1", id="version 6"),
+        pytest.param("", "", id="none, on one's own machine"),
+        pytest.param("1.2.3.4\nERROR forged", "", id="something else"),
+    ],
+)
+def test_the_source_is_what_the_front_end_saw(forwarded: str, address: str):
+    assert snooze_route.source_ip(forwarded) == address
+
+
+def test_the_route_is_anonymous_and_takes_what_the_page_needs():
+    app = func.FunctionApp()
+    app.register_functions(snooze_route.blueprint)
+    [function] = app.get_functions()
+    trigger = function.get_trigger()
+    assert (function.get_function_name(), trigger.route) == ("Keep", "keep")
+    assert trigger.auth_level == func.AuthLevel.ANONYMOUS
+    assert {str(getattr(m, "value", m)) for m in trigger.methods} == {"GET", "HEAD", "POST"}
+    assert {b.name for b in function.get_bindings()} == {"req", "$return"}
+
+
+def test_a_deployment_without_keys_says_so(store: Ledger, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("REAPER_SNOOZE_KEYS")
+    with pytest.raises(SettingsError, match="REAPER_SNOOZE_KEYS is not set"):
+        call(request("GET"))
