@@ -1,0 +1,73 @@
+"""Messages to an SNS topic, with attributes, so that a filter policy such as {"owner": ["lee@example.com"]} passes on only what is theirs.
+
+A message has at most 262,144 bytes, attributes included: https://docs.aws.amazon.com/sns/latest/api/API_Publish.html
+Attribute types: https://docs.aws.amazon.com/sns/latest/dg/sns-message-attributes.html
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import boto3
+
+from reaper.aws.cloud import Cloud
+from reaper.channels import Means
+from reaper.channels.spec import Sns
+from reaper.message import Message, Value
+from reaper.model import Target
+
+MAX_BYTES = 262_144
+MAX_SUBJECT = 99
+"""Fewer than 100 characters of ASCII."""
+CUT = "\n[cut here: SNS takes no longer messages]\n"
+
+
+class Channel:
+    """One topic; its ARN names the region."""
+
+    def __init__(self, spec: Sns, means: Means) -> None:
+        account, region = spec.topic.split(":")[4], spec.topic.split(":")[3]
+        self._topic = spec.topic
+        self._cloud = Cloud(boto3.Session(), Target(cloud="aws", account=account, region=region))
+
+    def send(self, message: Message) -> str:
+        """Publish it; gives SNS's message id. Raises CloudError."""
+        title, given = subject(message.subject), attributes(message.attributes)
+        spent = len(title) + sum(len(name) + sum(len(v.encode()) for v in value.values()) for name, value in given.items())
+        reply = self._cloud.call(
+            "sns",
+            "Publish",
+            "MessageId",
+            TopicArn=self._topic,
+            Subject=title,
+            Message=cut(message.text, MAX_BYTES - spent),
+            MessageAttributes=given,
+        )
+        return str(reply["MessageId"])
+
+
+def subject(text: str) -> str:
+    """In ASCII and short enough; it begins with a letter, a digit or a mark, as SNS demands."""
+    return text.encode("ascii", "replace").decode().strip()[:MAX_SUBJECT]
+
+
+def attributes(values: Mapping[str, Value]) -> dict[str, dict[str, str]]:
+    """As SNS takes them; a list becomes a String.Array, of which a filter needs to match one element. Empty ones are left out."""
+    return {name: _typed(value) for name, value in values.items() if value not in ("", ())}
+
+
+def cut(text: str, room: int) -> str:
+    """`text` in at most `room` bytes of UTF-8, cut between characters, and saying so."""
+    raw = text.encode()
+    return text if len(raw) <= room else raw[: room - len(CUT)].decode("utf-8", "ignore") + CUT
+
+
+def _typed(value: Value) -> dict[str, str]:
+    if isinstance(value, tuple):
+        return {"DataType": "String.Array", "StringValue": json.dumps(value)}
+    kind = "String" if isinstance(value, str) else "Number"
+    return {"DataType": kind, "StringValue": str(value)}
+
+
+CHANNEL = Channel

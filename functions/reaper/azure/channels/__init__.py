@@ -1,0 +1,1 @@
+"""Channels that need the Azure SDK."""

@@ -1,0 +1,42 @@
+"""Texts in Key Vault: https://learn.microsoft.com/rest/api/keyvault/secrets/get-secret/get-secret"""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from azure.core import PipelineClient
+from azure.core.exceptions import AzureError
+from azure.core.pipeline.policies import BearerTokenCredentialPolicy, RetryPolicy, UserAgentPolicy
+from azure.core.rest import HttpRequest, HttpResponse
+from azure.identity import DefaultAzureCredential
+
+from reaper.errors import CloudError, Trouble
+
+OPERATION = "Microsoft.KeyVault/vaults/secrets/getSecret/action"
+API_VERSION = "7.4"
+
+
+def read(address: str) -> str:
+    """The secret at `https://<vault>.vault.azure.net/secrets/<name>`, its current version. Raises CloudError."""
+    parts = urlsplit(address)
+    if parts.scheme != "https" or not parts.path.startswith("/secrets/"):
+        raise CloudError(Trouble.REFUSED, OPERATION, f"{address}: expected https://<vault>.vault.azure.net/secrets/<name>")
+    try:
+        response = _get(f"https://{parts.netloc}", f"{parts.path}?api-version={API_VERSION}")
+    except AzureError as error:
+        raise CloudError(Trouble.UNREACHABLE, OPERATION, f"{address}: {str(error).splitlines()[0][:200]}") from error
+    if response.status_code in {401, 403}:
+        raise CloudError(Trouble.DENIED, OPERATION, f"{address}: access denied", missing=OPERATION)
+    try:
+        return str(response.json()["value"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise CloudError(Trouble.REFUSED, OPERATION, f"{address}: no secret there ({response.status_code})") from error
+
+
+def _get(vault: str, path: str) -> HttpResponse:
+    host = urlsplit(vault).netloc.partition(".")[2]
+    token = BearerTokenCredentialPolicy(DefaultAzureCredential(), f"https://{host or 'vault.azure.net'}/.default")
+    policies = [UserAgentPolicy("ml-idle-reaper"), RetryPolicy(retry_total=3), token]
+    client: PipelineClient[HttpRequest, HttpResponse] = PipelineClient(vault, policies=policies)
+    with client:
+        return client.send_request(HttpRequest("GET", f"{vault}{path}"))

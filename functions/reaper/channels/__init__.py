@@ -1,0 +1,110 @@
+"""Where messages go. Each channel is one file with one class whose `send` gives a receipt or raises CloudError; SDKs load when it is opened.
+
+A notice counts as given when a channel said that it took it, not before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from importlib import import_module
+from typing import Any, Protocol
+
+from reaper.errors import CloudError, SettingsError, Trouble
+from reaper.message import Audience, Message
+
+MODULES = {
+    "smtp": ("reaper.channels.smtp", "cli"),
+    "webhook": ("reaper.channels.webhook", "cli"),
+    "apprise": ("reaper.channels.apprise", "chat"),
+    "folder": ("reaper.channels.folder", "cli"),
+    "sns": ("reaper.aws.channels.sns", "aws"),
+    "ses": ("reaper.aws.channels.ses", "aws"),
+    "acs": ("reaper.azure.channels.email", "azure"),
+}
+"""By type: the module, and the extra it comes with."""
+
+
+class Sender(Protocol):
+    """What every channel can do."""
+
+    def send(self, message: Message) -> str:
+        """Send it; gives the receipt of whoever took it. Raises CloudError, and nothing else, where nobody did."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Means:
+    """What channels need from outside: how to read a secret by where it is kept, and the clock for signatures and dates."""
+
+    secret: Callable[[str], str]
+    clock: Callable[[], datetime]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One opened channel: what the report calls it, whom it is for, and the sender."""
+
+    name: str
+    readers: frozenset[Audience]
+    sender: Sender
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """What became of one message on one channel: a receipt or an error."""
+
+    message: Message
+    channel: str
+    receipt: str | None = None
+    error: CloudError | None = None
+
+
+def open(specs: Sequence[Any], means: Means) -> list[Line]:
+    """The channels of a policy, in its order. Raises SettingsError where an extra is missing; nothing is connected or read yet."""
+    return [Line(name=spec.name or spec.type, readers=frozenset(spec.readers), sender=_sender(spec, means)) for spec in specs]
+
+
+def deliver(messages: Iterable[Message], lines: Sequence[Line]) -> list[Delivery]:
+    """Every message on every channel that is for its readers. A channel that cannot be reached is not tried again for the others."""
+    done: list[Delivery] = []
+    dead: dict[int, CloudError] = {}
+    for message in messages:
+        for index, line in enumerate(lines):
+            if message.audience in line.readers:
+                done.append(_attempt(message, line, dead.get(index)))
+                error = done[-1].error
+                if error is not None and error.trouble is Trouble.UNREACHABLE:
+                    dead[index] = error
+    return done
+
+
+def given(deliveries: Iterable[Delivery]) -> Mapping[str, str]:
+    """By resource id, the first receipt of a message to its owner: these notices count, and no others."""
+    receipts: dict[str, str] = {}
+    for done in deliveries:
+        if done.receipt is not None and done.message.audience is Audience.OWNERS:
+            for resource_id in done.message.resource_ids:
+                receipts.setdefault(resource_id, f"{done.channel}: {done.receipt}"[:200])
+    return receipts
+
+
+def _attempt(message: Message, line: Line, dead: CloudError | None) -> Delivery:
+    if dead is not None:
+        return Delivery(message=message, channel=line.name, error=dead)
+    try:
+        return Delivery(message=message, channel=line.name, receipt=line.sender.send(message))
+    except CloudError as error:
+        return Delivery(message=message, channel=line.name, error=error)
+
+
+def _sender(spec: Any, means: Means) -> Sender:
+    module, extra = MODULES[spec.type]
+    try:
+        sender: Sender = import_module(module).CHANNEL(spec, means)
+    except ImportError as error:
+        raise SettingsError(
+            f"channel {spec.type}: needs the extra `{extra}`: pip install 'ml-idle-reaper[{extra}]' ({error})"
+        ) from error
+    return sender

@@ -1,0 +1,59 @@
+"""Slack, Teams, PagerDuty and a hundred more, through Apprise: https://github.com/caronc/apprise/wiki
+
+The text goes as plain text, so that each service's plugin escapes it; what would ring a whole room is broken up here before.
+"""
+
+from __future__ import annotations
+
+import re
+
+import apprise
+
+from reaper.channels import Means
+from reaper.channels.spec import Apprise
+from reaper.errors import CloudError, Trouble
+from reaper.message import Message
+
+SECONDS = 30
+OPERATION = "apprise:Notify"
+ROOMS = re.compile(r"@(?=everyone\b|here\b|channel\b|all\b|team\b)|<(?=[!@#&])", re.IGNORECASE)
+
+
+class Channel:
+    """One Apprise address."""
+
+    def __init__(self, spec: Apprise, means: Means) -> None:
+        self._spec = spec
+        self._means = means
+
+    def send(self, message: Message) -> str:
+        """Send it; gives the service's name, as chats give no receipts. Raises CloudError when the service did not take it."""
+        target = self._target()
+        result = target.notify(
+            body=quiet(message.text), title=quiet(message.subject), body_format=apprise.NotifyFormat.TEXT, timeout=SECONDS
+        )
+        name = str(target[0].service_name)
+        if not result:
+            status = result.status.name.lower()
+            trouble = Trouble.UNREACHABLE if status == "timeout" else Trouble.REFUSED
+            raise CloudError(trouble, OPERATION, f"{name} did not take the message ({status})")
+        return f"{name} took it"
+
+    def _target(self) -> apprise.Apprise:
+        """The address, opened. What is wrong with it is not told: it is a secret."""
+        address = self._means.secret(self._spec.secret) if self._spec.secret else self._spec.url or ""
+        asset = apprise.AppriseAsset(app_id="ML Idle Reaper", app_desc="ML Idle Reaper", app_url="", storage_mode="memory")
+        target = apprise.Apprise(asset=asset)
+        if not target.add(address.strip()) or len(target) != 1:
+            raise CloudError(Trouble.REFUSED, OPERATION, f"{self._spec.secret or 'url'} is not one Apprise address")
+        for service in target:
+            service.overflow_mode = apprise.OverflowMode.SPLIT
+        return target
+
+
+def quiet(text: str) -> str:
+    """The text with a word joiner after what would call everybody in a room."""
+    return ROOMS.sub(lambda found: found[0] + "\u2060", text)
+
+
+CHANNEL = Channel

@@ -1,0 +1,169 @@
+"""What the policy says of channels: where messages go, for whom, and where the secret is kept. The secret itself never stands there. Pure.
+
+Anything that looks like a secret in the file is an error that says how to mend it and does not repeat the value.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import parse_qsl, urlsplit
+
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+
+from reaper.message import Audience, plain
+
+SECRET = r"^(env:[A-Za-z_][A-Za-z0-9_]*|secretsmanager:\S+|keyvault:https://\S+)$"
+MEND = "put it into a variable or a vault and write `secret: env:NAME`, `secretsmanager:name` or `keyvault:https://vault.../secrets/name`"
+TELLING = re.compile(r"pass(word|wd)?|token|api_?key|secret_?key|access_?key|credentials?|connection_?string|auth", re.IGNORECASE)
+HARMLESS = {"json", "jsons", "xml", "xmls", "form", "forms"}
+"""The Apprise schemes whose address holds no token by itself."""
+LOOPBACK = {"localhost", "127.0.0.1", "::1"}
+
+
+def _one_or_many(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+def _address(value: object) -> object:
+    if not isinstance(value, str) or not plain(value):
+        raise ValueError("expected one plain e-mail address such as reaper@example.com")
+    return value
+
+
+Address = Annotated[str, BeforeValidator(_address)]
+_MANY: dict[str, Any] = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
+Addresses = Annotated[list[Address], BeforeValidator(_one_or_many), WithJsonSchema(_MANY)]
+Readers = Annotated[
+    list[Audience],
+    BeforeValidator(_one_or_many),
+    Field(min_length=1, alias="for", validation_alias=AliasChoices("for", "readers"), description="owners, admins or both"),
+]
+Ref = Annotated[
+    str, Field(pattern=SECRET, description="where the secret is kept: env:NAME, secretsmanager:name or keyvault:https://…")
+]
+
+
+class _Channel(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+    readers: Readers = [Audience.OWNERS, Audience.ADMINS]
+    name: str = Field("", max_length=60, description="what the report calls it; its type without one")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_secrets(cls, data: Any) -> Any:
+        for key, value in data.items() if isinstance(data, dict) else ():
+            if problem := _inline(str(key), value):
+                raise ValueError(f"{key}: {problem}")
+        return data
+
+
+class _Mail(_Channel):
+    sender: Address = Field(alias="from", validation_alias=AliasChoices("from", "sender"), description="the sender's address")
+    to: Addresses = Field([], description="who gets what is for admins; owners.fallback without it")
+
+
+class Smtp(_Mail):
+    """A mail server. `starttls` is insisted on; `tls` is for port 465; `none` only makes sense on this machine."""
+
+    type: Literal["smtp"]
+    host: str = Field(min_length=1, pattern=r"^[A-Za-z0-9.:_-]+$")
+    port: int = Field(587, ge=1, le=65535)
+    tls: Literal["starttls", "tls", "none"] = "starttls"
+    user: str | None = None
+    secret: Ref | None = None
+
+    @model_validator(mode="after")
+    def _login(self) -> Self:
+        if (self.user is None) != (self.secret is None):
+            raise ValueError("user and secret go together: give both, or neither for a server that asks for no login")
+        if self.user and self.tls == "none" and self.host not in LOOPBACK:
+            raise ValueError("with tls: none the password would travel in the clear: use starttls or tls")
+        return self
+
+
+class Ses(_Mail):
+    """Amazon SES, version 2 of its API; `from` must be an identity that is verified there."""
+
+    type: Literal["ses"]
+    region: str | None = Field(None, description="the session's own region without it")
+    configuration_set: str | None = None
+
+
+class Acs(_Mail):
+    """Azure Communication Services e-mail. Without a secret (an access key) the app's own identity is used."""
+
+    type: Literal["acs"]
+    endpoint: str = Field(pattern=r"^(https://[A-Za-z0-9.:-]+|http://(localhost|127\.0\.0\.1)(:\d+)?)/?$")
+    secret: Ref | None = None
+
+
+class Sns(_Channel):
+    """An SNS topic; owners subscribe with a filter policy on the attribute `owner`."""
+
+    type: Literal["sns"]
+    topic: str = Field(pattern=r"^arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[A-Za-z0-9_-]{1,256}$")
+    readers: Readers = [Audience.ADMINS]
+
+
+class Webhook(_Channel):
+    """A POST of JSON to an address of yours, signed with the secret."""
+
+    type: Literal["webhook"]
+    url: str = Field(pattern=r"^(https://|http://(localhost|127\.0\.0\.1)[:/])\S+$")
+    secret: Ref
+    readers: Readers = [Audience.ADMINS]
+
+
+class Apprise(_Channel):
+    """Slack, Teams, PagerDuty and a hundred more by an Apprise address, which is a secret itself nearly always."""
+
+    type: Literal["apprise"]
+    secret: Ref | None = None
+    url: str | None = Field(None, description="only for json://, xml:// and form:// addresses without a password")
+    readers: Readers = [Audience.ADMINS]
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.url is None) == (self.secret is None):
+            raise ValueError("give secret, which holds the Apprise address, or for a harmless address url")
+        return self
+
+
+class Folder(_Channel):
+    """A directory that the mails are written to as .eml files, for looking at what would be sent."""
+
+    type: Literal["folder"]
+    path: str = Field(min_length=1)
+
+
+Channel = Annotated[Smtp | Ses | Acs | Sns | Webhook | Apprise | Folder, Field(discriminator="type")]
+MODELS: dict[str, type[_Channel]] = {
+    "smtp": Smtp, "ses": Ses, "acs": Acs, "sns": Sns, "webhook": Webhook, "apprise": Apprise, "folder": Folder,
+}  # fmt: skip
+
+
+def _inline(key: str, value: object) -> str | None:
+    """What is wrong with a value that looks like a secret; None where nothing does. Never says the value."""
+    if key == "secret":
+        is_ref = isinstance(value, str) and re.fullmatch(SECRET, value)
+        return (
+            None
+            if is_ref or value is None
+            else f"this is not where a secret is kept; a secret must not stand in the policy: {MEND}"
+        )
+    if TELLING.fullmatch(key):
+        return f"a secret must not stand in the policy: {MEND}"
+    if not isinstance(value, str) or ("//" not in value and "@" not in value.partition(":")[2]):
+        return None
+    try:
+        parts = urlsplit(value if "//" in value else f"//{value}")
+        telling = bool(parts.password) or any(TELLING.search(name) for name, _ in parse_qsl(parts.query))
+    except ValueError:
+        telling = True
+    if telling or (key == "url" and parts.username):
+        return f"this address holds a password or token, which must not stand in the policy: {MEND}"
+    if key == "url" and parts.scheme not in HARMLESS | {"http", "https"}:
+        return f"an Apprise address of this sort is a secret itself: {MEND}"
+    return None

@@ -1,0 +1,229 @@
+"""One message per owner about their idle resources: what, since when, what it costs, what happens next, and how to keep it. Pure.
+
+A message names at most `DETAILED + ROWS` resources, so that no mail client clips it (Gmail does above 102 kB of HTML) and every resource
+that counts as told about is really in it; more of them make a second message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import groupby
+from urllib.parse import urlsplit
+
+from reaper import advice, outlook, spark
+from reaper.duration import text
+from reaper.message import MAX_SUBJECT, Audience, Message, Value, deliverable, line
+from reaper.model import Finding, Memory, Mode, Move, Result
+from reaper.policy import Owners
+from reaper.registry import kinds
+from reaper.spark import Spark
+from reaper.wish import tidy
+
+DETAILED, ROWS = 8, 40
+TOLD = {Move.WARN, Move.REMIND}
+ACTED = {Move.STOP, Move.DELETE, Move.START}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Occasion:
+    """What holds for every message of one sweep. `keep_link` gives the signed link of a resource id, or None where there is none."""
+
+    now: datetime
+    mode: Mode
+    owners: Owners
+    run_id: str = ""
+    memories: Mapping[str, Memory] = field(default_factory=dict)
+    keep_link: Callable[[str], str | None] = lambda resource_id: None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """One resource as the templates show it; every text is one printable line of bounded length."""
+
+    name: str
+    kind: str
+    size: str
+    where: str
+    since: datetime | None
+    length: str
+    because: str
+    likely: bool
+    spark: Spark | None
+    usd_per_day: float | None
+    wasted: float | None
+    acted: bool
+    following: str
+    keep: str | None
+    command: str | None
+    undo: str | None
+    owner: str
+
+
+def owners(findings: Sequence[Finding], occasion: Occasion) -> list[Message]:
+    """The messages, by address. Whoever has no address that mail may go to gets none, and is in no message's `resource_ids`."""
+    messages = []
+    for (address, theirs), found in _by_address(findings, occasion):
+        size = DETAILED + ROWS
+        parts = [found[i : i + size] for i in range(0, len(found), size)]
+        messages += [_message(address, theirs, part, (n, len(parts)), occasion) for n, part in enumerate(parts, 1)]
+    return messages
+
+
+def is_news(found: Finding) -> bool:
+    """Whether its owner hears of this finding: a notice that is due, or an act that was done."""
+    return found.step.move in TOLD or (found.step.move in ACTED and found.outcome.result is Result.DONE)
+
+
+def address_of(found: Finding, owners: Owners) -> tuple[str, bool] | None:
+    """Where a notice about it goes, and whether to its owner (else to the fallback, for want of one)."""
+    address = found.owner.address
+    if address and deliverable(address, owners.domains, owners.fallback):
+        return address, not (address == owners.fallback and found.owner.source.startswith("fallback"))
+    if owners.fallback and deliverable(owners.fallback, (), owners.fallback):
+        return owners.fallback, False
+    return None
+
+
+def _by_address(findings: Sequence[Finding], occasion: Occasion) -> Iterator[tuple[tuple[str, bool], list[Finding]]]:
+    told = [(where, f) for f in findings if is_news(f) and (where := address_of(f, occasion.owners))]
+    told.sort(key=lambda pair: (pair[0][0].lower(), pair[0][1]))
+    for _, group in groupby(told, key=lambda pair: (pair[0][0].lower(), pair[0][1])):
+        pairs = list(group)
+        yield pairs[0][0], sorted((f for _, f in pairs), key=_dearest)
+
+
+def _dearest(found: Finding) -> tuple[bool, bool, float, str]:
+    """What is idle before what was acted on, then by money, those without a price last."""
+    price = found.price.usd_per_hour if found.price else 0.0
+    return found.step.move in ACTED, found.price is None, -price, found.case.resource.name
+
+
+def _message(address: str, theirs: bool, found: Sequence[Finding], part: tuple[int, int], occasion: Occasion) -> Message:
+    from reaper.mail.render import both
+
+    items = [item(f, occasion) for f in found]
+    subject = _subject(found, theirs, part)
+    plain, html = both(
+        "owner",
+        subject=subject,
+        headline=_headline(found, theirs),
+        items=items[:DETAILED],
+        rows=items[DETAILED:],
+        theirs=theirs,
+        sums=_sums(found),
+        soonest=outlook.soonest(found, occasion.mode, occasion.memories, occasion.now),
+        tag=advice.keep_tag(occasion.now),
+        part=part,
+        occasion=occasion,
+    )
+    return Message(
+        to=address,
+        subject=subject,
+        text=plain,
+        html=html,
+        audience=Audience.OWNERS,
+        attributes=_attributes(address, found),
+        resource_ids=tuple(f.case.resource.id for f in found),
+    )
+
+
+def item(found: Finding, occasion: Occasion) -> Item:
+    """A finding as the templates show it."""
+    resource, verdict = found.case.resource, found.case.verdict
+    acted = found.step.move in ACTED
+    memory = occasion.memories.get(resource.id, Memory())
+    due = outlook.act_at(found, occasion.mode, memory, occasion.now)
+    return Item(
+        name=tidy(resource.name, 120) or "(no name)",
+        kind=next((kind.title for kind in kinds() if kind.name == resource.kind), resource.kind),
+        size=tidy(resource.size, 80),
+        where=tidy(f"{resource.region}, {advice.home(resource)}", 120),
+        since=occasion.now - verdict.idle_for if verdict.idle_for else None,
+        length=text(verdict.idle_for) if verdict.idle_for else "",
+        because=tidy(verdict.because, 300),
+        likely=verdict.confidence == "likely",
+        spark=spark.pick(found.evidence),
+        usd_per_day=found.price.usd_per_hour * 24 if found.price else None,
+        wasted=found.wasted_usd,
+        acted=acted,
+        following=outlook.following(found, occasion.mode, memory, occasion.now),
+        keep=_link(occasion.keep_link(resource.id)) if not acted else None,
+        command=advice.keep_command(resource, occasion.now),
+        undo=advice.undo_command(resource) if acted or due else None,
+        owner=tidy(found.owner.source, 200),
+    )
+
+
+def _link(address: str | None) -> str | None:
+    """The link if a mail client may open it, so that nothing but a web page can ever stand behind the button."""
+    if address is None:
+        return None
+    parts = urlsplit(address)
+    local = parts.scheme == "http" and parts.hostname in {"localhost", "127.0.0.1", "::1"}
+    return address if (parts.scheme == "https" or local) and parts.hostname and address.isprintable() else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sums:
+    """What the idle ones cost; `unpriced` of them are not counted in it."""
+
+    count: int
+    usd_per_hour: float
+    wasted: float
+    unpriced: int
+    acted: int
+    saved_per_hour: float
+
+
+def _sums(found: Sequence[Finding]) -> Sums:
+    idle = [f for f in found if f.step.move in TOLD]
+    acted = [f for f in found if f.step.move in ACTED]
+    return Sums(
+        count=len(idle),
+        usd_per_hour=sum(f.price.usd_per_hour for f in idle if f.price),
+        wasted=sum(f.wasted_usd or 0 for f in idle),
+        unpriced=sum(1 for f in idle if f.price is None),
+        acted=len(acted),
+        saved_per_hour=sum(f.price.usd_per_hour for f in acted if f.price and f.step.move is not Move.START),
+    )
+
+
+def _headline(found: Sequence[Finding], theirs: bool) -> str:
+    """`3 idle ML resources cost you $7.09/h`, in the words that fit."""
+    sums = _sums(found)
+    many = "resource" if (sums.count or sums.acted) == 1 else "resources"
+    if not sums.count:
+        saved = f", saving ${sums.saved_per_hour:,.2f}/h" if sums.saved_per_hour else ""
+        verbs = {Move.STOP: "stopped", Move.DELETE: "deleted", Move.START: "started"}
+        done = {verbs[f.step.move] for f in found}
+        return f"{sums.acted} idle ML {many} {'was' if sums.acted == 1 else 'were'} {' or '.join(sorted(done))}{saved}"
+    whose = "" if theirs else " without a known owner"
+    if sums.unpriced == sums.count:
+        return f"{sums.count} idle ML {many}{whose}, price not known"
+    verb = "costs" if sums.count == 1 else "cost"
+    money = f"{'at least ' if sums.unpriced else ''}${sums.usd_per_hour:,.2f}/h"
+    return f"{sums.count} idle ML {many}{whose} {verb} {'you ' if theirs else ''}{money}"
+
+
+def _subject(found: Sequence[Finding], theirs: bool, part: tuple[int, int]) -> str:
+    """The headline, said to be a reminder if it is, with the name when there is but one."""
+    again = "Reminder: " if all(f.step.move is Move.REMIND for f in found) else ""
+    name = f": {line(found[0].case.resource.name, 60)}" if len(found) == 1 else ""
+    number = f" ({part[0]} of {part[1]})" if part[1] > 1 else ""
+    return line(f"{again}{_headline(found, theirs)}{name}{number}", MAX_SUBJECT)
+
+
+def _attributes(address: str, found: Sequence[Finding]) -> dict[str, Value]:
+    """What subscriptions can filter on; ten at most, the limit of SNS's raw delivery."""
+    return {
+        "audience": Audience.OWNERS.value,
+        "owner": address.lower(),
+        "action": tuple(sorted({f.step.move.value for f in found})),
+        "kind": tuple(sorted({f.case.resource.kind for f in found})),
+        "cloud": tuple(sorted({f.case.resource.target.cloud for f in found})),
+        "account": tuple(sorted({f.case.resource.target.account for f in found})),
+        "resources": len(found),
+        "usd_per_hour": round(_sums(found).usd_per_hour, 4),
+    }

@@ -1,0 +1,1 @@
+"""The templates of the mails and what fills them."""

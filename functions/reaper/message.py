@@ -1,0 +1,69 @@
+"""One message to an owner or to the admins, as every channel takes it. Nothing that could end a header line gets into it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+MAX_SUBJECT = 150
+_LOCAL = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(?:\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*")
+_DOMAIN = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.)+[A-Za-z0-9-]{2,63}")
+
+
+class Audience(StrEnum):
+    """Whom a message is for."""
+
+    OWNERS = "owners"
+    ADMINS = "admins"
+
+
+Value = str | float | tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """Subject, plain text and HTML, whole. `to` is an address; empty for admins whose address the channel knows.
+
+    `attributes` are for filters and routing; `resource_ids` are those the reader is told about. Raises ValueError for an address or
+    a subject that no header may carry, and for an empty text.
+    """
+
+    to: str
+    subject: str
+    text: str
+    html: str
+    audience: Audience = Audience.OWNERS
+    attributes: Mapping[str, Value] = field(default_factory=dict)
+    resource_ids: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.to and not plain(self.to):
+            raise ValueError(f"{self.to[:80]!r} is not a plain e-mail address")
+        if not self.subject.isprintable() or not 0 < len(self.subject) <= MAX_SUBJECT:
+            raise ValueError(f"a subject is one printable line of 1 to {MAX_SUBJECT} characters")
+        if not self.text.strip():
+            raise ValueError("a message has a text")
+        if not self.to and self.audience is Audience.OWNERS:
+            raise ValueError("a message to an owner has an address")
+
+
+def plain(address: str) -> bool:
+    """Whether `address` is one ASCII mailbox without quoting, comments or a display name (the dot-atom form of RFC 5322)."""
+    name, _, domain = address.rpartition("@")
+    return len(address) <= 254 and len(name) <= 64 and bool(_LOCAL.fullmatch(name) and _DOMAIN.fullmatch(domain))
+
+
+def deliverable(address: str, domains: Collection[str], fallback: str | None) -> bool:
+    """Whether mail may go there: a plain address whose domain is listed, or the policy's own fallback."""
+    if not plain(address):
+        return False
+    listed = {domain.lower().lstrip("@") for domain in domains}
+    return address == fallback or address.rpartition("@")[2].lower() in listed
+
+
+def line(text: str, most: int = MAX_SUBJECT) -> str:
+    """`text` as one printable line of at most `most` characters, for subjects: control and direction marks become blanks."""
+    kept = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return kept if len(kept) <= most else kept[: most - 1] + "…"

@@ -1,0 +1,46 @@
+"""Secrets by where they are kept: `env:NAME`, `secretsmanager:name` or `keyvault:https://…`. Read when needed, never held or shown.
+
+`secretsmanager:name#key` takes one value out of a secret that is a JSON object.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+from reaper.errors import CloudError, Trouble
+
+OPERATION = "secret:Read"
+
+
+def read(ref: str, environ: Mapping[str, str]) -> str:
+    """The secret that `ref` points at. Raises CloudError, which names where it should be and never what it is."""
+    scheme, _, place = ref.partition(":")
+    if scheme == "env":
+        if not environ.get(place):
+            raise CloudError(Trouble.REFUSED, OPERATION, f"the environment has no variable {place}")
+        return environ[place]
+    if scheme == "secretsmanager":
+        name, _, key = place.partition("#")
+        return _inside(_cloud("aws").read(name), key, ref)
+    if scheme == "keyvault":
+        return str(_cloud("azure").read(place))
+    raise CloudError(Trouble.REFUSED, OPERATION, "not a place we know: expected env:, secretsmanager: or keyvault:")
+
+
+def _cloud(name: str) -> Any:
+    try:
+        return import_module(f"reaper.{name}.secret")
+    except ImportError as error:
+        raise CloudError(Trouble.REFUSED, OPERATION, f"needs the extra `{name}`: pip install 'ml-idle-reaper[{name}]'") from error
+
+
+def _inside(text: str, key: str, ref: str) -> str:
+    if not key:
+        return text
+    try:
+        return str(json.loads(text)[key])
+    except (ValueError, KeyError, TypeError):
+        raise CloudError(Trouble.REFUSED, OPERATION, f"{ref}: not a JSON object with that key") from None

@@ -1,0 +1,46 @@
+"""The shape of a fortnight as a row of little bars: what a person sees at a glance, in any mail client and on any terminal. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from reaper.evidence import SLOT
+from reaper.model import Evidence, Role
+
+BARS = "▁▂▃▄▅▆▇█"
+"""The first stands for no use at all, each of the others for some."""
+CELLS = 28
+NEVER = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spark:
+    """The bars of one activity signal, oldest first; together they are `span` long and end with the window."""
+
+    signal: str
+    bars: str
+    span: timedelta
+
+
+def pick(evidence: Sequence[Evidence]) -> Spark | None:
+    """The activity signal that was busy last; None when none has a shape."""
+    drawn = [e for e in evidence if e.role is Role.ACTIVITY and e.shape]
+    if not drawn:
+        return None
+    best = max(drawn, key=lambda e: e.last_busy or NEVER)
+    name = f"{best.signal} of {best.subject}" if best.subject else best.signal
+    return Spark(signal=name, bars=bars(best.shape), span=SLOT * len(best.shape))
+
+
+def bars(shape: Sequence[int]) -> str:
+    """Percents as at most CELLS bars, each the highest of its neighbours; the least use shows as more than none."""
+    wide = -(-len(shape) // CELLS)
+    peaks = [max(shape[max(0, end - wide) : end]) for end in range(len(shape), 0, -wide)] if shape else []
+    return "".join(BARS[max(1, round(peak * 7 / 100)) if peak > 0 else 0] for peak in reversed(peaks))
+
+
+def heights(drawn: str) -> list[int]:
+    """The bars as numbers from 0, for no use, to 7."""
+    return [BARS.index(c) for c in drawn]
