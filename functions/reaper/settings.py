@@ -21,11 +21,24 @@ DOCS = {
     "REAPER_METRICS_ENDPOINT": "Azure's batch metrics host, {region} in it stands for the region; the public one without it",
     "REAPER_REPORTS": "where full reports are stored: s3://bucket/prefix, or a blob container's https URL",
     "REAPER_TOPIC": "the SNS topic that gets the summary",
+    "REAPER_EMAIL_ENDPOINT": "the Azure Communication Services address that sends the summary",
+    "REAPER_EMAIL_SENDER": "the address the summary comes from, of a domain connected to that service",
+    "REAPER_EMAIL_TO": "who gets the summary by e-mail, comma-separated",
+    "REAPER_SCHEDULE": "when the function app sweeps, in UTC: second minute hour day month weekday; read by the Functions host only",
     "REAPER_QUIET": "true: no summary when nothing is idle, unknown or missing",
 }
 MODES = tuple(Mode)
 AVAILABLE = (Mode.AUDIT,)
 """The modes that this version can run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Email:
+    """Who sends the summary, and to whom."""
+
+    endpoint: str
+    sender: str
+    to: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +54,7 @@ class Settings:
     kinds: tuple[str, ...] = ()
     reports: str | None = None
     topic: str | None = None
+    email: Email | None = None
     quiet: bool = False
 
 
@@ -57,6 +71,7 @@ def from_env(environ: Mapping[str, str]) -> Settings:
         subscriptions=words(get("REAPER_SUBSCRIPTIONS", "")),
         reports=get("REAPER_REPORTS"),
         topic=get("REAPER_TOPIC"),
+        email=_email(get("REAPER_EMAIL_ENDPOINT"), get("REAPER_EMAIL_SENDER"), words(get("REAPER_EMAIL_TO", ""))),
         quiet=_flag(get("REAPER_QUIET", "false"), "REAPER_QUIET"),
     )
 
@@ -126,6 +141,14 @@ def _asked(name: str, value: Any) -> Any:
     if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
         raise SettingsError(f"{name}: {value!r} is not a list of texts")
     return tuple(value)
+
+
+def _email(endpoint: str | None, sender: str | None, to: tuple[str, ...]) -> Email | None:
+    if endpoint and sender and to:
+        return Email(endpoint=endpoint, sender=sender, to=to)
+    if endpoint or sender or to:
+        raise SettingsError("REAPER_EMAIL_ENDPOINT, REAPER_EMAIL_SENDER and REAPER_EMAIL_TO go together: set all three or none")
+    return None
 
 
 def _flag(text: str, name: str) -> bool:

@@ -47,12 +47,6 @@ def body(report: Report, stored: str | None) -> str:
     return text + pointer
 
 
-def news(report: Report) -> bool:
-    """Whether there is anything a quiet admin would want to hear: something idle, unknown, or not seen."""
-    sums = totals(report)
-    return bool(sums.by_state["idle"] or sums.by_state["unknown"] or not complete(report))
-
-
 def _attributes(report: Report) -> dict[str, MessageAttributeValueTypeDef]:
     sums = totals(report)
     return {

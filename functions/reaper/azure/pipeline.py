@@ -25,7 +25,7 @@ from azure.mgmt.core.policies import ARMChallengeAuthenticationPolicy
 
 CONNECT, READ = 5, 30
 """Seconds."""
-TIMEOUTS = {"connection_timeout": CONNECT, "read_timeout": READ}
+TIMEOUTS: dict[str, Any] = {"connection_timeout": CONNECT, "read_timeout": READ}
 TRIES = {"retry_total": 3, "retry_connect": 2, "retry_read": 1, "retry_status": 3, "retry_backoff_max": 20}
 LONGEST_WAIT = 60
 """Seconds of Retry-After that are still waited for; a longer one is told as a failure."""

@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from azure.core.credentials import TokenCredential
-from azure.identity import DefaultAzureCredential
 
 from reaper.azure.cloud import Cloud
+from reaper.azure.credential import credential
 from reaper.azure.endpoints import Endpoints, from_env
-from reaper.azure.pipeline import TIMEOUTS, Pace
+from reaper.azure.pipeline import Pace
 from reaper.azure.session import Session
 from reaper.azure.workspaces import SUBSCRIPTION
 from reaper.errors import CloudError, SettingsError, Trouble
@@ -37,9 +37,9 @@ def clouds(subscriptions: Sequence[str], environ: Mapping[str, str] | None = Non
     A subscription that was asked for is given in any case: each kind then finds out, and tells, whether it can be read.
     Raises SettingsError for what cannot be a subscription id, CloudError where the readable ones cannot be listed.
     """
-    endpoints, credential, pace = from_env(os.environ if environ is None else environ), _credential(), Pace()
-    names = [_known(name) for name in subscriptions] or _readable(credential, endpoints, pace)
-    return [_cloud(credential, name, endpoints, pace) for name in dict.fromkeys(names)]
+    endpoints, us, pace = from_env(os.environ if environ is None else environ), credential(), Pace()
+    names = [_known(name) for name in subscriptions] or _readable(us, endpoints, pace)
+    return [_cloud(us, name, endpoints, pace) for name in dict.fromkeys(names)]
 
 
 def has_credentials(environ: Mapping[str, str] | None = None) -> bool:
@@ -49,16 +49,12 @@ def has_credentials(environ: Mapping[str, str] | None = None) -> bool:
     return any(settings.get(name) for name in SIGNS) or (folder / "azureProfile.json").is_file()
 
 
-def _credential() -> TokenCredential:
-    return DefaultAzureCredential(**TIMEOUTS)
+def _cloud(us: TokenCredential, subscription: str, endpoints: Endpoints, pace: Pace) -> Cloud:
+    return Cloud(Session(us, subscription, endpoints, pace), Target(cloud="azure", account=subscription))
 
 
-def _cloud(credential: TokenCredential, subscription: str, endpoints: Endpoints, pace: Pace) -> Cloud:
-    return Cloud(Session(credential, subscription, endpoints, pace), Target(cloud="azure", account=subscription))
-
-
-def _readable(credential: TokenCredential, endpoints: Endpoints, pace: Pace) -> list[str]:
-    start = _cloud(credential, "unknown", endpoints, pace)
+def _readable(us: TokenCredential, endpoints: Endpoints, pace: Pace) -> list[str]:
+    start = _cloud(us, "unknown", endpoints, pace)
     rows = list(start.pages(SUBSCRIPTION, "/subscriptions", has=("subscriptionId",)))
     found = sorted(str(row["subscriptionId"]).lower() for row in rows if row.get("state") != "Deleted")
     if not found:

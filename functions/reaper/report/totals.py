@@ -54,6 +54,12 @@ def complete(report: Report) -> bool:
     return all(c.status is Status.OK for c in report.coverage)
 
 
+def news(report: Report) -> bool:
+    """Whether there is anything a quiet admin would want to hear: something idle, unknown, or not seen."""
+    sums = totals(report)
+    return bool(sums.by_state["idle"] or sums.by_state["unknown"] or not complete(report))
+
+
 def exit_status(report: Report, fail_on: str | None) -> int:
     """0 complete, 1 complete and something is idle under `--fail-on idle`, 3 coverage incomplete."""
     if not complete(report):
