@@ -7,7 +7,6 @@ https://learn.microsoft.com/azure/governance/resource-graph/concepts/work-with-d
 from __future__ import annotations
 
 import base64
-from copy import deepcopy
 from typing import Any
 
 from reaper.sandbox.azure import kql
@@ -86,7 +85,7 @@ def _rows(world: World, subscriptions: list[str] | None) -> list[kql.Row]:
 
 def _row(world: World, body: Json) -> kql.Row:
     plain = shown(body)
-    row: kql.Row = {name: deepcopy(plain.get(name)) for name in COLUMNS if name != "systemData" or world.graph.system_data}
+    row: kql.Row = {name: plain.get(name) for name in COLUMNS if name != "systemData" or world.graph.system_data}
     parts = body["id"].split("/")
     row |= {"type": body["type"].lower(), "subscriptionId": parts[2], "resourceGroup": parts[4].lower(), "tenantId": TENANT}
     return {"managedBy": "", "plan": None, "zones": None, "extendedLocation": None, **row}

@@ -50,7 +50,7 @@ class Metrics:
     def __init__(self) -> None:
         self.lag = timedelta(minutes=3)
         self.shuffled = True
-        self._series: dict[tuple[str, str], dict[str, list[Series]]] = {}
+        self._series: dict[tuple[str, str], dict[str, dict[frozenset[tuple[str, str]], Series]]] = {}
         self._failures: dict[tuple[str, str], str] = {}
 
     def steady(
@@ -99,27 +99,25 @@ class Metrics:
 
     def series(self, resource: str, namespace: str, metric: str) -> list[Series]:
         """Every series of one metric of one resource."""
-        return self._series.get((resource.lower(), namespace.lower()), {}).get(metric.lower(), [])
+        return list(self._series.get((resource.lower(), namespace.lower()), {}).get(metric.lower(), {}).values())
 
     def published(self, resource: str, namespace: str) -> dict[str, list[Series]]:
         """What a resource has in a namespace, by lower-cased metric name."""
-        return self._series.get((resource.lower(), namespace.lower()), {})
+        return {name: list(s.values()) for name, s in self._series.get((resource.lower(), namespace.lower()), {}).items()}
 
     def _of(self, resource: str, metric: str | None) -> list[Series]:
-        owned = [m for (owner, _), m in self._series.items() if owner == resource.lower()]
-        return [
-            s for m in owned for name, found in m.items() if metric in (None, name) or name == str(metric).lower() for s in found
-        ]
+        wanted = metric.lower() if metric else None
+        owned = [metrics for (owner, _), metrics in self._series.items() if owner == resource.lower()]
+        return [one for metrics in owned for name, s in metrics.items() if wanted in (None, name) for one in s.values()]
 
     def _find(self, signal: Signal) -> Series:
         owned = self._series.setdefault((signal.resource.lower(), signal.namespace.lower()), {})
-        found = owned.setdefault(signal.metric.lower(), [])
         dimensions = {name.lower(): value for name, value in signal.dimensions.items()}
-        for one in found:
-            if {k: v.lower() for k, v in one.dimensions.items()} == {k: v.lower() for k, v in dimensions.items()}:
-                return one
-        found.append(Series(metric=signal.metric, dimensions=dimensions))
-        return found[-1]
+        key = frozenset((name, value.lower()) for name, value in dimensions.items())
+        series = owned.setdefault(signal.metric.lower(), {})
+        if key not in series:
+            series[key] = Series(metric=signal.metric, dimensions=dimensions)
+        return series[key]
 
     def _add(self, signal: Signal, stretch: Stretch) -> None:
         one = self._find(signal)
