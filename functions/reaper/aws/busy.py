@@ -6,13 +6,16 @@ Namespace `MLIdleReaper`, dimension `Resource` = the ARN. Its points are activit
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from reaper.aws import series
-from reaper.aws.cloud import Cloud
 from reaper.aws.series import Query
 from reaper.errors import CloudError
 from reaper.evidence import last_busy
 from reaper.model import Reading, Resource, Role, Window
+
+if TYPE_CHECKING:
+    from reaper.aws.cloud import Cloud
 
 NAMESPACE, METRIC, DIMENSION = "MLIdleReaper", "Busy", "Resource"
 

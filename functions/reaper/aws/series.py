@@ -10,11 +10,13 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from reaper.aws.cloud import Cloud
 from reaper.errors import CloudError, Trouble
 from reaper.model import Series, Window
+
+if TYPE_CHECKING:
+    from reaper.aws.cloud import Cloud
 
 STEP = timedelta(hours=1)
 MAX_QUERIES = 500

@@ -6,8 +6,12 @@ https://docs.aws.amazon.com/resourcegroupstagging/latest/APIReference/API_GetRes
 
 from __future__ import annotations
 
-from reaper.aws.cloud import Cloud
+from typing import TYPE_CHECKING
+
 from reaper.errors import CloudError, Trouble
+
+if TYPE_CHECKING:
+    from reaper.aws.cloud import Cloud
 
 PERMISSION = "tag:GetResources"
 Tagged = dict[str, dict[str, dict[str, str]]]

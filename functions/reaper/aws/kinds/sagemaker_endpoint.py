@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reaper.aws import series, tags
-from reaper.aws.cloud import Cloud
 from reaper.aws.series import Query
 from reaper.errors import CloudError, Trouble
 from reaper.evidence import last_used
 from reaper.model import Hint, Kind, Observation, Part, Reading, Resource, Role, Window
+
+if TYPE_CHECKING:
+    from reaper.aws.cloud import Cloud
 
 NAME = "sagemaker-endpoint"
 TRAFFIC, INSTANCES = "AWS/SageMaker", "/aws/sagemaker/Endpoints"

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reaper.aws import series, tags
-from reaper.aws.cloud import Cloud
 from reaper.aws.series import Answer, Query
 from reaper.errors import CloudError, Trouble
 from reaper.evidence import either, last_used
 from reaper.model import Kind, Observation, Reading, Resource, Role, Window
+
+if TYPE_CHECKING:
+    from reaper.aws.cloud import Cloud
 
 NAME = "sagemaker-inference-component"
 KEYS = ("InferenceComponentName", "InferenceComponentArn", "EndpointName")

@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from reaper.aws import busy, series, tags
-from reaper.aws.cloud import Cloud
 from reaper.errors import CloudError, Trouble
 from reaper.evidence import last_used
 from reaper.model import Hint, Kind, Observation, Part, Reading, Resource, Role, Window
+
+if TYPE_CHECKING:
+    from reaper.aws.cloud import Cloud
 
 NAME = "sagemaker-notebook"
 LOGS = "/aws/sagemaker/NotebookInstances"
