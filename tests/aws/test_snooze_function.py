@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -150,6 +151,15 @@ def test_a_post_through_the_url_keeps_the_resource(store: Ledger, encoded: bool)
     assert found.snoozed_until in {until(before, 7), until(datetime.now(UTC), 7)}
     assert (found.snoozed_why, found.warned_at) == ("für Ōsaka", NOW)
     assert [entry.what for entry in store.history(ID)] == ["kept"]
+
+
+def test_two_at_once_lose_nothing_and_the_longer_one_wins(store: Ledger):
+    with ThreadPoolExecutor(4) as pool:
+        replies = list(pool.map(call, [event("POST", body=form(days=days)) for days in ("1", "2", "3", "4")]))
+    found = remembered(store)
+    assert [reply["statusCode"] for reply in replies] == [200] * 4
+    assert found.snoozed_until in {until(NOW, 4), until(datetime.now(UTC), 4)}
+    assert (found.version, found.warned_at) == (1 + len(store.history(ID)), NOW)
 
 
 def test_it_asks_for_no_more_than_its_role_grants(store: Ledger, server: Server):

@@ -5,12 +5,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 
 from core.fakes import DAY, HOUR, NOW
+from reaper import ledger as ledgers
 from reaper import page, snooze, wish
 from reaper.errors import CloudError, Trouble
 from reaper.fleeting import Fleeting
@@ -320,8 +322,9 @@ def test_losing_every_race_is_said_and_not_hidden():
     assert "somebody else wrote first" in reply.note
 
 
-def test_many_at_once_lose_nothing_and_the_longest_wins():
-    ledger = Fleeting()
+@pytest.mark.parametrize("kept_in", ["memory:", "sqlite://{}/ledger.db"])
+def test_many_at_once_lose_nothing_and_the_longest_wins(kept_in: str, tmp_path: Path):
+    ledger = ledgers.open(kept_in.format(tmp_path), {})
     start = threading.Barrier(8)
 
     def one(days: int) -> None:
