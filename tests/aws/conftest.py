@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cache
 
 import boto3
 import pytest
@@ -31,6 +32,12 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 @pytest.fixture
 def account(server: Server) -> Account:
     return Account(server)
+
+
+@cache
+def _session() -> boto3.Session:
+    """One for all tests: reading the service models is most of a client's cost."""
+    return boto3.Session()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +68,7 @@ def swept(server: Server) -> Sweep:
     def run(*kinds: str, policy: str = "version: 1", regions: tuple[str, ...] = ("us-east-1",), now: datetime = NOW) -> Result:
         asked = [k for k in registry.kinds("aws") if not kinds or k.name in kinds]
         order = Order(policy=document.parse(policy, "policy", registry.names()), now=now)
-        done = sweep(targets.clouds(regions, (), boto3.Session()), asked, order)
+        done = sweep(targets.clouds(regions, (), _session()), asked, order)
         return Result(done, {f.case.resource.name: f for f in done.findings})
 
     return run

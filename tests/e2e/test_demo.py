@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from reaper.registry import CLOUDS, kinds
+
+REAPER = Path(sys.executable).with_name("reaper")
+SWEPT = [cloud for cloud in CLOUDS if kinds(cloud)]
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory):
+    """The demo run as a newcomer runs it, in an environment without any account."""
+    folder = tmp_path_factory.mktemp("demo")
+    plain = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "AZURE_", "REAPER_"))}
+    done = subprocess.run(
+        [REAPER, "demo", "--output", str(folder)], env=plain, capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return folder, done.stdout
+
+
+@pytest.mark.parametrize("cloud", SWEPT)
+def test_every_verdict_of_the_story_is_right(demo, cloud: str):
+    report = json.loads((demo[0] / "report.json").read_text())
+    expected = import_module(f"reaper.sandbox.{cloud}.fleet").EXPECTED
+    found = {f["name"]: (f["state"], f["confidence"]) for f in report["findings"] if f["cloud"] == cloud}
+    assert found == {name: (e.state, e.confidence) for name, e in expected.items()}
+
+
+def test_coverage_is_complete_and_every_kind_is_in_it(demo):
+    report = json.loads((demo[0] / "report.json").read_text())
+    assert {c["status"] for c in report["coverage"]} == {"ok"}
+    assert {c["kind"] for c in report["coverage"]} == {k.name for k in kinds()}
+
+
+def test_the_text_leads_with_money_and_ends_with_coverage(demo):
+    text = demo[1]
+    order = [text.index(part) for part in ("Idle now  $", "Idle, dearest first", "Unknown, left alone", "Coverage  ")]
+    assert order == sorted(order)
+    assert max(len(line) for line in text.splitlines()) <= 120
+
+
+def test_the_page_holds_every_finding(demo):
+    report = json.loads((demo[0] / "report.json").read_text())
+    page = (demo[0] / "report.html").read_text()
+    assert [f["name"] for f in report["findings"] if f["name"] not in page] == []
