@@ -44,7 +44,7 @@ check: $(VENV)/.dev ## Format, lint, types, import boundaries, templates, genera
 
 lock: $(UV) ## Compile the two requirement files from pyproject.toml.
 	$(UV) pip compile --quiet --universal --python-version 3.13 --generate-hashes --no-header --no-annotate --extra lambda pyproject.toml -o functions/requirements.txt
-	$(UV) pip compile --quiet --universal --python-version 3.13 --generate-hashes --no-header --no-annotate --extra functions pyproject.toml -o requirements.txt
+	$(UV) pip compile --quiet --universal --python-version 3.12 --generate-hashes --no-header --no-annotate --extra functions pyproject.toml -o requirements.txt
 
 bundle: $(VENV)/.dev ## Build the Lambda bundle with SAM (arm64) into .aws-sam/.
 	$(BIN)/python tests/deploy/sam.py
