@@ -16,6 +16,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
+from reaper.channels import spec
 from reaper.errors import PolicyError
 from reaper.policy import Policy
 
@@ -104,9 +105,14 @@ def _plain(node: Node, path: Path, lines: dict[Path, int], loader: yaml.SafeLoad
 
 def _problem(source: str, lines: dict[Path, int], data: Any, error: Any) -> str:
     path = tuple(p for p in error["loc"] if not (isinstance(p, str) and p.startswith(("list[", "function-", "literal"))))
+    sort = path[2] if path[:1] == ("channels",) and len(path) > 2 and path[2] in spec.MODELS else None
+    path = path[:2] + path[3:] if sort else path
     where = f"{source}:{_line(lines, path)}: {_dotted(path) or 'the policy'}"
     if error["type"] == "extra_forbidden":
-        return f"{where}: unknown key{_nearest(str(path[-1]), _fields(path[:-1]))}"
+        return f"{where}: unknown key{_nearest(str(path[-1]), _keys(spec.MODELS[str(sort)]) if sort else _fields(path[:-1]))}"
+    if error["type"].startswith("union_tag_"):
+        asked = str(error["input"].get("type", "")) if isinstance(error["input"], dict) else ""
+        return f"{where}: {_show(asked)} is no type of channel{_nearest(asked, list(spec.MODELS))}"
     if error["type"] == "missing":
         return f"{where}: this key is missing{', add `version: 1`' if path == ('version',) else ''}"
     text = error["msg"].removeprefix("Value error, ")
@@ -137,7 +143,12 @@ def _fields(path: Path) -> list[str]:
     for part in path:
         if isinstance(part, str) and isinstance(model, type) and issubclass(model, BaseModel):
             model = _model_in(model.model_fields[part].annotation) if part in model.model_fields else None
-    return list(model.model_fields) if model else []
+    return _keys(model) if model else []
+
+
+def _keys(model: type[BaseModel]) -> list[str]:
+    """The keys of a mapping, as they are written in the file."""
+    return [field.alias or name for name, field in model.model_fields.items()]
 
 
 def _model_in(annotation: Any) -> Any:

@@ -16,6 +16,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from reaper import duration, schedule
+from reaper.channels.spec import Channel
+from reaper.message import Audience, plain
 from reaper.model import Action, Confidence, Hours, Resource
 
 
@@ -213,7 +215,16 @@ class Policy(_Part):
     defaults: Defaults = Defaults()
     limits: Limits = Limits()
     owners: Owners = Owners()
+    channels: list[Channel] = []
     rules: list[Spec] = []
+
+    @model_validator(mode="after")
+    def _admins_have_an_address(self) -> Self:
+        for channel in self.channels:
+            wants = Audience.ADMINS in channel.readers and not getattr(channel, "to", True)
+            if wants and not plain(self.owners.fallback or ""):
+                raise ValueError(f"channel {channel.type!r} is for admins too: give it a `to`, or the policy an owners.fallback")
+        return self
 
     @model_validator(mode="after")
     def _names_differ(self) -> Self:

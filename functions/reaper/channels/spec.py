@@ -15,9 +15,13 @@ from reaper.message import Audience, plain
 
 SECRET = r"^(env:[A-Za-z_][A-Za-z0-9_]*|secretsmanager:\S+|keyvault:https://\S+)$"
 MEND = "put it into a variable or a vault and write `secret: env:NAME`, `secretsmanager:name` or `keyvault:https://vault.../secrets/name`"
-TELLING = re.compile(r"pass(word|wd)?|token|api_?key|secret_?key|access_?key|credentials?|connection_?string|auth", re.IGNORECASE)
+TELLING = re.compile(
+    r"pass(word|wd)?|.*token|(api|secret|access|routing)?_?key|credentials?|connection_?string|auth|sig|code", re.IGNORECASE
+)
 HARMLESS = {"json", "jsons", "xml", "xmls", "form", "forms"}
 """The Apprise schemes whose address holds no token by itself."""
+WALLS = re.compile(r"hooks\.slack\.com|discord(app)?\.com|.*\.webhook\.office\.com|chat\.googleapis\.com", re.IGNORECASE)
+"""Hosts whose addresses are the secret."""
 LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
@@ -128,6 +132,8 @@ class Apprise(_Channel):
     def _one(self) -> Self:
         if (self.url is None) == (self.secret is None):
             raise ValueError("give secret, which holds the Apprise address, or for a harmless address url")
+        if self.url and urlsplit(self.url).scheme not in HARMLESS:
+            raise ValueError(f"url: expected one of {', '.join(sorted(HARMLESS))}; any other Apprise address is a secret: {MEND}")
         return self
 
 
@@ -159,11 +165,11 @@ def _inline(key: str, value: object) -> str | None:
         return None
     try:
         parts = urlsplit(value if "//" in value else f"//{value}")
-        telling = bool(parts.password) or any(TELLING.search(name) for name, _ in parse_qsl(parts.query))
+        telling = bool(parts.password) or any(TELLING.fullmatch(name) for name, _ in parse_qsl(parts.query))
     except ValueError:
         telling = True
     if telling or (key == "url" and parts.username):
         return f"this address holds a password or token, which must not stand in the policy: {MEND}"
-    if key == "url" and parts.scheme not in HARMLESS | {"http", "https"}:
-        return f"an Apprise address of this sort is a secret itself: {MEND}"
+    if key == "url" and (parts.scheme not in HARMLESS | {"http", "https"} or WALLS.fullmatch(parts.hostname or "")):
+        return f"an address of this sort is a secret itself; for a chat use type: apprise, and {MEND}"
     return None
