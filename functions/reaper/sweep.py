@@ -134,7 +134,7 @@ def _finding(seen: Observation, order: Order) -> Finding:
     holds = rule.rule(order.policy, resource, usd, order.now)
     verdict = judge.judge(resource, seen, holds, order.now)
     case = Case(resource=resource, rule=holds, verdict=verdict, usd_per_hour=usd)
-    [step] = plan.plan([case], order.memories)
+    [step] = plan.plan([case], order.memories, order.now)
     return Finding(
         case=case,
         step=step,

@@ -228,5 +228,5 @@ def test_unreadable_tags_are_never_anything_but_unknown(seen: Observation):
 @given(any_observation(), st.sampled_from(State))
 def test_only_idle_can_lead_to_a_step(seen: Observation, state: State):
     found = replace(judge(seen.resource, seen, rule(), NOW), state=state)
-    [step] = plan([Case(resource=seen.resource, rule=rule(), verdict=found)], {})
+    [step] = plan([Case(resource=seen.resource, rule=rule(), verdict=found)], {}, NOW)
     assert (step.move != "none") == (state is State.IDLE)
