@@ -48,6 +48,7 @@ class Item:
     where: str
     since: datetime | None
     length: str
+    at_least: bool
     because: str
     likely: bool
     spark: Spark | None
@@ -137,11 +138,12 @@ def item(found: Finding, occasion: Occasion) -> Item:
     due = outlook.act_at(found, occasion.mode, memory, occasion.now)
     return Item(
         name=tidy(resource.name, 120) or "(no name)",
-        kind=next((kind.title for kind in kinds() if kind.name == resource.kind), resource.kind),
+        kind=title(resource.kind),
         size=tidy(resource.size, 80),
         where=tidy(f"{resource.region}, {advice.home(resource)}", 120),
         since=occasion.now - verdict.idle_for if verdict.idle_for else None,
         length=text(verdict.idle_for) if verdict.idle_for else "",
+        at_least=_longer(found, occasion.now),
         because=tidy(verdict.because, 300),
         likely=verdict.confidence == "likely",
         spark=spark.pick(found.evidence),
@@ -154,6 +156,19 @@ def item(found: Finding, occasion: Occasion) -> Item:
         undo=advice.undo_command(resource) if acted or due else None,
         owner=tidy(found.owner.source, 200),
     )
+
+
+def title(kind: str) -> str:
+    """`SageMaker endpoint` for `sagemaker-endpoint`."""
+    return next((known.title for known in kinds() if known.name == kind), kind)
+
+
+def _longer(found: Finding, now: datetime) -> bool:
+    """Whether it may have been idle for longer than anybody looked: no use was seen and it is older than the silence that was."""
+    resource, verdict = found.case.resource, found.case.verdict
+    if verdict.idle_for is None or verdict.last_busy is not None or resource.created is None:
+        return False
+    return resource.created < now - verdict.idle_for
 
 
 def _link(address: str | None) -> str | None:

@@ -1,0 +1,164 @@
+"""One message for the admins about a whole sweep: money first, then what is new, whose it is, and what could not be seen. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from reaper.digest import ACTED, Item, Occasion, address_of, item, title
+from reaper.message import MAX_SUBJECT, Audience, Message, Value, line
+from reaper.model import Coverage, Finding, Move, Report, Result, Status
+from reaper.report.totals import complete, idle, totals, unknown
+from reaper.wish import tidy
+
+ROWS, FEW = 10, 6
+GROUPS = 6
+TEAM_TAGS = ("team", "cost-center", "costcenter", "department")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """What one team, owner or kind has idle; `percent` is its part of the dearest one's money, for a bar."""
+
+    name: str
+    count: int
+    usd_per_hour: float
+    percent: int
+
+
+def topics(report: Report) -> frozenset[str]:
+    """Everything this report has to tell, by key: give it to the next `overview` as `known`, and only what came since is new."""
+    held = {f"hold:{f.case.resource.id}" for f in report.findings if f.step.move is Move.HOLD}
+    gaps = {f"{c.status}:{c.account}/{c.region}/{c.kind}" for c in report.coverage if c.status is not Status.OK}
+    blind = {f"unknown:{f.case.resource.id}" for f in unknown(report)}
+    return frozenset(held | gaps | blind | {f.case.resource.id for f in idle(report)})
+
+
+def overview(
+    report: Report, occasion: Occasion, known: Collection[str] | None = None, troubles: Sequence[str] = ()
+) -> Message | None:
+    """The summary; None when nothing is new since `known` (None: no earlier sweep), nothing was acted on and nothing failed.
+
+    `troubles` are failures outside the report, such as a channel that refused, each a sentence. Its `to` is the policy's fallback;
+    channels for admins may know better.
+    """
+    acted = [f for f in report.findings if f.step.move in ACTED]
+    if not (topics(report) - frozenset(known or ()) or acted or troubles):
+        return None
+    from reaper.mail.render import both
+
+    fresh = [f for f in idle(report) if known is not None and f.case.resource.id not in known]
+    subject = _subject(report, len(fresh))
+    plain, html = both(
+        "admin",
+        subject=subject,
+        report=report,
+        sums=totals(report),
+        fresh=_some(fresh, occasion, FEW),
+        dearest=_some(idle(report), occasion),
+        shares={"Team": _shares(report, _team), "Owner": _shares(report, _owner), "Kind": _shares(report, _kind)},
+        held=_some([f for f in report.findings if f.step.move is Move.HOLD], occasion),
+        done=_some([f for f in acted if f.outcome.result is Result.DONE], occasion),
+        undone=_some([f for f in acted if f.outcome.result in {Result.REFUSED, Result.FAILED}], occasion),
+        nobody=_some([f for f in idle(report) if address_of(f, occasion.owners) is None], occasion),
+        unknown=_some(unknown(report), occasion, FEW),
+        gaps=_gaps(report),
+        troubles=[tidy(t, 300) for t in troubles[:ROWS]],
+    )
+    return Message(
+        to=occasion.owners.fallback or "",
+        subject=subject,
+        text=plain,
+        html=html,
+        audience=Audience.ADMINS,
+        attributes=_attributes(report, len(fresh)),
+        resource_ids=tuple(f.case.resource.id for f in idle(report)),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Some:
+    """The first of a list, each as an item with what the plan says of it, and how many more there are."""
+
+    items: tuple[tuple[Item, str], ...]
+    more: int
+
+    @property
+    def count(self) -> int:
+        """How many there are in all."""
+        return len(self.items) + self.more
+
+
+def _some(found: Sequence[Finding], occasion: Occasion, rows: int = ROWS) -> Some:
+    items = tuple((item(f, occasion), tidy(f.outcome.error or f.step.because, 300)) for f in found[:rows])
+    return Some(items=items, more=max(0, len(found) - rows))
+
+
+def _gaps(report: Report) -> list[Coverage]:
+    return [c for c in report.coverage if c.status is not Status.OK]
+
+
+def _shares(report: Report, of: Callable[[Finding], str]) -> list[Share]:
+    """The dearest groups; what has no price counts, but not as money."""
+    groups: dict[str, list[Finding]] = defaultdict(list)
+    for found in idle(report):
+        groups[of(found)].append(found)
+    money = {name: sum(f.price.usd_per_hour for f in group if f.price) for name, group in groups.items()}
+    top = max(money.values(), default=0.0)
+    names = sorted(groups, key=lambda name: (-money[name], name))[:GROUPS]
+    return [
+        Share(
+            name=tidy(name, 60) or "(no name)",
+            count=len(groups[name]),
+            usd_per_hour=money[name],
+            percent=max(1, round(100 * money[name] / top)) if top else 1,
+        )
+        for name in names
+    ]
+
+
+def _team(found: Finding) -> str:
+    tags = {key.lower(): value.strip() for key, value in (found.case.resource.tags or {}).items()}
+    return next((tags[key] for key in TEAM_TAGS if tags.get(key)), "no team")
+
+
+def _owner(found: Finding) -> str:
+    return found.owner.address or "nobody"
+
+
+def _kind(found: Finding) -> str:
+    return title(found.case.resource.kind)
+
+
+def _subject(report: Report, fresh: int) -> str:
+    sums = totals(report)
+    count = sums.by_state["idle"]
+    money = (
+        f" cost{'s' if count == 1 else ''} ${sums.idle_usd_per_hour:,.2f}/h"
+        if count > sums.unpriced_idle
+        else ", price not known"
+    )
+    head = f"{count} idle ML resource{'' if count == 1 else 's'}{money}" if count else "No idle ML resources"
+    parts = [head]
+    parts += [f"{fresh} new"] if fresh else []
+    parts += [f"{len(_gaps(report))} of {len(report.coverage)} lists incomplete"] if not complete(report) else []
+    return line("[ML Idle Reaper] " + "; ".join(parts), MAX_SUBJECT)
+
+
+def _attributes(report: Report, fresh: int) -> dict[str, Value]:
+    sums = totals(report)
+    return {
+        "audience": Audience.ADMINS.value,
+        "mode": report.run.mode.value,
+        "coverage": "complete" if complete(report) else "incomplete",
+        "idle": sums.by_state["idle"],
+        "new": fresh,
+        "unknown": sums.by_state["unknown"],
+        "kind": _kinds(idle(report)),
+        "idle_usd_per_hour": sums.idle_usd_per_hour,
+    }
+
+
+def _kinds(found: Iterable[Finding]) -> tuple[str, ...]:
+    return tuple(sorted({f.case.resource.kind for f in found}))
