@@ -62,8 +62,10 @@ def address(base: str, token: str) -> str:
 
 
 def token_of(request: Request) -> str:
-    """The token that a request carries: in the form when it is sent, in the address when it is looked at."""
-    return wish.first(request.body.decode("utf-8", "replace") if request.method == "POST" else request.query, "t")
+    """The token that a request carries: in the form when it is sent, in the address when it is looked at. A body too long has none."""
+    if request.method != "POST":
+        return wish.first(request.query, "t")
+    return wish.first(request.body.decode("utf-8", "replace"), "t") if len(request.body) <= MAX_BODY else ""
 
 
 def answer(request: Request, ledger: Ledger, keys: Keys, now: datetime, meters: Meters | None = None) -> Reply:
@@ -71,7 +73,7 @@ def answer(request: Request, ledger: Ledger, keys: Keys, now: datetime, meters: 
     if request.path != PATH:
         return _said(404, "Not here", "There is no page at this address.", f"no page at {request.path[:80]!r}")
     if request.method not in {"GET", "HEAD", "POST"}:
-        reply = _said(405, "Not possible", "This page can be read and its form be sent, nothing else.", request.method[:20])
+        reply = _said(405, "Not possible", "This page can be read and its form be sent, nothing else.", repr(request.method[:20]))
         return replace(reply, headers={**reply.headers, "allow": "GET, HEAD, POST"})
     if len(request.body) > MAX_BODY:
         return _said(413, "Too long", "That was more than this page takes. Nothing was changed.", f"{len(request.body)} bytes")

@@ -144,7 +144,7 @@ def test_a_ledger_that_is_down_says_so_and_offers_the_tag_instead(ledger: Fleeti
     ):
         assert (reply.status, reply.headers["retry-after"]) == (503, "120")
         assert f"reaper:keep-until={day}" in reply.body
-        assert "nothing was changed" in reply.body
+        assert "do not count on anything being saved" in reply.body
         assert "10.0.0.7" not in reply.body
         assert "10.0.0.7" in reply.note
 

@@ -54,8 +54,9 @@ def test_every_bad_link_gets_the_same_plain_page_and_the_log_gets_the_reason(led
 
 
 def test_the_token_must_be_in_the_form_itself(ledger: Fleeting):
-    request = Request(method="POST", path="/keep", query=f"t={TOKEN}", body=b"days=7")
-    assert answer(request, ledger, KEYS, NOW).status == 403
+    for body in (b"days=7", b""):
+        request = Request(method="POST", path="/keep", query=f"t={TOKEN}&days=7", body=body)
+        assert answer(request, ledger, KEYS, NOW).status == 403
     assert remembered(ledger).snoozed_until is None
 
 
