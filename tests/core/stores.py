@@ -17,7 +17,12 @@ from azure.data.tables import TableServiceClient
 import azurite
 from reaper import ledger
 from reaper.ledger import Ledger
+from reaper.model import Target
 
+ARN = "arn:aws:sagemaker:us-east-1:123456789012:endpoint/churn"
+ARM = "/subscriptions/0f0f/resourceGroups/Rg-Ä/providers/Microsoft.MachineLearningServices/workspaces/w/onlineEndpoints/e/deployments/blue"
+HERE = Target(cloud="aws", account="123456789012", region="us-east-1")
+THERE = Target(cloud="azure", account="0f0f0f0f")
 AWS = {
     "AWS_ACCESS_KEY_ID": "AKIAIOSFODNN7EXAMPLE",
     "AWS_SECRET_ACCESS_KEY": "test",

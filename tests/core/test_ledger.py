@@ -1,26 +1,18 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
-from moto.server import ThreadedMotoServer
 
-import azurite
-from core import stores
 from core.fakes import DAY, HOUR, NOW
-from core.stores import Store
+from core.stores import ARM, ARN, HERE
 from reaper import ledger
 from reaper.errors import SettingsError
-from reaper.ledger import KEEP, History, Ledger, Summary
-from reaper.model import Memory, Move, Target
+from reaper.ledger import KEEP, History, Ledger
+from reaper.model import Memory, Move
 
-ARN = "arn:aws:sagemaker:us-east-1:123456789012:endpoint/churn"
-ARM = "/subscriptions/0f0f/resourceGroups/Rg-Ä/providers/Microsoft.MachineLearningServices/workspaces/w/onlineEndpoints/e/deployments/blue"
-HERE = Target(cloud="aws", account="123456789012", region="us-east-1")
-THERE = Target(cloud="azure", account="0f0f0f0f")
 FULL = Memory(
     idle_since=NOW - 3 * DAY,
     idle_seen=NOW,
@@ -34,44 +26,6 @@ FULL = Memory(
     acted_at=NOW - 9 * DAY,
     manifest="s3://bucket/manifest.json",
 )
-
-
-@pytest.fixture(scope="module")
-def moto_url() -> Iterator[str]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
-
-
-@pytest.fixture(scope="module")
-def azurite_tables() -> Iterator[str]:
-    try:
-        with azurite.tables() as connection_string:
-            yield connection_string
-    except azurite.Missing as why:
-        pytest.skip(f"TABLE STORAGE IS NOT TESTED: no Azurite: {why}")
-
-
-@pytest.fixture(params=["memory", "sqlite", "dynamodb", "table"])
-def store(request, tmp_path) -> Iterator[Store]:
-    with pytest.MonkeyPatch.context() as patch:
-        if request.param == "memory":
-            made = Store("memory:", {})
-        elif request.param == "sqlite":
-            made = Store(f"sqlite://{tmp_path}/state/ledger.db", {})
-        elif request.param == "dynamodb":
-            made = stores.dynamodb(request.getfixturevalue("moto_url"), patch)
-        else:
-            made = stores.table(request.getfixturevalue("azurite_tables"))
-        yield made
-        made.close()
-
-
-@pytest.fixture
-def kept(store: Store) -> Ledger:
-    return store.open()
 
 
 def recall(kept: Ledger, id: str, now: datetime = NOW) -> Memory | None:
@@ -152,40 +106,6 @@ def test_a_snooze_given_while_a_sweep_thinks_is_not_lost(store):
     assert recall(sweep, ARN).warned_at is None
 
 
-def test_the_lease_of_a_target_is_taken_once(store):
-    ledgers = [store.open() for _ in range(6)]
-    with ThreadPoolExecutor(6) as pool:
-        won = list(pool.map(lambda n: ledgers[n].lease(HERE, f"run-{n}", NOW, HOUR), range(6)))
-    assert won.count(True) == 1
-    assert store.open().lease(THERE, "run-9", NOW, HOUR)
-
-
-def test_a_lease_ends_with_its_time_and_is_prolonged_by_its_holder_only(kept):
-    assert kept.lease(HERE, "one", NOW, HOUR)
-    assert not kept.lease(HERE, "two", NOW + HOUR - timedelta(microseconds=1), HOUR)
-    assert kept.lease(HERE, "one", NOW + HOUR / 2, HOUR)
-    assert not kept.lease(HERE, "two", NOW + HOUR, HOUR)
-    assert kept.lease(HERE, "two", NOW + 1.5 * HOUR, HOUR)
-    assert not kept.lease(HERE, "one", NOW + 1.5 * HOUR, HOUR)
-
-
-def test_an_expired_lease_is_taken_over_by_one(store):
-    store.open().lease(HERE, "dead", NOW, HOUR)
-    ledgers = [store.open() for _ in range(6)]
-    with ThreadPoolExecutor(6) as pool:
-        won = list(pool.map(lambda n: ledgers[n].lease(HERE, f"run-{n}", NOW + 2 * HOUR, HOUR), range(6)))
-    assert won.count(True) == 1
-
-
-def test_only_the_holder_can_give_a_lease_back(kept):
-    kept.lease(HERE, "one", NOW, HOUR)
-    kept.release(HERE, "two")
-    assert not kept.lease(HERE, "two", NOW, HOUR)
-    kept.release(HERE, "one")
-    assert kept.lease(HERE, "two", NOW, HOUR)
-    kept.release(THERE, "nobody has it")
-
-
 @pytest.mark.parametrize(
     "id",
     [
@@ -263,64 +183,6 @@ def test_a_snooze_outlives_the_usual_time(kept):
     kept.remember(ARM, Memory(snoozed_until=datetime.max.replace(tzinfo=UTC)), 0, NOW)
     assert kept.forget_before(NOW + 2 * KEEP) == 0
     assert set(kept.recall([ARN, ARM], NOW + 3 * KEEP)) == {ARN, ARM}
-
-
-def test_forgetting_removes_what_is_older_and_nothing_else(kept):
-    summary = Summary(run="r", target=HERE, kind="k", started=NOW, seen=3, idle=1)
-    entry = History(id=ARN, when=NOW, what="warned", by="reaper", because="idle")
-    for when in (NOW, NOW + DAY):
-        kept.remember(ARN if when == NOW else ARM, Memory(receipt="x"), 0, when)
-        kept.record(replace(summary, started=when))
-        kept.note(replace(entry, when=when))
-    kept.lease(HERE, "dead", NOW - DAY, HOUR)
-    kept.lease(THERE, "alive", NOW + DAY, HOUR)
-    assert kept.forget_before(NOW + HOUR) == 4
-    assert set(kept.recall([ARN, ARM], NOW + DAY)) == {ARM}
-    assert [s.started for s in kept.summaries(HERE, "k", 9)] == [NOW + DAY]
-    assert [e.when for e in kept.history(ARN)] == [NOW + DAY]
-    assert not kept.lease(THERE, "other", NOW + DAY, HOUR)
-    assert kept.forget_before(NOW + HOUR) == 0
-
-
-def test_summaries_come_newest_first_for_one_target_and_kind(kept):
-    made = [
-        Summary(run=f"r{n}", target=HERE, kind="k", started=NOW + n * HOUR, seen=n, idle=0, usd_per_hour=0.1, unpriced=2)
-        for n in range(5)
-    ]
-    others = [
-        replace(made[0], target=THERE),
-        replace(made[0], kind="k2"),
-        replace(made[0], target=replace(HERE, region="us-east-2")),
-    ]
-    for summary in [made[3], made[0], *others, made[4], made[1], made[2]]:
-        kept.record(summary)
-    assert kept.summaries(HERE, "k", 3) == made[:1:-1]
-    assert kept.summaries(HERE, "k", 99) == made[::-1]
-    assert kept.summaries(HERE, "k", 0) == []
-    assert kept.summaries(THERE, "k", 9) == others[:1]
-
-
-def test_a_summary_recorded_twice_is_one(kept):
-    summary = Summary(run="r", target=HERE, kind="k", started=NOW, seen=3, idle=1)
-    kept.record(summary)
-    kept.record(replace(summary, seen=4))
-    kept.record(replace(summary, run="another"))
-    assert sorted(s.seen for s in kept.summaries(HERE, "k", 9)) == [3, 4]
-
-
-def test_the_history_keeps_everything_in_order(kept):
-    first = History(id=ARN, when=NOW, what="warned", by="reaper", because="idle for 3 d")
-    entries = [first, replace(first, when=NOW + HOUR, what="kept", by="jo"), replace(first, when=NOW + DAY, what="reminded")]
-    for entry in [entries[2], entries[0], entries[1], replace(first, id=ARN + "-2"), entries[0]]:
-        kept.note(entry)
-    assert kept.history(ARN) == entries
-
-
-def test_two_things_of_the_same_moment_are_both_kept(kept):
-    first = History(id=ARN, when=NOW, what="warned", by="reaper", because="idle")
-    kept.note(first)
-    kept.note(replace(first, what="kept"))
-    assert {entry.what for entry in kept.history(ARN)} == {"warned", "kept"}
 
 
 @pytest.mark.parametrize(

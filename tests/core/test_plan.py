@@ -6,29 +6,10 @@ from typing import Any
 
 import pytest
 
-from core.fakes import DAY, HOUR, NOW, resource, rule
-from reaper.model import Action, Case, Confidence, Memory, Move, State, Verdict
+from core.cases import LOOKBACK, WEEK, case, move
+from core.fakes import DAY, HOUR, NOW, resource
+from reaper.model import Action, Memory, Move, State, Verdict
 from reaper.plan import after, may_move, notice, plan, spared_by_memory, told
-
-WEEK = 7 * DAY
-LOOKBACK = 14 * DAY
-
-
-def case(state: State = State.IDLE, idle_for: timedelta | None = 3 * DAY, **given: Any) -> Case:
-    """A resource that is idle for three days, if nothing else is said; `last_busy`, `changed` and what a rule has may be said."""
-    verdict = Verdict(
-        state=state,
-        because="said so",
-        idle_for=idle_for if state is State.IDLE else None,
-        last_busy=given.pop("last_busy", None),
-        confidence=Confidence.PROVEN if state is State.IDLE else None,
-    )
-    return Case(resource=resource(changed=given.pop("changed", None)), rule=rule(**given), verdict=verdict)
-
-
-def move(of: Case, memory: Memory | None = None, now: datetime = NOW) -> Move:
-    [step] = plan([of], {of.resource.id: memory} if memory else {}, now)
-    return step.move
 
 
 def warned(ago: timedelta, **given: Any) -> Memory:
@@ -64,6 +45,8 @@ def test_steps_come_in_the_order_of_the_cases():
         pytest.param(warned(11 * DAY, idle_seen=None), Move.WARN, id="told before this spell began, as far as anything is known"),
         pytest.param(Memory(warned_at=NOW - 4 * DAY), Move.WARN, id="told before the idle time that is proven"),
         pytest.param(Memory(warned_at=NOW - 2 * DAY), Move.NONE, id="told within the idle time that is proven"),
+        pytest.param(Memory(warned_at=NOW - 3 * DAY), Move.NONE, id="told just when the proven idle time began"),
+        pytest.param(warned(HOUR, snoozed_until=NOW - HOUR), Move.NONE, id="told just when a snooze was over"),
     ],
 )
 def test_the_owner_of_an_idle_resource_is_told_when_it_is_time(memory, expected):
@@ -76,6 +59,7 @@ def test_the_owner_of_an_idle_resource_is_told_when_it_is_time(memory, expected)
     [
         pytest.param(2 * DAY, Move.WARN, id="after the notice"),
         pytest.param(3 * DAY - timedelta(microseconds=1), Move.WARN, id="a moment after the notice"),
+        pytest.param(3 * DAY, Move.NONE, id="just when the notice was given"),
         pytest.param(4 * DAY, Move.NONE, id="before the notice"),
     ],
 )
@@ -184,6 +168,25 @@ def test_memory_is_rewritten_seldom():
 def test_a_snooze_that_is_over_is_cleared_away_with_the_notice_it_answered():
     memory = warned(2 * DAY, snoozed_until=NOW - HOUR, snoozed_by="jo", snoozed_why="demo")
     assert after(case(State.UNKNOWN), memory, NOW) == Memory(idle_since=NOW - 10 * DAY, idle_seen=NOW - HOUR)
+
+
+def test_a_snooze_is_over_at_its_last_moment():
+    over = Memory(idle_since=NOW - DAY, snoozed_until=NOW, snoozed_by="jo")
+    assert after(case(State.UNKNOWN), over, NOW) == Memory(idle_since=NOW - DAY)
+    assert after(case(State.UNKNOWN), over, NOW - timedelta(microseconds=1)) is over
+
+
+@pytest.mark.parametrize(
+    ("seen_ago", "idle_for", "expected"),
+    [
+        pytest.param(4 * DAY, 8 * DAY + HOUR, 4 * DAY, id="less than half of the proof ago"),
+        pytest.param(4 * DAY, 8 * DAY, timedelta(0), id="half of the proof ago"),
+        pytest.param(4 * DAY, 4 * DAY, timedelta(0), id="just where the proof begins"),
+    ],
+)
+def test_when_it_was_last_seen_idle_is_renewed_halfway(seen_ago, idle_for, expected):
+    memory = Memory(idle_since=NOW - 30 * DAY, idle_seen=NOW - seen_ago)
+    assert after(case(idle_for=idle_for), memory, NOW) == Memory(idle_since=NOW - 30 * DAY, idle_seen=NOW - expected)
 
 
 def test_what_was_told_is_remembered_with_its_receipt():

@@ -6,8 +6,8 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.cases import LOOKBACK, case, move
 from core.fakes import DAY, HOUR, NOW
-from core.test_plan import LOOKBACK, case, move
 from reaper.model import Action, Case, Memory, Move, State
 from reaper.plan import after, may_move, notice, spared_by_memory, told
 

@@ -63,19 +63,14 @@ class Tables:
         held = self._table.get(*key)
         if (_version(held) if held and _fresh(held, now) else 0) != expected_version:
             return False
-        if self._table.swap(held, entity):
-            return True
-        # The SDK repeats a call whose reply was lost; then it is our own write that stands in the way.
-        return self._holds(key, "writer", writer)
+        return self._swapped(held, entity, "writer")
 
     def lease(self, target: Target, holder: str, now: datetime, ttl: timedelta) -> bool:
         key = ("lease", encoded(place(target)))
         held = self._table.get(*key)
         if held and held["holder"] != holder and held["touched"] > stamp(now):
             return False
-        if self._table.swap(held, _entity(key, {"holder": holder}, now + ttl)):
-            return True
-        return self._holds(key, "holder", holder)
+        return self._swapped(held, _entity(key, {"holder": holder}, now + ttl), "holder")
 
     def release(self, target: Target, holder: str) -> None:
         held = self._table.get("lease", encoded(place(target)))
@@ -104,9 +99,19 @@ class Tables:
     def close(self) -> None:
         self._table.close()
 
-    def _holds(self, key: tuple[str, str], name: str, value: str) -> bool:
-        held = self._table.get(*key)
-        return held is not None and held.get(name) == value
+    def _swapped(self, held: Any, entity: dict[str, Any], mark: str) -> bool:
+        """Whether the entity is there now. A reply may get lost after the write: then it is our own mark that stands in the way."""
+        try:
+            won = self._table.swap(held, entity)
+        except CloudError as error:
+            if error.trouble is not Trouble.UNREACHABLE or not self._bears(entity, mark):
+                raise
+            return True
+        return won or self._bears(entity, mark)
+
+    def _bears(self, entity: Entity, mark: str) -> bool:
+        held = self._table.get(entity["PartitionKey"], entity["RowKey"])
+        return held is not None and held.get(mark) == entity[mark]
 
     def _forget(self, lot: str, key: str, moment: datetime) -> bool:
         """Whether it was removed: what somebody has written in the meantime stays."""
