@@ -21,7 +21,7 @@ from reaper.registry import kinds
 from reaper.spark import Spark
 from reaper.wish import tidy
 
-DETAILED, ROWS = 8, 40
+DETAILED, ROWS = 6, 24
 TOLD = {Move.WARN, Move.REMIND}
 ACTED = {Move.STOP, Move.DELETE, Move.START}
 
@@ -114,7 +114,7 @@ def _message(address: str, theirs: bool, found: Sequence[Finding], part: tuple[i
         rows=items[DETAILED:],
         theirs=theirs,
         sums=_sums(found),
-        soonest=outlook.soonest(found, occasion.mode, occasion.memories, occasion.now),
+        coming=outlook.coming(found, occasion.mode, occasion.memories, occasion.now),
         tag=advice.keep_tag(occasion.now),
         part=part,
         occasion=occasion,

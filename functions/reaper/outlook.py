@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from reaper.figures import moment
@@ -38,10 +39,22 @@ def act_at(found: Finding, mode: Mode, memory: Memory, now: datetime) -> datetim
     return (memory.warned_at or now) + rule.grace
 
 
-def soonest(found: Sequence[Finding], mode: Mode, memories: Mapping[str, Memory], now: datetime) -> tuple[int, datetime] | None:
-    """How many of these will be acted on, and when the first of them; None when nothing happens by itself."""
-    dates = [when for f in found if (when := act_at(f, mode, memories.get(f.case.resource.id, Memory()), now))]
-    return (len(dates), min(dates)) if dates else None
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coming:
+    """Of all in a message, how many will be acted on, how (`stopped`, `deleted` or both), and when the first of them."""
+
+    count: int
+    how: str
+    first: datetime
+
+
+def coming(found: Sequence[Finding], mode: Mode, memories: Mapping[str, Memory], now: datetime) -> Coming | None:
+    """What the top of a message announces; None when nothing happens by itself. A date in the past is given as `now`."""
+    dates = [(f, when) for f in found if (when := act_at(f, mode, memories.get(f.case.resource.id, Memory()), now))]
+    if not dates:
+        return None
+    verbs = sorted({"deleted" if f.case.rule.action is Action.DELETE else "stopped" for f, _ in dates}, reverse=True)
+    return Coming(count=len(dates), how=" or ".join(verbs), first=max(now, min(when for _, when in dates)))
 
 
 def _why_nothing(found: Finding, mode: Mode) -> str:

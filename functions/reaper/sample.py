@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
-from reaper.digest import Occasion
+from reaper.digest import Occasion, owners
 from reaper.evidence import SLOT, SLOTS
+from reaper.message import Message
 from reaper.model import (
     Action,
     Case,
@@ -53,10 +55,16 @@ def findings(address: str, now: datetime) -> list[Finding]:
     )  # fmt: skip
     silent = "Invocations silent for {} while CPUUtilization reported every hour"
     return [
-        _finding(churn, (9 * DAY + 4 * HOUR, silent.format("9 d 4 h"), Confidence.PROVEN), 4.06, address),
-        _finding(ranker, (3 * DAY + HOUR, silent.format("3 d 1 h"), Confidence.PROVEN), 0.736, address),
-        _finding(instance, (4 * DAY, "up for 4 d and no job since", Confidence.LIKELY), 3.06, address),
+        _finding(churn, (9 * DAY + 4 * HOUR, silent.format("9 d 4 h"), Confidence.PROVEN), 4.06, address, now),
+        _finding(ranker, (3 * DAY + HOUR, silent.format("3 d 1 h"), Confidence.PROVEN), 0.736, address, now),
+        _finding(instance, (4 * DAY, "up for 4 d and no job since", Confidence.LIKELY), 3.06, address, now),
     ]
+
+
+def message(address: str, now: datetime) -> Message:
+    """The sample mail to `address`, which says in its subject that it is one."""
+    [made] = owners(findings(address, now), occasion(address, now))
+    return replace(made, subject=f"[Sample] {made.subject}")
 
 
 def occasion(address: str, now: datetime) -> Occasion:
@@ -70,10 +78,12 @@ def occasion(address: str, now: datetime) -> Occasion:
     )
 
 
-def _finding(resource: Resource, seen: tuple[timedelta, str, Confidence], usd_per_hour: float, address: str) -> Finding:
+def _finding(
+    resource: Resource, seen: tuple[timedelta, str, Confidence], usd_per_hour: float, address: str, now: datetime
+) -> Finding:
     idle_for, because, confidence = seen
     rule = Rule(name="rule 'sample'", action=Action.STOP, idle_after=DAY, grace=3 * DAY, remind_every=7 * DAY)
-    verdict = Verdict(state=State.IDLE, because=because, idle_for=idle_for, confidence=confidence)
+    verdict = Verdict(state=State.IDLE, because=because, idle_for=idle_for, confidence=confidence, last_busy=now - idle_for)
     return Finding(
         case=Case(resource=resource, rule=rule, verdict=verdict, usd_per_hour=usd_per_hour),
         step=Step(move=Move.WARN, because="idle for more than 1 d under rule 'sample'"),

@@ -73,7 +73,7 @@ def deliver(messages: Iterable[Message], lines: Sequence[Line]) -> list[Delivery
     for message in messages:
         for index, line in enumerate(lines):
             if message.audience in line.readers:
-                done.append(_attempt(message, line, dead.get(index)))
+                done.append(attempt(message, line, dead.get(index)))
                 error = done[-1].error
                 if error is not None and error.trouble is Trouble.UNREACHABLE:
                     dead[index] = error
@@ -90,7 +90,8 @@ def given(deliveries: Iterable[Delivery]) -> Mapping[str, str]:
     return receipts
 
 
-def _attempt(message: Message, line: Line, dead: CloudError | None) -> Delivery:
+def attempt(message: Message, line: Line, dead: CloudError | None = None) -> Delivery:
+    """One message on one channel, whoever it is for; `dead` is why the channel is not even tried."""
     if dead is not None:
         return Delivery(message=message, channel=line.name, error=dead)
     try:

@@ -1,0 +1,45 @@
+"""The channels that a deployment brings along: the SNS topic of template.yaml, the communication service of main.bicep.
+
+They hold where the policy names no channel of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from reaper.channels.spec import Acs, Sns
+from reaper.errors import SettingsError
+from reaper.message import Audience
+
+
+def implied(declared: Sequence[Any], environ: Mapping[str, str]) -> list[Any]:
+    """The policy's channels if it has any, else those of REAPER_EMAIL_ENDPOINT, _SENDER and _TO, and of REAPER_TOPIC.
+
+    Raises SettingsError for a setting that makes no channel.
+    """
+    if declared:
+        return list(declared)
+    said = {name: value.strip() for name, value in environ.items() if value.strip()}
+    try:
+        return [*_mail(said), *_topic(said)]
+    except ValidationError as error:
+        first = error.errors(include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise SettingsError(f"REAPER_EMAIL_… or REAPER_TOPIC: {where}: {first['msg']}") from None
+
+
+def _mail(said: Mapping[str, str]) -> list[Acs]:
+    if "REAPER_EMAIL_ENDPOINT" not in said:
+        return []
+    to = [address.strip() for address in said.get("REAPER_EMAIL_TO", "").split(",") if address.strip()]
+    sender = said.get("REAPER_EMAIL_SENDER", "")
+    return [Acs.model_validate({"type": "acs", "endpoint": said["REAPER_EMAIL_ENDPOINT"], "from": sender, "to": to})]
+
+
+def _topic(said: Mapping[str, str]) -> list[Sns]:
+    if "REAPER_TOPIC" not in said:
+        return []
+    return [Sns.model_validate({"type": "sns", "topic": said["REAPER_TOPIC"], "for": [Audience.ADMINS]})]

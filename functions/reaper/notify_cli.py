@@ -1,0 +1,57 @@
+"""`reaper notify`: the commands about messages. `cli` adds them to the command line."""
+
+from __future__ import annotations
+
+import os
+import sys
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from reaper import channels, sample, secret, source
+from reaper.channels.implied import implied
+from reaper.errors import SettingsError
+from reaper.message import Message, deliverable
+from reaper.policy import Policy
+
+app = typer.Typer(no_args_is_help=True, help="Try out the channels that messages go through.")
+
+
+@app.callback()
+def notify() -> None:
+    """Try out the channels that messages go through."""
+
+
+@app.command("test")
+def send_sample(
+    to: Annotated[str, typer.Option(help="Address the sample is for; its domain must be on owners.domains.", metavar="ADDRESS")],
+    policy: Annotated[
+        str | None, typer.Option(help="Policy file, s3://, ssm:, blob URL or inline YAML.", metavar="FILE|URI")
+    ] = None,
+    channel: Annotated[list[str] | None, typer.Option(help="Only the channels of that name or type.")] = None,
+) -> None:
+    """Send a sample of made-up findings through the policy's channels and print the receipts. Exit status 3 if any refused it."""
+    found = source.load(policy or os.environ.get("REAPER_POLICY")).policy
+    message = _sample(to, found)
+    chosen = [spec for spec in implied(found.channels, os.environ) if not channel or {spec.name, spec.type} & set(channel)]
+    if not chosen:
+        raise SettingsError(
+            "no channel to send through: name some under `channels:` in the policy, such as {type: folder, path: mails}"
+        )
+    means = channels.Means(secret=lambda ref: secret.read(ref, os.environ), clock=_now)
+    done = [channels.attempt(message, line) for line in channels.open(chosen, means)]
+    for one in done:
+        sys.stdout.write(f"{one.channel}: {'FAILED ' + str(one.error) if one.error else one.receipt}\n")
+    raise typer.Exit(3 if any(one.error for one in done) else 0)
+
+
+def _sample(to: str, policy: Policy) -> Message:
+    if not deliverable(to, policy.owners.domains, policy.owners.fallback):
+        domains = ", ".join(policy.owners.domains) or "none yet"
+        raise SettingsError(f"--to {to!r}: mail goes only to owners.domains ({domains}) and to owners.fallback")
+    return sample.message(to, _now())
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
