@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import math
+from datetime import datetime, timedelta
+
+import pytest
+
+from azure.conftest import DAY, HOUR, LONG_AGO, NOW, SUB
+from reaper.azure import chart, series, signs
+from reaper.azure.cloud import Cloud
+from reaper.azure.series import Answer, Place, Query
+from reaper.evidence import SETTLE, alive_from, last_busy
+from reaper.model import Series, Window
+from reaper.sandbox.azure import signals
+from reaper.sandbox.azure.fault import Fault, on
+from reaper.sandbox.azure.request import Reply, Request
+from reaper.sandbox.azure.server import Server
+from reaper.sandbox.azure.subscription import Workspace
+
+WINDOW = Window(start=NOW - timedelta(minutes=7) - 14 * DAY, end=NOW - timedelta(minutes=7), quiet_from=NOW - DAY)
+NODES = Query(
+    namespace="Microsoft.MachineLearningServices/workspaces",
+    metrics=("Active Nodes",),
+    aggregation="Maximum",
+    split="ClusterName",
+)
+
+
+def place(vision: Workspace) -> Place:
+    return Place(id=vision.id, region="westeurope")
+
+
+def points(first: datetime, *values: float | None) -> list[dict[str, object]]:
+    return [
+        {"timeStamp": f"{first + n * HOUR:%Y-%m-%dT%H:%M:%SZ}", **({} if v is None else {"average": v})}
+        for n, v in enumerate(values)
+    ]
+
+
+@pytest.mark.parametrize("minute", range(0, 60, 5))
+def test_a_heartbeat_in_clock_aligned_buckets_reaches_now_at_any_minute_of_the_hour(minute: int):
+    now = NOW.replace(minute=minute, second=30)
+    end = now.replace(minute=(minute - 5) % 60, second=0) - (HOUR if minute < 5 else timedelta())
+    grid = chart.Grid(start=end - 48 * HOUR, end=end, step=HOUR)
+    whole = (end - 48 * HOUR).replace(minute=0)
+    found = grid.series(points(whole, *[1.0] * (48 + bool(end.minute))), "average", None)
+    beat = signs.heartbeat("Total Nodes", Answer(series=found, complete=True, end=end))
+    assert found.start == whole
+    assert alive_from(beat, now - SETTLE) == whole
+
+
+def test_buckets_that_begin_where_the_window_does_are_taken_as_they_are():
+    start = NOW.replace(minute=10) - 3 * HOUR
+    found = chart.Grid(start=start, end=start + 3 * HOUR, step=HOUR).series(points(start, 0.0, 2.0, None), "average", None)
+    assert (found.start, len(found.values), found.values[1], math.isnan(found.values[2])) == (start, 3, 2.0, True)
+
+
+def test_two_series_of_one_value_are_laid_over_each_other():
+    start = NOW.replace(minute=0)
+    grid = chart.Grid(start=start, end=start + 3 * HOUR, step=HOUR)
+    first = grid.series(points(start, 1.0, None, 0.0), "average", None)
+    both = grid.series(points(start, 0.0, 3.0, None), "average", first)
+    assert list(both.values) == [1.0, 3.0, 0.0]
+
+
+def test_a_last_bucket_that_is_still_filling_is_busy_up_to_the_end_of_the_window():
+    start, end = NOW.replace(minute=0) - 2 * HOUR, NOW.replace(minute=10)
+    answer = Answer(series=Series(start=start, step=HOUR, values=[0.0, 0.0, 5.0]), complete=True, end=end)
+    assert last_busy(signs.activity("x", answer)) == end
+
+
+def test_zeros_and_no_series_can_be_trusted_but_a_point_without_a_value_is_a_gap():
+    start = NOW.replace(minute=0) - 3 * HOUR
+    nothing = Answer(series=Series(start=start, step=HOUR), complete=True, end=NOW)
+    gap = Answer(series=Series(start=start, step=HOUR, values=[0.0, math.nan, 0.0]), complete=True, end=NOW)
+    assert len(signs.silence("x", nothing)) == 1
+    use, beat = signs.silence("x", gap)
+    assert (last_busy(use), alive_from(beat, start + 3 * HOUR)) == (None, start + 2 * HOUR)
+
+
+def test_replies_are_joined_by_id_and_never_by_position(server: Server, cloud: Cloud, vision: Workspace):
+    spaces = [vision, *(server.subscription(SUB).workspace(f"ws{n}") for n in range(9))]
+    for n, space in enumerate(spaces):
+        signals.nodes(space.cluster("gpus"), active=n, idle=0, since=LONG_AGO)
+    found = series.answers(
+        cloud, [Place(id=s.id.replace("resourceGroups", "RESOURCEGROUPS"), region="westeurope") for s in spaces], NODES, WINDOW
+    )
+    assert [max(found.of(s.id, "Active Nodes", "GPUS").series.values) for s in spaces] == list(range(10))
+
+
+def test_a_resource_that_is_not_in_the_reply_is_incomplete_and_not_silent(server: Server, cloud: Cloud, vision: Workspace):
+    server.rules.append(on("POST", ".*metrics:getBatch", Fault(answer=lambda r: Reply(body={"values": []}))))
+    found = series.answers(cloud, [place(vision)], NODES, WINDOW)
+    assert not found.of(vision.id, "Active Nodes", "gpus").complete
+    assert "1 of 1 resources are not in the reply" in str(cloud.troubles[0])
+
+
+def test_a_reply_that_may_have_been_cut_off_is_incomplete(cloud: Cloud, vision: Workspace):
+    for n in range(4):
+        signals.nodes(vision.cluster(f"c{n}"), active=0, idle=1, since=LONG_AGO)
+    few = Query(namespace=NODES.namespace, metrics=NODES.metrics, aggregation="Maximum", split="ClusterName", top=3)
+    assert not series.answers(cloud, [place(vision)], few, WINDOW).of(vision.id, "Active Nodes", "c0").complete
+    assert "there may be more" in str(cloud.troubles[0])
+
+
+def test_at_most_fifty_resources_are_asked_for_at_once(server: Server, cloud: Cloud):
+    spaces = [server.subscription(SUB).workspace(f"ws{n:03}") for n in range(120)]
+    series.answers(cloud, [Place(id=s.id, region="westeurope") for s in spaces], NODES, WINDOW)
+    assert sorted(len(r.body["resourceids"]) for r in server.requests if r.body) == [20, 50, 50]
+
+
+def test_what_may_not_be_read_in_bulk_is_tried_once_per_target(server: Server, cloud: Cloud, vision: Workspace):
+    def refuse(request: Request) -> Fault | None:
+        return Fault(answer=lambda r: Reply(status=403, body={})) if "getBatch" in request.path else None
+
+    server.rules.append(refuse)
+    for session in (cloud, cloud.for_kind(), cloud.for_kind()):
+        found = series.answers(session, [place(vision)], NODES, WINDOW)
+        assert found.of(vision.id, "Active Nodes").complete
+        assert session.troubles == []
+    assert sum("getBatch" in r.path for r in server.requests) == 1
+
+
+def test_a_window_is_never_longer_than_azure_keeps_metrics(server: Server, cloud: Cloud, vision: Workspace):
+    long = Window(start=NOW - 400 * DAY, end=NOW, quiet_from=NOW)
+    series.answers(cloud, [place(vision)], NODES, long)
+    assert server.requests[-1].query["starttime"] == f"{NOW - 92 * DAY:%Y-%m-%dT%H:%M:%SZ}"
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        {},
+        {"timeStamp": None},
+        {"timeStamp": "today", "maximum": 1},
+        {"timeStamp": "2026-11-20T00:00:00Z", "maximum": "many"},
+        "x",
+    ],
+)
+def test_points_that_cannot_be_read_make_the_reply_incomplete(server: Server, cloud: Cloud, vision: Workspace, point: object):
+    metric = {
+        "name": {"value": "Active Nodes"},
+        "timeseries": [{"metadatavalues": [{"name": {"value": "clustername"}, "value": "g"}], "data": [point]}],
+    }
+    body = {"values": [{"resourceid": vision.id, "value": [metric]}]}
+    server.rules.append(on("POST", ".*metrics:getBatch", Fault(answer=lambda r: Reply(body=body))))
+    found = series.answers(cloud, [place(vision)], NODES, WINDOW)
+    assert not found.of(vision.id, "Active Nodes", "g").complete
+    assert "cannot be read" in str(cloud.troubles[0])
