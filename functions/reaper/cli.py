@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.status import Status as Spinner
 from rich.table import Table
 
-from reaper import __version__, lint, registry, source
+from reaper import __version__, lint, notify_cli, registry, source
 from reaper import settings as knobs
 from reaper.errors import ReaperError, SettingsError
 from reaper.model import Mode, Report
@@ -38,6 +38,7 @@ app = typer.Typer(
 )
 policies = typer.Typer(no_args_is_help=True, help="Check a policy file, or print its JSON Schema.")
 app.add_typer(policies, name="policy")
+app.add_typer(notify_cli.app, name="notify")
 err = Console(stderr=True, highlight=False)
 
 
@@ -90,6 +91,7 @@ def sweep(
         mode=knobs.mode(mode.value, "--mode") if mode else base.mode,
         cloud=cloud.value,
         policy=policy or base.policy,
+        ledger=base.ledger,
         regions=_words(region) or base.regions,
         accounts=_words(account),
         subscriptions=_words(subscription) or base.subscriptions,
@@ -151,11 +153,13 @@ def demo(
     sandbox = _needed("reaper.sandbox.demo", "demo")
     directory.mkdir(parents=True, exist_ok=True)
     with _progress() as tell:
-        report = sandbox.report(source.load(policy or sandbox.POLICY), _now, tell)
+        report = sandbox.report(source.load(policy or sandbox.POLICY), directory / "mail", _now, tell)
     _write(report, Format.HTML, str(directory / "report.html"))
     _write(report, Format.JSON, str(directory / "report.json"))
     _write(report, format, "-")
-    err.print(f"Wrote {directory / 'report.html'} and {directory / 'report.json'}.")
+    err.print(
+        f"Wrote {directory / 'report.html'} and {directory / 'report.json'}; the mails it would send are in {directory / 'mail'}."
+    )
 
 
 @policies.command("check")

@@ -127,8 +127,8 @@ def _problem(source: str, lines: dict[Path, int], data: Any, error: Any) -> str:
 
 def _unknown_kinds(policy: Policy, source: str, lines: dict[Path, int], kinds: Collection[str]) -> list[str]:
     problems = []
-    for index, spec in enumerate(policy.rules):
-        for name in spec.match.kind or []:
+    for index, entry in enumerate(policy.rules):
+        for name in entry.match.kind or []:
             if not any(fnmatchcase(kind, name) for kind in kinds):
                 path: Path = ("rules", index, "match", "kind")
                 problems.append(

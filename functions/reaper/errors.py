@@ -4,6 +4,7 @@
   x SettingsError     a setting, flag or event that cannot be used: nothing was swept
   x PolicyError       a policy file or text that does not validate: nothing was swept
   x CloudError        one call to a cloud that failed, with the permission that was missing
+  x BadLink           a keep-link that does not hold (`token`)
 """
 
 from __future__ import annotations

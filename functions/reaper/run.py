@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from importlib import import_module
 from typing import Any
 
 from reaper import __version__
 from reaper.errors import CloudError, SettingsError
-from reaper.model import Coverage, Report, Run, Status
+from reaper.model import Coverage, Mode, Report, Run, Status
+from reaper.policy import Policy
 from reaper.registry import CLOUDS, kinds
 from reaper.settings import Settings
 from reaper.source import Source
@@ -20,8 +23,12 @@ from reaper.sweep import Cloud, Order, sweep
 def run(
     settings: Settings, source: Source, clock: Callable[[], datetime], progress: Callable[[str], None] = lambda text: None
 ) -> Report:
-    """Sweep everything that `settings` ask for. Raises SettingsError where nothing can be swept; a cloud that fails is in the coverage."""
+    """Sweep everything that `settings` ask for, and above mode audit tell about it.
+
+    Raises SettingsError where nothing can be swept or told; a cloud, ledger or channel that fails is in the coverage.
+    """
     started = clock()
+    follow = _follow_up(settings, source.policy, clock)
     asked = [kind for kind in kinds() if not settings.kinds or kind.name in settings.kinds]
     clouds, failed = _clouds(settings, [c for c in CLOUDS if any(k.cloud == c for k in asked)], progress)
     swept = sweep(clouds, asked, Order(policy=source.policy, now=started, progress=progress))
@@ -33,7 +40,21 @@ def run(
         version=__version__,
         policy_sha256=source.sha256,
     )
-    return Report(run=facts, coverage=(*swept.coverage, *failed), findings=swept.findings)
+    report = follow(Report(run=facts, coverage=(*swept.coverage, *failed), findings=swept.findings))
+    return replace(report, run=replace(facts, finished_at=clock()))
+
+
+def _follow_up(settings: Settings, policy: Policy, clock: Callable[[], datetime]) -> Callable[[Report], Report]:
+    """What comes after the sweep. An audit writes nothing; it reads a ledger where one was named, to know of snoozes and notices."""
+    if settings.mode is Mode.AUDIT and settings.ledger is None:
+        return lambda report: report
+    from reaper import desk, ledger, tell
+
+    if settings.mode is Mode.AUDIT:
+        known = ledger.open(settings.ledger, os.environ)
+        return lambda report: tell.recalled(report, known, report.run.started_at)
+    at = desk.open(settings.ledger, policy, os.environ, clock)
+    return lambda report: tell.tell(report, policy, at)
 
 
 def _clouds(settings: Settings, wanted: Sequence[str], progress: Callable[[str], None]) -> tuple[list[Cloud], list[Coverage]]:

@@ -16,7 +16,7 @@ DOCS = {
     "REAPER_POLICY": "a file, s3://bucket/key, ssm:/name, a blob's https URL, or the YAML itself; without it the built-in defaults hold",
     "REAPER_REGIONS": "AWS regions, comma-separated, or all; without it the session's own region",
     "REAPER_SUBSCRIPTIONS": "Azure subscription ids, comma-separated; without it every one the identity can read",
-    "REAPER_LEDGER": "where the memory is kept: sqlite:///path, dynamodb://table, table://account/table or memory:",
+    "REAPER_LEDGER": "where the memory is kept: sqlite:///path, dynamodb://table, table://account/table or memory:; mode notify needs one",
     "REAPER_ARM_ENDPOINT": "Azure Resource Manager of a sovereign cloud; the public one without it",
     "REAPER_METRICS_ENDPOINT": "Azure's batch metrics host, {region} in it stands for the region; the public one without it",
     "REAPER_REPORTS": "where full reports are stored: s3://bucket/prefix, or a blob container's https URL",
@@ -25,10 +25,12 @@ DOCS = {
     "REAPER_EMAIL_SENDER": "the address the summary comes from, of a domain connected to that service",
     "REAPER_EMAIL_TO": "who gets the summary by e-mail, comma-separated",
     "REAPER_SCHEDULE": "when the function app sweeps, in UTC: second minute hour day month weekday; read by the Functions host only",
+    "REAPER_SNOOZE_URL": "the public address that keep-links lead to, without /keep; without it messages offer the tag alone",
+    "REAPER_SNOOZE_KEYS": "the secrets that sign keep-links: secretsmanager:name, keyvault:address or env:NAME",
     "REAPER_QUIET": "true: no summary when nothing is idle, unknown or missing",
 }
 MODES = tuple(Mode)
-AVAILABLE = (Mode.AUDIT,)
+AVAILABLE = (Mode.AUDIT, Mode.NOTIFY)
 """The modes that this version can run."""
 
 
@@ -52,6 +54,7 @@ class Settings:
     accounts: tuple[str, ...] = ()
     subscriptions: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
+    ledger: str | None = None
     reports: str | None = None
     topic: str | None = None
     email: Email | None = None
@@ -69,6 +72,7 @@ def from_env(environ: Mapping[str, str]) -> Settings:
         policy=get("REAPER_POLICY"),
         regions=words(get("REAPER_REGIONS", "")),
         subscriptions=words(get("REAPER_SUBSCRIPTIONS", "")),
+        ledger=get("REAPER_LEDGER"),
         reports=get("REAPER_REPORTS"),
         topic=get("REAPER_TOPIC"),
         email=_email(get("REAPER_EMAIL_ENDPOINT"), get("REAPER_EMAIL_SENDER"), words(get("REAPER_EMAIL_TO", ""))),

@@ -22,7 +22,7 @@ from reaper import registry, source
 from reaper import settings as knobs
 from reaper.aws import store, topic
 from reaper.errors import SettingsError
-from reaper.model import Report, Status
+from reaper.model import Mode, Report, Status
 from reaper.report.json import plain
 from reaper.report.totals import news, totals
 from reaper.run import run
@@ -46,7 +46,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     text = json.dumps(answer)
     stored = store.write_report(settings.reports, report.run.id, report.run.started_at, text) if settings.reports else None
     _log(report, stored)
-    if settings.topic and (news(report) or not settings.quiet):
+    if settings.mode is Mode.AUDIT and settings.topic and (news(report) or not settings.quiet):
         logger.info("summary sent", message_id=topic.publish(settings.topic, report, stored))
     return answer if len(text.encode()) <= MAX_ANSWER else _pointer(answer, stored)
 

@@ -20,8 +20,9 @@ import azure.functions as func
 from reaper import registry, source
 from reaper import settings as knobs
 from reaper.azure import mail, store
+from reaper.azure.snooze_route import blueprint as keep
 from reaper.errors import ReaperError, SettingsError
-from reaper.model import Report, Status
+from reaper.model import Mode, Report, Status
 from reaper.report.json import plain
 from reaper.report.totals import news, totals
 from reaper.run import run
@@ -32,6 +33,8 @@ log = logging.getLogger("reaper")
 log.setLevel(logging.INFO)
 logging.getLogger("azure").setLevel(logging.WARNING)
 """The SDKs would log every request."""
+
+app.register_functions(keep)
 
 
 @app.timer_trigger(arg_name="timer", schedule="%REAPER_SCHEDULE%", run_on_startup=False, use_monitor=True)
@@ -82,7 +85,7 @@ def _sweep(settings: knobs.Settings) -> dict[str, Any]:
     text = json.dumps(answer)
     stored = store.write_report(settings.reports, report.run.id, report.run.started_at, text) if settings.reports else None
     _measure(report, stored)
-    if settings.email and (news(report) or not settings.quiet):
+    if settings.mode is Mode.AUDIT and settings.email and (news(report) or not settings.quiet):
         _tell(logging.INFO, "summary sent", mail=mail.send(settings.email, report, stored))
     return answer if len(text) <= MAX_ANSWER or stored is None else {**answer, "findings": [], "stored": stored}
 

@@ -1,14 +1,17 @@
-"""A sweep of the pretend fleet: the real command, the real SDKs, but every call goes to servers in this process."""
+"""A sweep of the pretend fleet: the real run, the real SDKs, but every call goes to servers in this process."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from datetime import datetime
 from importlib import import_module
+from pathlib import Path
 
-from reaper.model import Report
+from reaper.channels.spec import Folder
+from reaper.model import Mode, Report
 from reaper.registry import CLOUDS, kinds
 from reaper.run import run
 from reaper.settings import Settings
@@ -29,11 +32,16 @@ rules:
     grace: 12h
     action: stop
 """
-SETTINGS = Settings(cloud="all", regions=("us-east-1", "eu-west-1"))
+SETTINGS = Settings(mode=Mode.NOTIFY, cloud="all", regions=("us-east-1", "eu-west-1"), ledger="memory:")
 
 
-def report(source: Source, clock: Callable[[], datetime], tell: Callable[[str], None]) -> Report:
-    """The report of one audit sweep over every sandbox there is. Needs the extra `demo`; leaves the environment as it was."""
+def report(source: Source, mails: Path, clock: Callable[[], datetime], tell: Callable[[str], None]) -> Report:
+    """The report of one sweep in mode notify over every sandbox there is; what would be mailed is written to the folder `mails`.
+
+    Needs the extra `demo`; leaves the environment as it was.
+    """
+    folder = Folder(type="folder", path=str(mails))
+    source = replace(source, policy=source.policy.model_copy(update={"channels": [folder]}))
     now = clock()
     with ExitStack() as stack:
         environ: dict[str, str] = {}

@@ -1,0 +1,38 @@
+"""What a run needs beyond the clouds to tell people: the ledger, the opened channels, and who signs keep-links."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from reaper import channels, ledger, offer, secret
+from reaper.channels import Line, Means
+from reaper.channels.implied import implied
+from reaper.errors import SettingsError
+from reaper.ledger import Ledger
+from reaper.offer import Offer
+from reaper.policy import Policy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desk:
+    """`offer` is None where no page serves keep-links: messages then offer the tag alone."""
+
+    ledger: Ledger
+    lines: Sequence[Line]
+    offer: Offer | None
+    clock: Callable[[], datetime]
+
+
+def open(address: str | None, policy: Policy, environ: Mapping[str, str], clock: Callable[[], datetime]) -> Desk:
+    """The desk that the policy's channels and the environment describe. Raises SettingsError where there is no channel at all."""
+    specs = implied(policy.channels, environ)
+    if not specs:
+        raise SettingsError(
+            "mode notify needs a channel: name one under `channels:` in the policy, or set REAPER_TOPIC; `reaper notify test` tries it"
+        )
+    means = Means(secret=lambda ref: secret.read(ref, environ), clock=clock)
+    return Desk(
+        ledger=ledger.open(address, environ), lines=channels.open(specs, means), offer=offer.open(environ, clock()), clock=clock
+    )
