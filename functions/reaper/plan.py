@@ -48,7 +48,7 @@ def told(memory: Memory, move: Move, receipt: str, now: datetime) -> Memory:
 
 
 def after(case: Case, memory: Memory, now: datetime) -> Memory:
-    """What is to be remembered once this verdict is known; the very same memory where nothing needs to be written.
+    """What is to be remembered once this verdict is known; equal to `memory` where nothing needs to be written.
 
     Use, change and protection close the spell; `unknown` and what costs nothing say nothing about it. Give it the case as judged,
     before `spared_by_memory`, so that a spell lasts through a snooze. Snoozes, acts and manifests are never touched but when over.
@@ -79,10 +79,9 @@ def _step(case: Case, memory: Memory, now: datetime) -> Step:
 
 def _idle(case: Case, memory: Memory, now: datetime) -> Memory:
     """`idle_seen` is renewed when half of the proof has passed since: often enough for the proof to reach it, seldom enough to be cheap."""
-    since, begun = _spell(case, memory, now), _begun(case, now)
-    fresh = memory.idle_seen is not None and begun <= memory.idle_seen and now - memory.idle_seen < (now - begun) / 2
+    fresh = memory.idle_seen is not None and now - memory.idle_seen < (now - _begun(case, now)) / 2
     kept = _silent(memory) if _void(case, memory, now) else memory
-    return replace(kept, idle_since=since, idle_seen=memory.idle_seen if fresh else now)
+    return replace(kept, idle_since=_spell(case, memory, now), idle_seen=memory.idle_seen if fresh else now)
 
 
 def _begun(case: Case, now: datetime) -> datetime:

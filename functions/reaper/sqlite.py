@@ -68,15 +68,16 @@ class Sqlite:
         return {id: found[key] for id, key in asked.items() if key in found}
 
     def remember(self, id: str, memory: Memory, expected_version: int, now: datetime) -> bool:
-        row = (same(id), id, expected_version + 1, stamp(touched(memory, now)), json.dumps(from_memory(memory)))
+        key, forgotten = same(id), stamp(now - KEEP)
+        row = (id, expected_version + 1, stamp(touched(memory, now)), json.dumps(from_memory(memory)))
         if expected_version:
-            sql = "UPDATE memory SET id = ?2, version = ?3, touched = ?4, row = ?5 WHERE key = ?1 AND version = ?6 AND touched >= ?7"
-            return bool(self._write("Remember", sql, *row, expected_version, stamp(now - KEEP)))
+            sql = "UPDATE memory SET id = ?, version = ?, touched = ?, row = ? WHERE key = ? AND version = ? AND touched >= ?"
+            return bool(self._write("Remember", sql, *row, key, expected_version, forgotten))
         sql = (
-            "INSERT INTO memory VALUES (?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET id = excluded.id, version = excluded.version,"
-            " touched = excluded.touched, row = excluded.row WHERE memory.touched < ?"
+            "INSERT INTO memory (id, version, touched, row, key) VALUES (?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET id = excluded.id,"
+            " version = excluded.version, touched = excluded.touched, row = excluded.row WHERE memory.touched < ?"
         )
-        return bool(self._write("Remember", sql, *row, stamp(now - KEEP)))
+        return bool(self._write("Remember", sql, *row, key, forgotten))
 
     def lease(self, target: Target, holder: str, now: datetime, ttl: timedelta) -> bool:
         sql = (
