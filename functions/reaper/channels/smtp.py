@@ -62,6 +62,7 @@ class Channel:
                 server.starttls(context=trust.context())
             if spec.user is not None and password is not None:
                 server.login(spec.user, password)
+            server.ehlo_or_helo_if_needed()
         except (smtplib.SMTPException, OSError):
             server.close()
             raise

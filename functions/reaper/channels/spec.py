@@ -9,7 +9,7 @@ import re
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import parse_qsl, urlsplit
 
-from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from reaper.message import Audience, plain
 
@@ -38,10 +38,12 @@ def _address(value: object) -> object:
 Address = Annotated[str, BeforeValidator(_address)]
 _MANY: dict[str, Any] = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
 Addresses = Annotated[list[Address], BeforeValidator(_one_or_many), WithJsonSchema(_MANY)]
+_READER: dict[str, Any] = {"enum": [reader.value for reader in Audience]}
 Readers = Annotated[
     list[Audience],
     BeforeValidator(_one_or_many),
-    Field(min_length=1, alias="for", validation_alias=AliasChoices("for", "readers"), description="owners, admins or both"),
+    Field(min_length=1, alias="for", description="owners, admins or both"),
+    WithJsonSchema({"anyOf": [_READER, {"type": "array", "items": _READER, "minItems": 1}]}),
 ]
 Ref = Annotated[
     str, Field(pattern=SECRET, description="where the secret is kept: env:NAME, secretsmanager:name or keyvault:https://…")
@@ -64,7 +66,7 @@ class _Channel(BaseModel):
 
 
 class _Mail(_Channel):
-    sender: Address = Field(alias="from", validation_alias=AliasChoices("from", "sender"), description="the sender's address")
+    sender: Address = Field(alias="from", description="the sender's address")
     to: Addresses = Field([], description="who gets what is for admins; owners.fallback without it")
 
 

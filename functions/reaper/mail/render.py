@@ -19,7 +19,7 @@ def both(name: str, **shown: Any) -> tuple[str, str]:
     pages = _environment()
     plain = pages.get_template(f"{name}.txt.j2").render(**shown)
     html = pages.get_template(f"{name}.html.j2").render(**shown)
-    return re.sub(r"\n{3,}", "\n\n", plain).strip() + "\n", re.sub(r"\n\s*\n+", "\n", html)
+    return re.sub(r"\n{3,}", "\n\n", plain).strip() + "\n", re.sub(r"\n\s*\n+", "\n", html).strip() + "\n"
 
 
 @cache
