@@ -1,4 +1,4 @@
-"""Azurite's table service for tests: fetched once with npm into build/azurite, started on a free port, gone with the test run.
+"""Azurite's table and blob services for tests: fetched once with npm into build/azurite, started on a free port, gone with the test run.
 
 https://learn.microsoft.com/en-us/azure/storage/common/storage-use-azurite
 """
@@ -19,7 +19,7 @@ ACCOUNT = "devstoreaccount1"
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 """The key that every Azurite has, published by Microsoft; it opens nothing else."""
 HOME = Path(__file__).parents[1] / "build" / "azurite"
-PROGRAM = Path("node_modules", "azurite", "dist", "src", "table", "main.js")
+PROGRAMS = Path("node_modules", "azurite", "dist", "src")
 
 
 class Missing(Exception):
@@ -29,27 +29,40 @@ class Missing(Exception):
 @contextmanager
 def tables() -> Iterator[str]:
     """The connection string of a running table service. Raises Missing where there is none to be had."""
-    program = _fetched()
+    with _running("table") as port:
+        endpoint = f"http://127.0.0.1:{port}/{ACCOUNT}"
+        yield f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={KEY};TableEndpoint={endpoint};"
+
+
+@contextmanager
+def blobs(certificate: Path, key: Path) -> Iterator[str]:
+    """The address of a running blob service that speaks TLS and takes bearer tokens. Raises Missing where there is none to be had."""
+    with _running("blob", "--oauth", "basic", "--cert", str(certificate), "--key", str(key)) as port:
+        yield f"https://127.0.0.1:{port}/{ACCOUNT}"
+
+
+@contextmanager
+def _running(service: str, *more: str) -> Iterator[int]:
+    program = _fetched() / service / "main.js"
     with tempfile.TemporaryDirectory(prefix="azurite-") as folder, tempfile.TemporaryFile() as log:
         port = _free_port()
         options = ["--silent", "--inMemoryPersistence", "--skipApiVersionCheck", "--disableTelemetry"]
-        where = ["--tableHost", "127.0.0.1", "--tablePort", str(port)]
-        process = subprocess.Popen(["node", str(program), *options, *where], stdout=log, stderr=log, cwd=folder)
+        where = [f"--{service}Host", "127.0.0.1", f"--{service}Port", str(port)]
+        process = subprocess.Popen(["node", str(program), *options, *where, *more], stdout=log, stderr=log, cwd=folder)
         try:
             _wait(process, port)
-            endpoint = f"http://127.0.0.1:{port}/{ACCOUNT}"
-            yield f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={KEY};TableEndpoint={endpoint};"
+            yield port
         finally:
             process.terminate()
             process.wait(timeout=20)
 
 
 def _fetched() -> Path:
-    """The program, fetched beside its place and then moved there, so that two test runs at once do not meet."""
+    """The folder of its programs, fetched beside its place and then moved there, so that two test runs at once do not meet."""
     if not shutil.which("node") or not shutil.which("npm"):
         raise Missing("node and npm are not installed")
-    if (HOME / PROGRAM).exists():
-        return HOME / PROGRAM
+    if (HOME / PROGRAMS).exists():
+        return HOME / PROGRAMS
     HOME.parent.mkdir(exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="azurite-", dir=HOME.parent))
     command = ["npm", "install", "--no-fund", "--no-audit", "--prefix", str(folder), f"azurite@{VERSION}"]
@@ -61,7 +74,7 @@ def _fetched() -> Path:
         raise Missing(f"npm install azurite@{VERSION} failed: {done.stderr.strip()[-300:]}")
     if not HOME.exists():
         folder.rename(HOME)
-    return HOME / PROGRAM
+    return HOME / PROGRAMS
 
 
 def _free_port() -> int:
