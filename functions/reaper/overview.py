@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from reaper.digest import ACTED, Item, Occasion, address_of, item, title
+from reaper.figures import money
 from reaper.message import MAX_SUBJECT, Audience, Message, Value, line
 from reaper.model import Coverage, Finding, Move, Report, Result, Status
 from reaper.report.totals import complete, idle, totals, unknown
@@ -53,6 +54,7 @@ def overview(
     plain, html = both(
         "admin",
         subject=subject,
+        headline=_headline(report),
         report=report,
         sums=totals(report),
         fresh=_some(fresh, occasion, FEW),
@@ -104,15 +106,15 @@ def _shares(report: Report, of: Callable[[Finding], str]) -> list[Share]:
     groups: dict[str, list[Finding]] = defaultdict(list)
     for found in idle(report):
         groups[of(found)].append(found)
-    money = {name: sum(f.price.usd_per_hour for f in group if f.price) for name, group in groups.items()}
-    top = max(money.values(), default=0.0)
-    names = sorted(groups, key=lambda name: (-money[name], name))[:GROUPS]
+    sums = {name: sum(f.price.usd_per_hour for f in group if f.price) for name, group in groups.items()}
+    top = max(sums.values(), default=0.0)
+    names = sorted(groups, key=lambda name: (-sums[name], name))[:GROUPS]
     return [
         Share(
             name=tidy(name, 60) or "(no name)",
             count=len(groups[name]),
-            usd_per_hour=money[name],
-            percent=max(1, round(100 * money[name] / top)) if top else 1,
+            usd_per_hour=sums[name],
+            percent=max(1, round(100 * sums[name] / top)) if top else 1,
         )
         for name in names
     ]
@@ -131,15 +133,23 @@ def _kind(found: Finding) -> str:
     return title(found.case.resource.kind)
 
 
+def _headline(report: Report) -> str:
+    sums = totals(report)
+    count = sums.by_state["idle"]
+    if not count:
+        return "Nothing is idle"
+    return f"{money(sums.idle_usd_per_hour)} an hour" if count > sums.unpriced_idle else f"{count} idle, price not known"
+
+
 def _subject(report: Report, fresh: int) -> str:
     sums = totals(report)
     count = sums.by_state["idle"]
-    money = (
+    cost = (
         f" cost{'s' if count == 1 else ''} ${sums.idle_usd_per_hour:,.2f}/h"
         if count > sums.unpriced_idle
         else ", price not known"
     )
-    head = f"{count} idle ML resource{'' if count == 1 else 's'}{money}" if count else "No idle ML resources"
+    head = f"{count} idle ML resource{'' if count == 1 else 's'}{cost}" if count else "No idle ML resources"
     parts = [head]
     parts += [f"{fresh} new"] if fresh else []
     parts += [f"{len(_gaps(report))} of {len(report.coverage)} lists incomplete"] if not complete(report) else []

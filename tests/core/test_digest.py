@@ -128,7 +128,7 @@ def test_without_owner_and_usable_fallback_nobody_is_told_and_no_notice_counts(f
         ("lee@example.com, x@evil.example", False),
         ("lee@xn--exmple-cua.com", False),
         ("@example.com", False),
-        (f"{'a' * 65}@example.com", False),
+        pytest.param(f"{'a' * 65}@example.com", False, id="too long"),
         ("lée@example.com", False),
     ],
 )
@@ -339,7 +339,9 @@ def test_hostile_text_changes_no_markup_and_leaves_no_control_or_direction_marks
             body.encode()
 
 
-@pytest.mark.parametrize("text", [HOSTILE, "=cmd()|' /C calc'!A0", "\u202eevil", "a" * 10_000, "\ud800", "{{ 7*7 }}"], ids=ascii)
+@pytest.mark.parametrize(
+    "text", [HOSTILE, "=cmd()|' /C calc'!A0", "\u202eevil", "a" * 10_000, "\ud800", "{{ 7*7 }}"], ids=lambda t: ascii(t)[:30]
+)
 def test_known_attacks_come_out_harmless(text: str):
     message = only(digest.owners([hostile(text)], occasion()))
     summary = overview(report(hostile(text)), occasion())

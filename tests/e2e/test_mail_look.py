@@ -1,0 +1,78 @@
+"""The mails in a real browser: no sideways scrolling on a phone, readable contrast by axe, nothing loaded; pictured for the docs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from core.fakes import NOW
+from reaper import sample
+from reaper.message import Message
+from reaper.model import Coverage, Mode, Report, Run, Status
+from reaper.overview import overview
+
+sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: the mails were NOT looked at in a browser")
+axe = pytest.importorskip(
+    "axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed: the mails were NOT checked for axe"
+)
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: the mails were NOT looked at in a browser")
+
+IMAGES = Path(__file__).parents[2] / "docs/images"
+PICTURE = "REAPER_TEST_PICTURES"
+"""Set, the pictures in docs/images are made anew."""
+
+
+def owner_mail() -> Message:
+    return sample.message("dana@example.com", NOW)
+
+
+def admin_mail() -> Message:
+    run = Run(id="sample", started_at=NOW, finished_at=NOW, mode=Mode.NOTIFY, version="0", policy_sha256="0" * 64)
+    denied = Coverage(
+        cloud="aws",
+        account="123456789012",
+        region="eu-west-1",
+        kind="sagemaker-notebook",
+        status=Status.DENIED,
+        missing="sagemaker:ListNotebookInstances",
+        error="sagemaker:ListNotebookInstances: access denied",
+    )
+    found = tuple(sample.findings("dana@example.com", NOW))
+    report = Report(run=run, coverage=(denied,), findings=found)
+    message = overview(report, sample.occasion("dana@example.com", NOW), {found[0].case.resource.id})
+    assert message is not None
+    return message
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[object]:
+    with sync.sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"] if os.geteuid() == 0 else [])
+        yield found
+        found.close()
+
+
+@pytest.mark.parametrize("mail", [owner_mail, admin_mail], ids=["mail", "mail-summary"])
+@pytest.mark.parametrize(
+    ("look", "width", "scheme"), [("light", 720, "light"), ("dark", 720, "dark"), ("narrow", 375, "light"), ("tiny", 320, "dark")]
+)
+def test_a_mail_reads_well_everywhere_and_loads_nothing(look: str, width: int, scheme: str, mail, browser):
+    page = browser.new_page(viewport={"width": width, "height": 700}, color_scheme=scheme, device_scale_factor=1.5)
+    asked: list[str] = []
+    page.on("request", lambda r: asked.append(r.url))
+    page.set_content(mail().html)
+    assert asked == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    violations = axe.Axe().run(page).response["violations"]
+    assert [
+        (v["id"], [n["html"] for n in v["nodes"]]) for v in violations if v["id"] not in {"region", "landmark-one-main"}
+    ] == []
+    if os.environ.get(PICTURE) and look != "tiny":
+        name = "mail" if mail is owner_mail else "mail-summary"
+        page.screenshot(path=IMAGES / f"{name}-{look}.png", full_page=True)
+    page.close()
