@@ -38,8 +38,15 @@ def clouds(subscriptions: Sequence[str], environ: Mapping[str, str] | None = Non
     Raises SettingsError for what cannot be a subscription id, CloudError where the readable ones cannot be listed.
     """
     endpoints, us, pace = from_env(os.environ if environ is None else environ), credential(), Pace()
-    names = [_known(name) for name in subscriptions] or _readable(us, endpoints, pace)
+    names = [known(name) for name in subscriptions] or _readable(us, endpoints, pace)
     return [_cloud(us, name, endpoints, pace) for name in dict.fromkeys(names)]
+
+
+def known(subscription: str) -> str:
+    """The id as everything else spells it. Raises SettingsError for what cannot be one."""
+    if not re.fullmatch(r"[0-9A-Za-z-]+", subscription):
+        raise SettingsError(f"{subscription!r} is no subscription id, such as 00000000-0000-0000-0000-000000000000")
+    return subscription.lower()
 
 
 def has_credentials(environ: Mapping[str, str] | None = None) -> bool:
@@ -60,9 +67,3 @@ def _readable(us: TokenCredential, endpoints: Endpoints, pace: Pace) -> list[str
     if not found:
         raise CloudError(Trouble.DENIED, SUBSCRIPTION, "the identity can read no subscription at all", missing=SUBSCRIPTION)
     return found
-
-
-def _known(subscription: str) -> str:
-    if not re.fullmatch(r"[0-9A-Za-z-]+", subscription):
-        raise SettingsError(f"{subscription!r} is no subscription id, such as 00000000-0000-0000-0000-000000000000")
-    return subscription.lower()

@@ -19,7 +19,7 @@ import azure.functions as func
 
 from reaper import registry, source
 from reaper import settings as knobs
-from reaper.azure import mail, store
+from reaper.azure import mail, store, targets
 from reaper.azure.snooze_route import blueprint as keep
 from reaper.errors import ReaperError, SettingsError
 from reaper.model import Mode, Report, Status
@@ -76,7 +76,8 @@ def _settings(base: knobs.Settings, asked: Mapping[str, Any]) -> knobs.Settings:
     settings = knobs.narrowed(base, asked, registry.names())
     if settings.cloud == "aws" or not set(settings.kinds) & set(ours):
         raise SettingsError("this function sweeps Azure only")
-    return replace(settings, cloud="azure", kinds=tuple(k for k in settings.kinds if k in ours))
+    subscriptions = tuple(targets.known(name) for name in settings.subscriptions)
+    return replace(settings, cloud="azure", subscriptions=subscriptions, kinds=tuple(k for k in settings.kinds if k in ours))
 
 
 def _sweep(settings: knobs.Settings) -> dict[str, Any]:

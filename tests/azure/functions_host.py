@@ -1,0 +1,238 @@
+"""A Functions host on loopback that drives Microsoft's own worker library, `azure-functions-runtime`, which needs Python 3.13 or newer.
+
+    python3.13 functions_host.py APP_FOLDER      prints its address, then serves until its standard input ends
+
+`/api/<route>` calls an HTTP function; `/admin/functions` lists what was indexed; `POST /admin/functions/<name>` runs a timer now, with
+`{"past_due": true}` as a late one. The messages that the worker expects as protobuf are stand-ins with the same attributes. What only the
+real host does is not here: schedules, leases, `%SETTING%`, scaling.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http.server
+import json
+import logging
+import os
+import re
+import sys
+import threading
+import types
+import urllib.parse
+import uuid
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+KEY = "host-key"
+LIMIT = 120
+"""Seconds for one call of a function."""
+
+
+class Message:
+    """A protobuf message as the worker sees one: a field that was not set reads as None."""
+
+    def __init__(self, **fields: Any) -> None:
+        self.__dict__.update(fields)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "TypedData":
+            raise AttributeError(name)
+        return None
+
+    def WhichOneof(self, group: str) -> str | None:
+        """The one field of a union that is set."""
+        if group == "rpc_data":
+            return "data" if "data" in self.__dict__ else None
+        return next((name for name, value in self.__dict__.items() if value is not None), None)
+
+
+def _sort(name: str, **constants: Any) -> type[Message]:
+    return type(name, (Message,), constants)
+
+
+PLAIN = [
+    "FunctionEnvironmentReloadResponse",
+    "FunctionLoadResponse",
+    "FunctionMetadataResponse",
+    "InvocationResponse",
+    "NullableBool",
+    "NullableDouble",
+    "NullableString",
+    "NullableTimestamp",
+    "ParameterBinding",
+    "RpcException",
+    "RpcFunctionMetadata",
+    "RpcHttp",
+    "RpcRetryOptions",
+    "TypedData",
+    "WorkerInitResponse",
+    "WorkerMetadata",
+]
+DIRECTIONS = {"in": 0, "out": 1, "inout": 2, "undefined": 0, "string": 1, "binary": 2, "stream": 3}
+SAME_SITE = type("SameSite", (), {"None": 0, "Lax": 1, "Strict": 2, "ExplicitNone": 3})
+protos = types.SimpleNamespace(
+    BindingInfo=_sort("BindingInfo", **DIRECTIONS),
+    RpcHttpCookie=_sort("RpcHttpCookie", SameSite=SAME_SITE),
+    StatusResult=_sort("StatusResult", Failure=0, Success=1, Cancelled=2),
+    **{name: _sort(name) for name in PLAIN},
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of one call: the HTTP message it returned, if any, or the error."""
+
+    http: Any = None
+    error: str | None = None
+
+
+class Host:
+    """One indexed app. Raises RuntimeError where the worker refuses it."""
+
+    def __init__(self, folder: Path) -> None:
+        settings = json.loads((folder / "host.json").read_text())
+        self.prefix = settings.get("extensions", {}).get("http", {}).get("routePrefix", "api")
+        self.functions: dict[str, Any] = {}
+        self.bindings: dict[str, list[dict[str, Any]]] = {}
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+        self._start(folder)
+
+    def trigger(self, name: str) -> dict[str, Any]:
+        """The binding that starts a function."""
+        return next(b for b in self.bindings[name] if b["type"].lower().endswith("trigger"))
+
+    def call(self, name: str, data: Any) -> Outcome:
+        """Run a function once with `data` as its trigger's message."""
+        function = self.functions[name]
+        trace = Message(trace_parent=f"00-{uuid.uuid4().hex}-{uuid.uuid4().hex[:16]}-01", trace_state="", attributes={})
+        asked = Message(
+            invocation_id=str(uuid.uuid4()),
+            function_id=function.function_id,
+            input_data=[protos.ParameterBinding(name=self.trigger(name)["name"], data=data)],
+            trigger_metadata={},
+            trace_context=trace,
+            retry_context=Message(retry_count=0, max_retry_count=0, exception=None),
+        )
+        reply = self._ask("invocation_request", invocation_request=asked)
+        if reply.result.status != protos.StatusResult.Success:
+            return Outcome(error=reply.result.exception.message)
+        value = reply.return_value
+        return Outcome(http=value.http if value is not None and value.WhichOneof("data") == "http" else None)
+
+    def route(self, method: str, path: str) -> str | None:
+        """The HTTP function that answers there."""
+        for name in self.functions:
+            trigger = self.trigger(name)
+            wanted = f"/{self.prefix}/{trigger.get('route') or name}"
+            methods = [m.lower() for m in trigger.get("methods") or ("get", "post")]
+            if trigger["type"] == "httpTrigger" and method.lower() in methods and path.rstrip("/").lower() == wanted.lower():
+                return name
+        return None
+
+    def _start(self, folder: Path) -> None:
+        sys.path.insert(0, str(folder))
+        os.chdir(folder)
+        import azure_functions_runtime
+
+        self._worker = azure_functions_runtime
+        self._worker.start_threadpool_executor()
+        self._ask("worker_init_request", worker_init_request=Message(capabilities={}, function_app_directory=str(folder)))
+        indexed = self._ask("functions_metadata_request")
+        for function in indexed.function_metadata_results or ():
+            self.bindings[function.name] = [json.loads(binding) for binding in function.raw_bindings]
+            loading = Message(function_id=function.function_id, metadata=function)
+            self._ask("function_load_request", function_load_request=loading)
+            self.functions[function.name] = function
+        if not self.functions:
+            raise RuntimeError(f"nothing was indexed in {folder}")
+
+    def _ask(self, what: str, **request: Any) -> Any:
+        message = Message(request=Message(**request), properties={"host": "127.0.0.1", "protos": protos})
+        reply = asyncio.run_coroutine_threadsafe(getattr(self._worker, what)(message), self._loop).result(LIMIT)
+        result = getattr(reply, "result", None)
+        if what != "invocation_request" and result is not None and result.status != protos.StatusResult.Success:
+            raise RuntimeError(f"{what}: {result.exception.message}\n{result.exception.stack_trace}")
+        return reply
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    @property
+    def host(self) -> Host:
+        found: Host = self.server.host  # type: ignore[attr-defined]
+        return found
+
+    def log_message(self, *args: object) -> None:
+        """Nothing."""
+
+    def do_GET(self) -> None:
+        self._serve()
+
+    def do_POST(self) -> None:
+        self._serve()
+
+    def _serve(self) -> None:
+        url = urllib.parse.urlsplit(self.path)
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        given = self.headers.get("x-functions-key") or dict(urllib.parse.parse_qsl(url.query)).get("code")
+        if url.path == "/admin/functions":
+            return self._reply(200, json.dumps(self.host.bindings).encode())
+        if timer := re.fullmatch(r"/admin/functions/(\w+)", url.path):
+            return self._run(timer[1], bool(json.loads(body or b"{}").get("past_due")))
+        name = self.host.route(self.command, url.path)
+        if name is None:
+            return self._reply(404)
+        if self.host.trigger(name).get("authLevel", "function").lower() != "anonymous" and given != KEY:
+            return self._reply(401)
+        return self._answer(name, url, body)
+
+    def _run(self, name: str, past_due: bool) -> None:
+        now = datetime.now(UTC).isoformat()
+        state = {
+            "Schedule": {"AdjustForDST": True},
+            "ScheduleStatus": {"Last": now, "Next": now, "LastUpdated": now},
+            "IsPastDue": past_due,
+        }
+        done = self.host.call(name, protos.TypedData(json=json.dumps(state)))
+        self._reply(500 if done.error else 202, (done.error or "").encode())
+
+    def _answer(self, name: str, url: urllib.parse.SplitResult, body: bytes) -> None:
+        asked = protos.RpcHttp(
+            method=self.command,
+            url=f"http://{self.headers.get('Host')}{self.path}",
+            headers={key.lower(): value for key, value in self.headers.items()},
+            params={},
+            query=dict(urllib.parse.parse_qsl(url.query)),
+            body=protos.TypedData(bytes=body),
+        )
+        done = self.host.call(name, protos.TypedData(http=asked))
+        if done.error or done.http is None:
+            return self._reply(500 if done.error else 204, (done.error or "").encode())
+        content = done.http.body
+        text = content.bytes if content.bytes is not None else (content.string or "").encode()
+        return self._reply(int(done.http.status_code), text, dict(done.http.headers or {}))
+
+    def _reply(self, status: int, body: bytes = b"", headers: dict[str, str] | None = None) -> None:
+        self.send_response(status)
+        for name, value in {**(headers or {}), "Content-Length": str(len(body))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def main(folder: str) -> None:
+    """Serve the app in `folder` until standard input ends."""
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s %(message)s")
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+    server.host = Host(Path(folder).resolve())  # type: ignore[attr-defined]
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    print(f"http://127.0.0.1:{server.server_port}", flush=True)
+    sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,96 @@
+"""The functions themselves, called directly, so that they are tried on any Python."""
+
+from __future__ import annotations
+
+import json
+import logging
+from types import SimpleNamespace
+
+import azure.functions as func
+import pytest
+
+from azure.conftest import CLUSTER, LONG_AGO, OTHER, SUB
+from reaper.azure import triggers
+from reaper.errors import CloudError, SettingsError
+from reaper.sandbox.azure import signals
+from reaper.sandbox.azure.fault import error, on
+from reaper.sandbox.azure.rights import deny
+from reaper.sandbox.azure.server import Server
+from reaper.sandbox.azure.subscription import Workspace
+
+FUNCTIONS = {f.get_function_name(): f.get_user_function() for f in triggers.app.get_functions()}
+
+
+@pytest.fixture
+def deployed(server: Server, vision: Workspace, monkeypatch: pytest.MonkeyPatch) -> Server:
+    """A deployment that mails; the sandbox's clock runs, because the entry points read the real one."""
+    server.world.fixed = None
+    for name, value in {"ENDPOINT": server.url, "SENDER": "reaper@example.com", "TO": "ada@example.com"}.items():
+        monkeypatch.setenv(f"REAPER_EMAIL_{name}", value)
+    return server
+
+
+def tick(*, late: bool = False) -> None:
+    FUNCTIONS["sweep_on_schedule"](SimpleNamespace(past_due=late))
+
+
+def post(body: object) -> func.HttpResponse:
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    answer: func.HttpResponse = FUNCTIONS["sweep_by_hand"](func.HttpRequest("POST", "http://127.0.0.1/api/sweep", body=raw))
+    return answer
+
+
+def test_a_quiet_deployment_mails_only_news(deployed: Server, vision: Workspace, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("REAPER_QUIET", "true")
+    tick()
+    assert deployed.mails == []
+    signals.nodes(vision.cluster("gpus", created=LONG_AGO), active=0, idle=1, since=LONG_AGO)
+    tick()
+    assert [m["content"]["subject"] for m in deployed.mails] == ["[ML Idle Reaper] 1 idle ML resources cost $3.82 an hour"]
+
+
+def test_a_quiet_deployment_mails_gaps_too(deployed: Server, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("REAPER_QUIET", "true")
+    deployed.rules.append(deny("*/computes/read"))
+    tick()
+    assert "lists incomplete" in deployed.mails[0]["content"]["subject"]
+
+
+def test_a_mail_that_is_not_accepted_fails_the_run_so_that_the_alert_calls(deployed: Server):
+    deployed.rules.append(on("POST", "/emails:send", error(400, "InvalidRequest", "no such sender")))
+    with pytest.raises(CloudError, match="the summary was not accepted"):
+        tick()
+    answer = post({})
+    assert (answer.status_code, "no such sender" in json.loads(answer.get_body())["error"]) == (500, True)
+
+
+def test_a_policy_that_cannot_be_read_is_no_fault_of_the_caller(deployed: Server, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("REAPER_POLICY", f"{deployed.url}/account/policies/policy.yaml")
+    answer = post({})
+    assert (answer.status_code, "REAPER_POLICY=" in json.loads(answer.get_body())["error"]) == (500, True)
+
+
+def test_a_report_that_cannot_be_stored_fails_the_run(deployed: Server, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("REAPER_REPORTS", f"{deployed.url}/account/reports")
+    with pytest.raises(SettingsError, match="the report cannot be stored"):
+        tick()
+
+
+def test_a_gap_is_one_line_of_its_own_in_the_log(deployed: Server, caplog: pytest.LogCaptureFixture):
+    deployed.rules.append(deny("*/computes/read"))
+    with caplog.at_level(logging.INFO, "reaper"):
+        tick()
+    events = [json.loads(r.getMessage()) for r in caplog.records if r.getMessage().startswith("{")]
+    [gap] = [e for e in events if e["event"] == "coverage incomplete" and e["kind"] == CLUSTER]
+    assert (gap["missing"], gap["subscription"]) == ("Microsoft.MachineLearningServices/workspaces/computes/read", SUB)
+    assert [e["Failures"] for e in events if e["event"] == "swept"] == [2]
+
+
+def test_without_a_store_even_a_very_large_report_is_answered_in_full(deployed: Server, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(triggers, "MAX_ANSWER", 10)
+    assert "stored" not in json.loads(post({}).get_body())
+
+
+def test_a_call_can_name_its_own_subscriptions(deployed: Server):
+    report = json.loads(post({"subscription": OTHER}).get_body())
+    assert {row["account"] for row in report["coverage"]} == {OTHER}
