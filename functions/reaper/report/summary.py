@@ -28,10 +28,10 @@ def render(report: Report, rows: int = ROWS) -> str:
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
-def clean(value: str) -> str:
-    """A name or tag as one harmless line: control and direction marks out, length bounded."""
-    kept = "".join(c if c.isprintable() else " " for c in value)
-    return kept if len(kept) <= 120 else kept[:117] + "..."
+def clean(value: str, most: int = 120) -> str:
+    """A name or tag as one harmless line: control and direction marks out, at most `most` characters."""
+    kept = "".join(c if c.isprintable() else " " for c in value[: most + 1])
+    return kept if len(kept) <= most else kept[: most - 3] + "..."
 
 
 def _money(report: Report) -> str:

@@ -1,0 +1,87 @@
+// One resource: its line in the table, and everything that is known of it once the line is opened.
+const COLUMNS = 8;
+
+function line(row, open) {
+  const name = make('button', { type: 'button', class: 'open', 'aria-expanded': String(open), 'aria-controls': `detail-${row.place}`, 'data-place': row.place },
+    make('bdi', { class: 'name' }, say(row.name)));
+  return make('tr', { class: open ? 'is-open' : null, 'data-place': row.place },
+    make('th', { scope: 'row' }, name, make('small', {}, [say(row.kind), say(row.size)].filter(Boolean).join(', '))),
+    make('td', {}, make('span', { class: `pill ${DATA.states[row.state]}` }, DATA.states[row.state]), row.confidence >= 0 && make('small', {}, say(row.confidence))),
+    make('td', { class: 'far' }, say(row.region), make('small', { class: 'short' }, say(row.account))),
+    make('td', { class: 'far' }, address(say(row.owner))),
+    make('td', { class: 'mid' }, evidence(row) ?? make('span', { class: 'dim' }, '–')),
+    make('td', { class: 'n mid' }, row.idleFor === null ? '–' : span(row.idleFor)),
+    make('td', { class: row.state ? 'n' : 'n money' }, row.usd === null ? '?' : CENTS.format(row.usd)),
+    make('td', { class: row.state ? 'n mid' : 'n mid money' }, row.wasted === null ? '–' : money(row.wasted)));
+}
+
+function detail(row) {
+  const would = DATA.mode === 'audit' && say(row.step) !== 'none' ? 'would ' : '';
+  const error = say(row.error);
+  return make('tr', { class: 'detail', id: `detail-${row.place}` }, make('td', { colspan: COLUMNS },
+    make('p', { class: 'why' }, sentence(say(row.because))),
+    make('div', { class: 'facts' },
+      list([
+        ['Next', `${would}${say(row.step)}`, say(row.stepBecause)],
+        ['Result', say(row.outcome) === 'planned' ? '' : say(row.outcome), error],
+        ['Rule', say(row.rule), row.notes.map(say).join('; ')],
+        ['Owner', say(row.owner), say(row.ownerSource)],
+        ['Price', row.usd === null ? 'not known' : `${EXACT.format(row.usd)} an hour, ${money(row.usd * 730)} a month`,
+          row.usd === null ? 'not counted in any figure' : `${say(row.priceSource)}, ${say(row.priceDate)}`],
+      ]),
+      list([
+        ['Last use', row.lastBusy === null ? 'none seen' : ago(row.lastBusy)],
+        ['Created', row.created === null ? 'not known' : ago(row.created)],
+        ['Changed', row.changed === null || row.changed === row.created ? '' : ago(row.changed)],
+        ['Status', say(row.status)],
+        ['Where', `${say(row.cloud)} ${say(row.account)} ${say(row.region)}`],
+      ])),
+    proof(row), tags(row),
+    list([['Id', make('code', {}, say(row.id))]]), keep(row)));
+}
+
+const sentence = (text) => (text ? text[0].toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? '' : '.') : '');
+
+function list(entries) {
+  return make('dl', {}, entries.filter(([, text]) => text).map(([name, text, small]) => [
+    make('dt', {}, name), make('dd', {}, typeof text === 'string' ? make('bdi', {}, text) : text, small && make('small', {}, sentence(small)))]));
+}
+
+function proof(row) {
+  const seen = signals(row);
+  if (!seen.length) return make('p', { class: 'dim' }, 'No signal was read for it.');
+  const heads = ['Signal', 'Of', 'Good for', 'Last 14 days', 'Points', 'Last busy', 'Peak', 'Reply'];
+  return make('div', { class: 'wide', role: 'region', 'aria-label': `Evidence for ${say(row.name)}`, tabindex: 0 }, make('table', { class: 'proof' },
+    make('thead', {}, make('tr', {}, heads.map((text) => make('th', { scope: 'col', class: text === 'Points' || text === 'Peak' ? 'n' : null }, text)))),
+    make('tbody', {}, seen.map(signal))));
+}
+
+function signal(s) {
+  const chart = !s.shape.length ? '–' : s.heart ? spark([], s.shape, described(s.shape, 'metrics'), 168) : spark(s.shape, [], described(s.shape, 'use'), 168);
+  return make('tr', {}, make('th', { scope: 'row' }, s.signal), make('td', {}, s.subject || 'the whole'),
+    make('td', {}, s.heart ? 'heartbeat' : 'activity'), make('td', {}, chart), make('td', { class: 'n' }, number(s.points)),
+    make('td', {}, s.lastBusy === null ? '–' : moment(s.lastBusy)), make('td', { class: 'n' }, s.peak === null ? '–' : number(s.peak)),
+    make('td', {}, s.complete ? 'complete' : make('b', { class: 'mark' }, 'incomplete')));
+}
+
+function tags(row) {
+  if (row.tags === null) return make('p', {}, make('b', { class: 'mark' }, 'Its tags could not be read.'));
+  if (!row.tags.length) return make('p', { class: 'dim' }, 'It has no tags.');
+  return make('ul', { class: 'tags', 'aria-label': 'Tags' }, row.tags.map(([key, value]) => make('li', {}, make('bdi', {}, say(key)), make('b', {}, make('bdi', {}, say(value))))));
+}
+
+function keep(row) {
+  const lines = [DATA.keep, say(row.command)].filter(Boolean);
+  return make('div', { class: 'keep' }, make('p', {}, 'Keep it: put this tag on'), lines.map((text) => make('p', {}, make('code', {}, text), copier(text))));
+}
+
+// The clipboard is refused on some pages; then the text is marked, ready to be copied by hand.
+function copier(text) {
+  const button = make('button', { type: 'button', class: 'copy', 'aria-label': `Copy ${text}` }, 'Copy');
+  button.addEventListener('click', () => {
+    const done = () => { button.textContent = 'Copied'; };
+    const marked = () => getSelection().selectAllChildren(button.previousSibling);
+    if (navigator.clipboard) navigator.clipboard.writeText(text).then(done, marked); else marked();
+  });
+  return button;
+}

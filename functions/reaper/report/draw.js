@@ -1,0 +1,72 @@
+// What everything else is made of: the data, its words, elements that hold text only, and the small charts.
+const DATA = JSON.parse(document.getElementById('data').textContent);
+const ROWS = DATA.rows.map((cells, place) => Object.fromEntries([['place', place], ...DATA.fields.map((name, i) => [name, cells[i]])]));
+const SVG = 'http://www.w3.org/2000/svg';
+const SLOT_HOURS = 6, SLOTS = 56;
+
+const say = (word) => (word < 0 ? '' : DATA.words[word]);
+
+// Children are elements or texts; a text can never become markup.
+function fill(element, given, children) {
+  for (const [name, value] of Object.entries(given)) if (value !== null && value !== false) element.setAttribute(name, value);
+  element.append(...children.flat(2).filter((child) => child || child === 0));
+  return element;
+}
+const make = (name, given = {}, ...children) => fill(document.createElement(name), given, children);
+const draw = (name, given = {}, ...children) => fill(document.createElementNS(SVG, name), given, children);
+
+const CENTS = new Intl.NumberFormat('en-US', { style: 'currency', currency: 'USD' });
+const DOLLARS = new Intl.NumberFormat('en-US', { style: 'currency', currency: 'USD', maximumFractionDigits: 0 });
+const EXACT = new Intl.NumberFormat('en-US', { style: 'currency', currency: 'USD', maximumFractionDigits: 4 });
+const money = (usd) => (Math.abs(usd) < 100 ? CENTS : DOLLARS).format(usd);
+const number = (value) => value.toLocaleString('en-US');
+
+// An address may be broken before its @ and nowhere else, as long as it fits.
+const address = (text) => make('bdi', {}, text.split(/(?=@)/).flatMap((part, i) => (i ? [make('wbr'), part] : [part])));
+
+// Seconds as `45 min`, `7 h 20 min`, `9 d 4 h`.
+function span(seconds) {
+  const minutes = Math.floor(seconds / 60), days = Math.floor(minutes / 1440), hours = Math.floor(minutes / 60) % 24, rest = minutes % 60;
+  return [days && `${days} d`, hours && `${hours} h`, rest && !days && `${rest} min`].filter(Boolean).join(' ') || '0 min';
+}
+
+const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec'];
+function moment(epoch) {
+  const when = new Date(epoch * 1000);
+  return `${when.getUTCDate()} ${MONTHS[when.getUTCMonth()]} ${when.getUTCFullYear()}, ${when.toISOString().slice(11, 16)} UTC`;
+}
+const ago = (epoch) => `${moment(epoch)}, ${span(Math.max(0, DATA.now - epoch))} ago`;
+
+const signals = (row) => row.evidence.map(([signal, subject, heart, points, lastBusy, peak, complete, shape]) => (
+  { signal: say(signal), subject: say(subject), heart: Boolean(heart), points, lastBusy, peak, complete: Boolean(complete), shape: levels(say(shape)) }));
+const levels = (shape) => Array.from(shape, (digit) => parseInt(digit, 36) / 35);
+
+// Slot by slot over several signals, counted back from now: the busiest use, or the weakest heartbeat.
+function merged(shapes, choose) {
+  const wide = Math.max(0, ...shapes.map((shape) => shape.length));
+  return Array.from({ length: wide }, (_, i) => choose(...shapes.map((shape) => shape[shape.length - wide + i] ?? 0)));
+}
+
+// Bars for use above a line for the heartbeat; either may be empty. `wide` by 26 pixels.
+function spark(use, beats, label, wide = 112) {
+  const step = wide / SLOTS;
+  const at = (list, i) => ((SLOTS - list.length + i) * step).toFixed(2);
+  const bars = use.map((level, i) => (level ? `M${at(use, i)} 20v${(-Math.max(2.5, 18 * level)).toFixed(1)}h${(step * 0.82).toFixed(2)}V20z` : '')).join('');
+  const line = (live) => beats.map((beat, i) => (Boolean(beat) === live ? `M${at(beats, i)} 24.5h${step.toFixed(2)}` : '')).join('');
+  return draw('svg', { class: 'spark', width: wide, height: 26, viewBox: `0 0 ${wide} 26`, role: 'img', 'aria-label': label },
+    draw('path', { class: 'floor', d: `M0 20.5h${wide}` }), bars && draw('path', { class: 'used', d: bars }),
+    line(true) && draw('path', { class: 'alive', d: line(true) }), line(false) && draw('path', { class: 'dead', d: line(false) }));
+}
+
+// All signals of a resource in one chart; null where none was kept.
+function evidence(row) {
+  const seen = signals(row), activity = seen.filter((s) => !s.heart), hearts = seen.filter((s) => s.heart);
+  const use = merged(activity.map((s) => s.shape), Math.max), beats = merged(hearts.map((s) => s.shape), Math.min);
+  if (!use.length && !beats.length) return null;
+  return spark(use, beats, `${described(use, 'use')}; ${hearts.length ? described(beats, 'metrics') : 'no heartbeat'}`);
+}
+
+function described(shape, what) {
+  const hit = shape.filter(Boolean).length;
+  return hit ? `${what} in ${hit} of ${shape.length} stretches of ${SLOT_HOURS} hours` : `no ${what}`;
+}

@@ -1,0 +1,158 @@
+// The table: which rows, in which order, which page of them. Only one page is ever in the document, so ten thousand rows stay light.
+const PAGE = 50, CHOICES = 200, ON_PAPER = 200;
+const by = (id) => document.getElementById(id);
+const body = document.querySelector('#resources tbody');
+const FILTERS = ['kind', 'owner', 'region'];
+const NUMBERS = new Set(['idleFor', 'usd', 'wasted']);
+const ORDERS = { state: 1, name: 1, region: 1, owner: 1, idleFor: -1, usd: -1, wasted: -1 };
+const view = { q: '', states: new Set(), kind: '', owner: '', region: '', sort: '', way: 1, page: 0, open: new Set(), paper: false };
+let found = ROWS;
+
+const PLAIN = ['name', 'id', 'kind', 'owner', 'region', 'account', 'size', 'rule', 'because', 'step'];
+function haystack(row) {
+  row.hay ??= [...PLAIN.map((field) => say(row[field])), ...(row.tags ?? []).map(([key, value]) => `${say(key)}=${say(value)}`)].join('\n').toLowerCase();
+  return row.hay;
+}
+
+function wanted() {
+  const words = view.q.toLowerCase().split(/\s+/).filter(Boolean);
+  return (row) => (!view.states.size || view.states.has(row.state))
+    && FILTERS.every((field) => !view[field] || say(row[field]) === view[field])
+    && words.every((word) => haystack(row).includes(word));
+}
+
+// What is not known comes last, whichever way; equals stay in the page's own order: idle first, the dearest of them first.
+function order(one, other) {
+  const { sort, way } = view;
+  if (!sort) return one.place - other.place;
+  if (sort === 'state') return way * (one.state - other.state) || one.place - other.place;
+  const [a, b] = [one[sort], other[sort]];
+  if (NUMBERS.has(sort)) return (a === null) - (b === null) || way * ((a ?? 0) - (b ?? 0)) || one.place - other.place;
+  return way * say(a).localeCompare(say(b), 'en', { numeric: true }) || one.place - other.place;
+}
+
+function refresh(page = 0) {
+  found = ROWS.filter(wanted()).sort(order);
+  view.page = Math.max(0, Math.min(page, Math.ceil(found.length / PAGE) - 1));
+  show();
+  remember();
+}
+
+function show() {
+  const idleFirst = view.paper ? [...found.filter((row) => row.state < 2), ...found.filter((row) => row.state >= 2)].slice(0, ON_PAPER) : null;
+  const rows = idleFirst ?? found.slice(view.page * PAGE, (view.page + 1) * PAGE);
+  const lines = rows.flatMap((row) => {
+    const open = view.open.has(row.place) || (view.paper && row.state === 0);
+    return open ? [line(row, true), detail(row)] : [line(row, false)];
+  });
+  body.replaceChildren(...(lines.length ? lines : [make('tr', {}, make('td', { colspan: COLUMNS, class: 'none' }, ROWS.length ? 'Nothing matches.' : 'Nothing was found.'))]));
+  told(rows);
+}
+
+function told(rows) {
+  const usd = found.reduce((sum, row) => sum + (row.state === 0 ? row.usd ?? 0 : 0), 0);
+  const first = view.page * PAGE;
+  const part = view.paper && rows.length < found.length ? `, the first ${number(rows.length)} are printed` : '';
+  document.querySelector('.count').textContent = `${number(found.length)} of ${number(ROWS.length)}${usd ? `, ${CENTS.format(usd)} an hour idle` : ''}${part}`;
+  by('page').textContent = found.length ? `${number(first + 1)}–${number(Math.min(first + PAGE, found.length))} of ${number(found.length)}` : '';
+  by('pages').hidden = found.length <= PAGE;
+  for (const button of by('pages').querySelectorAll('button')) {
+    const to = view.page + Number(button.dataset.turn);
+    button.disabled = to < 0 || to * PAGE >= found.length;
+  }
+  for (const chip of document.querySelectorAll('.chip')) chip.setAttribute('aria-pressed', String(view.states.has(Number(chip.dataset.state))));
+  for (const head of document.querySelectorAll('#resources thead [data-sort]')) {
+    head.setAttribute('aria-sort', head.dataset.sort !== view.sort ? 'none' : view.way > 0 ? 'ascending' : 'descending');
+  }
+  for (const bar of document.querySelectorAll('[data-by]')) bar.setAttribute('aria-pressed', String(view[bar.dataset.by] === bar.dataset.value));
+}
+
+// What is shown is in the address, so that a filtered page can be passed on.
+function remember() {
+  const said = new URLSearchParams();
+  for (const field of ['q', ...FILTERS]) if (view[field]) said.set(field, view[field]);
+  if (view.states.size) said.set('state', [...view.states].map((place) => DATA.states[place]).join(','));
+  if (view.sort) said.set('sort', (view.way < 0 ? '-' : '') + view.sort);
+  const hash = said.size ? `#${said}` : location.hash && !location.hash.includes('=') ? location.hash : '#';
+  try { history.replaceState(null, '', hash); } catch (refused) { /* A page in a sandboxed frame has no address of its own. */ }
+}
+
+function recall() {
+  const said = new URLSearchParams(location.hash.slice(1));
+  for (const field of ['q', ...FILTERS]) view[field] = said.get(field) ?? '';
+  view.states = new Set((said.get('state') ?? '').split(',').map((name) => DATA.states.indexOf(name)).filter((place) => place >= 0));
+  const sort = said.get('sort') ?? '', field = sort.replace(/^-/, '');
+  [view.sort, view.way] = Object.hasOwn(ORDERS, field) ? [field, sort === field ? 1 : -1] : ['', 1];
+  fields();
+}
+
+function fields() {
+  for (const field of FILTERS) {
+    const select = by(field);
+    if (view[field] && ![...select.options].some((option) => option.value === view[field])) select.append(make('option', { value: view[field] }, view[field]));
+    select.value = view[field];
+  }
+  by('q').value = view.q;
+}
+
+function choices() {
+  for (const field of FILTERS) {
+    const counts = new Map();
+    for (const row of ROWS) counts.set(row[field], (counts.get(row[field]) ?? 0) + 1);
+    const often = [...counts].sort((a, b) => b[1] - a[1] || say(a[0]).localeCompare(say(b[0])));
+    by(field).append(...often.slice(0, CHOICES).map(([word, count]) => make('option', { value: say(word) }, `${say(word)} (${number(count)})`)));
+    if (often.length > CHOICES) by(field).append(make('option', { disabled: '' }, `${number(often.length - CHOICES)} more: use the search`));
+  }
+}
+
+function toggle(place) {
+  const row = body.querySelector(`tr[data-place="${place}"]`), open = !view.open.has(place);
+  view.open[open ? 'add' : 'delete'](place);
+  row.classList.toggle('is-open', open);
+  row.querySelector('.open').setAttribute('aria-expanded', String(open));
+  if (open) row.after(detail(ROWS[place])); else row.nextElementSibling.remove();
+}
+
+function sortBy(field) {
+  if (view.sort === field && view.way !== ORDERS[field]) [view.sort, view.way] = ['', 1];
+  else [view.sort, view.way] = [field, view.sort === field ? -view.way : ORDERS[field]];
+  refresh();
+}
+
+function paper(on) {
+  if (view.paper !== on) { view.paper = on; show(); }
+}
+
+function start() {
+  choices();
+  for (const head of document.querySelectorAll('#resources thead [data-sort]')) {
+    const button = make('button', { type: 'button', class: 'sort' }, head.textContent);
+    button.addEventListener('click', () => sortBy(head.dataset.sort));
+    head.replaceChildren(button);
+  }
+  for (const chip of document.querySelectorAll('.chip')) {
+    const place = Number(chip.dataset.state);
+    chip.addEventListener('click', () => { view.states[view.states.has(place) ? 'delete' : 'add'](place); refresh(); });
+  }
+  for (const bar of document.querySelectorAll('[data-by]')) {
+    bar.disabled = false;
+    bar.addEventListener('click', () => { view[bar.dataset.by] = view[bar.dataset.by] === bar.dataset.value ? '' : bar.dataset.value; fields(); refresh(); });
+  }
+  for (const field of FILTERS) by(field).addEventListener('change', (event) => { view[field] = event.target.value; refresh(); });
+  by('q').addEventListener('input', (event) => { view.q = event.target.value; refresh(); });
+  by('filters').addEventListener('submit', (event) => event.preventDefault());
+  by('filters').addEventListener('reset', (event) => { event.preventDefault(); view.states.clear(); Object.assign(view, { q: '', kind: '', owner: '', region: '', sort: '', way: 1 }); fields(); refresh(); });
+  by('pages').addEventListener('click', ({ target }) => { if (target.dataset.turn) { view.page += Number(target.dataset.turn); show(); by('all').scrollIntoView(); } });
+  body.addEventListener('click', ({ target }) => {
+    const row = target.closest('tr[data-place]');
+    if (row && !String(getSelection())) toggle(Number(row.dataset.place));
+  });
+  addEventListener('hashchange', () => { if (location.hash.includes('=')) { recall(); refresh(); } });
+  addEventListener('beforeprint', () => paper(true));
+  addEventListener('afterprint', () => paper(false));
+  matchMedia('print').addEventListener('change', ({ matches }) => paper(matches));
+  for (const id of ['filters', 'strokes']) by(id).hidden = false;
+  recall();
+  refresh();
+}
+start();
