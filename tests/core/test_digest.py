@@ -1,88 +1,29 @@
 from __future__ import annotations
 
-import shlex
-import unicodedata
 from dataclasses import replace
 from datetime import timedelta
-from html.parser import HTMLParser
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from core.fakes import DAY, NOW, resource, rule
+from core.fakes import DAY, NOW, rule
+from core.letters import CLIPPED, finding, occasion, only
 from reaper import advice, digest, spark
-from reaper.digest import DETAILED, ROWS, Occasion
-from reaper.message import Audience, Message, deliverable, plain
+from reaper.digest import DETAILED, ROWS
+from reaper.message import Audience, deliverable
 from reaper.model import (
     Action,
-    Case,
     Confidence,
-    Coverage,
     Evidence,
     Finding,
     Memory,
     Mode,
     Move,
     Outcome,
-    Owner,
-    Price,
-    Report,
     Result,
     Role,
-    Run,
-    State,
-    Status,
-    Step,
-    Target,
-    Verdict,
 )
-from reaper.overview import overview, topics
 from reaper.policy import Owners
-
-HOSTILE = "<script>alert(1)</script>\"'\r\nBcc: all@evil.example\u202egpj.exe &lt;"
-OWNERS = Owners(domains=["example.com"], fallback="ml-admins@example.com")
-CLIPPED = 102_000
-"""Bytes of HTML above which Gmail hides the rest."""
-
-
-def finding(name: str = "churn", usd: float | None = 2.0, address: str | None = "lee@example.com", **given: Any) -> Finding:
-    """An endpoint idle for nine days, whose owner is due a first notice."""
-    thing = given.pop("resource", None) or resource(id=f"arn:aws:sagemaker:us-east-1:123456789012:endpoint/{name}", name=name)
-    verdict = Verdict(
-        state=given.pop("state", State.IDLE),
-        because=given.pop("because", "Invocations silent for 9 d while CPUUtilization reported every hour"),
-        idle_for=9 * DAY,
-        last_busy=NOW - 9 * DAY,
-        confidence=given.pop("confidence", Confidence.PROVEN),
-    )
-    price = None if usd is None else Price(usd_per_hour=usd, source="test", as_of="2026-11-20")
-    fields: dict[str, Any] = {
-        "case": Case(resource=thing, rule=given.pop("rule", rule()), verdict=verdict, usd_per_hour=usd),
-        "step": Step(move=given.pop("move", Move.WARN), because="idle under the rule"),
-        "outcome": Outcome(result=Result.PLANNED),
-        "owner": Owner(address=address, source="tag owner"),
-        "price": price,
-        "wasted_usd": None if usd is None else usd * 9 * 24,
-        "evidence": (),
-    }
-    return Finding(**{**fields, **given})
-
-
-def occasion(**given: Any) -> Occasion:
-    return Occasion(**{"now": NOW, "mode": Mode.ENFORCE, "owners": OWNERS, **given})
-
-
-def report(*findings: Finding, coverage: tuple[Coverage, ...] = ()) -> Report:
-    run = Run(id="r1", started_at=NOW, finished_at=NOW, mode=Mode.NOTIFY, version="0", policy_sha256="0" * 64)
-    return Report(run=run, coverage=coverage, findings=findings)
-
-
-def only(messages: list[Message]) -> Message:
-    [message] = messages
-    return message
-
 
 # --- who gets what
 
@@ -272,196 +213,6 @@ def test_the_attributes_let_a_filter_policy_pick_and_are_few_enough_for_raw_deli
     assert message.attributes["action"] == ("remind", "warn")
     assert message.attributes["kind"] == ("sagemaker-endpoint",)
     assert message.attributes["usd_per_hour"] == 3.5
-
-
-# --- hostile input
-
-
-class Shape(HTMLParser):
-    """The tags and attribute names of a page, and its texts."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, tuple[str, ...]]] = []
-        self.feed(page)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, tuple(name for name, _ in attrs)))
-
-
-def hostile(text: str) -> Finding:
-    thing = resource(
-        id=f"arn:aws:sagemaker:us-east-1:123456789012:endpoint/{text}",
-        name=text,
-        size=text or "x",
-        tags={text: text, "team": text},
-        target=Target(cloud="aws", account=text, region=text),
-    )
-    seen = Evidence(
-        signal=text, subject=text, role=Role.ACTIVITY, points=1, last_busy=NOW, peak=1, complete=True, shape=(1, 2, 3)
-    )
-    owner = Owner(address="ml-admins@example.com", source=f"fallback; tag owner names {text}")
-    return finding(resource=thing, because=text, owner=owner, evidence=(seen,), rule=rule(name=text))
-
-
-LETTERS = st.text(
-    alphabet=st.one_of(st.characters(), st.sampled_from("<>\"'&{}%\r\n\x00\x1b\u202e\u2066\u200f=@;`$()")),
-    min_size=1,
-    max_size=60,
-)
-
-
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
-@given(LETTERS)
-def test_hostile_text_changes_no_markup_and_leaves_no_control_or_direction_marks(text: str):
-    gap = Coverage(
-        cloud="aws", account=text, region=text, kind="sagemaker-endpoint", status=Status.DENIED, missing=text, error=text
-    )
-    harmless = replace(gap, account="x", region="x", missing="x", error="x")
-    made, calm = (
-        [
-            only(digest.owners([hostile(t)], occasion())),
-            overview(report(hostile(t), coverage=(g,)), occasion(), None, [t]),
-        ]
-        for t, g in ((text, gap), ("x", harmless))
-    )
-    for message, usual in zip(made, calm, strict=True):
-        assert message is not None
-        assert usual is not None
-        assert [t for t in Shape(message.html).tags if t[0] != "br"] == [t for t in Shape(usual.html).tags if t[0] != "br"] or (
-            not text.isprintable()
-        )
-        assert {t for t, _ in Shape(message.html).tags} <= {t for t, _ in Shape(usual.html).tags}
-        assert message.subject.isprintable()
-        for body in (message.text, message.html):
-            assert not {c for c in body if unicodedata.category(c) in {"Cc", "Cf", "Cs"} and c not in "\n\u200c\u200d"}
-            body.encode()
-
-
-@pytest.mark.parametrize(
-    "text", [HOSTILE, "=cmd()|' /C calc'!A0", "\u202eevil", "a" * 10_000, "\ud800", "{{ 7*7 }}"], ids=lambda t: ascii(t)[:30]
-)
-def test_known_attacks_come_out_harmless(text: str):
-    message = only(digest.owners([hostile(text)], occasion()))
-    summary = overview(report(hostile(text)), occasion())
-    assert summary is not None
-    for one in (message, summary):
-        assert "<script" not in one.html
-        assert "\nBcc" not in one.text
-        assert len(one.subject) <= 150
-        assert len(one.html) < 40_000
-        assert not any(c in one.html + one.text + one.subject for c in "\u202e\r")
-        assert "49" not in one.subject
-
-
-def test_no_mail_asks_for_anything_from_the_network():
-    message = only(digest.owners([finding()], occasion()))
-    summary = overview(report(finding()), occasion())
-    assert summary is not None
-    for page in (message.html, summary.html):
-        assert not any(mark in page for mark in ("<img", "src=", "url(", "<link", "<script", "@import"))
-        assert 'name="color-scheme"' in page
-        assert 'name="viewport"' in page
-
-
-@settings(deadline=None, max_examples=100)
-@given(LETTERS)
-def test_what_is_pasted_into_a_shell_is_one_argument_however_the_resource_is_called(text: str):
-    thing = resource(id=f"arn:{text}", name=text, kind="sagemaker-notebook")
-    for command in (advice.keep_command(thing, NOW), advice.undo_command(thing)):
-        if command is not None:
-            assert "\n" not in command
-            words = shlex.split(command)
-            assert f"arn:{text}" in words or text in words
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"subject": "a\r\nBcc: x@evil.example"},
-        {"subject": ""},
-        {"subject": "a\u202e"},
-        {"subject": "a" * 151},
-        {"to": "x@y.z\r\nBcc: a@b.c"},
-        {"to": ""},
-        {"to": "<x@example.com>"},
-        {"text": " \n"},
-    ],
-    ids=repr,
-)
-def test_a_message_with_a_hostile_header_or_nothing_in_it_cannot_be_made(given: dict[str, Any]):
-    with pytest.raises(ValueError):
-        Message(**{"to": "lee@example.com", "subject": "s", "text": "t", "html": "h", **given})
-
-
-@given(st.text(max_size=40))
-def test_no_address_that_passes_can_end_a_header_line(text: str):
-    if plain(text):
-        assert text.isascii()
-        assert text.isprintable()
-        assert not set(text) & set(' <>,;:"()[]\\')
-
-
-# --- the admins' summary
-
-
-def test_the_summary_has_money_teams_owners_kinds_new_unknown_denied_and_held():
-    teams = finding("a", 3, resource=resource(name="a", tags={"Team": "growth"}))
-    denied = Coverage(
-        cloud="aws",
-        account="123456789012",
-        region="eu-west-1",
-        kind="sagemaker-notebook",
-        status=Status.DENIED,
-        missing="sagemaker:ListNotebookInstances",
-        error="not allowed",
-    )
-    held = finding("held", 9, move=Move.HOLD, step=Step(move=Move.HOLD, because="over the cap of 20 acts"))
-    blind = finding("blind", 1, state=State.UNKNOWN, because="its heartbeat stopped", move=Move.NONE)
-    nobody = finding("stray", 1, address=None)
-    told = report(teams, held, blind, nobody, coverage=(denied,))
-    owners = Owners(domains=["example.com"])
-    summary = overview(told, occasion(owners=owners), known={held.case.resource.id}, troubles=["smtp: login refused"])
-    assert summary is not None
-    assert summary.subject == "[ML Idle Reaper] 3 idle ML resources cost $13.00/h; 2 new; 1 of 1 lists incomplete"
-    for said in (
-        "$13.00 an hour", "$9,490 a month", "growth: $3.00 an hour, 1 idle", "lee@example.com: $12.00 an hour, 2 idle",
-        "SageMaker endpoint: $13.00 an hour, 3 idle", "NEW since the last sweep (2)", "its heartbeat stopped",
-        "missing permission sagemaker:ListNotebookInstances", "over the cap of 20 acts", "smtp: login refused", "NOBODY TO TELL",
-    ):  # fmt: skip
-        assert said in summary.text
-    assert "growth" in summary.html
-    assert "Held, waiting for you" in summary.html
-
-
-def test_nothing_new_is_no_summary_and_anything_new_is_one():
-    first = report(finding("a"), finding("b", state=State.UNKNOWN, move=Move.NONE))
-    assert overview(first, occasion()) is not None
-    assert overview(first, occasion(), topics(first)) is None
-    assert overview(report(*first.findings, finding("c")), occasion(), topics(first)) is not None
-    assert overview(first, occasion(), topics(first), ["smtp: it failed"]) is not None
-    assert overview(report(), occasion()) is None
-    acted = finding("a", move=Move.STOP, outcome=Outcome(result=Result.FAILED, error="throttled"))
-    summary = overview(report(acted), occasion(), topics(report(acted)))
-    assert summary is not None
-    assert "throttled" in summary.text
-
-
-def test_a_new_gap_in_coverage_is_news_once():
-    gap = Coverage(cloud="aws", account="1", region="x", kind="k", status=Status.FAILED, error="down")
-    seen = report(coverage=(gap,))
-    assert overview(seen, occasion()) is not None
-    assert overview(seen, occasion(), topics(seen)) is None
-
-
-def test_the_summary_stays_short_however_much_there_is():
-    many = [finding(f"r{n}", 1.0, address=f"p{n}@example.com") for n in range(400)]
-    summary = overview(report(*many), occasion(), known=set())
-    assert summary is not None
-    assert len(summary.html.encode()) < CLIPPED
-    assert "and 390 more" in summary.text
-    assert len(summary.resource_ids) == 400
 
 
 def test_days_are_counted_from_the_moment_of_the_sweep():

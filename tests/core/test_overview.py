@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from core.fakes import resource
+from core.letters import CLIPPED, finding, occasion, report
+from reaper.model import (
+    Coverage,
+    Move,
+    Outcome,
+    Result,
+    State,
+    Status,
+    Step,
+)
+from reaper.overview import overview, topics
+from reaper.policy import Owners
+
+
+def test_the_summary_has_money_teams_owners_kinds_new_unknown_denied_and_held():
+    teams = finding("a", 3, resource=resource(name="a", tags={"Team": "growth"}))
+    denied = Coverage(
+        cloud="aws",
+        account="123456789012",
+        region="eu-west-1",
+        kind="sagemaker-notebook",
+        status=Status.DENIED,
+        missing="sagemaker:ListNotebookInstances",
+        error="not allowed",
+    )
+    held = finding("held", 9, move=Move.HOLD, step=Step(move=Move.HOLD, because="over the cap of 20 acts"))
+    blind = finding("blind", 1, state=State.UNKNOWN, because="its heartbeat stopped", move=Move.NONE)
+    nobody = finding("stray", 1, address=None)
+    told = report(teams, held, blind, nobody, coverage=(denied,))
+    owners = Owners(domains=["example.com"])
+    summary = overview(told, occasion(owners=owners), known={held.case.resource.id}, troubles=["smtp: login refused"])
+    assert summary is not None
+    assert summary.subject == "[ML Idle Reaper] 3 idle ML resources cost $13.00/h; 2 new; 1 of 1 lists incomplete"
+    for said in (
+        "$13.00 an hour", "$9,490 a month", "growth: $3.00 an hour, 1 idle", "lee@example.com: $12.00 an hour, 2 idle",
+        "SageMaker endpoint: $13.00 an hour, 3 idle", "NEW since the last sweep (2)", "its heartbeat stopped",
+        "missing permission sagemaker:ListNotebookInstances", "over the cap of 20 acts", "smtp: login refused", "NOBODY TO TELL",
+    ):  # fmt: skip
+        assert said in summary.text
+    assert "growth" in summary.html
+    assert "Held, waiting for you" in summary.html
+
+
+def test_nothing_new_is_no_summary_and_anything_new_is_one():
+    first = report(finding("a"), finding("b", state=State.UNKNOWN, move=Move.NONE))
+    assert overview(first, occasion()) is not None
+    assert overview(first, occasion(), topics(first)) is None
+    assert overview(report(*first.findings, finding("c")), occasion(), topics(first)) is not None
+    assert overview(first, occasion(), topics(first), ["smtp: it failed"]) is not None
+    assert overview(report(), occasion()) is None
+    acted = finding("a", move=Move.STOP, outcome=Outcome(result=Result.FAILED, error="throttled"))
+    summary = overview(report(acted), occasion(), topics(report(acted)))
+    assert summary is not None
+    assert "throttled" in summary.text
+
+
+def test_a_new_gap_in_coverage_is_news_once():
+    gap = Coverage(cloud="aws", account="1", region="x", kind="k", status=Status.FAILED, error="down")
+    seen = report(coverage=(gap,))
+    assert overview(seen, occasion()) is not None
+    assert overview(seen, occasion(), topics(seen)) is None
+
+
+def test_the_summary_stays_short_however_much_there_is():
+    many = [finding(f"r{n}", 1.0, address=f"p{n}@example.com") for n in range(400)]
+    summary = overview(report(*many), occasion(), known=set())
+    assert summary is not None
+    assert len(summary.html.encode()) < CLIPPED
+    assert "and 390 more" in summary.text
+    assert len(summary.resource_ids) == 400

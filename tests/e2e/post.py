@@ -1,0 +1,121 @@
+"""What the tests of channels share: a policy's channels opened, messages, and a mailbox and a letter slot on loopback."""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email import message_from_bytes, policy
+from email.message import EmailMessage
+from typing import Any
+
+import trustme
+from aiosmtpd.smtp import AuthResult, LoginPassword
+
+from reaper import channels, document, registry, sample, secret
+from reaper.channels import Delivery, Means
+from reaper.errors import CloudError
+from reaper.message import Audience, Message
+
+NOW = datetime(2026, 11, 21, 10, 17, tzinfo=UTC)
+HEAD = "version: 1\nowners: {domains: [example.com], fallback: ml-admins@example.com}\nchannels:\n"
+PASSWORD = "correct horse"
+
+
+def opened(text: str, **environ: str) -> list[channels.Line]:
+    """The channels of a policy with that list, its secrets in `environ`."""
+    found = document.parse(HEAD + text, "policy", registry.names())
+    return channels.open(found.channels, Means(secret=lambda ref: secret.read(ref, environ), clock=lambda: NOW))
+
+
+def sent(lines: list[channels.Line], *messages: Message) -> list[Delivery]:
+    return channels.deliver(messages or (digest(),), lines)
+
+
+def receipt(lines: list[channels.Line], *messages: Message) -> str:
+    [done] = sent(lines, *messages)
+    assert done.error is None, done.error
+    assert done.receipt
+    return done.receipt
+
+
+def error(lines: list[channels.Line], *messages: Message) -> CloudError:
+    done = sent(lines, *messages)
+    assert not channels.given(done)
+    assert done[0].error is not None
+    return done[0].error
+
+
+def digest(to: str = "dana@example.com") -> Message:
+    return sample.message(to, NOW)
+
+
+def summary() -> Message:
+    return Message(
+        to="ml-admins@example.com",
+        subject="2 idle – none new",
+        text="text\n",
+        html="<p>html</p>",
+        audience=Audience.ADMINS,
+        attributes={"audience": "admins"},
+    )
+
+
+@dataclass
+class Inbox:
+    """What a mail server took, and the answers it gives to recipients whose address begins with `bad`."""
+
+    mails: list[tuple[EmailMessage, list[str], bool, bool]] = field(default_factory=list)
+    port: int = 0
+
+    async def handle_RCPT(self, server: Any, session: Any, envelope: Any, address: str, options: Any) -> str:
+        if address.startswith("bad"):
+            return "550 5.1.1 no such user here"
+        envelope.rcpt_tos.append(address)
+        return "250 OK"
+
+    async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:
+        mail = message_from_bytes(envelope.content, policy=policy.default)
+        assert isinstance(mail, EmailMessage)
+        self.mails.append((mail, envelope.rcpt_tos, bool(session.authenticated), session.ssl is not None))
+        return f"250 2.0.0 OK queued as M{len(self.mails)}"
+
+
+def login(server: Any, session: Any, envelope: Any, mechanism: str, data: Any) -> AuthResult:
+    right = isinstance(data, LoginPassword) and (data.login, data.password) == (b"reaper", PASSWORD.encode())
+    return AuthResult(handled=False, success=right)
+
+
+def tls(authority: trustme.CA, name: str = "localhost") -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert(name).configure_cert(context)
+    return context
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@dataclass
+class Posts:
+    """A server on loopback that keeps what is posted and gives one answer."""
+
+    url: str = ""
+    answer: tuple[int, dict[str, str], bytes] = (200, {"X-Request-Id": "req-7"}, b"{}")
+    got: list[tuple[str, dict[str, str], bytes]] = field(default_factory=list)
+
+
+def smtp(inbox: Inbox, **given: Any) -> str:
+    spec = {"type": "smtp", "host": "localhost", "port": inbox.port, "from": "reaper@example.com", **given}
+    return f"  - {json.dumps(spec)}\n"
+
+
+LOGIN = {"user": "reaper", "secret": "env:SMTP_PASSWORD"}
+
+
+Serve = Callable[..., Inbox]

@@ -1,0 +1,102 @@
+"""SES and SNS at the wire: the real SDK, moto over HTTP behind it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import boto3
+import pytest
+
+from e2e.post import NOW, Posts, digest, error, opened, receipt, sent, summary
+from reaper.aws.channels import sns
+from reaper.errors import Trouble
+from reaper.message import Message
+from reaper.sandbox.aws.fault import denied, on
+from reaper.sandbox.aws.server import Server as Aws
+
+
+def queue(topic: str, name: str, wanted: dict[str, Any]) -> Callable[[], list[dict[str, Any]]]:
+    """A queue behind the topic with that filter policy, and what is in it."""
+    sqs = boto3.client("sqs")
+    url = sqs.create_queue(QueueName=name)["QueueUrl"]
+    arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    boto3.client("sns").subscribe(
+        TopicArn=topic,
+        Protocol="sqs",
+        Endpoint=arn,
+        Attributes={"FilterPolicy": json.dumps(wanted), "RawMessageDelivery": "false"},
+    )
+
+    def read() -> list[dict[str, Any]]:
+        return [json.loads(m["Body"]) for m in sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages", [])]
+
+    return read
+
+
+def test_by_filter_policy_a_queue_gets_the_messages_of_its_owner_kind_or_audience_and_no_others(moto: str):
+    topic = boto3.client("sns").create_topic(Name="reaper")["TopicArn"]
+    dana = queue(topic, "dana", {"owner": ["dana@example.com"]})
+    notebooks = queue(topic, "notebooks", {"kind": ["sagemaker-notebook"]})
+    instances = queue(topic, "instances", {"kind": ["azureml-compute-instance"], "action": ["warn"]})
+    admins = queue(topic, "admins", {"audience": ["admins"]})
+    dear = queue(topic, "dear", {"usd_per_hour": [{"numeric": [">", 100]}]})
+    done = sent(
+        opened(f"  - {{type: sns, topic: '{topic}', for: [owners, admins]}}\n"), digest(), digest("lee@example.com"), summary()
+    )
+    assert all(d.receipt for d in done)
+    assert [(m["Subject"], m["Message"]) for m in dana()] == [(digest().subject, digest().text)]
+    assert len(instances()) == 2
+    assert [m["Subject"] for m in admins()] == ["2 idle ? none new"]
+    assert notebooks() == dear() == []
+
+
+def test_a_topic_takes_the_longest_text_that_it_may_and_the_cut_is_said(moto: str):
+    topic = boto3.client("sns").create_topic(Name="reaper")["TopicArn"]
+    read = queue(topic, "all", {"audience": ["owners"]})
+    huge = Message(to="dana@example.com", subject="s" * 150, text="ä€😀" * 60_000, html="", attributes={"audience": "owners"})
+    assert receipt(opened(f"  - {{type: sns, topic: '{topic}', for: owners}}\n"), huge)
+    [got] = read()
+    assert got["Message"].endswith(sns.CUT)
+    assert len(got["Message"].encode()) > 261_000
+    assert "\ufffd" not in got["Message"]
+    assert len(got["Subject"]) == 99
+
+
+def test_a_topic_that_is_gone_is_an_error_with_the_permission_it_needs(moto: str):
+    failed = error(opened("  - {type: sns, topic: 'arn:aws:sns:us-east-1:123456789012:gone', for: owners}\n"))
+    assert failed.operation == "sns:Publish"
+
+
+def test_ses_takes_the_mail_and_gives_its_id_and_refuses_a_sender_that_is_not_verified(moto: str):
+    line = "  - {type: ses, from: reaper@example.com, region: us-east-1}\n"
+    assert "not verified" in str(error(opened(line)))
+    boto3.client("sesv2", region_name="us-east-1").create_email_identity(EmailIdentity="reaper@example.com")
+    assert receipt(opened(line))
+
+
+def test_ses_gets_both_bodies_the_sender_by_name_and_one_recipient(monkeypatch: pytest.MonkeyPatch, posts: Posts):
+    posts.answer = (200, {"Content-Type": "application/json"}, b'{"MessageId": "m-1"}')
+    for name, value in {"AWS_ENDPOINT_URL": posts.url, "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}.items():
+        monkeypatch.setenv(name, value)
+    assert receipt(opened("  - {type: ses, from: reaper@example.com, region: eu-west-1, configuration_set: bounces}\n")) == "m-1"
+    [(path, headers, body)] = posts.got
+    asked = json.loads(body)
+    assert path == "/v2/email/outbound-emails"
+    assert "/eu-west-1/ses/aws4_request" in headers["authorization"]
+    assert asked["Destination"] == {"ToAddresses": ["dana@example.com"]}
+    assert asked["FromEmailAddress"] == "ML Idle Reaper <reaper@example.com>"
+    assert asked["ConfigurationSetName"] == "bounces"
+    simple = asked["Content"]["Simple"]
+    assert simple["Subject"]["Data"] == digest().subject
+    assert (simple["Body"]["Text"]["Data"], simple["Body"]["Html"]["Data"]) == (digest().text, digest().html)
+
+
+def test_a_denied_send_names_the_missing_permission(monkeypatch: pytest.MonkeyPatch):
+    with Aws(NOW) as aws:
+        for name, value in aws.env.items():
+            monkeypatch.setenv(name, value)
+        aws.rules.append(on("SendEmail", denied()))
+        failed = error(opened("  - {type: ses, from: reaper@example.com}\n"))
+    assert (failed.trouble, failed.missing) == (Trouble.DENIED, "ses:SendEmail")

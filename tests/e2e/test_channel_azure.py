@@ -1,0 +1,54 @@
+"""Azure Communication Services e-mail: the real SDK against the pretend Azure."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from e2e.post import digest, error, opened, receipt
+from reaper.errors import Trouble
+from reaper.sandbox.azure import fault as azure_fault
+from reaper.sandbox.azure.server import Server as Azure
+
+
+@pytest.mark.parametrize("by", ["identity", "key"])
+def test_azure_mail_is_sent_by_the_apps_own_identity_or_by_a_key(by: str, azure: Azure):
+    spec = {"type": "acs", "endpoint": azure.url, "from": "DoNotReply@mail.example.com"}
+    spec |= {"secret": "env:ACS_KEY"} if by == "key" else {}
+    got = receipt(opened(f"  - {json.dumps(spec)}\n", ACS_KEY=base64.b64encode(b"k" * 32).decode()))
+    [mail] = azure.mails
+    assert got == mail["id"]
+    assert mail["senderAddress"] == "DoNotReply@mail.example.com"
+    assert mail["recipients"]["to"] == [{"address": "dana@example.com"}]
+    assert mail["content"] == {"subject": digest().subject, "plainText": digest().text, "html": digest().html}
+
+
+@pytest.mark.parametrize(
+    ("fault", "trouble"),
+    [
+        pytest.param(azure_fault.error(403, "Denied", "not allowed"), Trouble.DENIED, id="403"),
+        pytest.param(azure_fault.error(400, "InvalidSender", "no such sender"), Trouble.REFUSED, id="400"),
+        pytest.param(azure_fault.throttled(0), Trouble.THROTTLED, id="429"),
+        pytest.param(azure_fault.cut(), Trouble.UNREACHABLE, id="cut"),
+    ],
+)
+def test_azure_mail_that_is_refused_is_an_error(fault: azure_fault.Fault, trouble: Trouble, azure: Azure):
+    azure.rules.append(azure_fault.on("POST", "/emails:send", fault))
+    spec = {"type": "acs", "endpoint": azure.url, "from": "DoNotReply@mail.example.com"}
+    assert error(opened(f"  - {json.dumps(spec)}\n")).trouble is trouble
+
+
+def test_azure_mail_that_was_accepted_but_failed_later_is_an_error(azure: Azure):
+    body = {"id": "x", "status": "Failed", "error": {"code": "EmailDropped", "message": "the recipient is suppressed"}}
+    azure.rules.append(azure_fault.on("GET", "/emails/operations/.*", azure_fault.Fault(answer=lambda r: _reply(body))))
+    spec = {"type": "acs", "endpoint": azure.url, "from": "DoNotReply@mail.example.com"}
+    assert "suppressed" in str(error(opened(f"  - {json.dumps(spec)}\n")))
+
+
+def _reply(body: dict[str, Any]) -> Any:
+    from reaper.sandbox.azure.request import Reply
+
+    return Reply(body=json.dumps(body).encode())

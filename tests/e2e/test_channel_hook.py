@@ -1,0 +1,72 @@
+"""Webhook and chats: what is posted, how it is signed, and what cannot be done to a room."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+
+import pytest
+
+from e2e.post import NOW, Posts, digest, error, opened, receipt
+from reaper.errors import Trouble
+from reaper.message import Message
+
+
+def test_a_webhook_is_signed_so_that_the_receiver_can_tell_who_sent_it_and_when(posts: Posts):
+    lines = opened(f"  - {{type: webhook, url: '{posts.url}/hook', secret: 'env:KEY', for: owners}}\n", KEY="s3cret")
+    assert receipt(lines) == "HTTP 200 req-7"
+    [(path, headers, body)] = posts.got
+    stamp, given = (part.partition("=")[2] for part in headers["reaper-signature"].split(","))
+    assert path == "/hook"
+    assert int(stamp) == int(NOW.timestamp())
+    assert given == hmac.new(b"s3cret", f"{stamp}.".encode() + body, hashlib.sha256).hexdigest()
+    said = json.loads(body)
+    assert (said["schema"], said["to"], said["subject"]) == (1, "dana@example.com", digest().subject)
+    assert said["resources"] == list(digest().resource_ids)
+    assert "s3cret" not in body.decode()
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "trouble"),
+    [
+        (500, {}, Trouble.REFUSED),
+        (401, {}, Trouble.DENIED),
+        (429, {"Retry-After": "9"}, Trouble.THROTTLED),
+        (302, {"Location": "/elsewhere"}, Trouble.REFUSED),
+    ],
+)
+def test_any_answer_but_success_is_an_error_and_no_redirect_is_followed(
+    status: int, headers: dict[str, str], trouble: Trouble, posts: Posts
+):
+    posts.answer = (status, headers, b"no")
+    failed = error(opened(f"  - {{type: webhook, url: '{posts.url}/hook', secret: 'env:KEY', for: owners}}\n", KEY="k"))
+    assert failed.trouble is trouble
+    assert [path for path, _, _ in posts.got] == ["/hook"]
+
+
+def test_a_chat_gets_subject_and_text_through_apprise(posts: Posts):
+    address = posts.url.replace("http", "json") + "/chat"
+    assert receipt(opened(f"  - {{type: apprise, url: '{address}', for: owners}}\n")) == "JSON took it"
+    said = json.loads(posts.got[0][2])
+    assert said["title"] == digest().subject
+    assert "churn-scoring" in said["message"]
+    assert "Keep it: https://example.com/keep?t=sample" in said["message"]
+
+
+def test_a_chat_address_from_the_environment_is_a_secret_and_stays_one(posts: Posts):
+    posts.answer = (500, {}, b"no")
+    address = posts.url.replace("http://", "json://user:hunter2@")
+    failed = error(opened("  - {type: apprise, secret: 'env:CHAT', for: owners}\n", CHAT=address))
+    assert "did not take the message" in str(failed)
+    assert "hunter2" not in str(failed)
+    assert "hunter2" not in str(error(opened("  - {type: apprise, secret: 'env:CHAT', for: owners}\n", CHAT="hunter2://x")))
+
+
+def test_nobody_can_ring_a_whole_room_with_the_name_of_a_resource(posts: Posts):
+    address = posts.url.replace("http", "json")
+    loud = Message(to="dana@example.com", subject="@everyone", text="<!channel> @here <@U123> ok@example.com", html="")
+    assert receipt(opened(f"  - {{type: apprise, url: '{address}', for: owners}}\n"), loud)
+    said = json.loads(posts.got[0][2])
+    assert not any(ring in said["title"] + said["message"] for ring in ("@everyone", "<!channel", "@here", "<@U123"))
+    assert "ok@example.com" in said["message"]

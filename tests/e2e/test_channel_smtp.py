@@ -1,0 +1,90 @@
+"""Mail by SMTP against a real server with STARTTLS and login."""
+
+from __future__ import annotations
+
+import pytest
+import trustme
+
+from e2e.post import LOGIN, NOW, PASSWORD, Inbox, Serve, digest, error, opened, receipt, sent, smtp, summary, tls
+from reaper import channels
+from reaper.errors import Trouble
+
+
+def test_a_digest_arrives_over_starttls_and_login_with_both_bodies_and_the_servers_receipt(inbox: Inbox):
+    got = receipt(opened(smtp(inbox, **LOGIN), SMTP_PASSWORD=PASSWORD))
+    assert got == "250 2.0.0 OK queued as M1"
+    [(mail, people, authenticated, encrypted)] = inbox.mails
+    assert (people, authenticated, encrypted) == (["dana@example.com"], True, True)
+    assert mail["Subject"] == digest().subject
+    assert mail["To"] == "dana@example.com"
+    assert mail["From"] == "ML Idle Reaper <reaper@example.com>"
+    assert mail["Date"].datetime == NOW
+    assert mail["Auto-Submitted"] == "auto-generated"
+    assert mail["Message-ID"].endswith("@example.com>")
+    text, html = mail.iter_parts()
+    assert text.get_content().replace("\r\n", "\n") == digest().text
+    assert html.get_content().replace("\r\n", "\n") == digest().html
+    assert all(len(row) <= 998 for row in mail.as_bytes().splitlines())
+
+
+def test_a_wrong_password_is_denied_nothing_is_sent_and_the_password_is_nowhere_in_the_error(inbox: Inbox):
+    failed = error(opened(smtp(inbox, **LOGIN), SMTP_PASSWORD="wrong horse"))
+    assert failed.trouble is Trouble.DENIED
+    assert "535" in str(failed)
+    assert "horse" not in str(failed)
+    assert inbox.mails == []
+
+
+def test_a_missing_password_is_told_by_the_name_of_its_variable(inbox: Inbox):
+    assert "SMTP_PASSWORD" in str(error(opened(smtp(inbox, **LOGIN))))
+
+
+def test_a_refused_recipient_is_an_error_and_no_notice_counts(inbox: Inbox):
+    failed = error(opened(smtp(inbox, **LOGIN), SMTP_PASSWORD=PASSWORD), digest("bad@example.com"))
+    assert failed.trouble is Trouble.REFUSED
+    assert "bad@example.com: 550 5.1.1 no such user here" in str(failed)
+    assert inbox.mails == []
+
+
+def test_one_refused_admin_keeps_no_mail_from_the_others_and_is_told(inbox: Inbox):
+    lines = opened(smtp(inbox, to=["bad@example.com", "ops@example.com"], **LOGIN), SMTP_PASSWORD=PASSWORD)
+    assert "bad@example.com" in str(error(lines, summary()))
+    assert [people for _, people, _, _ in inbox.mails] == [["ops@example.com"]]
+
+
+def test_a_server_without_starttls_gets_nothing_in_the_clear(serve: Serve):
+    plain = serve()
+    failed = error(opened(smtp(plain)))
+    assert "STARTTLS" in str(failed)
+    assert plain.mails == []
+
+
+def test_without_tls_only_where_the_policy_says_so(serve: Serve):
+    plain = serve()
+    assert receipt(opened(smtp(plain, tls="none")))
+    assert plain.mails[0][3] is False
+
+
+@pytest.mark.parametrize("fault", ["another name", "another authority"])
+def test_a_certificate_that_is_not_right_ends_the_talk(fault: str, serve: Serve, authority: trustme.CA):
+    context = tls(authority, "elsewhere.example") if fault == "another name" else tls(trustme.CA())
+    inbox = serve(tls_context=context, require_starttls=True)
+    failed = error(opened(smtp(inbox)))
+    assert failed.trouble is Trouble.UNREACHABLE
+    assert "certificate verify failed" in str(failed)
+    assert inbox.mails == []
+
+
+def test_a_server_that_is_not_there_is_asked_once_and_fails_every_message():
+    lines = opened(smtp(Inbox(port=1), tls="none"))
+    done = sent(lines, digest(), digest("lee@example.com"), summary())
+    assert [d.error and d.error.trouble for d in done] == [Trouble.UNREACHABLE] * 3
+    assert len({id(d.error) for d in done}) == 1
+
+
+def test_one_channel_that_fails_does_not_keep_a_notice_from_counting_that_another_took(inbox: Inbox):
+    lines = opened(smtp(Inbox(port=1), tls="none", name="old") + smtp(inbox, name="new", **LOGIN), SMTP_PASSWORD=PASSWORD)
+    done = sent(lines)
+    assert [d.channel for d in done if d.error] == ["old"]
+    assert set(channels.given(done)) == set(digest().resource_ids)
+    assert all(receipt.startswith("new: 250") for receipt in channels.given(done).values())

@@ -1,0 +1,76 @@
+"""Readers, secrets, the folder, and `reaper notify test`."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from email import message_from_bytes, policy
+from pathlib import Path
+from typing import Any
+
+import boto3
+from typer.testing import CliRunner
+
+from e2e.post import HEAD, LOGIN, PASSWORD, Inbox, Posts, digest, error, opened, receipt, sent, smtp, summary
+from reaper import notify_cli
+from reaper.errors import SettingsError
+from reaper.sandbox.azure.server import Server as Azure
+
+
+def test_a_channel_gets_only_what_is_for_its_readers(posts: Posts):
+    lines = opened(f"  - {{type: webhook, url: '{posts.url}/hook', secret: 'env:KEY', for: admins}}\n", KEY="k")
+    assert sent(lines, digest()) == []
+    assert [d.message.subject for d in sent(lines, digest(), summary())] == [summary().subject]
+
+
+def test_a_secret_in_secrets_manager_is_read_when_needed_whole_or_by_key(moto: str, posts: Posts):
+    boto3.client("secretsmanager").create_secret(Name="reaper/hook", SecretString='{"signing": "s3cret"}')
+    line = f"  - {{type: webhook, url: '{posts.url}/hook', secret: 'secretsmanager:reaper/hook#signing', for: owners}}\n"
+    assert receipt(opened(line))
+    _, headers, body = posts.got[0]
+    stamp, given = (part.partition("=")[2] for part in headers["reaper-signature"].split(","))
+    assert given == hmac.new(b"s3cret", f"{stamp}.".encode() + body, hashlib.sha256).hexdigest()
+    assert error(opened(line.replace("reaper/hook#", "gone#"))).operation == "secretsmanager:GetSecretValue"
+
+
+def test_a_folder_takes_mails_that_mail_programs_open(tmp_path: Path):
+    path = Path(receipt(opened(f"  - {{type: folder, path: '{tmp_path}/mail'}}\n")))
+    mail = message_from_bytes(path.read_bytes(), policy=policy.default)
+    assert mail["To"] == "dana@example.com"
+    assert path.with_suffix(".html").read_text() == digest().html
+
+
+def reaper_notify(*arguments: str, **environ: str) -> Any:
+    return CliRunner().invoke(notify_cli.app, ["test", *arguments], env=environ)
+
+
+def test_the_command_sends_a_sample_and_prints_the_receipts(inbox: Inbox, tmp_path: Path):
+    lines = smtp(inbox, **LOGIN) + f"  - {{type: folder, path: '{tmp_path}/mail', name: looks}}\n"
+    done = reaper_notify("--to", "dana@example.com", "--policy", HEAD + lines, SMTP_PASSWORD=PASSWORD)
+    assert done.exit_code == 0, done.output
+    assert done.stdout.splitlines()[0] == "smtp: 250 2.0.0 OK queued as M1"
+    assert done.stdout.splitlines()[1].startswith("looks: ")
+    assert inbox.mails[0][0]["Subject"].startswith("[Sample] 3 idle ML resources cost you")
+
+
+def test_the_command_says_what_failed_with_status_3(inbox: Inbox):
+    done = reaper_notify("--to", "bad@example.com", "--policy", HEAD + smtp(inbox, **LOGIN), SMTP_PASSWORD=PASSWORD)
+    assert done.exit_code == 3
+    assert "smtp: FAILED smtp:Send: " in done.stdout
+    assert "550" in done.stdout
+
+
+def test_the_command_sends_nothing_to_an_address_outside_the_domains_and_nothing_without_channels(inbox: Inbox):
+    done = reaper_notify("--to", "dana@evil.example", "--policy", HEAD + smtp(inbox, **LOGIN), SMTP_PASSWORD=PASSWORD)
+    assert isinstance(done.exception, SettingsError)
+    assert "owners.domains" in str(done.exception)
+    none = reaper_notify("--to", "dana@example.com", "--policy", HEAD.replace("channels:\n", ""))
+    assert "no channel" in str(none.exception)
+    assert inbox.mails == []
+
+
+def test_without_channels_in_the_policy_those_of_the_deployment_hold(azure: Azure):
+    environ = {"REAPER_EMAIL_ENDPOINT": azure.url, "REAPER_EMAIL_SENDER": "DoNotReply@mail.example.com"}
+    done = reaper_notify("--to", "dana@example.com", "--policy", HEAD.replace("channels:\n", ""), **environ)
+    assert done.exit_code == 0, done.output
+    assert azure.mails[0]["recipients"]["to"] == [{"address": "dana@example.com"}]
