@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import lru_cache
 
-from reaper.model import Evidence, Observation, Reading, Role, Series
+from reaper.model import Evidence, Observation, Reading, Role, Series, Window
 
 SETTLE = timedelta(minutes=20)
 """Points younger than this may not have arrived yet, so a heartbeat need not cover the last 20 minutes."""
@@ -33,6 +33,13 @@ def last_used(observation: Observation) -> datetime | None:
     """The latest sign of use that any activity reading shows, partial replies included."""
     times = [busy for r in observation.readings if r.role is Role.ACTIVITY and (busy := last_busy(r))]
     return max(times, default=None)
+
+
+def settled(observation: Observation, window: Window) -> bool:
+    """Whether it was used, created or changed so lately that no rule and no tag of its own can call it idle."""
+    resource = observation.resource
+    since = window.sooner.get(resource.id, window.quiet_from)
+    return any(t and t > since for t in (last_used(observation), resource.created, resource.changed))
 
 
 def alive_from(reading: Reading, until: datetime) -> datetime | None:

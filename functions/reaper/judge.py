@@ -76,7 +76,10 @@ def _quiet(resource: Resource, seen: Observation, rule: Rule, now: datetime) -> 
 def _likely(resource: Resource, seen: Observation, hint: Hint, rule: Rule, now: datetime) -> Verdict:
     idle_for = now - _latest(resource, seen, hint.since)
     if idle_for < rule.idle_after:
-        return Verdict(state=State.YOUNG, because=f"{hint.because}, which is less than {text(rule.idle_after)}")
+        return Verdict(
+            state=State.YOUNG,
+            because=f"{hint.because}; that is only {text(max(idle_for, timedelta()))}, less than {text(rule.idle_after)}",
+        )
     return Verdict(state=State.IDLE, because=hint.because, idle_for=idle_for, confidence=Confidence.LIKELY)
 
 

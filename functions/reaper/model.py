@@ -124,11 +124,15 @@ class Resource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """The stretch that signals are read over. What was busy, born or changed after `quiet_from` needs no closer look: no rule calls it idle."""
+    """The stretch that signals are read over. What was busy, born or changed after `quiet_from` needs no closer look: no rule calls it idle.
+
+    `sooner` has, by resource id, the later moments of those whose own tags ask for a shorter `idle_after` than any rule.
+    """
 
     start: datetime
     end: datetime
     quiet_from: datetime
+    sooner: Mapping[str, datetime] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

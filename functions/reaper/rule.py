@@ -6,7 +6,7 @@ the next matching rule holds, so that a missing price never costs anybody a reso
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -23,11 +23,16 @@ def rule(policy: Policy, resource: Resource, usd_per_hour: float | None, now: da
     return _with_tags(found, _may(policy, resource, usd_per_hour), tags.read(resource.tags or {}, now))
 
 
-def shortest_idle_after(policy: Policy, resources: list[Resource], now: datetime) -> timedelta:
-    """The shortest `idle_after` that any rule or tag could ask for; whatever was busy since then is active under every rule."""
-    asked = [spec.idle_after for spec in policy.rules if spec.idle_after] + [policy.defaults.idle_after]
-    asked += [wish for r in resources if (wish := tags.read(r.tags or {}, now).idle_after)]
-    return min(asked)
+def shortest_idle_after(policy: Policy) -> timedelta:
+    """The shortest `idle_after` of any rule; whatever was busy since then is active under every rule."""
+    return min([spec.idle_after for spec in policy.rules if spec.idle_after] + [policy.defaults.idle_after])
+
+
+def sooner(policy: Policy, resources: Iterable[Resource], now: datetime) -> dict[str, datetime]:
+    """By resource id, the moment before which silence counts for those whose own tag asks for less than any rule does."""
+    usual = shortest_idle_after(policy)
+    asked = {r.id: tags.read(r.tags or {}, now).idle_after for r in resources if r.tags}
+    return {id_: now - wish for id_, wish in asked.items() if wish and wish < usual}
 
 
 def longest_idle_after(policy: Policy) -> timedelta:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TypeVar
 
 from reaper import judge, owners, plan, rule
 from reaper.errors import CloudError, Trouble
@@ -31,6 +31,7 @@ from reaper.model import (
 from reaper.policy import Policy
 from reaper.prices import PriceBook
 
+T = TypeVar("T")
 LAG = timedelta(minutes=5)
 """Metrics of the last minutes are still arriving, so the window ends this long before now."""
 TARGETS_AT_ONCE = 8
@@ -87,37 +88,44 @@ def sweep(clouds: Sequence[Cloud], kinds: Sequence[Kind[Any]], order: Order) -> 
     return Swept(coverage=tuple(c for c, _ in results), findings=tuple(f for _, found in results for f in found))
 
 
-def window(policy: Policy, now: datetime, quiet: timedelta) -> Window:
+def window(policy: Policy, now: datetime) -> Window:
     """The stretch to read: it ends a little before now on a five-minute mark, and reaches back over the longest `idle_after`."""
     end = now - LAG
     end = end.replace(minute=end.minute - end.minute % 5, second=0, microsecond=0)
     reach = max(policy.defaults.lookback, rule.longest_idle_after(policy) + timedelta(hours=2))
-    hours = -(-reach // timedelta(hours=1))
-    if hours > 63 * 24:
-        end = end.replace(minute=0)
-    return Window(start=end - timedelta(hours=hours), end=end, quiet_from=now - quiet)
+    start = end - -(-reach // timedelta(hours=1)) * timedelta(hours=1)
+    if end - start > timedelta(days=63):
+        start = start.replace(minute=0)
+    return Window(start=start, end=end, quiet_from=now - rule.shortest_idle_after(policy))
 
 
 def _visit(cloud: Cloud, kind: Kind[Any], order: Order) -> tuple[Coverage, list[Finding]]:
     try:
-        resources = list(kind.discover(cloud))
+        resources = list(_safely(kind, kind.discover(cloud)))
     except CloudError as error:
         status = Status.DENIED if error.trouble is Trouble.DENIED else Status.FAILED
         return _coverage(cloud, kind, status, [error, *cloud.troubles], 0), []
     try:
-        findings = list(_findings(cloud, kind, resources, order))
+        findings = list(_safely(kind, _findings(cloud, kind, resources, order)))
     except CloudError as error:
         cloud.troubles.append(error)
         findings = [_finding(_blind(resource, error), order) for resource in resources]
-    return _coverage(cloud, kind, _worst(cloud.troubles), cloud.troubles, len(resources)), findings
+    return _coverage(cloud, kind, _worst(cloud.troubles), cloud.troubles, len(findings)), findings
+
+
+def _safely(kind: Kind[Any], found: Iterable[T]) -> Iterator[T]:
+    """The same, but a reply so odd that the code trips over it fails this kind only, and loudly."""
+    try:
+        yield from found
+    except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RuntimeError) as error:
+        raise CloudError(Trouble.GARBLED, kind.name, f"a reply could not be understood ({error!r})") from error
 
 
 def _findings(cloud: Cloud, kind: Kind[Any], resources: list[Resource], order: Order) -> Iterator[Finding]:
-    quiet = rule.shortest_idle_after(order.policy, resources, order.now)
-    stretch = window(order.policy, order.now, quiet)
-    left = {resource.id: resource for resource in resources}
-    for observation in kind.observe(cloud, resources, stretch):
-        if left.pop(observation.resource.id, None):
+    stretch = replace(window(order.policy, order.now), sooner=rule.sooner(order.policy, resources, order.now))
+    left = {(resource.id, resource.name): resource for resource in resources}
+    for observation in kind.observe(cloud, list(left.values()), stretch):
+        if left.pop((observation.resource.id, observation.resource.name), None):
             yield _finding(observation, order)
     for resource in left.values():
         yield _finding(Observation(resource=resource, blind="it was not observed"), order)

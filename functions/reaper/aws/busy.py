@@ -6,12 +6,13 @@ Namespace `MLIdleReaper`, dimension `Resource` = the ARN. Its points are activit
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from reaper.aws import series
 from reaper.aws.series import Query
 from reaper.errors import CloudError
-from reaper.evidence import last_busy
+from reaper.evidence import last_busy, points
 from reaper.model import Reading, Resource, Role, Window
 
 if TYPE_CHECKING:
@@ -26,11 +27,17 @@ def readings(cloud: Cloud, resources: Sequence[Resource], window: Window) -> dic
     The whole window is only read where the last part of it was silent.
     """
     spelled = _spellings(cloud) if resources else {}
-    asked = {r.id: [_query(arn) for arn in spelled.get(r.id.lower(), [r.id])] for r in resources}
+    asked = {r.id: [_query(arn) for arn in (spelled or {}).get(r.id.lower(), [r.id])] for r in resources}
     first = series.answers(cloud, [q for queries in asked.values() for q in queries], series.recent(window))
     silent = [id_ for id_, queries in asked.items() if not any(last_busy(r) for q in queries for r in _pair(first[q])[:1])]
     answers = first | series.answers(cloud, [q for id_ in silent for q in asked[id_]], window)
-    return {id_: tuple(r for q in queries for r in _pair(answers[q])) for id_, queries in asked.items()}
+    found = {id_: tuple(r for q in queries for r in _pair(answers[q])) for id_, queries in asked.items()}
+    return found if spelled is not None else {id_: _doubted(pairs) for id_, pairs in found.items()}
+
+
+def _doubted(readings: tuple[Reading, ...]) -> tuple[Reading, ...]:
+    """Without a list of what is published, a series that seems empty may be there under another spelling."""
+    return tuple(replace(r, complete=r.complete and points(r) > 0) for r in readings)
 
 
 def _pair(answer: series.Answer) -> tuple[Reading, Reading]:
@@ -46,8 +53,11 @@ def _query(arn: str) -> Query:
     return Query(namespace=NAMESPACE, metric=METRIC, stat="Maximum", dimensions=((DIMENSION, arn),))
 
 
-def _spellings(cloud: Cloud) -> dict[str, list[str]]:
-    """The ARNs as published, by lower-cased ARN: SageMaker spells one ARN in several cases, CloudWatch tells them apart."""
+def _spellings(cloud: Cloud) -> dict[str, list[str]] | None:
+    """The ARNs as published, by lower-cased ARN: SageMaker spells one ARN in several cases, CloudWatch tells them apart.
+
+    None, and noted, when they cannot be listed.
+    """
     found: dict[str, list[str]] = {}
     try:
         for pairs in series.dimensions(cloud, NAMESPACE, METRIC):
@@ -55,4 +65,5 @@ def _spellings(cloud: Cloud) -> dict[str, list[str]]:
                 found.setdefault(pairs[DIMENSION].lower(), []).append(pairs[DIMENSION])
     except CloudError as error:
         cloud.note(error)
+        return None
     return found

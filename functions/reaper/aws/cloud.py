@@ -67,7 +67,7 @@ class Cloud:
             reply = self._clients.method(service, operation)(**params)
         except ClientError as error:
             raise _refused(permission, error) from error
-        except (ResponseParserError, ValueError, KeyError, TypeError) as error:
+        except (ResponseParserError, ValueError, KeyError, TypeError, OverflowError, RuntimeError) as error:
             raise CloudError(Trouble.GARBLED, permission, f"the reply cannot be read ({error})") from error
         except BotoCoreError as error:
             raise CloudError(Trouble.UNREACHABLE, permission, str(error)) from error
@@ -142,7 +142,7 @@ def _config(session: boto3.Session) -> Config:
 
 
 _DENIED = re.compile(r"AccessDenied|Unauthorized|NotAuthorized|AuthorizationError|Forbidden|^403$", re.IGNORECASE)
-_THROTTLED = re.compile(r"Throttl|TooManyRequests|RequestLimitExceeded|SlowDown", re.IGNORECASE)
+_THROTTLED = re.compile(r"Throttl|ThroughputExceeded|TooManyRequests|RequestLimitExceeded|SlowDown", re.IGNORECASE)
 _GONE = re.compile(r"could not find|recordnotfound|requested resource not found|does not exist|can't find", re.IGNORECASE)
 
 

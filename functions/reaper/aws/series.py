@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,8 @@ MAX_QUERIES = 500
 MAX_POINTS = 50_400
 """Half of what a call may ask for: a reply is in memory several times over while it is parsed."""
 AT_ONCE = 2
+FINE = 63 * 24
+"""Hours; a start further back is rounded down to the hour by CloudWatch, so it must be on the hour."""
 PERMISSIONS = ("cloudwatch:GetMetricData", "cloudwatch:ListMetrics")
 
 
@@ -57,46 +59,48 @@ def answers(cloud: Cloud, queries: Sequence[Query], window: Window) -> dict[Quer
 def recent(window: Window) -> Window:
     """The part of the window in which use settles the matter: it is asked of all, the whole window only of what was silent in it."""
     hours = -(-(window.end - window.quiet_from) // STEP)
-    return Window(start=max(window.start, window.end - max(1, hours) * STEP), end=window.end, quiet_from=window.quiet_from)
+    return window if hours > FINE else replace(window, start=max(window.start, window.end - max(1, hours) * STEP))
 
 
 def dimensions(cloud: Cloud, namespace: str, metric: str) -> Iterator[dict[str, str]]:
     """The dimensions of every series of a metric with a point in the last two weeks. Raises CloudError."""
     for row in cloud.pages("cloudwatch", "ListMetrics", "Metrics", Namespace=namespace, MetricName=metric):
-        yield {d["Name"]: d["Value"] for d in row.get("Dimensions") or ()}
+        yield {str(d.get("Name")): str(d.get("Value")) for d in row.get("Dimensions") or ()}
 
 
 def _buckets(window: Window) -> int:
-    return max(1, int((window.end - window.start) / STEP))
+    return max(1, -(-(window.end - window.start) // STEP))
 
 
 def _ask(cloud: Cloud, batch: list[Query], window: Window, found: dict[Query, Answer]) -> None:
     ids = {f"q{i}": query for i, query in enumerate(batch)}
     values: dict[str, array[float]] = {}
-    status: dict[str, str] = {}
-    params: dict[str, Any] = {
+    status = dict.fromkeys(ids, "missing")
+    try:
+        for page in _pages(cloud, _params(ids, window)):
+            for row in page["MetricDataResults"]:
+                status[row["Id"]] = _worse(status.get(row["Id"], "unasked"), _merge(row, values, window))
+            if page.get("Messages"):
+                status |= dict.fromkeys(status, "Messages")
+    except CloudError as error:
+        cloud.note(error)
+        status = {}
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        cloud.note(CloudError(Trouble.GARBLED, PERMISSIONS[0], f"a result cannot be read ({error!r})"))
+        status = {}
+    for id_, query in ids.items():
+        series = Series(start=window.start, step=STEP, values=values.get(id_, ()))
+        found[query] = Answer(series=series, complete=status.get(id_) == "Complete")
+    _note_incomplete(cloud, {id_: s for id_, s in status.items() if s != "Complete"}, ids)
+
+
+def _params(ids: dict[str, Query], window: Window) -> dict[str, Any]:
+    return {
         "MetricDataQueries": [_spelled(id_, query) for id_, query in ids.items()],
         "StartTime": window.start,
         "EndTime": window.end,
         "ScanBy": "TimestampAscending",
     }
-    try:
-        for page in _pages(cloud, params):
-            for row in page["MetricDataResults"]:
-                status[row["Id"]] = _merge(row, values, window)
-            if page.get("Messages"):
-                status |= dict.fromkeys(status, f"Messages: {page['Messages']}")
-    except CloudError as error:
-        cloud.note(error)
-        status = {}
-    except (KeyError, TypeError, ValueError) as error:
-        cloud.note(CloudError(Trouble.GARBLED, PERMISSIONS[0], f"a result cannot be read ({error})"))
-        status = {}
-    for id_, query in ids.items():
-        found[query] = Answer(
-            series=Series(start=window.start, step=STEP, values=values.get(id_, ())), complete=status.get(id_) == "Complete"
-        )
-    _note_incomplete(cloud, {id_: s for id_, s in status.items() if s != "Complete"}, ids)
 
 
 def _pages(cloud: Cloud, params: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -113,11 +117,16 @@ def _pages(cloud: Cloud, params: dict[str, Any]) -> Iterator[dict[str, Any]]:
         seen.add(token)
 
 
+def _worse(before: str, now: str) -> str:
+    """The status of a series after one more page: PartialData may still become Complete, whatever else went wrong stays wrong."""
+    return now if before in {"missing", "PartialData", "Complete"} else before
+
+
 def _merge(row: dict[str, Any], values: dict[str, array[float]], window: Window) -> str:
-    """Put a page's points into their buckets and say how complete the row is now."""
-    stamps, points = row.get("Timestamps", ()), row.get("Values", ())
+    """Put a page's points into their buckets and say how good the row was."""
+    stamps, points = row.get("Timestamps") or (), row.get("Values") or ()
     if len(stamps) != len(points):
-        return "PartialData"
+        return "Misaligned"
     if points:
         buckets = values.setdefault(row["Id"], array("f", [float("nan")]) * _buckets(window))
         for stamp, point in zip(stamps, points, strict=True):
@@ -129,8 +138,6 @@ def _merge(row: dict[str, Any], values: dict[str, array[float]], window: Window)
 
 
 def _note_incomplete(cloud: Cloud, status: dict[str, str], ids: dict[str, Query]) -> None:
-    if not status:
-        return
     forbidden = sorted({ids[i].metric for i, s in status.items() if s == "Forbidden" and i in ids})
     if forbidden:
         text = f"forbidden for {', '.join(forbidden)}"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from reaper.aws import series, tags
 from reaper.aws.series import Answer, Query
 from reaper.errors import CloudError, Trouble
-from reaper.evidence import either, last_used
+from reaper.evidence import either, settled
 from reaper.model import Kind, Observation, Reading, Resource, Role, Window
 
 if TYPE_CHECKING:
@@ -79,8 +79,7 @@ def _readings(name: str, answers: dict[Query, Answer]) -> tuple[Reading, ...]:
 
 
 def _recent(seen: Observation, window: Window) -> bool:
-    times = [last_used(seen), seen.resource.created, seen.resource.changed]
-    return seen.resource.status in {*UNSETTLED, "Deleting"} or any(t and t > window.quiet_from for t in times)
+    return seen.resource.status in {*UNSETTLED, "Deleting"} or settled(seen, window)
 
 
 def _recent_observation(seen: Observation) -> Observation:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from reaper.aws import busy, series, tags
 from reaper.errors import CloudError, Trouble
-from reaper.evidence import last_used
+from reaper.evidence import settled
 from reaper.model import Hint, Kind, Observation, Part, Reading, Resource, Role, Window
 
 if TYPE_CHECKING:
@@ -63,8 +63,7 @@ def _closer(cloud: Cloud, seen: Observation, window: Window) -> Observation:
         return replace(seen, unsettled=f"its status is {resource.status}")
     if resource.status != "InService":
         return replace(seen, blind=f"its status is {resource.status or 'missing'}")
-    times = [last_used(seen), resource.created, resource.changed]
-    if any(t and t > window.quiet_from for t in times):
+    if settled(seen, window):
         return replace(seen, blind="it was used or changed too recently for a closer look")
     return _with_log(cloud, seen)
 
@@ -113,7 +112,7 @@ KIND = Kind(
     permissions=("sagemaker:ListNotebookInstances", "logs:DescribeLogStreams", tags.PERMISSION, *series.PERMISSIONS),
     activity="Busy above 0; a fresh event in the notebook's jupyter log",
     heartbeat="points of Busy",
-    otherwise="likely once up, unmodified and log-silent for longer than idle_after where nobody ever published Busy; exempt when stopped",
+    otherwise="likely once up, unmodified and log-silent for longer than idle_after where nobody published Busy within the look-back; exempt when stopped",
     discover=discover,
     observe=observe,
 )

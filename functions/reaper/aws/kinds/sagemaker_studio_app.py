@@ -1,6 +1,6 @@
 """SageMaker Studio apps of users and spaces, of every app type.
 
-`LastUserActivityTimestamp` is bumped by health checks, and then equals `LastHealthCheckTimestamp`; only an older value tells of a person:
+`LastUserActivityTimestamp` is bumped by health checks, and then equals `LastHealthCheckTimestamp`; only another value tells of a person:
 https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeApp.html
 """
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from reaper.aws import busy, series, tags
 from reaper.errors import CloudError, Trouble
-from reaper.evidence import last_used
+from reaper.evidence import settled
 from reaper.model import Hint, Kind, Observation, Part, Reading, Resource, Role, Window
 
 if TYPE_CHECKING:
@@ -67,16 +67,16 @@ def _arns(cloud: Cloud, row: dict[str, Any]) -> tuple[str, list[str]]:
 
 
 def _parts(app_type: str, instance: str) -> tuple[Part, ...] | None:
-    if instance == "system":
-        return ()
     if not instance or app_type in OWN_BILLING:
         return None
+    if instance == "system":
+        return ()
     return (Part(component=COMPONENTS.get(app_type, f"Studio-{app_type}"), instance=instance),)
 
 
 def _closer(cloud: Cloud, seen: Observation, window: Window) -> Observation:
     resource = seen.resource
-    if resource.size == "system":
+    if resource.size == "system" and resource.facts["AppType"] not in OWN_BILLING:
         return replace(seen, free="it runs on a system instance, which is free")
     if resource.status == "Deleting":
         return replace(seen, free="it is being deleted")
@@ -84,7 +84,7 @@ def _closer(cloud: Cloud, seen: Observation, window: Window) -> Observation:
         return replace(seen, unsettled="its status is Pending")
     if resource.status != "InService":
         return replace(seen, blind=f"its status is {resource.status}")
-    if any(t and t > window.quiet_from for t in (last_used(seen), resource.created)):
+    if settled(seen, window):
         return replace(seen, blind="it was used or started too recently for a closer look")
     return _described(cloud, seen)
 
@@ -107,7 +107,7 @@ def _described(cloud: Cloud, seen: Observation) -> Observation:
 
 def _with_activity(seen: Observation, used: datetime | None, checked: datetime | None) -> Observation:
     created = seen.resource.created
-    person = used if used and checked and used < checked else None
+    person = used if used and checked and used != checked else None
     if person:
         reading = Reading(signal="LastUserActivityTimestamp", role=Role.ACTIVITY, at=person)
         seen = replace(seen, readings=(*seen.readings, reading))
@@ -124,9 +124,9 @@ KIND = Kind(
     title="SageMaker Studio app",
     docs="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeApp.html",
     permissions=("sagemaker:ListApps", "sagemaker:DescribeApp", tags.PERMISSION, *series.PERMISSIONS),
-    activity="Busy above 0; LastUserActivityTimestamp, only where it is older than LastHealthCheckTimestamp",
+    activity="Busy above 0; LastUserActivityTimestamp, only where it differs from LastHealthCheckTimestamp",
     heartbeat="points of Busy",
-    otherwise="likely by age where nobody ever published Busy; system instances are exempt",
+    otherwise="likely by age where nobody published Busy within the look-back; system instances are exempt",
     discover=discover,
     observe=observe,
 )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from reaper.azure import computes, jobs, series, signs
 from reaper.azure.computes import Compute
 from reaper.azure.series import Answers, Place, Query
-from reaper.evidence import either, last_used
+from reaper.evidence import either, settled
 from reaper.model import Kind, Observation, Part, Resource, Window
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def observe(cloud: Cloud, resources: Sequence[Resource], window: Window) -> Iter
 
 def _parts(one: Compute) -> tuple[Part, ...] | None:
     """The minimum nodes. Low-priority ones have a price of their own, which the snapshot may not know."""
-    least = (one.inner.get("scaleSettings") or {}).get("minNodeCount")
+    least = one.inner["scaleSettings"].get("minNodeCount")
     size = one.inner.get("vmSize")
     if least == 0:
         return ()
@@ -59,8 +59,11 @@ def _parts(one: Compute) -> tuple[Part, ...] | None:
 def _settled(resource: Resource) -> Observation:
     """What needs no metric: at work by its own account, costing nothing, or in a state that says it all."""
     seen, inner, status = Observation(resource=resource), resource.facts["inner"], resource.status
-    counts = inner.get("nodeStateCounts") or {}
-    working = [f"{counts[key]} of its nodes are {doing}" for key, doing in AT_WORK.items() if counts.get(key)]
+    working = [
+        f"{inner['nodeStateCounts'][key]} of its nodes are {doing}"
+        for key, doing in AT_WORK.items()
+        if inner["nodeStateCounts"].get(key)
+    ]
     if status == "Deleting":
         return replace(seen, free="it is being deleted")
     if working:
@@ -73,7 +76,7 @@ def _settled(resource: Resource) -> Observation:
         return replace(seen, free="its minimum is 0 nodes, so it costs nothing while idle")
     if status != "Steady":
         return replace(seen, blind=f"its state is {status or 'missing'}")
-    if (inner.get("scaleSettings") or {}).get("minNodeCount") is None:
+    if inner["scaleSettings"].get("minNodeCount") is None:
         return replace(seen, blind="how many nodes it keeps is not known")
     return seen
 
@@ -87,7 +90,7 @@ def _closer(cloud: Cloud, seen: Observation, found: Answers, window: Window) -> 
     active, total, idle = (found.of(resource.facts["workspace"].id, metric, resource.name) for metric in NODES.metrics)
     heart = either(signs.heartbeat("Total Nodes", total), signs.heartbeat("Idle Nodes", idle))
     seen = replace(seen, readings=(*signs.silence("Active Nodes", active), heart))
-    if any(t and t > window.quiet_from for t in (last_used(seen), resource.created, resource.changed)):
+    if settled(seen, window):
         return replace(seen, blind="it was used or changed too recently for a closer look")
     return jobs.with_jobs(cloud, seen)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from reaper.azure import busy, computes, jobs, series
 from reaper.azure.moment import moment
-from reaper.evidence import heard, last_used
+from reaper.evidence import heard, last_used, settled
 from reaper.model import Hint, Kind, Observation, Part, Resource, Window
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def _closer(cloud: Cloud, seen: Observation, window: Window) -> Observation:
         return replace(seen, unsettled=f"its state is {resource.status}")
     if resource.status != "Running":
         return replace(seen, blind=f"its state is {resource.status or 'missing'}")
-    if any(t and t > window.quiet_from for t in (last_used(seen), resource.created, resource.changed)):
+    if settled(seen, window):
         return replace(seen, blind="it was used or changed too recently for a closer look")
     return _with_hint(jobs.with_jobs(cloud, seen))
 
@@ -62,7 +62,7 @@ def _with_hint(seen: Observation) -> Observation:
     if seen.in_use or seen.blind:
         return seen
     inner = seen.resource.facts["inner"]
-    since = moment((inner.get("lastOperation") or {}).get("operationTime"))
+    since = moment(inner["lastOperation"].get("operationTime"))
     if since is None:
         return (
             seen if heard(seen) else replace(seen, blind="its last operation is not known, so neither is how long it has been up")

@@ -11,12 +11,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from reaper.azure import deployments, series, signs, tags
+from reaper.azure.call import UNREADABLE
 from reaper.azure.deployments import Deployment
 from reaper.azure.moment import moment
 from reaper.azure.series import Answers, Place, Query
 from reaper.azure.workspaces import region
 from reaper.errors import CloudError, Trouble
-from reaper.evidence import either, last_used
+from reaper.evidence import either, settled
 from reaper.model import Kind, Observation, Part, Reading, Resource, Window
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def discover(cloud: Cloud) -> Iterator[Resource]:
     for one in deployments.deployments(cloud):
         try:
             yield _resource(cloud, one)
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
+        except UNREADABLE as error:
             text = f"{one.row.get('id')} cannot be read ({error!r})"
             cloud.note(CloudError(Trouble.GARBLED, deployments.DEPLOYMENTS, text))
 
@@ -108,7 +109,7 @@ def _closer(cloud: Cloud, seen: Observation, found: Answers, window: Window) -> 
     seen = replace(seen, readings=_readings(resource, found))
     if seen.unsettled or seen.blind:
         return seen
-    if any(t and t > window.quiet_from for t in (last_used(seen), resource.created, resource.changed)):
+    if settled(seen, window):
         return replace(seen, blind="it was used or changed too recently for a closer look")
     try:
         row, endpoint = deployments.again(cloud, resource.id)
@@ -117,7 +118,7 @@ def _closer(cloud: Cloud, seen: Observation, found: Answers, window: Window) -> 
         if error.trouble is not Trouble.GONE:
             cloud.note(error)
         return replace(seen, blind=f"it could not be looked at: {error}")
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except UNREADABLE as error:
         cloud.note(CloudError(Trouble.GARBLED, deployments.DEPLOYMENTS, f"{resource.id} cannot be read ({error!r})"))
         return replace(seen, blind="its description cannot be read")
     return _settled(replace(seen, resource=fresh))
