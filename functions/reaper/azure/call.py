@@ -13,6 +13,9 @@ from urllib.parse import quote, urlencode, urlsplit
 from reaper.errors import CloudError, Trouble
 
 Json = dict[str, Any]
+UNREADABLE = (KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError)
+"""What reading a reply of an unexpected shape raises."""
+TEXTS = {"id", "name", "type", "location"}
 
 API_VERSIONS = {
     "Microsoft.MachineLearningServices": "2025-12-01",
@@ -61,7 +64,7 @@ def rows(permission: str, value: object, has: Sequence[str]) -> Iterator[Json]:
     if not isinstance(value, list):
         raise CloudError(Trouble.GARBLED, permission, f"a page is {type(value).__name__}, not a list")
     for row in value:
-        if not isinstance(row, dict) or not row.keys() >= set(has):
+        if not isinstance(row, dict) or not row.keys() >= set(has) or any(not isinstance(row[k], str) for k in TEXTS & set(has)):
             raise CloudError(Trouble.GARBLED, permission, f"a row lacks one of {', '.join(has)}")
         yield row
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from reaper.azure.call import Json
+from reaper.azure.call import UNREADABLE, Json
 from reaper.azure.moment import moment
 from reaper.errors import CloudError, Trouble
 from reaper.model import Series
@@ -37,7 +37,7 @@ def take(cloud: Cloud, rows: Any, asked: set[str], query: Query, found: Answers)
             raise CloudError(Trouble.PARTIAL, PERMISSION, f"{count} series came back, and there may be more")
         for id_ in asked & given.keys():
             _resource(cloud, id_, given[id_], query, found)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except UNREADABLE as error:
         raise CloudError(Trouble.GARBLED, PERMISSION, f"a reply cannot be read ({error!r})") from error
     if asked - given.keys():
         raise CloudError(

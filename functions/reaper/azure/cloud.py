@@ -15,7 +15,7 @@ from typing import TypeVar
 from azure.core.exceptions import AzureError, ClientAuthenticationError, ServiceRequestError, ServiceResponseError
 from azure.core.rest import HttpRequest, HttpResponse
 
-from reaper.azure.call import Call, Json, local, rows
+from reaper.azure.call import UNREADABLE, Call, Json, local, rows
 from reaper.azure.session import Session
 from reaper.errors import CloudError, Trouble
 from reaper.model import Target
@@ -103,7 +103,7 @@ def _answered(call: Call, session: Session) -> Json:
         raise CloudError(Trouble.REFUSED, call.permission, f"no token: {_brief(error)}", code="NoToken") from error
     except (ServiceRequestError, ServiceResponseError) as error:
         raise CloudError(Trouble.UNREACHABLE, call.permission, _brief(error)) from error
-    except (ValueError, TypeError, KeyError, AttributeError, LookupError) as error:
+    except UNREADABLE as error:
         raise CloudError(Trouble.GARBLED, call.permission, f"the reply cannot be read ({_brief(error)})") from error
     except AzureError as error:
         raise CloudError(Trouble.GARBLED, call.permission, f"the reply broke off ({_brief(error)})") from error

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from reaper.azure import tags
+from reaper.azure.call import UNREADABLE
 from reaper.azure.moment import latest, moment
 from reaper.azure.workspaces import PERMISSIONS as UPPER
 from reaper.azure.workspaces import PROVIDER, Workspace, region, workspaces
@@ -23,11 +24,12 @@ if TYPE_CHECKING:
 
 PERMISSION = f"{PROVIDER}/workspaces/computes/read"
 PERMISSIONS = (*UPPER, PERMISSION)
+PARTS = ("lastOperation", "nodeStateCounts", "personalComputeInstanceSettings", "scaleSettings")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compute:
-    """One compute. `inner` is what only its type has, empty while there is none; `spaces` are the workspaces whose jobs can use it."""
+    """One compute. `inner` is what only its type has, its optional parts empty where left out; `spaces` are the workspaces whose jobs can use it."""
 
     id: str
     name: str
@@ -52,11 +54,11 @@ def computes(cloud: Cloud, wanted: str) -> Iterator[Compute]:
     found = cloud.each(lambda space: (space, _rows(cloud, space)), hubs_first)
     seen: set[tuple[Any, ...]] = set()
     for space, rows in found:
-        for row in rows:
-            one = _read(cloud, row, space, spaces, wanted)
+        users = _users(space, spaces)
+        for one in filter(None, (_read(cloud, row, space, users, wanted) for row in rows)):
             # A project lists the computes of its hub as well.
-            key = one and (space.hub or space.id.lower(), one.name.lower(), one.created)
-            if one and key and key not in seen:
+            key = (space.hub or space.id.lower(), one.name.lower(), one.created)
+            if key not in seen:
                 seen.add(key)
                 yield one
 
@@ -93,13 +95,13 @@ def _rows(cloud: Cloud, space: Workspace) -> list[dict[str, Any]]:
         return []
 
 
-def _read(cloud: Cloud, row: dict[str, Any], space: Workspace, spaces: list[Workspace], wanted: str) -> Compute | None:
+def _read(cloud: Cloud, row: dict[str, Any], space: Workspace, users: tuple[str, ...], wanted: str) -> Compute | None:
     """The compute in `row`; None when it is of another type, or, noted, when it cannot be read."""
     try:
         if str(row["properties"]["computeType"]).lower() != wanted.lower():
             return None
-        return _compute(row, space, _users(space, spaces))
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        return _compute(row, space, users)
+    except UNREADABLE as error:
         cloud.note(CloudError(Trouble.GARBLED, PERMISSION, f"{row['id']} cannot be read ({error!r})"))
         return None
 
@@ -111,9 +113,8 @@ def _users(space: Workspace, spaces: list[Workspace]) -> tuple[str, ...]:
 
 def _compute(row: dict[str, Any], space: Workspace, spaces: tuple[str, ...]) -> Compute:
     outer = row["properties"]
-    inner = outer.get("properties") or {}
-    operation = inner.get("lastOperation") or {}
-    times = (outer.get("modifiedOn"), inner.get("allocationStateTransitionTime"), operation.get("operationTime"))
+    inner = _inner(outer.get("properties") or {})
+    times = (outer.get("modifiedOn"), inner.get("allocationStateTransitionTime"), inner["lastOperation"].get("operationTime"))
     system = row.get("systemData") or {}
     return Compute(
         id=row["id"],
@@ -130,7 +131,15 @@ def _compute(row: dict[str, Any], space: Workspace, spaces: tuple[str, ...]) -> 
     )
 
 
+def _inner(given: dict[str, Any]) -> dict[str, Any]:
+    """What only the type has, with an empty part where an optional one is left out. Raises TypeError for a part that is none."""
+    parts = {name: given.get(name) or {} for name in PARTS}
+    if not all(isinstance(part, dict) for part in parts.values()) or not isinstance(given.get("vmSize", ""), str | None):
+        raise TypeError("a part is of another type than documented")
+    return {**given, **parts}
+
+
 def _people(inner: dict[str, Any], system: dict[str, Any]) -> dict[str, str]:
-    assigned = ((inner.get("personalComputeInstanceSettings") or {}).get("assignedUser") or {}).get("objectId")
+    assigned = (inner["personalComputeInstanceSettings"].get("assignedUser") or {}).get("objectId")
     people = {"assigned user": assigned, "created by": system.get("createdBy")}
     return {role: str(who) for role, who in people.items() if who}

@@ -38,7 +38,7 @@ def rows(cloud: Cloud, *types: str) -> Iterator[dict[str, Any]]:
         token = reply.get("$skipToken") or ""
         if not token:
             break
-        if token in seen:
+        if not isinstance(token, str) or token in seen:
             raise CloudError(Trouble.GARBLED, PERMISSION, "the same page came twice")
         seen.add(token)
     _counted(reply, count)

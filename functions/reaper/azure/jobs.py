@@ -12,6 +12,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from reaper.azure.call import UNREADABLE
 from reaper.azure.moment import latest, moment
 from reaper.azure.workspaces import PROVIDER
 from reaper.errors import CloudError, Trouble
@@ -54,7 +55,7 @@ def _uses(cloud: Cloud, space: str) -> Uses:
     for row in cloud.pages(PERMISSION, f"{space}/jobs", {"listViewType": "All"}, has=("id", "name", "properties")):
         try:
             _add(uses, row)
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
+        except UNREADABLE as error:
             raise CloudError(Trouble.GARBLED, PERMISSION, f"{row['id']} cannot be read ({error!r})") from error
     return uses
 

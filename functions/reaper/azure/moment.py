@@ -6,12 +6,14 @@ from datetime import UTC, datetime
 
 
 def moment(text: object) -> datetime | None:
-    """The time that `text` names, in UTC; None for nothing. Raises ValueError for what is no time."""
+    """The time that `text` names, in UTC; None for nothing, and for the year 1, which is .NET's nothing. Raises ValueError for what is no time."""
     if text in (None, ""):
         return None
     if not isinstance(text, str):
         raise ValueError(f"{text!r} is no time")
     found = datetime.fromisoformat(text.strip())
+    if found.year == 1:
+        return None
     return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from reaper.azure import graph, tags
-from reaper.azure.call import Call
+from reaper.azure.call import UNREADABLE, Call
 from reaper.errors import CloudError, Trouble
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def workspaces(cloud: Cloud) -> list[Workspace]:
         found = cloud.once("visible workspaces", lambda: list(graph.rows(cloud, TYPE)))
     try:
         return [_read(row) for row in found]
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except UNREADABLE as error:
         raise CloudError(Trouble.GARBLED, PERMISSION, f"a workspace cannot be read ({error!r})") from error
 
 
