@@ -10,11 +10,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from reaper.aws import series, tags
+from reaper.aws import endpoint, series, tags
+from reaper.aws.endpoint import Described
 from reaper.aws.series import Query
 from reaper.errors import CloudError, Trouble
-from reaper.evidence import last_used
-from reaper.model import Hint, Kind, Observation, Part, Reading, Resource, Role, Window
+from reaper.evidence import settled
+from reaper.model import Hint, Kind, Observation, Reading, Resource, Role, Window
 
 if TYPE_CHECKING:
     from reaper.aws.cloud import Cloud
@@ -22,8 +23,10 @@ if TYPE_CHECKING:
 NAME = "sagemaker-endpoint"
 TRAFFIC, INSTANCES = "AWS/SageMaker", "/aws/sagemaker/Endpoints"
 UNSETTLED = {"Creating", "Updating", "SystemUpdating", "RollingBack"}
+SETTLED = {"InService", "OutOfService", "Failed", "UpdateRollbackFailed"}
 Queries = dict[Query, tuple[Role, str, str]]
 """What to ask for, and as what to understand the answer: role, signal and subject."""
+Components = dict[str, list[dict[str, Any]]]
 COMPONENT = ("InferenceComponentName", "EndpointName")
 ASYNC = (
     ("InvocationsProcessed", "Sum"),
@@ -35,22 +38,13 @@ ASYNC = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Variant:
-    name: str
-    count: int
-    instances: tuple[tuple[str | None, int], ...] = ()
-    serverless: dict[str, Any] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Look:
-    """What Describe says of one endpoint."""
+    """One silent endpoint, looked at closely: `described` None when that failed, and then `blind` says why."""
 
     resource: Resource
-    variants: tuple[_Variant, ...] = ()
-    asynchronous: bool = False
-    hosts_components: bool = False
+    described: Described | None = None
     blind: str | None = None
+    busy_with: str | None = None
     queries: Queries = field(default_factory=dict)
 
 
@@ -85,8 +79,8 @@ def observe(cloud: Cloud, resources: Sequence[Resource], window: Window) -> Iter
         else:
             silent.append(resource)
     looks = list(cloud.each(lambda resource: _look(cloud, resource), silent))
-    components = _components(cloud) if any(look.hosts_components for look in looks) else {}
-    full = [_with_queries(look, components) for look in looks]
+    components = _components(cloud) if _may_host(cloud, looks) else {}
+    full = [_with_components(look, components) for look in looks]
     answers = series.answers(cloud, [q for look in full for q in look.queries], window)
     for look in full:
         yield _observation(look, _readings(look.queries, answers), window)
@@ -99,8 +93,7 @@ def _settled(seen: Observation, window: Window) -> Observation | None:
         return replace(seen, free="it is being deleted")
     if status in UNSETTLED:
         return replace(seen, unsettled=f"its status is {status}")
-    times = [last_used(seen), seen.resource.created, seen.resource.changed]
-    if any(t and t > window.quiet_from for t in times):
+    if settled(seen, window):
         return replace(seen, blind="it was used or changed too recently for a closer look")
     return None
 
@@ -117,9 +110,9 @@ def _listed_variants(cloud: Cloud) -> dict[str, list[str]]:
     return found
 
 
-def _traffic(endpoint: str, variants: Iterable[str], *, subject: bool = True) -> Queries:
+def _traffic(name: str, variants: Iterable[str], *, subject: bool = True) -> Queries:
     return {
-        Query(namespace=TRAFFIC, metric="Invocations", stat="Sum", dimensions=_pair(endpoint, v)): (
+        Query(namespace=TRAFFIC, metric="Invocations", stat="Sum", dimensions=_pair(name, v)): (
             Role.ACTIVITY,
             "Invocations",
             v if subject else "",
@@ -128,9 +121,9 @@ def _traffic(endpoint: str, variants: Iterable[str], *, subject: bool = True) ->
     }
 
 
-def _hearts(endpoint: str, variants: Iterable[str]) -> Queries:
+def _hearts(name: str, variants: Iterable[str]) -> Queries:
     return {
-        Query(namespace=INSTANCES, metric="CPUUtilization", stat="SampleCount", dimensions=_pair(endpoint, v)): (
+        Query(namespace=INSTANCES, metric="CPUUtilization", stat="SampleCount", dimensions=_pair(name, v)): (
             Role.HEARTBEAT,
             "CPUUtilization",
             v,
@@ -139,133 +132,82 @@ def _hearts(endpoint: str, variants: Iterable[str]) -> Queries:
     }
 
 
-def _pair(endpoint: str, variant: str) -> tuple[tuple[str, str], ...]:
-    return (("EndpointName", endpoint), ("VariantName", variant))
+def _pair(name: str, variant: str) -> tuple[tuple[str, str], ...]:
+    return (("EndpointName", name), ("VariantName", variant))
 
 
 def _look(cloud: Cloud, resource: Resource) -> _Look:
     try:
-        described = cloud.call("sagemaker", "DescribeEndpoint", "EndpointStatus", EndpointName=resource.name)
+        found = endpoint.describe(cloud, resource.name)
     except CloudError as error:
         if error.trouble is not Trouble.GONE:
             cloud.note(error)
         return _Look(resource=resource, blind=f"it could not be described: {error}")
-    config = _config(cloud, described.get("EndpointConfigName"))
-    try:
-        return _understood(resource, described, config)
-    except (KeyError, TypeError, AttributeError) as error:
-        cloud.note(
-            CloudError(Trouble.GARBLED, "sagemaker:DescribeEndpoint", f"{resource.name}: the reply cannot be read ({error!r})")
-        )
-        return _Look(resource=resource, blind="its description cannot be read")
+    changed = found.raw.get("LastModifiedTime") or resource.changed
+    known = replace(resource, status=found.status, changed=changed, parts=endpoint.parts(found), size=endpoint.size(found))
+    return _Look(resource=known, described=found)
 
 
-def _config(cloud: Cloud, name: str | None) -> dict[str, Any] | None:
-    """The endpoint's configuration; None when it was deleted, which costs us the instance type and with it the price."""
-    if not name:
-        return None
+def _may_host(cloud: Cloud, looks: Sequence[_Look]) -> bool:
+    """Whether inference components must be listed: an endpoint looks like a host, or any component of the region reported lately."""
+    if not looks or any(look.described and look.described.hosts for look in looks):
+        return bool(looks)
     try:
-        return cloud.call("sagemaker", "DescribeEndpointConfig", "ProductionVariants", EndpointConfigName=name)
+        return any(True for _ in series.dimensions(cloud, "/aws/sagemaker/InferenceComponents", "CPUUtilizationNormalized"))
     except CloudError as error:
-        if error.trouble is not Trouble.GONE:
-            cloud.note(error)
-        return None
+        cloud.note(error)
+        return True
 
 
-def _understood(resource: Resource, described: dict[str, Any], config: dict[str, Any] | None) -> _Look:
-    rows = [*(described.get("ProductionVariants") or ()), *(described.get("ShadowProductionVariants") or ())]
-    plans = [*((config or {}).get("ProductionVariants") or ()), *((config or {}).get("ShadowProductionVariants") or ())]
-    by_name = {p["VariantName"]: p for p in plans}
-    failed = described["EndpointStatus"] == "Failed" and not any(row.get("CurrentInstanceCount") for row in rows)
-    variants = tuple(_variant(row, by_name.get(row["VariantName"], {}), failed) for row in rows)
-    asynchronous = bool(described.get("AsyncInferenceConfig") or (config or {}).get("AsyncInferenceConfig"))
-    hosts = any(
-        row.get("ManagedInstanceScaling")
-        or (not plan.get("ModelName") if (plan := by_name.get(row["VariantName"])) else not row.get("DeployedImages"))
-        for row in rows
-    )
-    parts = _parts(variants, "AsyncInf" if asynchronous else "Hosting")
-    resource = replace(
-        resource,
-        status=described["EndpointStatus"],
-        changed=described.get("LastModifiedTime") or resource.changed,
-        parts=parts,
-        size=_size(variants),
-    )
-    return _Look(resource=resource, variants=variants, asynchronous=asynchronous, hosts_components=hosts)
-
-
-def _variant(row: dict[str, Any], plan: dict[str, Any], failed: bool) -> _Variant:
-    serverless = row.get("CurrentServerlessConfig") or plan.get("ServerlessConfig")
-    pools = row.get("InstancePools")
-    if pools:
-        instances = tuple((p.get("InstanceType"), int(p.get("CurrentInstanceCount", 0))) for p in pools)
-    else:
-        count = 0 if serverless or failed else int(row["CurrentInstanceCount"])
-        instances = ((plan.get("InstanceType"), count),)
-    return _Variant(name=row["VariantName"], count=sum(n for _, n in instances), instances=instances, serverless=serverless)
-
-
-def _parts(variants: tuple[_Variant, ...], component: str) -> tuple[Part, ...] | None:
-    """What is paid for; None as soon as one running instance's type is not known."""
-    parts = []
-    for variant in variants:
-        if variant.serverless and (units := variant.serverless.get("ProvisionedConcurrency")):
-            memory = f"{variant.serverless['MemorySizeInMB']}MB"
-            parts.append(Part(component="ServerlessProvisionedConcurrency", instance=memory, count=units))
-        for kind, count in variant.instances:
-            if count and not kind:
-                return None
-            if count and kind:
-                parts.append(Part(component=component, instance=kind, count=count))
-    return tuple(parts)
-
-
-def _size(variants: tuple[_Variant, ...]) -> str:
-    counts: dict[str, int] = {}
-    for variant in variants:
-        if variant.serverless:
-            name = f"serverless {variant.serverless.get('MemorySizeInMB', '?')} MB"
-            counts[name] = counts.get(name, 0) + int(variant.serverless.get("ProvisionedConcurrency") or 0)
-        for kind, count in variant.instances if not variant.serverless else ():
-            counts[kind or "unknown"] = counts.get(kind or "unknown", 0) + count
-    return ", ".join(f"{name} x{count}" if count else name for name, count in counts.items())
-
-
-def _components(cloud: Cloud) -> dict[str, list[str]] | None:
+def _components(cloud: Cloud) -> Components | None:
     """Inference components by endpoint; None, and noted, when they cannot be listed."""
-    found: dict[str, list[str]] = {}
+    found: Components = {}
     try:
         for row in cloud.pages("sagemaker", "ListInferenceComponents", "InferenceComponents", *COMPONENT, MaxResults=100):
-            found.setdefault(row["EndpointName"], []).append(row["InferenceComponentName"])
+            found.setdefault(row["EndpointName"], []).append(row)
     except CloudError as error:
         cloud.note(error)
         return None
     return found
 
 
-def _with_queries(look: _Look, components: dict[str, list[str]] | None) -> _Look:
-    if look.hosts_components and components is None:
+def _with_components(look: _Look, components: Components | None) -> _Look:
+    """The look with everything to ask for. A host is as young as the youngest of its components, and unsettled while one of them is."""
+    found = look.described
+    if found is None:
+        return look
+    if components is None and found.hosts:
         return replace(look, blind="whether it hosts inference components, and their traffic, could not be read")
-    running = [v.name for v in look.variants if v.count]
-    resting = [v.name for v in look.variants if not v.count]
-    asked = (
-        _traffic(look.resource.name, running)
-        | _hearts(look.resource.name, running)
-        | _traffic(look.resource.name, resting, subject=False)
-    )
-    whole = (("EndpointName", look.resource.name),)
-    if look.asynchronous:
+    mine = (components or {}).get(look.resource.name, [])
+    if found.hosts and not mine and any(v.count for v in found.variants):
+        return replace(
+            look, blind="it hosts inference components but has none now, and the traffic of deleted ones cannot be read"
+        )
+    times = [t for row in mine for t in (row.get("CreationTime"), row.get("LastModifiedTime")) if t]
+    latest = max([*times, *([look.resource.changed] if look.resource.changed else [])], default=None)
+    moving = next((row for row in mine if row.get("InferenceComponentStatus") in UNSETTLED), None)
+    busy = f"its component {moving['InferenceComponentName']} is {moving['InferenceComponentStatus']}" if moving else None
+    asked = _queries(look.resource.name, found, [row["InferenceComponentName"] for row in mine])
+    return replace(look, resource=replace(look.resource, changed=latest), busy_with=busy, queries=asked)
+
+
+def _queries(name: str, found: Described, components: Iterable[str]) -> Queries:
+    running = [v.name for v in found.variants if v.count]
+    resting = [v.name for v in found.variants if not v.count]
+    asked = _traffic(name, running) | _hearts(name, running) | _traffic(name, resting, subject=False)
+    whole = (("EndpointName", name),)
+    if found.asynchronous:
         backlog = Query(namespace=TRAFFIC, metric="ApproximateBacklogSize", stat="Maximum", dimensions=whole)
         asked[backlog] = (Role.ACTIVITY, "ApproximateBacklogSize", "")
-        for variant in look.variants:
+        for variant in found.variants:
             for metric, stat in ASYNC:
-                query = Query(namespace=TRAFFIC, metric=metric, stat=stat, dimensions=(*whole, ("VariantName", variant.name)))
+                query = Query(namespace=TRAFFIC, metric=metric, stat=stat, dimensions=_pair(name, variant.name))
                 asked[query] = (Role.ACTIVITY, metric, variant.name if variant.count else "")
-    for name in (components or {}).get(look.resource.name, ()):
-        query = Query(namespace=TRAFFIC, metric="Invocations", stat="Sum", dimensions=(("InferenceComponentName", name),))
-        asked[query] = (Role.ACTIVITY, f"Invocations of component {name}", "")
-    return replace(look, queries=asked)
+    for component in components:
+        for metric in ("Invocations", "NoCapacityInvocationFailures"):
+            query = Query(namespace=TRAFFIC, metric=metric, stat="Sum", dimensions=(("InferenceComponentName", component),))
+            asked[query] = (Role.ACTIVITY, f"{metric} of component {component}", "")
+    return asked
 
 
 def _readings(asked: Queries, answers: dict[Query, series.Answer]) -> tuple[Reading, ...]:
@@ -277,22 +219,29 @@ def _readings(asked: Queries, answers: dict[Query, series.Answer]) -> tuple[Read
 
 def _observation(look: _Look, readings: tuple[Reading, ...], window: Window) -> Observation:
     seen = Observation(resource=look.resource, readings=readings, blind=look.blind)
-    status = look.resource.status
-    if look.blind:
+    found, status = look.described, look.resource.status
+    if found is None or look.blind:
         return seen
-    if status in UNSETTLED:
-        return replace(seen, unsettled=f"its status is {status}")
-    if not look.variants and status != "Failed":
+    if status in UNSETTLED or look.busy_with:
+        return replace(seen, unsettled=look.busy_with or f"its status is {status}")
+    if status not in SETTLED:
+        return replace(seen, blind=f"its status is {status}, which we do not know")
+    if not found.variants and status != "Failed":
         return replace(seen, blind=f"its status is {status}, yet its description names no variant")
-    if any(v.serverless and v.serverless.get("ProvisionedConcurrency") for v in look.variants):
+    return _idle_cost(seen, found, window)
+
+
+def _idle_cost(seen: Observation, found: Described, window: Window) -> Observation:
+    """Serverless and scaled-in endpoints cost nothing while idle, but for provisioned concurrency."""
+    if any(v.serverless and v.serverless.get("ProvisionedConcurrency") for v in found.variants):
         because = (
             "it keeps provisioned concurrency and shows no invocation; serverless endpoints have no heartbeat to prove it by"
         )
         return replace(seen, hint=Hint(since=window.start, because=because))
-    if look.variants and all(v.serverless for v in look.variants):
+    if found.variants and all(v.serverless for v in found.variants):
         return replace(seen, free="it is serverless and costs nothing while idle")
-    if not any(v.count for v in look.variants):
-        return replace(seen, free=f"its status is {status} and it runs no instances, so it costs nothing")
+    if not any(v.count for v in found.variants):
+        return replace(seen, free=f"its status is {found.status} and it runs no instances, so it costs nothing")
     return seen
 
 

@@ -7,7 +7,7 @@ https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_InferenceComponent
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ NAME = "sagemaker-inference-component"
 KEYS = ("InferenceComponentName", "InferenceComponentArn", "EndpointName")
 UNSETTLED = {"Creating", "Updating"}
 ACTIVITY = (("Invocations", "Sum"), ("NoCapacityInvocationFailures", "Sum"))
+Description = dict[str, Any] | CloudError
 HEARTBEAT = ("CPUUtilizationNormalized", "CPUUtilization")
 
 
@@ -51,15 +52,15 @@ def observe(cloud: Cloud, resources: Sequence[Resource], window: Window) -> Iter
     """Traffic of all in bulk; a description of every component on an endpoint where one was silent."""
     traffic = [q for r in resources for q in _queries(r.name)[: len(ACTIVITY)]]
     first = series.answers(cloud, traffic, series.recent(window))
-    seen = {r.id: Observation(resource=r, readings=_readings(r.name, first)) for r in resources}
-    silent = {id_ for id_, one in seen.items() if not _recent(one, window)}
-    answers = series.answers(cloud, [q for id_ in silent for q in _queries(seen[id_].resource.name)], window)
-    seen |= {id_: replace(seen[id_], readings=_readings(seen[id_].resource.name, answers)) for id_ in silent}
-    busy_hosts = {seen[id_].resource.facts["endpoint"] for id_ in silent}
-    asked = [r for r in resources if r.facts["endpoint"] in busy_hosts]
-    described = dict(zip([r.id for r in asked], cloud.each(lambda r: _describe(cloud, r), asked), strict=True))
-    for id_, one in seen.items():
-        yield _observation(one, described, seen) if id_ in silent else _recent_observation(one)
+    seen = {r.name: Observation(resource=r, readings=_readings(r.name, first)) for r in resources}
+    silent = {name for name, one in seen.items() if not _recent(one, window)}
+    answers = series.answers(cloud, [q for name in silent for q in _queries(name)], window)
+    seen |= {name: replace(seen[name], readings=_readings(name, answers)) for name in silent}
+    hosts = {seen[name].resource.facts["endpoint"] for name in silent}
+    asked = [r for r in resources if r.facts["endpoint"] in hosts]
+    described = dict(zip([r.name for r in asked], cloud.each(lambda r: _describe(cloud, r), asked), strict=True))
+    for name, one in seen.items():
+        yield _observation(one, described, seen) if name in silent else _recent_observation(one)
 
 
 def _queries(name: str) -> list[Query]:
@@ -91,7 +92,7 @@ def _recent_observation(seen: Observation) -> Observation:
     return replace(seen, blind="it was used or changed too recently for a closer look")
 
 
-def _describe(cloud: Cloud, resource: Resource) -> dict[str, Any] | CloudError:
+def _describe(cloud: Cloud, resource: Resource) -> Description:
     try:
         return cloud.call("sagemaker", "DescribeInferenceComponent", "EndpointName", InferenceComponentName=resource.name)
     except CloudError as error:
@@ -100,31 +101,41 @@ def _describe(cloud: Cloud, resource: Resource) -> dict[str, Any] | CloudError:
         return error
 
 
-def _observation(
-    seen: Observation, described: dict[str, dict[str, Any] | CloudError], all_seen: dict[str, Observation]
-) -> Observation:
-    row = described[seen.resource.id]
+def _observation(seen: Observation, described: Mapping[str, Description], all_seen: Mapping[str, Observation]) -> Observation:
+    row = described[seen.resource.name]
     if isinstance(row, CloudError):
         return replace(seen, blind=f"it could not be described: {row}")
-    if base := (row.get("Specification") or {}).get("BaseInferenceComponentName"):
+    if base := _base(row):
         return replace(seen, free=f"it is an adapter inside {base} and takes no capacity of its own")
     copies = (row.get("RuntimeConfig") or {}).get("CurrentCopyCount")
     if copies == 0:
         return replace(seen, free="it runs no copies right now")
-    seen = replace(
-        seen, resource=replace(seen.resource, size=f"{copies} {'copy' if copies == 1 else 'copies'}" if copies else "")
-    )
-    neighbours = [one for one in all_seen.values() if one.resource.facts["endpoint"] == seen.resource.facts["endpoint"]]
-    extra: list[Reading] = []
-    for one in neighbours:
-        other = described.get(one.resource.id)
-        if isinstance(other, CloudError) and one is not seen:
+    size = f"{copies} {'copy' if copies == 1 else 'copies'}" if copies else ""
+    return _with_adapters(replace(seen, resource=replace(seen.resource, size=size)), described, all_seen)
+
+
+def _with_adapters(seen: Observation, described: Mapping[str, Description], all_seen: Mapping[str, Observation]) -> Observation:
+    """The traffic of its adapters is its own, and it is as young as the youngest of them."""
+    resource, extra = seen.resource, list(seen.readings)
+    for one in all_seen.values():
+        other = described.get(one.resource.name)
+        if one.resource.facts["endpoint"] != resource.facts["endpoint"] or other is None or one.resource.name == resource.name:
+            continue
+        if isinstance(other, CloudError):
             return replace(seen, blind=f"whether {one.resource.name} is an adapter of it could not be read")
-        if isinstance(other, dict) and (other.get("Specification") or {}).get("BaseInferenceComponentName") == seen.resource.name:
+        if _base(other) == resource.name:
             extra += [
                 replace(r, signal=f"{r.signal} of adapter {one.resource.name}") for r in one.readings if r.role is Role.ACTIVITY
             ]
-    return replace(seen, readings=(*seen.readings, *extra))
+            times = [t for t in (resource.changed, one.resource.created, one.resource.changed) if t]
+            resource = replace(resource, changed=max(times, default=None))
+    return replace(seen, resource=resource, readings=tuple(extra))
+
+
+def _base(row: Mapping[str, Any]) -> str | None:
+    """The component that this one is an adapter of. A reply has `Specification` or `Specifications`, never both."""
+    specs = [row.get("Specification"), *(row.get("Specifications") or ())]
+    return next((str(s["BaseInferenceComponentName"]) for s in specs if s and s.get("BaseInferenceComponentName")), None)
 
 
 KIND = Kind(

@@ -1,0 +1,124 @@
+"""What DescribeEndpoint and DescribeEndpointConfig say of one endpoint: its variants, what runs in them, and what that is billed as.
+
+https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeEndpoint.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from reaper.errors import CloudError, Trouble
+from reaper.model import Part
+
+if TYPE_CHECKING:
+    from reaper.aws.cloud import Cloud
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """A production or shadow variant; `instances` are (type or None where it is not known, how many run)."""
+
+    name: str
+    instances: tuple[tuple[str | None, int], ...] = ()
+    serverless: Mapping[str, Any] | None = None
+
+    @property
+    def count(self) -> int:
+        """How many instances run."""
+        return sum(count for _, count in self.instances)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Described:
+    """One endpoint as described. `hosts` is whether it looks like a host of inference components."""
+
+    status: str
+    variants: tuple[Variant, ...]
+    asynchronous: bool
+    hosts: bool
+    raw: Mapping[str, Any] = field(default_factory=dict)
+
+
+def describe(cloud: Cloud, name: str) -> Described:
+    """Two calls. Raises CloudError when the endpoint cannot be described or understood; a configuration that is gone costs the types only."""
+    row = cloud.call("sagemaker", "DescribeEndpoint", "EndpointStatus", EndpointName=name)
+    config = _config(cloud, row.get("EndpointConfigName")) or {}
+    try:
+        return _understood(row, config)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise CloudError(
+            Trouble.GARBLED, "sagemaker:DescribeEndpoint", f"{name}: the reply cannot be read ({error!r})"
+        ) from error
+
+
+def parts(described: Described) -> tuple[Part, ...] | None:
+    """What is paid for; None as soon as one running instance's type is not known."""
+    component = "AsyncInf" if described.asynchronous else "Hosting"
+    found = []
+    for variant in described.variants:
+        if variant.serverless and (units := variant.serverless.get("ProvisionedConcurrency")):
+            memory = f"{variant.serverless['MemorySizeInMB']}MB"
+            found.append(Part(component="ServerlessProvisionedConcurrency", instance=memory, count=units))
+        for kind, count in variant.instances:
+            if count and not kind:
+                return None
+            if count and kind:
+                found.append(Part(component=component, instance=kind, count=count))
+    return tuple(found)
+
+
+def size(described: Described) -> str:
+    """`ml.g5.xlarge x2, ml.m5.large x1`, for people and for the policy's globs."""
+    counts: dict[str, int] = {}
+    for variant in described.variants:
+        if variant.serverless:
+            name = f"serverless {variant.serverless.get('MemorySizeInMB', '?')} MB"
+            counts[name] = counts.get(name, 0) + int(variant.serverless.get("ProvisionedConcurrency") or 0)
+        for kind, count in variant.instances:
+            counts[kind or "unknown"] = counts.get(kind or "unknown", 0) + count
+    return ", ".join(f"{name} x{count}" if count else name for name, count in counts.items())
+
+
+def _config(cloud: Cloud, name: str | None) -> dict[str, Any] | None:
+    if not name:
+        return None
+    try:
+        return cloud.call("sagemaker", "DescribeEndpointConfig", "ProductionVariants", EndpointConfigName=name)
+    except CloudError as error:
+        if error.trouble is not Trouble.GONE:
+            cloud.note(error)
+        return None
+
+
+def _understood(row: Mapping[str, Any], config: Mapping[str, Any]) -> Described:
+    rows = [*(row.get("ProductionVariants") or ()), *(row.get("ShadowProductionVariants") or ())]
+    plans = [*(config.get("ProductionVariants") or ()), *(config.get("ShadowProductionVariants") or ())]
+    by_name = {p["VariantName"]: p for p in plans}
+    failed = row["EndpointStatus"] == "Failed" and not any(r.get("CurrentInstanceCount") for r in rows)
+    return Described(
+        status=row["EndpointStatus"],
+        variants=tuple(_variant(r, by_name.get(r["VariantName"], {}), failed) for r in rows),
+        asynchronous=bool(row.get("AsyncInferenceConfig") or config.get("AsyncInferenceConfig")),
+        hosts=any(_hosts(r, by_name.get(r["VariantName"])) for r in rows),
+        raw=row,
+    )
+
+
+def _hosts(row: Mapping[str, Any], plan: Mapping[str, Any] | None) -> bool:
+    """A variant that hosts components scales them itself, and has no model of its own."""
+    return bool(row.get("ManagedInstanceScaling")) or not (plan.get("ModelName") if plan else row.get("DeployedImages"))
+
+
+def _variant(row: Mapping[str, Any], plan: Mapping[str, Any], failed: bool) -> Variant:
+    serverless = row.get("CurrentServerlessConfig") or plan.get("ServerlessConfig")
+    if serverless:
+        return Variant(name=row["VariantName"], serverless=serverless)
+    if pools := row.get("InstancePools"):
+        return Variant(
+            name=row["VariantName"], instances=tuple((p.get("InstanceType"), int(p["CurrentInstanceCount"])) for p in pools)
+        )
+    return Variant(
+        name=row["VariantName"], instances=((plan.get("InstanceType"), 0 if failed else int(row["CurrentInstanceCount"])),)
+    )
