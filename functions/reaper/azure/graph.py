@@ -25,7 +25,8 @@ KEYS = ("id", "name", "type")
 
 def rows(cloud: Cloud, *types: str) -> Iterator[dict[str, Any]]:
     """Every readable resource of these types in the subscription. Raises CloudError, also when fewer came than were announced."""
-    named = ", ".join(f"'{name.lower()}'" for name in types)
+    wanted = [name.lower() for name in types]
+    named = ", ".join(f"'{name}'" for name in wanted)
     query = f"resources | where type in~ ({named}) | order by id asc"
     token, seen, count = "", set(), 0
     while True:
@@ -33,6 +34,8 @@ def rows(cloud: Cloud, *types: str) -> Iterator[dict[str, Any]]:
         body = {"subscriptions": [cloud.target.account], "query": query, "options": options}
         reply = cloud.call(Call(permission=PERMISSION, path=PATH, body=body, has=("data",)))
         for row in call.rows(PERMISSION, reply["data"], KEYS):
+            if row["type"].lower() not in wanted:
+                raise CloudError(Trouble.GARBLED, PERMISSION, f"a row is of the type {row['type']!r}, which was not asked for")
             count += 1
             yield row
         token = reply.get("$skipToken") or ""

@@ -62,6 +62,8 @@ def _uses(cloud: Cloud, space: str) -> Uses:
 
 def _add(uses: Uses, row: dict[str, Any]) -> None:
     status = str(row["properties"].get("status") or "of unknown status")
+    if not isinstance(row["properties"].get("computeId"), str | None):
+        raise TypeError("its compute is no text")
     system = row.get("systemData") or {}
     heard = latest(moment(system.get("createdAt")), moment(system.get("lastModifiedAt")))
     for name in set(_named(row["properties"])):
