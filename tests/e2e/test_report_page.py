@@ -1,0 +1,297 @@
+"""The HTML report in a real browser: filtered, sorted, opened, printed, with ten thousand rows, without a script, with hostile names."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.estate import estate, finding, hostile, many, report
+from reaper.model import Report, State
+from reaper.report import html
+
+sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: the report was NOT tried in a browser")
+axe = pytest.importorskip(
+    "axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed: the report was NOT checked with axe"
+)
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="no Chromium on this machine (apt-get install chromium): the report was NOT tried in a browser"
+)
+
+IMAGES = Path(__file__).parents[2] / "docs/images"
+FLAGS = ("--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run")
+WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
+LINES = "#resources > tbody > tr[data-place]"
+Open = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    flags = [*FLAGS, *(["--no-sandbox"] if os.geteuid() == 0 else [])]
+    with sync.sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def show(browser: Any, tmp_path: Path) -> Iterator[Open]:
+    """Opens a report from its file; whatever the page asks for, complains of or pops up makes the test fail at the end."""
+    contexts, said = [], []
+
+    def opened(of: Report, where: str = "", **context: Any) -> Any:
+        (tmp_path / "report.html").write_text(html.render(of), encoding="utf-8")
+        contexts.append(browser.new_context(**{"viewport": WIDE, "locale": "de-DE", **context}))
+        tab = contexts[-1].new_page()
+        tab.on("console", lambda message: said.append(message.text))
+        tab.on("pageerror", lambda error: said.append(str(error)))
+        tab.on("dialog", lambda dialog: said.append(dialog.message))
+        tab.on("request", lambda asked: None if asked.url.startswith(("file:", "data:")) else said.append(asked.url))
+        tab.goto((tmp_path / "report.html").as_uri() + where)
+        return tab
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert said == []
+
+
+def names(tab: Any) -> list[str]:
+    """The resources on this page of the table, in their order."""
+    return tab.locator(f"{LINES} .name").all_inner_texts()
+
+
+def column(tab: Any, place: int) -> list[str]:
+    return [text.split("\n")[0] for text in tab.locator(f"{LINES} > :nth-child({place})").all_inner_texts()]
+
+
+def complaints(tab: Any) -> list[str]:
+    """What axe finds wrong, in words."""
+    found = axe.Axe().run(tab).response["violations"]
+    return [f"{v['id']}: {v['help']}: {v['nodes'][0]['html'][:200]}" for v in found]
+
+
+def picture(tab: Any, name: str, height: int) -> None:
+    """For the docs, only when asked for: pixels differ from machine to machine."""
+    if os.environ.get("REAPER_PICTURES"):
+        IMAGES.mkdir(parents=True, exist_ok=True)
+        size = tab.viewport_size
+        tab.evaluate("scrollTo({top: 0, behavior: 'instant'})")
+        tab.set_viewport_size({"width": size["width"], "height": height})
+        tab.screenshot(path=IMAGES / f"report-{name}.png")
+        tab.set_viewport_size(size)
+
+
+def test_it_opens_with_what_costs_most(show: Open):
+    tab = show(report())
+    assert names(tab)[:3] == ["llm-ranker-a100", "recsys-shadow", "nightly-train-v100"]
+    assert column(tab, 2) == ["idle"] * 13 + ["unknown"] * 3 + ["young"] * 6 + ["active"] * 20 + ["exempt"] * 6
+    assert tab.get_by_role("status").inner_text() == "48 of 48, $87.32 an hour idle"
+
+
+def test_states_filter_together_and_are_let_go_one_by_one(show: Open):
+    tab = show(report())
+    tab.get_by_role("button", name="unknown 3").click()
+    assert set(column(tab, 2)) == {"unknown"}
+    tab.get_by_role("button", name="idle 13").click()
+    assert tab.get_by_role("status").inner_text() == "16 of 48, $87.32 an hour idle"
+    tab.get_by_role("button", name="unknown 3").click()
+    assert set(column(tab, 2)) == {"idle"}
+    assert tab.get_by_role("button", name="idle 13").get_attribute("aria-pressed") == "true"
+
+
+def test_kind_owner_region_and_words_narrow_it_down_and_clear_brings_all_back(show: Open):
+    tab = show(report())
+    tab.get_by_label("Kind").select_option("sagemaker-endpoint")
+    tab.get_by_label("Owner").select_option("jo.martin@example.com")
+    assert names(tab) == ["recsys-shadow", "churn-scoring-staging", "pricing-model-b"]
+    tab.get_by_label("Region").select_option("eu-west-1")
+    assert names(tab) == ["churn-scoring-staging", "pricing-model-b"]
+    tab.get_by_label("Search").fill("PRICING cost-center=4477")
+    assert names(tab) == ["pricing-model-b"]
+    tab.get_by_label("Search").fill("no such thing")
+    assert "Nothing matches." in tab.inner_text("#resources")
+    tab.get_by_role("button", name="Clear").click()
+    assert tab.get_by_role("status").inner_text().startswith("48 of 48")
+
+
+def test_a_bar_of_a_chart_filters_by_what_it_stands_for(show: Open):
+    tab = show(report())
+    bar = tab.get_by_role("button", name="nobody 1 $4,283")
+    bar.click()
+    assert names(tab) == ["vision-labeling"]
+    assert tab.get_by_label("Owner").input_value() == "nobody"
+    bar.click()
+    assert len(names(tab)) == 48
+
+
+def test_a_column_sorts_both_ways_and_a_third_time_not_at_all(show: Open):
+    tab = show(report())
+    head = tab.locator("th[data-sort=usd]")
+    tab.get_by_role("button", name="idle 13").click()
+    head.get_by_role("button").click()
+    assert head.get_attribute("aria-sort") == "descending"
+    assert column(tab, 7)[0] == "$37.69"
+    head.get_by_role("button").click()
+    assert head.get_attribute("aria-sort") == "ascending"
+    assert (column(tab, 7)[0], column(tab, 7)[-1]) == ("$0.74", "?"), "what is not known comes last either way"
+    head.get_by_role("button").click()
+    assert head.get_attribute("aria-sort") == "none"
+    assert names(tab)[0] == "llm-ranker-a100"
+
+
+def test_the_keyboard_alone_opens_a_row_and_focus_stays(show: Open):
+    tab = show(report())
+    tab.get_by_label("Search").focus()
+    tab.keyboard.type("churn-scoring")
+    button = tab.get_by_role("button", name="churn-scoring-staging", exact=True)
+    for _ in range(40):
+        if button.evaluate("e => e === document.activeElement"):
+            break
+        tab.keyboard.press("Tab")
+    tab.keyboard.press("Enter")
+    assert button.get_attribute("aria-expanded") == "true"
+    assert tab.locator(f"#{button.get_attribute('aria-controls')}").is_visible()
+    tab.keyboard.press("Enter")
+    assert button.get_attribute("aria-expanded") == "false"
+    assert tab.locator(".detail").count() == 0
+    assert button.evaluate("e => e === document.activeElement")
+
+
+def test_an_open_row_tells_why_by_which_rule_on_what_evidence_and_how_to_keep_it(show: Open):
+    tab = show(report())
+    tab.get_by_role("button", name="churn-scoring-staging", exact=True).click()
+    shown = tab.locator(".detail").inner_text()
+    for said in (
+        "Invocations silent for 9 d 4 h while CPUUtilization reported every hour.",
+        "would warn",
+        "defaults",
+        "Tag reaper:owner.",
+        "$2.816 an hour, $2,056 a month",
+        "Snapshot, 2026-09-24.",
+        "reaper:keep-until=2026-11-28",
+        "endpoint/churn-scoring-staging",
+        "22 Sep 2026, 10:17 UTC, 60 d ago",
+    ):
+        assert said in shown
+    rows = tab.locator(".proof tbody tr")
+    assert [row.split("\t")[0] for row in rows.all_inner_texts()] == ["Invocations", "CPUUtilization"]
+    assert tab.locator(".proof svg").nth(1).get_attribute("aria-label") == "metrics in 56 of 56 stretches of 6 hours"
+
+
+def test_a_heartbeat_that_stopped_is_drawn_as_missing(show: Open):
+    tab = show(report())
+    chart = tab.locator(f"{LINES}:has-text('payments-fraud') svg.spark")
+    assert "metrics in 47 of 56" in chart.get_attribute("aria-label")
+    assert chart.locator(".dead").count() == 1
+    assert tab.locator(f"{LINES}:has-text('llm-ranker-a100') .dead").count() == 0
+
+
+def test_a_filtered_page_can_be_passed_on_by_its_address(show: Open):
+    tab = show(report())
+    tab.get_by_label("Owner").select_option("jo.martin@example.com")
+    tab.locator("th[data-sort=wasted] button").click()
+    where = "#" + tab.url.partition("#")[2]
+    other = show(report(), where)
+    assert names(other) == names(tab) == ["recsys-shadow", "churn-scoring-staging", "pricing-model-b"]
+    assert other.locator("th[data-sort=wasted]").get_attribute("aria-sort") == "descending"
+    assert len(names(show(report(), "#sort=__proto__&state=constructor,%00&kind="))) == 48
+
+
+def test_ten_thousand_rows_never_fill_the_document(show: Open):
+    tab = show(report(tuple(many(10_000))))
+    assert tab.locator(LINES).count() == 50
+    assert tab.evaluate("document.querySelectorAll('*').length") < 2_500
+    assert tab.locator("#page").inner_text() == "1–50 of 10,000"
+    tab.get_by_role("button", name="exempt 2,000").click()
+    assert tab.get_by_role("status").inner_text() == "2,000 of 10,000"
+    tab.get_by_label("Search").fill("ranker-00003")
+    assert len(names(tab)) == sum(f.case.resource.name == "ranker-00003" for f in many(10_000))
+    tab.get_by_role("button", name="Clear").click()
+    tab.locator("th[data-sort=name] button").click()
+    assert names(tab)[0] == min(f.case.resource.name for f in many(10_000))
+    tab.get_by_role("button", name="Next").click()
+    assert tab.locator("#page").inner_text() == "51–100 of 10,000"
+    assert names(tab)[0] == sorted(f.case.resource.name for f in many(10_000))[50]
+    assert tab.evaluate("document.querySelectorAll('*').length") < 2_500
+
+
+def test_ten_thousand_owners_do_not_fill_the_choice_and_are_found_by_search(show: Open):
+    tab = show(report(tuple(finding(name=f"e{i}", owner=f"p{i:05}@example.com", usd=1.0) for i in range(10_000))))
+    assert tab.locator("#owner option").count() == 202
+    tab.get_by_label("Search").fill("p09876")
+    assert names(tab) == ["e9876"]
+
+
+def test_on_paper_idle_rows_are_open_and_the_controls_are_gone(show: Open):
+    tab = show(report())
+    tab.emulate_media(media="print")
+    sync.expect(tab.locator(".detail")).to_have_count(13)
+    assert not tab.locator("#filters").is_visible()
+    tab.emulate_media(media="screen")
+    sync.expect(tab.locator(".detail")).to_have_count(0)
+
+
+def test_paper_takes_two_hundred_rows_and_says_so(show: Open):
+    tab = show(report(tuple(many(1_500, (State.IDLE,)))))
+    tab.emulate_media(media="print")
+    sync.expect(tab.locator(".detail")).to_have_count(200)
+    assert tab.locator(LINES).count() == 200
+    assert "the first 200 are printed" in tab.get_by_role("status").inner_text()
+
+
+def test_without_a_script_the_table_is_there_and_nothing_that_would_not_work(show: Open):
+    tab = show(report(), java_script_enabled=False)
+    assert tab.locator("#resources tbody tr").count() == 16
+    assert "CPUUtilization stopped 2 d 6 h ago, so silence proves nothing" in tab.inner_text("#resources")
+    assert not tab.locator("#filters").is_visible()
+    assert tab.locator("button:enabled:visible").count() == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "</script><script>alert(1)</script>",
+        "<img src=x onerror=alert(1)>",
+        "'\" onfocus=alert(1) autofocus x='",
+        "x" * 10_000,
+        "\u202egnp.exe",
+    ],
+    ids=["script", "image", "attribute", "ten thousand letters", "the other way round"],
+)
+@pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
+def test_hostile_names_do_nothing_and_do_not_widen_the_page(show: Open, text: str, size: dict[str, int]):
+    tab = show(hostile(text), viewport=size)
+    tab.locator(".open").click()
+    tab.get_by_label("Owner").select_option(index=1)
+    assert len(names(tab)) == 1
+    assert "\u202e" not in tab.content()
+    assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [pytest.param(WIDE, id="wide"), pytest.param(NARROW, id="narrow")])
+def test_axe_has_no_complaint_and_nothing_scrolls_sideways(show: Open, scheme: str, size: dict[str, int]):
+    tab = show(report(), viewport=size, color_scheme=scheme)
+    tab.get_by_role("button", name="recsys-shadow", exact=True).click()
+    tab.get_by_role("button", name="idle 13").click()
+    tab.mouse.move(0, 0)
+    assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert complaints(tab) == []
+    if size is WIDE:
+        picture(tab, scheme, 1_560)
+    elif scheme == "light":
+        picture(tab, "narrow", 1_700)
+
+
+def test_axe_has_no_complaint_when_there_is_nothing(show: Open):
+    assert complaints(show(report((), coverage=()))) == []
+
+
+def test_axe_has_no_complaint_about_many_pages_and_folded_places(show: Open):
+    assert complaints(show(report(tuple(many(200)) + tuple(estate())))) == []
