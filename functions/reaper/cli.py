@@ -5,9 +5,11 @@ Exit status: 0 complete, 1 complete and `--fail-on` matched, 2 usage, policy or 
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -27,7 +29,8 @@ from reaper import settings as knobs
 from reaper.errors import ReaperError, SettingsError
 from reaper.model import Mode, Report
 from reaper.policy import Policy
-from reaper.report.totals import exit_status
+from reaper.report import summary
+from reaper.report.totals import complete, exit_status
 from reaper.run import run
 
 app = typer.Typer(
@@ -124,11 +127,13 @@ def explain(
     report = _run(replace(chosen, policy=policy or base.policy, mode=Mode.AUDIT))
     explaining = import_module("reaper.report.explain")
     text = explaining.render(report, resource_id)
-    if text is None:
+    if text is None and not complete(report):
+        sys.stdout.write(f"{resource_id}: not found, but not everything could be seen:\n{summary.render(report)}")
+    elif text is None:
         raise SettingsError(
             f"{resource_id!r} was not found in {len(report.findings)} resources; `reaper sweep --format csv` lists their ids"
         )
-    sys.stdout.write(text)
+    sys.stdout.write(text or "")
     raise typer.Exit(exit_status(report, None))
 
 
@@ -151,7 +156,10 @@ def demo(
 ) -> None:
     """Sweep a pretend fleet, with no account and no network."""
     sandbox = _needed("reaper.sandbox.demo", "demo")
-    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SettingsError(f"--output {str(directory)!r}: cannot be made a folder: {error}") from error
     with _progress() as tell:
         report = sandbox.report(source.load(policy or sandbox.POLICY), directory / "mail", _now, tell)
     _write(report, Format.HTML, str(directory / "report.html"))
@@ -168,7 +176,8 @@ def check(where: Annotated[str, typer.Argument(help="Policy file, s3://, ssm: or
     found = source.load(where)
     warnings = lint.lint(found.policy, found.text, found.name)
     for warning in warnings:
-        err.print(f"[yellow]warning[/yellow] {warning}", soft_wrap=True, markup=True)
+        err.print("[yellow]warning[/yellow]", end=" ")
+        err.print(warning, markup=False, soft_wrap=True)
     sys.stdout.write(f"{found.name}: valid, {len(found.policy.rules)} rules, {len(warnings)} warnings\n")
 
 
@@ -189,11 +198,18 @@ def version(version: Annotated[bool, typer.Option("--version", help="Show the ve
 
 def main() -> None:
     """The console script. Errors of ours end with status 2 and one plain message."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         app()
     except ReaperError as error:
         err.print("[bold red]error[/bold red]", end=" ")
         err.print(str(error), markup=False, soft_wrap=True)
+        sys.exit(2)
+    except (ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError):
+        traceback.print_exc()
+        err.print("This is a fault of ours, nothing can be said of your resources. Please report it with the lines above.")
         sys.exit(2)
 
 

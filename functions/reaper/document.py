@@ -83,8 +83,8 @@ def _read(text: str, source: str) -> tuple[Any, dict[Path, int]]:
 
 
 def _plain(node: Node, path: Path, lines: dict[Path, int], loader: yaml.SafeLoader, source: str) -> Any:
-    if len(path) > 20:
-        raise PolicyError([f"{source}:{node.start_mark.line + 1}: nested too deep, or an alias that contains itself"])
+    if len(path) > 20 or len(lines) > 20_000:
+        raise PolicyError([f"{source}:{node.start_mark.line + 1}: nested too deep, or aliases that grow without end"])
     if isinstance(node, MappingNode):
         result: dict[Any, Any] = {}
         for key_node, value_node in node.value:
@@ -100,7 +100,22 @@ def _plain(node: Node, path: Path, lines: dict[Path, int], loader: yaml.SafeLoad
             lines[(*path, index)] = item.start_mark.line + 1
         return [_plain(item, (*path, i), lines, loader, source) for i, item in enumerate(node.value)]
     assert isinstance(node, ScalarNode)
-    return loader.construct_object(node)
+    return _scalar(node, path, loader, source)
+
+
+def _scalar(node: ScalarNode, path: Path, loader: yaml.SafeLoader, source: str) -> Any:
+    """The value; under `match` a number or a yes is the text that stands there, because tags and account ids are texts."""
+    tag = node.tag.rpartition(":")[2]
+    if "match" in path and tag in {"int", "float", "bool"}:
+        return node.value
+    try:
+        if tag == "int":
+            return int(node.value)
+        return loader.construct_object(node)
+    except (ValueError, OverflowError, yaml.YAMLError, KeyError) as error:
+        raise PolicyError(
+            [f"{source}:{node.start_mark.line + 1}: {_dotted(path)}: {_show(node.value)} is no {tag}: {error}"]
+        ) from error
 
 
 def _problem(source: str, lines: dict[Path, int], data: Any, error: Any) -> str:

@@ -6,6 +6,8 @@ import re
 from datetime import timedelta
 
 UNITS = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
+LONGEST = timedelta(days=455)
+"""CloudWatch keeps hourly points for 455 days; nothing can be told of a longer time."""
 PATTERN = r"^[1-9][0-9]{0,5}[mhdw]$"
 EXPECTED = "a duration such as 30m, 4h, 3d or 2w"
 
@@ -14,7 +16,10 @@ def parse(text: str) -> timedelta:
     """The length that `text` names. Raises ValueError for anything but a positive whole number with one of the units m h d w."""
     if not re.fullmatch(PATTERN, text.strip()):
         raise ValueError(f"expected {EXPECTED}")
-    return int(text.strip()[:-1]) * UNITS[text.strip()[-1]]
+    count, unit = int(text.strip()[:-1]), UNITS[text.strip()[-1]]
+    if count > LONGEST / unit:
+        raise ValueError(f"expected at most {LONGEST.days}d, metrics are not kept longer")
+    return count * unit
 
 
 def text(length: timedelta) -> str:

@@ -13,12 +13,15 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Literal, Self
 
+from annotated_types import MinLen
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from reaper import duration, schedule
 from reaper.channels.spec import Channel
 from reaper.message import Audience, plain
 from reaper.model import Action, Confidence, Hours, Resource
+
+SHORTEST = timedelta(minutes=30)
 
 
 class Leeway(StrEnum):
@@ -35,6 +38,14 @@ def _duration(value: object) -> timedelta:
     if not isinstance(value, str):
         raise ValueError(f"expected {duration.EXPECTED}")
     return duration.parse(value)
+
+
+def _patience(value: object) -> timedelta:
+    """An idle_after: metrics come in hourly and some minutes late, so nothing shorter than half an hour can be told from use."""
+    length = _duration(value)
+    if length < SHORTEST:
+        raise ValueError(f"expected at least {duration.spell(SHORTEST)}: metrics arrive some minutes late")
+    return length
 
 
 def _share(value: object) -> float:
@@ -67,10 +78,11 @@ def _scalar(value: object) -> object:
     return str(value) if isinstance(value, int | float) else value
 
 
+Patience = Annotated[timedelta, BeforeValidator(_patience), WithJsonSchema({"type": "string", "pattern": duration.PATTERN})]
 Length = Annotated[timedelta, BeforeValidator(_duration), WithJsonSchema({"type": "string", "pattern": duration.PATTERN})]
 Share = Annotated[float, BeforeValidator(_share), WithJsonSchema({"type": "string", "pattern": r"^\d{1,3}(\.\d+)?\s*%$"})]
 _WORDS_SCHEMA: dict[str, Any] = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
-Words = Annotated[list[str], BeforeValidator(_words), WithJsonSchema(_WORDS_SCHEMA)]
+Words = Annotated[list[str], BeforeValidator(_words), MinLen(1), WithJsonSchema(_WORDS_SCHEMA)]
 Comparison = Annotated[str, BeforeValidator(_price), WithJsonSchema({"type": "string", "pattern": r"^\s*(>=|<=|>|<|==)\s*\d"})]
 Tags = Annotated[
     dict[str, list[str] | None],
@@ -99,7 +111,7 @@ class Match(_Part):
     usd_per_hour: Comparison | None = Field(None, description='US dollars an hour, such as ">= 5"')
 
     def fits(self, resource: Resource, usd_per_hour: float | None) -> bool | None:
-        """True or False; None when it hangs on a price that is not known."""
+        """True or False; None when it hangs on a price or a size that is not known."""
         tests = [
             _any(self.cloud, resource.target.cloud),
             _any(self.kind, resource.kind),
@@ -107,11 +119,23 @@ class Match(_Part):
             _any(self.account, resource.target.account),
             _any(self.subscription, resource.target.account),
             _any(self.region, resource.region),
-            self.size is None or any(fnmatchcase(resource.size.lower(), f"{s.lower()}*") for s in self.size),
             self._tags_fit(resource),
         ]
-        if not all(tests):
+        open_tests = [self._size_fits(resource), self._price_fits(usd_per_hour)]
+        if not all(tests) or False in open_tests:
             return False
+        return None if None in open_tests else True
+
+    def _size_fits(self, resource: Resource) -> bool | None:
+        """Any of the types that it runs; None where one of them is not known."""
+        if self.size is None:
+            return True
+        types = [*(p.instance for p in resource.parts or ()), *(s.strip() for s in resource.size.split(",") if s.strip())]
+        if any(fnmatchcase(t.lower(), f"{s.lower()}*") for t in types for s in self.size):
+            return True
+        return None if resource.parts is None else False
+
+    def _price_fits(self, usd_per_hour: float | None) -> bool | None:
         if self.usd_per_hour is None:
             return True
         return None if usd_per_hour is None else _compare(self.usd_per_hour, usd_per_hour)
@@ -172,7 +196,7 @@ class Spec(_Part):
     name: str = Field(min_length=1, max_length=120)
     match: Match = Match()
     action: Action | None = None
-    idle_after: Length | None = None
+    idle_after: Patience | None = None
     grace: Length | None = None
     remind_every: Length | None = None
     act_on: Confidence | None = None
@@ -184,7 +208,7 @@ class Defaults(_Part):
     """What holds where no rule says otherwise. The default action tells people and stops nothing."""
 
     action: Action = Action.NOTIFY
-    idle_after: Length = timedelta(hours=24)
+    idle_after: Patience = timedelta(hours=24)
     grace: Length = timedelta(days=3)
     remind_every: Length = timedelta(days=7)
     lookback: Length = timedelta(days=14)
@@ -193,7 +217,7 @@ class Defaults(_Part):
 
 
 class Limits(_Part):
-    """How much one sweep may act at most, per kind; over any of them nothing is acted on and a person is told."""
+    """How much one sweep may act on at most; over any of them nothing is acted on and a person is told."""
 
     max_acts: Annotated[int, Field(ge=0)] = 20
     max_share: Share = 0.25

@@ -78,7 +78,7 @@ def _gentlest(asked: list[Rule]) -> Rule:
         grace=max(r.grace for r in asked),
         remind_every=max(r.remind_every for r in asked),
         act_on=max((r.act_on for r in asked), key=lambda c: c == "proven"),
-        notes=("its price is not known, so the gentler of these rules holds",),
+        notes=("its price or size is not known, so the gentler of these rules holds",),
     )
 
 

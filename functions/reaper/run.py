@@ -65,7 +65,7 @@ def _clouds(settings: Settings, wanted: Sequence[str], progress: Callable[[str],
         try:
             targets = import_module(f"reaper.{name}.targets")
         except ImportError as error:
-            if settings.cloud == name:
+            if settings.cloud == name or _named(settings, name):
                 raise SettingsError(f"{name} needs an extra: pip install 'ml-idle-reaper[{name}]' ({error})") from error
             progress(f"{name}: passed over, its SDK is not installed")
             continue

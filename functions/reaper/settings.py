@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -74,7 +75,7 @@ def from_env(environ: Mapping[str, str]) -> Settings:
         subscriptions=words(get("REAPER_SUBSCRIPTIONS", "")),
         ledger=get("REAPER_LEDGER"),
         reports=get("REAPER_REPORTS"),
-        topic=get("REAPER_TOPIC"),
+        topic=_topic(get("REAPER_TOPIC")),
         email=_email(get("REAPER_EMAIL_ENDPOINT"), get("REAPER_EMAIL_SENDER"), words(get("REAPER_EMAIL_TO", ""))),
         quiet=_flag(get("REAPER_QUIET", "false"), "REAPER_QUIET"),
     )
@@ -92,7 +93,8 @@ def narrowed(settings: Settings, asked: Mapping[str, Any], kinds: Collection[str
                 f"{key!r} is not an option of a sweep"
                 + (f", did you mean {near[0]!r}?" if near else f"; valid: {', '.join(ASKABLE)}")
             )
-        given[name] = _asked(name, value)
+        if value not in ([], "", None):
+            given[name] = _asked(name, value)
     if MODES.index(given.get("mode", settings.mode)) > MODES.index(settings.mode):
         raise SettingsError(
             f"mode {given['mode'].value!r} is more than this deployment allows ({settings.mode.value}): a call can only lower it"
@@ -153,6 +155,12 @@ def _email(endpoint: str | None, sender: str | None, to: tuple[str, ...]) -> Ema
     if endpoint or sender or to:
         raise SettingsError("REAPER_EMAIL_ENDPOINT, REAPER_EMAIL_SENDER and REAPER_EMAIL_TO go together: set all three or none")
     return None
+
+
+def _topic(arn: str | None) -> str | None:
+    if arn is not None and not re.fullmatch(r"arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[A-Za-z0-9_.-]+", arn):
+        raise SettingsError(f"REAPER_TOPIC={arn!r} is not an SNS topic: expected arn:aws:sns:REGION:ACCOUNT:NAME")
+    return arn
 
 
 def _flag(text: str, name: str) -> bool:

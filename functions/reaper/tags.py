@@ -12,6 +12,8 @@ from reaper import duration, schedule
 from reaper.model import Action, Hours
 
 PREFIX = "reaper:"
+SHORTEST = timedelta(minutes=30)
+"""Metrics arrive some minutes late; a tag that asks for less gets this."""
 KEYS = {
     "reaper:action": "the most that may be done: ignore, notify, stop or delete; it can lower the rule's action, never raise it",
     "reaper:idle-after": "how long it must be silent to count as idle, such as 4h or 3d",
@@ -56,13 +58,14 @@ def read(tags: Mapping[str, str], now: datetime) -> Wishes:
 
 def _misspelt(key: str) -> str | None:
     """The known key that `key` was probably meant to be; None when it has nothing to do with us."""
-    word, separator, rest = re.sub(r"^ml[\s_.-]idle[\s_.-]reaper", "reaper", key).partition(":")
-    if not separator:
-        word, separator, rest = re.sub(r"[\s_./-]", ":", key, count=1).partition(":")
+    word, separator, rest = key.partition(":")
     names = [known.removeprefix(PREFIX) for known in KEYS]
-    tidy = re.sub(r"[\s_./:-]+", "-", rest)
-    near = get_close_matches(tidy, names, n=1, cutoff=0.0 if word == "reaper" else 0.8)
-    return PREFIX + near[0] if near and get_close_matches(word, ["reaper"], cutoff=0.75) else None
+    if separator and word.strip() == "reaper":
+        return PREFIX + get_close_matches(re.sub(r"[\s_./:-]+", "-", rest), names, n=1, cutoff=0.0)[0]
+    letters = {re.sub(r"[^a-z]", "", known): known for known in KEYS}
+    bare = re.sub(r"^(ml)?idle(?=reaper)", "", re.sub(r"[^a-z]", "", key))
+    near = get_close_matches(bare, letters, n=1, cutoff=0.82)
+    return letters[near[0]] if near else None
 
 
 def _keep(wishes: Wishes, value: str, now: datetime) -> None:
@@ -85,7 +88,7 @@ def _action(wishes: Wishes, value: str, now: datetime) -> None:
 
 
 def _idle_after(wishes: Wishes, value: str, now: datetime) -> None:
-    asked = duration.parse(value)
+    asked = max(duration.parse(value), SHORTEST)
     wishes.idle_after = max(asked, wishes.idle_after or asked)
 
 

@@ -44,22 +44,37 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     _measure(report)
     answer = plain(report)
     text = json.dumps(answer)
-    stored = store.write_report(settings.reports, report.run.id, report.run.started_at, text) if settings.reports else None
+    stored, unstored = _store(settings, report, text)
     _log(report, stored)
     if settings.mode is Mode.AUDIT and settings.topic and (news(report) or not settings.quiet):
         logger.info("summary sent", message_id=topic.publish(settings.topic, report, stored))
+    if unstored:
+        raise unstored
     return answer if len(text.encode()) <= MAX_ANSWER else _pointer(answer, stored)
+
+
+def _store(settings: knobs.Settings, report: Report, text: str) -> tuple[str | None, SettingsError | None]:
+    """Where the report is now; or why it is not, which is raised only after everybody has been told of what it says."""
+    try:
+        return (
+            store.write_report(settings.reports, report.run.id, report.run.started_at, text) if settings.reports else None
+        ), None
+    except SettingsError as error:
+        logger.error("report not stored", error=str(error))
+        return None, error
 
 
 def _settings(environ: Mapping[str, str], event: dict[str, Any]) -> knobs.Settings:
     """The deployment's settings under what the event asks for; EventBridge's own envelope asks for what its detail says."""
-    asked = event
-    if {"detail-type", "source"} <= event.keys() and event.keys() <= ENVELOPE:
-        asked = event.get("detail") or {}
+    asked = event or {}
+    if isinstance(asked, dict) and {"detail-type", "source"} <= asked.keys() and asked.keys() <= ENVELOPE:
+        asked = asked.get("detail") or {}
     if not isinstance(asked, dict):
         raise SettingsError(f'the event is a {type(asked).__name__}, expected an object such as {{"mode": "audit"}}')
     aws = tuple(kind.name for kind in registry.kinds("aws"))
     settings = knobs.narrowed(knobs.from_env(environ), asked, registry.names())
+    if settings.reports and not settings.reports.startswith("s3://"):
+        raise SettingsError(f"REAPER_REPORTS={settings.reports!r}: this function stores reports at s3://bucket/prefix")
     if not settings.kinds or not set(settings.kinds) & set(aws) or settings.cloud == "azure":
         raise SettingsError("this function sweeps AWS only")
     return replace(settings, cloud="aws", kinds=tuple(k for k in settings.kinds if k in aws))

@@ -134,7 +134,7 @@ def _merge(row: dict[str, Any], values: dict[str, array[float]], window: Window)
             if 0 <= index < len(buckets):
                 old = buckets[index]
                 buckets[index] = point if old != old else max(old, point)
-    return "Messages" if row.get("Messages") and row["StatusCode"] == "Complete" else str(row["StatusCode"])
+    return "Messages" if row.get("Messages") else str(row["StatusCode"])
 
 
 def _note_incomplete(cloud: Cloud, status: dict[str, str], ids: dict[str, Query]) -> None:

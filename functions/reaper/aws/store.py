@@ -19,7 +19,7 @@ def read(uri: str) -> str:
             return str(reply["Parameter"]["Value"])
         bucket, key = _place(uri)
         return boto3.client("s3").get_object(Bucket=bucket, Key=key)["Body"].read().decode()
-    except (ClientError, BotoCoreError, UnicodeDecodeError) as error:
+    except (ClientError, BotoCoreError, ValueError) as error:
         raise SettingsError(f"REAPER_POLICY={uri}: cannot be read: {error}") from error
 
 
@@ -35,7 +35,10 @@ def write_report(place: str, run_id: str, started_at: datetime, text: str) -> st
 
 
 def _place(uri: str) -> tuple[str, str]:
-    parts = urlsplit(uri)
+    try:
+        parts = urlsplit(uri)
+    except ValueError as error:
+        raise SettingsError(f"{uri!r} is not an address such as s3://bucket/key: {error}") from error
     if parts.scheme != "s3" or not parts.netloc:
         raise SettingsError(f"{uri!r} is not an address such as s3://bucket/key")
     return parts.netloc, parts.path.lstrip("/")

@@ -12,7 +12,7 @@ import boto3
 from botocore.exceptions import BotoCoreError
 
 from reaper.aws.cloud import Cloud
-from reaper.errors import SettingsError
+from reaper.errors import CloudError, SettingsError
 from reaper.model import Target
 
 PERMISSIONS = ("sts:GetCallerIdentity", "ec2:DescribeRegions")
@@ -24,19 +24,26 @@ def clouds(regions: Sequence[str], accounts: Sequence[str], session: boto3.Sessi
     Raises SettingsError for a region or account that cannot be meant, CloudError where the identity cannot be learned.
     """
     session = session or _session()
-    home = session.region_name or "us-east-1"
-    start = Cloud(
-        session,
-        Target(cloud="aws", account="unknown", region=_known(session, regions[0]) if regions and regions != ("all",) else home),
-    )
-    account = str(start.call("sts", "GetCallerIdentity", "Account")["Account"])
+    every = "all" in regions
+    names = [] if every else [_known(session, region) for region in regions] or [_own(session)]
+    start, account = _identity(session, names or [session.region_name or "us-east-1"])
     if accounts and account not in accounts:
         raise SettingsError(f"account {', '.join(accounts)} was asked for, but the credentials in use are of {account}")
-    if "all" in regions:
-        names = _enabled(session, start)
-    else:
-        names = [_known(session, region) for region in regions] or [_own(session)]
+    names = _enabled(session, start) if every else names
     return [Cloud(session, Target(cloud="aws", account=account, region=name)) for name in names]
+
+
+def _identity(session: boto3.Session, names: Sequence[str]) -> tuple[Cloud, str]:
+    """The account, asked in the first region that answers: one that is not enabled here must not hide the others."""
+    failed: CloudError | None = None
+    for name in names:
+        start = Cloud(session, Target(cloud="aws", account="unknown", region=name))
+        try:
+            return start, str(start.call("sts", "GetCallerIdentity", "Account")["Account"])
+        except CloudError as error:
+            failed = failed or error
+    assert failed is not None
+    raise failed
 
 
 def has_credentials(session: boto3.Session | None = None) -> bool:

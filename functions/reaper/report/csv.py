@@ -46,5 +46,8 @@ def render(report: Report) -> str:
 
 
 def _cell(value: Any) -> Any:
-    text = str(value) if isinstance(value, str) else value
-    return f"'{text}" if isinstance(text, str) and text[:1] in "=+-@\t\r" and text else text
+    """Control and direction marks become blanks; a text that a spreadsheet could take for a formula gets an apostrophe."""
+    if not isinstance(value, str):
+        return value
+    line = "".join(c if c.isprintable() else " " for c in value)
+    return f"'{line}" if line.lstrip()[:1] in {"=", "+", "-", "@"} else line

@@ -22,12 +22,10 @@ def render(report: Report) -> str:
 def chunks(report: Report) -> Iterator[str]:
     """The whole report, finding by finding, so that a large one need not be in memory twice."""
     frame = _frame(report)
-    yield "{" + "".join(
-        f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False)},\n" for key, value in frame.items() if key != "totals"
-    )
+    yield "{" + "".join(f"{json.dumps(key)}: {json.dumps(value)},\n" for key, value in frame.items() if key != "totals")
     yield '"findings": ['
     for index, found in enumerate(report.findings):
-        yield ("," if index else "") + "\n" + json.dumps(finding(found), ensure_ascii=False)
+        yield ("," if index else "") + "\n" + json.dumps(finding(found))
     yield f'],\n"totals": {json.dumps(frame["totals"])}}}\n'
 
 

@@ -1,0 +1,212 @@
+"""Replies that are strange but not errors: none of them may turn into silence, into full coverage, or into the end of the whole sweep."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from aws.conftest import DAY, HOUR, NOW, Sweep
+from reaper.model import State
+from reaper.sandbox.aws.account import Account
+from reaper.sandbox.aws.call import Call
+from reaper.sandbox.aws.fault import Fault, denied, on
+from reaper.sandbox.aws.records import Variant
+from reaper.sandbox.aws.server import Server
+
+KIND = "sagemaker-endpoint"
+LONG_AGO = NOW - 15 * DAY
+
+
+def silent(account: Account, name: str = "quiet", **given: Any) -> None:
+    account.endpoint(name, **given)
+    account.alive(name, "AllTraffic", LONG_AGO, NOW)
+
+
+def rewriting(operation: str, change: Any) -> Any:
+    """A guard that changes the reply of an operation."""
+    return on(operation, Fault(rewrite=lambda call, data: change(call, data)))
+
+
+def _first_page_only(change: Any) -> Any:
+    def rewrite(call: Call, data: dict[str, Any]) -> dict[str, Any]:
+        return data if call.params.get("NextToken") else change(data)
+
+    return rewrite
+
+
+def _rows(change: dict[str, Any]) -> Any:
+    return lambda data: data | {"MetricDataResults": [row | change for row in data["MetricDataResults"]]}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(
+            _rows({"StatusCode": "InternalError", "Values": [], "Timestamps": []}), id="an internal error on the first page"
+        ),
+        pytest.param(_rows({"Values": []}), id="times without values"),
+        pytest.param(_rows({"Messages": [{"Code": "ArgumentError", "Value": "x"}]}), id="a message on a row"),
+        pytest.param(
+            lambda data: data | {"Messages": [{"Code": "MaxMetricsExceeded", "Value": "x"}]}, id="a message on the page"
+        ),
+    ],
+)
+@pytest.mark.parametrize("pages", [60, 100_800], ids=["many pages", "one page"])
+def test_what_is_wrong_on_one_page_is_not_mended_by_the_next(
+    account: Account, server: Server, swept: Sweep, change: Any, pages: int
+):
+    silent(account)
+    server.world.page_points = pages
+    server.rules.append(rewriting("GetMetricData", _first_page_only(change)))
+    result = swept(KIND)
+    assert result.idle() == []
+    assert result.coverage(KIND).status == "partial"
+
+
+@pytest.mark.parametrize("kept", [0, 1], ids=["no rows at all", "a row is missing"])
+def test_what_was_asked_for_and_did_not_come_is_told(account: Account, server: Server, swept: Sweep, kept: int):
+    silent(account)
+    server.rules.append(
+        rewriting("GetMetricData", lambda call, data: data | {"MetricDataResults": data["MetricDataResults"][:kept]})
+    )
+    result = swept(KIND)
+    assert result.idle() == []
+    assert result.coverage(KIND).status == "partial"
+
+
+@pytest.mark.parametrize("change", [{"Values": None}, {"Timestamps": None}, {"Id": None}, {"StatusCode": None}], ids=str)
+def test_null_fields_in_a_metric_row_prove_nothing(account: Account, server: Server, swept: Sweep, change: dict[str, Any]):
+    silent(account)
+    server.rules.append(rewriting("GetMetricData", lambda call, data: _rows(change)(data)))
+    result = swept(KIND)
+    assert result.idle() == []
+
+
+@pytest.mark.parametrize(
+    ("operation", "change"),
+    [
+        ("ListMetrics", lambda call, data: data | {"Metrics": [{"Dimensions": [{"Name": "EndpointName"}]}]}),
+        ("ListEndpoints", lambda call, data: data | {"Endpoints": [data["Endpoints"][0] | {"CreationTime": "yesterday"}]}),
+        (
+            "DescribeEndpoint",
+            lambda call, data: data | {"ProductionVariants": [{"VariantName": "AllTraffic", "CurrentInstanceCount": "two"}]},
+        ),
+        ("GetResources", lambda call, data: data | {"ResourceTagMappingList": [{"ResourceARN": 7}]}),
+    ],
+    ids=["dimension without value", "unreadable time", "unreadable count", "arn that is a number"],
+)
+def test_one_odd_reply_never_ends_the_sweep_of_the_others(
+    account: Account, server: Server, swept: Sweep, operation: str, change: Any
+):
+    silent(account)
+    account.notebook("nb", status="Stopped")
+    server.rules.append(on(operation, Fault(rewrite=change), service="tag" if operation == "GetResources" else None))
+    result = swept(KIND, "sagemaker-notebook")
+    assert "quiet" not in result.idle() or operation == "ListMetrics"
+    assert {c.kind for c in result.swept.coverage} == {KIND, "sagemaker-notebook"}
+
+
+def test_an_unknown_status_proves_nothing(account: Account, swept: Sweep):
+    silent(account, status="Hibernating")
+    assert swept(KIND).state("quiet") is State.UNKNOWN
+
+
+def test_a_host_is_as_young_as_its_youngest_component(account: Account, swept: Sweep):
+    for name in ("new", "moving"):
+        account.endpoint(name, variants=[Variant(model=None, scaling=(1, 2))])
+        account.alive(name, "AllTraffic", LONG_AGO, NOW)
+    account.component("fresh", "new", created=NOW - HOUR)
+    account.component("half-made", "moving", status="Creating")
+    result = swept(KIND)
+    assert (result.state("new"), result.state("moving")) == (State.YOUNG, State.YOUNG)
+
+
+def test_a_host_without_components_proves_nothing(account: Account, swept: Sweep):
+    account.endpoint("host", variants=[Variant(model=None, scaling=(1, 2))])
+    account.alive("host", "AllTraffic", LONG_AGO, NOW)
+    assert swept(KIND).state("host") is State.UNKNOWN
+
+
+def test_callers_refused_at_zero_copies_count_for_the_endpoint_too(account: Account, swept: Sweep):
+    account.endpoint("host", variants=[Variant(model=None, scaling=(1, 2))])
+    account.alive("host", "AllTraffic", LONG_AGO, NOW)
+    account.component("asleep", "host", copies=0)
+    account.points("AWS/SageMaker", "NoCapacityInvocationFailures", {"InferenceComponentName": "asleep"}, [(NOW - HOUR, 3)])
+    assert swept(KIND).state("host") is State.ACTIVE
+
+
+def test_components_are_looked_for_even_where_the_configuration_says_there_are_none(account: Account, swept: Sweep):
+    silent(account)
+    account.component("hidden", "quiet")
+    account.component_alive("hidden", LONG_AGO, NOW)
+    account.component_invoked("hidden", NOW - HOUR)
+    assert swept(KIND).state("quiet") is State.ACTIVE
+
+
+def test_an_adapter_in_the_plural_form_is_its_bases_traffic(account: Account, server: Server, swept: Sweep):
+    account.endpoint("host", variants=[Variant(model=None, scaling=(1, 2))])
+    account.component("base", "host")
+    account.component_alive("base", LONG_AGO, NOW)
+    account.component("adapter", "host", base="base")
+    account.component_invoked("adapter", NOW - 2 * HOUR)
+
+    def plural(call: Call, data: dict[str, Any]) -> dict[str, Any]:
+        return {k: v for k, v in data.items() if k != "Specification"} | {"Specifications": [data["Specification"]]}
+
+    server.rules.append(rewriting("DescribeInferenceComponent", plural))
+    assert swept("sagemaker-inference-component").state("base") is State.ACTIVE
+
+
+def test_a_base_is_as_young_as_its_youngest_adapter(account: Account, swept: Sweep):
+    account.endpoint("host", variants=[Variant(model=None, scaling=(1, 2))])
+    account.component("base", "host")
+    account.component_alive("base", LONG_AGO, NOW)
+    account.component("adapter", "host", base="base", created=NOW - HOUR)
+    assert swept("sagemaker-inference-component").state("base") is State.YOUNG
+
+
+def test_components_whose_names_differ_in_case_only_are_both_reported(account: Account, swept: Sweep):
+    account.endpoint("host", variants=[Variant(model=None, scaling=(1, 2))])
+    for name in ("Foo", "foo"):
+        account.component(name, "host")
+        account.component_alive(name, LONG_AGO, NOW)
+    account.component_invoked("Foo", NOW - 2 * HOUR)
+    result = swept("sagemaker-inference-component")
+    assert (result.state("Foo"), result.state("foo")) == (State.ACTIVE, State.IDLE)
+
+
+def test_when_published_series_cannot_be_listed_an_empty_one_proves_nothing(account: Account, server: Server, swept: Sweep):
+    notebook = account.notebook("MyNotebook", changed=NOW - 5 * DAY)
+    account.busy_steadily(notebook.arn.lower(), LONG_AGO, NOW, value=1)
+    server.rules.append(on("ListMetrics", denied()))
+    assert swept("sagemaker-notebook").state("MyNotebook") is State.UNKNOWN
+
+
+def test_user_activity_newer_than_the_health_check_is_believed(account: Account, swept: Sweep):
+    account.app(space="ana", used=NOW - HOUR, checked=NOW - 2 * HOUR)
+    assert swept("sagemaker-studio-app").state("ana/JupyterLab/default") is State.ACTIVE
+
+
+@pytest.mark.parametrize("minute", [0, 10, 17, 25, 40, 55])
+def test_a_long_look_back_judges_at_any_minute(account: Account, server: Server, swept: Sweep, minute: int):
+    now = NOW.replace(minute=minute)
+    account.endpoint("quiet", created=NOW - 200 * DAY)
+    account.alive("quiet", "AllTraffic", NOW - 120 * DAY, now + HOUR)
+    server.now = now
+    assert swept(KIND, policy="{version: 1, defaults: {lookback: 100d}}", now=now).idle() == ["quiet"]
+
+
+def test_one_tag_does_not_make_everybody_elses_sweep_dear(account: Account, swept: Sweep):
+    for index in range(40):
+        silent(account, f"e{index}", tags={"reaper:idle-after": "30m"} if index == 0 else {"team": "x"})
+        account.invoked(f"e{index}", "AllTraffic", NOW - 2 * HOUR)
+    assert swept(KIND).coverage(KIND).calls.get("sagemaker:DescribeEndpoint", 0) == 1
+
+
+def test_a_region_that_is_not_enabled_does_not_hide_the_others(account: Account, server: Server, swept: Sweep):
+    silent(account)
+    server.rules.append(on(".*", denied(), region="eu-west-1"))
+    result = swept(KIND, regions=("eu-west-1", "us-east-1"))
+    assert result.idle() == ["quiet"]
+    assert result.coverage(KIND, "eu-west-1").status == "denied"
