@@ -90,6 +90,22 @@ def test_a_subscription_that_cannot_be_read_exits_with_3(running: Server):
     assert (done.returncode, statuses) == (3, {(fleet.FIRST, "ok"), (fleet.SECOND, "denied")})
 
 
+def test_without_a_way_to_sign_in_one_plain_sentence_says_so():
+    plain = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "AZURE_", "REAPER_", "IDENTITY_"))}
+    only = {"AZURE_TOKEN_CREDENTIALS": "EnvironmentCredential"}
+    done = subprocess.run(
+        [REAPER, "sweep", "--cloud", "azure", "--format", "json"],
+        env={**plain, **only},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    [gap] = json.loads(done.stdout)["coverage"]
+    assert (done.returncode, gap["status"], done.stderr) == (3, "failed", "")
+    assert "no token" in gap["error"]
+
+
 def test_standard_error_stays_free_of_the_sdks_own_words(running: Server):
     running.rules.append(deny("Microsoft.Insights/metrics/read"))
     lines = reaper(running).stderr.strip().splitlines()

@@ -152,7 +152,7 @@ def test_what_resource_graph_does_not_show_is_asked_of_the_workspace(server: Ser
     server.rules.append(on("POST", ".*/Microsoft.ResourceGraph/resources", empty()))
     result = swept(DEPLOYMENT)
     assert result.verdict("blue") == PROVEN
-    assert result.coverage(DEPLOYMENT).status == "partial"
+    assert result.coverage(DEPLOYMENT).status == "ok"
 
 
 def test_endpoints_that_may_not_be_read_are_told_although_resource_graph_keeps_quiet(

@@ -20,7 +20,7 @@ TEXTS = {"id", "name", "type", "location"}
 API_VERSIONS = {
     "Microsoft.MachineLearningServices": "2025-12-01",
     "Microsoft.Insights": "2024-02-01",
-    "Microsoft.ResourceGraph": "2022-10-01",
+    "Microsoft.ResourceGraph": "2021-03-01",
     "Microsoft.Resources": "2022-12-01",
 }
 """By provider. `idleTimeBeforeShutdown` of instances is in stable versions of Azure ML's API from 2025-12-01 on."""

@@ -5,9 +5,14 @@ https://learn.microsoft.com/python/api/azure-identity/azure.identity.defaultazur
 
 from __future__ import annotations
 
+import logging
+
 from azure.identity import DefaultAzureCredential
 
 from reaper.azure.pipeline import TIMEOUTS
+
+# Every failure comes back as a CloudError; without a handler the SDK would also write it to standard error.
+logging.getLogger("azure").addHandler(logging.NullHandler())
 
 
 def credential() -> DefaultAzureCredential:
