@@ -15,7 +15,7 @@ from reaper.channels import Delivery
 from reaper.desk import Desk
 from reaper.digest import TOLD, Occasion
 from reaper.errors import CloudError
-from reaper.ledger import History, Ledger, Summary
+from reaper.ledger import KEEP, History, Ledger, Summary
 from reaper.model import Coverage, Finding, Memory, Move, Outcome, Report, Result, State, Status, Step, Target
 from reaper.policy import Policy
 
@@ -85,6 +85,7 @@ def _told(report: Report, policy: Policy, desk: Desk, ours: set[Target], gaps: l
     done = _remembered([_outcome(f, deliveries) for f in due], deliveries, desk, this)
     gaps += _refused(deliveries)
     _record(report, desk, this)
+    _tidy(desk, this)
     after = replace(report, findings=(*done, *others), coverage=(*report.coverage, *gaps))
     return _with_overview(after, occasion, desk, this)
 
@@ -198,6 +199,14 @@ def _record(report: Report, desk: Desk, this: _Round) -> None:
         except CloudError as error:
             this.gaps.append(_gap("ledger", error))
             return
+
+
+def _tidy(desk: Desk, this: _Round) -> None:
+    """Forget what nobody has written for more than a year; DynamoDB does so by itself, the others do not."""
+    try:
+        desk.ledger.forget_before(this.now - KEEP)
+    except CloudError as error:
+        this.gaps.append(_gap("ledger", error))
 
 
 def _leased(desk: Desk, target: Target, run_id: str, now: datetime, gaps: list[Coverage]) -> bool:

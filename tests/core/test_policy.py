@@ -218,8 +218,7 @@ def test_tag_values_and_accounts_are_the_text_that_stands_there(value: str):
         "version: 1\ndefaults: {idle_after: 999999d}",
         "version: 1\ndefaults: {idle_after: 5m}",
         "version: 1\nrules: [{name: a, match: {kind: []}}]",
-        "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\n"
-        "d: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: [*e,*e,*e,*e,*e,*e,*e,*e,*e]",
+        "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 9)),
     ],
     ids=lambda t: t[:40],
 )

@@ -38,11 +38,11 @@ class Policies:
 
 
 def of_template(
-    cloudformation: Mapping[str, Any], names: Mapping[str, str], skip: set[str] = frozenset()
-) -> list[dict[str, Any]]:  # type: ignore[assignment]
-    """The documents of every managed policy in the template but those named in `skip`. `names` says what a Ref or GetAtt becomes."""
-    found = {n: r for n, r in cloudformation["Resources"].items() if r["Type"] == "AWS::IAM::ManagedPolicy" and n not in skip}
-    return [resolve(r["Properties"]["PolicyDocument"], names) for r in found.values()]
+    cloudformation: Mapping[str, Any], names: Mapping[str, str], only: set[str] | None = None
+) -> list[dict[str, Any]]:
+    """The documents of the template's managed policies, or of those named in `only`. `names` says what a Ref or GetAtt becomes."""
+    found = {n: r for n, r in cloudformation["Resources"].items() if r["Type"] == "AWS::IAM::ManagedPolicy"}
+    return [resolve(r["Properties"]["PolicyDocument"], names) for n, r in found.items() if only is None or n in only]
 
 
 def resolve(node: Any, names: Mapping[str, str]) -> Any:
@@ -105,9 +105,9 @@ def _conditions(conditions: Mapping[str, Mapping[str, Any]], context: Mapping[st
 def _holds(operator: str, value: str | None, wanted: list[str]) -> bool:
     if operator == "Null":
         return (value is None) == (wanted[0].lower() == "true")
-    name = operator.removesuffix("IfExists")
+    name = operator.removesuffix("IfExists").removeprefix("ForAllValues:")
     if value is None:
-        return operator.endswith("IfExists") or name.startswith("StringNot")
+        return operator.endswith("IfExists") or operator.startswith("ForAllValues:") or name.startswith("StringNot")
     tests = {
         "StringEquals": value in wanted,
         "StringNotEquals": value not in wanted,

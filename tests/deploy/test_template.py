@@ -11,7 +11,7 @@ import pytest
 from deploy import policies, sam
 from deploy.translate import translate
 from reaper import registry
-from reaper.aws import targets
+from reaper.aws import ledger, snooze_function, targets
 from reaper.settings import DOCS
 
 ROOT = Path(__file__).parents[2]
@@ -22,7 +22,17 @@ NAMES = {
     "SummaryTopic": "arn:aws:sns:us-east-1:123456789012:summary",
     "PolicyParameter": "/ml-idle-reaper/policy",
     "HasPolicyParameter": "true",
+    "LedgerTable.Arn": "arn:aws:dynamodb:us-east-1:123456789012:table/ledger",
+    "SesIdentity": "arn:aws:ses:us-east-1:123456789012:identity/example.com",
+    "HasSesIdentity": "true",
+    "ChannelSecrets": "arn:aws:secretsmanager:us-east-1:123456789012:secret:reaper/*",
+    "HasChannelSecrets": "true",
+    "SnoozeSecret": "arn:aws:secretsmanager:us-east-1:123456789012:secret:snooze-AbCdEf",
+    "HasSnooze": "true",
+    "SnoozeLogs.Arn": "arn:aws:logs:us-east-1:123456789012:log-group:snooze:*",
 }
+AUDIT = {"AuditPolicy", "ReportPolicy"}
+NOTIFY = {*AUDIT, "NoticePolicy"}
 
 
 @pytest.fixture(scope="module")
@@ -47,34 +57,51 @@ def test_sam_validates_the_template():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("name", ["AuditPolicy", "ReportPolicy"])
+@pytest.mark.parametrize("name", ["AuditPolicy", "ReportPolicy", "NoticePolicy", "SnoozePolicy"])
 def test_parliament_finds_nothing_in_the_policies(cloudformation, name: str):
     document = policies.resolve(cloudformation["Resources"][name]["Properties"]["PolicyDocument"], NAMES)
     found = parliament.analyze_policy_string(json.dumps(document)).findings
     assert [str(f) for f in found] == []
 
 
+def actions(cloudformation, only: set[str] | None = None) -> set[str]:
+    documents = policies.of_template(cloudformation, NAMES, only=only)
+    return {a for d in documents for s in policies.statements([d]) for a in policies.listed(s["Action"])}
+
+
 def test_the_audit_policy_grants_exactly_what_the_kinds_declare(cloudformation):
-    [document] = policies.of_template(cloudformation, NAMES, skip={"ReportPolicy"})
-    granted = {action for s in policies.statements([document]) for action in policies.listed(s["Action"])}
     declared = {p for kind in registry.kinds("aws") for p in kind.permissions} | set(targets.PERMISSIONS)
-    assert granted == declared
+    assert actions(cloudformation, {"AuditPolicy"}) == declared
 
 
-def test_nothing_in_the_role_can_change_a_resource(cloudformation):
-    granted = {
-        a
-        for d in policies.of_template(cloudformation, NAMES)
-        for s in policies.statements([d])
-        for a in policies.listed(s["Action"])
-    }
-    reading = {a for a in granted if a.split(":")[1].startswith(("List", "Describe", "Get"))}
-    assert granted - reading == {"s3:PutObject", "sns:Publish", "logs:CreateLogStream", "logs:PutLogEvents"}
+def test_nothing_in_an_audits_role_can_change_anything_but_its_own_report(cloudformation):
+    changing = {a for a in actions(cloudformation, AUDIT) if not a.split(":")[1].startswith(("List", "Describe", "Get"))}
+    assert changing == {"s3:PutObject", "sns:Publish", "logs:CreateLogStream", "logs:PutLogEvents"}
 
 
-def test_every_setting_that_the_template_sets_is_one_we_know(cloudformation):
+def test_nothing_in_any_role_can_change_a_machine_learning_resource(cloudformation):
+    reading = ("List", "Describe", "Get", "BatchGet", "Query", "Scan")
+    changing = {a.split(":")[0] for a in actions(cloudformation) if not a.split(":")[1].startswith(reading)}
+    assert changing == {"s3", "sns", "logs", "dynamodb", "ses"}
+
+
+def test_the_notice_policy_grants_exactly_what_the_ledger_and_the_channels_declare(cloudformation):
+    assert actions(cloudformation, {"NoticePolicy"}) == {*ledger.PERMISSIONS, "ses:SendEmail", "secretsmanager:GetSecretValue"}
+
+
+def test_the_keep_links_page_can_do_exactly_what_it_declares(cloudformation):
+    log = {"logs:CreateLogStream", "logs:PutLogEvents"}
+    assert actions(cloudformation, {"SnoozePolicy"}) == {*snooze_function.PERMISSIONS, *log}
+
+
+@pytest.mark.parametrize("function", ["SweepFunction", "SnoozeFunction"])
+def test_every_setting_that_the_template_sets_is_one_we_know(cloudformation, function: str):
+    variables = cloudformation["Resources"][function]["Properties"]["Environment"]["Variables"]
+    assert {name for name in variables if name.startswith("REAPER_")} <= set(DOCS)
+
+
+def test_a_deployment_is_an_audit_unless_somebody_says_otherwise(cloudformation):
     variables = cloudformation["Resources"]["SweepFunction"]["Properties"]["Environment"]["Variables"]
-    assert set(variables) <= set(DOCS)
     assert variables["REAPER_MODE"] == {"Ref": "Mode"}
     assert cloudformation["Parameters"]["Mode"]["Default"] == "audit"
 
@@ -85,17 +112,7 @@ def test_the_schedule_has_a_time_zone_and_no_fixed_name(cloudformation):
     assert "Name" not in schedule, "two stacks in one account would collide"
 
 
-def test_every_parameter_is_in_the_guide(cloudformation):
+def test_every_parameter_and_permission_is_in_the_guide(cloudformation):
     guide = (ROOT / "docs/deploy-aws.md").read_text()
-    assert [name for name in cloudformation["Parameters"] if f"`{name}`" not in guide] == []
-
-
-def test_every_permission_is_in_the_guide(cloudformation):
-    guide = (ROOT / "docs/deploy-aws.md").read_text()
-    granted = {
-        a
-        for d in policies.of_template(cloudformation, NAMES)
-        for s in policies.statements([d])
-        for a in policies.listed(s["Action"])
-    }
-    assert sorted(a for a in granted if f"`{a}`" not in guide) == []
+    wanted = {*cloudformation["Parameters"], *actions(cloudformation)}
+    assert sorted(name for name in wanted if f"`{name}`" not in guide) == []
