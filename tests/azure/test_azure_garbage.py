@@ -19,7 +19,7 @@ from reaper.sandbox.azure.server import Server
 from reaper.sweep import Order, sweep
 
 GARBAGE: list[Any] = [None, True, -1, 1e400, 10**400, "", "x", [], {}, [[]], {"a": 1}, "2026-13-45", "0001-01-01T00:00:00+14:00"]
-MEANT = {"computeId", "default_compute", "status", "jobs", "settings"}
+MEANT = {"id", "name", "computeId", "default_compute", "status", "jobs", "settings"}
 """Another text here is another meaning, not garbage."""
 
 
