@@ -37,8 +37,14 @@ function moment(epoch) {
 }
 const ago = (epoch) => `${moment(epoch)}, ${span(Math.max(0, DATA.now - epoch))} ago`;
 
-const signals = (row) => row.evidence.map(([signal, subject, heart, points, lastBusy, peak, complete, shape]) => (
-  { signal: say(signal), subject: say(subject), heart: Boolean(heart), points, lastBusy, peak, complete: Boolean(complete), shape: levels(say(shape)) }));
+// A complete reply without a single point is a fortnight of nothing: no use, or no heartbeat.
+function signals(row) {
+  return row.evidence.map(([signal, subject, heart, points, lastBusy, peak, complete, shape]) => {
+    const nothing = row.state < 2 && complete && !points ? Array(SLOTS).fill(0) : [];
+    return { signal: say(signal), subject: say(subject), heart: Boolean(heart), points, lastBusy, peak, complete: Boolean(complete),
+      shape: shape < 0 ? nothing : levels(say(shape)) };
+  });
+}
 const levels = (shape) => Array.from(shape, (digit) => parseInt(digit, 36) / 35);
 
 // Slot by slot over several signals, counted back from now: the busiest use, or the weakest heartbeat.

@@ -73,7 +73,8 @@ function remember() {
   for (const field of ['q', ...FILTERS]) if (view[field]) said.set(field, view[field]);
   if (view.states.size) said.set('state', [...view.states].map((place) => DATA.states[place]).join(','));
   if (view.sort) said.set('sort', (view.way < 0 ? '-' : '') + view.sort);
-  const hash = said.size ? `#${said}` : location.hash && !location.hash.includes('=') ? location.hash : '#';
+  const hash = said.size ? `#${said}` : '#';
+  if (!said.size && !location.hash.includes('=')) return;
   try { history.replaceState(null, '', hash); } catch (refused) { /* A page in a sandboxed frame has no address of its own. */ }
 }
 
