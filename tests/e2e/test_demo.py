@@ -31,7 +31,8 @@ def demo(tmp_path_factory: pytest.TempPathFactory):
 def test_every_verdict_of_the_story_is_right(demo, cloud: str):
     report = json.loads((demo[0] / "report.json").read_text())
     expected = import_module(f"reaper.sandbox.{cloud}.fleet").EXPECTED
-    found = {f["name"]: (f["state"], f["confidence"]) for f in report["findings"] if f["cloud"] == cloud}
+    name = (lambda f: f["name"]) if cloud == "aws" else (lambda f: f["id"].rpartition("/")[2])
+    found = {name(f): (f["state"], f["confidence"]) for f in report["findings"] if f["cloud"] == cloud}
     assert found == {name: (e.state, e.confidence) for name, e in expected.items()}
 
 
@@ -46,6 +47,14 @@ def test_the_text_leads_with_money_and_ends_with_coverage(demo):
     order = [text.index(part) for part in ("Idle now  $", "Idle, dearest first", "Unknown, left alone", "Coverage  ")]
     assert order == sorted(order)
     assert max(len(line) for line in text.splitlines()) <= 120
+
+
+def test_the_mails_that_would_be_sent_are_written_and_nothing_else_is_done(demo):
+    report = json.loads((demo[0] / "report.json").read_text())
+    mails = sorted((demo[0] / "mail").glob("*.eml"))
+    owners = {f["owner"]["address"] for f in report["findings"] if f["step"] == "warn"}
+    assert {m.name.rpartition("-")[0] for m in mails} == owners | {"ml-admins@example.com"}
+    assert {f["outcome"] for f in report["findings"] if f["step"] == "warn"} == {"done"}
 
 
 def test_the_page_holds_every_finding(demo):

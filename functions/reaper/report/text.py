@@ -93,7 +93,13 @@ def _row(found: Finding) -> list[RenderableType]:
 
 
 def _short(kind: str) -> str:
-    return kind.removeprefix("sagemaker-").removeprefix("azureml-").removeprefix("inference-").removeprefix("online-").removeprefix("compute-")
+    return (
+        kind.removeprefix("sagemaker-")
+        .removeprefix("azureml-")
+        .removeprefix("inference-")
+        .removeprefix("online-")
+        .removeprefix("compute-")
+    )
 
 
 def _silent(found: Finding) -> str:

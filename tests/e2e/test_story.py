@@ -1,0 +1,198 @@
+"""Weeks in fast motion on both clouds, with the real SDKs against the sandboxes: who hears what, and when nobody hears anything."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from email import message_from_bytes
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from reaper import gate, ledger
+from reaper.errors import ReaperError, SettingsError
+from reaper.model import Finding, Mode, Report
+from reaper.run import run
+from reaper.sandbox.aws.account import Account
+from reaper.sandbox.aws.server import Server as Aws
+from reaper.sandbox.azure import signals
+from reaper.sandbox.azure.server import Server as Azure
+from reaper.settings import Settings
+from reaper.snooze import Request
+from reaper.source import load
+
+NOW = datetime(2026, 11, 21, 10, 17, tzinfo=UTC)
+DAY, HOUR = timedelta(days=1), timedelta(hours=1)
+POLICY = """
+version: 1
+defaults: {{action: notify, idle_after: 24h, remind_every: 7d}}
+owners: {{tags: [owner], domains: [example.com], fallback: admins@example.com}}
+channels: [{{type: folder, path: "{folder}", for: owners}}]
+"""
+OWNER = "ana@example.com"
+
+
+@dataclass
+class Stage:
+    """One silent resource on one cloud, a clock, a ledger, and the mails of every sweep in a folder of its own."""
+
+    cloud: str
+    set_clock: Callable[[datetime], None]
+    use: Callable[[datetime], None]
+    home: Path
+    now: datetime = NOW
+    sweeps: int = 0
+    folders: list[Path] = field(default_factory=list)
+
+    def at(self, moment: datetime) -> Stage:
+        self.now = moment
+        self.set_clock(moment)
+        return self
+
+    def sweep(self, folder: Path | None = None) -> Report:
+        self.sweeps += 1
+        self.folders.append(folder or self.home / f"mails-{self.sweeps}")
+        settings = Settings(mode=Mode.NOTIFY, cloud=self.cloud, regions=("us-east-1",), ledger=f"sqlite://{self.home}/ledger.db")
+        return run(settings, load(POLICY.format(folder=self.folders[-1])), lambda: self.now)
+
+    def mails(self) -> list[str]:
+        """What the last sweep sent, as addresses."""
+        return [message["To"] for message in self.messages()]
+
+    def messages(self) -> list:
+        return [message_from_bytes(path.read_bytes()) for path in sorted(self.folders[-1].glob("*.eml"))]
+
+    def text(self) -> str:
+        [message] = self.messages()
+        return next(part for part in message.walk() if part.get_content_type() == "text/plain").get_payload(decode=True).decode()
+
+    def snooze(self, days: int) -> int:
+        """Click the link of the last mail and send the form."""
+        link = urlsplit(re.search(r"https://keep\.example\.com/\S+", self.text())[0])
+        door = gate.open({**os.environ, "REAPER_LEDGER": f"sqlite://{self.home}/ledger.db"})
+        shown = door.answer(Request(method="GET", path=link.path, query=link.query), self.now)
+        token = re.search(r'name="t" value="([^"]+)"', shown.body)[1]
+        return door.answer(
+            Request(method="POST", path=link.path, body=f"t={token}&days={days}&reason=demo".encode()), self.now
+        ).status
+
+
+def one(report: Report) -> Finding:
+    [finding] = report.findings
+    return finding
+
+
+@pytest.fixture(params=["aws", "azure"])
+def stage(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+    for name in [n for n in os.environ if n.startswith(("AWS_", "AZURE_", "REAPER_", "IDENTITY_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("REAPER_SNOOZE_URL", "https://keep.example.com")
+    monkeypatch.setenv("REAPER_SNOOZE_KEYS", "env:KEEP_KEYS")
+    monkeypatch.setenv("KEEP_KEYS", "a-secret-of-more-than-thirty-two-characters")
+    with (Aws if request.param == "aws" else Azure)(NOW) as server:
+        for name, value in server.env.items():
+            monkeypatch.setenv(name, value)
+        use = _on_aws(server) if request.param == "aws" else _on_azure(server)
+        yield Stage(request.param, lambda moment: setattr(server, "now", moment), use, tmp_path)
+
+
+def _on_aws(server: Aws) -> Callable[[datetime], None]:
+    account = Account(server)
+    account.endpoint("quiet", tags={"owner": OWNER})
+    account.alive("quiet", "AllTraffic", NOW - 20 * DAY, NOW + 90 * DAY)
+    return lambda when: account.invoked("quiet", "AllTraffic", when)
+
+
+def _on_azure(server: Azure) -> Callable[[datetime], None]:
+    cluster = server.subscription("11111111-1111-1111-1111-111111111111").workspace("vision").cluster("quiet")
+    cluster.tagged({"owner": OWNER})
+    signals.nodes(cluster, active=0, idle=1, since=NOW - 20 * DAY, until=NOW + 90 * DAY)
+    return lambda when: signals.nodes(cluster, active=1, idle=0, since=when, until=when + timedelta(minutes=5))
+
+
+def test_one_warning_then_silence_then_a_reminder_and_after_use_a_new_warning(stage: Stage):
+    first = one(stage.sweep())
+    assert (first.step.move, first.outcome.result, stage.mails()) == ("warn", "done", [OWNER])
+    for day in range(1, 7):
+        assert one(stage.at(NOW + day * DAY).sweep()).step.move == "none", day
+        assert stage.mails() == [], day
+    assert one(stage.at(NOW + 7 * DAY).sweep()).step.move == "remind"
+    assert stage.mails() == [OWNER]
+    assert one(stage.at(NOW + 8 * DAY).sweep()).step.move == "none"
+    stage.use(NOW + 9 * DAY - 3 * HOUR)
+    used = one(stage.at(NOW + 9 * DAY).sweep())
+    assert (used.case.verdict.state, used.step.move, stage.mails()) == ("active", "none", [])
+    again = one(stage.at(NOW + 11 * DAY).sweep())
+    assert (again.case.verdict.state, again.step.move, stage.mails()) == ("idle", "warn", [OWNER])
+
+
+def test_sweeping_every_hour_tells_no_more_often(stage: Stage):
+    told = []
+    for hour in range(30):
+        stage.at(NOW + hour * HOUR).sweep()
+        told += stage.mails()
+    assert told == [OWNER]
+
+
+def test_a_click_keeps_it_until_the_snooze_is_over_and_then_it_is_told_again(stage: Stage):
+    stage.sweep()
+    assert stage.snooze(days=3) == 200
+    kept = one(stage.at(NOW + 2 * DAY).sweep())
+    assert (kept.case.verdict.state, kept.step.move, stage.mails()) == ("exempt", "none", [])
+    assert "kept by ana@example.com until 2026-11-24" in kept.case.verdict.because
+    assert "demo" in kept.case.verdict.because
+    over = one(stage.at(NOW + 4 * DAY).sweep())
+    assert (over.case.verdict.state, over.step.move, stage.mails()) == ("idle", "warn", [OWNER])
+
+
+def test_two_sweeps_at_once_give_one_notice(stage: Stage):
+    reports: list[Report] = []
+    folder = stage.home / "mails"
+    threads = [threading.Thread(target=lambda: reports.append(stage.sweep(folder))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(reports) == 2
+    assert sorted(one(r).step.move for r in reports) == ["none", "warn"]
+    assert [m["To"] for m in stage.messages()] == [OWNER]
+    kept = ledger.open(f"sqlite://{stage.home}/ledger.db", {})
+    assert [entry.what for entry in kept.history(one(reports[0]).case.resource.id)] == ["warned"]
+
+
+def test_a_channel_that_refuses_is_a_failure_and_the_notice_does_not_count(stage: Stage):
+    blocked = stage.home / "blocked"
+    blocked.write_text("not a folder")
+    failed = stage.sweep(blocked)
+    assert (one(failed).step.move, one(failed).outcome.result) == ("warn", "failed")
+    assert "its owner was not told" in one(failed).outcome.error
+    assert [c.kind for c in failed.coverage if c.status == "failed"] == ["channel folder"]
+    later = one(stage.at(NOW + HOUR).sweep())
+    assert (later.step.move, later.outcome.result, stage.mails()) == ("warn", "done", [OWNER])
+
+
+def test_an_audit_reads_what_is_remembered_and_writes_nothing(stage: Stage):
+    stage.sweep()
+    before = (stage.home / "ledger.db").stat().st_mtime_ns
+    settings = Settings(cloud=stage.cloud, regions=("us-east-1",), ledger=f"sqlite://{stage.home}/ledger.db")
+    report = run(settings, load(POLICY.format(folder=stage.home / "never")), lambda: NOW + HOUR)
+    assert (one(report).step.move, one(report).outcome.result) == ("none", "planned")
+    assert not (stage.home / "never").exists()
+    assert (stage.home / "ledger.db").stat().st_mtime_ns == before
+
+
+def test_without_any_channel_it_says_so_before_it_sweeps(stage: Stage):
+    with pytest.raises(SettingsError, match="mode notify needs a channel"):
+        run(Settings(mode=Mode.NOTIFY, cloud=stage.cloud), load("version: 1"), lambda: NOW)
+
+
+def test_a_ledger_that_cannot_be_opened_ends_the_run_before_anybody_is_told(stage: Stage):
+    (stage.home / "ledger.db").write_bytes(b"this is no database" * 100)
+    with pytest.raises(ReaperError, match=r"ledger\.db"):
+        stage.sweep()
+    assert stage.mails() == []
