@@ -31,8 +31,8 @@ param subscriptions array = [ subscription().subscriptionId ]
 @description('Object ids of the Entra groups that may read the stored reports.')
 param reportReaders array = []
 
-@description('How far a run may go. The identity deployed here can only read, so more than audit needs a further role.')
-@allowed([ 'audit', 'notify', 'enforce' ])
+@description('How far a run may go: audit reports only, notify also tells the owners. The identity deployed here can change no resource.')
+@allowed([ 'audit', 'notify' ])
 param mode string = 'audit'
 
 @description('The policy: a blob\'s https URL that the identity may read, or the YAML itself. Empty: the built-in defaults.')
@@ -44,8 +44,11 @@ param schedule string = '0 0 6 * * *'
 @description('No summary when nothing is idle, unknown or missing.')
 param quiet bool = false
 
-@description('Keep a table with what was known at the last sweep. Needed for notices; an audit can do without.')
+@description('Keep a table with what was told to whom even for an audit, which then knows of snoozes. Mode notify always keeps it.')
 param remember bool = false
+
+@description('Where the keys are that sign keep-links: the https address of a Key Vault secret that the identity may read. Empty: no links.')
+param snoozeKeys string = ''
 
 @description('Days the logs are kept.')
 @minValue(30)
@@ -107,7 +110,7 @@ module storage 'modules/storage.bicep' = {
     principalId: identity.outputs.principalId
     reportReaders: reportReaders
     reportRetentionDays: reportRetentionDays
-    remember: remember
+    remember: remember || mode == 'notify'
   }
 }
 
@@ -177,6 +180,8 @@ module app 'modules/app.bicep' = {
       REAPER_QUIET: quiet ? 'true' : 'false'
       REAPER_REPORTS: storage.outputs.reportsUrl
       REAPER_SCHEDULE: schedule
+      REAPER_SNOOZE_KEYS: empty(snoozeKeys) ? '' : 'keyvault:${snoozeKeys}'
+      REAPER_SNOOZE_URL: empty(snoozeKeys) ? '' : 'https://${appName}.azurewebsites.net/api'
       REAPER_SUBSCRIPTIONS: join(subscriptions, ',')
     }
   }

@@ -105,6 +105,13 @@ def narrowed(settings: Settings, asked: Mapping[str, Any], kinds: Collection[str
 ASKABLE = ("mode", "cloud", "kinds", "regions", "accounts", "subscriptions")
 
 
+def lasting(settings: Settings) -> Settings:
+    """The same, for a function whose memory ends with the run. Raises SettingsError where notices would be forgotten and sent again."""
+    if settings.mode is not Mode.AUDIT and settings.ledger in (None, "memory:"):
+        raise SettingsError(f"mode {settings.mode} needs a ledger that lasts: set REAPER_LEDGER to dynamodb://table or table://account/table")
+    return settings
+
+
 def mode(text: str, name: str) -> Mode:
     """The mode of that name. Raises SettingsError for any other text, and for a mode that this version cannot run."""
     if text not in {m.value for m in Mode}:

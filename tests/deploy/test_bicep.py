@@ -28,7 +28,7 @@ from deploy.bicep import (
     value,
 )
 from reaper import registry
-from reaper.settings import DOCS, MODES
+from reaper.settings import AVAILABLE, DOCS
 
 APP, ROLE, ALERTS = INFRA / "modules/app.bicep", INFRA / "modules/role.bicep", INFRA / "modules/alerts.bicep"
 MONITORING, STORAGE, MAIL = INFRA / "modules/monitoring.bicep", INFRA / "modules/storage.bicep", INFRA / "modules/mail.bicep"
@@ -154,7 +154,7 @@ def test_role_assignments_name_the_identity_as_what_it_is() -> None:
 
 def test_a_fresh_installation_only_audits() -> None:
     assert text(value(declared(MAIN, "parameter")["mode"])) == "'audit'"
-    assert tuple(strings(decorators(MAIN, "mode")["allowed"])) == tuple(mode.value for mode in MODES)
+    assert tuple(strings(decorators(MAIN, "mode")["allowed"])) == tuple(mode.value for mode in AVAILABLE)
 
 
 def test_the_default_schedule_has_six_fields_and_runs_at_least_daily() -> None:

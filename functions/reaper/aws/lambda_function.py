@@ -77,7 +77,7 @@ def _settings(environ: Mapping[str, str], event: dict[str, Any]) -> knobs.Settin
         raise SettingsError(f"REAPER_REPORTS={settings.reports!r}: this function stores reports at s3://bucket/prefix")
     if not settings.kinds or not set(settings.kinds) & set(aws) or settings.cloud == "azure":
         raise SettingsError("this function sweeps AWS only")
-    return replace(settings, cloud="aws", kinds=tuple(k for k in settings.kinds if k in aws))
+    return replace(knobs.lasting(settings), cloud="aws", kinds=tuple(k for k in settings.kinds if k in aws))
 
 
 def _measure(report: Report) -> None:
