@@ -6,6 +6,7 @@ Azure keys are `armRegionName` and `armSkuName` of https://learn.microsoft.com/r
 
 from __future__ import annotations
 
+import gzip
 import json
 from functools import cache
 from importlib.resources import files
@@ -63,9 +64,9 @@ def _price(snapshot: dict[str, Any], row: list[Any], source: str) -> Price:
 
 @cache
 def _snapshot(cloud: str) -> dict[str, Any]:
-    """The shipped file, its instance names lower-cased because Azure spells them in two ways."""
-    name = {"aws": "aws-sagemaker.json", "azure": "azure-vm.json"}[cloud]
-    data = json.loads(files("reaper").joinpath("data", "prices", name).read_text())
+    """The shipped file (with its sources and their dates inside), its instance names lower-cased because Azure spells them in two ways."""
+    name = {"aws": "aws-sagemaker.json.gz", "azure": "azure-vm.json.gz"}[cloud]
+    data = json.loads(gzip.decompress(files("reaper").joinpath("data", "prices", name).read_bytes()))
     data["dates"] = {s["id"]: s["date"].partition(",")[0] for s in data["sources"] if s.get("date")}
     for region, components in data["prices"].items():
         data["prices"][region] = {c: {i.lower(): row for i, row in rows.items()} for c, rows in components.items()}

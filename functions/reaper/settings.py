@@ -108,7 +108,9 @@ ASKABLE = ("mode", "cloud", "kinds", "regions", "accounts", "subscriptions")
 def lasting(settings: Settings) -> Settings:
     """The same, for a function whose memory ends with the run. Raises SettingsError where notices would be forgotten and sent again."""
     if settings.mode is not Mode.AUDIT and settings.ledger in (None, "memory:"):
-        raise SettingsError(f"mode {settings.mode} needs a ledger that lasts: set REAPER_LEDGER to dynamodb://table or table://account/table")
+        raise SettingsError(
+            f"mode {settings.mode} needs a ledger that lasts: set REAPER_LEDGER to dynamodb://table or table://account/table"
+        )
     return settings
 
 

@@ -77,7 +77,9 @@ def _settings(base: knobs.Settings, asked: Mapping[str, Any]) -> knobs.Settings:
     if settings.cloud == "aws" or not set(settings.kinds) & set(ours):
         raise SettingsError("this function sweeps Azure only")
     subscriptions = tuple(targets.known(name) for name in settings.subscriptions)
-    return replace(knobs.lasting(settings), cloud="azure", subscriptions=subscriptions, kinds=tuple(k for k in settings.kinds if k in ours))
+    return replace(
+        knobs.lasting(settings), cloud="azure", subscriptions=subscriptions, kinds=tuple(k for k in settings.kinds if k in ours)
+    )
 
 
 def _sweep(settings: knobs.Settings) -> dict[str, Any]:
