@@ -79,11 +79,15 @@ def _recorded_from(series: Series, until: datetime) -> datetime | None:
 
 def either(first: Reading, *others: Reading) -> Reading:
     """One heartbeat out of several that would each do: alive wherever one of them is, complete only when all are."""
-    lists = [r.series.values for r in (first, *others) if r.series and r.series.values]
-    if first.series is None or not lists:
-        return replace(first, complete=all(r.complete for r in (first, *others)))
+    found = [r.series for r in (first, *others) if r.series and r.series.values]
+    complete = all(r.complete for r in (first, *others))
+    if not found:
+        return replace(first, complete=complete)
+    if len({(s.start, s.step, len(s.values)) for s in found}) > 1:
+        return replace(first, series=found[0], complete=complete)
+    lists = [s.values for s in found]
     merged = array("f", (max((v for v in at if not math.isnan(v)), default=math.nan) for at in zip(*lists, strict=True)))
-    return replace(first, series=replace(first.series, values=merged), complete=all(r.complete for r in (first, *others)))
+    return replace(first, series=replace(found[0], values=merged), complete=complete)
 
 
 def heard(observation: Observation) -> bool:

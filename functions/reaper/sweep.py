@@ -132,7 +132,8 @@ def _findings(cloud: Cloud, kind: Kind[Any], resources: list[Resource], order: O
 
 
 def _blind(resource: Resource, error: CloudError) -> Observation:
-    return Observation(resource=resource, blind=f"it could not be observed: {error}")
+    plain = replace(resource, parts=None, size="", people={}, facts={})
+    return Observation(resource=plain, blind=f"it could not be observed: {error}")
 
 
 def _finding(seen: Observation, order: Order) -> Finding:

@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from reaper.errors import CloudError, Trouble
 
 Json = dict[str, Any]
-UNREADABLE = (KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError)
+UNREADABLE = (KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError, LookupError)
 """What reading a reply of an unexpected shape raises."""
 TEXTS = {"id", "name", "type", "location"}
 

@@ -32,6 +32,8 @@ def take(cloud: Cloud, rows: Any, asked: set[str], query: Query, found: Answers)
     """
     try:
         given = {str(row["resourceid"]).lower(): row["value"] for row in rows}
+        if len(given) != len(rows):
+            raise CloudError(Trouble.GARBLED, PERMISSION, "one resource came back twice")
         count = sum(len(metric["timeseries"]) for metrics in given.values() for metric in metrics)
         if count >= query.top:
             raise CloudError(Trouble.PARTIAL, PERMISSION, f"{count} series came back, and there may be more")
@@ -48,6 +50,8 @@ def take(cloud: Cloud, rows: Any, asked: set[str], query: Query, found: Answers)
 def _resource(cloud: Cloud, id_: str, metrics: list[Json], query: Query, found: Answers) -> None:
     grid = Grid(start=found.window.start, end=found.window.end, step=found.step)
     by_name = {str(metric["name"]["value"]).lower(): metric for metric in metrics}
+    if len(by_name) != len(metrics):
+        raise CloudError(Trouble.GARBLED, PERMISSION, f"one metric of {id_} came back twice")
     for name in query.metrics:
         metric = by_name.get(name.lower(), {"errorCode": "not in the reply"})
         code = metric.get("errorCode") or "Success"

@@ -69,7 +69,7 @@ class Cloud:
             if not isinstance(following, str) or following in seen:
                 raise CloudError(Trouble.GARBLED, permission, "the same page came twice")
             seen.add(following)
-            call = Call(permission=permission, path=local(following), has=("value",))
+            call = Call(permission=permission, path=_next(permission, following), has=("value",))
 
     def once(self, key: Hashable, make: Callable[[], A]) -> A:
         """What `make` gives, read once for all kinds of this subscription. Raises the CloudError that it raised."""
@@ -91,6 +91,13 @@ class Cloud:
 
 def _request(call: Call) -> HttpRequest:
     return HttpRequest("GET", call.url) if call.body is None else HttpRequest("POST", call.url, json=call.body)
+
+
+def _next(permission: str, link: str) -> str:
+    try:
+        return local(link)
+    except UNREADABLE as error:
+        raise CloudError(Trouble.GARBLED, permission, f"the link to the next page cannot be read ({_brief(error)})") from error
 
 
 def _answered(call: Call, session: Session) -> Json:

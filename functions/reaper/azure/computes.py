@@ -6,16 +6,16 @@ https://learn.microsoft.com/rest/api/azureml/compute/list
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from reaper.azure import tags
 from reaper.azure.call import UNREADABLE
 from reaper.azure.moment import latest, moment
 from reaper.azure.workspaces import PERMISSIONS as UPPER
-from reaper.azure.workspaces import PROVIDER, Workspace, region, workspaces
+from reaper.azure.workspaces import PROVIDER, Workspace, region, vanished, workspaces
 from reaper.errors import CloudError, Trouble
-from reaper.model import Part, Resource
+from reaper.model import Observation, Part, Resource
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -90,7 +90,7 @@ def _rows(cloud: Cloud, space: Workspace) -> list[dict[str, Any]]:
             lambda: list(cloud.pages(PERMISSION, f"{space.id}/computes", has=("id", "name", "properties"))),
         )
     except CloudError as error:
-        if error.trouble is not Trouble.GONE:
+        if not vanished(cloud, space, error):
             cloud.note(error)
         return []
 
@@ -106,9 +106,17 @@ def _read(cloud: Cloud, row: dict[str, Any], space: Workspace, users: tuple[str,
         return None
 
 
+def within_sight(seen: Observation) -> Observation:
+    """Blind where a hub's computes serve projects of which not one is in sight: their jobs would not be, either."""
+    if seen.in_use or not (seen.resource.facts["workspace"].shared and len(seen.resource.facts["spaces"]) < 2):
+        return seen
+    return replace(seen, blind="it belongs to a hub, and none of the projects whose jobs it may run is in sight")
+
+
 def _users(space: Workspace, spaces: list[Workspace]) -> tuple[str, ...]:
-    """The workspace itself, and the projects of a hub, whose jobs run on the hub's computes."""
-    return (space.id, *(other.id for other in spaces if other.hub == space.id.lower()))
+    """The workspace itself, or a hub with all of its projects in sight: the jobs of each may run on the hub's computes."""
+    key = space.hub or space.id.lower()
+    return tuple(dict.fromkeys([space.id, *(other.id for other in spaces if key in (other.hub, other.id.lower()))]))
 
 
 def _compute(row: dict[str, Any], space: Workspace, spaces: tuple[str, ...]) -> Compute:

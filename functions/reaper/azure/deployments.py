@@ -6,15 +6,15 @@ https://learn.microsoft.com/azure/governance/resource-graph/reference/supported-
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from reaper.azure import graph
 from reaper.azure.call import Call, Json
 from reaper.azure.workspaces import PERMISSIONS as UPPER
-from reaper.azure.workspaces import PROVIDER, TYPE, Workspace, workspaces
-from reaper.errors import CloudError, Trouble
+from reaper.azure.workspaces import PROVIDER, TYPE, Workspace, vanished, workspaces
+from reaper.errors import CloudError
 
 if TYPE_CHECKING:
     from reaper.azure.cloud import Cloud
@@ -44,6 +44,11 @@ def deployments(cloud: Cloud) -> Iterator[Deployment]:
     for id_, row in leaves.items():
         if space := spaces.get(_above(id_, "onlineendpoints")):
             yield Deployment(row=row, endpoint=endpoints.get(_above(id_, "deployments"), {}), workspace=space)
+    bare = [
+        (endpoints[e], spaces[w]) for e in endpoints if not _has_leaf(e, leaves) and (w := _above(e, "onlineendpoints")) in spaces
+    ]
+    for found in cloud.each(lambda pair: _below(cloud, *pair), bare):
+        yield from found
     for found in cloud.each(lambda space: _asked(cloud, space), [s for id_, s in spaces.items() if id_ not in seen]):
         yield from found
 
@@ -66,12 +71,26 @@ def _shown(cloud: Cloud) -> list[Json]:
         return []
 
 
+def _has_leaf(endpoint: str, leaves: Iterable[str]) -> bool:
+    return any(leaf.startswith(f"{endpoint}/") for leaf in leaves)
+
+
+def _below(cloud: Cloud, endpoint: Json, space: Workspace) -> list[Deployment]:
+    """The deployments of an endpoint for which Resource Graph shows none: there are none, or this identity may not see them."""
+    try:
+        return list(_of(cloud, endpoint, space))
+    except CloudError as error:
+        if not vanished(cloud, space, error):
+            cloud.note(error)
+        return []
+
+
 def _asked(cloud: Cloud, space: Workspace) -> list[Deployment]:
     try:
         endpoints = list(cloud.pages(ENDPOINTS, f"{space.id}/onlineEndpoints", has=("id", "name", "properties")))
         return [found for endpoint in endpoints for found in _of(cloud, endpoint, space)]
     except CloudError as error:
-        if error.trouble is not Trouble.GONE:
+        if not vanished(cloud, space, error):
             cloud.note(error)
         return []
 

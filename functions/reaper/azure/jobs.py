@@ -82,4 +82,4 @@ def _named(value: object, key: str = "") -> Iterator[str]:
         for inner in value:
             yield from _named(inner, key)
     elif isinstance(value, str) and value and ("compute" in key or key == "target" or "/computes/" in value.lower()):
-        yield value.rstrip("/").rpartition("/")[2].lower()
+        yield value.rstrip("/").rpartition("/")[2].rpartition(":")[2].lower()

@@ -6,6 +6,7 @@ Batch calls, their limits and their right: https://learn.microsoft.com/azure/azu
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -118,6 +119,12 @@ def _in_bulk(cloud: Cloud, batch: list[Place], query: Query, found: Answers) -> 
     return []
 
 
+UNPUBLISHED = re.compile(
+    r"fail(ed|s)? to find metric|metric (namespace|configuration).*not found|not found.*metric|valid metrics", re.IGNORECASE
+)
+"""How Azure Monitor says that nobody ever published to a custom namespace; any other 400 is a failure."""
+
+
 def _alone(cloud: Cloud, place: Place, query: Query, found: Answers) -> None:
     asked = _asked(query, found.window)
     asked["timespan"] = f"{asked.pop('starttime')}/{asked.pop('endtime')}"
@@ -128,7 +135,7 @@ def _alone(cloud: Cloud, place: Place, query: Query, found: Answers) -> None:
         rows = [{"resourceid": place.id, "value": cloud.call(call)["value"]}]
         chart.take(cloud, rows, {place.id.lower()}, query, found)
     except CloudError as error:
-        if query.published_by_us and error.code.startswith("400"):
+        if query.published_by_us and error.code.startswith("400") and UNPUBLISHED.search(str(error)):
             found.complete |= {(place.id.lower(), metric.lower()) for metric in query.metrics}
         else:
             cloud.note(error)

@@ -63,7 +63,7 @@ def sweep_by_hand(req: func.HttpRequest) -> func.HttpResponse:
 def _asked(body: bytes) -> dict[str, Any]:
     try:
         asked = json.loads(body) if body.strip() else {}
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise SettingsError(f"the body is no JSON: {error}") from error
     if not isinstance(asked, dict):
         raise SettingsError(f'the body is a {type(asked).__name__}, expected an object such as {{"mode": "audit"}}')
@@ -86,11 +86,24 @@ def _sweep(settings: knobs.Settings) -> dict[str, Any]:
     report = run(settings, source.load(settings.policy), lambda: datetime.now(UTC), log.info)
     answer = plain(report)
     text = json.dumps(answer)
-    stored = store.write_report(settings.reports, report.run.id, report.run.started_at, text) if settings.reports else None
+    stored, unstored = _store(settings, report, text)
     _measure(report, stored)
     if settings.mode is Mode.AUDIT and settings.email and (news(report) or not settings.quiet):
         _tell(logging.INFO, "summary sent", mail=mail.send(settings.email, report, stored))
+    if unstored:
+        raise unstored
     return answer if len(text) <= MAX_ANSWER or stored is None else {**answer, "findings": [], "stored": stored}
+
+
+def _store(settings: knobs.Settings, report: Report, text: str) -> tuple[str | None, ReaperError | None]:
+    """Where the report is now; or why it is not, which is raised only after everybody has been told of what it says."""
+    try:
+        return (
+            store.write_report(settings.reports, report.run.id, report.run.started_at, text) if settings.reports else None
+        ), None
+    except ReaperError as error:
+        _tell(logging.ERROR, "report not stored", error=str(error))
+        return None, error
 
 
 def _measure(report: Report, stored: str | None) -> None:

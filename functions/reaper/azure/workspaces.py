@@ -25,13 +25,17 @@ TYPE = f"{PROVIDER}/workspaces"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workspace:
-    """One workspace; `hub` is the id of the hub that a project belongs to, lower-cased."""
+    """One workspace; `hub` is the id of the hub that a project belongs to, lower-cased.
+
+    `shared`: it is a hub or a project, so its computes may be at work for projects that this identity cannot even see.
+    """
 
     id: str
     name: str
     region: str
     tags: tags.Tags
     hub: str | None = None
+    shared: bool = False
 
 
 def workspaces(cloud: Cloud) -> list[Workspace]:
@@ -86,4 +90,16 @@ def _read(row: dict[str, Any]) -> Workspace:
         region=region(row["location"]),
         tags=tags.read(row.get("tags")),
         hub=hub.lower() if hub else None,
+        shared=bool(hub) or str(row.get("kind")).lower() in {"hub", "project"},
     )
+
+
+def vanished(cloud: Cloud, space: Workspace, error: CloudError) -> bool:
+    """Whether a list failed because its workspace is gone by now. A 404 for anything else is a failure like any other."""
+    if error.trouble is not Trouble.GONE:
+        return False
+    try:
+        cloud.call(Call(permission=PERMISSION, path=space.id, has=("id",)))
+    except CloudError as again:
+        return again.trouble is Trouble.GONE
+    return False

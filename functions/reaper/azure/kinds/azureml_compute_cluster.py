@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from reaper.azure import computes, jobs, series, signs
 from reaper.azure.computes import Compute
 from reaper.azure.series import Answers, Place, Query
-from reaper.evidence import either, settled
-from reaper.model import Kind, Observation, Part, Resource, Window
+from reaper.evidence import either, heard, settled
+from reaper.model import Kind, Observation, Part, Resource, Series, Window
 
 if TYPE_CHECKING:
     from reaper.azure.cloud import Cloud
@@ -92,7 +92,17 @@ def _closer(cloud: Cloud, seen: Observation, found: Answers, window: Window) -> 
     seen = replace(seen, readings=(*signs.silence("Active Nodes", active), heart))
     if settled(seen, window):
         return replace(seen, blind="it was used or changed too recently for a closer look")
-    return jobs.with_jobs(cloud, seen)
+    seen = computes.within_sight(jobs.with_jobs(cloud, seen))
+    if not active.series.values and heard(seen) and not (seen.blind or seen.in_use) and not _all_idle(total.series, idle.series):
+        return replace(seen, blind="Active Nodes was not recorded, and Idle Nodes does not account for all nodes")
+    return seen
+
+
+def _all_idle(total: Series, idle: Series) -> bool:
+    """Whether every bucket that has nodes has all of them idle: what stands in for a series of active nodes that is not there."""
+    if not total.values or (total.start, len(total.values)) != (idle.start, len(idle.values)):
+        return False
+    return all(rest >= nodes for nodes, rest in zip(total.values, idle.values, strict=True) if not nodes <= 0)
 
 
 KIND = Kind(

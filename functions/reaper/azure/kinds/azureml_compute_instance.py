@@ -54,7 +54,7 @@ def _closer(cloud: Cloud, seen: Observation, window: Window) -> Observation:
         return replace(seen, blind=f"its state is {resource.status or 'missing'}")
     if settled(seen, window):
         return replace(seen, blind="it was used or changed too recently for a closer look")
-    return _with_hint(jobs.with_jobs(cloud, seen))
+    return _with_hint(computes.within_sight(jobs.with_jobs(cloud, seen)))
 
 
 def _with_hint(seen: Observation) -> Observation:

@@ -70,7 +70,7 @@ def _resource(cloud: Cloud, one: Deployment) -> Resource:
         size=f"{size} x{capacity}" if size and capacity is not None else size or "",
         parts=() if kubernetes or capacity == 0 else _parts(size, capacity),
         tags=tags.inherited(*(tags.read(layer.get("tags")) for layer in (row, one.endpoint)), one.workspace.tags),
-        people={"created by": system["createdBy"]} if system.get("createdBy") else {},
+        people={"created by": str(system["createdBy"])} if system.get("createdBy") else {},
         facts={"state": state, "capacity": capacity, "kubernetes": kubernetes, "workspace": one.workspace},
     )
 
@@ -84,7 +84,13 @@ def _share(one: Deployment) -> int | None:
 
 
 def _parts(size: Any, capacity: Any) -> tuple[Part, ...] | None:
-    return (Part(component="Linux", instance=size, count=capacity),) if size and isinstance(capacity, int) else None
+    return (
+        (Part(component="Linux", instance=size, count=capacity),) if isinstance(size, str) and size and _count(capacity) else None
+    )
+
+
+def _count(capacity: Any) -> bool:
+    return isinstance(capacity, int) and not isinstance(capacity, bool) and 0 < capacity < 100_000
 
 
 def _settled(seen: Observation) -> Observation:
@@ -121,7 +127,7 @@ def _closer(cloud: Cloud, seen: Observation, found: Answers, window: Window) -> 
     except UNREADABLE as error:
         cloud.note(CloudError(Trouble.GARBLED, deployments.DEPLOYMENTS, f"{resource.id} cannot be read ({error!r})"))
         return replace(seen, blind="its description cannot be read")
-    return _settled(replace(seen, resource=fresh))
+    return _settled(replace(seen, resource=replace(fresh, id=resource.id, name=resource.name)))
 
 
 def _readings(resource: Resource, found: Answers) -> tuple[Reading, ...]:
