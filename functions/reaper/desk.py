@@ -11,6 +11,7 @@ from reaper.channels import Line, Means
 from reaper.channels.implied import implied
 from reaper.errors import SettingsError
 from reaper.ledger import Ledger
+from reaper.message import Audience
 from reaper.offer import Offer
 from reaper.policy import Policy
 
@@ -31,6 +32,10 @@ def open(address: str | None, policy: Policy, environ: Mapping[str, str], clock:
     if not specs:
         raise SettingsError(
             "mode notify needs a channel: name one under `channels:` in the policy, or set REAPER_TOPIC; `reaper notify test` tries it"
+        )
+    if not any(Audience.OWNERS in spec.readers for spec in specs):
+        raise SettingsError(
+            "mode notify needs a channel for owners, such as {type: ses, from: reaper@example.com}: those there are for admins only"
         )
     means = Means(secret=lambda ref: secret.read(ref, environ), clock=clock)
     return Desk(

@@ -107,7 +107,7 @@ ASKABLE = ("mode", "cloud", "kinds", "regions", "accounts", "subscriptions")
 
 def lasting(settings: Settings) -> Settings:
     """The same, for a function whose memory ends with the run. Raises SettingsError where notices would be forgotten and sent again."""
-    if settings.mode is not Mode.AUDIT and settings.ledger in (None, "memory:"):
+    if settings.mode is not Mode.AUDIT and not (settings.ledger or "").startswith(("dynamodb://", "table://")):
         raise SettingsError(
             f"mode {settings.mode} needs a ledger that lasts: set REAPER_LEDGER to dynamodb://table or table://account/table"
         )

@@ -6,6 +6,7 @@ was read. A notice counts when a channel accepted it: what was refused is a fail
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -14,13 +15,18 @@ from reaper import channels, digest, offer, overview, plan
 from reaper.channels import Delivery
 from reaper.desk import Desk
 from reaper.digest import TOLD, Occasion
-from reaper.errors import CloudError
+from reaper.errors import CloudError, ReaperError, Trouble
 from reaper.ledger import KEEP, History, Ledger, Summary
+from reaper.message import Message
 from reaper.model import Coverage, Finding, Memory, Move, Outcome, Report, Result, State, Status, Step, Target
 from reaper.policy import Policy
 
 LEASE = timedelta(minutes=15)
 TRIES = 4
+PATIENCE = 3
+"""Messages in a row that a channel may miss before it is given up for this sweep."""
+OVERVIEW, MARKS = "overview", 3_000
+"""Where in the history it stands what the admins were told last, and how many topics of it are kept."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -32,7 +38,6 @@ class _Round:
     memories: Mapping[str, Memory]
     judged: Mapping[str, Finding]
     gaps: list[Coverage]
-    first: bool
 
 
 def tell(report: Report, policy: Policy, desk: Desk) -> Report:
@@ -54,7 +59,7 @@ def recalled(report: Report, ledger: Ledger, now: datetime) -> Report:
     """The report with its steps as they follow from the ledger, which is only read: for an audit that knows of snoozes and notices."""
     try:
         return planned(report, ledger.recall([f.case.resource.id for f in report.findings], now), now)
-    except CloudError as error:
+    except ReaperError as error:
         return replace(report, coverage=(*report.coverage, _gap("ledger", error)))
 
 
@@ -73,21 +78,41 @@ def _told(report: Report, policy: Policy, desk: Desk, ours: set[Target], gaps: l
     ]
     try:
         memories = desk.ledger.recall([f.case.resource.id for f in mine], now)
-    except CloudError as error:
+    except ReaperError as error:
         gaps.append(_gap("ledger", error))
         left = [_left(f, "what was told before could not be read") for f in mine]
         return replace(report, findings=(*left, *others), coverage=(*report.coverage, *gaps))
     judged = {f.case.resource.id: f for f in mine}
-    this = _Round(now=now, run_id=report.run.id, memories=memories, judged=judged, gaps=gaps, first=_first(report, desk, gaps))
+    this = _Round(now=now, run_id=report.run.id, memories=memories, judged=judged, gaps=gaps)
     occasion = _occasion(report, policy, desk, this)
-    due = [_planned(f, memories.get(f.case.resource.id, Memory()), now) for f in mine]
-    deliveries = channels.deliver(digest.owners(due, occasion), desk.lines)
-    done = _remembered([_outcome(f, deliveries) for f in due], deliveries, desk, this)
+    due = {f.case.resource.id: _planned(f, memories.get(f.case.resource.id, Memory()), now) for f in mine}
+    deliveries = _give(digest.owners(list(due.values()), occasion), due, desk, this)
+    for id_, found in due.items():
+        if id_ not in channels.given(deliveries):
+            due[id_] = _remembered(_undelivered(found, deliveries), None, desk, this)
     gaps += _refused(deliveries)
+    gaps += _nowhere(due.values(), deliveries)
     _record(report, desk, this)
     _tidy(desk, this)
-    after = replace(report, findings=(*done, *others), coverage=(*report.coverage, *gaps))
-    return _with_overview(after, occasion, desk, this)
+    after = replace(report, findings=(*due.values(), *others), coverage=(*report.coverage, *gaps))
+    return _with_overview(after, occasion, desk, this) if ours or not report.findings else after
+
+
+def _give(messages: Iterable[Message], due: dict[str, Finding], desk: Desk, this: _Round) -> list[Delivery]:
+    """Each message on every channel for owners, remembered before the next one is sent. A channel that stays out of reach is given up."""
+    done: list[Delivery] = []
+    missed: dict[str, list[CloudError]] = {}
+    for message in messages:
+        mine = []
+        for line in (line for line in desk.lines if message.audience in line.readers):
+            out = missed.setdefault(line.name, [])
+            mine.append(channels.attempt(message, line, out[-1] if len(out) >= PATIENCE else None))
+            error = mine[-1].error
+            missed[line.name] = [*out, error] if error and error.trouble is Trouble.UNREACHABLE else []
+        for id_, receipt in channels.given(mine).items():
+            due[id_] = _remembered(replace(due[id_], outcome=Outcome(result=Result.DONE)), receipt, desk, this)
+        done += mine
+    return done
 
 
 def _occasion(report: Report, policy: Policy, desk: Desk, this: _Round) -> Occasion:
@@ -109,31 +134,29 @@ def _left(found: Finding, because: str) -> Finding:
     return found if found.step.move is Move.NONE else replace(found, step=Step(move=Move.NONE, because=because))
 
 
-def _outcome(found: Finding, deliveries: Sequence[Delivery]) -> Finding:
+def _undelivered(found: Finding, deliveries: Sequence[Delivery]) -> Finding:
     if found.step.move not in TOLD:
         return found
-    id_ = found.case.resource.id
-    if id_ in channels.given(deliveries):
-        return replace(found, outcome=Outcome(result=Result.DONE))
-    errors = [str(d.error) for d in deliveries if d.error and id_ in d.message.resource_ids]
-    why = (
-        "; ".join(dict.fromkeys(errors))
-        or "there is no address for it, or no channel for owners: see owners.domains and owners.fallback"
-    )
+    errors = [str(d.error) for d in deliveries if d.error and found.case.resource.id in d.message.resource_ids]
+    why = "; ".join(dict.fromkeys(errors)) or "there is no address for it: see owners.domains and owners.fallback"
     return replace(found, outcome=Outcome(result=Result.FAILED, error=f"its owner was not told: {why}"))
 
 
-def _remembered(findings: Iterable[Finding], deliveries: Sequence[Delivery], desk: Desk, this: _Round) -> list[Finding]:
-    receipts = channels.given(deliveries)
-    kept = []
-    for found in findings:
+def _remembered(found: Finding, receipt: str | None, desk: Desk, this: _Round) -> Finding:
+    try:
+        _remember(found, receipt, desk, this)
+    except ReaperError as error:
+        _add(this.gaps, _gap("ledger", error))
+        return replace(found, outcome=Outcome(result=Result.FAILED, error=f"it could not be remembered: {error}"))
+    if receipt:
+        what = "warned" if found.step.move is Move.WARN else "reminded"
         try:
-            _remember(found, receipts.get(found.case.resource.id), desk, this)
-            kept.append(found)
-        except CloudError as error:
-            this.gaps.append(_gap("ledger", error))
-            kept.append(replace(found, outcome=Outcome(result=Result.FAILED, error=f"it could not be remembered: {error}")))
-    return kept
+            desk.ledger.note(
+                History(id=found.case.resource.id, when=this.now, what=what, by=receipt, because=found.case.verdict.because)
+            )
+        except ReaperError as error:
+            _add(this.gaps, _gap("ledger", error))
+    return found
 
 
 def _remember(found: Finding, receipt: str | None, desk: Desk, this: _Round) -> None:
@@ -144,11 +167,23 @@ def _remember(found: Finding, receipt: str | None, desk: Desk, this: _Round) -> 
         new = plan.after(this.judged[id_].case, memory, this.now)
         new = plan.told(new, move, receipt, this.now) if receipt and move in TOLD else new
         if new == memory or desk.ledger.remember(id_, new, memory.version, this.now):
-            if receipt and move in TOLD:
-                what = "warned" if move is Move.WARN else "reminded"
-                desk.ledger.note(History(id=id_, when=this.now, what=what, by=receipt, because=found.case.verdict.because))
             return
         memory = desk.ledger.recall([id_], this.now).get(id_, Memory())
+    raise CloudError(Trouble.REFUSED, "ledger", f"{id_}: somebody else wrote first, {TRIES} times")
+
+
+def _nowhere(findings: Iterable[Finding], deliveries: Sequence[Delivery]) -> list[Coverage]:
+    """Notices that no message carried, because nobody may be written to about them."""
+    carried = {id_ for d in deliveries for id_ in d.message.resource_ids}
+    lost = [f for f in findings if f.step.move in TOLD and f.case.resource.id not in carried]
+    text = f"{len(lost)} notices have no address that mail may go to: set owners.fallback, or add a domain to owners.domains"
+    return [Coverage(cloud="reaper", account="", region=None, kind="notices", status=Status.FAILED, error=text)] if lost else []
+
+
+def _add(gaps: list[Coverage], gap: Coverage) -> None:
+    """One row per thing that fails, however often it does."""
+    if all(known.kind != gap.kind for known in gaps):
+        gaps.append(gap)
 
 
 def _refused(deliveries: Iterable[Delivery]) -> list[Coverage]:
@@ -161,27 +196,35 @@ def _refused(deliveries: Iterable[Delivery]) -> list[Coverage]:
 
 
 def _with_overview(report: Report, occasion: Occasion, desk: Desk, this: _Round) -> Report:
-    """The admins' summary, if there is anything new to say; what refuses it is one more gap."""
-    silent = {key for key in overview.topics(report) if key.startswith("unknown:")}
-    known = None if this.first else {id_ for id_, memory in this.memories.items() if memory.idle_since} | silent
-    troubles = [f"{gap.kind}: {gap.error}" for gap in this.gaps]
+    """The admins' summary, if there is anything in it that the last one they got did not say; what refuses it is one more gap."""
+    try:
+        said = desk.ledger.history(OVERVIEW)
+    except ReaperError as error:
+        return replace(report, coverage=(*report.coverage, _gap("ledger", error)))
+    before = frozenset(said[-1].because.split()) if said else frozenset()
+    troubles = [f"{gap.kind}: {gap.error}" for gap in this.gaps if _mark(f"trouble:{gap.kind}") not in before]
+    topics = {*overview.topics(report), *(f"trouble:{gap.kind}" for gap in this.gaps)}
+    known = {topic for topic in topics if _mark(topic) in before} if said else None
     message = overview.overview(report, occasion, known, troubles)
-    refused = _refused(channels.deliver([message], desk.lines)) if message else []
-    return replace(report, coverage=(*report.coverage, *refused))
-
-
-def _first(report: Report, desk: Desk, gaps: list[Coverage]) -> bool:
-    """Whether this ledger has never seen a sweep of the first list in the report."""
-    for row in report.coverage[:1]:
+    done = channels.deliver([message], desk.lines) if message else []
+    gaps = _refused(done)
+    if any(d.receipt for d in done):
+        marks = " ".join(sorted(_mark(topic) for topic in topics)[:MARKS])
         try:
-            return not desk.ledger.summaries(Target(cloud=row.cloud, account=row.account, region=row.region), row.kind, 1)
-        except CloudError as error:
+            desk.ledger.note(History(id=OVERVIEW, when=this.now, what="overview", by=this.run_id, because=marks))
+        except ReaperError as error:
             gaps.append(_gap("ledger", error))
-    return True
+    return replace(report, coverage=(*report.coverage, *gaps))
+
+
+def _mark(topic: str) -> str:
+    """A topic in eight characters, for remembering many of them."""
+    return hashlib.sha256(topic.encode("utf-8", "replace")).hexdigest()[:8]
 
 
 def _record(report: Report, desk: Desk, this: _Round) -> None:
-    for row in report.coverage:
+    done = {(t.account, t.region) for t in (f.case.resource.target for f in this.judged.values())}
+    for row in (r for r in report.coverage if (r.account, r.region) in done):
         idle = [f for f in this.judged.values() if f.case.resource.kind == row.kind and f.case.verdict.state is State.IDLE]
         idle = [f for f in idle if (f.case.resource.target.account, f.case.resource.target.region) == (row.account, row.region)]
         summary = Summary(
@@ -196,7 +239,7 @@ def _record(report: Report, desk: Desk, this: _Round) -> None:
         )
         try:
             desk.ledger.record(summary)
-        except CloudError as error:
+        except ReaperError as error:
             this.gaps.append(_gap("ledger", error))
             return
 
@@ -205,14 +248,14 @@ def _tidy(desk: Desk, this: _Round) -> None:
     """Forget what nobody has written for more than a year; DynamoDB does so by itself, the others do not."""
     try:
         desk.ledger.forget_before(this.now - KEEP)
-    except CloudError as error:
+    except ReaperError as error:
         this.gaps.append(_gap("ledger", error))
 
 
 def _leased(desk: Desk, target: Target, run_id: str, now: datetime, gaps: list[Coverage]) -> bool:
     try:
         return desk.ledger.lease(target, run_id, now, LEASE)
-    except CloudError as error:
+    except ReaperError as error:
         gaps.append(_gap("ledger", error))
         return False
 
@@ -220,11 +263,19 @@ def _leased(desk: Desk, target: Target, run_id: str, now: datetime, gaps: list[C
 def _release(desk: Desk, target: Target, run_id: str, gaps: list[Coverage]) -> None:
     try:
         desk.ledger.release(target, run_id)
-    except CloudError as error:
+    except ReaperError as error:
         gaps.append(_gap("ledger", error))
 
 
-def _gap(what: str, error: CloudError, more: int = 0) -> Coverage:
+def _gap(what: str, error: ReaperError, more: int = 0) -> Coverage:
     """A failure of our own means, told as loudly as one of a cloud."""
     text = f"{error}" + (f" (and {more} more)" if more else "")
-    return Coverage(cloud="reaper", account="", region=None, kind=what, status=Status.FAILED, missing=error.missing, error=text)
+    return Coverage(
+        cloud="reaper",
+        account="",
+        region=None,
+        kind=what,
+        status=Status.FAILED,
+        missing=getattr(error, "missing", None),
+        error=text,
+    )
