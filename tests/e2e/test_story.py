@@ -196,3 +196,31 @@ def test_a_ledger_that_cannot_be_opened_ends_the_run_before_anybody_is_told(stag
     with pytest.raises(ReaperError, match=r"ledger\.db"):
         stage.sweep()
     assert stage.mails() == []
+
+
+def test_admins_hear_of_a_thing_once_and_again_only_when_something_is_new(stage: Stage):
+    both = POLICY.replace("for: owners", "for: [owners, admins]")
+    told = []
+    for hour in range(5):
+        stage.at(NOW + hour * HOUR)
+        folder = stage.home / f"hour-{hour}"
+        settings = Settings(
+            mode=Mode.NOTIFY, cloud=stage.cloud, regions=("us-east-1",), ledger=f"sqlite://{stage.home}/ledger.db"
+        )
+        run(settings, load(both.format(folder=folder)), lambda: stage.now)
+        told.append(sorted(path.name.rpartition("-")[0] for path in folder.glob("*.eml")))
+    assert told == [["admins@example.com", OWNER], [], [], [], []]
+
+
+def test_a_notice_that_nobody_may_get_is_a_failure_in_the_coverage(stage: Stage):
+    nobody = POLICY.replace("domains: [example.com], fallback: admins@example.com", "domains: [elsewhere.test]")
+    settings = Settings(mode=Mode.NOTIFY, cloud=stage.cloud, regions=("us-east-1",), ledger=f"sqlite://{stage.home}/ledger.db")
+    report = run(settings, load(nobody.format(folder=stage.home / "mails")), lambda: NOW)
+    assert one(report).outcome.result == "failed"
+    assert [c.kind for c in report.coverage if c.status == "failed"] == ["notices"]
+
+
+def test_channels_for_admins_only_are_not_enough(stage: Stage):
+    admins = POLICY.replace("for: owners", "for: admins")
+    with pytest.raises(SettingsError, match="needs a channel for owners"):
+        run(Settings(mode=Mode.NOTIFY, cloud=stage.cloud, ledger="memory:"), load(admins.format(folder="x")), lambda: NOW)

@@ -11,7 +11,7 @@ from datetime import datetime
 from importlib import import_module
 from typing import Any, Protocol
 
-from reaper.errors import CloudError, SettingsError, Trouble
+from reaper.errors import CloudError, ReaperError, SettingsError, Trouble
 from reaper.message import Audience, Message
 
 MODULES = {
@@ -98,6 +98,9 @@ def attempt(message: Message, line: Line, dead: CloudError | None = None) -> Del
         return Delivery(message=message, channel=line.name, receipt=line.sender.send(message))
     except CloudError as error:
         return Delivery(message=message, channel=line.name, error=error)
+    except (ReaperError, OSError, ValueError) as error:
+        refused = CloudError(Trouble.REFUSED, f"channel {line.name}", f"it could not be sent ({error!r})")
+        return Delivery(message=message, channel=line.name, error=refused)
 
 
 def _sender(spec: Any, means: Means) -> Sender:

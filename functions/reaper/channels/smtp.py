@@ -6,6 +6,7 @@ https://www.rfc-editor.org/rfc/rfc5321, https://www.rfc-editor.org/rfc/rfc3207
 from __future__ import annotations
 
 import smtplib
+from contextlib import suppress
 from email import policy
 
 from reaper.channels import Means, trust
@@ -33,8 +34,11 @@ class Channel:
         people = recipients(message, self._spec.to, OPERATION)
         password = self._means.secret(self._spec.secret) if self._spec.secret else None
         try:
-            with self._connected(password) as server:
+            server = self._connected(password)
+            try:
                 answers = [(to, *self._hand_over(server, message, to)) for to in people]
+            finally:
+                _part(server)
         except smtplib.SMTPAuthenticationError as error:
             raise CloudError(
                 Trouble.DENIED, OPERATION, f"{where}: login refused: {_said(error)}", missing="a valid login"
@@ -88,6 +92,13 @@ def _said(error: smtplib.SMTPResponseException) -> str:
 def _plain(text: bytes | str) -> str:
     words = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
     return " ".join("".join(c if c.isprintable() else " " for c in words).split())[:200]
+
+
+def _part(server: smtplib.SMTP) -> None:
+    """Say goodbye. How the server takes that says nothing of the mails it has taken before."""
+    with suppress(smtplib.SMTPException, OSError):
+        server.quit()
+    server.close()
 
 
 CHANNEL = Channel
