@@ -5,6 +5,7 @@ usage: sam.py [arm64|x86_64]      builds the bundle and tells its size
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -14,6 +15,8 @@ ROOT = Path(__file__).parents[2]
 RUNTIME = "3.13"
 UV = ROOT / ".venv/bin/uv"
 HOME = ROOT / ".venv-sam"
+BUILD = ROOT / "build" / os.environ.get("PYTEST_XDIST_WORKER", "")
+"""One folder for each process that tests run in, because one would replace what the other is using."""
 
 
 class Missing(Exception):
@@ -37,11 +40,11 @@ def bundle(architecture: str = "arm64") -> Path:
     found = python(RUNTIME)
     if found is None:
         raise Missing(f"Python {RUNTIME}, which the function runs on, is not on this machine")
-    out = ROOT / "build" / f"sam-{architecture}"
-    shims = ROOT / "build" / "bin"
+    out = BUILD / f"sam-{architecture}"
+    shims = BUILD / "bin"
     shims.mkdir(parents=True, exist_ok=True)
     _link(shims / f"python{RUNTIME}", found)
-    template = ROOT / "build" / f"template-{architecture}.yaml"
+    template = BUILD / f"template-{architecture}.yaml"
     text = (ROOT / "template.yaml").read_text().replace("Architectures: [arm64]", f"Architectures: [{architecture}]")
     template.write_text(text.replace("CodeUri: functions/", f"CodeUri: {ROOT / 'functions'}"))
     done = sam("build", "--template", str(template), "--build-dir", str(out), "--config-env", "none", paths=[shims])
@@ -56,6 +59,14 @@ def megabytes(folder: Path) -> float:
 
 
 def _install() -> None:
+    BUILD.mkdir(parents=True, exist_ok=True)
+    with (ROOT / "build" / "sam.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (HOME / "bin/sam").exists():
+            _make()
+
+
+def _make() -> None:
     made = subprocess.run([sys.executable, "-m", "venv", HOME], capture_output=True, text=True, check=False)
     done = subprocess.run(
         [UV, "pip", "install", "--quiet", "--python", HOME / "bin/python", "aws-sam-cli>=1.145"],

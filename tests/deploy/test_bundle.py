@@ -25,7 +25,7 @@ from reaper.sandbox.aws.server import Server
 
 NOW = datetime.now(UTC)
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
-LIBRARIES = sam.ROOT / "build" / "runtime-libraries"
+LIBRARIES = sam.BUILD / "runtime-libraries"
 STEM = "arn:aws:sagemaker:{region}:123456789012:"
 
 
