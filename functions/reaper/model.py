@@ -184,7 +184,11 @@ class Observation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hours:
-    """Office hours: on these weekdays (Monday 0) from `start` to `end`, minutes after midnight, in the IANA zone `tz`."""
+    """Office hours: on these weekdays (Monday 0) from `start` to `end`, minutes after midnight, in the IANA zone `tz`.
+
+    `restart`: what is started again inside them, `ours` or `all`. `force`: busy resources are stopped too. `override`: how long a start
+    by hand outside them is respected.
+    """
 
     days: frozenset[int]
     start: int
@@ -192,6 +196,7 @@ class Hours:
     tz: str
     restart: str = "ours"
     force: bool = False
+    override: timedelta = timedelta(hours=4)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,6 +209,7 @@ class Rule:
     grace: timedelta
     remind_every: timedelta
     act_on: Confidence = Confidence.PROVEN
+    stop_by: str = "stop"
     hours: Hours | None = None
     protected: str | None = None
     notes: tuple[str, ...] = ()
@@ -225,7 +231,9 @@ class Memory:
     """What the ledger knows of a resource. `version` counts its writes, 0 before the first: a conditional write names the one it saw.
 
     `idle_since` is the start of the present idle spell, `idle_seen` when a sweep last saw it idle: a spell whose proof reaches back to
-    that moment is still the same one. `receipt` is the last notice's. `manifest` is where what a delete took away is kept.
+    that moment is still the same one. `receipt` is the last notice's. `announced` is the act that the last warning spoke of, and
+    `promised` the moment before which it must not come. `held_at`: since when a limit holds it back. `manifest` is where stands what the
+    last act changed or took away.
     """
 
     idle_since: datetime | None = None
@@ -233,6 +241,9 @@ class Memory:
     warned_at: datetime | None = None
     receipt: str | None = None
     reminded_at: datetime | None = None
+    announced: Move | None = None
+    promised: datetime | None = None
+    held_at: datetime | None = None
     snoozed_until: datetime | None = None
     snoozed_by: str | None = None
     snoozed_why: str | None = None
@@ -243,13 +254,22 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """Why a move cannot be made on a resource now, as a clause that follows its name; `done` where it already is as the move would leave it."""
+
+    because: str
+    done: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A judged resource, as the plan sees it."""
+    """A judged resource, as the plan sees it. `acts`: the moves that its kind knows, each with what bars it here, None where nothing does."""
 
     resource: Resource
     rule: Rule
     verdict: Verdict
     usd_per_hour: float | None = None
+    acts: Mapping[Move, Bar | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,10 +282,11 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of a step."""
+    """What became of a step: `because` says what was done or why it was refused, `error` what failed."""
 
     result: Result
     error: str | None = None
+    because: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -356,11 +377,27 @@ C = TypeVar("C")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Deed:
+    """What one move does to a resource of a kind, and how it is undone, for people. `permissions`: what it needs beyond those for reading."""
+
+    what: str
+    undo: str
+    permissions: tuple[str, ...]
+
+
+def nothing(resource: Resource) -> Mapping[Move, Bar | None]:
+    """The moves of a kind that only tells."""
+    return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Kind(Generic[C]):
     """One sort of resource and everything the product knows about it.
 
     `discover(cloud)` yields the resources, tags included. `observe(cloud, resources, window)` takes the whole batch and yields one
-    observation for each. `permissions` are the exact IAM or RBAC actions that both need. The rest is for docs/kinds.md.
+    observation for each. `permissions` are the exact IAM or RBAC actions that both need. `able(resource)` says of an observed resource
+    which of the moves in `deeds` could be made now; how they are made is not here but in the cloud's folder `acts`. Without deeds a
+    kind only tells. The rest is for docs/kinds.md.
     """
 
     name: str
@@ -373,3 +410,5 @@ class Kind(Generic[C]):
     otherwise: str
     discover: Callable[[C], Iterable[Resource]]
     observe: Callable[[C, Sequence[Resource], Window], Iterable[Observation]]
+    able: Callable[[Resource], Mapping[Move, Bar | None]] = nothing
+    deeds: Mapping[Move, Deed] = field(default_factory=dict)

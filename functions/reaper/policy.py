@@ -8,6 +8,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -187,7 +188,7 @@ class OfficeHours(_Part):
     def hours(self) -> Hours:
         """The hours as data."""
         parsed = schedule.parse(self.on, self.tz)
-        return Hours(days=parsed.days, start=parsed.start, end=parsed.end, tz=parsed.tz, restart=self.start, force=self.force)
+        return replace(parsed, restart=self.start, force=self.force, override=self.override)
 
 
 class Spec(_Part):
@@ -200,6 +201,9 @@ class Spec(_Part):
     grace: Length | None = None
     remind_every: Length | None = None
     act_on: Confidence | None = None
+    stop_by: Literal["stop", "native"] | None = Field(
+        None, description="native: switch on the cloud's own idle shutdown instead of stopping, where there is one"
+    )
     tags_may: list[Leeway] | None = None
     hours: OfficeHours | None = None
 

@@ -7,6 +7,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+from reaper.acts import Acts
 from reaper.model import Kind
 
 CLOUDS = ("aws", "azure")
@@ -25,3 +26,18 @@ def kinds(cloud: str | None = None) -> tuple[Kind[Any], ...]:
 def names() -> tuple[str, ...]:
     """The names of all kinds."""
     return tuple(kind.name for kind in kinds())
+
+
+@cache
+def kind(name: str) -> Kind[Any]:
+    """The kind of that name. Raises KeyError."""
+    return {kind.name: kind for kind in kinds()}[name]
+
+
+def acts(name: str) -> Acts[Any]:
+    """How the moves of that kind are made. Imported in mode enforce and for undoing only. Raises KeyError for a kind that only tells."""
+    module = f"reaper.{kind(name).cloud}.acts.{name.replace('-', '_')}"
+    if not kind(name).deeds:
+        raise KeyError(name)
+    found: Acts[Any] = import_module(module).ACTS
+    return found

@@ -10,14 +10,17 @@ from collections.abc import Mapping
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
+from typing import Any
 
 from reaper.errors import CloudError, Trouble
 from reaper.ledger import History, Summary
 from reaper.model import Memory, Move, Target
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MOMENTS = frozenset({"idle_since", "idle_seen", "warned_at", "reminded_at", "snoozed_until", "acted_at"})
+MOMENTS = frozenset({"idle_since", "idle_seen", "warned_at", "reminded_at", "promised", "held_at", "snoozed_until", "acted_at"})
 """The fields of a memory that are datetimes."""
+MOVES = frozenset({"announced", "last_act"})
+"""Those that are moves."""
 FIELDS = tuple(f.name for f in fields(Memory) if f.name != "version")
 
 
@@ -68,9 +71,8 @@ def from_memory(memory: Memory) -> dict[str, str]:
 def to_memory(row: Mapping[str, str], version: int, id: str) -> Memory:
     """The memory in a row; fields of a later version of this product are passed over. Raises CloudError for one that cannot be read."""
     try:
-        said = {name: _moment(row[name]) if name in MOMENTS else row[name] for name in FIELDS if name in row}
-        act = Move(row["last_act"]) if "last_act" in row else None
-        return Memory(**{**said, "last_act": act, "version": version})  # type: ignore[arg-type]
+        said = {name: _parsed(name, row[name]) for name in FIELDS if name in row}
+        return Memory(**{**said, "version": version})
     except (ValueError, TypeError) as error:
         raise _garbled(f"the memory of {id}", error) from error
 
@@ -121,6 +123,12 @@ def to_history(row: Mapping[str, str]) -> History:
         return History(id=row["id"], when=when, what=row["what"], by=row["by"], because=row["because"])
     except (KeyError, ValueError, TypeError) as error:
         raise _garbled("an entry of the history", error) from error
+
+
+def _parsed(name: str, text: str) -> Any:
+    if name in MOMENTS:
+        return _moment(text)
+    return Move(text) if name in MOVES else text
 
 
 def _moment(text: str) -> datetime:

@@ -50,6 +50,10 @@ class Cloud(Protocol):
         """The same target with fresh counters."""
         ...
 
+    def anew(self) -> Self:
+        """The same target with fresh counters and nothing remembered from before, for looking again."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:

@@ -55,6 +55,10 @@ class Cloud:
         """The same target with fresh counters."""
         return Cloud(self._session, self.target, self._clients)
 
+    def anew(self) -> Cloud:
+        """The same target, with nothing remembered from before."""
+        return self.for_kind()
+
     def call(self, service: str, operation: str, want: str, **params: Any) -> dict[str, Any]:
         """One API call, such as `call("sagemaker", "DescribeEndpoint", "EndpointStatus", EndpointName=...)`.
 

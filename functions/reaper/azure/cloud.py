@@ -41,6 +41,10 @@ class Cloud:
         """The same target with fresh counters."""
         return Cloud(self.session, self.target)
 
+    def anew(self) -> Cloud:
+        """The same target, with nothing remembered from before."""
+        return Cloud(self.session.anew(), self.target)
+
     def call(self, call: Call) -> Json:
         """The JSON of one reply. Raises CloudError, and nothing else, when the call fails or the reply lacks what it must have."""
         with self._lock:

@@ -6,6 +6,7 @@ endpoints. Its typed models lose facts (unknown compute types, `tags: null`), so
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
@@ -70,6 +71,12 @@ class Session:
         if memo.error:
             raise memo.error
         return memo.value
+
+    def anew(self) -> Session:
+        """The same clients, with nothing remembered from before: for looking again."""
+        fresh = copy.copy(self)
+        fresh._memos = {}
+        return fresh
 
     def _regional(self, region: str) -> MetricsClient:
         with self._lock:

@@ -1,0 +1,57 @@
+"""What can be done to the resources of a kind, apart from what can be read of them. Below mode enforce none of it is ever imported.
+
+A cloud's folder `acts` has one module for each kind that can act, named like the kind's own, which binds `ACTS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+from reaper.model import Move, Resource, Target
+
+C = TypeVar("C")
+Record = Mapping[str, Any]
+"""A JSON object: texts, numbers, booleans, null, lists and objects. Times are ISO 8601 texts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What an act is about to change or take away: everything that undoing it needs. Stored before the act."""
+
+    id: str
+    kind: str
+    name: str
+    target: Target
+    region: str
+    move: Move
+    run: str
+    at: datetime
+    record: Record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Undone:
+    """What undoing an act brought back, in one sentence, and what of it could not be brought back, one sentence each."""
+
+    because: str
+    lost: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acts(Generic[C]):
+    """How a kind's moves are made. Every function raises CloudError where a call fails, with Trouble.GONE where the resource is no more.
+
+    `look(cloud, resource)`: the resource as it is this moment, with its tags from the authoritative call.
+    `record(cloud, resource, move)`: what undoing that move will need, read now. Nothing is changed.
+    `carry(cloud, resource, manifest)`: make the move; one sentence of what was done. Long-running operations are started, not waited for.
+    `undo(cloud, manifest)`: bring back what the manifest says. Raises CloudError where nothing could be brought back.
+    """
+
+    look: Callable[[C, Resource], Resource]
+    record: Callable[[C, Resource, Move], Record]
+    carry: Callable[[C, Resource, Manifest], str]
+    undo: Callable[[C, Manifest], Undone]
+    undo_permissions: tuple[str, ...]

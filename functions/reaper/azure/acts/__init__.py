@@ -1,0 +1,1 @@
+"""How the moves of Azure kinds are made: one module for each kind that can act. Imported in mode enforce and for undoing only."""
