@@ -109,6 +109,7 @@ def test_a_time_without_a_zone_is_refused():
 def test_hours_open_and_close_by_the_clock_on_the_wall(on: str, tz: str, opens: str, closes: str):
     hours, start, end = schedule.parse(on, tz), utc(opens), utc(closes)
     assert schedule.next_open(hours, start - SECOND) == start
+    assert schedule.next_open(hours, start) == schedule.next_open(hours, end) > end
     assert schedule.next_close(hours, start) == schedule.next_close(hours, start - SECOND) == end
     assert [schedule.is_open(hours, at) for at in (start - SECOND, start, end - SECOND, end)] == [False, True, True, False]
     assert schedule.closed_since(hours, end) == end
