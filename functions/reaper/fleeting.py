@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
-from reaper.ledger import KEEP, History, Summary
+from reaper.ledger import KEEP, History, Recalled, Summary, readable
 from reaper.model import Memory, Target
 from reaper.row import from_memory, place, same, stamp, to_memory, touched
 
@@ -21,14 +21,15 @@ class Fleeting:
         self._summaries: dict[tuple[str, str, str, str], Summary] = {}
         self._history: dict[History, None] = {}
 
-    def recall(self, ids: Iterable[str], now: datetime) -> dict[str, Memory]:
+    def recall(self, ids: Iterable[str], now: datetime) -> Recalled:
         with self._lock:
-            return {id: memory for id in ids if (memory := self._held(id, now))}
+            held = {id: row for id in ids if (row := self._held(id, now))}
+        return readable(held, lambda id, row: to_memory(row[2], row[1], id))
 
     def remember(self, id: str, memory: Memory, expected_version: int, now: datetime) -> bool:
         with self._lock:
             held = self._held(id, now)
-            if (held.version if held else 0) != expected_version:
+            if (held[1] if held else 0) != expected_version:
                 return False
             self._memories[same(id)] = (stamp(touched(memory, now)), expected_version + 1, from_memory(memory))
             return True
@@ -75,14 +76,14 @@ class Fleeting:
     def close(self) -> None:
         """There is nothing to let go of."""
 
-    def _held(self, id: str, now: datetime) -> Memory | None:
-        at, version, row = self._memories.get(same(id), ("", 0, {}))
-        return to_memory(row, version, id) if at >= stamp(now - KEEP) else None
+    def _held(self, id: str, now: datetime) -> tuple[str, int, dict[str, str]] | None:
+        held = self._memories.get(same(id))
+        return held if held and held[0] >= stamp(now - KEEP) else None
 
     def _size(self) -> int:
         return len(self._memories) + len(self._leases) + len(self._summaries) + len(self._history)
 
 
-def open(address: str, environ: Mapping[str, str]) -> Fleeting:
+def open(address: str, environ: Mapping[str, str], *, read_only: bool = False) -> Fleeting:
     """A new, empty one; nothing is read from the arguments."""
     return Fleeting()

@@ -9,26 +9,30 @@ Azure compares resource ids without regard to case and so does every ledger; ARN
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from importlib import import_module
 from pathlib import Path, PurePath, PureWindowsPath
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
-from reaper.errors import SettingsError
+from reaper.errors import CloudError, SettingsError, Trouble
 from reaper.model import Memory, Target
 
 KEEP = timedelta(days=400)
 """What nobody has written for this long is forgotten; a snooze that ends later counts as written then."""
 HOMES = {"memory": "reaper.fleeting", "sqlite": "reaper.sqlite", "dynamodb": "reaper.aws.ledger", "table": "reaper.azure.ledger"}
 EXTRAS = {"dynamodb": "aws", "table": "azure"}
+Row = TypeVar("Row")
 EXPECTED = "memory:, sqlite:///path, dynamodb://table or table://account/table"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """One sweep of one target and kind in numbers. `usd_per_hour` is what the idle ones cost, without the `unpriced` among them."""
+    """One sweep of one target and kind in numbers. `usd_per_hour` is what the idle ones cost, without the `unpriced` among them.
+
+    `held`: its acts were held back, so that it says nothing of what is usual.
+    """
 
     run: str
     target: Target
@@ -38,6 +42,7 @@ class Summary:
     idle: int
     usd_per_hour: float = 0.0
     unpriced: int = 0
+    held: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,11 +56,56 @@ class History:
     because: str
 
 
+class Recalled(dict[str, Memory]):
+    """The memories that could be read, by id. `garbled`: the ids of those that are there but cannot be read.
+
+    Nobody may take one of these for a resource without a memory, for it may be kept by its owner: asking for it raises CloudError.
+    """
+
+    def __init__(self, found: Mapping[str, Memory], garbled: Mapping[str, CloudError]) -> None:
+        super().__init__(found)
+        self._errors = dict(garbled)
+
+    @property
+    def garbled(self) -> frozenset[str]:
+        """Leave these alone, and say so."""
+        return frozenset(self._errors)
+
+    @property
+    def errors(self) -> list[CloudError]:
+        """What is wrong with each of them."""
+        return list(self._errors.values())
+
+    def __missing__(self, id: str) -> Memory:
+        raise self._errors.get(id) or KeyError(id)
+
+    def get(self, id: str, default: Any = None) -> Any:
+        """The memory, or `default` where there is none. Raises CloudError where there is one that cannot be read."""
+        return default if id not in self and id not in self._errors else self[id]
+
+
+def readable(rows: Mapping[str, Row], memory: Callable[[str, Row], Memory]) -> Recalled:
+    """The rows as memories; one that is garbled spoils no other. Every other error of `memory` goes through."""
+    found: dict[str, Memory] = {}
+    garbled: dict[str, CloudError] = {}
+    for id, row in rows.items():
+        try:
+            found[id] = memory(id, row)
+        except CloudError as error:
+            if error.trouble is not Trouble.GARBLED:
+                raise
+            garbled[id] = error
+    return Recalled(found, garbled)
+
+
 class Ledger(Protocol):
     """What a ledger can do. Every operation raises CloudError when the store fails; none is safe to take for done unless it returns."""
 
-    def recall(self, ids: Iterable[str], now: datetime) -> dict[str, Memory]:
-        """The memories of those ids that have one which is not forgotten at `now`, keyed by the ids as they were asked for."""
+    def recall(self, ids: Iterable[str], now: datetime) -> Recalled:
+        """The memories of those ids that have one which is not forgotten at `now`, keyed by the ids as they were asked for.
+
+        One that cannot be read is in `garbled` and raises when it is asked for; the others are there all the same.
+        """
         ...
 
     def remember(self, id: str, memory: Memory, expected_version: int, now: datetime) -> bool:
@@ -90,7 +140,10 @@ class Ledger(Protocol):
         ...
 
     def forget_before(self, moment: datetime) -> int:
-        """Remove what was last written before `moment` and gives how much that was; a memory whose snooze ends later stays."""
+        """Remove what was last written before `moment` and gives how much that was; a memory whose snooze ends later stays.
+
+        To be called after every sweep: a store that forgets by itself does nothing, and one where it is dear does it once a day.
+        """
         ...
 
     def close(self) -> None:
@@ -98,8 +151,11 @@ class Ledger(Protocol):
         ...
 
 
-def open(address: str | None, environ: Mapping[str, str]) -> Ledger:
-    """The ledger at `address`, the user's own without one. Raises SettingsError for an address that cannot be used."""
+def open(address: str | None, environ: Mapping[str, str], *, read_only: bool = False) -> Ledger:
+    """The ledger at `address`, the user's own without one. Raises SettingsError for an address that cannot be used.
+
+    `read_only` is for an audit: nothing is made, upgraded or written by opening it, and a file that is not there is an empty memory.
+    """
     scheme, colon, place = (address or default(environ)).strip().partition(":")
     if not colon or scheme not in HOMES:
         raise SettingsError(f"REAPER_LEDGER={address!r}: expected {EXPECTED}")
@@ -110,7 +166,7 @@ def open(address: str | None, environ: Mapping[str, str]) -> Ledger:
         raise SettingsError(
             f"REAPER_LEDGER={address}: needs an extra: pip install 'ml-idle-reaper[{extra}]' ({error})"
         ) from error
-    found: Ledger = home.open(place.removeprefix("//"), environ)
+    found: Ledger = home.open(place.removeprefix("//"), environ, read_only=read_only)
     return found
 
 

@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import Any
 
 from reaper.errors import CloudError, Trouble
-from reaper.ledger import History, Summary
+from reaper.ledger import KEEP, History, Summary
 from reaper.model import Memory, Move, Target
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -57,6 +57,11 @@ def touched(memory: Memory, now: datetime) -> datetime:
     return max(now, memory.snoozed_until or now)
 
 
+def fresh(at: object, now: datetime) -> bool:
+    """Whether what was touched `at`, a text of `stamp`, is not forgotten at `now`. A row that does not say is never forgotten."""
+    return not isinstance(at, str) or not at or at >= stamp(now - KEEP)
+
+
 def digest(entry: History) -> str:
     """Tells two entries of the same moment apart; the same for the same entry."""
     return sha256(json.dumps(from_history(entry)).encode()).hexdigest()[:16]
@@ -68,11 +73,14 @@ def from_memory(memory: Memory) -> dict[str, str]:
     return {name: stamp(value) if name in MOMENTS else str(value) for name, value in found.items()}
 
 
-def to_memory(row: Mapping[str, str], version: int, id: str) -> Memory:
-    """The memory in a row; fields of a later version of this product are passed over. Raises CloudError for one that cannot be read."""
+def to_memory(row: Mapping[str, Any], version: object, id: str) -> Memory:
+    """The memory in a row; fields of a later version of this product are passed over.
+
+    Raises CloudError for one that cannot be read: a field that is there and is no text is not one that is not there.
+    """
     try:
         said = {name: _parsed(name, row[name]) for name in FIELDS if name in row}
-        return Memory(**{**said, "version": version})
+        return Memory(**{**said, "version": _count(version)})
     except (ValueError, TypeError) as error:
         raise _garbled(f"the memory of {id}", error) from error
 
@@ -90,6 +98,7 @@ def from_summary(summary: Summary) -> dict[str, str]:
         "idle": str(summary.idle),
         "usd_per_hour": repr(float(summary.usd_per_hour)),
         "unpriced": str(summary.unpriced),
+        **({"held": "yes"} if summary.held else {}),
         **region,
     }
 
@@ -106,6 +115,7 @@ def to_summary(row: Mapping[str, str]) -> Summary:
             idle=int(row["idle"]),
             usd_per_hour=float(row["usd_per_hour"]),
             unpriced=int(row["unpriced"]),
+            held="held" in row,
         )
     except (KeyError, ValueError, TypeError) as error:
         raise _garbled("a summary", error) from error
@@ -125,10 +135,19 @@ def to_history(row: Mapping[str, str]) -> History:
         raise _garbled("an entry of the history", error) from error
 
 
-def _parsed(name: str, text: str) -> Any:
+def _parsed(name: str, text: object) -> Any:
+    if not isinstance(text, str):
+        raise TypeError(f"{name} is not a text")
     if name in MOMENTS:
         return _moment(text)
     return Move(text) if name in MOVES else text
+
+
+def _count(version: object) -> int:
+    """A version as a store gives it; one below 1 would be taken for none."""
+    if isinstance(version, bool) or not isinstance(version, int | str) or int(version) < 1:
+        raise ValueError(f"{version!r} is not a version")
+    return int(version)
 
 
 def _moment(text: str) -> datetime:

@@ -51,7 +51,7 @@ def _follow_up(settings: Settings, policy: Policy, clock: Callable[[], datetime]
     from reaper import desk, ledger, tell
 
     if settings.mode is Mode.AUDIT:
-        known = ledger.open(settings.ledger, os.environ)
+        known = ledger.open(settings.ledger, os.environ, read_only=True)
         return lambda report: tell.recalled(report, known, report.run.started_at)
     at = desk.open(settings.ledger, policy, os.environ, clock)
     return lambda report: tell.tell(report, policy, at)

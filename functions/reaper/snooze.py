@@ -163,7 +163,8 @@ def _keep(asked: Wish, link: Link, desk: Desk) -> tuple[Memory, bool]:
 
 
 def _recall(link: Link, desk: Desk) -> Memory:
-    return desk.ledger.recall([link.resource], desk.now).get(link.resource, Memory())
+    memory: Memory = desk.ledger.recall([link.resource], desk.now).get(link.resource, Memory())
+    return memory
 
 
 def _who(asked: Wish, link: Link) -> str:

@@ -10,13 +10,13 @@ import re
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from reaper.errors import CloudError, SettingsError, Trouble
-from reaper.ledger import KEEP, History, Summary
+from reaper.ledger import KEEP, History, Recalled, Summary, readable
 from reaper.model import Memory, Target
 from reaper.row import (
     digest,
@@ -56,16 +56,17 @@ class Sqlite:
         self._connection = connection
         self._lock = threading.Lock()
 
-    def recall(self, ids: Iterable[str], now: datetime) -> dict[str, Memory]:
+    def recall(self, ids: Iterable[str], now: datetime) -> Recalled:
         asked = {id: same(id) for id in ids}
         keys = list(dict.fromkeys(asked.values()))
-        found: dict[str, Memory] = {}
+        found: dict[str, tuple[Any, Any]] = {}
         for chunk in (keys[at : at + AT_ONCE] for at in range(0, len(keys), AT_ONCE)):
             marks = ",".join("?" * len(chunk))
             sql = f"SELECT key, row, version FROM memory WHERE touched >= ? AND key IN ({marks})"
             for key, row, version in self._read("Recall", sql, stamp(now - KEEP), *chunk):
-                found[key] = to_memory(_loads(row), version, key)
-        return {id: found[key] for id, key in asked.items() if key in found}
+                found[key] = row, version
+        held = {id: found[key] for id, key in asked.items() if key in found}
+        return readable(held, lambda id, row: to_memory(_loads(row[0]), row[1], id))
 
     def remember(self, id: str, memory: Memory, expected_version: int, now: datetime) -> bool:
         key, forgotten = same(id), stamp(now - KEEP)
@@ -124,16 +125,19 @@ class Sqlite:
             return self._connection.execute(sql, values).rowcount
 
 
-def open(address: str, environ: Mapping[str, str]) -> Sqlite:
-    """The ledger in the file, made with its folder where there is none. Raises SettingsError where it cannot be used."""
+def open(address: str, environ: Mapping[str, str], *, read_only: bool = False) -> Sqlite:
+    """The ledger in the file, made with its folder where there is none; only to read, a copy of it in memory that takes no writes.
+
+    Raises SettingsError where the file cannot be used.
+    """
     path = _path(address)
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
+        connection = _copied(path) if read_only else _made(path)
     except (OSError, sqlite3.Error) as error:
         raise SettingsError(f"REAPER_LEDGER=sqlite://{address}: the file cannot be opened: {error}") from error
     try:
         _upgrade(connection, address)
+        connection.execute(f"PRAGMA query_only = {int(read_only)}")
     except sqlite3.Error as error:
         connection.close()
         raise SettingsError(f"REAPER_LEDGER=sqlite://{address}: the file cannot be used: {error}") from error
@@ -149,6 +153,26 @@ def _path(address: str) -> Path:
     if not plain.strip("/\\"):
         raise SettingsError(f"REAPER_LEDGER=sqlite://{address}: expected a file, such as sqlite:///var/lib/reaper/ledger.db")
     return Path(plain).expanduser()
+
+
+def _made(path: Path) -> sqlite3.Connection:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
+
+
+def _copied(path: Path) -> sqlite3.Connection:
+    """What the file holds, in memory; nothing where there is none. Neither the file nor its folder is changed.
+
+    Even a reader makes the files of the write-ahead log where there are none (https://sqlite.org/wal.html#read_only_databases); without
+    them nobody is writing, and the file can be read as one that does not change.
+    """
+    memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    if path.stat().st_size if path.exists() else 0:
+        log = path.with_name(f"{path.name}-wal")
+        uri = f"{path.absolute().as_uri()}?mode=ro{'' if log.exists() else '&immutable=1'}"
+        with closing(sqlite3.connect(uri, uri=True, timeout=PATIENCE)) as file:
+            file.backup(memory)
+    return memory
 
 
 def _upgrade(connection: sqlite3.Connection, address: str) -> None:
@@ -184,10 +208,10 @@ def _told(what: str) -> Iterator[None]:
         ) from error
 
 
-def _loads(text: str) -> dict[str, str]:
+def _loads(text: str) -> dict[str, Any]:
     try:
         row = json.loads(text)
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         raise CloudError(Trouble.GARBLED, "sqlite:Read", f"a row is not JSON: {error}") from error
     if not isinstance(row, dict):
         raise CloudError(Trouble.GARBLED, "sqlite:Read", "a row is not an object")

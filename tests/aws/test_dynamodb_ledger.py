@@ -118,6 +118,14 @@ def test_without_a_region_the_address_is_refused(monkeypatch):
         ledger.open("dynamodb://ledger", {})
 
 
+def test_forgetting_is_left_to_the_time_to_live_and_asks_nothing_of_the_table(store, server):
+    kept = store.open()
+    kept.remember(ARN, Memory(), 0, NOW)
+    server.calls.clear()
+    assert kept.forget_before(NOW + 2 * KEEP) == 0
+    assert server.calls == []
+
+
 def test_the_time_to_live_is_an_epoch_second_after_the_last_write_or_snooze(store):
     kept = store.open()
     kept.remember(ARN, Memory(snoozed_until=NOW + DAY), 0, NOW)

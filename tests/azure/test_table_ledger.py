@@ -79,6 +79,24 @@ def test_a_wrong_key_is_a_denied_call_that_names_the_permission(store, connectio
     kept.close()
 
 
+def test_what_is_old_is_looked_for_once_a_day(store):
+    kept = store.open()
+    for n, when in enumerate([NOW, NOW + HOUR, NOW + 30 * HOUR]):
+        kept.remember(f"{ARM}-{n}", Memory(), 0, when)
+    assert kept.forget_before(NOW + HOUR) == 1
+    assert store.open().forget_before(NOW + 2 * HOUR) == 0
+    assert set(kept.recall([f"{ARM}-{n}" for n in range(3)], NOW + 30 * HOUR)) == {f"{ARM}-1", f"{ARM}-2"}
+    assert kept.forget_before(NOW + 25 * HOUR) == 1
+    assert set(kept.recall([f"{ARM}-{n}" for n in range(3)], NOW + 30 * HOUR)) == {f"{ARM}-2"}
+
+
+def test_a_day_far_ahead_does_not_keep_it_from_being_looked_for(store):
+    kept = store.open()
+    kept.forget_before(NOW + 9000 * HOUR)
+    kept.remember(ARM, Memory(), 0, NOW)
+    assert kept.forget_before(NOW + HOUR) == 1
+
+
 def test_a_memory_that_is_too_large_is_an_error_and_not_a_lost_race(store):
     with pytest.raises(CloudError, match="entities/write"):
         store.open().remember(ARM, Memory(manifest="ä" * 40_000), 0, NOW)

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 from core.fakes import DAY, HOUR, NOW
 from reaper.errors import CloudError, Trouble
 from reaper.fleeting import Fleeting
-from reaper.ledger import Ledger
+from reaper.ledger import Ledger, Recalled
 from reaper.model import Memory
 from reaper.snooze import Reply, Request, answer
 from reaper.token import Keys, Link, sign
@@ -44,7 +44,7 @@ def warned() -> Fleeting:
 class Down(Fleeting):
     """A store that nobody can reach."""
 
-    def recall(self, ids: Iterable[str], now: datetime) -> dict[str, Memory]:
+    def recall(self, ids: Iterable[str], now: datetime) -> Recalled:
         raise CloudError(Trouble.UNREACHABLE, "dynamodb:GetItem", "timed out at 10.0.0.7")
 
 

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import json
+import sqlite3
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
+from typing import Any
 from urllib.parse import urlsplit
 
 import boto3
 import pytest
-from azure.data.tables import TableServiceClient
+from azure.data.tables import TableClient, TableServiceClient, UpdateMode
 
 import azurite
 from reaper import ledger
+from reaper.azure.key import partition, row_key
+from reaper.fleeting import Fleeting
 from reaper.ledger import Ledger
 from reaper.model import Target
+from reaper.row import same
 
 ARN = "arn:aws:sagemaker:us-east-1:123456789012:endpoint/churn"
 ARM = "/subscriptions/0f0f/resourceGroups/Rg-Ä/providers/Microsoft.MachineLearningServices/workspaces/w/onlineEndpoints/e/deployments/blue"
@@ -44,6 +50,11 @@ class Store:
             self._opened.append(ledger.open(self.address, self.environ))
         return self._opened[-1]
 
+    def garble(self, id: str, field: str, value: str | int) -> None:
+        """Put `value` where a memory that is there keeps `field`, behind the ledger's back."""
+        scheme, _, place = self.address.partition(":")
+        GARBLE[scheme](self, place.removeprefix("//"), id, field, value)
+
     def close(self) -> None:
         for opened in self._opened:
             opened.close()
@@ -69,6 +80,42 @@ def table(connection_string: str) -> Store:
     with TableServiceClient.from_connection_string(connection_string) as service:
         service.create_table(name)
     return Store(f"table://{azurite.ACCOUNT}/{name}", {"AZURE_STORAGE_CONNECTION_STRING": connection_string})
+
+
+def _garble_memory(store: Store, place: str, id: str, field: str, value: Any) -> None:
+    kept = store.open()
+    assert isinstance(kept, Fleeting)
+    touched, version, row = kept._memories[same(id)]
+    kept._memories[same(id)] = (touched, value if field == "version" else version, {**row, field: value})
+
+
+def _garble_sqlite(store: Store, place: str, id: str, field: str, value: Any) -> None:
+    with closing(sqlite3.connect(place)) as connection, connection:
+        [(row,)] = connection.execute("SELECT row FROM memory WHERE key = ?", (same(id),))
+        connection.execute("UPDATE memory SET row = ? WHERE key = ?", (json.dumps({**json.loads(row), field: value}), same(id)))
+        if field == "version":
+            connection.execute("UPDATE memory SET version = ? WHERE key = ?", (value, same(id)))
+
+
+def _garble_dynamodb(store: Store, place: str, id: str, field: str, value: Any) -> None:
+    boto3.client("dynamodb").update_item(
+        TableName=place,
+        Key={"pk": {"S": f"memory#{same(id)}"}, "sk": {"S": "-"}},
+        UpdateExpression="SET #field = :value",
+        ConditionExpression="attribute_exists(pk)",
+        ExpressionAttributeNames={"#field": field},
+        ExpressionAttributeValues={":value": {"N": str(value)} if isinstance(value, int) else {"S": value}},
+    )
+
+
+def _garble_table(store: Store, place: str, id: str, field: str, value: Any) -> None:
+    connection_string, name = store.environ["AZURE_STORAGE_CONNECTION_STRING"], place.rpartition("/")[2]
+    with TableClient.from_connection_string(connection_string, name) as client:
+        entity = {"PartitionKey": partition(id), "RowKey": row_key(id), field: value}
+        client.update_entity(entity, mode=UpdateMode.MERGE)
+
+
+GARBLE = {"memory": _garble_memory, "sqlite": _garble_sqlite, "dynamodb": _garble_dynamodb, "table": _garble_table}
 
 
 @contextmanager

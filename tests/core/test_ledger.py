@@ -9,7 +9,7 @@ import pytest
 from core.fakes import DAY, HOUR, NOW
 from core.stores import ARM, ARN, HERE
 from reaper import ledger
-from reaper.errors import SettingsError
+from reaper.errors import CloudError, SettingsError, Trouble
 from reaper.ledger import KEEP, History, Ledger
 from reaper.model import Memory, Move
 
@@ -183,6 +183,45 @@ def test_a_snooze_outlives_the_usual_time(kept):
     kept.remember(ARM, Memory(snoozed_until=datetime.max.replace(tzinfo=UTC)), 0, NOW)
     assert kept.forget_before(NOW + 2 * KEEP) == 0
     assert set(kept.recall([ARN, ARM], NOW + 3 * KEEP)) == {ARN, ARM}
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        pytest.param("snoozed_until", "next summer", id="no date"),
+        pytest.param("snoozed_until", "2026-12-24T00:00:00", id="a date of no zone"),
+        pytest.param("snoozed_until", 20261224, id="a number for a date"),
+        pytest.param("last_act", "explode", id="no move"),
+        pytest.param("snoozed_by", 7, id="a number for a text"),
+        pytest.param("version", "first", id="no version"),
+        pytest.param("version", 0, id="the version of what is not there"),
+    ],
+)
+@pytest.mark.parametrize("others", [1, 20])
+def test_a_memory_that_cannot_be_read_spoils_no_other_and_is_not_taken_for_none(store, field, value, others):
+    kept, ids = store.open(), [f"{ARN}-{n}" for n in range(others)]
+    for id in [ARN, *ids]:
+        kept.remember(id, FULL, 0, NOW)
+    store.garble(ARN, field, value)
+    found = kept.recall([*ids, ARN, ARM], NOW)
+    assert found == dict.fromkeys(ids, replace(FULL, version=1))
+    assert found.garbled == {ARN}
+    assert found.get(ARM) is None
+    assert [error.trouble for error in found.errors] == [Trouble.GARBLED]
+    for ask in (lambda: found[ARN], lambda: found.get(ARN, Memory())):
+        with pytest.raises(CloudError, match=r"endpoint/churn cannot be read"):
+            ask()
+
+
+@pytest.mark.parametrize("others", [1, 20])
+def test_a_memory_that_does_not_say_when_it_was_written_is_not_a_forgotten_one(store, others):
+    if store.address.startswith(("memory:", "sqlite:")):
+        pytest.skip("every row of this store says it: it has no place for one that does not")
+    kept, ids = store.open(), [f"{ARN}-{n}" for n in range(others)]
+    for id in [ARN, *ids]:
+        kept.remember(id, FULL, 0, NOW)
+    store.garble(ARN, "touched", 5)
+    assert kept.recall([ARN, *ids], NOW) == dict.fromkeys([ARN, *ids], replace(FULL, version=1))
 
 
 @pytest.mark.parametrize(

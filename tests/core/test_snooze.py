@@ -39,6 +39,14 @@ def test_looking_shows_what_it_is_about_and_the_choices(ledger: Fleeting):
     assert found.fields()["t"] == [TOKEN]
 
 
+def test_a_memory_that_cannot_be_read_is_neither_shown_as_none_nor_written_over(ledger: Fleeting):
+    ledger._memories[ID] = broken = (*ledger._memories[ID][:2], {"snoozed_until": "next summer"})
+    for reply in (look(ledger), send(ledger, shorten="yes")):
+        assert reply.status == 503
+        assert "cannot be read" in reply.note
+    assert ledger._memories[ID] == broken
+
+
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 def test_looking_changes_nothing(ledger: Fleeting, method: str):
     before = remembered(ledger)

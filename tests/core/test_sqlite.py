@@ -88,11 +88,61 @@ def test_a_file_of_a_newer_version_is_left_alone(file):
         opened(file)
 
 
+def seen(folder: Path) -> dict[str, tuple[bytes, int]]:
+    return {str(path): (path.read_bytes() if path.is_file() else b"", path.stat().st_mtime_ns) for path in folder.rglob("*")}
+
+
+def test_an_audit_finds_an_empty_memory_where_there_is_no_file_and_makes_none(file, tmp_path):
+    kept = ledger.open(f"sqlite://{file}", {}, read_only=True)
+    assert kept.recall([ARN], NOW) == {}
+    assert list(tmp_path.iterdir()) == []
+    kept.close()
+
+
+@pytest.mark.parametrize("writing", [False, True])
+def test_an_audit_reads_what_is_there_and_changes_nothing(file, tmp_path, writing):
+    other = opened(file)
+    other.remember(ARN, Memory(warned_at=NOW), 0, NOW)
+    if not writing:
+        other.close()
+    before = seen(tmp_path)
+    kept = ledger.open(f"sqlite://{file}", {}, read_only=True)
+    assert kept.recall([ARN], NOW) == {ARN: Memory(warned_at=NOW, version=1)}
+    with pytest.raises(CloudError, match="sqlite:Remember"):
+        kept.remember(ARN, Memory(), 1, NOW)
+    kept.close()
+    assert {path: data for path, data in seen(tmp_path).items() if not path.endswith("-shm")} == {
+        path: data for path, data in before.items() if not path.endswith("-shm")
+    }
+    assert set(seen(tmp_path)) == set(before)
+    other.close()
+
+
+def test_an_audit_upgrades_no_file(file, tmp_path):
+    file.parent.mkdir(parents=True)
+    sqlite3.connect(file).executescript("PRAGMA user_version = 0; CREATE TABLE old (x)").connection.close()
+    before = seen(tmp_path)
+    kept = ledger.open(f"sqlite://{file}", {}, read_only=True)
+    assert kept.recall([ARN], NOW) == {}
+    kept.close()
+    assert seen(tmp_path) == before
+
+
+def test_an_audit_refuses_a_file_of_a_newer_version_too(file):
+    opened(file).close()
+    with sqlite3.connect(file) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    with pytest.raises(SettingsError, match="newer version"):
+        ledger.open(f"sqlite://{file}", {}, read_only=True)
+
+
 def test_a_file_that_is_something_else_is_refused(file):
     file.parent.mkdir(parents=True)
     file.write_text("this is a letter, not a database, and it is long enough to look at\n" * 20)
-    with pytest.raises(SettingsError, match="not a database"):
-        opened(file)
+    for read_only in (False, True):
+        with pytest.raises(SettingsError, match="not a database"):
+            ledger.open(f"sqlite://{file}", {}, read_only=read_only)
 
 
 def test_a_place_that_cannot_be_written_is_refused(tmp_path):
@@ -111,12 +161,16 @@ def test_a_memory_that_cannot_be_read_is_an_error_and_not_a_blank(file):
         '{"warned_at": "yesterday"}',
         '{"warned_at": "2026-11-21T00:00:00"}',
         '{"last_act": "explode"}',
+        '{"snoozed_by": ["jo"]}',
+        b"\xff\xfe",
     ):
         with sqlite3.connect(file) as connection:
             connection.execute("UPDATE memory SET row = ? WHERE key = ?", (broken, ARN))
         connection.close()
+        found = kept.recall([ARN, ARM], NOW)
+        assert set(found) == {ARM}
         with pytest.raises(CloudError, match="Read"):
-            kept.recall([ARN, ARM], NOW)
+            found.get(ARN, Memory())
     kept.close()
 
 

@@ -63,6 +63,12 @@ def test_the_json_report_keeps_its_contract(server: Server, account: Account):
     assert {c["kind"] for c in report["coverage"]} >= {"sagemaker-endpoint", "sagemaker-notebook"}
 
 
+def test_an_audit_with_a_ledger_makes_no_file(server: Server, account: Account, tmp_path: Path):
+    done = reaper(server, "sweep", "--cloud", "aws", REAPER_LEDGER=f"sqlite://{tmp_path}/state/ledger.db")
+    assert done.returncode == 0, done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_exit_status_1_when_something_is_idle_and_asked_to_fail(server: Server, account: Account):
     assert reaper(server, "sweep", "--cloud", "aws", "--fail-on", "idle").returncode == 1
     assert reaper(server, "sweep", "--cloud", "aws", "--kind", "sagemaker-notebook", "--fail-on", "idle").returncode == 0

@@ -18,10 +18,11 @@ import boto3
 
 from reaper.aws.cloud import Cloud
 from reaper.errors import CloudError, SettingsError, Trouble
-from reaper.ledger import KEEP, History, Summary
+from reaper.ledger import KEEP, History, Recalled, Summary, readable
 from reaper.model import Memory, Target
 from reaper.row import (
     digest,
+    fresh,
     from_history,
     from_memory,
     from_summary,
@@ -42,9 +43,8 @@ PERMISSIONS = (
     "dynamodb:PutItem",
     "dynamodb:DeleteItem",
     "dynamodb:Query",
-    "dynamodb:Scan",
 )
-"""What the ledger needs on its table; Scan and the deletes of others' rows only for `forget_before`."""
+"""What the ledger needs on its table."""
 AT_ONCE = 100
 """Keys in one BatchGetItem, its own limit."""
 LONGEST = 1800
@@ -64,11 +64,12 @@ class Dynamo:
         self._table = table
         self._pause = pause
 
-    def recall(self, ids: Iterable[str], now: datetime) -> dict[str, Memory]:
+    def recall(self, ids: Iterable[str], now: datetime) -> Recalled:
         asked = {id: _key("memory", id) for id in ids}
         keys = {key["pk"]["S"]: key for key in asked.values()}
         found = {item["pk"]["S"]: item for item in self._items(list(keys.values())) if _fresh(item, now)}
-        return {id: _memory(found[key["pk"]["S"]], id) for id, key in asked.items() if key["pk"]["S"] in found}
+        held = {id: found[key["pk"]["S"]] for id, key in asked.items() if key["pk"]["S"] in found}
+        return readable(held, _memory)
 
     def remember(self, id: str, memory: Memory, expected_version: int, now: datetime) -> bool:
         key, writer, forgotten = _key("memory", id), uuid.uuid4().hex, stamp(now - KEEP)
@@ -107,9 +108,8 @@ class Dynamo:
         return [to_history(_texts(row)) for row in self._query(_key("history", id)["pk"])]
 
     def forget_before(self, moment: datetime) -> int:
-        old, values = "touched < :moment", {":moment": {"S": stamp(moment)}}
-        rows = self._pages("Scan", FilterExpression=old, ProjectionExpression="pk, sk", ExpressionAttributeValues=values)
-        return sum(self._delete({"pk": row["pk"], "sk": row["sk"]}, old, values) for row in rows)
+        """Nothing: the table's time to live does it, for nothing and without reading the whole table."""
+        return 0
 
     def close(self) -> None:
         """The SDK's connections go with the process."""
@@ -179,7 +179,7 @@ class Dynamo:
             raise
 
 
-def open(address: str, environ: Mapping[str, str]) -> Dynamo:
+def open(address: str, environ: Mapping[str, str], *, read_only: bool = False) -> Dynamo:
     """The ledger in that table of the session's own region. Nothing is asked of AWS yet. Raises SettingsError for a bad name."""
     if not re.fullmatch(r"[A-Za-z0-9_.-]{3,255}", address):
         raise SettingsError(f"REAPER_LEDGER=dynamodb://{address}: expected a table's name")
@@ -209,12 +209,9 @@ def _texts(item: Item) -> dict[str, str]:
 
 
 def _fresh(item: Item, now: datetime) -> bool:
-    return item.get("touched", {}).get("S", "") >= stamp(now - KEEP)
+    return fresh(item.get("touched", {}).get("S"), now)
 
 
-def _memory(item: Item, id: str) -> Memory:
-    try:
-        version = int(item["version"]["N"])
-    except (KeyError, ValueError) as error:
-        raise CloudError(Trouble.GARBLED, "ledger:Read", f"the memory of {id} has no version") from error
-    return to_memory(_texts(item), version, id)
+def _memory(id: str, item: Item) -> Memory:
+    """An attribute of another type than text stays in the row, as None: it is there and cannot be read."""
+    return to_memory({name: value.get("S") for name, value in item.items()}, item.get("version", {}).get("N"), id)

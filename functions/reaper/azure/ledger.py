@@ -1,7 +1,7 @@
 """The ledger in one table of Table Storage; what must not be lost is written under the ETag it was read with.
 
 `table://account/table`. A connection string of the same account in AZURE_STORAGE_CONNECTION_STRING is used (Azurite has no other way
-in), otherwise DefaultAzureCredential. Table Storage has no time-to-live: `forget_before` has to be called now and then.
+in), otherwise DefaultAzureCredential. Table Storage has no time-to-live: `forget_before` reads the whole table, once a day at most.
 https://learn.microsoft.com/en-us/azure/storage/tables/table-storage-design-guide
 """
 
@@ -18,10 +18,11 @@ from typing import Any
 from reaper.azure.key import encoded, partition, row_key
 from reaper.azure.table import Table, connect
 from reaper.errors import CloudError, SettingsError, Trouble
-from reaper.ledger import KEEP, History, Summary
+from reaper.ledger import History, Recalled, Summary, readable
 from reaper.model import Memory, Target
 from reaper.row import (
     digest,
+    fresh,
     from_history,
     from_memory,
     from_summary,
@@ -39,6 +40,10 @@ FEW = 12
 NEWEST_FIRST = 10**19
 """Keys are read in ascending order only, so summaries count down from here."""
 
+TIDIED = ("tidied", "-")
+"""Where it stands up to which moment was forgotten last."""
+A_DAY = timedelta(days=1)
+
 Entity = Mapping[str, Any]
 
 
@@ -48,13 +53,14 @@ class Tables:
     def __init__(self, table: Table) -> None:
         self._table = table
 
-    def recall(self, ids: Iterable[str], now: datetime) -> dict[str, Memory]:
+    def recall(self, ids: Iterable[str], now: datetime) -> Recalled:
         asked = {id: (partition(id), row_key(id)) for id in ids}
         wanted: dict[str, set[str]] = defaultdict(set)
         for lot, key in asked.values():
             wanted[lot].add(key)
         found = {(e["PartitionKey"], e["RowKey"]): e for lot, keys in wanted.items() for e in self._lot(lot, keys, now)}
-        return {id: to_memory(_texts(found[key]), _version(found[key]), id) for id, key in asked.items() if key in found}
+        held = {id: found[key] for id, key in asked.items() if key in found}
+        return readable(held, lambda id, entity: to_memory(entity, entity.get("version"), id))
 
     def remember(self, id: str, memory: Memory, expected_version: int, now: datetime) -> bool:
         key, writer = (partition(id), row_key(id)), uuid.uuid4().hex
@@ -93,6 +99,8 @@ class Tables:
         return [to_history(_texts(row)) for row in self._table.query("PartitionKey eq @lot", lot=f"history {row_key(id)}")]
 
     def forget_before(self, moment: datetime) -> int:
+        if not self._due(moment):
+            return 0
         old = list(self._table.query("touched lt @moment", moment=stamp(moment)))
         return sum(self._forget(row["PartitionKey"], row["RowKey"], moment) for row in old)
 
@@ -113,6 +121,13 @@ class Tables:
         held = self._table.get(entity["PartitionKey"], entity["RowKey"])
         return held is not None and held.get(mark) == entity[mark]
 
+    def _due(self, moment: datetime) -> bool:
+        """Whether the last tidying up was of another day; of several sweeps at once, one does it."""
+        held = self._table.get(*TIDIED)
+        if held and stamp(moment - A_DAY) < str(held.get("touched", "")) < stamp(moment + A_DAY):
+            return False
+        return self._table.swap(held, _entity(TIDIED, {}, moment))
+
     def _forget(self, lot: str, key: str, moment: datetime) -> bool:
         """Whether it was removed: what somebody has written in the meantime stays."""
         held = self._table.get(lot, key)
@@ -124,11 +139,11 @@ class Tables:
             found = (entity for key in sorted(keys) if (entity := self._table.get(lot, key)))
             yield from (entity for entity in found if _fresh(entity, now))
             return
-        rows = self._table.query("PartitionKey eq @lot and touched ge @since", lot=lot, since=stamp(now - KEEP))
-        yield from (row for row in rows if row["RowKey"] in keys)
+        rows = self._table.query("PartitionKey eq @lot", lot=lot)
+        yield from (row for row in rows if row["RowKey"] in keys and _fresh(row, now))
 
 
-def open(address: str, environ: Mapping[str, str]) -> Tables:
+def open(address: str, environ: Mapping[str, str], *, read_only: bool = False) -> Tables:
     """The ledger in `account/table`. Nothing is asked of Azure yet. Raises SettingsError for an address that cannot be meant."""
     found = re.fullmatch(r"([a-z0-9]{3,24}(?:\.[a-z0-9.-]+)?)/([A-Za-z][A-Za-z0-9]{2,62})", address)
     if not found:
@@ -152,11 +167,11 @@ def _texts(entity: Entity) -> dict[str, str]:
 
 
 def _fresh(entity: Entity, now: datetime) -> bool:
-    return str(entity.get("touched", "")) >= stamp(now - KEEP)
+    return fresh(entity.get("touched"), now)
 
 
 def _version(entity: Entity) -> int:
     try:
         return int(entity["version"])
-    except (KeyError, ValueError) as error:
+    except (KeyError, ValueError, TypeError) as error:
         raise CloudError(Trouble.GARBLED, "ledger:Read", f"the memory at {entity['RowKey']} has no version") from error
