@@ -54,3 +54,20 @@ def of(found: Tagged | None, *arns: str) -> dict[str, str] | None:
         for tags in [spelled[arn]] if arn in spelled else spelled.values():
             merged |= tags
     return merged
+
+
+def fresh(cloud: Cloud, *arns: str) -> dict[str, str]:
+    """The tags of the first ARN, over those of the others that it lives in, one authoritative call each, right before an act.
+
+    Raises CloudError, but never GONE: tags that are not found are tags that could not be read.
+    """
+    merged: dict[str, str] = {}
+    for arn in reversed(arns):
+        try:
+            rows = list(cloud.pages("sagemaker", "ListTags", "Tags", "Key", "Value", ResourceArn=arn))
+        except CloudError as error:
+            if error.trouble is not Trouble.GONE:
+                raise
+            raise CloudError(Trouble.REFUSED, error.operation, f"the tags of {arn} cannot be read: {error}") from error
+        merged |= {row["Key"]: row["Value"] for row in rows}
+    return merged

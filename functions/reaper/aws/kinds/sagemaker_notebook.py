@@ -6,15 +6,15 @@ Logs: https://docs.aws.amazon.com/sagemaker/latest/dg/logging-cloudwatch.html
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from reaper.aws import busy, series, tags
 from reaper.errors import CloudError, Trouble
 from reaper.evidence import settled
-from reaper.model import Hint, Kind, Observation, Part, Reading, Resource, Role, Window
+from reaper.model import Bar, Deed, Hint, Kind, Move, Observation, Part, Reading, Resource, Role, Window
 
 if TYPE_CHECKING:
     from reaper.aws.cloud import Cloud
@@ -23,6 +23,8 @@ NAME = "sagemaker-notebook"
 LOGS = "/aws/sagemaker/NotebookInstances"
 KEYS = ("NotebookInstanceName", "NotebookInstanceArn")
 UNSETTLED = {"Pending", "Stopping", "Updating", "Deleting"}
+FRESH = ("sagemaker:DescribeNotebookInstance", "sagemaker:ListTags")
+"""What the look right before an act reads."""
 
 
 def discover(cloud: Cloud) -> Iterator[Resource]:
@@ -30,21 +32,36 @@ def discover(cloud: Cloud) -> Iterator[Resource]:
     rows = list(cloud.pages("sagemaker", "ListNotebookInstances", "NotebookInstances", *KEYS, MaxResults=100))
     found = tags.tagged(cloud, "notebook-instance") if rows else {}
     for row in rows:
-        instance = row.get("InstanceType", "")
-        running = row.get("NotebookInstanceStatus") != "Stopped"
-        yield Resource(
-            kind=NAME,
-            id=row["NotebookInstanceArn"],
-            name=row["NotebookInstanceName"],
-            target=cloud.target,
-            region=cloud.region,
-            created=row.get("CreationTime"),
-            changed=row.get("LastModifiedTime"),
-            status=row.get("NotebookInstanceStatus", ""),
-            size=instance,
-            parts=(Part(component="Notebook", instance=instance),) if instance and running else None if running else (),
-            tags=tags.of(found, row["NotebookInstanceArn"]),
-        )
+        yield resource(cloud, row, tags.of(found, row["NotebookInstanceArn"]))
+
+
+def resource(cloud: Cloud, row: Mapping[str, Any], found: Mapping[str, str] | None) -> Resource:
+    """A row of the list, or a description, with its tags."""
+    instance = row.get("InstanceType", "")
+    running = row.get("NotebookInstanceStatus") != "Stopped"
+    return Resource(
+        kind=NAME,
+        id=row["NotebookInstanceArn"],
+        name=row["NotebookInstanceName"],
+        target=cloud.target,
+        region=cloud.region,
+        created=row.get("CreationTime"),
+        changed=row.get("LastModifiedTime"),
+        status=row.get("NotebookInstanceStatus", ""),
+        size=instance,
+        parts=(Part(component="Notebook", instance=instance),) if instance and running else None if running else (),
+        tags=found,
+    )
+
+
+def able(resource: Resource) -> Mapping[Move, Bar | None]:
+    """Only what runs can be stopped, and only what is stopped can be started."""
+    under_way = Bar(because=f"its status is {resource.status or 'missing'}")
+    stopped, runs = Bar(because="it is stopped already", done=True), Bar(because="it is running already", done=True)
+    return {
+        Move.STOP: {"InService": None, "Stopped": stopped}.get(resource.status, under_way),
+        Move.START: {"Stopped": None, "InService": runs}.get(resource.status, under_way),
+    }
 
 
 def observe(cloud: Cloud, resources: Sequence[Resource], window: Window) -> Iterator[Observation]:
@@ -115,4 +132,17 @@ KIND = Kind(
     otherwise="likely once up, unmodified and log-silent for longer than idle_after where nobody published Busy within the look-back; exempt when stopped",
     discover=discover,
     observe=observe,
+    able=able,
+    deeds={
+        Move.STOP: Deed(
+            what="stops the instance; its volume stays and is still billed",
+            undo="starts it again; kernels, memory and whatever was installed outside /home/ec2-user/SageMaker are lost",
+            permissions=(*FRESH, "sagemaker:StopNotebookInstance"),
+        ),
+        Move.START: Deed(
+            what="starts the instance for its office hours",
+            undo="is not undone, since somebody may be at work on it by then; it is stopped at the end of its hours",
+            permissions=(*FRESH, "sagemaker:StartNotebookInstance"),
+        ),
+    },
 )

@@ -6,7 +6,7 @@ https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeApp.html
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from reaper.aws import busy, series, tags
 from reaper.errors import CloudError, Trouble
 from reaper.evidence import settled
-from reaper.model import Hint, Kind, Observation, Part, Reading, Resource, Role, Window
+from reaper.model import Bar, Deed, Hint, Kind, Move, Observation, Part, Reading, Resource, Role, Window
 
 if TYPE_CHECKING:
     from reaper.aws.cloud import Cloud
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 NAME = "sagemaker-studio-app"
 KEYS = ("DomainId", "AppType", "AppName", "Status")
 COMPONENTS = {"KernelGateway": "Studio-Notebook", "JupyterServer": "Studio-Notebook"}
+IDENTITY = ("DomainId", "AppType", "AppName", "SpaceName", "UserProfileName")
+Spaces = dict[tuple[str, str], bool]
+OWN_APPS = {"JupyterLab", "CodeEditor", "KernelGateway", "JupyterServer"}
+"""Types that serve one person or space and come back by CreateApp as they were."""
 OWN_BILLING = {"Canvas", "RStudioServerPro"}
 """Billed by session or licence, not by the instance that the app names."""
 
@@ -31,22 +35,27 @@ def discover(cloud: Cloud) -> Iterator[Resource]:
     rows = [row for row in cloud.pages("sagemaker", "ListApps", "Apps", *KEYS, MaxResults=100) if row["Status"] != "Deleted"]
     found = tags.tagged(cloud, "app", "space", "user-profile", "domain") if rows else {}
     for row in rows:
-        arn, homes = _arns(cloud, row)
-        instance = (row.get("ResourceSpec") or {}).get("InstanceType") or ""
-        yield Resource(
-            kind=NAME,
-            id=arn,
-            name=f"{row.get('SpaceName') or row.get('UserProfileName')}/{row['AppType']}/{row['AppName']}",
-            target=cloud.target,
-            region=cloud.region,
-            created=row.get("CreationTime"),
-            status=row["Status"],
-            size=instance,
-            parts=_parts(row["AppType"], instance),
-            tags=tags.of(found, arn, *homes),
-            people={"Studio user profile": row["UserProfileName"]} if row.get("UserProfileName") else {},
-            facts={key: row[key] for key in (*KEYS, "SpaceName", "UserProfileName") if row.get(key)},
-        )
+        arn, homes = arns(cloud, row)
+        yield resource(cloud, row, tags.of(found, arn, *homes))
+
+
+def resource(cloud: Cloud, row: Mapping[str, Any], found: Mapping[str, str] | None) -> Resource:
+    """A row of the list, or a description, with its tags."""
+    instance = (row.get("ResourceSpec") or {}).get("InstanceType") or ""
+    return Resource(
+        kind=NAME,
+        id=arns(cloud, row)[0],
+        name=f"{row.get('SpaceName') or row.get('UserProfileName')}/{row['AppType']}/{row['AppName']}",
+        target=cloud.target,
+        region=cloud.region,
+        created=row.get("CreationTime"),
+        status=row["Status"],
+        size=instance,
+        parts=_parts(row["AppType"], instance),
+        tags=found,
+        people={"Studio user profile": row["UserProfileName"]} if row.get("UserProfileName") else {},
+        facts={key: row[key] for key in (*KEYS, "SpaceName", "UserProfileName") if row.get(key)},
+    )
 
 
 def observe(cloud: Cloud, resources: Sequence[Resource], window: Window) -> Iterator[Observation]:
@@ -54,10 +63,59 @@ def observe(cloud: Cloud, resources: Sequence[Resource], window: Window) -> Iter
     running = [r for r in resources if r.status == "InService" and r.size != "system"]
     found = busy.readings(cloud, running, window)
     seen = [Observation(resource=r, readings=found.get(r.id, ())) for r in resources]
-    yield from cloud.each(lambda one: _closer(cloud, one, window), seen)
+    closer = list(cloud.each(lambda one: _closer(cloud, one, window), seen))
+    spaces = _spaces(cloud) if any(o.hint and "SpaceName" in o.resource.facts for o in closer) else {}
+    yield from (_with_space(one, spaces) for one in closer)
 
 
-def _arns(cloud: Cloud, row: dict[str, Any]) -> tuple[str, list[str]]:
+def _spaces(cloud: Cloud) -> Spaces | None:
+    """Whether each space is one person's own; None, and noted, when they cannot be listed."""
+    found: Spaces = {}
+    try:
+        for row in cloud.pages("sagemaker", "ListSpaces", "Spaces", "DomainId", "SpaceName", MaxResults=100):
+            owner = (row.get("OwnershipSettingsSummary") or {}).get("OwnerUserProfileName")
+            sharing = (row.get("SpaceSharingSettingsSummary") or {}).get("SharingType")
+            found[row["DomainId"], row["SpaceName"]] = bool(owner) and sharing in {None, "Private"}
+    except CloudError as error:
+        cloud.note(error)
+        return None
+    return found
+
+
+def _with_space(seen: Observation, spaces: Spaces | None) -> Observation:
+    """What `able` needs: whether the app is in one person's own space. Left out where that is not known."""
+    facts = seen.resource.facts
+    own = (spaces or {}).get((facts["DomainId"], facts.get("SpaceName", "")))
+    return seen if own is None else replace(seen, resource=replace(seen.resource, facts={**facts, "private": own}))
+
+
+def able(resource: Resource) -> Mapping[Move, Bar | None]:
+    """Only an app of one person, on an instance of its own, that runs."""
+    return {Move.STOP: _shared(resource) or _state(resource)}
+
+
+def _shared(resource: Resource) -> Bar | None:
+    facts = resource.facts
+    if facts.get("AppType") not in OWN_APPS:
+        return Bar(
+            because=f"apps of type {facts.get('AppType')} are more than one person's own, or cannot be started again as they were"
+        )
+    if resource.size in {"", "system"}:
+        return Bar(because="it has no instance of its own")
+    if "SpaceName" not in facts:
+        return None if facts.get("UserProfileName") else Bar(because="it belongs to nobody")
+    if "private" not in facts:
+        return Bar(because="whose space it is in could not be read")
+    return None if facts["private"] else Bar(because="it is in a shared space, where anybody of the domain may be at work")
+
+
+def _state(resource: Resource) -> Bar | None:
+    if resource.status in {"Deleting", "Deleted"}:
+        return Bar(because="it is being deleted already", done=True)
+    return None if resource.status == "InService" else Bar(because=f"its status is {resource.status}")
+
+
+def arns(cloud: Cloud, row: Mapping[str, Any]) -> tuple[str, list[str]]:
     """The app's ARN, and those of the space or user and the domain it lives in, whose tags it inherits."""
     stem = f"arn:{cloud.partition}:sagemaker:{cloud.region}:{cloud.target.account}:"
     domain, home = row["DomainId"], row.get("SpaceName") or row.get("UserProfileName")
@@ -91,7 +149,7 @@ def _closer(cloud: Cloud, seen: Observation, window: Window) -> Observation:
 
 def _described(cloud: Cloud, seen: Observation) -> Observation:
     facts = seen.resource.facts
-    names = {key: facts[key] for key in ("DomainId", "AppType", "AppName", "SpaceName", "UserProfileName") if key in facts}
+    names = {key: facts[key] for key in IDENTITY if key in facts}
     if "SpaceName" in names:
         names.pop("UserProfileName", None)
     try:
@@ -123,10 +181,18 @@ KIND = Kind(
     cloud="aws",
     title="SageMaker Studio app",
     docs="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeApp.html",
-    permissions=("sagemaker:ListApps", "sagemaker:DescribeApp", tags.PERMISSION, *series.PERMISSIONS),
+    permissions=("sagemaker:ListApps", "sagemaker:DescribeApp", "sagemaker:ListSpaces", tags.PERMISSION, *series.PERMISSIONS),
     activity="Busy above 0; LastUserActivityTimestamp, only where it differs from LastHealthCheckTimestamp",
     heartbeat="points of Busy",
     otherwise="likely by age where nobody published Busy within the look-back; system instances are exempt",
     discover=discover,
     observe=observe,
+    able=able,
+    deeds={
+        Move.STOP: Deed(
+            what="deletes this one app, which is how a Studio app is stopped; its space or home directory and all files in it stay",
+            undo="creates it again with the same instance, image and tags; running kernels and unsaved work are lost",
+            permissions=("sagemaker:ListTags", "sagemaker:DeleteApp"),
+        ),
+    },
 )

@@ -116,7 +116,11 @@ def list_spaces(region: Region, params: dict[str, Any]) -> dict[str, Any]:
     for space in rows:
         owner = {"OwnerUserProfileName": space.owner} if space.owner else None
         kind = space.extra.get("SpaceSettings", {}).get("AppType")
-        summary = {"OwnershipSettingsSummary": owner, "SpaceSettingsSummary": {"AppType": kind} if kind else None}
+        summary = {
+            "OwnershipSettingsSummary": owner,
+            "SpaceSettingsSummary": {"AppType": kind} if kind else None,
+            "SpaceSharingSettingsSummary": {"SharingType": "Private" if owner else "Shared"},
+        }
         shown.append({"DomainId": space.domain, "SpaceName": space.name} | summary | _times(space))
     return {"Spaces": shown, "NextToken": following}
 

@@ -1,0 +1,30 @@
+"""A reply of an AWS call as a manifest can hold it: plain JSON, and only those members that were asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+DONE = "ResponseMetadata"
+"""What every true reply has, for calls that answer nothing else."""
+
+
+def plain(value: Any) -> Any:
+    """The same without what the SDK adds; times become ISO 8601 texts, which the SDK takes back."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(one) for key, one in value.items() if key != DONE}
+    if isinstance(value, (list, tuple)):
+        return [plain(one) for one in value]
+    return value.isoformat() if isinstance(value, datetime) else value
+
+
+def some(row: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """Those members of `row` that are there and hold something, as plain JSON."""
+    return {name: plain(row[name]) for name in names if row.get(name) not in (None, {}, [])}
+
+
+def tag_list(tags: Mapping[str, str]) -> dict[str, Any]:
+    """The parameter `Tags` of a create call; nothing where there are none. Keys that AWS keeps for itself cannot be given back."""
+    shown = [{"Key": key, "Value": value} for key, value in tags.items() if not key.lower().startswith("aws:")]
+    return {"Tags": shown} if shown else {}
