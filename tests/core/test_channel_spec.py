@@ -133,20 +133,49 @@ def test_a_secret_that_cannot_be_had_is_an_error(ref: str):
     assert "s3cret" not in str(caught.value)
 
 
-def test_what_the_deployment_brings_along_holds_only_where_the_policy_names_no_channel():
-    environ = {
-        "REAPER_EMAIL_ENDPOINT": "https://mail.communication.azure.com",
-        "REAPER_EMAIL_SENDER": "DoNotReply@mail.example.com",
-        "REAPER_EMAIL_TO": "a@example.com, b@example.com",
-        "REAPER_TOPIC": "arn:aws:sns:us-east-1:123456789012:reaper",
-    }
-    mail, topic = implied([], environ)
+BROUGHT = {
+    "REAPER_EMAIL_ENDPOINT": "https://mail.communication.azure.com",
+    "REAPER_EMAIL_SENDER": "DoNotReply@mail.example.com",
+    "REAPER_EMAIL_TO": "a@example.com, b@example.com",
+    "REAPER_TOPIC": "arn:aws:sns:us-east-1:123456789012:reaper",
+}
+
+
+def test_what_the_deployment_brings_along_holds_where_the_policy_names_no_channel():
+    mail, topic = implied([], BROUGHT)
     assert isinstance(mail, Acs)
     assert isinstance(topic, Sns)
     assert (mail.to, mail.sender) == (["a@example.com", "b@example.com"], "DoNotReply@mail.example.com")
     assert list(topic.readers) == [Audience.ADMINS]
-    assert implied(parse(EVERY).channels, environ) == parse(EVERY).channels
+    assert list(mail.readers) == [Audience.OWNERS, Audience.ADMINS]
     assert implied([], {}) == []
+
+
+def channels(*said: str) -> list[Any]:
+    return parse("".join(f"  - {line}\n" for line in said)).channels
+
+
+@pytest.mark.parametrize(
+    ("own", "brought"),
+    [
+        pytest.param(["{type: ses, from: r@example.com, for: owners}"], ["acs", "sns"], id="owners are told otherwise"),
+        pytest.param(['{type: sns, topic: "arn:aws:sns:us-east-1:123456789012:x"}'], ["acs"], id="a topic of its own for admins"),
+        pytest.param(
+            ['{type: sns, topic: "arn:aws:sns:us-east-1:123456789012:x", for: owners}'], ["acs", "sns"], id="a topic for owners"
+        ),
+        pytest.param(['{type: acs, endpoint: "https://x.example.com", from: r@example.com}'], ["sns"], id="mail of its own"),
+    ],
+)
+def test_what_the_deployment_brings_along_still_tells_the_admins_unless_the_policy_does_so_itself(
+    own: list[str], brought: list[str]
+):
+    declared = channels(*own)
+    found = implied(declared, BROUGHT)
+    assert found[: len(declared)] == declared
+    assert [spec.type for spec in found[len(declared) :]] == brought
+    assert all(list(spec.readers) == [Audience.ADMINS] for spec in found[len(declared) :])
+    assert len({spec.name or spec.type for spec in found}) == len(found)
+    assert implied(declared, {}) == declared
 
 
 @pytest.mark.parametrize("broken", [{"REAPER_EMAIL_ENDPOINT": "mail"}, {"REAPER_TOPIC": "reaper"}])

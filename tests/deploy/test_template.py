@@ -25,6 +25,10 @@ NAMES = {
     "LedgerTable.Arn": "arn:aws:dynamodb:us-east-1:123456789012:table/ledger",
     "SesIdentity": "arn:aws:ses:us-east-1:123456789012:identity/example.com",
     "HasSesIdentity": "true",
+    "SesConfigurationSet": "arn:aws:ses:us-east-1:123456789012:configuration-set/ours",
+    "HasSesConfigurationSet": "true",
+    "ChannelTopics": ["arn:aws:sns:us-east-1:123456789012:team-a", "arn:aws:sns:eu-west-1:123456789012:team-b"],
+    "HasChannelTopics": "true",
     "ChannelSecrets": "arn:aws:secretsmanager:us-east-1:123456789012:secret:reaper/*",
     "HasChannelSecrets": "true",
     "SnoozeSecret": "arn:aws:secretsmanager:us-east-1:123456789012:secret:snooze-AbCdEf",
@@ -86,7 +90,20 @@ def test_nothing_in_any_role_can_change_a_machine_learning_resource(cloudformati
 
 
 def test_the_notice_policy_grants_exactly_what_the_ledger_and_the_channels_declare(cloudformation):
-    assert actions(cloudformation, {"NoticePolicy"}) == {*ledger.PERMISSIONS, "ses:SendEmail", "secretsmanager:GetSecretValue"}
+    channels = {"ses:SendEmail", "sns:Publish", "secretsmanager:GetSecretValue"}
+    assert actions(cloudformation, {"NoticePolicy"}) == {*ledger.PERMISSIONS, *channels}
+
+
+def test_a_sweep_may_send_where_the_policys_channels_lead_and_nowhere_else(cloudformation):
+    plain = {**NAMES, "HasSesConfigurationSet": "false", "HasChannelTopics": "false"}
+    topic, configuration = NAMES["ChannelTopics"][1], NAMES["SesConfigurationSet"]
+    for names, allowed in ((NAMES, True), (plain, False)):
+        found = policies.Policies(policies.of_template(cloudformation, names, only=NOTIFY))
+        assert found.allow("ses:SendEmail", NAMES["SesIdentity"])
+        assert found.allow("ses:SendEmail", configuration) is allowed
+        assert found.allow("sns:Publish", topic) is allowed
+        assert found.allow("sns:Publish", NAMES["SummaryTopic"])
+        assert not found.allow("sns:Publish", f"{topic}-of-others")
 
 
 def test_the_keep_links_page_can_do_exactly_what_it_declares(cloudformation):

@@ -1,6 +1,7 @@
 """The channels that a deployment brings along: the SNS topic of template.yaml, the communication service of main.bicep.
 
-They hold where the policy names no channel of its own.
+They hold where the policy names no channel of its own. Where it does, they still carry the admins' summary, so that whoever gave an
+address at deployment gets it, unless the policy has a channel of the same type for admins.
 """
 
 from __future__ import annotations
@@ -16,19 +17,27 @@ from reaper.message import Audience
 
 
 def implied(declared: Sequence[Any], environ: Mapping[str, str]) -> list[Any]:
-    """The policy's channels if it has any, else those of REAPER_EMAIL_ENDPOINT, _SENDER and _TO, and of REAPER_TOPIC.
+    """The policy's channels, and those of REAPER_EMAIL_ENDPOINT, _SENDER and _TO, and of REAPER_TOPIC as far as they hold.
 
     Raises SettingsError for a setting that makes no channel.
     """
-    if declared:
-        return list(declared)
     said = {name: value.strip() for name, value in environ.items() if value.strip()}
     try:
-        return [*_mail(said), *_topic(said)]
+        brought: list[Acs | Sns] = [*_mail(said), *_topic(said)]
     except ValidationError as error:
         first = error.errors(include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         raise SettingsError(f"REAPER_EMAIL_… or REAPER_TOPIC: {where}: {first['msg']}") from None
+
+    if not declared:
+        return list(brought)
+    served = {spec.type for spec in declared if Audience.ADMINS in spec.readers}
+    return [*declared, *(_for_admins(spec) for spec in brought if spec.type not in served)]
+
+
+def _for_admins(spec: Acs | Sns) -> Acs | Sns:
+    """The same for admins only, under a name that tells it from the policy's own."""
+    return spec.model_copy(update={"readers": [Audience.ADMINS], "name": f"{spec.type} of the deployment"})
 
 
 def _mail(said: Mapping[str, str]) -> list[Acs]:
