@@ -15,6 +15,8 @@ from reaper.wish import tidy
 
 ROWS, FEW = 10, 6
 GROUPS = 6
+OURS = "reaper"
+"""What coverage has for a cloud where the ledger or a channel failed, and not a list."""
 TEAM_TAGS = ("team", "cost-center", "costcenter", "department")
 
 
@@ -41,8 +43,8 @@ def overview(
 ) -> Message | None:
     """The summary; None when nothing is new since `known` (None: no earlier sweep), nothing was acted on and nothing failed.
 
-    `troubles` are failures outside the report, such as a channel that refused, each a sentence. Its `to` is the policy's fallback;
-    channels for admins may know better.
+    `troubles` are failures outside the report, such as a channel that refused, each a sentence; those of our own that are in its coverage
+    are told with them. Its `to` is the policy's fallback; channels for admins may know better.
     """
     acted = [f for f in report.findings if f.step.move in ACTED]
     if not (topics(report) - frozenset(known or ()) or acted or troubles):
@@ -66,7 +68,7 @@ def overview(
         nobody=_some([f for f in idle(report) if address_of(f, occasion.owners) is None], occasion),
         unknown=_some(unknown(report), occasion, FEW),
         gaps=_gaps(report),
-        troubles=[tidy(t, 300) for t in troubles[:ROWS]],
+        troubles=[tidy(t, 300) for t in list(dict.fromkeys((*troubles, *_troubles(report))))[:ROWS]],
     )
     return Message(
         to=occasion.owners.fallback or "",
@@ -98,7 +100,13 @@ def _some(found: Sequence[Finding], occasion: Occasion, rows: int = ROWS) -> Som
 
 
 def _gaps(report: Report) -> list[Coverage]:
-    return [c for c in report.coverage if c.status is not Status.OK]
+    """The lists that are not complete."""
+    return [c for c in report.coverage if c.status is not Status.OK and c.cloud != OURS]
+
+
+def _troubles(report: Report) -> list[str]:
+    """What failed of our own means, such as the ledger."""
+    return [f"{c.kind}: {c.error}" for c in report.coverage if c.status is not Status.OK and c.cloud == OURS]
 
 
 def _shares(report: Report, of: Callable[[Finding], str]) -> list[Share]:
@@ -152,7 +160,8 @@ def _subject(report: Report, fresh: int) -> str:
     head = f"{count} idle ML resource{'' if count == 1 else 's'}{cost}" if count else "No idle ML resources"
     parts = [head]
     parts += [f"{fresh} new"] if fresh else []
-    parts += [f"{len(_gaps(report))} of {len(report.coverage)} lists incomplete"] if not complete(report) else []
+    gaps, lists = len(_gaps(report)), sum(1 for c in report.coverage if c.cloud != OURS)
+    parts += [f"{gaps} of {lists} lists incomplete"] if gaps else []
     return line("[ML Idle Reaper] " + "; ".join(parts), MAX_SUBJECT)
 
 

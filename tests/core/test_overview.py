@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from core.fakes import resource
 from core.letters import CLIPPED, finding, occasion, report
 from reaper.model import (
@@ -62,6 +64,20 @@ def test_a_new_gap_in_coverage_is_news_once():
     seen = report(coverage=(gap,))
     assert overview(seen, occasion()) is not None
     assert overview(seen, occasion(), topics(seen)) is None
+
+
+def test_a_failure_of_our_own_means_is_a_trouble_and_no_incomplete_list():
+    listed = Coverage(cloud="aws", account="1", region="x", kind="k", status=Status.OK)
+    ours = Coverage(cloud="reaper", account="", region=None, kind="channel smtp", status=Status.FAILED, error="login refused")
+    seen = report(finding("a"), coverage=(listed, ours))
+    for troubles in ([], ["channel smtp: login refused"]):
+        summary = overview(seen, occasion(), troubles=troubles)
+        assert "incomplete" not in summary.subject
+        assert summary.text.count("channel smtp: login refused") == 1
+        assert "NOT SEEN" not in summary.text.upper()
+    assert overview(seen, occasion(), topics(seen)) is None
+    mixed = report(coverage=(listed, ours, replace(listed, status=Status.DENIED)))
+    assert "1 of 2 lists incomplete" in overview(mixed, occasion()).subject
 
 
 def test_the_summary_stays_short_however_much_there_is():

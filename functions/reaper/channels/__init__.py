@@ -90,6 +90,16 @@ def given(deliveries: Iterable[Delivery]) -> Mapping[str, str]:
     return receipts
 
 
+def missed(deliveries: Iterable[Delivery]) -> Mapping[str, str]:
+    """By resource id, which channels did not take the message to its owner and why: to be told even where another one took it."""
+    refused: dict[str, dict[str, None]] = {}
+    for done in deliveries:
+        if done.error is not None and done.message.audience is Audience.OWNERS:
+            for resource_id in done.message.resource_ids:
+                refused.setdefault(resource_id, {})[f"{done.channel}: {done.error}"] = None
+    return {resource_id: "; ".join(said) for resource_id, said in refused.items()}
+
+
 def attempt(message: Message, line: Line, dead: CloudError | None = None) -> Delivery:
     """One message on one channel, whoever it is for; `dead` is why the channel is not even tried."""
     if dead is not None:
