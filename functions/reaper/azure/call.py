@@ -30,7 +30,8 @@ API_VERSIONS = {
 class Call:
     """A GET, or with a `body` a POST that reads. `permission` is the RBAC action it needs; `has` are keys of every true reply.
 
-    `region` sends it to that region's batch metrics host. A path with a query of its own, as next pages have, is left alone.
+    A `method` of its own makes it a change: then a reply may well be empty. `region` sends it to that region's batch metrics host.
+    A path with a query of its own, as next pages have, is left alone.
     """
 
     permission: str
@@ -39,6 +40,12 @@ class Call:
     body: Json | None = None
     has: tuple[str, ...] = ()
     region: str | None = None
+    method: str | None = None
+
+    @property
+    def verb(self) -> str:
+        """The HTTP method."""
+        return self.method or ("GET" if self.body is None else "POST")
 
     @property
     def counted(self) -> str:

@@ -46,7 +46,10 @@ class Cloud:
         return Cloud(self.session.anew(), self.target)
 
     def call(self, call: Call) -> Json:
-        """The JSON of one reply. Raises CloudError, and nothing else, when the call fails or the reply lacks what it must have."""
+        """The JSON of one reply, empty where a change is answered without any.
+
+        Raises CloudError, and nothing else, when the call fails or the reply lacks what it must have.
+        """
         with self._lock:
             self.calls[call.counted] += 1
         reply = _answered(call, self.session)
@@ -94,7 +97,7 @@ class Cloud:
 
 
 def _request(call: Call) -> HttpRequest:
-    return HttpRequest("GET", call.url) if call.body is None else HttpRequest("POST", call.url, json=call.body)
+    return HttpRequest(call.verb, call.url) if call.body is None else HttpRequest(call.verb, call.url, json=call.body)
 
 
 def _next(permission: str, link: str) -> str:
@@ -109,6 +112,8 @@ def _answered(call: Call, session: Session) -> Json:
         response = session.send(_request(call), call.region)
         if response.status_code >= 300:
             raise _refused(call, response)
+        if call.method and not response.content:
+            return {}
         reply = response.json()
     except ClientAuthenticationError as error:
         raise CloudError(Trouble.REFUSED, call.permission, f"no token: {_brief(error)}", code="NoToken") from error
@@ -138,7 +143,7 @@ def _refused(call: Call, response: HttpResponse) -> CloudError:
         return CloudError(Trouble.DENIED, call.permission, because, code=code, missing=action)
     if status == 429:
         return CloudError(Trouble.THROTTLED, call.permission, f"still throttled after every retry ({code or status})", code=code)
-    if status == 404 or code in _GONE:
+    if status == 404 or (code in _GONE and not call.method):
         return CloudError(Trouble.GONE, call.permission, text or "not found", code=code)
     return CloudError(Trouble.REFUSED, call.permission, f"{status} {code}: {text}"[:500], code=f"{status} {code}".strip())
 

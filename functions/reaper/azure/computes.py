@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from reaper.azure import tags
-from reaper.azure.call import UNREADABLE
+from reaper.azure.call import UNREADABLE, Call
 from reaper.azure.moment import latest, moment
 from reaper.azure.workspaces import PERMISSIONS as UPPER
 from reaper.azure.workspaces import PROVIDER, Workspace, region, vanished, workspaces
+from reaper.azure.workspaces import again as workspace_again
 from reaper.errors import CloudError, Trouble
 from reaper.model import Observation, Part, Resource
 
@@ -22,14 +23,18 @@ if TYPE_CHECKING:
 
     from reaper.azure.cloud import Cloud
 
-PERMISSION = f"{PROVIDER}/workspaces/computes/read"
+ROOT = f"{PROVIDER}/workspaces/computes"
+PERMISSION = f"{ROOT}/read"
 PERMISSIONS = (*UPPER, PERMISSION)
 PARTS = ("lastOperation", "nodeStateCounts", "personalComputeInstanceSettings", "scaleSettings")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compute:
-    """One compute. `inner` is what only its type has, its optional parts empty where left out; `spaces` are the workspaces whose jobs can use it."""
+    """One compute. `inner` is what only its type has, its optional parts empty where left out; `spaces` are the workspaces whose jobs can use it.
+
+    `identity`: it has a managed identity of its own.
+    """
 
     id: str
     name: str
@@ -42,6 +47,7 @@ class Compute:
     people: Mapping[str, str]
     state: str
     inner: Mapping[str, Any]
+    identity: bool = False
 
 
 def computes(cloud: Cloud, wanted: str) -> Iterator[Compute]:
@@ -79,8 +85,35 @@ def resource(cloud: Cloud, kind: str, one: Compute, status: str, parts: tuple[Pa
         parts=parts,
         tags=one.tags,
         people=one.people,
-        facts={"workspace": one.workspace, "spaces": one.spaces, "inner": one.inner},
+        facts={
+            "workspace": one.workspace,
+            "spaces": one.spaces,
+            "inner": one.inner,
+            "state": one.state,
+            "identity": one.identity,
+        },
     )
+
+
+def again(cloud: Cloud, resource: Resource, wanted: str) -> Compute:
+    """A compute of the type `wanted` with its workspace's tags as they are now, from the source itself. Raises CloudError."""
+    row = cloud.call(Call(permission=PERMISSION, path=resource.id, has=("id", "name", "properties")))
+    space = workspace_again(cloud, resource.facts["workspace"])
+    try:
+        if str(row["properties"]["computeType"]).lower() == wanted.lower():
+            return _compute(row, space, resource.facts["spaces"])
+    except UNREADABLE as error:
+        raise CloudError(Trouble.GARBLED, PERMISSION, f"{resource.id} cannot be read ({error!r})") from error
+    raise CloudError(Trouble.GARBLED, PERMISSION, f"{resource.id} is no {wanted} any more")
+
+
+def inner(cloud: Cloud, id_: str) -> dict[str, Any]:
+    """What only the type of the compute has, as it is now. Raises CloudError."""
+    row = cloud.call(Call(permission=PERMISSION, path=id_, has=("properties",)))
+    try:
+        return _inner(row["properties"].get("properties") or {})
+    except UNREADABLE as error:
+        raise CloudError(Trouble.GARBLED, PERMISSION, f"{id_} cannot be read ({error!r})") from error
 
 
 def _rows(cloud: Cloud, space: Workspace) -> list[dict[str, Any]]:
@@ -121,8 +154,8 @@ def _users(space: Workspace, spaces: list[Workspace]) -> tuple[str, ...]:
 
 def _compute(row: dict[str, Any], space: Workspace, spaces: tuple[str, ...]) -> Compute:
     outer = row["properties"]
-    inner = _inner(outer.get("properties") or {})
-    times = (outer.get("modifiedOn"), inner.get("allocationStateTransitionTime"), inner["lastOperation"].get("operationTime"))
+    special = _inner(outer.get("properties") or {})
+    times = (outer.get("modifiedOn"), special.get("allocationStateTransitionTime"), special["lastOperation"].get("operationTime"))
     system = row.get("systemData") or {}
     return Compute(
         id=row["id"],
@@ -133,9 +166,10 @@ def _compute(row: dict[str, Any], space: Workspace, spaces: tuple[str, ...]) -> 
         created=moment(outer.get("createdOn")) or moment(system.get("createdAt")),
         changed=latest(*(moment(t) for t in times)),
         tags=tags.inherited(tags.read(row.get("tags")), space.tags),
-        people=_people(inner, system),
+        people=_people(special, system),
         state=str(outer.get("provisioningState") or ""),
-        inner=inner,
+        inner=special,
+        identity=bool(row.get("identity")),
     )
 
 
@@ -147,7 +181,7 @@ def _inner(given: dict[str, Any]) -> dict[str, Any]:
     return {**given, **parts}
 
 
-def _people(inner: dict[str, Any], system: dict[str, Any]) -> dict[str, str]:
-    assigned = (inner["personalComputeInstanceSettings"].get("assignedUser") or {}).get("objectId")
+def _people(special: dict[str, Any], system: dict[str, Any]) -> dict[str, str]:
+    assigned = (special["personalComputeInstanceSettings"].get("assignedUser") or {}).get("objectId")
     people = {"assigned user": assigned, "created by": system.get("createdBy")}
     return {role: str(who) for role, who in people.items() if who}

@@ -33,11 +33,16 @@ QUOTA, RESET = "x-ms-user-quota-remaining", "x-ms-user-quota-resets-after"
 
 
 class Patience(RetryPolicy[Any, Any]):
-    """Few tries, Retry-After honoured up to a minute. POST is tried again, too: all of ours only read."""
+    """Few tries, Retry-After honoured up to a minute. Every method is tried again, because none of our calls does more when made twice.
+
+    A POST reads, stops, starts or sets one value; PUT and PATCH say what is to be, never how much more of it; what is deleted stays so.
+    Where a reply was lost on its way, the second try of a stop, start or delete may find it under way (409) or done (404): the acts
+    look before they call that a failure.
+    """
 
     def __init__(self) -> None:
         super().__init__(**TRIES)
-        self._method_whitelist = frozenset({"GET", "POST"})
+        self._method_whitelist = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
 
     def is_retry(self, settings: dict[str, Any], response: PipelineResponse[Any, Any]) -> bool:
         """Whether to try again."""

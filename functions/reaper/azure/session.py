@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import threading
+import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,10 +33,14 @@ class _Memo:
 
 
 class Session:
-    """The clients of one subscription. `bulk` is whether metrics may be asked for in bulk: so until Azure says no."""
+    """The clients of one subscription. `bulk` is whether metrics may be asked for in bulk: so until Azure says no.
+
+    `pause(seconds)` is how an act waits.
+    """
 
     def __init__(self, credential: TokenCredential, subscription: str, endpoints: Endpoints, pace: Pace) -> None:
         self.bulk = endpoints.metrics is not None
+        self.pause: Callable[[float], None] = time.sleep
         self._credential, self._endpoints, self._pace = credential, endpoints, pace
         self._arm = MachineLearningServicesMgmtClient(
             credential,

@@ -61,6 +61,15 @@ def region(text: object) -> str:
     return str(text or "").replace(" ", "").lower()
 
 
+def again(cloud: Cloud, space: Workspace) -> Workspace:
+    """The workspace as it is now, from the source itself. Raises CloudError."""
+    row = cloud.call(Call(permission=PERMISSION, path=space.id, has=("id", "name", "location")))
+    try:
+        return _read(row)
+    except UNREADABLE as error:
+        raise CloudError(Trouble.GARBLED, PERMISSION, f"{space.id} cannot be read ({error!r})") from error
+
+
 def _listed(cloud: Cloud) -> Iterator[dict[str, Any]]:
     """The subscription first, because it tells a missing right from an empty subscription."""
     home = f"/subscriptions/{cloud.target.account}"

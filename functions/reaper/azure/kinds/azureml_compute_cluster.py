@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING
 
 from reaper.azure import computes, jobs, series, signs
 from reaper.azure.computes import Compute
+from reaper.azure.count import count
 from reaper.azure.series import Answers, Place, Query
 from reaper.evidence import either, heard, settled
-from reaper.model import Kind, Observation, Part, Resource, Series, Window
+from reaper.model import Bar, Deed, Kind, Move, Observation, Part, Resource, Series, Window
 
 if TYPE_CHECKING:
     from reaper.azure.cloud import Cloud
 
-NAME = "azureml-compute-cluster"
+NAME, TYPE = "azureml-compute-cluster", "AmlCompute"
 NODES = Query(
     namespace="Microsoft.MachineLearningServices/workspaces",
     metrics=("Active Nodes", "Total Nodes", "Idle Nodes"),
@@ -31,9 +32,14 @@ AT_WORK = {"runningNodeCount": "running", "preparingNodeCount": "being prepared 
 
 def discover(cloud: Cloud) -> Iterator[Resource]:
     """Every AmlCompute cluster of the subscription, those that scale to zero too."""
-    for one in computes.computes(cloud, "AmlCompute"):
-        status = str(one.inner.get("allocationState") or "") if one.state == "Succeeded" else one.state
-        yield computes.resource(cloud, NAME, one, status, _parts(one))
+    for one in computes.computes(cloud, TYPE):
+        yield cluster(cloud, one)
+
+
+def cluster(cloud: Cloud, one: Compute) -> Resource:
+    """The cluster as a resource."""
+    status = str(one.inner.get("allocationState") or "") if one.state == "Succeeded" else one.state
+    return computes.resource(cloud, NAME, one, status, _parts(one))
 
 
 def observe(cloud: Cloud, resources: Sequence[Resource], window: Window) -> Iterator[Observation]:
@@ -46,11 +52,11 @@ def observe(cloud: Cloud, resources: Sequence[Resource], window: Window) -> Iter
 
 def _parts(one: Compute) -> tuple[Part, ...] | None:
     """The minimum nodes. Low-priority ones have a price of their own, which the snapshot may not know."""
-    least = one.inner["scaleSettings"].get("minNodeCount")
+    least = count(one.inner["scaleSettings"].get("minNodeCount"))
     size = one.inner.get("vmSize")
     if least == 0:
         return ()
-    if not isinstance(least, int) or not size:
+    if least is None or not size:
         return None
     component = "LowPriority" if str(one.inner.get("vmPriority")).lower() == "lowpriority" else "Linux"
     return (Part(component=component, instance=size, count=least),)
@@ -76,7 +82,7 @@ def _settled(resource: Resource) -> Observation:
         return replace(seen, free="its minimum is 0 nodes, so it costs nothing while idle")
     if status != "Steady":
         return replace(seen, blind=f"its state is {status or 'missing'}")
-    if inner["scaleSettings"].get("minNodeCount") is None:
+    if count(inner["scaleSettings"].get("minNodeCount")) is None:
         return replace(seen, blind="how many nodes it keeps is not known")
     return seen
 
@@ -105,6 +111,32 @@ def _all_idle(total: Series, idle: Series) -> bool:
     return all(rest >= nodes for nodes, rest in zip(total.values, idle.values, strict=True) if not nodes <= 0)
 
 
+def able(resource: Resource) -> dict[Move, Bar | None]:
+    """What keeps its minimum from being set to 0 nodes."""
+    return {Move.STOP: _stoppable(resource)}
+
+
+def _stoppable(resource: Resource) -> Bar | None:
+    scale = resource.facts.get("inner", {}).get("scaleSettings", {})
+    least, most = (count(scale.get(key)) for key in ("minNodeCount", "maxNodeCount"))
+    if resource.status == "Deleting":
+        return Bar(because="it is being deleted")
+    if least == 0:
+        return Bar(because="its minimum is 0 nodes already", done=True)
+    if resource.status != "Steady":
+        return Bar(because=f"its state is {resource.status or 'missing'}")
+    if least is None or most is None:
+        return Bar(because="how many nodes it keeps is not known")
+    return None
+
+
+DEEDS = {
+    Move.STOP: Deed(
+        what="sets its minimum to 0 nodes, so that idle ones go by themselves; its maximum and idle time stay, and the next job starts nodes",
+        undo="sets its minimum back to what it was, under the maximum of the day",
+        permissions=(f"{computes.ROOT}/write",),
+    )
+}
 KIND = Kind(
     name=NAME,
     cloud="azure",
@@ -116,4 +148,6 @@ KIND = Kind(
     otherwise="unknown; exempt where the minimum is 0 nodes. The waste is the minimum nodes' price",
     discover=discover,
     observe=observe,
+    able=able,
+    deeds=DEEDS,
 )

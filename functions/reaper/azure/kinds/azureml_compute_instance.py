@@ -10,26 +10,32 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from reaper.azure import busy, computes, jobs, series
+from reaper.azure.computes import Compute
 from reaper.azure.moment import moment
 from reaper.evidence import heard, last_used, settled
-from reaper.model import Hint, Kind, Observation, Part, Resource, Window
+from reaper.model import Bar, Deed, Hint, Kind, Move, Observation, Part, Resource, Window
 
 if TYPE_CHECKING:
     from reaper.azure.cloud import Cloud
 
-NAME = "azureml-compute-instance"
+NAME, TYPE = "azureml-compute-instance", "ComputeInstance"
 UNSETTLED = {"Creating", "Updating", "Starting", "Stopping", "Restarting", "Resizing", "SettingUp", "UserSettingUp"}
 
 
 def discover(cloud: Cloud) -> Iterator[Resource]:
     """Every compute instance of the subscription, stopped ones too."""
-    for one in computes.computes(cloud, "ComputeInstance"):
-        state = str(one.inner.get("state") or one.state)
-        size = one.inner.get("vmSize")
-        parts = (Part(component="Linux", instance=size),) if size else None
-        yield computes.resource(
-            cloud, NAME, one, "Deleting" if one.state == "Deleting" else state, () if state == "Stopped" else parts
-        )
+    for one in computes.computes(cloud, TYPE):
+        yield instance(cloud, one)
+
+
+def instance(cloud: Cloud, one: Compute) -> Resource:
+    """The instance as a resource."""
+    state = str(one.inner.get("state") or one.state)
+    size = one.inner.get("vmSize")
+    parts = (Part(component="Linux", instance=size),) if size else None
+    return computes.resource(
+        cloud, NAME, one, "Deleting" if one.state == "Deleting" else state, () if state == "Stopped" else parts
+    )
 
 
 def observe(cloud: Cloud, resources: Sequence[Resource], window: Window) -> Iterator[Observation]:
@@ -79,6 +85,50 @@ def _with_hint(seen: Observation) -> Observation:
     return replace(seen, hint=Hint(since=since, because=because))
 
 
+def able(resource: Resource) -> dict[Move, Bar | None]:
+    """What keeps it from being stopped, or its own idle shutdown from being switched on, and from being started."""
+    return {Move.STOP: _stoppable(resource), Move.START: _startable(resource)}
+
+
+def _stoppable(resource: Resource) -> Bar | None:
+    inner, state = resource.facts.get("inner"), resource.status
+    if state == "Stopped":
+        return Bar(because="it is stopped already", done=True)
+    if state == "JobRunning":
+        return Bar(because="a job is running on it")
+    if state != "Running" or inner is None:
+        return Bar(because=f"its state is {state or 'missing'}")
+    if resource.facts["state"] in UNSETTLED:
+        return Bar(because=f"its provisioning state is {resource.facts['state']}")
+    if resource.facts.get("stop_by", "stop") == "native" and inner.get("idleTimeBeforeShutdown"):
+        return Bar(because="its own idle shutdown is on already", done=True)
+    return None
+
+
+def _startable(resource: Resource) -> Bar | None:
+    if resource.status in {"Running", "JobRunning"}:
+        return Bar(because="it is running already", done=True)
+    if resource.status != "Stopped":
+        return Bar(because=f"its state is {resource.status or 'missing'}")
+    if resource.facts.get("state", "Deleting") in {*UNSETTLED, "Deleting"}:
+        return Bar(because=f"its provisioning state is {resource.facts.get('state')}")
+    return None
+
+
+DEEDS = {
+    Move.STOP: Deed(
+        what="stops it: what its machine costs ends, its disk and addresses are billed on. With `stop_by: native` it is left running and "
+        "its own idle shutdown is switched on where it is off, after an hour without use; Azure silently does nothing about that on an "
+        "instance with a managed identity that is not Contributor on the workspace",
+        undo="starts it again; what was in memory is lost. Idle shutdown is set to what it was; where Azure does not take it back off, that is told",
+        permissions=(f"{computes.ROOT}/stop/action", f"{computes.ROOT}/updateIdleShutdownSetting/action"),
+    ),
+    Move.START: Deed(
+        what="starts it when its office hours begin",
+        undo="is not undone: stopping what may be in use by now is left to office hours and people",
+        permissions=(f"{computes.ROOT}/start/action",),
+    ),
+}
 KIND = Kind(
     name=NAME,
     cloud="azure",
@@ -90,4 +140,6 @@ KIND = Kind(
     otherwise="likely by uptime since the last start and no job since, where nobody ever published Busy; exempt when stopped",
     discover=discover,
     observe=observe,
+    able=able,
+    deeds=DEEDS,
 )

@@ -36,6 +36,8 @@ MLS_VERSIONS = (
     "2022-10-01", "2023-04-01", "2023-10-01", "2024-04-01", "2024-10-01", "2024-10-01-preview", "2025-06-01", "2025-09-01", "2025-12-01",
     "2026-01-15-preview", "2026-05-01", "2026-05-15-preview",
 )  # fmt: skip
+SETTING_VERSION = "2021-07-01"
+"""The version that the documentation of idle shutdown names."""
 RESOURCES = ("2016-06-01", "2018-06-01", "2019-06-01", "2019-11-01", "2020-01-01", "2021-01-01", "2021-04-01", "2022-12-01")
 GRAPH_VERSIONS = ("2019-04-01", "2020-04-01-preview", "2021-03-01", "2022-10-01", "2024-04-01")
 METRIC_VERSIONS = ("2018-01-01", "2019-07-01", "2021-05-01", "2023-10-01", "2024-02-01")
@@ -55,8 +57,10 @@ class Route:
     audiences: tuple[str, ...] = identity.MANAGEMENT
 
 
-def _ml(method: str, path: str, answer: Callable[[World, Request], Reply], action: str) -> Route:
-    return Route(method=method, pattern=re.compile(path, re.I), answer=answer, action=f"{MLS}/{action}", versions=MLS_VERSIONS)
+def _ml(
+    method: str, path: str, answer: Callable[[World, Request], Reply], action: str, versions: tuple[str, ...] = MLS_VERSIONS
+) -> Route:
+    return Route(method=method, pattern=re.compile(path, re.I), answer=answer, action=f"{MLS}/{action}", versions=versions)
 
 
 def _other(
@@ -81,7 +85,10 @@ ROUTES = (
     _ml("PATCH", COMPUTE, clusters.resize, f"{C}/write"),
     _ml("DELETE", COMPUTE, computes.delete, f"{C}/delete"),
     _ml("POST", COMPUTE + "/(?P<verb>start|stop|restart)", instances.turn, C + "/{verb}/action"),
-    _ml("POST", COMPUTE + "/updateIdleShutdownSetting", instances.idle_shutdown, f"{C}/updateIdleShutdownSetting/action"),
+    _ml(
+        "POST", COMPUTE + "/updateIdleShutdownSetting", instances.idle_shutdown, f"{C}/updateIdleShutdownSetting/action",
+        (SETTING_VERSION, *MLS_VERSIONS),
+    ),
     _ml("GET", WORKSPACE + "/jobs", jobs.several, f"{W}/jobs/read"),
     _ml("GET", WORKSPACE + "/jobs/(?P<job>[^/]+)", jobs.one, f"{W}/jobs/read"),
     _ml("GET", WORKSPACE + "/onlineEndpoints", endpoints.several, f"{E}/read"),

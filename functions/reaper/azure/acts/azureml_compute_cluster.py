@@ -1,0 +1,97 @@
+"""Compute clusters: the minimum down to 0 nodes, and back.
+
+PATCH changes scale settings only, all of them at once, so what is to stay is sent along and looked at afterwards:
+https://learn.microsoft.com/rest/api/azureml/compute/update
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from reaper.acts import Acts, Manifest, Record, Undone
+from reaper.azure import computes
+from reaper.azure.call import Call
+from reaper.azure.change import change
+from reaper.azure.count import count
+from reaper.azure.kinds import azureml_compute_cluster as kind
+from reaper.errors import CloudError, Trouble
+from reaper.model import Move, Resource
+
+if TYPE_CHECKING:
+    from reaper.azure.cloud import Cloud
+
+WRITE = f"{computes.ROOT}/write"
+LEAST, MOST, REST = "minNodeCount", "maxNodeCount", "nodeIdleTimeBeforeScaleDown"
+DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.\d+)?S)?)?")
+
+
+def look(cloud: Cloud, resource: Resource) -> Resource:
+    """The cluster with its own and its workspace's tags as they are now."""
+    found = kind.cluster(cloud, computes.again(cloud, resource, kind.TYPE))
+    return replace(found, id=resource.id, name=resource.name)
+
+
+def record(cloud: Cloud, resource: Resource, move: Move) -> Record:
+    """Its scale settings."""
+    return {"scaleSettings": _scale(cloud, resource.id)}
+
+
+def carry(cloud: Cloud, resource: Resource, manifest: Manifest) -> str:
+    """Minimum to 0. Raises CloudError, too, where something else is changed before or afterwards."""
+    before, recorded = _scale(cloud, resource.id), manifest.record["scaleSettings"]
+    if not _same(before, recorded, LEAST, MOST, REST):
+        raise CloudError(Trouble.REFUSED, WRITE, f"its scaling was {_told(recorded)} a moment ago and is {_told(before)} now")
+    _set(cloud, resource.id, before, 0)
+    return f"its minimum is 0 nodes instead of {before[LEAST]}; its maximum of {before[MOST]} and its idle time are as before"
+
+
+def undo(cloud: Cloud, manifest: Manifest) -> Undone:
+    """The old minimum back, under today's maximum."""
+    now, old = _scale(cloud, manifest.id), manifest.record["scaleSettings"][LEAST]
+    wanted = min(old, now[MOST])
+    short = (f"its maximum is {now[MOST]} nodes today, so the minimum cannot be {old} again",) if wanted < old else ()
+    if now[LEAST] >= wanted:
+        return Undone(because=f"its minimum is {now[LEAST]} nodes already", lost=short)
+    _set(cloud, manifest.id, now, wanted)
+    return Undone(because=f"its minimum is {wanted} nodes again", lost=short)
+
+
+def _scale(cloud: Cloud, id_: str) -> dict[str, Any]:
+    scale = computes.inner(cloud, id_)["scaleSettings"]
+    if count(scale.get(LEAST)) is None or count(scale.get(MOST)) is None:
+        raise CloudError(Trouble.GARBLED, computes.PERMISSION, f"the scaling of {id_} cannot be read ({_told(scale)})")
+    return dict(scale)
+
+
+def _set(cloud: Cloud, id_: str, before: Mapping[str, Any], least: int) -> None:
+    """The minimum, with everything else as it is `before`; then a look at what became of it."""
+    wanted = {**before, LEAST: least}
+    body = {"properties": {"properties": {"scaleSettings": wanted}}}
+    change(cloud, Call(permission=WRITE, path=id_, body=body, method="PATCH"), id_, computes.PERMISSION)
+    after = _scale(cloud, id_)
+    if not _same(after, wanted, LEAST, MOST, REST):
+        raise CloudError(Trouble.PARTIAL, WRITE, f"its scaling was to be {_told(wanted)}, but Azure made it {_told(after)}")
+
+
+def _same(one: Mapping[str, Any], other: Mapping[str, Any], *keys: str) -> bool:
+    return all(_plain(one.get(key)) == _plain(other.get(key)) for key in keys)
+
+
+def _plain(value: Any) -> Any:
+    """Durations in seconds: `PT2M` and `PT120S` are the same."""
+    found = DURATION.fullmatch(value) if isinstance(value, str) else None
+    return (
+        sum(int(number or 0) * unit for number, unit in zip(found.groups(), (86400, 3600, 60, 1), strict=True))
+        if found
+        else value
+    )
+
+
+def _told(scale: Mapping[str, Any]) -> str:
+    return f"{scale.get(LEAST)} to {scale.get(MOST)} nodes with an idle time of {scale.get(REST)}"
+
+
+ACTS = Acts(look=look, record=record, carry=carry, undo=undo, undo_permissions=(WRITE,))

@@ -1,0 +1,125 @@
+"""Compute instances: stop, start, and switching on the idle shutdown of their own.
+
+https://learn.microsoft.com/rest/api/azureml/compute/stop and, for idle shutdown, the REST call named in
+https://learn.microsoft.com/azure/machine-learning/how-to-create-compute-instance#configure-idle-shutdown (15 minutes to 3 days).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from reaper.acts import Acts, Manifest, Record, Undone
+from reaper.azure import computes
+from reaper.azure.call import Call
+from reaper.azure.change import change
+from reaper.azure.kinds import azureml_compute_instance as kind
+from reaper.errors import CloudError, Trouble
+from reaper.model import Move, Resource
+
+if TYPE_CHECKING:
+    from reaper.azure.cloud import Cloud
+
+IDLE_TIME, SETTING = "PT60M", "idleTimeBeforeShutdown"
+"""An hour, which is what the studio proposes."""
+SETTING_VERSION = "2021-07-01"
+"""The version that Microsoft documents for this one call."""
+UNDER_WAY = {"stop": {"Stopping", "Stopped"}, "start": {"Starting", "Running", "JobRunning"}}
+MEMORY = "kernels, terminals and what was in memory when it was stopped are not brought back"
+
+
+def look(cloud: Cloud, resource: Resource) -> Resource:
+    """The instance with its own and its workspace's tags as they are now."""
+    found = kind.instance(cloud, computes.again(cloud, resource, kind.TYPE))
+    return replace(found, id=resource.id, name=resource.name)
+
+
+def record(cloud: Cloud, resource: Resource, move: Move) -> Record:
+    """Which way it is stopped, and its state and idle shutdown before."""
+    inner = computes.inner(cloud, resource.id)
+    by = resource.facts.get("stop_by", "stop") if move is Move.STOP else None
+    return {"by": by, "state": inner.get("state"), SETTING: inner.get(SETTING)}
+
+
+def carry(cloud: Cloud, resource: Resource, manifest: Manifest) -> str:
+    """Start to stop or to start it, or switch its idle shutdown on."""
+    by = manifest.record["by"]
+    if manifest.move is Move.START:
+        return _turn(cloud, resource.id, "start")
+    if manifest.move is Move.STOP and by == "stop":
+        return _turn(cloud, resource.id, "stop")
+    if manifest.move is Move.STOP and by == "native":
+        return _shut_down_when_idle(cloud, resource)
+    raise CloudError(Trouble.REFUSED, kind.NAME, f"it cannot be made to {manifest.move} by {by!r}")
+
+
+def undo(cloud: Cloud, manifest: Manifest) -> Undone:
+    """Start it again, or set its idle shutdown to what it was. A start is not undone: it may be in use by now."""
+    if manifest.move is not Move.STOP:
+        raise CloudError(Trouble.REFUSED, kind.NAME, f"a {manifest.move} is not undone: office hours or a person may stop it")
+    if manifest.record["by"] == "native":
+        return _set_back(cloud, manifest.id, manifest.record[SETTING])
+    state = computes.inner(cloud, manifest.id).get("state")
+    if state in UNDER_WAY["start"]:
+        return Undone(because=f"it is {state} already", lost=(MEMORY,))
+    return Undone(because=_turn(cloud, manifest.id, "start"), lost=(MEMORY,))
+
+
+def _turn(cloud: Cloud, id_: str, verb: str) -> str:
+    call = Call(permission=f"{computes.ROOT}/{verb}/action", path=f"{id_}/{verb}", method="POST")
+    try:
+        change(cloud, call, id_, computes.PERMISSION)
+    except CloudError as error:
+        # A try whose reply was lost may have begun what this one was refused for.
+        state = computes.inner(cloud, id_).get("state") if error.trouble is Trouble.REFUSED else None
+        if state not in UNDER_WAY[verb]:
+            raise
+        return f"it is {state} already"
+    return f"its {verb} has begun; the next sweep sees what became of it"
+
+
+def _shut_down_when_idle(cloud: Cloud, resource: Resource) -> str:
+    before = computes.inner(cloud, resource.id).get(SETTING)
+    if before:
+        return f"its own idle shutdown was on already, after {before}"
+    after = _set(cloud, resource.id, IDLE_TIME)
+    if not after:
+        text = f"Azure took {IDLE_TIME} as its idle shutdown, but shows none"
+        raise CloudError(Trouble.PARTIAL, f"{computes.ROOT}/updateIdleShutdownSetting/action", text)
+    doubt = "; it has a managed identity, and unless that is Contributor on the workspace, Azure will silently not shut it down"
+    return f"its own idle shutdown is on, after {after} without use{doubt if resource.facts.get('identity') else ''}"
+
+
+def _set_back(cloud: Cloud, id_: str, before: Any) -> Undone:
+    """Azure documents no way to switch it off, so null is tried, and what it shows afterwards is told."""
+    try:
+        after = _set(cloud, id_, before)
+    except CloudError as error:
+        if before or error.trouble is not Trouble.REFUSED:
+            raise
+        after = computes.inner(cloud, id_).get(SETTING)
+    if bool(after) == bool(before):
+        return Undone(because=f"its own idle shutdown is {f'after {after}' if after else 'off'} again")
+    lost = f"its own idle shutdown could not be switched off again; it is on, after {after}: switch it off in the studio"
+    return Undone(because="its own idle shutdown is as it was left", lost=(lost,))
+
+
+def _set(cloud: Cloud, id_: str, value: Any) -> Any:
+    """Set it, and give what Azure shows then."""
+    call = Call(
+        permission=f"{computes.ROOT}/updateIdleShutdownSetting/action",
+        path=f"{id_}/updateIdleShutdownSetting?api-version={SETTING_VERSION}",
+        body={SETTING: value},
+        method="POST",
+    )
+    change(cloud, call, id_, computes.PERMISSION)
+    return computes.inner(cloud, id_).get(SETTING)
+
+
+ACTS = Acts(
+    look=look,
+    record=record,
+    carry=carry,
+    undo=undo,
+    undo_permissions=(f"{computes.ROOT}/start/action", f"{computes.ROOT}/updateIdleShutdownSetting/action"),
+)

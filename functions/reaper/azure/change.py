@@ -1,0 +1,48 @@
+"""Changes in Azure, made one at a time by the acts.
+
+Resource Manager answers 200, 201, 202 or 204, often without a body, and goes on by itself:
+https://learn.microsoft.com/azure/azure-resource-manager/management/async-operations
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from reaper.azure.call import Call, Json
+from reaper.errors import CloudError, Trouble
+
+if TYPE_CHECKING:
+    from reaper.azure.cloud import Cloud
+
+READ_ONLY = {"provisioningState", "scoringUri", "swaggerUri"}
+"""Properties of endpoints and deployments that Azure fills in itself."""
+
+
+def change(cloud: Cloud, call: Call, path: str, read: str) -> None:
+    """Make a change of the resource at `path`, which is read with the right `read`. Raises CloudError.
+
+    Trouble.GONE only where the resource itself is gone: Azure also answers 404 for an operation that it does not know.
+    """
+    try:
+        cloud.call(call)
+    except CloudError as error:
+        if error.trouble is Trouble.GONE:
+            cloud.call(Call(permission=read, path=path, has=("id",)))
+            text = f"Azure answered 404, although it is still there ({error})"
+            raise CloudError(Trouble.REFUSED, call.permission, text, code=error.code) from error
+        raise
+
+
+def writable(body: Mapping[str, Any]) -> Json:
+    """What of an endpoint or deployment, as it was read, can be written by PUT: all but what Azure fills in itself."""
+    kept = {key: body[key] for key in ("location", "kind", "tags", "sku") if body.get(key) is not None}
+    properties = {key: value for key, value in body["properties"].items() if key not in READ_ONLY}
+    identity = body.get("identity")
+    return {**kept, "properties": properties} | ({"identity": _identity(identity)} if identity else {})
+
+
+def _identity(given: Mapping[str, Any]) -> Json:
+    """Identities by type and name; their object ids are Azure's to give."""
+    users = given.get("userAssignedIdentities")
+    return {"type": given["type"]} | ({"userAssignedIdentities": {id_: {} for id_ in users}} if users else {})
