@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from reaper import plan
 from reaper.figures import moment
 from reaper.model import Action, Confidence, Finding, Memory, Mode, Move
 
@@ -19,24 +20,23 @@ DONE = {
 def following(found: Finding, mode: Mode, memory: Memory, now: datetime) -> str:
     """One or two sentences for its owner. The grace runs from the notice of this idle spell, so a first notice starts it at `now`."""
     if found.step.move in DONE:
-        return DONE[found.step.move]
+        said = found.outcome.because
+        return f"{DONE[found.step.move]} In detail: {said}." if said else DONE[found.step.move]
     when = act_at(found, mode, memory, now)
     if when is None:
         return _why_nothing(found, mode)
-    verb = (
-        "deleted, with everything needed to make it again stored first," if found.case.rule.action is Action.DELETE else "stopped"
-    )
+    deleted = plan.act(found.case, now) is Move.DELETE
+    verb = "deleted, with everything needed to make it again stored first," if deleted else "stopped"
     time = f"on {moment(when)} or soon after" if when > now else "at one of the next sweeps"
     return f"It will be {verb} {time}, unless it is used or kept before."
 
 
 def act_at(found: Finding, mode: Mode, memory: Memory, now: datetime) -> datetime | None:
     """The earliest moment at which the policy lets it be acted on; None when it never does by itself."""
-    rule, verdict = found.case.rule, found.case.verdict
-    proven = verdict.confidence is Confidence.PROVEN or rule.act_on is Confidence.LIKELY
-    if mode is not Mode.ENFORCE or rule.action.rank < Action.STOP.rank or not proven or found.step.move in DONE:
+    if mode is not Mode.ENFORCE or found.step.move in DONE or plan.act(found.case, now) is None:
         return None
-    return (memory.warned_at or now) + rule.grace
+    warned = memory.warned_at if found.step.move is not Move.WARN else None
+    return max(plan.promise(found.case, warned or now), (memory.promised if warned else None) or now)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,11 +53,16 @@ def coming(found: Sequence[Finding], mode: Mode, memories: Mapping[str, Memory],
     dates = [(f, when) for f in found if (when := act_at(f, mode, memories.get(f.case.resource.id, Memory()), now))]
     if not dates:
         return None
-    verbs = sorted({"deleted" if f.case.rule.action is Action.DELETE else "stopped" for f, _ in dates}, reverse=True)
+    verbs = sorted({"deleted" if plan.act(f.case, now) is Move.DELETE else "stopped" for f, _ in dates}, reverse=True)
     return Coming(count=len(dates), how=" or ".join(verbs), first=max(now, min(when for _, when in dates)))
 
 
 def _why_nothing(found: Finding, mode: Mode) -> str:
-    likely = found.case.verdict.confidence is Confidence.LIKELY and found.case.rule.action.rank >= Action.STOP.rank
-    reason = "The evidence is indirect, so nothing" if likely and mode is Mode.ENFORCE else "Nothing"
-    return f"{reason} is done to it by itself; it costs until you stop it."
+    end = "it costs until you stop it"
+    if mode is not Mode.ENFORCE or found.case.rule.action.rank < Action.STOP.rank:
+        return f"Nothing is done to it by itself; {end}."
+    if found.case.verdict.confidence is Confidence.LIKELY and found.case.rule.act_on is not Confidence.LIKELY:
+        return f"The evidence is indirect, so nothing is done to it by itself; {end}."
+    bar = found.case.acts.get(Move.DELETE if found.case.rule.action is Action.DELETE else Move.STOP)
+    why = f": {bar.because}" if bar else ""
+    return f"Nothing is done to it by itself{why}; {end}."

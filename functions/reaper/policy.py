@@ -225,6 +225,7 @@ class Limits(_Part):
 
     max_acts: Annotated[int, Field(ge=0)] = 20
     max_share: Share = 0.25
+    max_jump: Share = 0.25
     max_usd_per_hour: Annotated[float, Field(ge=0)] = 200
 
 

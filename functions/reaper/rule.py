@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from reaper import duration, tags
+from reaper import duration, schedule, tags
 from reaper.model import Action, Resource, Rule
-from reaper.policy import Leeway, Policy, Spec
+from reaper.policy import SHORTEST, Leeway, Policy, Spec
 
 
 def rule(policy: Policy, resource: Resource, usd_per_hour: float | None, now: datetime) -> Rule:
@@ -20,12 +20,13 @@ def rule(policy: Policy, resource: Resource, usd_per_hour: float | None, now: da
     asked = [_plain(policy, spec) for spec in _matching(policy, resource, usd_per_hour)]
     found = asked[0] if len(asked) == 1 else _gentlest(asked)
     found = replace(found, protected=f"{found.name} says ignore") if found.action is Action.IGNORE else found
-    return _with_tags(found, _may(policy, resource, usd_per_hour), tags.read(resource.tags or {}, now))
+    return _out_of_hours(_with_tags(found, _may(policy, resource, usd_per_hour), tags.read(resource.tags or {}, now)), now)
 
 
 def shortest_idle_after(policy: Policy) -> timedelta:
     """The shortest `idle_after` of any rule; whatever was busy since then is active under every rule."""
-    return min([spec.idle_after for spec in policy.rules if spec.idle_after] + [policy.defaults.idle_after])
+    hours = [SHORTEST for spec in policy.rules if spec.hours]
+    return min([spec.idle_after for spec in policy.rules if spec.idle_after] + [policy.defaults.idle_after, *hours])
 
 
 def sooner(policy: Policy, resources: Iterable[Resource], now: datetime) -> dict[str, datetime]:
@@ -95,6 +96,16 @@ def _with_tags(found: Rule, may: set[Leeway], wishes: tags.Wishes) -> Rule:
         action = wishes.action
     elif wishes.action:
         notes.append(f"tag reaper:action={wishes.action} not honoured: {found.name} allows {action} at most")
-    hours = wishes.hours if wishes.hours and found.hours else found.hours
+    hours = found.hours
+    if wishes.hours and hours:
+        hours = replace(wishes.hours, restart=hours.restart, force=hours.force, override=hours.override)
     protected = wishes.protected or found.protected
     return replace(found, idle_after=idle_after, action=action, hours=hours, protected=protected, notes=tuple(notes))
+
+
+def _out_of_hours(found: Rule, now: datetime) -> Rule:
+    """Outside office hours nobody is expected, so the shortest silence that can be told from use is enough."""
+    if found.hours is None or found.idle_after <= SHORTEST or schedule.is_open(found.hours, now):
+        return found
+    note = f"outside its office hours {duration.spell(SHORTEST)} of silence are enough"
+    return replace(found, idle_after=SHORTEST, notes=(*found.notes, note))

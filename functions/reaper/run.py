@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reaper import __version__
 from reaper.errors import CloudError, SettingsError
@@ -19,19 +19,28 @@ from reaper.settings import Settings
 from reaper.source import Source
 from reaper.sweep import Cloud, Order, sweep
 
+if TYPE_CHECKING:
+    from reaper.desk import Desk
+    from reaper.tell import Hand
+
 
 def run(
-    settings: Settings, source: Source, clock: Callable[[], datetime], progress: Callable[[str], None] = lambda text: None
+    settings: Settings,
+    source: Source,
+    clock: Callable[[], datetime],
+    progress: Callable[[str], None] = lambda text: None,
+    deadline: datetime | None = None,
 ) -> Report:
-    """Sweep everything that `settings` ask for, and above mode audit tell about it.
+    """Sweep everything that `settings` ask for; above mode audit tell about it, and in mode enforce act, until shortly before `deadline`.
 
     Raises SettingsError where nothing can be swept or told; a cloud, ledger or channel that fails is in the coverage.
     """
     started = clock()
-    follow = _follow_up(settings, source.policy, clock)
+    follow = _follow_up(settings, source.policy, clock, deadline)
     asked = [kind for kind in kinds() if not settings.kinds or kind.name in settings.kinds]
     clouds, failed = _clouds(settings, [c for c in CLOUDS if any(k.cloud == c for k in asked)], progress)
-    swept = sweep(clouds, asked, Order(policy=source.policy, now=started, progress=progress))
+    order = Order(policy=source.policy, now=started, progress=progress)
+    swept = sweep(clouds, asked, order)
     facts = Run(
         id=uuid.uuid4().hex[:12],
         started_at=started,
@@ -40,21 +49,49 @@ def run(
         version=__version__,
         policy_sha256=source.sha256,
     )
-    report = follow(Report(run=facts, coverage=(*swept.coverage, *failed), findings=swept.findings))
+    report = follow(Report(run=facts, coverage=(*swept.coverage, *failed), findings=swept.findings), clouds, order)
     return replace(report, run=replace(facts, finished_at=clock()))
 
 
-def _follow_up(settings: Settings, policy: Policy, clock: Callable[[], datetime]) -> Callable[[Report], Report]:
+FollowUp = Callable[[Report, Sequence[Cloud], Order], Report]
+
+
+def _follow_up(settings: Settings, policy: Policy, clock: Callable[[], datetime], deadline: datetime | None) -> FollowUp:
     """What comes after the sweep. An audit writes nothing; it reads a ledger where one was named, to know of snoozes and notices."""
     if settings.mode is Mode.AUDIT and settings.ledger is None:
-        return lambda report: report
+        return lambda report, clouds, order: report
     from reaper import desk, ledger, tell
 
     if settings.mode is Mode.AUDIT:
-        known = ledger.open(settings.ledger, os.environ, read_only=True)
-        return lambda report: tell.recalled(report, known, report.run.started_at)
+        known = ledger.open(settings.ledger, os.environ)
+        return lambda report, clouds, order: tell.recalled(report, policy, known, report.run.started_at)
     at = desk.open(settings.ledger, policy, os.environ, clock)
-    return lambda report: tell.tell(report, policy, at)
+    if settings.mode is Mode.NOTIFY:
+        return lambda report, clouds, order: tell.tell(report, policy, at)
+    hire = _hands(settings, at, deadline)
+    return lambda report, clouds, order: tell.tell(report, policy, at, hire(report, clouds, order))
+
+
+def _hands(settings: Settings, at: Desk, deadline: datetime | None) -> Callable[[Report, Sequence[Cloud], Order], Hand]:
+    """What acts in mode enforce. Nothing of it is loaded below that."""
+    from reaper import hands, manifest, turn
+
+    archive = manifest.open(settings.manifests, os.environ)
+
+    def hire(report: Report, clouds: Sequence[Cloud], order: Order) -> Hand:
+        ours = hands.Hands(
+            clouds={cloud.target: cloud for cloud in clouds},
+            order=order,
+            ledger=at.ledger,
+            archive=archive,
+            clock=at.clock,
+            run=report.run.id,
+            renew=lambda target: at.ledger.lease(target, report.run.id, at.clock(), turn.LEASE),
+            deadline=deadline,
+        )
+        return lambda found: hands.act(found, ours)
+
+    return hire
 
 
 def _clouds(settings: Settings, wanted: Sequence[str], progress: Callable[[str], None]) -> tuple[list[Cloud], list[Coverage]]:

@@ -20,6 +20,8 @@ DOCS = {
     "REAPER_LEDGER": "where the memory is kept: sqlite:///path, dynamodb://table, table://account/table or memory:; mode notify needs one",
     "REAPER_ARM_ENDPOINT": "Azure Resource Manager of a sovereign cloud; the public one without it",
     "REAPER_METRICS_ENDPOINT": "Azure's batch metrics host, {region} in it stands for the region; the public one without it",
+    "REAPER_MANIFESTS": "where what an act takes away is kept for undoing it: s3://bucket/prefix, a blob container's https URL, or a directory",
+    "REAPER_ROLE": "the AWS role to sweep under; below mode enforce its session is narrowed to reading",
     "REAPER_REPORTS": "where full reports are stored: s3://bucket/prefix, or a blob container's https URL",
     "REAPER_TOPIC": "the SNS topic that gets the summary",
     "REAPER_EMAIL_ENDPOINT": "the Azure Communication Services address that sends the summary",
@@ -31,8 +33,6 @@ DOCS = {
     "REAPER_QUIET": "true: no summary when nothing is idle, unknown or missing",
 }
 MODES = tuple(Mode)
-AVAILABLE = (Mode.AUDIT, Mode.NOTIFY)
-"""The modes that this version can run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +56,8 @@ class Settings:
     subscriptions: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
     ledger: str | None = None
+    manifests: str | None = None
+    role: str | None = None
     reports: str | None = None
     topic: str | None = None
     email: Email | None = None
@@ -74,6 +76,8 @@ def from_env(environ: Mapping[str, str]) -> Settings:
         regions=words(get("REAPER_REGIONS", "")),
         subscriptions=words(get("REAPER_SUBSCRIPTIONS", "")),
         ledger=get("REAPER_LEDGER"),
+        manifests=get("REAPER_MANIFESTS"),
+        role=_role(get("REAPER_ROLE")),
         reports=get("REAPER_REPORTS"),
         topic=_topic(get("REAPER_TOPIC")),
         email=_email(get("REAPER_EMAIL_ENDPOINT"), get("REAPER_EMAIL_SENDER"), words(get("REAPER_EMAIL_TO", ""))),
@@ -111,15 +115,17 @@ def lasting(settings: Settings) -> Settings:
         raise SettingsError(
             f"mode {settings.mode} needs a ledger that lasts: set REAPER_LEDGER to dynamodb://table or table://account/table"
         )
+    if settings.mode is Mode.ENFORCE and not (settings.manifests or "").startswith(("s3://", "https://")):
+        raise SettingsError(
+            "mode enforce needs a place that lasts for what undoing takes: set REAPER_MANIFESTS to s3://bucket/prefix or a blob container"
+        )
     return settings
 
 
 def mode(text: str, name: str) -> Mode:
-    """The mode of that name. Raises SettingsError for any other text, and for a mode that this version cannot run."""
+    """The mode of that name. Raises SettingsError for any other text."""
     if text not in {m.value for m in Mode}:
         raise SettingsError(f"{name}={text!r} is not a mode: expected audit, notify or enforce")
-    if Mode(text) not in AVAILABLE:
-        raise SettingsError(f"{name}={text!r}: this version can only {', '.join(AVAILABLE)}; set it to audit")
     return Mode(text)
 
 
@@ -164,6 +170,12 @@ def _email(endpoint: str | None, sender: str | None, to: tuple[str, ...]) -> Ema
     if endpoint or sender or to:
         raise SettingsError("REAPER_EMAIL_ENDPOINT, REAPER_EMAIL_SENDER and REAPER_EMAIL_TO go together: set all three or none")
     return None
+
+
+def _role(arn: str | None) -> str | None:
+    if arn is not None and not re.fullmatch(r"arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]+", arn):
+        raise SettingsError(f"REAPER_ROLE={arn!r} is not an IAM role: expected arn:aws:iam::ACCOUNT:role/NAME")
+    return arn
 
 
 def _topic(arn: str | None) -> str | None:

@@ -34,6 +34,8 @@ from reaper.prices import PriceBook
 T = TypeVar("T")
 LAG = timedelta(minutes=5)
 """Metrics of the last minutes are still arriving, so the window ends this long before now."""
+MARK = timedelta(minutes=5)
+"""What windows end on."""
 TARGETS_AT_ONCE = 8
 DRAWN = frozenset({State.IDLE, State.UNKNOWN})
 """Whose signals the report draws."""
@@ -92,6 +94,17 @@ def sweep(clouds: Sequence[Cloud], kinds: Sequence[Kind[Any]], order: Order) -> 
     return Swept(coverage=tuple(c for c, _ in results), findings=tuple(f for _, found in results for f in found))
 
 
+def again(cloud: Cloud, kind: Kind[Any], resource: Resource, order: Order) -> Finding:
+    """The finding of one resource, observed anew up to this very moment. Raises CloudError where anything of it could not be read."""
+    stretch = replace(window(order.policy, order.now + LAG + MARK), sooner=rule.sooner(order.policy, [resource], order.now))
+    seen = list(_safely(kind, kind.observe(cloud, [resource], stretch)))
+    if cloud.troubles:
+        raise cloud.troubles[0]
+    if [(s.resource.id, s.resource.name) for s in seen] != [(resource.id, resource.name)]:
+        raise CloudError(Trouble.GARBLED, kind.name, "it was asked for and not observed")
+    return _finding(seen[0], kind, order)
+
+
 def window(policy: Policy, now: datetime) -> Window:
     """The stretch to read: it ends a little before now on a five-minute mark, and reaches back over the longest `idle_after`."""
     end = now - LAG
@@ -113,7 +126,7 @@ def _visit(cloud: Cloud, kind: Kind[Any], order: Order) -> tuple[Coverage, list[
         findings = list(_safely(kind, _findings(cloud, kind, resources, order)))
     except CloudError as error:
         cloud.troubles.append(error)
-        findings = [_finding(_blind(resource, error), order) for resource in resources]
+        findings = [_finding(_blind(resource, error), kind, order) for resource in resources]
     return _coverage(cloud, kind, _worst(cloud.troubles), cloud.troubles, len(findings)), findings
 
 
@@ -130,9 +143,9 @@ def _findings(cloud: Cloud, kind: Kind[Any], resources: list[Resource], order: O
     left = {(resource.id, resource.name): resource for resource in resources}
     for observation in kind.observe(cloud, list(left.values()), stretch):
         if left.pop((observation.resource.id, observation.resource.name), None):
-            yield _finding(observation, order)
+            yield _finding(observation, kind, order)
     for resource in left.values():
-        yield _finding(Observation(resource=resource, blind="it was not observed"), order)
+        yield _finding(Observation(resource=resource, blind="it was not observed"), kind, order)
 
 
 def _blind(resource: Resource, error: CloudError) -> Observation:
@@ -140,13 +153,14 @@ def _blind(resource: Resource, error: CloudError) -> Observation:
     return Observation(resource=plain, blind=f"it could not be observed: {error}")
 
 
-def _finding(seen: Observation, order: Order) -> Finding:
+def _finding(seen: Observation, kind: Kind[Any], order: Order) -> Finding:
     resource = seen.resource
     price = order.book.price(resource)
     usd = price.usd_per_hour if price else None
     holds = rule.rule(order.policy, resource, usd, order.now)
     verdict = judge.judge(resource, seen, holds, order.now)
-    case = Case(resource=resource, rule=holds, verdict=verdict, usd_per_hour=usd)
+    resource = replace(resource, facts={**resource.facts, "stop_by": holds.stop_by})
+    case = Case(resource=resource, rule=holds, verdict=verdict, usd_per_hour=usd, acts=kind.able(resource))
     [step] = plan.plan([case], order.memories, order.now)
     return Finding(
         case=case,

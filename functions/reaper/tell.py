@@ -1,4 +1,4 @@
-"""Carries out the warnings and reminders of a plan, each once, whoever else is sweeping, and remembers what was told.
+"""Carries out a plan: has what is due acted on, gives warnings and reminders, each once, whoever else is sweeping, and remembers it all.
 
 A target's notices are decided and given under a lease; the memory is read after the lease was taken and written with the version that
 was read. A notice counts when a channel accepted it: what was refused is a failure in the report and is tried again by the next sweep.
@@ -7,21 +7,25 @@ was read. A notice counts when a channel accepted it: what was refused is a fail
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
-from reaper import channels, digest, offer, overview, plan
+from reaper import channels, digest, enforce, offer, overview, plan, turn
 from reaper.channels import Delivery
 from reaper.desk import Desk
 from reaper.digest import TOLD, Occasion
 from reaper.errors import CloudError, ReaperError, Trouble
-from reaper.ledger import KEEP, History, Ledger, Summary
+from reaper.gap import add, gap
+from reaper.ledger import History, Ledger, Recalled
 from reaper.message import Message
 from reaper.model import Coverage, Finding, Memory, Move, Outcome, Report, Result, State, Status, Step, Target
 from reaper.policy import Policy
+from reaper.record import record, tidy
 
-LEASE = timedelta(minutes=15)
+Hand = Callable[[Finding], tuple[Finding, Sequence[ReaperError], Mapping[str, int]]]
+"""Carries out one act, or says why not: `hands.act` in mode enforce, nothing below it."""
+GARBLED = "what is remembered of it cannot be read, and somebody may have kept it"
 TRIES = 4
 PATIENCE = 3
 """Messages in a row that a channel may miss before it is given up for this sweep."""
@@ -31,44 +35,46 @@ OVERVIEW, MARKS = "overview", 3_000
 
 @dataclass(slots=True, kw_only=True)
 class _Round:
-    """One round of telling: what was remembered before it, what was judged, and what went wrong."""
+    """One round of telling: whose targets it has, what was remembered before it, what was judged, and what went wrong."""
 
     now: datetime
     run_id: str
+    targets: set[Target]
     memories: Mapping[str, Memory]
     judged: Mapping[str, Finding]
+    acting: bool
     gaps: list[Coverage]
 
 
-def tell(report: Report, policy: Policy, desk: Desk) -> Report:
-    """The report with steps decided under memory, notices given, and failures of ledger and channels in its coverage."""
-    now, run_id = desk.clock(), report.run.id
+def tell(report: Report, policy: Policy, desk: Desk, hand: Hand | None = None) -> Report:
+    """The report with steps decided under memory, acts made, notices given, and failures of all of these in its coverage.
+
+    Without a `hand` nothing is acted on, and nothing of the kind is announced.
+    """
     targets = sorted({f.case.resource.target for f in report.findings}, key=str)
     gaps: list[Coverage] = []
-    ours = [t for t in targets if _leased(desk, t, run_id, now, gaps)]
+    ours = {t for t in targets if turn.taken(desk, t, report.run.id, gaps)}
     late: list[Coverage] = []
     try:
-        told = _told(report, policy, desk, set(ours), gaps)
+        told = _told(report, policy, desk, hand, ours, gaps)
     finally:
         for target in ours:
-            _release(desk, target, run_id, late)
+            turn.over(desk, target, report.run.id, late)
     return replace(told, coverage=(*told.coverage, *late))
 
 
-def recalled(report: Report, ledger: Ledger, now: datetime) -> Report:
-    """The report with its steps as they follow from the ledger, which is only read: for an audit that knows of snoozes and notices."""
+def recalled(report: Report, policy: Policy, ledger: Ledger, now: datetime) -> Report:
+    """The report with its steps as they would follow from the ledger, which is only read: for an audit that knows of snoozes and notices."""
     try:
-        return planned(report, ledger.recall([f.case.resource.id for f in report.findings], now), now)
+        memories = ledger.recall([f.case.resource.id for f in report.findings], now)
     except ReaperError as error:
-        return replace(report, coverage=(*report.coverage, _gap("ledger", error)))
+        return replace(report, coverage=(*report.coverage, gap("ledger", error)))
+    lost = [gap("ledger", error) for error in memories.errors[:1]]
+    found = enforce.limited(_plans(report.findings, memories, now, acting=True), memories, policy.limits, ledger, now)
+    return replace(report, findings=tuple(found), coverage=(*report.coverage, *lost))
 
 
-def planned(report: Report, memories: Mapping[str, Memory], now: datetime) -> Report:
-    """The report with its steps as they follow from what is remembered; nothing is told or written."""
-    return replace(report, findings=tuple(_planned(f, memories.get(f.case.resource.id, Memory()), now) for f in report.findings))
-
-
-def _told(report: Report, policy: Policy, desk: Desk, ours: set[Target], gaps: list[Coverage]) -> Report:
+def _told(report: Report, policy: Policy, desk: Desk, hand: Hand | None, ours: set[Target], gaps: list[Coverage]) -> Report:
     now = desk.clock()
     mine = [f for f in report.findings if f.case.resource.target in ours]
     others = [
@@ -79,21 +85,33 @@ def _told(report: Report, policy: Policy, desk: Desk, ours: set[Target], gaps: l
     try:
         memories = desk.ledger.recall([f.case.resource.id for f in mine], now)
     except ReaperError as error:
-        gaps.append(_gap("ledger", error))
+        gaps.append(gap("ledger", error))
         left = [_left(f, "what was told before could not be read") for f in mine]
         return replace(report, findings=(*left, *others), coverage=(*report.coverage, *gaps))
+    gaps += [gap("ledger", error, len(memories.errors) - 1) for error in memories.errors[:1]]
+    others += [_left(f, GARBLED) for f in mine if f.case.resource.id in memories.garbled]
+    mine = [f for f in mine if f.case.resource.id not in memories.garbled]
     judged = {f.case.resource.id: f for f in mine}
-    this = _Round(now=now, run_id=report.run.id, memories=memories, judged=judged, gaps=gaps)
+    this = _Round(
+        now=now, run_id=report.run.id, targets=ours, memories=memories, judged=judged, acting=hand is not None, gaps=gaps
+    )
     occasion = _occasion(report, policy, desk, this)
-    due = {f.case.resource.id: _planned(f, memories.get(f.case.resource.id, Memory()), now) for f in mine}
-    deliveries = _give(digest.owners(list(due.values()), occasion), due, desk, this)
-    for id_, found in due.items():
-        if id_ not in channels.given(deliveries):
-            due[id_] = _remembered(_undelivered(found, deliveries), None, desk, this)
+    found = _plans(mine, memories, now, this.acting)
+    if hand:
+        held = enforce.limited(found, memories, policy.limits, desk.ledger, now)
+        made = enforce.carried(held, hand)
+        found = made.findings
+        gaps += _failures(made.errors)
+        report = replace(report, coverage=enforce.counted(report.coverage, made.calls))
+    due = {f.case.resource.id: f for f in found}
+    deliveries = _give(digest.owners(found, occasion), due, desk, this)
+    for id_, one in due.items():
+        if not (id_ in channels.given(deliveries) and one.step.move in TOLD) and not _made(one):
+            due[id_] = _remembered(_undelivered(one, deliveries), None, desk, this)
     gaps += _refused(deliveries)
     gaps += _nowhere(due.values(), deliveries)
-    _record(report, desk, this)
-    _tidy(desk, this)
+    record(report, list(due.values()), desk, gaps)
+    tidy(desk, now, gaps)
     after = replace(report, findings=(*due.values(), *others), coverage=(*report.coverage, *gaps))
     return _with_overview(after, occasion, desk, this) if ours or not report.findings else after
 
@@ -102,7 +120,12 @@ def _give(messages: Iterable[Message], due: dict[str, Finding], desk: Desk, this
     """Each message on every channel for owners, remembered before the next one is sent. A channel that stays out of reach is given up."""
     done: list[Delivery] = []
     missed: dict[str, list[CloudError]] = {}
+    renewed = this.now
     for message in messages:
+        if desk.clock() - renewed > turn.LEASE / 3:
+            renewed = desk.clock()
+            if not all(turn.taken(desk, target, this.run_id, this.gaps) for target in this.targets):
+                break
         mine = []
         for line in (line for line in desk.lines if message.audience in line.readers):
             out = missed.setdefault(line.name, [])
@@ -110,7 +133,8 @@ def _give(messages: Iterable[Message], due: dict[str, Finding], desk: Desk, this
             error = mine[-1].error
             missed[line.name] = [*out, error] if error and error.trouble is Trouble.UNREACHABLE else []
         for id_, receipt in channels.given(mine).items():
-            due[id_] = _remembered(replace(due[id_], outcome=Outcome(result=Result.DONE)), receipt, desk, this)
+            if due[id_].step.move in TOLD:
+                due[id_] = _remembered(replace(due[id_], outcome=Outcome(result=Result.DONE)), receipt, desk, this)
         done += mine
     return done
 
@@ -122,9 +146,19 @@ def _occasion(report: Report, policy: Policy, desk: Desk, this: _Round) -> Occas
     )
 
 
-def _planned(found: Finding, memory: Memory, now: datetime) -> Finding:
+def _plans(findings: Iterable[Finding], memories: Recalled, now: datetime, acting: bool) -> list[Finding]:
+    """The findings with their steps; what is remembered but cannot be read may be somebody's wish to keep it, and is left alone."""
+    return [
+        _left(f, GARBLED)
+        if f.case.resource.id in memories.garbled
+        else _planned(f, memories.get(f.case.resource.id, Memory()), now, acting)
+        for f in findings
+    ]
+
+
+def _planned(found: Finding, memory: Memory, now: datetime, acting: bool) -> Finding:
     case = plan.spared_by_memory(found.case, memory, now)
-    [step] = plan.plan([case], {case.resource.id: memory}, now)
+    [step] = plan.plan([case], {case.resource.id: memory}, now, acting=acting)
     spared = case.verdict.state is not State.IDLE
     return replace(found, case=case, step=step, wasted_usd=None if spared else found.wasted_usd)
 
@@ -146,7 +180,7 @@ def _remembered(found: Finding, receipt: str | None, desk: Desk, this: _Round) -
     try:
         _remember(found, receipt, desk, this)
     except ReaperError as error:
-        _add(this.gaps, _gap("ledger", error))
+        add(this.gaps, gap("ledger", error))
         return replace(found, outcome=Outcome(result=Result.FAILED, error=f"it could not be remembered: {error}"))
     if receipt:
         what = "warned" if found.step.move is Move.WARN else "reminded"
@@ -155,7 +189,7 @@ def _remembered(found: Finding, receipt: str | None, desk: Desk, this: _Round) -
                 History(id=found.case.resource.id, when=this.now, what=what, by=receipt, because=found.case.verdict.because)
             )
         except ReaperError as error:
-            _add(this.gaps, _gap("ledger", error))
+            add(this.gaps, gap("ledger", error))
     return found
 
 
@@ -165,11 +199,25 @@ def _remember(found: Finding, receipt: str | None, desk: Desk, this: _Round) -> 
     memory = this.memories.get(id_, Memory())
     for _ in range(TRIES):
         new = plan.after(this.judged[id_].case, memory, this.now)
-        new = plan.told(new, move, receipt, this.now) if receipt and move in TOLD else new
+        if receipt and move in TOLD:
+            new = plan.told(found.case, new, found.step, receipt, this.now, acting=this.acting)
+        if move is Move.HOLD:
+            new = replace(new, held_at=new.held_at or this.now)
         if new == memory or desk.ledger.remember(id_, new, memory.version, this.now):
             return
         memory = desk.ledger.recall([id_], this.now).get(id_, Memory())
     raise CloudError(Trouble.REFUSED, "ledger", f"{id_}: somebody else wrote first, {TRIES} times")
+
+
+def _made(found: Finding) -> bool:
+    """Whether it was acted on: then what is to be remembered stands in the ledger already."""
+    return found.step.move in enforce.MOVES and found.outcome.result is Result.DONE
+
+
+def _failures(errors: Sequence[ReaperError]) -> list[Coverage]:
+    """One row for all acts that failed, which names a permission where one was missing."""
+    first = next((e for e in errors if getattr(e, "missing", None)), errors[0] if errors else None)
+    return [gap("acts", first, len(errors) - 1)] if first else []
 
 
 def _nowhere(findings: Iterable[Finding], deliveries: Sequence[Delivery]) -> list[Coverage]:
@@ -180,19 +228,13 @@ def _nowhere(findings: Iterable[Finding], deliveries: Sequence[Delivery]) -> lis
     return [Coverage(cloud="reaper", account="", region=None, kind="notices", status=Status.FAILED, error=text)] if lost else []
 
 
-def _add(gaps: list[Coverage], gap: Coverage) -> None:
-    """One row per thing that fails, however often it does."""
-    if all(known.kind != gap.kind for known in gaps):
-        gaps.append(gap)
-
-
 def _refused(deliveries: Iterable[Delivery]) -> list[Coverage]:
     """One gap per channel that refused something, with the first reason and how many more there were."""
     errors: dict[str, list[CloudError]] = {}
     for done in deliveries:
         if done.error:
             errors.setdefault(done.channel, []).append(done.error)
-    return [_gap(f"channel {name}", found[0], len(found) - 1) for name, found in errors.items()]
+    return [gap(f"channel {name}", found[0], len(found) - 1) for name, found in errors.items()]
 
 
 def _with_overview(report: Report, occasion: Occasion, desk: Desk, this: _Round) -> Report:
@@ -200,10 +242,10 @@ def _with_overview(report: Report, occasion: Occasion, desk: Desk, this: _Round)
     try:
         said = desk.ledger.history(OVERVIEW)
     except ReaperError as error:
-        return replace(report, coverage=(*report.coverage, _gap("ledger", error)))
+        return replace(report, coverage=(*report.coverage, gap("ledger", error)))
     before = frozenset(said[-1].because.split()) if said else frozenset()
-    troubles = [f"{gap.kind}: {gap.error}" for gap in this.gaps if _mark(f"trouble:{gap.kind}") not in before]
-    topics = {*overview.topics(report), *(f"trouble:{gap.kind}" for gap in this.gaps)}
+    troubles = [f"{row.kind}: {row.error}" for row in this.gaps if _mark(f"trouble:{row.kind}") not in before]
+    topics = {*overview.topics(report), *(f"trouble:{row.kind}" for row in this.gaps)}
     known = {topic for topic in topics if _mark(topic) in before} if said else None
     message = overview.overview(report, occasion, known, troubles)
     done = channels.deliver([message], desk.lines) if message else []
@@ -213,69 +255,10 @@ def _with_overview(report: Report, occasion: Occasion, desk: Desk, this: _Round)
         try:
             desk.ledger.note(History(id=OVERVIEW, when=this.now, what="overview", by=this.run_id, because=marks))
         except ReaperError as error:
-            gaps.append(_gap("ledger", error))
+            gaps.append(gap("ledger", error))
     return replace(report, coverage=(*report.coverage, *gaps))
 
 
 def _mark(topic: str) -> str:
     """A topic in eight characters, for remembering many of them."""
     return hashlib.sha256(topic.encode("utf-8", "replace")).hexdigest()[:8]
-
-
-def _record(report: Report, desk: Desk, this: _Round) -> None:
-    done = {(t.account, t.region) for t in (f.case.resource.target for f in this.judged.values())}
-    for row in (r for r in report.coverage if (r.account, r.region) in done):
-        idle = [f for f in this.judged.values() if f.case.resource.kind == row.kind and f.case.verdict.state is State.IDLE]
-        idle = [f for f in idle if (f.case.resource.target.account, f.case.resource.target.region) == (row.account, row.region)]
-        summary = Summary(
-            run=this.run_id,
-            target=Target(cloud=row.cloud, account=row.account, region=row.region),
-            kind=row.kind,
-            started=report.run.started_at,
-            seen=row.resources,
-            idle=len(idle),
-            usd_per_hour=sum(f.price.usd_per_hour for f in idle if f.price),
-            unpriced=sum(1 for f in idle if f.price is None),
-        )
-        try:
-            desk.ledger.record(summary)
-        except ReaperError as error:
-            this.gaps.append(_gap("ledger", error))
-            return
-
-
-def _tidy(desk: Desk, this: _Round) -> None:
-    """Forget what nobody has written for more than a year; DynamoDB does so by itself, the others do not."""
-    try:
-        desk.ledger.forget_before(this.now - KEEP)
-    except ReaperError as error:
-        this.gaps.append(_gap("ledger", error))
-
-
-def _leased(desk: Desk, target: Target, run_id: str, now: datetime, gaps: list[Coverage]) -> bool:
-    try:
-        return desk.ledger.lease(target, run_id, now, LEASE)
-    except ReaperError as error:
-        gaps.append(_gap("ledger", error))
-        return False
-
-
-def _release(desk: Desk, target: Target, run_id: str, gaps: list[Coverage]) -> None:
-    try:
-        desk.ledger.release(target, run_id)
-    except ReaperError as error:
-        gaps.append(_gap("ledger", error))
-
-
-def _gap(what: str, error: ReaperError, more: int = 0) -> Coverage:
-    """A failure of our own means, told as loudly as one of a cloud."""
-    text = f"{error}" + (f" (and {more} more)" if more else "")
-    return Coverage(
-        cloud="reaper",
-        account="",
-        region=None,
-        kind=what,
-        status=Status.FAILED,
-        missing=getattr(error, "missing", None),
-        error=text,
-    )

@@ -22,7 +22,8 @@ def case(state: State = State.IDLE, idle_for: timedelta | None = 3 * DAY, **give
         last_busy=given.pop("last_busy", None),
         confidence=Confidence.PROVEN if state is State.IDLE else None,
     )
-    return Case(resource=resource(changed=given.pop("changed", None)), rule=rule(**given), verdict=verdict)
+    thing, acts = resource(changed=given.pop("changed", None)), given.pop("acts", {})
+    return Case(resource=thing, rule=rule(**given), verdict=verdict, acts=acts)
 
 
 def move(of: Case, memory: Memory | None = None, now: datetime = NOW) -> Move:

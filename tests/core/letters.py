@@ -43,7 +43,13 @@ def finding(name: str = "churn", usd: float | None = 2.0, address: str | None = 
     )
     price = None if usd is None else Price(usd_per_hour=usd, source="test", as_of="2026-11-20")
     fields: dict[str, Any] = {
-        "case": Case(resource=thing, rule=given.pop("rule", rule()), verdict=verdict, usd_per_hour=usd),
+        "case": Case(
+            resource=thing,
+            rule=given.pop("rule", rule()),
+            verdict=verdict,
+            usd_per_hour=usd,
+            acts=given.pop("acts", {Move.STOP: None, Move.DELETE: None}),
+        ),
         "step": Step(move=given.pop("move", Move.WARN), because="idle under the rule"),
         "outcome": Outcome(result=Result.PLANNED),
         "owner": Owner(address=address, source="tag owner"),

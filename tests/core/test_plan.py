@@ -8,8 +8,10 @@ import pytest
 
 from core.cases import LOOKBACK, WEEK, case, move
 from core.fakes import DAY, HOUR, NOW, resource
-from reaper.model import Action, Memory, Move, State, Verdict
+from reaper.model import Action, Memory, Move, State, Step, Verdict
 from reaper.plan import after, may_move, notice, plan, spared_by_memory, told
+
+WARN = Step(move=Move.WARN, because="idle")
 
 
 def warned(ago: timedelta, **given: Any) -> Memory:
@@ -33,7 +35,8 @@ def test_steps_come_in_the_order_of_the_cases():
     ("memory", "expected"),
     [
         pytest.param(warned(timedelta(0)), Move.NONE, id="told this moment"),
-        pytest.param(warned(WEEK - timedelta(microseconds=1)), Move.NONE, id="told almost a week ago"),
+        pytest.param(warned(WEEK - HOUR - timedelta(microseconds=1)), Move.NONE, id="told almost a week ago"),
+        pytest.param(warned(WEEK - HOUR), Move.REMIND, id="told a week ago, but for the hour by which a daily clock may be early"),
         pytest.param(warned(WEEK), Move.REMIND, id="told a week ago"),
         pytest.param(warned(9 * DAY, reminded_at=NOW - 2 * DAY), Move.NONE, id="reminded two days ago"),
         pytest.param(warned(9 * DAY, reminded_at=NOW - WEEK), Move.REMIND, id="reminded a week ago"),
@@ -92,7 +95,7 @@ def test_after_a_gap_in_the_proof_nobody_is_told_sooner_but_the_old_notice_gives
     assert move(now_idle, after(now_idle, gap, NOW), NOW) is Move.NONE
     later = case(idle_for=6 * DAY)
     assert move(later, after(now_idle, gap, NOW), NOW + 4 * DAY) is Move.WARN
-    again = told(after(later, gap, NOW + 4 * DAY), Move.WARN, "r2", NOW + 4 * DAY)
+    again = told(later, after(later, gap, NOW + 4 * DAY), WARN, "r2", NOW + 4 * DAY)
     assert notice(later, again, NOW + 5 * DAY) == NOW + 4 * DAY
 
 
@@ -190,10 +193,11 @@ def test_when_it_was_last_seen_idle_is_renewed_halfway(seen_ago, idle_for, expec
 
 
 def test_what_was_told_is_remembered_with_its_receipt():
-    first = told(Memory(version=1), Move.WARN, "r1", NOW)
+    first = told(case(), Memory(version=1), WARN, "r1", NOW)
     assert first == Memory(warned_at=NOW, receipt="r1", version=1)
-    assert told(first, Move.REMIND, "r2", NOW + WEEK) == replace(first, reminded_at=NOW + WEEK, receipt="r2")
-    assert told(first, Move.NONE, "r3", NOW) is first
+    reminder = Step(move=Move.REMIND, because="still idle")
+    assert told(case(), first, reminder, "r2", NOW + WEEK) == replace(first, reminded_at=NOW + WEEK, receipt="r2")
+    assert told(case(), first, Step(move=Move.NONE, because="told already"), "r3", NOW) is first
 
 
 def test_no_memory_makes_anything_of_a_rule_that_says_ignore():

@@ -187,7 +187,7 @@ def test_an_audit_reads_what_is_remembered_and_writes_nothing(stage: Stage):
 
 
 def test_without_any_channel_it_says_so_before_it_sweeps(stage: Stage):
-    with pytest.raises(SettingsError, match="mode notify needs a channel"):
+    with pytest.raises(SettingsError, match="need a channel"):
         run(Settings(mode=Mode.NOTIFY, cloud=stage.cloud), load("version: 1"), lambda: NOW)
 
 

@@ -80,6 +80,7 @@ def finding(found: Finding) -> dict[str, Any]:
         "step": found.step.move.value,
         "step_because": found.step.because,
         "outcome": found.outcome.result.value,
+        "outcome_because": found.outcome.because,
         "error": found.outcome.error,
         "evidence": [_evidence(e) for e in found.evidence],
     }

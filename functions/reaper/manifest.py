@@ -1,0 +1,158 @@
+"""Manifests: what an act is about to change or take away, written down before it does, and read again to undo it.
+
+`REAPER_MANIFESTS` is `s3://bucket/prefix`, a blob container's https URL, or a directory; the command line's default is a directory beside
+the user's ledger. Each act has one file, `<run>/<hash of the id>-<move>.json`, which is never overwritten.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import sha256
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from reaper import ledger
+from reaper.acts import Manifest
+from reaper.errors import CloudError, SettingsError, Trouble
+from reaper.model import Move, Target
+
+SCHEMA = 1
+OPERATION = "manifest"
+
+
+class Store(Protocol):
+    """Where texts are kept by name. Every operation raises CloudError."""
+
+    def write(self, place: str, name: str, text: str) -> str:
+        """Keep the text as `<place>/<name>` and give its address; what is there already is never overwritten."""
+        ...
+
+    def read_text(self, address: str) -> str:
+        """The text at an address that `write` gave."""
+        ...
+
+    def list(self, place: str) -> list[str]:
+        """The addresses of everything kept under `place`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Archive:
+    """The manifests at one place."""
+
+    place: str
+    store: Store
+
+    def keep(self, manifest: Manifest) -> str:
+        """Store it; gives its address. Raises CloudError: then nothing must be changed."""
+        name = f"{manifest.run}/{sha256(manifest.id.encode()).hexdigest()[:24]}-{manifest.move}.json"
+        return self.store.write(self.place, name, render(manifest))
+
+    def of_run(self, run: str) -> list[tuple[str, Manifest]]:
+        """Every manifest of that run with its address. Raises CloudError."""
+        return [(address, self.at(address)) for address in self.store.list(f"{self.place.rstrip('/')}/{run}")]
+
+    def at(self, address: str) -> Manifest:
+        """The manifest at that address. Raises CloudError, also for what is no manifest of ours."""
+        return parse(self.store.read_text(address), address)
+
+
+def open(place: str | None, environ: Mapping[str, str]) -> Archive:
+    """The archive at `place`; without one, beside the user's own ledger. Raises SettingsError for a place that cannot be one."""
+    where = (place or default(environ)).strip()
+    if where.startswith("s3://"):
+        return Archive(place=where, store=_cloud("aws", where))
+    if where.startswith("https://"):
+        return Archive(place=where, store=_cloud("azure", where))
+    if "://" in where:
+        raise SettingsError(
+            f"REAPER_MANIFESTS={where!r}: expected s3://bucket/prefix, a blob container's https URL, or a directory"
+        )
+    return Archive(place=where, store=Folder())
+
+
+def default(environ: Mapping[str, str]) -> str:
+    """The folder `manifests` beside the user's own ledger. Raises SettingsError where the user has no home."""
+    return str(Path(ledger.default(environ).removeprefix("sqlite://")).parent / "manifests")
+
+
+def render(manifest: Manifest) -> str:
+    """The manifest as JSON."""
+    target = manifest.target
+    return json.dumps(
+        {
+            "schema": SCHEMA,
+            "id": manifest.id,
+            "kind": manifest.kind,
+            "name": manifest.name,
+            "cloud": target.cloud,
+            "account": target.account,
+            "target_region": target.region,
+            "region": manifest.region,
+            "move": manifest.move.value,
+            "run": manifest.run,
+            "at": manifest.at.isoformat(),
+            "record": manifest.record,
+        },
+        indent=1,
+    )
+
+
+def parse(text: str, address: str) -> Manifest:
+    """The manifest that `text` holds. Raises CloudError that names the address for anything else."""
+    try:
+        said: dict[str, Any] = json.loads(text)
+        if said["schema"] != SCHEMA:
+            raise ValueError(f"schema {said['schema']!r} is not {SCHEMA}")
+        return Manifest(
+            id=str(said["id"]),
+            kind=str(said["kind"]),
+            name=str(said["name"]),
+            target=Target(cloud=str(said["cloud"]), account=str(said["account"]), region=said["target_region"]),
+            region=str(said["region"]),
+            move=Move(said["move"]),
+            run=str(said["run"]),
+            at=datetime.fromisoformat(said["at"]),
+            record=dict(said["record"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise CloudError(Trouble.GARBLED, OPERATION, f"{address} is no manifest ({type(error).__name__}: {error})") from error
+
+
+class Folder:
+    """Manifests as files of one machine."""
+
+    def write(self, place: str, name: str, text: str) -> str:
+        path = Path(place, name)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+        except (OSError, ValueError) as error:
+            raise CloudError(Trouble.REFUSED, OPERATION, f"{path} cannot be written: {error}") from error
+        return str(path)
+
+    def read_text(self, address: str) -> str:
+        try:
+            return Path(address).read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            raise CloudError(Trouble.GONE, OPERATION, f"{address} cannot be read: {error}") from error
+
+    def list(self, place: str) -> list[str]:
+        return sorted(str(path) for path in Path(place).glob("*.json"))
+
+
+def _cloud(cloud: str, where: str) -> Store:
+    try:
+        return cast(Store, import_module(f"reaper.{cloud}.store"))
+    except ImportError as error:
+        raise SettingsError(
+            f"REAPER_MANIFESTS={where}: needs an extra: pip install 'ml-idle-reaper[{cloud}]' ({error})"
+        ) from error
