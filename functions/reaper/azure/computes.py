@@ -62,11 +62,11 @@ def computes(cloud: Cloud, wanted: str) -> Iterator[Compute]:
     for space, rows in found:
         users = _users(space, spaces)
         for one in filter(None, (_read(cloud, row, space, users, wanted) for row in rows)):
-            # A project lists the computes of its hub as well.
-            key = (space.hub or space.id.lower(), one.name.lower(), one.created)
-            if key not in seen:
-                seen.add(key)
+            # A project lists the computes of its hub as well, and a list may have one under two spellings.
+            keys = {(space.hub or space.id.lower(), one.name.lower(), one.created), (one.id.lower(),)}
+            if not keys & seen:
                 yield one
+            seen |= keys
 
 
 def resource(cloud: Cloud, kind: str, one: Compute, status: str, parts: tuple[Part, ...] | None) -> Resource:

@@ -35,7 +35,18 @@ class Deployment:
 
 
 def deployments(cloud: Cloud) -> Iterator[Deployment]:
-    """Every deployment. What cannot be read of one workspace is noted. Raises CloudError when the workspaces cannot be listed."""
+    """Every deployment, once, under however many spellings Azure lists it. What cannot be read of one workspace is noted.
+
+    Raises CloudError when the workspaces cannot be listed.
+    """
+    seen: set[str] = set()
+    for found in _listed(cloud):
+        if (id_ := found.row["id"].lower()) not in seen:
+            seen.add(id_)
+            yield found
+
+
+def _listed(cloud: Cloud) -> Iterator[Deployment]:
     spaces = {space.id.lower(): space for space in workspaces(cloud)}
     shown = _shown(cloud) if spaces else []
     of_type = {name.lower(): {r["id"].lower(): r for r in shown if r["type"].lower() == name.lower()} for name in TYPES}
