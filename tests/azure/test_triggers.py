@@ -60,8 +60,37 @@ def test_a_mail_that_is_not_accepted_fails_the_run_so_that_the_alert_calls(deplo
     deployed.rules.append(on("POST", "/emails:send", error(400, "InvalidRequest", "no such sender")))
     with pytest.raises(CloudError, match="the summary was not accepted"):
         tick()
-    answer = post({})
-    assert (answer.status_code, "no such sender" in json.loads(answer.get_body())["error"]) == (500, True)
+
+
+def test_a_mail_that_is_not_accepted_does_not_take_a_finished_sweep_from_the_one_who_asked(
+    deployed: Server, vision: Workspace, caplog: pytest.LogCaptureFixture
+):
+    vision.cluster("gpus", created=LONG_AGO)
+    deployed.rules.append(on("POST", "/emails:send", error(400, "InvalidRequest", "no such sender")))
+    with caplog.at_level(logging.INFO, "reaper"):
+        answer = post({})
+    report = json.loads(answer.get_body())
+    assert answer.status_code == 200
+    assert [found["name"] for found in report["findings"]] == ["gpus"]
+    assert "no such sender" in report["troubles"][0]
+    assert any('"summary not sent"' in r.getMessage() and r.levelno == logging.ERROR for r in caplog.records)
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT"])
+def test_only_a_post_sweeps_stores_or_mails(deployed: Server, method: str):
+    before = len(deployed.requests)
+    answer: func.HttpResponse = FUNCTIONS["sweep_by_hand"](func.HttpRequest(method, "http://127.0.0.1/api/sweep", body=b""))
+    assert (answer.status_code, answer.headers["Allow"]) == (405, "POST")
+    assert "POST" in json.loads(answer.get_body())["error"]
+    assert (len(deployed.requests), deployed.mails) == (before, [])
+
+
+@pytest.mark.parametrize("option", ["region", "regions", "account", "accounts"])
+def test_what_only_aws_can_be_narrowed_by_is_refused_and_not_passed_over(deployed: Server, option: str):
+    answer = post({option: ["westeurope"]})
+    assert answer.status_code == 400
+    assert "narrow it with 'subscriptions'" in json.loads(answer.get_body())["error"]
+    assert post({option: []}).status_code == 200
 
 
 def test_a_policy_that_cannot_be_read_is_no_fault_of_the_caller(deployed: Server, monkeypatch: pytest.MonkeyPatch):
@@ -74,6 +103,8 @@ def test_a_report_that_cannot_be_stored_fails_the_run(deployed: Server, monkeypa
     monkeypatch.setenv("REAPER_REPORTS", f"{deployed.url}/account/reports")
     with pytest.raises(SettingsError, match="the report cannot be stored"):
         tick()
+    answer = post({})
+    assert (answer.status_code, "cannot be stored" in json.loads(answer.get_body())["troubles"][0]) == (200, True)
 
 
 def test_a_gap_is_one_line_of_its_own_in_the_log(deployed: Server, caplog: pytest.LogCaptureFixture):

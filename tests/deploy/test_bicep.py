@@ -183,6 +183,15 @@ def test_the_alert_rules_ask_for_the_timer_function_there_is() -> None:
     assert re.search(rf"def {name}\(", triggers.read_text())
 
 
+def test_the_alert_rings_for_whatever_the_function_logs_as_not_seen_or_not_told() -> None:
+    triggers = (ROOT / "functions/reaper/azure/triggers.py").read_text()
+    query = ALERTS.read_text()
+    [watched] = re.findall(r"parse_json\(Message\)\.event\) in \(([^)]*)\)", query)
+    logged = set(re.findall(r'logging\.ERROR,\s+"([^"]+)"', triggers)) - {"failed"}
+    assert set(re.findall(r'"([^"]+)"', watched)) == logged
+    assert "union (${sweeps} and Success == false), (${gaps})" in query
+
+
 def test_the_host_logs_every_function_call() -> None:
     host = ROOT / "host.json"
     if not host.exists():

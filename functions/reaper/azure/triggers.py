@@ -1,7 +1,9 @@
 """The function app: a timer for the schedule, and an HTTP route for sweeps by hand.
 
 A hand-made call carries the command line's options as JSON keys, all optional: {"mode": "audit", "kinds": [...], "subscriptions": [...]}.
-Its answer is the report, or where it was stored when it is very large.
+Its answer is the report, or where it was stored when it is very large. Azure's front end hangs up after 230 seconds whatever the
+function's time-out is (https://learn.microsoft.com/azure/azure-functions/functions-scale#timeout): the sweep then goes on, and its
+report is where REAPER_REPORTS says.
 https://learn.microsoft.com/azure/azure-functions/functions-reference-python
 """
 
@@ -28,6 +30,9 @@ from reaper.report.totals import news, totals
 from reaper.run import run
 
 MAX_ANSWER = 20_000_000
+HELP = 'a sweep is asked for with POST and, if you like, a JSON object such as {"kinds": [...], "subscriptions": [...]}'
+ELSEWHERE = {"region", "regions", "account", "accounts"}
+"""Options that only narrow a sweep of AWS. Passed over in silence they would look as if they had held."""
 app = func.FunctionApp(http_auth_level=func.AuthLevel.FUNCTION)
 log = logging.getLogger("reaper")
 log.setLevel(logging.INFO)
@@ -42,19 +47,27 @@ def sweep_on_schedule(timer: func.TimerRequest) -> None:
     """One sweep. Raises ReaperError when nothing could be swept or the summary was not accepted, so that the alert calls."""
     if timer.past_due:
         _tell(logging.WARNING, "late", because="the host was not there when this run was due")
-    _sweep(_settings(knobs.from_env(os.environ), {}))
+    _, troubles = _sweep(_settings(knobs.from_env(os.environ), {}))
+    if troubles:
+        raise troubles[0]
 
 
 @app.route(route="sweep", methods=["GET", "POST"])
 def sweep_by_hand(req: func.HttpRequest) -> func.HttpResponse:
-    """One sweep as asked for. 400 with the reason for what cannot be asked for, 500 where the deployment cannot do it."""
+    """One sweep as asked for with POST: the report, and under `troubles` what of storing and mailing it failed.
+
+    400 with the reason for what cannot be asked for, 500 where the deployment cannot do it.
+    """
+    if req.method != "POST":
+        return _answer({"error": HELP}, 405, {"Allow": "POST"})
     try:
         base = knobs.from_env(os.environ)
         try:
             settings = _settings(base, _asked(req.get_body()))
         except SettingsError as error:
             return _answer({"error": str(error)}, 400)
-        return _answer(_sweep(settings), 200)
+        answer, troubles = _sweep(settings)
+        return _answer(answer | ({"troubles": [str(trouble) for trouble in troubles]} if troubles else {}), 200)
     except ReaperError as error:
         _tell(logging.ERROR, "failed", error=str(error))
         return _answer({"error": str(error)}, 500)
@@ -72,6 +85,8 @@ def _asked(body: bytes) -> dict[str, Any]:
 
 def _settings(base: knobs.Settings, asked: Mapping[str, Any]) -> knobs.Settings:
     """The deployment's settings under what the call asks for."""
+    if strange := sorted(key for key in ELSEWHERE & asked.keys() if asked[key]):
+        raise SettingsError(f"{strange[0]!r} is for AWS: Azure is swept by whole subscriptions, narrow it with 'subscriptions'")
     ours = tuple(kind.name for kind in registry.kinds("azure"))
     settings = knobs.narrowed(base, asked, registry.names())
     if settings.cloud == "aws" or not set(settings.kinds) & set(ours):
@@ -82,21 +97,32 @@ def _settings(base: knobs.Settings, asked: Mapping[str, Any]) -> knobs.Settings:
     )
 
 
-def _sweep(settings: knobs.Settings) -> dict[str, Any]:
+def _sweep(settings: knobs.Settings) -> tuple[dict[str, Any], list[ReaperError]]:
+    """The answer, and what failed once the sweep was done: each in the log already."""
     report = run(settings, source.load(settings.policy), lambda: datetime.now(UTC), log.info)
     answer = plain(report)
     text = json.dumps(answer)
     stored, unstored = _store(settings, report, text)
     _measure(report, stored)
-    if settings.mode is Mode.AUDIT and settings.email and (news(report) or not settings.quiet):
+    unsent = _mail(settings, report, stored)
+    brief = {**answer, "findings": [], "stored": stored}
+    return answer if len(text) <= MAX_ANSWER or stored is None else brief, [t for t in (unsent, unstored) if t]
+
+
+def _mail(settings: knobs.Settings, report: Report, stored: str | None) -> ReaperError | None:
+    """Send an audit's summary if there is one to send; gives why it was not accepted."""
+    if settings.mode is not Mode.AUDIT or not settings.email or (settings.quiet and not news(report)):
+        return None
+    try:
         _tell(logging.INFO, "summary sent", mail=mail.send(settings.email, report, stored))
-    if unstored:
-        raise unstored
-    return answer if len(text) <= MAX_ANSWER or stored is None else {**answer, "findings": [], "stored": stored}
+    except ReaperError as error:
+        _tell(logging.ERROR, "summary not sent", error=str(error))
+        return error
+    return None
 
 
 def _store(settings: knobs.Settings, report: Report, text: str) -> tuple[str | None, ReaperError | None]:
-    """Where the report is now; or why it is not, which is raised only after everybody has been told of what it says."""
+    """Where the report is now; or why it is not, which keeps nobody from being told of what it says."""
     try:
         return (
             store.write_report(settings.reports, report.run.id, report.run.started_at, text) if settings.reports else None
@@ -135,5 +161,5 @@ def _tell(level: int, event: str, **facts: Any) -> None:
     log.log(level, "%s", json.dumps({"event": event, **facts}, default=str))
 
 
-def _answer(body: dict[str, Any], status: int) -> func.HttpResponse:
-    return func.HttpResponse(json.dumps(body), status_code=status, mimetype="application/json")
+def _answer(body: dict[str, Any], status: int, headers: dict[str, str] | None = None) -> func.HttpResponse:
+    return func.HttpResponse(json.dumps(body), status_code=status, mimetype="application/json", headers=headers)
