@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import base64
+import json
 import re
 import subprocess
 import sys
@@ -12,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from deploy.machine import SCRIPT
+from reaper.aws import busy
 
 FOLDER = SCRIPT.parent
+PAGE = (SCRIPT.parents[2] / "docs" / "busy.md").read_text()
 WORKSPACE = "/subscriptions/11111111-1111-1111-1111-111111111111/resourceGroups/rg/providers/Microsoft.MachineLearningServices/workspaces/w"
 
 
@@ -92,3 +95,15 @@ def test_where_it_cannot_install_it_says_so_and_fails_nothing(tmp_path: Path, na
     said = installed(FOLDER / name, tmp_path)
     assert why in said
     assert "Busy will not be published" in said
+
+
+def test_the_page_builds_every_script_as_these_tests_do():
+    for shell in SHELLS:
+        assert f"$ cat infra/busy/{shell.name} infra/busy/busy.py > " in PAGE
+
+
+def test_the_permission_on_the_page_is_what_the_script_uses_and_no_more():
+    policy = json.loads(re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)[0])
+    condition = {"StringEquals": {"cloudwatch:namespace": busy.NAMESPACE}}
+    allowed = {"Effect": "Allow", "Action": "cloudwatch:PutMetricData", "Resource": "*", "Condition": condition}
+    assert policy["Statement"] == [allowed]
