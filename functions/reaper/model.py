@@ -201,13 +201,17 @@ class Hours:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """What the policy and the resource's own tags say for this resource now. `protected` is the reason it must be left alone."""
+    """What the policy and the resource's own tags say for this resource now. `protected` is the reason it must be left alone.
+
+    `snooze_max` is the longest that one click on its keep-link can ask for, in whole days.
+    """
 
     name: str
     action: Action
     idle_after: timedelta
     grace: timedelta
     remind_every: timedelta
+    snooze_max: timedelta = timedelta(days=30)
     act_on: Confidence = Confidence.PROVEN
     stop_by: str = "stop"
     hours: Hours | None = None

@@ -14,17 +14,15 @@ from reaper.token import Keys, Link, sign
 
 LASTS = timedelta(days=30)
 """How long a link holds: longer than a holiday, and the next notice brings a new one."""
-MAX_DAYS = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """Where links lead (`base`, an address without the page's own path), who signs them, and what they allow."""
+    """Where links lead (`base`, an address without the page's own path), who signs them, and for how long they hold."""
 
     base: str
     keys: Keys
     lasts: timedelta = LASTS
-    max_days: int = MAX_DAYS
 
 
 def open(environ: Mapping[str, str], now: datetime) -> Offer | None:
@@ -60,7 +58,7 @@ def _link(finding: Finding, offer: Offer, now: datetime) -> Link:
     return Link(
         resource=resource.id,
         expires=now + offer.lasts,
-        max_days=offer.max_days,
+        max_days=finding.case.rule.snooze_max // timedelta(days=1),
         kind=resource.kind,
         name=resource.name,
         where=f"{place} {resource.target.account}, {resource.region}",

@@ -49,6 +49,14 @@ def _patience(value: object) -> timedelta:
     return length
 
 
+def _snooze(value: object) -> timedelta:
+    """A snooze_max: a keep-link offers whole days, and a resource that nobody may keep is not in the product."""
+    length = _duration(value)
+    if length < timedelta(days=1):
+        raise ValueError("expected at least 1d: keep-links offer whole days")
+    return length
+
+
 def _share(value: object) -> float:
     match = re.fullmatch(r"(\d{1,3}(?:\.\d+)?)\s*%", value) if isinstance(value, str) else None
     share = float(match[1]) / 100 if match else value
@@ -81,6 +89,7 @@ def _scalar(value: object) -> object:
 
 Patience = Annotated[timedelta, BeforeValidator(_patience), WithJsonSchema({"type": "string", "pattern": duration.PATTERN})]
 Length = Annotated[timedelta, BeforeValidator(_duration), WithJsonSchema({"type": "string", "pattern": duration.PATTERN})]
+SnoozeLength = Annotated[timedelta, BeforeValidator(_snooze), WithJsonSchema({"type": "string", "pattern": duration.PATTERN})]
 Share = Annotated[float, BeforeValidator(_share), WithJsonSchema({"type": "string", "pattern": r"^\d{1,3}(\.\d+)?\s*%$"})]
 _WORDS_SCHEMA: dict[str, Any] = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
 Words = Annotated[list[str], BeforeValidator(_words), MinLen(1), WithJsonSchema(_WORDS_SCHEMA)]
@@ -200,6 +209,7 @@ class Spec(_Part):
     idle_after: Patience | None = None
     grace: Length | None = None
     remind_every: Length | None = None
+    snooze_max: SnoozeLength | None = Field(None, description="the most that one click on a keep-link can ask for")
     act_on: Confidence | None = None
     stop_by: Literal["stop", "native"] | None = Field(
         None, description="native: switch on the cloud's own idle shutdown instead of stopping, where there is one"
@@ -215,6 +225,7 @@ class Defaults(_Part):
     idle_after: Patience = timedelta(hours=24)
     grace: Length = timedelta(days=3)
     remind_every: Length = timedelta(days=7)
+    snooze_max: SnoozeLength = timedelta(days=30)
     lookback: Length = timedelta(days=14)
     act_on: Confidence = Confidence.PROVEN
     tags_may: list[Leeway] = [Leeway.PROTECT, Leeway.TIGHTEN]

@@ -62,7 +62,9 @@ def _may(policy: Policy, resource: Resource, usd_per_hour: float | None) -> set[
 
 def _plain(policy: Policy, spec: Spec | None) -> Rule:
     chosen = {} if spec is None else {k: v for k in Rule.__dataclass_fields__ if (v := getattr(spec, k, None)) is not None}
-    fields = {k: getattr(policy.defaults, k) for k in ("action", "idle_after", "grace", "remind_every", "act_on")} | chosen
+    fields = {
+        k: getattr(policy.defaults, k) for k in ("action", "idle_after", "grace", "remind_every", "snooze_max", "act_on")
+    } | chosen
     name = f"rule {spec.name!r}" if spec else "the policy's defaults"
     hours = spec.hours.hours if spec and spec.hours else None
     return Rule(**{**fields, "name": name, "hours": hours})
@@ -78,6 +80,7 @@ def _gentlest(asked: list[Rule]) -> Rule:
         idle_after=max(r.idle_after for r in asked),
         grace=max(r.grace for r in asked),
         remind_every=max(r.remind_every for r in asked),
+        snooze_max=max(r.snooze_max for r in asked),
         act_on=max((r.act_on for r in asked), key=lambda c: c == "proven"),
         notes=("its price or size is not known, so the gentler of these rules holds",),
     )

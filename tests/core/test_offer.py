@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from core.fakes import DAY, NOW, TARGET, resource, rule
-from reaper import offer
+from reaper import offer, page
 from reaper.errors import ReaperError
 from reaper.model import Case, Finding, Move, Outcome, Owner, Price, Result, State, Step, Target, Verdict
 from reaper.offer import Offer, links
@@ -41,6 +41,16 @@ def test_each_idle_resource_gets_a_link_that_keeps_it_and_shows_what_it_is():
     assert (link.resource, link.name, link.owner, link.usd_per_hour) == (id, "churn", "jo@example.com", 1.408)
     assert (link.where, link.idle_since) == (f"AWS account {TARGET.account}, us-east-1", NOW - 9 * DAY)
     assert (link.expires - NOW, link.max_days) == (30 * DAY, 30)
+
+
+@pytest.mark.parametrize(("longest", "days"), [(DAY, 1), (5.5 * DAY, 5), (90 * DAY, 90)])
+def test_a_link_allows_as_many_days_as_the_resources_own_rule(longest: timedelta, days: int):
+    mine = finding()
+    mine = replace(mine, case=replace(mine.case, rule=rule(snooze_max=longest)))
+    [address] = links([mine], OFFER, NOW).values()
+    link = verify(address.rpartition("t=")[2], KEYS, NOW)
+    assert link.max_days == days
+    assert page.choices(link, NOW)[-1].days == days
 
 
 def test_a_resource_without_owner_and_price_gets_a_link_too():

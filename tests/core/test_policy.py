@@ -46,6 +46,11 @@ def test_there_are_examples():
             id="duration",
         ),
         pytest.param(
+            "version: 1\ndefaults: {snooze_max: 12h}",
+            "policy.yaml:2: defaults.snooze_max: '12h' is not valid: expected at least 1d: keep-links offer whole days",
+            id="snooze",
+        ),
+        pytest.param(
             "version: 1\ndefaults: {action: stpo}",
             "policy.yaml:2: defaults.action: 'stpo' is not valid: expected 'ignore', 'notify', 'stop' or 'delete', did you mean stop?",
             id="action",
@@ -151,6 +156,13 @@ def test_an_ignored_resource_is_protected():
 def test_an_unknown_price_takes_the_longer_wait():
     holds = rule(parse(TEXT), resource(), None, NOW)
     assert holds.idle_after == timedelta(hours=24)
+
+
+def test_a_snooze_lasts_as_long_as_the_rule_allows_and_where_two_may_hold_as_the_longer():
+    text = 'version: 1\ndefaults: {snooze_max: 2w}\nrules: [{name: dear, match: {usd_per_hour: ">= 5"}, snooze_max: 3d}]'
+    lengths = [rule(parse(text), resource(), usd, NOW).snooze_max.days for usd in (9.0, 1.0, None)]
+    assert lengths == [3, 14, 14]
+    assert rule(parse("version: 1"), resource(), 1.0, NOW).snooze_max == timedelta(days=30)
 
 
 @pytest.mark.parametrize(
