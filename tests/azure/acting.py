@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from reaper.acts import Manifest
 from reaper.azure.cloud import Cloud
 from reaper.errors import CloudError
 from reaper.model import Bar, Move, Resource
+from reaper.sandbox.azure.server import Server
 
 
 def found(cloud: Cloud, kind: str, name: str) -> Resource:
@@ -26,6 +28,12 @@ def bar(cloud: Cloud, kind: str, name: str, move: Move = Move.STOP, **facts: Any
     """What keeps the move from being made."""
     one = found(cloud, kind, name)
     return registry.kind(kind).able(replace(one, facts={**one.facts, **facts}))[move]
+
+
+def later(server: Server) -> None:
+    """Five minutes on, which ends whatever is under way."""
+    server.now = server.world.now + timedelta(minutes=5)
+    server.world.operations.settle(server.world.now)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
 
 import pytest
 
-from azure.acting import bar, found, planned
+from azure.acting import bar, found, later, planned
 from azure.conftest import CLUSTER
 from reaper import registry
 from reaper.azure.cloud import Cloud
@@ -23,10 +22,6 @@ SCALE = "properties.properties.scaleSettings"
 
 def scale(thing: Thing) -> dict[str, object]:
     return dict(thing.body["properties"]["properties"]["scaleSettings"])
-
-
-def later(server: Server) -> None:
-    server.now = server.world.now + timedelta(minutes=5)
 
 
 def gpus(vision: Workspace, least: int = 2, most: int = 6) -> Thing:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import pytest
 
-from azure.acting import bar, found, planned
+from azure.acting import bar, found, later, planned
 from azure.conftest import INSTANCE, NOW
 from reaper import registry
 from reaper.azure.cloud import Cloud
@@ -24,11 +22,6 @@ STATE, IDLE = "properties.properties.state", "properties.properties.idleTimeBefo
 
 def inner(thing: Thing) -> dict[str, object]:
     return thing.body["properties"]["properties"]
-
-
-def later(server: Server) -> None:
-    """Whatever is under way has ended."""
-    server.now = server.world.now + timedelta(minutes=5)
 
 
 def test_it_is_stopped_by_one_call_and_not_waited_for(server: Server, cloud: Cloud, vision: Workspace):

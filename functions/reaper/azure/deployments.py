@@ -14,24 +14,30 @@ from reaper.azure import graph
 from reaper.azure.call import Call, Json
 from reaper.azure.workspaces import PERMISSIONS as UPPER
 from reaper.azure.workspaces import PROVIDER, TYPE, Workspace, vanished, workspaces
+from reaper.azure.workspaces import again as workspace_again
 from reaper.errors import CloudError
 
 if TYPE_CHECKING:
     from reaper.azure.cloud import Cloud
 
-ENDPOINTS = f"{PROVIDER}/workspaces/onlineEndpoints/read"
-DEPLOYMENTS = f"{PROVIDER}/workspaces/onlineEndpoints/deployments/read"
+UPPER_ROOT = f"{PROVIDER}/workspaces/onlineEndpoints"
+ROOT = f"{UPPER_ROOT}/deployments"
+ENDPOINTS, DEPLOYMENTS = f"{UPPER_ROOT}/read", f"{ROOT}/read"
 PERMISSIONS = (*UPPER, ENDPOINTS, DEPLOYMENTS)
 TYPES = (f"{TYPE}/onlineEndpoints", f"{TYPE}/onlineEndpoints/deployments")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """A deployment, its endpoint (empty where that did not come along) and its workspace, each as Azure gave it."""
+    """A deployment, its endpoint (empty where that did not come along) and its workspace, each as Azure gave it.
+
+    `beside` are the names of the other deployments of its endpoint.
+    """
 
     row: Json
     endpoint: Json
     workspace: Workspace
+    beside: frozenset[str] = frozenset()
 
 
 def deployments(cloud: Cloud) -> Iterator[Deployment]:
@@ -52,9 +58,14 @@ def _listed(cloud: Cloud) -> Iterator[Deployment]:
     of_type = {name.lower(): {r["id"].lower(): r for r in shown if r["type"].lower() == name.lower()} for name in TYPES}
     endpoints, leaves = (of_type[name.lower()] for name in TYPES)
     seen = {_above(id_, "onlineendpoints") for id_ in (*endpoints, *leaves)}
+    of_endpoint: dict[str, list[str]] = {}
+    for id_ in leaves:
+        of_endpoint.setdefault(_above(id_, "deployments"), []).append(_name(id_))
     for id_, row in leaves.items():
+        above = _above(id_, "deployments")
         if space := spaces.get(_above(id_, "onlineendpoints")):
-            yield Deployment(row=row, endpoint=endpoints.get(_above(id_, "deployments"), {}), workspace=space)
+            beside = frozenset(of_endpoint[above]) - {_name(id_)}
+            yield Deployment(row=row, endpoint=endpoints.get(above, {}), workspace=space, beside=beside)
     bare = [
         (endpoints[e], spaces[w]) for e in endpoints if not _has_leaf(e, leaves) and (w := _above(e, "onlineendpoints")) in spaces
     ]
@@ -66,12 +77,31 @@ def _listed(cloud: Cloud) -> Iterator[Deployment]:
 
 def again(cloud: Cloud, id_: str) -> tuple[Json, Json]:
     """A deployment and its endpoint as they are now, from the source itself. Raises CloudError."""
-    above = id_[: len(_above(id_, "deployments"))]
-    row = cloud.call(Call(permission=DEPLOYMENTS, path=id_, has=("id", "name", "properties")))
-    endpoint = cloud.once(
-        ("endpoint", above.lower()), lambda: cloud.call(Call(permission=ENDPOINTS, path=above, has=("id", "properties")))
-    )
-    return row, endpoint
+    above = endpoint_id(id_)
+    return one(cloud, id_), cloud.once(("endpoint", above.lower()), lambda: endpoint(cloud, above))
+
+
+def fresh(cloud: Cloud, id_: str, space: Workspace) -> Deployment:
+    """A deployment with all that it hangs on, nothing of it remembered from before. Raises CloudError."""
+    above = endpoint_id(id_)
+    rows = cloud.pages(DEPLOYMENTS, f"{above}/deployments", has=("id", "name", "properties"))
+    row, beside = one(cloud, id_), frozenset(_name(other["id"].lower()) for other in rows) - {_name(id_.lower())}
+    return Deployment(row=row, endpoint=endpoint(cloud, above), workspace=workspace_again(cloud, space), beside=beside)
+
+
+def one(cloud: Cloud, id_: str) -> Json:
+    """A deployment as it is now. Raises CloudError."""
+    return cloud.call(Call(permission=DEPLOYMENTS, path=id_, has=("id", "name", "properties")))
+
+
+def endpoint(cloud: Cloud, id_: str) -> Json:
+    """An endpoint as it is now. Raises CloudError."""
+    return cloud.call(Call(permission=ENDPOINTS, path=id_, has=("id", "properties")))
+
+
+def endpoint_id(id_: str) -> str:
+    """The id of the endpoint that a deployment belongs to."""
+    return id_[: len(_above(id_, "deployments"))]
 
 
 def _shown(cloud: Cloud) -> list[Json]:
@@ -82,14 +112,14 @@ def _shown(cloud: Cloud) -> list[Json]:
         return []
 
 
-def _has_leaf(endpoint: str, leaves: Iterable[str]) -> bool:
-    return any(leaf.startswith(f"{endpoint}/") for leaf in leaves)
+def _has_leaf(above: str, leaves: Iterable[str]) -> bool:
+    return any(leaf.startswith(f"{above}/") for leaf in leaves)
 
 
-def _below(cloud: Cloud, endpoint: Json, space: Workspace) -> list[Deployment]:
+def _below(cloud: Cloud, above: Json, space: Workspace) -> list[Deployment]:
     """The deployments of an endpoint for which Resource Graph shows none: there are none, or this identity may not see them."""
     try:
-        return list(_of(cloud, endpoint, space))
+        return list(_of(cloud, above, space))
     except CloudError as error:
         if not vanished(cloud, space, error):
             cloud.note(error)
@@ -99,16 +129,22 @@ def _below(cloud: Cloud, endpoint: Json, space: Workspace) -> list[Deployment]:
 def _asked(cloud: Cloud, space: Workspace) -> list[Deployment]:
     try:
         endpoints = list(cloud.pages(ENDPOINTS, f"{space.id}/onlineEndpoints", has=("id", "name", "properties")))
-        return [found for endpoint in endpoints for found in _of(cloud, endpoint, space)]
+        return [found for above in endpoints for found in _of(cloud, above, space)]
     except CloudError as error:
         if not vanished(cloud, space, error):
             cloud.note(error)
         return []
 
 
-def _of(cloud: Cloud, endpoint: Mapping[str, str], space: Workspace) -> Iterator[Deployment]:
-    for row in cloud.pages(DEPLOYMENTS, f"{endpoint['id']}/deployments", has=("id", "name", "properties")):
-        yield Deployment(row=row, endpoint=dict(endpoint), workspace=space)
+def _of(cloud: Cloud, above: Mapping[str, str], space: Workspace) -> Iterator[Deployment]:
+    rows = list(cloud.pages(DEPLOYMENTS, f"{above['id']}/deployments", has=("id", "name", "properties")))
+    names = frozenset(_name(row["id"].lower()) for row in rows)
+    for row in rows:
+        yield Deployment(row=row, endpoint=dict(above), workspace=space, beside=names - {_name(row["id"].lower())})
+
+
+def _name(id_: str) -> str:
+    return id_.rpartition("/")[2]
 
 
 def _above(id_: str, collection: str) -> str:

@@ -10,15 +10,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from reaper.azure import deployments, series, signs, tags
+from reaper.azure import autoscale, deployments, series, signs, tags, traffic
 from reaper.azure.call import UNREADABLE
+from reaper.azure.count import count
 from reaper.azure.deployments import Deployment
 from reaper.azure.moment import moment
 from reaper.azure.series import Answers, Place, Query
 from reaper.azure.workspaces import region
 from reaper.errors import CloudError, Trouble
 from reaper.evidence import either, settled
-from reaper.model import Kind, Observation, Part, Reading, Resource, Window
+from reaper.model import Bar, Deed, Kind, Move, Observation, Part, Reading, Resource, Window
 
 if TYPE_CHECKING:
     from reaper.azure.cloud import Cloud
@@ -37,7 +38,7 @@ def discover(cloud: Cloud) -> Iterator[Resource]:
     """Every deployment of every online endpoint, whatever its share of the traffic."""
     for one in deployments.deployments(cloud):
         try:
-            yield _resource(cloud, one)
+            yield deployment(cloud, one)
         except UNREADABLE as error:
             text = f"{one.row.get('id')} cannot be read ({error!r})"
             cloud.note(CloudError(Trouble.GARBLED, deployments.DEPLOYMENTS, text))
@@ -51,10 +52,12 @@ def observe(cloud: Cloud, resources: Sequence[Resource], window: Window) -> Iter
     yield from cloud.each(lambda one: one if one.free else _closer(cloud, one, found, window), seen)
 
 
-def _resource(cloud: Cloud, one: Deployment) -> Resource:
+def deployment(cloud: Cloud, one: Deployment) -> Resource:
+    """The deployment as a resource. Raises what reading an unexpected shape raises."""
     row, properties, system = one.row, one.row["properties"], one.row.get("systemData") or {}
     endpoint = one.endpoint.get("name") or row["id"].split("/")[-3]
-    capacity = (row.get("sku") or {}).get("capacity")
+    given = (row.get("sku") or {}).get("capacity")
+    capacity = count(given)
     size = properties.get("instanceType")
     state = str(properties.get("provisioningState") or "")
     kubernetes = str(properties.get("endpointComputeType")).lower() == "kubernetes"
@@ -66,31 +69,28 @@ def _resource(cloud: Cloud, one: Deployment) -> Resource:
         region=region(row.get("location") or one.workspace.region),
         created=moment(system.get("createdAt")),
         changed=moment(system.get("lastModifiedAt")),
-        status=f"{state}, 0 % of the traffic" if _share(one) == 0 else state,
+        status=f"{state}, 0 % of the traffic" if traffic.share(one.endpoint, row["name"]) == 0 else state,
         size=f"{size} x{capacity}" if size and capacity is not None else size or "",
         parts=() if kubernetes or capacity == 0 else _parts(size, capacity),
         tags=tags.inherited(*(tags.read(layer.get("tags")) for layer in (row, one.endpoint)), one.workspace.tags),
         people={"created by": str(system["createdBy"])} if system.get("createdBy") else {},
-        facts={"state": state, "capacity": capacity, "kubernetes": kubernetes, "workspace": one.workspace},
+        facts={
+            "state": state,
+            "capacity": capacity,
+            "machines": given is not None,
+            "kubernetes": kubernetes,
+            "workspace": one.workspace,
+            "beside": one.beside,
+            "scale": properties.get("scaleSettings"),
+            "share": traffic.share(one.endpoint, row["name"]),
+            "mirrored": traffic.share(one.endpoint, row["name"], traffic.MIRROR),
+            "endpoint": str((one.endpoint.get("properties") or {}).get("provisioningState") or ""),
+        },
     )
 
 
-def _share(one: Deployment) -> int | None:
-    """Its percentage of the endpoint's traffic; None where the endpoint is not known."""
-    if not one.endpoint:
-        return None
-    shares = {name.lower(): share for name, share in (one.endpoint["properties"].get("traffic") or {}).items()}
-    return int(shares.get(one.row["name"].lower(), 0))
-
-
-def _parts(size: Any, capacity: Any) -> tuple[Part, ...] | None:
-    return (
-        (Part(component="Linux", instance=size, count=capacity),) if isinstance(size, str) and size and _count(capacity) else None
-    )
-
-
-def _count(capacity: Any) -> bool:
-    return isinstance(capacity, int) and not isinstance(capacity, bool) and 0 < capacity < 100_000
+def _parts(size: Any, capacity: int | None) -> tuple[Part, ...] | None:
+    return (Part(component="Linux", instance=size, count=capacity),) if isinstance(size, str) and size and capacity else None
 
 
 def _settled(seen: Observation) -> Observation:
@@ -103,7 +103,7 @@ def _settled(seen: Observation) -> Observation:
         return replace(seen, free="it is being deleted")
     if state in UNSETTLED:
         return replace(seen, unsettled=f"its state is {state}")
-    if capacity == 0 or (state in BROKEN and capacity is None):
+    if capacity == 0 or (state in BROKEN and not facts["machines"]):
         return replace(seen, free=f"its state is {state} and it runs no machines, so it costs nothing")
     if state not in {"Succeeded", *BROKEN}:
         return replace(seen, blind=f"its state is {state or 'missing'}")
@@ -119,7 +119,8 @@ def _closer(cloud: Cloud, seen: Observation, found: Answers, window: Window) -> 
         return replace(seen, blind="it was used or changed too recently for a closer look")
     try:
         row, endpoint = deployments.again(cloud, resource.id)
-        fresh = _resource(cloud, Deployment(row=row, endpoint=endpoint, workspace=resource.facts["workspace"]))
+        space, beside = resource.facts["workspace"], resource.facts["beside"]
+        fresh = deployment(cloud, Deployment(row=row, endpoint=endpoint, workspace=space, beside=beside))
     except CloudError as error:
         if error.trouble is not Trouble.GONE:
             cloud.note(error)
@@ -136,6 +137,64 @@ def _readings(resource: Resource, found: Answers) -> tuple[Reading, ...]:
     return (*signs.silence("RequestsPerMinute", traffic), heart)
 
 
+def able(resource: Resource) -> dict[Move, Bar | None]:
+    """What keeps it from being scaled to one instance, and from being deleted."""
+    if "state" not in resource.facts:
+        unseen = Bar(because="it could not be observed")
+        return {Move.STOP: unseen, Move.DELETE: unseen}
+    unfit = _unfit(resource)
+    return {Move.STOP: unfit or _scalable(resource), Move.DELETE: unfit or _deletable(resource)}
+
+
+def _unfit(resource: Resource) -> Bar | None:
+    """Its own state and its endpoint's. That of the endpoint is empty where the endpoint did not come along."""
+    facts = resource.facts
+    if facts["kubernetes"]:
+        return Bar(because="it runs on Kubernetes nodes of your own, which Azure ML does not bill")
+    if facts["state"] not in {"Succeeded", *BROKEN}:
+        return Bar(because=f"its state is {facts['state'] or 'missing'}")
+    if facts["endpoint"] in {*UNSETTLED, "Deleting"}:
+        return Bar(because=f"its endpoint's state is {facts['endpoint']}")
+    return None
+
+
+def _scalable(resource: Resource) -> Bar | None:
+    capacity, scale = resource.facts["capacity"], resource.facts["scale"] or {}
+    if capacity is None:
+        return Bar(because="how many instances it runs is not known")
+    if capacity <= 1:
+        return Bar(because=f"it runs {'one' if capacity else 'no'} instance already, and Azure allows no fewer", done=True)
+    if str(scale.get("scaleType")).lower() == "targetutilization" and scale.get("minInstances") not in (None, 0, 1):
+        return Bar(because=f"its own scaling keeps at least {scale['minInstances']} instances, and would undo it")
+    return None
+
+
+def _deletable(resource: Resource) -> Bar | None:
+    share, mirrored = resource.facts["share"], resource.facts["mirrored"]
+    if share is None or mirrored is None:
+        return Bar(because="how much of its endpoint's traffic it gets is not known")
+    if mirrored:
+        return Bar(because=f"{mirrored} % of its endpoint's traffic is mirrored to it")
+    if share and (resource.facts["beside"] or share != 100):
+        beside = ", ".join(sorted(resource.facts["beside"])) or "another"
+        return Bar(because=f"it gets {share} % of its endpoint's traffic, which would have to move to {beside}")
+    return None
+
+
+DEEDS = {
+    Move.STOP: Deed(
+        what="scales it to one instance, because Azure cannot stop it; refused where Azure Monitor's autoscale keeps more, and of no use "
+        "against an autoscale that adds instances under load",
+        undo="scales it back to as many instances as it had",
+        permissions=(f"{deployments.ROOT}/write", autoscale.PERMISSION),
+    ),
+    Move.DELETE: Deed(
+        what="deletes it where it gets no traffic, or where it is its endpoint's only one, whose traffic is set to 0 % first. What it was is "
+        "stored before, environment variables included, and those may hold secrets: the store of manifests must be private",
+        undo="creates it again with its model, settings, tags, instances and, once it is there, its traffic",
+        permissions=(f"{deployments.ROOT}/delete", f"{deployments.UPPER_ROOT}/write"),
+    ),
+}
 KIND = Kind(
     name=NAME,
     cloud="azure",
@@ -147,4 +206,6 @@ KIND = Kind(
     otherwise="unknown; exempt on Kubernetes, whose nodes Azure ML does not bill, and where it runs no machines",
     discover=discover,
     observe=observe,
+    able=able,
+    deeds=DEEDS,
 )

@@ -79,31 +79,33 @@ def patch(world: World, request: Request) -> Reply:
 
 def put(world: World, request: Request) -> Reply:
     """Creates or replaces a deployment. Managed ones need `instanceType` and `sku.capacity`."""
-    endpoint = child(world, request, ("onlineEndpoints", "endpoint"))
+    endpoint = idle(child(world, request, ("onlineEndpoints", "endpoint")))
     name, wanted = request.names["deployment"], request.body
     if not isinstance(wanted, dict) or not wanted.get("location") or not isinstance(wanted.get("properties"), dict):
         raise bad("location and properties are required.")
     size, capacity = wanted["properties"].get("instanceType"), (wanted.get("sku") or {}).get("capacity")
     if not size or not isinstance(capacity, int) or capacity < 1:
         raise bad("properties.instanceType and a sku.capacity of at least 1 are required.")
+    if not wanted["properties"].get("endpointComputeType"):
+        raise bad("properties.endpointComputeType is required.")
     before = world.estate.find(f"{endpoint['id']}/deployments/{name}")
     fresh = body(endpoint, name, size, capacity, world.now)
     fresh["properties"] |= {
         k: v for k, v in wanted["properties"].items() if k not in ("provisioningState", "endpointComputeType")
     }
-    fresh |= {"tags": wanted.get("tags") or {}, "sku": {**fresh["sku"], **wanted["sku"]}}
+    fresh |= {"tags": wanted.get("tags") or {}, "sku": {**fresh["sku"], **wanted["sku"]}, "identity": wanted.get("identity")}
     kept = world.estate.put(fresh) if before is None else idle(before)
     kept.update({**fresh, "systemData": deepcopy(kept["systemData"])})
     return changing(world, request, kept, 200 if before else 201)
 
 
 def delete(world: World, request: Request) -> Reply:
-    """Deletes a deployment; refused while its endpoint still sends it traffic."""
+    """Deletes a deployment; refused while its endpoint still sends or mirrors traffic to it, or is being changed itself."""
     found = idle(_found(world, request))
-    endpoint = child(world, request, ("onlineEndpoints", "endpoint"))
-    share = endpoint["properties"]["traffic"].get(found["name"], 0)
-    if share:
-        raise bad(f"Deployment {found['name']} gets {share} % of the traffic and cannot be deleted; set it to 0 first.")
+    endpoint = idle(child(world, request, ("onlineEndpoints", "endpoint")))
+    for kind, what in (("traffic", "traffic"), ("mirrorTraffic", "mirrored traffic")):
+        if share := (endpoint["properties"].get(kind) or {}).get(found["name"], 0):
+            raise bad(f"Deployment {found['name']} gets {share} % of the {what} and cannot be deleted; set it to 0 first.")
     found["properties"]["provisioningState"] = "Deleting"
 
     def finish(at: datetime) -> None:

@@ -18,6 +18,7 @@ from reaper.sandbox.azure.request import Json, Reply, Request
 from reaper.sandbox.azure.workspaces import system_data
 from reaper.sandbox.azure.world import World
 
+WRITTEN = ("authMode", "description", "compute", "publicNetworkAccess", "properties")
 AT_WORK = ("Creating", "Updating", "Deleting", "Scaling")
 
 
@@ -84,8 +85,10 @@ def put(world: World, request: Request) -> Reply:
     before = world.estate.find(f"{parent['id']}/onlineEndpoints/{name}")
     fresh = deepcopy(idle(before)) if before else body(parent, name, world.now)
     fresh["properties"] |= {key: wanted["properties"].get(key) or {} for key in ("traffic", "mirrorTraffic")}
-    fresh["properties"] |= {key: wanted["properties"][key] for key in ("authMode", "description") if key in wanted["properties"]}
-    fresh |= {"tags": wanted.get("tags") or {}}
+    # What a PUT leaves out is gone afterwards.
+    blank = body(parent, name, world.now)["properties"]
+    fresh["properties"] |= {key: wanted["properties"].get(key, blank[key]) for key in WRITTEN}
+    fresh |= {"tags": wanted.get("tags") or {}, "identity": _identity(wanted.get("identity"), fresh["identity"])}
     _check_traffic(world, fresh)
     kept = before if before is not None else world.estate.put(fresh)
     kept.update(fresh)
@@ -117,6 +120,12 @@ def idle(found: Json) -> Json:
     if found["properties"]["provisioningState"] in AT_WORK:
         raise conflict(f"{found['name']} is {found['properties']['provisioningState']}; another operation is at work on it.")
     return found
+
+
+def _identity(wanted: Json | None, before: Json | None) -> Json | None:
+    """The identity as written; a system-assigned one that stays keeps its object id."""
+    kept = {"principalId": before["principalId"]} if before and "principalId" in before else {}
+    return wanted and {**wanted, **(kept if "SystemAssigned" in wanted["type"] else {})}
 
 
 def _check_traffic(world: World, endpoint: Json) -> None:

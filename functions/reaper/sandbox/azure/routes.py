@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from reaper.sandbox.azure import (
     accepted,
+    autoscale,
     clusters,
     computes,
     deployments,
@@ -41,6 +42,7 @@ SETTING_VERSION = "2021-07-01"
 RESOURCES = ("2016-06-01", "2018-06-01", "2019-06-01", "2019-11-01", "2020-01-01", "2021-01-01", "2021-04-01", "2022-12-01")
 GRAPH_VERSIONS = ("2019-04-01", "2020-04-01-preview", "2021-03-01", "2022-10-01", "2024-04-01")
 METRIC_VERSIONS = ("2018-01-01", "2019-07-01", "2021-05-01", "2023-10-01", "2024-02-01")
+AUTOSCALE_VERSIONS = ("2015-04-01", "2021-05-01-preview", "2022-10-01")
 BATCH_VERSIONS = ("2023-05-01-preview", "2023-10-01", "2024-02-01")
 MAIL_VERSIONS = ("2023-03-31", "2024-07-01-preview", "2025-01-15-preview", "2025-09-01")
 
@@ -116,6 +118,10 @@ ROUTES = (
     _other(
         "GET", r"(?P<resource>/subscriptions/[^/]+/.+)/providers/Microsoft\.Insights/metrics", metric_calls.single,
         "Microsoft.Insights/metrics/read", METRIC_VERSIONS, identity.MANAGEMENT,
+    ),
+    _other(
+        "GET", SUB + r"/providers/Microsoft\.Insights/autoscalesettings", autoscale.several, "Microsoft.Insights/autoscaleSettings/read",
+        AUTOSCALE_VERSIONS, identity.MANAGEMENT,
     ),
     _other("POST", SUB + "/metrics:getBatch", metric_calls.batch, "Microsoft.Insights/metrics/read", BATCH_VERSIONS, identity.METRICS),
     _other("POST", "/emails:send", email.send, "Microsoft.Communication/emails/action", MAIL_VERSIONS, identity.MAIL),

@@ -38,6 +38,7 @@ class World:
     metrics: Metrics = field(default_factory=Metrics)
     operations: Operations = field(default_factory=Operations)
     mails: list[Json] = field(default_factory=list)
+    autoscale: list[Json] = field(default_factory=list)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     @property

@@ -1,0 +1,39 @@
+"""Azure Monitor's autoscale, which puts back the instances of a deployment that it is told to keep.
+
+https://learn.microsoft.com/rest/api/monitor/autoscalesettings/list-by-subscription
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from reaper.azure.call import UNREADABLE, Json
+from reaper.errors import CloudError, Trouble
+
+if TYPE_CHECKING:
+    from reaper.azure.cloud import Cloud
+
+PERMISSION, VERSION = "Microsoft.Insights/autoscaleSettings/read", "2022-10-01"
+
+
+def kept(cloud: Cloud, id_: str) -> int:
+    """How many instances of the resource autoscale keeps at least, in any of its profiles; 0 where none does. Raises CloudError.
+
+    The settings of the whole subscription are read: one may lie in another resource group than what it scales.
+    """
+    path = f"/subscriptions/{cloud.target.account}/providers/Microsoft.Insights/autoscalesettings?api-version={VERSION}"
+    try:
+        return max(
+            (most for row in cloud.pages(PERMISSION, path, has=("id", "properties")) for most in _least(row, id_)), default=0
+        )
+    except UNREADABLE as error:
+        raise CloudError(Trouble.GARBLED, PERMISSION, f"an autoscale setting cannot be read ({error!r})") from error
+
+
+def _least(row: Json, id_: str) -> Iterator[int]:
+    """The minimum of each profile, and its default, which holds while metrics are missing."""
+    properties = row["properties"]
+    if properties.get("enabled") and str(properties.get("targetResourceUri")).lower() == id_.lower():
+        for profile in properties["profiles"]:
+            yield from (int(profile["capacity"][bound]) for bound in ("minimum", "default"))

@@ -1,0 +1,34 @@
+"""How an online endpoint shares its traffic out among its deployments: whole percents by name, 0 or 100 in total.
+
+https://learn.microsoft.com/azure/machine-learning/concept-online-deployment-model
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+TRAFFIC, MIRROR = "traffic", "mirrorTraffic"
+
+
+def shares(endpoint: Mapping[str, Any], of: str = TRAFFIC) -> dict[str, Any] | None:
+    """The percentages as they are written; None where the endpoint is not known or its map cannot be read."""
+    properties = endpoint.get("properties")
+    found = properties.get(of) if isinstance(properties, dict) else ()
+    return {} if found is None else found if isinstance(found, dict) else None
+
+
+def share(endpoint: Mapping[str, Any], name: str, of: str = TRAFFIC) -> int | None:
+    """The percentage that the deployment `name` gets, 0 where it is not named; None where that is not known."""
+    found = shares(endpoint, of)
+    if found is None:
+        return None
+    mine = [value for key, value in found.items() if key.lower() == name.lower()] or [0]
+    valid = all(isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 100 for value in mine)
+    return sum(mine) if valid else None
+
+
+def with_share(endpoint: Mapping[str, Any], name: str, percent: int) -> dict[str, Any]:
+    """The map with this deployment's percentage set and every other as it is."""
+    found = shares(endpoint) or {}
+    return {key: value for key, value in found.items() if key.lower() != name.lower()} | {name: percent}
