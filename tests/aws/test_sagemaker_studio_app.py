@@ -113,6 +113,31 @@ def test_no_fault_makes_it_idle(account: Account, server: Server, swept: Sweep, 
     assert (result.coverage(KIND).status, result.coverage(KIND).missing) == (status, missing)
 
 
+def test_an_idle_app_in_a_space_is_its_owners_and_the_spaces_are_listed_once(account: Account, server: Server, swept: Sweep):
+    account.space("ana", owner="ana-lee")
+    account.space("common")
+    for space in ("ana", "common"):
+        account.app(space=space)
+        account.app("second", space=space, type="CodeEditor")
+    found = swept(KIND).found
+    assert {name: dict(f.case.resource.people) for name, f in found.items()} == {
+        LAB: {"Studio space owner": "ana-lee"},
+        "ana/CodeEditor/second": {"Studio space owner": "ana-lee"},
+        "common/JupyterLab/default": {},
+        "common/CodeEditor/second": {},
+    }
+    assert "Studio space owner names 'ana-lee'" in found[LAB].owner.source
+    assert [call.operation for call in server.calls].count("ListSpaces") == 1
+
+
+def test_spaces_are_not_listed_where_no_app_in_one_was_silent(account: Account, server: Server, swept: Sweep):
+    account.space("ana", owner="ana")
+    account.app(space="ana", instance="system")
+    account.app(user="eve", type="KernelGateway")
+    swept(KIND)
+    assert "ListSpaces" not in [call.operation for call in server.calls]
+
+
 def test_one_that_vanishes_before_it_is_described_is_unknown(account: Account, server: Server, swept: Sweep):
     account.app(space="ana")
     server.rules.append(lambda call: account.contents.apps.clear() if call.operation == "DescribeApp" else None)

@@ -23,7 +23,8 @@ NAME = "sagemaker-studio-app"
 KEYS = ("DomainId", "AppType", "AppName", "Status")
 COMPONENTS = {"KernelGateway": "Studio-Notebook", "JupyterServer": "Studio-Notebook"}
 IDENTITY = ("DomainId", "AppType", "AppName", "SpaceName", "UserProfileName")
-Spaces = dict[tuple[str, str], bool]
+Spaces = dict[tuple[str, str], tuple[str, bool]]
+"""By domain and name: the owner's user profile, and whether it is that person's own."""
 OWN_APPS = {"JupyterLab", "CodeEditor", "KernelGateway", "JupyterServer"}
 """Types that serve one person or space and come back by CreateApp as they were."""
 OWN_BILLING = {"Canvas", "RStudioServerPro"}
@@ -69,13 +70,13 @@ def observe(cloud: Cloud, resources: Sequence[Resource], window: Window) -> Iter
 
 
 def _spaces(cloud: Cloud) -> Spaces | None:
-    """Whether each space is one person's own; None, and noted, when they cannot be listed."""
+    """Every space; None, and noted, when they cannot be listed."""
     found: Spaces = {}
     try:
         for row in cloud.pages("sagemaker", "ListSpaces", "Spaces", "DomainId", "SpaceName", MaxResults=100):
-            owner = (row.get("OwnershipSettingsSummary") or {}).get("OwnerUserProfileName")
+            owner = (row.get("OwnershipSettingsSummary") or {}).get("OwnerUserProfileName") or ""
             sharing = (row.get("SpaceSharingSettingsSummary") or {}).get("SharingType")
-            found[row["DomainId"], row["SpaceName"]] = bool(owner) and sharing in {None, "Private"}
+            found[row["DomainId"], row["SpaceName"]] = owner, bool(owner) and sharing in {None, "Private"}
     except CloudError as error:
         cloud.note(error)
         return None
@@ -83,10 +84,13 @@ def _spaces(cloud: Cloud) -> Spaces | None:
 
 
 def _with_space(seen: Observation, spaces: Spaces | None) -> Observation:
-    """What `able` needs: whether the app is in one person's own space. Left out where that is not known."""
+    """With the space's owner, and what `able` needs: whether it is one person's own. Left out where that is not known."""
     facts = seen.resource.facts
-    own = (spaces or {}).get((facts["DomainId"], facts.get("SpaceName", "")))
-    return seen if own is None else replace(seen, resource=replace(seen.resource, facts={**facts, "private": own}))
+    space = (spaces or {}).get((facts["DomainId"], facts.get("SpaceName", "")))
+    if space is None:
+        return seen
+    people = {"Studio space owner": space[0], **seen.resource.people} if space[0] else seen.resource.people
+    return replace(seen, resource=replace(seen.resource, people=people, facts={**facts, "private": space[1]}))
 
 
 def able(resource: Resource) -> Mapping[Move, Bar | None]:
