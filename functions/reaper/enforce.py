@@ -11,13 +11,13 @@ from reaper import limit
 from reaper.errors import CloudError, ReaperError
 from reaper.ledger import History, Ledger
 from reaper.limit import ENDS, Past, Share
-from reaper.model import Coverage, Finding, Memory, Move, Step
+from reaper.model import Coverage, Finding, Memory, Move, Step, Target
 from reaper.policy import Limits
 
 RELEASE = "release"
 """Where in the history releases stand."""
-SWEEPS = 10
-"""How many earlier sweeps tell what is usual."""
+SWEEPS, REACH = 10, 100
+"""How many earlier sweeps tell what is usual, and among how many of the last ones they are looked for."""
 MOVES = ENDS | {Move.START}
 
 
@@ -30,20 +30,28 @@ class Carried:
     calls: Mapping[tuple[str, str | None, str], Counter[str]]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limited:
+    """The findings, held where there are too many, and where the idle share is a sudden jump."""
+
+    findings: list[Finding]
+    jumped: frozenset[tuple[Target, str]] = frozenset()
+
+
 def limited(
     findings: Sequence[Finding], memories: Mapping[str, Memory], limits: Limits, ledger: Ledger, now: datetime
-) -> list[Finding]:
+) -> Limited:
     """The findings, their stops and deletes held where there are too many, or where nobody can say what is usual."""
-    if not any(f.step.move in ENDS for f in findings):
-        return list(findings)
     try:
         past = _past(findings, ledger, now)
     except CloudError as error:
-        because = f"held, because what earlier sweeps saw could not be read: {error}"
-        held = Step(move=Move.HOLD, because=because)
-        return [replace(f, step=held) if f.step.move in ENDS else f for f in findings]
+        held = Step(move=Move.HOLD, because=f"held, because what earlier sweeps saw could not be read: {error}")
+        return Limited(findings=[replace(f, step=held) if f.step.move in ENDS else f for f in findings])
     steps = limit.limited([(f.case, f.step) for f in findings], memories, limits, past, now)
-    return [replace(f, step=step) for f, step in zip(findings, steps, strict=True)]
+    return Limited(
+        findings=[replace(f, step=step) for f, step in zip(findings, steps, strict=True)],
+        jumped=frozenset(limit.jumps([f.case for f in findings], limits, past)),
+    )
 
 
 def release(ledger: Ledger, by: str, now: datetime, lasting: timedelta = limit.RELEASE) -> datetime:
@@ -74,15 +82,20 @@ def counted(coverage: Sequence[Coverage], calls: Mapping[tuple[str, str | None, 
 
 
 def _past(findings: Sequence[Finding], ledger: Ledger, now: datetime) -> Past:
-    places = {(f.case.resource.target, f.case.resource.kind) for f in findings}
-    shares = {
-        place: [Share(seen=s.seen, idle=s.idle) for s in ledger.summaries(*place, 2 * SWEEPS) if not s.held][:SWEEPS]
-        for place in places
-    }
     released = [e for e in ledger.history(RELEASE) if e.when <= now]
-    if not released:
-        return Past(shares=shares)
-    return Past(shares=shares, released=(released[-1].when, datetime.fromisoformat(released[-1].because)))
+    given = released[-1].when if released else None
+    found = {place: ledger.summaries(*place, REACH) for place in {_place(f) for f in findings}}
+    known = {place: [s for s in rows if given is None or s.started > given] for place, rows in found.items()}
+    usual = {place: [s for s in rows if not s.held][:SWEEPS] for place, rows in known.items()}
+    return Past(
+        shares={place: [Share(seen=s.seen, idle=s.idle) for s in rows] for place, rows in usual.items()},
+        jumped=frozenset(place for place, rows in known.items() if rows and rows[0].held and len(usual[place]) < limit.FEW),
+        released=(given, datetime.fromisoformat(released[-1].because)) if given else None,
+    )
+
+
+def _place(found: Finding) -> tuple[Target, str]:
+    return found.case.resource.target, found.case.resource.kind
 
 
 def _dearest(found: Finding) -> tuple[bool, float, str]:

@@ -110,6 +110,10 @@ def _same_again(move: Move, fresh: Finding, memory: Memory, now: datetime) -> No
     if step.move is move:
         return
     idle = case.verdict.state is State.IDLE
+    if idle and move is not Move.START and plan.act(case, now) is not move:
+        raise Refused(
+            f"its rule and tags no longer allow it to be {DONE[move]}: {case.rule.name} says at most {case.rule.action}"
+        )
     raise Refused(step.because if idle or move is Move.START else f"it is {case.verdict.state} now: {case.verdict.because}")
 
 

@@ -31,7 +31,7 @@ EXPECTED = "memory:, sqlite:///path, dynamodb://table or table://account/table"
 class Summary:
     """One sweep of one target and kind in numbers. `usd_per_hour` is what the idle ones cost, without the `unpriced` among them.
 
-    `held`: its acts were held back, so that it says nothing of what is usual.
+    `held`: its idle share was a sudden jump, so that it says nothing of what is usual.
     """
 
     run: str

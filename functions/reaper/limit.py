@@ -33,10 +33,14 @@ class Share:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Past:
-    """What earlier sweeps leave behind: their shares by target and kind, newest first and without those whose acts were held, and the last
-    release with the moment until which it holds."""
+    """What earlier sweeps leave behind: their shares by target and kind, newest first, and the last release with the moment until which it
+    holds. Not among the shares: those of sweeps that were a jump themselves, and those before the release, which made the new level usual.
+
+    `jumped`: where the last sweep was a jump and what was usual before it is out of reach; it lasts until somebody releases it.
+    """
 
     shares: Mapping[tuple[Target, str], Sequence[Share]] = field(default_factory=dict)
+    jumped: frozenset[tuple[Target, str]] = frozenset()
     released: tuple[datetime, datetime] | None = None
 
 
@@ -49,7 +53,8 @@ def limited(
     """
     ends = [(case, step) for case, step in planned if step.move in ENDS]
     acts = [pair for pair in ends if not _released(memories.get(pair[0].resource.id, Memory()), past, now)]
-    over = [*_too_many(acts, limits), *_too_great(planned, acts, limits), *_jumps(planned, limits, past)] if acts else []
+    sudden = jumps([case for case, _ in planned], limits, past).values()
+    over = [*_too_many(acts, limits), *_too_great(planned, acts, limits), *sudden] if acts else []
     if not over:
         return [step for _, step in planned]
     because = f"held with {_count(len(acts) - 1, 'other')}, because {'; '.join(over)}. `reaper release` lets them go"
@@ -58,6 +63,28 @@ def limited(
         Step(move=Move.HOLD, because=f"would {step.move}, but is {because}") if case.resource.id in held else step
         for case, step in planned
     ]
+
+
+def jumps(cases: Iterable[Case], limits: Limits, past: Past) -> dict[tuple[Target, str], str]:
+    """The targets and kinds of which suddenly many more are idle than in the sweeps before: rather a broken signal than an empty office."""
+    groups: dict[tuple[Target, str], list[Case]] = defaultdict(list)
+    for case in cases:
+        groups[(case.resource.target, case.resource.kind)].append(case)
+    sudden = {place: _jump(found, past.shares.get(place, ()), limits) for place, found in groups.items()}
+    lasting = {place: f"of {place[1]} suddenly many more were idle some time ago" for place in past.jumped & groups.keys()}
+    return lasting | {place: text for place, text in sudden.items() if text}
+
+
+def _jump(cases: Sequence[Case], shares: Sequence[Share], limits: Limits) -> str | None:
+    before = [share for share in shares if share.seen]
+    idle = sum(1 for case in cases if case.verdict.state is State.IDLE)
+    if len(before) < FEW:
+        return None
+    usual, count = median(s.idle / s.seen for s in before), median(s.idle for s in before)
+    if idle - count <= FEW or idle / len(cases) - usual <= limits.max_jump:
+        return None
+    what = f"{idle} of {len(cases)} {cases[0].resource.kind} are idle where it used to be {usual:.0%}"
+    return f"{what}, a jump of more than max_jump: {limits.max_jump:.0%}"
 
 
 def _released(memory: Memory, past: Past, now: datetime) -> bool:
@@ -82,21 +109,6 @@ def _too_great(planned: Sequence[tuple[Case, Step]], acts: Sequence[tuple[Case, 
         count = sum(1 for case, _ in acts if case.resource.kind == kind)
         if count > max(1 if limits.max_share else 0, floor(limits.max_share * len(seen) + 1e-9)):
             yield f"{count} of {len(seen)} {kind} are more than max_share: {limits.max_share:.0%}"
-
-
-def _jumps(planned: Sequence[tuple[Case, Step]], limits: Limits, past: Past) -> Iterable[str]:
-    """Kinds of which suddenly many more are idle than in the sweeps before: rather a broken signal than an empty office."""
-    groups: dict[tuple[Target, str], list[Case]] = defaultdict(list)
-    for case, _ in planned:
-        groups[(case.resource.target, case.resource.kind)].append(case)
-    for (target, kind), cases in groups.items():
-        before = [share for share in past.shares.get((target, kind), ()) if share.seen]
-        idle = sum(1 for case in cases if case.verdict.state is State.IDLE)
-        if len(before) < FEW:
-            continue
-        usual, count = median(s.idle / s.seen for s in before), median(s.idle for s in before)
-        if idle - count > FEW and idle / len(cases) - usual > limits.max_jump:
-            yield f"{idle} of {len(cases)} {kind} are idle where it used to be {usual:.0%}, a jump of more than max_jump: {limits.max_jump:.0%}"
 
 
 def _by_kind(cases: Iterable[Case]) -> dict[str, list[Case]]:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 
 from reaper.desk import Desk
 from reaper.errors import ReaperError
 from reaper.gap import add, gap
 from reaper.ledger import KEEP, Summary
-from reaper.model import Coverage, Finding, Move, Report, State, Target
+from reaper.model import Coverage, Finding, Report, State, Target
+
+Place = tuple[Target, str]
+"""A target and the name of a kind."""
 
 
-def record(report: Report, findings: Sequence[Finding], desk: Desk, gaps: list[Coverage]) -> None:
-    """Keep the summaries of every target in `findings`, whose steps are as they turned out. What fails is one more gap."""
+def record(report: Report, findings: Sequence[Finding], jumped: Collection[Place], desk: Desk, gaps: list[Coverage]) -> None:
+    """Keep the summaries of every target in `findings`; those that `jumped` are marked as unusual. What fails is one more gap."""
     try:
-        for summary in _summaries(report, findings):
+        for summary in _summaries(report, findings, jumped):
             desk.ledger.record(summary)
     except ReaperError as error:
         add(gaps, gap("ledger", error))
@@ -29,7 +32,7 @@ def tidy(desk: Desk, now: datetime, gaps: list[Coverage]) -> None:
         add(gaps, gap("ledger", error))
 
 
-def _summaries(report: Report, findings: Sequence[Finding]) -> Iterator[Summary]:
+def _summaries(report: Report, findings: Sequence[Finding], jumped: Collection[Place]) -> Iterator[Summary]:
     ours = {f.case.resource.target for f in findings}
     for row in report.coverage:
         target = Target(cloud=row.cloud, account=row.account, region=row.region)
@@ -46,5 +49,5 @@ def _summaries(report: Report, findings: Sequence[Finding]) -> Iterator[Summary]
             idle=len(idle),
             usd_per_hour=sum(f.price.usd_per_hour for f in idle if f.price),
             unpriced=sum(1 for f in idle if f.price is None),
-            held=any(f.step.move is Move.HOLD for f in mine),
+            held=(target, row.kind) in jumped,
         )

@@ -71,7 +71,7 @@ def recalled(report: Report, policy: Policy, ledger: Ledger, now: datetime) -> R
         return replace(report, coverage=(*report.coverage, gap("ledger", error)))
     lost = [gap("ledger", error) for error in memories.errors[:1]]
     found = enforce.limited(_plans(report.findings, memories, now, acting=True), memories, policy.limits, ledger, now)
-    return replace(report, findings=tuple(found), coverage=(*report.coverage, *lost))
+    return replace(report, findings=tuple(found.findings), coverage=(*report.coverage, *lost))
 
 
 def _told(report: Report, policy: Policy, desk: Desk, hand: Hand | None, ours: set[Target], gaps: list[Coverage]) -> Report:
@@ -97,9 +97,10 @@ def _told(report: Report, policy: Policy, desk: Desk, hand: Hand | None, ours: s
     )
     occasion = _occasion(report, policy, desk, this)
     found = _plans(mine, memories, now, this.acting)
+    jumped: frozenset[tuple[Target, str]] = frozenset()
     if hand:
         held = enforce.limited(found, memories, policy.limits, desk.ledger, now)
-        made = enforce.carried(held, hand)
+        jumped, made = held.jumped, enforce.carried(held.findings, hand)
         found = made.findings
         gaps += _failures(made.errors)
         report = replace(report, coverage=enforce.counted(report.coverage, made.calls))
@@ -110,7 +111,7 @@ def _told(report: Report, policy: Policy, desk: Desk, hand: Hand | None, ours: s
             due[id_] = _remembered(_undelivered(one, deliveries), None, desk, this)
     gaps += _refused(deliveries)
     gaps += _nowhere(due.values(), deliveries)
-    record(report, list(due.values()), desk, gaps)
+    record(report, list(due.values()), jumped, desk, gaps)
     tidy(desk, now, gaps)
     after = replace(report, findings=(*due.values(), *others), coverage=(*report.coverage, *gaps))
     return _with_overview(after, occasion, desk, this) if ours or not report.findings else after

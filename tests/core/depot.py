@@ -1,0 +1,208 @@
+"""A cloud of one kind in memory, in the shape that both clouds have: things that are used, stopped, started, deleted and brought back.
+
+It stands for the boundary that is ours (kind, acts, cloud), so that the plan, the hands and the ledger can be driven through thousands of
+sweeps. Things tell the truth of themselves when they are looked at; `blunder` and `meanwhile` make calls fail or the world change in between.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from core.fakes import DAY, HOUR, NOW, TARGET
+from reaper.acts import Acts, Manifest, Undone
+from reaper.errors import CloudError, Trouble
+from reaper.model import Bar, Deed, Kind, Move, Observation, Part, Reading, Resource, Role, Series, Target, Window
+
+KIND = "sagemaker-endpoint"
+DENIED = CloudError(Trouble.DENIED, "sagemaker:DeleteEndpoint", "not allowed", missing="sagemaker:DeleteEndpoint")
+
+
+@dataclass(slots=True, kw_only=True)
+class Thing:
+    """One resource. `uses` are the moments at which it was used; `up` since when its heartbeat beats, None while stopped."""
+
+    name: str
+    created: datetime = NOW - 60 * DAY
+    changed: datetime | None = None
+    tags: dict[str, str] | None = field(default_factory=dict)
+    uses: list[datetime] = field(default_factory=list)
+    up: datetime | None = NOW - 60 * DAY
+    status: str = "InService"
+    instance: str = "ml.g5.xlarge"
+
+
+@dataclass(slots=True)
+class Depot:
+    """Everything there is. `log` has every act as (move, name, when)."""
+
+    clock: Callable[[], datetime]
+    things: dict[str, Thing] = field(default_factory=dict)
+    log: list[tuple[Move, str, datetime]] = field(default_factory=list)
+    blunder: Callable[[str, str], None] = lambda call, name: None
+    meanwhile: Callable[[str, str], None] = lambda call, name: None
+
+    def add(self, name: str, **given: Any) -> Thing:
+        self.things[name] = Thing(name=name, **given)
+        return self.things[name]
+
+    def id(self, name: str) -> str:
+        return f"arn:aws:sagemaker:us-east-1:123456789012:endpoint/{name}"
+
+    def thing(self, call: str, name: str) -> Thing:
+        """The thing, as a call finds it. Raises CloudError where the call fails or the thing is gone."""
+        self.blunder(call, name)
+        if name not in self.things:
+            raise CloudError(Trouble.GONE, call, f"could not find {name}")
+        self.meanwhile(call, name)
+        if name not in self.things:
+            raise CloudError(Trouble.GONE, call, f"could not find {name}")
+        return self.things[name]
+
+
+class Yard:
+    """A session of the depot: `reaper.sweep.Cloud`."""
+
+    def __init__(self, depot: Depot, target: Target = TARGET) -> None:
+        self.depot, self.target = depot, target
+        self.calls: Counter[str] = Counter()
+        self.troubles: list[CloudError] = []
+
+    def for_kind(self) -> Yard:
+        return Yard(self.depot, self.target)
+
+    anew = for_kind
+
+
+def resource(yard: Yard, thing: Thing) -> Resource:
+    return Resource(
+        kind=KIND,
+        id=yard.depot.id(thing.name),
+        name=thing.name,
+        target=yard.target,
+        region="us-east-1",
+        created=thing.created,
+        changed=thing.changed,
+        status=thing.status,
+        size=thing.instance,
+        parts=(Part(component="Hosting", instance=thing.instance),) if thing.up else (),
+        tags=None if thing.tags is None else dict(thing.tags),
+    )
+
+
+def discover(yard: Yard) -> Iterator[Resource]:
+    yard.calls["sagemaker:ListEndpoints"] += 1
+    yard.depot.blunder("list", "")
+    yield from [resource(yard, thing) for thing in yard.depot.things.values()]
+
+
+def observe(yard: Yard, resources: Sequence[Resource], window: Window) -> Iterator[Observation]:
+    for one in resources:
+        yard.calls["cloudwatch:GetMetricData"] += 1
+        yard.depot.meanwhile("observe", one.name)
+        yard.depot.blunder("observe", one.name)
+        thing = yard.depot.things.get(one.name)
+        if thing is None:
+            yield Observation(resource=one, blind="it is gone")
+        else:
+            yield _seen(one, thing, window)
+
+
+def _seen(one: Resource, thing: Thing, window: Window) -> Observation:
+    hours = int((window.end - window.start) / HOUR)
+    used = [1.0 if any(_in(window, h, use) for use in thing.uses) else math.nan for h in range(hours)]
+    alive = [60.0 if thing.up and window.start + (h + 1) * HOUR > thing.up else math.nan for h in range(hours)]
+    readings = (
+        Reading(signal="Invocations", role=Role.ACTIVITY, series=Series(start=window.start, step=HOUR, values=array("f", used))),
+        Reading(
+            signal="CPUUtilization", role=Role.HEARTBEAT, series=Series(start=window.start, step=HOUR, values=array("f", alive))
+        ),
+    )
+    if thing.status != "InService":
+        return Observation(resource=one, readings=readings, unsettled=f"its status is {thing.status}")
+    return Observation(resource=one, readings=readings, free=None if thing.up else "it is stopped")
+
+
+def _in(window: Window, hour: int, moment: datetime) -> bool:
+    return window.start + hour * HOUR <= moment < window.start + (hour + 1) * HOUR
+
+
+def able(one: Resource) -> dict[Move, Bar | None]:
+    busy = Bar(because=f"its status is {one.status}") if one.status != "InService" else None
+    stopped = Bar(because="it is stopped already", done=True) if not one.parts else None
+    running = None if not one.parts else Bar(because="it is running already", done=True)
+    return {Move.STOP: busy or stopped, Move.DELETE: busy, Move.START: busy or running}
+
+
+def look(yard: Yard, one: Resource) -> Resource:
+    yard.calls["sagemaker:DescribeEndpoint"] += 1
+    return resource(yard, yard.depot.thing("look", one.name))
+
+
+def record(yard: Yard, one: Resource, move: Move) -> dict[str, Any]:
+    thing = yard.depot.thing("record", one.name)
+    return {"instance": thing.instance, "tags": dict(thing.tags or {}), "created": thing.created.isoformat()}
+
+
+def carry(yard: Yard, one: Resource, manifest: Manifest) -> str:
+    thing, now = yard.depot.thing("carry", one.name), yard.depot.clock()
+    yard.depot.log.append((manifest.move, one.name, now))
+    if manifest.move is Move.DELETE:
+        del yard.depot.things[one.name]
+        return "the endpoint was deleted"
+    thing.up, thing.changed = (now if manifest.move is Move.START else None), now
+    return "it was started" if thing.up else "it was stopped"
+
+
+def undo(yard: Yard, manifest: Manifest) -> Undone:
+    depot, now = yard.depot, yard.depot.clock()
+    thing = depot.things.get(manifest.name) or depot.add(manifest.name, created=now)
+    thing.instance, thing.tags = manifest.record["instance"], dict(manifest.record["tags"])
+    thing.up, thing.changed = now, now
+    return Undone(because="it runs again")
+
+
+DEED = Deed(what="stops it", undo="reaper restore", permissions=("sagemaker:DeleteEndpoint",))
+DEPOT = Kind(
+    name=KIND,
+    cloud="aws",
+    title="thing",
+    docs="",
+    permissions=("sagemaker:ListEndpoints",),
+    activity="uses",
+    heartbeat="being up",
+    otherwise="",
+    discover=discover,
+    observe=observe,
+    able=able,
+    deeds={Move.STOP: DEED, Move.DELETE: DEED, Move.START: DEED},
+)
+ACTS = Acts(look=look, record=record, carry=carry, undo=undo, undo_permissions=())
+
+
+class Archive:
+    """Manifests in a dictionary: `reaper.manifest.Store`. `full`: nothing more can be stored."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, str] = {}
+        self.full = False
+
+    def write(self, place: str, name: str, text: str) -> str:
+        if self.full:
+            raise CloudError(Trouble.DENIED, "s3:PutObject", "no", missing="s3:PutObject")
+        address = f"{place}/{name}"
+        if address in self.texts:
+            raise CloudError(Trouble.REFUSED, "s3:PutObject", f"{address} is there already")
+        self.texts[address] = text
+        return address
+
+    def read_text(self, address: str) -> str:
+        return self.texts[address]
+
+    def list(self, place: str) -> list[str]:
+        return sorted(a for a in self.texts if a.startswith(f"{place}/"))

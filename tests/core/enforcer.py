@@ -1,0 +1,108 @@
+"""A whole deployment in mode enforce over the depot: its own clock, ledger, channel and archive; one `sweep()` after the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from core.depot import ACTS, DEPOT, Archive, Depot, Yard
+from core.fakes import NOW
+from reaper import document, hands, manifest, tell, turn
+from reaper.channels import Line
+from reaper.desk import Desk
+from reaper.errors import CloudError, Trouble
+from reaper.fleeting import Fleeting
+from reaper.ledger import Ledger
+from reaper.message import Audience, Message
+from reaper.model import Finding, Memory, Mode, Report, Run
+from reaper.policy import Policy
+from reaper.registry import names
+from reaper.sweep import Order, sweep
+
+POLICY = """
+version: 1
+defaults: {action: stop, idle_after: 24h, grace: 3d, remind_every: 7d}
+limits: {max_acts: 20, max_share: 100%, max_usd_per_hour: 1000}
+owners: {domains: [example.com], fallback: ml-admins@example.com}
+"""
+
+
+class Postbox:
+    """A channel that keeps what it is given; `shut`: it takes nothing."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.shut = False
+
+    def send(self, message: Message) -> str:
+        if self.shut:
+            raise CloudError(Trouble.UNREACHABLE, "post:Send", "no answer")
+        self.messages.append(message)
+        return f"receipt-{len(self.messages)}"
+
+
+@dataclass
+class Enforcer:
+    """The deployment. `now` is its clock."""
+
+    policy: Policy = field(default_factory=lambda: policy(POLICY))
+    now: datetime = NOW
+    ledger: Ledger = field(default_factory=Fleeting)
+    store: Archive = field(default_factory=Archive)
+    post: Postbox = field(default_factory=Postbox)
+    deadline: datetime | None = None
+    runs: int = 0
+
+    def __post_init__(self) -> None:
+        self.depot = Depot(clock=lambda: self.now)
+        self.archive = manifest.Archive(place="s3://manifests", store=self.store)
+
+    def sweep(self, mode: Mode = Mode.ENFORCE) -> Report:
+        """One sweep now: the report as an entry point would give it."""
+        self.runs += 1
+        run, yard = f"run-{self.runs}", Yard(self.depot)
+        order = Order(policy=self.policy, now=self.now)
+        swept = sweep([yard], [DEPOT], order)
+        facts = Run(id=run, started_at=self.now, finished_at=self.now, mode=mode, version="0", policy_sha256="0" * 64)
+        report = Report(run=facts, coverage=swept.coverage, findings=swept.findings)
+        line = Line(name="post", readers=frozenset(Audience), sender=self.post)
+        desk = Desk(ledger=self.ledger, lines=[line], offer=None, clock=lambda: self.now)
+        ours = self.hands(yard, order, run)
+        return tell.tell(report, self.policy, desk, (lambda found: hands.act(found, ours)) if mode is Mode.ENFORCE else None)
+
+    def hands(self, yard: Yard, order: Order, run: str) -> hands.Hands:
+        return hands.Hands(
+            clouds={yard.target: yard},
+            order=order,
+            ledger=self.ledger,
+            archive=self.archive,
+            clock=lambda: self.now,
+            run=run,
+            renew=lambda target: self.ledger.lease(target, run, self.now, turn.LEASE),
+            deadline=self.deadline,
+            kinds=lambda name: DEPOT,
+            acts=lambda name: ACTS,
+        )
+
+    def later(self, **given: Any) -> Report:
+        """A sweep after so much time."""
+        self.now += timedelta(**given)
+        return self.sweep()
+
+    def memory(self, name: str) -> Memory:
+        return self.ledger.recall([self.depot.id(name)], self.now).get(self.depot.id(name), Memory())
+
+
+def policy(text: str) -> Policy:
+    return document.parse(text, "test policy", names())
+
+
+def only(report: Report) -> Finding:
+    [found] = report.findings
+    return found
+
+
+def of(report: Report, name: str) -> Finding:
+    [found] = [f for f in report.findings if f.case.resource.name == name]
+    return found

@@ -1,0 +1,336 @@
+"""The whole way from first notice to act, and everything that must keep an act from being made. Each of these breaks when its rule goes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from core.depot import DENIED
+from core.enforcer import POLICY, Enforcer, only, policy
+from core.fakes import DAY, HOUR, NOW, TARGET
+from reaper.errors import CloudError, Trouble
+from reaper.model import Mode, Move, Outcome, Result, Status
+from reaper.plan import CONFIRM
+
+
+@pytest.fixture
+def there() -> Enforcer:
+    """One thing that has been idle for two months."""
+    found = Enforcer()
+    found.depot.add("churn")
+    return found
+
+
+def due(there: Enforcer) -> Enforcer:
+    """The same, warned of more than three days ago, so that the next sweep stops it."""
+    assert only(there.sweep()).step.move is Move.WARN
+    there.now += 3 * DAY
+    return there
+
+
+def stopped(there: Enforcer) -> bool:
+    return any(move in {Move.STOP, Move.DELETE} for move, _, _ in there.depot.log)
+
+
+def test_first_a_warning_then_silence_then_after_the_grace_it_is_stopped(there):
+    moves = [only(there.sweep()).step.move, only(there.later(days=1)).step.move, only(there.later(days=1, hours=23)).step.move]
+    assert moves == [Move.WARN, Move.NONE, Move.NONE]
+    assert not stopped(there)
+    found = only(there.later(hours=1))
+    assert (found.step.move, found.outcome) == (Move.STOP, Outcome(result=Result.DONE, because="it was stopped"))
+    assert there.depot.log == [(Move.STOP, "churn", NOW + 3 * DAY)]
+    assert [m.subject for m in there.post.messages if "churn" in m.text]
+
+
+def test_its_owner_hears_of_the_warning_with_the_date_and_then_of_the_stop(there):
+    due(there).sweep()
+    letters = [m.text for m in there.post.messages if "kill" not in m.text]
+    assert any("24 Nov 2026, 10:17 UTC" in text for text in letters)
+    assert any("It was stopped." in text for text in letters)
+
+
+def test_after_the_stop_the_ledger_knows_it_and_the_next_sweep_leaves_it_alone(there):
+    due(there).sweep()
+    memory = there.memory("churn")
+    assert (memory.last_act, memory.acted_at, memory.warned_at) == (Move.STOP, there.now, None)
+    assert memory.manifest in there.store.texts
+    found = only(there.later(hours=1))
+    assert found.step.move is Move.NONE
+    assert "as the reaper left it" in found.step.because
+    assert [e.what for e in there.ledger.history(there.depot.id("churn"))] == ["warned", "stopped"]
+
+
+def test_below_enforce_nothing_is_acted_on_and_nothing_announced(there):
+    there.sweep(Mode.NOTIFY)
+    there.now += 8 * DAY
+    found = only(there.sweep(Mode.NOTIFY))
+    assert (found.step.move, stopped(there), there.memory("churn").announced) == (Move.REMIND, False, None)
+
+
+def test_notices_that_announced_no_stop_give_no_right_to_it(there):
+    there.sweep(Mode.NOTIFY)
+    there.now += 5 * DAY
+    assert only(there.sweep()).step.move is Move.WARN
+    assert not stopped(there)
+    assert only(there.later(days=2)).step.move is Move.NONE
+    assert only(there.later(days=1)).step.move is Move.STOP
+
+
+def test_a_notice_of_a_stop_gives_no_right_to_delete(there):
+    there.sweep()
+    there.policy = policy(POLICY.replace("action: stop", "action: delete"))
+    found = only(there.later(days=4))
+    assert (found.step.move, stopped(there)) == (Move.WARN, False)
+    assert only(there.later(days=3)).step.move is Move.DELETE
+    assert "churn" not in there.depot.things
+
+
+def test_what_was_promised_holds_although_the_policy_got_shorter(there):
+    there.sweep()
+    there.policy = policy(POLICY.replace("grace: 3d", "grace: 1h"))
+    assert only(there.later(days=1)).step.move is Move.NONE
+    assert only(there.later(days=2)).step.move is Move.STOP
+
+
+def test_a_notice_that_no_channel_took_does_not_count(there):
+    there.post.shut = True
+    there.sweep()
+    there.post.shut = False
+    assert only(there.later(days=4)).step.move is Move.WARN
+    assert not stopped(there)
+
+
+def test_use_after_the_notice_ends_the_spell(there):
+    there.sweep()
+    there.depot.things["churn"].uses.append(there.now + 2 * DAY)
+    assert only(there.later(days=2, hours=12)).case.verdict.state == "active"
+    assert only(there.later(days=1)).step.move is Move.WARN
+    assert not stopped(there)
+
+
+def used(there: Enforcer) -> None:
+    there.depot.things["churn"].uses.append(there.now)
+
+
+def tagged(there: Enforcer, **tags: str) -> None:
+    there.depot.things["churn"].tags = {key.replace("_", ":", 1).replace("_", "-"): value for key, value in tags.items()}
+
+
+def kept(there: Enforcer) -> None:
+    id_ = there.depot.id("churn")
+    memory = there.ledger.recall([id_], there.now)[id_]
+    snoozed = replace(memory, snoozed_until=there.now + DAY, snoozed_by="lee@example.com")
+    assert there.ledger.remember(id_, snoozed, memory.version, there.now)
+
+
+def changed(there: Enforcer) -> None:
+    there.depot.things["churn"].changed = there.now
+
+
+def updating(there: Enforcer) -> None:
+    there.depot.things["churn"].status = "Updating"
+
+
+def unreadable(there: Enforcer) -> None:
+    there.depot.things["churn"].tags = None
+
+
+@pytest.mark.parametrize(
+    ("call", "what", "said"),
+    [
+        pytest.param("look", used, "it is active now", id="used between judging and acting"),
+        pytest.param("look", lambda t: tagged(t, reaper_keep="true"), "kept by tag reaper:keep", id="a keep tag was put on"),
+        pytest.param(
+            "look", lambda t: tagged(t, reaper_kep="true"), "did you mean reaper:keep", id="a misspelt keep tag was put on"
+        ),
+        pytest.param(
+            "look", lambda t: tagged(t, reaper_action="notify"), "no longer allow it to be stopped", id="a tag lowered the action"
+        ),
+        pytest.param("look", unreadable, "its tags could not be read", id="its tags cannot be read any more"),
+        pytest.param("look", changed, "it is young now", id="it was changed a moment ago"),
+        pytest.param("look", updating, "its status is Updating", id="it is being updated"),
+        pytest.param("look", kept, "kept by lee@example.com", id="kept by its owner before the ledger was read"),
+        pytest.param("observe", kept, "kept by lee@example.com", id="kept by its owner while its metrics were read"),
+        pytest.param("record", kept, "somebody may have kept it", id="kept by its owner after the ledger was read"),
+    ],
+)
+def test_whatever_happened_in_between_keeps_it_from_being_stopped(there: Enforcer, call: str, what: Any, said: str):
+    due(there)
+    happened: list[str] = []
+
+    def meanwhile(now: str, name: str) -> None:
+        # The first look at its metrics is the sweep's own.
+        happened.append(now)
+        if now == call and (call != "observe" or happened.count("observe") == 2) and not happened.count("done"):
+            happened.append("done")
+            what(there)
+
+    there.depot.meanwhile = meanwhile
+    found = only(there.sweep())
+    assert (found.step.move, found.outcome.result) == (Move.STOP, Result.REFUSED)
+    assert said in (found.outcome.because or "")
+    assert there.depot.log == []
+
+
+def test_what_is_gone_by_then_is_a_success_that_says_so(there):
+    due(there).depot.meanwhile = lambda call, name: there.depot.things.pop(name, None) if call == "look" else None
+    found = only(there.sweep())
+    assert found.outcome == Outcome(result=Result.DONE, because="it is gone already")
+
+
+def test_what_somebody_stopped_by_then_is_a_success_that_says_so(there):
+    def meanwhile(call: str, name: str) -> None:
+        if call == "look":
+            there.depot.things[name].up = None
+
+    due(there).depot.meanwhile = meanwhile
+    found = only(there.sweep())
+    assert found.outcome == Outcome(result=Result.DONE, because="nothing was left to do: it is stopped already")
+    assert there.depot.log == []
+
+
+@pytest.mark.parametrize("call", ["look", "observe", "record"])
+def test_what_cannot_be_read_again_is_refused(there: Enforcer, call: str):
+    due(there)
+    seen: list[str] = []
+
+    def blunder(now: str, name: str) -> None:
+        seen.append(now)
+        if now == call and (call != "observe" or seen.count("observe") == 2):
+            raise CloudError(Trouble.THROTTLED, "sagemaker:Describe", "still throttled")
+
+    there.depot.blunder = blunder
+    found = only(there.sweep())
+    assert (found.outcome.result, there.depot.log) == (Result.REFUSED, [])
+    assert "still throttled" in (found.outcome.because or "")
+
+
+def test_without_a_manifest_nothing_is_acted_on(there):
+    due(there).store.full = True
+    report = there.sweep()
+    found = only(report)
+    assert (found.outcome.result, there.depot.log) == (Result.FAILED, [])
+    assert "could not be stored" in (found.outcome.error or "")
+    [row] = [c for c in report.coverage if c.kind == "acts"]
+    assert (row.status, row.missing) == (Status.FAILED, "s3:PutObject")
+    there.store.full = False
+    assert only(there.later(minutes=15)).outcome.result is Result.DONE
+
+
+def test_a_denied_act_is_a_failure_with_its_permission_and_is_tried_again(there):
+    def blunder(call: str, name: str) -> None:
+        if call == "carry":
+            raise DENIED
+
+    due(there).depot.blunder = blunder
+    report = there.sweep()
+    assert only(report).outcome.result is Result.FAILED
+    assert [c.missing for c in report.coverage if c.kind == "acts"] == ["sagemaker:DeleteEndpoint"]
+    assert there.memory("churn").last_act is None
+    there.depot.blunder = lambda call, name: None
+    assert only(there.later(minutes=15)).outcome.result is Result.DONE
+
+
+def test_an_act_that_may_have_happened_is_not_made_again_before_it_could_be_seen(there):
+    def blunder(call: str, name: str) -> None:
+        if call == "carry":
+            raise CloudError(Trouble.UNREACHABLE, "sagemaker:UpdateEndpoint", "read timed out")
+
+    due(there).depot.blunder = blunder
+    assert only(there.sweep()).outcome.result is Result.FAILED
+    there.depot.blunder = lambda call, name: None
+    assert only(there.later(minutes=15)).step.move is Move.NONE
+    assert only(there.later(seconds=CONFIRM.total_seconds())).step.move is Move.STOP
+
+
+def test_one_failure_never_stops_the_others():
+    there = Enforcer()
+    for name in ("a", "b", "c"):
+        there.depot.add(name)
+    there.sweep()
+    there.now += 3 * DAY
+
+    def blunder(call: str, name: str) -> None:
+        if call == "carry" and name == "b":
+            raise DENIED
+        if call == "look" and name == "a":
+            raise KeyError("EndpointStatus")
+
+    there.depot.blunder = blunder
+    results = {f.case.resource.name: f.outcome.result for f in there.sweep().findings}
+    assert results == {"a": Result.REFUSED, "b": Result.FAILED, "c": Result.DONE}
+
+
+def test_a_run_whose_time_is_nearly_over_begins_no_act_and_says_so(there):
+    due(there).deadline = there.now + timedelta(minutes=1)
+    found = only(there.sweep())
+    assert (found.outcome.result, there.depot.log) == (Result.REFUSED, [])
+    assert "time is nearly over" in (found.outcome.because or "")
+    there.deadline = there.now + timedelta(minutes=16)
+    assert only(there.later(minutes=1)).outcome.result is Result.DONE
+
+
+def test_two_sweeps_at_once_act_once(there):
+    due(there)
+    again: list[Any] = []
+
+    def meanwhile(call: str, name: str) -> None:
+        if call == "record" and not again:
+            again.append(None)
+            again.append(only(there.sweep()))
+
+    there.depot.meanwhile = meanwhile
+    first = only(there.sweep())
+    assert first.outcome.result is Result.DONE
+    assert again[1].step.move is Move.NONE
+    assert there.depot.log == [(Move.STOP, "churn", there.now)]
+
+
+def test_a_sweep_that_lost_its_lease_acts_on_nothing_more(there):
+    due(there)
+
+    real, turns = there.ledger.lease, []
+
+    def lease(*given: Any) -> bool:
+        turns.append(given)
+        return len(turns) == 1 and real(*given)
+
+    there.ledger.lease = lease  # type: ignore[method-assign]
+    found = only(there.sweep())
+    assert (found.outcome.result, there.depot.log) == (Result.REFUSED, [])
+    assert "taken over" in (found.outcome.because or "")
+
+
+def test_while_another_sweep_has_the_target_nothing_is_done(there):
+    assert due(there).ledger.lease(TARGET, "somebody else", there.now, timedelta(hours=1))
+    found = only(there.sweep())
+    assert (found.step.move, there.depot.log) == (Move.NONE, [])
+
+
+def test_a_sweep_killed_between_intent_and_act_is_completed_later_and_nothing_is_done_twice(there):
+    class Killed(BaseException):
+        pass
+
+    def killed(call: str, name: str) -> None:
+        if call == "carry":
+            raise Killed
+
+    due(there).depot.blunder = killed
+    with pytest.raises(Killed):
+        there.sweep()
+    there.depot.blunder = lambda call, name: None
+    assert there.memory("churn").last_act is Move.STOP
+    assert only(there.later(minutes=16)).step.move is Move.NONE
+    assert only(there.later(hours=1)).outcome.result is Result.DONE
+    assert len(there.depot.log) == 1
+
+
+def test_what_was_stopped_and_runs_again_is_told_of_anew_before_another_stop(there):
+    due(there).sweep()
+    there.depot.things["churn"].up = there.depot.things["churn"].changed = there.now + HOUR
+    assert only(there.later(days=2)).step.move is Move.WARN
+    assert only(there.later(days=3)).step.move is Move.STOP
+    assert len(there.depot.log) == 2

@@ -1,0 +1,170 @@
+"""Caps and breaker, as a function and through whole sweeps: over any of them nothing is acted on, and a release lets go what was seen."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from core.enforcer import POLICY, Enforcer, of, policy
+from core.fakes import DAY, HOUR, NOW
+from reaper import enforce
+from reaper.errors import CloudError, Trouble
+from reaper.model import Move, Result
+
+
+def fleet(count: int, busy: int = 0, **limits: Any) -> Enforcer:
+    """`count` idle things and `busy` used ones, all warned of, all due at the next sweep."""
+    there = Enforcer()
+    there.policy = limited(**limits)
+    for index in range(count):
+        there.depot.add(f"idle-{index:02}")
+    for index in range(busy):
+        there.depot.add(f"busy-{index:02}", uses=[NOW + day * DAY / 2 for day in range(60)])
+    for _ in range(3):
+        there.sweep()
+        there.now += HOUR
+    there.now = NOW + 3 * DAY
+    return there
+
+
+def limited(**limits: Any) -> Any:
+    said = {"max_acts": 20, "max_share": "100%", "max_usd_per_hour": 1000, "max_jump": "100%", **limits}
+    return policy(POLICY.replace("{max_acts: 20, max_share: 100%, max_usd_per_hour: 1000}", str(said).replace("'", "")))
+
+
+def moves(there: Enforcer) -> list[str]:
+    return [f.step.move.value for f in there.sweep().findings if f.case.resource.name.startswith("idle")]
+
+
+@pytest.mark.parametrize(
+    ("count", "busy", "limits", "held"),
+    [
+        pytest.param(3, 0, {"max_acts": 3}, False, id="as many as may be"),
+        pytest.param(4, 0, {"max_acts": 3}, True, id="one more than may be"),
+        pytest.param(1, 0, {"max_acts": 0}, True, id="none may be"),
+        pytest.param(2, 6, {"max_share": "25%"}, False, id="a quarter of them"),
+        pytest.param(3, 6, {"max_share": "25%"}, True, id="more than a quarter of them"),
+        pytest.param(1, 0, {"max_share": "25%"}, False, id="the only one there is"),
+        pytest.param(1, 9, {"max_share": "0%"}, True, id="no share at all"),
+        pytest.param(2, 0, {"max_usd_per_hour": 2.82}, False, id="two at $1.408 an hour"),
+        pytest.param(2, 0, {"max_usd_per_hour": 2.8}, True, id="dearer than may be"),
+    ],
+)
+def test_over_a_limit_all_acts_are_held(count, busy, limits, held):
+    there = fleet(count, busy, **limits)
+    assert moves(there) == (["hold"] if held else ["stop"]) * count
+    assert bool(there.depot.log) is not held
+
+
+def test_a_held_act_says_why_and_how_many_and_what_to_do_and_admins_are_told():
+    there = fleet(4, max_acts=3)
+    found = of(there.sweep(), "idle-00")
+    assert found.outcome.result is Result.PLANNED
+    assert "would stop, but is held with 3 others, because 4 acts are more than max_acts: 3" in found.step.because
+    assert "reaper release" in found.step.because
+    assert any("held" in m.text.lower() and m.audience == "admins" for m in there.post.messages[-3:])
+
+
+def test_notices_still_go_out_while_acts_are_held():
+    there = fleet(4, max_acts=3)
+    there.depot.add("late")
+    found = of(there.sweep(), "late")
+    assert (found.step.move, found.outcome.result) == (Move.WARN, Result.DONE)
+
+
+def test_a_sweep_that_is_back_under_the_limit_goes_on_by_itself():
+    there = fleet(4, max_acts=3)
+    assert moves(there) == ["hold"] * 4
+    there.depot.things["idle-00"].uses.append(there.now + HOUR)
+    there.now += 2 * HOUR
+    assert sorted(moves(there)) == ["none", "stop", "stop", "stop"]
+
+
+def test_a_release_lets_go_what_was_held_when_it_was_given():
+    there = fleet(4, max_acts=3)
+    assert moves(there) == ["hold"] * 4
+    there.now += HOUR
+    enforce.release(there.ledger, "lee@example.com", there.now)
+    there.now += HOUR
+    assert moves(there) == ["stop"] * 4
+
+
+def test_a_release_says_nothing_of_what_nobody_had_seen_held():
+    there = fleet(4, max_acts=3)
+    enforce.release(there.ledger, "lee@example.com", there.now - HOUR)
+    assert moves(there) == ["hold"] * 4
+    there.now += HOUR
+    assert moves(there) == ["hold"] * 4
+
+
+def test_a_release_is_over_after_a_day():
+    there = fleet(4, max_acts=3)
+    there.sweep()
+    enforce.release(there.ledger, "lee@example.com", there.now)
+    there.now += DAY
+    assert moves(there) == ["hold"] * 4
+
+
+def broken(there: Enforcer) -> None:
+    """The signal of use breaks down: everything seems idle since long ago."""
+    for thing in there.depot.things.values():
+        thing.uses.clear()
+
+
+@pytest.mark.parametrize("every", [pytest.param(DAY, id="daily"), pytest.param(HOUR / 2, id="twice an hour")])
+def test_a_jump_of_the_idle_share_trips_the_breaker_and_stays_tripped(every):
+    there = fleet(2, 8, max_jump="25%")
+    there.now = NOW + 2 * DAY
+    broken(there)
+    for _ in range(4 * DAY // every):
+        there.now += every
+        report = there.sweep()
+        assert len(there.depot.log) <= 2
+    held = of(report, "idle-00").step
+    assert held.move is Move.HOLD
+    assert "idle where it used to be 20%" in held.because or "suddenly many more were idle" in held.because
+    assert there.depot.log == []
+    enforce.release(there.ledger, "lee@example.com", there.now)
+    there.now += HOUR
+    assert "stop" in moves(there)
+    there.depot.add("another", created=NOW - 90 * DAY)
+    for _ in range(5):
+        there.now += DAY
+        there.sweep()
+    assert "another" in {name for _, name, _ in there.depot.log}
+
+
+def test_without_the_breaker_all_of_them_would_be_stopped():
+    there = fleet(2, 8, max_jump="100%")
+    there.now = NOW + 2 * DAY
+    broken(there)
+    for _ in range(5):
+        there.now += DAY
+        there.sweep()
+    assert len(there.depot.log) == 10
+
+
+def test_where_earlier_sweeps_cannot_be_read_everything_is_held():
+    there = fleet(1)
+
+    def summaries(*given: Any) -> Any:
+        raise CloudError(Trouble.THROTTLED, "dynamodb:Query", "still throttled")
+
+    there.ledger.summaries = summaries  # type: ignore[method-assign]
+    found = of(there.sweep(), "idle-00")
+    assert (found.step.move, there.depot.log) == (Move.HOLD, [])
+    assert "could not be read" in found.step.because
+
+
+def test_the_dearest_goes_first():
+    there = fleet(2)
+    there.depot.things["idle-01"].instance = "ml.p4d.24xlarge"
+    there.sweep()
+    assert [name for _, name, _ in there.depot.log] == ["idle-01", "idle-00"]
+
+
+def test_a_release_lasts_as_long_as_is_said():
+    there = fleet(4, max_acts=3)
+    assert enforce.release(there.ledger, "lee", there.now, timedelta(hours=2)) == there.now + timedelta(hours=2)

@@ -1,0 +1,213 @@
+"""When the plan lets a resource be stopped, deleted or started: evidence, notice, grace, promise, office hours."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from core.cases import case
+from core.fakes import DAY, HOUR, NOW
+from reaper import schedule
+from reaper.model import Action, Bar, Case, Confidence, Memory, Move, State
+from reaper.plan import act, after, due_at, forced, may_start, notice, plan, promise, told, undone
+
+BOTH = {Move.STOP: None, Move.DELETE: None}
+HOURS = schedule.parse("mon-fri 07:00-21:00", "Europe/Berlin")
+NIGHT = datetime(2026, 11, 19, 22, 30, tzinfo=UTC)
+"""A Thursday, 23:30 in Berlin."""
+DAYTIME = datetime(2026, 11, 20, 9, 0, tzinfo=UTC)
+
+
+def told_of(move: Move | None, ago: timedelta, now: datetime = NOW, **given: Any) -> Memory:
+    """A notice of the present spell."""
+    told_at = now - ago
+    return Memory(idle_since=now - 10 * DAY, idle_seen=now - HOUR, warned_at=told_at, announced=move, **given)
+
+
+def step(of: Case, memory: Memory, now: datetime = NOW, acting: bool = True) -> Move:
+    [found] = plan([of], {of.resource.id: memory}, now, acting=acting)
+    return found.move
+
+
+@pytest.mark.parametrize(
+    ("action", "acts", "expected"),
+    [
+        pytest.param(Action.NOTIFY, BOTH, None, id="notices only"),
+        pytest.param(Action.STOP, BOTH, Move.STOP, id="stop"),
+        pytest.param(Action.DELETE, BOTH, Move.DELETE, id="delete"),
+        pytest.param(Action.DELETE, {Move.STOP: None}, Move.STOP, id="a kind that is never deleted is stopped"),
+        pytest.param(Action.STOP, {Move.DELETE: None}, None, id="a stop never becomes a delete"),
+        pytest.param(Action.STOP, {}, None, id="a kind that only tells"),
+        pytest.param(Action.STOP, {Move.STOP: Bar(because="it runs one instance")}, None, id="nothing can be done"),
+        pytest.param(
+            Action.DELETE, {Move.DELETE: Bar(because="busy"), Move.STOP: None}, Move.STOP, id="what can be done instead"
+        ),
+    ],
+)
+def test_what_a_warning_announces(action, acts, expected):
+    assert act(case(action=action, acts=acts), NOW) is expected
+
+
+@pytest.mark.parametrize("state", [s for s in State if s is not State.IDLE])
+def test_nothing_but_idle_is_ever_acted_on(state):
+    of = case(state, acts=BOTH, action=Action.DELETE)
+    assert act(of, NOW) is None
+    assert step(of, told_of(Move.DELETE, 9 * DAY)) is Move.NONE
+
+
+def test_what_is_protected_is_never_acted_on():
+    of = case(acts=BOTH, protected="kept by tag reaper:keep")
+    assert act(of, NOW) is None
+    assert step(of, told_of(Move.DELETE, 9 * DAY)) is Move.NONE
+
+
+def test_likely_evidence_leads_to_notices_only_unless_the_rule_says_otherwise():
+    of = case(acts=BOTH)
+    likely = replace(of, verdict=replace(of.verdict, confidence=Confidence.LIKELY))
+    assert act(likely, NOW) is None
+    assert step(likely, told_of(Move.STOP, 4 * DAY)) is Move.NONE
+    assert act(replace(likely, rule=replace(of.rule, act_on=Confidence.LIKELY)), NOW) is Move.STOP
+
+
+@pytest.mark.parametrize(
+    ("memory", "expected"),
+    [
+        pytest.param(Memory(), Move.WARN, id="never told"),
+        pytest.param(told_of(Move.STOP, 3 * DAY - timedelta(seconds=1)), Move.NONE, id="a second before the grace is over"),
+        pytest.param(told_of(Move.STOP, 3 * DAY), Move.STOP, id="the grace is over"),
+        pytest.param(told_of(None, 5 * DAY), Move.WARN, id="told, but not of a stop"),
+        pytest.param(told_of(Move.DELETE, 5 * DAY), Move.STOP, id="told of worse"),
+        pytest.param(told_of(Move.STOP, 5 * DAY, promised=NOW + HOUR), Move.NONE, id="promised for later"),
+        pytest.param(told_of(Move.STOP, 5 * DAY, snoozed_until=NOW + HOUR), Move.NONE, id="kept"),
+        pytest.param(told_of(Move.STOP, 5 * DAY, snoozed_until=NOW - HOUR), Move.WARN, id="kept until an hour ago"),
+        pytest.param(told_of(Move.STOP, -HOUR), Move.WARN, id="told by a clock that was ahead"),
+        pytest.param(told_of(Move.STOP, 11 * DAY), Move.WARN, id="told before this spell"),
+        pytest.param(
+            told_of(Move.STOP, 5 * DAY, last_act=Move.STOP, acted_at=NOW - timedelta(minutes=59)),
+            Move.NONE,
+            id="asked for already",
+        ),
+        pytest.param(told_of(Move.STOP, 5 * DAY, last_act=Move.STOP, acted_at=NOW - HOUR), Move.STOP, id="asked for in vain"),
+    ],
+)
+def test_it_is_stopped_when_it_was_announced_in_this_spell_and_the_time_is_over(memory, expected):
+    assert step(case(idle_for=10 * DAY, acts=BOTH), memory) is expected
+
+
+def test_a_use_or_a_change_after_the_notice_makes_it_void():
+    memory = told_of(Move.STOP, 4 * DAY)
+    assert notice(case(idle_for=3 * DAY, acts=BOTH, last_busy=NOW - 3 * DAY), memory, NOW) is None
+    assert notice(case(idle_for=3 * DAY, acts=BOTH, changed=NOW - 3 * DAY), memory, NOW) is None
+    assert step(case(idle_for=3 * DAY, acts=BOTH, changed=NOW - 3 * DAY), memory) is Move.WARN
+
+
+def test_a_time_without_proof_after_the_notice_makes_it_void():
+    memory = Memory(idle_since=NOW - 20 * DAY, idle_seen=NOW - 6 * DAY, warned_at=NOW - 8 * DAY, announced=Move.STOP)
+    assert due_at(case(idle_for=5 * DAY, acts=BOTH), memory, NOW) is None
+
+
+def test_a_warning_remembers_what_it_announced_and_until_when_nothing_happens():
+    of = case(acts=BOTH)
+    [warning] = plan([of], {}, NOW)
+    memory = told(of, Memory(), warning, "r", NOW)
+    assert (memory.announced, memory.promised) == (Move.STOP, NOW + 3 * DAY)
+    quiet = told(of, Memory(), warning, "r", NOW, acting=False)
+    assert (quiet.announced, quiet.promised) == (None, None)
+
+
+def test_after_an_undo_a_new_notice_is_needed():
+    memory = undone(told_of(Move.STOP, 5 * DAY, last_act=Move.STOP, acted_at=NOW - 2 * DAY, manifest="s3://m"))
+    assert memory == Memory()
+    assert step(case(acts=BOTH), memory) is Move.WARN
+
+
+def test_inside_office_hours_nothing_is_stopped_and_the_promise_is_for_their_end():
+    of = case(idle_for=10 * DAY, acts=BOTH, hours=HOURS, grace=HOUR)
+    assert step(of, told_of(Move.STOP, 4 * DAY, DAYTIME), DAYTIME) is Move.NONE
+    assert promise(of, DAYTIME) == datetime(2026, 11, 20, 20, 0, tzinfo=UTC)
+    assert step(of, told_of(Move.STOP, HOUR, NIGHT), NIGHT) is Move.STOP
+
+
+def test_office_hours_stop_and_never_delete():
+    of = case(idle_for=10 * DAY, acts=BOTH, hours=HOURS, grace=HOUR, action=Action.DELETE)
+    assert step(of, told_of(Move.DELETE, HOUR, NIGHT), NIGHT) is Move.STOP
+
+
+def test_a_start_by_hand_outside_office_hours_is_respected_for_four_hours():
+    of = case(idle_for=HOUR, acts=BOTH, hours=HOURS, grace=timedelta(minutes=30), changed=NIGHT - HOUR)
+    memory = Memory(idle_since=NIGHT - HOUR, idle_seen=NIGHT - HOUR / 2, warned_at=NIGHT - HOUR / 2, announced=Move.STOP)
+    assert step(of, memory, NIGHT) is Move.NONE
+    later = NIGHT + 3 * HOUR
+    assert step(case(idle_for=4 * HOUR, acts=BOTH, hours=HOURS, grace=HOUR, changed=NIGHT - HOUR), memory, later) is Move.STOP
+
+
+def force(state: State = State.ACTIVE, **given: Any) -> Case:
+    return case(state, hours=replace(HOURS, force=True), **{"acts": BOTH, **given})
+
+
+def test_force_stops_what_is_busy_after_a_notice_of_the_same_day_and_never_without():
+    of = force()
+    assert step(of, Memory(), NIGHT) is Move.WARN
+    assert step(of, told_of(Move.STOP, timedelta(minutes=59), NIGHT), NIGHT) is Move.NONE
+    assert step(of, told_of(Move.STOP, HOUR, NIGHT), NIGHT) is Move.STOP
+    assert step(of, told_of(Move.STOP, DAY, NIGHT), NIGHT) is Move.WARN
+    assert step(of, told_of(None, HOUR, NIGHT), NIGHT) is Move.WARN
+    assert step(of, told_of(Move.STOP, HOUR, NIGHT, snoozed_until=NIGHT + HOUR), NIGHT) is Move.NONE
+    assert step(of, told_of(Move.STOP, HOUR, NIGHT), NIGHT, acting=False) is Move.NONE
+
+
+def test_the_notice_of_a_forced_stop_outlasts_the_use_that_it_is_about():
+    memory = told_of(Move.STOP, HOUR, NIGHT)
+    assert after(force(), memory, NIGHT) == memory
+    assert after(case(State.ACTIVE), memory, NIGHT).warned_at is None
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        pytest.param(force(State.UNKNOWN), id="unknown"),
+        pytest.param(force(State.EXEMPT), id="exempt"),
+        pytest.param(force(protected="kept by tag"), id="protected"),
+        pytest.param(force(action=Action.NOTIFY), id="notices only"),
+    ],
+)
+def test_force_never_stops_what_is_unknown_protected_or_not_to_be_stopped(of):
+    assert not forced(of, NIGHT)
+    assert step(of, told_of(Move.STOP, HOUR, NIGHT), NIGHT) is Move.NONE
+
+
+def test_force_does_nothing_inside_office_hours():
+    assert step(force(), told_of(Move.STOP, HOUR, DAYTIME), DAYTIME) is Move.NONE
+
+
+ASLEEP = {Move.STOP: Bar(because="it is stopped", done=True), Move.START: None}
+OURS = Memory(last_act=Move.STOP, acted_at=DAYTIME - 12 * HOUR)
+
+
+@pytest.mark.parametrize(
+    ("restart", "memory", "given", "expected"),
+    [
+        pytest.param("ours", OURS, {}, Move.START, id="we stopped it"),
+        pytest.param("ours", Memory(), {}, Move.NONE, id="somebody else stopped it"),
+        pytest.param("ours", OURS, {"changed": DAYTIME - 3 * HOUR}, Move.NONE, id="somebody had it in hand since"),
+        pytest.param("all", Memory(), {}, Move.START, id="everything is started"),
+        pytest.param("all", Memory(), {"protected": "kept by tag"}, Move.NONE, id="left alone by tag"),
+        pytest.param("all", Memory(), {"action": Action.NOTIFY}, Move.NONE, id="notices only"),
+        pytest.param("all", Memory(), {"acts": {Move.START: Bar(because="its status is Pending")}}, Move.NONE, id="in between"),
+        pytest.param(
+            "all", Memory(last_act=Move.START, acted_at=DAYTIME - timedelta(minutes=5)), {}, Move.NONE, id="started a moment ago"
+        ),
+    ],
+)
+def test_what_office_hours_start_in_the_morning(restart, memory, given, expected):
+    of = case(State.EXEMPT, **{"acts": ASLEEP, "hours": replace(HOURS, restart=restart), **given})
+    assert step(of, memory, DAYTIME) is expected
+    assert step(of, memory, DAYTIME, acting=False) is Move.NONE
+    assert step(of, memory, NIGHT) is Move.NONE
+
+
+def test_what_runs_is_not_started():
+    assert not may_start(case(acts={Move.START: None}, hours=replace(HOURS, restart="all")), Memory(), DAYTIME)
