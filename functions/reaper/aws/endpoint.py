@@ -32,13 +32,17 @@ class Variant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
-    """One endpoint as described. `hosts` is whether it looks like a host of inference components."""
+    """One endpoint as described. `hosts` is whether it looks like a host of inference components.
+
+    `raw` and `config` are the replies; `config` is empty where the configuration is gone or cannot be read.
+    """
 
     status: str
     variants: tuple[Variant, ...]
     asynchronous: bool
     hosts: bool
     raw: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
 
 
 def describe(cloud: Cloud, name: str) -> Described:
@@ -103,6 +107,7 @@ def _understood(row: Mapping[str, Any], config: Mapping[str, Any]) -> Described:
         asynchronous=bool(row.get("AsyncInferenceConfig") or config.get("AsyncInferenceConfig")),
         hosts=any(_hosts(r, by_name.get(r["VariantName"])) for r in rows),
         raw=row,
+        config=config,
     )
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from reaper.aws.cloud import Cloud
 
 PERMISSION = "tag:GetResources"
+ByName = dict[str, dict[str, str]]
 Tagged = dict[str, dict[str, dict[str, str]]]
 """Tags by ARN as spelled, by lower-cased ARN: two names may differ in case only."""
 
@@ -54,6 +55,18 @@ def of(found: Tagged | None, *arns: str) -> dict[str, str] | None:
         for tags in [spelled[arn]] if arn in spelled else spelled.values():
             merged |= tags
     return merged
+
+
+def by_name(cloud: Cloud, type: str) -> ByName | None:
+    """Tags by lower-cased name of every tagged resource of one type; of names that differ in case only, those of both."""
+    found = tagged(cloud, type)
+    if found is None:
+        return None
+    names: ByName = {}
+    for arn, spelled in found.items():
+        for tags in spelled.values():
+            names.setdefault(arn.rpartition("/")[2], {}).update(tags)
+    return names
 
 
 def fresh(cloud: Cloud, *arns: str) -> dict[str, str]:

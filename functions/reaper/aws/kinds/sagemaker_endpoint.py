@@ -6,35 +6,27 @@ Asynchronous endpoints publish no Invocations: https://docs.aws.amazon.com/sagem
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from reaper.aws import endpoint, series, tags
+from reaper.aws import endpoint, endpoint_deeds, scaling, series, tags
+from reaper.aws import endpoint_signals as signals
 from reaper.aws.endpoint import Described
+from reaper.aws.endpoint_deeds import SETTLED, UNSETTLED
+from reaper.aws.scale_in import needs_scaling
+from reaper.aws.scaling import Scaling
 from reaper.aws.series import Query
 from reaper.errors import CloudError, Trouble
 from reaper.evidence import settled
-from reaper.model import Hint, Kind, Observation, Reading, Resource, Role, Window
+from reaper.model import Hint, Kind, Observation, Reading, Resource, Window
 
 if TYPE_CHECKING:
     from reaper.aws.cloud import Cloud
 
 NAME = "sagemaker-endpoint"
-TRAFFIC, INSTANCES = "AWS/SageMaker", "/aws/sagemaker/Endpoints"
-UNSETTLED = {"Creating", "Updating", "SystemUpdating", "RollingBack"}
-SETTLED = {"InService", "OutOfService", "Failed", "UpdateRollbackFailed"}
-Queries = dict[Query, tuple[Role, str, str]]
-"""What to ask for, and as what to understand the answer: role, signal and subject."""
 Components = dict[str, list[dict[str, Any]]]
 COMPONENT = ("InferenceComponentName", "EndpointName")
-ASYNC = (
-    ("InvocationsProcessed", "Sum"),
-    ("InvocationsProcesssed", "Sum"),
-    ("InvocationFailures", "Sum"),
-    ("ModelLatency", "SampleCount"),
-)
-"""AWS documents the first with three s; both spellings are asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +37,8 @@ class _Look:
     described: Described | None = None
     blind: str | None = None
     busy_with: str | None = None
-    queries: Queries = field(default_factory=dict)
+    components: tuple[str, ...] = ()
+    queries: signals.Queries = field(default_factory=dict)
 
 
 def discover(cloud: Cloud) -> Iterator[Resource]:
@@ -53,23 +46,28 @@ def discover(cloud: Cloud) -> Iterator[Resource]:
     rows = list(cloud.pages("sagemaker", "ListEndpoints", "Endpoints", "EndpointName", "EndpointArn", MaxResults=100))
     found = tags.tagged(cloud, "endpoint") if rows else {}
     for row in rows:
-        yield Resource(
-            kind=NAME,
-            id=row["EndpointArn"],
-            name=row["EndpointName"],
-            target=cloud.target,
-            region=cloud.region,
-            created=row.get("CreationTime"),
-            changed=row.get("LastModifiedTime"),
-            status=row.get("EndpointStatus", ""),
-            tags=tags.of(found, row["EndpointArn"]),
-        )
+        yield resource(cloud, row, tags.of(found, row["EndpointArn"]))
+
+
+def resource(cloud: Cloud, row: Mapping[str, Any], found: Mapping[str, str] | None) -> Resource:
+    """A row of the list, or a description, with its tags."""
+    return Resource(
+        kind=NAME,
+        id=row["EndpointArn"],
+        name=row["EndpointName"],
+        target=cloud.target,
+        region=cloud.region,
+        created=row.get("CreationTime"),
+        changed=row.get("LastModifiedTime"),
+        status=row.get("EndpointStatus", ""),
+        tags=found,
+    )
 
 
 def observe(cloud: Cloud, resources: Sequence[Resource], window: Window) -> Iterator[Observation]:
     """Traffic of all in bulk; only what was silent is described, and then asked for every signal that it could show use by."""
     listed = _listed_variants(cloud) if resources else {}
-    asked = {r.id: _traffic(r.name, listed.get(r.name, ())) for r in resources if r.status not in {"Creating", "Deleting"}}
+    asked = {r.id: signals.traffic(r.name, listed.get(r.name, ())) for r in resources if r.status not in {"Creating", "Deleting"}}
     first = series.answers(cloud, [q for queries in asked.values() for q in queries], series.recent(window))
     silent = []
     for resource in resources:
@@ -80,7 +78,7 @@ def observe(cloud: Cloud, resources: Sequence[Resource], window: Window) -> Iter
             silent.append(resource)
     looks = list(cloud.each(lambda resource: _look(cloud, resource), silent))
     components = _components(cloud) if _may_host(cloud, looks) else {}
-    full = [_with_components(look, components) for look in looks]
+    full = _with_facts(cloud, [_with_components(look, components) for look in looks], window)
     answers = series.answers(cloud, [q for look in full for q in look.queries], window)
     for look in full:
         yield _observation(look, _readings(look.queries, answers), window)
@@ -102,38 +100,12 @@ def _listed_variants(cloud: Cloud) -> dict[str, list[str]]:
     """Variants by endpoint that ran within two weeks, from the heartbeat's own dimensions: 500 a call instead of one Describe each."""
     found: dict[str, list[str]] = {}
     try:
-        for pairs in series.dimensions(cloud, INSTANCES, "CPUUtilization"):
+        for pairs in series.dimensions(cloud, signals.INSTANCES, "CPUUtilization"):
             if pairs.keys() == {"EndpointName", "VariantName"}:
                 found.setdefault(pairs["EndpointName"], []).append(pairs["VariantName"])
     except CloudError as error:
         cloud.note(error)
     return found
-
-
-def _traffic(name: str, variants: Iterable[str], *, subject: bool = True) -> Queries:
-    return {
-        Query(namespace=TRAFFIC, metric="Invocations", stat="Sum", dimensions=_pair(name, v)): (
-            Role.ACTIVITY,
-            "Invocations",
-            v if subject else "",
-        )
-        for v in variants
-    }
-
-
-def _hearts(name: str, variants: Iterable[str]) -> Queries:
-    return {
-        Query(namespace=INSTANCES, metric="CPUUtilization", stat="SampleCount", dimensions=_pair(name, v)): (
-            Role.HEARTBEAT,
-            "CPUUtilization",
-            v,
-        )
-        for v in variants
-    }
-
-
-def _pair(name: str, variant: str) -> tuple[tuple[str, str], ...]:
-    return (("EndpointName", name), ("VariantName", variant))
 
 
 def _look(cloud: Cloud, resource: Resource) -> _Look:
@@ -187,30 +159,30 @@ def _with_components(look: _Look, components: Components | None) -> _Look:
     latest = max([*times, *([look.resource.changed] if look.resource.changed else [])], default=None)
     moving = next((row for row in mine if row.get("InferenceComponentStatus") in UNSETTLED), None)
     busy = f"its component {moving['InferenceComponentName']} is {moving['InferenceComponentStatus']}" if moving else None
-    asked = _queries(look.resource.name, found, [row["InferenceComponentName"] for row in mine])
-    return replace(look, resource=replace(look.resource, changed=latest), busy_with=busy, queries=asked)
+    asked = signals.full(look.resource.name, found, [row["InferenceComponentName"] for row in mine])
+    names = tuple(row["InferenceComponentName"] for row in mine)
+    return replace(look, resource=replace(look.resource, changed=latest), busy_with=busy, queries=asked, components=names)
 
 
-def _queries(name: str, found: Described, components: Iterable[str]) -> Queries:
-    running = [v.name for v in found.variants if v.count]
-    resting = [v.name for v in found.variants if not v.count]
-    asked = _traffic(name, running) | _hearts(name, running) | _traffic(name, resting, subject=False)
-    whole = (("EndpointName", name),)
-    if found.asynchronous:
-        backlog = Query(namespace=TRAFFIC, metric="ApproximateBacklogSize", stat="Maximum", dimensions=whole)
-        asked[backlog] = (Role.ACTIVITY, "ApproximateBacklogSize", "")
-        for variant in found.variants:
-            for metric, stat in ASYNC:
-                query = Query(namespace=TRAFFIC, metric=metric, stat=stat, dimensions=_pair(name, variant.name))
-                asked[query] = (Role.ACTIVITY, metric, variant.name if variant.count else "")
-    for component in components:
-        for metric in ("Invocations", "NoCapacityInvocationFailures"):
-            query = Query(namespace=TRAFFIC, metric=metric, stat="Sum", dimensions=(("InferenceComponentName", component),))
-            asked[query] = (Role.ACTIVITY, f"{metric} of component {component}", "")
-    return asked
+def _with_facts(cloud: Cloud, looks: Sequence[_Look], window: Window) -> list[_Look]:
+    """What `able` needs: what scaling in would do, whether it could be created again, and whether a component's own tags forbid it."""
+    clear = [look for look in looks if look.described and not look.blind]
+    scaled = any(look.described and needs_scaling(look.described) for look in clear)
+    read = scaling.read_or_note(cloud) if scaled else Scaling()
+    found = tags.by_name(cloud, "inference-component") if any(look.components for look in clear) else {}
+    return [_with_facts_of(look, read, found, window) for look in looks]
 
 
-def _readings(asked: Queries, answers: dict[Query, series.Answer]) -> tuple[Reading, ...]:
+def _with_facts_of(look: _Look, read: Scaling | None, found: tags.ByName | None, window: Window) -> _Look:
+    known = look.resource
+    if look.described is None or look.blind:
+        return look
+    inside = {name: None if found is None else found.get(name.lower(), {}) for name in look.components}
+    more = endpoint_deeds.facts(known, look.described, inside, read, window.end)
+    return replace(look, resource=replace(known, facts={**known.facts, **more}))
+
+
+def _readings(asked: signals.Queries, answers: dict[Query, series.Answer]) -> tuple[Reading, ...]:
     return tuple(
         Reading(signal=signal, role=role, subject=subject, series=answers[query].series, complete=answers[query].complete)
         for query, (role, signal, subject) in asked.items()
@@ -257,6 +229,7 @@ KIND = Kind(
         "sagemaker:ListInferenceComponents",
         tags.PERMISSION,
         *series.PERMISSIONS,
+        *scaling.PERMISSIONS,
     ),
     activity="Invocations of every production and shadow variant and of every inference component it hosts; asynchronous: backlog, "
     "processed and failed invocations, model latency samples",
@@ -264,4 +237,6 @@ KIND = Kind(
     otherwise="unknown; exempt where it runs no instances or is serverless; likely for silent provisioned concurrency",
     discover=discover,
     observe=observe,
+    able=endpoint_deeds.able,
+    deeds=endpoint_deeds.DEEDS,
 )

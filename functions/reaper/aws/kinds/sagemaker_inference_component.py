@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from reaper.aws import series, tags
+from reaper.aws import component_deeds, guard, scaling, series, tags
+from reaper.aws.scaling import Scaling
 from reaper.aws.series import Answer, Query
 from reaper.errors import CloudError, Trouble
 from reaper.evidence import either, settled
@@ -33,23 +34,37 @@ def discover(cloud: Cloud) -> Iterator[Resource]:
     rows = list(cloud.pages("sagemaker", "ListInferenceComponents", "InferenceComponents", *KEYS, MaxResults=100))
     found = tags.tagged(cloud, "inference-component", "endpoint") if rows else {}
     for row in rows:
-        endpoint = f"arn:{cloud.partition}:sagemaker:{cloud.region}:{cloud.target.account}:endpoint/{row['EndpointName']}"
-        yield Resource(
-            kind=NAME,
-            id=row["InferenceComponentArn"],
-            name=row["InferenceComponentName"],
-            target=cloud.target,
-            region=cloud.region,
-            created=row.get("CreationTime"),
-            changed=row.get("LastModifiedTime"),
-            status=row.get("InferenceComponentStatus", ""),
-            tags=tags.of(found, row["InferenceComponentArn"], endpoint),
-            facts={"endpoint": row["EndpointName"]},
-        )
+        yield resource(cloud, row, tags.of(found, row["InferenceComponentArn"], host(cloud, row)))
+
+
+def host(cloud: Cloud, row: Mapping[str, Any]) -> str:
+    """The ARN of the endpoint that it runs on, in the case of its name; replies have it lower-cased."""
+    return f"arn:{cloud.partition}:sagemaker:{cloud.region}:{cloud.target.account}:endpoint/{row['EndpointName']}"
+
+
+def resource(cloud: Cloud, row: Mapping[str, Any], found: Mapping[str, str] | None) -> Resource:
+    """A row of the list, or a description, with its tags."""
+    return Resource(
+        kind=NAME,
+        id=row["InferenceComponentArn"],
+        name=row["InferenceComponentName"],
+        target=cloud.target,
+        region=cloud.region,
+        created=row.get("CreationTime"),
+        changed=row.get("LastModifiedTime"),
+        status=row.get("InferenceComponentStatus", ""),
+        tags=found,
+        facts={"endpoint": row["EndpointName"]},
+    )
 
 
 def observe(cloud: Cloud, resources: Sequence[Resource], window: Window) -> Iterator[Observation]:
-    """Traffic of all in bulk; a description of every component on an endpoint where one was silent."""
+    """Traffic of all in bulk; a description of every component on an endpoint where one was silent.
+
+    One that was looked at alone brings the others of its endpoint along in its facts: adapters among them are part of it.
+    """
+    asked_for = {r.name for r in resources}
+    resources = [*resources, *(s for r in resources for s in r.facts.get("siblings", ()) if s.name not in asked_for)]
     traffic = [q for r in resources for q in _queries(r.name)[: len(ACTIVITY)]]
     first = series.answers(cloud, traffic, series.recent(window))
     seen = {r.name: Observation(resource=r, readings=_readings(r.name, first)) for r in resources}
@@ -59,8 +74,14 @@ def observe(cloud: Cloud, resources: Sequence[Resource], window: Window) -> Iter
     hosts = {seen[name].resource.facts["endpoint"] for name in silent}
     asked = [r for r in resources if r.facts["endpoint"] in hosts]
     described = dict(zip([r.name for r in asked], cloud.each(lambda r: _describe(cloud, r), asked), strict=True))
-    for name, one in seen.items():
-        yield _observation(one, described, seen) if name in silent else _recent_observation(one)
+    found = [
+        _observation(one, described, seen, window) if name in silent else _recent_observation(one)
+        for name, one in seen.items()
+        if name in asked_for
+    ]
+    runs = any(one.resource.facts.get("copies") and not one.free and not one.blind for one in found)
+    read = scaling.read_or_note(cloud) if runs else None
+    yield from (_with_wake(one, read) for one in found)
 
 
 def _queries(name: str) -> list[Query]:
@@ -101,22 +122,37 @@ def _describe(cloud: Cloud, resource: Resource) -> Description:
         return error
 
 
-def _observation(seen: Observation, described: Mapping[str, Description], all_seen: Mapping[str, Observation]) -> Observation:
+def _observation(
+    seen: Observation, described: Mapping[str, Description], all_seen: Mapping[str, Observation], window: Window
+) -> Observation:
     row = described[seen.resource.name]
     if isinstance(row, CloudError):
         return replace(seen, blind=f"it could not be described: {row}")
-    if base := _base(row):
+    copies, base = (row.get("RuntimeConfig") or {}).get("CurrentCopyCount"), _base(row)
+    seen = _with(seen, copies=copies, base=base)
+    if base:
         return replace(seen, free=f"it is an adapter inside {base} and takes no capacity of its own")
-    copies = (row.get("RuntimeConfig") or {}).get("CurrentCopyCount")
     if copies == 0:
         return replace(seen, free="it runs no copies right now")
     size = f"{copies} {'copy' if copies == 1 else 'copies'}" if copies else ""
-    return _with_adapters(replace(seen, resource=replace(seen.resource, size=size)), described, all_seen)
+    return _with_adapters(replace(seen, resource=replace(seen.resource, size=size)), described, all_seen, window)
 
 
-def _with_adapters(seen: Observation, described: Mapping[str, Description], all_seen: Mapping[str, Observation]) -> Observation:
-    """The traffic of its adapters is its own, and it is as young as the youngest of them."""
+def _with(seen: Observation, **facts: Any) -> Observation:
+    return replace(seen, resource=replace(seen.resource, facts={**seen.resource.facts, **facts}))
+
+
+def _with_wake(seen: Observation, read: Scaling | None) -> Observation:
+    wakes = None if read is None else scaling.wakes_component(read, seen.resource.name)
+    return _with(seen, wakes=wakes)
+
+
+def _with_adapters(
+    seen: Observation, described: Mapping[str, Description], all_seen: Mapping[str, Observation], window: Window
+) -> Observation:
+    """The traffic of its adapters is its own, it is as young as the youngest of them, and their own tags forbid what would end them."""
     resource, extra = seen.resource, list(seen.readings)
+    inside: dict[str, Mapping[str, str] | None] = {}
     for one in all_seen.values():
         other = described.get(one.resource.name)
         if one.resource.facts["endpoint"] != resource.facts["endpoint"] or other is None or one.resource.name == resource.name:
@@ -124,12 +160,14 @@ def _with_adapters(seen: Observation, described: Mapping[str, Description], all_
         if isinstance(other, CloudError):
             return replace(seen, blind=f"whether {one.resource.name} is an adapter of it could not be read")
         if _base(other) == resource.name:
+            inside[one.resource.name] = one.resource.tags
             extra += [
                 replace(r, signal=f"{r.signal} of adapter {one.resource.name}") for r in one.readings if r.role is Role.ACTIVITY
             ]
             times = [t for t in (resource.changed, one.resource.created, one.resource.changed) if t]
             resource = replace(resource, changed=max(times, default=None))
-    return replace(seen, resource=resource, readings=tuple(extra))
+    seen = replace(seen, resource=resource, readings=tuple(extra))
+    return _with(seen, adapters=tuple(inside), kept=guard.kept(inside, window.end))
 
 
 def _base(row: Mapping[str, Any]) -> str | None:
@@ -148,10 +186,13 @@ KIND = Kind(
         "sagemaker:DescribeInferenceComponent",
         tags.PERMISSION,
         *series.PERMISSIONS,
+        *scaling.PERMISSIONS,
     ),
     activity="Invocations by InferenceComponentName, its adapters' included; NoCapacityInvocationFailures",
     heartbeat="CPUUtilizationNormalized samples in /aws/sagemaker/InferenceComponents, same dimension",
     otherwise="unknown; exempt with no copies. Its money is its endpoint's, so it has no price of its own",
     discover=discover,
     observe=observe,
+    able=component_deeds.able,
+    deeds=component_deeds.DEEDS,
 )

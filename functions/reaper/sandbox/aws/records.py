@@ -212,6 +212,21 @@ class App:
 
 
 @dataclass(slots=True, kw_only=True)
+class Scalable:
+    """A scalable target; policies and scheduled actions by name, as they were put."""
+
+    id: str
+    dimension: str
+    arn: str
+    least: int
+    most: int
+    created: datetime
+    suspended: dict[str, bool] = field(default_factory=dict)
+    policies: dict[str, dict[str, Any]] = field(default_factory=dict)
+    actions: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(slots=True, kw_only=True)
 class Stream:
     """A log stream. Times may be None: a stream that never had an event has neither."""
 

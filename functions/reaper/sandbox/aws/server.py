@@ -19,7 +19,7 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any
 
-from reaper.sandbox.aws import cloudwatch, logs, reply, sagemaker, tagging
+from reaper.sandbox.aws import alarms, autoscaling, cloudwatch, logs, reply, sagemaker, tagging
 from reaper.sandbox.aws.call import Call, Request, read
 from reaper.sandbox.aws.fault import Fault, Guard
 from reaper.sandbox.aws.reply import Refusal, Reply
@@ -27,7 +27,8 @@ from reaper.sandbox.aws.world import Region, World
 
 OPERATIONS: dict[str, dict[str, Any]] = {
     "sagemaker": dict(sagemaker.OPERATIONS),
-    "cloudwatch": dict(cloudwatch.OPERATIONS),
+    "cloudwatch": {**cloudwatch.OPERATIONS, **alarms.OPERATIONS},
+    "application-autoscaling": dict(autoscaling.OPERATIONS),
     "tag": dict(tagging.OPERATIONS),
     "logs": dict(logs.OPERATIONS),
 }

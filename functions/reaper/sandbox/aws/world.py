@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from reaper.sandbox.aws.records import App, Component, Config, Domain, Endpoint, Notebook, Space, Stream, User
+from reaper.sandbox.aws.records import App, Component, Config, Domain, Endpoint, Notebook, Scalable, Space, Stream, User
 from reaper.sandbox.aws.series import Metrics
 
 
@@ -38,7 +38,8 @@ class World:
 
 @dataclass(slots=True, kw_only=True)
 class Region:
-    """What one account has in one region, by name; apps by (domain, user or space, type, name), spaces and users by (domain, name).
+    """What one account has in one region, by name; apps by (domain, user or space, type, name), spaces and users by (domain, name),
+    scalable targets by (resource id, dimension).
 
     `moving` are the records whose state is about to change.
     """
@@ -54,6 +55,9 @@ class Region:
     users: dict[tuple[str, str], User] = field(default_factory=dict)
     spaces: dict[tuple[str, str], Space] = field(default_factory=dict)
     apps: dict[tuple[str, str, str, str], App] = field(default_factory=dict)
+    scalable: dict[tuple[str, str], Scalable] = field(default_factory=dict)
+    lost_models: set[str] = field(default_factory=set)
+    alarms: dict[str, dict[str, Any]] = field(default_factory=dict)
     streams: dict[str, dict[str, Stream]] = field(default_factory=dict)
     metrics: Metrics = field(default_factory=Metrics)
     moving: list[Any] = field(default_factory=list)

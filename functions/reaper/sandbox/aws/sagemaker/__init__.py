@@ -3,12 +3,13 @@ instances, Studio and the tags of all of them. Models, jobs, clusters and the re
 
 from __future__ import annotations
 
-from reaper.sandbox.aws.sagemaker import apps, components, configs, endpoints, notebooks, studio, tags
+from reaper.sandbox.aws.sagemaker import apps, components, configs, endpoints, models, notebooks, studio, tags
 
 OPERATIONS = {
     **endpoints.OPERATIONS,
     **configs.OPERATIONS,
     **components.OPERATIONS,
+    **models.OPERATIONS,
     **notebooks.OPERATIONS,
     **studio.OPERATIONS,
     **apps.OPERATIONS,

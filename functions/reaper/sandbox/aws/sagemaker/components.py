@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from reaper.sandbox.aws import autoscaling
 from reaper.sandbox.aws.records import Component
 from reaper.sandbox.aws.reply import invalid
 from reaper.sandbox.aws.sagemaker import endpoints, tags
@@ -67,7 +68,11 @@ def update_copies(region: Region, params: dict[str, Any]) -> dict[str, Any]:
     component = find(region, params["InferenceComponentName"])
     if component.status != "InService":
         raise invalid(f'Cannot update inference component "{component.arn}" in status {component.status}.')
+    if component.spec.get("BaseInferenceComponentName"):
+        raise invalid("An adapter has no copies of its own.")  # its real text is not known
     component.copies = int(params["DesiredRuntimeConfig"]["CopyCount"])
+    autoscaling.held(region, f"inference-component/{component.name}", autoscaling.COPIES)
+    _fit(region, component.endpoint)
     begin(region, component, "Updating", "InService")
     return {"InferenceComponentArn": component.arn}
 
@@ -79,6 +84,15 @@ def delete_component(region: Region, params: dict[str, Any]) -> dict[str, Any]:
         raise invalid(f'Cannot update in-progress inference component "{component.arn}".')
     begin(region, component, "Deleting", "")
     return {}
+
+
+def _fit(region: Region, name: str) -> None:
+    """What managed instance scaling does: without copies it lets the instances go, with some it brings one at least."""
+    copies = sum(c.copies for c in region.components.values() if c.endpoint == name)
+    for variant in region.endpoints[name].variants:
+        scaling = variant.spec.get("ManagedInstanceScaling") or {}
+        if scaling.get("Status") == "ENABLED":
+            variant.count = max(variant.count, 1) if copies else int(scaling.get("MinInstanceCount", 1))
 
 
 def find(region: Region, name: str) -> Component:

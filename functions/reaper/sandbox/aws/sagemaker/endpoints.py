@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from reaper.sandbox.aws import autoscaling
 from reaper.sandbox.aws.records import Endpoint, Running, running
 from reaper.sandbox.aws.reply import Refusal, invalid
 from reaper.sandbox.aws.sagemaker import configs, tags
@@ -104,14 +105,19 @@ def update_weights(region: Region, params: dict[str, Any]) -> dict[str, Any]:
             raise invalid("DesiredInstanceCount must be at least 1 for a real-time variant.")  # its real text is not known
     for one in wanted:
         _scale(variants[one["VariantName"]], one)
+        autoscaling.held(region, f"endpoint/{endpoint.name}/variant/{one['VariantName']}", autoscaling.VARIANT)
     begin(region, endpoint, "Updating", "InService")
     return {"EndpointArn": endpoint.arn}
 
 
 def delete_endpoint(region: Region, params: dict[str, Any]) -> dict[str, Any]:
-    """Not while it is being changed; its configuration stays."""
+    """Not while it is being changed, nor with components on it; its configuration stays, its variants' scalable targets go."""
     endpoint = find(region, params["EndpointName"])
     _refuse_under_way(endpoint)
+    if any(c.endpoint == endpoint.name for c in region.components.values()):
+        raise invalid("Endpoint has inference components attached.")
+    for key in [key for key in region.scalable if key[0].startswith(f"endpoint/{endpoint.name}/")]:
+        autoscaling.deregister(region, {"ServiceNamespace": "sagemaker", "ResourceId": key[0], "ScalableDimension": key[1]})
     begin(region, endpoint, "Deleting", "")
     return {}
 

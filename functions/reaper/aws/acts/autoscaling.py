@@ -1,0 +1,156 @@
+"""Autoscaling that an act must hold still, take away with what it scales, or bring back.
+
+Deleting a step policy leaves its alarm behind, which must be led to the new policy's ARN afterwards:
+https://docs.aws.amazon.com/autoscaling/application/userguide/create-step-scaling-policy-cli.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from reaper.aws import scaling
+from reaper.aws.cloud import Cloud
+from reaper.aws.reply import DONE, some
+from reaper.aws.scaling import NAMESPACE, SERVICE
+from reaper.errors import CloudError, Trouble
+
+KEY = ("ResourceId", "ScalableDimension")
+TARGET = (*KEY, "MinCapacity", "MaxCapacity", "SuspendedState")
+CONFIGURATIONS = tuple(f"{sort}PolicyConfiguration" for sort in ("StepScaling", "TargetTrackingScaling", "PredictiveScaling"))
+POLICY = (*KEY, "PolicyName", "PolicyARN", "PolicyType", *CONFIGURATIONS)
+ACTION = (*KEY, "ScheduledActionName", "Schedule", "Timezone", "StartTime", "EndTime", "ScalableTargetAction")
+ALARM = (
+    "AlarmName", "AlarmDescription", "ActionsEnabled", "OKActions", "AlarmActions", "InsufficientDataActions", "MetricName",
+    "Namespace", "Statistic", "ExtendedStatistic", "Dimensions", "Period", "Unit", "EvaluationPeriods", "DatapointsToAlarm",
+    "Threshold", "ComparisonOperator", "TreatMissingData", "EvaluateLowSampleCountPercentile", "Metrics", "ThresholdMetricId",
+)  # fmt: skip
+SCALED = {scaling.VARIANT, scaling.COPIES}
+Saved = Mapping[str, Any]
+"""`targets`, `policies`, `actions` and `alarms`, each a list of parameters for the call that makes it anew."""
+RESTORING = (
+    *scaling.PERMISSIONS,
+    "application-autoscaling:DescribeScheduledActions",
+    "application-autoscaling:RegisterScalableTarget",
+    "application-autoscaling:PutScalingPolicy",
+    "application-autoscaling:PutScheduledAction",
+    "cloudwatch:PutMetricAlarm",
+)
+
+
+def record(cloud: Cloud, ids: Collection[str]) -> Saved:
+    """All autoscaling of those resource ids."""
+    found = scaling.of(scaling.read(cloud), ids)
+    actions = [row for row in _actions(cloud) if row["ResourceId"] in ids] if found.targets else []
+    return {
+        "targets": [some(row, *TARGET) for row in found.targets],
+        "policies": [some(row, *POLICY) for row in found.policies],
+        "actions": [some(row, *ACTION) for row in actions],
+        "alarms": [some(row, *ALARM) for row in found.alarms.values()],
+    }
+
+
+def lower(cloud: Cloud, saved: Saved, least: Mapping[str, int]) -> None:
+    """Lower the minimum of those targets to what `least` says by resource id, so that autoscaling does not undo what follows."""
+    for target in saved["targets"]:
+        if target["ScalableDimension"] in SCALED and target["MinCapacity"] > least.get(
+            target["ResourceId"], target["MinCapacity"]
+        ):
+            _register(cloud, target, MinCapacity=least[target["ResourceId"]])
+
+
+@contextmanager
+def lowered(cloud: Cloud, saved: Saved, least: Mapping[str, int]) -> Iterator[None]:
+    """The minimum lowered, and put back where what is done then fails; an error tells where even that failed."""
+    try:
+        lower(cloud, saved, least)
+        yield
+    except CloudError as error:
+        try:
+            lift(cloud, saved, least)
+        except CloudError as second:
+            text = f"{error}; and the autoscaling minimum could not be put back ({second})"
+            raise CloudError(error.trouble, error.operation, text, code=error.code, missing=error.missing) from error
+        raise
+
+
+def lift(cloud: Cloud, saved: Saved, least: Collection[str]) -> list[str]:
+    """Bring the minimum of those targets back; gives what could not be brought back. One that was raised since is left alone."""
+    now = {_key(row): row for row in scaling.read(cloud).targets}
+    lost = []
+    for target in (t for t in saved["targets"] if t["ResourceId"] in least and t["ScalableDimension"] in SCALED):
+        there = now.get(_key(target))
+        if there is None:
+            lost.append(f"The scalable target of {target['ResourceId']} is gone.")
+        elif there["MinCapacity"] < target["MinCapacity"]:
+            _register(cloud, target, MinCapacity=target["MinCapacity"])
+    return lost
+
+
+def drop(cloud: Cloud, saved: Saved) -> list[str]:
+    """Take scalable targets away, and with them their policies and scheduled actions; gives what could not be taken away.
+
+    DeleteEndpoint takes those of its variants by itself, so one that is not there any more is no failure.
+    """
+    left = []
+    for target in saved["targets"]:
+        try:
+            cloud.call(SERVICE, "DeregisterScalableTarget", DONE, **NAMESPACE, **{name: target[name] for name in KEY})
+        except CloudError as error:
+            if error.code != "ObjectNotFoundException" and error.trouble is not Trouble.GONE:
+                left.append(f"the scalable target of {target['ResourceId']} could not be deregistered ({error})")
+    return left
+
+
+def restore(cloud: Cloud, saved: Saved, ids: Collection[str]) -> list[str]:
+    """Make anew what is missing of the autoscaling of those resource ids, which are in service; gives what could not be made."""
+    now = scaling.read(cloud)
+    lost: list[str] = []
+    there = {_key(row) for row in now.targets}
+    _each(lost, (t for t in _mine(saved, "targets", ids) if _key(t) not in there), lambda row: _register(cloud, row, **row))
+    policies = {(*_key(row), row["PolicyName"]): str(row["PolicyARN"]) for row in now.policies}
+    missing = [p for p in _mine(saved, "policies", ids) if (*_key(p), p["PolicyName"]) not in policies]
+    _each(lost, missing, lambda row: _policy(cloud, row, saved["alarms"]))
+    actions = {(*_key(row), row["ScheduledActionName"]) for row in _actions(cloud)} if _mine(saved, "actions", ids) else set()
+    absent = [a for a in _mine(saved, "actions", ids) if (*_key(a), a["ScheduledActionName"]) not in actions]
+    _each(lost, absent, lambda row: cloud.call(SERVICE, "PutScheduledAction", DONE, **NAMESPACE, **row))
+    return lost
+
+
+def _policy(cloud: Cloud, policy: Mapping[str, Any], alarms: Iterable[Mapping[str, Any]]) -> None:
+    """The policy anew, and the alarms of the old one led to it, as they are now or, where they are gone, as they were."""
+    params = {name: policy[name] for name in POLICY if name in policy and name != "PolicyARN"}
+    arn = cloud.call(SERVICE, "PutScalingPolicy", "PolicyARN", **NAMESPACE, **params)["PolicyARN"]
+    old = policy["PolicyARN"]
+    for alarm in (a for a in alarms if policy["PolicyType"] == "StepScaling" and old in a.get("AlarmActions", ())):
+        name = alarm["AlarmName"]
+        rows = cloud.call("cloudwatch", "DescribeAlarms", "MetricAlarms", AlarmNames=[name])["MetricAlarms"]
+        latest = some(rows[0], *ALARM) if rows else dict(alarm)
+        others = [one for one in latest.get("AlarmActions", ()) if one not in (old, arn)]
+        cloud.call("cloudwatch", "PutMetricAlarm", DONE, **{**latest, "AlarmActions": [*others, arn]})
+
+
+def _each(lost: list[str], rows: Iterable[Mapping[str, Any]], make: Any) -> None:
+    for row in rows:
+        try:
+            make(row)
+        except CloudError as error:
+            name = row.get("PolicyName") or row.get("ScheduledActionName") or "scalable target"
+            lost.append(f"Autoscaling of {row['ResourceId']}: {name} could not be made anew ({error}).")
+
+
+def _register(cloud: Cloud, target: Mapping[str, Any], **change: Any) -> None:
+    cloud.call(SERVICE, "RegisterScalableTarget", DONE, **NAMESPACE, **{name: target[name] for name in KEY} | change)
+
+
+def _actions(cloud: Cloud) -> list[dict[str, Any]]:
+    return list(cloud.pages(SERVICE, "DescribeScheduledActions", "ScheduledActions", "ScheduledActionName", *KEY, **NAMESPACE))
+
+
+def _mine(saved: Saved, name: str, ids: Collection[str]) -> list[Mapping[str, Any]]:
+    return [row for row in saved[name] if row["ResourceId"] in ids]
+
+
+def _key(row: Mapping[str, Any]) -> tuple[str, str]:
+    return row["ResourceId"], row["ScalableDimension"]

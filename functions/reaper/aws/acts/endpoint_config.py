@@ -1,0 +1,73 @@
+"""An endpoint's configuration as a manifest keeps it, and as it is created again where somebody deleted it meanwhile.
+
+https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateEndpointConfig.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from reaper.aws import tags
+from reaper.aws.cloud import Cloud
+from reaper.aws.reply import DONE, some, tag_list
+from reaper.errors import CloudError, Trouble
+
+MEMBERS = (
+    "ProductionVariants", "ShadowProductionVariants", "DataCaptureConfig", "KmsKeyId", "AsyncInferenceConfig", "ExplainerConfig",
+    "ExecutionRoleArn", "VpcConfig", "EnableNetworkIsolation", "MetricsConfig", "CrossRegionTrafficConfig",
+)  # fmt: skip
+ITS_OWN = {"EndpointConfigName", "EndpointConfigArn", "CreationTime", DONE}
+
+
+def record(cloud: Cloud, name: str) -> dict[str, Any]:
+    """Name, parameters and tags. Raises CloudError where it is gone, has members we do not know, or names a model that is gone."""
+    row = _describe(cloud, name)
+    if row is None:
+        raise _refused(f"the configuration {name} is gone, so the endpoint could not be created again")
+    if unknown := sorted(row.keys() - ITS_OWN - set(MEMBERS)):
+        raise _refused(f"the configuration {name} has {', '.join(unknown)}, which we do not know how to bring back")
+    own = tags.fresh(cloud, row["EndpointConfigArn"])
+    return {"name": name, "params": some(row, *MEMBERS), "tags": own}
+
+
+def need_models(cloud: Cloud, names: set[str]) -> None:
+    """Raises CloudError where one of these models is gone: nothing could be created from it again."""
+    for name in sorted(names):
+        try:
+            cloud.call("sagemaker", "DescribeModel", "ModelName", ModelName=name)
+        except CloudError as error:
+            if error.trouble is not Trouble.GONE:
+                raise
+            raise _refused(f"its model {name} is gone, so it could not be created again") from error
+
+
+def models(saved: Mapping[str, Any]) -> set[str]:
+    """The models that the recorded configuration names."""
+    variants = [v for key in MEMBERS[:2] for v in saved["params"].get(key, ())]
+    return {str(v["ModelName"]) for v in variants if v.get("ModelName")}
+
+
+def restore(cloud: Cloud, saved: Mapping[str, Any]) -> bool:
+    """Create it where it is gone; whether it was. Raises CloudError where another one has its name by now."""
+    row = _describe(cloud, saved["name"])
+    if row is None:
+        named = {"EndpointConfigName": saved["name"], **saved["params"], **tag_list(saved["tags"])}
+        cloud.call("sagemaker", "CreateEndpointConfig", "EndpointConfigArn", **named)
+        return True
+    if some(row, *MEMBERS) != saved["params"]:
+        raise _refused(f"the configuration {saved['name']} is another one by now: nothing was created from it")
+    return False
+
+
+def _describe(cloud: Cloud, name: str) -> dict[str, Any] | None:
+    try:
+        return cloud.call("sagemaker", "DescribeEndpointConfig", "ProductionVariants", EndpointConfigName=name)
+    except CloudError as error:
+        if error.trouble is Trouble.GONE:
+            return None
+        raise
+
+
+def _refused(text: str) -> CloudError:
+    return CloudError(Trouble.REFUSED, "sagemaker:DescribeEndpointConfig", text)

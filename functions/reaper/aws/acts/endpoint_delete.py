@@ -1,0 +1,93 @@
+"""Deleting an endpoint with all that hangs on it, its configuration and models excepted.
+
+An endpoint with inference components on it is not deleted, so they go first and are waited for, a minute at most; DeleteEndpoint takes
+the scalable targets of its variants along: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DeleteEndpoint.html
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from reaper.acts import Manifest, Record
+from reaper.aws import scaling, tags
+from reaper.aws.acts import autoscaling, component, endpoint_config
+from reaper.aws.cloud import Cloud
+from reaper.aws.reply import DONE, some
+from reaper.errors import CloudError, Trouble
+from reaper.model import Resource
+
+VARIANT = (
+    "VariantName", "CurrentInstanceCount", "DesiredInstanceCount", "CurrentWeight", "DesiredWeight", "InstancePools",
+    "CurrentServerlessConfig", "ManagedInstanceScaling",
+)  # fmt: skip
+ENDPOINT = ("EndpointName", "EndpointArn", "EndpointConfigName", "EndpointStatus", "DataCaptureConfig", "LastDeploymentConfig")
+PAUSES = (2.0, 4.0, 8.0, 15.0, 15.0, 15.0)
+"""Seconds between looks at whether the components are gone."""
+
+
+def record(cloud: Cloud, resource: Resource) -> Record:
+    """Everything that creating it again needs. Raises CloudError where it could not be created again."""
+    row = describe(cloud, resource.name)
+    config = endpoint_config.record(cloud, row["EndpointConfigName"])
+    components = [component.record(cloud, name) for name in component.listed(cloud, resource.name)]
+    endpoint_config.need_models(cloud, endpoint_config.models(config) | component.models(components))
+    variants = [some(v, *VARIANT) for v in row.get("ProductionVariants") or ()]
+    ids = {scaling.variant(resource.name, v["VariantName"]) for v in variants}
+    ids |= {scaling.component(one["InferenceComponentName"]) for one in components}
+    return {
+        "endpoint": some(row, *ENDPOINT),
+        "tags": tags.fresh(cloud, row["EndpointArn"]),
+        "variants": variants,
+        "shadows": [some(v, *VARIANT) for v in row.get("ShadowProductionVariants") or ()],
+        "config": config,
+        "components": components,
+        "scaling": autoscaling.record(cloud, ids),
+    }
+
+
+def carry(cloud: Cloud, resource: Resource, manifest: Manifest) -> str:
+    """Components, endpoint, then what is left of the autoscaling, which is of no use without them."""
+    saved = manifest.record
+    _remove(cloud, resource.name, [one["InferenceComponentName"] for one in saved["components"]])
+    cloud.call("sagemaker", "DeleteEndpoint", DONE, EndpointName=resource.name)
+    left = autoscaling.drop(cloud, saved["scaling"])
+    hosted = len(saved["components"])
+    said = [f"with its {hosted} inference component{'s' * (hosted > 1)}"] if hosted else []
+    said += ["with its autoscaling"] if saved["scaling"]["targets"] and not left else []
+    told = f"it is being deleted {' and '.join(said)}".rstrip()
+    return "; ".join([f"{told}; its configuration {saved['config']['name']} stays", *left])
+
+
+def describe(cloud: Cloud, name: str) -> dict[str, Any]:
+    """The reply as it is."""
+    return cloud.call("sagemaker", "DescribeEndpoint", "EndpointStatus", EndpointName=name)
+
+
+def _remove(cloud: Cloud, endpoint: str, recorded: Sequence[str]) -> None:
+    there = component.listed(cloud, endpoint)
+    if new := sorted(set(there) - set(recorded)):
+        raise _refused(f"the component {new[0]} was put on {endpoint} just now: nothing was deleted")
+    for name in there:
+        try:
+            cloud.call("sagemaker", "DeleteInferenceComponent", DONE, InferenceComponentName=name)
+        except CloudError as error:
+            if error.trouble is not Trouble.GONE:
+                raise
+    for pause in PAUSES if there else ():
+        if not component.listed(cloud, endpoint):
+            return
+        time.sleep(pause)
+    if there and component.listed(cloud, endpoint):
+        text = f"the components of {endpoint} are still being deleted and it runs on: delete it by hand, or restore what is gone"
+        raise _refused(text)
+
+
+def _refused(text: str) -> CloudError:
+    return CloudError(Trouble.REFUSED, "sagemaker:DeleteEndpoint", text)
+
+
+def shown(rows: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """Variants by name."""
+    return {row["VariantName"]: row for row in rows}

@@ -1,0 +1,90 @@
+"""What can be done to an endpoint, and what bars it: the part of the kind that looks ahead to an act. Calls nothing.
+
+Legal states: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DeleteEndpoint.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from reaper.aws import guard
+from reaper.aws.endpoint import Described
+from reaper.aws.scale_in import AVAILABILITY, ScaleIn, scale_in
+from reaper.aws.scaling import Scaling
+from reaper.model import Bar, Deed, Move, Resource
+
+UNSETTLED = {"Creating", "Updating", "SystemUpdating", "RollingBack"}
+SETTLED = {"InService", "OutOfService", "Failed", "UpdateRollbackFailed"}
+
+
+def facts(resource: Resource, found: Described, inside: guard.Inside, read: Scaling | None, now: datetime) -> dict[str, Any]:
+    """What `able` needs. `inside`: the tags of its components as listed; those of a fresh look, in its facts already, count too."""
+    fresh: guard.Inside = resource.facts.get("inside", {})
+    return {
+        "scale_in": scale_in(resource.name, found, tuple(inside), read),
+        "restorable": bool(found.config),
+        "kept": guard.kept(inside, now) | guard.kept(fresh, now),
+    }
+
+
+def able(resource: Resource) -> Mapping[Move, Bar | None]:
+    """Scaling in needs an endpoint in service; deleting one that could be created again; both one that nothing inside forbids."""
+    facts = resource.facts
+    kept = {move: Bar(because=why) for move, why in facts.get("kept", {}).items()}
+    first = _state(resource) or (None if "kept" in facts else Bar(because="it was not looked at closely"))
+    return {
+        Move.STOP: first or kept.get(Move.STOP) or _stop(resource),
+        Move.DELETE: first or kept.get(Move.DELETE) or _delete(resource),
+    }
+
+
+def _state(resource: Resource) -> Bar | None:
+    if resource.status == "Deleting":
+        return Bar(because="it is being deleted already", done=True)
+    return None if resource.status in SETTLED else Bar(because=f"its status is {resource.status or 'missing'}")
+
+
+def _stop(resource: Resource) -> Bar | None:
+    if resource.status != "InService":
+        return Bar(because=f"its status is {resource.status}, in which it cannot be scaled")
+    way: ScaleIn = resource.facts["scale_in"]
+    return way.bar
+
+
+def _delete(resource: Resource) -> Bar | None:
+    if resource.facts["restorable"]:
+        return None
+    return Bar(because="its configuration is gone or cannot be read, so it could not be created again")
+
+
+DEEDS = {
+    Move.STOP: Deed(
+        what="scales in: to no instances where a step scaling policy would wake it again (asynchronous endpoints, hosts of inference "
+        f"components that SageMaker scales), else to one instance per variant ({AVAILABILITY}); lowers the autoscaling minimum first",
+        undo="brings back the number of instances or copies and the autoscaling minimum",
+        permissions=(
+            "sagemaker:ListTags",
+            "sagemaker:DescribeInferenceComponent",
+            "sagemaker:UpdateEndpointWeightsAndCapacities",
+            "sagemaker:UpdateInferenceComponentRuntimeConfig",
+            "application-autoscaling:DescribeScheduledActions",
+            "application-autoscaling:RegisterScalableTarget",
+        ),
+    ),
+    Move.DELETE: Deed(
+        what="deletes the endpoint, the inference components on it and its autoscaling; the configuration and the models stay",
+        undo="creates it again from the stored manifest: the configuration where it is gone, the endpoint with its tags, and once it "
+        "is in service (run it again then) components, autoscaling and numbers of instances; the tags of its autoscaling are lost",
+        permissions=(
+            "sagemaker:ListTags",
+            "sagemaker:DescribeInferenceComponent",
+            "sagemaker:DescribeModel",
+            "sagemaker:DeleteEndpoint",
+            "sagemaker:DeleteInferenceComponent",
+            "application-autoscaling:DescribeScheduledActions",
+            "application-autoscaling:DeregisterScalableTarget",
+        ),
+    ),
+}
