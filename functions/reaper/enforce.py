@@ -11,7 +11,7 @@ from reaper import limit
 from reaper.errors import CloudError, ReaperError
 from reaper.ledger import History, Ledger
 from reaper.limit import ENDS, Past, Share
-from reaper.model import Coverage, Finding, Memory, Move, Step, Target
+from reaper.model import Coverage, Finding, Memory, Move, Result, Step, Target
 from reaper.policy import Limits
 
 RELEASE = "release"
@@ -19,6 +19,23 @@ RELEASE = "release"
 SWEEPS, REACH = 10, 100
 """How many earlier sweeps tell what is usual, and among how many of the last ones they are looked for."""
 MOVES = ENDS | {Move.START}
+
+
+Acted = tuple[Finding, Sequence[ReaperError], Mapping[str, int]]
+"""A finding with the outcome of its act, what failed, and the API calls it took."""
+
+
+def anything(found: Finding) -> Finding:
+    """Where no plan file narrows what may be done."""
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hand:
+    """What acts: `act` carries out one step, `narrow` leaves alone what must not be done this time (its step or its outcome says why)."""
+
+    act: Callable[[Finding], Acted]
+    narrow: Callable[[Finding], Finding] = anything
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,11 +62,13 @@ def limited(
     try:
         past = _past(findings, ledger, now)
     except CloudError as error:
-        held = Step(move=Move.HOLD, because=f"held, because what earlier sweeps saw could not be read: {error}")
-        return Limited(findings=[replace(f, step=held) if f.step.move in ENDS else f for f in findings])
-    steps = limit.limited([(f.case, f.step) for f in findings], memories, limits, past, now)
+        hold = Step(move=Move.HOLD, because=f"held, because what earlier sweeps saw could not be read: {error}")
+        return Limited(findings=[replace(f, step=hold) if f.step.move in ENDS else f for f in findings])
+    planned = [(f.case, f.step if f.outcome.result is Result.PLANNED else Step(move=Move.NONE, because="")) for f in findings]
+    steps = limit.limited(planned, memories, limits, past, now)
+    held = [replace(f, step=step) if step.move is Move.HOLD else f for f, step in zip(findings, steps, strict=True)]
     return Limited(
-        findings=[replace(f, step=step) for f, step in zip(findings, steps, strict=True)],
+        findings=held,
         jumped=frozenset(limit.jumps([f.case for f in findings], limits, past)),
     )
 
@@ -68,7 +87,8 @@ def carried(
     done: dict[int, Finding] = {}
     errors: list[ReaperError] = []
     calls: dict[tuple[str, str | None, str], Counter[str]] = {}
-    for index in sorted((i for i, f in enumerate(findings) if f.step.move in MOVES), key=lambda i: _dearest(findings[i])):
+    open_ = [i for i, f in enumerate(findings) if f.step.move in MOVES and f.outcome.result is Result.PLANNED]
+    for index in sorted(open_, key=lambda i: _dearest(findings[i])):
         resource = findings[index].case.resource
         done[index], failed, asked = act(findings[index])
         errors += failed

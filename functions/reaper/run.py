@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from reaper import __version__
 from reaper.errors import CloudError, SettingsError
-from reaper.model import Coverage, Mode, Report, Run, Status
+from reaper.model import Coverage, Finding, Mode, Report, Run, Status
 from reaper.policy import Policy
 from reaper.registry import CLOUDS, kinds
 from reaper.settings import Settings
@@ -21,7 +21,7 @@ from reaper.sweep import Cloud, Order, sweep
 
 if TYPE_CHECKING:
     from reaper.desk import Desk
-    from reaper.tell import Hand
+    from reaper.enforce import Hand
 
 
 def run(
@@ -30,13 +30,15 @@ def run(
     clock: Callable[[], datetime],
     progress: Callable[[str], None] = lambda text: None,
     deadline: datetime | None = None,
+    narrow: Callable[[Finding], Finding] | None = None,
 ) -> Report:
     """Sweep everything that `settings` ask for; above mode audit tell about it, and in mode enforce act, until shortly before `deadline`.
 
+    `narrow` takes from what is planned whatever a plan file does not ask for.
     Raises SettingsError where nothing can be swept or told; a cloud, ledger or channel that fails is in the coverage.
     """
     started = clock()
-    follow = _follow_up(settings, source.policy, clock, deadline)
+    follow = _follow_up(settings, source.policy, clock, (deadline, narrow))
     asked = [kind for kind in kinds() if not settings.kinds or kind.name in settings.kinds]
     clouds, failed = _clouds(settings, [c for c in CLOUDS if any(k.cloud == c for k in asked)], progress)
     order = Order(policy=source.policy, now=started, progress=progress)
@@ -56,7 +58,11 @@ def run(
 FollowUp = Callable[[Report, Sequence[Cloud], Order], Report]
 
 
-def _follow_up(settings: Settings, policy: Policy, clock: Callable[[], datetime], deadline: datetime | None) -> FollowUp:
+Bounds = tuple[datetime | None, Callable[[Finding], Finding] | None]
+"""Until when may be acted, and what takes away from what is planned."""
+
+
+def _follow_up(settings: Settings, policy: Policy, clock: Callable[[], datetime], bounds: Bounds) -> FollowUp:
     """What comes after the sweep. An audit writes nothing; it reads a ledger where one was named, to know of snoozes and notices."""
     if settings.mode is Mode.AUDIT and settings.ledger is None:
         return lambda report, clouds, order: report
@@ -68,13 +74,13 @@ def _follow_up(settings: Settings, policy: Policy, clock: Callable[[], datetime]
     at = desk.open(settings.ledger, policy, os.environ, clock)
     if settings.mode is Mode.NOTIFY:
         return lambda report, clouds, order: tell.tell(report, policy, at)
-    hire = _hands(settings, at, deadline)
+    hire = _hands(settings, at, bounds)
     return lambda report, clouds, order: tell.tell(report, policy, at, hire(report, clouds, order))
 
 
-def _hands(settings: Settings, at: Desk, deadline: datetime | None) -> Callable[[Report, Sequence[Cloud], Order], Hand]:
+def _hands(settings: Settings, at: Desk, bounds: Bounds) -> Callable[[Report, Sequence[Cloud], Order], Hand]:
     """What acts in mode enforce. Nothing of it is loaded below that."""
-    from reaper import hands, manifest, turn
+    from reaper import enforce, hands, manifest, turn
 
     archive = manifest.open(settings.manifests, os.environ)
 
@@ -87,9 +93,9 @@ def _hands(settings: Settings, at: Desk, deadline: datetime | None) -> Callable[
             clock=at.clock,
             run=report.run.id,
             renew=lambda target: at.ledger.lease(target, report.run.id, at.clock(), turn.LEASE),
-            deadline=deadline,
+            deadline=bounds[0],
         )
-        return lambda found: hands.act(found, ours)
+        return enforce.Hand(act=lambda found: hands.act(found, ours), narrow=bounds[1] or enforce.anything)
 
     return hire
 

@@ -7,7 +7,7 @@ was read. A notice counts when a channel accepted it: what was refused is a fail
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -15,6 +15,7 @@ from reaper import channels, digest, enforce, offer, overview, plan, turn
 from reaper.channels import Delivery
 from reaper.desk import Desk
 from reaper.digest import TOLD, Occasion
+from reaper.enforce import Hand
 from reaper.errors import CloudError, ReaperError, Trouble
 from reaper.gap import add, gap
 from reaper.ledger import History, Ledger, Recalled
@@ -23,8 +24,6 @@ from reaper.model import Coverage, Finding, Memory, Move, Outcome, Report, Resul
 from reaper.policy import Policy
 from reaper.record import record, tidy
 
-Hand = Callable[[Finding], tuple[Finding, Sequence[ReaperError], Mapping[str, int]]]
-"""Carries out one act, or says why not: `hands.act` in mode enforce, nothing below it."""
 GARBLED = "what is remembered of it cannot be read, and somebody may have kept it"
 TRIES = 4
 PATIENCE = 3
@@ -99,8 +98,8 @@ def _told(report: Report, policy: Policy, desk: Desk, hand: Hand | None, ours: s
     found = _plans(mine, memories, now, this.acting)
     jumped: frozenset[tuple[Target, str]] = frozenset()
     if hand:
-        held = enforce.limited(found, memories, policy.limits, desk.ledger, now)
-        jumped, made = held.jumped, enforce.carried(held.findings, hand)
+        held = enforce.limited([hand.narrow(f) for f in found], memories, policy.limits, desk.ledger, now)
+        jumped, made = held.jumped, enforce.carried(held.findings, hand.act)
         found = made.findings
         gaps += _failures(made.errors)
         report = replace(report, coverage=enforce.counted(report.coverage, made.calls))

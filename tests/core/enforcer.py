@@ -11,6 +11,7 @@ from core.fakes import NOW
 from reaper import document, hands, manifest, tell, turn
 from reaper.channels import Line
 from reaper.desk import Desk
+from reaper.enforce import Hand
 from reaper.errors import CloudError, Trouble
 from reaper.fleeting import Fleeting
 from reaper.ledger import Ledger
@@ -69,7 +70,8 @@ class Enforcer:
         line = Line(name="post", readers=frozenset(Audience), sender=self.post)
         desk = Desk(ledger=self.ledger, lines=[line], offer=None, clock=lambda: self.now)
         ours = self.hands(yard, order, run)
-        return tell.tell(report, self.policy, desk, (lambda found: hands.act(found, ours)) if mode is Mode.ENFORCE else None)
+        hand = Hand(act=lambda found: hands.act(found, ours)) if mode is Mode.ENFORCE else None
+        return tell.tell(report, self.policy, desk, hand)
 
     def hands(self, yard: Yard, order: Order, run: str) -> hands.Hands:
         return hands.Hands(
