@@ -69,7 +69,7 @@ def _follow_up(settings: Settings, policy: Policy, clock: Callable[[], datetime]
     from reaper import desk, ledger, tell
 
     if settings.mode is Mode.AUDIT:
-        known = ledger.open(settings.ledger, os.environ)
+        known = ledger.open(settings.ledger, os.environ, read_only=True)
         return lambda report, clouds, order: tell.recalled(report, policy, known, report.run.started_at)
     at = desk.open(settings.ledger, policy, os.environ, clock)
     if settings.mode is Mode.NOTIFY:
