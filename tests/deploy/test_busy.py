@@ -103,7 +103,9 @@ UNCLEAR: dict[str, Work] = {
         m.process(pid, tty=0, session=pid, command="python -m ipykernel_launcher") for pid in (90, 91)
     ],
     "no figure of the processor": lambda m: (m.folder / "proc" / "stat").unlink(),
-    "a GPU that cannot be read": lambda m: m.gpu("", status=9),
+    "a GPU that cannot be read": lambda m: m.gpu("0\\n", status=9),
+    "a GPU whose tool is silent": lambda m: m.gpu(""),
+    "a GPU whose tool is missing": lambda m: (m.folder / "proc/driver/nvidia/gpus/0000:00:1e.0").mkdir(parents=True),
     "a GPU that does not say": lambda m: m.gpu("[N/A]\\n"),
 }
 
@@ -170,6 +172,12 @@ def test_the_first_run_after_a_start_proves_nothing(ready: Machine):
     assert ready.run() == CANNOT_TELL
     ready.five_minutes_pass()
     assert (ready.run(), ready.said.strip()) == (PUBLISHED, "published 0")
+
+
+def test_the_first_run_ever_proves_nothing_even_where_nothing_is_open(machine: Machine):
+    machine.jupyter([], [])
+    assert machine.run() == CANNOT_TELL
+    assert machine.said.endswith("cannot tell: processor\n")
 
 
 def test_what_could_not_be_published_is_published_later(ready: Machine, aws: Server):
