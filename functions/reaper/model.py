@@ -236,8 +236,8 @@ class Memory:
 
     `idle_since` is the start of the present idle spell, `idle_seen` when a sweep last saw it idle: a spell whose proof reaches back to
     that moment is still the same one. `receipt` is the last notice's. `announced` is the act that the last warning spoke of, and
-    `promised` the moment before which it must not come. `held_at`: since when a limit holds it back. `manifest` is where stands what the
-    last act changed or took away.
+    `promised` the moment before which it must not come. `held_at`: since when a limit holds it back. `snoozed_at` is when the snooze was
+    given. `manifest` is where stands what the last act changed or took away.
     """
 
     idle_since: datetime | None = None
@@ -249,6 +249,7 @@ class Memory:
     promised: datetime | None = None
     held_at: datetime | None = None
     snoozed_until: datetime | None = None
+    snoozed_at: datetime | None = None
     snoozed_by: str | None = None
     snoozed_why: str | None = None
     last_act: Move | None = None

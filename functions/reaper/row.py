@@ -17,7 +17,9 @@ from reaper.ledger import KEEP, History, Summary
 from reaper.model import Memory, Move, Target
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MOMENTS = frozenset({"idle_since", "idle_seen", "warned_at", "reminded_at", "promised", "held_at", "snoozed_until", "acted_at"})
+MOMENTS = frozenset(
+    {"idle_since", "idle_seen", "warned_at", "reminded_at", "promised", "held_at", "snoozed_until", "snoozed_at", "acted_at"}
+)
 """The fields of a memory that are datetimes."""
 MOVES = frozenset({"announced", "last_act"})
 """Those that are moves."""

@@ -156,7 +156,8 @@ def _keep(asked: Wish, link: Link, desk: Desk) -> tuple[Memory, bool]:
         before = memory.snoozed_until
         if before and (before == until or (before > until and not asked.shorten)):
             return memory, False
-        kept = replace(memory, snoozed_until=until, snoozed_by=_who(asked, link), snoozed_why=asked.reason or None)
+        why = asked.reason or None
+        kept = replace(memory, snoozed_until=until, snoozed_at=desk.now, snoozed_by=_who(asked, link), snoozed_why=why)
         if desk.ledger.remember(link.resource, kept, memory.version, desk.now):
             return kept, True
     raise ReaperError(f"somebody else wrote first, {TRIES} times in a row")

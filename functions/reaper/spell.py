@@ -72,4 +72,4 @@ def silent(memory: Memory) -> Memory:
 
 def awake(memory: Memory) -> Memory:
     """The memory without its snooze."""
-    return replace(memory, snoozed_until=None, snoozed_by=None, snoozed_why=None)
+    return replace(memory, snoozed_until=None, snoozed_at=None, snoozed_by=None, snoozed_why=None)

@@ -20,6 +20,7 @@ FULL = Memory(
     receipt="ses:0102",
     reminded_at=NOW - DAY,
     snoozed_until=NOW + DAY,
+    snoozed_at=NOW - HOUR,
     snoozed_by="jo@example.com",
     snoozed_why="demo on “Friday” 🙂\n<b>'quoted'</b>",
     last_act=Move.STOP,

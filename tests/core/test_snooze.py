@@ -66,8 +66,9 @@ def test_sending_keeps_the_resource_and_says_until_when_by_whom_and_why(ledger: 
     reply = send(ledger, days="3", reason="demo on Monday")
     found = remembered(ledger)
     assert (reply.status, found.snoozed_until) == (200, datetime(2026, 11, 24, 11, tzinfo=UTC))
-    assert (found.snoozed_by, found.snoozed_why) == ("jo@example.com", "demo on Monday")
-    assert replace(found, snoozed_until=None, snoozed_by=None, snoozed_why=None, version=1) == replace(WARNED, version=1)
+    assert (found.snoozed_by, found.snoozed_why, found.snoozed_at) == ("jo@example.com", "demo on Monday", NOW)
+    before = replace(found, snoozed_until=None, snoozed_at=None, snoozed_by=None, snoozed_why=None, version=1)
+    assert before == replace(WARNED, version=1)
     assert "Until Tue 24 Nov 2026, 11:00 UTC" in Page(reply.body).text
     [entry] = ledger.history(ID)
     assert (entry.id, entry.when, entry.what, entry.by) == (ID, NOW, "kept", "jo@example.com")
