@@ -10,10 +10,7 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
@@ -21,10 +18,9 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.status import Status as Spinner
 from rich.table import Table
 
-from reaper import __version__, lint, notify_cli, registry, source
+from reaper import __version__, acts_cli, lint, notify_cli, registry, source
 from reaper import settings as knobs
 from reaper.errors import ReaperError, SettingsError
 from reaper.model import Mode, Report
@@ -32,6 +28,7 @@ from reaper.policy import Policy
 from reaper.report import summary
 from reaper.report.totals import complete, exit_status
 from reaper.run import run
+from reaper.terminal import Many, PolicyOption, err, now, progress, words
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -42,7 +39,6 @@ app = typer.Typer(
 policies = typer.Typer(no_args_is_help=True, help="Check a policy file, or print its JSON Schema.")
 app.add_typer(policies, name="policy")
 app.add_typer(notify_cli.app, name="notify")
-err = Console(stderr=True, highlight=False)
 
 
 class Format(StrEnum):
@@ -69,12 +65,6 @@ class FailOn(StrEnum):
     IDLE = "idle"
 
 
-Many = list[str] | None
-PolicyOption = Annotated[
-    str | None, typer.Option("--policy", help="Policy file, s3://, ssm:, blob URL or inline YAML.", metavar="FILE|URI")
-]
-
-
 @app.command()
 def sweep(
     cloud: Annotated[CloudName, typer.Option(help="Which cloud.")] = CloudName.ALL,
@@ -90,15 +80,15 @@ def sweep(
 ) -> None:
     """Sweep once and report."""
     base = knobs.from_env(os.environ)
-    chosen = knobs.Settings(
-        mode=knobs.mode(mode.value, "--mode") if mode else base.mode,
+    chosen = replace(
+        base,
+        mode=mode or base.mode,
         cloud=cloud.value,
         policy=policy or base.policy,
-        ledger=base.ledger,
-        regions=_words(region) or base.regions,
-        accounts=_words(account),
-        subscriptions=_words(subscription) or base.subscriptions,
-        kinds=knobs.known_kinds(_words(kind), registry.names()),
+        regions=words(region) or base.regions,
+        accounts=words(account),
+        subscriptions=words(subscription) or base.subscriptions,
+        kinds=knobs.known_kinds(words(kind), registry.names()),
     )
     report = _run(chosen)
     _write(report, format, output)
@@ -119,8 +109,8 @@ def explain(
         base,
         {
             "cloud": cloud.value,
-            "regions": list(_words(region) or base.regions),
-            "subscriptions": list(_words(subscription) or base.subscriptions),
+            "regions": list(words(region) or base.regions),
+            "subscriptions": list(words(subscription) or base.subscriptions),
         },
         registry.names(),
     )
@@ -160,14 +150,18 @@ def demo(
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise SettingsError(f"--output {str(directory)!r}: cannot be made a folder: {error}") from error
-    with _progress() as tell:
-        report = sandbox.report(source.load(policy or sandbox.POLICY), directory / "mail", _now, tell)
+    with progress() as tell:
+        report = sandbox.report(source.load(policy or sandbox.POLICY), directory / "mail", now, tell)
     _write(report, Format.HTML, str(directory / "report.html"))
     _write(report, Format.JSON, str(directory / "report.json"))
     _write(report, format, "-")
     err.print(
         f"Wrote {directory / 'report.html'} and {directory / 'report.json'}; the mails it would send are in {directory / 'mail'}."
     )
+
+
+for command in (acts_cli.plan, acts_cli.apply, acts_cli.restore, acts_cli.undo, acts_cli.release):
+    app.command()(command)
 
 
 @policies.command("check")
@@ -213,27 +207,9 @@ def main() -> None:
         sys.exit(2)
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
-def _words(values: Many) -> tuple[str, ...]:
-    return knobs.words(",".join(values or ()))
-
-
 def _run(settings: knobs.Settings) -> Report:
-    with _progress() as tell:
-        return run(settings, source.load(settings.policy), _now, tell)
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[str], None]]:
-    """A spinner on a terminal; one line per step elsewhere."""
-    if not err.is_terminal:
-        yield lambda text: err.print(text, markup=False, soft_wrap=True)
-        return
-    with Spinner("starting", console=err) as spinner:
-        yield lambda text: spinner.update(text.replace("[", "\\["))
+    with progress() as tell:
+        return run(settings, source.load(settings.policy), now, tell)
 
 
 def _write(report: Report, format: Format, output: str) -> None:

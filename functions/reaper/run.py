@@ -7,12 +7,11 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from reaper import __version__
-from reaper.errors import CloudError, SettingsError
-from reaper.model import Coverage, Finding, Mode, Report, Run, Status
+from reaper.clouds import opened
+from reaper.model import Finding, Mode, Report, Run
 from reaper.policy import Policy
 from reaper.registry import CLOUDS, kinds
 from reaper.settings import Settings
@@ -40,7 +39,7 @@ def run(
     started = clock()
     follow = _follow_up(settings, source.policy, clock, (deadline, narrow))
     asked = [kind for kind in kinds() if not settings.kinds or kind.name in settings.kinds]
-    clouds, failed = _clouds(settings, [c for c in CLOUDS if any(k.cloud == c for k in asked)], progress)
+    clouds, failed = opened(settings, [c for c in CLOUDS if any(k.cloud == c for k in asked)], progress)
     order = Order(policy=source.policy, now=started, progress=progress)
     swept = sweep(clouds, asked, order)
     facts = Run(
@@ -98,43 +97,3 @@ def _hands(settings: Settings, at: Desk, bounds: Bounds) -> Callable[[Report, Se
         return enforce.Hand(act=lambda found: hands.act(found, ours), narrow=bounds[1] or enforce.anything)
 
     return hire
-
-
-def _clouds(settings: Settings, wanted: Sequence[str], progress: Callable[[str], None]) -> tuple[list[Cloud], list[Coverage]]:
-    """The sessions to sweep. A cloud that nobody named is passed over, loudly, when it has no credentials here."""
-    found: list[Cloud] = []
-    failed: list[Coverage] = []
-    for name in wanted if settings.cloud == "all" else [c for c in wanted if c == settings.cloud]:
-        try:
-            targets = import_module(f"reaper.{name}.targets")
-        except ImportError as error:
-            if settings.cloud == name or _named(settings, name):
-                raise SettingsError(f"{name} needs an extra: pip install 'ml-idle-reaper[{name}]' ({error})") from error
-            progress(f"{name}: passed over, its SDK is not installed")
-            continue
-        if settings.cloud == "all" and not _named(settings, name) and not targets.has_credentials():
-            progress(f"{name}: passed over, no credentials found; name it with --cloud {name} to insist")
-            continue
-        try:
-            found += targets.clouds(*_scope(settings, name))
-        except CloudError as error:
-            failed.append(_failure(name, error))
-    if not found and not failed:
-        raise SettingsError(
-            "nothing to sweep: no credentials for any cloud; set up AWS or Azure credentials, or try `reaper demo`"
-        )
-    return found, failed
-
-
-def _named(settings: Settings, cloud: str) -> bool:
-    return bool(settings.regions if cloud == "aws" else settings.subscriptions)
-
-
-def _scope(settings: Settings, cloud: str) -> tuple[Any, ...]:
-    return (settings.regions, settings.accounts) if cloud == "aws" else (settings.subscriptions,)
-
-
-def _failure(cloud: str, error: CloudError) -> Coverage:
-    """The line that stands for a cloud which could not even be opened."""
-    status = Status.DENIED if error.missing else Status.FAILED
-    return Coverage(cloud=cloud, account="unknown", region=None, kind="*", status=status, missing=error.missing, error=str(error))

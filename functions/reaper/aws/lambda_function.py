@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from aws_lambda_powertools import Logger, Metrics
@@ -24,7 +24,7 @@ from reaper.aws import store, topic
 from reaper.errors import SettingsError
 from reaper.model import Mode, Report, Status
 from reaper.report.json import plain
-from reaper.report.totals import news, totals
+from reaper.report.totals import acted, held, news, totals
 from reaper.run import run
 
 MAX_ANSWER = 5_500_000
@@ -40,7 +40,8 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """One sweep. Raises ReaperError when nothing could be swept or the summary was not accepted, so that the error alarm rings."""
     settings = _settings(os.environ, event)
     found = source.load(settings.policy)
-    report = run(settings, found, lambda: datetime.now(UTC), logger.info)
+    deadline = datetime.now(UTC) + timedelta(milliseconds=context.get_remaining_time_in_millis())
+    report = run(settings, found, lambda: datetime.now(UTC), logger.info, deadline)
     _measure(report)
     answer = plain(report)
     text = json.dumps(answer)
@@ -88,6 +89,8 @@ def _measure(report: Report) -> None:
         ("Idle", MetricUnit.Count, sums.by_state["idle"]),
         ("Unknown", MetricUnit.Count, sums.by_state["unknown"]),
         ("IdleUSDPerHour", MetricUnit.NoUnit, sums.idle_usd_per_hour),
+        ("Acted", MetricUnit.Count, len(acted(report))),
+        ("Held", MetricUnit.Count, len(held(report))),
         ("Failures", MetricUnit.Count, sum(1 for c in report.coverage if c.status is not Status.OK)),
         ("SweepSeconds", MetricUnit.Seconds, (report.run.finished_at - report.run.started_at).total_seconds()),
     ):

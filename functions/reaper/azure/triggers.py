@@ -14,7 +14,7 @@ import logging
 import os
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import azure.functions as func
@@ -26,10 +26,12 @@ from reaper.azure.snooze_route import blueprint as keep
 from reaper.errors import ReaperError, SettingsError
 from reaper.model import Mode, Report, Status
 from reaper.report.json import plain
-from reaper.report.totals import news, totals
+from reaper.report.totals import acted, held, news, totals
 from reaper.run import run
 
 MAX_ANSWER = 20_000_000
+TIMEOUT = timedelta(minutes=30)
+"""The `functionTimeout` of host.json: how long the host lets a run go on."""
 HELP = 'a sweep is asked for with POST and, if you like, a JSON object such as {"kinds": [...], "subscriptions": [...]}'
 ELSEWHERE = {"region", "regions", "account", "accounts"}
 """Options that only narrow a sweep of AWS. Passed over in silence they would look as if they had held."""
@@ -99,7 +101,7 @@ def _settings(base: knobs.Settings, asked: Mapping[str, Any]) -> knobs.Settings:
 
 def _sweep(settings: knobs.Settings) -> tuple[dict[str, Any], list[ReaperError]]:
     """The answer, and what failed once the sweep was done: each in the log already."""
-    report = run(settings, source.load(settings.policy), lambda: datetime.now(UTC), log.info)
+    report = run(settings, source.load(settings.policy), lambda: datetime.now(UTC), log.info, datetime.now(UTC) + TIMEOUT)
     answer = plain(report)
     text = json.dumps(answer)
     stored, unstored = _store(settings, report, text)
@@ -149,6 +151,8 @@ def _measure(report: Report, stored: str | None) -> None:
         Idle=sums.by_state["idle"],
         Unknown=sums.by_state["unknown"],
         IdleUSDPerHour=sums.idle_usd_per_hour,
+        Acted=len(acted(report)),
+        Held=len(held(report)),
         Failures=len(gaps),
         SweepSeconds=(report.run.finished_at - report.run.started_at).total_seconds(),
     )

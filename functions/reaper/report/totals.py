@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from reaper.model import Finding, Report, State, Status
+from reaper.model import Finding, Move, Report, Result, State, Status
 
 HOURS_A_MONTH = 730
 
@@ -65,3 +65,14 @@ def exit_status(report: Report, fail_on: str | None) -> int:
     if not complete(report):
         return 3
     return 1 if fail_on == "idle" and idle(report) else 0
+
+
+def acted(report: Report) -> list[Finding]:
+    """What was stopped, deleted or started in this run."""
+    moves = {Move.STOP, Move.DELETE, Move.START}
+    return [f for f in report.findings if f.step.move in moves and f.outcome.result is Result.DONE]
+
+
+def held(report: Report) -> list[Finding]:
+    """What would be acted on if it were not too much at once."""
+    return [f for f in report.findings if f.step.move is Move.HOLD]

@@ -1,0 +1,199 @@
+"""The commands about acts: `plan` and `apply`, `restore` and `undo`, `release`. `cli` adds them to the command line."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import sys
+from dataclasses import replace
+from datetime import timedelta
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from reaper import duration, ledger, manifest, plan_file, registry, source
+from reaper import settings as knobs
+from reaper.acts import Manifest
+from reaper.clouds import sessions
+from reaper.enforce import MOVES
+from reaper.errors import CloudError, SettingsError, Trouble
+from reaper.model import Mode, Target
+from reaper.plan_file import PlanFile
+from reaper.report import summary
+from reaper.report.totals import complete, exit_status
+from reaper.run import run
+from reaper.settings import Settings
+from reaper.terminal import Many, PolicyOption, err, now, progress, words
+
+
+def plan(
+    output: Annotated[str, typer.Option("--output", "-o", help="Where to write the plan file.", metavar="FILE|-")],
+    cloud: Annotated[str, typer.Option(help="aws, azure or all.")] = "all",
+    account: Annotated[Many, typer.Option(help="AWS account the credentials must be of.")] = None,
+    region: Annotated[Many, typer.Option(help="AWS region, or all; repeat or separate by commas.")] = None,
+    subscription: Annotated[Many, typer.Option(help="Azure subscription id.")] = None,
+    kind: Annotated[Many, typer.Option(help="Only these kinds; globs allowed.")] = None,
+    policy: PolicyOption = None,
+    expires: Annotated[str, typer.Option(help="How long the plan may be applied.", metavar="DURATION")] = "24h",
+) -> None:
+    """Write down what is due now, to be read before `reaper apply` does it. Nothing is changed and nobody is told."""
+    base = knobs.from_env(os.environ)
+    chosen = replace(
+        base,
+        mode=Mode.AUDIT,
+        cloud=knobs.cloud(cloud),
+        ledger=_ledger(base),
+        regions=words(region) or base.regions,
+        accounts=words(account),
+        subscriptions=words(subscription) or base.subscriptions,
+        kinds=knobs.known_kinds(words(kind), registry.names()),
+    )
+    lasting = _duration("--expires", expires)
+    with progress() as tell:
+        report = run(chosen, source.load(policy or base.policy), now, tell)
+    scope = {key: list(value) if isinstance(value := getattr(chosen, key), tuple) else value for key in plan_file.SCOPE}
+    _write(output, plan_file.render(report, scope, now(), lasting))
+    acts = len([f for f in report.findings if f.step.move in MOVES])
+    err.print(f"{acts} acts are due of {len(report.findings)} resources.", highlight=False)
+    if not complete(report):
+        err.print(summary.render(report), markup=False, soft_wrap=True)
+    raise typer.Exit(exit_status(report, None))
+
+
+def apply(
+    file: Annotated[Path, typer.Argument(help="The plan file that `reaper plan` wrote.", metavar="FILE")],
+    policy: PolicyOption = None,
+) -> None:
+    """Carry out a plan file: each act is looked at again and refused where anything changed. Exit status 1 when any was not made."""
+    base = knobs.from_env(os.environ)
+    agreed = plan_file.parse(_read(file), str(file), now())
+    found = source.load(policy or base.policy)
+    if found.sha256 != agreed.policy_sha256:
+        raise SettingsError(f"{file}: it was made under another policy than {found.name}: make a new one with `reaper plan`")
+    chosen = replace(base, mode=Mode.ENFORCE, ledger=_ledger(base), **_scope(agreed))
+    with progress() as tell:
+        report = run(chosen, found, now, tell, narrow=lambda finding: plan_file.narrowed(finding, agreed))
+    left = plan_file.left(agreed, report)
+    sys.stdout.write("".join(f"{line}\n" for line in left))
+    sys.stdout.write(f"{len(agreed.acts) - len(left)} of {len(agreed.acts)} acts were made in run {report.run.id}\n")
+    if not complete(report):
+        err.print(summary.render(report), markup=False, soft_wrap=True)
+    raise typer.Exit(exit_status(report, None) or int(bool(left)))
+
+
+def restore(
+    resource_id: Annotated[str, typer.Argument(help="ARN or ARM id of the resource, as the report spells it.")],
+    manifest_address: Annotated[
+        str | None, typer.Option("--manifest", help="Its manifest, where the ledger does not know it.", metavar="ADDRESS")
+    ] = None,
+) -> None:
+    """Bring back what the reaper last stopped or deleted of a resource. Exit status 3 when not all of it is back."""
+    restoring = import_module("reaper.restore")
+    done = restoring.one(resource_id, _bench(), manifest_address)
+    raise typer.Exit(3 if _told(done) else 0)
+
+
+def undo(
+    run_id: Annotated[
+        str, typer.Option("--run", help="The run whose stops are taken back; reports call it run.id.", metavar="RUN_ID")
+    ],
+    deletes: Annotated[bool, typer.Option("--deletes", help="Bring back what was deleted, too.")] = False,
+) -> None:
+    """Take back everything that one sweep stopped. Exit status 3 when not all of it is back."""
+    restoring = import_module("reaper.restore")
+    missing = False
+    for done in restoring.run(run_id, _bench(), deletes):
+        if isinstance(done, Manifest):
+            sys.stdout.write(f"{done.id}: was deleted; `reaper restore` brings it back, or --deletes all of them\n")
+        else:
+            missing |= _told(done)
+    raise typer.Exit(3 if missing else 0)
+
+
+def release(
+    lasting: Annotated[str, typer.Option("--for", help="How long it holds.", metavar="DURATION")] = "24h",
+) -> None:
+    """Let go the acts that are held now because they were too many at once: the next sweeps carry them out."""
+    enforcing = import_module("reaper.enforce")
+    base = knobs.from_env(os.environ)
+    until = enforcing.release(ledger.open(_ledger(base), os.environ), _me(), now(), _duration("--for", lasting))
+    sys.stdout.write(
+        f"What is held now is let go until {until:%Y-%m-%d %H:%M} UTC; each act is still looked at again before it is made.\n"
+    )
+
+
+def _told(done: Any) -> bool:
+    """Say what became of it; whether anything is not back."""
+    if done.error:
+        sys.stdout.write(f"{done.id}: FAILED {done.error}\n")
+        return True
+    sys.stdout.write(f"{done.id}: {done.undone.because}\n")
+    sys.stdout.writelines(f"  not back: {line}\n" for line in done.undone.lost)
+    return bool(done.undone.lost)
+
+
+def _bench() -> Any:
+    base = knobs.from_env(os.environ)
+    return import_module("reaper.restore").Bench(
+        ledger=ledger.open(_ledger(base), os.environ),
+        archive=manifest.open(base.manifests, os.environ),
+        cloud=lambda target: _session(replace(base, mode=Mode.ENFORCE), target),
+        clock=now,
+        by=_me(),
+    )
+
+
+def _session(settings: Settings, target: Target) -> Any:
+    """A session of that very target. Raises CloudError where the credentials in use do not lead there."""
+    if target.cloud == "aws":
+        chosen = replace(settings, cloud="aws", regions=(target.region or "",), accounts=(target.account,))
+    else:
+        chosen = replace(settings, cloud="azure", subscriptions=(target.account,))
+    try:
+        [session] = sessions(chosen, target.cloud)
+    except SettingsError as error:
+        raise CloudError(Trouble.REFUSED, "restore", str(error)) from error
+    return session
+
+
+def _scope(agreed: PlanFile) -> dict[str, Any]:
+    known = {key: agreed.scope[key] for key in plan_file.SCOPE}
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in known.items()}
+
+
+def _ledger(base: Settings) -> str:
+    """The deployment's ledger, or the user's own."""
+    return base.ledger or ledger.default(os.environ)
+
+
+def _duration(name: str, text: str) -> timedelta:
+    try:
+        return duration.parse(text)
+    except ValueError as error:
+        raise SettingsError(f"{name} {text!r}: {error}") from error
+
+
+def _me() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return "somebody at the command line"
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{str(file)!r}: cannot be read: {error}") from error
+
+
+def _write(output: str, text: str) -> None:
+    if output == "-":
+        sys.stdout.write(text)
+        return
+    try:
+        Path(output).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise SettingsError(f"--output {output!r}: cannot be written: {error}") from error
