@@ -20,7 +20,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from reaper import __version__, acts_cli, lint, notify_cli, registry, source
+from reaper import __version__, acts_cli, ledger, lint, notify_cli, registry, source
 from reaper import settings as knobs
 from reaper.errors import ReaperError, SettingsError
 from reaper.model import Mode, Report
@@ -114,9 +114,11 @@ def explain(
         },
         registry.names(),
     )
-    report = _run(replace(chosen, policy=policy or base.policy, mode=Mode.AUDIT))
+    found = source.load(policy or base.policy)
+    with progress() as tell:
+        report = run(replace(chosen, mode=Mode.AUDIT, ledger=base.ledger or ledger.default(os.environ)), found, now, tell)
     explaining = import_module("reaper.report.explain")
-    text = explaining.render(report, resource_id)
+    text = explaining.render(report, resource_id, _known(explaining, report, resource_id, found.policy, base.ledger))
     if text is None and not complete(report):
         sys.stdout.write(f"{resource_id}: not found, but not everything could be seen:\n{summary.render(report)}")
     elif text is None:
@@ -125,6 +127,15 @@ def explain(
         )
     sys.stdout.write(text or "")
     raise typer.Exit(exit_status(report, None))
+
+
+def _known(explaining: Any, report: Report, wanted: str, policy: Policy, address: str | None) -> Any:
+    """What the ledger remembers of the resources that are explained; it is only read."""
+    ids = [f.case.resource.id for f in explaining.matching(report, wanted)]
+    memory = ledger.open(address, os.environ, read_only=True)
+    recalled = memory.recall(ids, now())
+    known = {id_: recalled[id_] for id_ in ids if id_ in recalled}
+    return explaining.Known(policy=policy, now=now(), memories=known, histories=memory.history)
 
 
 @app.command("kinds")

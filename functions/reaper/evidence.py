@@ -114,6 +114,7 @@ def brief(reading: Reading, *, drawn: bool = False) -> Evidence:
         peak=max(values, default=None),
         complete=reading.complete,
         shape=_shared(_shape(reading)) if drawn else (),
+        busy_above=reading.busy_above,
     )
 
 

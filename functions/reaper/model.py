@@ -313,7 +313,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """A reading in brief, for the report: how many buckets had a point, the last busy one, the highest value.
+    """A reading in brief, for the report: how many buckets had a point, the last busy one, the highest value, the level it counts above.
 
     `shape`: at most 56 slots of six hours, the last one ending with the window; empty where nothing is drawn. Activity: the highest
     value in percent of the peak, 0 where nothing was busy. Heartbeat: 1 where every bucket was live, else 0.
@@ -327,6 +327,7 @@ class Evidence:
     peak: float | None
     complete: bool
     shape: tuple[int, ...] = ()
+    busy_above: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -122,19 +122,25 @@ class Match(_Part):
 
     def fits(self, resource: Resource, usd_per_hour: float | None) -> bool | None:
         """True or False; None when it hangs on a price or a size that is not known."""
-        tests = [
-            _any(self.cloud, resource.target.cloud),
-            _any(self.kind, resource.kind),
-            _any(self.name, resource.name),
-            _any(self.account, resource.target.account),
-            _any(self.subscription, resource.target.account),
-            _any(self.region, resource.region),
-            self._tags_fit(resource),
-        ]
-        open_tests = [self._size_fits(resource), self._price_fits(usd_per_hour)]
-        if not all(tests) or False in open_tests:
+        held = self.conditions(resource, usd_per_hour).values()
+        if False in held:
             return False
-        return None if None in open_tests else True
+        return None if None in held else True
+
+    def conditions(self, resource: Resource, usd_per_hour: float | None) -> dict[str, bool | None]:
+        """Whether each of its conditions holds; None for one that hangs on what is not known."""
+        held: dict[str, bool | None] = {
+            "cloud": _any(self.cloud, resource.target.cloud),
+            "kind": _any(self.kind, resource.kind),
+            "name": _any(self.name, resource.name),
+            "account": _any(self.account, resource.target.account),
+            "subscription": _any(self.subscription, resource.target.account),
+            "region": _any(self.region, resource.region),
+            "tags": self._tags_fit(resource),
+            "size": self._size_fits(resource),
+            "usd_per_hour": self._price_fits(usd_per_hour),
+        }
+        return {name: holds for name, holds in held.items() if getattr(self, name) is not None}
 
     def _size_fits(self, resource: Resource) -> bool | None:
         """Any of the types that it runs; None where one of them is not known."""

@@ -23,6 +23,13 @@ def rule(policy: Policy, resource: Resource, usd_per_hour: float | None, now: da
     return _out_of_hours(_with_tags(found, _may(policy, resource, usd_per_hour), tags.read(resource.tags or {}, now)), now)
 
 
+def looked_at(policy: Policy, resource: Resource, usd_per_hour: float | None) -> Iterator[tuple[str, bool | None, list[str]]]:
+    """Every rule in the order of the file: its name, whether it matches, and which of its conditions say no or hang on the unknown."""
+    for spec in policy.rules:
+        held = spec.match.conditions(resource, usd_per_hour)
+        yield spec.name, spec.match.fits(resource, usd_per_hour), [name for name, holds in held.items() if holds is not True]
+
+
 def shortest_idle_after(policy: Policy) -> timedelta:
     """The shortest `idle_after` of any rule; whatever was busy since then is active under every rule."""
     hours = [SHORTEST for spec in policy.rules if spec.hours]

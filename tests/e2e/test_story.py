@@ -222,5 +222,5 @@ def test_a_notice_that_nobody_may_get_is_a_failure_in_the_coverage(stage: Stage)
 
 def test_channels_for_admins_only_are_not_enough(stage: Stage):
     admins = POLICY.replace("for: owners", "for: admins")
-    with pytest.raises(SettingsError, match="needs a channel for owners"):
+    with pytest.raises(SettingsError, match="need a channel for owners"):
         run(Settings(mode=Mode.NOTIFY, cloud=stage.cloud, ledger="memory:"), load(admins.format(folder="x")), lambda: NOW)

@@ -105,4 +105,5 @@ def _evidence(row: Evidence) -> dict[str, Any]:
         "last_busy": stamp(row.last_busy),
         "peak": peak,
         "complete": row.complete,
+        "busy_above": row.busy_above,
     }
