@@ -36,7 +36,9 @@ def test_steps_come_in_the_order_of_the_cases():
     [
         pytest.param(warned(timedelta(0)), Move.NONE, id="told this moment"),
         pytest.param(warned(WEEK - HOUR - timedelta(microseconds=1)), Move.NONE, id="told almost a week ago"),
-        pytest.param(warned(WEEK - HOUR), Move.REMIND, id="told a week ago, but for the hour by which a daily clock may be early"),
+        pytest.param(
+            warned(WEEK - HOUR), Move.REMIND, id="told a week ago, but for the hour by which a daily clock may be early"
+        ),
         pytest.param(warned(WEEK), Move.REMIND, id="told a week ago"),
         pytest.param(warned(9 * DAY, reminded_at=NOW - 2 * DAY), Move.NONE, id="reminded two days ago"),
         pytest.param(warned(9 * DAY, reminded_at=NOW - WEEK), Move.REMIND, id="reminded a week ago"),
