@@ -1,14 +1,24 @@
-"""Texts in S3 and Parameter Store: the policy comes from there, full reports go there."""
+"""Texts in S3 and Parameter Store: the policy comes from there, full reports and manifests go there.
+
+Writing only where nothing is yet: https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html
+"""
 
 from __future__ import annotations
 
+import builtins
 from datetime import datetime
+from typing import Any
 from urllib.parse import urlsplit
 
 import boto3
+from botocore import xform_name
 from botocore.exceptions import BotoCoreError, ClientError
+from botocore.parsers import ResponseParserError
 
-from reaper.errors import SettingsError
+from reaper.errors import CloudError, SettingsError, Trouble
+
+PERMISSIONS = {"PutObject": "s3:PutObject", "GetObject": "s3:GetObject", "ListObjectsV2": "s3:ListBucket"}
+"""What each call needs."""
 
 
 def read(uri: str) -> str:
@@ -32,6 +42,69 @@ def write_report(place: str, run_id: str, started_at: datetime, text: str) -> st
     except (ClientError, BotoCoreError) as error:
         raise SettingsError(f"REAPER_REPORTS={place}: the report cannot be stored: {error}") from error
     return f"s3://{bucket}/{key}"
+
+
+def write(place: str, name: str, text: str) -> str:
+    """Store a new text at `s3://bucket/prefix/<name>`; gives its address. Raises CloudError, also where there is one of that name."""
+    bucket, prefix = _where(place)
+    key = "/".join(part for part in (prefix.strip("/"), name) if part)
+    _s3("PutObject", Bucket=bucket, Key=key, Body=text.encode(), ContentType="application/json", IfNoneMatch="*")
+    return f"s3://{bucket}/{key}"
+
+
+def read_text(address: str) -> str:
+    """The text at `s3://bucket/key`. Raises CloudError, with GONE where there is none."""
+    bucket, key = _where(address)
+    try:
+        return str(_s3("GetObject", Bucket=bucket, Key=key)["Body"].read().decode())
+    except (BotoCoreError, ValueError) as error:
+        raise CloudError(Trouble.GARBLED, "s3:GetObject", f"{address} cannot be read ({error})") from error
+
+
+def list(place: str) -> builtins.list[str]:
+    """The addresses of all texts under `s3://bucket/prefix/`, in the order of their names. Raises CloudError."""
+    bucket, prefix = _where(place)
+    under = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
+    found: builtins.list[str] = []
+    more: dict[str, Any] = {}
+    while True:
+        page = _s3("ListObjectsV2", Bucket=bucket, Prefix=under, **more)
+        found += [f"s3://{bucket}/{row['Key']}" for row in page.get("Contents") or ()]
+        if not page.get("IsTruncated"):
+            return found
+        more = {"ContinuationToken": page["NextContinuationToken"]}
+
+
+def _s3(operation: str, **params: Any) -> dict[str, Any]:
+    """One call; what S3 says becomes a CloudError."""
+    permission = PERMISSIONS[operation]
+    try:
+        reply: dict[str, Any] = getattr(boto3.client("s3"), xform_name(operation))(**params)
+    except ClientError as error:
+        raise _refused(permission, error, params) from error
+    except (BotoCoreError, ResponseParserError) as error:
+        raise CloudError(Trouble.UNREACHABLE, permission, str(error)) from error
+    return reply
+
+
+def _refused(permission: str, error: ClientError, params: dict[str, Any]) -> CloudError:
+    code, text = error.response["Error"].get("Code", ""), error.response["Error"].get("Message", "")
+    where = f"s3://{params['Bucket']}/{params.get('Key', params.get('Prefix', ''))}"
+    if code in {"AccessDenied", "403", "AllAccessDisabled"}:
+        return CloudError(Trouble.DENIED, permission, f"{where}: {text}", code=code, missing=permission)
+    if code in {"NoSuchKey", "NoSuchBucket", "404"}:
+        return CloudError(Trouble.GONE, permission, f"{where}: {text}", code=code)
+    if code in {"PreconditionFailed", "ConditionalRequestConflict"}:
+        return CloudError(Trouble.REFUSED, permission, f"{where}: there is a text of that name already", code=code)
+    trouble = Trouble.THROTTLED if code in {"SlowDown", "Throttling"} else Trouble.REFUSED
+    return CloudError(trouble, permission, f"{where}: {code}: {text}", code=code)
+
+
+def _where(uri: str) -> tuple[str, str]:
+    try:
+        return _place(uri)
+    except SettingsError as error:
+        raise CloudError(Trouble.REFUSED, "s3", str(error)) from error
 
 
 def _place(uri: str) -> tuple[str, str]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -132,7 +133,7 @@ def test_the_fresh_look_merges_its_endpoints_tags(account: Account, stage: Stage
 
 def test_a_deleted_component_comes_back_with_its_tags_copies_and_autoscaling(account: Account, stage: Stage):
     woken(account)
-    before = account.contents.components["One"]
+    before = replace(account.contents.components["One"])
     said, manifest = stage.move("One", Move.DELETE)
     assert (account.contents.components, account.contents.scalable) == ({}, {})
     assert said == "it is being deleted; its endpoint and model stay"
@@ -162,7 +163,7 @@ def test_a_container_is_created_again_from_the_image_as_it_was_named(account: Ac
     component = account.contents.components["One"]
     component.spec = {
         "Container": {"DeployedImage": shown, "Environment": {"A": "b"}},
-        "ComputeResourceRequirements": {"MinMemoryRequiredInMb": 1},
+        "ComputeResourceRequirements": {"MinMemoryRequiredInMb": 128},
     }
     _, manifest = stage.move("One", Move.DELETE)
     stage.undo(manifest)

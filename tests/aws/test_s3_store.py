@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import boto3
+import pytest
+
+from reaper.aws import store
+from reaper.errors import CloudError, Trouble
+from reaper.sandbox.aws.fault import denied, error, on
+from reaper.sandbox.aws.server import Server
+
+PLACE = "s3://manifests/reaper/"
+
+
+@pytest.fixture(autouse=True)
+def bucket(server: Server) -> None:
+    boto3.client("s3").create_bucket(Bucket="manifests")
+
+
+def test_a_text_is_read_back_from_the_address_it_was_given():
+    address = store.write(PLACE, "r1/endpoint/a b+ü.json", '{"a": "ü"}')
+    assert address == "s3://manifests/reaper/r1/endpoint/a b+ü.json"
+    assert store.read_text(address) == '{"a": "ü"}'
+
+
+def test_what_is_there_is_never_overwritten():
+    address = store.write(PLACE, "one.json", "first")
+    with pytest.raises(CloudError, match="there is a text of that name already"):
+        store.write(PLACE, "one.json", "second")
+    assert store.read_text(address) == "first"
+
+
+def test_all_of_a_place_and_nothing_beside_it_is_listed():
+    wanted = sorted(store.write(PLACE, f"r/{n:04}.json", "x") for n in range(1003))
+    store.write("s3://manifests/reaper-2", "other.json", "x")
+    assert store.list("s3://manifests/reaper") == wanted
+
+
+def test_a_place_without_a_prefix_is_the_whole_bucket():
+    assert store.list("s3://manifests") == []
+    address = store.write("s3://manifests", "a.json", "x")
+    assert store.list("s3://manifests") == [address]
+
+
+def test_one_that_is_not_there_is_gone():
+    with pytest.raises(CloudError) as told:
+        store.read_text("s3://manifests/none.json")
+    assert told.value.trouble is Trouble.GONE
+
+
+@pytest.mark.parametrize(
+    ("operation", "permission"),
+    [("PutObject", "s3:PutObject"), ("GetObject", "s3:GetObject"), ("ListObjectsV2", "s3:ListBucket")],
+)
+def test_denied_names_the_permission(server: Server, operation: str, permission: str):
+    address = store.write(PLACE, "one.json", "x")
+    server.rules.append(on(operation, denied()))
+    calls = {
+        "PutObject": lambda: store.write(PLACE, "two.json", "x"),
+        "GetObject": lambda: store.read_text(address),
+        "ListObjectsV2": lambda: store.list(PLACE),
+    }
+    with pytest.raises(CloudError) as told:
+        calls[operation]()
+    assert (told.value.trouble, told.value.missing) == (Trouble.DENIED, permission)
+
+
+def test_a_bucket_that_fails_is_told(server: Server):
+    server.rules.append(on("PutObject", error(400, "InvalidRequest", "no")))
+    with pytest.raises(CloudError, match="InvalidRequest"):
+        store.write(PLACE, "one.json", "x")
+
+
+def test_an_address_that_is_none_is_a_refusal():
+    with pytest.raises(CloudError, match="not an address"):
+        store.write("https://example.com", "one.json", "x")
