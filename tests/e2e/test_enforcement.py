@@ -1,0 +1,198 @@
+"""Mode enforce from notice to restore on both clouds, with the real SDKs against the sandboxes and a clock that is stepped on."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from reaper import ledger, manifest, plan_file, restore
+from reaper.clouds import sessions
+from reaper.errors import SettingsError
+from reaper.model import Finding, Mode, Report
+from reaper.run import run
+from reaper.sandbox.aws.account import Account
+from reaper.sandbox.aws.records import Variant
+from reaper.sandbox.aws.server import Server as Aws
+from reaper.sandbox.azure import signals
+from reaper.sandbox.azure.server import Server as Azure
+from reaper.settings import Settings
+from reaper.source import Source, load
+
+NOW = datetime(2026, 11, 21, 10, 17, tzinfo=UTC)
+DAY, HOUR = timedelta(days=1), timedelta(hours=1)
+OWNER = "ana@example.com"
+POLICY = """
+version: 1
+defaults: {{action: {action}, idle_after: 24h, grace: 3d, remind_every: 7d}}
+limits: {{max_share: 100%}}
+owners: {{tags: [owner], domains: [example.com], fallback: admins@example.com}}
+channels: [{{type: folder, path: "{folder}"}}]
+"""
+
+
+@dataclass
+class Stage:
+    """One idle resource on one cloud, its truth, a clock, a ledger, an archive and a folder of mails."""
+
+    cloud: str
+    set_clock: Callable[[datetime], None]
+    running: Callable[[], object]
+    tag: Callable[[dict[str, str]], None]
+    home: Path
+    action: str = "stop"
+    now: datetime = NOW
+
+    @property
+    def settings(self) -> Settings:
+        return Settings(
+            mode=Mode.ENFORCE,
+            cloud=self.cloud,
+            regions=("us-east-1",),
+            ledger=f"sqlite://{self.home}/ledger.db",
+            manifests=str(self.home / "manifests"),
+        )
+
+    @property
+    def source(self) -> Source:
+        return load(POLICY.format(folder=self.home / "mails", action=self.action))
+
+    def sweep(self, **given: object) -> Report:
+        return run(self.settings, self.source, lambda: self.now, **given)  # type: ignore[arg-type]
+
+    def audit(self) -> Report:
+        return run(replace(self.settings, mode=Mode.AUDIT), self.source, lambda: self.now)
+
+    def later(self, **time: float) -> Report:
+        self.now += timedelta(**time)
+        self.set_clock(self.now)
+        return self.sweep()
+
+    def bench(self) -> restore.Bench:
+        return restore.Bench(
+            ledger=ledger.open(self.settings.ledger, os.environ),
+            archive=manifest.open(self.settings.manifests, os.environ),
+            cloud=lambda target: sessions(self.settings, target.cloud)[0],
+            clock=lambda: self.now,
+            by="lee",
+        )
+
+
+def one(report: Report) -> Finding:
+    [finding] = report.findings
+    assert all(c.status == "ok" for c in report.coverage), report.coverage
+    return finding
+
+
+@pytest.fixture(params=["aws", "azure"])
+def stage(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+    for name in [n for n in os.environ if n.startswith(("AWS_", "AZURE_", "REAPER_", "IDENTITY_"))]:
+        monkeypatch.delenv(name)
+    with (Aws if request.param == "aws" else Azure)(NOW) as server:
+        for name, value in server.env.items():
+            monkeypatch.setenv(name, value)
+        running, tag = _on_aws(server) if request.param == "aws" else _on_azure(server)
+        yield Stage(request.param, lambda moment: setattr(server, "now", moment), running, tag, tmp_path)
+
+
+def _on_aws(server: Aws) -> tuple[Callable[[], object], Callable[[dict[str, str]], None]]:
+    account = Account(server)
+    found = account.endpoint("quiet", variants=(Variant(count=3),), tags={"owner": OWNER})
+    account.alive("quiet", "AllTraffic", NOW - 20 * DAY, NOW + 90 * DAY)
+
+    def tag(tags: dict[str, str]) -> None:
+        found.tags = {"owner": OWNER, **tags}
+
+    return lambda: account.contents.endpoints["quiet"].variants[0].count, tag
+
+
+def _on_azure(server: Azure) -> tuple[Callable[[], object], Callable[[dict[str, str]], None]]:
+    cluster = server.subscription("11111111-1111-1111-1111-111111111111").workspace("vision").cluster("quiet", nodes=(3, 6))
+    cluster.tagged({"owner": OWNER})
+    signals.nodes(cluster, active=0, idle=3, since=NOW - 20 * DAY, until=NOW + 90 * DAY)
+    scale = cluster.body["properties"]["properties"]
+    return lambda: dict(scale["scaleSettings"]), lambda tags: cluster.tagged({"owner": OWNER, **tags})
+
+
+def due(stage: Stage) -> Stage:
+    assert one(stage.sweep()).step.move == "warn"
+    stage.now += 3 * DAY
+    stage.set_clock(stage.now)
+    return stage
+
+
+def test_warned_then_stopped_then_left_alone_then_restored_and_warned_anew(stage: Stage):
+    before = stage.running()
+    assert one(stage.sweep()).step.move == "warn"
+    assert one(stage.later(days=2)).step.move == "none"
+    stopped = one(stage.later(days=1))
+    assert (stopped.step.move, stopped.outcome.result) == ("stop", "done"), stopped.outcome
+    assert stage.running() != before
+    assert one(stage.later(hours=2)).step.move == "none"
+    done = restore.one(stopped.case.resource.id, stage.bench())
+    assert (done.error, done.undone and done.undone.lost) == (None, ())
+    assert stage.running() == before
+    assert one(stage.later(days=2)).step.move == "warn"
+    assert one(stage.later(days=3)).step.move == "stop"
+
+
+def test_a_keep_tag_put_on_after_the_notice_wins(stage: Stage):
+    due(stage).tag({"reaper:keep": "true"})
+    before = stage.running()
+    assert one(stage.sweep()).case.verdict.state == "exempt"
+    assert stage.running() == before
+
+
+def test_a_plan_is_read_then_applied_and_everything_it_did_is_undone(stage: Stage):
+    before = stage.running()
+    audit = due(stage).audit()
+    text = plan_file.render(audit, {key: getattr(stage.settings, key) for key in plan_file.SCOPE}, stage.now)
+    assert [act["move"] for act in json.loads(text)["acts"]] == ["stop"]
+    assert stage.running() == before
+    agreed = plan_file.parse(text, "plan.json", stage.now)
+    report = stage.sweep(narrow=lambda found: plan_file.narrowed(found, agreed))
+    assert (plan_file.left(agreed, report), stage.running() == before) == ([], False)
+    [done] = restore.run(report.run.id, stage.bench())
+    assert isinstance(done, restore.Restored)
+    assert (done.error, stage.running()) == (None, before)
+
+
+def test_a_plan_is_refused_where_its_tags_changed_since(stage: Stage):
+    before = stage.running()
+    due(stage)
+    report = stage.audit()
+    agreed = plan_file.parse(
+        plan_file.render(report, {key: getattr(stage.settings, key) for key in plan_file.SCOPE}, stage.now), "p", stage.now
+    )
+    stage.tag({"team": "vision"})
+    after = stage.sweep(narrow=lambda found: plan_file.narrowed(found, agreed))
+    [left] = plan_file.left(agreed, after)
+    assert "changed since the plan was made: tags" in left
+    assert stage.running() == before
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        pytest.param(lambda text: text.replace('"stop"', '"delete"'), "changed after it was made", id="changed by hand"),
+        pytest.param(lambda text: text[: len(text) // 2], "no plan file", id="cut short"),
+        pytest.param(lambda text: "[]", "no plan file", id="something else"),
+    ],
+)
+def test_a_plan_that_is_not_as_it_was_made_is_refused(stage: Stage, change, said):
+    report = due(stage).sweep()
+    text = change(plan_file.render(report, {key: getattr(stage.settings, key) for key in plan_file.SCOPE}, stage.now))
+    with pytest.raises(SettingsError, match=said):
+        plan_file.parse(text, "plan.json", stage.now)
+
+
+def test_a_plan_expires(stage: Stage):
+    text = plan_file.render(due(stage).sweep(), {key: getattr(stage.settings, key) for key in plan_file.SCOPE}, stage.now)
+    assert plan_file.parse(text, "p", stage.now + DAY - timedelta(seconds=1)).acts
+    with pytest.raises(SettingsError, match="expired at 2026-11-25T10:17:00Z"):
+        plan_file.parse(text, "p", stage.now + DAY)
