@@ -157,6 +157,8 @@ def test_a_plan_is_read_then_applied_and_everything_it_did_is_undone(stage: Stag
     agreed = plan_file.parse(text, "plan.json", stage.now)
     report = stage.sweep(narrow=lambda found: plan_file.narrowed(found, agreed))
     assert (plan_file.left(agreed, report), stage.running() == before) == ([], False)
+    stage.now += HOUR
+    stage.set_clock(stage.now)
     [done] = restore.run(report.run.id, stage.bench())
     assert isinstance(done, restore.Restored)
     assert (done.error, stage.running()) == (None, before)
