@@ -1,0 +1,186 @@
+"""plan, apply, restore, undo, release and explain as a person runs them: processes of their own against the sandbox."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from reaper import ledger
+from reaper.model import Memory, Move
+from reaper.sandbox.aws.account import Account
+from reaper.sandbox.aws.fault import denied, on
+from reaper.sandbox.aws.records import Variant
+from reaper.sandbox.aws.server import Server
+
+REAPER = Path(sys.executable).with_name("reaper")
+DAY, HOUR = timedelta(days=1), timedelta(hours=1)
+POLICY = """\
+version: 1
+defaults: {{action: stop, idle_after: 24h, grace: 3d}}
+limits: {{max_acts: {most}, max_share: 100%}}
+owners: {{domains: [example.com], fallback: admins@example.com}}
+channels: [{{type: folder, path: "{folder}"}}]
+"""
+
+
+class Desk:
+    """Three endpoints of three instances, idle for weeks and warned of four days ago, and the command to run on them."""
+
+    def __init__(self, home: Path, server: Server) -> None:
+        self.home, self.server, self.now = home, server, datetime.now(UTC)
+        self.account = Account(server)
+        self.ids = [self._quiet(name) for name in ("a", "b", "c")]
+        self.policy(most=20)
+
+    def _quiet(self, name: str) -> str:
+        found = self.account.endpoint(name, variants=(Variant(count=3),))
+        self.account.alive(name, "AllTraffic", self.now - 20 * DAY, self.now + DAY)
+        memory = Memory(
+            idle_since=self.now - 20 * DAY,
+            idle_seen=self.now - HOUR,
+            warned_at=self.now - 4 * DAY,
+            receipt="r",
+            announced=Move.STOP,
+            promised=self.now - DAY,
+        )
+        kept = ledger.open(f"sqlite://{self.home}/ledger.db", {})
+        assert kept.remember(found.arn, memory, 0, self.now - HOUR)
+        kept.close()
+        return found.arn
+
+    def policy(self, most: int) -> None:
+        (self.home / "policy.yaml").write_text(POLICY.format(most=most, folder=self.home / "mails"))
+
+    def counts(self) -> list[int]:
+        return [self.account.contents.endpoints[name].variants[0].count for name in ("a", "b", "c")]
+
+    def __call__(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        plain = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "AZURE_", "REAPER_", "IDENTITY_"))}
+        ours = {
+            "REAPER_LEDGER": f"sqlite://{self.home}/ledger.db",
+            "REAPER_MANIFESTS": str(self.home / "manifests"),
+            "REAPER_POLICY": str(self.home / "policy.yaml"),
+        }
+        env = {**plain, **self.server.env, **ours}
+        return subprocess.run(
+            [REAPER, *arguments], env=env, cwd=self.home, capture_output=True, text=True, timeout=120, check=False
+        )
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    with Server() as server:
+        yield Desk(tmp_path, server)
+
+
+def test_a_plan_changes_nothing_and_is_then_applied_and_undone(desk: Desk):
+    made = desk("plan", "--cloud", "aws", "-o", "plan.json")
+    assert (made.returncode, made.stdout, desk.counts()) == (0, "", [3, 3, 3]), made.stderr
+    assert len(json.loads((desk.home / "plan.json").read_text())["acts"]) == 3
+    applied = desk("apply", "plan.json")
+    assert (applied.returncode, desk.counts()) == (0, [1, 1, 1]), applied.stdout + applied.stderr
+    assert "3 of 3 acts were made in run " in applied.stdout
+    run_id = applied.stdout.split()[-1]
+    undone = desk("undo", "--run", run_id)
+    assert (undone.returncode, desk.counts()) == (0, [3, 3, 3]), undone.stdout + undone.stderr
+    again = desk("apply", "plan.json")
+    assert (again.returncode, desk.counts()) == (1, [3, 3, 3]), again.stdout + again.stderr
+
+
+def test_a_plan_leaves_alone_what_is_not_in_it(desk: Desk):
+    desk.account.contents.endpoints["c"].tags = {"reaper:keep": "true"}
+    assert desk("plan", "--cloud", "aws", "-o", "plan.json").returncode == 0
+    desk.account.contents.endpoints["c"].tags = {}
+    applied = desk("apply", "plan.json")
+    assert (applied.returncode, desk.counts()) == (0, [1, 1, 3]), applied.stdout + applied.stderr
+
+
+def test_an_act_that_drifted_is_refused_and_the_others_are_made(desk: Desk):
+    desk("plan", "--cloud", "aws", "-o", "plan.json")
+    desk.account.contents.endpoints["b"].tags = {"team": "vision"}
+    applied = desk("apply", "plan.json")
+    assert (applied.returncode, desk.counts()) == (1, [1, 3, 1]), applied.stdout + applied.stderr
+    assert "endpoint/b: refused: changed since the plan was made: tags" in applied.stdout
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        pytest.param(lambda text: text.replace("stop", "delete"), "changed after it was made", id="changed by hand"),
+        pytest.param(lambda text: "nonsense", "is no plan file", id="no plan"),
+    ],
+)
+def test_a_spoilt_plan_is_refused_before_anything_is_swept(desk: Desk, spoil, said):
+    desk("plan", "--cloud", "aws", "-o", "plan.json")
+    file = desk.home / "plan.json"
+    file.write_text(spoil(file.read_text()))
+    applied = desk("apply", "plan.json")
+    assert (applied.returncode, desk.counts()) == (2, [3, 3, 3])
+    assert said in applied.stderr
+
+
+def test_a_plan_made_under_another_policy_is_refused(desk: Desk):
+    desk("plan", "--cloud", "aws", "-o", "plan.json")
+    desk.policy(most=2)
+    applied = desk("apply", "plan.json")
+    assert (applied.returncode, desk.counts()) == (2, [3, 3, 3])
+    assert "under another policy" in applied.stderr
+
+
+def test_too_many_are_held_until_they_are_released(desk: Desk):
+    desk.policy(most=2)
+    held = desk("sweep", "--cloud", "aws", "--mode", "enforce", "--format", "json")
+    assert ({f["step"] for f in json.loads(held.stdout)["findings"]}, desk.counts()) == ({"hold"}, [3, 3, 3]), held.stderr
+    released = desk("release")
+    assert (released.returncode, "let go until" in released.stdout) == (0, True), released.stderr
+    done = desk("sweep", "--cloud", "aws", "--mode", "enforce", "--format", "json")
+    assert ({f["outcome"] for f in json.loads(done.stdout)["findings"]}, desk.counts()) == ({"done"}, [1, 1, 1]), done.stderr
+
+
+def test_one_is_restored_by_its_id_and_again_does_no_harm(desk: Desk):
+    desk("sweep", "--cloud", "aws", "--mode", "enforce")
+    assert desk.counts() == [1, 1, 1]
+    back = desk("restore", desk.ids[1])
+    assert (back.returncode, desk.counts()) == (0, [1, 3, 1]), back.stdout + back.stderr
+    twice = desk("restore", desk.ids[1])
+    assert (twice.returncode, "knows of no act" in twice.stderr) == (2, True)
+    [manifest] = [str(p) for p in (desk.home / "manifests").glob("*/*.json") if "endpoint/a" in p.read_text()]
+    named = desk("restore", desk.ids[0], "--manifest", manifest)
+    assert (named.returncode, desk.counts()) == (0, [3, 3, 1]), named.stdout + named.stderr
+
+
+def test_an_act_that_is_denied_is_a_failure_with_status_3_and_names_the_permission(desk: Desk):
+    desk.server.rules.append(on("UpdateEndpointWeightsAndCapacities", denied()))
+    done = desk("sweep", "--cloud", "aws", "--mode", "enforce", "--format", "json")
+    report = json.loads(done.stdout)
+    assert (done.returncode, desk.counts()) == (3, [3, 3, 3])
+    assert {f["outcome"] for f in report["findings"]} == {"failed"}
+    [row] = [c for c in report["coverage"] if c["kind"] == "acts"]
+    assert row["missing"] == "sagemaker:UpdateEndpointWeightsAndCapacities"
+
+
+def test_explain_tells_memory_rules_moves_and_dates(desk: Desk):
+    done = desk("explain", "a", "--cloud", "aws")
+    assert done.returncode == 0, done.stderr
+    for said in (
+        "announced stop not before",
+        "may       stop: nothing is in the way",
+        "next      stop: ",
+        "busy above 0",
+        "memory    warned",
+    ):
+        assert said in done.stdout, done.stdout
+
+
+def test_below_enforce_nothing_is_acted_on(desk: Desk):
+    for mode in ("audit", "notify"):
+        assert desk("sweep", "--cloud", "aws", "--mode", mode).returncode == 0
+    assert desk.counts() == [3, 3, 3]
+    assert not (desk.home / "manifests").exists()
