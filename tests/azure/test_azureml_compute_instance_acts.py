@@ -12,7 +12,7 @@ from reaper.errors import CloudError, Trouble
 from reaper.model import Move
 from reaper.sandbox.azure.fault import cut, error, on
 from reaper.sandbox.azure.request import Request
-from reaper.sandbox.azure.rights import only
+from reaper.sandbox.azure.rights import deny, only
 from reaper.sandbox.azure.server import Server
 from reaper.sandbox.azure.subscription import Thing, Workspace
 
@@ -42,7 +42,8 @@ def test_a_stop_is_undone_by_a_start(server: Server, cloud: Cloud, vision: Works
     later(server)
     undone = registry.acts(INSTANCE).undo(cloud, act.manifest)
     assert inner(ada)["state"] == "Starting"
-    assert undone.lost == ("kernels, terminals and what was in memory when it was stopped are not brought back",)
+    assert "kernels, terminals and what was in memory when it was stopped are not brought back" in undone.because
+    assert undone.lost == ()
     assert registry.acts(INSTANCE).undo(cloud, act.manifest).because == "it is Starting already"
 
 
@@ -227,6 +228,30 @@ def test_a_stop_whose_reply_was_lost_is_no_failure(server: Server, cloud: Cloud,
 
     server.rules.append(lose)
     assert act.carry() == "it is Stopping already"
+
+
+def test_whether_it_was_done_is_not_known_after_an_error_of_azures_own(server: Server, cloud: Cloud, vision: Workspace):
+    vision.instance("ada")
+    act = planned(cloud, INSTANCE, "ada")
+    server.rules.append(on("POST", ".*/stop", error(501, "Oops", "sorry")))
+    failed = act.refused()
+    assert (failed.trouble, "whether it was done is not known" in str(failed)) == (Trouble.UNREACHABLE, True)
+
+
+def test_a_change_that_could_not_be_looked_at_afterwards_is_no_refusal(server: Server, cloud: Cloud, vision: Workspace):
+    ada = vision.instance("ada")
+    act = planned(cloud, INSTANCE, "ada", facts=NATIVE)
+
+    def denied(request: Request) -> object:
+        refuse = deny("*/computes/read")
+        return refuse(request) if inner(ada)["idleTimeBeforeShutdown"] else None
+
+    server.rules.append(denied)
+    failed = act.refused()
+    assert (failed.trouble, failed.missing) == (
+        Trouble.PARTIAL,
+        "Microsoft.MachineLearningServices/workspaces/computes/read",
+    )
 
 
 @pytest.mark.parametrize(

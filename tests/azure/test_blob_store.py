@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import trustme
+from azure.core.exceptions import ServiceRequestError
 from azure.storage.blob import BlobServiceClient
 
 import azurite
@@ -14,8 +15,10 @@ from azure import tokens
 from azure.conftest import NOW
 from reaper.azure import store
 from reaper.azure.credential import credential
-from reaper.errors import SettingsError
+from reaper.errors import CloudError, SettingsError, Trouble
 from reaper.sandbox.azure import identity
+from reaper.sandbox.azure.fault import error, on
+from reaper.sandbox.azure.server import Server
 
 
 @pytest.fixture
@@ -57,6 +60,50 @@ def test_a_report_is_never_written_over(account: str):
     store.write_report(f"{account}/reports", "run1", NOW, "{}")
     with pytest.raises(SettingsError, match="already exists"):
         store.write_report(f"{account}/reports", "run1", NOW, "{}")
+
+
+def test_a_text_is_kept_found_again_and_never_written_over(account: str):
+    place = f"{account}/reports/manifests/"
+    first = store.write(place, "run 1/ä+%41-delete.json", '{"ü": 1}')
+    second = store.write(place, "run 1/b.json", "{}")
+    store.write(place, "run 10/c.json", "{}")
+    assert store.read_text(first) == '{"ü": 1}'
+    assert store.list(f"{account}/reports/manifests/run 1") == [second, first]
+    assert len(store.list(f"{account}/reports")) == 3
+    assert store.list(f"{account}/reports/nowhere") == []
+    with pytest.raises(CloudError, match="already exists") as caught:
+        store.write(place, "run 1/b.json", "other")
+    assert caught.value.trouble is Trouble.REFUSED
+    assert store.read_text(second) == "{}"
+    assert store.write(place, "run 1/b.json", "{}") == second
+
+
+def test_what_goes_wrong_with_a_manifest_is_told(account: str):
+    operation = "Microsoft.Storage/storageAccounts/blobServices/containers/blobs"
+    with pytest.raises(CloudError, match="The specified container does not exist") as caught:
+        store.write(f"{account}/elsewhere", "a.json", "{}")
+    assert (caught.value.trouble, caught.value.operation) == (Trouble.GONE, f"{operation}/write")
+    with pytest.raises(CloudError, match="The specified blob does not exist") as caught:
+        store.read_text(f"{account}/reports/a.json")
+    assert (caught.value.trouble, caught.value.operation) == (Trouble.GONE, f"{operation}/read")
+    with pytest.raises(CloudError) as caught:
+        store.list(f"{account}/elsewhere")
+    assert caught.value.trouble is Trouble.GONE
+
+
+@pytest.mark.parametrize("place", ["http://acme.blob.core.windows.net/reports", "https://acme.blob.core.windows.net", "reports"])
+def test_a_place_for_manifests_that_is_none_is_told(place: str):
+    for call in (lambda: store.write(place, "a", "{}"), lambda: store.list(place), lambda: store.read_text(place)):
+        with pytest.raises(CloudError, match="is not an address such as"):
+            call()
+
+
+def test_a_storage_account_that_says_no_is_told(server: Server):
+    server.rules.append(on(".*", ".*/denied.*", error(403, "AuthorizationPermissionMismatch", "not permitted")))
+    with pytest.raises(CloudError) as caught:
+        store.write(f"{server.url}/account/denied", "a.json", "{}")
+    assert (caught.value.trouble, caught.value.missing) == (Trouble.DENIED, caught.value.operation)
+    assert store._trouble(ServiceRequestError("no route")) is Trouble.UNREACHABLE
 
 
 @pytest.mark.parametrize(

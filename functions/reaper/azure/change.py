@@ -6,8 +6,8 @@ https://learn.microsoft.com/azure/azure-resource-manager/management/async-operat
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from reaper.azure.call import Call, Json
 from reaper.errors import CloudError, Trouble
@@ -15,6 +15,7 @@ from reaper.errors import CloudError, Trouble
 if TYPE_CHECKING:
     from reaper.azure.cloud import Cloud
 
+T = TypeVar("T")
 READ_ONLY = {"provisioningState", "scoringUri", "swaggerUri"}
 """Properties of endpoints and deployments that Azure fills in itself."""
 
@@ -32,6 +33,15 @@ def change(cloud: Cloud, call: Call, path: str, read: str) -> None:
             text = f"Azure answered 404, although it is still there ({error})"
             raise CloudError(Trouble.REFUSED, call.permission, text, code=error.code) from error
         raise
+
+
+def afterwards(look: Callable[[], T]) -> T:
+    """What `look` finds after a change was made. Raises CloudError, as Trouble.PARTIAL whatever failed: something was changed already."""
+    try:
+        return look()
+    except CloudError as error:
+        text = f"it was changed, but what became of it could not be looked at: {error}"
+        raise CloudError(Trouble.PARTIAL, error.operation, text, code=error.code, missing=error.missing) from error
 
 
 def writable(body: Mapping[str, Any]) -> Json:

@@ -145,6 +145,11 @@ def _refused(call: Call, response: HttpResponse) -> CloudError:
         return CloudError(Trouble.THROTTLED, call.permission, f"still throttled after every retry ({code or status})", code=code)
     if status == 404 or (code in _GONE and not call.method):
         return CloudError(Trouble.GONE, call.permission, text or "not found", code=code)
+    if call.method and (status >= 500 or status == 408):
+        told = f"{status} {code}: {text}"[:400]
+        return CloudError(
+            Trouble.UNREACHABLE, call.permission, f"{told}; whether it was done is not known", code=f"{status} {code}"
+        )
     return CloudError(Trouble.REFUSED, call.permission, f"{status} {code}: {text}"[:500], code=f"{status} {code}".strip())
 
 

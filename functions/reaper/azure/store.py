@@ -1,4 +1,4 @@
-"""Texts in blobs: the policy comes from there, full reports go there.
+"""Texts in blobs: the policy comes from there, full reports and manifests go there.
 
 An address with a shared access signature speaks for itself; any other is opened with our own identity.
 https://learn.microsoft.com/azure/storage/blobs/assign-azure-role-data-access
@@ -6,19 +6,39 @@ https://learn.microsoft.com/azure/storage/blobs/assign-azure-role-data-access
 
 from __future__ import annotations
 
+import builtins
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
-from urllib.parse import urlsplit
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit
 
-from azure.core.exceptions import AzureError
+from azure.core.exceptions import (
+    AzureError,
+    ClientAuthenticationError,
+    HttpResponseError,
+    ResourceExistsError,
+    ServiceRequestError,
+    ServiceResponseError,
+)
 from azure.storage.blob import BlobServiceClient, ContentSettings
 
 from reaper.azure.credential import credential
 from reaper.azure.pipeline import TIMEOUTS, TRIES
-from reaper.errors import SettingsError
+from reaper.errors import CloudError, SettingsError, Trouble
 
 LOCAL = re.compile(r"localhost|[\d.]+|\[.*\]")
 """Hosts where the account is the first part of the path, as in Azurite, and not of the name."""
+PATIENCE: dict[str, Any] = {
+    "retry_total": TRIES["retry_total"],
+    "initial_backoff": 1,
+    "increment_base": 2,
+    "random_jitter_range": 1,
+}
+"""The SDK's own waits begin at 15 seconds and treble."""
+BLOBS = "Microsoft.Storage/storageAccounts/blobServices/containers/blobs"
+READ, WRITE = f"{BLOBS}/read", f"{BLOBS}/write"
 
 
 def read(uri: str) -> str:
@@ -46,6 +66,69 @@ def write_report(place: str, run_id: str, started_at: datetime, text: str) -> st
     return f"{account}/{container}/{name}"
 
 
+def write(place: str, name: str, text: str) -> str:
+    """Keep the text as `<place>/<name>` and give its address. Raises CloudError, also where another text is there: none is written over."""
+    with _told(WRITE, place):
+        account, container, prefix = _place(place)
+        full = "/".join(part for part in (prefix, name) if part)
+        with _service(account, place) as service:
+            blob = service.get_blob_client(container, full)
+            kind = ContentSettings(content_type="application/json; charset=utf-8")
+            try:
+                blob.upload_blob(text.encode(), content_settings=kind, overwrite=False)
+            except ResourceExistsError:
+                # A try whose reply was lost has written this very text.
+                if blob.download_blob().readall() != text.encode():
+                    raise
+        return f"{account}/{container}/{quote(full)}"
+
+
+def read_text(address: str) -> str:
+    """The text at an address that `write` or `list` gave. Raises CloudError."""
+    with _told(READ, address):
+        account, container, name = _place(address)
+        with _service(account, address) as service:
+            return service.get_blob_client(container, unquote(name)).download_blob().readall().decode()
+
+
+def list(place: str) -> builtins.list[str]:
+    """The addresses of everything kept under `place`, in the order of their names. Raises CloudError."""
+    with _told(READ, place):
+        account, container, prefix = _place(place)
+        below = f"{prefix}/" if prefix else None
+        with _service(account, place) as service:
+            names = [*service.get_container_client(container).list_blob_names(name_starts_with=below)]
+        return [f"{account}/{container}/{quote(name)}" for name in names]
+
+
+@contextmanager
+def _told(operation: str, where: str) -> Iterator[None]:
+    """What goes wrong inside, as CloudError with the address and what Azure said."""
+    try:
+        yield
+    except AzureError as error:
+        trouble, denied = _trouble(error), _trouble(error) is Trouble.DENIED
+        missing = operation if denied else None
+        code = str(getattr(error, "error_code", None) or "")
+        raise CloudError(trouble, operation, f"{bare(where)}: {_brief(error)}", code=code, missing=missing) from error
+    except (ValueError, SettingsError) as error:
+        raise CloudError(Trouble.GARBLED, operation, f"{bare(where)}: {_brief(error)}") from error
+
+
+def _trouble(error: AzureError) -> Trouble:
+    status = error.status_code if isinstance(error, HttpResponseError) else None
+    if status in (401, 403):
+        return Trouble.DENIED
+    if status == 404:
+        return Trouble.GONE
+    if status == 429 or (status == 503 and "busy" in str(error).lower()):
+        return Trouble.THROTTLED
+    if status is None and not isinstance(error, ClientAuthenticationError):
+        unreachable = isinstance(error, (ServiceRequestError, ServiceResponseError))
+        return Trouble.UNREACHABLE if unreachable else Trouble.GARBLED
+    return Trouble.REFUSED
+
+
 def bare(uri: str) -> str:
     """The address without a signature, fit to be shown."""
     return uri.partition("?")[0]
@@ -54,8 +137,8 @@ def bare(uri: str) -> str:
 def _service(account: str, uri: str) -> BlobServiceClient:
     signature = urlsplit(uri).query
     if "sig=" in signature:
-        return BlobServiceClient(f"{account}?{signature}", **TIMEOUTS, retry_total=TRIES["retry_total"])
-    return BlobServiceClient(account, credential=credential(), **TIMEOUTS, retry_total=TRIES["retry_total"])
+        return BlobServiceClient(f"{account}?{signature}", **TIMEOUTS, **PATIENCE)
+    return BlobServiceClient(account, credential=credential(), **TIMEOUTS, **PATIENCE)
 
 
 def _place(uri: str) -> tuple[str, str, str]:

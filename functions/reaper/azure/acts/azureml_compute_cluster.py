@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from reaper.acts import Acts, Manifest, Record, Undone
 from reaper.azure import computes
 from reaper.azure.call import Call
-from reaper.azure.change import change
+from reaper.azure.change import afterwards, change
 from reaper.azure.count import count
 from reaper.azure.kinds import azureml_compute_cluster as kind
 from reaper.errors import CloudError, Trouble
@@ -71,7 +71,7 @@ def _set(cloud: Cloud, id_: str, before: Mapping[str, Any], least: int) -> None:
     wanted = {**before, LEAST: least}
     body = {"properties": {"properties": {"scaleSettings": wanted}}}
     change(cloud, Call(permission=WRITE, path=id_, body=body, method="PATCH"), id_, computes.PERMISSION)
-    after = _scale(cloud, id_)
+    after = afterwards(lambda: _scale(cloud, id_))
     if not _same(after, wanted, LEAST, MOST, REST):
         raise CloudError(Trouble.PARTIAL, WRITE, f"its scaling was to be {_told(wanted)}, but Azure made it {_told(after)}")
 

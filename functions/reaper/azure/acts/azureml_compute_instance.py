@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from reaper.acts import Acts, Manifest, Record, Undone
 from reaper.azure import computes
 from reaper.azure.call import Call
-from reaper.azure.change import change
+from reaper.azure.change import afterwards, change
 from reaper.azure.kinds import azureml_compute_instance as kind
 from reaper.errors import CloudError, Trouble
 from reaper.model import Move, Resource
@@ -61,8 +61,8 @@ def undo(cloud: Cloud, manifest: Manifest) -> Undone:
         return _set_back(cloud, manifest.id, manifest.record[SETTING])
     state = computes.inner(cloud, manifest.id).get("state")
     if state in UNDER_WAY["start"]:
-        return Undone(because=f"it is {state} already", lost=(MEMORY,))
-    return Undone(because=_turn(cloud, manifest.id, "start"), lost=(MEMORY,))
+        return Undone(because=f"it is {state} already")
+    return Undone(because=f"{_turn(cloud, manifest.id, 'start')}; {MEMORY}")
 
 
 def _turn(cloud: Cloud, id_: str, verb: str) -> str:
@@ -71,7 +71,9 @@ def _turn(cloud: Cloud, id_: str, verb: str) -> str:
         change(cloud, call, id_, computes.PERMISSION)
     except CloudError as error:
         # A try whose reply was lost may have begun what this one was refused for.
-        state = computes.inner(cloud, id_).get("state") if error.trouble is Trouble.REFUSED else None
+        if error.trouble is not Trouble.REFUSED:
+            raise
+        state = afterwards(lambda: computes.inner(cloud, id_).get("state"))
         if state not in UNDER_WAY[verb]:
             raise
         return f"it is {state} already"
@@ -113,7 +115,7 @@ def _set(cloud: Cloud, id_: str, value: Any) -> Any:
         method="POST",
     )
     change(cloud, call, id_, computes.PERMISSION)
-    return computes.inner(cloud, id_).get(SETTING)
+    return afterwards(lambda: computes.inner(cloud, id_).get(SETTING))
 
 
 ACTS = Acts(

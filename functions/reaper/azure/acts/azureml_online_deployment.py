@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from reaper.acts import Acts, Manifest, Record, Undone
 from reaper.azure import autoscale, deployments, traffic
 from reaper.azure.call import UNREADABLE, Call, Json
-from reaper.azure.change import change, writable
+from reaper.azure.change import afterwards, change, writable
 from reaper.azure.count import count
 from reaper.azure.deployments import DEPLOYMENTS, ENDPOINTS, Deployment
 from reaper.azure.kinds import azureml_online_deployment as kind
@@ -99,11 +99,11 @@ def _delete(cloud: Cloud, now: Deployment) -> str:
         change(cloud, Call(permission=DELETE, path=now.row["id"], method="DELETE"), now.row["id"], DEPLOYMENTS)
     except CloudError as error:
         # A try whose reply was lost may have begun what this one was refused for.
-        if error.trouble is Trouble.REFUSED and _state(deployments.one(cloud, now.row["id"])) == "Deleting":
+        if error.trouble is Trouble.REFUSED and _state(afterwards(lambda: deployments.one(cloud, now.row["id"]))) == "Deleting":
             return "it is being deleted already"
         if share and error.trouble is not Trouble.GONE:
             text = f"{error}; but its traffic was set from {share} % to 0 %, which undoing puts back"
-            raise CloudError(error.trouble, DELETE, text, code=error.code, missing=error.missing) from error
+            raise CloudError(Trouble.PARTIAL, DELETE, text, code=error.code, missing=error.missing) from error
         raise
     moved = f"its {share} % of the traffic was set to 0 %, and " if share else ""
     return f"{moved}deleting it has begun; the next sweep sees what became of it"
@@ -120,7 +120,7 @@ def _silence(cloud: Cloud, now: Deployment) -> None:
     for look_again in range(LOOKS):
         if look_again:
             cloud.session.pause(PAUSE)
-        endpoint = deployments.endpoint(cloud, now.endpoint["id"])
+        endpoint = afterwards(lambda: deployments.endpoint(cloud, now.endpoint["id"]))
         state = _state(endpoint)
         if state == "Succeeded":
             return _agree(endpoint, now.endpoint, wanted)
