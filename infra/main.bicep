@@ -1,5 +1,5 @@
-// ML Idle Reaper on Azure: one resource group with everything in it, one custom role, and that role's assignment in every
-// audited subscription.
+// ML Idle Reaper on Azure: one resource group with everything in it, one custom role that reads, and that role's assignment in
+// every audited subscription; in mode enforce a second role, that acts.
 //
 //   az deployment sub create --location westeurope --template-file infra/main.bicep --parameters infra/main.bicepparam
 //
@@ -31,8 +31,8 @@ param subscriptions array = [ subscription().subscriptionId ]
 @description('Object ids of the Entra groups that may read the stored reports.')
 param reportReaders array = []
 
-@description('How far a run may go: audit reports only, notify also tells the owners. The identity deployed here can change no resource.')
-@allowed([ 'audit', 'notify' ])
+@description('How far a run may go: audit reports only, notify also tells the owners, enforce also acts. Below enforce the identity can change no resource.')
+@allowed([ 'audit', 'notify', 'enforce' ])
 param mode string = 'audit'
 
 @description('The policy: a blob\'s https URL that the identity may read, or the YAML itself. Empty: the built-in defaults.')
@@ -44,7 +44,7 @@ param schedule string = '0 0 6 * * *'
 @description('No summary when nothing is idle, unknown or missing.')
 param quiet bool = false
 
-@description('Keep a table with what was told to whom even for an audit, which then knows of snoozes. Mode notify always keeps it.')
+@description('Keep a table with what was told to whom even for an audit, which then knows of snoozes. Modes notify and enforce always keep it.')
 param remember bool = false
 
 @description('Where the keys are that sign keep-links: the https address of a Key Vault secret that the identity may read. Empty: no links.')
@@ -71,8 +71,11 @@ param silentHours int = 26
 @description('Where Azure Communication Services keeps its data at rest, for instance Europe or United States.')
 param mailDataLocation string = 'Europe'
 
-@description('Display name of the custom role, unique in the tenant. Give a second installation another one.')
+@description('Display name of the custom role that reads, unique in the tenant. Give a second installation another one.')
 param roleName string = 'reaper-audit'
+
+@description('Display name of the custom role that acts, unique in the tenant; made and assigned in mode enforce only.')
+param enforceRoleName string = 'reaper-enforce'
 
 @description('Python version of the worker.')
 @allowed([ '3.12', '3.13' ])
@@ -110,7 +113,8 @@ module storage 'modules/storage.bicep' = {
     principalId: identity.outputs.principalId
     reportReaders: reportReaders
     reportRetentionDays: reportRetentionDays
-    remember: remember || mode == 'notify'
+    remember: remember || mode != 'audit'
+    acts: mode == 'enforce'
   }
 }
 
@@ -157,6 +161,17 @@ module access 'modules/access.bicep' = [for id in subscriptions: {
   }
 }]
 
+// Leaving mode enforce does not take this away again: a deployment deletes nothing. docs/deploy-azure.md has the command.
+module enforce 'modules/enforce.bicep' = if (mode == 'enforce') {
+  scope: subscription(subscriptions[0])
+  name: 'reaper-enforce'
+  params: {
+    roleName: enforceRoleName
+    subscriptions: subscriptions
+    principalId: identity.outputs.principalId
+  }
+}
+
 module app 'modules/app.bicep' = {
   scope: group
   name: 'reaper-app'
@@ -175,6 +190,7 @@ module app 'modules/app.bicep' = {
       REAPER_EMAIL_SENDER: mail.outputs.sender
       REAPER_EMAIL_TO: join(admins, ',')
       REAPER_LEDGER: storage.outputs.ledgerUrl
+      REAPER_MANIFESTS: storage.outputs.manifestsUrl
       REAPER_MODE: mode
       REAPER_POLICY: policy
       REAPER_QUIET: quiet ? 'true' : 'false'
@@ -220,5 +236,5 @@ output mailSender string = mail.outputs.sender
 @description('Object id of the app\'s identity, for a further role.')
 output principalId string = identity.outputs.principalId
 
-@description('Guid of the custom role.')
+@description('Guid of the custom role that reads.')
 output roleGuid string = role.outputs.name

@@ -1,4 +1,4 @@
-// Gives the app's identity the audit role in one subscription.
+// Gives the app's identity a role in one subscription.
 // At subscription level, because the batch metrics service checks the right to read metrics there.
 // https://learn.microsoft.com/azure/azure-monitor/metrics/migrate-to-batch-api
 targetScope = 'subscription'
@@ -9,12 +9,15 @@ param role string
 @description('Object id of the identity the app runs as.')
 param principalId string
 
+@description('What the role is given for.')
+param purpose string = 'ML Idle Reaper: reads Azure ML resources and their metrics'
+
 var roleId = subscriptionResourceId('Microsoft.Authorization/roleDefinitions', role)
 
 resource assignment 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
   name: guid(subscription().id, principalId, role)
   properties: {
-    description: 'ML Idle Reaper: reads Azure ML resources and their metrics'
+    description: purpose
     principalId: principalId
     principalType: 'ServicePrincipal'
     roleDefinitionId: roleId

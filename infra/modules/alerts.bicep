@@ -1,4 +1,4 @@
-// Two rules that watch the watcher: a sweep failed or did not see everything, and (dead man) no sweep has succeeded for too long.
+// Two rules that watch the watcher: a sweep failed, did not see everything or holds acts back, and (dead man) no sweep has succeeded for too long.
 // They ask the workspace behind Application Insights. The host logs each function call there as a request, named after the
 // function; host.json must keep requests out of sampling, or a sweep that ran could look as if it had not.
 // https://learn.microsoft.com/azure/azure-monitor/alerts/alerts-types#log-alerts
@@ -29,8 +29,9 @@ param silentHours int
 
 var sweeps = 'AppRequests | where AppRoleName =~ "${appName}" and OperationName == "${timerFunction}"'
 
-// What reaper.azure.triggers logs for each list that is not complete, and for a report or summary that got nowhere.
-var gaps = 'AppTraces | where AppRoleName =~ "${appName}" and tostring(parse_json(Message).event) in ("coverage incomplete", "summary not sent", "report not stored")'
+// What reaper.azure.triggers logs for each list that is not complete and for acts that failed, for a report or summary that got
+// nowhere, and for acts that are held because they are too many at once.
+var gaps = 'AppTraces | where AppRoleName =~ "${appName}" and tostring(parse_json(Message).event) in ("coverage incomplete", "summary not sent", "report not stored", "acts held")'
 
 resource people 'Microsoft.Insights/actionGroups@2023-01-01' = {
   name: '${name}-people'
@@ -53,8 +54,8 @@ resource failed 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = {
   tags: tags
   kind: 'LogAlert'
   properties: {
-    displayName: 'ML Idle Reaper: a sweep failed or did not see everything'
-    description: 'The timer function ended with an error (in Application Insights, under Failures), or a sweep could not see everything: its report and the trace "coverage incomplete" name the missing permission.'
+    displayName: 'ML Idle Reaper: a sweep failed, did not see everything or holds acts back'
+    description: 'The timer function ended with an error (in Application Insights, under Failures), or a sweep could not see everything: its report and the trace "coverage incomplete" name the missing permission; its row "acts" is an act that failed. The trace "acts held": too many acts were due at once and none was made until a person looks and runs `reaper release`.'
     enabled: true
     severity: 2
     autoMitigate: true

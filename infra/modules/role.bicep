@@ -1,5 +1,5 @@
-// The custom role: what the app may read in the audited subscriptions, and nothing else. Resource Graph needs no action of
-// its own: it shows the rows the caller may read.
+// What the app may read in the audited subscriptions, and nothing else: below mode enforce it is all there is. Resource Graph
+// needs no action of its own: it shows the rows the caller may read.
 // A role definition lives in the tenant, not in a resource group; its name must be the only one of its kind there.
 // https://learn.microsoft.com/azure/role-based-access-control/custom-roles
 targetScope = 'subscription'
@@ -26,7 +26,7 @@ resource role 'Microsoft.Authorization/roleDefinitions@2022-04-01' = {
   name: guid(subscription().tenantId, roleName)
   properties: {
     roleName: roleName
-    description: 'What ML Idle Reaper reads in audit mode: it cannot change, start, stop or delete anything.'
+    description: 'What ML Idle Reaper reads: it cannot change, start, stop or delete anything.'
     type: 'customRole'
     permissions: [ { actions: actions, notActions: [], dataActions: [], notDataActions: [] } ]
     assignableScopes: [for id in subscriptions: '/subscriptions/${id}']

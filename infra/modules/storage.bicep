@@ -1,4 +1,5 @@
-// One storage account: the deployed package, the host's own leases and keys, the reports and, when wanted, the memory.
+// One storage account: the deployed package, the host's own leases and keys, the reports and, when wanted, the memory and what
+// undoing an act takes.
 // Nobody can use an account key here: every access is by Entra identity and role.
 // https://learn.microsoft.com/azure/storage/common/shared-key-authorization-prevent
 
@@ -24,6 +25,9 @@ param reportRetentionDays int
 
 @description('Whether the app keeps a table with what it knew at the last sweep.')
 param remember bool
+
+@description('Whether the app acts, and so keeps what undoing an act takes.')
+param acts bool
 
 var blobDataOwner = subscriptionResourceId('Microsoft.Authorization/roleDefinitions', 'b7e6dc6d-f1e8-4753-8033-0f276bb0955b')
 var blobDataReader = subscriptionResourceId('Microsoft.Authorization/roleDefinitions', '2a2b9908-6ea1-4ae2-8e65-a410df84e7d1')
@@ -64,6 +68,14 @@ resource package 'Microsoft.Storage/storageAccounts/blobServices/containers@2024
 resource reports 'Microsoft.Storage/storageAccounts/blobServices/containers@2024-01-01' = {
   parent: blobs
   name: 'reports'
+  properties: { publicAccess: 'None' }
+}
+
+// What undoing an act takes. Nothing here expires: the rule below is for reports only. The app writes each name once.
+// Settings of deployments are in it, environment variables included, so nobody but the app gets a role on it here.
+resource manifests 'Microsoft.Storage/storageAccounts/blobServices/containers@2024-01-01' = if (acts) {
+  parent: blobs
+  name: 'manifests'
   properties: { publicAccess: 'None' }
 }
 
@@ -138,6 +150,9 @@ output packageUrl string = '${account.properties.primaryEndpoints.blob}${package
 
 @description('Address of the container the full reports go to, for REAPER_REPORTS.')
 output reportsUrl string = '${account.properties.primaryEndpoints.blob}${reports.name}'
+
+@description('Address of the container for what undoing an act takes, for REAPER_MANIFESTS; empty where the app does not act.')
+output manifestsUrl string = acts ? '${account.properties.primaryEndpoints.blob}manifests' : ''
 
 @description('Where the memory is kept, for REAPER_LEDGER.')
 output ledgerUrl string = remember ? 'table://${account.name}/ledger' : 'memory:'

@@ -28,9 +28,11 @@ from deploy.bicep import (
     value,
 )
 from reaper import registry
-from reaper.settings import AVAILABLE, DOCS
+from reaper.model import Mode
+from reaper.settings import DOCS
 
 APP, ROLE, ALERTS = INFRA / "modules/app.bicep", INFRA / "modules/role.bicep", INFRA / "modules/alerts.bicep"
+ENFORCE = INFRA / "modules/enforce.bicep"
 MONITORING, STORAGE, MAIL = INFRA / "modules/monitoring.bicep", INFRA / "modules/storage.bicep", INFRA / "modules/mail.bicep"
 GUIDE = ROOT / "docs/deploy-azure.md"
 SECRET = re.compile(
@@ -38,9 +40,9 @@ SECRET = re.compile(
 )
 
 
-def actions() -> list[str]:
+def actions(role: Path = ROLE) -> list[str]:
     """What the custom role allows."""
-    return strings(declared(ROLE, "variable")["actions"])
+    return strings(declared(role, "variable")["actions"])
 
 
 def settings() -> set[str]:
@@ -54,14 +56,14 @@ def test_every_file_parses(path: Path) -> None:
 
 
 def test_every_module_file_is_used_and_every_used_file_is_there() -> None:
-    used = {(MAIN.parent / resource_type(m)).resolve() for m in declared(MAIN, "module").values()}
+    used = {(path.parent / resource_type(m)).resolve() for path in FILES for m in declared(path, "module").values()}
     assert used == {path.resolve() for path in FILES} - {MAIN.resolve()}
 
 
-@pytest.mark.parametrize("name", declared(MAIN, "module"))
-def test_a_module_gets_every_parameter_that_has_no_default_and_no_unknown_one(name: str) -> None:
-    module = declared(MAIN, "module")[name]
-    wanted = declared(MAIN.parent / resource_type(module), "parameter")
+@pytest.mark.parametrize(("path", "name"), [(path, name) for path in FILES for name in declared(path, "module")])
+def test_a_module_gets_every_parameter_that_has_no_default_and_no_unknown_one(path: Path, name: str) -> None:
+    module = declared(path, "module")[name]
+    wanted = declared(path.parent / resource_type(module), "parameter")
     passed = set(properties(properties(value(module))["params"]))
     assert passed <= set(wanted)
     assert {n for n, node in wanted.items() if value(node) is None} <= passed
@@ -144,6 +146,31 @@ def test_the_audit_role_allows_exactly_what_the_azure_kinds_declare() -> None:
     assert set(actions()) == {action for kind in kinds for action in kind.permissions}
 
 
+def test_the_enforce_role_allows_exactly_what_the_deeds_of_the_azure_kinds_need_on_top_of_reading() -> None:
+    needed = {action for kind in registry.kinds("azure") for deed in kind.deeds.values() for action in deed.permissions}
+    assert set(actions(ENFORCE)) == needed - set(actions())
+    assert actions(ENFORCE) == sorted(set(actions(ENFORCE)), key=str.lower)
+    assert [a for a in actions(ENFORCE) if "*" in a] == []
+
+
+def test_the_one_thing_the_enforce_role_deletes_is_what_a_manifest_brings_back() -> None:
+    deleting = [a for a in actions(ENFORCE) if "delete" in a.lower()]
+    assert deleting == ["Microsoft.MachineLearningServices/workspaces/onlineEndpoints/deployments/delete"]
+
+
+def test_what_can_act_is_deployed_in_mode_enforce_and_in_no_other() -> None:
+    module = text(declared(MAIN, "module")["enforce"])
+    assert re.search(r"'modules/enforce\.bicep' = if \(mode == 'enforce'\) \{", module)
+    assert "acts: mode == 'enforce'" in MAIN.read_text()
+    assert [path.name for path in FILES if "'modules/enforce.bicep'" in path.read_text()] == ["main.bicep"]
+
+
+def test_what_undoing_takes_is_kept_apart_and_never_expires() -> None:
+    assert text(declared(STORAGE, "resource")["manifests"]).partition("{")[0].endswith("= if (acts) ")
+    assert at(STORAGE, "manifests", "properties.publicAccess") == "'None'"
+    assert re.findall(r"prefixMatch: \[ '(.*?)' \]", STORAGE.read_text()) == ["${reports.name}/"]
+
+
 def test_role_assignments_name_the_identity_as_what_it_is() -> None:
     for path in FILES:
         for name, node in declared(path, "resource").items():
@@ -154,7 +181,7 @@ def test_role_assignments_name_the_identity_as_what_it_is() -> None:
 
 def test_a_fresh_installation_only_audits() -> None:
     assert text(value(declared(MAIN, "parameter")["mode"])) == "'audit'"
-    assert tuple(strings(decorators(MAIN, "mode")["allowed"])) == tuple(mode.value for mode in AVAILABLE)
+    assert tuple(strings(decorators(MAIN, "mode")["allowed"])) == tuple(mode.value for mode in Mode)
 
 
 def test_the_default_schedule_has_six_fields_and_runs_at_least_daily() -> None:
@@ -219,7 +246,7 @@ def test_the_guide_explains_everything_there_is(what: str) -> None:
     names = {
         "parameters": set(declared(MAIN, "parameter")),
         "settings": settings(),
-        "actions": set(actions()),
+        "actions": {*actions(), *actions(ENFORCE)},
         "outputs": set(declared(MAIN, "output")),
     }
     told = set(re.findall(r"`([^`\n]+)`", GUIDE.read_text()))
@@ -232,6 +259,8 @@ def test_the_guide_lists_no_parameter_setting_or_action_that_is_gone() -> None:
     assert set(re.findall(r"^\| `(\w+)`", table, re.M)) == set(declared(MAIN, "parameter")) | settings()
     audit = guide.partition("### In every audited subscription")[2].partition("\n### ")[0]
     assert set(re.findall(r"^\| `([\w./]+)`", audit, re.M)) == set(actions())
+    acting = guide.partition("### On top of that in mode enforce")[2].partition("\n### ")[0]
+    assert set(re.findall(r"^\| `([\w./]+)`", acting, re.M)) == set(actions(ENFORCE))
 
 
 def test_every_module_is_local() -> None:

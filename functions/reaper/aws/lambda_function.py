@@ -24,7 +24,7 @@ from reaper.aws import store, topic
 from reaper.errors import SettingsError
 from reaper.model import Mode, Report, Status
 from reaper.report.json import plain
-from reaper.report.totals import acted, held, news, totals
+from reaper.report.totals import acted, failed, held, news, totals
 from reaper.run import run
 
 MAX_ANSWER = 5_500_000
@@ -90,6 +90,7 @@ def _measure(report: Report) -> None:
         ("Unknown", MetricUnit.Count, sums.by_state["unknown"]),
         ("IdleUSDPerHour", MetricUnit.NoUnit, sums.idle_usd_per_hour),
         ("Acted", MetricUnit.Count, len(acted(report))),
+        ("ActsFailed", MetricUnit.Count, len(failed(report))),
         ("Held", MetricUnit.Count, len(held(report))),
         ("Failures", MetricUnit.Count, sum(1 for c in report.coverage if c.status is not Status.OK)),
         ("SweepSeconds", MetricUnit.Seconds, (report.run.finished_at - report.run.started_at).total_seconds()),

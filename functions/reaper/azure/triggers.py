@@ -26,7 +26,7 @@ from reaper.azure.snooze_route import blueprint as keep
 from reaper.errors import ReaperError, SettingsError
 from reaper.model import Mode, Report, Status
 from reaper.report.json import plain
-from reaper.report.totals import acted, held, news, totals
+from reaper.report.totals import acted, failed, held, news, totals
 from reaper.run import run
 
 MAX_ANSWER = 20_000_000
@@ -139,7 +139,7 @@ def _measure(report: Report, stored: str | None) -> None:
 
     In Application Insights: traces | extend m = parse_json(message) | where m.event == "swept" | project timestamp, todouble(m.IdleUSDPerHour)
     """
-    sums = totals(report)
+    sums, too_many = totals(report), held(report)
     gaps = [row for row in report.coverage if row.status is not Status.OK]
     _tell(
         logging.INFO,
@@ -152,13 +152,16 @@ def _measure(report: Report, stored: str | None) -> None:
         Unknown=sums.by_state["unknown"],
         IdleUSDPerHour=sums.idle_usd_per_hour,
         Acted=len(acted(report)),
-        Held=len(held(report)),
+        ActsFailed=len(failed(report)),
+        Held=len(too_many),
         Failures=len(gaps),
         SweepSeconds=(report.run.finished_at - report.run.started_at).total_seconds(),
     )
     for row in gaps:
         what = {"kind": row.kind, "subscription": row.account, "status": row.status, "missing": row.missing, "error": row.error}
         _tell(logging.ERROR, "coverage incomplete", **what)
+    if too_many:
+        _tell(logging.ERROR, "acts held", run=report.run.id, held=len(too_many), because=too_many[0].step.because)
 
 
 def _tell(level: int, event: str, **facts: Any) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from reaper.model import Finding, Move, Report, Result, State, Status
 
 HOURS_A_MONTH = 730
+MOVES = {Move.STOP, Move.DELETE, Move.START}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +70,12 @@ def exit_status(report: Report, fail_on: str | None) -> int:
 
 def acted(report: Report) -> list[Finding]:
     """What was stopped, deleted or started in this run."""
-    moves = {Move.STOP, Move.DELETE, Move.START}
-    return [f for f in report.findings if f.step.move in moves and f.outcome.result is Result.DONE]
+    return [f for f in report.findings if f.step.move in MOVES and f.outcome.result is Result.DONE]
+
+
+def failed(report: Report) -> list[Finding]:
+    """What was to be stopped, deleted or started and could not be. What was refused because it had changed is not among them."""
+    return [f for f in report.findings if f.step.move in MOVES and f.outcome.result is Result.FAILED]
 
 
 def held(report: Report) -> list[Finding]:
