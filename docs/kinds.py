@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from reaper.model import Kind
-from reaper.registry import kinds
+from reaper.model import Deed, Kind, Move
+from reaper.registry import acts, kinds
 
 PAGE = Path(__file__).with_name("kinds.md")
 HEAD = """# Kinds
@@ -17,6 +17,8 @@ This page is made from the code by `make docs`.
 
 `proven` idle: every activity signal was silent while the heartbeat was alive over the same hours. `likely` idle: only indirect evidence;
 it leads to notices only. Without either the verdict is `unknown`, and `unknown` is never acted on.
+
+What can be done to a resource is only ever done in mode `enforce`, and needs permissions of its own on top of those for reading.
 """
 
 
@@ -31,8 +33,22 @@ def section(kind: Kind[Any]) -> str:
     return (
         f"## `{kind.name}`\n\n{kind.title} ({kind.docs})\n\n"
         f"| | |\n| --- | --- |\n| activity | {kind.activity} |\n| heartbeat | {kind.heartbeat} |\n| otherwise | {kind.otherwise} |\n\n"
-        f"Permissions:\n\n{permissions}\n"
+        f"Permissions:\n\n{permissions}\n{doing(kind)}"
     )
+
+
+def doing(kind: Kind[Any]) -> str:
+    """What can be done to it, how that is undone, and what each needs; a line for a kind that only tells."""
+    if not kind.deeds:
+        return "\nNothing is ever done to it.\n"
+    needed = ", ".join(f"`{p}`" for p in sorted(set(acts(kind.name).undo_permissions) - set(kind.permissions)))
+    undoing = f"\nUndoing needs, beyond those for reading: {needed}\n" if needed else ""
+    return "".join(_deed(move, deed) for move, deed in kind.deeds.items()) + undoing
+
+
+def _deed(move: Move, deed: Deed) -> str:
+    permissions = ", ".join(f"`{p}`" for p in deed.permissions)
+    return f"\n`{move}` {deed.what}. Undoing it {deed.undo}. Needs: {permissions}\n"
 
 
 if __name__ == "__main__":

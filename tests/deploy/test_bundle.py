@@ -17,6 +17,7 @@ from deploy.pythons import python
 from deploy.runtime import Runtime
 from deploy.test_template import AUDIT, NAMES
 from deploy.translate import translate
+from reaper.sandbox.aws import scaled
 from reaper.sandbox.aws.account import Account
 from reaper.sandbox.aws.call import Call
 from reaper.sandbox.aws.fault import Fault, denied, on
@@ -42,6 +43,8 @@ def resource(call: Call) -> str:
         case "sagemaker:DescribeApp":
             home = given.get("SpaceName") or given["UserProfileName"]
             return f"{stem}app/{given['DomainId']}/{home}/{given['AppType'].lower()}/{given['AppName']}"
+        case "cloudwatch:DescribeAlarms":
+            return f"arn:aws:cloudwatch:{call.region}:123456789012:alarm:{given['AlarmNames'][0]}"
         case "logs:DescribeLogStreams":
             return f"arn:aws:logs:{call.region}:123456789012:log-group:{given['logGroupName']}:log-stream:"
         case "sns:Publish":
@@ -130,6 +133,7 @@ def fleet(server: Server) -> Account:
     account.endpoint("quiet")
     account.endpoint("host", variants=[Variant(name="host", model=None, scaling=(1, 1))])
     account.component("component", "host")
+    scaled.wake(account, scaled.copies(account, "component"))
     account.component_alive("component", NOW - 15 * DAY, NOW + DAY)
     for endpoint, variant in (("quiet", "AllTraffic"), ("host", "host")):
         account.alive(endpoint, variant, NOW - 15 * DAY, NOW + DAY)
