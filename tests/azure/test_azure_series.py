@@ -12,10 +12,10 @@ from reaper.azure.series import Answer, Place, Query
 from reaper.evidence import SETTLE, alive_from, last_busy
 from reaper.model import Series, Window
 from reaper.sandbox.azure import signals
-from reaper.sandbox.azure.fault import Fault, on
+from reaper.sandbox.azure.fault import Fault, error, on
 from reaper.sandbox.azure.request import Reply, Request
 from reaper.sandbox.azure.server import Server
-from reaper.sandbox.azure.subscription import Workspace
+from reaper.sandbox.azure.subscription import Subscription, Workspace
 
 WINDOW = Window(start=NOW - timedelta(minutes=7) - 14 * DAY, end=NOW - timedelta(minutes=7), quiet_from=NOW - DAY)
 NODES = Query(
@@ -119,6 +119,27 @@ def test_what_may_not_be_read_in_bulk_is_tried_once_per_target(server: Server, c
         assert found.of(vision.id, "Active Nodes").complete
         assert session.troubles == []
     assert sum("getBatch" in r.path for r in server.requests) == 1
+
+
+@pytest.mark.parametrize("status", [404, 400])
+def test_a_batch_that_one_resource_spoils_is_read_one_by_one(
+    server: Server, cloud: Cloud, subscription: Subscription, vision: Workspace, status: int
+):
+    others = [subscription.workspace(f"ws{n}") for n in range(60)]
+    for one in (vision, *others):
+        signals.nodes(one.cluster("c"), active=1, idle=0, since=LONG_AGO)
+
+    def spoilt(request: Request) -> object:
+        if request.path.endswith("metrics:getBatch") and vision.id in request.body["resourceids"]:
+            return error(status, "ResourceNotFound" if status == 404 else "BadRequest", "one is not there")
+        return None
+
+    server.rules.append(spoilt)
+    places = [Place(id=one.id, region="westeurope") for one in (vision, *others)]
+    found = series.answers(cloud, places, NODES, WINDOW)
+    assert all(last_busy(signs.silence("Active Nodes", found.of(p.id, "Active Nodes", "c"))[0]) for p in places)
+    assert (cloud.troubles, cloud.session.bulk) == ([], True)
+    assert sum(r.path.endswith("metrics:getBatch") for r in server.requests) == 2
 
 
 def test_a_window_is_never_longer_than_azure_keeps_metrics(server: Server, cloud: Cloud, vision: Workspace):

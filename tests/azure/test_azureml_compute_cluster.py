@@ -199,6 +199,38 @@ def test_jobs_are_only_listed_where_a_verdict_needs_them(subscription: Subscript
     assert not any("jobs" in call for call in swept(CLUSTER).coverage(CLUSTER).calls)
 
 
+@pytest.mark.parametrize("least", [True, False, -1, "1", None])
+def test_a_minimum_that_is_no_number_is_unknown_and_no_price(vision: Workspace, swept: Sweep, least: object):
+    idle(vision).set("properties.properties.scaleSettings.minNodeCount", least)
+    result = swept(CLUSTER)
+    assert (result.state("gpus"), result.found["gpus"].price) == (State.UNKNOWN, None)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("location", None), ("location", 7), ("name", []), ("properties", ["x"]), ("properties.hubResourceId", 7)]
+)
+def test_one_odd_workspace_protects_what_is_in_it_and_does_not_hide_the_others(
+    subscription: Subscription, vision: Workspace, swept: Sweep, key: str, value: object
+):
+    idle(vision, "lost")
+    idle(subscription.workspace("speech"), "found")
+    vision.set(key, value)
+    result = swept(CLUSTER)
+    assert result.idle() == ["found"]
+    assert result.state("lost") is State.UNKNOWN
+    assert (result.coverage(CLUSTER).status, vision.id in result.coverage(CLUSTER).error) == ("partial", True)
+
+
+def test_a_job_of_an_odd_project_is_use_of_its_hubs_cluster(subscription: Subscription, swept: Sweep):
+    hub = subscription.workspace("hub", kind="Hub")
+    project = subscription.workspace("project", kind="Project").set("properties.hubResourceId", hub.id)
+    odd = subscription.workspace("odd", kind="Project").set("properties.hubResourceId", 7)
+    cluster = idle(hub)
+    assert (project.name, swept(CLUSTER).verdict("gpus")) == ("project", PROVEN)
+    odd.job("at-work", on=cluster.id)
+    assert swept(CLUSTER).state("gpus") is State.ACTIVE
+
+
 def test_jobs_that_cannot_be_read_leave_it_unknown(server: Server, vision: Workspace, swept: Sweep):
     idle(vision)
     server.rules.append(deny("*/jobs/read"))

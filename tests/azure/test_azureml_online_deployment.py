@@ -91,6 +91,22 @@ def test_a_leftover_without_traffic_is_idle_and_the_one_that_serves_is_not(visio
     assert result.found["blue"].case.resource.status == "Succeeded, 0 % of the traffic"
 
 
+@pytest.mark.parametrize("shares", [{"blue": None}, {"blue": "all"}, ["blue"], "blue", {"blue": True}])
+def test_a_share_that_is_no_number_drops_no_deployment(vision: Workspace, swept: Sweep, shares: object):
+    silent(vision)
+    vision.world.estate.find(f"{vision.id}/onlineEndpoints/search")["properties"]["traffic"] = shares
+    result = swept(DEPLOYMENT)
+    assert result.verdict("blue") == PROVEN
+    assert (result.found["blue"].case.resource.status, result.coverage(DEPLOYMENT).status) == ("Succeeded", "ok")
+
+
+@pytest.mark.parametrize("capacity", [True, False, -3, "2", 1.5])
+def test_a_number_of_machines_that_is_none_is_no_price(vision: Workspace, swept: Sweep, capacity: object):
+    silent(vision).set("sku.capacity", capacity)
+    result = swept(DEPLOYMENT)
+    assert (result.verdict("blue"), result.found["blue"].price) == (PROVEN, None)
+
+
 @pytest.mark.parametrize("state", ["Creating", "Updating", "Scaling"])
 def test_it_is_young_while_it_changes(vision: Workspace, swept: Sweep, state: str):
     silent(vision).set("properties.provisioningState", state)

@@ -147,9 +147,13 @@ def within_sight(seen: Observation) -> Observation:
 
 
 def _users(space: Workspace, spaces: list[Workspace]) -> tuple[str, ...]:
-    """The workspace itself, or a hub with all of its projects in sight: the jobs of each may run on the hub's computes."""
+    """The workspace itself, or a hub with all of its projects in sight: the jobs of each may run on the hub's computes.
+
+    Of an odd workspace nobody can tell whose project it is, so its jobs are looked at for every hub.
+    """
     key = space.hub or space.id.lower()
-    return tuple(dict.fromkeys([space.id, *(other.id for other in spaces if key in (other.hub, other.id.lower()))]))
+    odd = [other.id for other in spaces if other.odd] if space.shared else []
+    return tuple(dict.fromkeys([space.id, *(other.id for other in spaces if key in (other.hub, other.id.lower())), *odd]))
 
 
 def _compute(row: dict[str, Any], space: Workspace, spaces: tuple[str, ...]) -> Compute:

@@ -80,8 +80,8 @@ def answers(cloud: Cloud, places: Sequence[Place], query: Query, window: Window)
     """What the query finds. A call that fails is noted on the cloud and leaves its answers empty and incomplete."""
     found = Answers(window=replace(window, start=max(window.start, window.end - RETENTION)))
     unique = list({place.id.lower(): place for place in places}.values())
-    alone = unique if query.published_by_us else []
-    batches = [] if query.published_by_us else list(_batches(unique))
+    alone = [place for place in unique if query.published_by_us or not place.region]
+    batches = [] if query.published_by_us else list(_batches([place for place in unique if place.region]))
     for some in (batches[:1], batches[1:]):
         alone += chain(*cloud.each(lambda batch: _in_bulk(cloud, batch, query, found), some))
     cloud.each(lambda place: _alone(cloud, place, query, found), alone)
@@ -98,7 +98,11 @@ def _batches(places: Sequence[Place]) -> Iterator[list[Place]]:
 
 
 def _in_bulk(cloud: Cloud, batch: list[Place], query: Query, found: Answers) -> list[Place]:
-    """One batch call; gives the places that must be asked one by one, because bulk reading is not for this identity."""
+    """One batch call; gives the places that must be asked one by one.
+
+    All of them, and those of later batches, where bulk reading is not for this identity; those of this batch only where one of them
+    spoilt it: Azure answers 404 or 400 for all when one is gone or is of another region than it says.
+    """
     if not cloud.session.bulk:
         return batch
     call = Call(
@@ -114,6 +118,8 @@ def _in_bulk(cloud: Cloud, batch: list[Place], query: Query, found: Answers) -> 
     except CloudError as error:
         if error.trouble in (Trouble.DENIED, Trouble.UNREACHABLE):
             cloud.session.bulk = False
+            return batch
+        if error.trouble is Trouble.GONE or error.code.startswith("400"):
             return batch
         cloud.note(error)
     return []

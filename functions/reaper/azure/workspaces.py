@@ -28,6 +28,7 @@ class Workspace:
     """One workspace; `hub` is the id of the hub that a project belongs to, lower-cased.
 
     `shared`: it is a hub or a project, so its computes may be at work for projects that this identity cannot even see.
+    `odd`: its description cannot be read, so it may belong to any hub, and its tags may say anything.
     """
 
     id: str
@@ -36,12 +37,14 @@ class Workspace:
     tags: tags.Tags
     hub: str | None = None
     shared: bool = False
+    odd: bool = False
 
 
 def workspaces(cloud: Cloud) -> list[Workspace]:
     """Every workspace. Raises CloudError when the subscription cannot be read.
 
-    Where only some resource groups may be read, that is noted, and what Resource Graph shows of them is given.
+    Where only some resource groups may be read, that is noted, and what Resource Graph shows of them is given. So is one that cannot be
+    read, as an odd one: left out, its jobs would be missing on its hub's computes.
     """
     try:
         found = cloud.once("workspaces", lambda: list(_listed(cloud)))
@@ -50,10 +53,7 @@ def workspaces(cloud: Cloud) -> list[Workspace]:
             raise
         cloud.note(error)
         found = cloud.once("visible workspaces", lambda: list(graph.rows(cloud, TYPE)))
-    try:
-        return [_read(row) for row in found]
-    except UNREADABLE as error:
-        raise CloudError(Trouble.GARBLED, PERMISSION, f"a workspace cannot be read ({error!r})") from error
+    return [_read_or_odd(cloud, row) for row in found]
 
 
 def region(text: object) -> str:
@@ -75,7 +75,7 @@ def _listed(cloud: Cloud) -> Iterator[dict[str, Any]]:
     home = f"/subscriptions/{cloud.target.account}"
     _readable(cloud, home)
     try:
-        yield from cloud.pages(PERMISSION, f"{home}/providers/{TYPE}", has=("id", "name", "location"))
+        yield from cloud.pages(PERMISSION, f"{home}/providers/{TYPE}", has=("id",))
     except CloudError as error:
         if not error.code.endswith("MissingSubscriptionRegistration"):
             raise
@@ -91,8 +91,18 @@ def _readable(cloud: Cloud, home: str) -> None:
         raise CloudError(Trouble.DENIED, SUBSCRIPTION, text, code=error.code, missing=SUBSCRIPTION) from error
 
 
+def _read_or_odd(cloud: Cloud, row: dict[str, Any]) -> Workspace:
+    try:
+        return _read(row)
+    except UNREADABLE as error:
+        cloud.note(CloudError(Trouble.GARBLED, PERMISSION, f"{row['id']} cannot be read ({error!r})"))
+        return Workspace(id=row["id"], name=row["id"].rpartition("/")[2], region="", tags=None, shared=True, odd=True)
+
+
 def _read(row: dict[str, Any]) -> Workspace:
     hub = (row.get("properties") or {}).get("hubResourceId")
+    if not all(isinstance(row[key], str) for key in ("name", "location")):
+        raise TypeError("its name or location is no text")
     return Workspace(
         id=row["id"],
         name=row["name"],

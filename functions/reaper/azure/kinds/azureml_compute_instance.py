@@ -125,7 +125,7 @@ DEEDS = {
     ),
     Move.START: Deed(
         what="starts it when its office hours begin",
-        undo="is not undone: stopping what may be in use by now is left to office hours and people",
+        undo="does nothing: stopping what may be in use by now is left to office hours and people",
         permissions=(f"{computes.ROOT}/start/action",),
     ),
 }
