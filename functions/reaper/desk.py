@@ -9,21 +9,26 @@ from datetime import datetime
 from reaper import channels, ledger, offer, secret
 from reaper.channels import Line, Means
 from reaper.channels.implied import implied
-from reaper.errors import SettingsError
+from reaper.errors import CloudError, SettingsError
+from reaper.gap import gap
 from reaper.ledger import Ledger
 from reaper.message import Audience
+from reaper.model import Coverage
 from reaper.offer import Offer
 from reaper.policy import Policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Desk:
-    """`offer` is None where no page serves keep-links: messages then offer the tag alone."""
+    """`offer` is None where no page serves keep-links: messages then offer the tag alone. `troubles`: what could not be opened, for the
+    report.
+    """
 
     ledger: Ledger
     lines: Sequence[Line]
     offer: Offer | None
     clock: Callable[[], datetime]
+    troubles: tuple[Coverage, ...] = ()
 
 
 def open(address: str | None, policy: Policy, environ: Mapping[str, str], clock: Callable[[], datetime]) -> Desk:
@@ -38,6 +43,15 @@ def open(address: str | None, policy: Policy, environ: Mapping[str, str], clock:
             "modes notify and enforce need a channel for owners, such as {type: ses, from: reaper@example.com}: those there are for admins only"
         )
     means = Means(secret=lambda ref: secret.read(ref, environ), clock=clock)
+    links, troubles = _links(environ, clock())
     return Desk(
-        ledger=ledger.open(address, environ), lines=channels.open(specs, means), offer=offer.open(environ, clock()), clock=clock
+        ledger=ledger.open(address, environ), lines=channels.open(specs, means), offer=links, clock=clock, troubles=troubles
     )
+
+
+def _links(environ: Mapping[str, str], now: datetime) -> tuple[Offer | None, tuple[Coverage, ...]]:
+    """Who signs keep-links. Keys that cannot be read now must not keep a sweep from telling: messages then offer the tag."""
+    try:
+        return offer.open(environ, now), ()
+    except CloudError as error:
+        return None, (gap("keep-links", error),)

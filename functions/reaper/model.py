@@ -235,15 +235,16 @@ class Memory:
     """What the ledger knows of a resource. `version` counts its writes, 0 before the first: a conditional write names the one it saw.
 
     `idle_since` is the start of the present idle spell, `idle_seen` when a sweep last saw it idle: a spell whose proof reaches back to
-    that moment is still the same one. `receipt` is the last notice's. `announced` is the act that the last warning spoke of, and
-    `promised` the moment before which it must not come. `held_at`: since when a limit holds it back. `snoozed_at` is when the snooze was
-    given. `manifest` is where stands what the last act changed or took away.
+    that moment is still the same one. `receipt` is the last notice's, `told` the owner whom it was meant for.
+    `announced` is the act that the last warning spoke of, and `promised` the moment before which it must not come. `held_at`: since when a
+    limit holds it back. `snoozed_at` is when the snooze was given. `manifest` is where stands what the last act changed or took away.
     """
 
     idle_since: datetime | None = None
     idle_seen: datetime | None = None
     warned_at: datetime | None = None
     receipt: str | None = None
+    told: str | None = None
     reminded_at: datetime | None = None
     announced: Move | None = None
     promised: datetime | None = None
@@ -268,12 +269,13 @@ class Bar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A judged resource, as the plan sees it. `acts`: the moves that its kind knows, each with what bars it here, None where nothing does."""
+    """A judged resource, as the plan sees it. `owner`: the address of whoever it belongs to now. `acts`: the moves that its kind knows, each with what bars it here, None where nothing does."""
 
     resource: Resource
     rule: Rule
     verdict: Verdict
     usd_per_hour: float | None = None
+    owner: str | None = None
     acts: Mapping[Move, Bar | None] = field(default_factory=dict)
 
 

@@ -87,7 +87,7 @@ def spared_by_memory(case: Case, memory: Memory, now: datetime) -> Case:
 def notice(case: Case, memory: Memory, now: datetime) -> datetime | None:
     """When the warning about the present idle spell was given: what a grace period counts from. None where none counts."""
     warned = memory.warned_at
-    if warned is None or warned > now + spell.SKEW:
+    if warned is None or warned > now + spell.SKEW or spell.handed_over(case, memory):
         return None
     if forced(case, now) and case.rule.hours:
         return warned if schedule.same_day(case.rule.hours, warned, now) else None
@@ -110,10 +110,17 @@ def told(case: Case, memory: Memory, step: Step, receipt: str, now: datetime, *,
     if step.move is Move.WARN:
         promised = promise(case, now) if announced else None
         return replace(
-            memory, warned_at=now, reminded_at=None, receipt=receipt, announced=announced, promised=promised, held_at=None
+            memory,
+            warned_at=now,
+            reminded_at=None,
+            receipt=receipt,
+            told=case.owner,
+            announced=announced,
+            promised=promised,
+            held_at=None,
         )
     if step.move is Move.REMIND:
-        return replace(memory, reminded_at=now, receipt=receipt, announced=announced)
+        return replace(memory, reminded_at=now, receipt=receipt, told=case.owner, announced=announced)
     return memory
 
 

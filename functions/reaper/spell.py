@@ -18,7 +18,8 @@ SKEW = timedelta(minutes=10)
 def renewed(case: Case, memory: Memory, now: datetime) -> Memory:
     """The memory of a resource that was just seen idle.
 
-    `idle_seen` is renewed when half of the proof has passed since: often enough for the proof to reach it, seldom enough to be cheap."""
+    `idle_seen` is renewed when half of the proof has passed since: often enough for the proof to reach it, seldom enough to be cheap.
+    """
     fresh = memory.idle_seen is not None and now - memory.idle_seen < (now - begun(case, now)) / 2
     kept = silent(memory) if void(case, memory, now) else memory
     return replace(kept, idle_since=began(case, memory, now), idle_seen=memory.idle_seen if fresh else now)
@@ -43,7 +44,8 @@ def ends(case: Case) -> list[datetime]:
 
 
 def void(case: Case, memory: Memory, now: datetime) -> bool:
-    """Whether the last notice says nothing any more: answered by a snooze that is over, followed by use, or of another spell.
+    """Whether the last notice says nothing any more: answered by a snooze that is over, followed by use, meant for somebody else, or of
+    another spell.
 
     After a mere gap in the proof nobody is told again before the usual time; as grace for an act (`notice`) it no longer counts.
     """
@@ -51,7 +53,12 @@ def void(case: Case, memory: Memory, now: datetime) -> bool:
     if last is None:
         return False
     strange = last > now + SKEW or (memory.idle_seen is None and last < began(case, memory, now))
-    return strange or answered(memory, now) or any(end > last for end in ends(case))
+    return strange or answered(memory, now) or handed_over(case, memory) or any(end > last for end in ends(case))
+
+
+def handed_over(case: Case, memory: Memory) -> bool:
+    """Whether it belongs to somebody else now than to whom the last notice went."""
+    return memory.told is not None and case.owner is not None and memory.told.lower() != case.owner.lower()
 
 
 def answered(memory: Memory, now: datetime) -> bool:
@@ -67,7 +74,7 @@ def last_notice(memory: Memory) -> datetime | None:
 
 def silent(memory: Memory) -> Memory:
     """The memory as if nobody had been told."""
-    return replace(memory, warned_at=None, reminded_at=None, receipt=None, announced=None, promised=None, held_at=None)
+    return replace(memory, warned_at=None, reminded_at=None, receipt=None, told=None, announced=None, promised=None, held_at=None)
 
 
 def awake(memory: Memory) -> Memory:

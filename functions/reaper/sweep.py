@@ -160,13 +160,14 @@ def _finding(seen: Observation, kind: Kind[Any], order: Order) -> Finding:
     holds = rule.rule(order.policy, resource, usd, order.now)
     verdict = judge.judge(resource, seen, holds, order.now)
     resource = replace(resource, facts={**resource.facts, "stop_by": holds.stop_by})
-    case = Case(resource=resource, rule=holds, verdict=verdict, usd_per_hour=usd, acts=kind.able(resource))
+    belongs = owners.owner(resource, order.policy.owners.tags, order.policy.owners.domains, order.policy.owners.fallback)
+    case = Case(resource=resource, rule=holds, verdict=verdict, usd_per_hour=usd, owner=belongs.address, acts=kind.able(resource))
     [step] = plan.plan([case], order.memories, order.now)
     return Finding(
         case=case,
         step=step,
         outcome=Outcome(result=Result.PLANNED),
-        owner=owners.owner(resource, order.policy.owners.tags, order.policy.owners.domains, order.policy.owners.fallback),
+        owner=belongs,
         price=price,
         wasted_usd=_wasted(price, verdict.idle_for),
         evidence=tuple(brief(r, drawn=verdict.state in DRAWN) for r in seen.readings),

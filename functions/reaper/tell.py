@@ -51,7 +51,7 @@ def tell(report: Report, policy: Policy, desk: Desk, hand: Hand | None = None) -
     Without a `hand` nothing is acted on, and nothing of the kind is announced.
     """
     targets = sorted({f.case.resource.target for f in report.findings}, key=str)
-    gaps: list[Coverage] = []
+    gaps = list(desk.troubles)
     ours = {t for t in targets if turn.taken(desk, t, report.run.id, gaps)}
     late: list[Coverage] = []
     try:
@@ -70,6 +70,7 @@ def recalled(report: Report, policy: Policy, ledger: Ledger, now: datetime) -> R
         return replace(report, coverage=(*report.coverage, gap("ledger", error)))
     lost = [gap("ledger", error) for error in memories.errors[:1]]
     found = enforce.limited(_plans(report.findings, memories, now, acting=True), memories, policy.limits, ledger, now)
+    lost += [gap("ledger", error) for error in found.errors]
     return replace(report, findings=tuple(found.findings), coverage=(*report.coverage, *lost))
 
 
@@ -101,7 +102,7 @@ def _told(report: Report, policy: Policy, desk: Desk, hand: Hand | None, ours: s
         held = enforce.limited([hand.narrow(f) for f in found], memories, policy.limits, desk.ledger, now)
         jumped, made = held.jumped, enforce.carried(held.findings, hand.act)
         found = made.findings
-        gaps += _failures(made.errors)
+        gaps += [*_failures(made.errors), *(gap("ledger", error) for error in held.errors)]
         report = replace(report, coverage=enforce.counted(report.coverage, made.calls))
     due = {f.case.resource.id: f for f in found}
     deliveries = _give(digest.owners(found, occasion), due, desk, this)
@@ -141,8 +142,10 @@ def _give(messages: Iterable[Message], due: dict[str, Finding], desk: Desk, this
 
 def _occasion(report: Report, policy: Policy, desk: Desk, this: _Round) -> Occasion:
     found = offer.links(report.findings, desk.offer, this.now) if desk.offer else {}
+    # A plain copy: what is remembered but cannot be read is left alone above, and must not keep the messages from being written.
+    known = dict(this.memories)
     return Occasion(
-        now=this.now, mode=report.run.mode, owners=policy.owners, run_id=this.run_id, memories=this.memories, keep_link=found.get
+        now=this.now, mode=report.run.mode, owners=policy.owners, run_id=this.run_id, memories=known, keep_link=found.get
     )
 
 

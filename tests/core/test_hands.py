@@ -111,6 +111,14 @@ def test_use_after_the_notice_ends_the_spell(there):
     assert not stopped(there)
 
 
+def test_a_new_owner_is_told_before_anything_is_done_to_it(there):
+    due(there).depot.things["churn"].tags = {"owner": "sam@example.com"}
+    found = only(there.sweep())
+    assert (found.step.move, there.depot.log) == (Move.WARN, [])
+    assert there.memory("churn").told == "sam@example.com"
+    assert only(there.later(days=3)).step.move is Move.STOP
+
+
 def used(there: Enforcer) -> None:
     there.depot.things["churn"].uses.append(there.now)
 
