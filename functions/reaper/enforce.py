@@ -49,10 +49,11 @@ class Carried:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limited:
-    """The findings, held where there are too many, and where the idle share is a sudden jump."""
+    """The findings, held where there are too many, where the idle share is a sudden jump, and what could not be read for knowing that."""
 
     findings: list[Finding]
     jumped: frozenset[tuple[Target, str]] = frozenset()
+    errors: tuple[ReaperError, ...] = ()
 
 
 def limited(
@@ -63,7 +64,7 @@ def limited(
         past = _past(findings, ledger, now)
     except CloudError as error:
         hold = Step(move=Move.HOLD, because=f"held, because what earlier sweeps saw could not be read: {error}")
-        return Limited(findings=[replace(f, step=hold) if f.step.move in ENDS else f for f in findings])
+        return Limited(findings=[replace(f, step=hold) if f.step.move in ENDS else f for f in findings], errors=(error,))
     planned = [(f.case, f.step if f.outcome.result is Result.PLANNED else Step(move=Move.NONE, because="")) for f in findings]
     steps = limit.limited(planned, memories, limits, past, now)
     held = [replace(f, step=step) if step.move is Move.HOLD else f for f, step in zip(findings, steps, strict=True)]

@@ -17,7 +17,7 @@ from typing import Any
 from core.fakes import DAY, HOUR, NOW, TARGET
 from reaper.acts import Acts, Manifest, Undone
 from reaper.errors import CloudError, Trouble
-from reaper.model import Bar, Deed, Kind, Move, Observation, Part, Reading, Resource, Role, Series, Target, Window
+from reaper.model import Bar, Deed, Hint, Kind, Move, Observation, Part, Reading, Resource, Role, Series, Target, Window
 
 KIND = "sagemaker-endpoint"
 DENIED = CloudError(Trouble.DENIED, "sagemaker:DeleteEndpoint", "not allowed", missing="sagemaker:DeleteEndpoint")
@@ -25,7 +25,10 @@ DENIED = CloudError(Trouble.DENIED, "sagemaker:DeleteEndpoint", "not allowed", m
 
 @dataclass(slots=True, kw_only=True)
 class Thing:
-    """One resource. `uses` are the moments at which it was used; `up` since when its heartbeat beats, None while stopped."""
+    """One resource. `uses` are the moments at which it was used; `up` since when its heartbeat beats, None while stopped.
+
+    `deaf`: stretches of which there are no metrics. `vague`: it never had a heartbeat, only a hint. `patchy`: its replies are incomplete.
+    """
 
     name: str
     created: datetime = NOW - 60 * DAY
@@ -35,17 +38,21 @@ class Thing:
     up: datetime | None = NOW - 60 * DAY
     status: str = "InService"
     instance: str = "ml.g5.xlarge"
+    deaf: list[tuple[datetime, datetime]] = field(default_factory=list)
+    vague: bool = False
+    patchy: bool = False
 
 
 @dataclass(slots=True)
 class Depot:
-    """Everything there is. `log` has every act as (move, name, when)."""
+    """Everything there is. `log` has every act as (move, name, when). `witness` sees every act just before it takes effect."""
 
     clock: Callable[[], datetime]
     things: dict[str, Thing] = field(default_factory=dict)
     log: list[tuple[Move, str, datetime]] = field(default_factory=list)
     blunder: Callable[[str, str], None] = lambda call, name: None
     meanwhile: Callable[[str, str], None] = lambda call, name: None
+    witness: Callable[[Manifest, Thing], None] = lambda manifest, thing: None
 
     def add(self, name: str, **given: Any) -> Thing:
         self.things[name] = Thing(name=name, **given)
@@ -97,6 +104,7 @@ def resource(yard: Yard, thing: Thing) -> Resource:
 
 def discover(yard: Yard) -> Iterator[Resource]:
     yard.calls["sagemaker:ListEndpoints"] += 1
+    yard.depot.meanwhile("list", "")
     yard.depot.blunder("list", "")
     yield from [resource(yard, thing) for thing in yard.depot.things.values()]
 
@@ -116,16 +124,26 @@ def observe(yard: Yard, resources: Sequence[Resource], window: Window) -> Iterat
 def _seen(one: Resource, thing: Thing, window: Window) -> Observation:
     hours = int((window.end - window.start) / HOUR)
     used = [1.0 if any(_in(window, h, use) for use in thing.uses) else math.nan for h in range(hours)]
-    alive = [60.0 if thing.up and window.start + (h + 1) * HOUR > thing.up else math.nan for h in range(hours)]
-    readings = (
-        Reading(signal="Invocations", role=Role.ACTIVITY, series=Series(start=window.start, step=HOUR, values=array("f", used))),
-        Reading(
-            signal="CPUUtilization", role=Role.HEARTBEAT, series=Series(start=window.start, step=HOUR, values=array("f", alive))
-        ),
+    alive = [60.0 if _alive(thing, window.start + h * HOUR) else math.nan for h in range(hours)]
+    activity = Reading(signal="Invocations", role=Role.ACTIVITY, series=_series(window, used), complete=not thing.patchy)
+    heart = Reading(signal="CPUUtilization", role=Role.HEARTBEAT, series=_series(window, alive))
+    return Observation(
+        resource=one,
+        readings=(activity,) if thing.vague else (activity, heart),
+        hint=Hint(since=max([thing.up, *thing.uses]), because="it has been up") if thing.vague and thing.up else None,
+        unsettled=None if thing.status == "InService" else f"its status is {thing.status}",
+        free="it is stopped" if thing.up is None and thing.status == "InService" else None,
     )
-    if thing.status != "InService":
-        return Observation(resource=one, readings=readings, unsettled=f"its status is {thing.status}")
-    return Observation(resource=one, readings=readings, free=None if thing.up else "it is stopped")
+
+
+def _series(window: Window, values: list[float]) -> Series:
+    return Series(start=window.start, step=HOUR, values=array("f", values))
+
+
+def _alive(thing: Thing, hour: datetime) -> bool:
+    """Whether its heartbeat beat in the hour that begins then; it takes no more than a moment of a gap to miss it."""
+    up = thing.up is not None and hour + HOUR > thing.up
+    return up and not any(start < hour + HOUR and hour < end for start, end in thing.deaf)
 
 
 def _in(window: Window, hour: int, moment: datetime) -> bool:
@@ -151,12 +169,14 @@ def record(yard: Yard, one: Resource, move: Move) -> dict[str, Any]:
 
 def carry(yard: Yard, one: Resource, manifest: Manifest) -> str:
     thing, now = yard.depot.thing("carry", one.name), yard.depot.clock()
+    yard.depot.witness(manifest, thing)
     yard.depot.log.append((manifest.move, one.name, now))
     if manifest.move is Move.DELETE:
         del yard.depot.things[one.name]
-        return "the endpoint was deleted"
-    thing.up, thing.changed = (now if manifest.move is Move.START else None), now
-    return "it was started" if thing.up else "it was stopped"
+    else:
+        thing.up, thing.changed = (now if manifest.move is Move.START else None), now
+    yard.depot.blunder("carried", one.name)
+    return {Move.DELETE: "the endpoint was deleted", Move.START: "it was started"}.get(manifest.move, "it was stopped")
 
 
 def undo(yard: Yard, manifest: Manifest) -> Undone:
@@ -191,8 +211,10 @@ class Archive:
     def __init__(self) -> None:
         self.texts: dict[str, str] = {}
         self.full = False
+        self.blunder: Callable[[str, str], None] = lambda call, name: None
 
     def write(self, place: str, name: str, text: str) -> str:
+        self.blunder("write", name)
         if self.full:
             raise CloudError(Trouble.DENIED, "s3:PutObject", "no", missing="s3:PutObject")
         address = f"{place}/{name}"

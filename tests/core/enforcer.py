@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -30,16 +31,20 @@ owners: {domains: [example.com], fallback: ml-admins@example.com}
 
 
 class Postbox:
-    """A channel that keeps what it is given; `shut`: it takes nothing."""
+    """A channel that keeps what it is given; `shut`: it takes nothing. `heard` hears of every message that was taken."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
         self.shut = False
+        self.blunder: Callable[[str, str], None] = lambda call, name: None
+        self.heard: Callable[[Message], None] = lambda message: None
 
     def send(self, message: Message) -> str:
+        self.blunder("send", "")
         if self.shut:
             raise CloudError(Trouble.UNREACHABLE, "post:Send", "no answer")
         self.messages.append(message)
+        self.heard(message)
         return f"receipt-{len(self.messages)}"
 
 
@@ -68,6 +73,8 @@ class Enforcer:
         facts = Run(id=run, started_at=self.now, finished_at=self.now, mode=mode, version="0", policy_sha256="0" * 64)
         report = Report(run=facts, coverage=swept.coverage, findings=swept.findings)
         line = Line(name="post", readers=frozenset(Audience), sender=self.post)
+        if mode is Mode.AUDIT:
+            return tell.recalled(report, self.policy, self.ledger, self.now)
         desk = Desk(ledger=self.ledger, lines=[line], offer=None, clock=lambda: self.now)
         ours = self.hands(yard, order, run)
         hand = Hand(act=lambda found: hands.act(found, ours)) if mode is Mode.ENFORCE else None
