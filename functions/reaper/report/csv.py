@@ -30,6 +30,8 @@ COLUMNS = (
     "owner",
     "step",
     "outcome",
+    "outcome_because",
+    "error",
     "id",
 )
 

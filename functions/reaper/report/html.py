@@ -18,7 +18,7 @@ from markupsafe import Markup
 from reaper.duration import text
 from reaper.figures import moment, money
 from reaper.model import Report, State, Status
-from reaper.report import atlas, bars, rows
+from reaper.report import atlas, bars, moves, rows
 from reaper.report.summary import clean
 from reaper.report.totals import totals
 
@@ -41,6 +41,7 @@ def render(report: Report) -> str:
         charts=[("kind", bars.by_kind(report)), ("owner", bars.by_owner(report))],
         maps=atlas.maps(report),
         gaps=atlas.gaps(report),
+        moves=moves.groups(report),
         missing=atlas.missing(report),
         holes=sum(1 for c in report.coverage if c.status is not Status.OK),
         fold=FOLD,
@@ -77,5 +78,13 @@ def _template() -> Template:
     page = Environment(
         autoescape=True, loader=PackageLoader("reaper", "report"), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    page.filters |= {"clean": clean, "length": text, "money": money, "moment": moment, "nobody": rows.nobody}
+    page.filters |= {
+        "clean": clean,
+        "length": text,
+        "money": money,
+        "moment": moment,
+        "nobody": rows.nobody,
+        "word": moves.word,
+        "why": moves.why,
+    }
     return page.get_template("report.html.j2")

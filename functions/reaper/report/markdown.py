@@ -6,6 +6,7 @@ import re
 
 from reaper.duration import text
 from reaper.model import Finding, Report, Status
+from reaper.report import moves
 from reaper.report.summary import clean
 from reaper.report.totals import idle, totals, unknown
 
@@ -20,12 +21,24 @@ def render(report: Report) -> str:
         "",
         f"{sums.resources} resources: " + ", ".join(f"{count} {state}" for state, count in sums.by_state.items()) + ".",
         "",
+        *_moves(report),
         *_idle(report),
         *_unknown(report),
         *_coverage(report),
         f"_Run {report.run.id}, mode {report.run.mode}, version {report.run.version}._",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _moves(report: Report) -> list[str]:
+    lines = []
+    for group in moves.groups(report):
+        told = [
+            f"- {moves.word(f)} {_plain(f.case.resource.name)} ({f.case.resource.kind}): {_plain(moves.why(f))}"
+            for f in group.findings
+        ]
+        lines += [f"## {group.title}", "", *told, ""]
+    return lines
 
 
 def _idle(report: Report) -> list[str]:

@@ -95,7 +95,7 @@ def _row(found: Finding, words: Words, now: datetime) -> dict[str, Any]:
         "step": words(found.step.move),
         "stepBecause": words(found.step.because, LONG),
         "outcome": words(found.outcome.result),
-        "error": words(found.outcome.error, LONG),
+        "error": words(found.outcome.error or found.outcome.because, LONG),
         "evidence": [_signal(e, words) for e in found.evidence],
         "command": words(keep_command(resource, now) if looked_at else None, 2 * LONG),
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from reaper.duration import text
 from reaper.model import Coverage, Finding, Report, Status
+from reaper.report import moves
 from reaper.report.totals import idle, totals, unknown
 
 ROWS = 25
@@ -24,7 +25,14 @@ def subject(report: Report) -> str:
 
 def render(report: Report, rows: int = ROWS) -> str:
     """The summary, at most `rows` lines of each sort, saying how many were left out."""
-    blocks = [_money(report), _idle(report, rows), _unknown(report, rows), _coverage(report), _footer(report)]
+    blocks = [
+        _money(report),
+        *_moves(report, rows),
+        _idle(report, rows),
+        _unknown(report, rows),
+        _coverage(report),
+        _footer(report),
+    ]
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
@@ -47,6 +55,22 @@ def _money(report: Report) -> str:
 def _idle(report: Report, rows: int) -> str:
     found = idle(report)
     return "\n".join(["IDLE, dearest first", *(_line(f) for f in found[:rows]), *_more(len(found) - rows)]) if found else ""
+
+
+def _moves(report: Report, rows: int) -> list[str]:
+    return [
+        "\n".join(
+            [
+                group.title.upper(),
+                *(
+                    f"- {moves.word(f)}: {clean(f.case.resource.name)} ({f.case.resource.kind}): {clean(moves.why(f), 300)}"
+                    for f in group.findings[:rows]
+                ),
+                *_more(len(group.findings) - rows),
+            ]
+        )
+        for group in moves.groups(report)
+    ]
 
 
 def _line(found: Finding) -> str:

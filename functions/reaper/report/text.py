@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections import Counter
+from collections.abc import Iterator
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
@@ -11,7 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from reaper.duration import text
-from reaper.model import Confidence, Finding, Mode, Report, Role, State, Status
+from reaper.model import Confidence, Finding, Mode, Move, Report, Role, State, Status
+from reaper.report import moves
 from reaper.report.summary import clean
 from reaper.report.totals import idle, totals, unknown
 
@@ -26,7 +28,19 @@ def render(report: Report, width: int = 120, colour: bool = False) -> str:
     """The report as text of at most `width` columns, with terminal colours if asked."""
     console = Console(file=io.StringIO(), width=width, force_terminal=colour, no_color=not colour, highlight=False, emoji=False)
     console.print(
-        Group(*(part for part in (_head(report), _idle(report, width), _unknown(report, width), _coverage(report)) if part))
+        Group(
+            *(
+                part
+                for part in (
+                    _head(report),
+                    *_moves(report, width),
+                    _idle(report, width),
+                    _unknown(report, width),
+                    _coverage(report),
+                )
+                if part
+            )
+        )
     )
     assert isinstance(console.file, io.StringIO)
     return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines()) + "\n"
@@ -72,7 +86,7 @@ def _idle(report: Report, width: int) -> RenderableType | None:
     for one in found:
         table.add_row(*_row(one)[: len(columns)])
     would = "would be told; nothing was done" if report.run.mode is Mode.AUDIT else "are told"
-    told = len({f.owner.address for f in found if f.step.move != "none" and f.owner.address})
+    told = len({f.owner.address for f in found if f.step.move in {Move.WARN, Move.REMIND} and f.owner.address})
     foot = f"{told} owners {would}. Every signal of one: reaper explain NAME"
     return Group(table, Text(foot, style="dim"))
 
@@ -90,6 +104,23 @@ def _row(found: Finding) -> list[RenderableType]:
         resource.region,
         Text(_clip(found.owner.address or "nobody known", 28)),
     ]
+
+
+def _moves(report: Report, width: int) -> Iterator[RenderableType]:
+    room = max(40, width - 70)
+    for group in moves.groups(report):
+        table = _table(f"\n{group.title} ({len(group.findings)})", "move", "$/h", "resource", "kind", "why")
+        table.title_style = "bold red" if group.loud else "bold"
+        for one in group.findings[:ROWS]:
+            usd = one.case.usd_per_hour
+            cells: list[RenderableType] = [
+                "?" if usd is None else f"{usd:.2f}",
+                Text(_clip(one.case.resource.name, 32), style="bold"),
+            ]
+            table.add_row(moves.word(one), *cells, _short(one.case.resource.kind), Text(_clip(moves.why(one), room)))
+        yield table
+        if len(group.findings) > ROWS:
+            yield Text(f"... and {len(group.findings) - ROWS} more", style="dim")
 
 
 def _short(kind: str) -> str:

@@ -1,0 +1,47 @@
+"""What a sweep did, would do, or held back: the acts of a report, in groups that a person reads from the top. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from reaper.model import Finding, Mode, Move, Report, Result
+
+ACTS = frozenset({Move.STOP, Move.DELETE, Move.START})
+PAST = {Move.STOP: "stopped", Move.DELETE: "deleted", Move.START: "started"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Findings under one heading; `loud` where a person has to look."""
+
+    title: str
+    findings: tuple[Finding, ...]
+    loud: bool = False
+
+
+def groups(report: Report) -> list[Group]:
+    """The groups that have anything in them: held back, failed, refused, done, and in an audit what would be done now."""
+    acts = [f for f in report.findings if f.step.move in ACTS]
+    due = "Would be done now" if report.run.mode is Mode.AUDIT else "Due, not done"
+    found = [
+        Group(title="Held back", findings=tuple(f for f in report.findings if f.step.move is Move.HOLD), loud=True),
+        Group(title="Failed", findings=_of(acts, Result.FAILED), loud=True),
+        Group(title="Refused", findings=_of(acts, Result.REFUSED)),
+        Group(title="Done", findings=_of(acts, Result.DONE)),
+        Group(title=due, findings=_of(acts, Result.PLANNED)),
+    ]
+    return [group for group in found if group.findings]
+
+
+def word(found: Finding) -> str:
+    """`stopped`, `stop` or `hold`: the move, in the past where it was made."""
+    return PAST[found.step.move] if found.step.move in PAST and found.outcome.result is Result.DONE else found.step.move.value
+
+
+def why(found: Finding) -> str:
+    """What was done, or why not, in a sentence."""
+    return found.outcome.error or found.outcome.because or found.step.because
+
+
+def _of(acts: list[Finding], result: Result) -> tuple[Finding, ...]:
+    return tuple(f for f in acts if f.outcome.result is result)

@@ -1,0 +1,46 @@
+"""What was done, held or refused stands at the top of every report format, and names in it are harmless."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib import import_module
+
+import pytest
+
+from core.letters import finding, report
+from reaper.model import Mode, Move, Outcome, Result
+from reaper.report.moves import groups
+
+FOUND = (
+    finding("<b>held", move=Move.HOLD),
+    finding("failed", move=Move.DELETE, outcome=Outcome(result=Result.FAILED, error="sagemaker:DeleteEndpoint: not allowed")),
+    finding("refused", move=Move.STOP, outcome=Outcome(result=Result.REFUSED, because="kept by lee@example.com")),
+    finding("gone", move=Move.STOP, outcome=Outcome(result=Result.DONE, because="it is scaling in: AllTraffic from 3 to 1")),
+    finding("later", move=Move.START),
+    finding("warned"),
+)
+
+
+def test_the_groups_are_in_the_order_in_which_a_person_must_look():
+    found = [(g.title, [f.case.resource.name for f in g.findings], g.loud) for g in groups(report(*FOUND))]
+    assert found == [
+        ("Held back", ["<b>held"], True),
+        ("Failed", ["failed"], True),
+        ("Refused", ["refused"], False),
+        ("Done", ["gone"], False),
+        ("Due, not done", ["later"], False),
+    ]
+
+
+def test_an_audit_says_would():
+    audit = report(*FOUND)
+    audit = replace(audit, run=replace(audit.run, mode=Mode.AUDIT))
+    assert groups(audit)[-1].title == "Would be done now"
+
+
+@pytest.mark.parametrize("format", ["text", "summary", "markdown", "html"])
+def test_every_format_tells_them(format):
+    text = import_module(f"reaper.report.{format}").render(report(*FOUND))
+    for said in ("kept by lee", "not allowed", "3 to 1", "stopped"):
+        assert said in text.replace("\\", ""), said
+    assert format == "text" or format == "summary" or "<b>held" not in text
