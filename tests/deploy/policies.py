@@ -45,6 +45,17 @@ def of_template(
     return [resolve(r["Properties"]["PolicyDocument"], names) for n, r in found.items() if only is None or n in only]
 
 
+def of_role(cloudformation: Mapping[str, Any], role: str, names: Mapping[str, str]) -> set[str]:
+    """Which managed policies a role gets: those it names, and those that name it, where their condition holds."""
+    resources = cloudformation["Resources"]
+    logical = {n: n for n, r in resources.items() if r["Type"].startswith("AWS::IAM::")}
+    own = set(resolve(resources[role]["Properties"].get("ManagedPolicyArns", []), {**names, **logical}))
+    for name, found in resources.items():
+        if role in resolve(found["Properties"].get("Roles", []), logical) and names.get(found.get("Condition", "")) == "true":
+            own.add(name)
+    return own
+
+
 def resolve(node: Any, names: Mapping[str, str]) -> Any:
     """The node with Ref, Sub, GetAtt and If replaced; an unknown reference is an error, so that nothing is overlooked."""
     if isinstance(node, list):
@@ -112,6 +123,7 @@ def _holds(operator: str, value: str | None, wanted: list[str]) -> bool:
         "StringEquals": value in wanted,
         "StringNotEquals": value not in wanted,
         "StringEqualsIgnoreCase": value.lower() in [w.lower() for w in wanted],
+        "StringNotEqualsIgnoreCase": value.lower() not in [w.lower() for w in wanted],
         "StringLike": any(like(w, value, case=True) for w in wanted),
         "StringNotLike": not any(like(w, value, case=True) for w in wanted),
         "Bool": value.lower() in [w.lower() for w in wanted],

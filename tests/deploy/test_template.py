@@ -34,9 +34,16 @@ NAMES = {
     "SnoozeSecret": "arn:aws:secretsmanager:us-east-1:123456789012:secret:snooze-AbCdEf",
     "HasSnooze": "true",
     "SnoozeLogs.Arn": "arn:aws:logs:us-east-1:123456789012:log-group:snooze:*",
+    "EnforceRole.Arn": "arn:aws:iam::123456789012:role/enforce",
 }
 AUDIT = {"AuditPolicy", "ReportPolicy"}
 NOTIFY = {*AUDIT, "NoticePolicy"}
+ENFORCE_OWN = {"ReportPolicy", "NoticePolicy", "EnforceAccess"}
+"""What the function itself has in mode enforce: nothing of SageMaker at all."""
+ENFORCE = {"AuditPolicy", "EnforcePolicy", "GuardPolicy"}
+"""What it takes on as the enforce role."""
+MODES = {"audit": {}, "notify": {"Tells": "true"}, "enforce": {"Tells": "true", "Acts": "true"}}
+SAGEMAKER = "arn:aws:sagemaker:us-east-1:123456789012:"
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +68,9 @@ def test_sam_validates_the_template():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("name", ["AuditPolicy", "ReportPolicy", "NoticePolicy", "SnoozePolicy"])
+@pytest.mark.parametrize(
+    "name", ["AuditPolicy", "ReportPolicy", "NoticePolicy", "SnoozePolicy", "EnforcePolicy", "GuardPolicy", "EnforceAccess"]
+)
 def test_parliament_finds_nothing_in_the_policies(cloudformation, name: str):
     document = policies.resolve(cloudformation["Resources"][name]["Properties"]["PolicyDocument"], NAMES)
     found = parliament.analyze_policy_string(json.dumps(document)).findings
@@ -70,7 +79,7 @@ def test_parliament_finds_nothing_in_the_policies(cloudformation, name: str):
 
 def actions(cloudformation, only: set[str] | None = None) -> set[str]:
     documents = policies.of_template(cloudformation, NAMES, only=only)
-    return {a for d in documents for s in policies.statements([d]) for a in policies.listed(s["Action"])}
+    return {a for s in policies.statements(documents) if s["Effect"] == "Allow" for a in policies.listed(s["Action"])}
 
 
 def test_the_audit_policy_grants_exactly_what_the_kinds_declare(cloudformation):
@@ -83,10 +92,134 @@ def test_nothing_in_an_audits_role_can_change_anything_but_its_own_report(cloudf
     assert changing == {"s3:PutObject", "sns:Publish", "logs:CreateLogStream", "logs:PutLogEvents"}
 
 
-def test_nothing_in_any_role_can_change_a_machine_learning_resource(cloudformation):
-    reading = ("List", "Describe", "Get", "BatchGet", "Query", "Scan")
-    changing = {a.split(":")[0] for a in actions(cloudformation) if not a.split(":")[1].startswith(reading)}
-    assert changing == {"s3", "sns", "logs", "dynamodb", "ses"}
+READING = ("List", "Describe", "Get", "BatchGet", "Query", "Scan")
+
+
+def test_nothing_but_the_enforce_role_can_change_a_machine_learning_resource(cloudformation):
+    names = {n for n, r in cloudformation["Resources"].items() if r["Type"] == "AWS::IAM::ManagedPolicy"} - {"EnforcePolicy"}
+    changing = {a.split(":")[0] for a in actions(cloudformation, names) if not a.split(":")[1].startswith(READING)}
+    assert changing == {"s3", "sns", "logs", "dynamodb", "ses", "sts"}
+
+
+@pytest.mark.parametrize(("mode", "own"), [("audit", AUDIT), ("notify", NOTIFY), ("enforce", ENFORCE_OWN)])
+def test_the_function_has_of_itself_what_its_mode_needs(cloudformation, mode: str, own: set[str]):
+    assert policies.of_role(cloudformation, "SweepRole", MODES[mode]) == own
+
+
+def test_what_can_act_is_made_in_mode_enforce_and_in_no_other(cloudformation):
+    resources = cloudformation["Resources"]
+    assert cloudformation["Conditions"]["Acts"] == {"Fn::Equals": [{"Ref": "Mode"}, "enforce"]}
+    for name in ("EnforceRole", "EnforcePolicy", "GuardPolicy", "EnforceAccess"):
+        assert resources[name]["Condition"] == "Acts", name
+    holders = {n for n, r in resources.items() if r["Type"] == "AWS::IAM::Role" and "EnforcePolicy" in json.dumps(r)}
+    assert holders == {"EnforceRole"}
+
+
+def test_the_enforce_role_is_the_functions_alone_and_carries_its_guard(cloudformation):
+    properties = cloudformation["Resources"]["EnforceRole"]["Properties"]
+    [trust] = properties["AssumeRolePolicyDocument"]["Statement"]
+    assert (trust["Principal"], trust["Action"]) == ({"AWS": {"Fn::GetAtt": ["SweepRole", "Arn"]}}, "sts:AssumeRole")
+    assert policies.of_role(cloudformation, "EnforceRole", MODES["enforce"]) == ENFORCE
+    variables = cloudformation["Resources"]["SweepFunction"]["Properties"]["Environment"]["Variables"]
+    absent = {"Ref": "AWS::NoValue"}
+    assert variables["REAPER_ROLE"] == {"Fn::If": ["Acts", {"Fn::GetAtt": ["EnforceRole", "Arn"]}, absent]}
+    assert variables["REAPER_MANIFESTS"]["Fn::If"][0] == "Acts"
+
+
+def test_the_enforce_policy_grants_exactly_what_the_deeds_need_on_top_of_reading(cloudformation):
+    needed = {p for kind in registry.kinds("aws") for deed in kind.deeds.values() for p in deed.permissions}
+    assert actions(cloudformation, {"EnforcePolicy"}) == needed - actions(cloudformation, {"AuditPolicy"})
+
+
+ACTS = [
+    ("sagemaker:StopNotebookInstance", "notebook-instance/n"),
+    ("sagemaker:StartNotebookInstance", "notebook-instance/n"),
+    ("sagemaker:DeleteApp", "app/d/s/jupyterlab/default"),
+    ("sagemaker:UpdateEndpointWeightsAndCapacities", "endpoint/e"),
+    ("sagemaker:DeleteEndpoint", "endpoint/e"),
+    ("sagemaker:UpdateInferenceComponentRuntimeConfig", "inference-component/c"),
+    ("sagemaker:DeleteInferenceComponent", "inference-component/c"),
+]
+DELETES = {"sagemaker:DeleteEndpoint", "sagemaker:DeleteInferenceComponent"}
+
+
+@pytest.mark.parametrize(("action", "name"), ACTS)
+@pytest.mark.parametrize(
+    ("tags", "stops", "deletes"),
+    [
+        pytest.param({}, True, True, id="no tags"),
+        pytest.param({"team": "vision"}, True, True, id="other tags"),
+        pytest.param({"reaper:keep": "true"}, False, False, id="kept"),
+        pytest.param({"reaper:keep": "until the paper is out"}, False, False, id="kept in other words"),
+        pytest.param({"reaper:keep": ""}, False, False, id="kept without a word"),
+        pytest.param({"Reaper:Keep": "TRUE"}, False, False, id="kept in other letters"),
+        pytest.param({"reaper:keep": "False"}, True, True, id="kept no more"),
+        pytest.param({"reaper:keep-until": "2999-01-01"}, False, False, id="kept for long"),
+        pytest.param({"reaper:keep-until": "2001-01-01"}, False, False, id="kept until a day that is over"),
+        pytest.param({"reaper:action": "ignore"}, False, False, id="ignored"),
+        pytest.param({"reaper:action": "Notify"}, False, False, id="told only"),
+        pytest.param({"reaper:action": "stopp"}, False, False, id="misspelt"),
+        pytest.param({"reaper:action": "stop"}, True, False, id="stopped at most"),
+        pytest.param({"reaper:action": "delete"}, True, True, id="deleted at most"),
+    ],
+)
+def test_iam_itself_denies_what_a_tag_protects(cloudformation, action: str, name: str, tags: dict, stops: bool, deletes: bool):
+    documents = policies.of_template(cloudformation, NAMES, only=ENFORCE)
+    context = {f"aws:ResourceTag/{key}": value for key, value in tags.items()}
+    assert policies.evaluate(documents, action, SAGEMAKER + name, context) is (deletes if action in DELETES else stops)
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        *(f"sagemaker:Delete{what}" for what in ("NotebookInstance", "Space", "Domain", "UserProfile", "Model", "EndpointConfig")),
+        *(f"sagemaker:Delete{what}" for what in ("FeatureGroup", "ModelPackage", "Image", "Cluster", "Pipeline")),
+        "sagemaker:AddTags",
+        "sagemaker:DeleteTags",
+        "tag:UntagResources",
+        "s3:DeleteObject",
+        "elasticfilesystem:DeleteFileSystem",
+        "ec2:DeleteVolume",
+    ],
+)
+def test_data_and_tags_stay_out_of_reach_even_under_administrators_rights(cloudformation, action: str):
+    everything = {"Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}
+    documents = [*policies.of_template(cloudformation, NAMES, only=ENFORCE), everything]
+    assert not policies.evaluate(documents, action, SAGEMAKER + "anything", {})
+
+
+def test_autoscaling_is_changed_for_sagemaker_only(cloudformation):
+    documents = policies.of_template(cloudformation, NAMES, only=ENFORCE)
+    target = "arn:aws:application-autoscaling:us-east-1:123456789012:scalable-target/0ec5"
+    for service, allowed in (("sagemaker", True), ("ecs", False)):
+        context = {"application-autoscaling:service-namespace": service}
+        assert policies.evaluate(documents, "application-autoscaling:RegisterScalableTarget", target, context) is allowed
+
+
+def test_a_manifest_can_be_written_once_and_never_read_changed_or_deleted_by_the_sweep(cloudformation):
+    own = policies.of_template(cloudformation, NAMES, only=ENFORCE_OWN)
+    place = f"{NAMES['ReportBucket.Arn']}/manifests/run/one.json"
+    assert policies.evaluate(own, "s3:PutObject", place, {"s3:if-none-match": "*"})
+    assert not policies.evaluate(own, "s3:PutObject", place, {})
+    for action in ("s3:GetObject", "s3:DeleteObject", "s3:DeleteObjectVersion"):
+        assert not policies.evaluate(own, action, place, {"s3:if-none-match": "*"})
+    bucket = cloudformation["Resources"]["ReportBucketPolicy"]["Properties"]["PolicyDocument"]["Statement"]
+    [rule] = [s for s in bucket if s["Sid"] == "NoManifestIsWrittenOver"]
+    assert rule["Condition"]["Null"] == {"s3:if-none-match": "true"}
+
+
+def test_old_reports_go_and_manifests_stay(cloudformation):
+    bucket = cloudformation["Resources"]["ReportBucket"]["Properties"]
+    assert bucket["VersioningConfiguration"] == {"Status": "Enabled"}
+    assert [rule["Prefix"] for rule in bucket["LifecycleConfiguration"]["Rules"]] == ["reports/"]
+
+
+@pytest.mark.parametrize(("alarm", "metric"), [("ActsFailedAlarm", "ActsFailed"), ("HeldAlarm", "Held")])
+def test_admins_are_told_of_acts_that_failed_or_are_held(cloudformation, alarm: str, metric: str):
+    found = cloudformation["Resources"][alarm]
+    assert (found["Condition"], found["Properties"]["MetricName"]) == ("Acts", metric)
+    assert found["Properties"]["AlarmActions"] == [{"Ref": "SummaryTopic"}]
+    assert f'"{metric}"' in (ROOT / "functions/reaper/aws/lambda_function.py").read_text()
 
 
 def test_the_notice_policy_grants_exactly_what_the_ledger_and_the_channels_declare(cloudformation):
