@@ -78,7 +78,7 @@ def promise(case: Case, told: datetime) -> datetime:
 
 def spared_by_memory(case: Case, memory: Memory, now: datetime) -> Case:
     """The case with an exempt verdict where it is idle and somebody's snooze still holds; otherwise the case as it is."""
-    if not (may_move(case) and _snoozed(memory, now)):
+    if not (may_move(case) and _snoozed(case, memory, now)):
         return case
     verdict = Verdict(state=State.EXEMPT, because=_kept(memory), last_busy=case.verdict.last_busy)
     return replace(case, verdict=verdict)
@@ -145,7 +145,7 @@ def after(case: Case, memory: Memory, now: datetime) -> Memory:
     Use, change and protection close the spell; `unknown` and what costs nothing say nothing about it. Give it the case as judged,
     before `spared_by_memory`, so that a spell lasts through a snooze. Snoozes, acts and manifests are never touched but when over.
     """
-    if memory.snoozed_until and memory.snoozed_until <= now:
+    if memory.snoozed_until and not _snoozed(case, memory, now):
         memory = spell.awake(spell.silent(memory) if spell.answered(memory, now) else memory)
     if forced(case, now) and not may_move(case):
         return memory
@@ -159,7 +159,7 @@ def _step(case: Case, memory: Memory, now: datetime, acting: bool) -> Step:
         return _started(case, memory, now)
     if not may_move(case) and not (acting and forced(case, now)):
         return Step(move=Move.NONE, because=_left(case, memory))
-    if _snoozed(memory, now):
+    if _snoozed(case, memory, now):
         return Step(move=Move.NONE, because=_kept(memory))
     if acting and _pending(memory, now):
         return Step(
@@ -253,8 +253,11 @@ def _done(memory: Memory) -> str:
     return {**ENDED, Move.START: "started"}.get(memory.last_act or Move.STOP, "changed")
 
 
-def _snoozed(memory: Memory, now: datetime) -> bool:
-    return memory.snoozed_until is not None and memory.snoozed_until > now
+def _snoozed(case: Case, memory: Memory, now: datetime) -> bool:
+    """Whether a snooze holds: one that was given before the resource was made was for another of the same id."""
+    given, created = memory.snoozed_at, case.resource.created
+    anew = given is not None and created is not None and created > given + spell.SKEW
+    return memory.snoozed_until is not None and memory.snoozed_until > now and not anew
 
 
 def _kept(memory: Memory) -> str:

@@ -19,6 +19,7 @@ memories = st.builds(
     warned_at=moments,
     reminded_at=moments,
     snoozed_until=moments,
+    snoozed_at=moments,
     snoozed_by=st.none() | st.just("jo"),
     manifest=st.none() | st.just("m"),
     version=st.integers(0, 5),
