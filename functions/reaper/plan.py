@@ -143,7 +143,8 @@ def after(case: Case, memory: Memory, now: datetime) -> Memory:
     """What is to be remembered once this verdict is known; equal to `memory` where nothing needs to be written.
 
     Use, change and protection close the spell; `unknown` and what costs nothing say nothing about it. Give it the case as judged,
-    before `spared_by_memory`, so that a spell lasts through a snooze. Snoozes, acts and manifests are never touched but when over.
+    before `spared_by_memory`, so that a spell lasts through a snooze. Snoozes, acts and manifests are never touched but when over,
+    or when a snooze was given to what had this id before.
     """
     if memory.snoozed_until and not _snoozed(case, memory, now):
         memory = spell.awake(spell.silent(memory) if spell.answered(memory, now) else memory)
