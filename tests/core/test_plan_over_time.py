@@ -79,7 +79,7 @@ def test_bringing_the_memory_up_to_date_changes_no_step_and_is_done_once(of, mem
 def test_bringing_the_memory_up_to_date_loses_no_snooze_and_no_manifest(state, memory):
     new = after(case(state), memory, NOW)
     assert (new.manifest, new.version) == (memory.manifest, memory.version)
-    if kept(of, memory):
+    if kept(case(state), memory):
         assert (new.snoozed_until, new.snoozed_by) == (memory.snoozed_until, memory.snoozed_by)
 
 
