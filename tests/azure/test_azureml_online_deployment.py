@@ -100,6 +100,13 @@ def test_a_share_that_is_no_number_drops_no_deployment(vision: Workspace, swept:
     assert (result.found["blue"].case.resource.status, result.coverage(DEPLOYMENT).status) == ("Succeeded", "ok")
 
 
+def test_what_is_in_a_workspace_whose_tags_nobody_can_vouch_for_is_not_called_idle(vision: Workspace, swept: Sweep):
+    silent(vision)
+    vision.set("properties.hubResourceId", 7)
+    result = swept(DEPLOYMENT)
+    assert (result.state("blue"), result.coverage(DEPLOYMENT).status) == (State.UNKNOWN, "partial")
+
+
 @pytest.mark.parametrize("capacity", [True, False, -3, "2", 1.5])
 def test_a_number_of_machines_that_is_none_is_no_price(vision: Workspace, swept: Sweep, capacity: object):
     silent(vision).set("sku.capacity", capacity)

@@ -10,6 +10,7 @@ from azure.core.exceptions import HttpResponseError, ResourceExistsError, Resour
 from azure.core.rest import HttpRequest
 from azure.mgmt.machinelearningservices import models
 
+from reaper.sandbox.azure import autoscale
 from reaper.sandbox.azure.server import Server
 from reaper.sandbox.azure.subscription import Thing, Workspace
 from sandbox.azure import sdk
@@ -160,6 +161,36 @@ def test_a_deployment_is_deleted_after_its_traffic_is_moved(server: Server, visi
     client.online_deployments.begin_delete("ml", "vision", "chat", "blue").result()
     assert [d.name for d in client.online_deployments.list("ml", "vision", "chat")] == ["green"]
     assert client.online_endpoints.get("ml", "vision", "chat").properties.traffic == {"green": 100}
+
+
+def test_a_deployment_is_not_deleted_while_it_is_mirrored_to_or_its_endpoint_changes(server: Server, vision: Workspace):
+    endpoint = vision.endpoint("chat")
+    endpoint.deployment("blue")
+    endpoint.set("properties.mirrorTraffic", {"blue": 10})
+    client = sdk.ml(server)
+    with pytest.raises(HttpResponseError, match="10 % of the mirrored traffic"):
+        client.online_deployments.begin_delete("ml", "vision", "chat", "blue")
+    endpoint.set("properties.mirrorTraffic", {}).set("properties.provisioningState", "Updating")
+    with pytest.raises(ResourceExistsError, match="chat is Updating"):
+        client.online_deployments.begin_delete("ml", "vision", "chat", "blue")
+
+
+def test_what_a_put_of_an_endpoint_leaves_out_is_gone(server: Server, vision: Workspace):
+    endpoint = vision.endpoint("chat").tagged(a="b").set("properties.publicNetworkAccess", "Disabled")
+    url = f"{server.url}{endpoint.id}?api-version=2025-12-01"
+    body = {"location": "westeurope", "properties": {"authMode": "Key"}}
+    assert sdk.ml(server)._send_request(HttpRequest("PUT", url, json=body)).status_code == 200
+    assert (endpoint.body["tags"], endpoint.body["identity"]) == ({}, None)
+    assert endpoint.body["properties"]["publicNetworkAccess"] == "Enabled"
+
+
+def test_autoscale_settings_are_listed_by_subscription(server: Server, vision: Workspace):
+    blue = vision.endpoint("chat").deployment("blue")
+    server.world.autoscale.append(autoscale.body(blue.id, "keeps", "westeurope", 2, 5))
+    home = vision.id.partition("/resourceGroups/")[0]
+    url = f"{server.url}{home}/providers/Microsoft.Insights/autoscalesettings?api-version=2022-10-01"
+    [one] = sdk.ml(server)._send_request(HttpRequest("GET", url)).json()["value"]
+    assert one["properties"]["profiles"][0]["capacity"] == {"minimum": "2", "maximum": "5", "default": "2"}
 
 
 def test_a_deleted_deployment_can_be_put_back_as_it_was(server: Server, vision: Workspace) -> None:
