@@ -10,7 +10,7 @@ import pytest
 from aws.acts.stage import Barred, Stage
 from aws.conftest import DAY, NOW
 from reaper import registry
-from reaper.errors import CloudError
+from reaper.errors import CloudError, Trouble
 from reaper.model import Move
 from reaper.sandbox.aws import autoscaling, scaled
 from reaper.sandbox.aws.account import Account
@@ -265,6 +265,24 @@ def test_a_component_put_on_it_in_the_last_moment_saves_it(account: Account, sta
     with pytest.raises(CloudError, match="was put on e just now"):
         registry.acts(KIND).carry(stage.cloud(), resource, manifest)
     assert set(account.contents.components) == {"One", "two", "new"}
+
+
+@pytest.mark.parametrize("operation", ["DeleteInferenceComponent", "DeleteEndpoint"])
+def test_a_host_that_is_half_deleted_says_so_and_is_made_whole_by_undoing(
+    account: Account, stage: Stage, server: Server, operation: str
+):
+    host(account)
+    before = everything()
+    resource = stage.again(stage.seen("e")).resource
+    manifest = stage.manifest(resource, Move.DELETE)
+    refuse = on(operation, error(400, "ValidationException", "no"))
+    server.rules.append(lambda call: refuse(call) if len(account.contents.components) < 2 else None)
+    with pytest.raises(CloudError, match="undo brings them back") as told:
+        registry.acts(KIND).carry(stage.cloud(), resource, manifest)
+    assert told.value.trouble is Trouble.PARTIAL
+    server.rules.clear()
+    stage.undo(manifest)
+    assert everything() == before
 
 
 def test_a_host_of_adapters_is_not_deleted(account: Account, stage: Stage):

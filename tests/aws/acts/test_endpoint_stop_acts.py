@@ -184,6 +184,38 @@ def test_a_host_goes_to_zero_by_its_components_and_back(account: Account, stage:
     assert least(account, "inference-component/one", COPIES) == 1
 
 
+def test_a_host_that_is_half_scaled_in_says_so(account: Account, stage: Stage, server: Server):
+    host(account, "one", "two")
+    refuse = on("UpdateInferenceComponentRuntimeConfig", denied())
+    server.rules.append(lambda call: refuse(call) if any(not c.copies for c in account.contents.components.values()) else None)
+    with pytest.raises(CloudError, match="went to no copies before") as told:
+        stage.move("e", Move.STOP)
+    assert told.value.trouble is Trouble.PARTIAL
+    assert least(account, "inference-component/two", COPIES) == 1
+
+
+def test_a_component_that_vanishes_does_not_pass_for_an_endpoint_that_is_gone(account: Account, stage: Stage):
+    host(account, "one", "two")
+    resource = stage.again(stage.seen("e")).resource
+    manifest = stage.manifest(resource, Move.STOP)
+    del account.contents.components["one"]
+    with pytest.raises(CloudError) as told:
+        registry.acts(KIND).carry(stage.cloud(), resource, manifest)
+    assert told.value.trouble is Trouble.REFUSED
+    assert (account.contents.components["two"].copies, least(account, "inference-component/two", COPIES)) == (2, 1)
+
+
+def test_a_minimum_that_cannot_be_put_back_is_told(account: Account, stage: Stage, server: Server):
+    account.endpoint("e", variants=[Variant(count=3)])
+    scaled.variant(account, "e", least=2)
+    server.rules += [on("UpdateEndpointWeightsAndCapacities", denied())]
+    refuse = on("RegisterScalableTarget", denied())
+    server.rules.append(lambda call: refuse(call) if least(account) == 1 else None)
+    with pytest.raises(CloudError, match="minimum could not be put back") as told:
+        stage.move("e", Move.STOP)
+    assert told.value.trouble is Trouble.PARTIAL
+
+
 def test_a_host_with_one_component_that_nothing_wakes_stays_as_it_is(account: Account, stage: Stage):
     host(account, "one", "two")
     del account.contents.alarms["wake-two-alarm"]

@@ -62,7 +62,7 @@ def lower(cloud: Cloud, saved: Saved, least: Mapping[str, int]) -> None:
 
 @contextmanager
 def lowered(cloud: Cloud, saved: Saved, least: Mapping[str, int]) -> Iterator[None]:
-    """The minimum lowered, and put back where what is done then fails; an error tells where even that failed."""
+    """The minimum lowered, and put back where what is done then fails. An error of trouble PARTIAL tells where even that failed."""
     try:
         lower(cloud, saved, least)
         yield
@@ -70,9 +70,13 @@ def lowered(cloud: Cloud, saved: Saved, least: Mapping[str, int]) -> Iterator[No
         try:
             lift(cloud, saved, least)
         except CloudError as second:
-            text = f"{error}; and the autoscaling minimum could not be put back ({second})"
-            raise CloudError(error.trouble, error.operation, text, code=error.code, missing=error.missing) from error
+            raise halfway(error, f"and the autoscaling minimum could not be put back ({second})") from error
         raise
+
+
+def halfway(error: CloudError, text: str) -> CloudError:
+    """The error of an act that has changed something already: PARTIAL, so that nobody takes the resource for untouched or gone."""
+    return CloudError(Trouble.PARTIAL, error.operation, f"{error}; {text}", code=error.code, missing=error.missing)
 
 
 def lift(cloud: Cloud, saved: Saved, least: Collection[str]) -> list[str]:
@@ -141,7 +145,24 @@ def _each(lost: list[str], rows: Iterable[Mapping[str, Any]], make: Any) -> None
 
 
 def _register(cloud: Cloud, target: Mapping[str, Any], **change: Any) -> None:
-    cloud.call(SERVICE, "RegisterScalableTarget", DONE, **NAMESPACE, **{name: target[name] for name in KEY} | change)
+    """A target that is not found does not mean that the resource is gone."""
+    try:
+        _put(cloud, target, change)
+    except CloudError as error:
+        if error.trouble is not Trouble.GONE:
+            raise
+        raise CloudError(Trouble.REFUSED, error.operation, str(error), code=error.code) from error
+
+
+def _put(cloud: Cloud, target: Mapping[str, Any], change: Mapping[str, Any]) -> None:
+    cloud.call(
+        SERVICE,
+        "RegisterScalableTarget",
+        DONE,
+        **NAMESPACE,
+        **{name: target[name] for name in KEY},
+        **{k: v for k, v in change.items() if k not in KEY},
+    )
 
 
 def _actions(cloud: Cloud) -> list[dict[str, Any]]:

@@ -50,8 +50,14 @@ def record(cloud: Cloud, resource: Resource) -> Record:
 def carry(cloud: Cloud, resource: Resource, manifest: Manifest) -> str:
     """Components, endpoint, then what is left of the autoscaling, which is of no use without them."""
     saved = manifest.record
-    _remove(cloud, resource.name, [one["InferenceComponentName"] for one in saved["components"]])
-    cloud.call("sagemaker", "DeleteEndpoint", DONE, EndpointName=resource.name)
+    gone: list[str] = []
+    try:
+        _remove(cloud, resource.name, [one["InferenceComponentName"] for one in saved["components"]], gone)
+        cloud.call("sagemaker", "DeleteEndpoint", DONE, EndpointName=resource.name)
+    except CloudError as error:
+        if not gone:
+            raise
+        raise autoscaling.halfway(error, f"its components {', '.join(gone)} are deleted: undo brings them back") from error
     left = autoscaling.drop(cloud, saved["scaling"])
     hosted = len(saved["components"])
     said = [f"with its {hosted} inference component{'s' * (hosted > 1)}"] if hosted else []
@@ -65,13 +71,15 @@ def describe(cloud: Cloud, name: str) -> dict[str, Any]:
     return cloud.call("sagemaker", "DescribeEndpoint", "EndpointStatus", EndpointName=name)
 
 
-def _remove(cloud: Cloud, endpoint: str, recorded: Sequence[str]) -> None:
+def _remove(cloud: Cloud, endpoint: str, recorded: Sequence[str], gone: list[str]) -> None:
+    """Every component of it, `gone` being told each one; then a wait until none is listed any more."""
     there = component.listed(cloud, endpoint)
     if new := sorted(set(there) - set(recorded)):
         raise _refused(f"the component {new[0]} was put on {endpoint} just now: nothing was deleted")
     for name in there:
         try:
             cloud.call("sagemaker", "DeleteInferenceComponent", DONE, InferenceComponentName=name)
+            gone.append(name)
         except CloudError as error:
             if error.trouble is not Trouble.GONE:
                 raise
@@ -80,8 +88,7 @@ def _remove(cloud: Cloud, endpoint: str, recorded: Sequence[str]) -> None:
             return
         time.sleep(pause)
     if there and component.listed(cloud, endpoint):
-        text = f"the components of {endpoint} are still being deleted and it runs on: delete it by hand, or restore what is gone"
-        raise _refused(text)
+        raise _refused(f"the components of {endpoint} are still being deleted and it runs on")
 
 
 def _refused(text: str) -> CloudError:

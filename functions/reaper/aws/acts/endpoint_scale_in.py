@@ -44,9 +44,21 @@ def carry(cloud: Cloud, resource: Resource, manifest: Manifest) -> str:
     saved = manifest.record
     with autoscaling.lowered(cloud, saved["scaling"], saved["least"]):
         _scale(cloud, resource.name, saved["variants"])
-        for name in saved["copies"]:
-            component.set_copies(cloud, name, 0)
+        _empty(cloud, list(saved["copies"]))
     return _told(saved)
+
+
+def _empty(cloud: Cloud, names: Sequence[str]) -> None:
+    """Components to no copies, one after the other; one that is gone needs none. Raises PARTIAL from the second on."""
+    for at, name in enumerate(names):
+        try:
+            component.set_copies(cloud, name, 0)
+        except CloudError as error:
+            if error.trouble is Trouble.GONE:
+                continue
+            if not at:
+                raise
+            raise autoscaling.halfway(error, f"{', '.join(names[:at])} went to no copies before") from error
 
 
 def undo(cloud: Cloud, manifest: Manifest) -> Undone:
