@@ -135,7 +135,8 @@ def _give(messages: Iterable[Message], due: dict[str, Finding], desk: Desk, this
             missed[line.name] = [*out, error] if error and error.trouble is Trouble.UNREACHABLE else []
         for id_, receipt in channels.given(mine).items():
             if due[id_].step.move in TOLD:
-                due[id_] = _remembered(replace(due[id_], outcome=Outcome(result=Result.DONE)), receipt, desk, this)
+                given = Outcome(result=Result.DONE, error=channels.missed(mine).get(id_))
+                due[id_] = _remembered(replace(due[id_], outcome=given), receipt, desk, this)
         done += mine
     return done
 

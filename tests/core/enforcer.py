@@ -58,6 +58,7 @@ class Enforcer:
     store: Archive = field(default_factory=Archive)
     post: Postbox = field(default_factory=Postbox)
     deadline: datetime | None = None
+    more: list[Line] = field(default_factory=list)
     runs: int = 0
 
     def __post_init__(self) -> None:
@@ -72,10 +73,10 @@ class Enforcer:
         swept = sweep([yard], [DEPOT], order)
         facts = Run(id=run, started_at=self.now, finished_at=self.now, mode=mode, version="0", policy_sha256="0" * 64)
         report = Report(run=facts, coverage=swept.coverage, findings=swept.findings)
-        line = Line(name="post", readers=frozenset(Audience), sender=self.post)
+        lines = [Line(name="post", readers=frozenset(Audience), sender=self.post), *self.more]
         if mode is Mode.AUDIT:
             return tell.recalled(report, self.policy, self.ledger, self.now)
-        desk = Desk(ledger=self.ledger, lines=[line], offer=None, clock=lambda: self.now)
+        desk = Desk(ledger=self.ledger, lines=lines, offer=None, clock=lambda: self.now)
         ours = self.hands(yard, order, run)
         hand = Hand(act=lambda found: hands.act(found, ours)) if mode is Mode.ENFORCE else None
         return tell.tell(report, self.policy, desk, hand)

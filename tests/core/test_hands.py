@@ -11,7 +11,9 @@ import pytest
 from core.depot import DENIED
 from core.enforcer import POLICY, Enforcer, only, policy
 from core.fakes import DAY, HOUR, NOW, TARGET
+from reaper.channels import Line
 from reaper.errors import CloudError, Trouble
+from reaper.message import Audience
 from reaper.model import Mode, Move, Outcome, Result, Status
 from reaper.plan import CONFIRM
 
@@ -342,3 +344,14 @@ def test_what_was_stopped_and_runs_again_is_told_of_anew_before_another_stop(the
     assert only(there.later(days=2)).step.move is Move.WARN
     assert only(there.later(days=3)).step.move is Move.STOP
     assert len(there.depot.log) == 2
+
+
+def test_a_channel_that_missed_a_notice_is_named_although_another_took_it(there):
+    class Shut:
+        def send(self, message: Any) -> str:
+            raise CloudError(Trouble.REFUSED, "ses:SendEmail", "quota exceeded")
+
+    there.more = [Line(name="ses", readers=frozenset(Audience), sender=Shut())]
+    found = only(there.sweep())
+    assert found.outcome.result is Result.DONE
+    assert "ses: ses:SendEmail: quota exceeded" in (found.outcome.error or "")
