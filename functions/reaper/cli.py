@@ -154,8 +154,13 @@ def demo(
     ] = Path("demo"),
     format: Annotated[Format, typer.Option(help="How to print the report.")] = Format.TEXT,
     policy: PolicyOption = None,
+    story: Annotated[bool, typer.Option("--story", help="Tell two weeks of notices, stops and restores instead.")] = False,
 ) -> None:
     """Sweep a pretend fleet, with no account and no network."""
+    if story:
+        with progress() as tell:
+            _needed("reaper.sandbox.play", "demo").play(directory, Console(highlight=False), tell)
+        return
     sandbox = _needed("reaper.sandbox.demo", "demo")
     try:
         directory.mkdir(parents=True, exist_ok=True)

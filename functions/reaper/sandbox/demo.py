@@ -51,12 +51,13 @@ def report(source: Source, mails: Path, clock: Callable[[], datetime], tell: Cal
                 server = stack.enter_context(import_module(f"reaper.sandbox.{cloud}.server").Server(now))
                 import_module(f"reaper.sandbox.{cloud}.fleet").settle(server, now)
                 environ |= server.env
-        stack.enter_context(_environment(environ))
+        stack.enter_context(environment(environ))
         return run(SETTINGS, source, clock, tell)
 
 
 @contextmanager
-def _environment(environ: Mapping[str, str]) -> Iterator[None]:
+def environment(environ: Mapping[str, str]) -> Iterator[None]:
+    """Only what `environ` says is known of clouds and reaper; as it was before, afterwards."""
     before = dict(os.environ)
     for name in [n for n in os.environ if n.startswith(("AWS_", "AZURE_", "REAPER_"))]:
         del os.environ[name]

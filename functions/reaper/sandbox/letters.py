@@ -1,0 +1,19 @@
+"""Owners' mails read back: which resources they name, what each costs, and what happens next. The texts are those of `mail/owner.txt.j2`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+NUMBERED = re.compile(r"^\d+\. (.+)$", re.MULTILINE)
+COST = re.compile(r"^ +Cost: (.+)$", re.MULTILINE)
+NEXT = re.compile(r"^ +Next: (.+)$", re.MULTILINE)
+
+
+def items(text: str) -> Iterator[tuple[str, str, str]]:
+    """Name, cost and following of every resource that a mail gives notice of; what was acted on has a `since idle` no more and is left out."""
+    parts = NUMBERED.split(text)[1:]
+    for name, about in zip(parts[::2], parts[1::2], strict=True):
+        cost, following = COST.search(about), NEXT.search(about)
+        if cost and following and not following[1].startswith("It was "):
+            yield name, cost[1], following[1]
