@@ -42,7 +42,10 @@ _CREDENTIAL = re.compile(r"Credential=([^/]+)/\d+/([^/]+)/([^/]+)/aws4_request")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """`service` is the IAM prefix, `protocol` one of json, cbor, query, ec2, rest-json, rest-xml."""
+    """`service` is the IAM prefix, `protocol` one of json, cbor, query, ec2, rest-json, rest-xml.
+
+    `key` is the access key that signed it, which tells one principal from another; `headers` have lower-case names.
+    """
 
     service: str
     operation: str
@@ -50,6 +53,8 @@ class Call:
     params: dict[str, Any] = field(default_factory=dict)
     account: str = "123456789012"
     protocol: str = "json"
+    key: str = field(default="", compare=False)
+    headers: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def action(self) -> str:
@@ -81,8 +86,9 @@ def read(request: Request, account_of: Callable[[str], str]) -> Call:
 
     def call(operation: str, params: Any, protocol: str) -> Call:
         return Call(
-            service=service, operation=operation, region=region, params=params, protocol=protocol, account=account_of(key)
-        )
+            service=service, operation=operation, region=region, params=params, protocol=protocol, account=account_of(key),
+            key=key, headers=request.headers,
+        )  # fmt: skip
 
     if found := re.search(r"/service/[^/]+/operation/(\w+)$", request.path):
         return call(found[1], cbor.decode(body) if body else {}, "cbor")

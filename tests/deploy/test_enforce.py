@@ -1,0 +1,231 @@
+"""Mode enforce as deployed on AWS: the built bundle under the real runtime client, as the roles of the template and nothing more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import boto3
+import pytest
+from botocore.exceptions import ClientError
+
+from deploy import sam
+from deploy.principals import OWN_KEY, TEST_KEY, Principals, principals
+from deploy.pythons import python
+from deploy.runtime import Invocation, Runtime
+from deploy.test_bundle import bundle, libraries
+from deploy.test_template import MODES, NAMES
+from deploy.translate import translate
+from reaper.aws import ledger, role
+from reaper.registry import kinds
+from reaper.sandbox.aws import scaled
+from reaper.sandbox.aws.account import Account
+from reaper.sandbox.aws.records import Variant
+from reaper.sandbox.aws.server import Server
+
+__all__ = ["bundle", "libraries"]
+NOW = datetime.now(UTC)
+DAY, HOUR = timedelta(days=1), timedelta(hours=1)
+SINCE, UNTIL = NOW - 15 * DAY, NOW + DAY
+HANDLER = "reaper.aws.lambda_function.handler"
+POLICY = """
+version: 1
+defaults: {action: notify, idle_after: 24h, grace: 3d, act_on: likely}
+limits: {max_share: 100%, max_usd_per_hour: 1000}
+owners: {tags: [owner], domains: [example.com], fallback: admins@example.com}
+channels: [{type: ses, from: reaper@example.com, region: us-east-1}]
+rules:
+  - {name: dropped, match: {name: [gone, dropped]}, action: delete}
+  - {name: office, match: {name: office}, action: stop, hours: {on: "mon-sun 00:00-24:00", tz: UTC, start: all}}
+  - {name: stopped, match: {name: [out, asleep, nb, "ana/*"]}, action: stop}
+"""
+DUE = {"out", "gone", "asleep", "dropped", "nb", "ana/JupyterLab/default"}
+HOST = Variant(name="host", model=None, scaling=(1, 1))
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    with Server(NOW) as running:
+        for name, value in (running.env | {"AWS_ACCESS_KEY_ID": TEST_KEY}).items():
+            monkeypatch.setenv(name, value)
+        yield running
+
+
+@pytest.fixture
+def fleet(server: Server) -> Account:
+    """One silent resource for each act of each kind, and hosts and neighbours that are only told of."""
+    account = Account(server)
+    account.endpoint("out", variants=[Variant(count=3)])
+    scaled.track(account, scaled.variant(account, "out", least=2))
+    for host in ("gone", "host"):
+        account.endpoint(host, variants=[HOST])
+        account.alive(host, "host", SINCE, UNTIL)
+    account.alive("out", "AllTraffic", SINCE, UNTIL)
+    for component, host in (("inside", "gone"), ("asleep", "host"), ("dropped", "host")):
+        account.component(component, host)
+        account.component_alive(component, SINCE, UNTIL)
+        scaled.wake(account, scaled.copies(account, component), f"wake-{component}")
+    scaled.schedule(account, scaled.copies(account, "dropped"))
+    account.notebook("nb")
+    account.notebook("office", status="Stopped")
+    account.space("ana", owner="ana")
+    account.app(space="ana")
+    return account
+
+
+@pytest.fixture(scope="module")
+def cloudformation() -> dict[str, Any]:
+    return translate(sam.ROOT / "template.yaml")
+
+
+@pytest.fixture
+def environ(server: Server, cloudformation) -> dict[str, str]:
+    """The stack's own table and bucket, and the settings that it gives the function."""
+    table = cloudformation["Resources"]["LedgerTable"]["Properties"]
+    schema = {key: table[key] for key in ("AttributeDefinitions", "KeySchema", "BillingMode")}
+    boto3.client("dynamodb").create_table(TableName="ledger", **schema)
+    boto3.client("sesv2").create_email_identity(EmailIdentity="reaper@example.com")
+    boto3.client("ssm").put_parameter(Name=NAMES["PolicyParameter"], Value=POLICY, Type="String")
+    boto3.client("s3").create_bucket(Bucket="reports-bucket")
+    return {
+        **server.env,
+        "REAPER_MODE": "enforce",
+        "REAPER_POLICY": f"ssm:{NAMES['PolicyParameter']}",
+        "REAPER_REGIONS": "all",
+        "REAPER_REPORTS": "s3://reports-bucket/reports",
+        "REAPER_LEDGER": "dynamodb://ledger",
+        "REAPER_MANIFESTS": "s3://reports-bucket/manifests",
+        "REAPER_ROLE": NAMES["EnforceRole.Arn"],
+    }
+
+
+@pytest.fixture
+def guard(server: Server, environ, cloudformation) -> Principals:
+    return principals(server, cloudformation)
+
+
+def state(account: Account) -> dict[str, Any]:
+    """What acts change."""
+    here = account.contents
+    return {
+        "out": here.endpoints["out"].variants[0].count,
+        "least": here.scalable["endpoint/out/variant/AllTraffic", scaled.VARIANT].least,
+        "endpoints": sorted(here.endpoints),
+        "components": {name: one.copies for name, one in here.components.items()},
+        "notebooks": {name: one.status for name, one in here.notebooks.items()},
+        "apps": [app.status for app in here.apps.values()],
+    }
+
+
+BEFORE = {
+    "out": 3,
+    "least": 2,
+    "endpoints": ["gone", "host", "out"],
+    "components": {"inside": 1, "asleep": 1, "dropped": 1},
+    "notebooks": {"nb": "InService", "office": "Stopped"},
+    "apps": ["InService"],
+}
+AFTER = {
+    "out": 1,
+    "least": 1,
+    "endpoints": ["host", "out"],
+    "components": {"asleep": 0},
+    "notebooks": {"nb": "Stopped", "office": "InService"},
+    "apps": ["Deleted"],
+}
+
+
+def steps(done: Invocation) -> dict[str, tuple[str, str, str | None]]:
+    assert done.error is None, done.log[-3000:]
+    return {f["name"]: (f["step"], f["outcome"], f["error"]) for f in done.answer["findings"]}
+
+
+def days_pass(answer: dict[str, Any], days: int) -> None:
+    """The ledger as if everything in it had been written so many days earlier: the function itself reads the real clock."""
+    book, now = ledger.open("ledger", {}), datetime.now(UTC)
+    for id_, known in book.recall([f["id"] for f in answer["findings"]], now).items():
+        when = ("idle_since", "idle_seen", "warned_at", "reminded_at", "promised", "held_at")
+        moved = {name: at - timedelta(days=days) for name in when if (at := getattr(known, name))}
+        assert book.remember(id_, replace(known, **moved), known.version, now)
+
+
+def test_warned_then_stopped_and_deleted_under_exactly_the_rights_of_the_template(
+    bundle, libraries, server, fleet, environ, guard
+):
+    with Runtime(python(sam.RUNTIME), libraries, bundle, HANDLER, environ) as runtime:
+        first = runtime.invoke({}, seconds=600)
+        assert {name: move for name, (move, _, _) in steps(first).items() if move != "warn"} == {"office": "start"}
+        assert state(fleet) == {**BEFORE, "notebooks": {"nb": "InService", "office": "InService"}}
+        days_pass(first.answer, 4)
+        second = runtime.invoke({}, seconds=600)
+    done = {name: rest for name, (move, *rest) in steps(second).items() if move in {"stop", "delete"}}
+    assert done == {name: ["done", None] for name in DUE}
+    assert {c["status"] for c in second.answer["coverage"]} == {"ok"}, second.answer["coverage"]
+    assert state(fleet) == AFTER
+    assert (guard.own.denied, guard.role.denied) == ([], [])
+    assert guard.role.unused() == set(), "granted and not used by any act of any kind"
+    assert {"sts:AssumeRole", "s3:PutObject"} & guard.own.unused() == set()
+    stored = [c.params["Key"] for c in server.calls if c.action == "s3:PutObject" and c.params["Key"].startswith("manifests/")]
+    assert len(stored) == len(set(stored)) == len(DUE)
+    assert '"Acted":[6.0]' in second.log.replace(" ", "")
+
+
+def test_the_function_reads_and_acts_as_the_enforce_role_only(bundle, libraries, server, fleet, environ, guard):
+    with Runtime(python(sam.RUNTIME), libraries, bundle, HANDLER, environ) as runtime:
+        assert runtime.invoke({}, seconds=600).error is None
+    asked = {c.service for c in server.calls if c.key == OWN_KEY}
+    assert asked == {"ssm", "sts", "dynamodb", "ses", "s3"}
+
+
+def test_lowered_by_hand_to_an_audit_it_could_not_act_even_if_it_tried(
+    bundle, libraries, server, fleet, environ, guard, monkeypatch
+):
+    with Runtime(python(sam.RUNTIME), libraries, bundle, HANDLER, environ) as runtime:
+        first = runtime.invoke({}, seconds=600)
+        days_pass(first.answer, 4)
+        before = state(fleet)
+        audit = runtime.invoke({"mode": "audit"}, seconds=600)
+    assert {name for name, (move, outcome, _) in steps(audit).items() if (move, outcome) == ("stop", "planned")}
+    assert state(fleet) == before
+    assert guard.session, "its session was narrowed"
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", OWN_KEY)
+    reading = sorted({action for kind in kinds("aws") for action in kind.permissions})
+    client = role.session(NAMES["EnforceRole.Arn"], False, reading).client("sagemaker")
+    with pytest.raises(ClientError, match="not authorized"):
+        client.stop_notebook_instance(NotebookInstanceName="nb")
+    assert client.list_notebook_instances()["NotebookInstances"]
+    assert state(fleet) == before
+
+
+@pytest.mark.parametrize("tags", [{"reaper:keep": "true"}, {"Reaper:Keep-Until": "2099-01-01"}, {"reaper:action": "notify"}])
+def test_iam_itself_refuses_what_a_tag_protects_with_the_codes_own_guard_out_of_the_way(server, fleet, guard, monkeypatch, tags):
+    here = fleet.contents
+    for record in [*here.endpoints.values(), *here.components.values(), *here.notebooks.values(), *here.apps.values()]:
+        record.tags = dict(tags)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", OWN_KEY)
+    client = role.session(NAMES["EnforceRole.Arn"], True, []).client("sagemaker")
+    app = {"DomainId": "d-sandbox", "SpaceName": "ana", "AppType": "JupyterLab", "AppName": "default"}
+    counts = [{"VariantName": "AllTraffic", "DesiredInstanceCount": 1}]
+    for call, given in (
+        (client.stop_notebook_instance, {"NotebookInstanceName": "nb"}),
+        (client.start_notebook_instance, {"NotebookInstanceName": "office"}),
+        (client.delete_app, app),
+        (client.delete_endpoint, {"EndpointName": "gone"}),
+        (client.update_endpoint_weights_and_capacities, {"EndpointName": "out", "DesiredWeightsAndCapacities": counts}),
+        (client.delete_inference_component, {"InferenceComponentName": "dropped"}),
+        (
+            client.update_inference_component_runtime_config,
+            {"InferenceComponentName": "asleep", "DesiredRuntimeConfig": {"CopyCount": 0}},
+        ),
+        (client.delete_tags, {"ResourceArn": here.notebooks["nb"].arn, "TagKeys": list(tags)}),
+    ):
+        with pytest.raises(ClientError, match="not authorized"):
+            call(**given)
+    assert state(fleet) == BEFORE
+
+
+def test_without_mode_enforce_there_is_no_role_to_take_on(cloudformation):
+    made = {mode for mode in MODES if MODES[mode].get(cloudformation["Resources"]["EnforceRole"]["Condition"]) == "true"}
+    assert made == {"enforce"}
