@@ -68,6 +68,10 @@ def open(place: str | None, environ: Mapping[str, str]) -> Archive:
     if where.startswith("s3://"):
         return Archive(place=where, store=_cloud("aws", where))
     if where.startswith("https://"):
+        if "?" in where:
+            raise SettingsError(
+                "REAPER_MANIFESTS: an address with a signature cannot be kept for undoing; give the container's own address"
+            )
         return Archive(place=where, store=_cloud("azure", where))
     if "://" in where:
         raise SettingsError(
