@@ -70,6 +70,7 @@ def fleet(server: Server) -> Account:
     scaled.schedule(account, scaled.copies(account, "dropped"))
     account.notebook("nb")
     account.notebook("office", status="Stopped")
+    account.domain()
     account.space("ana", owner="ana")
     account.app(space="ana")
     return account
