@@ -12,7 +12,7 @@ from reaper.model import Move, State
 from reaper.sandbox.aws import scaled
 from reaper.sandbox.aws.account import Account
 from reaper.sandbox.aws.autoscaling import COPIES, VARIANT
-from reaper.sandbox.aws.fault import denied, error, garbage, on, throttled
+from reaper.sandbox.aws.fault import denied, garbage, on, throttled
 from reaper.sandbox.aws.records import Variant
 from reaper.sandbox.aws.server import Server
 
