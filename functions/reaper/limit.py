@@ -57,7 +57,8 @@ def limited(
     over = [*_too_many(acts, limits), *_too_great(planned, acts, limits), *sudden] if acts else []
     if not over:
         return [step for _, step in planned]
-    because = f"held with {_count(len(acts) - 1, 'other')}, because {'; '.join(over)}. `reaper release` lets them go"
+    others, them = (f" with {_count(len(acts) - 1, 'other')}", "them") if len(acts) > 1 else ("", "it")
+    because = f"held{others}, because {'; '.join(over)}. `reaper release` lets {them} go"
     held = {case.resource.id for case, _ in acts}
     return [
         Step(move=Move.HOLD, because=f"would {step.move}, but is {because}") if case.resource.id in held else step

@@ -5,7 +5,7 @@ Everything is filled in up front; what happens to it later is in `story`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -39,7 +39,7 @@ rules:
     match: {name: "dev-*"}
     idle_after: 2h
     grace: 1h
-    hours: {on: "mon-fri 07:00-19:00", tz: UTC, start: ours}
+    hours: {on: "mon-fri 09:00-19:00", tz: UTC, start: ours}
 """
 SHOP = ("search", "checkout", "ranking", "suggest", "forecast", "returns", "reviews", "vision")
 """Endpoints that are in use day and night."""
@@ -90,15 +90,22 @@ def asked(here: Account, name: str, since: datetime, until: datetime, variant: s
 
 
 def portrait(here: Account, name: str) -> dict[str, Any]:
-    """All that makes an endpoint what it is: what runs, under which configuration, tags and autoscaling. Without times."""
+    """All that makes an endpoint what it is: what runs, under which configuration, tags and autoscaling. Without times and ARNs."""
     found = here.contents.endpoints[name]
     scaling = {key: one for key, one in here.contents.scalable.items() if f"/{name}/" in key[0]}
     return {
         "variants": [(v.name, v.spec, v.count, v.weight) for v in found.variants],
         "configuration": (found.config, here.contents.configs[found.config].spec),
         "tags": dict(found.tags or {}),
-        "autoscaling": {key: (one.least, one.most, one.policies) for key, one in scaling.items()},
+        "autoscaling": {
+            key: (one.least, one.most, [_plain(policy) for policy in one.policies.values()]) for key, one in scaling.items()
+        },
     }
+
+
+def _plain(policy: dict[str, Any]) -> dict[str, Any]:
+    """A policy without what AWS gives it anew each time."""
+    return {key: value for key, value in policy.items() if key not in {"PolicyARN", "CreationTime"}}
 
 
 def pair(name: str, variant: str) -> Mapping[str, str]:
@@ -107,19 +114,22 @@ def pair(name: str, variant: str) -> Mapping[str, str]:
 
 
 def notebook(here: Account) -> None:
-    """Mia's notebook, at work from nine to five."""
+    """Mia's notebook, at work until five."""
     mia = here.notebook("dev-mia", instance="ml.m5.4xlarge", created=PAST, tags={"owner": "mia@example.com"})
     here.busy_steadily(mia.arn, PAST, END, 0)
-    for day in range(-7, 14):
-        morning = BEGIN + day * DAY + 9 * HOUR
-        if morning.weekday() < 5:
-            here.busy_steadily(mia.arn, morning, morning + 8 * HOUR, 1)
+    for since, until in workdays(17):
+        here.busy_steadily(mia.arn, since, until, 1)
 
 
 def hours(desk: Thing) -> None:
-    """Ana's instance, at work from eight to six."""
+    """Ana's instance, at work until four."""
     signals.busy(desk, 0, since=PAST)
-    for day in range(-7, 14):
-        morning = BEGIN + day * DAY + 8 * HOUR
-        if morning.weekday() < 5:
-            signals.busy(desk, 1, since=morning, until=morning + 9 * HOUR)
+    for since, until in workdays(16):
+        signals.busy(desk, 1, since=since, until=until)
+
+
+def workdays(end: int) -> Iterator[tuple[datetime, datetime]]:
+    """From when to when people are at work: from ten, once machines are started for them at half past nine, and from eight before that."""
+    for day in (BEGIN + number * DAY for number in range(-7, 14)):
+        if day.weekday() < 5:
+            yield day + (8 if day <= BEGIN else 10) * HOUR, day + end * HOUR

@@ -77,7 +77,7 @@ def _ending(on: Stage, teller: Teller, shown: Path) -> None:
     for label, text in (
         ("saved so far", _saved(rested, now)),
         ("not counted", _unknown(rested, now)),
-        ("done", _acts(on.reports)),
+        ("steps", _acts(on.reports)),
         ("office hours", "; ".join(f"{name} {what} {n} times" for (name, what), n in sorted(teller.counted.items()))),
         ("mails", f"{len(on.seen)} in {shown / 'mail'}"),
         ("manifests", f"{len(list((on.home / 'manifests').glob('*/*.json')))} in {shown / 'manifests'}"),
@@ -88,10 +88,10 @@ def _ending(on: Stage, teller: Teller, shown: Path) -> None:
 
 def _saved(rested: Iterable[Rest], now: datetime) -> str:
     """The sum, and what the three dearest of it are."""
-    sums: Counter[str] = Counter()
+    sums: dict[str, float] = {}
     for rest in rested:
-        sums[rest.name] += rest.usd(now) or 0  # type: ignore[assignment]  # Counter of dollars
-    most = ", ".join(f"{name} {money(usd)}" for name, usd in sums.most_common(3))
+        sums[rest.name] = sums.get(rest.name, 0.0) + (rest.usd(now) or 0.0)
+    most = ", ".join(f"{name} {money(usd)}" for name, usd in sorted(sums.items(), key=lambda pair: -pair[1])[:3])
     return f"{money(sum(sums.values()))}, hours at rest times list price; most of it: {most}"
 
 
@@ -103,8 +103,9 @@ def _unknown(rested: Iterable[Rest], now: datetime) -> str:
 
 
 def _acts(reports: Iterable[Report]) -> str:
+    """How many steps of each sort came to what, such as `23 stop`, `1 stop refused`."""
     made = Counter(
-        f"{f.step.move.value} {f.outcome.result.value}"
+        f.step.move.value + ("" if f.outcome.result is Result.DONE else f" {f.outcome.result.value}")
         for report in reports
         for f in report.findings
         if f.outcome.result in {Result.DONE, Result.REFUSED, Result.FAILED}

@@ -43,9 +43,9 @@ def rests(reports: Sequence[Report], back: Iterable[tuple[str, datetime]]) -> li
     for report in reports:
         when = report.run.started_at
         found = [_ended(rest, returned, when) for rest in found]
+        found = [_known(rest, report) if rest.until is None and rest.after is None else rest for rest in found]
         started = {f.case.resource.name for f in report.findings if _done(f, {Move.START})}
         found = [replace(r, until=when) if r.until is None and r.name in started else r for r in found]
-        found = [_known(rest, report) if rest.until is None and rest.after is None else rest for rest in found]
         found += [Rest(name=f.case.resource.name, since=when, before=_usd(f)) for f in report.findings if _done(f, ENDS)]
     return found
 

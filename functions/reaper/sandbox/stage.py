@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from email import message_from_bytes
 from email.message import Message
+from html import unescape
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -74,7 +75,6 @@ class Stage:
         return Settings(
             mode=Mode.ENFORCE,
             cloud="all",
-            regions=(cast.REGION,),
             subscriptions=(cast.SUBSCRIPTION,),
             ledger=f"sqlite://{self.home}/ledger.db",
             manifests=str(self.home / "manifests"),
@@ -134,14 +134,16 @@ class Stage:
         with self.ledger() as kept:
             return {found[id_]: memory for id_, memory in kept.recall(found, self.now).items()}
 
-    def keep(self, name: str, days: int) -> int:
-        """Opens the link in the newest mail about `name` and sends the form; gives the status of the reply."""
+    def keep(self, name: str, days: int) -> str:
+        """Opens the link in the newest mail about `name` and sends the form; gives the heading of the page that comes back."""
         link = urlsplit(self._link(name))
         door = gate.open(os.environ)
         shown = door.answer(Request(method="GET", path=link.path, query=link.query), self.now)
         found = re.search(r'name="t" value="([^"]+)"', shown.body)
         form = f"t={found[1] if found else ''}&days={days}&reason=needed+for+the+audit".encode()
-        return door.answer(Request(method="POST", path=link.path, body=form), self.now).status
+        body: str = door.answer(Request(method="POST", path=link.path, body=form), self.now).body
+        heading = re.search(r"<h1[^>]*>(.*?)</h1>", body, re.DOTALL)
+        return unescape(re.sub(r"<[^>]+>", "", str(heading[1]))).strip() if heading else "nothing that can be read"
 
     def restore(self, name: str, by: str) -> restore.Restored:
         """What `reaper restore` does for that resource."""

@@ -38,10 +38,10 @@ def keep(name: str, days: int) -> Deed:
     """The owner opens the link in the mail and sends the form."""
 
     def deed(stage: Stage) -> str:
-        status = stage.keep(name, days)
+        said = stage.keep(name, days)
         memory = stage.memories()[name]
         until = moment(memory.snoozed_until) if memory.snoozed_until else "nothing"
-        return f"opens the link in the mail (HTTP {status}): {name} is kept until {until}, by {memory.snoozed_by}"
+        return f"opens the link in the mail and sends the form: {said}; the ledger has it until {until}"
 
     return deed
 
@@ -83,8 +83,8 @@ def restore(name: str) -> Deed:
             return f"runs `reaper restore` on {name}: {done.error}"
         now, before = cast.portrait(stage.here, name), stage.portraits[name]
         differ = [part for part in before if now[part] != before[part]]
-        same = f"its {' and '.join(differ)} differ" if differ else f"the same as before in {', '.join(before)}"
-        lost = "".join(f" Lost: {line}" for line in done.undone.lost)
+        same = f"not the same as before in {', '.join(differ)}" if differ else f"the same as before in {', '.join(before)}"
+        lost = "".join(f" Not back: {line}" for line in done.undone.lost)
         return f"needs {name} after all and runs `reaper restore`: {done.undone.because}, {same}.{lost}"
 
     return deed
@@ -103,7 +103,7 @@ def heals(stage: Stage) -> str:
 
 
 DEEDS = (
-    Scene(when=at(2, "09:12"), who="tom", deed=keep("churn-model", 6)),
+    Scene(when=at(2, "09:12"), who="tom", deed=keep("churn-model", 5)),
     Scene(when=at(3, "15:00"), who="ana", deed=use("fraud-scorer")),
     Scene(when=at(4, "14:20"), who="lee", deed=release),
     Scene(when=at(8, "14:05"), who="lee", deed=restore("legacy-ranker")),
@@ -113,16 +113,15 @@ DEEDS = (
 )
 BETWEEN = {at(4, "19:30"): ("sam", tag("pricing-ab", "reaper:keep", "true"))}
 """Deeds in the middle of a sweep."""
-DAILY, OFFICE = "10:30", ("07:15", "19:30", "21:00")
-"""It is swept once a day, and on working days around office hours."""
+DAILY, OFFICE = "09:30", ("19:30", "21:00")
+"""It is swept every morning, and on the evenings of working days."""
 
 
 def scenes() -> list[Scene]:
     """The whole story in order."""
     sweeps = [at(day, DAILY) for day in range(1, 15)]
     sweeps += [at(day, time) for day in range(1, 13) if at(day, DAILY).weekday() < 5 for time in OFFICE]
-    planned = [_sweep(when) for when in sweeps if when >= at(1, DAILY)]
-    return sorted([*planned, *DEEDS], key=lambda scene: scene.when)
+    return sorted([*map(_sweep, sweeps), *DEEDS], key=lambda scene: scene.when)
 
 
 def _sweep(when: datetime) -> Scene:

@@ -5,6 +5,7 @@ What comes again every working day (office hours) is told once and counted from 
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -20,7 +21,7 @@ from reaper.report.totals import complete, totals
 from reaper.sandbox.letters import items
 from reaper.sandbox.stage import Mail
 
-MARGIN, WIDEST = 19, 118
+MARGIN, WIDEST = 20, 118
 MOST = 3
 """So many resources of one mail are told."""
 STYLES = {
@@ -46,7 +47,7 @@ class Teller:
     day: str = ""
     states: dict[str, State] = field(default_factory=dict)
     memories: dict[str, Memory] = field(default_factory=dict)
-    told: set[tuple[str, str]] = field(default_factory=set)
+    told: set[str] = field(default_factory=set)
     counted: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def scene(self, when: datetime, who: str, said: str) -> None:
@@ -56,7 +57,8 @@ class Teller:
     def sweep(self, report: Report, mails: Iterable[Mail], memories: dict[str, Memory], *, daily: bool) -> None:
         """What one sweep found and did; one in between is told only where something happened."""
         when = report.run.started_at
-        lines = [*self._notices(mails), *self._acts(report), *self._held(report, mails), *self._turns(report, memories)]
+        notices = self._notices(mails, {f.case.resource.name for f in report.findings if f.case.rule.hours})
+        lines = [*notices, *self._acts(report), *self._held(report, mails), *self._turns(report, memories)]
         if daily or lines:
             self._line(when, "sweep", _found(report), STYLES["sweep"])
         for label, text in lines:
@@ -75,23 +77,21 @@ class Teller:
             self.plain(f"{when:%A} {when.day} {when:%B %Y}", "bold underline")
         width = max(60, min(self.out.width, WIDEST) if self.out.is_terminal else WIDEST)
         first, *rest = textwrap.wrap(text, width - MARGIN, break_long_words=False) or [""]
-        head = Text(f"  {f'{when:%H:%M}' if when else '':<7}{label:<10}" if len(label) < 10 else f"  {when:%H:%M}  {label} ")
+        head = Text(f"  {f'{when:%H:%M}' if when else '':<7}{label:<11}")
         head.stylize(style, 9)
         self.out.print(head.append(first), soft_wrap=True)
         for line in rest:
             self.plain(" " * MARGIN + line)
 
-    def _notices(self, mails: Iterable[Mail]) -> Iterator[tuple[str, str]]:
+    def _notices(self, mails: Iterable[Mail], daily: set[str]) -> Iterator[tuple[str, str]]:
         """The notices in owners' mails, with the money and the date that they name."""
         for mail in mails:
-            found = [
-                (name, cost, following) for name, cost, following in items(mail.text) if self._first(name, "mail", following)
-            ]
+            found = [one for one in items(mail.text) if one[0] not in daily or self._first(f"notice of {one[0]}")]
             if not found:
                 continue
             yield "mail", f"{mail.to}: {mail.subject}"
             for name, cost, following in found[:MOST]:
-                yield "", f"- {name}: {cost}. {following}"
+                yield "", f"- {name}: {cost}. {_short(following)}"
             if len(found) > MOST:
                 yield "", "- and more of the same"
 
@@ -101,16 +101,16 @@ class Teller:
                 continue
             label = DONE[found.step.move] if found.outcome.result is Result.DONE else found.outcome.result.value
             name, why = found.case.resource.name, found.outcome.because or found.outcome.error or found.step.because
-            self.counted[name, label] += 1 if found.case.rule.hours else 0
-            if not found.case.rule.hours or self.counted[name, label] == 1:
+            if found.case.rule.hours:
+                self.counted[name, label] += 1
+            if not found.case.rule.hours or self._first(f"{name} {label}"):
                 yield label, f"{name}: {why}"
 
     def _held(self, report: Report, mails: Iterable[Mail]) -> Iterator[tuple[str, str]]:
         held = [f for f in report.findings if f.step.move is Move.HOLD]
         names = ", ".join(f.case.resource.name for f in held)
-        if not held or ("held", names) in self.told:
+        if not held or not self._first(f"held {names}"):
             return
-        self.told.add(("held", names))
         yield "held", f"{names}: {held[0].step.because}"
         for mail in mails:
             if "HELD, waiting for you" in mail.text:
@@ -143,11 +143,10 @@ class Teller:
         name = found.case.resource.name
         return bool(self.memories.get(name, Memory()).warned_at) and memories.get(name, Memory()).warned_at is None
 
-    def _first(self, name: str, label: str, following: str) -> bool:
-        """Whether this was not told before; what is announced for the same evening belongs to office hours."""
-        key = (name, following.partition(" on ")[0]) if name.startswith("dev-") else (name, following)
-        new = key not in self.told
-        self.told.add(key)
+    def _first(self, what: str) -> bool:
+        """Whether this was not told before."""
+        new = what not in self.told
+        self.told.add(what)
         return new
 
 
@@ -161,3 +160,8 @@ def _found(report: Report) -> str:
 
 def _of_notices(count: int) -> str:
     return {0: "", 1: "; its notice is void"}.get(count, f"; {count} notices are void")
+
+
+def _short(following: str) -> str:
+    """What a mail says comes next, without what is the same in all of them."""
+    return re.split(r",? or soon after|; it costs until", following)[0]
