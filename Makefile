@@ -7,7 +7,7 @@ UV := $(BIN)/uv
 export UV_PYTHON_DOWNLOADS := never
 export SAM_CLI_TELEMETRY := 0
 
-.PHONY: demo test check lock bundle bench docs clean
+.PHONY: demo test check mutate lock bundle bench docs clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets.
@@ -48,6 +48,9 @@ lock: $(UV) ## Compile the two requirement files from pyproject.toml.
 
 bundle: $(VENV)/.dev ## Build the Lambda bundle with SAM (arm64) into .aws-sam/.
 	$(BIN)/python tests/deploy/sam.py
+
+mutate: $(VENV)/.dev ## Break the code that decides and acts in every small way; says what no test notices.
+	$(BIN)/python tests/mutate.py
 
 bench: $(VENV)/.dev ## Calls, memory and wall time on large fleets.
 	$(BIN)/python benchmarks/endpoints.py

@@ -140,6 +140,8 @@ class Oracle:
             yield f"the grace of {told.grace} is not over"
         if now < told.date:
             yield f"it said {told.date}"
+        if told.to != address(thing):
+            yield f"told to {told.to}, who is no longer its owner"
         if any(until > told.when for given, until in self.snoozes.get(thing.name, []) if given <= now):
             yield "answered by a snooze"
         if any(name == thing.name and when >= told.when for _, name, when, _ in self.acts):

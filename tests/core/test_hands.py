@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from core.depot import DENIED
-from core.enforcer import POLICY, Enforcer, only, policy
+from core.enforcer import POLICY, Enforcer, of, only, policy
 from core.fakes import DAY, HOUR, NOW, TARGET
+from core.frail import Frail
 from reaper.channels import Line
 from reaper.errors import CloudError, Trouble
 from reaper.message import Audience
@@ -281,6 +282,18 @@ def test_a_run_whose_time_is_nearly_over_begins_no_act_and_says_so(there):
     assert "time is nearly over" in (found.outcome.because or "")
     there.deadline = there.now + timedelta(minutes=16)
     assert only(there.later(minutes=1)).outcome.result is Result.DONE
+
+
+def test_a_memory_that_cannot_be_read_protects_its_thing_and_spoils_no_other():
+    there = Enforcer(ledger=Frail())
+    for name in ("churn", "other"):
+        there.depot.add(name)
+    there.sweep()
+    there.ledger.garbled = {there.depot.id("churn")}  # type: ignore[attr-defined]
+    report = there.later(days=3)
+    assert (of(report, "churn").step.move, of(report, "other").outcome.result) == (Move.NONE, Result.DONE)
+    assert [name for _, name, _ in there.depot.log] == ["other"]
+    assert "ledger" in [c.kind for c in report.coverage]
 
 
 def test_two_sweeps_at_once_act_once(there):

@@ -11,7 +11,7 @@ from core.enforcer import POLICY, Enforcer, of, policy
 from core.fakes import DAY, HOUR, NOW
 from reaper import enforce
 from reaper.errors import CloudError, Trouble
-from reaper.model import Move, Result
+from reaper.model import Move, Result, Status
 
 
 def fleet(count: int, busy: int = 0, **limits: Any) -> Enforcer:
@@ -153,9 +153,13 @@ def test_where_earlier_sweeps_cannot_be_read_everything_is_held():
         raise CloudError(Trouble.THROTTLED, "dynamodb:Query", "still throttled")
 
     there.ledger.summaries = summaries  # type: ignore[method-assign]
-    found = of(there.sweep(), "idle-00")
+    report = there.sweep()
+    found = of(report, "idle-00")
     assert (found.step.move, there.depot.log) == (Move.HOLD, [])
     assert "could not be read" in found.step.because
+    assert [c.kind for c in report.coverage if c.status is not Status.OK] == ["ledger"]
+    there.depot.things["idle-00"].uses.append(there.now)
+    assert "ledger" in [c.kind for c in there.sweep().coverage], "also where nothing is due"
 
 
 def test_the_dearest_goes_first():
