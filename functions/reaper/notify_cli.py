@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -14,6 +13,7 @@ from reaper.channels.implied import implied
 from reaper.errors import SettingsError
 from reaper.message import Message, deliverable
 from reaper.policy import Policy
+from reaper.terminal import PolicyOption, now
 
 app = typer.Typer(no_args_is_help=True, help="Try out the channels that messages go through.")
 
@@ -39,7 +39,7 @@ def send_sample(
         raise SettingsError(
             "no channel to send through: name some under `channels:` in the policy, such as {type: folder, path: mails}"
         )
-    means = channels.Means(secret=lambda ref: secret.read(ref, os.environ), clock=_now)
+    means = channels.Means(secret=lambda ref: secret.read(ref, os.environ), clock=now)
     done = [channels.attempt(message, line) for line in channels.open(chosen, means)]
     for one in done:
         sys.stdout.write(f"{one.channel}: {'FAILED ' + str(one.error) if one.error else one.receipt}\n")
@@ -50,8 +50,4 @@ def _sample(to: str, policy: Policy) -> Message:
     if not deliverable(to, policy.owners.domains, policy.owners.fallback):
         domains = ", ".join(policy.owners.domains) or "none yet"
         raise SettingsError(f"--to {to!r}: mail goes only to owners.domains ({domains}) and to owners.fallback")
-    return sample.message(to, _now())
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
+    return sample.message(to, now())

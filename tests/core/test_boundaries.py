@@ -41,12 +41,11 @@ def test_kinds_import_no_sdk(path: Path):
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.relative_to(PACKAGE).as_posix())
 def test_the_clock_is_read_in_entry_points_only(path: Path):
     entry_points = {
-        "cli.py",
+        "terminal.py",
         "aws/lambda_function.py",
         "aws/snooze_function.py",
         "azure/triggers.py",
         "azure/snooze_route.py",
-        "notify_cli.py",
     }
     if path.relative_to(PACKAGE).as_posix() in entry_points or "sandbox" in path.parts:
         return
