@@ -5,10 +5,12 @@ from __future__ import annotations
 import pkgutil
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from reaper.acts import Acts
 from reaper.model import Kind
+
+if TYPE_CHECKING:
+    from reaper.acts import Acts
 
 CLOUDS = ("aws", "azure")
 

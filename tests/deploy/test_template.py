@@ -172,7 +172,10 @@ def test_iam_itself_denies_what_a_tag_protects(cloudformation, action: str, name
 @pytest.mark.parametrize(
     "action",
     [
-        *(f"sagemaker:Delete{what}" for what in ("NotebookInstance", "Space", "Domain", "UserProfile", "Model", "EndpointConfig")),
+        *(
+            f"sagemaker:Delete{what}"
+            for what in ("NotebookInstance", "Space", "Domain", "UserProfile", "Model", "EndpointConfig")
+        ),
         *(f"sagemaker:Delete{what}" for what in ("FeatureGroup", "ModelPackage", "Image", "Cluster", "Pipeline")),
         "sagemaker:AddTags",
         "sagemaker:DeleteTags",
