@@ -13,7 +13,7 @@ from reaper.channels.implied import implied
 from reaper.errors import SettingsError
 from reaper.message import Message, deliverable
 from reaper.policy import Policy
-from reaper.terminal import PolicyOption, now
+from reaper.terminal import now
 
 app = typer.Typer(no_args_is_help=True, help="Try out the channels that messages go through.")
 
