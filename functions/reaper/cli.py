@@ -157,9 +157,10 @@ def demo(
     story: Annotated[bool, typer.Option("--story", help="Tell two weeks of notices, stops and restores instead.")] = False,
 ) -> None:
     """Sweep a pretend fleet, with no account and no network."""
+    if story and (policy or format is not Format.TEXT):
+        raise SettingsError("--story has a policy and a format of its own: leave --policy and --format out")
     if story:
-        with progress() as tell:
-            _needed("reaper.sandbox.play", "demo").play(directory, Console(highlight=False), tell)
+        _needed("reaper.sandbox.play", "demo").play(directory)
         return
     sandbox = _needed("reaper.sandbox.demo", "demo")
     try:

@@ -62,7 +62,7 @@ def settle(aws: Aws, azure: Azure) -> None:
     """Fills both clouds with what is there when the story begins."""
     here = Account(aws, region=REGION)
     for name in SHOP:
-        endpoint(here, name, "shop", (Variant(),))
+        endpoint(here, name, "shop", (Variant(count=2),))
         asked(here, name, PAST, OUTAGE)
     for name, (owner, variants, days) in QUIET.items():
         endpoint(here, name, owner, variants)

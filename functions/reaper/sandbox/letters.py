@@ -7,13 +7,15 @@ from collections.abc import Iterator
 
 NUMBERED = re.compile(r"^\d+\. (.+)$", re.MULTILINE)
 COST = re.compile(r"^ +Cost: (.+)$", re.MULTILINE)
+ROW = re.compile(r"^- (.+) \([^()]+\): (.+?)\. ((?:It will|Nothing) .+)$", re.MULTILINE)
 NEXT = re.compile(r"^ +Next: (.+)$", re.MULTILINE)
 
 
 def items(text: str) -> Iterator[tuple[str, str, str]]:
-    """Name, cost and following of every resource that a mail gives notice of; what was acted on has a `since idle` no more and is left out."""
+    """Name, cost and following of every resource that a mail gives notice of; what was acted on is left out."""
     parts = NUMBERED.split(text)[1:]
     for name, about in zip(parts[::2], parts[1::2], strict=True):
         cost, following = COST.search(about), NEXT.search(about)
         if cost and following and not following[1].startswith("It was "):
             yield name, cost[1], following[1]
+    yield from ROW.findall(text)

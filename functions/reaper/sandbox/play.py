@@ -5,6 +5,7 @@ It keeps all it makes in the folder `story`: mails, manifests, the ledger and th
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
 from datetime import datetime
@@ -22,14 +23,27 @@ from reaper.sandbox.savings import Rest
 from reaper.sandbox.stage import Stage, stage
 from reaper.sandbox.story import Scene
 from reaper.sandbox.telling import Teller
+from reaper.terminal import progress
 
 FOLDER = "story"
 MADE = ("ledger.db*", "report.html", "report.json", "mail/*.eml", "mail/*.html", "manifests/*/*.json")
 """What an earlier telling left there, and nothing else is taken away."""
 
 
-def play(directory: Path, out: Console, progress: Callable[[str], None]) -> None:
-    """Tells the story on `out`. Raises SettingsError where `directory` cannot be written to."""
+def play(directory: Path) -> None:
+    """Tells the story on standard output. Raises SettingsError where `directory` cannot be written to.
+
+    On a terminal the story is its own progress; elsewhere progress goes to standard error.
+    """
+    out = Console(highlight=False, file=sys.stdout)
+    if out.is_terminal:
+        _played(directory, out, lambda text: None)
+        return
+    with progress() as tell:
+        _played(directory, out, tell)
+
+
+def _played(directory: Path, out: Console, progress: Callable[[str], None]) -> None:
     home = _fresh(directory / FOLDER)
     teller = Teller(out=out)
     progress("both clouds: setting up the pretend fleet")
@@ -78,7 +92,7 @@ def _ending(on: Stage, teller: Teller, shown: Path) -> None:
         ("saved so far", _saved(rested, now)),
         ("not counted", _unknown(rested, now)),
         ("steps", _acts(on.reports)),
-        ("office hours", "; ".join(f"{name} {what} {n} times" for (name, what), n in sorted(teller.counted.items()))),
+        ("office hours", ", ".join(f"{name} {what} {n} times" for (name, what), n in sorted(teller.counted.items()))),
         ("mails", f"{len(on.seen)} in {shown / 'mail'}"),
         ("manifests", f"{len(list((on.home / 'manifests').glob('*/*.json')))} in {shown / 'manifests'}"),
         ("last report", f"{shown / 'report.html'} and {shown / 'report.json'}"),

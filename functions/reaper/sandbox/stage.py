@@ -164,8 +164,8 @@ class Stage:
     def _link(self, name: str) -> str:
         newest = sorted((self.home / "mail").glob("*.eml"), key=lambda path: path.stat().st_mtime_ns)
         texts = [_mail(message_from_bytes(path.read_bytes())).text for path in reversed(newest)]
-        about = next(text.partition(f" {name}\n")[2] for text in texts if f" {name}\n" in text and KEEP in text)
-        return re.findall(rf"{KEEP}\S+", about)[0]
+        about: str = next(text.partition(f" {name}\n")[2] for text in texts if f" {name}\n" in text and KEEP in text)
+        return str(re.findall(rf"{KEEP}\S+", about)[0])
 
 
 @contextmanager

@@ -91,7 +91,7 @@ def restore(name: str) -> Deed:
 
 
 def loses(stage: Stage) -> str:
-    """Nothing is done: the points end in `cast`."""
+    """Nothing has to be done: the points end in `cast`."""
     return f"loses the Invocations of {len(cast.SHOP)} endpoints that are in use; their CPU is still reported"
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -23,7 +23,9 @@ from reaper.sandbox.stage import Mail
 
 MARGIN, WIDEST = 20, 118
 MOST = 3
-"""So many resources of one mail are told."""
+"""So many resources of one mail are told one by one."""
+HELD = re.compile(r"^would \w+, but is held( with \d+ others?)?, ")
+WAITING = re.compile(r"^- .*\. would (?:stop|delete), but is held", re.MULTILINE)
 STYLES = {
     "": "",
     "mail": "cyan",
@@ -54,7 +56,7 @@ class Teller:
         """What somebody did."""
         self._line(when, who, said, "bold")
 
-    def sweep(self, report: Report, mails: Iterable[Mail], memories: dict[str, Memory], *, daily: bool) -> None:
+    def sweep(self, report: Report, mails: Sequence[Mail], memories: dict[str, Memory], *, daily: bool) -> None:
         """What one sweep found and did; one in between is told only where something happened."""
         when = report.run.started_at
         notices = self._notices(mails, {f.case.resource.name for f in report.findings if f.case.rule.hours})
@@ -83,17 +85,18 @@ class Teller:
         for line in rest:
             self.plain(" " * MARGIN + line)
 
-    def _notices(self, mails: Iterable[Mail], daily: set[str]) -> Iterator[tuple[str, str]]:
+    def _notices(self, mails: Sequence[Mail], daily: set[str]) -> Iterator[tuple[str, str]]:
         """The notices in owners' mails, with the money and the date that they name."""
         for mail in mails:
             found = [one for one in items(mail.text) if one[0] not in daily or self._first(f"notice of {one[0]}")]
             if not found:
                 continue
             yield "mail", f"{mail.to}: {mail.subject}"
-            for name, cost, following in found[:MOST]:
+            shown = found if len(found) <= MOST else found[:1]
+            for name, cost, following in shown:
                 yield "", f"- {name}: {cost}. {_short(following)}"
-            if len(found) > MOST:
-                yield "", "- and more of the same"
+            if len(found) > len(shown):
+                yield "", f"- and {len(found) - len(shown)} more: {', '.join(name for name, *_ in found[1:])}"
 
     def _acts(self, report: Report) -> Iterator[tuple[str, str]]:
         for found in report.findings:
@@ -106,32 +109,25 @@ class Teller:
             if not found.case.rule.hours or self._first(f"{name} {label}"):
                 yield label, f"{name}: {why}"
 
-    def _held(self, report: Report, mails: Iterable[Mail]) -> Iterator[tuple[str, str]]:
+    def _held(self, report: Report, mails: Sequence[Mail]) -> Iterator[tuple[str, str]]:
         held = [f for f in report.findings if f.step.move is Move.HOLD]
         names = ", ".join(f.case.resource.name for f in held)
         if not held or not self._first(f"held {names}"):
             return
-        yield "held", f"{names}: {held[0].step.because}"
+        yield "held", f"{names}: {HELD.sub('', held[0].step.because)}"
         for mail in mails:
-            if "HELD, waiting for you" in mail.text:
-                yield (
-                    "mail",
-                    f"{mail.to}: {mail.subject}, with {mail.text.count('would stop') + mail.text.count('would delete')} held",
-                )
+            if count := len(WAITING.findall(mail.text)):
+                yield "mail", f"{mail.to}: {mail.subject}; {count} held, waiting for a person"
 
     def _turns(self, report: Report, memories: dict[str, Memory]) -> Iterator[tuple[str, str]]:
-        """What was idle and is not any more."""
-        turned = [f for f in report.findings if self._turned(f)]
-        for state in (State.ACTIVE, State.EXEMPT):
-            some = [f for f in turned if f.case.verdict.state is state]
-            if len(some) > 3:
-                void = [f for f in some if self._void(f, memories)]
-                names = ", ".join(f.case.resource.name for f in some)
-                yield state.value, f"{names}: {some[0].case.verdict.because}{_of_notices(len(void))}"
-                continue
-            for one in some:
-                void = [one] if self._void(one, memories) else []
-                yield state.value, f"{one.case.resource.name}: {one.case.verdict.because}{_of_notices(len(void))}"
+        """What was idle and is not any more; what is so for the same reason in one line."""
+        alike: dict[tuple[State, str], list[Finding]] = {}
+        for found in report.findings:
+            if self._turned(found):
+                alike.setdefault((found.case.verdict.state, found.case.verdict.because), []).append(found)
+        for (state, because), some in sorted(alike.items()):
+            names = ", ".join(f.case.resource.name for f in some)
+            yield state.value, f"{names}: {because}{_of_notices(sum(self._void(f, memories) for f in some))}"
 
     def _turned(self, found: Finding) -> bool:
         was = self.states.get(found.case.resource.name)
