@@ -201,7 +201,7 @@ def _sums(found: Sequence[Finding]) -> Sums:
         wasted=sum(f.wasted_usd or 0 for f in idle),
         unpriced=sum(1 for f in idle if f.price is None),
         acted=len(acted),
-        saved_per_hour=sum(f.price.usd_per_hour for f in acted if f.price and f.step.move is not Move.START),
+        saved_per_hour=sum(f.case.saves.get(f.step.move, 0.0) for f in acted),
     )
 
 
@@ -211,8 +211,7 @@ def _headline(found: Sequence[Finding], theirs: bool) -> str:
     many = "resource" if (sums.count or sums.acted) == 1 else "resources"
     if not sums.count:
         saved = f", saving ${sums.saved_per_hour:,.2f}/h" if sums.saved_per_hour else ""
-        verbs = {Move.STOP: "stopped", Move.DELETE: "deleted", Move.START: "started"}
-        done = {verbs[f.step.move] for f in found}
+        done = {outlook.verb(f, f.step.move) for f in found}
         return f"{sums.acted} idle ML {many} {'was' if sums.acted == 1 else 'were'} {' or '.join(sorted(done))}{saved}"
     whose = "" if theirs else " without a known owner"
     if sums.unpriced == sums.count:

@@ -269,7 +269,9 @@ class Bar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A judged resource, as the plan sees it. `owner`: the address of whoever it belongs to now. `acts`: the moves that its kind knows, each with what bars it here, None where nothing does."""
+    """A judged resource, as the plan sees it. `owner`: the address of whoever it belongs to now. `acts`: the moves that its kind knows, each with what bars it here, None where nothing does.
+    `saves`: US dollars an hour that a move would end, where that is known.
+    """
 
     resource: Resource
     rule: Rule
@@ -277,6 +279,7 @@ class Case:
     usd_per_hour: float | None = None
     owner: str | None = None
     acts: Mapping[Move, Bar | None] = field(default_factory=dict)
+    saves: Mapping[Move, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -386,8 +389,12 @@ C = TypeVar("C")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deed:
-    """What one move does to a resource of a kind, and how it is undone, for people. `permissions`: what it needs beyond those for reading."""
+    """What one move does to a resource of a kind, and how it is undone, for people.
 
+    `verb` completes `it was …`. `permissions`: what the move needs beyond those for reading.
+    """
+
+    verb: str
     what: str
     undo: str
     permissions: tuple[str, ...]
@@ -398,14 +405,19 @@ def nothing(resource: Resource) -> Mapping[Move, Bar | None]:
     return {}
 
 
+def gone(resource: Resource, move: Move) -> tuple[Part, ...]:
+    """What is still paid for after a move that ends all cost."""
+    return ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind(Generic[C]):
     """One sort of resource and everything the product knows about it.
 
     `discover(cloud)` yields the resources, tags included. `observe(cloud, resources, window)` takes the whole batch and yields one
     observation for each. `permissions` are the exact IAM or RBAC actions that both need. `able(resource)` says of an observed resource
-    which of the moves in `deeds` could be made now; how they are made is not here but in the cloud's folder `acts`. Without deeds a
-    kind only tells. The rest is for docs/kinds.md.
+    which of the moves in `deeds` could be made now, and `left(resource, move)` what is still paid for after one of them; how they are made
+    is not here but in the cloud's folder `acts`. Without deeds a kind only tells. The rest is for docs/kinds.md.
     """
 
     name: str
@@ -419,4 +431,5 @@ class Kind(Generic[C]):
     discover: Callable[[C], Iterable[Resource]]
     observe: Callable[[C, Sequence[Resource], Window], Iterable[Observation]]
     able: Callable[[Resource], Mapping[Move, Bar | None]] = nothing
+    left: Callable[[Resource, Move], tuple[Part, ...] | None] = gone
     deeds: Mapping[Move, Deed] = field(default_factory=dict)

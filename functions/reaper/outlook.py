@@ -6,29 +6,34 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from reaper import plan
-from reaper.figures import moment
+from reaper import plan, registry
+from reaper.figures import moment, money
 from reaper.model import Action, Confidence, Finding, Memory, Mode, Move
 
-DONE = {
-    Move.STOP: "It was stopped.",
-    Move.DELETE: "It was deleted. Everything needed to make it again was stored first.",
-    Move.START: "It was started again.",
-}
+DONE = frozenset({Move.STOP, Move.DELETE, Move.START})
+PLAIN = {Move.STOP: "stopped", Move.DELETE: "deleted", Move.START: "started again"}
+
+
+def verb(found: Finding, move: Move) -> str:
+    """What is said to be done to a resource of its kind: `stopped`, or for an endpoint `scaled in`. It completes `it was …`."""
+    kind = found.case.resource.kind
+    deeds = registry.kind(kind).deeds if kind in registry.names() else {}
+    return deeds[move].verb if move in deeds else PLAIN.get(move, move.value)
 
 
 def following(found: Finding, mode: Mode, memory: Memory, now: datetime) -> str:
     """One or two sentences for its owner. The grace runs from the notice of this idle spell, so a first notice starts it at `now`."""
     if found.step.move in DONE:
-        said = found.outcome.because
-        return f"{DONE[found.step.move]} In detail: {said}." if said else DONE[found.step.move]
+        return f"{_sentence(found.outcome.because or f'it was {verb(found, found.step.move)}')}."
     when = act_at(found, mode, memory, now)
     if when is None:
         return _why_nothing(found, mode)
-    deleted = plan.act(found.case, now) is Move.DELETE
-    verb = "deleted, with everything needed to make it again stored first," if deleted else "stopped"
+    move = plan.act(found.case, now) or Move.STOP
+    stored = ", with everything needed to make it again stored first," if move is Move.DELETE else ""
     time = f"on {moment(when)} or soon after" if when > now else "at one of the next sweeps"
-    return f"It will be {verb} {time}, unless it is used or kept before."
+    saves = found.case.saves.get(move)
+    saving = f" That saves {money(saves * 24)} a day." if saves else ""
+    return f"It will be {verb(found, move)}{stored} {time}, unless it is used or kept before.{saving}"
 
 
 def act_at(found: Finding, mode: Mode, memory: Memory, now: datetime) -> datetime | None:
@@ -53,8 +58,12 @@ def coming(found: Sequence[Finding], mode: Mode, memories: Mapping[str, Memory],
     dates = [(f, when) for f in found if (when := act_at(f, mode, memories.get(f.case.resource.id, Memory()), now))]
     if not dates:
         return None
-    verbs = sorted({"deleted" if plan.act(f.case, now) is Move.DELETE else "stopped" for f, _ in dates}, reverse=True)
+    verbs = sorted({verb(f, plan.act(f.case, now) or Move.STOP) for f, _ in dates}, reverse=True)
     return Coming(count=len(dates), how=" or ".join(verbs), first=max(now, min(when for _, when in dates)))
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _why_nothing(found: Finding, mode: Mode) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from reaper.digest import ACTED, Item, Occasion, address_of, item, title
 from reaper.figures import money
@@ -51,19 +51,24 @@ def overview(
         return None
     from reaper.mail.render import both
 
+    looked_at, held = len(report.findings), [f for f in report.findings if f.step.move is Move.HOLD]
+    ended = sorted((f for f in acted if f.outcome.result is Result.DONE), key=lambda f: -(f.case.usd_per_hour or 0))
+    over = {f.case.resource.id for f in ended}
+    report = replace(report, findings=tuple(f for f in report.findings if f.case.resource.id not in over))
     fresh = [f for f in idle(report) if known is not None and f.case.resource.id not in known]
-    subject = _subject(report, len(fresh))
+    subject = _subject(report, len(fresh), held, ended)
     plain, html = both(
         "admin",
         subject=subject,
         headline=_headline(report),
+        looked_at=looked_at,
         report=report,
         sums=totals(report),
         fresh=_some(fresh, occasion, FEW),
         dearest=_some(idle(report), occasion),
         shares={"Team": _shares(report, _team), "Owner": _shares(report, _owner), "Kind": _shares(report, _kind)},
-        held=_some([f for f in report.findings if f.step.move is Move.HOLD], occasion),
-        done=_some([f for f in acted if f.outcome.result is Result.DONE], occasion),
+        held=_some(held, occasion),
+        done=_some(ended, occasion),
         undone=_some([f for f in acted if f.outcome.result in {Result.REFUSED, Result.FAILED}], occasion),
         nobody=_some([f for f in idle(report) if address_of(f, occasion.owners) is None], occasion),
         unknown=_some(unknown(report), occasion, FEW),
@@ -149,7 +154,7 @@ def _headline(report: Report) -> str:
     return f"{money(sums.idle_usd_per_hour)} an hour" if count > sums.unpriced_idle else f"{count} idle, price not known"
 
 
-def _subject(report: Report, fresh: int) -> str:
+def _subject(report: Report, fresh: int, held: Sequence[Finding], ended: Sequence[Finding]) -> str:
     sums = totals(report)
     count = sums.by_state["idle"]
     cost = (
@@ -158,7 +163,9 @@ def _subject(report: Report, fresh: int) -> str:
         else ", price not known"
     )
     head = f"{count} idle ML resource{'' if count == 1 else 's'}{cost}" if count else "No idle ML resources"
-    parts = [head]
+    parts = [f"HELD: {len(held)} act{'s wait' if len(held) > 1 else ' waits'} for you", head] if held else [head]
+    saved = sum(f.case.saves.get(f.step.move, 0.0) for f in ended)
+    parts += [f"{len(ended)} acted on" + (f", saving ${saved:,.2f}/h" if saved else "")] if ended else []
     parts += [f"{fresh} new"] if fresh else []
     gaps, lists = len(_gaps(report)), sum(1 for c in report.coverage if c.cloud != OURS)
     parts += [f"{gaps} of {lists} lists incomplete"] if gaps else []

@@ -18,6 +18,7 @@ from reaper.model import (
     Finding,
     Kind,
     Memory,
+    Move,
     Observation,
     Outcome,
     Price,
@@ -161,7 +162,15 @@ def _finding(seen: Observation, kind: Kind[Any], order: Order) -> Finding:
     verdict = judge.judge(resource, seen, holds, order.now)
     resource = replace(resource, facts={**resource.facts, "stop_by": holds.stop_by})
     belongs = owners.owner(resource, order.policy.owners.tags, order.policy.owners.domains, order.policy.owners.fallback)
-    case = Case(resource=resource, rule=holds, verdict=verdict, usd_per_hour=usd, owner=belongs.address, acts=kind.able(resource))
+    case = Case(
+        resource=resource,
+        rule=holds,
+        verdict=verdict,
+        usd_per_hour=usd,
+        owner=belongs.address,
+        acts=kind.able(resource),
+        saves=_saves(resource, usd, kind, order.book),
+    )
     [step] = plan.plan([case], order.memories, order.now)
     return Finding(
         case=case,
@@ -172,6 +181,17 @@ def _finding(seen: Observation, kind: Kind[Any], order: Order) -> Finding:
         wasted_usd=_wasted(price, verdict.idle_for),
         evidence=tuple(brief(r, drawn=verdict.state in DRAWN) for r in seen.readings),
     )
+
+
+def _saves(resource: Resource, usd: float | None, kind: Kind[Any], book: PriceBook) -> dict[Move, float]:
+    """What each move that ends something would save an hour; nothing where a price is not known."""
+    found: dict[Move, float] = {}
+    for move in (Move.STOP, Move.DELETE) if usd is not None else ():
+        left = kind.left(resource, move) if move in kind.deeds else None
+        price = book.price(replace(resource, parts=left))
+        if usd is not None and (left == () or price):
+            found[move] = round(usd - (price.usd_per_hour if price else 0.0), 6)
+    return found
 
 
 def _wasted(price: Price | None, idle_for: timedelta | None) -> float | None:

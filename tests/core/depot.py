@@ -25,7 +25,8 @@ DENIED = CloudError(Trouble.DENIED, "sagemaker:DeleteEndpoint", "not allowed", m
 
 @dataclass(slots=True, kw_only=True)
 class Thing:
-    """One resource. `uses` are the moments at which it was used; `up` since when its heartbeat beats, None while stopped.
+    """One resource. `uses` are the moments at which it was used; `up` since when its heartbeat beats, None while stopped. `barred`: why
+    nothing can be done to it now.
 
     `deaf`: stretches of which there are no metrics. `vague`: it never had a heartbeat, only a hint. `patchy`: its replies are incomplete.
     """
@@ -41,6 +42,7 @@ class Thing:
     deaf: list[tuple[datetime, datetime]] = field(default_factory=list)
     vague: bool = False
     patchy: bool = False
+    barred: str = ""
 
 
 @dataclass(slots=True)
@@ -99,6 +101,7 @@ def resource(yard: Yard, thing: Thing) -> Resource:
         size=thing.instance,
         parts=(Part(component="Hosting", instance=thing.instance),) if thing.up else (),
         tags=None if thing.tags is None else dict(thing.tags),
+        facts={"barred": thing.barred},
     )
 
 
@@ -152,6 +155,7 @@ def _in(window: Window, hour: int, moment: datetime) -> bool:
 
 def able(one: Resource) -> dict[Move, Bar | None]:
     busy = Bar(because=f"its status is {one.status}") if one.status != "InService" else None
+    busy = Bar(because=one.facts["barred"]) if one.facts["barred"] else busy
     stopped = Bar(because="it is stopped already", done=True) if not one.parts else None
     running = None if not one.parts else Bar(because="it is running already", done=True)
     return {Move.STOP: busy or stopped, Move.DELETE: busy, Move.START: busy or running}
@@ -187,7 +191,7 @@ def undo(yard: Yard, manifest: Manifest) -> Undone:
     return Undone(because="it runs again")
 
 
-DEED = Deed(what="stops it", undo="reaper restore", permissions=("sagemaker:DeleteEndpoint",))
+DEED = Deed(verb="stopped", what="stops it", undo="reaper restore", permissions=("sagemaker:DeleteEndpoint",))
 DEPOT = Kind(
     name=KIND,
     cloud="aws",

@@ -49,6 +49,7 @@ def finding(name: str = "churn", usd: float | None = 2.0, address: str | None = 
             verdict=verdict,
             usd_per_hour=usd,
             acts=given.pop("acts", {Move.STOP: None, Move.DELETE: None}),
+            saves={} if usd is None else {Move.STOP: usd / 2, Move.DELETE: usd},
         ),
         "step": Step(move=given.pop("move", Move.WARN), because="idle under the rule"),
         "outcome": Outcome(result=Result.PLANNED),

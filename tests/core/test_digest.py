@@ -90,7 +90,7 @@ def test_only_plain_addresses_in_the_listed_domains_and_the_fallback_are_deliver
         pytest.param([finding("a", 1, move=Move.REMIND)], "Reminder: 1 idle ML resource costs you $1.00/h: a", id="reminder"),
         pytest.param(
             [finding("a", 2, move=Move.STOP, outcome=Outcome(result=Result.DONE))],
-            "1 idle ML resource was stopped, saving $2.00/h: a",
+            "1 idle ML resource was scaled in, saving $1.00/h: a",
             id="stopped",
         ),
     ],
@@ -110,7 +110,7 @@ def test_each_resource_has_what_where_since_evidence_cost_next_link_tag_and_undo
         assert "Invocations silent for 9 d while CPUUtilization reported every hour" in body
         assert "$48.00 a day" in body
         assert "$432" in body
-        assert "It will be stopped on Tue 24 Nov 2026, 10:17 UTC or soon after, unless it is used or kept before." in body
+        assert "It will be scaled in on Tue 24 Nov 2026, 10:17 UTC or soon after, unless it is used or kept before." in body
         assert "https://keep.example.com/churn" in body
         assert "--resource-arn arn:aws:sagemaker:us-east-1:123456789012:endpoint/churn" in body
         assert "Key=reaper:keep-until,Value=2026-11-28" in body
@@ -129,7 +129,7 @@ def test_each_resource_has_what_where_since_evidence_cost_next_link_tag_and_undo
         pytest.param(
             Mode.ENFORCE,
             {"confidence": Confidence.LIKELY, "rule": rule(act_on=Confidence.LIKELY)},
-            "It will be stopped on Tue 24 Nov 2026",
+            "It will be scaled in on Tue 24 Nov 2026",
             id="likely is enough",
         ),
         pytest.param(Mode.ENFORCE, {"rule": rule(action=Action.DELETE)}, "It will be deleted, with everything", id="delete"),

@@ -35,7 +35,10 @@ def test_the_summary_has_money_teams_owners_kinds_new_unknown_denied_and_held():
     owners = Owners(domains=["example.com"])
     summary = overview(told, occasion(owners=owners), known={held.case.resource.id}, troubles=["smtp: login refused"])
     assert summary is not None
-    assert summary.subject == "[ML Idle Reaper] 3 idle ML resources cost $13.00/h; 2 new; 1 of 1 lists incomplete"
+    assert (
+        summary.subject
+        == "[ML Idle Reaper] HELD: 1 act waits for you; 3 idle ML resources cost $13.00/h; 2 new; 1 of 1 lists incomplete"
+    )
     for said in (
         "$13.00 an hour", "$9,490 a month", "growth: $3.00 an hour, 1 idle", "lee@example.com: $12.00 an hour, 2 idle",
         "SageMaker endpoint: $13.00 an hour, 3 idle", "NEW since the last sweep (2)", "its heartbeat stopped",

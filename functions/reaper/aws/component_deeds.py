@@ -53,6 +53,7 @@ def _delete(resource: Resource) -> Bar | None:
 
 DEEDS = {
     Move.STOP: Deed(
+        verb="taken to no copies",
         what="takes its copies to zero, only where a step scaling policy would wake it again; lowers the autoscaling minimum first",
         undo="brings back its number of copies and the autoscaling minimum",
         permissions=(
@@ -63,6 +64,7 @@ DEEDS = {
         ),
     ),
     Move.DELETE: Deed(
+        verb="deleted",
         what="deletes the component and its autoscaling; the endpoint, its instances and the model stay",
         undo="creates it again on its endpoint with its tags and copies, and once it is in service (run it again then) its autoscaling",
         permissions=(

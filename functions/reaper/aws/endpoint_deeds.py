@@ -6,14 +6,15 @@ Legal states: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_Dele
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from reaper.aws import guard
-from reaper.aws.endpoint import Described
+from reaper.aws.endpoint import Described, parts
 from reaper.aws.scale_in import AVAILABILITY, ScaleIn, scale_in
 from reaper.aws.scaling import Scaling
-from reaper.model import Bar, Deed, Move, Resource
+from reaper.model import Bar, Deed, Move, Part, Resource
 
 UNSETTLED = {"Creating", "Updating", "SystemUpdating", "RollingBack"}
 SETTLED = {"InService", "OutOfService", "Failed", "UpdateRollbackFailed"}
@@ -22,11 +23,31 @@ SETTLED = {"InService", "OutOfService", "Failed", "UpdateRollbackFailed"}
 def facts(resource: Resource, found: Described, inside: guard.Inside, read: Scaling | None, now: datetime) -> dict[str, Any]:
     """What `able` needs. `inside`: the tags of its components as listed; those of a fresh look, in its facts already, count too."""
     fresh: guard.Inside = resource.facts.get("inside", {})
+    way = scale_in(resource.name, found, tuple(inside), read)
     return {
-        "scale_in": scale_in(resource.name, found, tuple(inside), read),
+        "scale_in": way,
+        "left": _scaled(found, way),
         "restorable": bool(found.config),
         "kept": guard.kept(inside, now) | guard.kept(fresh, now),
     }
+
+
+def _scaled(found: Described, way: ScaleIn) -> tuple[Part, ...] | None:
+    """What is still paid for once it is scaled in. Without copies of its components SageMaker lets all instances go."""
+    if way.components:
+        return ()
+    least = way.variants
+    fewer = [
+        replace(v, instances=tuple((kind, min(count, least.get(v.name, count))) for kind, count in v.instances))
+        for v in found.variants
+    ]
+    return parts(replace(found, variants=tuple(fewer)))
+
+
+def left(resource: Resource, move: Move) -> tuple[Part, ...] | None:
+    """What is still paid for after a move; None where that is not known."""
+    known: tuple[Part, ...] | None = resource.facts.get("left") if move is Move.STOP else ()
+    return known
 
 
 def able(resource: Resource) -> Mapping[Move, Bar | None]:
@@ -61,6 +82,7 @@ def _delete(resource: Resource) -> Bar | None:
 
 DEEDS = {
     Move.STOP: Deed(
+        verb="scaled in",
         what="scales in: to no instances where a step scaling policy would wake it again (asynchronous endpoints, hosts of inference "
         f"components that SageMaker scales), else to one instance per variant ({AVAILABILITY}); lowers the autoscaling minimum first",
         undo="brings back the number of instances or copies and the autoscaling minimum",
@@ -74,6 +96,7 @@ DEEDS = {
         ),
     ),
     Move.DELETE: Deed(
+        verb="deleted",
         what="deletes the endpoint, the inference components on it and its autoscaling; the configuration and the models stay",
         undo="creates it again from the stored manifest: the configuration where it is gone, the endpoint with its tags, and once it "
         "is in service (run it again then) components, autoscaling and numbers of instances; the tags of its autoscaling are lost",

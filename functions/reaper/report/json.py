@@ -77,6 +77,7 @@ def finding(found: Finding) -> dict[str, Any]:
         "usd_per_hour": found.price.usd_per_hour if found.price else None,
         "price": {"source": found.price.source, "as_of": found.price.as_of} if found.price else None,
         "wasted_usd": found.wasted_usd,
+        "saves_usd_per_hour": found.case.saves.get(found.step.move),
         "step": found.step.move.value,
         "step_because": found.step.because,
         "outcome": found.outcome.result.value,

@@ -116,8 +116,8 @@ class Teller:
             return
         yield "held", f"{names}: {HELD.sub('', held[0].step.because)}"
         for mail in mails:
-            if count := len(WAITING.findall(mail.text)):
-                yield "mail", f"{mail.to}: {mail.subject}; {count} held, waiting for a person"
+            if WAITING.search(mail.text):
+                yield "mail", f"{mail.to}: {mail.subject}"
 
     def _turns(self, report: Report, memories: dict[str, Memory]) -> Iterator[tuple[str, str]]:
         """What was idle and is not any more; what is so for the same reason in one line."""

@@ -238,5 +238,6 @@ KIND = Kind(
     discover=discover,
     observe=observe,
     able=endpoint_deeds.able,
+    left=endpoint_deeds.left,
     deeds=endpoint_deeds.DEEDS,
 )

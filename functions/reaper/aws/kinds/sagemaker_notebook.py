@@ -135,11 +135,13 @@ KIND = Kind(
     able=able,
     deeds={
         Move.STOP: Deed(
+            verb="stopped",
             what="stops the instance; its volume stays and is still billed",
             undo="starts it again; kernels, memory and whatever was installed outside /home/ec2-user/SageMaker are lost",
             permissions=(*FRESH, "sagemaker:StopNotebookInstance"),
         ),
         Move.START: Deed(
+            verb="started",
             what="starts the instance for its office hours",
             undo="is not undone, since somebody may be at work on it by then; it is stopped at the end of its hours",
             permissions=(*FRESH, "sagemaker:StartNotebookInstance"),

@@ -194,6 +194,7 @@ KIND = Kind(
     able=able,
     deeds={
         Move.STOP: Deed(
+            verb="shut down",
             what="deletes this one app, which is how a Studio app is stopped; its space or home directory and all files in it stay",
             undo="creates it again with the same instance, image and tags; running kernels and unsaved work are lost",
             permissions=("sagemaker:ListTags", "sagemaker:DeleteApp"),

@@ -132,6 +132,7 @@ def _stoppable(resource: Resource) -> Bar | None:
 
 DEEDS = {
     Move.STOP: Deed(
+        verb="set to a minimum of 0 nodes",
         what="sets its minimum to 0 nodes, so that idle ones go by themselves; its maximum and idle time stay, and the next job starts nodes",
         undo="sets its minimum back to what it was, under the maximum of the day",
         permissions=(f"{computes.ROOT}/write",),

@@ -117,6 +117,7 @@ def _startable(resource: Resource) -> Bar | None:
 
 DEEDS = {
     Move.STOP: Deed(
+        verb="stopped",
         what="stops it: what its machine costs ends, its disk and addresses are billed on. With `stop_by: native` it is left running and "
         "its own idle shutdown is switched on where it is off, after an hour without use; Azure silently does nothing about that on an "
         "instance with a managed identity that is not Contributor on the workspace",
@@ -124,6 +125,7 @@ DEEDS = {
         permissions=(f"{computes.ROOT}/stop/action", f"{computes.ROOT}/updateIdleShutdownSetting/action"),
     ),
     Move.START: Deed(
+        verb="started",
         what="starts it when its office hours begin",
         undo="does nothing: stopping what may be in use by now is left to office hours and people",
         permissions=(f"{computes.ROOT}/start/action",),

@@ -137,6 +137,13 @@ def _readings(resource: Resource, found: Answers) -> tuple[Reading, ...]:
     return (*signs.silence("RequestsPerMinute", traffic), heart)
 
 
+def left(resource: Resource, move: Move) -> tuple[Part, ...] | None:
+    """Scaled to one instance it still costs that one."""
+    if move is not Move.STOP or resource.parts is None:
+        return ()
+    return tuple(replace(part, count=min(part.count, 1)) for part in resource.parts)
+
+
 def able(resource: Resource) -> dict[Move, Bar | None]:
     """What keeps it from being scaled to one instance, and from being deleted."""
     if "state" not in resource.facts:
@@ -183,12 +190,14 @@ def _deletable(resource: Resource) -> Bar | None:
 
 DEEDS = {
     Move.STOP: Deed(
+        verb="scaled to one instance",
         what="scales it to one instance, because Azure cannot stop it; refused where Azure Monitor's autoscale keeps more, and of no use "
         "against an autoscale that adds instances under load",
         undo="scales it back to as many instances as it had",
         permissions=(f"{deployments.ROOT}/write", autoscale.PERMISSION),
     ),
     Move.DELETE: Deed(
+        verb="deleted",
         what="deletes it where it gets no traffic, or where it is its endpoint's only one, whose traffic is set to 0 % first. What it was is "
         "stored before, environment variables included, and those may hold secrets: the store of manifests must be private",
         undo="creates it again with its model, settings, tags, instances and, once it is there, its traffic",
@@ -207,5 +216,6 @@ KIND = Kind(
     discover=discover,
     observe=observe,
     able=able,
+    left=left,
     deeds=DEEDS,
 )
