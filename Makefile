@@ -7,7 +7,7 @@ UV := $(BIN)/uv
 export UV_PYTHON_DOWNLOADS := never
 export SAM_CLI_TELEMETRY := 0
 
-.PHONY: demo test check mutate lock bundle bench docs clean
+.PHONY: demo story test check mutate lock bundle bench docs clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets.
@@ -28,6 +28,9 @@ $(VENV)/.dev: $(UV) pyproject.toml
 
 demo: $(VENV)/.demo ## Sweep a pretend fleet; writes demo/report.html and demo/report.json.
 	$(BIN)/reaper demo --output demo
+
+story: $(VENV)/.demo ## Two weeks of notices, stops and restores on the pretend fleet, in the terminal.
+	$(BIN)/reaper demo --story --output demo
 
 test: $(VENV)/.dev ## Run every test that can run here.
 	$(BIN)/pytest -n 2 --dist loadscope

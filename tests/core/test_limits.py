@@ -67,6 +67,11 @@ def test_a_held_act_says_why_and_how_many_and_what_to_do_and_admins_are_told():
     assert any("held" in m.text.lower() and m.audience == "admins" for m in there.post.messages[-3:])
 
 
+def test_one_that_is_held_alone_is_not_said_to_be_held_with_others():
+    said = of(fleet(1, max_acts=0).sweep(), "idle-00").step.because
+    assert said == "would stop, but is held, because 1 act are more than max_acts: 0. `reaper release` lets it go"
+
+
 def test_notices_still_go_out_while_acts_are_held():
     there = fleet(4, max_acts=3)
     there.depot.add("late")
@@ -88,6 +93,13 @@ def test_a_release_lets_go_what_was_held_when_it_was_given():
     there.now += HOUR
     enforce.release(there.ledger, "lee@example.com", there.now)
     there.now += HOUR
+    assert moves(there) == ["stop"] * 4
+
+
+def test_a_release_at_the_very_moment_of_the_hold_counts():
+    there = fleet(4, max_acts=3)
+    assert moves(there) == ["hold"] * 4
+    enforce.release(there.ledger, "lee@example.com", there.now)
     assert moves(there) == ["stop"] * 4
 
 

@@ -1,0 +1,267 @@
+"""The demo's second chapter as a newcomer runs it: what it tells is what is in the mails, manifests, ledger and report it leaves behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from email import message_from_bytes
+from functools import cached_property
+from pathlib import Path
+
+import pytest
+
+from reaper import ledger
+from reaper.model import Memory, Move, Part, Resource, Target
+from reaper.prices import PriceBook
+from reaper.sandbox import cast
+
+REAPER = Path(sys.executable).with_name("reaper")
+ELSEWHERE = {
+    "REAPER_MODE": "audit",
+    "REAPER_POLICY": "/nowhere/policy.yaml",
+    "REAPER_LEDGER": "dynamodb://nowhere",
+    "REAPER_MANIFESTS": "s3://nowhere/manifests",
+    "REAPER_REGIONS": "ap-southeast-2",
+    "REAPER_SUBSCRIPTIONS": "99999999-9999-9999-9999-999999999999",
+    "REAPER_ARM_ENDPOINT": "https://127.0.0.1:9",
+    "REAPER_SNOOZE_URL": "https://elsewhere.example.net",
+    "REAPER_SNOOZE_KEYS": "env:NOWHERE",
+    "REAPER_TOPIC": "arn:aws:sns:us-east-1:999999999999:nowhere",
+    "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
+    "AWS_PROFILE": "nowhere",
+    "AWS_REGION": "ap-southeast-2",
+    "AWS_DEFAULT_REGION": "ap-southeast-2",
+    "AZURE_TOKEN_CREDENTIALS": "EnvironmentCredential",
+    "AZURE_CLIENT_ID": "nowhere",
+    "IDENTITY_ENDPOINT": "http://127.0.0.1:9",
+}
+"""A caller's own settings, all of which lead nowhere."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What it printed, the folder of the story, and what is in the caller's other folders afterwards."""
+
+    out: str
+    err: str
+    home: Path
+    left: list[str]
+
+    @cached_property
+    def text(self) -> str:
+        """The story without line breaks."""
+        return re.sub(r"\s+", " ", self.out)
+
+    def day(self, title: str) -> str:
+        """What is told of one day."""
+        found = re.search(rf"^{title}[^\n]*\n(.*?)(?=^\S|\Z)", self.out, re.MULTILINE | re.DOTALL)
+        assert found, title
+        return re.sub(r"\s+", " ", found[1])
+
+    @cached_property
+    def mails(self) -> list[tuple[str, str, str]]:
+        """Addressee, subject and plain text of every mail."""
+        found = [message_from_bytes(path.read_bytes()) for path in sorted((self.home / "mail").glob("*.eml"))]
+        plain = [next(p for p in m.walk() if p.get_content_type() == "text/plain") for m in found]
+        return [
+            (str(m["To"]), str(m["Subject"]), part.get_payload(decode=True).decode())
+            for m, part in zip(found, plain, strict=True)
+        ]
+
+    @cached_property
+    def manifests(self) -> list[dict]:
+        return [json.loads(path.read_text()) for path in sorted((self.home / "manifests").glob("*/*.json"))]
+
+    @cached_property
+    def report(self) -> dict:
+        return json.loads((self.home / "report.json").read_text())
+
+    def memory(self, name: str) -> Memory:
+        [id_] = [f["id"] for f in self.report["findings"] if f["name"] == name]
+        kept = ledger.open(f"sqlite://{self.home}/ledger.db", {}, read_only=True)
+        try:
+            return kept.recall([id_], cast.END).get(id_, Memory())
+        finally:
+            kept.close()
+
+    def finding(self, name: str) -> dict:
+        [found] = [f for f in self.report["findings"] if f["name"] == name]
+        return found
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
+    root = tmp_path_factory.mktemp("story")
+    for name in ("cwd", "home", "tmp", "out"):
+        (root / name).mkdir()
+    environ = {**os.environ, **ELSEWHERE, "HOME": str(root / "home"), "TMPDIR": str(root / "tmp")}
+    environ = {k: v for k, v in environ.items() if not k.startswith("XDG_")} | {"PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(
+        [REAPER, "demo", "--story", "--output", str(root / "out")],
+        cwd=root / "cwd", env=environ, capture_output=True, text=True, timeout=500, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    left = [str(p.relative_to(root)) for name in ("cwd", "home", "tmp") for p in (root / name).rglob("*")]
+    return Told(done.stdout, done.stderr, root / "out" / "story", left)
+
+
+def test_nothing_is_written_outside_the_output_directory(told: Told):
+    assert told.left == []
+    assert {p.name for p in told.home.parent.iterdir()} == {"story"}
+
+
+def test_standard_output_has_the_story_in_plain_lines_and_standard_error_the_progress(told: Told):
+    assert "\x1b" not in told.out
+    assert max(map(len, told.out.partition("Two weeks later")[0].splitlines())) <= 120
+    assert re.search(r"Sun 15 Nov 09:30 \(\d+ of \d+\)", told.err)
+    assert "Traceback" not in told.err
+
+
+def test_the_days_are_told_in_order_and_every_one_of_them(told: Told):
+    days = re.findall(r"^(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day (\d+) November 2026$", told.out, re.MULTILINE)
+    assert [int(day) for day in days] == list(range(2, 16))
+
+
+def test_every_mail_that_is_told_was_written(told: Told):
+    subjects = {f"{to}: {' '.join(subject.split())}" for to, subject, _ in told.mails}
+    lines = re.findall(r" mail (\S+@\S+: .{150})", told.text)
+    assert len(lines) > 10
+    assert [line for line in lines if not line.startswith(tuple(subjects))] == []
+
+
+def test_first_notices_name_the_money_and_the_date_of_the_mails(told: Told):
+    first = told.day("Monday 2 November")
+    named = re.findall(
+        r"- ([a-z0-9-]+): (\$[\d.,]+ a day, \$[\d.,]+ since idle|not known)\. (It will be .*?2026, \d\d:\d\d UTC)", first
+    )
+    assert {name for name, *_ in named} == {*cast.QUIET, "gpu-nightly", "kim-sandbox", "dev-mia", "dev-ana"}
+    for name, cost, following in named:
+        mine = [text for _, _, text in told.mails if f" {name}\n" in text]
+        assert any(f"Cost: {cost}\n" in text and f"Next: {following}" in text for text in mine), name
+
+
+def test_a_click_keeps_it_until_the_snooze_is_over_and_then_it_is_told_anew(told: Told):
+    assert "tom opens the link in the mail and sends the form: “churn-model” is kept" in told.day("Tuesday 3 November")
+    assert "exempt churn-model: kept by tom@example.com until 2026-11-08 10:00 UTC" in told.day("Tuesday 3 November")
+    assert "churn-model: $22.13 a day" in told.day("Monday 9 November")
+    assert "on Thu 12 Nov 2026" in told.day("Monday 9 November")
+    assert told.memory("churn-model").snoozed_until is None
+
+
+def test_use_in_time_makes_a_notice_void(told: Told):
+    assert "active fraud-scorer: Invocations of AllTraffic shows use" in told.day("Wednesday 4 November")
+    assert (told.finding("fraud-scorer")["state"], told.memory("fraud-scorer").warned_at) == ("active", None)
+    assert [m for m in told.manifests if m["name"] == "fraud-scorer"] == []
+
+
+def test_too_many_at_once_are_held_until_a_person_lets_them_go(told: Told):
+    day = told.day("Thursday 5 November")
+    assert "more than max_share: 25%" in day
+    assert "runs `reaper release`" in day
+    assert day.index("held recommender-old") < day.index("runs `reaper release`") < day.index("stopped recommender-old")
+    assert any(to == "ml-admins@example.com" and "HELD, waiting for you" in text for to, _, text in told.mails)
+    assert min(m["at"] for m in told.manifests if not m["name"].startswith("dev-")).startswith("2026-11-05T19:30")
+
+
+def test_a_keep_tag_between_judging_and_acting_wins(told: Told):
+    assert "refused pricing-ab: it is exempt now: kept by tag reaper:keep='true'" in told.day("Thursday 5 November")
+    assert [m for m in told.manifests if m["name"] == "pricing-ab"] == []
+    assert told.finding("pricing-ab")["state"] == "exempt"
+
+
+def test_what_was_stopped_is_smaller_at_the_end(told: Told):
+    sizes = {name: told.finding(name)["size"] for name in ("recommender-old", "gb300-trial", "churn-model")}
+    assert {name: size.rpartition(" ")[2] for name, size in sizes.items()} == dict.fromkeys(sizes, "x1")
+    assert told.finding("kim-sandbox")["status"] == "Stopped"
+    assert "its minimum is 0 nodes" in told.finding("gpu-nightly")["because"]
+
+
+def test_what_was_deleted_is_restored_the_same(told: Told):
+    [deleted] = [m for m in told.manifests if m["move"] == "delete"]
+    assert deleted["name"] == "legacy-ranker"
+    restored = told.day("Monday 9 November")
+    assert "it was created again, the same as before in variants, configuration, tags, autoscaling" in restored
+    assert (told.finding("legacy-ranker")["state"], told.memory("legacy-ranker").warned_at) == ("active", None)
+
+
+def test_a_breakdown_of_metrics_stops_nothing_that_is_in_use(told: Told):
+    day = told.day("Thursday 12 November")
+    assert "held churn-model: because 11 of 14 sagemaker-endpoint are idle where it used to be 21%, a jump" in day
+    assert "8 notices are void" in told.day("Friday 13 November")
+    assert {told.finding(name)["state"] for name in cast.SHOP} == {"active"}
+    assert [m["name"] for m in told.manifests if m["name"] in cast.SHOP] == []
+    assert [m["at"][:10] for m in told.manifests if "2026-11-12" in m["at"]] == []
+
+
+def test_office_hours_stop_in_the_evening_and_start_in_the_morning(told: Told):
+    stops = Counter(m["name"] for m in told.manifests if m["name"].startswith("dev-"))
+    starts = {name: len([1 for to, s, _ in told.mails if "was started" in s and s.endswith(name)]) for name in stops}
+    assert set(stops) == {"dev-ana", "dev-mia"}
+    for name in stops:
+        assert f"{name} stopped {stops[name]} times" in told.text
+        assert f"{name} started {starts[name]} times" in told.text
+        assert told.memory(name).last_act is Move.STOP
+
+
+def test_the_last_line_of_sweeps_is_the_final_report(told: Told):
+    sums = told.report["totals"]
+    assert f"{sums['resources']} resources: {sums['by_state']['active']} active, {sums['by_state']['idle']} idle" in told.day(
+        "Sunday 15"
+    )
+    assert f"idle costs ${sums['idle_usd_per_hour']:,.2f} an hour, {sums['unpriced_idle']} without" in told.day("Sunday 15")
+    assert {c["status"] for c in told.report["coverage"]} == {"ok"}
+
+
+def test_the_money_is_hours_at_rest_times_price(told: Told):
+    """For the cluster, reckoned from its manifest and the price book; the one without a price is in hours and in no sum."""
+    end = datetime.fromisoformat(told.report["run"]["started_at"])
+    [stopped] = [m for m in told.manifests if m["name"] == "gpu-nightly"]
+    usd = (end - datetime.fromisoformat(stopped["at"])) / timedelta(hours=1) * _cluster_usd()
+    assert f"gpu-nightly ${usd:,.0f}" in told.text
+    [trial] = [m for m in told.manifests if m["name"] == "gb300-trial"]
+    hours = (end - datetime.fromisoformat(trial["at"])) / timedelta(hours=1)
+    assert f"not counted {hours:,.0f} hours of gb300-trial, whose price is not known" in told.text
+
+
+def test_the_folders_that_it_names_hold_what_it_counts(told: Told):
+    assert f"{len(told.mails)} in {told.home / 'mail'}" in told.text
+    assert f"{len(told.manifests)} in {told.home / 'manifests'}" in told.text
+    assert (told.home / "report.html").read_text().startswith("<!doctype html>")
+
+
+def test_telling_it_again_takes_only_its_own_files_away(tmp_path: Path):
+    from reaper.sandbox.play import _fresh
+
+    own = [tmp_path / "ledger.db", tmp_path / "mail" / "a@example.com-1.eml", tmp_path / "manifests" / "run" / "1.json"]
+    other = [tmp_path / "notes.txt", tmp_path / "mail" / "notes.txt"]
+    for path in [*own, *other]:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x")
+    _fresh(tmp_path)
+    assert [p for p in own if p.exists()] == []
+    assert [p for p in other if not p.exists()] == []
+
+
+def test_a_policy_of_ones_own_cannot_be_told(tmp_path: Path):
+    done = subprocess.run(
+        [REAPER, "demo", "--story", "--policy", "version: 1", "--output", str(tmp_path / "x")],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, (tmp_path / "x").exists()) == (2, "", False)
+    assert "leave --policy and --format out" in done.stderr
+
+
+def _cluster_usd() -> float:
+    nodes = Resource(
+        kind="azureml-compute-cluster", id="x", name="x", target=Target(cloud="azure", account=cast.SUBSCRIPTION),
+        region="westeurope", created=datetime.now(UTC), parts=(Part(component="Linux", instance="STANDARD_NC6S_V3", count=2),),
+    )  # fmt: skip
+    price = PriceBook().price(nodes)
+    assert price
+    return price.usd_per_hour
