@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
 from contextlib import ExitStack
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from importlib import import_module
+from pathlib import Path
 from types import TracebackType
 
+import pytest
+
+from reaper import ledger
+from reaper.model import Memory, Mode, Move
 from reaper.registry import CLOUDS, kinds
+from reaper.run import run
+from reaper.sandbox.aws.account import Account
+from reaper.sandbox.aws.records import Variant
+from reaper.sandbox.aws.server import Server
+from reaper.settings import Settings
+from reaper.source import load
 
 NOT_RUN = {
     "make": "it would run the tests from within the tests; CI runs it",
@@ -21,9 +35,22 @@ NOT_RUN = {
     "func ": "needs a subscription",
 }
 
+FIRST = {"reaper apply": "reaper plan --cloud aws --output plan.json"}
+"""What must have been run in the same folder before a command, by how that begins."""
+STOPPED, RUN = "fraud-idle", "3f2a9c41d7be"
+"""An endpoint that the reaper stopped before any command is run, and the run that did it: there is something to take back."""
+DAY = timedelta(days=1)
+POLICY = """
+version: 1
+limits: {{max_share: 100%}}
+owners: {{fallback: admins@example.com}}
+channels: [{{type: folder, path: "{home}/mail"}}]
+rules: [{{name: it, match: {{name: "{name}"}}, action: stop}}]
+"""
+
 
 class Fleet:
-    """The demo's fleet on both clouds, served to the commands."""
+    """The demo's fleet on both clouds, served to the commands, with a ledger and manifests of one stop."""
 
     def __init__(self) -> None:
         self.env: dict[str, str] = {}
@@ -36,7 +63,32 @@ class Fleet:
                 server = self._stack.enter_context(import_module(f"reaper.sandbox.{cloud}.server").Server(now))
                 import_module(f"reaper.sandbox.{cloud}.fleet").settle(server, now)
                 self.env |= server.env
+                if cloud == "aws":
+                    self._stop_one(server, now)
         return self
+
+    def _stop_one(self, server: Server, now: datetime) -> None:
+        home = Path(self._stack.enter_context(tempfile.TemporaryDirectory()))
+        policy = POLICY.format(home=home, name=STOPPED)
+        kept_at = {"REAPER_LEDGER": f"sqlite://{home}/ledger.db", "REAPER_MANIFESTS": str(home / "manifests")}
+        self.env |= {"REAPER_POLICY": policy, **kept_at}
+        account = Account(server)
+        id_ = account.endpoint(STOPPED, variants=(Variant(count=3),)).arn
+        account.alive(STOPPED, "AllTraffic", now - 20 * DAY, now + DAY)
+        told = {"warned_at": now - 4 * DAY, "receipt": "r", "announced": Move.STOP, "promised": now - DAY}
+        kept = ledger.open(kept_at["REAPER_LEDGER"], os.environ)
+        kept.remember(id_, Memory(idle_since=now - 20 * DAY, idle_seen=now - DAY / 24, **told), 0, now)  # type: ignore[arg-type]
+        settings = Settings(
+            mode=Mode.ENFORCE, cloud="aws", regions=("us-east-1",), kinds=("sagemaker-endpoint",),
+            ledger=kept_at["REAPER_LEDGER"], manifests=kept_at["REAPER_MANIFESTS"],
+        )  # fmt: skip
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in server.env.items():
+                patch.setenv(name, value)
+            report = run(settings, load(policy), lambda: now)
+        [done] = [f for f in report.findings if f.case.resource.id == id_]
+        assert (done.step.move, done.outcome.result) == ("stop", "done"), done
+        shutil.copytree(home / "manifests" / report.run.id, home / "manifests" / RUN)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._stack.close()

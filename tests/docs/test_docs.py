@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from docs_commands import NOT_RUN, Fleet
+from docs_commands import FIRST, NOT_RUN, Fleet
 from reaper import document, policy, registry, settings, tags
 
 ROOT = Path(__file__).parents[2]
@@ -89,8 +89,9 @@ def test_every_command_in_the_docs_runs(fleet: Fleet, command: str, tmp_path: Pa
     (tmp_path / "policies").symlink_to(ROOT / "policies")
     environ = {**{k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "AZURE_", "REAPER_"))}, **fleet.env}
     environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environ['PATH']}"
+    before = next((f"{first} && " for start, first in FIRST.items() if command.startswith(start)), "")
     done = subprocess.run(
-        command, shell=True, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=200, check=False
+        before + command, shell=True, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=200, check=False
     )
     assert done.returncode in ({1} if "--fail-on" in command else {0}), done.stderr[-2000:]
     assert "Traceback" not in done.stderr
