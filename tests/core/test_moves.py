@@ -41,6 +41,6 @@ def test_an_audit_says_would():
 @pytest.mark.parametrize("format", ["text", "summary", "markdown", "html"])
 def test_every_format_tells_them(format):
     text = import_module(f"reaper.report.{format}").render(report(*FOUND))
-    for said in ("kept by lee", "not allowed", "3 to 1", "stopped"):
+    for said in ("kept by lee", "not allowed", "3 to 1", "scaled in"):
         assert said in text.replace("\\", ""), said
     assert format == "text" or format == "summary" or "<b>held" not in text

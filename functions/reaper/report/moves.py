@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from reaper import outlook
 from reaper.model import Finding, Mode, Move, Report, Result
 
 ACTS = frozenset({Move.STOP, Move.DELETE, Move.START})
-PAST = {Move.STOP: "stopped", Move.DELETE: "deleted", Move.START: "started"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +34,9 @@ def groups(report: Report) -> list[Group]:
 
 
 def word(found: Finding) -> str:
-    """`stopped`, `stop` or `hold`: the move, in the past where it was made."""
-    return PAST[found.step.move] if found.step.move in PAST and found.outcome.result is Result.DONE else found.step.move.value
+    """`stop` or `hold`: the move, or what was done to it in the words of its kind, such as `scaled in`."""
+    done = found.step.move in ACTS and found.outcome.result is Result.DONE
+    return outlook.verb(found, found.step.move) if done else found.step.move.value
 
 
 def why(found: Finding) -> str:
