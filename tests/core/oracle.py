@@ -24,7 +24,7 @@ TICK = timedelta(minutes=20)
 """The most that time goes on within one sweep, after it looked."""
 FALLBACK = "ml-admins@example.com"
 NEXT = re.compile(
-    r"^\d+\. (\S+)\n(?:   .*\n)*?   Next: It will be (stopped|deleted).*? on \w{3} (\d+ \w{3} \d{4}, \d\d:\d\d) UTC", re.MULTILINE
+    r"^\d+\. (\S+)\n(?:   .*\n)*?   Next: It will be (\w+).*? on \w{3} (\d+ \w{3} \d{4}, \d\d:\d\d) UTC", re.MULTILINE
 )
 TEXT = """
 version: 1

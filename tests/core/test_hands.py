@@ -145,6 +145,10 @@ def updating(there: Enforcer) -> None:
     there.depot.things["churn"].status = "Updating"
 
 
+def barred(there: Enforcer) -> None:
+    there.depot.things["churn"].barred = "its last alarm is being looked into"
+
+
 def unreadable(there: Enforcer) -> None:
     there.depot.things["churn"].tags = None
 
@@ -162,6 +166,7 @@ def unreadable(there: Enforcer) -> None:
         ),
         pytest.param("look", unreadable, "its tags could not be read", id="its tags cannot be read any more"),
         pytest.param("look", changed, "it is young now", id="it was changed a moment ago"),
+        pytest.param("look", barred, "its last alarm is being looked into", id="nothing can be done to it now"),
         pytest.param("look", updating, "its status is Updating", id="it is being updated"),
         pytest.param("look", kept, "kept by lee@example.com", id="kept by its owner before the ledger was read"),
         pytest.param("observe", kept, "kept by lee@example.com", id="kept by its owner while its metrics were read"),
@@ -368,3 +373,16 @@ def test_a_channel_that_missed_a_notice_is_named_although_another_took_it(there)
     found = only(there.sweep())
     assert found.outcome.result is Result.DONE
     assert "ses: ses:SendEmail: quota exceeded" in (found.outcome.error or "")
+
+
+def test_what_office_hours_stop_they_start_again_and_a_start_needs_no_manifest(there):
+    hours = '\nrules: [{name: office, hours: {on: "mon-fri 07:00-21:00", tz: UTC}}]'
+    there.policy = policy(POLICY.replace("grace: 3d", "grace: 1h") + hours)
+    assert only(there.sweep()).step.move is Move.WARN
+    assert only(there.later(hours=2)).outcome.result is Result.DONE
+    stored = there.memory("churn").manifest
+    found = only(there.later(days=2))
+    assert (found.step.move, found.outcome.because) == (Move.START, "it was started")
+    assert (list(there.store.texts), there.memory("churn").manifest) == ([stored], stored)
+    assert "started" in [entry.what for entry in there.ledger.history(there.depot.id("churn"))]
+    assert only(there.later(minutes=15)).step.move is Move.NONE

@@ -159,6 +159,12 @@ def test_force_stops_what_is_busy_after_a_notice_of_the_same_day_and_never_witho
     assert step(of, told_of(Move.STOP, HOUR, NIGHT), NIGHT, acting=False) is Move.NONE
 
 
+def test_whoever_goes_on_using_it_after_the_notice_of_a_forced_stop_is_not_told_over_and_over():
+    of = force(last_busy=NIGHT - timedelta(minutes=5))
+    assert step(of, told_of(Move.STOP, timedelta(minutes=30), NIGHT), NIGHT) is Move.NONE
+    assert step(of, told_of(Move.STOP, HOUR, NIGHT), NIGHT) is Move.STOP
+
+
 def test_the_notice_of_a_forced_stop_outlasts_the_use_that_it_is_about():
     memory = told_of(Move.STOP, HOUR, NIGHT)
     assert after(force(), memory, NIGHT) == memory
