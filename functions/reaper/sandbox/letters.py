@@ -12,10 +12,10 @@ NEXT = re.compile(r"^ +Next: (.+)$", re.MULTILINE)
 
 
 def items(text: str) -> Iterator[tuple[str, str, str]]:
-    """Name, cost and following of every resource that a mail gives notice of; what was acted on is left out."""
+    """Name, cost and following of every resource that a mail gives notice of. What was acted on has no link to keep it, and is left out."""
     parts = NUMBERED.split(text)[1:]
     for name, about in zip(parts[::2], parts[1::2], strict=True):
         cost, following = COST.search(about), NEXT.search(about)
-        if cost and following and not following[1].startswith("It was "):
+        if cost and following and "Keep it: " in about:
             yield name, cost[1], following[1]
     yield from ROW.findall(text)

@@ -40,9 +40,10 @@ def rests(reports: Sequence[Report], back: Iterable[tuple[str, datetime]]) -> li
     """Every time of rest, oldest first. `back`: names that somebody brought back, and when."""
     returned = list(back)
     found: list[Rest] = []
-    for report in reports:
+    for last, report in zip([*reports[:1], *reports], reports, strict=False):
         when = report.run.started_at
         found = [_ended(rest, returned, when) for rest in found]
+        found = [replace(r, until=last.run.started_at) if r.until is None and _dear(r, report) else r for r in found]
         found = [_known(rest, report) if rest.until is None and rest.after is None else rest for rest in found]
         started = {f.case.resource.name for f in report.findings if _done(f, {Move.START})}
         found = [replace(r, until=when) if r.until is None and r.name in started else r for r in found]
@@ -53,6 +54,12 @@ def rests(reports: Sequence[Report], back: Iterable[tuple[str, datetime]]) -> li
 def _ended(rest: Rest, returned: Sequence[tuple[str, datetime]], now: datetime) -> Rest:
     moments = [when for name, when in returned if name == rest.name and rest.since < when <= now]
     return replace(rest, until=min(moments)) if moments and rest.until is None else rest
+
+
+def _dear(rest: Rest, report: Report) -> bool:
+    """Whether somebody made it cost what it did before: then it rested for no longer than up to the sweep before this one, for sure."""
+    usd = [_usd(f) for f in report.findings if f.case.resource.name == rest.name]
+    return rest.before is not None and any(one is not None and one >= rest.before for one in usd)
 
 
 def _known(rest: Rest, report: Report) -> Rest:

@@ -189,4 +189,8 @@ def stage(home: Path) -> Iterator[Stage]:
 def _mail(message: Message) -> Mail:
     plain = next(part for part in message.walk() if part.get_content_type() == "text/plain")
     text = plain.get_payload(decode=True)
-    return Mail(to=str(message["To"]), subject=str(message["Subject"]), text=text.decode() if isinstance(text, bytes) else "")
+    return Mail(
+        to=str(message["To"]),
+        subject=" ".join(str(message["Subject"]).split()),
+        text=text.decode() if isinstance(text, bytes) else "",
+    )

@@ -78,7 +78,7 @@ class Teller:
             self.plain()
             self.plain(f"{when:%A} {when.day} {when:%B %Y}", "bold underline")
         width = max(60, min(self.out.width, WIDEST) if self.out.is_terminal else WIDEST)
-        first, *rest = textwrap.wrap(text, width - MARGIN, break_long_words=False) or [""]
+        first, *rest = textwrap.wrap(text, width - MARGIN, break_long_words=False, break_on_hyphens=False) or [""]
         head = Text(f"  {f'{when:%H:%M}' if when else '':<7}{label:<11}")
         head.stylize(style, 9)
         self.out.print(head.append(first), soft_wrap=True)
