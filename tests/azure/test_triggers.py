@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import logging
+from datetime import timedelta
 from types import SimpleNamespace
 
 import azure.functions as func
 import pytest
 
 from azure.conftest import CLUSTER, LONG_AGO, OTHER, SUB
+from core.enforcer import POLICY, Enforcer, policy
 from reaper.azure import triggers
 from reaper.errors import CloudError, SettingsError
+from reaper.model import Mode
 from reaper.sandbox.azure import signals
 from reaper.sandbox.azure.fault import error, on
 from reaper.sandbox.azure.rights import deny
@@ -115,6 +118,20 @@ def test_a_gap_is_one_line_of_its_own_in_the_log(deployed: Server, caplog: pytes
     [gap] = [e for e in events if e["event"] == "coverage incomplete" and e["kind"] == CLUSTER]
     assert (gap["missing"], gap["subscription"]) == ("Microsoft.MachineLearningServices/workspaces/computes/read", SUB)
     assert [e["Failures"] for e in events if e["event"] == "swept"] == [2]
+
+
+@pytest.mark.parametrize(("mode", "rings"), [(Mode.ENFORCE, True), (Mode.AUDIT, False)])
+def test_acts_that_are_held_ring_the_alert_where_they_would_have_been_made(
+    caplog: pytest.LogCaptureFixture, mode: Mode, rings: bool
+):
+    there = Enforcer(policy=policy(POLICY.replace("max_acts: 20", "max_acts: 0")))
+    there.depot.add("churn")
+    there.sweep()
+    there.now += timedelta(days=3)
+    with caplog.at_level(logging.INFO, "reaper"):
+        triggers._measure(there.sweep(mode), None)
+    events = {e["event"]: e for e in (json.loads(r.getMessage()) for r in caplog.records if r.getMessage().startswith("{"))}
+    assert (events["swept"]["Held"], events["swept"]["ActsFailed"], "acts held" in events) == (1, 0, rings)
 
 
 def test_without_a_store_even_a_very_large_report_is_answered_in_full(deployed: Server, monkeypatch: pytest.MonkeyPatch):
