@@ -285,7 +285,7 @@ def test_a_run_whose_time_is_nearly_over_begins_no_act_and_says_so(there):
     found = only(there.sweep())
     assert (found.outcome.result, there.depot.log) == (Result.REFUSED, [])
     assert "time is nearly over" in (found.outcome.because or "")
-    there.deadline = there.now + timedelta(minutes=16)
+    there.deadline = there.now + timedelta(minutes=3)
     assert only(there.later(minutes=1)).outcome.result is Result.DONE
 
 

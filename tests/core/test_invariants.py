@@ -76,6 +76,7 @@ events = st.one_of(
 """(call, what happens just before it is answered): only what the reaper can still know by then."""
 HAPPENINGS = (
     "used",
+    "changed",
     "kept",
     "tagged",
     "changed",
@@ -93,7 +94,7 @@ waits = st.sampled_from(
     + [5 * HOUR, 13 * HOUR, DAY, 3 * DAY, 3 * DAY + HOUR, 4 * DAY, 8 * DAY, 21 * DAY]
 )
 which = st.integers(0, len(NAMES) - 1)
-EASY = [Knobs(grace=grace, idle_after=length) for grace in GRACES for length in SILENCES]
+EASY = [Knobs(grace=grace, idle_after=length) for grace in ("1h", *GRACES) for length in SILENCES]
 knobs = st.sampled_from(EASY) | st.builds(
     Knobs,
     action=st.sampled_from(["stop", "stop", "delete", "notify"]),
@@ -341,13 +342,18 @@ class Deployment(RuleBasedStateMachine):
         self.sweep(Mode.ENFORCE, QUIET, wait)
         self.sweep(Mode.ENFORCE, trial, GRACES[self.oracle.knobs.grace])
 
-    @rule(trial=trials, between=st.sampled_from(HAPPENINGS), which=which, tags=st.sampled_from(TAGS))
-    def due_but(self, trial: Trial, between: str, which: int, tags: dict[str, str] | None) -> None:
-        """Something happens while the time runs."""
-        self.sweep(Mode.ENFORCE, QUIET, timedelta())
+    @rule(trial=trials, early=st.booleans(), what=st.sampled_from(HAPPENINGS), which=which, turned=st.none() | knobs)
+    def due_but(self, trial: Trial, early: bool, what: str, which: int, turned: Knobs | None) -> None:
+        """Something happens just before people are told, or while the time runs."""
         grace = GRACES[self.oracle.knobs.grace]
+        if early:
+            self.happening(which=which, what=what, tags=trial.tags)
+        self.sweep(Mode.ENFORCE, QUIET, timedelta())
         self.there.now += grace / 2
-        self.happening(which=which, what=between, tags=tags)
+        if turned:
+            self.turn(turned)
+        if not early:
+            self.happening(which=which, what=what, tags=trial.tags)
         self.sweep(Mode.ENFORCE, QUIET, timedelta())
         self.sweep(Mode.ENFORCE, trial, grace / 2)
 

@@ -48,6 +48,7 @@ def moves(there: Enforcer) -> list[str]:
         pytest.param(3, 6, {"max_share": "25%"}, True, id="more than a quarter of them"),
         pytest.param(1, 0, {"max_share": "25%"}, False, id="the only one there is"),
         pytest.param(1, 9, {"max_share": "0%"}, True, id="no share at all"),
+        pytest.param(2, 0, {"max_usd_per_hour": 2.816}, False, id="exactly as dear as may be"),
         pytest.param(2, 0, {"max_usd_per_hour": 2.82}, False, id="two at $1.408 an hour"),
         pytest.param(2, 0, {"max_usd_per_hour": 2.8}, True, id="dearer than may be"),
     ],

@@ -187,6 +187,7 @@ def test_force_never_stops_what_is_unknown_protected_or_not_to_be_stopped(of):
 
 def test_force_does_nothing_inside_office_hours():
     assert step(force(), told_of(Move.STOP, HOUR, DAYTIME), DAYTIME) is Move.NONE
+    assert step(force(), Memory(), DAYTIME) is Move.NONE, "nor is anybody told that they are over"
 
 
 ASLEEP = {Move.STOP: Bar(because="it is stopped", done=True), Move.START: None}
@@ -200,6 +201,7 @@ OURS = Memory(last_act=Move.STOP, acted_at=DAYTIME - 12 * HOUR)
         pytest.param("ours", Memory(), {}, Move.NONE, id="somebody else stopped it"),
         pytest.param("ours", OURS, {"changed": DAYTIME - 3 * HOUR}, Move.NONE, id="somebody had it in hand since"),
         pytest.param("all", Memory(), {}, Move.START, id="everything is started"),
+        pytest.param("all", Memory(), {"acts": {Move.STOP: None}}, Move.NONE, id="a kind that cannot be started"),
         pytest.param("all", Memory(), {"protected": "kept by tag"}, Move.NONE, id="left alone by tag"),
         pytest.param("all", Memory(), {"action": Action.NOTIFY}, Move.NONE, id="notices only"),
         pytest.param("all", Memory(), {"acts": {Move.START: Bar(because="its status is Pending")}}, Move.NONE, id="in between"),
