@@ -166,6 +166,9 @@ def unreadable(there: Enforcer) -> None:
         ),
         pytest.param("look", unreadable, "its tags could not be read", id="its tags cannot be read any more"),
         pytest.param("look", changed, "it is young now", id="it was changed a moment ago"),
+        pytest.param(
+            "look", lambda t: tagged(t, reaper_owner="new@example.com"), "idle for more than 1d under", id="it was handed over"
+        ),
         pytest.param("look", barred, "its last alarm is being looked into", id="nothing can be done to it now"),
         pytest.param("look", updating, "its status is Updating", id="it is being updated"),
         pytest.param("look", kept, "kept by lee@example.com", id="kept by its owner before the ledger was read"),
@@ -194,7 +197,7 @@ def test_whatever_happened_in_between_keeps_it_from_being_stopped(there: Enforce
 def test_what_is_gone_by_then_is_a_success_that_says_so(there):
     due(there).depot.meanwhile = lambda call, name: there.depot.things.pop(name, None) if call == "look" else None
     found = only(there.sweep())
-    assert found.outcome == Outcome(result=Result.DONE, because="it is gone already")
+    assert found.outcome == Outcome(result=Result.DONE, because="it is gone already", already=True)
 
 
 def test_what_somebody_stopped_by_then_is_a_success_that_says_so(there):
@@ -204,7 +207,7 @@ def test_what_somebody_stopped_by_then_is_a_success_that_says_so(there):
 
     due(there).depot.meanwhile = meanwhile
     found = only(there.sweep())
-    assert found.outcome == Outcome(result=Result.DONE, because="nothing was left to do: it is stopped already")
+    assert found.outcome == Outcome(result=Result.DONE, because="nothing was left to do: it is stopped already", already=True)
     assert there.depot.log == []
 
 

@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 
+from core.cases import case
 from core.enforcer import POLICY, Enforcer, of, policy
 from core.fakes import DAY, HOUR, NOW
 from reaper import enforce
 from reaper.errors import CloudError, Trouble
+from reaper.limit import Past, Share, jumps
 from reaper.model import Move, Result, Status
+from reaper.policy import Limits
 
 
 def fleet(count: int, busy: int = 0, **limits: Any) -> Enforcer:
@@ -185,3 +188,11 @@ def test_the_dearest_goes_first():
 def test_a_release_lasts_as_long_as_is_said():
     there = fleet(4, max_acts=3)
     assert enforce.release(there.ledger, "lee", there.now, timedelta(hours=2)) == there.now + timedelta(hours=2)
+
+
+def test_sweeps_that_saw_nothing_say_nothing_of_what_is_usual():
+    cases = [case() for _ in range(8)]
+    place = (cases[0].resource.target, cases[0].resource.kind)
+    usual = [Share(seen=8, idle=1)] * 3
+    assert place in jumps(cases, Limits(), Past(shares={place: [Share(seen=0, idle=0), *usual]}))
+    assert jumps(cases, Limits(), Past(shares={place: [Share(seen=0, idle=0)] * 3})) == {}

@@ -165,6 +165,14 @@ def test_whoever_goes_on_using_it_after_the_notice_of_a_forced_stop_is_not_told_
     assert step(of, told_of(Move.STOP, HOUR, NIGHT), NIGHT) is Move.STOP
 
 
+def test_a_forced_stop_needs_a_notice_to_the_present_owner_and_by_a_clock_that_is_right():
+    early = NIGHT - HOUR
+    assert step(force(), told_of(Move.STOP, -HOUR / 2, early), early) is Move.WARN
+    handed_over = replace(force(), owner="new@example.com")
+    assert step(handed_over, told_of(Move.STOP, HOUR, NIGHT, told="old@example.com"), NIGHT) is Move.WARN
+    assert step(handed_over, told_of(Move.STOP, HOUR, NIGHT, told="new@example.com"), NIGHT) is Move.STOP
+
+
 def test_the_notice_of_a_forced_stop_outlasts_the_use_that_it_is_about():
     memory = told_of(Move.STOP, HOUR, NIGHT)
     assert after(force(), memory, NIGHT) == memory
