@@ -34,10 +34,14 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Undone:
-    """What undoing an act brought back, in one sentence, and what of it could not be brought back, one sentence each."""
+    """What undoing an act brought back, in one sentence, and what of it is not back, one sentence each.
+
+    `again`: more of it can come back when it is run again, as soon as something is in service.
+    """
 
     because: str
     lost: tuple[str, ...] = ()
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,6 @@ import typer
 
 from reaper import duration, ledger, manifest, plan_file, registry, source
 from reaper import settings as knobs
-from reaper.acts import Manifest
 from reaper.clouds import sessions
 from reaper.enforce import MOVES
 from reaper.errors import CloudError, SettingsError, Trouble
@@ -105,8 +104,8 @@ def undo(
     restoring = import_module("reaper.restore")
     missing = False
     for done in restoring.run(run_id, _bench(), deletes):
-        if isinstance(done, Manifest):
-            sys.stdout.write(f"{done.id}: was deleted; `reaper restore` brings it back, or --deletes all of them\n")
+        if isinstance(done, restoring.Left):
+            sys.stdout.write(f"{done.id}: left as it is: {done.because}\n")
         else:
             missing |= _told(done)
     raise typer.Exit(3 if missing else 0)
@@ -131,7 +130,9 @@ def _told(done: Any) -> bool:
         return True
     sys.stdout.write(f"{done.id}: {done.undone.because}\n")
     sys.stdout.writelines(f"  not back: {line}\n" for line in done.undone.lost)
-    return bool(done.undone.lost)
+    if done.undone.again:
+        sys.stdout.write(f"  run it again in a few minutes: reaper restore {done.id}\n")
+    return bool(done.undone.lost or done.undone.again)
 
 
 def _bench() -> Any:

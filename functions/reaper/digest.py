@@ -74,7 +74,8 @@ def owners(findings: Sequence[Finding], occasion: Occasion) -> list[Message]:
 
 def is_news(found: Finding) -> bool:
     """Whether its owner hears of this finding: a notice that is due, or an act that was done."""
-    return found.step.move in TOLD or (found.step.move in ACTED and found.outcome.result is Result.DONE)
+    done = found.step.move in ACTED and found.outcome.result is Result.DONE and not found.outcome.already
+    return found.step.move in TOLD or done
 
 
 def address_of(found: Finding, owners: Owners) -> tuple[str, bool] | None:

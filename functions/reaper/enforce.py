@@ -6,16 +6,18 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from hashlib import sha256
 
 from reaper import limit
 from reaper.errors import CloudError, ReaperError
-from reaper.ledger import History, Ledger
+from reaper.ledger import History, Ledger, Summary
 from reaper.limit import ENDS, Past, Share
 from reaper.model import Coverage, Finding, Memory, Move, Result, Step, Target
 from reaper.policy import Limits
 
-RELEASE = "release"
-"""Where in the history releases stand."""
+RELEASE, HOLDS = "release", "holds"
+"""Where in the history releases stand, and what was held."""
+OURS = "reaper"
 SWEEPS, REACH = 10, 100
 """How many earlier sweeps tell what is usual, and among how many of the last ones they are looked for."""
 MOVES = ENDS | {Move.START}
@@ -48,30 +50,56 @@ class Carried:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Looked:
+    """Where and when limits are looked at: the ledger with what came before, the moment, and the scope of the sweep."""
+
+    ledger: Ledger
+    now: datetime
+    scope: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Limited:
     """The findings, held where there are too many, where the idle share is a sudden jump, and what could not be read for knowing that."""
 
     findings: list[Finding]
     jumped: frozenset[tuple[Target, str]] = frozenset()
+    scope: frozenset[str] | None = None
     errors: tuple[ReaperError, ...] = ()
 
 
-def limited(
-    findings: Sequence[Finding], memories: Mapping[str, Memory], limits: Limits, ledger: Ledger, now: datetime
-) -> Limited:
-    """The findings, their stops and deletes held where there are too many, or where nobody can say what is usual."""
+def limited(findings: Sequence[Finding], memories: Mapping[str, Memory], limits: Limits, at: Looked) -> Limited:
+    """The findings, their stops and deletes held where there are too many, or where nobody can say what is usual.
+
+    What a wider sweep held stays held in a narrower one: nobody gets past a limit in slices.
+    """
     try:
-        past = _past(findings, ledger, now)
+        past = _past(findings, at)
+        last = _last_hold(at, past)
     except CloudError as error:
         hold = Step(move=Move.HOLD, because=f"held, because what earlier sweeps saw could not be read: {error}")
         return Limited(findings=[replace(f, step=hold) if f.step.move in ENDS else f for f in findings], errors=(error,))
     planned = [(f.case, f.step if f.outcome.result is Result.PLANNED else Step(move=Move.NONE, because="")) for f in findings]
-    steps = limit.limited(planned, memories, limits, past, now)
-    held = [replace(f, step=step) if step.move is Move.HOLD else f for f, step in zip(findings, steps, strict=True)]
+    steps = limit.limited(planned, memories, limits, past, at.now)
+    found = [replace(f, step=step) if step.move is Move.HOLD else f for f, step in zip(findings, steps, strict=True)]
+    if last is not None and not last <= at.scope:
+        found = [_still(f, memories.get(f.case.resource.id, Memory()), past, at.now) if f.step.move in ENDS else f for f in found]
     return Limited(
-        findings=held,
+        findings=found,
         jumped=frozenset(limit.jumps([f.case for f in findings], limits, past)),
+        scope=at.scope if any(f.step.move is Move.HOLD for f in found) and (last is None or last < at.scope) else None,
     )
+
+
+def hold(ledger: Ledger, scope: frozenset[str], run: str, now: datetime) -> None:
+    """Remember over which targets and kinds the acts of a sweep were held. Raises CloudError."""
+    ledger.note(History(id=HOLDS, when=now, what="held", by=run, because=" ".join(sorted(scope))))
+
+
+def scope(coverage: Sequence[Coverage]) -> frozenset[str]:
+    """The targets and kinds that a sweep looked at or tried to, each in eight characters."""
+    places = {f"{c.cloud}/{c.account}/{c.region}/{c.kind}" for c in coverage if c.cloud != OURS}
+    return frozenset(sha256(place.encode()).hexdigest()[:8] for place in places)
 
 
 def release(ledger: Ledger, by: str, now: datetime, lasting: timedelta = limit.RELEASE) -> datetime:
@@ -102,17 +130,37 @@ def counted(coverage: Sequence[Coverage], calls: Mapping[tuple[str, str | None, 
     return tuple(replace(c, calls={**Counter(c.calls) + calls.get((c.account, c.region, c.kind), Counter())}) for c in coverage)
 
 
-def _past(findings: Sequence[Finding], ledger: Ledger, now: datetime) -> Past:
-    released = [e for e in ledger.history(RELEASE) if e.when <= now]
+def _past(findings: Sequence[Finding], at: Looked) -> Past:
+    released = [e for e in at.ledger.history(RELEASE) if e.when <= at.now]
     given = released[-1].when if released else None
-    found = {place: ledger.summaries(*place, REACH) for place in {_place(f) for f in findings}}
-    known = {place: [s for s in rows if given is None or s.started > given] for place, rows in found.items()}
+    known = {place: _since(at.ledger.summaries(*place, REACH), given) for place in {_place(f) for f in findings}}
     usual = {place: [s for s in rows if not s.held][:SWEEPS] for place, rows in known.items()}
     return Past(
         shares={place: [Share(seen=s.seen, idle=s.idle) for s in rows] for place, rows in usual.items()},
         jumped=frozenset(place for place, rows in known.items() if rows and rows[0].held and len(usual[place]) < limit.FEW),
         released=(given, datetime.fromisoformat(released[-1].because)) if given else None,
     )
+
+
+def _since(rows: Sequence[Summary], given: datetime | None) -> Sequence[Summary]:
+    """What counts after a release: where a jump was let go with it, only what came later; elsewhere it changes nothing."""
+    before = next((s for s in rows if given and s.started <= given), None)
+    return [s for s in rows if given and s.started > given] if before and before.held else rows
+
+
+def _last_hold(at: Looked, past: Past) -> frozenset[str] | None:
+    """The scope of the last sweep whose acts were held, if nobody has let them go since."""
+    holds = [e for e in at.ledger.history(HOLDS) if e.when <= at.now]
+    if not holds or (past.released and holds[-1].when <= past.released[0]):
+        return None
+    return frozenset(holds[-1].because.split())
+
+
+def _still(found: Finding, memory: Memory, past: Past, now: datetime) -> Finding:
+    if memory.held_at is None or limit.released(memory, past, now):
+        return found
+    because = f"would {found.step.move}, but a wider sweep held it; `reaper release` lets it go, or a sweep as wide that is under the limits"
+    return replace(found, step=Step(move=Move.HOLD, because=because))
 
 
 def _place(found: Finding) -> tuple[Target, str]:

@@ -78,17 +78,19 @@ def _acted(found: Finding, cloud: Cloud, hands: Hands, errors: list[ReaperError]
         fresh = _fresh(found, cloud, acts, hands)
     except CloudError as error:
         if error.trouble is Trouble.GONE and move is not Move.START:
-            return Outcome(result=Result.DONE, because="it is gone already")
+            return Outcome(result=Result.DONE, because="it is gone already", already=True)
         raise Refused(f"it could not be looked at again: {error}") from error
     bar = fresh.case.acts.get(move)
     if bar and bar.done:
-        return Outcome(result=Result.DONE, because=f"nothing was left to do: {bar.because}")
+        return Outcome(result=Result.DONE, because=f"nothing was left to do: {bar.because}", already=True)
     memory = _remembered(found.case.resource.id, hands)
     _same_again(move, fresh, memory, hands.clock())
-    manifest = _manifest(fresh.case.resource, move, acts, cloud, hands)
+    _nobody_inside_kept(fresh.case.resource, hands)
+    resource = _with_previous(fresh.case.resource, memory)
+    manifest = _manifest(resource, move, acts, cloud, hands)
     meant = plan.meant(memory, move, _kept(manifest, hands), hands.clock())
     _intend(manifest.id, meant, memory.version, hands)
-    return _carried(fresh.case.resource, manifest, acts, cloud, (memory, meant), hands, errors)
+    return _carried(resource, manifest, acts, cloud, (memory, meant), hands, errors)
 
 
 def _fresh(found: Finding, cloud: Cloud, acts: Acts[Any], hands: Hands) -> Finding:
@@ -115,6 +117,23 @@ def _same_again(move: Move, fresh: Finding, memory: Memory, now: datetime) -> No
             f"its rule and tags no longer allow it to be {DONE[move]}: {case.rule.name} says at most {case.rule.action}"
         )
     raise Refused(step.because if idle or move is Move.START else f"it is {case.verdict.state} now: {case.verdict.because}")
+
+
+def _nobody_inside_kept(resource: Resource, hands: Hands) -> None:
+    """Raises Refused where somebody's snooze keeps a thing that lives inside and would go with it."""
+    for inner in resource.facts.get("within", ()):
+        memory, now = _remembered(inner.id, hands), hands.clock()
+        if memory.snoozed_until and memory.snoozed_until > now:
+            raise Refused(
+                f"{inner.name} inside it is kept by {memory.snoozed_by or 'somebody'} until {memory.snoozed_until:%Y-%m-%d %H:%M} UTC"
+            )
+
+
+def _with_previous(resource: Resource, memory: Memory) -> Resource:
+    """With the address of the manifest of an earlier act that still stands, so that this one's can name it."""
+    if memory.last_act is None or memory.manifest is None:
+        return resource
+    return replace(resource, facts={**resource.facts, "previous": memory.manifest})
 
 
 def _remembered(id_: str, hands: Hands) -> Memory:

@@ -52,7 +52,7 @@ def limited(
     What a person has released does not count and is not held.
     """
     ends = [(case, step) for case, step in planned if step.move in ENDS]
-    acts = [pair for pair in ends if not _released(memories.get(pair[0].resource.id, Memory()), past, now)]
+    acts = [pair for pair in ends if not released(memories.get(pair[0].resource.id, Memory()), past, now)]
     sudden = jumps([case for case, _ in planned], limits, past).values()
     over = [*_too_many(acts, limits), *_too_great(planned, acts, limits), *sudden] if acts else []
     if not over:
@@ -88,7 +88,7 @@ def _jump(cases: Sequence[Case], shares: Sequence[Share], limits: Limits) -> str
     return f"{what}, a jump of more than max_jump: {limits.max_jump:.0%}"
 
 
-def _released(memory: Memory, past: Past, now: datetime) -> bool:
+def released(memory: Memory, past: Past, now: datetime) -> bool:
     """Whether a person let it go after it was held: what was held only since then, nobody has looked at."""
     if past.released is None or memory.held_at is None:
         return False

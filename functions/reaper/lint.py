@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
+from fnmatch import fnmatchcase
 
+from reaper import registry
 from reaper.document import line_of
-from reaper.model import Action
+from reaper.duration import spell
+from reaper.model import Action, Move
 from reaper.policy import Match, Policy, Spec
 
 FIELDS = ("cloud", "kind", "name", "account", "subscription", "region", "size")
@@ -13,7 +17,7 @@ FIELDS = ("cloud", "kind", "name", "account", "subscription", "region", "size")
 
 def lint(policy: Policy, text: str, source: str) -> list[str]:
     """One line per finding, each with file and line."""
-    found = [*_unreachable(policy), *_contradictory(policy), *_case_traps(policy), *_no_domains(policy)]
+    found = [*_unreachable(policy), *_contradictory(policy), *_case_traps(policy), *_hours(policy), *_no_domains(policy)]
     return [f"{source}:{line_of(text, source, path)}: {message}" for path, message in found]
 
 
@@ -85,6 +89,28 @@ def _case_traps(policy: Policy) -> Iterator[Problem]:
                     ("rules", index, "match", "tags"),
                     f"tag {key}: values match exactly, so {values} does not protect a lower-case spelling",
                 )
+
+
+def _hours(policy: Policy) -> Iterator[Problem]:
+    """Rules whose office hours stop what nothing starts again, or whose grace outlasts the night."""
+    for index, spec in enumerate(policy.rules):
+        if spec.hours is None:
+            continue
+        kinds = [
+            k for k in registry.kinds() if spec.match.kind is None or any(fnmatchcase(k.name, glob) for glob in spec.match.kind)
+        ]
+        lasting = [k.name for k in kinds if k.deeds and Move.START not in k.deeds]
+        if lasting:
+            yield (
+                ("rules", index, "hours"),
+                f"rule {spec.name!r}: nothing starts {', '.join(lasting)} again in the morning; name other kinds",
+            )
+        grace = spec.grace or policy.defaults.grace
+        if grace > timedelta(hours=12) and not spec.hours.force:
+            yield (
+                ("rules", index, "hours"),
+                f"rule {spec.name!r}: a grace of {spell(grace)} outlasts a night, so that office hours may never stop anything",
+            )
 
 
 def _protects(spec: Spec) -> bool:

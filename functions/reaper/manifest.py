@@ -53,13 +53,19 @@ class Archive:
         name = f"{manifest.run}/{sha256(manifest.id.encode()).hexdigest()[:24]}-{manifest.move}.json"
         return self.store.write(self.place, name, render(manifest))
 
-    def of_run(self, run: str) -> list[tuple[str, Manifest]]:
-        """Every manifest of that run with its address. Raises CloudError."""
-        return [(address, self.at(address)) for address in self.store.list(f"{self.place.rstrip('/')}/{run}")]
+    def of_run(self, run: str) -> list[tuple[str, Manifest | CloudError]]:
+        """Every manifest of that run with its address, or why it cannot be read. Raises CloudError where they cannot be listed."""
+        return [(address, self._tried(address)) for address in self.store.list(f"{self.place.rstrip('/')}/{run}")]
 
     def at(self, address: str) -> Manifest:
         """The manifest at that address. Raises CloudError, also for what is no manifest of ours."""
         return parse(self.store.read_text(address), address)
+
+    def _tried(self, address: str) -> Manifest | CloudError:
+        try:
+            return self.at(address)
+        except CloudError as error:
+            return error
 
 
 def open(place: str | None, environ: Mapping[str, str]) -> Archive:

@@ -235,7 +235,8 @@ class Memory:
     """What the ledger knows of a resource. `version` counts its writes, 0 before the first: a conditional write names the one it saw.
 
     `idle_since` is the start of the present idle spell, `idle_seen` when a sweep last saw it idle: a spell whose proof reaches back to
-    that moment is still the same one. `receipt` is the last notice's, `told` the owner whom it was meant for.
+    that moment is still the same one. `receipt` is the last notice's, `told` the owner whom it was meant for, `shape`
+    what the resource was like then, where its kind says (`Resource.facts["shape"]`) because no time of change does.
     `announced` is the act that the last warning spoke of, and `promised` the moment before which it must not come. `held_at`: since when a
     limit holds it back. `snoozed_at` is when the snooze was given. `manifest` is where stands what the last act changed or took away.
     """
@@ -245,6 +246,7 @@ class Memory:
     warned_at: datetime | None = None
     receipt: str | None = None
     told: str | None = None
+    shape: str | None = None
     reminded_at: datetime | None = None
     announced: Move | None = None
     promised: datetime | None = None
@@ -292,11 +294,12 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of a step: `because` says what was done or why it was refused, `error` what failed."""
+    """What became of a step: `because` says what was done or why it was refused, `error` what failed. `already`: nothing was left to do."""
 
     result: Result
     error: str | None = None
     because: str | None = None
+    already: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from reaper.digest import ACTED, Item, Occasion, address_of, item, title
 from reaper.figures import money
 from reaper.message import MAX_SUBJECT, Audience, Message, Value, line
 from reaper.model import Coverage, Finding, Move, Report, Result, Status
-from reaper.report.totals import complete, idle, totals, unknown
+from reaper.report.totals import complete, idle, is_done, totals, unknown
 from reaper.wish import tidy
 
 ROWS, FEW = 10, 6
@@ -52,8 +52,8 @@ def overview(
     from reaper.mail.render import both
 
     looked_at, held = len(report.findings), [f for f in report.findings if f.step.move is Move.HOLD]
-    ended = sorted((f for f in acted if f.outcome.result is Result.DONE), key=lambda f: -(f.case.usd_per_hour or 0))
-    over = {f.case.resource.id for f in ended}
+    over = {f.case.resource.id for f in acted if f.outcome.result is Result.DONE}
+    ended = sorted((f for f in acted if is_done(f)), key=lambda f: -(f.case.usd_per_hour or 0))
     report = replace(report, findings=tuple(f for f in report.findings if f.case.resource.id not in over))
     fresh = [f for f in idle(report) if known is not None and f.case.resource.id not in known]
     subject = _subject(report, len(fresh), held, ended)

@@ -17,6 +17,8 @@ from reaper.model import Action, Case, Confidence, Memory, Move, State, Step, Ve
 
 CONFIRM = timedelta(hours=1)
 """So long a move that was asked for may take to show; what has not come about by then is planned anew."""
+STOPPING = timedelta(minutes=15)
+"""So long after a stop was asked for a change may still be that stop; a later one was somebody's own."""
 FORCED = timedelta(hours=1)
 """The longest grace for what is stopped out of office hours even while busy: its notice must be of the same day."""
 JITTER = timedelta(hours=1)
@@ -87,7 +89,9 @@ def spared_by_memory(case: Case, memory: Memory, now: datetime) -> Case:
 def notice(case: Case, memory: Memory, now: datetime) -> datetime | None:
     """When the warning about the present idle spell was given: what a grace period counts from. None where none counts."""
     warned = memory.warned_at
-    if warned is None or warned > now + spell.SKEW or spell.handed_over(case, memory):
+    if warned is None or warned > now + spell.SKEW or spell.of_another(case, memory):
+        return None
+    if case.resource.created and case.resource.created > warned:
         return None
     if forced(case, now) and case.rule.hours:
         return warned if schedule.same_day(case.rule.hours, warned, now) else None
@@ -115,18 +119,27 @@ def told(case: Case, memory: Memory, step: Step, receipt: str, now: datetime, *,
             reminded_at=None,
             receipt=receipt,
             told=case.owner,
+            shape=case.resource.facts.get("shape"),
             announced=announced,
             promised=promised,
             held_at=None,
         )
     if step.move is Move.REMIND:
-        return replace(memory, reminded_at=now, receipt=receipt, told=case.owner, announced=announced)
+        return replace(
+            memory, reminded_at=now, receipt=receipt, told=case.owner, announced=announced, shape=case.resource.facts.get("shape")
+        )
     return memory
 
 
 def meant(memory: Memory, move: Move, manifest: str | None, now: datetime) -> Memory:
-    """The memory just before a move is made: whoever comes next knows that it may have been."""
-    return replace(memory, last_act=move, acted_at=now, manifest=manifest or memory.manifest)
+    """The memory just before a move is made: whoever comes next knows that it may have been.
+
+    A move that was begun under the same notice and may be half made keeps its first manifest, which knows how everything was before.
+    """
+    begun = memory.last_act is move and memory.acted_at and memory.warned_at and memory.warned_at <= memory.acted_at
+    return replace(
+        memory, last_act=move, acted_at=now, manifest=(memory.manifest if begun else None) or manifest or memory.manifest
+    )
 
 
 def moved(memory: Memory) -> Memory:
@@ -243,7 +256,7 @@ def _ours(case: Case, memory: Memory) -> bool:
     """Whether the last one to stop it was the reaper: nobody changed it since."""
     if memory.last_act is not Move.STOP or memory.acted_at is None:
         return False
-    return case.resource.changed is None or case.resource.changed <= memory.acted_at + CONFIRM
+    return case.resource.changed is None or case.resource.changed <= memory.acted_at + STOPPING
 
 
 def _pending(memory: Memory, now: datetime) -> bool:

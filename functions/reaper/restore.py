@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from reaper import plan, registry
-from reaper.acts import Manifest, Undone
+from reaper.acts import Acts, Manifest, Undone
 from reaper.errors import CloudError, SettingsError, Trouble
 from reaper.ledger import History, Ledger
 from reaper.manifest import Archive
 from reaper.model import Memory, Move, Target
+from reaper.row import same
 from reaper.sweep import Cloud
 
 TRIES = 3
+RUN = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{0,63}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +30,7 @@ class Bench:
     cloud: Callable[[Target], Cloud]
     clock: Callable[[], datetime]
     by: str
+    acts: Callable[[str], Acts[Any]] = registry.acts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,38 +42,68 @@ class Restored:
     error: CloudError | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Left:
+    """An act of the run that is left as it is, and why."""
+
+    id: str
+    because: str
+
+
 def one(id_: str, bench: Bench, address: str | None = None) -> Restored:
     """Take back the last act on a resource; `address` names another manifest than the ledger does.
 
     Raises SettingsError where nothing is known to take back, CloudError where ledger or manifest cannot be read.
     """
-    where = address or bench.ledger.recall([id_], bench.clock()).get(id_, Memory()).manifest
+    where = address or _memory(id_, bench).manifest
     if not where:
         raise SettingsError(f"{id_}: the ledger knows of no act on it; name its manifest with --manifest")
     manifest = bench.archive.at(where)
-    if address is None and manifest.id.lower() != id_.lower():
-        raise SettingsError(f"{id_}: the ledger names {where}, which is about {manifest.id}; nothing was done")
-    return _restored(manifest, bench)
+    if same(manifest.id) != same(id_):
+        raise SettingsError(f"{id_}: {where} is about {manifest.id}; nothing was done")
+    return _restored(manifest, where, bench)
 
 
-def run(run_id: str, bench: Bench, deletes: bool = False) -> Iterator[Restored | Manifest]:
-    """Take back every stop of that run, one by one; with `deletes` its deletes too, which are otherwise given as they are.
+def run(run_id: str, bench: Bench, deletes: bool = False) -> Iterator[Restored | Left]:
+    """Take back every stop of that run that still stands, one by one; with `deletes` its deletes too.
 
-    Raises SettingsError where the run left no manifest, CloudError where manifests cannot be read.
+    An act still stands where the ledger names its manifest: it was made, nothing was done since, and nobody has taken it back. Raises
+    SettingsError for what is no run, or one that left no manifest, and CloudError where manifests or ledger cannot be read.
     """
+    if not RUN.fullmatch(run_id):
+        raise SettingsError(f"--run {run_id!r} is no run: reports name theirs as run.id, such as 3f2a9c01b7de")
     manifests = bench.archive.of_run(run_id)
     if not manifests:
-        raise SettingsError(
-            f"run {run_id!r} left nothing to take back in {bench.archive.place}; reports name their run as run.id"
-        )
-    for _, manifest in manifests:
-        yield _restored(manifest, bench) if manifest.move is Move.STOP or deletes else manifest
+        raise SettingsError(f"run {run_id!r} left nothing to take back in {bench.archive.place}; reports name theirs as run.id")
+    for address, manifest in manifests:
+        if isinstance(manifest, CloudError):
+            yield Restored(id=address, error=manifest)
+        elif why := _why_left(address, manifest, run_id, bench, deletes):
+            yield Left(id=manifest.id, because=why)
+        else:
+            yield _restored(manifest, address, bench)
 
 
-def _restored(manifest: Manifest, bench: Bench) -> Restored:
+def _why_left(address: str, manifest: Manifest, run_id: str, bench: Bench, deletes: bool) -> str | None:
+    if manifest.run != run_id:
+        return f"its manifest {address} is of run {manifest.run}"
+    memory = _memory(manifest.id, bench)
+    if memory.manifest != address or memory.last_act is not manifest.move:
+        return "it was not made, is taken back already, or something was done since"
+    if manifest.move is Move.DELETE and not deletes:
+        return "it was deleted; `reaper restore` brings it back, or --deletes all of them"
+    return None
+
+
+def _memory(id_: str, bench: Bench) -> Memory:
+    memory: Memory = bench.ledger.recall([id_], bench.clock()).get(id_, Memory())
+    return memory
+
+
+def _restored(manifest: Manifest, address: str, bench: Bench) -> Restored:
     try:
         undone = _undo(manifest, bench)
-        _forget(manifest, undone, bench)
+        _forget(manifest, address, undone, bench)
     except CloudError as error:
         return Restored(id=manifest.id, error=error)
     return Restored(id=manifest.id, undone=undone)
@@ -76,7 +111,7 @@ def _restored(manifest: Manifest, bench: Bench) -> Restored:
 
 def _undo(manifest: Manifest, bench: Bench) -> Undone:
     try:
-        acts = registry.acts(manifest.kind)
+        acts = bench.acts(manifest.kind)
     except KeyError as error:
         raise CloudError(Trouble.GARBLED, "restore", f"{manifest.kind} is no kind that this version can bring back") from error
     try:
@@ -85,12 +120,13 @@ def _undo(manifest: Manifest, bench: Bench) -> Undone:
         raise CloudError(Trouble.GARBLED, "restore", f"the manifest or a reply could not be understood ({error!r})") from error
 
 
-def _forget(manifest: Manifest, undone: Undone, bench: Bench) -> None:
-    """Nothing is done to it again without a new notice. What is not all back keeps its manifest, so that it can be run again."""
+def _forget(manifest: Manifest, address: str, undone: Undone, bench: Bench) -> None:
+    """Nothing is done to it again without a new notice. What can be gone on with keeps its manifest; so does a later act."""
     now = bench.clock()
     for _ in range(TRIES):
-        memory = bench.ledger.recall([manifest.id], now).get(manifest.id, Memory())
-        new = plan.moved(memory) if undone.lost else plan.undone(memory)
+        memory = _memory(manifest.id, bench)
+        over = memory.manifest == address and not undone.again
+        new = plan.undone(memory) if over else plan.moved(memory)
         if new == memory or bench.ledger.remember(manifest.id, new, memory.version, now):
             break
     else:

@@ -53,12 +53,14 @@ def void(case: Case, memory: Memory, now: datetime) -> bool:
     if last is None:
         return False
     strange = last > now + SKEW or (memory.idle_seen is None and last < began(case, memory, now))
-    return strange or answered(memory, now) or handed_over(case, memory) or any(end > last for end in ends(case))
+    return strange or answered(memory, now) or of_another(case, memory) or any(end > last for end in ends(case))
 
 
-def handed_over(case: Case, memory: Memory) -> bool:
-    """Whether it belongs to somebody else now than to whom the last notice went."""
-    return memory.told is not None and case.owner is not None and memory.told.lower() != case.owner.lower()
+def of_another(case: Case, memory: Memory) -> bool:
+    """Whether the last notice went to somebody who is no longer its owner, or was about it in another shape."""
+    handed_over = memory.told is not None and case.owner is not None and memory.told.lower() != case.owner.lower()
+    shape = case.resource.facts.get("shape")
+    return handed_over or (memory.shape is not None and shape is not None and memory.shape != shape)
 
 
 def answered(memory: Memory, now: datetime) -> bool:
@@ -74,7 +76,9 @@ def last_notice(memory: Memory) -> datetime | None:
 
 def silent(memory: Memory) -> Memory:
     """The memory as if nobody had been told."""
-    return replace(memory, warned_at=None, reminded_at=None, receipt=None, told=None, announced=None, promised=None, held_at=None)
+    return replace(
+        memory, warned_at=None, reminded_at=None, receipt=None, told=None, shape=None, announced=None, promised=None, held_at=None
+    )
 
 
 def awake(memory: Memory) -> Memory:

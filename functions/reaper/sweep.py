@@ -13,6 +13,8 @@ from reaper import judge, owners, plan, rule
 from reaper.errors import CloudError, Trouble
 from reaper.evidence import brief
 from reaper.model import (
+    Action,
+    Bar,
     Case,
     Coverage,
     Finding,
@@ -38,6 +40,8 @@ LAG = timedelta(minutes=5)
 MARK = timedelta(minutes=5)
 """What windows end on."""
 TARGETS_AT_ONCE = 8
+ASKED = {Move.STOP: Action.STOP, Move.DELETE: Action.DELETE}
+"""What a rule must allow for a move."""
 DRAWN = frozenset({State.IDLE, State.UNKNOWN})
 """Whose signals the report draws."""
 
@@ -168,7 +172,7 @@ def _finding(seen: Observation, kind: Kind[Any], order: Order) -> Finding:
         verdict=verdict,
         usd_per_hour=usd,
         owner=belongs.address,
-        acts=kind.able(resource),
+        acts=_able(resource, kind, order),
         saves=_saves(resource, usd, kind, order.book),
     )
     [step] = plan.plan([case], order.memories, order.now)
@@ -181,6 +185,19 @@ def _finding(seen: Observation, kind: Kind[Any], order: Order) -> Finding:
         wasted_usd=_wasted(price, verdict.idle_for),
         evidence=tuple(brief(r, drawn=verdict.state in DRAWN) for r in seen.readings),
     )
+
+
+def _able(resource: Resource, kind: Kind[Any], order: Order) -> dict[Move, Bar | None]:
+    """What bars each move, the rules of whatever lives inside and would go with it included (`facts["within"]`)."""
+    bars = dict(kind.able(resource))
+    for inner in resource.facts.get("within", ()):
+        holds = rule.rule(order.policy, inner, None, order.now)
+        for move, action in ASKED.items():
+            if move in bars and bars[move] is None and (holds.protected or holds.action.rank < action.rank):
+                bars[move] = Bar(
+                    because=f"{inner.name} inside it may not: {holds.protected or f'{holds.name} allows {holds.action} at most'}"
+                )
+    return bars
 
 
 def _saves(resource: Resource, usd: float | None, kind: Kind[Any], book: PriceBook) -> dict[Move, float]:

@@ -69,7 +69,8 @@ def recalled(report: Report, policy: Policy, ledger: Ledger, now: datetime) -> R
     except ReaperError as error:
         return replace(report, coverage=(*report.coverage, gap("ledger", error)))
     lost = [gap("ledger", error) for error in memories.errors[:1]]
-    found = enforce.limited(_plans(report.findings, memories, now, acting=True), memories, policy.limits, ledger, now)
+    at = enforce.Looked(ledger=ledger, now=now, scope=enforce.scope(report.coverage))
+    found = enforce.limited(_plans(report.findings, memories, now, acting=True), memories, policy.limits, at)
     lost += [gap("ledger", error) for error in found.errors]
     return replace(report, findings=tuple(found.findings), coverage=(*report.coverage, *lost))
 
@@ -97,12 +98,14 @@ def _told(report: Report, policy: Policy, desk: Desk, hand: Hand | None, ours: s
     )
     occasion = _occasion(report, policy, desk, this)
     found = _plans(mine, memories, now, this.acting)
-    jumped: frozenset[tuple[Target, str]] = frozenset()
+    at = enforce.Looked(ledger=desk.ledger, now=now, scope=enforce.scope(report.coverage))
+    held = enforce.limited([hand.narrow(f) for f in found] if hand else found, memories, policy.limits, at)
+    gaps += [gap("ledger", error) for error in held.errors]
     if hand:
-        held = enforce.limited([hand.narrow(f) for f in found], memories, policy.limits, desk.ledger, now)
-        jumped, made = held.jumped, enforce.carried(held.findings, hand.act)
+        _note_hold(held, desk, this)
+        made = enforce.carried(held.findings, hand.act)
         found = made.findings
-        gaps += [*_failures(made.errors), *(gap("ledger", error) for error in held.errors)]
+        gaps += _failures(made.errors)
         report = replace(report, coverage=enforce.counted(report.coverage, made.calls))
     due = {f.case.resource.id: f for f in found}
     deliveries = _give(digest.owners(found, occasion), due, desk, this)
@@ -111,7 +114,7 @@ def _told(report: Report, policy: Policy, desk: Desk, hand: Hand | None, ours: s
             due[id_] = _remembered(_undelivered(one, deliveries), None, desk, this)
     gaps += _refused(deliveries)
     gaps += _nowhere(due.values(), deliveries)
-    record(report, list(due.values()), jumped, desk, gaps)
+    record(report, list(due.values()), held.jumped, desk, gaps)
     tidy(desk, now, gaps)
     after = replace(report, findings=(*due.values(), *others), coverage=(*report.coverage, *gaps))
     return _with_overview(after, occasion, desk, this) if ours or not report.findings else after
@@ -204,7 +207,9 @@ def _remember(found: Finding, receipt: str | None, desk: Desk, this: _Round) -> 
     for _ in range(TRIES):
         new = plan.after(this.judged[id_].case, memory, this.now)
         if receipt and move in TOLD:
-            new = plan.told(found.case, new, found.step, receipt, this.now, acting=this.acting)
+            new = plan.told(found.case, new, found.step, receipt, desk.clock(), acting=this.acting)
+        if found.outcome.already:
+            new = plan.moved(new)
         if move is Move.HOLD:
             new = replace(new, held_at=new.held_at or this.now)
         if new == memory or desk.ledger.remember(id_, new, memory.version, this.now):
@@ -213,9 +218,17 @@ def _remember(found: Finding, receipt: str | None, desk: Desk, this: _Round) -> 
     raise CloudError(Trouble.REFUSED, "ledger", f"{id_}: somebody else wrote first, {TRIES} times")
 
 
+def _note_hold(held: enforce.Limited, desk: Desk, this: _Round) -> None:
+    try:
+        if held.scope is not None:
+            enforce.hold(desk.ledger, held.scope, this.run_id, this.now)
+    except ReaperError as error:
+        add(this.gaps, gap("ledger", error))
+
+
 def _made(found: Finding) -> bool:
     """Whether it was acted on: then what is to be remembered stands in the ledger already."""
-    return found.step.move in enforce.MOVES and found.outcome.result is Result.DONE
+    return found.step.move in enforce.MOVES and found.outcome.result is Result.DONE and not found.outcome.already
 
 
 def _failures(errors: Sequence[ReaperError]) -> list[Coverage]:

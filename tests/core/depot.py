@@ -43,6 +43,8 @@ class Thing:
     vague: bool = False
     patchy: bool = False
     barred: str = ""
+    region: str = "us-east-1"
+    facts: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -101,7 +103,7 @@ def resource(yard: Yard, thing: Thing) -> Resource:
         size=thing.instance,
         parts=(Part(component="Hosting", instance=thing.instance),) if thing.up else (),
         tags=None if thing.tags is None else dict(thing.tags),
-        facts={"barred": thing.barred},
+        facts={"barred": thing.barred, **thing.facts},
     )
 
 
@@ -109,7 +111,7 @@ def discover(yard: Yard) -> Iterator[Resource]:
     yard.calls["sagemaker:ListEndpoints"] += 1
     yard.depot.meanwhile("list", "")
     yard.depot.blunder("list", "")
-    yield from [resource(yard, thing) for thing in yard.depot.things.values()]
+    yield from [resource(yard, thing) for thing in yard.depot.things.values() if thing.region == yard.target.region]
 
 
 def observe(yard: Yard, resources: Sequence[Resource], window: Window) -> Iterator[Observation]:

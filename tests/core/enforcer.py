@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from core.depot import ACTS, DEPOT, Archive, Depot, Yard
-from core.fakes import NOW
-from reaper import document, hands, manifest, tell, turn
+from core.fakes import NOW, TARGET
+from reaper import document, hands, manifest, restore, tell, turn
 from reaper.channels import Line
 from reaper.desk import Desk
 from reaper.enforce import Hand
@@ -59,31 +59,32 @@ class Enforcer:
     post: Postbox = field(default_factory=Postbox)
     deadline: datetime | None = None
     more: list[Line] = field(default_factory=list)
+    regions: tuple[str, ...] = ("us-east-1",)
     runs: int = 0
 
     def __post_init__(self) -> None:
         self.depot = Depot(clock=lambda: self.now)
         self.archive = manifest.Archive(place="s3://manifests", store=self.store)
 
-    def sweep(self, mode: Mode = Mode.ENFORCE) -> Report:
-        """One sweep now: the report as an entry point would give it."""
+    def sweep(self, mode: Mode = Mode.ENFORCE, regions: Sequence[str] | None = None) -> Report:
+        """One sweep now: the report as an entry point would give it. Without `regions` it looks at all of them."""
         self.runs += 1
-        run, yard = f"run-{self.runs}", Yard(self.depot)
+        run, yards = f"run-{self.runs}", [Yard(self.depot, replace(TARGET, region=r)) for r in regions or self.regions]
         order = Order(policy=self.policy, now=self.now)
-        swept = sweep([yard], [DEPOT], order)
+        swept = sweep(yards, [DEPOT], order)
         facts = Run(id=run, started_at=self.now, finished_at=self.now, mode=mode, version="0", policy_sha256="0" * 64)
         report = Report(run=facts, coverage=swept.coverage, findings=swept.findings)
         lines = [Line(name="post", readers=frozenset(Audience), sender=self.post), *self.more]
         if mode is Mode.AUDIT:
             return tell.recalled(report, self.policy, self.ledger, self.now)
         desk = Desk(ledger=self.ledger, lines=lines, offer=None, clock=lambda: self.now)
-        ours = self.hands(yard, order, run)
+        ours = self.hands(yards, order, run)
         hand = Hand(act=lambda found: hands.act(found, ours)) if mode is Mode.ENFORCE else None
         return tell.tell(report, self.policy, desk, hand)
 
-    def hands(self, yard: Yard, order: Order, run: str) -> hands.Hands:
+    def hands(self, yards: Sequence[Yard], order: Order, run: str) -> hands.Hands:
         return hands.Hands(
-            clouds={yard.target: yard},
+            clouds={yard.target: yard for yard in yards},
             order=order,
             ledger=self.ledger,
             archive=self.archive,
@@ -99,6 +100,17 @@ class Enforcer:
         """A sweep after so much time."""
         self.now += timedelta(**given)
         return self.sweep()
+
+    def bench(self) -> restore.Bench:
+        """What a person who takes things back works with."""
+        return restore.Bench(
+            ledger=self.ledger,
+            archive=self.archive,
+            cloud=lambda target: Yard(self.depot, target),
+            clock=lambda: self.now,
+            by="lee",
+            acts=lambda name: ACTS,
+        )
 
     def memory(self, name: str) -> Memory:
         return self.ledger.recall([self.depot.id(name)], self.now).get(self.depot.id(name), Memory())

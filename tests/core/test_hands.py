@@ -10,12 +10,12 @@ import pytest
 
 from core.depot import DENIED
 from core.enforcer import POLICY, Enforcer, of, only, policy
-from core.fakes import DAY, HOUR, NOW, TARGET
+from core.fakes import DAY, HOUR, NOW, TARGET, resource
 from core.frail import Frail
 from reaper.channels import Line
 from reaper.errors import CloudError, Trouble
 from reaper.message import Audience
-from reaper.model import Mode, Move, Outcome, Result, Status
+from reaper.model import Memory, Mode, Move, Outcome, Result, Status
 from reaper.plan import CONFIRM
 
 
@@ -166,9 +166,7 @@ def unreadable(there: Enforcer) -> None:
         ),
         pytest.param("look", unreadable, "its tags could not be read", id="its tags cannot be read any more"),
         pytest.param("look", changed, "it is young now", id="it was changed a moment ago"),
-        pytest.param(
-            "look", lambda t: tagged(t, reaper_owner="new@example.com"), "idle for more than 1d under", id="it was handed over"
-        ),
+        pytest.param("look", lambda t: tagged(t, reaper_owner="new@example.com"), "idle for more than", id="it was handed over"),
         pytest.param("look", barred, "its last alarm is being looked into", id="nothing can be done to it now"),
         pytest.param("look", updating, "its status is Updating", id="it is being updated"),
         pytest.param("look", kept, "kept by lee@example.com", id="kept by its owner before the ledger was read"),
@@ -389,3 +387,55 @@ def test_what_office_hours_stop_they_start_again_and_a_start_needs_no_manifest(t
     assert (list(there.store.texts), there.memory("churn").manifest) == ([stored], stored)
     assert "started" in [entry.what for entry in there.ledger.history(there.depot.id("churn"))]
     assert only(there.later(minutes=15)).step.move is Move.NONE
+
+
+def test_a_notice_about_another_shape_gives_no_right_to_act(there):
+    there.depot.things["churn"].facts["shape"] = "minimum 2 of 4"
+    due(there).depot.things["churn"].facts["shape"] = "minimum 4 of 4"
+    assert only(there.sweep()).step.move is Move.WARN
+    assert there.depot.log == []
+
+
+def test_the_grace_runs_from_when_the_notice_was_taken_not_from_when_the_sweep_began(there):
+    send = there.post.send
+
+    def slowly(message: Any) -> str:
+        there.now += timedelta(minutes=20)
+        return send(message)
+
+    there.post.send = slowly  # type: ignore[method-assign]
+    there.sweep()
+    assert there.memory("churn").promised == there.memory("churn").warned_at + 3 * DAY  # type: ignore[operator]
+    there.post.send = send  # type: ignore[method-assign]
+    there.now = NOW + 3 * DAY
+    assert only(there.sweep()).step.move is Move.NONE
+
+
+def inside(there: Enforcer, **given: Any) -> None:
+    """Something that lives in it and would go with it."""
+    there.depot.things["churn"].facts["within"] = (
+        resource(id="arn:inner", name="inner", kind="sagemaker-inference-component", **given),
+    )
+
+
+def test_what_lives_inside_is_protected_by_its_own_rule(there):
+    inside(there)
+    there.policy = policy(POLICY + 'rules: [{name: quiet, match: {kind: "sagemaker-inference-component"}, action: ignore}]\n')
+    due(there)
+    assert only(there.sweep()).case.acts[Move.STOP].because == "inner inside it may not: rule 'quiet' says ignore"
+    assert there.depot.log == []
+
+
+def test_what_lives_inside_is_protected_by_its_own_snooze(there):
+    inside(there)
+    due(there).ledger.remember("arn:inner", Memory(snoozed_until=there.now + DAY, snoozed_by="bob@example.com"), 0, there.now)
+    found = only(there.sweep())
+    assert (found.outcome.result, there.depot.log) == (Result.REFUSED, [])
+    assert "inner inside it is kept by bob@example.com" in (found.outcome.because or "")
+
+
+def test_what_was_gone_already_is_no_news_and_no_saving(there):
+    due(there).depot.meanwhile = lambda call, name: there.depot.things.pop(name, None) if call == "look" else None
+    before = len(there.post.messages)
+    there.sweep()
+    assert [m for m in there.post.messages[before:] if "saving" in m.subject or m.audience == "owners"] == []

@@ -12,8 +12,9 @@ from core.enforcer import POLICY, Enforcer, of, policy
 from core.fakes import DAY, HOUR, NOW
 from reaper import enforce
 from reaper.errors import CloudError, Trouble
+from reaper.fleeting import Fleeting
 from reaper.limit import Past, Share, jumps
-from reaper.model import Move, Result, Status
+from reaper.model import Mode, Move, Result, Status
 from reaper.policy import Limits
 
 
@@ -196,3 +197,69 @@ def test_sweeps_that_saw_nothing_say_nothing_of_what_is_usual():
     usual = [Share(seen=8, idle=1)] * 3
     assert place in jumps(cases, Limits(), Past(shares={place: [Share(seen=0, idle=0), *usual]}))
     assert jumps(cases, Limits(), Past(shares={place: [Share(seen=0, idle=0)] * 3})) == {}
+
+
+def two_regions(**limits: Any) -> Enforcer:
+    """Two things that are due in each of two regions."""
+    there = fleet(4, **limits)
+    for name in ("idle-02", "idle-03"):
+        there.depot.things[name].region = "eu-west-1"
+    there.regions = ("us-east-1", "eu-west-1")
+    there.now = NOW
+    there.ledger = Fleeting()
+    there.sweep()
+    there.now += 3 * DAY
+    return there
+
+
+def test_what_a_wider_sweep_held_is_not_done_in_slices():
+    there = two_regions(max_acts=3)
+    assert {f.step.move for f in there.sweep().findings} == {Move.HOLD}
+    there.now += HOUR
+    for region in there.regions:
+        found = there.sweep(regions=(region,)).findings
+        assert {f.step.move for f in found} == {Move.HOLD}
+    assert "a wider sweep held it" in found[0].step.because
+    assert there.depot.log == []
+    enforce.release(there.ledger, "lee", there.now)
+    there.now += HOUR
+    there.sweep(regions=("eu-west-1",))
+    assert len(there.depot.log) == 2
+
+
+def test_a_sweep_as_wide_that_is_under_the_limit_ends_the_hold():
+    there = two_regions(max_acts=3)
+    there.sweep()
+    there.depot.things["idle-00"].uses.append(there.now + HOUR)
+    there.now += 2 * HOUR
+    there.sweep()
+    assert len(there.depot.log) == 3
+
+
+def test_sweeps_that_only_notify_do_not_teach_the_breaker_that_a_breakdown_is_usual():
+    there = fleet(2, 8, max_jump="25%")
+    there.now = NOW + 2 * DAY
+    broken(there)
+    for _ in range(12):
+        there.now += 2 * HOUR
+        there.sweep(Mode.NOTIFY)
+    for _ in range(4):
+        there.now += DAY
+        there.sweep()
+    assert there.depot.log == []
+
+
+def test_a_release_in_one_region_does_not_blind_the_breaker_of_another():
+    there = fleet(2, 8, max_jump="25%", max_acts=1)
+    there.now = NOW + 3 * DAY
+    there.sweep()
+    enforce.release(there.ledger, "lee", there.now)
+    for _ in range(2):
+        there.now += HOUR
+        there.sweep()
+    done = len(there.depot.log)
+    broken(there)
+    for _ in range(5):
+        there.now += DAY
+        there.sweep()
+    assert len(there.depot.log) == done

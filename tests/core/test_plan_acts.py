@@ -227,3 +227,13 @@ def test_what_office_hours_start_in_the_morning(restart, memory, given, expected
 
 def test_what_runs_is_not_started():
     assert not may_start(case(acts={Move.START: None}, hours=replace(HOURS, restart="all")), Memory(), DAYTIME)
+
+
+def test_a_forced_stop_needs_a_notice_about_this_very_resource():
+    anew = replace(force(), resource=replace(force().resource, created=NIGHT - timedelta(minutes=30)))
+    assert step(anew, told_of(Move.STOP, HOUR, NIGHT), NIGHT) is not Move.STOP
+
+
+def test_a_person_who_stopped_it_for_good_after_us_is_respected():
+    of = case(State.EXEMPT, acts=ASLEEP, hours=HOURS, changed=DAYTIME - 12 * HOUR + timedelta(minutes=50))
+    assert step(of, OURS, DAYTIME) is Move.NONE

@@ -70,7 +70,12 @@ def exit_status(report: Report, fail_on: str | None) -> int:
 
 def acted(report: Report) -> list[Finding]:
     """What was stopped, deleted or started in this run."""
-    return [f for f in report.findings if f.step.move in MOVES and f.outcome.result is Result.DONE]
+    return [f for f in report.findings if is_done(f)]
+
+
+def is_done(found: Finding) -> bool:
+    """Whether the reaper did something to it; what was so already does not count."""
+    return found.step.move in MOVES and found.outcome.result is Result.DONE and not found.outcome.already
 
 
 def failed(report: Report) -> list[Finding]:
