@@ -189,7 +189,10 @@ def _finding(seen: Observation, kind: Kind[Any], order: Order) -> Finding:
 
 def _able(resource: Resource, kind: Kind[Any], order: Order) -> dict[Move, Bar | None]:
     """What bars each move, the rules of whatever lives inside and would go with it included (`facts["within"]`)."""
-    bars = dict(kind.able(resource))
+    try:
+        bars = dict(kind.able(resource))
+    except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RuntimeError) as error:
+        return {move: Bar(because=f"what can be done to it cannot be told ({error!r})") for move in kind.deeds}
     for inner in resource.facts.get("within", ()):
         holds = rule.rule(order.policy, inner, None, order.now)
         for move, action in ASKED.items():

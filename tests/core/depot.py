@@ -157,7 +157,7 @@ def _in(window: Window, hour: int, moment: datetime) -> bool:
 
 def able(one: Resource) -> dict[Move, Bar | None]:
     busy = Bar(because=f"its status is {one.status}") if one.status != "InService" else None
-    busy = Bar(because=one.facts["barred"]) if one.facts.get("barred") else busy
+    busy = Bar(because=one.facts["barred"]) if one.facts["barred"] else busy
     stopped = Bar(because="it is stopped already", done=True) if not one.parts else None
     running = None if not one.parts else Bar(because="it is running already", done=True)
     return {Move.STOP: busy or stopped, Move.DELETE: busy, Move.START: busy or running}

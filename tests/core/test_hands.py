@@ -439,3 +439,14 @@ def test_what_was_gone_already_is_no_news_and_no_saving(there):
     before = len(there.post.messages)
     there.sweep()
     assert [m for m in there.post.messages[before:] if "saving" in m.subject or m.audience == "owners"] == []
+
+
+def test_a_kind_that_trips_over_what_it_could_not_observe_bars_every_move_and_ends_no_sweep(there):
+    def blunder(call: str, name: str) -> None:
+        if call == "observe":
+            raise CloudError(Trouble.UNREACHABLE, "cloudwatch:GetMetricData", "no answer")
+
+    due(there).depot.blunder = blunder
+    found = only(there.sweep())
+    assert "cannot be told" in found.case.acts[Move.STOP].because
+    assert (found.case.verdict.state, there.depot.log) == ("unknown", [])
