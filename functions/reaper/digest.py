@@ -73,9 +73,9 @@ def owners(findings: Sequence[Finding], occasion: Occasion) -> list[Message]:
 
 
 def is_news(found: Finding) -> bool:
-    """Whether its owner hears of this finding: a notice that is due, or an act that was done."""
+    """Whether its owner hears of this finding: a notice that is due, or a stop or delete that was done. A start in the morning is none."""
     done = found.step.move in ACTED and found.outcome.result is Result.DONE and not found.outcome.already
-    return found.step.move in TOLD or done
+    return found.step.move in TOLD or (done and found.step.move is not Move.START)
 
 
 def address_of(found: Finding, owners: Owners) -> tuple[str, bool] | None:

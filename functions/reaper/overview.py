@@ -47,7 +47,7 @@ def overview(
     are told with them. Its `to` is the policy's fallback; channels for admins may know better.
     """
     acted = [f for f in report.findings if f.step.move in ACTED]
-    if not (topics(report) - frozenset(known or ()) or acted or troubles):
+    if not (topics(report) - frozenset(known or ()) or any(_unusual(f) for f in acted) or troubles):
         return None
     from reaper.mail.render import both
 
@@ -84,6 +84,11 @@ def overview(
         attributes=_attributes(report, len(fresh)),
         resource_ids=tuple(f.case.resource.id for f in idle(report)),
     )
+
+
+def _unusual(found: Finding) -> bool:
+    """Whether an act is news by itself: what office hours do every evening and morning is not, unless it went wrong."""
+    return found.case.rule.hours is None or found.outcome.result in {Result.REFUSED, Result.FAILED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
-from core.fakes import resource
+from core.fakes import resource, rule
 from core.letters import CLIPPED, finding, occasion, report
+from reaper import schedule
 from reaper.model import (
     Coverage,
+    Finding,
     Move,
     Outcome,
     Result,
@@ -90,3 +93,22 @@ def test_the_summary_stays_short_however_much_there_is():
     assert len(summary.html.encode()) < CLIPPED
     assert "and 390 more" in summary.text
     assert len(summary.resource_ids) == 400
+
+
+def acted(result: Result, **given: Any) -> Finding:
+    return finding("dev", move=Move.STOP, outcome=Outcome(result=result, because="it is stopping"), rule=rule(**given))
+
+
+def test_an_act_is_news_but_what_office_hours_do_every_evening_is_not_unless_it_went_wrong():
+    hours = schedule.parse("mon-fri 07:00-21:00", "Europe/Berlin")
+    known = {acted(Result.DONE).case.resource.id}
+    assert overview(report(acted(Result.DONE)), occasion(), known) is not None
+    assert overview(report(acted(Result.DONE, hours=hours)), occasion(), known) is None
+    assert overview(report(acted(Result.REFUSED, hours=hours)), occasion(), known) is not None
+
+
+def test_acts_are_told_with_what_they_save_and_are_no_longer_counted_as_idle():
+    summary = overview(report(acted(Result.DONE), finding("other", 3)), occasion(), frozenset())
+    assert summary is not None
+    assert summary.subject == "[ML Idle Reaper] 1 idle ML resource costs $3.00/h; 1 acted on, saving $1.00/h; 1 new"
+    assert "It is stopping." in summary.text
