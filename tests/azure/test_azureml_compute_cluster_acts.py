@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from azure.acting import bar, found, later, planned
+from azure.acting import Planned, bar, found, later, planned
 from azure.conftest import CLUSTER
 from reaper import registry
 from reaper.azure.cloud import Cloud
 from reaper.errors import CloudError, Trouble
 from reaper.model import Move
+from reaper.sandbox.azure.fault import error, on
 from reaper.sandbox.azure.request import Request
 from reaper.sandbox.azure.rights import only
 from reaper.sandbox.azure.server import Server
@@ -60,6 +61,80 @@ def test_todays_maximum_is_kept_when_the_old_minimum_comes_back(server: Server, 
     undone = registry.acts(CLUSTER).undo(cloud, act.manifest)
     assert undone.lost == ("its maximum is 1 nodes today, so the minimum cannot be 2 again",)
     assert (scale(cluster)["minNodeCount"], scale(cluster)["maxNodeCount"]) == (1, 1)
+
+
+def lowered(server: Server, cloud: Cloud) -> Planned:
+    act = planned(cloud, CLUSTER, "gpus")
+    act.carry()
+    later(server)
+    return act
+
+
+@pytest.mark.parametrize(("since", "told"), [(1, "1 nodes, which somebody chose since: left as it is"), (2, "2 nodes already")])
+def test_a_minimum_that_somebody_chose_since_is_left_alone(
+    server: Server, cloud: Cloud, vision: Workspace, since: int, told: str
+):
+    cluster = gpus(vision)
+    act = lowered(server, cloud)
+    cluster.set(f"{SCALE}.minNodeCount", since)
+    undone = registry.acts(CLUSTER).undo(cloud, act.manifest)
+    assert (undone.because, undone.lost, scale(cluster)["minNodeCount"]) == (f"its minimum is {told}", (), since)
+
+
+def test_a_cluster_made_anew_under_its_name_is_left_as_it_is(server: Server, cloud: Cloud, vision: Workspace):
+    gpus(vision)
+    act = lowered(server, cloud)
+    anew = vision.cluster("gpus", nodes=(0, 9), created=server.world.now)
+    with pytest.raises(CloudError, match="it was made anew on 2026-11-21 10:22 UTC: left as it is") as caught:
+        registry.acts(CLUSTER).undo(cloud, act.manifest)
+    assert (caught.value.trouble, scale(anew)["minNodeCount"]) == (Trouble.REFUSED, 0)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "told"),
+    [
+        (
+            "properties.properties.vmSize",
+            "Standard_ND96asr_v4",
+            "its size was changed since from STANDARD_NC6S_V3 to Standard_ND96asr_v4",
+        ),
+        ("properties.createdOn", None, "when it was made is not known"),
+        ("properties.provisioningState", "Updating", "it is still Updating: run it again in a few minutes"),
+    ],
+)
+def test_what_is_not_surely_the_same_and_at_rest_is_left_as_it_is(
+    server: Server, cloud: Cloud, vision: Workspace, path: str, value: str | None, told: str
+):
+    cluster = gpus(vision)
+    act = lowered(server, cloud)
+    cluster.set(path, value).without("systemData")
+    with pytest.raises(CloudError) as caught:
+        registry.acts(CLUSTER).undo(cloud, act.manifest)
+    assert (caught.value.trouble, told in str(caught.value)) == (Trouble.REFUSED, True)
+    assert scale(cluster)["minNodeCount"] == 0
+
+
+def test_a_size_in_other_letters_is_the_same(server: Server, cloud: Cloud, vision: Workspace):
+    cluster = gpus(vision)
+    act = lowered(server, cloud)
+    cluster.set("properties.properties.vmSize", "Standard_NC6s_v3")
+    assert registry.acts(CLUSTER).undo(cloud, act.manifest).because == "its minimum is 2 nodes again"
+
+
+def test_a_cluster_that_azure_is_at_work_on_is_told_to_be_tried_again(server: Server, cloud: Cloud, vision: Workspace):
+    gpus(vision)
+    act = lowered(server, cloud)
+    server.rules.append(on("PATCH", ".*", error(409, "Conflict", "resizing")))
+    with pytest.raises(CloudError, match="409 Conflict: resizing; run it again in a few minutes"):
+        registry.acts(CLUSTER).undo(cloud, act.manifest)
+
+
+def test_a_notice_about_it_is_about_its_scaling_and_size(cloud: Cloud, vision: Workspace):
+    cluster = gpus(vision)
+    before = found(cloud, CLUSTER, "gpus")
+    assert before.facts["shape"] == "min 2 of 6 STANDARD_NC6S_V3"
+    cluster.set(f"{SCALE}.minNodeCount", 4).set("properties.properties.vmSize", "Standard_NC6s_v3")
+    assert registry.acts(CLUSTER).look(cloud.anew(), before).facts["shape"] == "min 4 of 6 STANDARD_NC6S_V3"
 
 
 @pytest.mark.parametrize(

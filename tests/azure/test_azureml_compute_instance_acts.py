@@ -51,7 +51,7 @@ def test_it_is_not_started_while_it_is_stopping(server: Server, cloud: Cloud, vi
     vision.instance("ada")
     act = planned(cloud, INSTANCE, "ada")
     act.carry()
-    with pytest.raises(CloudError, match="while it is in the state Stopping") as caught:
+    with pytest.raises(CloudError, match="it is still Stopping: run it again in a few minutes") as caught:
         registry.acts(INSTANCE).undo(cloud, act.manifest)
     assert caught.value.trouble is Trouble.REFUSED
 
@@ -85,6 +85,34 @@ def test_an_idle_shutdown_that_azure_does_not_take_back_off_is_told(server: Serv
     [lost] = registry.acts(INSTANCE).undo(cloud, act.manifest).lost
     assert "could not be switched off again; it is on, after PT60M" in lost
     assert inner(ada)["idleTimeBeforeShutdown"] == "PT60M"
+
+
+@pytest.mark.parametrize(
+    ("since", "told"),
+    [
+        ("PT3H", "its own idle shutdown is after PT3H, which somebody chose since: left as it is"),
+        (None, "its own idle shutdown is off already"),
+        ("PT1H", "its own idle shutdown is off again"),
+    ],
+)
+def test_an_idle_shutdown_that_somebody_chose_since_is_left_alone(cloud: Cloud, vision: Workspace, since: str | None, told: str):
+    ada = vision.instance("ada")
+    act = planned(cloud, INSTANCE, "ada", facts=NATIVE)
+    act.carry()
+    ada.set(IDLE, since)
+    assert registry.acts(INSTANCE).undo(cloud, act.manifest).because == told
+    assert inner(ada)["idleTimeBeforeShutdown"] == (None if "off" in told else since)
+
+
+def test_an_instance_made_anew_under_its_name_is_not_started(server: Server, cloud: Cloud, vision: Workspace):
+    vision.instance("ada")
+    act = planned(cloud, INSTANCE, "ada")
+    act.carry()
+    later(server)
+    anew = vision.instance("ada", created=server.world.now).set(STATE, "Stopped")
+    with pytest.raises(CloudError, match="it was made anew on 2026-11-21 10:22 UTC: left as it is") as caught:
+        registry.acts(INSTANCE).undo(cloud, act.manifest)
+    assert (caught.value.trouble, inner(anew)["state"]) == (Trouble.REFUSED, "Stopped")
 
 
 def test_a_managed_identity_makes_its_idle_shutdown_doubtful(cloud: Cloud, vision: Workspace):

@@ -233,8 +233,8 @@ def test_deletes_and_restores_to_the_same_field_by_field(server: Server, cloud: 
     later(server)
     begun = undo(cloud, act)
     assert begun.because == "creating it again has begun, with its settings, its tags and 3 instances"
-    assert begun.lost == ("its traffic (100 %) is put back when run again",)
-    assert undo(cloud, act).lost == ("it is Creating: its traffic (100 %) is put back when run again",)
+    assert begun.lost == ("it is not there yet: run it again in a few minutes, which puts its traffic (100 %) back",)
+    assert undo(cloud, act).lost == ("it is still Creating: run it again in a few minutes, which puts its traffic (100 %) back",)
     later(server)
     assert undo(cloud, act) == Undone(because="it is there, and gets 100 % of the traffic again")
     later(server)
@@ -245,7 +245,7 @@ def test_deletes_and_restores_to_the_same_field_by_field(server: Server, cloud: 
         {"team": "speech"},
         "AADToken",
     )
-    assert undo(cloud, act) == Undone(because="it is there, with 100 % of the traffic; its state is Succeeded")
+    assert undo(cloud, act) == Undone(because="it is there, with 100 % of the traffic")
 
 
 def test_one_that_had_no_traffic_comes_back_without_any(server: Server, cloud: Cloud, chat: Endpoint):
@@ -256,8 +256,11 @@ def test_one_that_had_no_traffic_comes_back_without_any(server: Server, cloud: C
     act = delete(cloud)
     act.carry()
     later(server)
-    assert undo(cloud, act).lost == ()
+    for told in ("it is not there yet", "it is still Creating"):
+        undone = undo(cloud, act)
+        assert (undone.lost, undone.again) == ((f"{told}: run it again in a few minutes",), True)
     later(server)
+    assert undo(cloud, act) == Undone(because="it is there, with 0 % of the traffic")
     back = server.world.estate.find(act.resource.id)
     assert ({key: back[key] for key in OWN}, traffic(chat)) == (before, {"green": 100})
 
@@ -290,12 +293,20 @@ def test_another_deployment_under_its_name_gets_nothing(server: Server, cloud: C
     assert traffic(chat) == {}
 
 
-@pytest.mark.parametrize("state", ["Deleting", "Failed"])
-def test_one_that_is_still_going_or_broken_is_not_written_over(server: Server, cloud: Cloud, chat: Endpoint, state: str):
+@pytest.mark.parametrize(
+    ("state", "told"),
+    [
+        ("Deleting", "it is still Deleting: run it again in a few minutes"),
+        ("Failed", "its state is Failed: run it again when it is gone"),
+    ],
+)
+def test_one_that_is_still_going_or_broken_is_not_written_over(
+    server: Server, cloud: Cloud, chat: Endpoint, state: str, told: str
+):
     blue = full(chat)
     act = delete(cloud)
     blue.set("properties.provisioningState", state)
-    with pytest.raises(CloudError, match=f"its state is {state}: run again when it is gone"):
+    with pytest.raises(CloudError, match=told):
         undo(cloud, act)
     assert not server.mutations
 
@@ -315,7 +326,8 @@ def test_the_manifest_has_all_of_it(cloud: Cloud, chat: Endpoint):
     record = delete(cloud).manifest.record
     assert record["deployment"] == blue.body
     endpoint = record["endpoint"]
-    assert (endpoint["traffic"], endpoint["mirrorTraffic"], endpoint["authMode"]) == ({"blue": 100}, {}, "AADToken")
+    assert endpoint == chat.body
+    assert endpoint["properties"]["traffic"] == {"blue": 100}
     assert "must be private" in registry.kind(DEPLOYMENT).deeds[Move.DELETE].what
 
 
@@ -324,7 +336,7 @@ def test_a_system_assigned_identity_is_told_to_be_a_new_one(server: Server, clou
     act = delete(cloud)
     act.carry()
     later(server)
-    assert "identity is a new one" in undo(cloud, act).lost[0]
+    assert "identity is a new one" in undo(cloud, act).lost[1]
     assert server.mutations[-1].body["identity"] == {"type": "SystemAssigned"}
 
 
@@ -419,8 +431,9 @@ def test_it_is_not_deleted_while_its_endpoint_does_not_settle(server: Server, cl
     waited: list[float] = []
     cloud.session.pause = waited.append
     failed = act.refused()
-    assert (failed.trouble, sum(waited)) == (Trouble.PARTIAL, 55)
-    assert "set to 0 %, but its endpoint's state is Updating, so it was not deleted" in str(failed)
+    assert (failed.trouble, sum(waited)) == (Trouble.PARTIAL, 70)
+    assert "its endpoint's state is Updating, so it was not deleted; its traffic had been set from 100 % to 0 %" in str(failed)
+    assert "undoing puts the traffic back" in str(failed)
     assert server.world.estate.find(blue.id) is not None
     later(server)
     undo(cloud, act)
@@ -455,9 +468,9 @@ def test_a_delete_that_fails_after_its_traffic_was_moved_says_so(server: Server,
     server.rules.append(on("DELETE", ".*", error(409, "Conflict", "not now")))
     failed = act.refused()
     assert failed.trouble is Trouble.PARTIAL
-    assert "not now; but its traffic was set from 100 % to 0 %, which undoing puts back" in str(failed)
+    assert "not now; its traffic had been set from 100 % to 0 %, and setting it back to 100 % has begun" in str(failed)
     later(server)
-    undo(cloud, act)
+    assert undo(cloud, act) == Undone(because="it is there, with 100 % of the traffic")
     assert traffic(chat) == {"blue": 100}
 
 

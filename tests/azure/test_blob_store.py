@@ -91,6 +91,13 @@ def test_what_goes_wrong_with_a_manifest_is_told(account: str):
     assert caught.value.trouble is Trouble.GONE
 
 
+@pytest.mark.parametrize("run", ["", "/", "//", "  /", "#", "#run1", "?x"])
+def test_a_run_without_a_name_lists_nothing_rather_than_everything(account: str, run: str):
+    store.write(f"{account}/reports/manifests", "run1/a.json", "{}")
+    with pytest.raises(CloudError, match="names nothing to be listed"):
+        store.list(f"{account}/reports/manifests/{run}")
+
+
 @pytest.mark.parametrize("place", ["http://acme.blob.core.windows.net/reports", "https://acme.blob.core.windows.net", "reports"])
 def test_a_place_for_manifests_that_is_none_is_told(place: str):
     for call in (lambda: store.write(place, "a", "{}"), lambda: store.list(place), lambda: store.read_text(place)):

@@ -18,6 +18,24 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 READ_ONLY = {"provisioningState", "scoringUri", "swaggerUri"}
 """Properties of endpoints and deployments that Azure fills in itself."""
+LAST_OPERATION = "azureasyncoperationuri"
+"""Among the free properties of endpoints and deployments Azure notes the operation that last changed them."""
+BETWEEN = frozenset(
+    {
+        "Creating",
+        "Updating",
+        "Scaling",
+        "Deleting",
+        "Starting",
+        "Stopping",
+        "Restarting",
+        "Resizing",
+        "SettingUp",
+        "UserSettingUp",
+    }
+)
+"""States that pass by themselves."""
+LATER = "run it again in a few minutes"
 
 
 def change(cloud: Cloud, call: Call, path: str, read: str) -> None:
@@ -42,6 +60,35 @@ def afterwards(look: Callable[[], T]) -> T:
     except CloudError as error:
         text = f"it was changed, but what became of it could not be looked at: {error}"
         raise CloudError(Trouble.PARTIAL, error.operation, text, code=error.code, missing=error.missing) from error
+
+
+def ready(state: object, permission: str) -> None:
+    """Raises CloudError in a state in between: what is taken back then would be refused, or be undone by what is under way."""
+    if state in BETWEEN:
+        raise CloudError(Trouble.REFUSED, permission, f"it is still {state}: {LATER}")
+
+
+def patient(undo: Callable[[], T]) -> T:
+    """What `undo` gives. Raises its CloudError, with what to do about it where Azure is at work on the resource (409)."""
+    try:
+        return undo()
+    except CloudError as error:
+        if not error.code.startswith("409"):
+            raise
+        raise CloudError(error.trouble, error.operation, f"{said(error)}; {LATER}", code=error.code) from error
+
+
+def said(error: CloudError) -> str:
+    """What went wrong, without the operation before it."""
+    return str(error).removeprefix(f"{error.operation}: ")
+
+
+def settings(body: Mapping[str, Any]) -> Json:
+    """What people chose about an endpoint or deployment: the same before and after an operation that changes none of it."""
+    found = writable(body)
+    free = found["properties"].get("properties")
+    chosen = {k: v for k, v in free.items() if k.lower() != LAST_OPERATION} if isinstance(free, dict) else free
+    return {**found, "tags": found.get("tags") or {}, "properties": {**found["properties"], "properties": chosen or {}}}
 
 
 def writable(body: Mapping[str, Any]) -> Json:

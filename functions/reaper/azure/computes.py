@@ -109,11 +109,20 @@ def again(cloud: Cloud, resource: Resource, wanted: str) -> Compute:
 
 def inner(cloud: Cloud, id_: str) -> dict[str, Any]:
     """What only the type of the compute has, as it is now. Raises CloudError."""
-    row = cloud.call(Call(permission=PERMISSION, path=id_, has=("properties",)))
+    return inner_of(row(cloud, id_))
+
+
+def row(cloud: Cloud, id_: str) -> dict[str, Any]:
+    """A compute as Azure shows it now. Raises CloudError."""
+    return cloud.call(Call(permission=PERMISSION, path=id_, has=("id", "properties")))
+
+
+def inner_of(shown: Mapping[str, Any]) -> dict[str, Any]:
+    """What only the type of the compute has, in what Azure showed of it. Raises CloudError."""
     try:
-        return _inner(row["properties"].get("properties") or {})
+        return _inner(shown["properties"].get("properties") or {})
     except UNREADABLE as error:
-        raise CloudError(Trouble.GARBLED, PERMISSION, f"{id_} cannot be read ({error!r})") from error
+        raise CloudError(Trouble.GARBLED, PERMISSION, f"{shown.get('id')} cannot be read ({error!r})") from error
 
 
 def _rows(cloud: Cloud, space: Workspace) -> list[dict[str, Any]]:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
+
+DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.\d+)?S)?)?")
+UNITS = (86400, 3600, 60, 1)
 
 
 def moment(text: object) -> datetime | None:
@@ -25,3 +29,9 @@ def spelled(when: datetime) -> str:
 def latest(*times: datetime | None) -> datetime | None:
     """The latest of those that are known."""
     return max((t for t in times if t), default=None)
+
+
+def lapse(value: object) -> object:
+    """A duration in seconds, so that `PT2M` and `PT120S` are the same; what is none as it is."""
+    found = DURATION.fullmatch(value) if isinstance(value, str) else None
+    return sum(int(number or 0) * unit for number, unit in zip(found.groups(), UNITS, strict=True)) if found else value

@@ -92,8 +92,13 @@ def read_text(address: str) -> str:
 
 
 def list(place: str) -> builtins.list[str]:
-    """The addresses of everything kept under `place`, in the order of their names. Raises CloudError."""
+    """The addresses of everything kept under `place`, in the order of their names. Raises CloudError.
+
+    A place that ends with a slash is one without the name that was to follow it: nothing is listed for it, rather than everything.
+    """
     with _told(READ, place):
+        if place.strip().endswith("/") or "?" in place or "#" in place:
+            raise ValueError("names nothing to be listed")
         account, container, prefix = _place(place)
         below = f"{prefix}/" if prefix else None
         with _service(account, place) as service:

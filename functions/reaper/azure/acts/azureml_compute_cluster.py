@@ -6,17 +6,18 @@ https://learn.microsoft.com/rest/api/azureml/compute/update
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from reaper.acts import Acts, Manifest, Record, Undone
 from reaper.azure import computes
+from reaper.azure.acts import same
 from reaper.azure.call import Call
-from reaper.azure.change import afterwards, change
+from reaper.azure.change import afterwards, change, patient, ready
 from reaper.azure.count import count
 from reaper.azure.kinds import azureml_compute_cluster as kind
+from reaper.azure.moment import lapse
 from reaper.errors import CloudError, Trouble
 from reaper.model import Move, Resource
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 WRITE = f"{computes.ROOT}/write"
 LEAST, MOST, REST = "minNodeCount", "maxNodeCount", "nodeIdleTimeBeforeScaleDown"
-DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.\d+)?S)?)?")
 
 
 def look(cloud: Cloud, resource: Resource) -> Resource:
@@ -35,13 +35,16 @@ def look(cloud: Cloud, resource: Resource) -> Resource:
 
 
 def record(cloud: Cloud, resource: Resource, move: Move) -> Record:
-    """Its scale settings."""
-    return {"scaleSettings": _scale(cloud, resource.id)}
+    """Its scale settings, its size and when it was made."""
+    row = computes.row(cloud, resource.id)
+    return {"scaleSettings": _scale(row), "was": same.of_compute(row)}
 
 
 def carry(cloud: Cloud, resource: Resource, manifest: Manifest) -> str:
     """Minimum to 0. Raises CloudError, too, where something else is changed before or afterwards."""
-    before, recorded = _scale(cloud, resource.id), manifest.record["scaleSettings"]
+    row, recorded = computes.row(cloud, resource.id), manifest.record["scaleSettings"]
+    same.check(manifest.record["was"], same.of_compute(row), WRITE)
+    before = _scale(row)
     if not _same(before, recorded, LEAST, MOST, REST):
         raise CloudError(Trouble.REFUSED, WRITE, f"its scaling was {_told(recorded)} a moment ago and is {_told(before)} now")
     _set(cloud, resource.id, before, 0)
@@ -49,20 +52,29 @@ def carry(cloud: Cloud, resource: Resource, manifest: Manifest) -> str:
 
 
 def undo(cloud: Cloud, manifest: Manifest) -> Undone:
-    """The old minimum back, under today's maximum."""
-    now, old = _scale(cloud, manifest.id), manifest.record["scaleSettings"][LEAST]
+    """The old minimum back, under today's maximum, where it is the same cluster and nobody chose another minimum since."""
+    return patient(lambda: _raise(cloud, manifest))
+
+
+def _raise(cloud: Cloud, manifest: Manifest) -> Undone:
+    row, old = computes.row(cloud, manifest.id), manifest.record["scaleSettings"][LEAST]
+    same.check(manifest.record.get("was") or {}, same.of_compute(row), WRITE)
+    ready(row["properties"].get("provisioningState"), WRITE)
+    now = _scale(row)
     wanted = min(old, now[MOST])
     short = (f"its maximum is {now[MOST]} nodes today, so the minimum cannot be {old} again",) if wanted < old else ()
-    if now[LEAST] >= wanted:
+    if now[LEAST] == wanted:
         return Undone(because=f"its minimum is {now[LEAST]} nodes already", lost=short)
+    if now[LEAST] != 0:
+        return Undone(because=f"its minimum is {now[LEAST]} nodes, which somebody chose since: left as it is")
     _set(cloud, manifest.id, now, wanted)
     return Undone(because=f"its minimum is {wanted} nodes again", lost=short)
 
 
-def _scale(cloud: Cloud, id_: str) -> dict[str, Any]:
-    scale = computes.inner(cloud, id_)["scaleSettings"]
+def _scale(row: Mapping[str, Any]) -> dict[str, Any]:
+    scale = computes.inner_of(row)["scaleSettings"]
     if count(scale.get(LEAST)) is None or count(scale.get(MOST)) is None:
-        raise CloudError(Trouble.GARBLED, computes.PERMISSION, f"the scaling of {id_} cannot be read ({_told(scale)})")
+        raise CloudError(Trouble.GARBLED, computes.PERMISSION, f"the scaling of {row['id']} cannot be read ({_told(scale)})")
     return dict(scale)
 
 
@@ -71,23 +83,13 @@ def _set(cloud: Cloud, id_: str, before: Mapping[str, Any], least: int) -> None:
     wanted = {**before, LEAST: least}
     body = {"properties": {"properties": {"scaleSettings": wanted}}}
     change(cloud, Call(permission=WRITE, path=id_, body=body, method="PATCH"), id_, computes.PERMISSION)
-    after = afterwards(lambda: _scale(cloud, id_))
+    after = afterwards(lambda: _scale(computes.row(cloud, id_)))
     if not _same(after, wanted, LEAST, MOST, REST):
         raise CloudError(Trouble.PARTIAL, WRITE, f"its scaling was to be {_told(wanted)}, but Azure made it {_told(after)}")
 
 
 def _same(one: Mapping[str, Any], other: Mapping[str, Any], *keys: str) -> bool:
-    return all(_plain(one.get(key)) == _plain(other.get(key)) for key in keys)
-
-
-def _plain(value: Any) -> Any:
-    """Durations in seconds: `PT2M` and `PT120S` are the same."""
-    found = DURATION.fullmatch(value) if isinstance(value, str) else None
-    return (
-        sum(int(number or 0) * unit for number, unit in zip(found.groups(), (86400, 3600, 60, 1), strict=True))
-        if found
-        else value
-    )
+    return all(lapse(one.get(key)) == lapse(other.get(key)) for key in keys)
 
 
 def _told(scale: Mapping[str, Any]) -> str:

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from reaper.acts import Acts, Manifest, Record, Undone
 from reaper.azure import computes
+from reaper.azure.acts import same
 from reaper.azure.call import Call
-from reaper.azure.change import afterwards, change
+from reaper.azure.change import afterwards, change, patient, ready
 from reaper.azure.kinds import azureml_compute_instance as kind
+from reaper.azure.moment import lapse
 from reaper.errors import CloudError, Trouble
 from reaper.model import Move, Resource
 
@@ -35,10 +37,11 @@ def look(cloud: Cloud, resource: Resource) -> Resource:
 
 
 def record(cloud: Cloud, resource: Resource, move: Move) -> Record:
-    """Which way it is stopped, and its state and idle shutdown before."""
-    inner = computes.inner(cloud, resource.id)
+    """Which way it is stopped, its state and idle shutdown before, its size and when it was made."""
+    row = computes.row(cloud, resource.id)
+    inner = computes.inner_of(row)
     by = resource.facts.get("stop_by", "stop") if move is Move.STOP else None
-    return {"by": by, "state": inner.get("state"), SETTING: inner.get(SETTING)}
+    return {"by": by, "state": inner.get("state"), SETTING: inner.get(SETTING), "was": same.of_compute(row)}
 
 
 def carry(cloud: Cloud, resource: Resource, manifest: Manifest) -> str:
@@ -57,11 +60,19 @@ def undo(cloud: Cloud, manifest: Manifest) -> Undone:
     """Start it again, or set its idle shutdown to what it was. A start is not undone: it may be in use by now."""
     if manifest.move is not Move.STOP:
         raise CloudError(Trouble.REFUSED, kind.NAME, f"a {manifest.move} is not undone: office hours or a person may stop it")
+    return patient(lambda: _taken_back(cloud, manifest))
+
+
+def _taken_back(cloud: Cloud, manifest: Manifest) -> Undone:
+    row = computes.row(cloud, manifest.id)
+    same.check(manifest.record.get("was") or {}, same.of_compute(row), kind.NAME)
+    inner = computes.inner_of(row)
     if manifest.record["by"] == "native":
-        return _set_back(cloud, manifest.id, manifest.record[SETTING])
-    state = computes.inner(cloud, manifest.id).get("state")
+        return _set_back(cloud, manifest.id, manifest.record[SETTING], inner.get(SETTING))
+    state = inner.get("state")
     if state in UNDER_WAY["start"]:
         return Undone(because=f"it is {state} already")
+    ready(state, f"{computes.ROOT}/start/action")
     return Undone(because=f"{_turn(cloud, manifest.id, 'start')}; {MEMORY}")
 
 
@@ -92,8 +103,13 @@ def _shut_down_when_idle(cloud: Cloud, resource: Resource) -> str:
     return f"its own idle shutdown is on, after {after} without use{doubt if resource.facts.get('identity') else ''}"
 
 
-def _set_back(cloud: Cloud, id_: str, before: Any) -> Undone:
-    """Azure documents no way to switch it off, so null is tried, and what it shows afterwards is told."""
+def _set_back(cloud: Cloud, id_: str, before: Any, now: Any) -> Undone:
+    """Azure documents no way to switch it off, so null is tried, and what it shows afterwards is told. Anything but our hour is left alone."""
+    if lapse(now or None) == lapse(before or None):
+        return Undone(because=f"its own idle shutdown is {f'after {now}' if now else 'off'} already")
+    if lapse(now) != lapse(IDLE_TIME):
+        chosen = f"after {now}" if now else "off"
+        return Undone(because=f"its own idle shutdown is {chosen}, which somebody chose since: left as it is")
     try:
         after = _set(cloud, id_, before)
     except CloudError as error:

@@ -39,7 +39,8 @@ def discover(cloud: Cloud) -> Iterator[Resource]:
 def cluster(cloud: Cloud, one: Compute) -> Resource:
     """The cluster as a resource."""
     status = str(one.inner.get("allocationState") or "") if one.state == "Succeeded" else one.state
-    return computes.resource(cloud, NAME, one, status, _parts(one))
+    found = computes.resource(cloud, NAME, one, status, _parts(one))
+    return replace(found, facts={**found.facts, "shape": _shape(one)})
 
 
 def observe(cloud: Cloud, resources: Sequence[Resource], window: Window) -> Iterator[Observation]:
@@ -48,6 +49,12 @@ def observe(cloud: Cloud, resources: Sequence[Resource], window: Window) -> Iter
     spaces = [one.resource.facts["workspace"] for one in seen if not _is_settled(one)]
     found = series.answers(cloud, [Place(id=space.id, region=space.region) for space in spaces], NODES, window)
     yield from cloud.each(lambda one: one if _is_settled(one) else _closer(cloud, one, found, window), seen)
+
+
+def _shape(one: Compute) -> str:
+    """What a notice is about. A change of scaling leaves no time at a cluster that could be compared with the notice's."""
+    scale = one.inner["scaleSettings"]
+    return f"min {scale.get('minNodeCount')} of {scale.get('maxNodeCount')} {str(one.inner.get('vmSize')).upper()}"
 
 
 def _parts(one: Compute) -> tuple[Part, ...] | None:

@@ -77,6 +77,8 @@ def deployment(cloud: Cloud, one: Deployment) -> Resource:
         facts={
             "state": state,
             "capacity": capacity,
+            # What a notice is about. Resource Graph spells sizes otherwise than the source itself.
+            "shape": f"{capacity} x {str(size).upper()}",
             "machines": given is not None,
             "kubernetes": kubernetes,
             "workspace": one.workspace,
