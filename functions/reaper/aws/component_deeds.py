@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from reaper.aws import guard
 from reaper.aws.scale_in import UNREAD
 from reaper.model import Bar, Deed, Move, Resource
 
@@ -45,6 +46,9 @@ def _stop(resource: Resource) -> Bar | None:
 
 
 def _delete(resource: Resource) -> Bar | None:
+    """Its tags are its endpoint's too: a stack that manages the endpoint manages what is on it."""
+    if because := guard.managed(resource.tags):
+        return Bar(because=because)
     if "adapters" not in resource.facts:
         return None if resource.facts["copies"] == 0 else Bar(because="whether it has adapters inside could not be read")
     adapters = resource.facts["adapters"]
@@ -55,7 +59,7 @@ DEEDS = {
     Move.STOP: Deed(
         verb="taken to no copies",
         what="takes its copies to zero, only where a step scaling policy would wake it again; lowers the autoscaling minimum first",
-        undo="brings back its number of copies and the autoscaling minimum",
+        undo="brings back its number of copies and the autoscaling minimum, where they are still as the stop left them and it is the same",
         permissions=(
             "sagemaker:ListTags",
             "sagemaker:UpdateInferenceComponentRuntimeConfig",
@@ -66,9 +70,11 @@ DEEDS = {
     Move.DELETE: Deed(
         verb="deleted",
         what="deletes the component and its autoscaling; the endpoint, its instances and the model stay",
-        undo="creates it again on its endpoint with its tags and copies, and once it is in service (run it again then) its autoscaling",
+        undo="creates it again on its endpoint with its tags and copies, and once it is in service (run it again then) its autoscaling; "
+        "it gets the tag ml-idle-reaper:restored, by which the next run knows it; one that somebody made anew is left as it is",
         permissions=(
             "sagemaker:ListTags",
+            "sagemaker:DescribeEndpoint",
             "sagemaker:DescribeModel",
             "sagemaker:DeleteInferenceComponent",
             "application-autoscaling:DescribeScheduledActions",

@@ -75,6 +75,8 @@ def _stop(resource: Resource) -> Bar | None:
 
 
 def _delete(resource: Resource) -> Bar | None:
+    if because := guard.managed(resource.tags):
+        return Bar(because=because)
     if resource.facts["restorable"]:
         return None
     return Bar(because="its configuration is gone or cannot be read, so it could not be created again")
@@ -85,7 +87,8 @@ DEEDS = {
         verb="scaled in",
         what="scales in: to no instances where a step scaling policy would wake it again (asynchronous endpoints, hosts of inference "
         f"components that SageMaker scales), else to one instance per variant ({AVAILABILITY}); lowers the autoscaling minimum first",
-        undo="brings back the number of instances or copies and the autoscaling minimum",
+        undo="brings back the number of instances or copies and the autoscaling minimum, where they are still as the stop left them and "
+        "the endpoint is the same",
         permissions=(
             "sagemaker:ListTags",
             "sagemaker:DescribeInferenceComponent",
@@ -97,9 +100,11 @@ DEEDS = {
     ),
     Move.DELETE: Deed(
         verb="deleted",
-        what="deletes the endpoint, the inference components on it and its autoscaling; the configuration and the models stay",
+        what="deletes the endpoint, the inference components on it and its autoscaling; the configuration and the models stay; never one "
+        "with tags that AWS keeps for itself, such as those of a CloudFormation stack",
         undo="creates it again from the stored manifest: the configuration where it is gone, the endpoint with its tags, and once it "
-        "is in service (run it again then) components, autoscaling and numbers of instances; the tags of its autoscaling are lost",
+        "is in service (run it again then) components, autoscaling and numbers of instances; the tags of its autoscaling are lost; what is created "
+        "again gets the tag ml-idle-reaper:restored, by which the next run knows it; one that somebody made anew is left as it is",
         permissions=(
             "sagemaker:ListTags",
             "sagemaker:DescribeInferenceComponent",

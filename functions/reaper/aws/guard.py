@@ -8,6 +8,7 @@ from datetime import datetime
 from reaper import tags
 from reaper.model import Action, Move
 
+STACK = "aws:cloudformation:stack-name"
 ASKED = {Move.STOP: Action.STOP, Move.DELETE: Action.DELETE}
 Inside = Mapping[str, Mapping[str, str] | None]
 """Tags by name of what lives inside, None where they could not be read."""
@@ -20,7 +21,29 @@ def kept(inside: Inside, now: datetime) -> dict[str, str]:
         for move, action in ASKED.items():
             if move.value not in found and (because := _forbids(own, action, now)):
                 found[move.value] = f"{name} inside it is protected: {because}"
+        if Move.DELETE.value not in found and (because := managed(own)):
+            found[Move.DELETE.value] = f"{name} inside it would go with it, and of that one holds: {because}"
     return found
+
+
+def managed(own: Mapping[str, str] | None) -> str | None:
+    """The clause that says why it must not be deleted here: tags that AWS keeps for itself cannot be put back, nor what they tie it to."""
+    keys = sorted(key for key in own or {} if key.lower().startswith("aws:"))
+    if not keys:
+        return None
+    if stack := _stack(own):
+        return f"it is managed by the stack {stack}: delete it there"
+    return f"its tag {keys[0]} is one that AWS keeps for itself and could not be put back"
+
+
+def stack_again(own: Mapping[str, str] | None) -> str:
+    """What a stack may do to what is only scaled, to be added to a sentence; "" where none manages it."""
+    stack = _stack(own)
+    return f"; the stack {stack}, which manages it, may set its numbers again" if stack else ""
+
+
+def _stack(own: Mapping[str, str] | None) -> str | None:
+    return next((value for key, value in (own or {}).items() if key.lower() == STACK), None)
 
 
 def _forbids(own: Mapping[str, str] | None, asked: Action, now: datetime) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 DONE = "ResponseMetadata"
@@ -11,12 +11,12 @@ DONE = "ResponseMetadata"
 
 
 def plain(value: Any) -> Any:
-    """The same without what the SDK adds; times become ISO 8601 texts, which the SDK takes back."""
+    """The same without what the SDK adds; times become ISO 8601 texts in UTC, which the SDK takes back."""
     if isinstance(value, Mapping):
         return {str(key): plain(one) for key, one in value.items() if key != DONE}
     if isinstance(value, (list, tuple)):
         return [plain(one) for one in value]
-    return value.isoformat() if isinstance(value, datetime) else value
+    return value.astimezone(UTC).isoformat() if isinstance(value, datetime) else value
 
 
 def some(row: Mapping[str, Any], *names: str) -> dict[str, Any]:

@@ -7,7 +7,8 @@ https://docs.aws.amazon.com/sagemaker/latest/dg/endpoint-auto-scaling-zero-insta
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import operator
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,14 @@ NAMESPACE = {"ServiceNamespace": "sagemaker"}
 VARIANT = "sagemaker:variant:DesiredInstanceCount"
 COPIES = "sagemaker:inference-component:DesiredCopyCount"
 ALARMS_A_CALL = 100
+SPARSE = {"NoCapacityInvocationFailures"}
+"""Metrics that have no points at all while nobody asks; a backlog is told every minute."""
+ABOVE: Mapping[str, Callable[[float, float], bool]] = {
+    "GreaterThanThreshold": operator.gt,
+    "GreaterThanOrEqualToThreshold": operator.ge,
+}
+UNITS = (None, "None", "Count")
+"""An alarm on another unit sees no points."""
 PERMISSIONS = (
     "application-autoscaling:DescribeScalableTargets",
     "application-autoscaling:DescribeScalingPolicies",
@@ -117,8 +126,26 @@ def _rings(alarm: Row | None, policy: str, metric: str, dimensions: Mapping[str,
     if not alarm or not alarm.get("ActionsEnabled") or policy not in (alarm.get("AlarmActions") or ()):
         return False
     watched = {d.get("Name"): d.get("Value") for d in alarm.get("Dimensions") or ()}
-    above = str(alarm.get("ComparisonOperator", "")).startswith("GreaterThan")
-    return above and (alarm.get("Namespace"), alarm.get("MetricName"), watched) == ("AWS/SageMaker", metric, dict(dimensions))
+    right = (alarm.get("Namespace"), alarm.get("MetricName"), watched) == ("AWS/SageMaker", metric, dict(dimensions))
+    return right and _breached_by_one(alarm) and (metric not in SPARSE or _by_a_single_point(alarm))
+
+
+def _breached_by_one(alarm: Row) -> bool:
+    """Both metrics are 1 where something is asked for in vain: an alarm that waits for more may wait for ever."""
+    level, compare = alarm.get("Threshold"), ABOVE.get(alarm.get("ComparisonOperator", ""))
+    if compare is None or not isinstance(level, (int, float)) or alarm.get("Unit") not in UNITS:
+        return False
+    return compare(1.0, level)
+
+
+def _by_a_single_point(alarm: Row) -> bool:
+    """A metric with points only where a request fails may show one point and then none for long. An alarm that needs several rings
+    then only where it takes no account of missing ones.
+
+    https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html
+    """
+    needed = alarm.get("DatapointsToAlarm") or alarm.get("EvaluationPeriods") or 1
+    return bool(needed == 1 or alarm.get("TreatMissingData", "missing") in {"missing", "breaching"})
 
 
 def _names(policy: Row) -> list[str]:

@@ -24,6 +24,7 @@ END = BEGIN + 14 * DAY
 OUTAGE = BEGIN + 9 * DAY + 6 * HOUR
 """From then on CloudWatch gets no Invocations of the shop any more, although it is in use: on the second Wednesday."""
 PAST = BEGIN - 30 * DAY
+RESTORED = "ml-idle-reaper:restored"
 REGION, SUBSCRIPTION = "us-east-1", "11111111-1111-1111-1111-111111111111"
 POLICY = """\
 # The story's policy: three days of notice, then stop. Only `legacy-*` may be deleted, and dev notebooks keep office hours.
@@ -90,13 +91,14 @@ def asked(here: Account, name: str, since: datetime, until: datetime, variant: s
 
 
 def portrait(here: Account, name: str) -> dict[str, Any]:
-    """All that makes an endpoint what it is: what runs, under which configuration, tags and autoscaling. Without times and ARNs."""
+    """All that makes an endpoint what it is: what runs, under which configuration, tags and autoscaling. Without times and ARNs, and the
+    tag by which restoring knows what it made."""
     found = here.contents.endpoints[name]
     scaling = {key: one for key, one in here.contents.scalable.items() if f"/{name}/" in key[0]}
     return {
         "variants": [(v.name, v.spec, v.count, v.weight) for v in found.variants],
         "configuration": (found.config, here.contents.configs[found.config].spec),
-        "tags": dict(found.tags or {}),
+        "tags": {key: value for key, value in (found.tags or {}).items() if key != RESTORED},
         "autoscaling": {
             key: (one.least, one.most, [_plain(policy) for policy in one.policies.values()]) for key, one in scaling.items()
         },

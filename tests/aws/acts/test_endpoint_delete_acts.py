@@ -10,6 +10,7 @@ import pytest
 from aws.acts.stage import Barred, Stage
 from aws.conftest import DAY, NOW
 from reaper import registry
+from reaper.aws.acts.same import MARK
 from reaper.errors import CloudError, Trouble
 from reaper.model import Move
 from reaper.sandbox.aws import autoscaling, scaled
@@ -62,7 +63,7 @@ def bare(value: Any) -> Any:
 
 
 def everything(name: str = "e", config: str = "e-config") -> dict[str, Any]:
-    """All that AWS shows of an endpoint, its configuration, its components and its autoscaling."""
+    """All that AWS shows of an endpoint, its configuration, its components and its autoscaling, but for the mark of what was restored."""
     sagemaker, scaling = boto3.client("sagemaker"), boto3.client("application-autoscaling")
     endpoint, made = sagemaker.describe_endpoint(EndpointName=name), sagemaker.describe_endpoint_config(EndpointConfigName=config)
     rows = sagemaker.list_inference_components(EndpointNameEquals=name, SortBy="Name")["InferenceComponents"]
@@ -78,7 +79,7 @@ def everything(name: str = "e", config: str = "e-config") -> dict[str, Any]:
         "endpoint": endpoint,
         "config": made,
         "components": parts,
-        "tags": [sorted(sagemaker.list_tags(ResourceArn=arn)["Tags"], key=str) for arn in arns],
+        "tags": [sorted((t for t in sagemaker.list_tags(ResourceArn=arn)["Tags"] if t["Key"] != MARK), key=str) for arn in arns],
         "targets": scaling.describe_scalable_targets(**asked)["ScalableTargets"],
         "policies": policies,
         "actions": scaling.describe_scheduled_actions(**asked)["ScheduledActions"],

@@ -211,9 +211,10 @@ def test_a_minimum_that_cannot_be_put_back_is_told(account: Account, stage: Stag
     server.rules += [on("UpdateEndpointWeightsAndCapacities", denied())]
     refuse = on("RegisterScalableTarget", denied())
     server.rules.append(lambda call: refuse(call) if least(account) == 1 else None)
-    with pytest.raises(CloudError, match="minimum could not be put back") as told:
+    with pytest.raises(CloudError, match="minimum stays lowered, because it could not be put back") as told:
         stage.move("e", Move.STOP)
     assert told.value.trouble is Trouble.PARTIAL
+    assert "endpoint/e/variant/AllTraffic (2 before); the manifest that run r1 stored brings it back" in str(told.value)
 
 
 def test_a_host_with_one_component_that_nothing_wakes_stays_as_it_is(account: Account, stage: Stage):

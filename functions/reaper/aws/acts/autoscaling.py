@@ -10,7 +10,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from reaper.acts import Manifest
 from reaper.aws import scaling
+from reaper.aws.acts.number import Number
 from reaper.aws.cloud import Cloud
 from reaper.aws.reply import DONE, some
 from reaper.aws.scaling import NAMESPACE, SERVICE
@@ -53,16 +55,15 @@ def record(cloud: Cloud, ids: Collection[str]) -> Saved:
 
 def lower(cloud: Cloud, saved: Saved, least: Mapping[str, int]) -> None:
     """Lower the minimum of those targets to what `least` says by resource id, so that autoscaling does not undo what follows."""
-    for target in saved["targets"]:
-        if target["ScalableDimension"] in SCALED and target["MinCapacity"] > least.get(
-            target["ResourceId"], target["MinCapacity"]
-        ):
-            _register(cloud, target, MinCapacity=least[target["ResourceId"]])
+    for target in _lowered(saved, least):
+        _register(cloud, target, MinCapacity=least[target["ResourceId"]])
 
 
 @contextmanager
-def lowered(cloud: Cloud, saved: Saved, least: Mapping[str, int]) -> Iterator[None]:
-    """The minimum lowered, and put back where what is done then fails. An error of trouble PARTIAL tells where even that failed."""
+def lowered(cloud: Cloud, manifest: Manifest) -> Iterator[None]:
+    """The minimum lowered as the manifest says, and put back where what is done then fails. An error of trouble PARTIAL tells where
+    even that failed: then the minimum stays lowered, and this manifest is the one that knows what it was."""
+    saved, least = manifest.record["scaling"], manifest.record["least"]
     try:
         lower(cloud, saved, least)
         yield
@@ -70,7 +71,12 @@ def lowered(cloud: Cloud, saved: Saved, least: Mapping[str, int]) -> Iterator[No
         try:
             lift(cloud, saved, least)
         except CloudError as second:
-            raise halfway(error, f"and the autoscaling minimum could not be put back ({second})") from error
+            stays = ", ".join(f"{t['ResourceId']} ({t['MinCapacity']} before)" for t in _lowered(saved, least))
+            text = (
+                f"and the autoscaling minimum stays lowered, because it could not be put back ({second}): {stays}; "
+                f"the manifest that run {manifest.run} stored brings it back: `reaper restore {manifest.id}`"
+            )
+            raise halfway(error, text) from error
         raise
 
 
@@ -79,17 +85,50 @@ def halfway(error: CloudError, text: str) -> CloudError:
     return CloudError(Trouble.PARTIAL, error.operation, f"{error}; {text}", code=error.code, missing=error.missing)
 
 
-def lift(cloud: Cloud, saved: Saved, least: Collection[str]) -> list[str]:
-    """Bring the minimum of those targets back; gives what could not be brought back. One that was raised since is left alone."""
+def lift(cloud: Cloud, saved: Saved, least: Mapping[str, int], chosen: Mapping[str, int] | None = None) -> list[str]:
+    """Bring the minimum of those targets back where it is still as it was lowered; gives what could not be brought back.
+
+    `chosen` are numbers by resource id that somebody chose since: a minimum above them would scale them up, and is not brought back.
+    """
     now = {_key(row): row for row in scaling.read(cloud).targets}
     lost = []
-    for target in (t for t in saved["targets"] if t["ResourceId"] in least and t["ScalableDimension"] in SCALED):
-        there = now.get(_key(target))
+    for target in _lowered(saved, least):
+        there, id_ = now.get(_key(target)), target["ResourceId"]
         if there is None:
-            lost.append(f"The scalable target of {target['ResourceId']} is gone.")
-        elif there["MinCapacity"] < target["MinCapacity"]:
-            _register(cloud, target, MinCapacity=target["MinCapacity"])
+            lost.append(f"The scalable target of {id_} is gone.")
+        elif chosen and (number := chosen.get(id_, target["MinCapacity"])) < target["MinCapacity"]:
+            text = f"{target['MinCapacity']} as before would scale up the {number} that were chosen since"
+            lost.append(f"The autoscaling minimum of {id_} is {there['MinCapacity']} and stays so: {text}.")
+        else:
+            lost += _lift(cloud, target, least[id_], there)
     return lost
+
+
+def _lift(cloud: Cloud, target: Mapping[str, Any], left: int, there: Mapping[str, Any]) -> list[str]:
+    what = f"The autoscaling minimum of {target['ResourceId']}"
+    least = Number(
+        what=what, before=target["MinCapacity"], left=left, now=there["MinCapacity"], most=max(left, there["MaxCapacity"])
+    )
+    if least.wanted is not None:
+        _register(cloud, target, MinCapacity=least.wanted)
+    return least.lost
+
+
+def _lowered(saved: Saved, least: Mapping[str, int]) -> list[Mapping[str, Any]]:
+    """The recorded targets whose minimum is above what `least` says by resource id."""
+    return [
+        target
+        for target in saved["targets"]
+        if target["ScalableDimension"] in SCALED
+        and target["MinCapacity"] > least.get(target["ResourceId"], target["MinCapacity"])
+    ]
+
+
+def most(cloud: Cloud) -> dict[str, int]:
+    """The maximum by resource id that autoscaling allows now."""
+    return {
+        row["ResourceId"]: int(row["MaxCapacity"]) for row in scaling.read(cloud).targets if row["ScalableDimension"] in SCALED
+    }
 
 
 def drop(cloud: Cloud, saved: Saved) -> list[str]:

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reaper.aws import tags
+from reaper.aws.acts import same
+from reaper.aws.acts.number import Number
 from reaper.aws.cloud import Cloud
 from reaper.aws.reply import plain, some, tag_list
 from reaper.errors import CloudError, Trouble
@@ -34,14 +36,36 @@ def describe(cloud: Cloud, name: str) -> dict[str, Any]:
     return cloud.call("sagemaker", "DescribeInferenceComponent", "EndpointName", InferenceComponentName=name)
 
 
-def status(cloud: Cloud, name: str) -> str:
-    """Its status; empty when it is gone."""
+def find(cloud: Cloud, name: str) -> dict[str, Any] | None:
+    """The reply as it is; None when it is gone."""
     try:
-        return str(describe(cloud, name).get("InferenceComponentStatus", ""))
+        return describe(cloud, name)
     except CloudError as error:
         if error.trouble is Trouble.GONE:
-            return ""
+            return None
         raise
+
+
+def status(row: Mapping[str, Any]) -> str:
+    """What a description says."""
+    return str(row.get("InferenceComponentStatus", ""))
+
+
+def born(cloud: Cloud, row: Mapping[str, Any]) -> str:
+    """Which incarnation of its name a description is of."""
+    return same.born(row, tags.fresh(cloud, row["InferenceComponentArn"]))
+
+
+def again(cloud: Cloud, saved: Mapping[str, Any]) -> tuple[str, bool]:
+    """Its status and whether it was created now. Raises CloudError where somebody made another one of its name."""
+    name = saved["InferenceComponentName"]
+    row = find(cloud, name)
+    if row is None:
+        create(cloud, saved)
+        return status(describe(cloud, name)), True
+    if not same.same(cloud, row, row["InferenceComponentArn"], saved.get("born")):
+        raise same.anew("sagemaker:CreateInferenceComponent", name)
+    return status(row), False
 
 
 def copies(row: Mapping[str, Any]) -> int:
@@ -57,16 +81,25 @@ def record(cloud: Cloud, name: str) -> dict[str, Any]:
     if not specs or any(s.get("BaseInferenceComponentName") for s in specs):
         text = f"{name} is an adapter, or does not say what it is made of: what hosts it is not deleted"
         raise CloudError(Trouble.REFUSED, "sagemaker:DescribeInferenceComponent", text)
-    spec = {"Specification": _spec(specs[0])} if row.get("Specification") else {"Specifications": [_spec(s) for s in specs]}
     own = tags.fresh(cloud, row["InferenceComponentArn"])
-    return {**some(row, *NAMES), **spec, "copies": copies(row), "tags": own}
+    first = same.born(row, own)
+    same.marked(own, first)
+    return {**some(row, *NAMES), **made_of(row), "copies": copies(row), "tags": own, "born": first}
+
+
+def made_of(row: Mapping[str, Any]) -> dict[str, Any]:
+    """What it runs, as create calls take it."""
+    if row.get("Specification"):
+        return {"Specification": _spec(row["Specification"])}
+    return {"Specifications": [_spec(one) for one in row.get("Specifications") or ()]}
 
 
 def create(cloud: Cloud, saved: Mapping[str, Any]) -> None:
-    """Create it again. Not one copy is not legal, so it gets one at least."""
+    """Create it again, with the mark of what is. Not one copy is not legal, so it gets one at least."""
     named = {name: saved[name] for name in (*NAMES, "Specification", "Specifications") if name in saved}
     runtime = {"RuntimeConfig": {"CopyCount": max(1, saved["copies"])}}
-    cloud.call("sagemaker", "CreateInferenceComponent", "InferenceComponentArn", **named, **runtime, **tag_list(saved["tags"]))
+    own = tag_list(same.marked(saved["tags"], saved["born"]))
+    cloud.call("sagemaker", "CreateInferenceComponent", "InferenceComponentArn", **named, **runtime, **own)
 
 
 def set_copies(cloud: Cloud, name: str, count: int) -> None:
@@ -78,6 +111,18 @@ def set_copies(cloud: Cloud, name: str, count: int) -> None:
         InferenceComponentName=name,
         DesiredRuntimeConfig={"CopyCount": count},
     )
+
+
+def number(row: Mapping[str, Any], before: int, most: int | None) -> Number:
+    """Its copies, which a stop took to zero."""
+    what = f"The number of copies of {row['InferenceComponentName']}"
+    return Number(what=what, before=before, left=0, now=copies(row), most=most)
+
+
+def bring_back(cloud: Cloud, name: str, copies: Number) -> None:
+    """Ask for as many copies as there were, if any must be asked for."""
+    if copies.wanted is not None:
+        set_copies(cloud, name, copies.wanted)
 
 
 def models(saved: Sequence[Mapping[str, Any]]) -> set[str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from reaper.acts import Manifest, Record
 from reaper.aws import scaling, tags
-from reaper.aws.acts import autoscaling, component, endpoint_config
+from reaper.aws.acts import autoscaling, component, endpoint_config, same
 from reaper.aws.cloud import Cloud
 from reaper.aws.reply import DONE, some
 from reaper.errors import CloudError, Trouble
@@ -22,7 +22,10 @@ VARIANT = (
     "VariantName", "CurrentInstanceCount", "DesiredInstanceCount", "CurrentWeight", "DesiredWeight", "InstancePools",
     "CurrentServerlessConfig", "ManagedInstanceScaling",
 )  # fmt: skip
-ENDPOINT = ("EndpointName", "EndpointArn", "EndpointConfigName", "EndpointStatus", "DataCaptureConfig", "LastDeploymentConfig")
+ENDPOINT = (
+    "EndpointName", "EndpointArn", "EndpointConfigName", "EndpointStatus", "CreationTime", "DataCaptureConfig",
+    "LastDeploymentConfig",
+)  # fmt: skip
 PAUSES = (2.0, 4.0, 8.0, 15.0, 15.0, 15.0)
 """Seconds between looks at whether the components are gone."""
 
@@ -36,9 +39,14 @@ def record(cloud: Cloud, resource: Resource) -> Record:
     variants = [some(v, *VARIANT) for v in row.get("ProductionVariants") or ()]
     ids = {scaling.variant(resource.name, v["VariantName"]) for v in variants}
     ids |= {scaling.component(one["InferenceComponentName"]) for one in components}
+    own = tags.fresh(cloud, row["EndpointArn"])
+    first = same.born(row, own)
+    same.marked(own, first)
     return {
         "endpoint": some(row, *ENDPOINT),
-        "tags": tags.fresh(cloud, row["EndpointArn"]),
+        "born": first,
+        "previous": resource.facts.get("previous"),
+        "tags": own,
         "variants": variants,
         "shadows": [some(v, *VARIANT) for v in row.get("ShadowProductionVariants") or ()],
         "config": config,

@@ -1,5 +1,8 @@
 """Creating a deleted endpoint again, in as many runs as it takes: what needs it in service is done by the run that finds it so.
 
+An endpoint that has the name by then is gone on with only where it carries the mark of what we created again (see `same`), or where it is
+the very one that was to be deleted and was not. Any other is somebody's own: nothing of it is touched.
+
 https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateEndpoint.html
 """
 
@@ -10,10 +13,10 @@ from typing import Any
 
 from reaper.acts import Manifest, Record, Undone
 from reaper.aws import scaling
-from reaper.aws.acts import autoscaling, component, endpoint_config
+from reaper.aws.acts import autoscaling, component, endpoint_config, same
 from reaper.aws.acts.endpoint_delete import describe, shown
 from reaper.aws.cloud import Cloud
-from reaper.aws.reply import DONE, tag_list
+from reaper.aws.reply import DONE, plain, tag_list
 from reaper.errors import CloudError, Trouble
 
 AGAIN = "run it again when the endpoint is in service"
@@ -23,17 +26,19 @@ def restore(cloud: Cloud, manifest: Manifest) -> Undone:
     """Configuration, endpoint, then numbers, components and autoscaling. Every step looks first at what is there already."""
     saved, name = manifest.record, manifest.name
     made = _create(cloud, name, saved)
-    status = describe(cloud, name)["EndpointStatus"]
-    if status == "InService" and _resize(cloud, name, saved):
-        status = describe(cloud, name)["EndpointStatus"]
+    row = describe(cloud, name)
+    lost: list[str] = []
+    if row["EndpointStatus"] == "InService" and _resize(cloud, row, saved, lost):
+        row = describe(cloud, name)
+    status = row["EndpointStatus"]
     because = "it was created again" if made else f"its status is {status}"
     if status != "InService":
         waits = ["numbers of instances", *(["components"] if saved["components"] else [])]
         waits += ["autoscaling"] if saved["scaling"]["targets"] else []
-        return Undone(
-            because=because, lost=(f"Not back yet: {', '.join(waits)}; its status is {status}: {AGAIN}.", *_never(saved))
-        )
-    return Undone(because=because, lost=(*_inside(cloud, name, saved), *_never(saved)))
+        text = f"Not back yet: {', '.join(waits)}; its status is {status}: {AGAIN}."
+        return Undone(because=because, lost=(text, *lost, *_never(manifest)), again=True)
+    more, again = _inside(cloud, name, saved)
+    return Undone(because=because, lost=(*lost, *more, *_never(manifest)), again=again)
 
 
 def _create(cloud: Cloud, name: str, saved: Record) -> bool:
@@ -45,11 +50,13 @@ def _create(cloud: Cloud, name: str, saved: Record) -> bool:
         if error.trouble is not Trouble.GONE:
             raise
         endpoint_config.restore(cloud, saved["config"])
-        named = {"EndpointName": name, "EndpointConfigName": config, **tag_list(saved["tags"])}
-        cloud.call("sagemaker", "CreateEndpoint", "EndpointArn", **named)
+        own = tag_list(same.marked(saved["tags"], saved["born"]))
+        cloud.call("sagemaker", "CreateEndpoint", "EndpointArn", EndpointName=name, EndpointConfigName=config, **own)
         return True
     if row["EndpointStatus"] == "Deleting":
         raise _refused(f"{name} is still being deleted: run it again when it is gone")
+    if not same.same(cloud, row, row["EndpointArn"], saved.get("born")):
+        raise same.anew("sagemaker:CreateEndpoint", name)
     if row.get("EndpointConfigName") != config:
         raise _refused(f"there is an endpoint {name} with another configuration by now: it is left alone")
     if row["EndpointStatus"] == "Failed":
@@ -57,63 +64,85 @@ def _create(cloud: Cloud, name: str, saved: Record) -> bool:
     return False
 
 
-def _resize(cloud: Cloud, name: str, saved: Record) -> bool:
-    """Back to the numbers and weights that differ from the configuration's; those that autoscaling has in hand again are left to it."""
-    now = shown(describe(cloud, name).get("ProductionVariants") or ())
-    held = {row["ResourceId"] for row in scaling.read(cloud).targets}
-    rows = [
-        row for row in saved["variants"] if row["VariantName"] in now and scaling.variant(name, row["VariantName"]) not in held
-    ]
-    wanted = [found for row in rows if len(found := _differs(row, now[row["VariantName"]])) > 1]
+def _resize(cloud: Cloud, row: Mapping[str, Any], saved: Record, lost: list[str]) -> bool:
+    """Back to the numbers and weights that differ from the configuration's; those that autoscaling has in hand again are left to it.
+
+    What is not as creating left it was chosen since, which `lost` is told; so is all of an endpoint that was never deleted.
+    """
+    name = row["EndpointName"]
+    if plain(row["CreationTime"]) == saved["endpoint"]["CreationTime"]:
+        return False
+    now, plans = shown(row.get("ProductionVariants") or ()), shown(saved["config"]["params"]["ProductionVariants"])
+    held = {one["ResourceId"] for one in scaling.read(cloud).targets}
+    rows = [v for v in saved["variants"] if v["VariantName"] in now and scaling.variant(name, v["VariantName"]) not in held]
+    found = [_differs(v, now[v["VariantName"]], plans.get(v["VariantName"], {}), lost) for v in rows]
+    wanted = [one for one in found if len(one) > 1]
     if wanted:
         operation = "UpdateEndpointWeightsAndCapacities"
         cloud.call("sagemaker", operation, DONE, EndpointName=name, DesiredWeightsAndCapacities=wanted)
     return bool(wanted)
 
 
-def _differs(was: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+def _differs(was: Mapping[str, Any], now: Mapping[str, Any], plan: Mapping[str, Any], lost: list[str]) -> dict[str, Any]:
+    """What to ask for to make a variant what it was, where it still is what `plan`, its part of the configuration, made it."""
     found: dict[str, Any] = {"VariantName": was["VariantName"]}
-    if "DesiredWeight" in was and was["DesiredWeight"] != now.get("DesiredWeight"):
-        found["DesiredWeight"] = was["DesiredWeight"]
     free = not was.get("ManagedInstanceScaling") and not was.get("InstancePools")
-    if free and "DesiredInstanceCount" in was and was["DesiredInstanceCount"] != now.get("DesiredInstanceCount"):
-        found["DesiredInstanceCount"] = was["DesiredInstanceCount"]
+    asked = [("DesiredWeight", "weight", plan.get("InitialVariantWeight", 1.0))]
+    asked += [("DesiredInstanceCount", "number of instances", plan.get("InitialInstanceCount"))] if free else []
+    for key, word, made in asked:
+        if key in was and was[key] != now.get(key):
+            if now.get(key) == made:
+                found[key] = was[key]
+            else:
+                lost.append(_chosen(word, was["VariantName"], now.get(key), was[key]))
     serverless = was.get("CurrentServerlessConfig") or {}
     if serverless and serverless != now.get("CurrentServerlessConfig"):
-        found["ServerlessUpdateConfig"] = {k: v for k, v in serverless.items() if k != "MemorySizeInMB"}
+        if now.get("CurrentServerlessConfig") == plan.get("ServerlessConfig"):
+            found["ServerlessUpdateConfig"] = {k: v for k, v in serverless.items() if k != "MemorySizeInMB"}
+        else:
+            lost.append(_chosen("concurrency", was["VariantName"], "another", "as before"))
     return found
 
 
-def _inside(cloud: Cloud, name: str, saved: Record) -> list[str]:
-    """Components, and the autoscaling of variants and of those components that are in service."""
+def _chosen(word: str, variant: str, now: Any, before: Any) -> str:
+    return f"The {word} of {variant} is {now} now and not {before}: it was chosen since and is left as it is."
+
+
+def _inside(cloud: Cloud, name: str, saved: Record) -> tuple[list[str], bool]:
+    """Components, and the autoscaling of variants and of those components that are in service; gives what is not back, and whether
+    running it again may bring it."""
     ready = {scaling.variant(name, row["VariantName"]) for row in saved["variants"]}
-    lost: list[str] = []
+    later: list[str] = []
+    theirs: list[str] = []
     for one in saved["components"]:
-        status = _component(cloud, one, lost)
+        status = _component(cloud, one, later, theirs)
         if status == "InService":
             ready.add(scaling.component(one["InferenceComponentName"]))
         elif status:
-            lost.append(f"Component {one['InferenceComponentName']} is {status}: its autoscaling is not back yet: run it again.")
-    return lost + (autoscaling.restore(cloud, saved["scaling"], ready) if saved["scaling"]["targets"] else [])
+            later.append(f"Component {one['InferenceComponentName']} is {status}: its autoscaling is not back yet: run it again.")
+    later += autoscaling.restore(cloud, saved["scaling"], ready) if saved["scaling"]["targets"] else []
+    return [*later, *theirs], bool(later)
 
 
-def _component(cloud: Cloud, saved: Mapping[str, Any], lost: list[str]) -> str:
-    """Create it where it is gone, and give its status; empty where it could not be created, which `lost` then says."""
+def _component(cloud: Cloud, saved: Mapping[str, Any], later: list[str], theirs: list[str]) -> str:
+    """Create it where it is gone, and give its status; empty where it is not to be had, or is somebody else's, which the lists say."""
     name = saved["InferenceComponentName"]
     try:
-        if not component.status(cloud, name):
-            component.create(cloud, saved)
-        return component.status(cloud, name)
+        return component.again(cloud, saved)[0]
     except CloudError as error:
-        lost.append(f"Component {name} could not be created again ({error}).")
+        if error.code == same.CODE:
+            theirs.append(f"Component {name} {same.ANEW}.")
+        else:
+            later.append(f"Component {name} could not be created again ({error}).")
         return ""
 
 
-def _never(saved: Record) -> list[str]:
+def _never(manifest: Manifest) -> list[str]:
     """What no run brings back."""
+    saved = manifest.record
     lost = ["The tags of its autoscaling are not kept."] if saved["scaling"]["targets"] else []
     lost += ["Its last deployment settings are not set again."] if saved["endpoint"].get("LastDeploymentConfig") else []
-    return lost
+    return lost + same.before(manifest)
 
 
 def _refused(text: str) -> CloudError:

@@ -1,4 +1,4 @@
-"""Scaling an endpoint in, and back out: instances of variants, or the copies of its components, never against autoscaling.
+"""Scaling an endpoint in: instances of variants, or the copies of its components, never against autoscaling. `endpoint_scale_out` undoes it.
 
 https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_UpdateEndpointWeightsAndCapacities.html
 """
@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from reaper.acts import Manifest, Record, Undone
-from reaper.aws import endpoint, scaling
-from reaper.aws.acts import autoscaling, component
+from reaper.acts import Manifest, Record
+from reaper.aws import endpoint, guard, scaling, tags
+from reaper.aws.acts import autoscaling, component, same
 from reaper.aws.cloud import Cloud
+from reaper.aws.endpoint import Described
 from reaper.aws.reply import DONE
 from reaper.aws.scale_in import rows, scale_in
 from reaper.errors import CloudError, Trouble
@@ -25,12 +26,15 @@ def record(cloud: Cloud, resource: Resource) -> Record:
     if way.bar:
         raise CloudError(Trouble.REFUSED, "sagemaker:DescribeEndpoint", f"{resource.name}: {way.bar.because}")
     counts = {row["VariantName"]: int(row["CurrentInstanceCount"]) for row in rows(found) if row["VariantName"] in way.variants}
-    copies = {name: count for name in way.components if (count := component.copies(component.describe(cloud, name)))}
+    inside = {name: row for name in way.components if component.copies(row := component.describe(cloud, name))}
+    copies = {name: component.copies(row) for name, row in inside.items()}
     if not counts and not copies:
         raise CloudError(Trouble.REFUSED, "sagemaker:DescribeEndpoint", f"{resource.name}: its components have no copies already")
     least = {scaling.variant(resource.name, name): count for name, count in way.variants.items()}
     least |= {scaling.component(name): 0 for name in copies}
     return {
+        **_identity(cloud, found),
+        "inside": {name: component.born(cloud, row) for name, row in inside.items()},
         "counts": counts,
         "variants": dict(way.variants),
         "copies": copies,
@@ -39,13 +43,22 @@ def record(cloud: Cloud, resource: Resource) -> Record:
     }
 
 
+def _identity(cloud: Cloud, found: Described) -> dict[str, Any]:
+    """Which endpoint of its name it is, and what it is made of."""
+    return {
+        "born": same.born(found.raw, tags.fresh(cloud, found.raw["EndpointArn"])),
+        "config": found.raw.get("EndpointConfigName"),
+        "instances": {v.name: [kind for kind, _ in v.instances] for v in found.variants},
+    }
+
+
 def carry(cloud: Cloud, resource: Resource, manifest: Manifest) -> str:
     """The autoscaling minimum first, or autoscaling would undo the rest; put back where the rest fails."""
     saved = manifest.record
-    with autoscaling.lowered(cloud, saved["scaling"], saved["least"]):
-        _scale(cloud, resource.name, saved["variants"])
+    with autoscaling.lowered(cloud, manifest):
+        scale(cloud, resource.name, saved["variants"])
         _empty(cloud, list(saved["copies"]))
-    return _told(saved)
+    return _told(saved) + guard.stack_again(resource.tags)
 
 
 def _empty(cloud: Cloud, names: Sequence[str]) -> None:
@@ -61,32 +74,8 @@ def _empty(cloud: Cloud, names: Sequence[str]) -> None:
             raise autoscaling.halfway(error, f"{', '.join(names[:at])} went to no copies before") from error
 
 
-def undo(cloud: Cloud, manifest: Manifest) -> Undone:
-    """Back to the numbers of before, where there are fewer now, and then the minimum."""
-    saved, name = manifest.record, manifest.name
-    found = endpoint.describe(cloud, name)
-    if found.status != "InService":
-        text = f"the status of {name} is {found.status}: run it again once it is InService"
-        raise CloudError(Trouble.REFUSED, "sagemaker:UpdateEndpointWeightsAndCapacities", text)
-    now = {row["VariantName"]: int(row.get("DesiredInstanceCount") or 0) for row in rows(found)}
-    _scale(cloud, name, {v: count for v, count in saved["counts"].items() if v in now and now[v] < count})
-    lost = [f"Its variant {v} is gone." for v in saved["counts"] if v not in now]
-    lost += [why for one, count in saved["copies"].items() if (why := copy_again(cloud, one, count))]
-    lost += autoscaling.lift(cloud, saved["scaling"], saved["least"])
-    return Undone(because="its former numbers of instances and copies are asked for again", lost=tuple(lost))
-
-
-def copy_again(cloud: Cloud, name: str, count: int) -> str | None:
-    """Back to so many copies, where it has fewer; gives the sentence that says why not."""
-    try:
-        if component.copies(component.describe(cloud, name)) < count:
-            component.set_copies(cloud, name, count)
-    except CloudError as error:
-        return f"The copies of {name} could not be brought back ({error})."
-    return None
-
-
-def _scale(cloud: Cloud, name: str, counts: Mapping[str, int]) -> None:
+def scale(cloud: Cloud, name: str, counts: Mapping[str, int]) -> None:
+    """Ask for so many instances by variant, in one call; none where there is nothing to ask for."""
     if counts:
         wanted: Sequence[dict[str, Any]] = [{"VariantName": v, "DesiredInstanceCount": count} for v, count in counts.items()]
         operation = "UpdateEndpointWeightsAndCapacities"

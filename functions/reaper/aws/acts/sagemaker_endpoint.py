@@ -9,29 +9,24 @@ from dataclasses import replace
 
 from reaper.acts import Acts, Manifest, Record, Undone
 from reaper.aws import tags
-from reaper.aws.acts import autoscaling, component, endpoint_delete, endpoint_restore, endpoint_scale_in
+from reaper.aws.acts import autoscaling, component, endpoint_delete, endpoint_restore, endpoint_scale_in, endpoint_scale_out
 from reaper.aws.cloud import Cloud
 from reaper.aws.kinds import sagemaker_endpoint as kind
-from reaper.errors import CloudError, Trouble
+from reaper.aws.kinds import sagemaker_inference_component as component_kind
 from reaper.model import Move, Resource
 
 
 def look(cloud: Cloud, resource: Resource) -> Resource:
-    """Its description and tags, and the tags of every component on it, which may forbid what would take them away."""
+    """Its description and tags, and every component on it with its tags: what forbids acts on them forbids what takes them away."""
     row = endpoint_delete.describe(cloud, resource.name)
-    found = kind.resource(cloud, row, tags.fresh(cloud, row["EndpointArn"]))
-    inside = {name: _tags(cloud, name) for name in component.listed(cloud, resource.name)}
-    return replace(found, facts={"inside": {name: own for name, own in inside.items() if own is not None}})
-
-
-def _tags(cloud: Cloud, name: str) -> dict[str, str] | None:
-    """The component's own tags; None when it is gone."""
-    try:
-        return tags.fresh(cloud, component.describe(cloud, name)["InferenceComponentArn"])
-    except CloudError as error:
-        if error.trouble is Trouble.GONE:
-            return None
-        raise
+    own = tags.fresh(cloud, row["EndpointArn"])
+    inside: dict[str, dict[str, str]] = {}
+    within: list[Resource] = []
+    for name in component.listed(cloud, resource.name):
+        if inner := component.find(cloud, name):
+            inside[name] = tags.fresh(cloud, inner["InferenceComponentArn"])
+            within.append(component_kind.inside(cloud, inner, inside[name], own))
+    return replace(kind.resource(cloud, row, own), facts={"inside": inside, "within": tuple(within)})
 
 
 def record(cloud: Cloud, resource: Resource, move: Move) -> Record:
@@ -48,7 +43,7 @@ def carry(cloud: Cloud, resource: Resource, manifest: Manifest) -> str:
 
 def undo(cloud: Cloud, manifest: Manifest) -> Undone:
     """Can be run again and again, and then goes on with what is missing."""
-    return endpoint_restore.restore(cloud, manifest) if manifest.move is Move.DELETE else endpoint_scale_in.undo(cloud, manifest)
+    return endpoint_restore.restore(cloud, manifest) if manifest.move is Move.DELETE else endpoint_scale_out.undo(cloud, manifest)
 
 
 ACTS = Acts(
@@ -57,6 +52,7 @@ ACTS = Acts(
     carry=carry,
     undo=undo,
     undo_permissions=(
+        "sagemaker:ListTags",
         "sagemaker:DescribeEndpoint",
         "sagemaker:DescribeEndpointConfig",
         "sagemaker:DescribeInferenceComponent",

@@ -5,12 +5,13 @@ https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_UpdateInferenceCom
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from reaper.acts import Acts, Manifest, Record, Undone
-from reaper.aws import scaling, tags
-from reaper.aws.acts import autoscaling, component, endpoint_config
+from reaper.aws import guard, scaling, tags
+from reaper.aws.acts import autoscaling, component, endpoint_config, same
 from reaper.aws.cloud import Cloud
 from reaper.aws.kinds import sagemaker_inference_component as kind
 from reaper.aws.reply import DONE
@@ -45,12 +46,29 @@ def record(cloud: Cloud, resource: Resource, move: Move) -> Record:
     if move is Move.DELETE:
         saved = component.record(cloud, resource.name)
         endpoint_config.need_models(cloud, component.models([saved]))
-        return {"component": saved, "scaling": autoscaling.record(cloud, {id_})}
+        before = {"previous": resource.facts.get("previous")}
+        return {
+            "component": saved,
+            "host": _host(cloud, saved["EndpointName"]),
+            "scaling": autoscaling.record(cloud, {id_}),
+            **before,
+        }
     if not scaling.wakes_component(scaling.read(cloud), resource.name):
         text = f"{resource.name}: nothing would wake it from zero any more"
         raise CloudError(Trouble.REFUSED, "application-autoscaling:DescribeScalingPolicies", text)
-    copies = component.copies(component.describe(cloud, resource.name))
-    return {"copies": copies, "least": {id_: 0}, "scaling": autoscaling.record(cloud, {id_})}
+    row = component.describe(cloud, resource.name)
+    made = {"born": component.born(cloud, row), "made_of": component.made_of(row), "on": _on(row)}
+    return {**made, "copies": component.copies(row), "least": {id_: 0}, "scaling": autoscaling.record(cloud, {id_})}
+
+
+def _on(row: Mapping[str, Any]) -> list[str]:
+    return [str(row.get(name, "")) for name in component.NAMES[1:]]
+
+
+def _host(cloud: Cloud, endpoint: str) -> str:
+    """Which endpoint of its name it is on."""
+    row = cloud.call("sagemaker", "DescribeEndpoint", "EndpointStatus", EndpointName=endpoint)
+    return same.born(row, tags.fresh(cloud, row["EndpointArn"]))
 
 
 def carry(cloud: Cloud, resource: Resource, manifest: Manifest) -> str:
@@ -60,37 +78,51 @@ def carry(cloud: Cloud, resource: Resource, manifest: Manifest) -> str:
         cloud.call("sagemaker", "DeleteInferenceComponent", DONE, InferenceComponentName=resource.name)
         left = autoscaling.drop(cloud, saved["scaling"])
         return "; ".join(["it is being deleted; its endpoint and model stay", *left])
-    with autoscaling.lowered(cloud, saved["scaling"], saved["least"]):
+    with autoscaling.lowered(cloud, manifest):
         component.set_copies(cloud, resource.name, 0)
-    return f"its {saved['copies']} copies are being taken to zero; a request wakes it again"
+    told = f"its {saved['copies']} copies are being taken to zero; a request wakes it again"
+    return told + guard.stack_again(resource.tags)
 
 
 def undo(cloud: Cloud, manifest: Manifest) -> Undone:
-    """Can be run again and again, and then goes on with what is missing."""
+    """Can be run again and again, and then goes on with what is missing. Copies that were chosen since stay as they are."""
     if manifest.move is Move.DELETE:
         return _create(cloud, manifest)
-    saved = manifest.record
-    if component.copies(component.describe(cloud, manifest.name)) < saved["copies"]:
-        component.set_copies(cloud, manifest.name, saved["copies"])
-    lost = autoscaling.lift(cloud, saved["scaling"], saved["least"])
-    return Undone(because=f"{saved['copies']} copies are asked for again", lost=tuple(lost))
+    saved, name = manifest.record, manifest.name
+    row = component.describe(cloud, name)
+    if not same.same(cloud, row, row["InferenceComponentArn"], saved.get("born")):
+        raise same.anew("sagemaker:UpdateInferenceComponentRuntimeConfig", name)
+    if component.made_of(row) != saved["made_of"] or _on(row) != saved["on"]:
+        raise _refused(f"{name} runs something else since: it is left as it is")
+    id_ = scaling.component(name)
+    copies = component.number(row, saved["copies"], autoscaling.most(cloud).get(id_))
+    component.bring_back(cloud, name, copies)
+    chosen = {id_: copies.now} if copies.chosen else {}
+    lost = [*copies.lost, *autoscaling.lift(cloud, saved["scaling"], saved["least"], chosen)]
+    asked = f"{copies.wanted} copies are asked for again"
+    return Undone(because=asked if copies.wanted is not None else "its copies are left as they are", lost=tuple(lost))
 
 
 def _create(cloud: Cloud, manifest: Manifest) -> Undone:
     saved, name = manifest.record, manifest.name
-    made = not component.status(cloud, name)
-    if made:
-        component.create(cloud, saved["component"])
-    status = component.status(cloud, name)
+    endpoint = saved["component"]["EndpointName"]
+    if _host(cloud, endpoint) != saved.get("host"):
+        raise _refused(f"its endpoint {endpoint} {same.ANEW}, and nothing is put on it")
+    status, made = component.again(cloud, saved["component"])
     if status in {"Deleting", "Failed"}:
-        raise CloudError(Trouble.REFUSED, "sagemaker:CreateInferenceComponent", f"the status of {name} is {status}")
+        raise _refused(f"the status of {name} is {status}")
     lost: list[str] = []
+    waits = bool(saved["scaling"]["targets"]) and status != "InService"
     if saved["scaling"]["targets"]:
-        lost += (
-            autoscaling.restore(cloud, saved["scaling"], {scaling.component(name)}) if status == "InService" else [_later(status)]
-        )
+        lost += [_later(status)] if waits else autoscaling.restore(cloud, saved["scaling"], {scaling.component(name)})
+        waits = bool(lost)
         lost.append("The tags of its autoscaling are not kept.")
-    return Undone(because="it was created again" if made else f"its status is {status}", lost=tuple(lost))
+    lost += same.before(manifest)
+    return Undone(because="it was created again" if made else f"its status is {status}", lost=tuple(lost), again=waits)
+
+
+def _refused(text: str) -> CloudError:
+    return CloudError(Trouble.REFUSED, "sagemaker:CreateInferenceComponent", text)
 
 
 def _later(status: str) -> str:
@@ -103,6 +135,8 @@ ACTS = Acts(
     carry=carry,
     undo=undo,
     undo_permissions=(
+        "sagemaker:ListTags",
+        "sagemaker:DescribeEndpoint",
         "sagemaker:DescribeInferenceComponent",
         "sagemaker:CreateInferenceComponent",
         "sagemaker:UpdateInferenceComponentRuntimeConfig",

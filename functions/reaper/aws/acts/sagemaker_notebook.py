@@ -16,6 +16,8 @@ from reaper.errors import CloudError, Trouble
 from reaper.model import Move, Resource
 
 CALLS = {Move.STOP: "StopNotebookInstance", Move.START: "StartNotebookInstance"}
+SAME = ("CreationTime", "InstanceType")
+"""What another notebook instance of that name, or one that somebody changed, has otherwise. Nobody else's is ever started."""
 ALREADY = {Move.STOP: ("Stopping", "Stopped"), Move.START: ("Pending", "InService")}
 
 
@@ -26,9 +28,9 @@ def look(cloud: Cloud, resource: Resource) -> Resource:
 
 
 def record(cloud: Cloud, resource: Resource, move: Move) -> Record:
-    """What it was like; starting it again needs its name only."""
+    """What it was like; starting it again needs its name only, and that it is still the same one."""
     row = _describe(cloud, resource.name)
-    return some(row, "NotebookInstanceStatus", "InstanceType", "VolumeSizeInGB", "NotebookInstanceLifecycleConfigName")
+    return some(row, *SAME, "NotebookInstanceStatus", "VolumeSizeInGB", "NotebookInstanceLifecycleConfigName")
 
 
 def carry(cloud: Cloud, resource: Resource, manifest: Manifest) -> str:
@@ -46,7 +48,10 @@ def undo(cloud: Cloud, manifest: Manifest) -> Undone:
     """Start what was stopped. A start is left alone: somebody may be at work on it by now."""
     if manifest.move is not Move.STOP:
         raise _refused(f"{manifest.name} was started, and stopping it again could end somebody's work: left alone")
-    status = _describe(cloud, manifest.name)["NotebookInstanceStatus"]
+    row = _describe(cloud, manifest.name)
+    if some(row, *SAME) != {name: manifest.record.get(name) for name in SAME}:
+        raise _refused(f"{manifest.name} was made anew or got another instance type since: it is left as it is")
+    status = row["NotebookInstanceStatus"]
     if status in ALREADY[Move.START]:
         return Undone(because=f"its status is {status} already")
     if status != "Stopped":

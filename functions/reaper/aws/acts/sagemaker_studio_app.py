@@ -12,7 +12,7 @@ from reaper.acts import Acts, Manifest, Record, Undone
 from reaper.aws import tags
 from reaper.aws.cloud import Cloud
 from reaper.aws.kinds import sagemaker_studio_app as kind
-from reaper.aws.reply import DONE, some, tag_list
+from reaper.aws.reply import DONE, plain, some, tag_list
 from reaper.errors import CloudError, Trouble
 from reaper.model import Move, Resource
 
@@ -29,7 +29,8 @@ def look(cloud: Cloud, resource: Resource) -> Resource:
 def record(cloud: Cloud, resource: Resource, move: Move) -> Record:
     """What CreateApp needs, with the app's own tags only: it inherits the others anyway."""
     row = _describe(cloud, resource.facts)
-    return {"app": some(row, *kind.IDENTITY, "ResourceSpec", "RecoveryMode"), "tags": tags.fresh(cloud, _arn(row))}
+    app = some(row, *kind.IDENTITY, "ResourceSpec", "RecoveryMode", "CreationTime")
+    return {"app": app, "tags": tags.fresh(cloud, _arn(row))}
 
 
 def carry(cloud: Cloud, resource: Resource, manifest: Manifest) -> str:
@@ -39,13 +40,17 @@ def carry(cloud: Cloud, resource: Resource, manifest: Manifest) -> str:
 
 
 def undo(cloud: Cloud, manifest: Manifest) -> Undone:
-    """Create the app again, unless it is there already."""
+    """Create the app again, unless it is there already, or somebody started and stopped it since: AWS shows deleted apps for a while."""
     app = manifest.record["app"]
-    status = _status(cloud, app)
+    row = _find(cloud, app)
+    status = str(row.get("Status", ""))
     if status in {"InService", "Pending"}:
         return Undone(because=f"its status is {status} already")
     if status not in {"", "Deleted"}:
         text = f"the status of {manifest.name} is {status}: run it again once it is deleted"
+        raise CloudError(Trouble.REFUSED, "sagemaker:CreateApp", text)
+    if row and plain(row.get("CreationTime")) != app.get("CreationTime"):
+        text = f"{manifest.name} was started and stopped by somebody since: it is left as it is"
         raise CloudError(Trouble.REFUSED, "sagemaker:CreateApp", text)
     spec = {"ResourceSpec": app["ResourceSpec"]} if app.get("ResourceSpec") else {}
     cloud.call("sagemaker", "CreateApp", "AppArn", **_names(app), **spec, **tag_list(manifest.record["tags"]))
@@ -72,12 +77,13 @@ def _arn(row: Mapping[str, Any]) -> str:
     return str(row["AppArn"])
 
 
-def _status(cloud: Cloud, names: Mapping[str, Any]) -> str:
+def _find(cloud: Cloud, names: Mapping[str, Any]) -> dict[str, Any]:
+    """Its description; empty where there is none any more."""
     try:
-        return str(_describe(cloud, names)["Status"])
+        return _describe(cloud, names)
     except CloudError as error:
         if error.trouble is Trouble.GONE:
-            return ""
+            return {}
         raise
 
 

@@ -14,6 +14,7 @@ from reaper.aws import endpoint, endpoint_deeds, scaling, series, tags
 from reaper.aws import endpoint_signals as signals
 from reaper.aws.endpoint import Described
 from reaper.aws.endpoint_deeds import SETTLED, UNSETTLED
+from reaper.aws.kinds import sagemaker_inference_component as component
 from reaper.aws.scale_in import needs_scaling
 from reaper.aws.scaling import Scaling
 from reaper.aws.series import Query
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 NAME = "sagemaker-endpoint"
 Components = dict[str, list[dict[str, Any]]]
-COMPONENT = ("InferenceComponentName", "EndpointName")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class _Look:
     described: Described | None = None
     blind: str | None = None
     busy_with: str | None = None
-    components: tuple[str, ...] = ()
+    components: tuple[Mapping[str, Any], ...] = ()
     queries: signals.Queries = field(default_factory=dict)
 
 
@@ -135,7 +135,7 @@ def _components(cloud: Cloud) -> Components | None:
     """Inference components by endpoint; None, and noted, when they cannot be listed."""
     found: Components = {}
     try:
-        for row in cloud.pages("sagemaker", "ListInferenceComponents", "InferenceComponents", *COMPONENT, MaxResults=100):
+        for row in cloud.pages("sagemaker", "ListInferenceComponents", "InferenceComponents", *component.KEYS, MaxResults=100):
             found.setdefault(row["EndpointName"], []).append(row)
     except CloudError as error:
         cloud.note(error)
@@ -160,8 +160,7 @@ def _with_components(look: _Look, components: Components | None) -> _Look:
     moving = next((row for row in mine if row.get("InferenceComponentStatus") in UNSETTLED), None)
     busy = f"its component {moving['InferenceComponentName']} is {moving['InferenceComponentStatus']}" if moving else None
     asked = signals.full(look.resource.name, found, [row["InferenceComponentName"] for row in mine])
-    names = tuple(row["InferenceComponentName"] for row in mine)
-    return replace(look, resource=replace(look.resource, changed=latest), busy_with=busy, queries=asked, components=names)
+    return replace(look, resource=replace(look.resource, changed=latest), busy_with=busy, queries=asked, components=tuple(mine))
 
 
 def _with_facts(cloud: Cloud, looks: Sequence[_Look], window: Window) -> list[_Look]:
@@ -170,16 +169,20 @@ def _with_facts(cloud: Cloud, looks: Sequence[_Look], window: Window) -> list[_L
     scaled = any(look.described and needs_scaling(look.described) for look in clear)
     read = scaling.read_or_note(cloud) if scaled else Scaling()
     found = tags.by_name(cloud, "inference-component") if any(look.components for look in clear) else {}
-    return [_with_facts_of(look, read, found, window) for look in looks]
+    return [_with_facts_of(cloud, look, read, found, window) for look in looks]
 
 
-def _with_facts_of(look: _Look, read: Scaling | None, found: tags.ByName | None, window: Window) -> _Look:
+def _with_facts_of(cloud: Cloud, look: _Look, read: Scaling | None, found: tags.ByName | None, window: Window) -> _Look:
+    """Of its components as listed, and those of a fresh look where it has had one, which knows their tags better."""
     known = look.resource
     if look.described is None or look.blind:
         return look
-    inside = {name: None if found is None else found.get(name.lower(), {}) for name in look.components}
+    own = {row["InferenceComponentName"]: row for row in look.components}
+    inside = {name: None if found is None else found.get(name.lower(), {}) for name in own}
+    listed = {row["InferenceComponentArn"]: component.inside(cloud, row, inside[name], known.tags) for name, row in own.items()}
+    within = tuple((listed | {c.id: c for c in known.facts.get("within", ())}).values())
     more = endpoint_deeds.facts(known, look.described, inside, read, window.end)
-    return replace(look, resource=replace(known, facts={**known.facts, **more}))
+    return replace(look, resource=replace(known, facts={**known.facts, **more, "within": within}))
 
 
 def _readings(asked: signals.Queries, answers: dict[Query, series.Answer]) -> tuple[Reading, ...]:

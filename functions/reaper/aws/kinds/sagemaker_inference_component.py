@@ -58,6 +58,11 @@ def resource(cloud: Cloud, row: Mapping[str, Any], found: Mapping[str, str] | No
     )
 
 
+def inside(cloud: Cloud, row: Mapping[str, Any], own: Mapping[str, str] | None, hosts: Mapping[str, str] | None) -> Resource:
+    """The same as part of an endpoint: with its own tags over those of its host; None where either could not be read."""
+    return resource(cloud, row, None if own is None or hosts is None else {**hosts, **own})
+
+
 def observe(cloud: Cloud, resources: Sequence[Resource], window: Window) -> Iterator[Observation]:
     """Traffic of all in bulk; a description of every component on an endpoint where one was silent.
 
@@ -152,7 +157,7 @@ def _with_adapters(
 ) -> Observation:
     """The traffic of its adapters is its own, it is as young as the youngest of them, and their own tags forbid what would end them."""
     resource, extra = seen.resource, list(seen.readings)
-    inside: dict[str, Mapping[str, str] | None] = {}
+    within: list[Resource] = []
     for one in all_seen.values():
         other = described.get(one.resource.name)
         if one.resource.facts["endpoint"] != resource.facts["endpoint"] or other is None or one.resource.name == resource.name:
@@ -160,14 +165,15 @@ def _with_adapters(
         if isinstance(other, CloudError):
             return replace(seen, blind=f"whether {one.resource.name} is an adapter of it could not be read")
         if _base(other) == resource.name:
-            inside[one.resource.name] = one.resource.tags
+            within.append(one.resource)
             extra += [
                 replace(r, signal=f"{r.signal} of adapter {one.resource.name}") for r in one.readings if r.role is Role.ACTIVITY
             ]
             times = [t for t in (resource.changed, one.resource.created, one.resource.changed) if t]
             resource = replace(resource, changed=max(times, default=None))
     seen = replace(seen, resource=resource, readings=tuple(extra))
-    return _with(seen, adapters=tuple(inside), kept=guard.kept(inside, window.end))
+    held = {one.name: one.tags for one in within}
+    return _with(seen, adapters=tuple(held), within=tuple(within), kept=guard.kept(held, window.end))
 
 
 def _base(row: Mapping[str, Any]) -> str | None:

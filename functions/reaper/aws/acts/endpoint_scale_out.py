@@ -1,0 +1,105 @@
+"""Undoing the scale-in of an endpoint: on the very same endpoint only, and of its numbers only those that are still as the stop left them.
+
+A number that is another one by now was chosen since, by somebody or by autoscaling, for what the endpoint has to do now: it stays.
+https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_UpdateEndpointWeightsAndCapacities.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from reaper.acts import Manifest, Record, Undone
+from reaper.aws import endpoint, scaling
+from reaper.aws.acts import autoscaling, component, same
+from reaper.aws.acts.endpoint_scale_in import scale
+from reaper.aws.acts.number import Number
+from reaper.aws.cloud import Cloud
+from reaper.aws.endpoint import Described
+from reaper.aws.scale_in import rows
+from reaper.errors import CloudError, Trouble
+
+OPERATION = "sagemaker:UpdateEndpointWeightsAndCapacities"
+
+
+@dataclass(slots=True, kw_only=True)
+class _Way:
+    """What is met on the way back, by resource id: today's maximum, the numbers, what is somebody's own; what was lost, what failed."""
+
+    most: Mapping[str, int]
+    numbers: dict[str, Number] = field(default_factory=dict)
+    theirs: set[str] = field(default_factory=set)
+    lost: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+
+
+def undo(cloud: Cloud, manifest: Manifest) -> Undone:
+    """Back to the numbers of before, under today's maximum of autoscaling, and then its minimum."""
+    saved, name = manifest.record, manifest.name
+    found = _unchanged(cloud, manifest)
+    way = _Way(most=autoscaling.most(cloud))
+    _instances(cloud, name, found, saved, way)
+    for one, before in saved["copies"].items():
+        _copies(cloud, one, before, saved["inside"].get(one), way)
+    chosen = {id_: number.now for id_, number in way.numbers.items() if number.chosen}
+    ours = {id_: least for id_, least in saved["least"].items() if id_ not in way.theirs}
+    minimum = autoscaling.lift(cloud, saved["scaling"], ours, chosen)
+    lost = [text for number in way.numbers.values() for text in number.lost]
+    return Undone(because=_told(way), lost=(*lost, *way.lost, *way.failed, *minimum), again=bool(way.failed))
+
+
+def _told(way: _Way) -> str:
+    if any(number.wanted is not None for number in way.numbers.values()):
+        return "its former numbers of instances and copies are asked for again"
+    return "none of its numbers of instances and copies is as the stop left it, so none was changed"
+
+
+def _unchanged(cloud: Cloud, manifest: Manifest) -> Described:
+    """The endpoint as it is now. Raises CloudError where it is another one, made of something else, or not in service."""
+    saved, name = manifest.record, manifest.name
+    found = endpoint.describe(cloud, name)
+    if not same.same(cloud, found.raw, found.raw["EndpointArn"], saved.get("born")):
+        raise same.anew(OPERATION, name)
+    if found.raw.get("EndpointConfigName") != saved["config"] or _other_instances(found, saved["instances"]):
+        raise CloudError(Trouble.REFUSED, OPERATION, f"{name} has another configuration since: it is left as it is")
+    if found.status != "InService":
+        raise CloudError(Trouble.REFUSED, OPERATION, f"the status of {name} is {found.status}: run it again once it is InService")
+    return found
+
+
+def _other_instances(found: Described, were: Mapping[str, Sequence[str | None]]) -> bool:
+    """Whether a variant runs other types; where its configuration is gone, then or now, its name must do."""
+    now = {v.name: [kind for kind, _ in v.instances] for v in found.variants}
+    return any(None not in [*kinds, *now[v]] and kinds != now[v] for v, kinds in were.items() if v in now)
+
+
+def _instances(cloud: Cloud, name: str, found: Described, saved: Record, way: _Way) -> None:
+    now = {row["VariantName"]: int(row.get("DesiredInstanceCount") or 0) for row in rows(found)}
+    wanted: dict[str, int] = {}
+    for variant, before in saved["counts"].items():
+        if variant not in now:
+            way.lost.append(f"Its variant {variant} is gone.")
+            continue
+        id_, left = scaling.variant(name, variant), saved["variants"][variant]
+        what = f"The number of instances of {variant}"
+        number = Number(what=what, before=before, left=left, now=now[variant], most=way.most.get(id_))
+        way.numbers[id_] = number
+        if number.wanted is not None:
+            wanted[variant] = number.wanted
+    scale(cloud, name, wanted)
+
+
+def _copies(cloud: Cloud, name: str, before: int, born: str | None, way: _Way) -> None:
+    """One component back to its copies; one that fails keeps none of the others from it."""
+    id_ = scaling.component(name)
+    try:
+        row = component.describe(cloud, name)
+        if not same.same(cloud, row, row["InferenceComponentArn"], born):
+            way.theirs.add(id_)
+            way.lost.append(f"The component {name} {same.ANEW}.")
+            return
+        way.numbers[id_] = component.number(row, before, way.most.get(id_))
+        component.bring_back(cloud, name, way.numbers[id_])
+    except CloudError as error:
+        way.theirs.add(id_)
+        way.failed.append(f"The copies of {name} could not be brought back ({error}).")
