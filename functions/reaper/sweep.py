@@ -100,8 +100,13 @@ def sweep(clouds: Sequence[Cloud], kinds: Sequence[Kind[Any]], order: Order) -> 
 
 
 def again(cloud: Cloud, kind: Kind[Any], resource: Resource, order: Order) -> Finding:
-    """The finding of one resource, observed anew up to this very moment. Raises CloudError where anything of it could not be read."""
-    stretch = replace(window(order.policy, order.now + LAG + MARK), sooner=rule.sooner(order.policy, [resource], order.now))
+    """The finding of one resource, observed anew up to this very moment. Raises CloudError where anything of it could not be read.
+
+    CloudWatch is asked beyond now, so that the minutes since the last mark are seen too; whether Azure Monitor takes an end that lies ahead
+    is not documented, and it is asked up to the last mark.
+    """
+    ahead = MARK if cloud.target.cloud == "aws" else timedelta(0)
+    stretch = replace(window(order.policy, order.now + LAG + ahead), sooner=rule.sooner(order.policy, [resource], order.now))
     seen = list(_safely(kind, kind.observe(cloud, [resource], stretch)))
     if cloud.troubles:
         raise cloud.troubles[0]
