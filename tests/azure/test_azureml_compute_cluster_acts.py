@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from azure.acting import Planned, bar, found, later, planned
-from azure.conftest import CLUSTER
+from azure.conftest import CLUSTER, NOW
 from reaper import registry
 from reaper.azure.cloud import Cloud
 from reaper.errors import CloudError, Trouble
@@ -88,6 +88,14 @@ def test_a_cluster_made_anew_under_its_name_is_left_as_it_is(server: Server, clo
     with pytest.raises(CloudError, match="it was made anew on 2026-11-21 10:22 UTC: left as it is") as caught:
         registry.acts(CLUSTER).undo(cloud, act.manifest)
     assert (caught.value.trouble, scale(anew)["minNodeCount"]) == (Trouble.REFUSED, 0)
+
+
+def test_one_made_anew_after_it_was_recorded_is_not_touched(server: Server, cloud: Cloud, vision: Workspace):
+    gpus(vision)
+    act = planned(cloud, CLUSTER, "gpus")
+    vision.cluster("gpus", nodes=(2, 6), created=NOW).set(f"{SCALE}.nodeIdleTimeBeforeScaleDown", "PT30M")
+    assert "it was made anew" in str(act.refused())
+    assert not server.mutations
 
 
 @pytest.mark.parametrize(

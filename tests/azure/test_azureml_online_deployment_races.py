@@ -211,6 +211,48 @@ def test_traffic_that_cannot_be_put_back_is_said_to_come_back_by_undoing(
     assert traffic(chat) == {"blue": 100}
 
 
+@pytest.mark.parametrize(
+    ("becomes", "told"),
+    [
+        (lambda blue: blue.set("properties.provisioningState", "Deleting"), "because it is being deleted"),
+        (lambda blue: blue.remove(), "because it is gone"),
+    ],
+)
+def test_a_delete_of_which_azure_does_not_say_whether_it_was_done_gets_no_traffic_back_where_it_was(
+    server: Server, cloud: Cloud, chat: Endpoint, blue: Thing, becomes: Callable[[Thing], object], told: str
+):
+    waits(server, cloud, 60)
+    act = delete(cloud)
+    server.rules.append(lambda request: becomes(blue) and None if request.method == "DELETE" else None)
+    server.rules.append(on("DELETE", ".*", error(501, "Oops", "sorry")))
+    failed = act.refused()
+    assert (failed.trouble, "whether it was done is not known" in str(failed), told in str(failed)) == (
+        Trouble.PARTIAL,
+        True,
+        True,
+    )
+    assert (traffic(chat), [m.method for m in server.mutations].count("PUT")) == ({"blue": 0}, 1)
+
+
+def test_one_that_is_gone_after_the_wait_is_gone(server: Server, cloud: Cloud, blue: Thing):
+    act = delete(cloud)
+    meanwhile(server, cloud, blue.remove)
+    assert act.refused().trouble is Trouble.GONE
+
+
+def test_its_traffic_is_put_back_as_soon_as_its_endpoint_is_at_rest(server: Server, cloud: Cloud, chat: Endpoint, blue: Thing):
+    waited: list[float] = []
+
+    def pause(given: float) -> None:
+        waited.append(given)
+        chat.set("properties.provisioningState", "Succeeded" if len(waited) == 13 else "Updating")
+
+    cloud.session.pause = pause
+    failed = delete(cloud).refused()
+    assert "it was not deleted; its traffic had been set from 100 % to 0 %, and setting it back to 100 % has begun" in str(failed)
+    assert (traffic(chat), sum(waited)) == ({"blue": 100}, 65)
+
+
 def test_the_first_manifest_brings_the_traffic_back_that_a_retried_delete_did_not_know_of(
     server: Server, cloud: Cloud, chat: Endpoint, blue: Thing
 ):

@@ -71,6 +71,8 @@ def put_back(cloud: Cloud, id_: str, share: int) -> str:
             "and its endpoint is still at work on that: undoing puts the traffic back"
         )
     except CloudError as error:
+        if error.trouble is Trouble.GONE:
+            return "where it stays, because it is gone"
         return f"which could not be taken back now ({said(error)}): undoing puts the traffic back"
 
 
