@@ -50,11 +50,14 @@ def test_a_scale_in_is_not_undone_on_an_endpoint_that_was_made_anew(account: Acc
     assert (told.value.trouble, count(account)) == (Trouble.REFUSED, 1)
 
 
-def test_a_scale_in_is_not_undone_under_another_configuration(account: Account, stage: Stage):
+@pytest.mark.parametrize(
+    "variant", [Variant(instance="ml.p4d.24xlarge"), Variant(model="newer")], ids=["dearer", "another model"]
+)
+def test_a_scale_in_is_not_undone_under_another_configuration(account: Account, stage: Stage, variant: Variant):
     account.endpoint("e", variants=[Variant(count=4)])
     _, manifest = stage.move("e", Move.STOP)
-    account.contents.endpoints["e"].config = "dearer"
-    account.config("dearer", variants=[Variant(instance="ml.p4d.24xlarge")])
+    account.contents.endpoints["e"].config = "other"
+    account.config("other", variants=[variant])
     with pytest.raises(CloudError, match="another configuration since: it is left as it is"):
         stage.undo(manifest)
     assert count(account) == 1

@@ -51,7 +51,7 @@ def undo(cloud: Cloud, manifest: Manifest) -> Undone:
 def _told(way: _Way) -> str:
     if any(number.wanted is not None for number in way.numbers.values()):
         return "its former numbers of instances and copies are asked for again"
-    return "none of its numbers of instances and copies is as the stop left it, so none was changed"
+    return "none of its numbers of instances and copies was changed"
 
 
 def _unchanged(cloud: Cloud, manifest: Manifest) -> Described:
