@@ -122,6 +122,13 @@ def test_what_is_not_surely_the_same_and_at_rest_is_left_as_it_is(
     assert scale(cluster)["minNodeCount"] == 0
 
 
+def test_one_of_which_it_was_never_known_when_it_was_made_is_left_as_it_is(server: Server, cloud: Cloud, vision: Workspace):
+    gpus(vision).set("properties.createdOn", None).without("systemData")
+    act = planned(cloud, CLUSTER, "gpus")
+    assert "when it was made is not known, so neither is whether it is still the same" in str(act.refused())
+    assert not server.mutations
+
+
 def test_a_size_in_other_letters_is_the_same(server: Server, cloud: Cloud, vision: Workspace):
     cluster = gpus(vision)
     act = lowered(server, cloud)
