@@ -48,6 +48,10 @@ class Undone:
 class Acts(Generic[C]):
     """How a kind's moves are made. Every function raises CloudError where a call fails, with Trouble.GONE where the resource is no more.
 
+    A resource's `facts` may have: `within`, a tuple of `Resource`: what lives inside and would go with it, with the tags its own sweep sees
+    (None: unreadable); `previous`, the address of an earlier act's manifest that still stands; `shape`, what it was like, for kinds whose
+    changes leave no time; `stop_by`, the rule's way to stop.
+
     `look(cloud, resource)`: the resource as it is this moment, with its tags from the authoritative call.
     `record(cloud, resource, move)`: what undoing that move will need, read now. Nothing is changed.
     `carry(cloud, resource, manifest)`: make the move; one sentence of what was done. Long-running operations are started, not waited for.

@@ -200,10 +200,11 @@ def _able(resource: Resource, kind: Kind[Any], order: Order) -> dict[Move, Bar |
         return {move: Bar(because=f"what can be done to it cannot be told ({error!r})") for move in kind.deeds}
     for inner in resource.facts.get("within", ()):
         holds = rule.rule(order.policy, inner, None, order.now)
+        spared = "its tags could not be read" if inner.tags is None else holds.protected
         for move, action in ASKED.items():
-            if move in bars and bars[move] is None and (holds.protected or holds.action.rank < action.rank):
+            if move in bars and bars[move] is None and (spared or holds.action.rank < action.rank):
                 bars[move] = Bar(
-                    because=f"{inner.name} inside it may not: {holds.protected or f'{holds.name} allows {holds.action} at most'}"
+                    because=f"{inner.name} inside it may not: {spared or f'{holds.name} allows {holds.action} at most'}"
                 )
     return bars
 

@@ -426,6 +426,13 @@ def test_what_lives_inside_is_protected_by_its_own_rule(there):
     assert there.depot.log == []
 
 
+def test_what_lives_inside_and_whose_tags_are_unknown_is_protected(there):
+    inside(there, tags=None)
+    due(there)
+    assert only(there.sweep()).case.acts[Move.STOP].because == "inner inside it may not: its tags could not be read"
+    assert there.depot.log == []
+
+
 def test_what_lives_inside_is_protected_by_its_own_snooze(there):
     inside(there)
     due(there).ledger.remember("arn:inner", Memory(snoozed_until=there.now + DAY, snoozed_by="bob@example.com"), 0, there.now)
