@@ -212,7 +212,13 @@ def _notice(case: Case, memory: Memory, now: datetime, acting: bool) -> Step:
         return Step(move=Move.WARN, because=f"its owner has not been told in this idle spell that it will be {ENDED[move]}")
     due = last + case.rule.remind_every - min(JITTER, case.rule.remind_every / 10)
     if now < due:
-        return Step(move=Move.NONE, because=f"its owner was told {text(now - last)} ago and is reminded in {text(due - now)}")
+        when = due_at(case, memory, now) if acting else None
+        next_ = (
+            f"it is {ENDED[move]} in {text(when - now)}"
+            if move and when and now < when <= due
+            else f"is reminded in {text(due - now)}"
+        )
+        return Step(move=Move.NONE, because=f"its owner was told {text(now - last)} ago and {next_}")
     if notice(case, memory, now) is None:
         return Step(move=Move.WARN, because=f"idle again for more than {text(case.rule.idle_after)} after a time without proof")
     return Step(move=Move.REMIND, because=f"still idle, and its owner was last told {text(now - last)} ago")

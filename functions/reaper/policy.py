@@ -59,10 +59,23 @@ def _snooze(value: object) -> timedelta:
 
 def _share(value: object) -> float:
     match = re.fullmatch(r"(\d{1,3}(?:\.\d+)?)\s*%", value) if isinstance(value, str) else None
-    share = float(match[1]) / 100 if match else value
-    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
+    if not match or float(match[1]) > 100:
         raise ValueError("expected a percentage such as 25%")
-    return float(share)
+    return float(match[1]) / 100
+
+
+def _address(value: object) -> object:
+    if isinstance(value, str) and not plain(value):
+        raise ValueError("expected one plain e-mail address such as ml-admins@example.com, without a name or brackets")
+    return value
+
+
+def _domain(value: object) -> object:
+    """`example.com`, also as `@example.com`."""
+    name = value.removeprefix("@") if isinstance(value, str) else value
+    if isinstance(name, str) and not plain(f"somebody@{name}"):
+        raise ValueError("expected a mail domain such as example.com, without wildcards")
+    return name
 
 
 def _words(value: object) -> object:
@@ -90,10 +103,22 @@ def _scalar(value: object) -> object:
 Patience = Annotated[timedelta, BeforeValidator(_patience), WithJsonSchema({"type": "string", "pattern": duration.PATTERN})]
 Length = Annotated[timedelta, BeforeValidator(_duration), WithJsonSchema({"type": "string", "pattern": duration.PATTERN})]
 SnoozeLength = Annotated[timedelta, BeforeValidator(_snooze), WithJsonSchema({"type": "string", "pattern": duration.PATTERN})]
-Share = Annotated[float, BeforeValidator(_share), WithJsonSchema({"type": "string", "pattern": r"^\d{1,3}(\.\d+)?\s*%$"})]
-_WORDS_SCHEMA: dict[str, Any] = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
+Share = Annotated[
+    float, BeforeValidator(_share), WithJsonSchema({"type": "string", "pattern": r"^(100(\.0+)?|\d{1,2}(\.\d+)?)\s*%$"})
+]
+_WORDS_SCHEMA: dict[str, Any] = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
 Words = Annotated[list[str], BeforeValidator(_words), MinLen(1), WithJsonSchema(_WORDS_SCHEMA)]
-Comparison = Annotated[str, BeforeValidator(_price), WithJsonSchema({"type": "string", "pattern": r"^\s*(>=|<=|>|<|==)\s*\d"})]
+Accounts = Annotated[
+    list[str],
+    BeforeValidator(_words),
+    MinLen(1),
+    WithJsonSchema(
+        {"anyOf": [*_WORDS_SCHEMA["anyOf"], {"type": "integer"}, {"type": "array", "items": {"type": ["string", "integer"]}}]}
+    ),
+]
+Comparison = Annotated[
+    str, BeforeValidator(_price), WithJsonSchema({"type": "string", "pattern": r"^\s*(>=|<=|>|<|==)\s*\d+(\.\d+)?\s*$"})
+]
 Tags = Annotated[
     dict[str, list[str] | None],
     BeforeValidator(_wanted_tags),
@@ -113,8 +138,8 @@ class Match(_Part):
     cloud: Annotated[list[Literal["aws", "azure"]], BeforeValidator(_words)] | None = None
     kind: Words | None = Field(None, description="kind names, globs allowed, such as sagemaker-*")
     name: Words | None = Field(None, description="name globs; case counts")
-    account: Words | None = Field(None, description="AWS account ids or Azure subscription ids")
-    subscription: Words | None = Field(None, description="the same as account, in Azure's word")
+    account: Accounts | None = Field(None, description="AWS account ids or Azure subscription ids")
+    subscription: Accounts | None = Field(None, description="the same as account, in Azure's word")
     region: Words | None = None
     tags: Tags | None = Field(None, description="key: value, list of values, glob, `*` for present, null for absent")
     size: Words | None = Field(None, description="globs on the size, such as ml.p5.*")
@@ -241,8 +266,8 @@ class Limits(_Part):
     """How much one sweep may act on at most; over any of them nothing is acted on and a person is told."""
 
     max_acts: Annotated[int, Field(ge=0)] = 20
-    max_share: Share = 0.25
-    max_jump: Share = 0.25
+    max_share: Share = Field(default="25%")  # type: ignore[assignment]
+    max_jump: Share = Field(default="25%")  # type: ignore[assignment]
     max_usd_per_hour: Annotated[float, Field(ge=0)] = 200
 
 
@@ -250,8 +275,8 @@ class Owners(_Part):
     """Where an owner's address comes from. Only addresses in `domains` are ever used."""
 
     tags: list[str] = ["reaper:owner", "owner", "email"]
-    domains: list[str] = []
-    fallback: str | None = None
+    domains: list[Annotated[str, BeforeValidator(_domain)]] = []
+    fallback: Annotated[str | None, BeforeValidator(_address)] = None
 
 
 class Policy(_Part):

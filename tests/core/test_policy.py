@@ -64,6 +64,19 @@ def test_there_are_examples():
         pytest.param("a: [", "policy.yaml:1: not valid YAML: ", id="not YAML"),
         pytest.param("- 1", "policy.yaml:1: expected keys such as `version: 1` and `rules:`, got [1]", id="a list"),
         pytest.param(
+            "version: 1\nlimits: {max_share: 1}", "policy.yaml:2: limits.max_share: 1 is not valid: ", id="share without %"
+        ),
+        pytest.param(
+            "version: 1\nowners: {fallback: 'ML <a@b.com>'}",
+            "policy.yaml:2: owners.fallback: 'ML <a@b.com>' is not valid: expected one plain",
+            id="fallback",
+        ),
+        pytest.param(
+            "version: 1\nowners: {domains: [example.com, '*.example.com']}",
+            "policy.yaml:2: owners.domains[1]: '*.example.com' is not valid: expected a mail domain",
+            id="domain",
+        ),
+        pytest.param(
             "version: 1\nlimits: {max_share: 250%}", "policy.yaml:2: limits.max_share: '250%' is not valid: ", id="share"
         ),
         pytest.param(
