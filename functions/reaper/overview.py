@@ -9,33 +9,36 @@ from dataclasses import dataclass, replace
 from reaper.digest import ACTED, Item, Occasion, address_of, item, title
 from reaper.figures import money
 from reaper.message import MAX_SUBJECT, Audience, Message, Value, line
-from reaper.model import Coverage, Finding, Move, Report, Result, Status
-from reaper.report.totals import complete, idle, is_done, totals, unknown
+from reaper.model import Finding, Move, Report, Result, Status
+from reaper.report.totals import complete, gaps, idle, is_done, lists, nothing, totals, unknown
+from reaper.report.totals import troubles as failed
 from reaper.wish import tidy
 
 ROWS, FEW = 10, 6
 GROUPS = 6
-OURS = "reaper"
-"""What coverage has for a cloud where the ledger or a channel failed, and not a list."""
 TEAM_TAGS = ("team", "cost-center", "costcenter", "department")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """What one team, owner or kind has idle; `percent` is its part of the dearest one's money, for a bar."""
+    """What one team, owner or kind has idle; `percent` is its part of the dearest one's money, for a bar.
+
+    `others`: how many groups it stands for that are not named themselves; 0 for a group of its own.
+    """
 
     name: str
     count: int
     usd_per_hour: float
     percent: int
+    others: int = 0
 
 
 def topics(report: Report) -> frozenset[str]:
     """Everything this report has to tell, by key: give it to the next `overview` as `known`, and only what came since is new."""
     held = {f"hold:{f.case.resource.id}" for f in report.findings if f.step.move is Move.HOLD}
-    gaps = {f"{c.status}:{c.account}/{c.region}/{c.kind}" for c in report.coverage if c.status is not Status.OK}
+    holes = {f"{c.status}:{c.account}/{c.region}/{c.kind}" for c in report.coverage if c.status is not Status.OK}
     blind = {f"unknown:{f.case.resource.id}" for f in unknown(report)}
-    return frozenset(held | gaps | blind | {f.case.resource.id for f in idle(report)})
+    return frozenset(held | holes | blind | {f.case.resource.id for f in idle(report)})
 
 
 def overview(
@@ -72,7 +75,7 @@ def overview(
         undone=_some([f for f in acted if f.outcome.result in {Result.REFUSED, Result.FAILED}], occasion),
         nobody=_some([f for f in idle(report) if address_of(f, occasion.owners) is None], occasion),
         unknown=_some(unknown(report), occasion, FEW),
-        gaps=_gaps(report),
+        gaps=gaps(report),
         troubles=[tidy(t, 300) for t in list(dict.fromkeys((*troubles, *_troubles(report))))[:ROWS]],
     )
     return Message(
@@ -109,33 +112,31 @@ def _some(found: Sequence[Finding], occasion: Occasion, rows: int = ROWS) -> Som
     return Some(items=items, more=max(0, len(found) - rows))
 
 
-def _gaps(report: Report) -> list[Coverage]:
-    """The lists that are not complete."""
-    return [c for c in report.coverage if c.status is not Status.OK and c.cloud != OURS]
-
-
 def _troubles(report: Report) -> list[str]:
     """What failed of our own means, such as the ledger."""
-    return [f"{c.kind}: {c.error}" for c in report.coverage if c.status is not Status.OK and c.cloud == OURS]
+    return [f"{row.kind}: {row.error}" for row in failed(report)]
 
 
 def _shares(report: Report, of: Callable[[Finding], str]) -> list[Share]:
-    """The dearest groups; what has no price counts, but not as money."""
+    """The dearest groups, and one share for all others together; what has no price counts, but not as money."""
     groups: dict[str, list[Finding]] = defaultdict(list)
     for found in idle(report):
         groups[of(found)].append(found)
     sums = {name: sum(f.price.usd_per_hour for f in group if f.price) for name, group in groups.items()}
     top = max(sums.values(), default=0.0)
-    names = sorted(groups, key=lambda name: (-sums[name], name))[:GROUPS]
-    return [
-        Share(
-            name=tidy(name, 60) or "(no name)",
-            count=len(groups[name]),
-            usd_per_hour=sums[name],
-            percent=max(1, round(100 * sums[name] / top)) if top else 1,
-        )
-        for name in names
-    ]
+    names = sorted(groups, key=lambda name: (-sums[name], name))
+    shown = len(names) if len(names) <= GROUPS + 1 else GROUPS
+    parts = [(tidy(name, 60) or "(no name)", [name], 0) for name in names[:shown]]
+    if rest := names[shown:]:
+        parts.append((f"and {len(rest)} others", rest, len(rest)))
+    return [_share(label, [(len(groups[n]), sums[n]) for n in named], others, top) for label, named, others in parts]
+
+
+def _share(name: str, groups: Sequence[tuple[int, float]], others: int, top: float) -> Share:
+    """Of groups, each with how many it has and their dollars an hour."""
+    usd = sum(usd for _, usd in groups)
+    percent = min(100, max(1, round(100 * usd / top))) if top else 1
+    return Share(name=name, count=sum(count for count, _ in groups), usd_per_hour=usd, percent=percent, others=others)
 
 
 def _team(found: Finding) -> str:
@@ -155,7 +156,7 @@ def _headline(report: Report) -> str:
     sums = totals(report)
     count = sums.by_state["idle"]
     if not count:
-        return "Nothing is idle"
+        return nothing(report)
     return f"{money(sums.idle_usd_per_hour)} an hour" if count > sums.unpriced_idle else f"{count} idle, price not known"
 
 
@@ -167,13 +168,12 @@ def _subject(report: Report, fresh: int, held: Sequence[Finding], ended: Sequenc
         if count > sums.unpriced_idle
         else ", price not known"
     )
-    head = f"{count} idle ML resource{'' if count == 1 else 's'}{cost}" if count else "No idle ML resources"
+    head = f"{count} idle ML resource{'' if count == 1 else 's'}{cost}" if count else nothing(report)
     parts = [f"HELD: {len(held)} act{'s wait' if len(held) > 1 else ' waits'} for you", head] if held else [head]
     saved = sum(f.case.saves.get(f.step.move, 0.0) for f in ended)
     parts += [f"{len(ended)} acted on" + (f", saving ${saved:,.2f}/h" if saved else "")] if ended else []
     parts += [f"{fresh} new"] if fresh else []
-    gaps, lists = len(_gaps(report)), sum(1 for c in report.coverage if c.cloud != OURS)
-    parts += [f"{gaps} of {lists} lists incomplete"] if gaps else []
+    parts += [f"{len(gaps(report))} of {len(lists(report))} lists incomplete"] if gaps(report) else []
     return line("[ML Idle Reaper] " + "; ".join(parts), MAX_SUBJECT)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from reaper.model import Coverage, Report, Status
+from reaper.report import totals
 from reaper.report.summary import clean
 
 BAD = (Status.DENIED, Status.FAILED, Status.PARTIAL)
@@ -44,16 +45,15 @@ class Gap:
 
 def maps(report: Report) -> list[Map]:
     """One map per cloud, by name."""
-    clouds = sorted({row.cloud for row in report.coverage})
-    return [_map(cloud, [row for row in report.coverage if row.cloud == cloud]) for cloud in clouds]
+    asked = totals.lists(report)
+    return [_map(cloud, [row for row in asked if row.cloud == cloud]) for cloud in sorted({row.cloud for row in asked})]
 
 
 def gaps(report: Report) -> list[Gap]:
-    """Every trouble once, the worst and the most widespread first."""
+    """Every trouble with a list once, the worst and the most widespread first."""
     groups: dict[tuple[Status, str | None, str], list[Coverage]] = {}
-    for row in report.coverage:
-        if row.status is not Status.OK:
-            groups.setdefault((row.status, row.missing, clean(row.error or "", 500)), []).append(row)
+    for row in totals.gaps(report):
+        groups.setdefault((row.status, row.missing, clean(row.error or "", 500)), []).append(row)
     ranked = sorted(groups.items(), key=lambda pair: (BAD.index(pair[0][0]), -len(pair[1])))
     return [_gap(*key, rows) for key, rows in ranked]
 

@@ -17,10 +17,10 @@ from markupsafe import Markup
 
 from reaper.duration import text
 from reaper.figures import moment, money
-from reaper.model import Report, State, Status
+from reaper.model import Report, State
 from reaper.report import atlas, bars, moves, rows
 from reaper.report.summary import clean
-from reaper.report.totals import totals
+from reaper.report.totals import gaps, lists, nothing, over, totals, troubles
 
 PLAIN = 200
 """Rows that are there without a script; the script puts its own in their place."""
@@ -43,7 +43,11 @@ def render(report: Report) -> str:
         gaps=atlas.gaps(report),
         moves=moves.groups(report),
         missing=atlas.missing(report),
-        holes=sum(1 for c in report.coverage if c.status is not Status.OK),
+        holes=len(gaps(report)),
+        lists=len(lists(report)),
+        troubles=troubles(report),
+        nothing=nothing(report),
+        over=over(report),
         fold=FOLD,
         style=Markup(_asset("report.css")),
         script=Markup(_script()),

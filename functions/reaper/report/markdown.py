@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 from reaper.duration import text
-from reaper.model import Finding, Report, Status
+from reaper.model import Finding, Report
 from reaper.report import moves
 from reaper.report.summary import clean
-from reaper.report.totals import idle, totals, unknown
+from reaper.report.totals import gaps, idle, lists, nothing, over, totals, troubles, unknown
 
 
 def render(report: Report) -> str:
@@ -17,7 +17,7 @@ def render(report: Report) -> str:
     lines = [
         "# Idle machine-learning resources",
         "",
-        f"**${sums.idle_usd_per_hour:,.2f} an hour, ${sums.idle_usd_per_month:,.0f} a month** at list price; {sums.unpriced_idle} idle without a known price.",
+        _lead(report),
         "",
         f"{sums.resources} resources: " + ", ".join(f"{count} {state}" for state, count in sums.by_state.items()) + ".",
         "",
@@ -28,6 +28,14 @@ def render(report: Report) -> str:
         f"_Run {report.run.id}, mode {report.run.mode}, version {report.run.version}._",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _lead(report: Report) -> str:
+    sums = totals(report)
+    if not sums.by_state["idle"]:
+        return f"**{nothing(report)}.**"
+    money = f"**${sums.idle_usd_per_hour:,.2f} an hour, ${sums.idle_usd_per_month:,.0f} a month** at list price"
+    return f"{money}{over(report)}; {sums.unpriced_idle} idle without a known price."
 
 
 def _moves(report: Report) -> list[str]:
@@ -85,16 +93,15 @@ def _unknown(report: Report) -> list[str]:
 
 
 def _coverage(report: Report) -> list[str]:
-    gaps = [c for c in report.coverage if c.status is not Status.OK]
-    if not gaps:
-        return [f"Coverage: all {len(report.coverage)} lists complete.", ""]
     rows = [
         f"- **{c.status}** {c.kind} in {c.account} {c.region or ''}: missing {c.missing or 'nothing named'}: {_plain(c.error or '')}"
-        for c in gaps
+        for c in gaps(report)
     ]
-    return ["## Coverage incomplete", "", *rows, ""]
+    whole = [f"Coverage: all {len(lists(report))} lists complete.", ""]
+    failed = [f"- {_plain(c.kind)}: {_plain(c.error or '', 300)}" for c in troubles(report)]
+    return [*(["## Coverage incomplete", "", *rows, ""] if rows else whole), *(["## Failed", "", *failed, ""] if failed else [])]
 
 
-def _plain(value: str) -> str:
+def _plain(value: str, most: int = 120) -> str:
     """Text that Markdown and HTML leave as it is."""
-    return re.sub(r"([\\`*_{}\[\]<>()#|!~@])", r"\\\1", clean(value)).replace("&", "&amp;")
+    return re.sub(r"([\\`*_{}\[\]<>()#|!~@])", r"\\\1", clean(value, most)).replace("&", "&amp;")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from reaper.duration import text
-from reaper.model import Coverage, Finding, Report, Status
+from reaper.model import Coverage, Finding, Report
 from reaper.report import moves
-from reaper.report.totals import idle, totals, unknown
+from reaper.report.totals import gaps, idle, lists, nothing, over, totals, troubles, unknown
 
 ROWS = 25
 
@@ -13,14 +13,14 @@ ROWS = 25
 def subject(report: Report) -> str:
     """One ASCII line of at most 100 characters, as SNS demands for subjects."""
     sums = totals(report)
-    head = (
-        f"{sums.by_state['idle']} idle ML resources cost ${sums.idle_usd_per_hour:,.2f} an hour"
-        if sums.by_state["idle"]
-        else "No idle ML resources"
-    )
-    gaps = sum(1 for c in report.coverage if c.status is not Status.OK)
-    line = f"[ML Idle Reaper] {head}" + (f"; {gaps} of {len(report.coverage)} lists incomplete" if gaps else "")
-    return line.encode("ascii", "replace").decode()[:100]
+    count = sums.by_state["idle"]
+    cost = f" cost{'s' if count == 1 else ''} ${sums.idle_usd_per_hour:,.2f} an hour"
+    many = f"{count} idle ML resource{'' if count == 1 else 's'}{cost if count > sums.unpriced_idle else ', price not known'}"
+    parts = [many if count else nothing(report)]
+    parts += [f"{sums.acted.count} of them acted on"] if sums.acted.count else []
+    parts += [f"{len(gaps(report))} of {len(lists(report))} lists incomplete"] if gaps(report) else []
+    parts += [f"failed: {', '.join(row.kind for row in troubles(report))}"] if troubles(report) else []
+    return f"[ML Idle Reaper] {'; '.join(parts)}".encode("ascii", "replace").decode()[:100]
 
 
 def render(report: Report, rows: int = ROWS) -> str:
@@ -49,7 +49,8 @@ def _money(report: Report) -> str:
     dollars = (
         f"${sums.idle_usd_per_hour:,.2f} an hour, ${sums.idle_usd_per_month:,.0f} a month, ${sums.wasted_usd:,.0f} since idle"
     )
-    return f"Idle now: {dollars}{unpriced}\n{sums.resources} resources: {states}"
+    head = f"Idle now: {dollars}{over(report)}{unpriced}" if sums.by_state["idle"] else f"{nothing(report)}."
+    return f"{head}\n{sums.resources} resources: {states}"
 
 
 def _idle(report: Report, rows: int) -> str:
@@ -93,15 +94,26 @@ def _unknown(report: Report, rows: int) -> str:
 
 
 def _coverage(report: Report) -> str:
-    gaps = [c for c in report.coverage if c.status is not Status.OK]
-    if not gaps:
-        return f"COVERAGE complete: {len(report.coverage)} lists, {totals(report).calls} calls"
-    return "\n".join(["COVERAGE INCOMPLETE", *(_gap(c) for c in gaps)])
+    holes, failed = gaps(report), troubles(report)
+    head = "COVERAGE INCOMPLETE" if holes else f"COVERAGE complete: {len(lists(report))} lists, {totals(report).calls} calls"
+    blocks = ["\n".join([head, *(gap(row) for row in holes)])]
+    blocks += ["\n".join(["FAILED", *(trouble(row) for row in failed)])] if failed else []
+    return "\n\n".join(blocks)
 
 
-def _gap(row: Coverage) -> str:
-    missing = f", missing permission {row.missing}" if row.missing else ""
-    return f"- {row.status}: {row.kind} in {row.account} {row.region or ''}{missing}: {clean(row.error or '')}"
+def gap(row: Coverage) -> str:
+    """One list that is not complete."""
+    where = f"{row.account} {row.region or ''}".strip()
+    return f"- {row.status}: {row.kind} in {where}{_missing(row)}: {clean(row.error or '')}"
+
+
+def trouble(row: Coverage) -> str:
+    """One failure of our own means."""
+    return f"- {clean(row.kind)}{_missing(row)}: {clean(row.error or '', 300)}"
+
+
+def _missing(row: Coverage) -> str:
+    return f", missing permission {row.missing}" if row.missing else ""
 
 
 def _footer(report: Report) -> str:

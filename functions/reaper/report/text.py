@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections import Counter
 from collections.abc import Iterator
 
 from rich.console import Console, Group, RenderableType
@@ -12,10 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from reaper.duration import text
-from reaper.model import Confidence, Finding, Mode, Move, Report, Role, State, Status
+from reaper.model import Confidence, Coverage, Finding, Mode, Move, Report, Result, Role, State, Status
 from reaper.report import moves
 from reaper.report.summary import clean
-from reaper.report.totals import idle, totals, unknown
+from reaper.report.totals import gaps, idle, lists, nothing, over, totals, troubles, unknown
 
 COLOURS = {State.IDLE: "yellow", State.UNKNOWN: "magenta", State.ACTIVE: "green", State.YOUNG: "cyan", State.EXEMPT: "blue"}
 WIDE = 150
@@ -52,7 +51,8 @@ def _head(report: Report) -> RenderableType:
     money = f"${sums.idle_usd_per_hour:,.2f}/h   ${sums.idle_usd_per_month:,.0f}/month   ${sums.wasted_usd:,.0f} since idle"
     states = Text.assemble(*((f"{count} {state}   ", COLOURS[State(state)]) for state, count in sums.by_state.items()))
     mode = "audit, nothing was changed" if report.run.mode is Mode.AUDIT else str(report.run.mode)
-    head = Text.assemble(("Idle now  ", "bold"), (money, "bold yellow"), unpriced)
+    idle_now = Text.assemble(("Idle now  ", "bold"), (money, "bold yellow"), over(report), unpriced)
+    head = idle_now if sums.by_state["idle"] else Text(f"{nothing(report)}.", style="bold")
     return Group(
         head,
         Text.assemble((f"{sums.resources} resources  ", "bold"), states),
@@ -85,10 +85,19 @@ def _idle(report: Report, width: int) -> RenderableType | None:
     table = _table(f"\nIdle, dearest first ({len(found)})", *columns)
     for one in found:
         table.add_row(*_row(one)[: len(columns)])
-    would = "would be told; nothing was done" if report.run.mode is Mode.AUDIT else "are told"
-    told = len({f.owner.address for f in found if f.step.move in {Move.WARN, Move.REMIND} and f.owner.address})
-    foot = f"{told} owners {would}. Every signal of one: reaper explain NAME"
-    return Group(table, Text(foot, style="dim"))
+    return Group(table, Text(f"{_told(report)}. Every signal of one: reaper explain NAME", style="dim"))
+
+
+def _told(report: Report) -> str:
+    """How many owners were told, or in an audit would be, and how many could not be."""
+    due = [f for f in idle(report) if f.step.move in {Move.WARN, Move.REMIND}]
+    if report.run.mode is Mode.AUDIT:
+        count = len({f.owner.address for f in due if f.owner.address})
+        return f"{count} owner{'' if count == 1 else 's'} would be told; nothing was done"
+    told = {f.owner.address for f in due if f.outcome.result is Result.DONE and f.owner.address}
+    lost = {f.owner.address for f in due if f.outcome.result is Result.FAILED} - told
+    said = f"{len(told)} owner{' is' if len(told) == 1 else 's are'} told"
+    return f"{said}, {len(lost)} could not be told" if lost else said
 
 
 def _row(found: Finding) -> list[RenderableType]:
@@ -157,15 +166,12 @@ def _unknown(report: Report, width: int) -> RenderableType | None:
 
 
 def _coverage(report: Report) -> RenderableType:
-    gaps = [c for c in report.coverage if c.status is not Status.OK]
-    sums = totals(report)
-    places = Counter((c.account, c.region) for c in report.coverage)
-    seen = (
-        f"{len(report.coverage) - len(gaps)} of {len(report.coverage)} lists complete, {len(places)} targets, {sums.calls} calls"
-    )
-    head = Text.assemble(("\nCoverage  ", "bold"), (seen, "green" if not gaps else "bold red"))
+    holes, asked = gaps(report), lists(report)
+    places = {(c.account, c.region) for c in asked}
+    seen = f"{len(asked) - len(holes)} of {len(asked)} lists complete, {len(places)} targets, {totals(report).calls} calls"
+    head = Text.assemble(("\nCoverage  ", "bold"), (seen, "green" if not holes else "bold red"))
     rows = []
-    for row in gaps:
+    for row in holes:
         missing = f" missing {row.missing}:" if row.missing else ""
         where = f"{row.kind} in {row.account} {row.region or ''}".strip()
         rows.append(
@@ -173,4 +179,10 @@ def _coverage(report: Report) -> RenderableType:
                 Text.assemble((f"{row.status} ", BAD[row.status]), f"{where}:{missing} {clean(row.error or '')}"), (0, 0, 0, 2)
             )
         )
-    return Group(head, *rows)
+    return Group(head, *rows, *(_trouble(row) for row in troubles(report)))
+
+
+def _trouble(row: Coverage) -> RenderableType:
+    missing = f" missing {row.missing}:" if row.missing else ""
+    said = f"{clean(row.kind)}:{missing} {clean(row.error or '', 300)}"
+    return Padding(Text.assemble((f"{row.status}: ", BAD[row.status]), said), (0, 0, 0, 2))

@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from reaper.model import Finding, Move, Report, Result, State, Status
+from reaper.model import Coverage, Finding, Move, Report, Result, State, Status
 
 HOURS_A_MONTH = 730
 MOVES = {Move.STOP, Move.DELETE, Move.START}
+OURS = "reaper"
+"""What coverage has for a cloud where a channel, an act or the ledger failed, and not a list."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acted:
+    """How many of the idle were acted on in this run, what they cost an hour, what of that was saved, and how many were so `already`."""
+
+    count: int = 0
+    usd_per_hour: float = 0.0
+    saves_usd_per_hour: float = 0.0
+    already: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """`by_state` has every state, also those with nobody in it. Dollars are list price of what is idle and priced."""
+    """`by_state` has every state, also those with nobody in it. Dollars are list price of what is idle and priced.
+
+    What was acted on was idle when it was judged and is counted with the idle; `acted` says how much of it that is.
+    """
 
     resources: int
     by_state: dict[str, int]
@@ -22,6 +38,7 @@ class Totals:
     wasted_usd: float
     unpriced_idle: int
     calls: int
+    acted: Acted
 
 
 def totals(report: Report) -> Totals:
@@ -36,7 +53,35 @@ def totals(report: Report) -> Totals:
         wasted_usd=round(sum(f.wasted_usd or 0 for f in idle(report)), 2),
         unpriced_idle=sum(1 for f in idle(report) if f.price is None),
         calls=sum(sum(c.calls.values()) for c in report.coverage),
+        acted=_acted(idle(report)),
     )
+
+
+def _acted(found: Iterable[Finding]) -> Acted:
+    over = [f for f in found if f.step.move in MOVES and f.outcome.result is Result.DONE]
+    made = [f for f in over if is_done(f)]
+    return Acted(
+        count=len(made),
+        usd_per_hour=round(sum(f.price.usd_per_hour for f in over if f.price), 4),
+        saves_usd_per_hour=round(sum(f.case.saves.get(f.step.move, 0.0) for f in made), 4),
+        already=len(over) - len(made),
+    )
+
+
+def over(report: Report) -> str:
+    """`, of which 2 acted on (saving $0.69/h)`: what of the idle is idle no more; empty where nothing was done."""
+    done = totals(report).acted
+    cost, saved = f"${done.usd_per_hour:,.2f}/h", f"${done.saves_usd_per_hour:,.2f}/h"
+    money = f"saving {saved}" if saved == cost else f"saving {saved} of their {cost}"
+    parts = [f"{done.count} acted on" + (f" ({money})" if done.saves_usd_per_hour else "")] if done.count else []
+    parts += [f"{done.already} stopped or gone already"] if done.already else []
+    return f", of which {' and '.join(parts)}" if parts else ""
+
+
+def nothing(report: Report) -> str:
+    """What is said where nothing idle was found; only of a fleet that was seen in full that nothing in it is idle."""
+    blind = gaps(report) or totals(report).by_state[State.UNKNOWN.value]
+    return "Nothing idle was found where we could look" if blind else "Nothing is idle"
 
 
 def idle(report: Report) -> list[Finding]:
@@ -50,8 +95,23 @@ def unknown(report: Report) -> list[Finding]:
     return sorted((f for f in report.findings if f.case.verdict.state is State.UNKNOWN), key=lambda f: f.case.resource.name)
 
 
+def lists(report: Report) -> list[Coverage]:
+    """What was to be listed: a target and kind each. What failed of our own means is none of them."""
+    return [row for row in report.coverage if row.cloud != OURS]
+
+
+def gaps(report: Report) -> list[Coverage]:
+    """The lists that are not complete."""
+    return [row for row in lists(report) if row.status is not Status.OK]
+
+
+def troubles(report: Report) -> list[Coverage]:
+    """What failed of our own means: channels, acts, notices, the ledger."""
+    return [row for row in report.coverage if row.cloud == OURS and row.status is not Status.OK]
+
+
 def complete(report: Report) -> bool:
-    """Whether every target and kind was seen in full."""
+    """Whether every target and kind was seen in full, and nothing of our own failed."""
     return all(c.status is Status.OK for c in report.coverage)
 
 
