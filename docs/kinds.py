@@ -16,7 +16,7 @@ What a sweep knows, what it takes as use, and what it takes as proof that silenc
 This page is made from the code by `make docs`.
 
 `proven` idle: every activity signal was silent while the heartbeat was alive over the same hours. `likely` idle: only indirect evidence;
-it leads to notices only. Without either the verdict is `unknown`, and `unknown` is never acted on.
+it leads to notices only, unless a rule says `act_on: likely`. Without either the verdict is `unknown`, and `unknown` is never acted on.
 
 What can be done to a resource is only ever done in mode `enforce`, and needs permissions of its own on top of those for reading.
 """

@@ -13,6 +13,7 @@ from shlex import quote
 from reaper.model import Resource
 
 KEEP_DAYS = 7
+RESTORE = "reaper restore"
 MAX_ID = 1000
 """Characters; a real ARN or ARM id is far shorter, and a longer one is not pasted anywhere."""
 
@@ -51,7 +52,12 @@ def undo_command(resource: Resource) -> str | None:
         return f"aws sagemaker start-notebook-instance --region {quote(resource.region)} --notebook-instance-name {quote(resource.name)}"
     if resource.kind == "azureml-compute-instance" and (place := _place(resource.id)):
         return f"az ml compute start --name {quote(resource.name)} {place}"
-    return f"reaper restore {quote(resource.id)}"
+    return f"{RESTORE} {quote(resource.id)}"
+
+
+def for_admins(command: str) -> bool:
+    """Whether owners cannot run it: restoring takes the deployment's ledger and manifests, and the right to write."""
+    return command.startswith(f"{RESTORE} ")
 
 
 def _place(arm_id: str) -> str | None:

@@ -40,7 +40,7 @@ class Occasion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """One resource as the templates show it; every text is one printable line of bounded length."""
+    """One resource as the templates show it; every text is one printable line of bounded length. `ask`: only admins can run `undo`."""
 
     name: str
     kind: str
@@ -59,6 +59,7 @@ class Item:
     keep: str | None
     command: str | None
     undo: str | None
+    ask: bool
     owner: str
 
 
@@ -137,6 +138,7 @@ def item(found: Finding, occasion: Occasion) -> Item:
     acted = found.step.move in ACTED
     memory = occasion.memories.get(resource.id, Memory())
     due = outlook.act_at(found, occasion.mode, memory, occasion.now)
+    undo = advice.undo_command(resource) if acted or due else None
     return Item(
         name=tidy(resource.name, 120) or "(no name)",
         kind=title(resource.kind),
@@ -154,7 +156,8 @@ def item(found: Finding, occasion: Occasion) -> Item:
         following=outlook.following(found, occasion.mode, memory, occasion.now),
         keep=_link(occasion.keep_link(resource.id)) if not acted else None,
         command=advice.keep_command(resource, occasion.now),
-        undo=advice.undo_command(resource) if acted or due else None,
+        undo=undo,
+        ask=undo is not None and advice.for_admins(undo),
         owner=tidy(found.owner.source, 200),
     )
 

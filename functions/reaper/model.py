@@ -20,7 +20,7 @@ class State(StrEnum):
 
 
 class Confidence(StrEnum):
-    """`proven`: silent while the heartbeat was alive. `likely`: indirect evidence only; leads to notices only."""
+    """`proven`: silent while the heartbeat was alive. `likely`: indirect evidence only; leads to notices only, unless a rule says `act_on: likely`."""
 
     PROVEN = "proven"
     LIKELY = "likely"

@@ -1,8 +1,15 @@
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
+from pathlib import Path
 
-from reaper.channels import Delivery, given, missed
+import pytest
+
+from core.fakes import NOW
+from reaper.channels import Delivery, Means, attempt, given, missed
+from reaper.channels import open as opened
+from reaper.channels.spec import Apprise, Folder
 from reaper.errors import CloudError, Trouble
 from reaper.message import Audience, Message
 
@@ -23,3 +30,16 @@ def test_a_channel_that_failed_is_named_for_every_resource_although_the_notice_c
 
 def test_what_the_admins_missed_says_nothing_of_the_owners_notice():
     assert missed([Delivery(message=replace(TOLD, audience=Audience.ADMINS), channel="sns", error=REFUSED)]) == {}
+
+
+def test_a_channel_that_cannot_be_opened_refuses_and_says_what_it_needs_and_the_next_one_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(sys.modules, "apprise", None)
+    monkeypatch.delitem(sys.modules, "reaper.channels.apprise", raising=False)
+    specs = [Apprise(type="apprise", url="json://localhost"), Folder(type="folder", path=str(tmp_path))]
+    lines = opened(specs, Means(secret=lambda ref: "", clock=lambda: NOW))
+    shut, done = [attempt(TOLD, line) for line in lines]
+    assert "it needs the extra `chat`: pip install 'ml-idle-reaper[chat]'" in str(shut.error)
+    assert done.receipt
+    assert len(list(tmp_path.glob("*.eml"))) == 1

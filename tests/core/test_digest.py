@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from core.fakes import DAY, NOW, rule
+from core.fakes import DAY, NOW, resource, rule
 from core.letters import CLIPPED, finding, occasion, only
 from reaper import advice, digest, spark
 from reaper.digest import DETAILED, ROWS
@@ -139,7 +139,59 @@ def test_only_what_will_happen_is_announced(mode: Mode, given: dict[str, Any], s
     message = only(digest.owners([finding(**given)], occasion(mode=mode)))
     assert said in message.text
     assert ("will be" in message.text) is said.startswith("It will be")
-    assert ("brings it back" in message.html) is said.startswith("It will be")
+    assert ("reaper restore " in message.html) is said.startswith("It will be")
+
+
+NOTEBOOK = resource(kind="sagemaker-notebook", id="arn:aws:sagemaker:us-east-1:123456789012:notebook-instance/nb", name="nb")
+STOPPED = Outcome(result=Result.DONE, because="it is stopping")
+
+
+@pytest.mark.parametrize(
+    ("found", "text", "html"),
+    [
+        pytest.param(
+            finding(),
+            "To bring it back later, ask your admins: they run `reaper restore arn:",
+            "To bring it back later, ask your admins: they run<br>",
+            id="announced",
+        ),
+        pytest.param(
+            finding(rule=rule(action=Action.DELETE)),
+            "To bring it back later, ask your admins: they run `reaper restore arn:",
+            "To bring it back later, ask your admins: they run<br>",
+            id="announced delete",
+        ),
+        pytest.param(
+            finding(move=Move.STOP, outcome=STOPPED),
+            "To bring it back, ask your admins: they run `reaper restore arn:",
+            "To bring it back, ask your admins: they run<br>",
+            id="done",
+        ),
+        pytest.param(
+            finding(resource=NOTEBOOK),
+            "To bring it back later: aws sagemaker start-notebook-instance",
+            "Afterwards this brings it back:<br>",
+            id="a command of the cloud, announced",
+        ),
+        pytest.param(
+            finding(resource=NOTEBOOK, move=Move.STOP, outcome=STOPPED),
+            "To bring it back: aws sagemaker start-notebook-instance",
+            "To bring it back:<br>",
+            id="a command of the cloud, done",
+        ),
+    ],
+)
+def test_an_owner_is_given_no_command_that_only_admins_can_run(found: Finding, text: str, html: str):
+    message = only(digest.owners([found], occasion()))
+    assert text in message.text
+    assert html in message.html
+    assert ("ask your admins" in message.text) is ("reaper restore" in message.text)
+
+
+def test_the_admins_who_stand_in_for_an_owner_are_not_sent_to_themselves():
+    message = only(digest.owners([finding(address=None)], occasion()))
+    assert "To bring it back later: reaper restore arn:" in message.text
+    assert "Afterwards this brings it back:<br>" in message.html
 
 
 @pytest.mark.parametrize(

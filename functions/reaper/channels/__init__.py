@@ -11,7 +11,7 @@ from datetime import datetime
 from importlib import import_module
 from typing import Any, Protocol
 
-from reaper.errors import CloudError, ReaperError, SettingsError, Trouble
+from reaper.errors import CloudError, ReaperError, Trouble
 from reaper.message import Audience, Message
 
 MODULES = {
@@ -52,6 +52,17 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Shut:
+    """What stands for a channel that could not be opened, so that the others are used all the same."""
+
+    error: CloudError
+
+    def send(self, message: Message) -> str:
+        """Refuses it."""
+        raise self.error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
     """What became of one message on one channel: a receipt or an error."""
 
@@ -62,7 +73,7 @@ class Delivery:
 
 
 def open(specs: Sequence[Any], means: Means) -> list[Line]:
-    """The channels of a policy, in its order. Raises SettingsError where an extra is missing; nothing is connected or read yet."""
+    """The channels of a policy, in its order; nothing is connected or read yet. One that cannot be opened refuses each message, saying why."""
     return [Line(name=spec.name or spec.type, readers=frozenset(spec.readers), sender=_sender(spec, means)) for spec in specs]
 
 
@@ -118,7 +129,6 @@ def _sender(spec: Any, means: Means) -> Sender:
     try:
         sender: Sender = import_module(module).CHANNEL(spec, means)
     except ImportError as error:
-        raise SettingsError(
-            f"channel {spec.type}: needs the extra `{extra}`: pip install 'ml-idle-reaper[{extra}]' ({error})"
-        ) from error
+        why = f"it needs the extra `{extra}`: pip install 'ml-idle-reaper[{extra}]' ({error})"
+        return Shut(error=CloudError(Trouble.REFUSED, f"channel {spec.type}", why))
     return sender

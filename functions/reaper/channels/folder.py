@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from reaper.channels import Means
-from reaper.channels.mime import mail
+from reaper.channels.mime import mail, packed
 from reaper.channels.spec import Folder
 from reaper.errors import CloudError, Trouble
 from reaper.message import Message
@@ -30,7 +30,7 @@ class Channel:
         path = self._folder / f"{re.sub(r'[^A-Za-z0-9.@-]+', '-', to)[:80]}-{digest}.eml"
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(mail(message, SENDER, to, self._means.clock()).as_bytes())
+            path.write_bytes(packed(mail(message, SENDER, to, self._means.clock()), "\n"))
             path.with_suffix(".html").write_text(message.html, encoding="utf-8")
         except OSError as error:
             raise CloudError(Trouble.REFUSED, "folder:Write", f"{self._folder}: {error}") from error

@@ -6,6 +6,7 @@ https://www.rfc-editor.org/rfc/rfc3834 (automatic mails say so)
 from __future__ import annotations
 
 from datetime import datetime
+from email import policy
 from email.headerregistry import Address
 from email.message import EmailMessage
 from email.utils import format_datetime
@@ -14,10 +15,12 @@ from uuid import uuid4
 from reaper.message import Message
 
 NAME = "ML Idle Reaper"
+WIDE = 998
+"""Characters that a line may have (RFC 5322, 2.1.1)."""
 
 
 def mail(message: Message, sender: str, to: str, now: datetime) -> EmailMessage:
-    """The mail from `sender` to the one address `to`. Lines are folded and encoded as RFC 5322 and 2047 ask."""
+    """The mail from `sender` to the one address `to`. Bodies are encoded in lines that any server takes; `packed` does it for headers."""
     made = EmailMessage()
     made["From"] = Address(NAME, addr_spec=sender)
     made["To"] = Address(addr_spec=to)
@@ -29,3 +32,11 @@ def mail(message: Message, sender: str, to: str, now: datetime) -> EmailMessage:
     made.set_content(message.text, cte="quoted-printable")
     made.add_alternative(message.html, subtype="html", cte="quoted-printable")
     return made
+
+
+def packed(made: EmailMessage, linesep: str = "\r\n") -> bytes:
+    """The mail as bytes. A plain subject stays on one line, since readers show a folded one with blanks in it; others fold as RFC 2047 asks."""
+    whole = str(made["Subject"]).isascii()
+    return made.as_bytes(
+        policy=policy.SMTP.clone(linesep=linesep, max_line_length=WIDE if whole else policy.SMTP.max_line_length)
+    )

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import smtplib
 from contextlib import suppress
-from email import policy
 
 from reaper.channels import Means, trust
-from reaper.channels.mime import mail
+from reaper.channels.mime import mail, packed
 from reaper.channels.recipients import recipients
 from reaper.channels.spec import Smtp
 from reaper.errors import CloudError, Trouble
@@ -74,7 +73,7 @@ class Channel:
 
     def _hand_over(self, server: smtplib.SMTP, message: Message, to: str) -> tuple[int, str]:
         """The server's last answer: 250 once it has taken the mail, else the refusal."""
-        content = mail(message, self._spec.sender, to, self._means.clock()).as_bytes(policy=policy.SMTP)
+        content = packed(mail(message, self._spec.sender, to, self._means.clock()))
         code, text = server.mail(self._spec.sender)
         if code == 250:
             code, text = server.rcpt(to)
