@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -154,8 +155,8 @@ DELETES = {"sagemaker:DeleteEndpoint", "sagemaker:DeleteInferenceComponent"}
         pytest.param({"reaper:keep": ""}, False, False, id="kept without a word"),
         pytest.param({"Reaper:Keep": "TRUE"}, False, False, id="kept in other letters"),
         pytest.param({"reaper:keep": "False"}, True, True, id="kept no more"),
-        pytest.param({"reaper:keep-until": "2999-01-01"}, False, False, id="kept for long"),
-        pytest.param({"reaper:keep-until": "2001-01-01"}, False, False, id="kept until a day that is over"),
+        pytest.param({"reaper:keep-until": "2999-01-01"}, True, True, id="kept for long: the code knows dates and IAM does not"),
+        pytest.param({"reaper:keep-until": "2001-01-01"}, True, True, id="kept until a day that is over"),
         pytest.param({"reaper:action": "ignore"}, False, False, id="ignored"),
         pytest.param({"reaper:action": "Notify"}, False, False, id="told only"),
         pytest.param({"reaper:action": "stopp"}, False, False, id="misspelt"),
@@ -167,6 +168,21 @@ def test_iam_itself_denies_what_a_tag_protects(cloudformation, action: str, name
     documents = policies.of_template(cloudformation, NAMES, only=ENFORCE)
     context = {f"aws:ResourceTag/{key}": value for key, value in tags.items()}
     assert policies.evaluate(documents, action, SAGEMAKER + name, context) is (deletes if action in DELETES else stops)
+
+
+@pytest.mark.parametrize(
+    ("given", "fits"),
+    [
+        ("", True),
+        ("arn:aws:secretsmanager:us-east-1:123456789012:secret:reaper/*", True),
+        ("arn:aws-us-gov:secretsmanager:*:123456789012:secret:reaper/hook-a1B2c3", True),
+        ("arn:aws:secretsmanager:r:1:secret:a, arn:aws:secretsmanager:r:1:secret:b", False),
+        ("arn:aws:secretsmanager:r:1:secret:a,arn:aws:secretsmanager:r:1:secret:b", False),
+    ],
+)
+def test_the_channels_secrets_are_one_pattern_and_no_list(cloudformation, given: str, fits: bool):
+    pattern = cloudformation["Parameters"]["ChannelSecrets"]["AllowedPattern"]
+    assert bool(re.search(pattern, given)) is fits
 
 
 @pytest.mark.parametrize(
