@@ -23,13 +23,14 @@ class Missing(Exception):
     """Something that this machine does not have, and the reason to skip loudly."""
 
 
-def sam(*arguments: str, paths: list[Path] | None = None) -> subprocess.CompletedProcess[str]:
+def sam(*arguments: str, paths: list[Path] | None = None, architecture: str = "arm64") -> subprocess.CompletedProcess[str]:
     """Run the SAM command line; installs it on first use. Raises Missing where it cannot be installed."""
     program = HOME / "bin/sam"
     if not program.exists():
         _install()
     path = os.pathsep.join([*(str(p) for p in paths or []), os.environ["PATH"]])
-    environ = {**os.environ, "PATH": path, "SAM_CLI_TELEMETRY": "0", "AWS_DEFAULT_REGION": "us-east-1"}
+    wheels = {"arm64": "aarch64"}.get(architecture, architecture)
+    environ = {**os.environ, "ARCHITECTURE": wheels, "PATH": path, "SAM_CLI_TELEMETRY": "0", "AWS_DEFAULT_REGION": "us-east-1"}
     return subprocess.run([program, *arguments], cwd=ROOT, env=environ, capture_output=True, text=True, check=False)
 
 
@@ -47,7 +48,17 @@ def bundle(architecture: str = "arm64") -> Path:
     template = BUILD / f"template-{architecture}.yaml"
     text = (ROOT / "template.yaml").read_text().replace("Architectures: [arm64]", f"Architectures: [{architecture}]")
     template.write_text(text.replace("CodeUri: functions/", f"CodeUri: {ROOT / 'functions'}"))
-    done = sam("build", "--template", str(template), "--build-dir", str(out), "--config-env", "none", paths=[shims])
+    done = sam(
+        "build",
+        "--template",
+        str(template),
+        "--build-dir",
+        str(out),
+        "--config-env",
+        "none",
+        paths=[shims],
+        architecture=architecture,
+    )
     if done.returncode:
         raise RuntimeError(f"sam build failed:\n{done.stdout}{done.stderr}")
     return out / "SweepFunction"

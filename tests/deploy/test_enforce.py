@@ -37,11 +37,11 @@ limits: {max_share: 100%, max_usd_per_hour: 1000}
 owners: {tags: [owner], domains: [example.com], fallback: admins@example.com}
 channels: [{type: ses, from: reaper@example.com, region: us-east-1}]
 rules:
-  - {name: dropped, match: {name: [gone, dropped]}, action: delete}
+  - {name: dropped, match: {name: [gone, inside, dropped]}, action: delete}
   - {name: office, match: {name: office}, action: stop, hours: {on: "mon-sun 00:00-24:00", tz: UTC, start: all}}
   - {name: stopped, match: {name: [out, asleep, nb, "ana/*"]}, action: stop}
 """
-DUE = {"out", "gone", "asleep", "dropped", "nb", "ana/JupyterLab/default"}
+DUE = {"out", "gone", "inside", "asleep", "dropped", "nb", "ana/JupyterLab/default"}
 HOST = Variant(name="host", model=None, scaling=(1, 1))
 
 
