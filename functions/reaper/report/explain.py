@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from math import isfinite
 
 from reaper import plan, rule
 from reaper.duration import spell, text
 from reaper.ledger import History
-from reaper.model import Evidence, Finding, Memory, Move, Report, Role
+from reaper.model import Action, Bar, Confidence, Evidence, Finding, Memory, Move, Report, Role, State
 from reaper.policy import Policy
 from reaper.report.json import stamp
 from reaper.report.summary import clean
@@ -43,8 +44,8 @@ def matching(report: Report, wanted: str) -> list[Finding]:
 def _one(found: Finding, known: Known) -> Iterator[str]:
     resource, verdict = found.case.resource, found.case.verdict
     price = f"${found.price.usd_per_hour:.4f}/h ({found.price.source}, {found.price.as_of})" if found.price else "unknown"
-    yield clean(resource.name)
-    yield _line("id", clean(resource.id))
+    yield _whole(resource.name)
+    yield _line("id", _whole(resource.id))
     where = f"{resource.target.account} {resource.region}"
     yield _line(
         "kind",
@@ -58,13 +59,39 @@ def _one(found: Finding, known: Known) -> Iterator[str]:
         yield _signal(evidence)
     sure = f" ({verdict.confidence})" if verdict.confidence else ""
     idle = f", idle for {text(verdict.idle_for)}" if verdict.idle_for else ""
-    yield _line("verdict", f"{verdict.state}{sure}{idle}: {clean(verdict.because)}")
+    yield _line("verdict", f"{verdict.state}{sure}{idle}: {_whole(verdict.because)}")
     yield from _memory(resource.id, known)
     for move, bar in found.case.acts.items():
-        yield _line("may", f"{move}: {bar.because if bar else 'nothing is in the way of it'}")
-    yield _line("next", f"{found.step.move}: {clean(found.step.because)}")
+        yield _line("kind can", f"{move}{_way(found, move, bar, known)}")
+    yield _line("next", f"{found.step.move}: {_whole(found.step.because)}")
     yield from _dates(found, known)
     yield _line("owner", f"{clean(found.owner.address or 'nobody')} ({clean(found.owner.source)})")
+
+
+def _way(found: Finding, move: Move, bar: Bar | None, known: Known) -> str:
+    """What is in the way of a move that its kind can make."""
+    if bar:
+        return f", but not now: {_whole(bar.because)}"
+    forbidden = _forbidden(found, move, known)
+    return f", but not here: {forbidden}" if forbidden else ": nothing about it is in the way"
+
+
+def _forbidden(found: Finding, move: Move, known: Known) -> str | None:
+    """What policy, protection or evidence have against a move that could be made."""
+    case, state = found.case, found.case.verdict.state
+    needed = Action.DELETE if move is Move.DELETE else Action.STOP
+    if case.rule.protected:
+        return f"it is protected: {_whole(case.rule.protected)}"
+    if case.rule.action.rank < needed.rank:
+        return f"the policy allows at most {case.rule.action}"
+    if move is Move.START:
+        return None if case.rule.hours else "no office hours start it"
+    if plan.forced(case, known.now):
+        return None
+    if state is not State.IDLE:
+        return f"it is {state}"
+    likely = case.verdict.confidence is Confidence.LIKELY and case.rule.act_on is not Confidence.LIKELY
+    return "the evidence is indirect, and no rule says act_on: likely" if likely else None
 
 
 def _tags(found: Finding) -> Iterator[str]:
@@ -74,7 +101,7 @@ def _tags(found: Finding) -> Iterator[str]:
         return
     yield _line("tags", "none" if not tags else f"{len(tags)} read")
     for key, value in sorted(tags.items(), key=lambda pair: (not pair[0].lower().startswith(PREFIX), pair[0])):
-        yield _line("", f"{clean(key)}={clean(value)}")
+        yield _line("", f"{_whole(key)}={_whole(value)}")
 
 
 def _rules(found: Finding, known: Known) -> Iterator[str]:
@@ -92,17 +119,27 @@ def _rules(found: Finding, known: Known) -> Iterator[str]:
         "rule", f"{clean(holds.name)}: at most {holds.action}, idle after {spell(holds.idle_after)}, grace {spell(holds.grace)}"
     )
     for note in holds.notes:
-        yield _line("", clean(note))
+        yield _line("", _whole(note))
     if holds.hours:
         yield _line("hours", f"in {holds.hours.tz}, start: {holds.hours.restart}{', force' if holds.hours.force else ''}")
     if holds.protected:
-        yield _line("protected", clean(holds.protected))
+        yield _line("protected", _whole(holds.protected))
 
 
 def _signal(seen: Evidence) -> str:
+    what = ", ".join(_seen(seen)) + ("" if seen.complete else ", INCOMPLETE")
+    return _line(seen.role, f"{_whole(f'{seen.signal} {seen.subject}'.strip())}: {what}")
+
+
+def _seen(seen: Evidence) -> Iterator[str]:
+    """What came of a signal, from which level on it counts, the highest value, and for use the last of it."""
+    yield "no points" if not seen.points else f"{seen.points} point{'' if seen.points == 1 else 's'}"
     counts = "busy" if seen.role is Role.ACTIVITY else "alive"
-    what = f"{seen.points} points, {counts} above {seen.busy_above:g}, peak {seen.peak}, last busy {stamp(seen.last_busy)}"
-    return _line(seen.role, f"{clean(f'{seen.signal} {seen.subject}'.strip())}: {what}{'' if seen.complete else ', INCOMPLETE'}")
+    yield f"{counts} above {seen.busy_above:g}" if isfinite(seen.busy_above) else f"{counts} at any value"
+    if seen.peak is not None:
+        yield f"peak {seen.peak:g}" if isfinite(seen.peak) else "peak not a number"
+    if seen.role is Role.ACTIVITY:
+        yield f"last busy {stamp(seen.last_busy)}" if seen.last_busy else "not seen busy"
 
 
 def _memory(id_: str, known: Known) -> Iterator[str]:
@@ -117,19 +154,19 @@ def _memory(id_: str, known: Known) -> Iterator[str]:
         ("kept until", f"{stamp(memory.snoozed_until)} by {clean(memory.snoozed_by or '')}" if memory.snoozed_until else None),
         ("held since", stamp(memory.held_at)),
         ("last act", f"{memory.last_act} on {stamp(memory.acted_at)}" if memory.last_act else None),
-        ("manifest", clean(memory.manifest) if memory.manifest else None),
+        ("manifest", _whole(memory.manifest) if memory.manifest else None),
     ):
         if value:
             yield _line("memory", f"{name} {value}")
     for entry in list(known.histories(id_))[-LATEST:]:
-        yield _line("history", f"{stamp(entry.when)} {clean(entry.what)} by {clean(entry.by)}: {clean(entry.because)}")
+        yield _line("history", f"{stamp(entry.when)} {clean(entry.what)} by {_whole(entry.by)}: {_whole(entry.because)}")
 
 
 def _told(memory: Memory) -> str | None:
     if memory.warned_at is None:
         return None
     announced = f", announced {memory.announced} not before {stamp(memory.promised)}" if memory.announced else ""
-    return f"{stamp(memory.warned_at)}, receipt {clean(memory.receipt or 'none')}{announced}"
+    return f"{stamp(memory.warned_at)}, receipt {_whole(memory.receipt or 'none')}{announced}"
 
 
 def _dates(found: Finding, known: Known) -> Iterator[str]:
@@ -142,7 +179,8 @@ def _dates(found: Finding, known: Known) -> Iterator[str]:
         first = plan.promise(found.case, known.now)
         yield _line("date", f"{move} not before {stamp(first)}, and only once its owner was told of it in mode enforce")
     else:
-        yield _line("date", f"{move} not before {stamp(due)}, if it is still idle and nobody keeps it")
+        wait = f"in {text(due - known.now)}" if due > known.now else "from now on"
+        yield _line("date", f"{move} not before {stamp(due)}, {wait}, if it is still idle and nobody keeps it")
     last = max((t for t in (memory.warned_at, memory.reminded_at) if t), default=None)
     if last and found.step.move is Move.NONE:
         yield _line("date", f"the next reminder about {stamp(last + found.case.rule.remind_every)}, {_in(last, found, known)}")
@@ -150,6 +188,11 @@ def _dates(found: Finding, known: Known) -> Iterator[str]:
 
 def _in(last: datetime, found: Finding, known: Known) -> str:
     return f"in {text(max(timedelta(), last + found.case.rule.remind_every - known.now))}"
+
+
+def _whole(value: str) -> str:
+    """The text as one harmless line, uncut: ids are for copying, and one that lacks its end names nothing or something else."""
+    return clean(value, len(value))
 
 
 def _line(name: str, value: str) -> str:
