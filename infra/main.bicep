@@ -42,7 +42,7 @@ param policy string = ''
 param schedule string = '0 0 6 * * *'
 
 @description('No summary when nothing is idle, unknown or missing.')
-param quiet bool = false
+param quiet bool = true
 
 @description('Keep a table with what was told to whom even for an audit, which then knows of snoozes. Modes notify and enforce always keep it.')
 param remember bool = false
