@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from docs_commands import FIRST, NOT_RUN, Fleet
-from reaper import document, policy, registry, settings, tags
+from reaper import channels, document, policy, registry, settings, tags
 
 ROOT = Path(__file__).parents[2]
 PAGES = {path.relative_to(ROOT).as_posix(): path.read_text() for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]}
@@ -58,6 +58,32 @@ def test_every_key_of_the_policy_is_on_its_page(model: type):
 def test_every_policy_in_the_docs_is_valid(block: str):
     if "version" in (yaml.safe_load(block) or {}):
         document.parse(block, "docs", registry.names())
+
+
+def test_the_docs_examples_use_channels_that_a_deployment_has():
+    blocks = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", EVERYTHING, re.DOTALL)]
+    used = {spec["type"] for block in blocks if isinstance(block, dict) for spec in block.get("channels", ())}
+    assert used
+    assert {channels.MODULES[type_][1] for type_ in used} <= {"cli", "aws", "azure"}
+    assert "it needs the extra `chat`" in PAGES["docs/notices.md"]
+
+
+def test_what_may_be_chosen_for_the_logs_and_every_alarm_of_the_stack_is_on_its_page():
+    page, template = PAGES["docs/deploy-aws.md"], (ROOT / "template.yaml").read_text()
+    [allowed] = re.findall(r"LogRetentionDays:\n.*\n.*\n    AllowedValues: \[(.*)\]", template)
+    head, _, last = allowed.rpartition(", ")
+    assert f"logs: {head} or {last} days" in page
+    alarms = {"Error": "failed,", "Coverage": "see everything", "Silence": "no sweep for a day", "Snooze": "keep-links'"}
+    alarms |= {"ActsFailed": "acts that failed", "Held": "acts that are held"}
+    assert set(re.findall(r"^  (\w+)Alarm:$", template, re.MULTILINE)) == set(alarms)
+    assert all(said in page for said in alarms.values())
+
+
+def test_a_summary_is_as_quiet_on_both_clouds_unless_asked():
+    [aws] = re.findall(r'Quiet:\n    Type: String\n    Default: "(\w+)"', (ROOT / "template.yaml").read_text())
+    [azure] = re.findall(r"param quiet bool = (\w+)", (ROOT / "infra/main.bicep").read_text())
+    assert aws == azure
+    assert f"| `quiet` | `{azure}` |" in PAGES["docs/deploy-azure.md"]
 
 
 @pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\(((?!http)[^)#]+)\)", README))))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from importlib import import_module
@@ -47,6 +48,19 @@ def test_the_text_leads_with_money_and_ends_with_coverage(demo):
     order = [text.index(part) for part in ("Idle now  $", "Idle, dearest first", "Unknown, left alone", "Coverage  ")]
     assert order == sorted(order)
     assert max(len(line) for line in text.splitlines()) <= 120
+
+
+def steady(line: str) -> str:
+    """A line without what the hour of the day changes: how long, and what it has cost so far."""
+    line = re.sub(r"\$[\d,]+ since idle|(?<=\d) +\$[\d,]+ +\d+ d( \d+ h)?", " _", line)
+    return " ".join(line.split())
+
+
+def test_the_readme_shows_what_the_demo_prints(demo):
+    [sample, *_] = re.findall(r"```text\n(Idle now.*?)```", (Path(__file__).parents[2] / "README.md").read_text(), re.DOTALL)
+    printed = [steady(line) for line in demo[1].splitlines()]
+    places = [printed.index(steady(line)) for line in sample.splitlines() if line not in ("", "…")]
+    assert places == sorted(places)
 
 
 def test_the_mails_that_would_be_sent_are_written_and_nothing_else_is_done(demo):
