@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from reaper import duration, ledger, manifest, plan_file, registry, source
+from reaper import duration, ledger, manifest, outlet, plan_file, source
 from reaper import settings as knobs
 from reaper.clouds import sessions
 from reaper.enforce import MOVES
@@ -21,10 +21,13 @@ from reaper.errors import CloudError, SettingsError, Trouble
 from reaper.model import Mode, Target
 from reaper.plan_file import PlanFile
 from reaper.report import summary
-from reaper.report.totals import complete, exit_status
+from reaper.report.totals import complete, exit_status, held
 from reaper.run import run
 from reaper.settings import Settings
-from reaper.terminal import Many, PolicyOption, err, now, progress, words
+from reaper.terminal import Many, PolicyOption, chosen, err, now, progress
+
+MOST = timedelta(days=7)
+"""A plan or a release that holds for longer says nothing of what is held or due by then."""
 
 
 def plan(
@@ -39,23 +42,17 @@ def plan(
 ) -> None:
     """Write down what is due now, to be read before `reaper apply` does it. Nothing is changed and nobody is told."""
     base = knobs.from_env(os.environ)
-    chosen = replace(
-        base,
-        mode=Mode.AUDIT,
-        cloud=knobs.cloud(cloud),
-        ledger=_ledger(base),
-        regions=words(region) or base.regions,
-        accounts=words(account),
-        subscriptions=words(subscription) or base.subscriptions,
-        kinds=knobs.known_kinds(words(kind), registry.names()),
-    )
+    found = chosen(base, knobs.cloud(cloud), account, region, subscription, kind)
+    found = replace(found, mode=Mode.AUDIT, ledger=_ledger(base))
     lasting = _duration("--expires", expires)
+    outlet.ready(output)
     with progress() as tell:
-        report = run(chosen, source.load(policy or base.policy), now, tell)
-    scope = {key: list(value) if isinstance(value := getattr(chosen, key), tuple) else value for key in plan_file.SCOPE}
-    _write(output, plan_file.render(report, scope, now(), lasting))
+        report = run(found, source.load(base.policy if policy is None else policy), now, tell)
+    scope = {key: list(value) if isinstance(value := getattr(found, key), tuple) else value for key in plan_file.SCOPE}
+    text = plan_file.render(report, scope, now(), lasting)
+    outlet.write(output, lambda: [text])
     acts = len([f for f in report.findings if f.step.move in MOVES])
-    err.print(f"{acts} acts are due of {len(report.findings)} resources.", highlight=False)
+    err.print(f"{acts} acts are due and {len(held(report))} held, of {len(report.findings)} resources.", highlight=False)
     if not complete(report):
         err.print(summary.render(report), markup=False, soft_wrap=True)
     raise typer.Exit(exit_status(report, None))
@@ -68,12 +65,16 @@ def apply(
     """Carry out a plan file: each act is looked at again and refused where anything changed. Exit status 1 when any was not made."""
     base = knobs.from_env(os.environ)
     agreed = plan_file.parse(_read(file), str(file), now())
-    found = source.load(policy or base.policy)
+    if not agreed.acts:
+        more = f"; {agreed.held} were held when it was made" if agreed.held else ""
+        sys.stdout.write(f"{file} asks for no act{more}: nothing was done\n")
+        return
+    found = source.load(base.policy if policy is None else policy)
     if found.sha256 != agreed.policy_sha256:
         raise SettingsError(f"{file}: it was made under another policy than {found.name}: make a new one with `reaper plan`")
-    chosen = replace(base, mode=Mode.ENFORCE, ledger=_ledger(base), **_scope(agreed))
+    settings = knobs.remembering(replace(base, mode=Mode.ENFORCE, ledger=_ledger(base), **_scope(agreed)))
     with progress() as tell:
-        report = run(chosen, found, now, tell, narrow=lambda finding: plan_file.narrowed(finding, agreed))
+        report = run(settings, found, now, tell, narrow=lambda finding: plan_file.narrowed(finding, agreed))
     left = plan_file.left(agreed, report)
     sys.stdout.write("".join(f"{line}\n" for line in left))
     sys.stdout.write(f"{len(agreed.acts) - len(left)} of {len(agreed.acts)} acts were made in run {report.run.id}\n")
@@ -117,9 +118,14 @@ def release(
     """Let go the acts that are held now because they were too many at once: the next sweeps carry them out."""
     enforcing = import_module("reaper.enforce")
     base = knobs.from_env(os.environ)
-    until = enforcing.release(ledger.open(_ledger(base), os.environ), _me(), now(), _duration("--for", lasting))
+    length, where = _duration("--for", lasting), _named(base)
+    last = enforcing.held(ledger.open(_ledger(base), os.environ, read_only=True), now())
+    if last is None:
+        raise SettingsError(f"nothing is held in {where}, so there is nothing to let go")
+    until = enforcing.release(ledger.open(_ledger(base), os.environ), _me(), now(), length)
     sys.stdout.write(
-        f"What is held now is let go until {until:%Y-%m-%d %H:%M} UTC; each act is still looked at again before it is made.\n"
+        f"What run {last.by} held on {last.when:%Y-%m-%d %H:%M} UTC, and what was held after it, is let go until "
+        f"{until:%Y-%m-%d %H:%M} UTC in {where}; each act is still looked at again before it is made.\n"
     )
 
 
@@ -137,6 +143,7 @@ def _told(done: Any) -> bool:
 
 def _bench() -> Any:
     base = knobs.from_env(os.environ)
+    err.print(f"ledger: {_named(base)}", markup=False, soft_wrap=True)
     return import_module("reaper.restore").Bench(
         ledger=ledger.open(_ledger(base), os.environ),
         archive=manifest.open(base.manifests, os.environ),
@@ -169,9 +176,13 @@ def _ledger(base: Settings) -> str:
     return base.ledger or ledger.default(os.environ)
 
 
+def _named(base: Settings) -> str:
+    return _ledger(base) if base.ledger else f"{_ledger(base)} (your own: REAPER_LEDGER is not set)"
+
+
 def _duration(name: str, text: str) -> timedelta:
     try:
-        return duration.parse(text)
+        return duration.parse(text, MOST)
     except ValueError as error:
         raise SettingsError(f"{name} {text!r}: {error}") from error
 
@@ -188,13 +199,3 @@ def _read(file: Path) -> str:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"{str(file)!r}: cannot be read: {error}") from error
-
-
-def _write(output: str, text: str) -> None:
-    if output == "-":
-        sys.stdout.write(text)
-        return
-    try:
-        Path(output).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise SettingsError(f"--output {output!r}: cannot be written: {error}") from error

@@ -20,15 +20,16 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from reaper import __version__, acts_cli, ledger, lint, notify_cli, registry, source
+from reaper import __version__, acts_cli, ledger, lint, notify_cli, outlet, registry, source
 from reaper import settings as knobs
+from reaper.clouds import whereabouts
 from reaper.errors import ReaperError, SettingsError
 from reaper.model import Mode, Report
 from reaper.policy import Policy
 from reaper.report import summary
 from reaper.report.totals import complete, exit_status
 from reaper.run import run
-from reaper.terminal import Many, PolicyOption, err, now, progress, words
+from reaper.terminal import Many, PolicyOption, chosen, err, now, progress
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -80,17 +81,10 @@ def sweep(
 ) -> None:
     """Sweep once and report."""
     base = knobs.from_env(os.environ)
-    chosen = replace(
-        base,
-        mode=mode or base.mode,
-        cloud=cloud.value,
-        policy=policy or base.policy,
-        regions=words(region) or base.regions,
-        accounts=words(account),
-        subscriptions=words(subscription) or base.subscriptions,
-        kinds=knobs.known_kinds(words(kind), registry.names()),
-    )
-    report = _run(chosen)
+    found = chosen(base, cloud.value, account, region, subscription, kind)
+    found = replace(found, mode=mode or base.mode, policy=base.policy if policy is None else policy)
+    outlet.ready(output)
+    report = _run(knobs.remembering(found))
     _write(report, format, output)
     raise typer.Exit(exit_status(report, fail_on.value if fail_on else None))
 
@@ -99,24 +93,21 @@ def sweep(
 def explain(
     resource_id: Annotated[str, typer.Argument(help="ARN, ARM id or name of one resource.")],
     policy: PolicyOption = None,
-    cloud: Annotated[CloudName, typer.Option(help="Which cloud.")] = CloudName.ALL,
-    region: Annotated[Many, typer.Option(help="AWS region.")] = None,
-    subscription: Annotated[Many, typer.Option(help="Azure subscription id.")] = None,
+    cloud: Annotated[CloudName | None, typer.Option(help="Which cloud; without it the one that the id is of, or all.")] = None,
+    region: Annotated[Many, typer.Option(help="AWS region; without it the one in the ARN.")] = None,
+    subscription: Annotated[Many, typer.Option(help="Azure subscription id; without it the one in the ARM id.")] = None,
 ) -> None:
     """Tell all that is known of one resource: its verdict, the rule that holds, its tags and every signal."""
     base = knobs.from_env(os.environ)
-    chosen = knobs.narrowed(
-        base,
-        {
-            "cloud": cloud.value,
-            "regions": list(words(region) or base.regions),
-            "subscriptions": list(words(subscription) or base.subscriptions),
-        },
-        registry.names(),
-    )
-    found = source.load(policy or base.policy)
+    at = whereabouts(resource_id)
+    where = cloud.value if cloud else at.cloud if at else "all"
+    account = [at.account] if at and at.cloud == where == "aws" else None
+    region = region or ([at.region] if account and at and at.region else None)
+    subscription = subscription or ([at.account] if at and at.cloud == where == "azure" else None)
+    found = source.load(base.policy if policy is None else policy)
+    narrow = chosen(base, where, account, region, subscription)
     with progress() as tell:
-        report = run(replace(chosen, mode=Mode.AUDIT, ledger=base.ledger or ledger.default(os.environ)), found, now, tell)
+        report = run(replace(narrow, mode=Mode.AUDIT, ledger=base.ledger or ledger.default(os.environ)), found, now, tell)
     explaining = import_module("reaper.report.explain")
     text = explaining.render(report, resource_id, _known(explaining, report, resource_id, found.policy, base.ledger))
     if text is None and not complete(report):
@@ -167,6 +158,8 @@ def demo(
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise SettingsError(f"--output {str(directory)!r}: cannot be made a folder: {error}") from error
+    for name in ("report.html", "report.json"):
+        outlet.ready(str(directory / name))
     with progress() as tell:
         report = sandbox.report(source.load(policy or sandbox.POLICY), directory / "mail", now, tell)
     _write(report, Format.HTML, str(directory / "report.html"))
@@ -212,16 +205,29 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    fault: Exception | None = None
+    status = 2
     try:
         app()
+    except SystemExit as left:
+        # Typer and Rich end with 1 where nobody reads on, which would say that something is idle.
+        status = 2 if isinstance(left.__context__, BrokenPipeError) else int(left.code or 0)
     except ReaperError as error:
-        err.print("[bold red]error[/bold red]", end=" ")
-        err.print(str(error), markup=False, soft_wrap=True)
-        sys.exit(2)
-    except (ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError):
-        traceback.print_exc()
+        _say(str(error))
+    except (ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError) as error:
+        fault = error
+    if unwritten := outlet.lost() or outlet.full(fault):
+        _say(f"not all could be written: {unwritten}")
+        status = 2
+    elif fault:
+        traceback.print_exception(fault)
         err.print("This is a fault of ours, nothing can be said of your resources. Please report it with the lines above.")
-        sys.exit(2)
+    sys.exit(status)
+
+
+def _say(text: str) -> None:
+    err.print("[bold red]error[/bold red]", end=" ")
+    err.print(text, markup=False, soft_wrap=True)
 
 
 def _run(settings: knobs.Settings) -> Report:
@@ -234,17 +240,9 @@ def _write(report: Report, format: Format, output: str) -> None:
     if format is Format.TEXT and output == "-":
         out = Console(highlight=False)
         width = min(out.width, 180) if out.is_terminal else 120
-        chunks = [renderer.render(report, width=width, colour=out.is_terminal and not out.no_color)]
-    else:
-        chunks = renderer.chunks(report) if format is Format.JSON else [renderer.render(report)]
-    if output == "-":
-        sys.stdout.writelines(chunks)
+        sys.stdout.write(renderer.render(report, width=width, colour=out.is_terminal and not out.no_color))
         return
-    try:
-        with Path(output).open("w", encoding="utf-8") as file:
-            file.writelines(chunks)
-    except OSError as error:
-        raise SettingsError(f"--output {output!r}: cannot be written: {error}") from error
+    outlet.write(output, lambda: renderer.chunks(report) if format is Format.JSON else [renderer.render(report)])
 
 
 def _needed(module: str, extra: str) -> Any:

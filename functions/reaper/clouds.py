@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
-from reaper.errors import CloudError, SettingsError
-from reaper.model import Coverage, Mode, Status
+from reaper.errors import CloudError, ReaperError, SettingsError
+from reaper.model import Coverage, Mode, Status, Target
 from reaper.registry import kinds
 from reaper.settings import Settings
 from reaper.sweep import Cloud
@@ -20,6 +21,7 @@ def opened(settings: Settings, wanted: Sequence[str], progress: Callable[[str], 
     """
     found: list[Cloud] = []
     failed: list[Coverage] = []
+    wrong: list[SettingsError] = []
     for name in wanted if settings.cloud == "all" else [c for c in wanted if c == settings.cloud]:
         try:
             targets = import_module(f"reaper.{name}.targets")
@@ -28,18 +30,33 @@ def opened(settings: Settings, wanted: Sequence[str], progress: Callable[[str], 
                 raise SettingsError(f"{name} needs an extra: pip install 'ml-idle-reaper[{name}]' ({error})") from error
             progress(f"{name}: passed over, its SDK is not installed")
             continue
-        if settings.cloud == "all" and not _named(settings, name) and not targets.has_credentials():
-            progress(f"{name}: passed over, no credentials found; name it with --cloud {name} to insist")
-            continue
         try:
+            if settings.cloud == "all" and not _named(settings, name) and not targets.has_credentials():
+                progress(f"{name}: passed over, no credentials found; name it with --cloud {name} to insist")
+                continue
             found += sessions(settings, name)
         except CloudError as error:
+            failed.append(_failure(name, error, error.missing))
+        except SettingsError as error:
+            wrong.append(error)
             failed.append(_failure(name, error))
+    # What is wrong with one cloud's settings does not keep the other from being swept; where it is all there is, nothing is.
+    if not found and wrong:
+        raise SettingsError("\n".join(map(str, wrong)))
     if not found and not failed:
         raise SettingsError(
             "nothing to sweep: no credentials for any cloud; set up AWS or Azure credentials, or try `reaper demo`"
         )
     return found, failed
+
+
+def whereabouts(id_: str) -> Target | None:
+    """Where the resource is, by its ARN or ARM id; None for what is neither, such as a name."""
+    if arn := re.fullmatch(r"arn:aws[a-z-]*:[a-z0-9-]+:([a-z0-9-]+):(\d{12}):.+", id_.strip().lower()):
+        return Target(cloud="aws", account=arn[2], region=arn[1])
+    if arm := re.match(r"/subscriptions/([0-9a-z-]+)/", id_.strip().lower()):
+        return Target(cloud="azure", account=arm[1])
+    return None
 
 
 def sessions(settings: Settings, cloud: str) -> list[Cloud]:
@@ -60,7 +77,7 @@ def _named(settings: Settings, cloud: str) -> bool:
     return bool(settings.regions if cloud == "aws" else settings.subscriptions)
 
 
-def _failure(cloud: str, error: CloudError) -> Coverage:
+def _failure(cloud: str, error: ReaperError, missing: str | None = None) -> Coverage:
     """The line that stands for a cloud which could not even be opened."""
-    status = Status.DENIED if error.missing else Status.FAILED
-    return Coverage(cloud=cloud, account="unknown", region=None, kind="*", status=status, missing=error.missing, error=str(error))
+    status = Status.DENIED if missing else Status.FAILED
+    return Coverage(cloud=cloud, account="unknown", region=None, kind="*", status=status, missing=missing, error=str(error))

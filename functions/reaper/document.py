@@ -35,6 +35,19 @@ for _tag, _shape, _first in (
 ):
     _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"(?:{_shape})\\Z"), _first)
 
+PLAIN = dict.fromkeys(("model_type", "dict_type", "model_attributes_type"), "expected keys and values, such as `key: value`") | {
+    "list_type": "expected a list, such as [a, b]",
+    "string_type": "expected a text",
+    "int_type": "expected a whole number",
+    "int_parsing": "expected a whole number",
+    "int_from_float": "expected a whole number",
+    "float_type": "expected a number",
+    "float_parsing": "expected a number",
+    "bool_type": "expected true or false",
+    "bool_parsing": "expected true or false",
+}
+"""What is said where the validator would speak of itself."""
+
 
 def parse(text: str, source: str, kinds: Collection[str]) -> Policy:
     """The policy in `text`. `kinds` are the kind names there are. Raises PolicyError with every problem found, one line each."""
@@ -130,14 +143,14 @@ def _problem(source: str, lines: dict[Path, int], data: Any, error: Any) -> str:
         return f"{where}: {_show(asked)} is no type of channel{_nearest(asked, list(spec.MODELS))}"
     if error["type"] == "missing":
         return f"{where}: this key is missing{', add `version: 1`' if path == ('version',) else ''}"
-    text = error["msg"].removeprefix("Value error, ")
-    text = text[0].lower() + text[1:]
+    text = PLAIN.get(error["type"]) or error["msg"].removeprefix("Value error, ")
+    text = (text[0].lower() + text[1:]).replace("input should be", "expected")
     if isinstance(error["input"], dict | list | BaseModel):
         return f"{where}: {text}"
     if error["type"] == "string_type" and isinstance(error["input"], int | float):
         return f"{where}: {_show(error['input'])} is a number here: put it in quotes"
     hint = _nearest(str(error["input"]), re.findall(r"'([^']+)'", text)) if error["type"] in {"enum", "literal_error"} else ""
-    return f"{where}: {_show(error['input'])} is not valid: {text.replace('input should be', 'expected')}{hint}"
+    return f"{where}: {_show(error['input'])} is not valid: {text}{hint}"
 
 
 def _unknown_kinds(policy: Policy, source: str, lines: dict[Path, int], kinds: Collection[str]) -> list[str]:

@@ -12,14 +12,18 @@ PATTERN = r"^[1-9][0-9]{0,5}[mhdw]$"
 EXPECTED = "a duration such as 30m, 4h, 3d or 2w"
 
 
-def parse(text: str) -> timedelta:
-    """The length that `text` names. Raises ValueError for anything but a positive whole number with one of the units m h d w."""
-    if not re.fullmatch(PATTERN, text.strip()):
+def parse(text: str, most: timedelta = LONGEST) -> timedelta:
+    """The length that `text` names, of at most `most`, which is whole days.
+
+    Raises ValueError for anything but a positive whole number with one of the units m h d w.
+    """
+    if not re.fullmatch(r"[1-9][0-9]*[mhdw]", text.strip()):
         raise ValueError(f"expected {EXPECTED}")
-    count, unit = int(text.strip()[:-1]), UNITS[text.strip()[-1]]
-    if count > LONGEST / unit:
-        raise ValueError(f"expected at most {LONGEST.days}d, metrics are not kept longer")
-    return count * unit
+    unit = UNITS[text.strip()[-1]]
+    # Six digits are more than the longest has minutes.
+    if not re.fullmatch(PATTERN, text.strip()) or int(text.strip()[:-1]) > most / unit:
+        raise ValueError(f"expected at most {most.days}d{', metrics are not kept longer' if most == LONGEST else ''}")
+    return int(text.strip()[:-1]) * unit
 
 
 def text(length: timedelta) -> str:

@@ -109,6 +109,12 @@ def release(ledger: Ledger, by: str, now: datetime, lasting: timedelta = limit.R
     return until
 
 
+def held(ledger: Ledger, now: datetime) -> History | None:
+    """The sweep (`by`) whose acts were held last, if nobody has let them go since. Raises CloudError."""
+    released = [e.when for e in ledger.history(RELEASE) if e.when <= now]
+    return _held(ledger, now, released[-1] if released else None)
+
+
 def carried(
     findings: Sequence[Finding], act: Callable[[Finding], tuple[Finding, Sequence[ReaperError], Mapping[str, int]]]
 ) -> Carried:
@@ -150,10 +156,13 @@ def _since(rows: Sequence[Summary], given: datetime | None) -> Sequence[Summary]
 
 def _last_hold(at: Looked, past: Past) -> frozenset[str] | None:
     """The scope of the last sweep whose acts were held, if nobody has let them go since."""
-    holds = [e for e in at.ledger.history(HOLDS) if e.when <= at.now]
-    if not holds or (past.released and holds[-1].when <= past.released[0]):
-        return None
-    return frozenset(holds[-1].because.split())
+    last = _held(at.ledger, at.now, past.released[0] if past.released else None)
+    return frozenset(last.because.split()) if last else None
+
+
+def _held(ledger: Ledger, now: datetime, released: datetime | None) -> History | None:
+    holds = [e for e in ledger.history(HOLDS) if e.when <= now]
+    return None if not holds or (released and holds[-1].when <= released) else holds[-1]
 
 
 def _still(found: Finding, memory: Memory, past: Past, now: datetime) -> Finding:

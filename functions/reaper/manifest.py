@@ -58,8 +58,9 @@ class Archive:
         return [(address, self._tried(address)) for address in self.store.list(f"{self.place.rstrip('/')}/{run}")]
 
     def at(self, address: str) -> Manifest:
-        """The manifest at that address. Raises CloudError, also for what is no manifest of ours."""
-        return parse(self.store.read_text(address), address)
+        """The manifest at that address, which may be of another sort than this place. Raises CloudError, also for what is no manifest."""
+        store = self.store if _cloud_of(address) == _cloud_of(self.place) else _store(address)
+        return parse(store.read_text(address), address)
 
     def _tried(self, address: str) -> Manifest | CloudError:
         try:
@@ -71,19 +72,15 @@ class Archive:
 def open(place: str | None, environ: Mapping[str, str]) -> Archive:
     """The archive at `place`; without one, beside the user's own ledger. Raises SettingsError for a place that cannot be one."""
     where = (place or default(environ)).strip()
-    if where.startswith("s3://"):
-        return Archive(place=where, store=_cloud("aws", where))
-    if where.startswith("https://"):
-        if "?" in where:
-            raise SettingsError(
-                "REAPER_MANIFESTS: an address with a signature cannot be kept for undoing; give the container's own address"
-            )
-        return Archive(place=where, store=_cloud("azure", where))
-    if "://" in where:
+    if where.startswith("https://") and "?" in where:
+        raise SettingsError(
+            "REAPER_MANIFESTS: an address with a signature cannot be kept for undoing; give the container's own address"
+        )
+    if "://" in where and not _cloud_of(where):
         raise SettingsError(
             f"REAPER_MANIFESTS={where!r}: expected s3://bucket/prefix, a blob container's https URL, or a directory"
         )
-    return Archive(place=where, store=Folder())
+    return Archive(place=where, store=_store(where))
 
 
 def default(environ: Mapping[str, str]) -> str:
@@ -159,10 +156,16 @@ class Folder:
         return sorted(str(path) for path in Path(place).glob("*.json"))
 
 
-def _cloud(cloud: str, where: str) -> Store:
+def _cloud_of(address: str) -> str | None:
+    """The cloud whose store has that address; None for a file or directory."""
+    return "aws" if address.startswith("s3://") else "azure" if address.startswith("https://") else None
+
+
+def _store(where: str) -> Store:
+    cloud = _cloud_of(where)
+    if cloud is None:
+        return Folder()
     try:
         return cast(Store, import_module(f"reaper.{cloud}.store"))
     except ImportError as error:
-        raise SettingsError(
-            f"REAPER_MANIFESTS={where}: needs an extra: pip install 'ml-idle-reaper[{cloud}]' ({error})"
-        ) from error
+        raise SettingsError(f"manifests at {where} need an extra: pip install 'ml-idle-reaper[{cloud}]' ({error})") from error

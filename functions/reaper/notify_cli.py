@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from reaper import channels, sample, secret, source
+from reaper import channels, sample, secret, settings, source
 from reaper.channels.implied import implied
 from reaper.errors import SettingsError
 from reaper.message import Message, deliverable
@@ -32,18 +32,28 @@ def send_sample(
     channel: Annotated[list[str] | None, typer.Option(help="Only the channels of that name or type.")] = None,
 ) -> None:
     """Send a sample of made-up findings through the policy's channels and print the receipts. Exit status 3 if any refused it."""
-    found = source.load(policy or os.environ.get("REAPER_POLICY")).policy
+    base = settings.from_env(os.environ)
+    found = source.load(base.policy if policy is None else policy).policy
     message = _sample(to, found)
-    chosen = [spec for spec in implied(found.channels, os.environ) if not channel or {spec.name, spec.type} & set(channel)]
-    if not chosen:
-        raise SettingsError(
-            "no channel to send through: name some under `channels:` in the policy, such as {type: folder, path: mails}"
-        )
+    chosen = _chosen(implied(found.channels, os.environ), channel or [])
     means = channels.Means(secret=lambda ref: secret.read(ref, os.environ), clock=now)
     done = [channels.attempt(message, line) for line in channels.open(chosen, means)]
     for one in done:
         sys.stdout.write(f"{one.channel}: {'FAILED ' + str(one.error) if one.error else one.receipt}\n")
     raise typer.Exit(3 if any(one.error for one in done) else 0)
+
+
+def _chosen(there: list[Any], asked: list[str]) -> list[Any]:
+    """The channels that are asked for by name or type, or all. Raises SettingsError where there is none, or none of that name."""
+    if not there:
+        raise SettingsError(
+            "no channel to send through: name some under `channels:` in the policy, such as {type: folder, path: mails}"
+        )
+    for name in asked:
+        if not any(name in {spec.name, spec.type} for spec in there):
+            names = ", ".join(dict.fromkeys(spec.name or spec.type for spec in there))
+            raise SettingsError(f"--channel {name!r}: there is no channel of that name or type; there are {names}")
+    return [spec for spec in there if not asked or {spec.name, spec.type} & set(asked)]
 
 
 def _sample(to: str, policy: Policy) -> Message:

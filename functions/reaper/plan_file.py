@@ -26,9 +26,13 @@ SCOPE = ("cloud", "kinds", "regions", "accounts", "subscriptions")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanFile:
-    """A plan file that was read and holds: what may be done, by resource id as ids are compared, and where to look for it."""
+    """A plan file that was read and holds: what may be done, by resource id as ids are compared, and where to look for it.
+
+    `held` is how many acts were held when it was made: it asks for none of these.
+    """
 
     acts: Mapping[str, dict[str, Any]]
+    held: int
     scope: Mapping[str, Any]
     policy_sha256: str
     made_at: datetime
@@ -64,12 +68,13 @@ def parse(text: str, name: str, now: datetime) -> PlanFile:
         expires = datetime.fromisoformat(said["expires_at"])
         found = PlanFile(
             acts={same(str(act["id"])): dict(act) for act in said["acts"]},
+            held=len(said["held"]),
             scope=dict(said["scope"]),
             policy_sha256=str(said["policy_sha256"]),
             made_at=datetime.fromisoformat(said["made_at"]),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise SettingsError(f"{name}: it is no plan file ({type(error).__name__}: {error})") from error
+        raise SettingsError(f"{name}: it is no plan file such as `reaper plan` writes: {_lack(error)}") from error
     if now >= expires:
         raise SettingsError(f"{name}: it expired at {stamp(expires)}: make a new one with `reaper plan`")
     return found
@@ -103,6 +108,12 @@ def left(plan: PlanFile, report: Report) -> list[str]:
                 f"{act['id']}: {found.outcome.result}: {found.outcome.error or found.outcome.because or found.step.because}"
             )
     return sentences
+
+
+def _lack(error: Exception) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return f"it is not JSON, or not all of it ({error})"
+    return f"it has no {error}" if isinstance(error, KeyError) else "something in it is not what belongs there"
 
 
 def _act(found: Finding) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from reaper.row import same
 from reaper.sweep import Cloud
 
 TRIES = 3
+RESTORED = "restored"
 RUN = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{0,63}")
 
 
@@ -51,17 +52,26 @@ class Left:
 
 
 def one(id_: str, bench: Bench, address: str | None = None) -> Restored:
-    """Take back the last act on a resource; `address` names another manifest than the ledger does.
+    """Take back the last act on a resource; `address` names another manifest than the ledger does. What is back already is left alone.
 
     Raises SettingsError where nothing is known to take back, CloudError where ledger or manifest cannot be read.
     """
     where = address or _memory(id_, bench).manifest
     if not where:
-        raise SettingsError(f"{id_}: the ledger knows of no act on it; name its manifest with --manifest")
+        return _back(id_, bench)
     manifest = bench.archive.at(where)
     if same(manifest.id) != same(id_):
         raise SettingsError(f"{id_}: {where} is about {manifest.id}; nothing was done")
     return _restored(manifest, where, bench)
+
+
+def _back(id_: str, bench: Bench) -> Restored:
+    """What there is to say where no act stands. Raises SettingsError where none was ever taken back."""
+    restored = [e for e in bench.ledger.history(id_) if e.what == RESTORED]
+    if not restored:
+        raise SettingsError(f"{id_}: the ledger knows of no act on it; name its manifest with --manifest")
+    last = restored[-1]
+    return Restored(id=id_, undone=Undone(because=f"it is back already, since {last.when:%Y-%m-%d %H:%M} UTC, by {last.by}"))
 
 
 def run(run_id: str, bench: Bench, deletes: bool = False) -> Iterator[Restored | Left]:
@@ -133,4 +143,4 @@ def _forget(manifest: Manifest, address: str, undone: Undone, bench: Bench) -> N
         raise CloudError(
             Trouble.REFUSED, "ledger", f"{manifest.id}: somebody else wrote first, {TRIES} times; it is back all the same"
         )
-    bench.ledger.note(History(id=manifest.id, when=now, what="restored", by=bench.by, because=undone.because))
+    bench.ledger.note(History(id=manifest.id, when=now, what=RESTORED, by=bench.by, because=undone.because))

@@ -17,12 +17,13 @@ DOCS = {
     "REAPER_POLICY": "a file, s3://bucket/key, ssm:/name, a blob's https URL, or the YAML itself; without it the built-in defaults hold",
     "REAPER_REGIONS": "AWS regions, comma-separated, or all; without it the session's own region",
     "REAPER_SUBSCRIPTIONS": "Azure subscription ids, comma-separated; without it every one the identity can read",
-    "REAPER_LEDGER": "where the memory is kept: sqlite:///path, dynamodb://table, table://account/table or memory:; mode notify needs one",
+    "REAPER_LEDGER": "where the memory is kept: sqlite:///path, dynamodb://table or table://account/table, in an audit also memory:; functions "
+    "need one above mode audit, the command line takes ml-idle-reaper/ledger.db in the user's state directory",
     "REAPER_ARM_ENDPOINT": "Azure Resource Manager of a sovereign cloud; the public one without it",
     "REAPER_METRICS_ENDPOINT": "Azure's batch metrics host, {region} in it stands for the region; the public one without it",
     "REAPER_MANIFESTS": "where what an act takes away is kept for undoing it: s3://bucket/prefix, a blob container's https URL, or a directory",
     "REAPER_ROLE": "the AWS role to sweep under; below mode enforce its session is narrowed to reading",
-    "REAPER_REPORTS": "where full reports are stored: s3://bucket/prefix, or a blob container's https URL",
+    "REAPER_REPORTS": "where the functions store full reports; the command line has --output: s3://bucket/prefix, or a blob container's https URL",
     "REAPER_TOPIC": "the SNS topic that gets the summary",
     "REAPER_EMAIL_ENDPOINT": "the Azure Communication Services address that sends the summary",
     "REAPER_EMAIL_SENDER": "the address the summary comes from, of a domain connected to that service",
@@ -143,6 +144,23 @@ def known_kinds(asked: Collection[str], kinds: Collection[str]) -> tuple[str, ..
                 f"{name!r} is no kind we know" + (f", did you mean {near[0]}?" if near else f"; there are {', '.join(kinds)}")
             )
     return tuple(kind for kind in kinds if not asked or any(fnmatchcase(kind, name) for name in asked))
+
+
+def kinds_of(cloud: str, asked: Collection[str], kinds: Collection[str]) -> None:
+    """Raises SettingsError where one of the kinds that are asked for is of another cloud; `kinds` are those of this one."""
+    for name in asked:
+        if not any(fnmatchcase(kind, name) for kind in kinds):
+            raise SettingsError(f"no kind of {cloud} fits {name!r}; there are {', '.join(kinds)}")
+
+
+def remembering(settings: Settings) -> Settings:
+    """The same, for the command line. Raises SettingsError where owners would be told anew on every run and nothing could be undone."""
+    if settings.mode is not Mode.AUDIT and (settings.ledger or "").startswith("memory:"):
+        raise SettingsError(
+            f"REAPER_LEDGER={settings.ledger} forgets all with this run, and mode {settings.mode} would tell the owners again on every "
+            "run: leave it unset for a ledger of your own, or set it to sqlite:///path, dynamodb://table or table://account/table"
+        )
+    return settings
 
 
 def cloud(text: str) -> str:

@@ -38,6 +38,10 @@ def load(where: str | None) -> Source:
 def _text(where: str | None) -> tuple[str, str]:
     if where is None:
         return "built-in policy", BUILT_IN
+    if not where.strip():
+        raise SettingsError(
+            "the policy is an empty text: give a file, s3://, ssm:, a blob's URL or the YAML itself, or leave it out"
+        )
     if "\n" in where or where.lstrip().startswith(("version:", "{")):
         return "inline policy", where
     if where.startswith(("s3://", "ssm:")):

@@ -48,7 +48,7 @@ def test_a_report_is_stored_by_day_and_read_back_from_the_address_that_was_given
 
 
 def test_what_azure_says_of_a_missing_blob_or_container_is_told(account: str):
-    with pytest.raises(SettingsError, match=r"REAPER_POLICY=.*cannot be read: The specified blob does not exist"):
+    with pytest.raises(SettingsError, match=r"policy https:.*cannot be read: The specified blob does not exist"):
         store.read(f"{account}/reports/policy.yaml")
     with pytest.raises(
         SettingsError, match=r"REAPER_REPORTS=.*the report cannot be stored: The specified container does not exist"

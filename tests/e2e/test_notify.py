@@ -70,7 +70,26 @@ def test_the_command_sends_nothing_to_an_address_outside_the_domains_and_nothing
 
 
 def test_without_channels_in_the_policy_those_of_the_deployment_hold(azure: Azure):
-    environ = {"REAPER_EMAIL_ENDPOINT": azure.url, "REAPER_EMAIL_SENDER": "DoNotReply@mail.example.com"}
+    environ = {
+        "REAPER_EMAIL_ENDPOINT": azure.url,
+        "REAPER_EMAIL_SENDER": "DoNotReply@mail.example.com",
+        "REAPER_EMAIL_TO": "admins@example.com",
+    }
     done = reaper_notify("--to", "dana@example.com", "--policy", HEAD.replace("channels:\n", ""), **environ)
     assert done.exit_code == 0, done.output
     assert azure.mails[0]["recipients"]["to"] == [{"address": "dana@example.com"}]
+
+
+def test_a_channel_that_is_not_there_is_named_with_those_that_are(tmp_path: Path):
+    lines = f"  - {{type: folder, path: '{tmp_path}/mail', name: looks}}\n"
+    done = reaper_notify("--to", "dana@example.com", "--policy", HEAD + lines, "--channel", "looks", "--channel", "nope")
+    assert isinstance(done.exception, SettingsError)
+    assert "'nope': there is no channel of that name or type; there are looks" in str(done.exception)
+    assert not (tmp_path / "mail").exists()
+
+
+def test_a_misspelt_setting_is_noticed_before_anything_is_sent(tmp_path: Path):
+    lines = f"  - {{type: folder, path: '{tmp_path}/mail'}}\n"
+    done = reaper_notify("--to", "dana@example.com", "--policy", HEAD + lines, REAPER_LEDGR="memory:")
+    assert "did you mean REAPER_LEDGER?" in str(done.exception)
+    assert not (tmp_path / "mail").exists()

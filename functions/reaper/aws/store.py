@@ -30,7 +30,7 @@ def read(uri: str) -> str:
         bucket, key = _place(uri)
         return boto3.client("s3").get_object(Bucket=bucket, Key=key)["Body"].read().decode()
     except (ClientError, BotoCoreError, ValueError) as error:
-        raise SettingsError(f"REAPER_POLICY={uri}: cannot be read: {error}") from error
+        raise SettingsError(f"policy {uri}: cannot be read: {error}") from error
 
 
 def write_report(place: str, run_id: str, started_at: datetime, text: str) -> str:

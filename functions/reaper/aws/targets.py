@@ -70,7 +70,7 @@ def _own(session: boto3.Session) -> str:
 def _known(session: boto3.Session, region: str) -> str:
     known = [r for p in session.get_available_partitions() for r in session.get_available_regions("sagemaker", partition_name=p)]
     if region not in known:
-        near = get_close_matches(region, known, n=1, cutoff=0.6)
+        near = get_close_matches(region.lower(), known, n=1, cutoff=0.6)
         raise SettingsError(f"{region!r} is no region with SageMaker" + (f", did you mean {near[0]}?" if near else ""))
     return region
 

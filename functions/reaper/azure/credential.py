@@ -6,15 +6,29 @@ https://learn.microsoft.com/python/api/azure-identity/azure.identity.defaultazur
 from __future__ import annotations
 
 import logging
+import os
 
 from azure.identity import DefaultAzureCredential
 
 from reaper.azure.pipeline import TIMEOUTS
+from reaper.errors import CloudError, Trouble
+
+TRUST = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+"""What names the certificates to trust: https://requests.readthedocs.io/en/latest/user/advanced/#ssl-cert-verification"""
 
 # Every failure comes back as a CloudError; without a handler the SDK would also write it to standard error.
 logging.getLogger("azure").addHandler(logging.NullHandler())
 
 
 def credential() -> DefaultAzureCredential:
-    """A fresh credential; it keeps its tokens, so one should serve a whole run. Nothing is asked of Azure yet."""
-    return DefaultAzureCredential(**TIMEOUTS)
+    """A fresh credential; it keeps its tokens, so one should serve a whole run. Nothing is asked of Azure yet.
+
+    Raises CloudError where the environment names what no credential and no call can be made with.
+    """
+    for name in TRUST:
+        if (path := os.environ.get(name)) and not os.path.exists(path):
+            raise CloudError(Trouble.REFUSED, "sign in", f"{name}={path!r}: there is no such file of certificates to trust")
+    try:
+        return DefaultAzureCredential(**TIMEOUTS)
+    except ValueError as error:
+        raise CloudError(Trouble.REFUSED, "sign in", f"the settings of DefaultAzureCredential cannot be used: {error}") from error

@@ -48,9 +48,8 @@ def from_env(environ: Mapping[str, str]) -> Endpoints:
 def _address(environ: Mapping[str, str], name: str) -> str | None:
     text = environ.get(name, "").strip().rstrip("/")
     if text and (urlsplit(text).scheme != "https" or not urlsplit(text).netloc):
-        raise SettingsError(
-            f"{name}={text!r} is not an address such as https://management.azure.com: no token goes over plain http"
-        )
+        example = {"REAPER_METRICS_ENDPOINT": BATCH_HOSTS[PUBLIC]}.get(name, PUBLIC)
+        raise SettingsError(f"{name}={text!r} is not an address such as {example}: no token goes over plain http")
     return text or None
 
 

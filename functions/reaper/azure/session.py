@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from azure.core.credentials import TokenCredential
+from azure.core.exceptions import ServiceRequestError
 from azure.core.rest import HttpRequest, HttpResponse
 from azure.mgmt.machinelearningservices import MachineLearningServicesMgmtClient
 from azure.monitor.querymetrics import MetricsClient
@@ -58,9 +59,13 @@ class Session:
 
     def send(self, request: HttpRequest, region: str | None = None) -> HttpResponse:
         """One request to Resource Manager, or to the batch metrics host of `region`. Raises what azure-core raises."""
-        if region is None:
-            return self._arm._send_request(request)
-        return self._regional(region).send_request(request)
+        try:
+            if region is None:
+                return self._arm._send_request(request)
+            return self._regional(region).send_request(request)
+        except OSError as error:
+            # What requests says of this machine's files, such as certificates to trust, comes through azure-core as it is.
+            raise ServiceRequestError(f"this machine cannot make the call: {error}") from error
 
     def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
         """What `make` gives, made by whoever asks first; a CloudError is remembered and raised to everybody."""

@@ -50,7 +50,7 @@ def read(uri: str) -> str:
         with _service(account, uri) as service:
             return service.get_blob_client(container, name).download_blob().readall().decode()
     except (AzureError, ValueError) as error:
-        raise SettingsError(f"REAPER_POLICY={bare(uri)}: cannot be read: {_brief(error)}") from error
+        raise SettingsError(f"policy {bare(uri)}: cannot be read: {_brief(error)}") from error
 
 
 def write_report(place: str, run_id: str, started_at: datetime, text: str) -> str:
