@@ -128,3 +128,7 @@ def test_groups_that_are_not_named_are_counted_with_their_money():
     assert "and 3 others: $6.00 an hour, 3 idle" in told.text
     assert "and 3 others" in told.html
     assert "others" not in overview(report(*found.findings[:7]), occasion()).text
+
+
+def test_the_legend_says_when_likely_evidence_leads_to_more_than_notices():
+    assert "leads to notices only, unless a rule says act_on: likely" in html.render(report(OTHER))
