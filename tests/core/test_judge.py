@@ -230,3 +230,52 @@ def test_only_idle_can_lead_to_a_step(seen: Observation, state: State):
     found = replace(judge(seen.resource, seen, rule(), NOW), state=state)
     [step] = plan([Case(resource=seen.resource, rule=rule(), verdict=found)], {}, NOW)
     assert (step.move != "none") == (state is State.IDLE)
+
+
+def test_exactly_as_long_as_asked_is_long_enough():
+    covered = NOW - END + 30 * HOUR
+    assert verdict(activity(), heartbeat(30), rule=rule(idle_after=covered)).state is State.IDLE
+    assert verdict(activity(), heartbeat(30), rule=rule(idle_after=covered + timedelta(seconds=1))).state is State.UNKNOWN
+    used = Reading(signal="log", role=Role.ACTIVITY, at=NOW - DAY)
+    assert verdict(activity(), used, heartbeat()).state is State.IDLE
+    late = Reading(signal="log", role=Role.ACTIVITY, at=NOW - DAY + timedelta(seconds=1))
+    assert verdict(activity(), late, heartbeat()).state is State.ACTIVE
+    assert verdict(activity(), heartbeat(), resource=resource(changed=NOW - DAY)).state is State.IDLE
+    assert verdict(activity(), heartbeat(), resource=resource(changed=NOW - DAY + timedelta(seconds=1))).state is State.YOUNG
+    hint = Hint(since=NOW - DAY, because="it has been up for long")
+    assert verdict(hint=hint).confidence is Confidence.LIKELY
+    assert verdict(hint=replace(hint, since=NOW - DAY + timedelta(seconds=1))).state is State.YOUNG
+
+
+def test_the_sentence_names_what_was_silent_and_what_reported():
+    seen = verdict(activity(subject="a"), activity(subject="b"), heartbeat(30, subject="a"), heartbeat(30, subject="b"))
+    assert seen.because == (
+        "Invocations of a, Invocations of b silent for 1 d 6 h while CPUUtilization of a, CPUUtilization of b reported every hour"
+    )
+    many = [activity(signal=f"signal {n}") for n in range(3)]
+    assert "signal 0, signal 1, signal 2 silent" in verdict(*many, heartbeat()).because
+    many += [activity(signal="signal 3"), activity(signal="signal 4")]
+    assert "signal 0, signal 1, signal 2 and 2 more silent" in verdict(*many, heartbeat()).because
+
+
+@pytest.mark.parametrize(
+    ("ago", "said"),
+    [
+        pytest.param(timedelta(seconds=59), "the log shows use just now", id="seconds"),
+        pytest.param(timedelta(minutes=1), "the log shows use 1 min ago", id="a minute"),
+        pytest.param(timedelta(minutes=90), "the log shows use 1 h 30 min ago", id="longer"),
+    ],
+)
+def test_the_sentence_names_the_latest_use_and_how_long_ago_it_was(ago: timedelta, said: str):
+    latest = Reading(signal="the log", role=Role.ACTIVITY, at=NOW - ago)
+    earlier = Reading(signal="requests", role=Role.ACTIVITY, at=NOW - ago - HOUR)
+    assert verdict(earlier, latest, heartbeat()).because == said
+
+
+def test_the_sentence_says_why_silence_proves_nothing():
+    assert verdict(activity()).because == "no signal shows whether its metrics pipeline was alive, so silence proves nothing"
+    stopped = heartbeat()
+    stopped = replace(stopped, series=series(dict.fromkeys(range(5, 48), 60.0)))
+    assert verdict(activity(), stopped).because == "no unbroken CPUUtilization up to now, so silence proves nothing"
+    late = verdict(activity(), heartbeat(5)).because
+    assert late == "CPUUtilization covers only the last 5 h 7 min without a gap, less than 1 d"
