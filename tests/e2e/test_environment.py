@@ -1,0 +1,179 @@
+"""The command where its environment or its options are not as they should be: a plain sentence, the right status, and nothing done."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reaper.sandbox.aws.account import Account
+from reaper.sandbox.aws.server import Server
+
+NOW = datetime.now(UTC)
+DAY = timedelta(days=1)
+REAPER = Path(sys.executable).with_name("reaper")
+POLICY = """\
+version: 1
+owners: {{domains: [example.com], fallback: admins@example.com}}
+channels: [{{type: folder, path: "{}/mails"}}]
+"""
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server(NOW) as running:
+        account = Account(running)
+        account.endpoint("quiet")
+        account.alive("quiet", "AllTraffic", NOW - 15 * DAY, NOW + DAY)
+        yield running
+
+
+def environment(server: Server | None, **environ: str) -> dict[str, str]:
+    plain = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "AZURE_", "REAPER_", "IDENTITY_", "PYTHON"))}
+    nobody = {"AWS_EC2_METADATA_DISABLED": "true", "AWS_CONFIG_FILE": "/dev/null", "AWS_SHARED_CREDENTIALS_FILE": "/dev/null"}
+    return {**plain, **(server.env if server else nobody), **environ}
+
+
+def reaper(server: Server | None, *arguments: str, stdout: Any = subprocess.PIPE, **environ: str) -> Any:
+    env = environment(server, **environ)
+    return subprocess.run(
+        [REAPER, *arguments], env=env, stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=120, check=False
+    )
+
+
+def refused(done: Any, said: str) -> None:
+    assert done.returncode == 2, done.stdout
+    assert said in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("output", ["nowhere/report.json", ".", ""])
+def test_an_output_that_cannot_be_written_is_noticed_before_anybody_is_told(server: Server, tmp_path: Path, output: str):
+    told = {"REAPER_LEDGER": f"sqlite://{tmp_path}/ledger.db", "REAPER_POLICY": POLICY.format(tmp_path)}
+    where = f"{tmp_path}/{output}" if output else ""
+    done = reaper(server, "sweep", "--cloud", "aws", "--mode", "notify", "--output", where, **told)
+    refused(done, "cannot be written")
+    assert (done.stdout, list(tmp_path.iterdir())) == ("", [])
+
+
+def test_trying_an_output_leaves_what_is_there_until_there_is_a_report(server: Server, tmp_path: Path):
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.write_text("as it was")
+    for path in (old, new):
+        refused(reaper(server, "sweep", "--cloud", "aws", "--output", str(path), "--policy", "nowhere.yaml"), "nowhere.yaml")
+    assert (old.read_text(), new.exists()) == ("as it was", False)
+
+
+def test_a_report_that_its_file_does_not_take_goes_to_standard_output(server: Server):
+    done = reaper(server, "sweep", "--cloud", "aws", "--format", "json", "--output", "/dev/full")
+    refused(done, "it is on standard output instead")
+    assert [f["name"] for f in json.loads(done.stdout)["findings"]] == ["quiet"]
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"], ids=["at the end", "at once"])
+@pytest.mark.parametrize(
+    "arguments", [["kinds"], ["sweep", "--cloud", "aws", "--fail-on", "idle"], ["--help"]], ids=lambda a: a[0]
+)
+def test_a_full_standard_output_is_a_plain_error(server: Server, arguments: list[str], unbuffered: str):
+    with open("/dev/full", "w") as full:
+        refused(reaper(server, *arguments, stdout=full, PYTHONUNBUFFERED=unbuffered), "No space left on device")
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"], ids=["at the end", "at once"])
+@pytest.mark.parametrize("arguments", [["kinds"], ["policy", "schema"], ["--help"]], ids=lambda a: a[0])
+def test_a_reader_that_has_left_never_looks_like_something_idle(arguments: list[str], unbuffered: str):
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = reaper(None, *arguments, stdout=writing, PYTHONUNBUFFERED=unbuffered)
+    os.close(writing)
+    assert (done.returncode, "Traceback" in done.stderr, "Exception ignored" in done.stderr) == (2, False, False)
+
+
+@pytest.mark.parametrize(
+    ("environ", "said"),
+    [
+        pytest.param({"REQUESTS_CA_BUNDLE": "/nope"}, "REQUESTS_CA_BUNDLE='/nope'", id="no certificates"),
+        pytest.param({"AZURE_TOKEN_CREDENTIALS": "bogus"}, "AZURE_TOKEN_CREDENTIALS: bogus", id="no such credential"),
+    ],
+)
+def test_what_keeps_azure_from_being_opened_is_a_line_of_the_coverage(environ: dict[str, str], said: str):
+    done = reaper(None, "sweep", "--cloud", "azure", "--format", "json", **environ)
+    assert (done.returncode, done.stderr) == (3, "")
+    [row] = json.loads(done.stdout)["coverage"]
+    assert (row["cloud"], row["status"], said in row["error"]) == ("azure", "failed", True)
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [{"AZURE_TOKEN_CREDENTIALS": "bogus"}, {"REAPER_ARM_ENDPOINT": "http://plain"}],
+    ids=lambda environ: next(iter(environ)),
+)
+def test_a_bad_setting_of_azure_does_not_keep_aws_from_being_swept(server: Server, environ: dict[str, str]):
+    done = reaper(server, "sweep", "--format", "json", REAPER_SUBSCRIPTIONS="1111", **environ)
+    report = json.loads(done.stdout)
+    assert (done.returncode, [f["name"] for f in report["findings"]]) == (3, ["quiet"])
+    [row] = [c for c in report["coverage"] if c["status"] != "ok"]
+    assert (row["cloud"], row["status"]) == ("azure", "failed")
+
+
+@pytest.mark.parametrize("mode", ["notify", "enforce"])
+def test_a_memory_that_ends_with_the_run_is_refused_above_audit(server: Server, tmp_path: Path, mode: str):
+    told = {"REAPER_LEDGER": "memory:", "REAPER_POLICY": POLICY.format(tmp_path)}
+    refused(reaper(server, "sweep", "--cloud", "aws", "--mode", mode, **told), "would tell the owners again on every run")
+    assert list(tmp_path.iterdir()) == []
+    assert reaper(server, "sweep", "--cloud", "aws", **told).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["sweep", "--cloud", "aws", "--kind", "azure*"], "no kind of aws fits 'azure*'"),
+        (["sweep", "--cloud", "azure", "--kind", "sagemaker-endpoint"], "no kind of azure fits 'sagemaker-endpoint'"),
+        (["sweep", "--cloud", "azure", "--region", "us-east-1"], "--region is for aws, and --cloud azure leaves that out"),
+        (["sweep", "--cloud", "aws", "--subscription", "1"], "--subscription is for azure, and --cloud aws leaves that out"),
+        (["plan", "-o", "-", "--cloud", "azure", "--account", "1"], "--account is for aws, and --cloud azure leaves that out"),
+        (["explain", "x", "--cloud", "azure", "--region", "us-east-1"], "--region is for aws"),
+        (["sweep", "--cloud", "aws", "--region", "US-EAST-1"], "did you mean us-east-1?"),
+        (["sweep", "--cloud", "aws", "--policy", ""], "the policy is an empty text"),
+        (["explain", "x", "--policy", " "], "the policy is an empty text"),
+        (["plan", "-o", "nowhere/plan.json"], "'nowhere/plan.json': cannot be written"),
+        (["plan", "-o", "-", "--expires", "8d"], "--expires '8d': expected at most 7d"),
+        (["release", "--for", "8d"], "--for '8d': expected at most 7d"),
+        (["release", "--for", "soon"], "--for 'soon': expected a duration such as"),
+    ],
+)
+def test_options_that_cannot_be_meant_are_refused(server: Server, arguments: list[str], said: str):
+    done = reaper(server, *arguments)
+    refused(done, said)
+    assert done.stdout == ""
+
+
+def test_a_policy_in_a_bucket_is_called_what_it_is(server: Server):
+    done = reaper(server, "sweep", "--cloud", "aws", "--policy", "s3://nowhere/policy.yaml")
+    refused(done, "policy s3://nowhere/policy.yaml: cannot be read")
+    assert "REAPER_POLICY" not in done.stderr
+
+
+def test_an_arn_says_where_to_look(server: Server):
+    there = Account(server).arn("endpoint/quiet")
+    done = reaper(server, "explain", there, REAPER_REGIONS="eu-west-1,us-east-1", REAPER_SUBSCRIPTIONS="1111")
+    assert (done.returncode, "verdict   idle" in done.stdout) == (0, True), done.stderr
+    assert ("eu-west-1" in done.stderr, "azure" in done.stderr) == (False, False)
+
+
+def test_an_option_wins_over_what_an_arn_says(server: Server):
+    done = reaper(server, "explain", Account(server).arn("endpoint/quiet"), "--region", "eu-west-1")
+    refused(done, "was not found")
+    assert "us-east-1: " not in done.stderr
+
+
+def test_an_arn_of_another_account_says_whose_credentials_these_are(server: Server):
+    done = reaper(server, "explain", "arn:aws:sagemaker:us-east-1:999999999999:endpoint/x")
+    refused(done, "999999999999 was asked for, but the credentials in use are of 123456789012")
