@@ -254,7 +254,9 @@ def test_the_sentence_names_what_was_silent_and_what_reported():
     )
     many = [activity(signal=f"signal {n}") for n in range(3)]
     assert "signal 0, signal 1, signal 2 silent" in verdict(*many, heartbeat()).because
-    many += [activity(signal="signal 3"), activity(signal="signal 4")]
+    many += [activity(signal="signal 3")]
+    assert "signal 0, signal 1, signal 2 and 1 more silent" in verdict(*many, heartbeat()).because
+    many += [activity(signal="signal 4")]
     assert "signal 0, signal 1, signal 2 and 2 more silent" in verdict(*many, heartbeat()).because
 
 
