@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import boto3
 import pytest
 
+from core.test_manifest import SAVED
+from reaper import manifest
 from reaper.aws import store
 from reaper.errors import CloudError, Trouble
 from reaper.sandbox.aws.fault import denied, error, on
@@ -73,3 +77,10 @@ def test_a_bucket_that_fails_is_told(server: Server):
 def test_an_address_that_is_none_is_a_refusal():
     with pytest.raises(CloudError, match="not an address"):
         store.write("https://example.com", "one.json", "x")
+
+
+def test_a_manifest_in_a_bucket_is_read_where_manifests_are_kept_in_a_folder(tmp_path: Path):
+    elsewhere, here = manifest.open("s3://manifests/reaper", {}), manifest.open(str(tmp_path), {})
+    address = elsewhere.keep(SAVED)
+    assert here.at(address) == SAVED
+    assert elsewhere.at(here.keep(SAVED)) == SAVED

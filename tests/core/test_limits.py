@@ -116,6 +116,20 @@ def test_a_release_says_nothing_of_what_nobody_had_seen_held():
     assert moves(there) == ["hold"] * 4
 
 
+def test_what_is_held_is_known_until_it_is_let_go_and_again_when_it_is_held_anew():
+    there = fleet(4, max_acts=3)
+    assert enforce.held(there.ledger, there.now) is None
+    there.sweep()
+    last = enforce.held(there.ledger, there.now)
+    assert last is not None
+    assert (last.by, last.when) == (f"run-{there.runs}", there.now)
+    enforce.release(there.ledger, "lee@example.com", there.now)
+    assert enforce.held(there.ledger, there.now) is None
+    there.now += DAY
+    there.sweep()
+    assert enforce.held(there.ledger, there.now) is not None
+
+
 def test_a_release_is_over_after_a_day():
     there = fleet(4, max_acts=3)
     there.sweep()

@@ -60,6 +60,29 @@ def test_there_are_examples():
             "policy.yaml:4: rules[0].match.kind: 'sagemaker-endpont' is no kind we know, did you mean sagemaker-endpoint?",
             id="kind",
         ),
+        pytest.param(
+            "version: 1\ndefaults: 3",
+            "policy.yaml:2: defaults: 3 is not valid: expected keys and values, such as `key: value`",
+            id="a number for keys",
+        ),
+        pytest.param(
+            "version: 1\nlimits: [a]",
+            "policy.yaml:2: limits: expected keys and values, such as `key: value`",
+            id="a list for keys",
+        ),
+        pytest.param(
+            "version: 1\nrules: [{name: {a: b}}]", "policy.yaml:2: rules[0].name: expected a text", id="keys for a text"
+        ),
+        pytest.param(
+            "version: 1\nlimits: {max_acts: some}",
+            "policy.yaml:2: limits.max_acts: 'some' is not valid: expected a whole number",
+            id="a word for a number",
+        ),
+        pytest.param(
+            "version: 1\ndefaults: {idle_after: 9999999w}",
+            "policy.yaml:2: defaults.idle_after: '9999999w' is not valid: expected at most 455d, metrics are not kept longer",
+            id="too long",
+        ),
         pytest.param("version: 1\nversion: 1", "policy.yaml:2: version: the key is given twice, remove one", id="key twice"),
         pytest.param("a: [", "policy.yaml:1: not valid YAML: ", id="not YAML"),
         pytest.param("- 1", "policy.yaml:1: expected keys such as `version: 1` and `rules:`, got [1]", id="a list"),

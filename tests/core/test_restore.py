@@ -132,6 +132,20 @@ def test_nothing_known_to_take_back_says_so():
         restore.one("arn:aws:sagemaker:us-east-1:123456789012:endpoint/never", stopped().bench())
 
 
+def test_what_is_back_already_is_said_to_be_and_left_alone():
+    there = stopped(names=("a",))
+    assert restore.one(there.depot.id("a"), there.bench()).error is None
+    there.depot.things["a"].up = None
+    again = restore.one(there.depot.id("a"), there.bench())
+    assert again.undone is not None
+    assert (again.undone.because, again.undone.lost, again.undone.again) == (
+        f"it is back already, since {there.now:%Y-%m-%d %H:%M} UTC, by lee",
+        (),
+        False,
+    )
+    assert there.depot.things["a"].up is None
+
+
 def test_an_act_that_may_be_half_made_keeps_its_first_manifest():
     there = stopped(names=())
     there.depot.add("a")

@@ -61,14 +61,14 @@ class Desk:
     def counts(self) -> list[int]:
         return [self.account.contents.endpoints[name].variants[0].count for name in ("a", "b", "c")]
 
-    def __call__(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def __call__(self, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
         plain = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "AZURE_", "REAPER_", "IDENTITY_"))}
         ours = {
             "REAPER_LEDGER": f"sqlite://{self.home}/ledger.db",
             "REAPER_MANIFESTS": str(self.home / "manifests"),
             "REAPER_POLICY": str(self.home / "policy.yaml"),
         }
-        env = {**plain, **self.server.env, **ours}
+        env = {**plain, **self.server.env, **ours, **environ}
         return subprocess.run(
             [REAPER, *arguments], env=env, cwd=self.home, capture_output=True, text=True, timeout=120, check=False
         )
@@ -114,7 +114,9 @@ def test_an_act_that_drifted_is_refused_and_the_others_are_made(desk: Desk):
     ("spoil", "said"),
     [
         pytest.param(lambda text: text.replace("stop", "delete"), "changed after it was made", id="changed by hand"),
-        pytest.param(lambda text: "nonsense", "is no plan file", id="no plan"),
+        pytest.param(lambda text: "nonsense", "is no plan file such as `reaper plan` writes: it is not JSON", id="no plan"),
+        pytest.param(lambda text: "[]", "writes: something in it is not what belongs there", id="a list"),
+        pytest.param(lambda text: "{}", "writes: it has no 'sha256'", id="empty"),
     ],
 )
 def test_a_spoilt_plan_is_refused_before_anything_is_swept(desk: Desk, spoil, said):
@@ -124,6 +126,7 @@ def test_a_spoilt_plan_is_refused_before_anything_is_swept(desk: Desk, spoil, sa
     applied = desk("apply", "plan.json")
     assert (applied.returncode, desk.counts()) == (2, [3, 3, 3])
     assert said in applied.stderr
+    assert "Error" not in applied.stderr
 
 
 def test_a_plan_made_under_another_policy_is_refused(desk: Desk):
@@ -140,8 +143,55 @@ def test_too_many_are_held_until_they_are_released(desk: Desk):
     assert ({f["step"] for f in json.loads(held.stdout)["findings"]}, desk.counts()) == ({"hold"}, [3, 3, 3]), held.stderr
     released = desk("release")
     assert (released.returncode, "let go until" in released.stdout) == (0, True), released.stderr
+    assert f"What run {json.loads(held.stdout)['run']['id']} held on " in released.stdout
+    assert f"in sqlite://{desk.home}/ledger.db" in released.stdout
     done = desk("sweep", "--cloud", "aws", "--mode", "enforce", "--format", "json")
     assert ({f["outcome"] for f in json.loads(done.stdout)["findings"]}, desk.counts()) == ({"done"}, [1, 1, 1]), done.stderr
+
+
+def test_a_release_where_nothing_is_held_says_in_which_ledger_and_writes_nothing(desk: Desk):
+    for environ, where in (
+        ({}, f"sqlite://{desk.home}/ledger.db, so"),
+        (
+            {"REAPER_LEDGER": "", "XDG_STATE_HOME": str(desk.home / "state")},
+            "state/ml-idle-reaper/ledger.db (your own: REAPER_LEDGER",
+        ),
+    ):
+        done = desk("release", **environ)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "nothing is held in " in done.stderr
+        assert where in done.stderr
+    assert not (desk.home / "state").exists()
+    kept = ledger.open(f"sqlite://{desk.home}/ledger.db", {})
+    assert kept.history("release") == []
+    kept.close()
+
+
+def test_a_second_release_has_nothing_to_let_go(desk: Desk):
+    desk.policy(most=2)
+    desk("sweep", "--cloud", "aws", "--mode", "enforce")
+    assert [desk("release").returncode for _ in range(2)] == [0, 2]
+
+
+def test_a_plan_counts_what_is_held_and_says_that_it_asks_for_nothing(desk: Desk):
+    desk.policy(most=2)
+    made = desk("plan", "--cloud", "aws", "-o", "plan.json")
+    assert "0 acts are due and 3 held, of 3 resources." in made.stderr
+    applied = desk("apply", "plan.json")
+    assert (applied.returncode, desk.counts()) == (0, [3, 3, 3]), applied.stderr
+    assert applied.stdout == "plan.json asks for no act; 3 were held when it was made: nothing was done\n"
+
+
+def test_a_plan_is_not_applied_with_a_memory_that_ends_with_the_run(desk: Desk):
+    desk("plan", "--cloud", "aws", "-o", "plan.json")
+    applied = desk("apply", "plan.json", REAPER_LEDGER="memory:")
+    assert (applied.returncode, desk.counts()) == (2, [3, 3, 3])
+    assert "forgets all with this run" in applied.stderr
+
+
+def test_nothing_is_stopped_where_the_report_could_not_be_written(desk: Desk):
+    done = desk("sweep", "--cloud", "aws", "--mode", "enforce", "--output", "nowhere/report")
+    assert (done.returncode, desk.counts()) == (2, [3, 3, 3])
 
 
 def test_one_is_restored_by_its_id_and_again_does_no_harm(desk: Desk):
