@@ -28,7 +28,7 @@ def test_what_is_too_long_is_called_too_long(text: str):
 
 def test_a_length_can_be_limited_further():
     assert duration.parse("1w", timedelta(days=7)) == timedelta(days=7)
-    with pytest.raises(ValueError, match="^expected at most 7d$"):
+    with pytest.raises(ValueError, match=r"^expected at most 7d$"):
         duration.parse("8d", timedelta(days=7))
 
 
