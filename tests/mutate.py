@@ -29,7 +29,7 @@ os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
 import pytest  # noqa: E402
 from hypothesis import Phase, settings  # noqa: E402
 
-PLANS = ["test_plan", "test_plan_acts", "test_plan_over_time", "test_snooze_anew", "test_hands", "test_invariants"]
+PLANS = ["test_plan", "test_spell", "test_plan_acts", "test_plan_over_time", "test_snooze_anew", "test_hands", "test_invariants"]
 TESTS = {
     "judge": ["test_judge", "test_invariants"],
     "plan": PLANS,
