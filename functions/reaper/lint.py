@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
-from reaper import registry
+from reaper import prices, registry
 from reaper.document import line_of
 from reaper.duration import spell
 from reaper.model import Action, Move
@@ -17,7 +18,15 @@ FIELDS = ("cloud", "kind", "name", "account", "subscription", "region", "size")
 
 def lint(policy: Policy, text: str, source: str) -> list[str]:
     """One line per finding, each with file and line."""
-    found = [*_unreachable(policy), *_contradictory(policy), *_case_traps(policy), *_hours(policy), *_no_domains(policy)]
+    found = [
+        *_unreachable(policy),
+        *_contradictory(policy),
+        *_case_traps(policy),
+        *_twice(policy),
+        *_regions(policy),
+        *_hours(policy),
+        *_no_domains(policy),
+    ]
     return [f"{source}:{line_of(text, source, path)}: {message}" for path, message in found]
 
 
@@ -89,6 +98,29 @@ def _case_traps(policy: Policy) -> Iterator[Problem]:
                     ("rules", index, "match", "tags"),
                     f"tag {key}: values match exactly, so {values} does not protect a lower-case spelling",
                 )
+
+
+def _twice(policy: Policy) -> Iterator[Problem]:
+    """Tag keys are the same in any case, so that one rule which names one twice asks for both values at once."""
+    for index, spec in enumerate(policy.rules):
+        first: dict[str, str] = {}
+        for key in spec.match.tags or {}:
+            if first.setdefault(key.lower(), key) != key:
+                yield (
+                    ("rules", index, "match", "tags"),
+                    f"rule {spec.name!r}: {first[key.lower()]!r} and {key!r} are the same tag, since keys match in any case",
+                )
+
+
+def _regions(policy: Policy) -> Iterator[Problem]:
+    """Regions of which no price list knows; a new one may be right, which is why this is no error."""
+    known = prices.regions()
+    for index, spec in enumerate(policy.rules):
+        for region in spec.match.region or ():
+            if not any(fnmatchcase(name, region.lower()) for name in known):
+                near = get_close_matches(region.lower(), known, n=1, cutoff=0.6)
+                hint = f", did you mean {near[0]}?" if near else ""
+                yield ("rules", index, "match", "region"), f"rule {spec.name!r}: {region!r} is no region that is known here{hint}"
 
 
 def _hours(policy: Policy) -> Iterator[Problem]:

@@ -48,6 +48,11 @@ class PriceBook:
         return None
 
 
+def regions() -> list[str]:
+    """The regions of both clouds that the snapshot has prices for, in lower case."""
+    return sorted({region.lower() for cloud in ("aws", "azure") for region in _snapshot(cloud)["prices"]})
+
+
 def _may_stand_in(region: str, part: Part) -> bool:
     """Measured exceptions: HyperPod's own rates, GovCloud, and g4dn in two regions differ by up to 20 % between components."""
     odd = part.instance.startswith("ml.g4dn.") and region in {"us-west-1", "ap-northeast-3"}

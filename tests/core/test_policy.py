@@ -303,6 +303,13 @@ def test_odd_values_are_an_error_and_never_a_crash(text: str):
             "'Prod' and 'prod' differ only in case",
             id="case",
         ),
+        pytest.param(
+            "[{name: a, match: {tags: {env: prod, Env: dev}}}]", "'env' and 'Env' are the same tag", id="one tag key twice"
+        ),
+        pytest.param(
+            "[{name: a, match: {region: us-esat-1}}]", "is no region that is known here, did you mean us-", id="region misspelt"
+        ),
+        pytest.param("[{name: a, match: {region: 'mars-*'}}]", "'mars-*' is no region that is known", id="no region fits"),
     ],
 )
 def test_lint_points_at_what_is_probably_not_meant(rules: str, said: str):
@@ -312,7 +319,7 @@ def test_lint_points_at_what_is_probably_not_meant(rules: str, said: str):
 
 
 def test_lint_is_silent_about_rules_that_can_match():
-    text = "version: 1\nrules: [{name: a, match: {region: us-east-1}}, {name: b, match: {usd_per_hour: '> 3'}}, {name: c}]"
+    text = "version: 1\nrules: [{name: a, match: {region: [us-east-1, 'eu-*', WestEurope]}}, {name: b, match: {usd_per_hour: '> 3'}}, {name: c}]"
     assert lint.lint(parse(text), text, "p.yaml") == []
 
 
