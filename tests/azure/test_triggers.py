@@ -49,7 +49,7 @@ def test_a_quiet_deployment_mails_only_news(deployed: Server, vision: Workspace,
     assert deployed.mails == []
     signals.nodes(vision.cluster("gpus", created=LONG_AGO), active=0, idle=1, since=LONG_AGO)
     tick()
-    assert [m["content"]["subject"] for m in deployed.mails] == ["[ML Idle Reaper] 1 idle ML resources cost $3.82 an hour"]
+    assert [m["content"]["subject"] for m in deployed.mails] == ["[ML Idle Reaper] 1 idle ML resource costs $3.82 an hour"]
 
 
 def test_a_quiet_deployment_mails_gaps_too(deployed: Server, monkeypatch: pytest.MonkeyPatch):

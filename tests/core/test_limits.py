@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -14,7 +15,8 @@ from reaper import enforce
 from reaper.errors import CloudError, Trouble
 from reaper.fleeting import Fleeting
 from reaper.limit import Past, Share, jumps
-from reaper.model import Mode, Move, Result, Status
+from reaper.limit import limited as limited_steps
+from reaper.model import Case, Mode, Move, Result, State, Status, Step
 from reaper.policy import Limits
 
 
@@ -51,6 +53,7 @@ def moves(there: Enforcer) -> list[str]:
         pytest.param(2, 6, {"max_share": "25%"}, False, id="a quarter of them"),
         pytest.param(3, 6, {"max_share": "25%"}, True, id="more than a quarter of them"),
         pytest.param(1, 0, {"max_share": "25%"}, False, id="the only one there is"),
+        pytest.param(2, 1, {"max_share": "25%"}, True, id="more than the one that is always allowed"),
         pytest.param(1, 9, {"max_share": "0%"}, True, id="no share at all"),
         pytest.param(2, 0, {"max_usd_per_hour": 2.816}, False, id="exactly as dear as may be"),
         pytest.param(2, 0, {"max_usd_per_hour": 2.82}, False, id="two at $1.408 an hour"),
@@ -277,3 +280,35 @@ def test_a_release_in_one_region_does_not_blind_the_breaker_of_another():
         there.now += DAY
         there.sweep()
     assert len(there.depot.log) == done
+
+
+def judged(count: int, idle: int) -> list[Case]:
+    return [case(State.IDLE if index < idle else State.ACTIVE) for index in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("now", "before", "expected"),
+    [
+        pytest.param((20, 3), (20, 0), False, id="three more are few"),
+        pytest.param((10, 4), (20, 0), True, id="four more, and a great share"),
+        pytest.param((16, 4), (16, 0), False, id="just the share that is allowed"),
+        pytest.param((5, 4), (20, 2), False, id="two more in a fleet that shrank"),
+    ],
+)
+def test_a_jump_is_of_more_than_few_and_of_a_greater_share_than_allowed(now, before, expected):
+    cases = judged(*now)
+    place = (cases[0].resource.target, cases[0].resource.kind)
+    past = Past(shares={place: [Share(seen=before[0], idle=before[1])] * 3})
+    assert bool(jumps(cases, Limits(), past)) is expected
+
+
+def test_the_share_is_counted_kind_by_kind():
+    other = [replace(c, resource=replace(c.resource, kind="sagemaker-notebook")) for c in judged(4, 1)]
+    cases = [replace(c, resource=replace(c.resource, id=f"arn:{n}")) for n, c in enumerate(judged(4, 1) + other)]
+    acts = [(c, Step(move=Move.STOP if c.verdict.state is State.IDLE else Move.NONE, because="due")) for c in cases]
+    steps = limited_steps(acts, {}, Limits(), Past(), NOW)
+    assert [s.move for s in steps].count(Move.STOP) == 2
+
+
+def test_one_other_is_said_to_be_held_with_it():
+    assert "held with 1 other, because 2 acts" in of(fleet(2, max_acts=1).sweep(), "idle-00").step.because
