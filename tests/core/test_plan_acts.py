@@ -12,7 +12,7 @@ from core.cases import case
 from core.fakes import DAY, HOUR, NOW
 from reaper import schedule
 from reaper.model import Action, Bar, Case, Confidence, Memory, Move, State
-from reaper.plan import act, after, due_at, forced, may_start, notice, plan, promise, told, undone
+from reaper.plan import act, after, due_at, forced, may_start, meant, notice, plan, promise, told, undone
 
 BOTH = {Move.STOP: None, Move.DELETE: None}
 HOURS = schedule.parse("mon-fri 07:00-21:00", "Europe/Berlin")
@@ -230,8 +230,95 @@ def test_what_runs_is_not_started():
 
 
 def test_a_forced_stop_needs_a_notice_about_this_very_resource():
-    anew = replace(force(), resource=replace(force().resource, created=NIGHT - timedelta(minutes=30)))
-    assert step(anew, told_of(Move.STOP, HOUR, NIGHT), NIGHT) is not Move.STOP
+    busy = case(State.ACTIVE, acts=BOTH, hours=replace(HOURS, force=True, override=timedelta(minutes=10)))
+    anew = replace(busy, resource=replace(busy.resource, created=NIGHT - timedelta(minutes=30)))
+    assert step(busy, told_of(Move.STOP, HOUR, NIGHT), NIGHT) is Move.STOP
+    assert step(anew, told_of(Move.STOP, HOUR, NIGHT), NIGHT) is Move.WARN
+    same = replace(busy, resource=replace(busy.resource, created=NIGHT - HOUR))
+    assert step(same, told_of(Move.STOP, HOUR, NIGHT), NIGHT) is Move.STOP
+
+
+def test_force_and_starts_leave_alone_what_has_unreadable_tags():
+    assert not forced(replace(force(), resource=replace(force().resource, tags=None)), NIGHT)
+
+
+def said(of: Case, memory: Memory, now: datetime = NOW) -> str:
+    [found] = plan([of], {of.resource.id: memory}, now)
+    return found.because
+
+
+def test_the_sentence_says_what_comes_first_the_stop_or_the_reminder():
+    of = case(idle_for=10 * DAY, acts=BOTH)
+    assert said(of, told_of(Move.STOP, DAY)) == "its owner was told 1 d ago and it is stopped in 2 d"
+    patient = case(idle_for=10 * DAY, acts=BOTH, grace=20 * DAY)
+    assert said(patient, told_of(Move.STOP, DAY)) == "its owner was told 1 d ago and is reminded in 5 d 23 h"
+    only_told = case(idle_for=10 * DAY)
+    assert said(only_told, told_of(None, DAY)) == "its owner was told 1 d ago and is reminded in 5 d 23 h"
+    assert "its owner was told 4 d ago that it would be stopped" in said(of, told_of(Move.STOP, 4 * DAY))
+
+
+def test_the_sentences_about_starts_and_about_what_the_reaper_left():
+    of = case(State.EXEMPT, acts=ASLEEP, hours=HOURS)
+    assert said(of, OURS, DAYTIME) == "its office hours have begun, and the reaper had stopped it"
+    of = case(State.EXEMPT, acts=ASLEEP, hours=replace(HOURS, restart="all"))
+    assert said(of, Memory(), DAYTIME) == "its office hours have begun, and test starts everything that keeps them"
+    pending = Memory(last_act=Move.START, acted_at=DAYTIME)
+    assert "asked for it to be started" in said(of, pending, DAYTIME)
+    rested = case(State.EXEMPT, acts=ASLEEP)
+    assert said(rested, replace(OURS, acted_at=NOW)) == "it is as the reaper left it on 2026-11-21 10:17 UTC: it is stopped"
+    assert said(rested, Memory()) == "nothing to do: it is exempt"
+    assert said(rested, Memory(last_act=Move.STOP)) == "nothing to do: it is exempt"
+    barred = case(State.EXEMPT, acts={Move.STOP: Bar(because="its status is Updating")})
+    assert said(barred, OURS) == "nothing to do: it is exempt"
+
+
+@pytest.mark.parametrize(
+    ("memory", "kept"),
+    [
+        pytest.param(told_of(Move.STOP, 5 * DAY, last_act=Move.STOP, acted_at=NOW - DAY, manifest="old"), "old", id="half made"),
+        pytest.param(told_of(Move.STOP, DAY, last_act=Move.STOP, acted_at=NOW - DAY, manifest="old"), "old", id="in one moment"),
+        pytest.param(
+            told_of(Move.STOP, DAY, last_act=Move.STOP, acted_at=NOW - 5 * DAY, manifest="old"), "new", id="an earlier act"
+        ),
+        pytest.param(
+            told_of(Move.STOP, 5 * DAY, last_act=Move.START, acted_at=NOW - DAY, manifest="old"), "new", id="another move"
+        ),
+        pytest.param(Memory(last_act=Move.STOP, acted_at=NOW - DAY, manifest="old"), "new", id="its notice was used up"),
+        pytest.param(told_of(Move.STOP, DAY, last_act=Move.STOP, manifest="old"), "new", id="never made"),
+        pytest.param(told_of(Move.STOP, DAY), "new", id="the first"),
+    ],
+)
+def test_a_move_that_may_be_half_made_keeps_the_manifest_of_how_everything_was(memory, kept):
+    assert meant(memory, Move.STOP, "new", NOW).manifest == kept
+    assert meant(replace(memory, manifest=None), Move.STOP, "new", NOW).manifest == "new"
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        pytest.param(timedelta(minutes=15), Move.START, id="still that stop"),
+        pytest.param(timedelta(minutes=15, seconds=1), Move.NONE, id="somebody's own"),
+    ],
+)
+def test_a_change_within_a_quarter_of_an_hour_is_still_our_stop(changed, expected):
+    of = case(State.EXEMPT, acts=ASLEEP, hours=HOURS, changed=DAYTIME - 12 * HOUR + changed)
+    assert step(of, OURS, DAYTIME) is expected
+
+
+def test_what_was_started_before_closing_time_was_not_started_outside_of_it():
+    closing = datetime(2026, 11, 19, 20, 0, tzinfo=UTC)
+    memory = Memory(idle_since=closing, idle_seen=closing + HOUR, warned_at=NIGHT - HOUR, announced=Move.STOP)
+    early = case(idle_for=2 * HOUR, acts=BOTH, hours=HOURS, grace=HOUR, changed=closing - timedelta(seconds=1))
+    assert step(early, memory, NIGHT) is Move.STOP
+    assert step(replace(early, resource=replace(early.resource, changed=closing)), memory, NIGHT) is Move.NONE
+
+
+def test_what_was_asked_for_this_moment_is_pending():
+    of = case(idle_for=10 * DAY, acts=BOTH)
+    assert step(of, told_of(Move.STOP, 5 * DAY, last_act=Move.STOP, acted_at=NOW)) is Move.NONE
+    assert step(of, told_of(Move.STOP, 5 * DAY, last_act=Move.STOP, acted_at=NOW + HOUR)) is Move.STOP
+    assert step(of, told_of(Move.STOP, 5 * DAY, last_act=Move.STOP)) is Move.STOP
+    assert step(of, told_of(Move.STOP, 5 * DAY, acted_at=NOW)) is Move.STOP
 
 
 def test_a_person_who_stopped_it_for_good_after_us_is_respected():
