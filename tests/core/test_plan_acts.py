@@ -324,3 +324,25 @@ def test_what_was_asked_for_this_moment_is_pending():
 def test_a_person_who_stopped_it_for_good_after_us_is_respected():
     of = case(State.EXEMPT, acts=ASLEEP, hours=HOURS, changed=DAYTIME - 12 * HOUR + timedelta(minutes=50))
     assert step(of, OURS, DAYTIME) is Move.NONE
+
+
+def test_without_acting_nothing_is_stopped_whatever_was_announced():
+    of = case(idle_for=10 * DAY, acts=BOTH)
+    assert step(of, told_of(Move.STOP, 5 * DAY), acting=False) is Move.NONE
+    assert step(of, told_of(Move.STOP, 7 * DAY), acting=False) is Move.REMIND
+
+
+def test_what_was_started_long_ago_and_stands_still_is_started_again():
+    of = case(State.EXEMPT, acts=ASLEEP, hours=replace(HOURS, restart="all"))
+    assert step(of, Memory(last_act=Move.START, acted_at=DAYTIME - DAY), DAYTIME) is Move.START
+
+
+def test_a_short_cadence_is_early_by_no_more_than_its_tenth():
+    of = case(idle_for=10 * DAY, remind_every=5 * HOUR)
+    assert step(of, told_of(None, 5 * HOUR - timedelta(minutes=30))) is Move.REMIND
+    assert step(of, told_of(None, 5 * HOUR - timedelta(minutes=31))) is Move.NONE
+
+
+def test_a_snooze_without_a_reason_is_told_without_one():
+    of = case(idle_for=10 * DAY)
+    assert said(of, Memory(snoozed_until=NOW + DAY, snoozed_by="lee")) == "kept by lee until 2026-11-22 10:17 UTC"
