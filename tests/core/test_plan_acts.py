@@ -207,6 +207,9 @@ OURS = Memory(last_act=Move.STOP, acted_at=DAYTIME - 12 * HOUR)
     [
         pytest.param("ours", OURS, {}, Move.START, id="we stopped it"),
         pytest.param("ours", Memory(), {}, Move.NONE, id="somebody else stopped it"),
+        pytest.param(
+            "ours", replace(OURS, last_act=Move.START), {}, Move.NONE, id="we started it last, and somebody else stopped it"
+        ),
         pytest.param("ours", OURS, {"changed": DAYTIME - 3 * HOUR}, Move.NONE, id="somebody had it in hand since"),
         pytest.param("all", Memory(), {}, Move.START, id="everything is started"),
         pytest.param("all", Memory(), {"acts": {Move.STOP: None}}, Move.NONE, id="a kind that cannot be started"),
