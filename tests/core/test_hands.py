@@ -457,3 +457,19 @@ def test_a_kind_that_trips_over_what_it_could_not_observe_bars_every_move_and_en
     found = only(there.sweep())
     assert "cannot be told" in found.case.acts[Move.STOP].because
     assert (found.case.verdict.state, there.depot.log) == ("unknown", [])
+
+
+@pytest.mark.parametrize("what", ["remember", "note"])
+def test_a_ledger_that_fails_after_the_act_is_a_failure_of_the_report_and_the_act_stays_done(there, what):
+    due(there)
+    real = getattr(there.ledger, what)
+
+    def failing(*given: Any) -> Any:
+        if there.depot.log:
+            raise CloudError(Trouble.UNREACHABLE, f"dynamodb:{what}", "no answer")
+        return real(*given)
+
+    setattr(there.ledger, what, failing)
+    report = there.sweep()
+    assert only(report).outcome.result is Result.DONE
+    assert [c.error for c in report.coverage if c.kind == "acts"] == [f"dynamodb:{what}: no answer"]
