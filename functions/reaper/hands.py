@@ -105,18 +105,18 @@ def _fresh(found: Finding, cloud: Cloud, acts: Acts[Any], hands: Hands) -> Findi
 def _same_again(move: Move, fresh: Finding, memory: Memory, now: datetime) -> None:
     """Raises Refused unless the plan says the very same of the resource as it is now."""
     case = plan.spared_by_memory(fresh.case, memory, now)
-    bar = case.acts.get(move)
-    if bar:
-        raise Refused(bar.because)
     [step] = plan.plan([case], {case.resource.id: memory}, now)
     if step.move is move:
         return
-    idle = case.verdict.state is State.IDLE
-    if idle and move is not Move.START and plan.act(case, now) is not move:
+    if case.verdict.state is not State.IDLE and move is not Move.START:
+        raise Refused(f"it is {case.verdict.state} now: {case.verdict.because}")
+    if bar := case.acts.get(move):
+        raise Refused(bar.because)
+    if move is not Move.START and plan.act(case, now) is not move:
         raise Refused(
             f"its rule and tags no longer allow it to be {DONE[move]}: {case.rule.name} says at most {case.rule.action}"
         )
-    raise Refused(step.because if idle or move is Move.START else f"it is {case.verdict.state} now: {case.verdict.because}")
+    raise Refused(step.because)
 
 
 def _nobody_inside_kept(resource: Resource, hands: Hands) -> None:
@@ -200,7 +200,8 @@ def _carried(
             if error.trouble in SURELY_NOT:
                 _settle(resource.id, before, before.version + 1, hands, errors)
             raise
-        because = "it was gone already"
+        _settle(resource.id, plan.moved(meant), before.version + 1, hands, errors)
+        return Outcome(result=Result.DONE, because="it was gone already", already=True)
     _settle(resource.id, plan.moved(meant), before.version + 1, hands, errors)
     _note(History(id=resource.id, when=hands.clock(), what=DONE[manifest.move], by=hands.run, because=because), hands, errors)
     return Outcome(result=Result.DONE, because=because)

@@ -102,11 +102,17 @@ def sweep(clouds: Sequence[Cloud], kinds: Sequence[Kind[Any]], order: Order) -> 
 def again(cloud: Cloud, kind: Kind[Any], resource: Resource, order: Order) -> Finding:
     """The finding of one resource, observed anew up to this very moment. Raises CloudError where anything of it could not be read.
 
-    CloudWatch is asked beyond now, so that the minutes since the last mark are seen too; whether Azure Monitor takes an end that lies ahead
-    is not documented, and it is asked up to the last mark.
+    CloudWatch is asked beyond now, to the next mark, so that the minutes since the last one are seen too; whether Azure Monitor takes an end
+    that lies ahead is not documented, and it is asked up to this minute.
     """
-    ahead = MARK if cloud.target.cloud == "aws" else timedelta(0)
-    stretch = replace(window(order.policy, order.now + LAG + ahead), sooner=rule.sooner(order.policy, [resource], order.now))
+    on_aws = cloud.target.cloud == "aws"
+    stretch = replace(
+        window(order.policy, order.now + LAG + (MARK if on_aws else timedelta(0))),
+        sooner=rule.sooner(order.policy, [resource], order.now),
+    )
+    if not on_aws:
+        late = order.now.replace(second=0, microsecond=0) - stretch.end
+        stretch = replace(stretch, start=stretch.start + late, end=stretch.end + late)
     seen = list(_safely(kind, kind.observe(cloud, [resource], stretch)))
     if cloud.troubles:
         raise cloud.troubles[0]

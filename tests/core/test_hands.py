@@ -473,3 +473,10 @@ def test_a_ledger_that_fails_after_the_act_is_a_failure_of_the_report_and_the_ac
     report = there.sweep()
     assert only(report).outcome.result is Result.DONE
     assert [c.error for c in report.coverage if c.kind == "acts"] == [f"dynamodb:{what}: no answer"]
+
+
+def test_what_is_gone_at_the_call_itself_is_a_success_but_no_saving_of_ours(there):
+    due(there).depot.meanwhile = lambda call, name: there.depot.things.pop(name, None) if call == "carry" else None
+    found = only(there.sweep())
+    assert found.outcome == Outcome(result=Result.DONE, because="it was gone already", already=True)
+    assert (there.depot.log, there.memory("churn").warned_at) == ([], None)

@@ -36,6 +36,10 @@ channels: [{{type: folder, path: "{folder}"}}]
 """
 
 
+Truth = tuple[Callable[[], object], Callable[[dict[str, str]], None], Callable[[datetime], None]]
+"""What runs, and how it is tagged and used behind the reaper's back."""
+
+
 @dataclass
 class Stage:
     """One idle resource on one cloud, its truth, a clock, a ledger, an archive and a folder of mails."""
@@ -44,6 +48,7 @@ class Stage:
     set_clock: Callable[[datetime], None]
     running: Callable[[], object]
     tag: Callable[[dict[str, str]], None]
+    use: Callable[[datetime], None]
     home: Path
     action: str = "stop"
     now: datetime = NOW
@@ -96,11 +101,11 @@ def stage(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     with (Aws if request.param == "aws" else Azure)(NOW) as server:
         for name, value in server.env.items():
             monkeypatch.setenv(name, value)
-        running, tag = _on_aws(server) if request.param == "aws" else _on_azure(server)
-        yield Stage(request.param, lambda moment: setattr(server, "now", moment), running, tag, tmp_path)
+        running, tag, use = _on_aws(server) if request.param == "aws" else _on_azure(server)
+        yield Stage(request.param, lambda moment: setattr(server, "now", moment), running, tag, use, tmp_path)
 
 
-def _on_aws(server: Aws) -> tuple[Callable[[], object], Callable[[dict[str, str]], None]]:
+def _on_aws(server: Aws) -> Truth:
     account = Account(server)
     found = account.endpoint("quiet", variants=(Variant(count=3),), tags={"owner": OWNER})
     account.alive("quiet", "AllTraffic", NOW - 20 * DAY, NOW + 90 * DAY)
@@ -108,15 +113,22 @@ def _on_aws(server: Aws) -> tuple[Callable[[], object], Callable[[dict[str, str]
     def tag(tags: dict[str, str]) -> None:
         found.tags = {"owner": OWNER, **tags}
 
-    return lambda: account.contents.endpoints["quiet"].variants[0].count, tag
+    def use(when: datetime) -> None:
+        account.invoked("quiet", "AllTraffic", when)
+
+    return lambda: account.contents.endpoints["quiet"].variants[0].count, tag, use
 
 
-def _on_azure(server: Azure) -> tuple[Callable[[], object], Callable[[dict[str, str]], None]]:
+def _on_azure(server: Azure) -> Truth:
     cluster = server.subscription("11111111-1111-1111-1111-111111111111").workspace("vision").cluster("quiet", nodes=(3, 6))
     cluster.tagged({"owner": OWNER})
     signals.nodes(cluster, active=0, idle=3, since=NOW - 20 * DAY, until=NOW + 90 * DAY)
     scale = cluster.body["properties"]["properties"]
-    return lambda: dict(scale["scaleSettings"]), lambda tags: cluster.tagged({"owner": OWNER, **tags})
+
+    def use(when: datetime) -> None:
+        signals.nodes(cluster, active=1, idle=2, since=when, until=when + timedelta(minutes=1))
+
+    return lambda: dict(scale["scaleSettings"]), lambda tags: cluster.tagged({"owner": OWNER, **tags}), use
 
 
 def due(stage: Stage) -> Stage:
@@ -198,3 +210,23 @@ def test_a_plan_expires(stage: Stage):
     assert plan_file.parse(text, "p", stage.now + DAY - timedelta(seconds=1)).acts
     with pytest.raises(SettingsError, match="expired at 2026-11-25T10:17:00Z"):
         plan_file.parse(text, "p", stage.now + DAY)
+
+
+PUBLISHED = {"aws": timedelta(seconds=70), "azure": timedelta(seconds=210)}
+"""How long after a use its metric can be read: Azure Monitor takes about three minutes, and nobody can see sooner."""
+
+
+def test_what_was_used_as_lately_as_can_be_seen_between_judging_and_acting_is_refused(stage: Stage):
+    before = stage.running()
+    due(stage)
+    stage.now += timedelta(minutes=2, seconds=50)
+    stage.set_clock(stage.now)
+
+    def meanwhile(found: Finding) -> Finding:
+        """Called after the sweep has judged, before anything is looked at again."""
+        stage.use(stage.now - PUBLISHED[stage.cloud])
+        return found
+
+    found = one(stage.sweep(narrow=meanwhile))
+    assert (found.step.move, found.outcome.result, stage.running()) == ("stop", "refused", before), found.outcome
+    assert "it is active now" in (found.outcome.because or "")
