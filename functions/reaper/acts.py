@@ -32,6 +32,18 @@ class Manifest:
     record: Record
 
 
+Permit = Callable[[], None]
+"""Asked before every changing call. It returns where the call may be made, and raises `errors.Withdrawn` where no further one may."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """What an action did, as one sentence. `part`, such as `1 of 2 variants`, where it left something that is an action of its own."""
+
+    because: str
+    part: str | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Undone:
     """What undoing an act brought back, in one sentence, and what of it is not back, one sentence each.
@@ -49,17 +61,18 @@ class Acts(Generic[C]):
     """How a kind's moves are made. Every function raises CloudError where a call fails, with Trouble.GONE where the resource is no more.
 
     A resource's `facts` may have: `within`, a tuple of `Resource`: what lives inside and would go with it, with the tags its own sweep sees
-    (None: unreadable); `previous`, the address of an earlier act's manifest that still stands; `shape`, what it was like, for kinds whose
+    (None: unreadable); `host`, the id of the resource that it lives in, whose snooze keeps it, too; `previous`, the address of an earlier act's manifest that still stands; `shape`, what it was like, for kinds whose
     changes leave no time; `stop_by`, the rule's way to stop.
 
     `look(cloud, resource)`: the resource as it is this moment, with its tags from the authoritative call.
     `record(cloud, resource, move)`: what undoing that move will need, read now. Nothing is changed.
-    `carry(cloud, resource, manifest)`: make the move; one sentence of what was done. Long-running operations are started, not waited for.
+    `carry(cloud, resource, manifest, permit)`: make the move and say what was done. `permit()` is called before each changing call, and
+    what it raises goes through. Long-running operations are started, not waited for.
     `undo(cloud, manifest)`: bring back what the manifest says. Raises CloudError where nothing could be brought back.
     """
 
     look: Callable[[C, Resource], Resource]
     record: Callable[[C, Resource, Move], Record]
-    carry: Callable[[C, Resource, Manifest], str]
+    carry: Callable[[C, Resource, Manifest, Permit], Made]
     undo: Callable[[C, Manifest], Undone]
     undo_permissions: tuple[str, ...]

@@ -4,6 +4,7 @@
   x SettingsError     a setting, flag or event that cannot be used: nothing was swept
   x PolicyError       a policy file or text that does not validate: nothing was swept
   x CloudError        one call to a cloud that failed, with the permission that was missing
+  x Withdrawn         leave to act was taken back between two calls of one action (`acts`)
   x BadLink           a keep-link that does not hold (`token`)
 """
 
@@ -41,11 +42,28 @@ class Trouble(StrEnum):
 
 
 class CloudError(ReaperError):
-    """One failed call. `operation` is spelled as the permission it needs (`sagemaker:ListEndpoints`); `missing` is set when denied."""
+    """One failed call. `operation` is spelled as the permission it needs (`sagemaker:ListEndpoints`); `missing` is set when denied.
 
-    def __init__(self, trouble: Trouble, operation: str, text: str, *, code: str = "", missing: str | None = None) -> None:
+    `retried`: the SDK sent the request more than once, so an earlier copy may have been carried out although this answer says no.
+    """
+
+    def __init__(
+        self,
+        trouble: Trouble,
+        operation: str,
+        text: str,
+        *,
+        code: str = "",
+        missing: str | None = None,
+        retried: bool = False,
+    ) -> None:
         super().__init__(f"{operation}: {text}")
         self.trouble = trouble
         self.operation = operation
         self.code = code
         self.missing = missing
+        self.retried = retried
+
+
+class Withdrawn(ReaperError):
+    """No further changing call may be made for this action: it was snoozed, paused or changed meanwhile. The text is the reason."""

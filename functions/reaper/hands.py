@@ -194,7 +194,7 @@ def _carried(
     """The call itself. Where it surely did not happen the intent is taken back; where nobody knows, it stands until it can be seen."""
     before, meant = memory
     try:
-        because = _safely(acts.carry, cloud, resource, manifest)
+        because = _safely(acts.carry, cloud, resource, manifest, lambda: None).because
     except CloudError as error:
         if error.trouble is not Trouble.GONE or manifest.move is Move.START:
             if error.trouble in SURELY_NOT:

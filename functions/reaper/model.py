@@ -34,11 +34,29 @@ class Role(StrEnum):
 
 
 class Mode(StrEnum):
-    """How far a run may go; `audit` reports only."""
+    """How far a run may go. `audit` reports only, `notify` also tells owners, `announce` tells them when an action comes, which only
+    `reaper apply` carries out, and `enforce` also acts.
+    """
 
     AUDIT = "audit"
     NOTIFY = "notify"
+    ANNOUNCE = "announce"
     ENFORCE = "enforce"
+
+    @property
+    def writes(self) -> bool:
+        """Whether it tells owners and remembers that it did: it needs a ledger and a channel."""
+        return self is not Mode.AUDIT
+
+    @property
+    def announces(self) -> bool:
+        """Whether notices carry the date of an action."""
+        return self not in {Mode.AUDIT, Mode.NOTIFY}
+
+    @property
+    def acts(self) -> bool:
+        """Whether it carries out what it announced. Nowhere else is the acting code loaded."""
+        return self is Mode.ENFORCE
 
 
 class Action(StrEnum):
@@ -65,6 +83,14 @@ class Move(StrEnum):
     DELETE = "delete"
     START = "start"
     HOLD = "hold"
+
+
+class Announced(StrEnum):
+    """What a notice said would happen. `hours`: an enrolment notice, after which office hours are kept day by day."""
+
+    STOP = "stop"
+    DELETE = "delete"
+    HOURS = "hours"
 
 
 class Result(StrEnum):
@@ -187,7 +213,8 @@ class Hours:
     """Office hours: on these weekdays (Monday 0) from `start` to `end`, minutes after midnight, in the IANA zone `tz`.
 
     `restart`: what is started again inside them, `ours` or `all`. `force`: busy resources are stopped too. `override`: how long a start
-    by hand outside them is respected.
+    by hand outside them is respected. `by_rule`: the policy's rule asks for them; else only the resource's own tag does, and they protect
+    inside, shorten nothing and force nothing.
     """
 
     days: frozenset[int]
@@ -197,6 +224,7 @@ class Hours:
     restart: str = "ours"
     force: bool = False
     override: timedelta = timedelta(hours=4)
+    by_rule: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,8 +265,12 @@ class Memory:
     `idle_since` is the start of the present idle spell, `idle_seen` when a sweep last saw it idle: a spell whose proof reaches back to
     that moment is still the same one. `receipt` is the last notice's, `told` the owner whom it was meant for, `shape`
     what the resource was like then, where its kind says (`Resource.facts["shape"]`) because no time of change does.
-    `announced` is the act that the last warning spoke of, and `promised` the moment before which it must not come. `held_at`: since when a
-    limit holds it back. `snoozed_at` is when the snooze was given. `manifest` is where stands what the last act changed or took away.
+    `announced` is the act that the last warning spoke of, and `promised` the moment before which it must not come. `enrolled` is the digest
+    of what an enrolment notice named. `held_at` is read from older ledgers only. `snoozed_at` is when the snooze was given.
+
+    The intent of the last action: `last_act` (which), `acted_at`, `act_run` (of which run), `manifest` (where stands what it changes or takes
+    away), all written before its first call. `act_result` and `act_because`: what became of it, None while that is not known. `act_part`: of
+    an action that left something, which part it was (`1 of 2 variants`). `act_told`: when its owner was told of the result.
     """
 
     idle_since: datetime | None = None
@@ -248,8 +280,9 @@ class Memory:
     told: str | None = None
     shape: str | None = None
     reminded_at: datetime | None = None
-    announced: Move | None = None
+    announced: Announced | None = None
     promised: datetime | None = None
+    enrolled: str | None = None
     held_at: datetime | None = None
     snoozed_until: datetime | None = None
     snoozed_at: datetime | None = None
@@ -258,6 +291,11 @@ class Memory:
     last_act: Move | None = None
     acted_at: datetime | None = None
     manifest: str | None = None
+    act_run: str | None = None
+    act_result: Result | None = None
+    act_because: str | None = None
+    act_part: str | None = None
+    act_told: datetime | None = None
     version: int = 0
 
 
