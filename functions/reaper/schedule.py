@@ -60,6 +60,11 @@ def closed_since(hours: Hours, at: datetime) -> datetime | None:
     return max((end for _, end in _near(hours, at) if end <= _utc(at)), default=None)
 
 
+def open_since(hours: Hours, at: datetime) -> datetime | None:
+    """When the open stretch that `at` is in began. None when the hours are closed then."""
+    return next((start for start, end in _near(hours, at) if start <= _utc(at) < end), None)
+
+
 def next_open(hours: Hours, at: datetime) -> datetime | None:
     """The first opening after `at`. None when there is none, because the hours never close."""
     return min((start for start, _ in _near(hours, at) if start > _utc(at)), default=None)
