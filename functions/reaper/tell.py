@@ -41,14 +41,14 @@ class _Round:
     targets: set[Target]
     memories: Mapping[str, Memory]
     judged: Mapping[str, Finding]
-    acting: bool
+    announces: bool
     gaps: list[Coverage]
 
 
 def tell(report: Report, policy: Policy, desk: Desk, hand: Hand | None = None) -> Report:
     """The report with steps decided under memory, acts made, notices given, and failures of all of these in its coverage.
 
-    Without a `hand` nothing is acted on, and nothing of the kind is announced.
+    Whether notices carry the date of an action follows from the run's mode; without a `hand` nothing is acted on.
     """
     targets = sorted({f.case.resource.target for f in report.findings}, key=str)
     gaps = list(desk.troubles)
@@ -94,16 +94,24 @@ def _told(report: Report, policy: Policy, desk: Desk, hand: Hand | None, ours: s
     mine = [f for f in mine if f.case.resource.id not in memories.garbled]
     judged = {f.case.resource.id: f for f in mine}
     this = _Round(
-        now=now, run_id=report.run.id, targets=ours, memories=memories, judged=judged, acting=hand is not None, gaps=gaps
+        now=now,
+        run_id=report.run.id,
+        targets=ours,
+        memories=memories,
+        judged=judged,
+        announces=report.run.mode.announces,
+        gaps=gaps,
     )
     occasion = _occasion(report, policy, desk, this)
-    found = _plans(mine, memories, now, this.acting)
+    found = _plans(mine, memories, now, this.announces)
     at = enforce.Looked(ledger=desk.ledger, now=now, scope=enforce.scope(report.coverage))
     held = enforce.limited([hand.narrow(f) for f in found] if hand else found, memories, policy.limits, at)
     gaps += [gap("ledger", error) for error in held.errors]
-    if hand:
+    if this.announces:
         _note_hold(held, desk, this)
-        made = enforce.carried(held.findings, hand.act)
+        found = held.findings
+    if hand:
+        made = enforce.carried(found, hand.act)
         found = made.findings
         gaps += _failures(made.errors)
         report = replace(report, coverage=enforce.counted(report.coverage, made.calls))
@@ -207,7 +215,7 @@ def _remember(found: Finding, receipt: str | None, desk: Desk, this: _Round) -> 
     for _ in range(TRIES):
         new = plan.after(this.judged[id_].case, memory, this.now)
         if receipt and move in TOLD:
-            new = plan.told(found.case, new, found.step, receipt, desk.clock(), acting=this.acting)
+            new = plan.told(found.case, new, found.step, receipt, desk.clock(), acting=this.announces)
         if found.outcome.already:
             new = plan.moved(new)
         if move is Move.HOLD:
