@@ -31,8 +31,8 @@ param subscriptions array = [ subscription().subscriptionId ]
 @description('Object ids of the Entra groups that may read the stored reports.')
 param reportReaders array = []
 
-@description('How far a run may go: audit reports only, notify also tells the owners, enforce also acts. Below enforce the identity can change no resource.')
-@allowed([ 'audit', 'notify', 'enforce' ])
+@description('How far a run may go: audit reports only, notify also tells the owners, announce also says when an action comes and leaves it to `reaper apply`, enforce also acts. Below enforce the identity can change no resource.')
+@allowed([ 'audit', 'notify', 'announce', 'enforce' ])
 param mode string = 'audit'
 
 @description('The policy: a blob\'s https URL that the identity may read, or the YAML itself. Empty: the built-in defaults.')
@@ -44,7 +44,7 @@ param schedule string = '0 0 6 * * *'
 @description('No summary when nothing is idle, unknown or missing.')
 param quiet bool = true
 
-@description('Keep a table with what was told to whom even for an audit, which then knows of snoozes. Modes notify and enforce always keep it.')
+@description('Keep a table with what was told to whom even for an audit, which then knows of snoozes. Every mode above audit always keeps it.')
 param remember bool = false
 
 @description('Where the keys are that sign keep-links: the https address of a Key Vault secret that the identity may read. Empty: no links.')

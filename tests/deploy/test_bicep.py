@@ -203,6 +203,14 @@ def test_what_can_act_is_deployed_in_mode_enforce_and_in_no_other() -> None:
     assert [path.name for path in FILES if "'modules/enforce.bicep'" in path.read_text()] == ["main.bicep"]
 
 
+def test_every_mode_above_audit_keeps_the_ledger_and_only_enforce_the_manifests() -> None:
+    passed = properties(properties(value(declared(MAIN, "module")["storage"]))["params"])
+    assert text(passed["remember"]) == "remember || mode != 'audit'"
+    assert [mode.value for mode in Mode if not mode.writes] == ["audit"]
+    assert text(passed["acts"]) == "mode == 'enforce'"
+    assert [mode.value for mode in Mode if mode.acts] == ["enforce"]
+
+
 def test_what_undoing_takes_is_kept_apart_and_never_expires() -> None:
     assert text(declared(STORAGE, "resource")["manifests"]).partition("{")[0].endswith("= if (acts) ")
     assert at(STORAGE, "manifests", "properties.publicAccess") == "'None'"
