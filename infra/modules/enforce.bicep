@@ -36,9 +36,10 @@ resource role 'Microsoft.Authorization/roleDefinitions@2022-04-01' = {
   }
 }
 
+// Named for the installation (its identity) and the location: a deployment at a subscription keeps its first location.
 module access 'access.bicep' = [for id in subscriptions: {
   scope: subscription(id)
-  name: 'reaper-enforce-${uniqueString(id)}'
+  name: 'reaper-enforce-${uniqueString(id, principalId, deployment().location)}'
   params: {
     role: role.name
     principalId: principalId
