@@ -264,7 +264,7 @@ def test_a_component_put_on_it_in_the_last_moment_saves_it(account: Account, sta
     manifest = stage.manifest(resource, Move.DELETE)
     account.component("new", "e")
     with pytest.raises(CloudError, match="was put on e just now"):
-        registry.acts(KIND).carry(stage.cloud(), resource, manifest)
+        stage.carry(resource, manifest)
     assert set(account.contents.components) == {"One", "two", "new"}
 
 
@@ -279,7 +279,7 @@ def test_a_host_that_is_half_deleted_says_so_and_is_made_whole_by_undoing(
     refuse = on(operation, error(400, "ValidationException", "no"))
     server.rules.append(lambda call: refuse(call) if len(account.contents.components) < 2 else None)
     with pytest.raises(CloudError, match="undo brings them back") as told:
-        registry.acts(KIND).carry(stage.cloud(), resource, manifest)
+        stage.carry(resource, manifest)
     assert told.value.trouble is Trouble.PARTIAL
     server.rules.clear()
     stage.undo(manifest)
@@ -353,7 +353,7 @@ def test_denied_is_told_and_nothing_is_deleted(account: Account, stage: Stage, s
     resource = stage.seen("e")
     server.rules.append(on(operation, denied()))
     with pytest.raises(CloudError) as told:
-        registry.acts(KIND).carry(stage.cloud(), resource, stage.manifest(resource, Move.DELETE))
+        stage.carry(resource, stage.manifest(resource, Move.DELETE))
     assert (told.value.missing or "").endswith(operation)
     assert (set(account.contents.endpoints), len(account.contents.scalable)) == ({"e"}, 2)
 

@@ -200,7 +200,7 @@ def test_a_component_that_vanishes_does_not_pass_for_an_endpoint_that_is_gone(ac
     manifest = stage.manifest(resource, Move.STOP)
     del account.contents.components["one"]
     with pytest.raises(CloudError) as told:
-        registry.acts(KIND).carry(stage.cloud(), resource, manifest)
+        stage.carry(resource, manifest)
     assert told.value.trouble is Trouble.REFUSED
     assert (account.contents.components["two"].copies, least(account, "inference-component/two", COPIES)) == (2, 1)
 

@@ -232,7 +232,7 @@ def test_what_a_scale_in_took_comes_back_after_the_deletion_is_undone(account: A
     _, stopped = stage.move("e", Move.STOP)
     resource = stage.with_facts(stage.again(stage.seen("e")).resource, previous="s3://kept/stop.json")
     deleted = stage.manifest(resource, Move.DELETE)
-    registry.acts(ENDPOINT).carry(stage.cloud(), resource, deleted)
+    stage.carry(resource, deleted)
     server.now = NOW + HOUR
     said = f"Before that it had been scaled in; `reaper restore {resource.id} --manifest s3://kept/stop.json` brings back its numbers."
     assert said in stage.undo(deleted).lost

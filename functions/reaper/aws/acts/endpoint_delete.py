@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from reaper.acts import Manifest, Record
+from reaper.acts import Made, Manifest, Permit, Record
 from reaper.aws import scaling, tags
 from reaper.aws.acts import autoscaling, component, endpoint_config, same
 from reaper.aws.cloud import Cloud
@@ -55,23 +55,24 @@ def record(cloud: Cloud, resource: Resource) -> Record:
     }
 
 
-def carry(cloud: Cloud, resource: Resource, manifest: Manifest) -> str:
+def carry(cloud: Cloud, resource: Resource, manifest: Manifest, permit: Permit) -> Made:
     """Components, endpoint, then what is left of the autoscaling, which is of no use without them."""
     saved = manifest.record
     gone: list[str] = []
     try:
-        _remove(cloud, resource.name, [one["InferenceComponentName"] for one in saved["components"]], gone)
+        _remove(cloud, resource.name, [one["InferenceComponentName"] for one in saved["components"]], gone, permit)
+        permit()
         cloud.call("sagemaker", "DeleteEndpoint", DONE, EndpointName=resource.name)
     except CloudError as error:
         if not gone:
             raise
         raise autoscaling.halfway(error, f"its components {', '.join(gone)} are deleted: undo brings them back") from error
-    left = autoscaling.drop(cloud, saved["scaling"])
+    left = autoscaling.drop(cloud, saved["scaling"], permit)
     hosted = len(saved["components"])
     said = [f"with its {hosted} inference component{'s' * (hosted > 1)}"] if hosted else []
     said += ["with its autoscaling"] if saved["scaling"]["targets"] and not left else []
     told = f"it is being deleted {' and '.join(said)}".rstrip()
-    return "; ".join([f"{told}; its configuration {saved['config']['name']} stays", *left])
+    return Made(because="; ".join([f"{told}; its configuration {saved['config']['name']} stays", *left]))
 
 
 def describe(cloud: Cloud, name: str) -> dict[str, Any]:
@@ -79,12 +80,13 @@ def describe(cloud: Cloud, name: str) -> dict[str, Any]:
     return cloud.call("sagemaker", "DescribeEndpoint", "EndpointStatus", EndpointName=name)
 
 
-def _remove(cloud: Cloud, endpoint: str, recorded: Sequence[str], gone: list[str]) -> None:
+def _remove(cloud: Cloud, endpoint: str, recorded: Sequence[str], gone: list[str], permit: Permit) -> None:
     """Every component of it, `gone` being told each one; then a wait until none is listed any more."""
     there = component.listed(cloud, endpoint)
     if new := sorted(set(there) - set(recorded)):
         raise _refused(f"the component {new[0]} was put on {endpoint} just now: nothing was deleted")
     for name in there:
+        permit()
         try:
             cloud.call("sagemaker", "DeleteInferenceComponent", DONE, InferenceComponentName=name)
             gone.append(name)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from reaper.acts import Manifest, Record
+from reaper.acts import Made, Manifest, Permit, Record
 from reaper.aws import endpoint, guard, scaling, tags
 from reaper.aws.acts import autoscaling, component, same
 from reaper.aws.cloud import Cloud
@@ -52,18 +52,21 @@ def _identity(cloud: Cloud, found: Described) -> dict[str, Any]:
     }
 
 
-def carry(cloud: Cloud, resource: Resource, manifest: Manifest) -> str:
+def carry(cloud: Cloud, resource: Resource, manifest: Manifest, permit: Permit) -> Made:
     """The autoscaling minimum first, or autoscaling would undo the rest; put back where the rest fails."""
     saved = manifest.record
-    with autoscaling.lowered(cloud, manifest):
-        scale(cloud, resource.name, saved["variants"])
-        _empty(cloud, list(saved["copies"]))
-    return _told(saved) + guard.stack_again(resource.tags)
+    with autoscaling.lowered(cloud, manifest, permit):
+        if saved["variants"]:
+            permit()
+            scale(cloud, resource.name, saved["variants"])
+        _empty(cloud, list(saved["copies"]), permit)
+    return Made(because=_told(saved) + guard.stack_again(resource.tags))
 
 
-def _empty(cloud: Cloud, names: Sequence[str]) -> None:
+def _empty(cloud: Cloud, names: Sequence[str], permit: Permit) -> None:
     """Components to no copies, one after the other; one that is gone needs none. Raises PARTIAL from the second on."""
     for at, name in enumerate(names):
+        permit()
         try:
             component.set_copies(cloud, name, 0)
         except CloudError as error:
