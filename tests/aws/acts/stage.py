@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import count
 from typing import Any
 
 import boto3
@@ -14,9 +15,11 @@ from aws.conftest import DAY, HOUR, NOW
 from reaper import registry
 from reaper.acts import Made, Manifest, Permit, Undone
 from reaper.aws.cloud import Cloud
+from reaper.manifest import Archive
 from reaper.model import Bar, Move, Observation, Resource, Target, Window
 from reaper.sandbox.aws.server import Server
 
+RUNS = count(2)
 WINDOW = Window(start=NOW - 14 * DAY, end=NOW, quiet_from=NOW - 24 * HOUR)
 
 
@@ -82,6 +85,11 @@ class Stage:
     def carry(self, resource: Resource, manifest: Manifest, permit: Permit = lambda: None) -> Made:
         """The calls of an act, as its manifest says."""
         return registry.acts(self.kind).carry(self.cloud(), resource, manifest, permit)
+
+    def kept(self, name: str, move: Move, archive: Archive, **facts: Any) -> tuple[Made, Manifest, str]:
+        """An act whose manifest is stored, and where."""
+        made, manifest = self.made(name, move, **facts)
+        return made, manifest, archive.keep(replace(manifest, run=f"r{next(RUNS)}"))
 
     def manifest(self, resource: Resource, move: Move) -> Manifest:
         """What undoing will need, as it comes back from the store."""

@@ -6,7 +6,6 @@ import pytest
 
 from aws.acts.stage import Barred, Stage
 from aws.conftest import NOW
-from reaper import registry
 from reaper.errors import CloudError, Trouble
 from reaper.model import Bar, Move
 from reaper.sandbox.aws.account import Account

@@ -9,7 +9,7 @@ import pytest
 
 from aws.acts.stage import Stage
 from aws.conftest import DAY, HOUR, NOW
-from reaper import registry, tags
+from reaper import tags
 from reaper.aws.acts.same import MARK
 from reaper.errors import CloudError, Trouble
 from reaper.model import Move

@@ -36,8 +36,9 @@ def record(cloud: Cloud, resource: Resource, move: Move) -> Record:
 
 def carry(cloud: Cloud, resource: Resource, manifest: Manifest, permit: Permit) -> Made:
     """Neither move is waited for."""
-    way = endpoint_delete if manifest.move is Move.DELETE else endpoint_scale_in
-    return way.carry(cloud, resource, manifest, permit)
+    if manifest.move is Move.DELETE:
+        return endpoint_delete.carry(cloud, resource, manifest, permit)
+    return endpoint_scale_in.carry(cloud, resource, manifest, permit)
 
 
 def undo(cloud: Cloud, manifest: Manifest) -> Undone:
