@@ -234,7 +234,8 @@ def test_what_a_scale_in_took_comes_back_after_the_deletion_is_undone(account: A
     deleted = stage.manifest(resource, Move.DELETE)
     stage.carry(resource, deleted)
     server.now = NOW + HOUR
-    said = f"Before that it had been scaled in; `reaper restore {resource.id} --manifest s3://kept/stop.json` brings back its numbers."
+    command = f"reaper restore {resource.id} --manifest s3://kept/stop.json"
+    said = f"Something had been done to it before; `{command}` brings back what that changed."
     assert said in stage.undo(deleted).lost
     assert (count(account), account.contents.scalable[KEY].least) == (1, 1)
     assert stage.undo(stopped).lost == ()
