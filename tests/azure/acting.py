@@ -12,7 +12,8 @@ import pytest
 
 from azure.conftest import NOW
 from reaper import registry
-from reaper.acts import Manifest
+from reaper.acts import Made, Manifest, Permit
+from reaper.azure.change import always
 from reaper.azure.cloud import Cloud
 from reaper.errors import CloudError
 from reaper.model import Bar, Move, Resource
@@ -44,8 +45,11 @@ class Planned:
     resource: Resource
     manifest: Manifest
 
-    def carry(self) -> str:
-        return registry.acts(self.resource.kind).carry(self.cloud.anew(), self.resource, self.manifest)
+    def made(self, permit: Permit = always) -> Made:
+        return registry.acts(self.resource.kind).carry(self.cloud.anew(), self.resource, self.manifest, permit)
+
+    def carry(self, permit: Permit = always) -> str:
+        return self.made(permit).because
 
     def refused(self) -> CloudError:
         with pytest.raises(CloudError) as caught:

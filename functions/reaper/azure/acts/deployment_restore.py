@@ -12,7 +12,7 @@ from reaper.azure import deployments, traffic
 from reaper.azure.acts import same
 from reaper.azure.acts.endpoint_traffic import elsewhere, share_out, state
 from reaper.azure.call import Call, Json
-from reaper.azure.change import LATER, change, ready, settings, writable
+from reaper.azure.change import LATER, always, change, ready, settings, writable
 from reaper.azure.deployments import ENDPOINTS
 from reaper.azure.kinds.azureml_online_deployment import UNSETTLED
 from reaper.azure.moment import moment
@@ -44,7 +44,7 @@ def restore(cloud: Cloud, manifest: Manifest) -> Undone:
 
 def _created(cloud: Cloud, id_: str, old: Json, share: int) -> Undone:
     call = Call(permission=WRITE, path=id_, body=writable(old), method="PUT")
-    change(cloud, call, deployments.endpoint_id(id_), ENDPOINTS)
+    change(cloud, call, deployments.endpoint_id(id_), ENDPOINTS, always)
     because = f"creating it again has begun, with its settings, its tags and {old['sku']['capacity']} instances"
     return Undone(because=because, lost=(_waiting("it is not there yet", share), *_new_identity(old)), again=True)
 
@@ -82,7 +82,7 @@ def _with_traffic(cloud: Cloud, endpoint: Json, name: str, share: int) -> Undone
         return Undone(because="it is there", lost=(f"its {share} % of the traffic now goes to {', '.join(sorted(others))}",))
     if (found := state(endpoint)) != "Succeeded":
         return Undone(because="it is there", lost=(_waiting(f"its endpoint is still {found}", share),), again=True)
-    share_out(cloud, endpoint["id"], name, share)
+    share_out(cloud, endpoint["id"], name, share, always)
     return Undone(because=f"it is there, and gets {share} % of the traffic again")
 
 
