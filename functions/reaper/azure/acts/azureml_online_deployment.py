@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from reaper.acts import Acts, Made, Manifest, Permit, Record, Undone
-from reaper.azure import autoscale, deployments, traffic
+from reaper.azure import assets, deployments, traffic
 from reaper.azure.acts import deployment_restore, endpoint_traffic, same
 from reaper.azure.acts.endpoint_traffic import state
 from reaper.azure.call import UNREADABLE, Call, Json
@@ -36,11 +36,13 @@ def look(cloud: Cloud, resource: Resource) -> Resource:
 
 
 def record(cloud: Cloud, resource: Resource, move: Move) -> Record:
-    """The whole deployment and its endpoint with its traffic. Raises CloudError where autoscale would undo the move."""
+    """The whole deployment and its endpoint with its traffic, and of one that is to be deleted, what it can be created from again.
+
+    Raises CloudError where it could not be created again.
+    """
     row, endpoint = deployments.one(cloud, resource.id), deployments.endpoint(cloud, deployments.endpoint_id(resource.id))
-    if move is Move.STOP and (least := autoscale.kept(cloud, resource.id)) > 1:
-        raise CloudError(Trouble.REFUSED, WRITE, f"Azure Monitor's autoscale keeps at least {least} instances, and would undo it")
-    return {"deployment": row, "endpoint": endpoint}
+    made_from = assets.still_there(cloud, row, resource.facts["workspace"]) if move is Move.DELETE else []
+    return {"deployment": row, "endpoint": endpoint, "assets": made_from}
 
 
 def carry(cloud: Cloud, resource: Resource, manifest: Manifest, permit: Permit) -> Made:
@@ -78,7 +80,7 @@ def _unchanged(cloud: Cloud, resource: Resource, manifest: Manifest, now: Deploy
     if changed:
         raise CloudError(Trouble.REFUSED, kind.NAME, f"its {', '.join(changed)} changed a moment ago")
     same.check(same.of_deployment(old), same.of_deployment(now.row), kind.NAME)
-    if bar := kind.able(known)[manifest.move]:
+    if bar := kind.able(kind.with_autoscale(cloud, known))[manifest.move]:
         raise CloudError(Trouble.REFUSED, kind.NAME, bar.because)
 
 
