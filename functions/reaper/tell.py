@@ -18,6 +18,7 @@ from reaper.digest import TOLD, Occasion
 from reaper.enforce import Hand
 from reaper.errors import CloudError, ReaperError, Trouble
 from reaper.gap import add, gap
+from reaper.hold import Look
 from reaper.ledger import History, Ledger, Recalled
 from reaper.message import Message
 from reaper.model import Coverage, Finding, Memory, Move, Outcome, Report, Result, State, Status, Step, Target
@@ -69,8 +70,9 @@ def recalled(report: Report, policy: Policy, ledger: Ledger, now: datetime) -> R
     except ReaperError as error:
         return replace(report, coverage=(*report.coverage, gap("ledger", error)))
     lost = [gap("ledger", error) for error in memories.errors[:1]]
-    at = enforce.Looked(ledger=ledger, now=now, scope=enforce.scope(report.coverage))
-    found = enforce.limited(_plans(report.findings, memories, now, acting=True), memories, policy.limits, at)
+    look = Look(run=report.run.id, now=now, read=enforce.read(report.coverage))
+    planned = _plans(report.findings, memories, now, acting=True)
+    found = enforce.limited(planned, memories, policy.limits, ledger, look, writes=False)
     lost += [gap("ledger", error) for error in found.errors]
     return replace(report, findings=tuple(found.findings), coverage=(*report.coverage, *lost))
 
@@ -103,15 +105,13 @@ def _told(report: Report, policy: Policy, desk: Desk, hand: Hand | None, ours: s
         gaps=gaps,
     )
     occasion = _occasion(report, policy, desk, this)
-    found = _plans(mine, memories, now, this.announces)
-    at = enforce.Looked(ledger=desk.ledger, now=now, scope=enforce.scope(report.coverage))
-    held = enforce.limited([hand.narrow(f) for f in found] if hand else found, memories, policy.limits, at)
+    look = Look(run=report.run.id, now=now, read=enforce.read(report.coverage, {f.case.resource.target for f in others} - ours))
+    planned = _plans(mine, memories, now, this.announces)
+    held = enforce.limited(planned, memories, policy.limits, desk.ledger, look, writes=this.announces)
     gaps += [gap("ledger", error) for error in held.errors]
-    if this.announces:
-        _note_hold(held, desk, this)
-        found = held.findings
+    found = held.findings
     if hand:
-        made = enforce.carried(found, hand.act)
+        made = enforce.carried([hand.narrow(f) for f in found], hand.act)
         found = made.findings
         gaps += _failures(made.errors)
         report = replace(report, coverage=enforce.counted(report.coverage, made.calls))
@@ -210,28 +210,18 @@ def _remembered(found: Finding, receipt: str | None, desk: Desk, this: _Round) -
 
 def _remember(found: Finding, receipt: str | None, desk: Desk, this: _Round) -> None:
     """Write what is to be known from now on; a lost race is decided again on what the other one wrote."""
-    id_, move = found.case.resource.id, found.step.move
+    id_ = found.case.resource.id
     memory = this.memories.get(id_, Memory())
     for _ in range(TRIES):
         new = plan.after(this.judged[id_].case, memory, this.now)
-        if receipt and move in TOLD:
+        if receipt and found.step.move in TOLD:
             new = plan.told(found.case, new, found.step, receipt, desk.clock(), acting=this.announces)
         if found.outcome.already:
             new = plan.moved(new)
-        if move is Move.HOLD:
-            new = replace(new, held_at=new.held_at or this.now)
         if new == memory or desk.ledger.remember(id_, new, memory.version, this.now):
             return
         memory = desk.ledger.recall([id_], this.now).get(id_, Memory())
     raise CloudError(Trouble.REFUSED, "ledger", f"{id_}: somebody else wrote first, {TRIES} times")
-
-
-def _note_hold(held: enforce.Limited, desk: Desk, this: _Round) -> None:
-    try:
-        if held.scope is not None:
-            enforce.hold(desk.ledger, held.scope, this.run_id, this.now)
-    except ReaperError as error:
-        add(this.gaps, gap("ledger", error))
 
 
 def _made(found: Finding) -> bool:
