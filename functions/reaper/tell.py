@@ -6,12 +6,11 @@ was read. A notice counts when a channel accepted it: what was refused is a fail
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from reaper import channels, digest, enforce, offer, overview, plan, turn
+from reaper import channels, digest, enforce, fingerprint, offer, overview, plan, turn
 from reaper.channels import Delivery
 from reaper.desk import Desk
 from reaper.digest import TOLD, Occasion
@@ -29,8 +28,8 @@ GARBLED = "what is remembered of it cannot be read, and somebody may have kept i
 TRIES = 4
 PATIENCE = 3
 """Messages in a row that a channel may miss before it is given up for this sweep."""
-OVERVIEW, MARKS = "overview", 3_000
-"""Where in the history it stands what the admins were told last, and how many topics of it are kept."""
+OVERVIEW = "summary"
+"""The row of the ledger that has what the admins were told last."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -125,7 +124,7 @@ def _told(report: Report, policy: Policy, desk: Desk, hand: Hand | None, ours: s
     record(report, list(due.values()), held.jumped, desk, gaps)
     tidy(desk, now, gaps)
     after = replace(report, findings=(*due.values(), *others), coverage=(*report.coverage, *gaps))
-    return _with_overview(after, occasion, desk, this) if ours or not report.findings else after
+    return _with_overview(after, occasion, desk, this, held) if ours or not report.findings else after
 
 
 def _give(messages: Iterable[Message], due: dict[str, Finding], desk: Desk, this: _Round) -> list[Delivery]:
@@ -252,28 +251,30 @@ def _refused(deliveries: Iterable[Delivery]) -> list[Coverage]:
     return [gap(f"channel {name}", found[0], len(found) - 1) for name, found in errors.items()]
 
 
-def _with_overview(report: Report, occasion: Occasion, desk: Desk, this: _Round) -> Report:
+def _with_overview(report: Report, occasion: Occasion, desk: Desk, this: _Round, held: enforce.Limited) -> Report:
     """The admins' summary, if there is anything in it that the last one they got did not say; what refuses it is one more gap."""
     try:
-        said = desk.ledger.history(OVERVIEW)
+        said = desk.ledger.state(OVERVIEW)
     except ReaperError as error:
         return replace(report, coverage=(*report.coverage, gap("ledger", error)))
-    before = frozenset(said[-1].because.split()) if said else frozenset()
-    troubles = [f"{row.kind}: {row.error}" for row in this.gaps if _mark(f"trouble:{row.kind}") not in before]
-    topics = {*overview.topics(report), *(f"trouble:{row.kind}" for row in this.gaps)}
-    known = {topic for topic in topics if _mark(topic) in before} if said else None
-    message = overview.overview(report, occasion, known, troubles)
+    ours = {f"trouble:{row.kind}" for row in this.gaps}
+    exact, topics = ours | overview.alarms(report, held.since), ours | overview.topics(report, held.since)
+    known = fingerprint.known(exact, topics - exact, said.values) if said.version else None
+    troubles = [f"{row.kind}: {row.error}" for row in this.gaps if f"trouble:{row.kind}" not in (known or ())]
+    message = overview.overview(report, occasion, known, troubles, held.since)
     done = channels.deliver([message], desk.lines) if message else []
     gaps = _refused(done)
     if any(d.receipt for d in done):
-        marks = " ".join(sorted(_mark(topic) for topic in topics)[:MARKS])
-        try:
-            desk.ledger.note(History(id=OVERVIEW, when=this.now, what="overview", by=this.run_id, because=marks))
-        except ReaperError as error:
-            gaps.append(gap("ledger", error))
+        gaps += _remembered_overview(fingerprint.to_row(exact, topics - exact), desk, this.now)
     return replace(report, coverage=(*report.coverage, *gaps))
 
 
-def _mark(topic: str) -> str:
-    """A topic in eight characters, for remembering many of them."""
-    return hashlib.sha256(topic.encode("utf-8", "replace")).hexdigest()[:8]
+def _remembered_overview(row: Mapping[str, str], desk: Desk, now: datetime) -> list[Coverage]:
+    """Keep what the admins know now in the place of what they knew; the last one to tell them counts."""
+    try:
+        for _ in range(TRIES):
+            if desk.ledger.write_state(OVERVIEW, row, desk.ledger.state(OVERVIEW).version, now):
+                return []
+        raise CloudError(Trouble.REFUSED, "ledger", f"the row {OVERVIEW!r}: somebody else wrote first, {TRIES} times")
+    except ReaperError as error:
+        return [gap("ledger", error)]
