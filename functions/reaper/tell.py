@@ -6,18 +6,33 @@ was read. A notice counts when a channel accepted it: what was refused is a fail
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from reaper import channels, digest, enforce, enrolment, intent, limit, offer, outlook, overview, plan, spell, turn, unfinished
+from reaper import (
+    channels,
+    digest,
+    enforce,
+    enrolment,
+    fingerprint,
+    intent,
+    limit,
+    offer,
+    outlook,
+    overview,
+    plan,
+    spell,
+    turn,
+    unfinished,
+)
 from reaper.channels import Delivery
 from reaper.desk import Desk
 from reaper.digest import TOLD, Occasion
 from reaper.enforce import Hand
 from reaper.errors import CloudError, ReaperError, Trouble
 from reaper.gap import add, gap
+from reaper.hold import Look
 from reaper.ledger import History, Ledger, Recalled, Unfinished
 from reaper.message import Message
 from reaper.model import Coverage, Finding, Memory, Mode, Move, Outcome, Report, Result, State, Status, Step, Target
@@ -29,8 +44,8 @@ GARBLED = "what is remembered of it cannot be read, and somebody may have kept i
 TRIES = 4
 PATIENCE = 3
 """Messages in a row that a channel may miss before it is given up for this sweep."""
-OVERVIEW, MARKS = "overview", 3_000
-"""Where in the history it stands what the admins were told last, and how many topics of it are kept."""
+OVERVIEW = "summary"
+"""The row of the ledger that has what the admins were told last."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -73,8 +88,9 @@ def recalled(report: Report, policy: Policy, ledger: Ledger, now: datetime) -> R
     except ReaperError as error:
         return replace(report, coverage=(*report.coverage, gap("ledger", error)))
     lost = [gap("ledger", error) for error in memories.errors[:1]]
-    at = enforce.Looked(ledger=ledger, now=now, scope=enforce.scope(report.coverage))
-    found = enforce.limited(_plans(report.findings, memories, now, acting=True), memories, policy.limits, at)
+    look = Look(run=report.run.id, now=now, read=enforce.read(report.coverage))
+    planned = _plans(report.findings, memories, now, acting=True)
+    found = enforce.limited(planned, memories, policy.limits, ledger, look, writes=False)
     lost += [gap("ledger", error) for error in found.errors]
     return replace(report, findings=tuple(found.findings), coverage=(*report.coverage, *lost))
 
@@ -110,17 +126,14 @@ def _told(report: Report, policy: Policy, desk: Desk, hand: Hand | None, ours: s
         gaps=gaps,
         renewed=now,
     )
-    found = _plans(mine, memories, now, this.mode.announces)
-    found = found if this.mode.acts else [_reminded(f, memories, now) for f in found]
-    occasion = _occasion(found, policy, desk, this)
-    at = enforce.Looked(ledger=desk.ledger, now=now, scope=enforce.scope(report.coverage))
-    held = enforce.limited([hand.narrow(f) for f in found] if hand else found, memories, policy.limits, at)
+    planned = _plans(mine, memories, now, this.mode.announces)
+    look = Look(run=report.run.id, now=now, read=enforce.read(report.coverage, {f.case.resource.target for f in others} - ours))
+    held = enforce.limited(planned, memories, policy.limits, desk.ledger, look, writes=this.mode.announces)
     gaps += [gap("ledger", error) for error in held.errors]
-    if this.mode.announces:
-        _note_hold(held, desk, this)
-        found = held.findings
+    found = held.findings if this.mode.acts else [_reminded(f, memories, now) for f in held.findings]
+    occasion = _occasion(found, policy, desk, this)
     if hand:
-        made = enforce.carried(found, lambda one: _acted(one, hand, desk, this))
+        made = enforce.carried([hand.narrow(f) for f in found], lambda one: _acted(one, hand, desk, this))
         found = made.findings
         gaps += _failures(made.errors)
         report = replace(report, coverage=enforce.counted(report.coverage, made.calls))
@@ -138,7 +151,7 @@ def _told(report: Report, policy: Policy, desk: Desk, hand: Hand | None, ours: s
     if not ours and report.findings:
         return after
     seen = replace(after, findings=(*after.findings, *(one.finding for one in late)))
-    return replace(_with_overview(seen, occasion, desk, this), findings=after.findings)
+    return replace(_with_overview(seen, occasion, desk, this, held), findings=after.findings)
 
 
 def _recalled(found: Sequence[Finding], ours: set[Target], desk: Desk, now: datetime) -> tuple[Recalled, list[Late]]:
@@ -305,28 +318,18 @@ def _remembered(found: Finding, receipt: str | None, desk: Desk, this: _Round) -
 
 def _remember(found: Finding, receipt: str | None, desk: Desk, this: _Round) -> None:
     """Write what is to be known from now on; a lost race is decided again on what the other one wrote."""
-    id_, move = found.case.resource.id, found.step.move
+    id_ = found.case.resource.id
     memory = this.memories.get(id_, Memory())
     for _ in range(TRIES):
         new = plan.after(this.judged[id_].case, memory, this.now)
-        if receipt and move in TOLD:
+        if receipt and found.step.move in TOLD:
             new = plan.told(found.case, new, found.step, receipt, desk.clock(), acting=this.mode.announces)
         if found.outcome.already:
             new = plan.moved(new)
-        if move is Move.HOLD:
-            new = replace(new, held_at=new.held_at or this.now)
         if new == memory or desk.ledger.remember(id_, new, memory.version, this.now):
             return
         memory = desk.ledger.recall([id_], this.now).get(id_, Memory())
     raise CloudError(Trouble.REFUSED, "ledger", f"{id_}: somebody else wrote first, {TRIES} times")
-
-
-def _note_hold(held: enforce.Limited, desk: Desk, this: _Round) -> None:
-    try:
-        if held.scope is not None:
-            enforce.hold(desk.ledger, held.scope, this.run_id, this.now)
-    except ReaperError as error:
-        add(this.gaps, gap("ledger", error))
 
 
 def _made(found: Finding) -> bool:
@@ -357,28 +360,30 @@ def _refused(deliveries: Iterable[Delivery]) -> list[Coverage]:
     return [gap(f"channel {name}", found[0], len(found) - 1) for name, found in errors.items()]
 
 
-def _with_overview(report: Report, occasion: Occasion, desk: Desk, this: _Round) -> Report:
+def _with_overview(report: Report, occasion: Occasion, desk: Desk, this: _Round, held: enforce.Limited) -> Report:
     """The admins' summary, if there is anything in it that the last one they got did not say; what refuses it is one more gap."""
     try:
-        said = desk.ledger.history(OVERVIEW)
+        said = desk.ledger.state(OVERVIEW)
     except ReaperError as error:
         return replace(report, coverage=(*report.coverage, gap("ledger", error)))
-    before = frozenset(said[-1].because.split()) if said else frozenset()
-    troubles = [f"{row.kind}: {row.error}" for row in this.gaps if _mark(f"trouble:{row.kind}") not in before]
-    topics = {*overview.topics(report), *(f"trouble:{row.kind}" for row in this.gaps)}
-    known = {topic for topic in topics if _mark(topic) in before} if said else None
-    message = overview.overview(report, occasion, known, troubles)
+    ours = {f"trouble:{row.kind}" for row in this.gaps}
+    exact, topics = ours | overview.alarms(report, held.since), ours | overview.topics(report, held.since)
+    known = fingerprint.known(exact, topics - exact, said.values) if said.version else None
+    troubles = [f"{row.kind}: {row.error}" for row in this.gaps if f"trouble:{row.kind}" not in (known or ())]
+    message = overview.overview(report, occasion, known, troubles, held.since)
     done = channels.deliver([message], desk.lines) if message else []
     gaps = _refused(done)
     if any(d.receipt for d in done):
-        marks = " ".join(sorted(_mark(topic) for topic in topics)[:MARKS])
-        try:
-            desk.ledger.note(History(id=OVERVIEW, when=this.now, what="overview", by=this.run_id, because=marks))
-        except ReaperError as error:
-            gaps.append(gap("ledger", error))
+        gaps += _remembered_overview(fingerprint.to_row(exact, topics - exact), desk, this.now)
     return replace(report, coverage=(*report.coverage, *gaps))
 
 
-def _mark(topic: str) -> str:
-    """A topic in eight characters, for remembering many of them."""
-    return hashlib.sha256(topic.encode("utf-8", "replace")).hexdigest()[:8]
+def _remembered_overview(row: Mapping[str, str], desk: Desk, now: datetime) -> list[Coverage]:
+    """Keep what the admins know now in the place of what they knew; the last one to tell them counts."""
+    try:
+        for _ in range(TRIES):
+            if desk.ledger.write_state(OVERVIEW, row, desk.ledger.state(OVERVIEW).version, now):
+                return []
+        raise CloudError(Trouble.REFUSED, "ledger", f"the row {OVERVIEW!r}: somebody else wrote first, {TRIES} times")
+    except ReaperError as error:
+        return [gap("ledger", error)]
