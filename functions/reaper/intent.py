@@ -84,7 +84,7 @@ def told(ledger: Ledger, hint: Unfinished, now: datetime, change: Callable[[Memo
 
 def is_of(memory: Memory, hint: Unfinished) -> bool:
     """Whether the hint is about the very intent that the row has."""
-    return (memory.act_run, memory.last_act) == (hint.run, hint.action)
+    return (memory.act_run or "", memory.last_act) == (hint.run, hint.action)
 
 
 def _update(ledger: Ledger, hint: Unfinished, change: Callable[[Memory], Memory], now: datetime) -> bool:

@@ -101,6 +101,10 @@ class Recalled(dict[str, Memory]):
         """What is wrong with each of them."""
         return list(self._errors.values())
 
+    def error(self, id: str) -> CloudError:
+        """What is wrong with that one."""
+        return self._errors[id]
+
     def __missing__(self, id: str) -> Memory:
         raise self._errors.get(id) or KeyError(id)
 

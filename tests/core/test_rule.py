@@ -118,6 +118,7 @@ def test_of_two_rules_that_may_hold_the_gentler_does_in_either_order(field: str)
     [
         pytest.param("force: true, start: all", "force: true, start: all", True, "all", True, id="both force"),
         pytest.param("force: true", "start: all", False, "ours", True, id="one forces"),
+        pytest.param("start: all", "start: all", False, "all", True, id="both start all"),
         pytest.param("start: all", "force: true", False, "ours", True, id="the other forces"),
     ],
 )
@@ -152,10 +153,11 @@ def test_what_may_hold_shortens_no_wait_unless_both_rules_do(first: str, second:
 
 @pytest.mark.parametrize("now", DAY_AND_NIGHT.values(), ids=DAY_AND_NIGHT)
 def test_of_hours_that_differ_those_that_are_open_protect_and_none_force(now: datetime):
-    one, other = (f"hours: {{{hours.strip('{}')}, force: true}}" for hours in (OFFICE, LATE))
+    one, other = (f"hours: {{{hours.strip('{}')}, force: true, start: all}}" for hours in (OFFICE, LATE))
     for hours in (two(one, other, now).hours, two(other, one, now).hours):
         assert hours is not None
-        assert (hours.start, hours.by_rule, hours.force) == (420 if now == NOON else 1200, False, False)
+        assert hours.start == (420 if now == NOON else 1200)
+        assert (hours.by_rule, hours.force, hours.restart) == (False, False, "ours")
 
 
 def test_a_tag_does_not_make_hours_that_may_hold_stop_or_shorten_anything():

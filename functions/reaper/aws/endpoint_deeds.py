@@ -23,7 +23,7 @@ SETTLED = {"InService", "OutOfService", "Failed", "UpdateRollbackFailed"}
 def facts(resource: Resource, found: Described, inside: guard.Inside, read: Scaling | None, now: datetime) -> dict[str, Any]:
     """What `able` needs. `inside`: the tags of its components as listed; those of a fresh look, in its facts already, count too."""
     fresh: guard.Inside = resource.facts.get("inside", {})
-    way = scale_in(resource.name, found, tuple(inside), read)
+    way = scale_in(resource, found, tuple(inside), read)
     return {
         "scale_in": way,
         "left": _scaled(found, way),
@@ -33,10 +33,10 @@ def facts(resource: Resource, found: Described, inside: guard.Inside, read: Scal
 
 
 def _scaled(found: Described, way: ScaleIn) -> tuple[Part, ...] | None:
-    """What is still paid for once it is scaled in. Without copies of its components SageMaker lets all instances go."""
+    """What is still paid for after the next action. Without copies of its components SageMaker lets all instances go."""
     if way.components:
         return ()
-    least = way.variants
+    least = way.first
     fewer = [
         replace(v, instances=tuple((kind, min(count, least.get(v.name, count))) for kind, count in v.instances))
         for v in found.variants
@@ -86,9 +86,10 @@ DEEDS = {
     Move.STOP: Deed(
         verb="scaled in",
         what="scales in: to no instances where a step scaling policy would wake it again (asynchronous endpoints, hosts of inference "
-        f"components that SageMaker scales), else to one instance per variant ({AVAILABILITY}); lowers the autoscaling minimum first",
+        f"components that SageMaker scales), else to one instance per variant ({AVAILABILITY}); one variant at a time, the one that saves "
+        "most first, each with a notice of its own; lowers the autoscaling minimum first",
         undo="brings back the number of instances or copies and the autoscaling minimum, where they are still as the stop left them and "
-        "the endpoint is the same",
+        "the endpoint is the same; of several variants one after the other, each once the endpoint is in service (run it again then)",
         permissions=(
             "sagemaker:ListTags",
             "sagemaker:DescribeInferenceComponent",

@@ -10,13 +10,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from reaper.acts import Manifest
+from reaper.acts import Manifest, Permit
 from reaper.aws import scaling
 from reaper.aws.acts.number import Number
 from reaper.aws.cloud import Cloud
 from reaper.aws.reply import DONE, some
 from reaper.aws.scaling import NAMESPACE, SERVICE
-from reaper.errors import CloudError, Trouble
+from reaper.errors import CloudError, Trouble, Withdrawn
 
 KEY = ("ResourceId", "ScalableDimension")
 TARGET = (*KEY, "MinCapacity", "MaxCapacity", "SuspendedState")
@@ -29,6 +29,8 @@ ALARM = (
     "Threshold", "ComparisonOperator", "TreatMissingData", "EvaluateLowSampleCountPercentile", "Metrics", "ThresholdMetricId",
 )  # fmt: skip
 SCALED = {scaling.VARIANT, scaling.COPIES}
+UNCERTAIN = {Trouble.UNREACHABLE, Trouble.GARBLED}
+"""Failures after which the call may have been carried out."""
 Saved = Mapping[str, Any]
 """`targets`, `policies`, `actions` and `alarms`, each a list of parameters for the call that makes it anew."""
 RESTORING = (
@@ -53,36 +55,62 @@ def record(cloud: Cloud, ids: Collection[str]) -> Saved:
     }
 
 
-def lower(cloud: Cloud, saved: Saved, least: Mapping[str, int]) -> None:
+def lower(cloud: Cloud, saved: Saved, least: Mapping[str, int], permit: Permit) -> None:
     """Lower the minimum of those targets to what `least` says by resource id, so that autoscaling does not undo what follows."""
     for target in _lowered(saved, least):
+        permit()
         _register(cloud, target, MinCapacity=least[target["ResourceId"]])
 
 
 @contextmanager
-def lowered(cloud: Cloud, manifest: Manifest) -> Iterator[None]:
-    """The minimum lowered as the manifest says, and put back where what is done then fails. An error of trouble PARTIAL tells where
-    even that failed: then the minimum stays lowered, and this manifest is the one that knows what it was."""
-    saved, least = manifest.record["scaling"], manifest.record["least"]
+def lowered(cloud: Cloud, manifest: Manifest, permit: Permit) -> Iterator[None]:
+    """The minimum lowered as the manifest says, and put back where what is done then fails or is withdrawn: a lowered minimum alone
+    lets autoscaling scale in. Putting back needs no permit.
+
+    Where the failed call may have been carried out, the minimum stays lowered, or autoscaling would undo half of it; it also does where
+    it could not be put back. Then an error of trouble PARTIAL says so, and this manifest is the one that knows what it was.
+    """
     try:
-        lower(cloud, saved, least)
+        lower(cloud, manifest.record["scaling"], manifest.record["least"], permit)
         yield
     except CloudError as error:
-        try:
-            lift(cloud, saved, least)
-        except CloudError as second:
-            stays = ", ".join(f"{t['ResourceId']} ({t['MinCapacity']} before)" for t in _lowered(saved, least))
-            text = (
-                f"and the autoscaling minimum stays lowered, because it could not be put back ({second}): {stays}; "
-                f"the manifest that run {manifest.run} stored brings it back: `reaper restore {manifest.id}`"
-            )
-            raise halfway(error, text) from error
+        if error.retried or error.trouble in UNCERTAIN:
+            left = _stays(manifest, "because the call may have been carried out")
+        else:
+            left = _put_back(cloud, manifest)
+        if left:
+            raise halfway(error, left) from error
         raise
+    except Withdrawn as reason:
+        if left := _put_back(cloud, manifest):
+            raise Withdrawn(f"{reason}; {left}") from reason
+        raise
+
+
+def _put_back(cloud: Cloud, manifest: Manifest) -> str | None:
+    """The clause that says that the minimum stays lowered, where it could not be put back."""
+    try:
+        lift(cloud, manifest.record["scaling"], manifest.record["least"])
+    except CloudError as error:
+        return _stays(manifest, f"because it could not be put back ({error})")
+    return None
+
+
+def _stays(manifest: Manifest, because: str) -> str | None:
+    """None where no minimum was to be lowered."""
+    targets = _lowered(manifest.record["scaling"], manifest.record["least"])
+    stays = ", ".join(f"{t['ResourceId']} ({t['MinCapacity']} before)" for t in targets)
+    text = (
+        f"and the autoscaling minimum stays lowered, {because}: {stays}; "
+        f"the manifest that run {manifest.run} stored brings it back: `reaper restore {manifest.id}`"
+    )
+    return text if targets else None
 
 
 def halfway(error: CloudError, text: str) -> CloudError:
     """The error of an act that has changed something already: PARTIAL, so that nobody takes the resource for untouched or gone."""
-    return CloudError(Trouble.PARTIAL, error.operation, f"{error}; {text}", code=error.code, missing=error.missing)
+    whole = f"{error}; {text}"
+    return CloudError(Trouble.PARTIAL, error.operation, whole, code=error.code, missing=error.missing, retried=error.retried)
 
 
 def lift(cloud: Cloud, saved: Saved, least: Mapping[str, int], chosen: Mapping[str, int] | None = None) -> list[str]:
@@ -131,13 +159,14 @@ def most(cloud: Cloud) -> dict[str, int]:
     }
 
 
-def drop(cloud: Cloud, saved: Saved) -> list[str]:
+def drop(cloud: Cloud, saved: Saved, permit: Permit) -> list[str]:
     """Take scalable targets away, and with them their policies and scheduled actions; gives what could not be taken away.
 
     DeleteEndpoint takes those of its variants by itself, so one that is not there any more is no failure.
     """
     left = []
     for target in saved["targets"]:
+        permit()
         try:
             cloud.call(SERVICE, "DeregisterScalableTarget", DONE, **NAMESPACE, **{name: target[name] for name in KEY})
         except CloudError as error:
@@ -190,7 +219,7 @@ def _register(cloud: Cloud, target: Mapping[str, Any], **change: Any) -> None:
     except CloudError as error:
         if error.trouble is not Trouble.GONE:
             raise
-        raise CloudError(Trouble.REFUSED, error.operation, str(error), code=error.code) from error
+        raise CloudError(Trouble.REFUSED, error.operation, str(error), code=error.code, retried=error.retried) from error
 
 
 def _put(cloud: Cloud, target: Mapping[str, Any], change: Mapping[str, Any]) -> None:

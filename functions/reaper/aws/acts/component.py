@@ -5,7 +5,7 @@ https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateInferenceCom
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from reaper.aws import tags
@@ -25,10 +25,17 @@ CREATED = ("InService", "Updating")
 
 def listed(cloud: Cloud, endpoint: str) -> list[str]:
     """The names of all components on the endpoint."""
-    rows = cloud.pages(
-        "sagemaker", "ListInferenceComponents", "InferenceComponents", NAMES[0], EndpointNameEquals=endpoint, MaxResults=100
-    )
-    return [row[NAMES[0]] for row in rows]
+    return [row[NAMES[0]] for row in _rows(cloud, endpoint)]
+
+
+def staying(cloud: Cloud, endpoint: str) -> list[str]:
+    """The names of those that are not being deleted already."""
+    return [row[NAMES[0]] for row in _rows(cloud, endpoint) if status(row) != "Deleting"]
+
+
+def _rows(cloud: Cloud, endpoint: str) -> Iterator[dict[str, Any]]:
+    asked: dict[str, Any] = {"EndpointNameEquals": endpoint, "MaxResults": 100}
+    return cloud.pages("sagemaker", "ListInferenceComponents", "InferenceComponents", NAMES[0], **asked)
 
 
 def describe(cloud: Cloud, name: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from reaper.acts import Acts, Manifest, Record, Undone
+from reaper.acts import Acts, Made, Manifest, Permit, Record, Undone
 from reaper.aws import guard, scaling, tags
 from reaper.aws.acts import autoscaling, component, endpoint_config, same
 from reaper.aws.cloud import Cloud
@@ -71,17 +71,19 @@ def _host(cloud: Cloud, endpoint: str) -> str:
     return same.born(row, tags.fresh(cloud, row["EndpointArn"]))
 
 
-def carry(cloud: Cloud, resource: Resource, manifest: Manifest) -> str:
+def carry(cloud: Cloud, resource: Resource, manifest: Manifest, permit: Permit) -> Made:
     """Neither move is waited for. A minimum that was lowered is put back where the rest fails."""
     saved = manifest.record
     if manifest.move is Move.DELETE:
+        permit()
         cloud.call("sagemaker", "DeleteInferenceComponent", DONE, InferenceComponentName=resource.name)
-        left = autoscaling.drop(cloud, saved["scaling"])
-        return "; ".join(["it is being deleted; its endpoint and model stay", *left])
-    with autoscaling.lowered(cloud, manifest):
+        left = autoscaling.drop(cloud, saved["scaling"], permit)
+        return Made(because="; ".join(["it is being deleted; its endpoint and model stay", *left]))
+    with autoscaling.lowered(cloud, manifest, permit):
+        permit()
         component.set_copies(cloud, resource.name, 0)
     told = f"its {saved['copies']} copies are being taken to zero; a request wakes it again"
-    return told + guard.stack_again(resource.tags)
+    return Made(because=told + guard.stack_again(resource.tags))
 
 
 def undo(cloud: Cloud, manifest: Manifest) -> Undone:

@@ -51,9 +51,12 @@ def marked(own: Mapping[str, str], first: str) -> dict[str, str]:
 
 
 def before(manifest: Manifest) -> list[str]:
-    """The sentence that says how to undo what had been done to it before it was deleted, if anything had been."""
+    """The sentence that says how to undo what had been done to it before it was deleted, if anything had been.
+
+    What the manifest goes on with is undone with it (`earlier`), and needs none.
+    """
     address = manifest.record.get("previous")
     if not address:
         return []
     command = f"reaper restore {manifest.id} --manifest {address}"
-    return [f"Before that it had been scaled in; `{command}` brings back its numbers."]
+    return [f"Something had been done to it before; `{command}` brings back what that changed."]

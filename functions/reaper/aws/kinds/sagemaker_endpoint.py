@@ -144,22 +144,27 @@ def _components(cloud: Cloud) -> Components | None:
 
 
 def _with_components(look: _Look, components: Components | None) -> _Look:
-    """The look with everything to ask for. A host is as young as the youngest of its components, and unsettled while one of them is."""
+    """The look with everything to ask for. A host is as young as the youngest of its components, and unsettled while one of them is.
+
+    One that hosts none, and has no model of its own, can serve nothing: its heartbeat alone proves it idle, since its last change.
+    """
     found = look.described
     if found is None:
         return look
     if components is None and found.hosts:
         return replace(look, blind="whether it hosts inference components, and their traffic, could not be read")
     mine = (components or {}).get(look.resource.name, [])
-    if found.hosts and not mine and any(v.count for v in found.variants):
+    if found.hosts and not found.only_hosts and not mine and any(v.count for v in found.variants):
         return replace(
-            look, blind="it hosts inference components but has none now, and the traffic of deleted ones cannot be read"
+            look,
+            blind="it may host inference components but has none now, and whether it has models of its own could not be read",
         )
     times = [t for row in mine for t in (row.get("CreationTime"), row.get("LastModifiedTime")) if t]
     latest = max([*times, *([look.resource.changed] if look.resource.changed else [])], default=None)
-    moving = next((row for row in mine if row.get("InferenceComponentStatus") in UNSETTLED), None)
+    moving = next((row for row in mine if row.get("InferenceComponentStatus") in {*UNSETTLED, "Deleting"}), None)
     busy = f"its component {moving['InferenceComponentName']} is {moving['InferenceComponentStatus']}" if moving else None
     asked = signals.full(look.resource.name, found, [row["InferenceComponentName"] for row in mine])
+    asked = signals.without_components(asked) if found.only_hosts and not mine else asked
     return replace(look, resource=replace(look.resource, changed=latest), busy_with=busy, queries=asked, components=tuple(mine))
 
 
@@ -237,7 +242,8 @@ KIND = Kind(
     activity="Invocations of every production and shadow variant and of every inference component it hosts; asynchronous: backlog, "
     "processed and failed invocations, model latency samples",
     heartbeat="CPUUtilization samples of every variant that runs instances",
-    otherwise="unknown; exempt where it runs no instances or is serverless; likely for silent provisioned concurrency",
+    otherwise="unknown; exempt where it runs no instances or is serverless; likely for silent provisioned concurrency; a host of inference "
+    "components that has none now is judged by its heartbeat alone, from its last change",
     discover=discover,
     observe=observe,
     able=endpoint_deeds.able,

@@ -54,7 +54,7 @@ def resource(cloud: Cloud, row: Mapping[str, Any], found: Mapping[str, str] | No
         changed=row.get("LastModifiedTime"),
         status=row.get("InferenceComponentStatus", ""),
         tags=found,
-        facts={"endpoint": row["EndpointName"]},
+        facts={"endpoint": row["EndpointName"], "host": host(cloud, row)},
     )
 
 

@@ -12,9 +12,9 @@ from reaper.azure import deployments, traffic
 from reaper.azure.acts import same
 from reaper.azure.acts.endpoint_traffic import elsewhere, share_out, state
 from reaper.azure.call import Call, Json
-from reaper.azure.change import LATER, change, ready, settings, writable
+from reaper.azure.change import LATER, always, change, ready, settings, writable
 from reaper.azure.deployments import ENDPOINTS
-from reaper.azure.kinds.azureml_online_deployment import UNSETTLED
+from reaper.azure.kinds.azureml_online_deployment import BROKEN, UNSETTLED
 from reaper.azure.moment import moment
 from reaper.errors import CloudError, Trouble
 
@@ -36,7 +36,9 @@ def restore(cloud: Cloud, manifest: Manifest) -> Undone:
         if error.trouble is not Trouble.GONE:
             raise
         return _created(cloud, manifest.id, old, share)
-    _known(row, manifest)
+    remade = _known(row, manifest)
+    if remade and state(row) in BROKEN:
+        return _created(cloud, manifest.id, old, share)
     if state(row) != "Succeeded":
         return _unready(state(row), old["name"], share)
     return _with_traffic(cloud, endpoint, old["name"], share)
@@ -44,15 +46,15 @@ def restore(cloud: Cloud, manifest: Manifest) -> Undone:
 
 def _created(cloud: Cloud, id_: str, old: Json, share: int) -> Undone:
     call = Call(permission=WRITE, path=id_, body=writable(old), method="PUT")
-    change(cloud, call, deployments.endpoint_id(id_), ENDPOINTS)
+    change(cloud, call, deployments.endpoint_id(id_), ENDPOINTS, always)
     because = f"creating it again has begun, with its settings, its tags and {old['sku']['capacity']} instances"
     return Undone(because=because, lost=(_waiting("it is not there yet", share), *_new_identity(old)), again=True)
 
 
-def _known(row: Json, manifest: Manifest) -> None:
-    """Raises CloudError unless it is the one that was to be deleted and was not, or the one that an earlier restore began to create.
+def _known(row: Json, manifest: Manifest) -> bool:
+    """Whether it is the one that an earlier restore began to create. One that broke, as for want of quota, is written once more.
 
-    The first was made when the manifest says. The second was made after the manifest, with just what the manifest has: that is what is
+    Raises CloudError unless it is that one, or the one that was to be deleted and was not. The latter was made when the manifest says. The former was made after the manifest, with just what the manifest has: that is what is
     known of it, since Azure keeps no note of who wrote what.
     """
     old = manifest.record["deployment"]
@@ -63,6 +65,7 @@ def _known(row: Json, manifest: Manifest) -> None:
         raise CloudError(Trouble.REFUSED, WRITE, f"another deployment {old['name']} is there now: left as it is")
     if changed:
         raise CloudError(Trouble.REFUSED, WRITE, "it was never deleted, and its properties changed since: left as it is")
+    return before != after
 
 
 def _unready(found: str, name: str, share: int) -> Undone:
@@ -82,7 +85,12 @@ def _with_traffic(cloud: Cloud, endpoint: Json, name: str, share: int) -> Undone
         return Undone(because="it is there", lost=(f"its {share} % of the traffic now goes to {', '.join(sorted(others))}",))
     if (found := state(endpoint)) != "Succeeded":
         return Undone(because="it is there", lost=(_waiting(f"its endpoint is still {found}", share),), again=True)
-    share_out(cloud, endpoint["id"], name, share)
+    try:
+        share_out(cloud, endpoint["id"], name, share, always)
+    except CloudError as error:
+        if error.trouble is Trouble.GONE:
+            raise
+        return Undone(because="it is there", lost=(f"its {share} % of the traffic could not be put back: {error}",), again=True)
     return Undone(because=f"it is there, and gets {share} % of the traffic again")
 
 
