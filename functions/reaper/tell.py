@@ -126,10 +126,11 @@ def _told(report: Report, policy: Policy, desk: Desk, hand: Hand | None, ours: s
         gaps=gaps,
         renewed=now,
     )
-    planned = _plans(mine, memories, now, this.mode.announces)
     look = Look(run=report.run.id, now=now, read=enforce.read(report.coverage, {f.case.resource.target for f in others} - ours))
+    planned = _plans(mine, memories, now, this.mode.announces)
     held = enforce.limited(planned, memories, policy.limits, desk.ledger, look, writes=this.mode.announces)
     gaps += [gap("ledger", error) for error in held.errors]
+    # Only after the limits: what is due counts for them whether its owner is reminded of it or not.
     found = held.findings if this.mode.acts else [_reminded(f, memories, now) for f in held.findings]
     occasion = _occasion(found, policy, desk, this)
     if hand:
