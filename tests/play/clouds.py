@@ -61,6 +61,10 @@ class Accident:
     happened: str = ""
 
 
+Meanwhile = tuple[str, str, Callable[[], None]]
+"""Something that people do in the middle of a command: at the first call whose action and subject match the two patterns."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Wire:
     """What both clouds share: the clock, whom to kill, what was changed, and what is to go wrong."""
@@ -71,16 +75,16 @@ class Wire:
     accident: Accident | None = None
     command: int = 0
     calls: int = 0
-    meanwhile: list[tuple[str, Callable[[], None]]] = field(default_factory=list)
+    meanwhile: list[Meanwhile] = field(default_factory=list)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
-    def arrives(self, action: str) -> None:
+    def arrives(self, action: str, subject: str = "") -> None:
         """Called for every call before it is carried out."""
         with self.lock:
             self.calls += 1
-            for pair in [pair for pair in self.meanwhile if re.fullmatch(pair[0], action)]:
-                self.meanwhile.remove(pair)
-                pair[1]()
+            for one in [one for one in self.meanwhile if re.fullmatch(one[0], action) and re.search(one[1], subject)]:
+                self.meanwhile.remove(one)
+                one[2]()
         if self._strikes(action, "before"):
             self._kill()
 
@@ -152,7 +156,7 @@ class Aws(AwsServer):
         return super()._answer(environ, start)
 
     def _own(self, call: Call, faults: list[Fault]) -> AwsReply | None:
-        self.wire.arrives(call.action)
+        self.wire.arrives(call.action, str(call.params))
         found = super()._own(call, faults)
         if found is None:  # moto answers, and says no more of it here
             self._note(call, None)
@@ -187,7 +191,7 @@ class Azure(AzureServer):
         self.world.clock = wire.clock
 
     def _checked(self, request: Request, route: Route | None) -> AzureReply | None:  # type: ignore[override]
-        self.wire.arrives(request.action)
+        self.wire.arrives(request.action, request.path)
         found: AzureReply | None = None
         try:
             found = super()._checked(request, route)

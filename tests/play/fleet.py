@@ -67,6 +67,10 @@ class Thing(ABC):
     def __init__(self, name: str, owner: str, plan: Sequence[Span], born: datetime) -> None:
         self.name, self.owner, self.plan, self.born = name, owner, list(plan), born
         self.truth = Truth(touched=[born], tags=[(born, {"owner": owner})])
+        self.inside: Thing | None = None
+        """What it lives in."""
+        self.guests: list[Thing] = []
+        """What lives in it."""
         self.silent = False
         """Whether its cloud publishes nothing of its use, though it is used: a broken signal."""
 
@@ -127,7 +131,9 @@ class Thing(ABC):
 
     def use(self, since: datetime, until: datetime) -> None:
         """It is used in that stretch, which is not published yet."""
-        self.plan.append((since, until))
+        for thing in (self, self.inside, *self.guests):
+            if thing:
+                thing.plan.append((since, until))
 
     def live(self, since: datetime, until: datetime) -> None:
         """Time passes: it is used as planned, if it runs, and its cloud publishes what it sees."""
@@ -279,6 +285,79 @@ class AwsEndpoint(OnAws):
         for variant in self.record.variants:
             variant.count = 1
         self.record.changed = now
+
+
+class AwsHost(AwsEndpoint):
+    """An endpoint that hosts inference components. Nobody calls itself; it is used where they are."""
+
+    def make(self) -> None:
+        host = Variant(name="v0", instance="ml.m5.xlarge", count=2, model=None, scaling=(0, 4))
+        self.here.endpoint(self.name, variants=(host,), created=self.born, tags={"owner": self.owner})
+
+    def least(self) -> int:
+        return 0
+
+    def show(self, since: datetime, until: datetime, *, busy: bool) -> None:
+        self.here.alive(self.name, "v0", since, until)
+
+
+class AwsComponent(OnAws):
+    """An inference component of two copies on a host, with a policy that wakes it from zero."""
+
+    kind, sleeps = "sagemaker-inference-component", False
+
+    def __init__(self, here: Account, name: str, owner: str, plan: Sequence[Span], born: datetime, *, host: str) -> None:
+        self.host = host
+        super().__init__(here, name, owner, plan, born)
+
+    def make(self) -> None:
+        self.here.component(self.name, self.host, copies=2, created=self.born, tags={"owner": self.owner})
+        scaled.wake(self.here, scaled.copies(self.here, self.name), name=f"wake-{self.name}")
+
+    @property
+    def id(self) -> str:
+        return self.here.arn(f"inference-component/{self.name}")
+
+    @property
+    def record(self) -> Any:
+        return self.here.contents.components.get(self.name)
+
+    def level(self) -> int:
+        record = self.settled()
+        return int(record.copies) if record and record.status != "Deleting" else 0
+
+    def least(self) -> int:
+        return 0
+
+    def portrait(self) -> Any:
+        record = self.settled()
+        if record is None:
+            return None
+        scaling = {key: one for key, one in self.here.contents.scalable.items() if key[0] == f"inference-component/{self.name}"}
+        return deepcopy(
+            {
+                "copies": record.copies,
+                "specification": record.spec,
+                "on": (record.endpoint, record.variant),
+                "tags": self.tags_now(),
+                "autoscaling": {
+                    str(key): (one.least, one.most, [_plain(p) for p in one.policies.values()]) for key, one in scaling.items()
+                },
+            }
+        )
+
+    def show(self, since: datetime, until: datetime, *, busy: bool) -> None:
+        self.here.component_alive(self.name, since, until)
+        if busy:
+            self.here.steady(
+                "AWS/SageMaker", "Invocations", {"InferenceComponentName": self.name}, since, until, 12, every=MINUTE
+            )
+
+    def start(self, now: datetime) -> None:
+        self.record.copies, self.record.changed = 2, now
+
+    def stop(self, now: datetime) -> None:
+        self.record.copies, self.record.changed = 0, now
 
 
 class AwsNotebook(OnAws):
@@ -541,7 +620,7 @@ def _key(name: str) -> str:
 
 def _plain(policy: dict[str, Any]) -> dict[str, Any]:
     """A policy without what AWS gives it anew each time."""
-    return {key: value for key, value in policy.items() if key not in {"PolicyARN", "CreationTime"}}
+    return {key: value for key, value in policy.items() if key not in {"PolicyARN", "CreationTime", "Alarms"}}
 
 
 def _joined(spans: Sequence[Span]) -> list[Span]:

@@ -114,6 +114,16 @@ class Oracle:
         tags = thing.truth.tags_at(when)
         found = [f"the tag {key}={value}" for key, value in tags.items() if _protects(key, value, when)]
         found += [f"a snooze until {until}" for given, until in self.snoozes[thing.name] if given <= when < until]
+        near = [*thing.guests, *([thing.inside] if thing.inside else [])]
+        found += [
+            f"a snooze of {one.name}" for one in near if any(given <= when < until for given, until in self.snoozes[one.name])
+        ]
+        found += [
+            f"{key}={value} on {one.name}"
+            for one in thing.guests
+            for key, value in one.truth.tags_at(when).items()
+            if _protects(key, value, when)
+        ]
         return found + (["its rule"] if RANK[thing.terms.action] < RANK["stop"] else [])
 
     def ready(self, thing: Thing, when: datetime) -> bool:
@@ -133,6 +143,8 @@ class Oracle:
             snoozed = any(until > since for _, until in self.snoozes[thing.name])
             if tags or busy or snoozed or thing.terms.hours or self.protected(thing, end):
                 continue
+            if thing.guests and thing.terms.action != "delete":
+                continue  # what hosts components is not stopped, only they are
             gone = thing.terms.action == "delete" and not any(n in thing.kind for n in ("notebook", "app", "cluster", "instance"))
             if thing.there() and (gone or thing.level() > thing.least()):
                 yield f"{thing.name} ({thing.kind}) has been idle since {_time(thing.truth.last_use(end))} and still runs {thing.level()}"
@@ -235,7 +247,7 @@ class Oracle:
                 before
                 and thing
                 and not any(before + MINUTE < when <= change.when for when in between)
-                and not scene.verb == "restore"
+                and scene.verb != "restore"
             ):
                 yield f"{thing.name}: {change.action} was made twice, at {_time(before)} and at {_time(change.when)}"
             self.carried[key] = change.when

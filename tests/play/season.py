@@ -6,14 +6,17 @@ Time stands still while nothing is going on and is stepped from sweep to sweep; 
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
+from urllib.parse import urlencode, urlsplit
 
 from play import terms, town
 from play.clock import Clock
@@ -23,8 +26,10 @@ from play.oracle import Oracle, Scene, State
 from play.post import Post
 from play.shell import PRODUCT, Done, Shell
 from play.terms import DAY, HOUR, MINUTE
+from reaper import gate
 from reaper.sandbox.aws import fault as aws_fault
 from reaper.sandbox.azure import fault as azure_fault
+from reaper.snooze import Request
 
 SWEEPS = ((1, 10), (5, 0), (8, 20), (11, 50), (15, 30), (18, 40), (21, 50))
 """When a day's sweeps are, give or take some minutes."""
@@ -32,6 +37,8 @@ AWS_ACTS = r"sagemaker:(Stop|Delete|Update|Start).*|application-autoscaling:(Reg
 AZURE_ACTS = r"Microsoft\.MachineLearningServices/.*(write|delete|stop/action|start/action)"
 ACTS = f"{AWS_ACTS}|{AZURE_ACTS}"
 METRICS = r"cloudwatch:GetMetricData|.*[Mm]etrics.*"
+LOOKS = r"sagemaker:ListTags|Microsoft\.MachineLearningServices/.*read"
+"""What is asked of a resource right before it is acted on; for Azure also what a sweep lists."""
 KEEP = "https://keep.example.com"
 
 
@@ -97,7 +104,9 @@ class Season:
         self.clock.to(when)
 
     def sweep(self, script: Script) -> None:
-        """One sweep, with an accident if the day has one in mind."""
+        """One sweep, with an accident if the day has one in mind, and with people who act in the middle of it."""
+        if not script.calm and self.dice.random() < 0.4:
+            self._interrupt()
         if script.accident and self.dice.random() < 0.5:
             self._arm(script.accident)
         if script.mode == "apply":
@@ -118,6 +127,7 @@ class Season:
                 also=script.outage,
             )
         self.wire.accident = None
+        self.wire.meanwhile.clear()
         if self.oracle.held and self.dice.random() < (1.0 if script.calm else 0.3) and not script.silence:
             self.release()
 
@@ -261,6 +271,30 @@ class Season:
         thing.retag(self.clock.now, **made)
         if thing.name in self.before_act:
             self.drifted.add(thing.name)
+
+    def _interrupt(self) -> None:
+        """Somebody protects what is about to be stopped: by a tag once it has been judged, or by a link once it has been looked at again."""
+        now = self.clock.now
+        for thing, _ in self._announced(now - 3 * DAY, now):
+            if self.dice.random() < 0.3:
+                link = next(
+                    (n.link for m in reversed(self.oracle.mails) for n in m.notices if n.name == thing.name and n.link), None
+                )
+                if link and self.dice.random() < 0.5:
+                    self.wire.meanwhile.append((LOOKS, re.escape(thing.name), partial(self._snooze_now, thing, link)))
+                else:
+                    self.wire.meanwhile.append((METRICS, "", partial(self._tag, thing, {"reaper_keep": "true"})))
+
+    def _snooze_now(self, thing: Thing, link: str) -> None:
+        """The page is served by this process, because a command is running in the shell."""
+        keys = {name: self.shell.environ[name] for name in ("REAPER_LEDGER", "REAPER_SNOOZE_KEYS", "PLAY_KEYS")}
+        parts = urlsplit(link)
+        form = urlencode({"t": parts.query.removeprefix("t="), "days": 2, "reason": "just in time"}).encode()
+        door = gate.open(keys)
+        said = door.answer(Request(method="POST", path=parts.path, body=form), self.clock.now)
+        self.say(f"{thing.name} is snoozed in the middle of the sweep: {said.status}")
+        if said.status == 200:
+            self.oracle.snoozes[thing.name].append((self.clock.now, self.clock.now + 2 * DAY - HOUR))
 
     def _arm(self, accident: str) -> None:
         """Something is to happen to one of the next command's calls."""

@@ -84,12 +84,14 @@ class Shell:
         return Done(argv=argv, status=status, stdout=out.read_text(), stderr=err.read_text())
 
     def _tell(self, order: Mapping[str, Any]) -> None:
-        assert self._actor and self._actor.stdin
+        assert self._actor
+        assert self._actor.stdin
         self._actor.stdin.write(json.dumps(order) + "\n")
         self._actor.stdin.flush()
 
     def _hear(self, what: str) -> int:
-        assert self._actor and self._actor.stdout
+        assert self._actor
+        assert self._actor.stdout
         line = self._actor.stdout.readline()
         if not line:
             raise RuntimeError("the actor is gone; what it said last is above")

@@ -14,7 +14,7 @@ from random import Random
 
 import pytest
 
-from play.season import BEGIN, Season, Script, scripts, season
+from play.season import BEGIN, Season, scripts, season
 from play.terms import DAY
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs fork")

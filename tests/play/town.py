@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from random import Random
 
 from play import terms
-from play.fleet import AwsApp, AwsEndpoint, AwsNotebook, AzCluster, AzDeployment, AzInstance, Span, Thing
+from play.fleet import AwsApp, AwsComponent, AwsEndpoint, AwsHost, AwsNotebook, AzCluster, AzDeployment, AzInstance, Span, Thing
 from play.terms import DAY, HOUR, MINUTE
 from reaper.sandbox.aws.account import Account
 from reaper.sandbox.aws.server import Server as Aws
@@ -44,6 +44,14 @@ def settle(aws: Aws, azure: Azure, begin: datetime, end: datetime, dice: Random)
     things.append(AwsEndpoint(west, "legacy-e1", who(), uses("left"), born))
     things.append(AwsEndpoint(east, "prod-e0", who(), uses("left"), born))
     things.append(AwsEndpoint(east, "watch-e0", who(), uses("left"), born))
+    for name, guests in (("legacy-h0", ("left", "left")), ("plain-h1", ("left", "bursts"))):
+        owner, names = who(), [f"{name.partition('-')[0]}-k{name[-1]}{n}" for n in range(len(guests))]
+        plans = [uses(habit) for habit in guests]
+        host = AwsHost(east, name, owner, [span for plan in plans for span in plan], born)
+        host.guests = [AwsComponent(east, one, owner, plan, born, host=name) for one, plan in zip(names, plans, strict=True)]
+        for guest in host.guests:
+            guest.inside = host
+        things += [host, *host.guests]
     for n, habit in enumerate(("left", "left", "leaves", "days")):
         things.append(AwsNotebook(east, f"plain-n{n}", who(), uses(habit), born))
     things += [AwsNotebook(east, f"desk-n{n}", who(), uses("days" if n < 3 else "left"), born) for n in range(4)]
