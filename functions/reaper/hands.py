@@ -227,7 +227,10 @@ def _carried(resource: Resource, manifest: Manifest, mine: Intent, task: Task) -
     permit = intent.Permit(resource=resource, mine=mine, ledger=task.hands.ledger, clock=task.hands.clock)
 
     def leave() -> None:
-        _still_ours(resource.target, task.hands)
+        try:
+            _still_ours(resource.target, task.hands)
+        except CloudError as error:
+            raise Withdrawn(f"the ledger could not be asked whether it is still our turn: {error}") from error
         permit.ask()
 
     try:

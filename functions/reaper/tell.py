@@ -33,7 +33,7 @@ from reaper.enforce import Hand
 from reaper.errors import CloudError, ReaperError, Trouble
 from reaper.gap import add, gap
 from reaper.hold import Look
-from reaper.ledger import History, Ledger, Recalled, Unfinished
+from reaper.ledger import History, Ledger, Recalled, Unfinished, ready
 from reaper.message import Message
 from reaper.model import Coverage, Finding, Memory, Mode, Move, Outcome, Report, Result, State, Status, Step, Target
 from reaper.policy import Policy
@@ -70,6 +70,9 @@ def tell(report: Report, policy: Policy, desk: Desk, hand: Hand | None = None) -
     """
     targets = sorted({f.case.resource.target for f in report.findings}, key=str)
     gaps = list(desk.troubles)
+    if not _ready(desk, gaps):
+        left = [_left(f, "what was told before could not be read") for f in report.findings]
+        return replace(report, findings=tuple(left), coverage=(*report.coverage, *gaps))
     ours = {t for t in targets if turn.taken(desk, t, report.run.id, gaps)}
     late: list[Coverage] = []
     try:
@@ -153,6 +156,16 @@ def _told(report: Report, policy: Policy, desk: Desk, hand: Hand | None, ours: s
         return after
     seen = replace(after, findings=(*after.findings, *(one.finding for one in late)))
     return replace(_with_overview(seen, occasion, desk, this, held), findings=after.findings)
+
+
+def _ready(desk: Desk, gaps: list[Coverage]) -> bool:
+    """Whether the ledger can be written to: not where a newer version has, or where nobody can tell."""
+    try:
+        ready(desk.ledger, desk.clock())
+    except ReaperError as error:
+        gaps.append(gap("ledger", error))
+        return False
+    return True
 
 
 def _recalled(found: Sequence[Finding], ours: set[Target], desk: Desk, now: datetime) -> tuple[Recalled, list[Late]]:

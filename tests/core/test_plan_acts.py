@@ -439,6 +439,19 @@ def test_the_mail_about_a_part_is_the_notice_for_the_rest():
     assert step(again, memory) is Move.STOP
 
 
+def test_an_ordinary_notice_after_a_part_is_no_mail_about_it():
+    memory = told_of(Move.STOP, 8 * DAY, act_run="a", last_act=Move.STOP, acted_at=NOW - 30 * DAY, act_result=Result.DONE)
+    gap = replace(memory, act_part="1 of 2 variants", act_told=NOW - 30 * DAY, idle_seen=NOW - 6 * DAY)
+    assert due_at(case(idle_for=5 * DAY, acts=BOTH), gap, NOW) is None
+
+
+def test_a_rule_that_only_notifies_ends_an_enrolment():
+    of = case(idle_for=8 * DAY, acts=BOTH, hours=HOURS, action=Action.NOTIFY)
+    memory = enrolled(7 * DAY)
+    assert step(of, memory, NIGHT) is Move.REMIND
+    assert told(of, memory, Step(move=Move.REMIND, because=""), "r", NIGHT).announced is None
+
+
 @pytest.mark.parametrize(
     "given",
     [
