@@ -20,8 +20,10 @@ def describe_model(region: Region, params: dict[str, Any]) -> dict[str, Any] | N
     return _row(region, name) if name in _named(region) else None
 
 
-def list_models(region: Region, params: dict[str, Any]) -> dict[str, Any]:
-    """Those that are named by something here."""
+def list_models(region: Region, params: dict[str, Any]) -> dict[str, Any] | None:
+    """Those that something here names; None where nothing names any, for then they are moto's."""
+    if not _named(region):
+        return None
     rows, following = page(region, "ListModels", sorted(_named(region) - region.lost_models), params)
     return {"Models": [_row(region, name) for name in rows], "NextToken": following}
 
