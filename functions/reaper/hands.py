@@ -235,7 +235,7 @@ def _carried(resource: Resource, manifest: Manifest, mine: Intent, task: Task) -
     except (Withdrawn, Refused) as refusal:
         return _broken_off(refusal, permit, mine, task)
     except CloudError as error:
-        return _failed(error, resource, permit, mine, task)
+        return _failed(error, resource, mine, task)
     return _done(made, mine, task)
 
 
@@ -255,17 +255,19 @@ def _broken_off(refusal: ReaperError, permit: intent.Permit, mine: Intent, task:
     return Outcome(result=Result.FAILED, error=because, begun=True)
 
 
-def _failed(error: CloudError, resource: Resource, permit: intent.Permit, mine: Intent, task: Task) -> Outcome:
-    """A call failed. Nothing was made only if it was the first one, was surely refused, and was sent no more than once."""
-    if permit.given <= 1 and error.trouble is Trouble.GONE and task.move is not Move.START:
+def _failed(error: CloudError, resource: Resource, mine: Intent, task: Task) -> Outcome:
+    """A call failed. Nothing was made if it was surely refused and sent once only: a kind that had changed something says PARTIAL."""
+    sent_once = not error.retried
+    if error.trouble is Trouble.GONE and sent_once and task.move is not Move.START:
         _take_back(mine, task, gone=True)
         return Outcome(result=Result.DONE, because="it was gone already", already=True)
-    if permit.given <= 1 and error.trouble in SURELY_NOT and not error.retried:
+    if error.trouble in SURELY_NOT and sent_once:
         _take_back(mine, task)
         raise error
-    if permit.given <= 1 and _shows(resource, task):
+    half = error.trouble is Trouble.PARTIAL
+    if not half and _shows(resource, task):
         return _done(Made(because=f"it was {DONE[task.move]}, although the reply to that got lost"), mine, task)
-    because = f"{NOT_KNOWN}: {error}" if permit.given <= 1 else f"it was begun and not finished: {error}"
+    because = f"it was begun and not finished: {error}" if half else f"{NOT_KNOWN}: {error}"
     task.errors.append(error)
     _settle(Result.FAILED, because, mine, task)
     return Outcome(result=Result.FAILED, error=because, begun=True)

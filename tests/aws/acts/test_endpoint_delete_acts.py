@@ -14,7 +14,7 @@ from aws.conftest import DAY, NOW
 from reaper import manifest as archives
 from reaper import registry
 from reaper.acts import Made
-from reaper.aws.acts.same import MARK
+from reaper.aws.restorable import MARK
 from reaper.errors import CloudError, Trouble
 from reaper.manifest import Archive
 from reaper.model import Move
@@ -187,11 +187,16 @@ def test_without_a_configuration_to_create_it_from_it_is_not_deleted(account: Ac
     assert "e" in account.contents.endpoints
 
 
-def test_without_its_model_it_is_not_deleted(account: Account, stage: Stage):
+@pytest.mark.parametrize("when", ["before the sweep", "since the sweep"])
+def test_without_its_model_it_is_not_deleted(account: Account, stage: Stage, when: str):
     account.endpoint("e")
+    resource = stage.seen("e")
     account.contents.lost_models.add("model")
-    with pytest.raises(CloudError, match="its model model is gone"):
-        stage.move("e", Move.DELETE)
+    if when == "before the sweep":
+        assert stage.bar("e", Move.DELETE) == "its model model is gone, so it could not be created again"
+    else:
+        with pytest.raises(CloudError, match="its model model is gone"):
+            stage.manifest(resource, Move.DELETE)
     assert "e" in account.contents.endpoints
 
 
@@ -375,8 +380,10 @@ def test_a_host_of_adapters_is_not_deleted(account: Account, stage: Stage):
     host(account)
     account.component("adapter", "e", base="One")
     with pytest.raises(CloudError, match="adapter"):
-        stage.move("e", Move.DELETE)
-    assert "e" in account.contents.endpoints
+        stage.manifest(stage.seen("e"), Move.DELETE)
+    assert (
+        stage.bar("e", Move.DELETE) == "adapter is an adapter, or does not say what it is made of: what hosts it is not deleted"
+    )
 
 
 @pytest.mark.parametrize(

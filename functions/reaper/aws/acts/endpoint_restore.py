@@ -138,7 +138,7 @@ def _component(cloud: Cloud, saved: Mapping[str, Any], later: list[str], theirs:
     """Create it where it is gone, and give its status; empty where it is not to be had, or is somebody else's, which the lists say."""
     name = saved["InferenceComponentName"]
     try:
-        return component.again(cloud, saved)[0]
+        return component.again(cloud, saved, theirs)[0]
     except CloudError as error:
         if error.code == same.CODE:
             theirs.append(f"Component {name} {same.ANEW}.")

@@ -42,7 +42,7 @@ def record(cloud: Cloud, resource: Resource, move: Move) -> Record:
     """
     row, endpoint = deployments.one(cloud, resource.id), deployments.endpoint(cloud, deployments.endpoint_id(resource.id))
     made_from = assets.still_there(cloud, row, resource.facts["workspace"]) if move is Move.DELETE else []
-    return {"deployment": row, "endpoint": endpoint, "assets": made_from}
+    return {"deployment": row, "endpoint": endpoint, "assets": made_from, "previous": resource.facts.get("previous")}
 
 
 def carry(cloud: Cloud, resource: Resource, manifest: Manifest, permit: Permit) -> Made:
@@ -114,9 +114,10 @@ def _resize(cloud: Cloud, row: Json, capacity: int, permit: Permit) -> None:
 
 
 def _scale_out(cloud: Cloud, manifest: Manifest) -> Undone:
-    """The old number of instances, where it is the same deployment and still runs the one that it was scaled to."""
+    """The old number of instances, where it is the same deployment, or its like from a restore, and runs the one that it was scaled to."""
     row, recorded = deployments.one(cloud, manifest.id), manifest.record["deployment"]
-    same.check(same.of_deployment(recorded), same.of_deployment(row), WRITE)
+    if not deployment_restore.remade(row, manifest, "properties", "tags"):
+        same.check(same.of_deployment(recorded), same.of_deployment(row), WRITE)
     ready(state(row), WRITE)
     now, old = count((row.get("sku") or {}).get("capacity")), recorded["sku"]["capacity"]
     if now is None:
