@@ -146,10 +146,9 @@ def _decided(
 
 def _as_limited(findings: Sequence[Finding], now: limit.Limited) -> Limited:
     found = [replace(f, step=s) if s.move is Move.HOLD else f for f, s in zip(findings, now.steps, strict=True)]
-    held = [f.case for f in found if f.step.move is Move.HOLD]
     return Limited(
         findings=found,
-        since={case.resource.id: frozenset(h.since for h in now.holds if hold.holds(h, case)) for case in held},
+        since=now.since,
         jumped=frozenset(place for h in now.holds if h.sort is hold.Sort.JUMP for place in hold.places(h)),
     )
 

@@ -162,6 +162,20 @@ def test_an_audit_shows_what_would_be_on_hold_and_writes_nothing():
     assert there.ledger.state(enforce.HOLD) == before
 
 
+def test_a_plan_of_one_region_does_not_get_past_what_a_wide_sweep_announced():
+    there = due()
+    there.sweep(Mode.ANNOUNCE)
+    for region in there.regions:
+        assert moves(there, mode=Mode.AUDIT, regions=(region,)) == {Move.HOLD}
+
+
+def test_a_reminder_of_what_is_due_does_not_take_it_out_of_the_limits():
+    there = due(4, max_acts=3)
+    there.now += 4 * DAY
+    there.sweep(Mode.ANNOUNCE)
+    assert len(enforce.standing(there.ledger)) == 1
+
+
 def test_a_sweep_that_announces_makes_a_hold_too():
     there = due()
     assert (moves(there, mode=Mode.ANNOUNCE), len(enforce.standing(there.ledger))) == ({Move.HOLD}, 1)

@@ -351,6 +351,13 @@ def test_hours_that_only_a_tag_has_count_like_any_other():
     assert caps(*[calendar(by_rule=False)] * 2, limits=Limits(max_acts=1, **ALL)) == [Move.HOLD] * 2
 
 
+def test_what_is_due_in_a_place_that_was_denied_in_part_is_on_hold_like_the_rest():
+    due = [(plain(), Step(move=Move.STOP, because="due"))]
+    found = limited_steps(due, {}, Limits(max_acts=0), Past(), Look(run="r", now=NOW, read=frozenset()))
+    assert [s.move for s in found.steps] == [Move.HOLD]
+    assert found.since == {due[0][0].resource.id: {NOW}}
+
+
 def test_over_max_usd_per_hour_everything_is_on_hold():
     assert caps(calendar(150.0), plain(51.0), limits=Limits(**ALL)) == [Move.HOLD] * 2
     assert caps(calendar(150.0), plain(50.0), limits=Limits(**ALL)) == [Move.STOP] * 2

@@ -24,8 +24,8 @@ from reaper.sandbox.stage import Mail
 MARGIN, WIDEST = 20, 118
 MOST = 3
 """So many resources of one mail are told one by one."""
-HELD = re.compile(r"^would \w+, but is held( with \d+ others?)?, ")
-WAITING = re.compile(r"^- .*\. would (?:stop|delete), but is held", re.MULTILINE)
+HELD = re.compile(r"^would \w+, but is on hold since \S+ \S+ UTC: ")
+WAITING = re.compile(r"^- .*\. would (?:stop|delete), but is on hold", re.MULTILINE)
 STYLES = {
     "": "",
     "mail": "cyan",
@@ -114,7 +114,7 @@ class Teller:
         names = ", ".join(f.case.resource.name for f in held)
         if not held or not self._first(f"held {names}"):
             return
-        yield "held", f"{names}: {HELD.sub('', held[0].step.because)}"
+        yield "held", f"{names}: {HELD.sub('because ', held[0].step.because)}"
         for mail in mails:
             if WAITING.search(mail.text):
                 yield "mail", f"{mail.to}: {mail.subject}"
