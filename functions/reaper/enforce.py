@@ -91,6 +91,12 @@ def read(coverage: Sequence[Coverage], others: Collection[Target] = ()) -> froze
     return frozenset(hold.place(target, c.kind) for target, c in rows if c.status in READ and target not in others)
 
 
+def targets(coverage: Sequence[Coverage]) -> set[Target]:
+    """The targets of which a run read something."""
+    rows = [c for c in coverage if c.cloud != OURS and c.status in READ]
+    return {Target(cloud=c.cloud, account=c.account, region=c.region) for c in rows}
+
+
 def standing(ledger: Ledger) -> list[Hold]:
     """What is on hold now. Raises CloudError."""
     return _standing(ledger)[0]

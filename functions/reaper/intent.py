@@ -98,12 +98,13 @@ def _update(ledger: Ledger, hint: Unfinished, change: Callable[[Memory], Memory]
 
 
 def close(ledger: Ledger, id_: str, memory: Memory, now: datetime) -> Memory:
-    """The memory with an open action closed as not known, written by version; what somebody else has written since, where that won.
+    """The memory with an open action closed as not known, written on whatever version stands as long as it is still open.
 
     Raises CloudError.
     """
-    closed = plan.not_known(memory)
-    if ledger.remember(id_, closed, memory.version, now):
-        return closed
-    found: Memory = ledger.recall([id_], now).get(id_, Memory())
-    return found
+    for _ in range(TRIES):
+        closed = plan.not_known(memory) if plan.is_open(memory) else memory
+        if closed == memory or ledger.remember(id_, closed, memory.version, now):
+            return closed
+        memory = ledger.recall([id_], now).get(id_, Memory())
+    raise CloudError(Trouble.REFUSED, "ledger", f"{id_}: somebody else wrote first, {TRIES} times")

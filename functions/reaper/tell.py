@@ -6,9 +6,10 @@ was read. A notice counts when a channel accepted it: what was refused is a fail
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 
 from reaper import (
     channels,
@@ -57,7 +58,6 @@ class _Round:
     targets: set[Target]
     memories: Recalled
     judged: Mapping[str, Finding]
-    late: Mapping[str, Late]
     mode: Mode
     gaps: list[Coverage]
     renewed: datetime
@@ -68,11 +68,11 @@ def tell(report: Report, policy: Policy, desk: Desk, hand: Hand | None = None) -
 
     Whether notices carry the date of an action follows from the run's mode; without a `hand` nothing is acted on.
     """
-    targets = sorted({f.case.resource.target for f in report.findings}, key=str)
     gaps = list(desk.troubles)
     if not _ready(desk, gaps):
         left = [_left(f, "what was told before could not be read") for f in report.findings]
         return replace(report, findings=tuple(left), coverage=(*report.coverage, *gaps))
+    targets = sorted({f.case.resource.target for f in report.findings} | _left_behind(report, desk, gaps), key=str)
     ours = {t for t in targets if turn.taken(desk, t, report.run.id, gaps)}
     late: list[Coverage] = []
     try:
@@ -81,6 +81,16 @@ def tell(report: Report, policy: Policy, desk: Desk, hand: Hand | None = None) -
         for target in ours:
             turn.over(desk, target, report.run.id, late)
     return replace(told, coverage=(*told.coverage, *late))
+
+
+def _left_behind(report: Report, desk: Desk, gaps: list[Coverage]) -> set[Target]:
+    """The targets that were read and have nothing left in them but an action to tell of."""
+    try:
+        empty = enforce.targets(report.coverage) - {f.case.resource.target for f in report.findings}
+        return {target for target in empty if desk.ledger.unfinished(target, desk.clock())}
+    except ReaperError as error:
+        add(gaps, gap("ledger", error))
+        return set()
 
 
 def recalled(report: Report, policy: Policy, ledger: Ledger, now: datetime) -> Report:
@@ -124,7 +134,6 @@ def _told(report: Report, policy: Policy, desk: Desk, hand: Hand | None, ours: s
         targets=ours,
         memories=memories,
         judged=judged,
-        late={one.hint.id: one for one in late},
         mode=report.run.mode,
         gaps=gaps,
         renewed=now,
@@ -142,12 +151,14 @@ def _told(report: Report, policy: Policy, desk: Desk, hand: Hand | None, ours: s
         gaps += _failures(made.errors)
         report = replace(report, coverage=enforce.counted(report.coverage, made.calls))
     due = {f.case.resource.id: f for f in found}
-    told = [*found, *(one.finding for one in late)]
-    deliveries = _give(digest.owners(told, occasion), due, desk, this)
+    # Apart, so that an old owner's mail about an action is never taken for the new owner's notice of the same resource.
+    deliveries = _give(digest.owners(found, occasion), partial(_accepted, due, desk, this), desk, this)
     for id_, one in due.items():
         if not (id_ in channels.given(deliveries) and one.step.move in TOLD) and not _made(one):
             due[id_] = _remembered(_undelivered(one, deliveries), None, desk, this)
-    gaps += _refused(deliveries)
+    told = digest.owners([one.finding for one in late], occasion)
+    told_late = _give(told, partial(_accepted_late, {one.hint.id: one for one in late}, desk, this), desk, this)
+    gaps += _refused([*deliveries, *told_late])
     gaps += _nowhere(due.values(), deliveries)
     record(report, list(due.values()), held.jumped, desk, gaps)
     tidy(desk, now, gaps)
@@ -206,7 +217,11 @@ def _prolonged(desk: Desk, this: _Round) -> bool:
     return all(held)
 
 
-def _give(messages: Iterable[Message], due: dict[str, Finding], desk: Desk, this: _Round) -> list[Delivery]:
+Accept = Callable[[str, str, Sequence[Delivery]], None]
+"""What is to be done once a message about a resource was accepted: its id, the receipt, and what became of the message on every channel."""
+
+
+def _give(messages: Iterable[Message], accept: Accept, desk: Desk, this: _Round) -> list[Delivery]:
     """Each message on every channel for owners, remembered before the next one is sent. A channel that stays out of reach is given up."""
     done: list[Delivery] = []
     missed: dict[str, list[CloudError]] = {}
@@ -220,30 +235,56 @@ def _give(messages: Iterable[Message], due: dict[str, Finding], desk: Desk, this
             error = mine[-1].error
             missed[line.name] = [*out, error] if error and error.trouble is Trouble.UNREACHABLE else []
         for id_, receipt in channels.given(mine).items():
-            if id_ not in due:
-                pass
-            elif due[id_].step.move in TOLD:
-                given = Outcome(result=Result.DONE, error=channels.missed(mine).get(id_))
-                due[id_] = _remembered(replace(due[id_], outcome=given), receipt, desk, this)
-            elif digest.is_news(due[id_]):
-                _told_of_action(due[id_], unfinished.hint(due[id_], this.run_id, this.now), receipt, desk, this)
-            if id_ in this.late and message.to.lower() == (this.late[id_].finding.owner.address or message.to).lower():
-                _told_of_action(this.late[id_].finding, this.late[id_].hint, receipt, desk, this)
+            accept(id_, receipt, mine)
         done += mine
     return done
+
+
+def _accepted(due: dict[str, Finding], desk: Desk, this: _Round, id_: str, receipt: str, mine: Sequence[Delivery]) -> None:
+    """Its owner got a notice, or a mail about what this run did."""
+    if due[id_].step.move in TOLD:
+        given = Outcome(result=Result.DONE, error=channels.missed(mine).get(id_))
+        due[id_] = _remembered(replace(due[id_], outcome=given), receipt, desk, this)
+    else:
+        _told_of_action(due[id_], unfinished.hint(due[id_], this.run_id, this.now), receipt, desk, this)
+
+
+def _accepted_late(late: Mapping[str, Late], desk: Desk, this: _Round, id_: str, receipt: str, mine: Sequence[Delivery]) -> None:
+    """Its owner got a mail about what an earlier run did."""
+    _told_of_action(late[id_].finding, late[id_].hint, receipt, desk, this)
 
 
 def _told_of_action(found: Finding, hint: Unfinished, receipt: str, desk: Desk, this: _Round) -> None:
     """Its owner knows what became of the action. Of a part, the mail is the notice for the rest."""
     now = desk.clock()
+    rest = unfinished.rest(found, receipt, now) if this.mode.announces else _as_it_is
 
     def change(memory: Memory) -> Memory:
-        rest = found.outcome.part is not None and this.mode.announces
-        return plan.told_of_part(found.case, memory, receipt, now) if rest else memory
+        # Where the result itself could not be written it comes now.
+        known = memory.act_result or not found.outcome.begun
+        return rest(memory if known else plan.settled(memory, *_result(found)))
 
+    _tried(lambda: desk.ledger.note(_mailed(hint, receipt, now)), this)
+    _tried(lambda: intent.told(desk.ledger, hint, now, change), this)
+
+
+def _as_it_is(memory: Memory) -> Memory:
+    return memory
+
+
+def _result(found: Finding) -> tuple[Result, str, str | None]:
+    outcome = found.outcome
+    return outcome.result, outcome.because or outcome.error or "", outcome.part
+
+
+def _mailed(hint: Unfinished, receipt: str, now: datetime) -> History:
+    return History(id=hint.id, when=now, what=unfinished.TOLD, by=receipt, because=unfinished.because(hint))
+
+
+def _tried(write: Callable[[], None], this: _Round) -> None:
+    """Write to the ledger; what fails is one more gap, and keeps nothing else from being written."""
     try:
-        desk.ledger.note(History(id=hint.id, when=now, what="told", by=receipt, because=f"of run {hint.run}: {hint.action}"))
-        intent.told(desk.ledger, hint, now, change)
+        write()
     except ReaperError as error:
         add(this.gaps, gap("ledger", error))
 
@@ -293,8 +334,9 @@ def _plans(findings: Iterable[Finding], memories: Recalled, now: datetime, actin
 
 
 def _planned(found: Finding, memories: Recalled, now: datetime, acting: bool) -> Finding:
-    memory = memories.get(found.case.resource.id, Memory())
-    case = plan.spared_by_memory(found.case, memory, now, intent.host(found.case.resource, memories))
+    host = intent.host(found.case.resource, memories)
+    memory = plan.heeding(memories.get(found.case.resource.id, Memory()), host)
+    case = plan.spared_by_memory(found.case, memory, now, host)
     [step] = plan.plan([case], {case.resource.id: memory}, now, acting=acting)
     spared = case.verdict.state is not State.IDLE
     return replace(found, case=case, step=step, wasted_usd=None if spared else found.wasted_usd)
@@ -335,7 +377,7 @@ def _remember(found: Finding, receipt: str | None, desk: Desk, this: _Round) -> 
     id_ = found.case.resource.id
     memory = this.memories.get(id_, Memory())
     for _ in range(TRIES):
-        new = plan.after(this.judged[id_].case, memory, this.now)
+        new = plan.after(this.judged[id_].case, plan.heeding(memory, intent.host(found.case.resource, this.memories)), this.now)
         if receipt and found.step.move in TOLD:
             new = plan.told(found.case, new, found.step, receipt, desk.clock(), acting=this.mode.announces)
         if found.outcome.already:
