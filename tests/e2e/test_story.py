@@ -195,7 +195,7 @@ def test_an_audit_reads_what_is_remembered_and_writes_nothing(stage: Stage):
 
 
 def test_without_any_channel_it_says_so_before_it_sweeps(stage: Stage):
-    with pytest.raises(SettingsError, match="need a channel"):
+    with pytest.raises(SettingsError, match="every mode above audit needs a channel: name one"):
         run(Settings(mode=Mode.NOTIFY, cloud=stage.cloud), load("version: 1"), lambda: NOW)
 
 
@@ -230,5 +230,5 @@ def test_a_notice_that_nobody_may_get_is_a_failure_in_the_coverage(stage: Stage)
 
 def test_channels_for_admins_only_are_not_enough(stage: Stage):
     admins = POLICY.replace("for: owners", "for: admins")
-    with pytest.raises(SettingsError, match="need a channel for owners"):
+    with pytest.raises(SettingsError, match="every mode above audit needs a channel for owners"):
         run(Settings(mode=Mode.NOTIFY, cloud=stage.cloud, ledger="memory:"), load(admins.format(folder="x")), lambda: NOW)

@@ -116,10 +116,10 @@ def pair(name: str, variant: str) -> Mapping[str, str]:
 
 
 def notebook(here: Account) -> None:
-    """Mia's notebook, at work until five."""
+    """Mia's notebook, at work until four."""
     mia = here.notebook("dev-mia", instance="ml.m5.4xlarge", created=PAST, tags={"owner": "mia@example.com"})
     here.busy_steadily(mia.arn, PAST, END, 0)
-    for since, until in workdays(17):
+    for since, until in workdays(16):
         here.busy_steadily(mia.arn, since, until, 1)
 
 

@@ -1,6 +1,6 @@
 """The story in a terminal: a line for what happened, an indented one for what follows. Every line is read off a report, a mail or the ledger.
 
-What comes again every working day (office hours) is told once and counted from then on.
+What office hours do every working day is told once and counted from then on; their mails, a first one and a weekly summary, are all told.
 """
 
 from __future__ import annotations
@@ -59,8 +59,7 @@ class Teller:
     def sweep(self, report: Report, mails: Sequence[Mail], memories: dict[str, Memory], *, daily: bool) -> None:
         """What one sweep found and did; one in between is told only where something happened."""
         when = report.run.started_at
-        notices = self._notices(mails, {f.case.resource.name for f in report.findings if f.case.rule.hours})
-        lines = [*notices, *self._acts(report), *self._held(report, mails), *self._turns(report, memories)]
+        lines = [*self._notices(mails), *self._acts(report), *self._held(report, mails), *self._turns(report, memories)]
         if daily or lines:
             self._line(when, "sweep", _found(report), STYLES["sweep"])
         for label, text in lines:
@@ -85,10 +84,10 @@ class Teller:
         for line in rest:
             self.plain(" " * MARGIN + line)
 
-    def _notices(self, mails: Sequence[Mail], daily: set[str]) -> Iterator[tuple[str, str]]:
+    def _notices(self, mails: Sequence[Mail]) -> Iterator[tuple[str, str]]:
         """The notices in owners' mails, with the money and the date that they name."""
         for mail in mails:
-            found = [one for one in items(mail.text) if one[0] not in daily or self._first(f"notice of {one[0]}")]
+            found = list(items(mail.text))
             if not found:
                 continue
             yield "mail", f"{mail.to}: {mail.subject}"
