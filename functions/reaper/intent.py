@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 
 from reaper import plan
 from reaper.errors import CloudError, Trouble, Withdrawn
 from reaper.ledger import Ledger, Unfinished
 from reaper.model import Memory, Resource
 
+LONG_AGO = datetime.min.replace(tzinfo=UTC)
 TRIES = 8
 """How often a write is tried again after somebody else has written in between, or the ledger has not answered."""
 
@@ -56,13 +57,19 @@ class Permit:
 
 def rows(resource: Resource) -> Sequence[str]:
     """The ids under which something may be remembered that keeps it: its own, its host's, and those of everything inside."""
+    return [resource.id, *hosts(resource), *(inner.id for inner in resource.facts.get("within", ()))]
+
+
+def hosts(resource: Resource) -> Sequence[str]:
+    """The ids under which its host may be remembered: some old ARNs are in lower case although the name in them is not."""
     host = resource.facts.get("host")
-    return [resource.id, *([host] if host else []), *(inner.id for inner in resource.facts.get("within", ()))]
+    return list(dict.fromkeys([host, host.lower()])) if host else []
 
 
 def host(resource: Resource, memories: Mapping[str, Memory]) -> Memory | None:
-    """What is remembered of the resource that it lives in."""
-    return memories.get(resource.facts.get("host") or "")
+    """What is remembered of the resource that it lives in; of two forms of its id, the one that keeps it longer."""
+    found = [memories[id_] for id_ in hosts(resource) if id_ in memories]
+    return max(found, key=lambda memory: memory.snoozed_until or LONG_AGO, default=None)
 
 
 def update(ledger: Ledger, mine: Intent, change: Callable[[Memory], Memory], now: datetime) -> bool:

@@ -96,8 +96,7 @@ def _left_behind(report: Report, desk: Desk, gaps: list[Coverage]) -> set[Target
 def recalled(report: Report, policy: Policy, ledger: Ledger, now: datetime) -> Report:
     """The report with its steps as they would follow from the ledger, which is only read: for an audit that knows of snoozes and notices."""
     try:
-        hosts = (host for f in report.findings if (host := f.case.resource.facts.get("host")))
-        memories = ledger.recall(dict.fromkeys([*(f.case.resource.id for f in report.findings), *hosts]), now)
+        memories = ledger.recall(_rows(report.findings), now)
     except ReaperError as error:
         return replace(report, coverage=(*report.coverage, gap("ledger", error)))
     lost = [gap("ledger", error) for error in memories.errors[:1]]
@@ -182,15 +181,19 @@ def _ready(desk: Desk, gaps: list[Coverage]) -> bool:
 def _recalled(found: Sequence[Finding], ours: set[Target], desk: Desk, now: datetime) -> tuple[Recalled, list[Late]]:
     """What is remembered of the findings, of what they live in, and of what earlier runs left open, which is closed here."""
     hints = unfinished.hints(desk.ledger, ours, now)
-    hosts = (host for f in found if (host := f.case.resource.facts.get("host")))
-    ids = dict.fromkeys([*(f.case.resource.id for f in found), *hosts, *(hint.id for hint in hints)])
+    ids = dict.fromkeys([*_rows(found), *(hint.id for hint in hints)])
     memories: Recalled = desk.ledger.recall(ids, now)
     return unfinished.late(hints, found, memories, desk.ledger, now)
 
 
+def _rows(found: Sequence[Finding]) -> list[str]:
+    """The ids of the findings and of what they live in, each once."""
+    return list(dict.fromkeys(id_ for f in found for id_ in (f.case.resource.id, *intent.hosts(f.case.resource))))
+
+
 def _is_garbled(found: Finding, memories: Recalled) -> bool:
     """Whether what is remembered of it, or of what it lives in, cannot be read."""
-    return not memories.garbled.isdisjoint({found.case.resource.id, found.case.resource.facts.get("host")})
+    return not memories.garbled.isdisjoint({found.case.resource.id, *intent.hosts(found.case.resource)})
 
 
 def _reminded(found: Finding, memories: Recalled, now: datetime) -> Finding:

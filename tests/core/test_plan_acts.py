@@ -10,7 +10,7 @@ import pytest
 
 from core.cases import case
 from core.fakes import DAY, HOUR, NOW
-from reaper import schedule
+from reaper import intent, schedule
 from reaper.enrolment import digest
 from reaper.model import Action, Announced, Bar, Case, Confidence, Memory, Move, Result, State, Step
 from reaper.plan import (
@@ -25,6 +25,7 @@ from reaper.plan import (
     notice,
     plan,
     promise,
+    spared_by_memory,
     taken_back,
     told,
     told_of_part,
@@ -533,3 +534,13 @@ def test_a_short_cadence_is_early_by_no_more_than_its_tenth():
 def test_a_snooze_without_a_reason_is_told_without_one():
     of = case(idle_for=10 * DAY)
     assert said(of, Memory(snoozed_until=NOW + DAY, snoozed_by="lee")) == "kept by lee until 2026-11-22 10:17 UTC"
+
+
+@pytest.mark.parametrize("id", ["arn:aws:sagemaker:us-east-1:1:endpoint/Big", "arn:aws:sagemaker:us-east-1:1:endpoint/big"])
+def test_a_snooze_of_the_host_keeps_what_lives_in_it_in_either_spelling(id):
+    of = case(idle_for=10 * DAY, acts=BOTH)
+    of = replace(of, resource=replace(of.resource, facts={"host": "arn:aws:sagemaker:us-east-1:1:endpoint/Big"}))
+    kept = {id: Memory(snoozed_until=NOW + HOUR, snoozed_by="lee")}
+    spared = spared_by_memory(of, Memory(), NOW, intent.host(of.resource, kept))
+    assert spared.verdict.because == "what it lives in is kept by lee until 2026-11-21 11:17 UTC"
+    assert spared_by_memory(of, Memory(), NOW + HOUR, intent.host(of.resource, kept)) == of
