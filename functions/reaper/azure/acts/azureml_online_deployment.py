@@ -19,7 +19,7 @@ from reaper.azure.change import always, change, made_before, patient, ready, sai
 from reaper.azure.count import count
 from reaper.azure.deployments import DEPLOYMENTS, Deployment
 from reaper.azure.kinds import azureml_online_deployment as kind
-from reaper.errors import CloudError, Trouble
+from reaper.errors import CloudError, Trouble, Withdrawn
 from reaper.model import Move, Resource
 
 if TYPE_CHECKING:
@@ -160,6 +160,9 @@ def _delete_with_traffic(cloud: Cloud, resource: Resource, manifest: Manifest, s
         raise CloudError(
             Trouble.PARTIAL, error.operation, text, code=error.code, missing=error.missing, retried=error.retried
         ) from error
+    except Withdrawn as reason:  # who snoozes it a moment before it goes wants it to answer
+        back = endpoint_traffic.put_back(cloud, resource.id, share)
+        raise Withdrawn(f"{reason}; its traffic had been set from {share} % to 0 %, {back}") from reason
     return f"its {share} % of the traffic was set to 0 %, and {told}"
 
 
