@@ -57,7 +57,8 @@ class Thing:
 
 @dataclass(slots=True)
 class Depot:
-    """Everything there is. `log` has every act as (move, name, when). `witness` sees every act just before it takes effect."""
+    """Everything there is. `log` has every act as (move, name, when). `witness` sees every
+    call just before it takes effect; `asking` is called right before leave for it is asked for."""
 
     clock: Callable[[], datetime]
     things: dict[str, Thing] = field(default_factory=dict)
@@ -65,6 +66,7 @@ class Depot:
     blunder: Callable[[str, str], None] = lambda call, name: None
     meanwhile: Callable[[str, str], None] = lambda call, name: None
     witness: Callable[[Manifest, Thing], None] = lambda manifest, thing: None
+    asking: Callable[[], None] = lambda: None
 
     def add(self, name: str, **given: Any) -> Thing:
         self.things[name] = Thing(**{"name": name, "whole": given.get("variants", 1), **given})
@@ -211,8 +213,9 @@ def carry(yard: Yard, one: Resource, manifest: Manifest, permit: Permit) -> Made
 
 def _call(yard: Yard, name: str, manifest: Manifest, permit: Permit, change: Callable[[Depot, Thing], Made]) -> Made:
     """One changing call: leave for it, its way there, its effect, and its way back."""
-    permit()
     depot = yard.depot
+    depot.asking()
+    permit()
     thing = depot.thing("carry", name)
     depot.witness(manifest, thing)
     depot.log.append((manifest.move, name, depot.clock()))
