@@ -7,7 +7,7 @@ UV := $(BIN)/uv
 export UV_PYTHON_DOWNLOADS := never
 export SAM_CLI_TELEMETRY := 0
 
-.PHONY: demo story test check mutate lock bundle bench docs clean
+.PHONY: demo story test soak check mutate lock bundle bench docs clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets.
@@ -34,6 +34,10 @@ story: $(VENV)/.demo ## Two weeks of notices, stops and restores on the pretend 
 
 test: $(VENV)/.dev ## Run every test that can run here.
 	$(BIN)/pytest -n 2 --dist loadscope
+
+SEEDS ?= 1,2
+soak: $(VENV)/.dev ## Three weeks of enforcement on both clouds, day by day through the command line; about ten minutes a seed.
+	REAPER_SOAK=$(SEEDS) $(BIN)/pytest -q -n 2 --dist load tests/play
 
 check: $(VENV)/.dev ## Format, lint, types, import boundaries, templates, generated files.
 	$(BIN)/ruff format --check .

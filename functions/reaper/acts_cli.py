@@ -149,8 +149,10 @@ def _told(done: Any) -> bool:
 def _bench() -> Any:
     base = knobs.from_env(os.environ)
     err.print(f"ledger: {_named(base)}", markup=False, soft_wrap=True)
+    kept = ledger.open(_ledger(base), os.environ)
+    ledger.ready(kept, now())
     return import_module("reaper.restore").Bench(
-        ledger=ledger.open(_ledger(base), os.environ),
+        ledger=kept,
         archive=manifest.open(base.manifests, os.environ),
         cloud=lambda target: _session(replace(base, mode=Mode.ENFORCE), target),
         clock=now,

@@ -91,6 +91,12 @@ def read(coverage: Sequence[Coverage], others: Collection[Target] = ()) -> froze
     return frozenset(hold.place(target, c.kind) for target, c in rows if c.status in READ and target not in others)
 
 
+def targets(coverage: Sequence[Coverage]) -> set[Target]:
+    """The targets of which a run read something."""
+    rows = [c for c in coverage if c.cloud != OURS and c.status in READ]
+    return {Target(cloud=c.cloud, account=c.account, region=c.region) for c in rows}
+
+
 def standing(ledger: Ledger) -> list[Hold]:
     """What is on hold now. Raises CloudError."""
     return _standing(ledger)[0]
@@ -146,10 +152,9 @@ def _decided(
 
 def _as_limited(findings: Sequence[Finding], now: limit.Limited) -> Limited:
     found = [replace(f, step=s) if s.move is Move.HOLD else f for f, s in zip(findings, now.steps, strict=True)]
-    held = [f.case for f in found if f.step.move is Move.HOLD]
     return Limited(
         findings=found,
-        since={case.resource.id: frozenset(h.since for h in now.holds if hold.holds(h, case)) for case in held},
+        since=now.since,
         jumped=frozenset(place for h in now.holds if h.sort is hold.Sort.JUMP for place in hold.places(h)),
     )
 

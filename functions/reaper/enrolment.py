@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 
 from reaper import spell
-from reaper.model import Case, Hours, Memory, Move
+from reaper.model import Action, Case, Hours, Memory, Move
 
 JITTER = timedelta(hours=1)
 """A daily clock does not tick to the minute: a reminder comes up to this much early rather than a day late."""
@@ -30,7 +30,13 @@ def digest(hours: Hours) -> str:
 def since(case: Case, memory: Memory, now: datetime) -> datetime | None:
     """When its present owner was first told of the present hours; None where no enrolment counts."""
     hours, told, created = case.rule.hours, memory.warned_at, case.resource.created
-    if hours is None or not asked(case) or not spell.enrolling(memory) or memory.enrolled != digest(hours):
+    if (
+        hours is None
+        or not asked(case)
+        or case.rule.action.rank < Action.STOP.rank
+        or not spell.enrolling(memory)
+        or memory.enrolled != digest(hours)
+    ):
         return None
     if told is None or told > now + spell.SKEW or (created is not None and created > told):
         return None

@@ -89,7 +89,11 @@ def _in_time(hands: Hands) -> None:
 
 
 def _still_ours(target: Target, hands: Hands) -> None:
-    if not hands.renew(target):
+    try:
+        ours = hands.renew(target)
+    except CloudError as error:
+        raise Refused(f"the lease of this target could not be prolonged: {error}") from error
+    if not ours:
         raise Refused("another sweep has taken over this target")
 
 
@@ -135,8 +139,9 @@ def _recalled(resource: Resource, hands: Hands) -> Mapping[str, Memory]:
 
 def _same_again(move: Move, fresh: Finding, memories: Mapping[str, Memory], now: datetime) -> None:
     """Raises Refused unless the plan says the very same of the resource as it is now."""
-    memory = memories.get(fresh.case.resource.id, Memory())
-    case = plan.spared_by_memory(fresh.case, memory, now, intent.host(fresh.case.resource, memories))
+    host = intent.host(fresh.case.resource, memories)
+    memory = plan.heeding(memories.get(fresh.case.resource.id, Memory()), host)
+    case = plan.spared_by_memory(fresh.case, memory, now, host)
     [step] = plan.plan([case], {case.resource.id: memory}, now)
     if step.move is move:
         return
@@ -216,9 +221,11 @@ def _begun(manifest: Manifest, address: str | None, memory: Memory, task: Task) 
         hands.ledger.begin(hint)
         if hands.ledger.remember(manifest.id, mine.meant, memory.version, now):
             return mine
-        hands.ledger.end(hint.target, hint.id)
     except CloudError as error:
+        # The write may have taken effect although its answer got lost.
+        _take_back(mine, task)
         raise Refused(f"the ledger could not be written before the act: {error}") from error
+    _take_back(mine, task)
     raise Refused("what is remembered of it changed a moment ago: somebody may have kept it")
 
 
@@ -227,7 +234,10 @@ def _carried(resource: Resource, manifest: Manifest, mine: Intent, task: Task) -
     permit = intent.Permit(resource=resource, mine=mine, ledger=task.hands.ledger, clock=task.hands.clock)
 
     def leave() -> None:
-        _still_ours(resource.target, task.hands)
+        try:
+            _still_ours(resource.target, task.hands)
+        except Refused as refusal:
+            raise Withdrawn(str(refusal)) from refusal
         permit.ask()
 
     try:
@@ -256,16 +266,20 @@ def _broken_off(refusal: ReaperError, permit: intent.Permit, mine: Intent, task:
 
 
 def _failed(error: CloudError, resource: Resource, permit: intent.Permit, mine: Intent, task: Task) -> Outcome:
-    """A call failed. Nothing was made only if it was the first one, was surely refused, and was sent no more than once."""
-    if permit.given <= 1 and error.trouble is Trouble.GONE and task.move is not Move.START:
+    """A call failed. Nothing was made if leave was never asked for, or if it was surely refused and sent once only: a kind that had changed
+    something says PARTIAL.
+    """
+    none_made = permit.given == 0 or not error.retried
+    if error.trouble is Trouble.GONE and none_made and task.move is not Move.START:
         _take_back(mine, task, gone=True)
         return Outcome(result=Result.DONE, because="it was gone already", already=True)
-    if permit.given <= 1 and error.trouble in SURELY_NOT and not error.retried:
+    if permit.given == 0 or (error.trouble in SURELY_NOT and none_made):
         _take_back(mine, task)
         raise error
-    if permit.given <= 1 and _shows(resource, task):
+    half = error.trouble is Trouble.PARTIAL
+    if not half and _shows(resource, task):
         return _done(Made(because=f"it was {DONE[task.move]}, although the reply to that got lost"), mine, task)
-    because = f"{NOT_KNOWN}: {error}" if permit.given <= 1 else f"it was begun and not finished: {error}"
+    because = f"it was begun and not finished: {error}" if half else f"{NOT_KNOWN}: {error}"
     task.errors.append(error)
     _settle(Result.FAILED, because, mine, task)
     return Outcome(result=Result.FAILED, error=because, begun=True)

@@ -87,12 +87,17 @@ def of(case: Case) -> Place:
 
 def holds(hold: Hold, case: Case) -> bool:
     """Whether the hold is over an action on this resource."""
-    return _over(hold, of(case)) and {
+    return _over(hold, of(case)) and concerns(hold.sort, case)
+
+
+def concerns(sort: Sort, case: Case) -> bool:
+    """Whether an action on this resource is of those that the limit is about, wherever the resource is."""
+    return {
         Sort.DOLLARS: True,
         Sort.OLDER: True,
         Sort.SCHEDULED: asked(case),
         Sort.UNPRICED: not asked(case) and case.usd_per_hour is None,
-    }.get(hold.sort, not asked(case))
+    }.get(sort, not asked(case))
 
 
 def renewed(standing: Iterable[Hold], exceeded: Mapping[Sort, str], look: Look) -> list[Hold]:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 
 from reaper import plan
 from reaper.errors import CloudError, Trouble, Withdrawn
 from reaper.ledger import Ledger, Unfinished
 from reaper.model import Memory, Resource
 
+LONG_AGO = datetime.min.replace(tzinfo=UTC)
 TRIES = 8
 """How often a write is tried again after somebody else has written in between, or the ledger has not answered."""
 
@@ -56,13 +57,19 @@ class Permit:
 
 def rows(resource: Resource) -> Sequence[str]:
     """The ids under which something may be remembered that keeps it: its own, its host's, and those of everything inside."""
+    return [resource.id, *hosts(resource), *(inner.id for inner in resource.facts.get("within", ()))]
+
+
+def hosts(resource: Resource) -> Sequence[str]:
+    """The ids under which its host may be remembered: some old ARNs are in lower case although the name in them is not."""
     host = resource.facts.get("host")
-    return [resource.id, *([host] if host else []), *(inner.id for inner in resource.facts.get("within", ()))]
+    return list(dict.fromkeys([host, host.lower()])) if host else []
 
 
 def host(resource: Resource, memories: Mapping[str, Memory]) -> Memory | None:
-    """What is remembered of the resource that it lives in."""
-    return memories.get(resource.facts.get("host") or "")
+    """What is remembered of the resource that it lives in; of two forms of its id, the one that keeps it longer."""
+    found = [memories[id_] for id_ in hosts(resource) if id_ in memories]
+    return max(found, key=lambda memory: memory.snoozed_until or LONG_AGO, default=None)
 
 
 def update(ledger: Ledger, mine: Intent, change: Callable[[Memory], Memory], now: datetime) -> bool:
@@ -98,12 +105,13 @@ def _update(ledger: Ledger, hint: Unfinished, change: Callable[[Memory], Memory]
 
 
 def close(ledger: Ledger, id_: str, memory: Memory, now: datetime) -> Memory:
-    """The memory with an open action closed as not known, written by version; what somebody else has written since, where that won.
+    """The memory with an open action closed as not known, written on whatever version stands as long as it is still open.
 
     Raises CloudError.
     """
-    closed = plan.not_known(memory)
-    if ledger.remember(id_, closed, memory.version, now):
-        return closed
-    found: Memory = ledger.recall([id_], now).get(id_, Memory())
-    return found
+    for _ in range(TRIES):
+        closed = plan.not_known(memory) if plan.is_open(memory) else memory
+        if closed == memory or ledger.remember(id_, closed, memory.version, now):
+            return closed
+        memory = ledger.recall([id_], now).get(id_, Memory())
+    raise CloudError(Trouble.REFUSED, "ledger", f"{id_}: somebody else wrote first, {TRIES} times")

@@ -228,15 +228,24 @@ def ready(ledger: Ledger, now: datetime) -> None:
     Raises SettingsError for one that a newer version has written to, CloudError where that cannot be read.
     """
     for _ in range(3):
-        held = ledger.state(FORMAT_ROW)
-        number = held.values.get("number", "1")
-        if not number.isdecimal() or int(number) > FORMAT:
-            raise SettingsError(
-                f"the ledger has format {number}, and this version of ML Idle Reaper knows {FORMAT}: install a newer version"
-            )
-        if int(number) == FORMAT or ledger.write_state(FORMAT_ROW, {"number": str(FORMAT)}, held.version, now):
+        held = known(ledger)
+        if held.values.get("number") == str(FORMAT) or ledger.write_state(FORMAT_ROW, {"number": str(FORMAT)}, held.version, now):
             return
     raise CloudError(Trouble.REFUSED, "ledger", "its format could not be written: somebody else wrote first, 3 times")
+
+
+def known(ledger: Ledger) -> State:
+    """The row that says which format the ledger has, for one that this version can write to.
+
+    Raises SettingsError for one that a newer version has written to, CloudError where that cannot be read.
+    """
+    held = ledger.state(FORMAT_ROW)
+    number = held.values.get("number", "1")
+    if not number.isdecimal() or int(number) > FORMAT:
+        raise SettingsError(
+            f"the ledger has format {number}, and this version of ML Idle Reaper knows {FORMAT}: install a newer version"
+        )
+    return held
 
 
 def default(environ: Mapping[str, str], platform: str = sys.platform) -> str:

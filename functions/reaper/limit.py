@@ -7,7 +7,7 @@ Over a cap every stop and delete that it counts is on hold, over the breaker eve
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from math import floor
@@ -45,10 +45,14 @@ class Past:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limited:
-    """One step for each case, in the same order, and the holds that stand from now on."""
+    """One step for each case, in the same order, and the holds that stand from now on.
+
+    `since`: by the id of each resource on hold, since when the holds over it stand.
+    """
 
     steps: list[Step]
     holds: list[Hold]
+    since: Mapping[str, frozenset[datetime]]
 
 
 Planned = Sequence[tuple[Case, Step]]
@@ -68,11 +72,12 @@ def limited(planned: Planned, memories: Mapping[str, Memory], limits: Limits, pa
     acts = [case for case, step in planned if step.move in ENDS and case.resource.id not in covered]
     exceeded = _exceeded(cases, [case for case in acts if not any(hold.holds(h, case) for h in jumped)], limits)
     whole = hold.renewed([h for h in past.holds if h.sort is not Sort.JUMP], exceeded, look)
-    steps = [
-        step if step.move not in ENDS or case.resource.id in covered else _step(case, step, [*whole, *jumped])
-        for case, step in planned
-    ]
-    return Limited(steps=steps, holds=[*whole, *jumped])
+    why = {case.resource.id: _over([*whole, *jumped], case, exceeded) for case in acts}
+    return Limited(
+        steps=[_step(step, why.get(case.resource.id, ())) for case, step in planned],
+        holds=[*whole, *jumped],
+        since={id_: frozenset(h.since for h in over) for id_, over in why.items() if over},
+    )
 
 
 def released(case: Case, memory: Memory, release: Release | None, now: datetime) -> bool:
@@ -159,9 +164,13 @@ def _too_great(cases: Iterable[Case], acts: Sequence[Case], limits: Limits) -> I
             yield f"{count} of {total} {kind} are more than max_share: {limits.max_share:.0%}"
 
 
-def _step(case: Case, step: Step, standing: Iterable[Hold]) -> Step:
-    why = [h for h in standing if hold.holds(h, case)]
-    if not why:
+def _over(standing: Iterable[Hold], case: Case, exceeded: Collection[Sort]) -> list[Hold]:
+    """The holds over an action. A limit that this run exceeds holds all that it counts, also in places that were not read in full."""
+    return [h for h in standing if hold.holds(h, case) or (h.sort in exceeded and hold.concerns(h.sort, case))]
+
+
+def _step(step: Step, why: Sequence[Hold]) -> Step:
+    if not why or step.move not in ENDS:
         return step
     since = f"{min(h.since for h in why).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
     reasons = "; ".join(dict.fromkeys(h.because for h in why))

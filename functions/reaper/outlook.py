@@ -27,7 +27,7 @@ def following(found: Finding, mode: Mode, memory: Memory, now: datetime, week: s
     `week`: what its office hours did since its owner was last told, in a weekly summary.
     """
     if found.step.move in DONE:
-        return _done(found, now)
+        return _done(found, mode, now)
     if found.case.rule.hours and enrols(found, mode, memory, now):
         return _by_hours(found, found.case.rule.hours, memory, now, week)
     when = act_at(found, mode, memory, now)
@@ -78,14 +78,16 @@ def coming(found: Sequence[Finding], mode: Mode, memories: Mapping[str, Memory],
     return Coming(count=len(dates), how=" or ".join(verbs), first=max(now, min(when for _, when in dates)))
 
 
-def _done(found: Finding, now: datetime) -> str:
-    """What was done, or may have been, and when the rest of it comes."""
+def _done(found: Finding, mode: Mode, now: datetime) -> str:
+    """What was done, or may have been, and when the rest of it comes where this run may announce that."""
     outcome, move = found.outcome, found.step.move
     if outcome.result is not Result.DONE:
         return f"{_sentence(outcome.error or 'it is not known what became of it')}. Please look at it."
     said = f"{_sentence(outcome.because or f'it was {verb(found, move)}')}."
     if outcome.part is None:
         return said
+    if not (mode.announces and plan.leads_on(found.case)):
+        return f"{said} That was {outcome.part}."
     when = moment(plan.promise(found.case, now))
     return f"{said} That was {outcome.part}. The rest will be {verb(found, move)} on {when} or soon after, unless it is used or kept before."
 

@@ -95,6 +95,18 @@ def spared_by_memory(case: Case, memory: Memory, now: datetime, host: Memory | N
     return replace(case, verdict=Verdict(state=State.EXEMPT, because=because, last_busy=case.verdict.last_busy))
 
 
+def heeding(memory: Memory, host: Memory | None) -> Memory:
+    """The memory once a snooze of what it lives in has answered its notice, as one of its own would have."""
+    last = memory.warned_at if spell.enrolling(memory) else spell.last_notice(memory)
+    until = host.snoozed_until if host else None
+    return spell.spent(memory) if last and until and last < until else memory
+
+
+def leads_on(case: Case) -> bool:
+    """Whether its rule still lets the rest of an action be made."""
+    return _stoppable(case)
+
+
 def notice(case: Case, memory: Memory, now: datetime) -> datetime | None:
     """When the warning about the present idle spell was given: what a grace period counts from. None where none counts."""
     warned = memory.warned_at
@@ -104,7 +116,8 @@ def notice(case: Case, memory: Memory, now: datetime) -> datetime | None:
         return None
     if not may_move(case) or spell.void(case, memory, now):
         return None
-    return warned if spell.of_a_part(memory) or warned >= spell.began(case, memory, now) else None
+    left = case.resource.changed if spell.of_a_part(memory) else None
+    return warned if max(warned, left or warned) >= spell.began(case, memory, now) else None
 
 
 def due_at(case: Case, memory: Memory, now: datetime) -> datetime | None:

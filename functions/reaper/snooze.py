@@ -14,7 +14,7 @@ from typing import Any
 
 from reaper import page, wish
 from reaper.errors import ReaperError
-from reaper.ledger import History, Ledger
+from reaper.ledger import History, Ledger, known
 from reaper.meter import Meters
 from reaper.model import Memory
 from reaper.row import SNOOZE
@@ -128,6 +128,7 @@ def _send(request: Request, link: Link, desk: Desk) -> Reply:
     asked = wish.read(request.body)
     if asked.days is None or not 1 <= asked.days <= link.max_days:
         return _form(asked, link, desk, "Please choose for how long to keep it.")
+    known(desk.ledger)
     memory, changed = _keep(asked, link, desk)
     note = (
         f"{link.resource}: kept until {memory.snoozed_until} by {memory.snoozed_by}"

@@ -86,9 +86,9 @@ def handed_over(case: Case, memory: Memory) -> bool:
 
 
 def of_a_part(memory: Memory) -> bool:
-    """Whether the last notice is the mail about the first part of an action, which announced the rest of it."""
-    told, done = memory.warned_at, memory.act_result is Result.DONE
-    return memory.act_part is not None and done and told is not None and memory.acted_at is not None and told >= memory.acted_at
+    """Whether the last notice is the very mail about the first part of an action, which announced the rest of it."""
+    done = memory.act_part is not None and memory.act_result is Result.DONE
+    return done and memory.warned_at is not None and memory.warned_at == memory.act_told
 
 
 def enrolling(memory: Memory) -> bool:

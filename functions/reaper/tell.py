@@ -6,9 +6,10 @@ was read. A notice counts when a channel accepted it: what was refused is a fail
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 
 from reaper import (
     channels,
@@ -33,7 +34,7 @@ from reaper.enforce import Hand
 from reaper.errors import CloudError, ReaperError, Trouble
 from reaper.gap import add, gap
 from reaper.hold import Look
-from reaper.ledger import History, Ledger, Recalled, Unfinished
+from reaper.ledger import History, Ledger, Recalled, Unfinished, ready
 from reaper.message import Message
 from reaper.model import Coverage, Finding, Memory, Mode, Move, Outcome, Report, Result, State, Status, Step, Target
 from reaper.policy import Policy
@@ -57,7 +58,6 @@ class _Round:
     targets: set[Target]
     memories: Recalled
     judged: Mapping[str, Finding]
-    late: Mapping[str, Late]
     mode: Mode
     gaps: list[Coverage]
     renewed: datetime
@@ -68,8 +68,11 @@ def tell(report: Report, policy: Policy, desk: Desk, hand: Hand | None = None) -
 
     Whether notices carry the date of an action follows from the run's mode; without a `hand` nothing is acted on.
     """
-    targets = sorted({f.case.resource.target for f in report.findings}, key=str)
     gaps = list(desk.troubles)
+    if not _ready(desk, gaps):
+        left = [_left(f, "what was told before could not be read") for f in report.findings]
+        return replace(report, findings=tuple(left), coverage=(*report.coverage, *gaps))
+    targets = sorted({f.case.resource.target for f in report.findings} | _left_behind(report, desk, gaps), key=str)
     ours = {t for t in targets if turn.taken(desk, t, report.run.id, gaps)}
     late: list[Coverage] = []
     try:
@@ -80,11 +83,20 @@ def tell(report: Report, policy: Policy, desk: Desk, hand: Hand | None = None) -
     return replace(told, coverage=(*told.coverage, *late))
 
 
+def _left_behind(report: Report, desk: Desk, gaps: list[Coverage]) -> set[Target]:
+    """The targets that were read and have nothing left in them but an action to tell of."""
+    try:
+        empty = enforce.targets(report.coverage) - {f.case.resource.target for f in report.findings}
+        return {target for target in empty if desk.ledger.unfinished(target, desk.clock())}
+    except ReaperError as error:
+        add(gaps, gap("ledger", error))
+        return set()
+
+
 def recalled(report: Report, policy: Policy, ledger: Ledger, now: datetime) -> Report:
     """The report with its steps as they would follow from the ledger, which is only read: for an audit that knows of snoozes and notices."""
     try:
-        hosts = (host for f in report.findings if (host := f.case.resource.facts.get("host")))
-        memories = ledger.recall(dict.fromkeys([*(f.case.resource.id for f in report.findings), *hosts]), now)
+        memories = ledger.recall(_rows(report.findings), now)
     except ReaperError as error:
         return replace(report, coverage=(*report.coverage, gap("ledger", error)))
     lost = [gap("ledger", error) for error in memories.errors[:1]]
@@ -121,15 +133,15 @@ def _told(report: Report, policy: Policy, desk: Desk, hand: Hand | None, ours: s
         targets=ours,
         memories=memories,
         judged=judged,
-        late={one.hint.id: one for one in late},
         mode=report.run.mode,
         gaps=gaps,
         renewed=now,
     )
-    planned = _plans(mine, memories, now, this.mode.announces)
     look = Look(run=report.run.id, now=now, read=enforce.read(report.coverage, {f.case.resource.target for f in others} - ours))
+    planned = _plans(mine, memories, now, this.mode.announces)
     held = enforce.limited(planned, memories, policy.limits, desk.ledger, look, writes=this.mode.announces)
     gaps += [gap("ledger", error) for error in held.errors]
+    # Only after the limits: what is due counts for them whether its owner is reminded of it or not.
     found = held.findings if this.mode.acts else [_reminded(f, memories, now) for f in held.findings]
     occasion = _occasion(found, policy, desk, this)
     if hand:
@@ -138,12 +150,14 @@ def _told(report: Report, policy: Policy, desk: Desk, hand: Hand | None, ours: s
         gaps += _failures(made.errors)
         report = replace(report, coverage=enforce.counted(report.coverage, made.calls))
     due = {f.case.resource.id: f for f in found}
-    told = [*found, *(one.finding for one in late)]
-    deliveries = _give(digest.owners(told, occasion), due, desk, this)
+    # Apart, so that an old owner's mail about an action is never taken for the new owner's notice of the same resource.
+    deliveries = _give(digest.owners(found, occasion), partial(_accepted, due, desk, this), desk, this)
     for id_, one in due.items():
         if not (id_ in channels.given(deliveries) and one.step.move in TOLD) and not _made(one):
             due[id_] = _remembered(_undelivered(one, deliveries), None, desk, this)
-    gaps += _refused(deliveries)
+    told = digest.owners([one.finding for one in late], occasion)
+    told_late = _give(told, partial(_accepted_late, {one.hint.id: one for one in late}, desk, this), desk, this)
+    gaps += _refused([*deliveries, *told_late])
     gaps += _nowhere(due.values(), deliveries)
     record(report, list(due.values()), held.jumped, desk, gaps)
     tidy(desk, now, gaps)
@@ -154,18 +168,32 @@ def _told(report: Report, policy: Policy, desk: Desk, hand: Hand | None, ours: s
     return replace(_with_overview(seen, occasion, desk, this, held), findings=after.findings)
 
 
+def _ready(desk: Desk, gaps: list[Coverage]) -> bool:
+    """Whether the ledger can be written to: not where a newer version has, or where nobody can tell."""
+    try:
+        ready(desk.ledger, desk.clock())
+    except ReaperError as error:
+        gaps.append(gap("ledger", error))
+        return False
+    return True
+
+
 def _recalled(found: Sequence[Finding], ours: set[Target], desk: Desk, now: datetime) -> tuple[Recalled, list[Late]]:
     """What is remembered of the findings, of what they live in, and of what earlier runs left open, which is closed here."""
     hints = unfinished.hints(desk.ledger, ours, now)
-    hosts = (host for f in found if (host := f.case.resource.facts.get("host")))
-    ids = dict.fromkeys([*(f.case.resource.id for f in found), *hosts, *(hint.id for hint in hints)])
+    ids = dict.fromkeys([*_rows(found), *(hint.id for hint in hints)])
     memories: Recalled = desk.ledger.recall(ids, now)
     return unfinished.late(hints, found, memories, desk.ledger, now)
 
 
+def _rows(found: Sequence[Finding]) -> list[str]:
+    """The ids of the findings and of what they live in, each once."""
+    return list(dict.fromkeys(id_ for f in found for id_ in (f.case.resource.id, *intent.hosts(f.case.resource))))
+
+
 def _is_garbled(found: Finding, memories: Recalled) -> bool:
     """Whether what is remembered of it, or of what it lives in, cannot be read."""
-    return not memories.garbled.isdisjoint({found.case.resource.id, found.case.resource.facts.get("host")})
+    return not memories.garbled.isdisjoint({found.case.resource.id, *intent.hosts(found.case.resource)})
 
 
 def _reminded(found: Finding, memories: Recalled, now: datetime) -> Finding:
@@ -192,7 +220,11 @@ def _prolonged(desk: Desk, this: _Round) -> bool:
     return all(held)
 
 
-def _give(messages: Iterable[Message], due: dict[str, Finding], desk: Desk, this: _Round) -> list[Delivery]:
+Accept = Callable[[str, str, Sequence[Delivery]], None]
+"""What is to be done once a message about a resource was accepted: its id, the receipt, and what became of the message on every channel."""
+
+
+def _give(messages: Iterable[Message], accept: Accept, desk: Desk, this: _Round) -> list[Delivery]:
     """Each message on every channel for owners, remembered before the next one is sent. A channel that stays out of reach is given up."""
     done: list[Delivery] = []
     missed: dict[str, list[CloudError]] = {}
@@ -206,30 +238,56 @@ def _give(messages: Iterable[Message], due: dict[str, Finding], desk: Desk, this
             error = mine[-1].error
             missed[line.name] = [*out, error] if error and error.trouble is Trouble.UNREACHABLE else []
         for id_, receipt in channels.given(mine).items():
-            if id_ not in due:
-                pass
-            elif due[id_].step.move in TOLD:
-                given = Outcome(result=Result.DONE, error=channels.missed(mine).get(id_))
-                due[id_] = _remembered(replace(due[id_], outcome=given), receipt, desk, this)
-            elif digest.is_news(due[id_]):
-                _told_of_action(due[id_], unfinished.hint(due[id_], this.run_id, this.now), receipt, desk, this)
-            if id_ in this.late and message.to.lower() == (this.late[id_].finding.owner.address or message.to).lower():
-                _told_of_action(this.late[id_].finding, this.late[id_].hint, receipt, desk, this)
+            accept(id_, receipt, mine)
         done += mine
     return done
+
+
+def _accepted(due: dict[str, Finding], desk: Desk, this: _Round, id_: str, receipt: str, mine: Sequence[Delivery]) -> None:
+    """Its owner got a notice, or a mail about what this run did."""
+    if due[id_].step.move in TOLD:
+        given = Outcome(result=Result.DONE, error=channels.missed(mine).get(id_))
+        due[id_] = _remembered(replace(due[id_], outcome=given), receipt, desk, this)
+    else:
+        _told_of_action(due[id_], unfinished.hint(due[id_], this.run_id, this.now), receipt, desk, this)
+
+
+def _accepted_late(late: Mapping[str, Late], desk: Desk, this: _Round, id_: str, receipt: str, mine: Sequence[Delivery]) -> None:
+    """Its owner got a mail about what an earlier run did."""
+    _told_of_action(late[id_].finding, late[id_].hint, receipt, desk, this)
 
 
 def _told_of_action(found: Finding, hint: Unfinished, receipt: str, desk: Desk, this: _Round) -> None:
     """Its owner knows what became of the action. Of a part, the mail is the notice for the rest."""
     now = desk.clock()
+    rest = unfinished.rest(found, receipt, now) if this.mode.announces else _as_it_is
 
     def change(memory: Memory) -> Memory:
-        rest = found.outcome.part is not None and this.mode.announces
-        return plan.told_of_part(found.case, memory, receipt, now) if rest else memory
+        # Where the result itself could not be written it comes now.
+        known = memory.act_result or not found.outcome.begun
+        return rest(memory if known else plan.settled(memory, *_result(found)))
 
+    _tried(lambda: desk.ledger.note(_mailed(hint, receipt, now)), this)
+    _tried(lambda: intent.told(desk.ledger, hint, now, change), this)
+
+
+def _as_it_is(memory: Memory) -> Memory:
+    return memory
+
+
+def _result(found: Finding) -> tuple[Result, str, str | None]:
+    outcome = found.outcome
+    return outcome.result, outcome.because or outcome.error or "", outcome.part
+
+
+def _mailed(hint: Unfinished, receipt: str, now: datetime) -> History:
+    return History(id=hint.id, when=now, what=unfinished.TOLD, by=receipt, because=unfinished.because(hint))
+
+
+def _tried(write: Callable[[], None], this: _Round) -> None:
+    """Write to the ledger; what fails is one more gap, and keeps nothing else from being written."""
     try:
-        desk.ledger.note(History(id=hint.id, when=now, what="told", by=receipt, because=f"of run {hint.run}: {hint.action}"))
-        intent.told(desk.ledger, hint, now, change)
+        write()
     except ReaperError as error:
         add(this.gaps, gap("ledger", error))
 
@@ -279,8 +337,9 @@ def _plans(findings: Iterable[Finding], memories: Recalled, now: datetime, actin
 
 
 def _planned(found: Finding, memories: Recalled, now: datetime, acting: bool) -> Finding:
-    memory = memories.get(found.case.resource.id, Memory())
-    case = plan.spared_by_memory(found.case, memory, now, intent.host(found.case.resource, memories))
+    host = intent.host(found.case.resource, memories)
+    memory = plan.heeding(memories.get(found.case.resource.id, Memory()), host)
+    case = plan.spared_by_memory(found.case, memory, now, host)
     [step] = plan.plan([case], {case.resource.id: memory}, now, acting=acting)
     spared = case.verdict.state is not State.IDLE
     return replace(found, case=case, step=step, wasted_usd=None if spared else found.wasted_usd)
@@ -321,7 +380,7 @@ def _remember(found: Finding, receipt: str | None, desk: Desk, this: _Round) -> 
     id_ = found.case.resource.id
     memory = this.memories.get(id_, Memory())
     for _ in range(TRIES):
-        new = plan.after(this.judged[id_].case, memory, this.now)
+        new = plan.after(this.judged[id_].case, plan.heeding(memory, intent.host(found.case.resource, this.memories)), this.now)
         if receipt and found.step.move in TOLD:
             new = plan.told(found.case, new, found.step, receipt, desk.clock(), acting=this.mode.announces)
         if found.outcome.already:

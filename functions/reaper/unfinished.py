@@ -5,14 +5,17 @@ An action leaves a hint before its first call, which is removed once its owner k
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from reaper import intent, plan
+from reaper import digest, intent, plan
 from reaper.errors import CloudError, Trouble
-from reaper.ledger import Ledger, Recalled, Unfinished
+from reaper.ledger import History, Ledger, Recalled, Unfinished
 from reaper.model import Action, Case, Finding, Memory, Move, Outcome, Owner, Resource, Result, Rule, State, Step, Target, Verdict
+
+TOLD = "told"
+"""In the history: a channel accepted the mail about an action."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,11 +66,26 @@ def late(
         if entry.id in memories.garbled:
             continue
         memory = known.get(entry.id, Memory())
-        if not intent.is_of(memory, entry) or memory.act_told or memory.act_result is None:
+        one = Late(finding=_finding(entry, memory, listed.get(entry.id)), hint=entry, closed=entry.id in closed)
+        if not intent.is_of(memory, entry) or memory.act_told or memory.act_result is None or not digest.is_news(one.finding):
             ledger.end(entry.target, entry.id)
+        elif said := _said(entry, ledger):
+            intent.told(ledger, entry, said.when, rest(one.finding, said.by, said.when))
+            known |= ledger.recall([entry.id], now)
         else:
-            found.append(Late(finding=_finding(entry, memory, listed.get(entry.id)), hint=entry, closed=entry.id in closed))
+            found.append(one)
     return Recalled(known, {error_id: memories.error(error_id) for error_id in memories.garbled}), found
+
+
+def rest(found: Finding, receipt: str, when: datetime) -> Callable[[Memory], Memory]:
+    """What a mail about an action that was accepted at `when` makes of its row: of a part, it is the notice for the rest."""
+    leads_on = found.outcome.part is not None and plan.leads_on(found.case)
+    return lambda memory: plan.told_of_part(found.case, memory, receipt, when) if leads_on else memory
+
+
+def because(entry: Unfinished) -> str:
+    """What the history says of a mail about that action."""
+    return f"of run {entry.run}: {entry.action}"
 
 
 def failure(found: Sequence[Late]) -> CloudError | None:
@@ -80,6 +98,11 @@ def failure(found: Sequence[Late]) -> CloudError | None:
     return CloudError(
         Trouble.PARTIAL, "act", f"{lost[0].hint.id}: {said}; `reaper restore {lost[0].hint.id}` brings it back{more}"
     )
+
+
+def _said(entry: Unfinished, ledger: Ledger) -> History | None:
+    """The mail about it that a channel accepted before its run ended, if there was one."""
+    return next((e for e in ledger.history(entry.id) if e.what == TOLD and e.because == because(entry)), None)
 
 
 def _unhinted(

@@ -19,6 +19,8 @@ from reaper.sandbox.azure.server import Server
 from reaper.sweep import Order, sweep
 
 GARBAGE: list[Any] = [None, True, -1, 1e400, 10**400, "", "x", [], {}, [[]], {"a": 1}, "2026-13-45", "0001-01-01T00:00:00+14:00"]
+ODD_TAGS = [one for one in GARBAGE if one not in (None, {}, "0001-01-01T00:00:00+14:00")]
+"""No tags at all, and a day to keep something until that is over, are true replies: which request meets them depends on the threads."""
 MEANT = {"id", "name", "computeId", "default_compute", "status", "jobs", "settings"}
 """Another text here is another meaning, not garbage."""
 
@@ -37,7 +39,7 @@ class Garbling(Server):
         place = body
         for step in above:
             place = place[step]
-        place[last] = self.chance.choice(GARBAGE)
+        place[last] = self.chance.choice(ODD_TAGS if "tags" in (*above, last) else GARBAGE)
         return Reply(status=reply.status, body=json.dumps(body).encode(), headers=reply.headers)
 
 

@@ -124,3 +124,16 @@ def test_a_deployment_that_is_gone_when_the_delete_is_tried_again_was_deleted(se
     server.rules.append(on("DELETE", ".*", lost(), times=1))
     server.rules.append(lambda request: later(server) if len(server.mutations) == 2 else None)
     assert act.carry() == "it is deleted"
+
+
+def test_traffic_that_was_taken_away_by_a_lost_reply_is_known_though_azure_throttles(
+    server: Server, vision: Workspace, cloud: Cloud
+):
+    chat = vision.endpoint("chat")
+    chat.deployment("blue")
+    chat.traffic(blue=100)
+    cloud.session.pause = lambda seconds: later(server)
+    act = planned(cloud, DEPLOYMENT, "chat/blue", Move.DELETE)
+    server.rules.append(on("PUT", ".*", lost(), times=1))
+    server.rules.append(lambda request: throttled(99) if request.method == "PUT" and len(server.mutations) == 2 else None)
+    assert act.carry().startswith("its 100 % of the traffic was set to 0 %, and deleting it has begun")

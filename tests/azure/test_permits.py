@@ -14,7 +14,7 @@ from reaper.acts import Made, Permit, Undone
 from reaper.azure.cloud import Cloud
 from reaper.errors import Withdrawn
 from reaper.model import Move
-from reaper.sandbox.azure.fault import lost, on
+from reaper.sandbox.azure.fault import denied, lost, on
 from reaper.sandbox.azure.server import Server
 from reaper.sandbox.azure.subscription import Workspace
 
@@ -105,22 +105,39 @@ def test_without_a_permit_nothing_is_changed(
         before = len(server.mutations)
         with pytest.raises(Withdrawn, match="it was snoozed a moment ago"):
             one.made(withdrawn_at(call))
-        assert len(server.mutations) == before + call - 1
+        assert [m.method for m in server.mutations[before:] if m.method != "PUT"] == []
+        assert len(server.mutations) == before + 2 * (call - 1), "what was changed before it is put back"
+        later(server)
 
 
-def test_a_delete_withdrawn_after_its_traffic_went_is_half_made_and_restored(server: Server, vision: Workspace, cloud: Cloud):
+def test_a_delete_withdrawn_after_its_traffic_went_gives_the_traffic_back(server: Server, vision: Workspace, cloud: Cloud):
     one = deleted_with_traffic(vision, cloud)
-    with pytest.raises(Withdrawn):
+    with pytest.raises(Withdrawn, match="setting it back to 100 % has begun"):
         one.made(withdrawn_at(2))
     later(server)
     chat, blue = (server.world.estate.find(id_) for id_ in (one.resource.id.rpartition("/deployments/")[0], one.resource.id))
-    assert [m.method for m in server.mutations] == ["PUT"]
-    assert chat["properties"]["traffic"] == {"blue": 0}
+    assert [m.method for m in server.mutations] == ["PUT", "PUT"]
+    assert chat["properties"]["traffic"] == {"blue": 100}
     assert blue["properties"]["provisioningState"] == "Succeeded"
+
+
+def test_a_delete_that_ends_after_its_traffic_went_is_half_made_and_restored(server: Server, vision: Workspace, cloud: Cloud):
+    one = deleted_with_traffic(vision, cloud)
+    withdrawn = withdrawn_at(2)
+
+    def permit() -> None:
+        try:
+            withdrawn()
+        except Withdrawn:
+            server.rules.append(on("PUT", ".*", denied()))
+            raise
+
+    with pytest.raises(Withdrawn, match="undoing puts the traffic back"):
+        one.made(permit)
+    server.rules.clear()
+    later(server)
     undone = registry.acts(DEPLOYMENT).undo(cloud.anew(), one.manifest)
     assert undone == Undone(because="it is there, and gets 100 % of the traffic again")
-    later(server)
-    assert chat["properties"]["traffic"] == {"blue": 100}
 
 
 def test_a_permit_is_asked_once_for_a_call_that_the_sdk_tries_twice(server: Server, vision: Workspace, cloud: Cloud):

@@ -10,6 +10,7 @@ from typing import Any
 from core.depot import ACTS, DEPOT, Archive, Depot, Yard
 from core.fakes import NOW, TARGET
 from reaper import document, hands, manifest, restore, tell, turn
+from reaper.acts import Acts
 from reaper.channels import Line
 from reaper.desk import Desk
 from reaper.enforce import Hand
@@ -61,6 +62,7 @@ class Enforcer:
     more: list[Line] = field(default_factory=list)
     regions: tuple[str, ...] = ("us-east-1",)
     runs: int = 0
+    acts: Acts[Any] = ACTS
 
     def __post_init__(self) -> None:
         self.depot = Depot(clock=lambda: self.now)
@@ -93,7 +95,7 @@ class Enforcer:
             renew=lambda target: self.ledger.lease(target, run, self.now, turn.LEASE),
             deadline=self.deadline,
             kinds=lambda name: DEPOT,
-            acts=lambda name: ACTS,
+            acts=lambda name: self.acts,
         )
 
     def later(self, **given: Any) -> Report:

@@ -491,3 +491,13 @@ def test_what_is_gone_at_the_call_itself_is_a_success_but_no_saving_of_ours(ther
     found = only(there.sweep())
     assert found.outcome == Outcome(result=Result.DONE, because="it was gone already", already=True)
     assert (there.depot.log, there.memory("churn").warned_at) == ([], None)
+
+
+def test_a_ledger_of_a_newer_version_is_left_alone_and_the_report_says_so(there):
+    due(there).ledger.write_state("format", {"number": "3"}, there.ledger.state("format").version, there.now)
+    before = there.memory("churn")
+    report = there.sweep()
+    assert only(report).step.move is Move.NONE
+    assert [c.kind for c in report.coverage if "install a newer version" in str(c.error)] == ["ledger"]
+    assert not stopped(there)
+    assert there.memory("churn") == before

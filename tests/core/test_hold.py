@@ -162,6 +162,20 @@ def test_an_audit_shows_what_would_be_on_hold_and_writes_nothing():
     assert there.ledger.state(enforce.HOLD) == before
 
 
+def test_a_plan_of_one_region_does_not_get_past_what_a_wide_sweep_announced():
+    there = due()
+    there.sweep(Mode.ANNOUNCE)
+    for region in there.regions:
+        assert moves(there, mode=Mode.AUDIT, regions=(region,)) == {Move.HOLD}
+
+
+def test_a_reminder_of_what_is_due_does_not_take_it_out_of_the_limits():
+    there = due(4, max_acts=3)
+    there.now += 4 * DAY
+    there.sweep(Mode.ANNOUNCE)
+    assert len(enforce.standing(there.ledger)) == 1
+
+
 def test_a_sweep_that_announces_makes_a_hold_too():
     there = due()
     assert (moves(there, mode=Mode.ANNOUNCE), len(enforce.standing(there.ledger))) == ({Move.HOLD}, 1)
@@ -292,6 +306,13 @@ def test_the_history_is_looked_into_once():
     there.now += HOUR
     there.sweep()
     assert {"holds", "release", "overview"} & set(there.ledger.reads) == set()  # type: ignore[attr-defined]
+
+
+def test_the_history_of_a_ledger_without_a_hold_is_looked_into_once_too():
+    there = due(ledger=Frail(), max_acts=20)
+    there.ledger.reads.clear()  # type: ignore[attr-defined]
+    there.sweep()
+    assert {"holds", "release"} & set(there.ledger.reads) == set()  # type: ignore[attr-defined]
 
 
 def test_a_row_of_holds_says_the_same_when_it_is_read_again():

@@ -11,7 +11,7 @@ import pytest
 from core.cases import case
 from core.enforcer import POLICY, Enforcer, of, policy
 from core.fakes import DAY, HOUR, NOW
-from reaper import enforce, hold
+from reaper import enforce, hold, schedule
 from reaper.errors import CloudError, Trouble
 from reaper.fleeting import Fleeting
 from reaper.hold import Look
@@ -305,3 +305,85 @@ def test_the_share_is_counted_kind_by_kind():
     acts = [(c, Step(move=Move.STOP if c.verdict.state is State.IDLE else Move.NONE, because="due")) for c in cases]
     steps = limited_steps(acts, {}, Limits(), Past(), Look(run="r", now=NOW, read=frozenset())).steps
     assert [s.move for s in steps].count(Move.STOP) == 2
+
+
+# --- what a calendar asks for, and what has no price
+
+
+def caps(*cases: Case, limits: Limits | None = None) -> list[Move]:
+    """What becomes of a stop of each of these; all of them are due."""
+    due = [
+        (replace(c, resource=replace(c.resource, id=f"arn:{n}")), Step(move=Move.STOP, because="due"))
+        for n, c in enumerate(cases)
+    ]
+    look = Look(run="r", now=NOW, read=frozenset({hold.of(case())}))
+    return [s.move for s in limited_steps(due, {}, limits or Limits(), Past(), look).steps]
+
+
+OFFICE = schedule.parse("mon-fri 07:00-21:00", "UTC")
+ALL = {"max_share": "100%"}
+
+
+def plain(usd: float | None = 1.0) -> Case:
+    return replace(case(), usd_per_hour=usd)
+
+
+def calendar(usd: float | None = 1.0, **given: Any) -> Case:
+    return replace(case(hours=replace(OFFICE, **given)), usd_per_hour=usd)
+
+
+def test_over_max_scheduled_only_the_calendars_stops_are_on_hold():
+    limits = Limits(max_scheduled=2, **ALL)
+    assert caps(calendar(), calendar(), plain(), limits=limits) == [Move.STOP] * 3
+    assert caps(calendar(), calendar(), calendar(), plain(), limits=limits) == [Move.HOLD] * 3 + [Move.STOP]
+
+
+def test_what_a_calendar_asks_for_counts_neither_for_max_acts_nor_for_max_share():
+    assert caps(*[calendar()] * 30, plain(), limits=Limits(max_acts=1)) == [Move.STOP] * 31
+    assert caps(*[calendar()] * 3, plain(), plain(), limits=Limits(max_acts=1, **ALL)) == [Move.STOP] * 3 + [Move.HOLD] * 2
+
+
+def test_a_calendars_resources_make_no_fleet_of_which_more_others_may_go():
+    assert caps(*[calendar()] * 6, plain(), plain(), limits=Limits()) == [Move.STOP] * 6 + [Move.HOLD] * 2
+
+
+def test_hours_that_only_a_tag_has_count_like_any_other():
+    assert caps(*[calendar(by_rule=False)] * 2, limits=Limits(max_acts=1, **ALL)) == [Move.HOLD] * 2
+
+
+def test_what_is_due_in_a_place_that_was_denied_in_part_is_on_hold_like_the_rest():
+    due = [(plain(), Step(move=Move.STOP, because="due"))]
+    found = limited_steps(due, {}, Limits(max_acts=0), Past(), Look(run="r", now=NOW, read=frozenset()))
+    assert [s.move for s in found.steps] == [Move.HOLD]
+    assert found.since == {due[0][0].resource.id: {NOW}}
+
+
+def test_over_max_usd_per_hour_everything_is_on_hold():
+    assert caps(calendar(150.0), plain(51.0), limits=Limits(**ALL)) == [Move.HOLD] * 2
+    assert caps(calendar(150.0), plain(50.0), limits=Limits(**ALL)) == [Move.STOP] * 2
+
+
+def test_where_the_file_sets_dollars_what_has_no_price_and_only_that_is_on_hold():
+    found = caps(plain(None), plain(), calendar(None), limits=Limits(max_usd_per_hour=1000, **ALL))
+    assert found == [Move.HOLD, Move.STOP, Move.STOP]
+
+
+def test_a_calendars_stops_without_a_price_count_like_its_others():
+    limits = Limits(max_usd_per_hour=1000, max_scheduled=1, **ALL)
+    assert caps(calendar(None), calendar(None), limits=limits) == [Move.HOLD] * 2
+
+
+def test_the_default_alone_holds_nothing_for_want_of_a_price():
+    assert caps(plain(None), plain(), calendar(None), limits=Limits(**ALL)) == [Move.STOP] * 3
+
+
+def test_what_is_on_hold_for_want_of_a_price_is_not_one_too_many():
+    assert caps(plain(None), plain(), limits=Limits(max_usd_per_hour=1000, max_acts=1, **ALL)) == [Move.HOLD, Move.STOP]
+
+
+def test_a_policy_file_that_sets_dollars_holds_what_has_no_price():
+    there = fleet(2)
+    there.depot.things["idle-00"].instance = "ml.nobody.knows"
+    report = there.sweep()
+    assert [of(report, f"idle-0{n}").step.move for n in (0, 1)] == [Move.HOLD, Move.STOP]
+    assert "its price is not known, and the policy sets max_usd_per_hour: 1000" in of(report, "idle-00").step.because

@@ -10,7 +10,7 @@ import pytest
 
 from core.cases import case
 from core.fakes import DAY, HOUR, NOW
-from reaper import schedule
+from reaper import intent, schedule
 from reaper.enrolment import digest
 from reaper.model import Action, Announced, Bar, Case, Confidence, Memory, Move, Result, State, Step
 from reaper.plan import (
@@ -25,6 +25,7 @@ from reaper.plan import (
     notice,
     plan,
     promise,
+    spared_by_memory,
     taken_back,
     told,
     told_of_part,
@@ -439,6 +440,19 @@ def test_the_mail_about_a_part_is_the_notice_for_the_rest():
     assert step(again, memory) is Move.STOP
 
 
+def test_an_ordinary_notice_after_a_part_is_no_mail_about_it():
+    memory = told_of(Move.STOP, 8 * DAY, act_run="a", last_act=Move.STOP, acted_at=NOW - 30 * DAY, act_result=Result.DONE)
+    gap = replace(memory, act_part="1 of 2 variants", act_told=NOW - 30 * DAY, idle_seen=NOW - 6 * DAY)
+    assert due_at(case(idle_for=5 * DAY, acts=BOTH), gap, NOW) is None
+
+
+def test_a_rule_that_only_notifies_ends_an_enrolment():
+    of = case(idle_for=8 * DAY, acts=BOTH, hours=HOURS, action=Action.NOTIFY)
+    memory = enrolled(7 * DAY)
+    assert step(of, memory, NIGHT) is Move.REMIND
+    assert told(of, memory, Step(move=Move.REMIND, because=""), "r", NIGHT).announced is None
+
+
 @pytest.mark.parametrize(
     "given",
     [
@@ -520,3 +534,13 @@ def test_a_short_cadence_is_early_by_no_more_than_its_tenth():
 def test_a_snooze_without_a_reason_is_told_without_one():
     of = case(idle_for=10 * DAY)
     assert said(of, Memory(snoozed_until=NOW + DAY, snoozed_by="lee")) == "kept by lee until 2026-11-22 10:17 UTC"
+
+
+@pytest.mark.parametrize("id", ["arn:aws:sagemaker:us-east-1:1:endpoint/Big", "arn:aws:sagemaker:us-east-1:1:endpoint/big"])
+def test_a_snooze_of_the_host_keeps_what_lives_in_it_in_either_spelling(id):
+    of = case(idle_for=10 * DAY, acts=BOTH)
+    of = replace(of, resource=replace(of.resource, facts={"host": "arn:aws:sagemaker:us-east-1:1:endpoint/Big"}))
+    kept = {id: Memory(snoozed_until=NOW + HOUR, snoozed_by="lee")}
+    spared = spared_by_memory(of, Memory(), NOW, intent.host(of.resource, kept))
+    assert spared.verdict.because == "what it lives in is kept by lee until 2026-11-21 11:17 UTC"
+    assert spared_by_memory(of, Memory(), NOW + HOUR, intent.host(of.resource, kept)) == of

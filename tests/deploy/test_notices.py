@@ -26,8 +26,6 @@ __all__ = ["bundle", "libraries"]
 NOW = datetime.now(UTC)
 DAY = timedelta(days=1)
 TABLE = NAMES["LedgerTable.Arn"]
-LOST = "dynamodb:GetItem"
-"""Only asked after a write whose reply was lost, to see whether it was our own."""
 POLICY = """
 version: 1
 owners: {tags: [owner], domains: [example.com], fallback: admins@example.com}
@@ -126,7 +124,7 @@ def test_an_owner_is_told_once_clicks_and_is_left_in_peace(bundle, libraries, se
         forged = runtime.invoke(_event("POST", link.path, "", f"t={token[:-3]}abc&days=3")).answer
     assert (page["statusCode"], kept["statusCode"], forged["statusCode"]) == (200, 200, 403)
     assert keeping.denied == []
-    assert keeping.unused() == {"logs:CreateLogStream", "logs:PutLogEvents", LOST}
+    assert keeping.unused() == {"logs:CreateLogStream", "logs:PutLogEvents"}
 
     guarded(server, cloudformation, {*AUDIT, "NoticePolicy"})
     with Runtime(python(sam.RUNTIME), libraries, bundle, "reaper.aws.lambda_function.handler", environ) as runtime:
@@ -141,7 +139,7 @@ def test_the_notice_policy_grants_nothing_that_is_not_used(bundle, libraries, se
     with Runtime(python(sam.RUNTIME), libraries, bundle, "reaper.aws.lambda_function.handler", environ) as runtime:
         done = runtime.invoke({})
     assert done.error is None, done.log[-3000:]
-    assert {a for a in sweeping.unused() if a.startswith(("dynamodb:", "ses:", "secretsmanager:"))} == {LOST}
+    assert {a for a in sweeping.unused() if a.startswith(("dynamodb:", "ses:", "secretsmanager:"))} == set()
 
 
 def test_notices_need_a_memory_that_lasts(bundle, libraries, server, environ):

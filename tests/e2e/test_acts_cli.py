@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -142,35 +144,95 @@ def test_too_many_are_held_until_they_are_released(desk: Desk):
     held = desk("sweep", "--cloud", "aws", "--mode", "enforce", "--format", "json")
     assert ({f["step"] for f in json.loads(held.stdout)["findings"]}, desk.counts()) == ({"hold"}, [3, 3, 3]), held.stderr
     released = desk("release")
-    assert (released.returncode, "let go until" in released.stdout) == (0, True), released.stderr
-    assert f"What run {json.loads(held.stdout)['run']['id']} held on " in released.stdout
+    assert (released.returncode, "is released until" in released.stdout) == (0, True), released.stderr
+    assert f"(run {json.loads(held.stdout)['run']['id']}): 3 actions are more than max_acts: 2\n" in released.stdout
     assert f"in sqlite://{desk.home}/ledger.db" in released.stdout
     done = desk("sweep", "--cloud", "aws", "--mode", "enforce", "--format", "json")
     assert ({f["outcome"] for f in json.loads(done.stdout)["findings"]}, desk.counts()) == ({"done"}, [1, 1, 1]), done.stderr
 
 
-def test_a_release_where_nothing_is_held_says_in_which_ledger_and_writes_nothing(desk: Desk):
+def test_a_release_needs_no_hold_and_says_what_it_covers_and_in_which_ledger(desk: Desk):
     for environ, where in (
-        ({}, f"sqlite://{desk.home}/ledger.db, so"),
-        (
-            {"REAPER_LEDGER": "", "XDG_STATE_HOME": str(desk.home / "state")},
-            "state/ml-idle-reaper/ledger.db (your own: REAPER_LEDGER",
-        ),
+        ({}, f"sqlite://{desk.home}/ledger.db"),
+        ({"REAPER_LEDGER": "", "XDG_STATE_HOME": str(desk.home / "state")}, "ledger.db (your own: REAPER_LEDGER is not set)"),
     ):
-        done = desk("release", **environ)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert "nothing is held in " in done.stderr
-        assert where in done.stderr
-    assert not (desk.home / "state").exists()
-    kept = ledger.open(f"sqlite://{desk.home}/ledger.db", {})
-    assert kept.history("release") == []
-    kept.close()
-
-
-def test_a_second_release_has_nothing_to_let_go(desk: Desk):
+        done = desk("release", "--for", "2h", **environ)
+        assert done.returncode == 0, done.stderr
+        assert "Nothing was on hold in " in done.stdout
+        assert "Every action whose date, or the end of whose office hours, had come by " in done.stdout
+        assert where in done.stdout
     desk.policy(most=2)
-    desk("sweep", "--cloud", "aws", "--mode", "enforce")
-    assert [desk("release").returncode for _ in range(2)] == [0, 2]
+    acted = desk("sweep", "--cloud", "aws", "--mode", "enforce")
+    assert desk.counts() == [1, 1, 1], acted.stdout
+
+
+def kept(desk: Desk) -> list[str]:
+    """Everything in the ledger, as SQL."""
+    with closing(sqlite3.connect(f"file:{desk.home}/ledger.db?mode=ro", uri=True)) as store:
+        return list(store.iterdump())
+
+
+def mails(desk: Desk) -> list[str]:
+    return sorted(str(path) for path in (desk.home / "mails").rglob("*") if path.is_file())
+
+
+def test_a_plan_writes_nothing_and_tells_nobody(desk: Desk):
+    desk.policy(most=2)
+    before = kept(desk)
+    assert desk("plan", "--cloud", "aws", "-o", "plan.json").returncode == 0
+    assert (kept(desk), mails(desk)) == (before, [])
+
+
+def test_announce_hold_release_plan_and_apply_stand_without_a_sweep_that_acts(desk: Desk):
+    desk.policy(most=2)
+    announced = desk("sweep", "--cloud", "aws", "--mode", "announce", "--format", "json")
+    assert {f["step"] for f in json.loads(announced.stdout)["findings"]} == {"hold"}, announced.stderr
+    assert any("HELD" in Path(mail).read_text() for mail in mails(desk)), "the admins are told"
+    made = desk("plan", "--cloud", "aws", "-o", "plan.json")
+    assert "0 acts are due and 3 held" in made.stderr
+    assert (desk("apply", "plan.json").returncode, desk.counts()) == (0, [3, 3, 3])
+    assert "On hold since " in desk("release").stdout
+    made = desk("plan", "--cloud", "aws", "-o", "plan.json")
+    assert "3 acts are due and 0 held" in made.stderr
+    applied = desk("apply", "plan.json")
+    assert (applied.returncode, desk.counts()) == (0, [1, 1, 1]), applied.stdout + applied.stderr
+    assert not (desk.home / "manifests" / json.loads(announced.stdout)["run"]["id"]).exists()
+
+
+def test_a_release_that_is_over_before_apply_holds_again(desk: Desk):
+    desk.policy(most=2)
+    desk("sweep", "--cloud", "aws", "--mode", "announce")
+    desk("release")
+    assert "3 acts are due and 0 held" in desk("plan", "--cloud", "aws", "-o", "plan.json").stderr
+    store = ledger.open(f"sqlite://{desk.home}/ledger.db", {})
+    row = store.state("release")
+    store.write_state("release", {**row.values, "until": row.values["given"]}, row.version, desk.now)
+    store.close()
+    applied = desk("apply", "plan.json")
+    assert (applied.returncode, desk.counts()) == (1, [3, 3, 3]), applied.stdout + applied.stderr
+    assert "would stop, but is on hold since " in applied.stdout
+    assert "0 of 3 acts were made in run " in applied.stdout
+
+
+def test_to_apply_a_part_of_what_is_too_much_does_not_get_past_the_limit(desk: Desk):
+    desk.account.contents.endpoints["c"].tags = {"reaper:keep": "true"}
+    desk.policy(most=2)
+    assert "2 acts are due and 0 held" in desk("plan", "--cloud", "aws", "-o", "plan.json").stderr
+    desk.account.contents.endpoints["c"].tags = {}
+    applied = desk("apply", "plan.json")
+    assert (applied.returncode, desk.counts()) == (1, [3, 3, 3]), applied.stdout + applied.stderr
+
+
+def test_apply_tells_nobody_of_what_is_not_in_its_plan(desk: Desk):
+    assert desk("plan", "--cloud", "aws", "-o", "plan.json").returncode == 0
+    late = desk.account.endpoint("late", variants=(Variant(count=3),))
+    late.created = desk.now - 40 * DAY
+    desk.account.alive("late", "AllTraffic", desk.now - 20 * DAY, desk.now + DAY)
+    applied = desk("apply", "plan.json")
+    assert (applied.returncode, desk.counts()) == (0, [1, 1, 1]), applied.stdout + applied.stderr
+    store = ledger.open(f"sqlite://{desk.home}/ledger.db", {})
+    assert store.recall([late.arn], desk.now).get(late.arn, Memory()).warned_at is None
+    store.close()
 
 
 def test_a_plan_counts_what_is_held_and_says_that_it_asks_for_nothing(desk: Desk):
@@ -230,7 +292,7 @@ def test_explain_tells_memory_rules_moves_and_dates(desk: Desk):
 
 
 def test_below_enforce_nothing_is_acted_on(desk: Desk):
-    for mode in ("audit", "notify"):
+    for mode in ("audit", "notify", "announce"):
         assert desk("sweep", "--cloud", "aws", "--mode", mode).returncode == 0
     assert desk.counts() == [3, 3, 3]
     assert not (desk.home / "manifests").exists()

@@ -160,7 +160,7 @@ def test_use_in_time_makes_a_notice_void(told: Told):
     assert [m for m in told.manifests if m["name"] == "fraud-scorer"] == []
 
 
-def test_too_many_at_once_are_held_until_a_person_lets_them_go(told: Told):
+def test_too_many_at_once_are_on_hold_until_a_person_releases_them(told: Told):
     day = told.day("Thursday 5 November")
     assert "more than max_share: 25%" in day
     assert "runs `reaper release`" in day

@@ -185,6 +185,17 @@ def test_a_host_goes_to_zero_by_its_components_and_back(account: Account, stage:
     assert least(account, "inference-component/one", COPIES) == 1
 
 
+def test_a_host_whose_components_have_no_copies_already_has_nothing_to_stop(account: Account, stage: Stage):
+    host(account, "one", "two")
+    for one in account.contents.components.values():
+        one.copies = 0
+    bar = stage.able("e")[Move.STOP]
+    assert bar
+    assert (bar.because, bar.done) == ("its components have no copies already; SageMaker lets its instances go", True)
+    account.contents.components["two"].copies = 1
+    assert stage.able("e")[Move.STOP] is None
+
+
 def test_a_host_that_is_half_scaled_in_says_so(account: Account, stage: Stage, server: Server):
     host(account, "one", "two")
     refuse = on("UpdateInferenceComponentRuntimeConfig", denied())

@@ -277,3 +277,16 @@ def test_a_refused_size_keeps_nothing_else_of_a_deletion_from_coming_back(accoun
     assert set(account.contents.scalable) == {("endpoint/e/variant/b", VARIANT)}
     server.rules.clear()
     assert (stage.undo(manifest).again, counts(account)) == (False, {"a": 4, "b": 1})
+
+
+def test_a_size_that_was_refused_and_is_autoscalings_now_is_told(account: Account, stage: Stage, server: Server):
+    account.endpoint("e", variants=[Variant(name="a")])
+    account.contents.endpoints["e"].variants[0].count = 4
+    scaled.variant(account, "e", "a", least=1)
+    _, manifest = stage.made("e", Move.DELETE)
+    server.rules.append(on(RESIZE, LIMIT))
+    assert stage.undo(manifest).again
+    server.rules.clear()
+    undone = stage.undo(manifest)
+    assert (undone.again, counts(account)) == (False, {"a": 1})
+    assert undone.lost[0] == "The number of instances of a is 1 now and not 4: its autoscaling has it in hand."

@@ -129,6 +129,19 @@ def test_scaling_keeps_weights_and_refuses_zero_for_real_time_variants(sagemaker
     assert sagemaker.describe_endpoint(EndpointName="queued")["ProductionVariants"][0]["CurrentInstanceCount"] == 0
 
 
+def test_a_call_takes_many_weights_or_the_capacity_of_one_variant(sagemaker: Any, account: Account) -> None:
+    account.endpoint("e", variants=(Variant(name="a"), Variant(name="b")))
+    scale = sagemaker.update_endpoint_weights_and_capacities
+    weights = [{"VariantName": name, "DesiredWeight": 3.0} for name in ("a", "b")]
+    two = [{"VariantName": name, "DesiredInstanceCount": 3} for name in ("a", "b")]
+    for mixed in (two, [weights[0], two[1]]):
+        assert "ValidationException" in refusal(scale, EndpointName="e", DesiredWeightsAndCapacities=mixed)
+    assert [(v.count, v.weight) for v in account.contents.endpoints["e"].variants] == [(1, 1.0), (1, 1.0)]
+    scale(EndpointName="e", DesiredWeightsAndCapacities=weights)
+    scale(EndpointName="e", DesiredWeightsAndCapacities=two[:1])
+    assert [(v.count, v.weight) for v in account.contents.endpoints["e"].variants] == [(3, 3.0), (1, 3.0)]
+
+
 def test_every_sort_of_endpoint_shows_what_it_is(sagemaker: Any, account: Account) -> None:
     account.endpoint("shadowed", shadows=(Variant(name="shadow"),))
     account.endpoint("queued", asynchronous=True)
@@ -205,7 +218,6 @@ def test_a_component_has_a_lower_case_arn_and_copies_that_may_go_to_zero(sagemak
     spec = {"ModelName": "m", "ComputeResourceRequirements": {"MinMemoryRequiredInMb": 1024}}
     create = sagemaker.create_inference_component
     named = {"InferenceComponentName": "MyIC", "EndpointName": "Host", "Specification": spec}
-    assert "ValidationException" in refusal(create, **named, RuntimeConfig={"CopyCount": 0})
     arn = create(**named, RuntimeConfig={"CopyCount": 2})["InferenceComponentArn"]
     assert arn.endswith(":inference-component/myic")
     [row] = sagemaker.list_inference_components(EndpointNameEquals="Host")["InferenceComponents"]

@@ -15,19 +15,18 @@ from reaper.aws import scaling
 from reaper.aws.acts.number import Number
 from reaper.aws.cloud import Cloud
 from reaper.aws.reply import DONE, some
+from reaper.aws.restorable import ACTION, ACTIONS_OWN, ALARM, ALARMS_OWN, POLICIES_OWN, POLICY, TARGET, TARGETS_OWN, strange
 from reaper.aws.scaling import NAMESPACE, SERVICE
 from reaper.errors import CloudError, Trouble, Withdrawn
 
 KEY = ("ResourceId", "ScalableDimension")
-TARGET = (*KEY, "MinCapacity", "MaxCapacity", "SuspendedState")
-CONFIGURATIONS = tuple(f"{sort}PolicyConfiguration" for sort in ("StepScaling", "TargetTrackingScaling", "PredictiveScaling"))
-POLICY = (*KEY, "PolicyName", "PolicyARN", "PolicyType", *CONFIGURATIONS)
-ACTION = (*KEY, "ScheduledActionName", "Schedule", "Timezone", "StartTime", "EndTime", "ScalableTargetAction")
-ALARM = (
-    "AlarmName", "AlarmDescription", "ActionsEnabled", "OKActions", "AlarmActions", "InsufficientDataActions", "MetricName",
-    "Namespace", "Statistic", "ExtendedStatistic", "Dimensions", "Period", "Unit", "EvaluationPeriods", "DatapointsToAlarm",
-    "Threshold", "ComparisonOperator", "TreatMissingData", "EvaluateLowSampleCountPercentile", "Metrics", "ThresholdMetricId",
-)  # fmt: skip
+MEMBERS: Mapping[str, tuple[tuple[str, ...], set[str]]] = {
+    "targets": (TARGET, TARGETS_OWN),
+    "policies": (POLICY, POLICIES_OWN),
+    "actions": (ACTION, ACTIONS_OWN),
+    "alarms": (ALARM, ALARMS_OWN),
+}
+"""What makes each anew, and what the service adds."""
 SCALED = {scaling.VARIANT, scaling.COPIES}
 UNCERTAIN = {Trouble.UNREACHABLE, Trouble.GARBLED}
 """Failures after which the call may have been carried out."""
@@ -43,16 +42,22 @@ RESTORING = (
 )
 
 
-def record(cloud: Cloud, ids: Collection[str]) -> Saved:
-    """All autoscaling of those resource ids."""
+def record(cloud: Cloud, ids: Collection[str], *, goes: bool = False) -> Saved:
+    """All autoscaling of those resource ids. Raises CloudError where it `goes` with them and has what we do not know how to bring back."""
     found = scaling.of(scaling.read(cloud), ids)
     actions = [row for row in _actions(cloud) if row["ResourceId"] in ids] if found.targets else []
-    return {
-        "targets": [some(row, *TARGET) for row in found.targets],
-        "policies": [some(row, *POLICY) for row in found.policies],
-        "actions": [some(row, *ACTION) for row in actions],
-        "alarms": [some(row, *ALARM) for row in found.alarms.values()],
-    }
+    rows = {"targets": found.targets, "policies": found.policies, "actions": actions, "alarms": tuple(found.alarms.values())}
+    for name, some_rows in rows.items() if goes else ():
+        _need_known(some_rows, *MEMBERS[name])
+    return {name: [some(row, *MEMBERS[name][0]) for row in some_rows] for name, some_rows in rows.items()}
+
+
+def _need_known(rows: Iterable[Mapping[str, Any]], members: Collection[str], own: Collection[str]) -> None:
+    """`own` members are the service's. Raises CloudError for any but those and `members`."""
+    for row in rows:
+        if odd := strange(row, members, own):
+            name = row.get("AlarmName") or row.get("PolicyName") or row.get("ScheduledActionName") or "the scalable target"
+            raise CloudError(Trouble.REFUSED, "application-autoscaling:DescribeScalableTargets", f"its autoscaling: {name} {odd}")
 
 
 def lower(cloud: Cloud, saved: Saved, least: Mapping[str, int], permit: Permit) -> None:
@@ -181,25 +186,36 @@ def restore(cloud: Cloud, saved: Saved, ids: Collection[str]) -> list[str]:
     lost: list[str] = []
     there = {_key(row) for row in now.targets}
     _each(lost, (t for t in _mine(saved, "targets", ids) if _key(t) not in there), lambda row: _register(cloud, row, **row))
-    policies = {(*_key(row), row["PolicyName"]): str(row["PolicyARN"]) for row in now.policies}
-    missing = [p for p in _mine(saved, "policies", ids) if (*_key(p), p["PolicyName"]) not in policies]
-    _each(lost, missing, lambda row: _policy(cloud, row, saved["alarms"]))
+    policies = {(*_key(row), row["PolicyName"]): row for row in now.policies}
+    missing = [p for p in _mine(saved, "policies", ids) if not _leads(policies.get((*_key(p), p["PolicyName"])), p, saved)]
+    _each(lost, missing, lambda row: _policy(cloud, row, saved))
     actions = {(*_key(row), row["ScheduledActionName"]) for row in _actions(cloud)} if _mine(saved, "actions", ids) else set()
     absent = [a for a in _mine(saved, "actions", ids) if (*_key(a), a["ScheduledActionName"]) not in actions]
     _each(lost, absent, lambda row: cloud.call(SERVICE, "PutScheduledAction", DONE, **NAMESPACE, **row))
     return lost
 
 
-def _policy(cloud: Cloud, policy: Mapping[str, Any], alarms: Iterable[Mapping[str, Any]]) -> None:
+def _leads(there: Mapping[str, Any] | None, policy: Mapping[str, Any], saved: Saved) -> bool:
+    """Whether the policy is there and all its alarms set it off: one made by a run that then failed has none of them yet."""
+    led = {alarm["AlarmName"] for alarm in (there or {}).get("Alarms") or ()}
+    return there is not None and led >= {alarm["AlarmName"] for alarm in _alarms(policy, saved)}
+
+
+def _alarms(policy: Mapping[str, Any], saved: Saved) -> list[Mapping[str, Any]]:
+    """The recorded alarms of a step policy; target tracking makes its own."""
+    arn = policy["PolicyARN"]
+    return [a for a in saved["alarms"] if policy["PolicyType"] == "StepScaling" and arn in a.get("AlarmActions", ())]
+
+
+def _policy(cloud: Cloud, policy: Mapping[str, Any], saved: Saved) -> None:
     """The policy anew, and the alarms of the old one led to it, as they are now or, where they are gone, as they were."""
     params = {name: policy[name] for name in POLICY if name in policy and name != "PolicyARN"}
     arn = cloud.call(SERVICE, "PutScalingPolicy", "PolicyARN", **NAMESPACE, **params)["PolicyARN"]
-    old = policy["PolicyARN"]
-    for alarm in (a for a in alarms if policy["PolicyType"] == "StepScaling" and old in a.get("AlarmActions", ())):
-        name = alarm["AlarmName"]
-        rows = cloud.call("cloudwatch", "DescribeAlarms", "MetricAlarms", AlarmNames=[name])["MetricAlarms"]
+    for alarm in _alarms(policy, saved):
+        rows = cloud.call("cloudwatch", "DescribeAlarms", "MetricAlarms", AlarmNames=[alarm["AlarmName"]])["MetricAlarms"]
+        _need_known(rows[:1], *MEMBERS["alarms"])
         latest = some(rows[0], *ALARM) if rows else dict(alarm)
-        others = [one for one in latest.get("AlarmActions", ()) if one not in (old, arn)]
+        others = [one for one in latest.get("AlarmActions", ()) if one not in (policy["PolicyARN"], arn)]
         cloud.call("cloudwatch", "PutMetricAlarm", DONE, **{**latest, "AlarmActions": [*others, arn]})
 
 

@@ -15,17 +15,10 @@ from reaper.aws import scaling, tags
 from reaper.aws.acts import autoscaling, component, earlier, endpoint_config, same
 from reaper.aws.cloud import Cloud
 from reaper.aws.reply import DONE, some
+from reaper.aws.restorable import ENDPOINT, VARIANT
 from reaper.errors import CloudError, Trouble
 from reaper.model import Move, Resource
 
-VARIANT = (
-    "VariantName", "CurrentInstanceCount", "DesiredInstanceCount", "CurrentWeight", "DesiredWeight", "InstancePools",
-    "CurrentServerlessConfig", "ManagedInstanceScaling",
-)  # fmt: skip
-ENDPOINT = (
-    "EndpointName", "EndpointArn", "EndpointConfigName", "EndpointStatus", "CreationTime", "DataCaptureConfig",
-    "LastDeploymentConfig",
-)  # fmt: skip
 PAUSES = (2.0, 4.0, 8.0, 15.0, 15.0, 15.0)
 """Seconds between looks at whether the components are gone."""
 
@@ -55,7 +48,7 @@ def record(cloud: Cloud, resource: Resource) -> Record:
         "shadows": [some(v, *VARIANT) for v in row.get("ShadowProductionVariants") or ()],
         "config": config,
         "components": components,
-        "scaling": autoscaling.record(cloud, ids),
+        "scaling": autoscaling.record(cloud, ids, goes=True),
     }
 
 

@@ -85,12 +85,20 @@ def _resized(cloud: Cloud, name: str, saved: Record, lost: list[str]) -> list[st
 
 
 def _different(cloud: Cloud, row: Mapping[str, Any], saved: Record, lost: list[str]) -> list[dict[str, Any]]:
-    """What to ask for by variant. Those that autoscaling has in hand again are left to it."""
+    """What to ask for by variant. Those that autoscaling has in hand again are left to it, which `lost` is told of fewer instances."""
     name = row["EndpointName"]
     now, plans = shown(row.get("ProductionVariants") or ()), shown(saved["config"]["params"]["ProductionVariants"])
-    held = {one["ResourceId"] for one in scaling.read(cloud).targets}
-    rows = [v for v in saved["variants"] if v["VariantName"] in now and scaling.variant(name, v["VariantName"]) not in held]
-    return [_differs(v, now[v["VariantName"]], plans.get(v["VariantName"], {}), lost) for v in rows]
+    targets = {one["ResourceId"] for one in scaling.read(cloud).targets}
+    there = [v for v in saved["variants"] if v["VariantName"] in now]
+    held = [v for v in there if scaling.variant(name, v["VariantName"]) in targets]
+    lost += [text for v in held if (text := _held(v, now[v["VariantName"]]))]
+    return [_differs(v, now[v["VariantName"]], plans.get(v["VariantName"], {}), lost) for v in there if v not in held]
+
+
+def _held(was: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+    count, before = now.get("DesiredInstanceCount", 0), was.get("DesiredInstanceCount", 0)
+    text = f"The number of instances of {was['VariantName']} is {count} now and not {before}: its autoscaling has it in hand."
+    return text if count < before else None
 
 
 def _differs(was: Mapping[str, Any], now: Mapping[str, Any], plan: Mapping[str, Any], lost: list[str]) -> dict[str, Any]:
@@ -138,7 +146,7 @@ def _component(cloud: Cloud, saved: Mapping[str, Any], later: list[str], theirs:
     """Create it where it is gone, and give its status; empty where it is not to be had, or is somebody else's, which the lists say."""
     name = saved["InferenceComponentName"]
     try:
-        return component.again(cloud, saved)[0]
+        return component.again(cloud, saved, theirs)[0]
     except CloudError as error:
         if error.code == same.CODE:
             theirs.append(f"Component {name} {same.ANEW}.")

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reaper.acts import Made, Manifest, Permit, Record
-from reaper.aws import endpoint, guard, scaling, tags
+from reaper.aws import endpoint, guard, restorable, scaling, tags
 from reaper.aws.acts import autoscaling, component, earlier, resize, same
 from reaper.aws.cloud import Cloud
 from reaper.aws.endpoint import Described
@@ -43,7 +43,7 @@ def record(cloud: Cloud, resource: Resource) -> Record:
 def _numbers(cloud: Cloud, name: str, found: Described, way: ScaleIn) -> dict[str, Any]:
     """Instances and copies before and after, and by resource id what autoscaling's minimum must not be above."""
     counts = {row["VariantName"]: int(row["CurrentInstanceCount"]) for row in rows(found) if row["VariantName"] in way.first}
-    inside = {one: row for one in way.components if component.copies(row := component.describe(cloud, one))}
+    inside = {one: row for one in way.components if restorable.copies(row := component.describe(cloud, one))}
     if not counts and not inside:
         raise _refused(f"{name}: its components have no copies already")
     least = {scaling.variant(name, one): count for one, count in way.first.items()}
@@ -51,7 +51,7 @@ def _numbers(cloud: Cloud, name: str, found: Described, way: ScaleIn) -> dict[st
         "counts": counts,
         "variants": way.first,
         "inside": {one: component.born(cloud, row) for one, row in inside.items()},
-        "copies": {one: component.copies(row) for one, row in inside.items()},
+        "copies": {one: restorable.copies(row) for one, row in inside.items()},
         "least": least | {scaling.component(one): 0 for one in inside},
     }
 

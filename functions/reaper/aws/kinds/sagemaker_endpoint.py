@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from reaper.aws import endpoint, endpoint_deeds, scaling, series, tags
+from reaper.aws import endpoint, endpoint_deeds, restorable, scaling, series, tags
 from reaper.aws import endpoint_signals as signals
 from reaper.aws.endpoint import Described
-from reaper.aws.endpoint_deeds import SETTLED, UNSETTLED
+from reaper.aws.endpoint_deeds import SETTLED, UNSETTLED, Around
 from reaper.aws.kinds import sagemaker_inference_component as component
 from reaper.aws.scale_in import needs_scaling
 from reaper.aws.scaling import Scaling
@@ -174,10 +174,24 @@ def _with_facts(cloud: Cloud, looks: Sequence[_Look], window: Window) -> list[_L
     scaled = any(look.described and needs_scaling(look.described) for look in clear)
     read = scaling.read_or_note(cloud) if scaled else Scaling()
     found = tags.by_name(cloud, "inference-component") if any(look.components for look in clear) else {}
-    return [_with_facts_of(cloud, look, read, found, window) for look in looks]
+    names = [row["InferenceComponentName"] for look in clear for row in look.components]
+    rows = dict(zip(names, cloud.each(lambda name: _described_component(cloud, name), names), strict=True))
+    configs = [look.described.config for look in clear if look.described]
+    gone = restorable.gone(cloud, restorable.models(*configs, *(row for row in rows.values() if row)))
+    around = Around(read=read, rows=rows, gone=gone)
+    return [_with_facts_of(cloud, look, around, found, window) for look in looks]
 
 
-def _with_facts_of(cloud: Cloud, look: _Look, read: Scaling | None, found: tags.ByName | None, window: Window) -> _Look:
+def _described_component(cloud: Cloud, name: str) -> Mapping[str, Any] | None:
+    try:
+        return cloud.call("sagemaker", "DescribeInferenceComponent", "EndpointName", InferenceComponentName=name)
+    except CloudError as error:
+        if error.trouble is not Trouble.GONE:
+            cloud.note(error)
+        return None
+
+
+def _with_facts_of(cloud: Cloud, look: _Look, around: Around, found: tags.ByName | None, window: Window) -> _Look:
     """Of its components as listed, and those of a fresh look where it has had one, which knows their tags better."""
     known = look.resource
     if look.described is None or look.blind:
@@ -186,7 +200,7 @@ def _with_facts_of(cloud: Cloud, look: _Look, read: Scaling | None, found: tags.
     inside = {name: None if found is None else found.get(name.lower(), {}) for name in own}
     listed = {row["InferenceComponentArn"]: component.inside(cloud, row, inside[name], known.tags) for name, row in own.items()}
     within = tuple((listed | {c.id: c for c in known.facts.get("within", ())}).values())
-    more = endpoint_deeds.facts(known, look.described, inside, read, window.end)
+    more = endpoint_deeds.facts(known, look.described, inside, around, window.end)
     return replace(look, resource=replace(known, facts={**known.facts, **more, "within": within}))
 
 
@@ -235,6 +249,8 @@ KIND = Kind(
         "sagemaker:DescribeEndpoint",
         "sagemaker:DescribeEndpointConfig",
         "sagemaker:ListInferenceComponents",
+        "sagemaker:DescribeInferenceComponent",
+        "sagemaker:ListModels",
         tags.PERMISSION,
         *series.PERMISSIONS,
         *scaling.PERMISSIONS,

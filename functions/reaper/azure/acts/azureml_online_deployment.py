@@ -19,7 +19,7 @@ from reaper.azure.change import always, change, made_before, patient, ready, sai
 from reaper.azure.count import count
 from reaper.azure.deployments import DEPLOYMENTS, Deployment
 from reaper.azure.kinds import azureml_online_deployment as kind
-from reaper.errors import CloudError, Trouble
+from reaper.errors import CloudError, Trouble, Withdrawn
 from reaper.model import Move, Resource
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def record(cloud: Cloud, resource: Resource, move: Move) -> Record:
     """
     row, endpoint = deployments.one(cloud, resource.id), deployments.endpoint(cloud, deployments.endpoint_id(resource.id))
     made_from = assets.still_there(cloud, row, resource.facts["workspace"]) if move is Move.DELETE else []
-    return {"deployment": row, "endpoint": endpoint, "assets": made_from}
+    return {"deployment": row, "endpoint": endpoint, "assets": made_from, "previous": resource.facts.get("previous")}
 
 
 def carry(cloud: Cloud, resource: Resource, manifest: Manifest, permit: Permit) -> Made:
@@ -114,9 +114,10 @@ def _resize(cloud: Cloud, row: Json, capacity: int, permit: Permit) -> None:
 
 
 def _scale_out(cloud: Cloud, manifest: Manifest) -> Undone:
-    """The old number of instances, where it is the same deployment and still runs the one that it was scaled to."""
+    """The old number of instances, where it is the same deployment, or its like from a restore, and runs the one that it was scaled to."""
     row, recorded = deployments.one(cloud, manifest.id), manifest.record["deployment"]
-    same.check(same.of_deployment(recorded), same.of_deployment(row), WRITE)
+    if not deployment_restore.remade(row, manifest, "properties", "tags"):
+        same.check(same.of_deployment(recorded), same.of_deployment(row), WRITE)
     ready(state(row), WRITE)
     now, old = count((row.get("sku") or {}).get("capacity")), recorded["sku"]["capacity"]
     if now is None:
@@ -159,6 +160,9 @@ def _delete_with_traffic(cloud: Cloud, resource: Resource, manifest: Manifest, s
         raise CloudError(
             Trouble.PARTIAL, error.operation, text, code=error.code, missing=error.missing, retried=error.retried
         ) from error
+    except Withdrawn as reason:  # who snoozes it a moment before it goes wants it to answer
+        back = endpoint_traffic.put_back(cloud, resource.id, share)
+        raise Withdrawn(f"{reason}; its traffic had been set from {share} % to 0 %, {back}") from reason
     return f"its {share} % of the traffic was set to 0 %, and {told}"
 
 

@@ -15,6 +15,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any
@@ -54,6 +55,7 @@ class Server:
         self._http: Any = None
         self._thread: threading.Thread | None = None
         self._moto: Any = None
+        self._table = threading.Lock()
 
     @property
     def now(self) -> datetime:
@@ -118,8 +120,11 @@ class Server:
         found = self._own(call, faults)
         if found:
             return _send(found, environ, start)
+        # DynamoDB's conditional writes are atomic, moto's are not.
+        turn = self._table if call.service == "dynamodb" else nullcontext()
         try:
-            return self._from_moto(environ, start)
+            with turn:
+                return list(self._from_moto(environ, start))
         except NotImplementedError:
             unknown = Refusal("UnknownOperationException", f"The sandbox does not know {call.action}.")
             return _send(reply.refusal(call, unknown), environ, start)

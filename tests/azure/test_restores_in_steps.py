@@ -1,4 +1,4 @@
-"""A step of a restore that Azure refuses, as for want of quota: what can come back does, and the rest comes with a later run."""
+"""Restores in several runs: a step that Azure refuses, as for want of quota, and actions that came one after the other."""
 
 from __future__ import annotations
 
@@ -111,3 +111,51 @@ def test_a_scale_out_refused_for_want_of_quota_is_made_by_a_later_run(server: Se
         undo(one)
     assert undo(one) == Undone(because="scaling it back from 1 to 3 instances has begun")
     assert server.world.estate.find(one.resource.id)["sku"]["capacity"] == 3
+
+
+def earlier(one: Planned) -> str:
+    return f"An earlier action had changed it before: `reaper restore {one.resource.id} --manifest first` takes that back, too."
+
+
+def test_one_that_was_scaled_in_before_it_was_deleted_gets_its_instances_back(server: Server, cloud: Cloud, chat: Endpoint):
+    chat.deployment("green")
+    chat.traffic(green=100)
+    first = planned(cloud, DEPLOYMENT, "chat/blue")
+    first.carry()
+    later(server)
+    second = planned(cloud, DEPLOYMENT, "chat/blue", Move.DELETE, {"previous": "first"})
+    second.carry()
+    later(server)
+    undo(second)
+    later(server)
+    assert undo(second) == Undone(because="it is there, with 0 % of the traffic", lost=(earlier(second),))
+    assert undo(first) == Undone(because="scaling it back from 1 to 3 instances has begun")
+    later(server)
+    assert server.world.estate.find(first.resource.id)["sku"]["capacity"] == 3
+
+
+@pytest.mark.parametrize("path", ["tags", "properties.environmentVariables"])
+def test_another_one_under_its_name_gets_no_instances(server: Server, cloud: Cloud, chat: Endpoint, path: str):
+    first = planned(cloud, DEPLOYMENT, "chat/blue")
+    first.carry()
+    later(server)
+    server.world.estate.drop(first.resource.id)
+    chat.deployment("blue", size="Standard_NC6s_v3", created=server.world.now).set(path, {"a": "b"})
+    with pytest.raises(CloudError, match="it was made anew on"):
+        undo(first)
+
+
+def test_a_delete_broken_off_after_its_traffic_went_leaves_what_brings_the_traffic_back(
+    server: Server, cloud: Cloud, chat: Endpoint
+):
+    first = planned(cloud, DEPLOYMENT, "chat/blue", Move.DELETE)
+    chat.traffic(blue=0)
+    second = planned(cloud, DEPLOYMENT, "chat/blue", Move.DELETE, {"previous": "first"})
+    second.carry()
+    later(server)
+    undo(second)
+    later(server)
+    assert undo(second).lost == (earlier(second),)
+    assert undo(first) == BACK
+    later(server)
+    assert chat.body["properties"]["traffic"] == {"blue": 100}

@@ -1,0 +1,97 @@
+"""The play's policy, and what it means in the plainest words: what the oracle takes for granted about each resource by its name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
+
+MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
+ADMINS = "ml-admins@example.com"
+ZONE = ZoneInfo("Europe/Berlin")
+OPENS, CLOSES = 8, 18
+OVERRIDE = 4 * HOUR
+REMIND = 3 * DAY
+MAX_ACTS, MAX_SHARE, MAX_JUMP, MAX_USD = 5, 0.5, 0.25, 150.0
+RANK = {"ignore": 0, "notify": 1, "stop": 2, "delete": 3}
+
+POLICY = """\
+version: 1
+defaults: {{action: stop, idle_after: 12h, grace: 1d, remind_every: 3d}}
+limits: {{max_acts: 5, max_share: 50%, max_jump: 25%, max_usd_per_hour: 150}}
+owners: {{tags: [owner], domains: [example.com], fallback: ml-admins@example.com}}
+channels: [{{type: smtp, host: 127.0.0.1, port: {port}, tls: none, from: reaper@example.com}}]
+rules:
+  - name: production is left alone
+    match: {{name: "prod-*"}}
+    action: ignore
+  - name: watched only
+    match: {{name: "watch-*"}}
+    action: notify
+  - name: may be deleted
+    match: {{name: "legacy-*"}}
+    action: delete
+  - name: sooner
+    match: {{name: "quick-*"}}
+    idle_after: 3h
+    grace: 6h
+  - name: office hours
+    match: {{name: "desk-*"}}
+    hours: {{on: "mon-fri 08:00-18:00", tz: Europe/Berlin, start: ours}}
+  - name: office hours, busy or not
+    match: {{name: "strict-*"}}
+    hours: {{on: "mon-fri 08:00-18:00", tz: Europe/Berlin, start: ours, force: true}}
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What the policy says of one resource."""
+
+    action: str = "stop"
+    idle_after: timedelta = 12 * HOUR
+    grace: timedelta = DAY
+    hours: bool = False
+    force: bool = False
+
+
+TERMS = {
+    "prod": Terms(action="ignore"),
+    "watch": Terms(action="notify"),
+    "legacy": Terms(action="delete"),
+    "quick": Terms(idle_after=3 * HOUR, grace=6 * HOUR),
+    "desk": Terms(hours=True),
+    "strict": Terms(hours=True, force=True),
+}
+
+
+def of(name: str) -> Terms:
+    """The terms of the resource of that name."""
+    return TERMS.get(name.partition("-")[0], Terms())
+
+
+def is_open(at: datetime) -> bool:
+    """Whether office hours are on."""
+    local = at.astimezone(ZONE)
+    return local.weekday() < 5 and OPENS <= local.hour < CLOSES
+
+
+def closed_since(at: datetime) -> datetime | None:
+    """When the hours ended last, seen from a moment outside them; None inside."""
+    if is_open(at):
+        return None
+    local = at.astimezone(ZONE).replace(minute=0, second=0, microsecond=0)
+    while not is_open(local - MINUTE):
+        local -= HOUR
+    return local
+
+
+def workdays(begin: datetime, end: datetime) -> list[datetime]:
+    """Local midnights of the working days that touch the time from `begin` to `end`."""
+    day = begin.astimezone(ZONE).replace(hour=0, minute=0, second=0, microsecond=0)
+    found = []
+    while day < end:
+        if day.weekday() < 5:
+            found.append(day)
+        day = (day + DAY).replace(hour=0)
+    return found

@@ -1,0 +1,122 @@
+"""Who is in the play: three dozen resources on both clouds, most of them left behind by their owners, and when each of them is used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from random import Random
+
+from play import terms
+from play.fleet import AwsApp, AwsComponent, AwsEndpoint, AwsHost, AwsNotebook, AzCluster, AzDeployment, AzInstance, Span, Thing
+from play.terms import DAY, HOUR, MINUTE
+from reaper.sandbox.aws.account import Account
+from reaper.sandbox.aws.server import Server as Aws
+from reaper.sandbox.azure.server import Server as Azure
+
+REGIONS = ("us-east-1", "eu-west-1")
+SUBSCRIPTION = "11111111-1111-1111-1111-111111111111"
+PEOPLE = ("ana", "ben", "cid", "dee", "eve")
+PAST = 15 * DAY
+"""How far back uses and metrics reach when the play begins."""
+
+
+def settle(aws: Aws, azure: Azure, begin: datetime, end: datetime, dice: Random) -> list[Thing]:
+    """Fill both clouds; gives everything that is there, with its uses up to `end` in mind and those before `begin` behind it."""
+    born = begin - 40 * DAY
+    east, west = (Account(aws, region=region) for region in REGIONS)
+    vision = azure.subscription(SUBSCRIPTION, "research").workspace("vision", created=born)
+
+    def who() -> str:
+        return f"{dice.choice(PEOPLE)}@example.com"
+
+    def uses(habit: str) -> list[Span]:
+        return HABITS[habit](begin - PAST, end, begin, dice)
+
+    things: list[Thing] = []
+    for n, habit in enumerate(("left",) * 6 + ("always",) * 2 + ("bursts",) * 2):
+        here = west if n % 3 == 2 else east
+        things.append(
+            AwsEndpoint(here, f"plain-e{n}", who(), uses(habit), born, counts=(3, 2) if n % 4 == 1 else (3,), scaling=n == 2)
+        )
+    for n, habit in enumerate(("left", "left", "bursts")):
+        things.append(AwsEndpoint(east, f"quick-e{n}", who(), uses(habit), born))
+    things.append(AwsEndpoint(east, "legacy-e0", who(), uses("left"), born, counts=(2, 1), scaling=True))
+    things.append(AwsEndpoint(west, "legacy-e1", who(), uses("left"), born))
+    things.append(AwsEndpoint(east, "prod-e0", who(), uses("left"), born))
+    things.append(AwsEndpoint(east, "watch-e0", who(), uses("left"), born))
+    for name, guests in (("legacy-h0", ("left", "left")), ("plain-h1", ("left", "bursts"))):
+        owner, names = who(), [f"{name.partition('-')[0]}-k{name[-1]}{n}" for n in range(len(guests))]
+        plans = [uses(habit) for habit in guests]
+        host = AwsHost(east, name, owner, [span for plan in plans for span in plan], born)
+        host.guests = [AwsComponent(east, one, owner, plan, born, host=name) for one, plan in zip(names, plans, strict=True)]
+        for guest in host.guests:
+            guest.inside = host
+        things += [host, *host.guests]
+    for n, habit in enumerate(("left", "left", "leaves", "days")):
+        things.append(AwsNotebook(east, f"plain-n{n}", who(), uses(habit), born))
+    things += [AwsNotebook(east, f"desk-n{n}", who(), uses("days" if n < 3 else "left"), born) for n in range(4)]
+    things.append(AwsNotebook(east, "strict-n0", who(), uses("late"), born))
+    for n, habit in enumerate(("left", "leaves", "days")):
+        things.append(AwsApp(east, f"plain-a{n}", who(), uses(habit), born))
+    for n, habit in enumerate(("left", "left", "bursts", "leaves")):
+        things.append(AzCluster(vision, f"plain-c{n}", who(), uses(habit), born))
+    for n, habit in enumerate(("left", "left", "days")):
+        things.append(AzInstance(vision, f"plain-i{n}", who(), uses(habit), born))
+    things += [AzInstance(vision, f"desk-i{n}", who(), uses("days"), born) for n in range(2)]
+    for n, habit in enumerate(("left", "always", "leaves")):
+        things.append(AzDeployment(vision, f"plain-d{n}", who(), uses(habit), born))
+    things.append(AzDeployment(vision, "legacy-d0", who(), uses("left"), born))
+    for thing in things:
+        thing.live(begin - PAST, begin)
+    return things
+
+
+def _left(begin: datetime, end: datetime, now: datetime, dice: Random) -> list[Span]:
+    """Busy once, and nobody comes back."""
+    return [(begin, now - dice.randint(2, 12) * DAY)]
+
+
+def _leaves(begin: datetime, end: datetime, now: datetime, dice: Random) -> list[Span]:
+    """In use until some day of the play."""
+    return _always(begin, now + dice.randint(20, 60) * HOUR, now, dice)
+
+
+def _always(begin: datetime, end: datetime, now: datetime, dice: Random) -> list[Span]:
+    """In use around the clock, with pauses of some minutes."""
+    spans, at = [], begin
+    while at < end:
+        length = timedelta(minutes=dice.randint(30, 120))
+        spans.append((at, min(at + length, end)))
+        at += length + timedelta(minutes=dice.randint(1, 20))
+    return spans
+
+
+def _bursts(begin: datetime, end: datetime, now: datetime, dice: Random) -> list[Span]:
+    """Used for a while every few hours, and sometimes not for a day or two."""
+    spans, at = [], begin
+    while at < end:
+        spans.append((at, at + timedelta(minutes=dice.randint(5, 50))))
+        at += timedelta(hours=dice.choice((2, 4, 7, 10, 26, 44)), minutes=dice.randint(1, 59))
+    return spans
+
+
+def _days(begin: datetime, end: datetime, now: datetime, dice: Random) -> list[Span]:
+    """At work on working days, with a lunch."""
+    spans = []
+    for day in terms.workdays(begin, end):
+        spans.append((day + 9 * HOUR, day + 12 * HOUR))
+        spans.append((day + 13 * HOUR, day + 16 * HOUR + dice.randint(0, 90) * MINUTE))
+    return spans
+
+
+def _late(begin: datetime, end: datetime, now: datetime, dice: Random) -> list[Span]:
+    """At work on working days, and left running a job until late in the night."""
+    return [span for day in terms.workdays(begin, end) for span in ((day + 9 * HOUR, day + 23 * HOUR),)]
+
+
+HABITS = {"left": _left, "leaves": _leaves, "always": _always, "bursts": _bursts, "days": _days, "late": _late}
+
+
+def portraits(things: Sequence[Thing]) -> dict[str, object]:
+    """All of them as they are, for comparing."""
+    return {thing.name: thing.portrait() for thing in things if thing.there()}
