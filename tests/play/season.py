@@ -97,7 +97,7 @@ class Season:
         if when <= since:
             return
         for thing in self.things:
-            thing.silent = script.silence and not thing.terms.hours
+            thing.silent = script.silence and town.falls_silent(thing)
         self._people(since, when, script)
         for thing in self.things:
             thing.live(since, when)

@@ -20,6 +20,11 @@ PAST = 15 * DAY
 """How far back uses and metrics reach when the play begins."""
 
 
+def falls_silent(thing: Thing) -> bool:
+    """Whether a broken signal hides its use: that of endpoints in the first region, most of which are in use and none for a short time only."""
+    return thing.kind == AwsEndpoint.kind and f":{REGIONS[0]}:" in thing.id and not thing.name.startswith("quick")
+
+
 def settle(aws: Aws, azure: Azure, begin: datetime, end: datetime, dice: Random) -> list[Thing]:
     """Fill both clouds; gives everything that is there, with its uses up to `end` in mind and those before `begin` behind it."""
     born = begin - 40 * DAY
@@ -38,6 +43,7 @@ def settle(aws: Aws, azure: Azure, begin: datetime, end: datetime, dice: Random)
         things.append(
             AwsEndpoint(here, f"plain-e{n}", who(), uses(habit), born, counts=(3, 2) if n % 4 == 1 else (3,), scaling=n == 2)
         )
+    things += [AwsEndpoint(east, f"shop-e{n}", who(), uses("always"), born) for n in range(7)]
     for n, habit in enumerate(("left", "left", "bursts")):
         things.append(AwsEndpoint(east, f"quick-e{n}", who(), uses(habit), born))
     things.append(AwsEndpoint(east, "legacy-e0", who(), uses("left"), born, counts=(2, 1), scaling=True))
