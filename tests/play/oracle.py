@@ -246,7 +246,7 @@ class Oracle:
             if (
                 before
                 and thing
-                and not any(before + MINUTE < when <= change.when for when in between)
+                and not any(before < when <= change.when for when in between)
                 and scene.verb != "restore"
             ):
                 yield f"{thing.name}: {change.action} was made twice, at {_time(before)} and at {_time(change.when)}"
