@@ -6,8 +6,8 @@
 // docs/deploy-azure.md explains each parameter, each permission, what it costs and how to take it away again.
 targetScope = 'subscription'
 
-@description('Short name of this installation; resource names start with it.')
-@minLength(3)
+@description('Short name of this installation; resource names start with it, and the Log Analytics workspace is called so. Letters, digits and inner hyphens only.')
+@minLength(4)
 @maxLength(16)
 param name string = 'ml-reaper'
 
@@ -31,8 +31,8 @@ param subscriptions array = [ subscription().subscriptionId ]
 @description('Object ids of the Entra groups that may read the stored reports.')
 param reportReaders array = []
 
-@description('How far a run may go: audit reports only, notify also tells the owners, enforce also acts. Below enforce the identity can change no resource.')
-@allowed([ 'audit', 'notify', 'enforce' ])
+@description('How far a run may go: audit reports only, notify also tells the owners, announce also says when an action comes and leaves it to `reaper apply`, enforce also acts. Below enforce the identity can change no resource.')
+@allowed([ 'audit', 'notify', 'announce', 'enforce' ])
 param mode string = 'audit'
 
 @description('The policy: a blob\'s https URL that the identity may read, or the YAML itself. Empty: the built-in defaults.')
@@ -44,7 +44,7 @@ param schedule string = '0 0 6 * * *'
 @description('No summary when nothing is idle, unknown or missing.')
 param quiet bool = true
 
-@description('Keep a table with what was told to whom even for an audit, which then knows of snoozes. Modes notify and enforce always keep it.')
+@description('Keep a table with what was told to whom even for an audit, which then knows of snoozes. Every mode above audit always keeps it.')
 param remember bool = false
 
 @description('Where the keys are that sign keep-links: the https address of a Key Vault secret that the identity may read. Empty: no links.')
@@ -87,8 +87,18 @@ param timerFunction string = 'sweep_on_schedule'
 var suffix = uniqueString(subscription().id, resourceGroupName)
 var appName = '${name}-${suffix}'
 
+// A deployment at a subscription keeps its first location and outlives the resource group. Its name must therefore say which
+// installation it belongs to and where, or a second one, or the same one in another region, is refused.
+var installation = uniqueString(suffix, deployment().location)
+
+// Bicep has no pattern for a parameter. Asking an object for a key that it lacks fails instead, and the error quotes the key. The
+// group's name asks: names are worked out before anything is made.
+var strange = filter(range(0, length(name)), i => !contains('abcdefghijklmnopqrstuvwxyz0123456789-', toLower(substring(name, i, 1))))
+var fits = empty(strange) && !startsWith(name, '-') && !endsWith(name, '-')
+var groupName = { fits: resourceGroupName }[fits ? 'fits' : '${name}: letters, digits and inner hyphens only']
+
 resource group 'Microsoft.Resources/resourceGroups@2024-11-01' = {
-  name: resourceGroupName
+  name: groupName
   location: location
   tags: tags
 }
@@ -145,7 +155,7 @@ module mail 'modules/mail.bicep' = {
 // Deployed to the first audited subscription: a role can only be made at one of the scopes it names.
 module role 'modules/role.bicep' = {
   scope: subscription(subscriptions[0])
-  name: 'reaper-role'
+  name: 'reaper-role-${installation}'
   params: {
     roleName: roleName
     subscriptions: subscriptions
@@ -154,7 +164,7 @@ module role 'modules/role.bicep' = {
 
 module access 'modules/access.bicep' = [for id in subscriptions: {
   scope: subscription(id)
-  name: 'reaper-access-${uniqueString(id)}'
+  name: 'reaper-access-${uniqueString(id, installation)}'
   params: {
     role: role.outputs.name
     principalId: identity.outputs.principalId
@@ -164,7 +174,7 @@ module access 'modules/access.bicep' = [for id in subscriptions: {
 // Leaving mode enforce does not take this away again: a deployment deletes nothing. docs/deploy-azure.md has the command.
 module enforce 'modules/enforce.bicep' = if (mode == 'enforce') {
   scope: subscription(subscriptions[0])
-  name: 'reaper-enforce'
+  name: 'reaper-enforce-${installation}'
   params: {
     roleName: enforceRoleName
     subscriptions: subscriptions

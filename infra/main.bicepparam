@@ -10,6 +10,9 @@ param admins = [ 'ml-admins@example.com' ]
 // Which Entra groups may read the stored reports. Left out: nobody but the app.
 // param reportReaders = [ '22222222-2222-2222-2222-222222222222' ]
 
+// How far a run may go: 'audit', 'notify', 'announce' or 'enforce'. Left out: 'audit'. Below 'enforce' nothing is made that can act.
+// param mode = 'notify'
+
 // Your own policy. Left out: the built-in defaults.
 // param policy = loadTextContent('../policies/default.yaml')
 

@@ -13,7 +13,7 @@ from types import TracebackType
 
 import pytest
 
-from reaper import enforce, ledger
+from reaper import ledger
 from reaper.model import Memory, Mode, Move
 from reaper.registry import CLOUDS, kinds
 from reaper.run import run
@@ -89,12 +89,6 @@ class Fleet:
         [done] = [f for f in report.findings if f.case.resource.id == id_]
         assert (done.step.move, done.outcome.result) == ("stop", "done"), done
         shutil.copytree(home / "manifests" / report.run.id, home / "manifests" / RUN)
-
-    def hold(self) -> None:
-        """Something is held, so that there is something to let go."""
-        kept = ledger.open(self.env["REAPER_LEDGER"], os.environ)
-        enforce.hold(kept, frozenset({"somewhere"}), RUN, datetime.now(UTC))
-        kept.close()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._stack.close()

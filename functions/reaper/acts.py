@@ -67,7 +67,8 @@ class Acts(Generic[C]):
     `look(cloud, resource)`: the resource as it is this moment, with its tags from the authoritative call.
     `record(cloud, resource, move)`: what undoing that move will need, read now. Nothing is changed.
     `carry(cloud, resource, manifest, permit)`: make the move and say what was done. `permit()` is called before each changing call, and
-    what it raises goes through. Long-running operations are started, not waited for.
+    what it raises goes through. It raises CloudError of trouble PARTIAL where something stays changed, and any other trouble where, if the
+    call was sent once only, nothing is. Long-running operations are started, not waited for.
     `undo(cloud, manifest)`: bring back what the manifest says. Raises CloudError where nothing could be brought back.
     """
 

@@ -115,17 +115,22 @@ def undo(
 def release(
     lasting: Annotated[str, typer.Option("--for", help="How long it holds.", metavar="DURATION")] = "24h",
 ) -> None:
-    """Let go the acts that are held now because they were too many at once: the next sweeps carry them out."""
+    """Release every action whose date has come, and remove what is on hold: the next sweeps, or a new plan, carry it out."""
     enforcing = import_module("reaper.enforce")
     base = knobs.from_env(os.environ)
     length, where = _duration("--for", lasting), _named(base)
-    last = enforcing.held(ledger.open(_ledger(base), os.environ, read_only=True), now())
-    if last is None:
-        raise SettingsError(f"nothing is held in {where}, so there is nothing to let go")
-    until = enforcing.release(ledger.open(_ledger(base), os.environ), _me(), now(), length)
+    kept = ledger.open(_ledger(base), os.environ)
+    at = now()
+    ledger.ready(kept, at)
+    holds = enforcing.standing(kept)
+    given = enforcing.release(kept, _me(), at, length)
     sys.stdout.write(
-        f"What run {last.by} held on {last.when:%Y-%m-%d %H:%M} UTC, and what was held after it, is let go until "
-        f"{until:%Y-%m-%d %H:%M} UTC in {where}; each act is still looked at again before it is made.\n"
+        "".join(f"On hold since {hold.since:%Y-%m-%d %H:%M} UTC (run {hold.run}): {hold.because}\n" for hold in holds)
+    )
+    sys.stdout.write("" if holds else f"Nothing was on hold in {where}.\n")
+    sys.stdout.write(
+        f"Every action whose date, or the end of whose office hours, had come by {given.given:%Y-%m-%d %H:%M} UTC is released until "
+        f"{given.until:%Y-%m-%d %H:%M} UTC in {where}. What comes due later is not. Each is looked at again before it is made.\n"
     )
 
 

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from reaper.errors import CloudError, ReaperError, SettingsError
-from reaper.model import Coverage, Mode, Status, Target
+from reaper.model import Coverage, Status, Target
 from reaper.registry import kinds
 from reaper.settings import Settings
 from reaper.sweep import Cloud
@@ -70,7 +70,7 @@ def sessions(settings: Settings, cloud: str) -> list[Cloud]:
 def _assumed(settings: Settings, targets: Any) -> Any:
     """A session of the role to sweep under; below mode enforce it can read and nothing else."""
     reading = sorted({action for kind in kinds("aws") for action in kind.permissions} | set(targets.PERMISSIONS))
-    return import_module("reaper.aws.role").session(settings.role, settings.mode is Mode.ENFORCE, reading)
+    return import_module("reaper.aws.role").session(settings.role, settings.mode.acts, reading)
 
 
 def _named(settings: Settings, cloud: str) -> bool:

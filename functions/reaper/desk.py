@@ -36,11 +36,11 @@ def open(address: str | None, policy: Policy, environ: Mapping[str, str], clock:
     specs = implied(policy.channels, environ)
     if not specs:
         raise SettingsError(
-            "modes notify and enforce need a channel: name one under `channels:` in the policy, or set REAPER_TOPIC; `reaper notify test` tries it"
+            "every mode above audit needs a channel: name one under `channels:` in the policy, or set REAPER_TOPIC; `reaper notify test` tries it"
         )
     if not any(Audience.OWNERS in spec.readers for spec in specs):
         raise SettingsError(
-            "modes notify and enforce need a channel for owners, such as {type: ses, from: reaper@example.com}: those there are for admins only"
+            "every mode above audit needs a channel for owners, such as {type: ses, from: reaper@example.com}: those there are for admins only"
         )
     means = Means(secret=lambda ref: secret.read(ref, environ), clock=clock)
     links, troubles = _links(environ, clock())

@@ -12,10 +12,10 @@ from datetime import datetime
 from itertools import groupby
 from urllib.parse import urlsplit
 
-from reaper import advice, outlook, spark
+from reaper import advice, outlook, plan, spark
 from reaper.duration import text
 from reaper.message import MAX_SUBJECT, Audience, Message, Value, deliverable, line
-from reaper.model import Finding, Memory, Mode, Move, Result
+from reaper.model import Finding, Memory, Mode, Move, Result, State
 from reaper.policy import Owners
 from reaper.registry import kinds
 from reaper.spark import Spark
@@ -28,13 +28,17 @@ ACTED = {Move.STOP, Move.DELETE, Move.START}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occasion:
-    """What holds for every message of one sweep. `keep_link` gives the signed link of a resource id, or None where there is none."""
+    """What holds for every message of one sweep. `keep_link` gives the signed link of a resource id, or None where there is none.
+
+    `weeks`: by resource id, what office hours did since its owner was last told.
+    """
 
     now: datetime
     mode: Mode
     owners: Owners
     run_id: str = ""
     memories: Mapping[str, Memory] = field(default_factory=dict)
+    weeks: Mapping[str, str] = field(default_factory=dict)
     keep_link: Callable[[str], str | None] = lambda resource_id: None
 
 
@@ -74,9 +78,15 @@ def owners(findings: Sequence[Finding], occasion: Occasion) -> list[Message]:
 
 
 def is_news(found: Finding) -> bool:
-    """Whether its owner hears of this finding: a notice that is due, or a stop or delete that was done. A start in the morning is none."""
-    done = found.step.move in ACTED and found.outcome.result is Result.DONE and not found.outcome.already
-    return found.step.move in TOLD or (done and found.step.move is not Move.START)
+    """Whether its owner hears of this finding: a notice that is due, or an action that was made or may have been.
+
+    What office hours stop and start day by day stands in the weekly summary.
+    """
+    if found.step.move in TOLD:
+        return True
+    done = found.outcome.result is Result.DONE and not found.outcome.already
+    usual = done and plan.in_summary(found.case, found.step.move)
+    return found.step.move in ACTED and not usual and (done or (found.outcome.result is Result.FAILED and found.outcome.begun))
 
 
 def address_of(found: Finding, owners: Owners) -> tuple[str, bool] | None:
@@ -153,7 +163,7 @@ def item(found: Finding, occasion: Occasion) -> Item:
         usd_per_day=found.price.usd_per_hour * 24 if found.price else None,
         wasted=found.wasted_usd,
         acted=acted,
-        following=outlook.following(found, occasion.mode, memory, occasion.now),
+        following=outlook.following(found, occasion.mode, memory, occasion.now, occasion.weeks.get(resource.id, "")),
         keep=_link(occasion.keep_link(resource.id)) if not acted else None,
         command=advice.keep_command(resource, occasion.now),
         undo=undo,
@@ -197,7 +207,7 @@ class Sums:
 
 
 def _sums(found: Sequence[Finding]) -> Sums:
-    idle = [f for f in found if f.step.move in TOLD]
+    idle = [f for f in found if f.step.move in TOLD and f.case.verdict.state is State.IDLE]
     acted = [f for f in found if f.step.move in ACTED]
     return Sums(
         count=len(idle),
@@ -213,6 +223,8 @@ def _headline(found: Sequence[Finding], theirs: bool) -> str:
     """`3 idle ML resources cost you $7.09/h`, in the words that fit."""
     sums = _sums(found)
     many = "resource" if (sums.count or sums.acted) == 1 else "resources"
+    if not sums.count and not sums.acted:
+        return f"Office hours are kept for {len(found)} ML resource{'' if len(found) == 1 else 's'}"
     if not sums.count:
         saved = f", saving ${sums.saved_per_hour:,.2f}/h" if sums.saved_per_hour else ""
         done = {outlook.verb(f, f.step.move) for f in found}

@@ -49,16 +49,21 @@ PLAIN = dict.fromkeys(("model_type", "dict_type", "model_attributes_type"), "exp
 """What is said where the validator would speak of itself."""
 
 
-def parse(text: str, source: str, kinds: Collection[str]) -> Policy:
-    """The policy in `text`. `kinds` are the kind names there are. Raises PolicyError with every problem found, one line each."""
+def parse(text: str, source: str, kinds: Collection[str], startable: Collection[str] | None = None) -> Policy:
+    """The policy in `text`. Raises PolicyError with every problem found, one line each.
+
+    `kinds` are the kind names there are, `startable` those that can be started again; without these `force` is not checked.
+    """
     data, lines = _read(text, source)
     try:
         policy = Policy.model_validate(data)
     except ValidationError as error:
         raise PolicyError([_problem(source, lines, data, e) for e in error.errors()]) from error
-    unknown = _unknown_kinds(policy, source, lines, kinds)
-    if unknown:
-        raise PolicyError(unknown)
+    problems = _unknown_kinds(policy, source, lines, kinds)
+    if startable is not None:
+        problems += _forced_for_good(policy, source, lines, startable)
+    if problems:
+        raise PolicyError(problems)
     return policy
 
 
@@ -162,6 +167,20 @@ def _unknown_kinds(policy: Policy, source: str, lines: dict[Path, int], kinds: C
                 problems.append(
                     f"{source}:{_line(lines, path)}: {_dotted(path)}: {name!r} is no kind we know{_nearest(name, sorted(kinds))}"
                 )
+    return problems
+
+
+def _forced_for_good(policy: Policy, source: str, lines: dict[Path, int], startable: Collection[str]) -> list[str]:
+    """Rules that would stop what is busy and could not start it again: `force` where no kind that the rule names can be started."""
+    problems = []
+    for index, entry in enumerate(policy.rules):
+        named = entry.match.kind
+        if entry.hours and entry.hours.force and named and not any(fnmatchcase(k, glob) for k in startable for glob in named):
+            path: Path = ("rules", index, "hours", "force")
+            problems.append(
+                f"{source}:{_line(lines, path)}: {_dotted(path)}: true is not valid: expected a match.kind that can be started again, "
+                f"such as {' or '.join(sorted(startable))}, not {', '.join(named)}"
+            )
     return problems
 
 

@@ -1,26 +1,32 @@
-"""Between the plan and the hands: what earlier sweeps and a person's release say about limits, and the acts of one sweep, dearest first."""
+"""Between the plan and what carries it out: the limits of one run with what earlier runs and a person's release say, and its actions in
+their order, most expensive first.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from hashlib import sha256
 
-from reaper import limit
-from reaper.errors import CloudError, ReaperError
-from reaper.ledger import History, Ledger, Summary
+from reaper import hold, limit
+from reaper.errors import CloudError, ReaperError, Trouble
+from reaper.hold import Hold, Look, Place, Release
+from reaper.ledger import Ledger, Summary
 from reaper.limit import ENDS, Past, Share
-from reaper.model import Coverage, Finding, Memory, Move, Result, Step, Target
+from reaper.model import Coverage, Finding, Memory, Move, Result, Status, Step, Target
 from reaper.policy import Limits
 
-RELEASE, HOLDS = "release", "holds"
-"""Where in the history releases stand, and what was held."""
+HOLD, RELEASE = "hold", "release"
+"""The rows of the ledger that have what is on hold and the last release. Ledgers of 49f8b6c had both in the history."""
+HOLDS = "holds"
+"""Where in the history of such a ledger it stands what was on hold."""
 OURS = "reaper"
-SWEEPS, REACH = 10, 100
-"""How many earlier sweeps tell what is usual, and among how many of the last ones they are looked for."""
+SWEEPS = 10
+"""How many earlier sweeps tell what is usual, however old."""
+TRIES = 4
 MOVES = ENDS | {Move.START}
+READ = frozenset({Status.OK, Status.PARTIAL})
 
 
 Acted = tuple[Finding, Sequence[ReaperError], Mapping[str, int]]
@@ -50,69 +56,57 @@ class Carried:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Looked:
-    """Where and when limits are looked at: the ledger with what came before, the moment, and the scope of the sweep."""
-
-    ledger: Ledger
-    now: datetime
-    scope: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Limited:
-    """The findings, held where there are too many, where the idle share is a sudden jump, and what could not be read for knowing that."""
+    """The findings with what is on hold among them. `since`: from when on each of these is, one moment for each hold that is over it.
+
+    `jumped`: the places whose idle share says nothing of what is usual, all of them where earlier sweeps could not be read. `errors`: what
+    could not be read or written.
+    """
 
     findings: list[Finding]
-    jumped: frozenset[tuple[Target, str]] = frozenset()
-    scope: frozenset[str] | None = None
+    since: Mapping[str, frozenset[datetime]] = field(default_factory=dict)
+    jumped: frozenset[Place] = frozenset()
     errors: tuple[ReaperError, ...] = ()
 
 
-def limited(findings: Sequence[Finding], memories: Mapping[str, Memory], limits: Limits, at: Looked) -> Limited:
-    """The findings, their stops and deletes held where there are too many, or where nobody can say what is usual.
+def limited(
+    findings: Sequence[Finding], memories: Mapping[str, Memory], limits: Limits, ledger: Ledger, look: Look, *, writes: bool
+) -> Limited:
+    """The findings, their stops and deletes on hold where there are too many, or where nobody can say what is usual.
 
-    What a wider sweep held stays held in a narrower one: nobody gets past a limit in slices.
+    With `writes` the row of holds is written, by version, before anything is done or told; where that fails everything is on hold.
     """
     try:
-        past = _past(findings, at)
-        last = _last_hold(at, past)
+        return _decided(findings, memories, limits, ledger, look, writes=writes)
     except CloudError as error:
-        hold = Step(move=Move.HOLD, because=f"held, because what earlier sweeps saw could not be read: {error}")
-        return Limited(findings=[replace(f, step=hold) if f.step.move in ENDS else f for f in findings], errors=(error,))
-    planned = [(f.case, f.step if f.outcome.result is Result.PLANNED else Step(move=Move.NONE, because="")) for f in findings]
-    steps = limit.limited(planned, memories, limits, past, at.now)
-    found = [replace(f, step=step) if step.move is Move.HOLD else f for f, step in zip(findings, steps, strict=True)]
-    if last is not None and not last <= at.scope:
-        found = [_still(f, memories.get(f.case.resource.id, Memory()), past, at.now) if f.step.move in ENDS else f for f in found]
-    return Limited(
-        findings=found,
-        jumped=frozenset(limit.jumps([f.case for f in findings], limits, past)),
-        scope=at.scope if any(f.step.move is Move.HOLD for f in found) and (last is None or last < at.scope) else None,
-    )
+        because = f"on hold, because what is on hold and what is usual could not be read or written: {error}"
+        step = Step(move=Move.HOLD, because=because)
+        found = [replace(f, step=step) if f.step.move in ENDS else f for f in findings]
+        return Limited(findings=found, jumped=frozenset(_place(f) for f in findings), errors=(error,))
 
 
-def hold(ledger: Ledger, scope: frozenset[str], run: str, now: datetime) -> None:
-    """Remember over which targets and kinds the acts of a sweep were held. Raises CloudError."""
-    ledger.note(History(id=HOLDS, when=now, what="held", by=run, because=" ".join(sorted(scope))))
+def read(coverage: Sequence[Coverage], others: Collection[Target] = ()) -> frozenset[Place]:
+    """The places that a run read, wholly or in part; not those of `others`, which another run has under its lease."""
+    rows = [(Target(cloud=c.cloud, account=c.account, region=c.region), c) for c in coverage if c.cloud != OURS]
+    return frozenset(hold.place(target, c.kind) for target, c in rows if c.status in READ and target not in others)
 
 
-def scope(coverage: Sequence[Coverage]) -> frozenset[str]:
-    """The targets and kinds that a sweep looked at or tried to, each in eight characters."""
-    places = {f"{c.cloud}/{c.account}/{c.region}/{c.kind}" for c in coverage if c.cloud != OURS}
-    return frozenset(sha256(place.encode()).hexdigest()[:8] for place in places)
+def standing(ledger: Ledger) -> list[Hold]:
+    """What is on hold now. Raises CloudError."""
+    return _standing(ledger)[0]
 
 
-def release(ledger: Ledger, by: str, now: datetime, lasting: timedelta = limit.RELEASE) -> datetime:
-    """Let go what is held now; gives the moment until which that holds. Raises CloudError."""
-    until = now + lasting
-    ledger.note(History(id=RELEASE, when=now, what="released", by=by, because=until.isoformat()))
-    return until
+def release(ledger: Ledger, by: str, now: datetime, lasting: timedelta = limit.RELEASE) -> Release:
+    """Release every action whose date had come by `now`, and remove the holds. Raises CloudError.
 
-
-def held(ledger: Ledger, now: datetime) -> History | None:
-    """The sweep (`by`) whose acts were held last, if nobody has let them go since. Raises CloudError."""
-    released = [e.when for e in ledger.history(RELEASE) if e.when <= now]
-    return _held(ledger, now, released[-1] if released else None)
+    Where the idle share jumped, what is usual is learnt anew from now on.
+    """
+    found = _written_release(ledger, by, now, lasting)
+    for _ in range(TRIES):
+        _, version = _standing(ledger)
+        if ledger.write_state(HOLD, hold.to_row([]), version, now):
+            return found
+    raise _lost(HOLD)
 
 
 def carried(
@@ -136,44 +130,91 @@ def counted(coverage: Sequence[Coverage], calls: Mapping[tuple[str, str | None, 
     return tuple(replace(c, calls={**Counter(c.calls) + calls.get((c.account, c.region, c.kind), Counter())}) for c in coverage)
 
 
-def _past(findings: Sequence[Finding], at: Looked) -> Past:
-    released = [e for e in at.ledger.history(RELEASE) if e.when <= at.now]
-    given = released[-1].when if released else None
-    known = {place: _since(at.ledger.summaries(*place, REACH), given) for place in {_place(f) for f in findings}}
-    usual = {place: [s for s in rows if not s.held][:SWEEPS] for place, rows in known.items()}
-    return Past(
-        shares={place: [Share(seen=s.seen, idle=s.idle) for s in rows] for place, rows in usual.items()},
-        jumped=frozenset(place for place, rows in known.items() if rows and rows[0].held and len(usual[place]) < limit.FEW),
-        released=(given, datetime.fromisoformat(released[-1].because)) if given else None,
+def _decided(
+    findings: Sequence[Finding], memories: Mapping[str, Memory], limits: Limits, ledger: Ledger, look: Look, *, writes: bool
+) -> Limited:
+    planned = [(f.case, f.step if f.outcome.result is Result.PLANNED else Step(move=Move.NONE, because="")) for f in findings]
+    for _ in range(TRIES):
+        before, version = _standing(ledger)
+        released = _released(ledger, look.now)
+        past = Past(shares=_shares(findings, ledger, released), holds=before, release=released)
+        now = limit.limited(planned, memories, limits, past, look)
+        if not writes or _kept(now.holds, before, version, ledger, look.now):
+            return _as_limited(findings, now)
+    raise _lost(HOLD)
+
+
+def _as_limited(findings: Sequence[Finding], now: limit.Limited) -> Limited:
+    found = [replace(f, step=s) if s.move is Move.HOLD else f for f, s in zip(findings, now.steps, strict=True)]
+    held = [f.case for f in found if f.step.move is Move.HOLD]
+    return Limited(
+        findings=found,
+        since={case.resource.id: frozenset(h.since for h in now.holds if hold.holds(h, case)) for case in held},
+        jumped=frozenset(place for h in now.holds if h.sort is hold.Sort.JUMP for place in hold.places(h)),
     )
 
 
-def _since(rows: Sequence[Summary], given: datetime | None) -> Sequence[Summary]:
-    """What counts after a release: where a jump was let go with it, only what came later; elsewhere it changes nothing."""
-    before = next((s for s in rows if given and s.started <= given), None)
-    return [s for s in rows if given and s.started > given] if before and before.held else rows
+def _kept(holds: Sequence[Hold], before: Sequence[Hold], version: int, ledger: Ledger, now: datetime) -> bool:
+    """Whether the holds stand in the ledger as they are. The row is made by the first run, so that no later one looks into the history."""
+    return (version > 0 and set(holds) == set(before)) or ledger.write_state(HOLD, hold.to_row(holds), version, now)
 
 
-def _last_hold(at: Looked, past: Past) -> frozenset[str] | None:
-    """The scope of the last sweep whose acts were held, if nobody has let them go since."""
-    last = _held(at.ledger, at.now, past.released[0] if past.released else None)
-    return frozenset(last.because.split()) if last else None
+def _standing(ledger: Ledger) -> tuple[list[Hold], int]:
+    """What is on hold and the row's version; where there is no row yet, what an earlier version of this product noted."""
+    state = ledger.state(HOLD)
+    return (hold.from_row(state.values) if state.version else _older_hold(ledger)), state.version
 
 
-def _held(ledger: Ledger, now: datetime, released: datetime | None) -> History | None:
-    holds = [e for e in ledger.history(HOLDS) if e.when <= now]
-    return None if not holds or (released and holds[-1].when <= released) else holds[-1]
+def _older_hold(ledger: Ledger) -> list[Hold]:
+    holds, releases = ledger.history(HOLDS), ledger.history(RELEASE)
+    if not holds or (releases and holds[-1].when <= releases[-1].when):
+        return []
+    return [hold.older(holds[-1].because, holds[-1].by, holds[-1].when)]
 
 
-def _still(found: Finding, memory: Memory, past: Past, now: datetime) -> Finding:
-    if memory.held_at is None or limit.released(memory, past, now):
-        return found
-    because = f"would {found.step.move}, but a wider sweep held it; `reaper release` lets it go, or a sweep as wide that is under the limits"
-    return replace(found, step=Step(move=Move.HOLD, because=because))
+def _released(ledger: Ledger, now: datetime) -> Release | None:
+    """The last release; none that is dated later than now, by a clock that was wrong."""
+    found = hold.from_release(ledger.state(RELEASE).values)
+    return found if found and found.given <= now else None
 
 
-def _place(found: Finding) -> tuple[Target, str]:
-    return found.case.resource.target, found.case.resource.kind
+def _written_release(ledger: Ledger, by: str, now: datetime, lasting: timedelta) -> Release:
+    for _ in range(TRIES):
+        state = ledger.state(RELEASE)
+        last = hold.from_release(state.values)
+        jumped = {place: now for h in standing(ledger) if h.sort is hold.Sort.JUMP for place in hold.places(h)}
+        found = Release(given=now, until=now + lasting, by=by, anew={**(last.anew if last else {}), **jumped})
+        if ledger.write_state(RELEASE, hold.to_release(found), state.version, now):
+            return found
+    raise _lost(RELEASE)
+
+
+def _shares(findings: Sequence[Finding], ledger: Ledger, released: Release | None) -> dict[Place, list[Share]]:
+    anew = released.anew if released else {}
+    places = {_place(f): (f.case.resource.target, f.case.resource.kind) for f in findings}
+    return {
+        place: [Share(seen=s.seen, idle=s.idle) for s in _usual(ledger, *where, anew.get(place))]
+        for place, where in places.items()
+    }
+
+
+def _usual(ledger: Ledger, target: Target, kind: str, anew: datetime | None) -> list[Summary]:
+    """The last sweeps of a place that say what is usual. Older ledgers have rows of jumps among them, as many as there were sweeps."""
+    limit_ = SWEEPS
+    while True:
+        rows = ledger.summaries(target, kind, limit_)
+        found = [s for s in rows if not s.held and s.seen and (anew is None or s.started > anew)][:SWEEPS]
+        if len(found) == SWEEPS or len(rows) < limit_ or (anew and rows[-1].started <= anew):
+            return found
+        limit_ *= 10
+
+
+def _lost(what: str) -> CloudError:
+    return CloudError(Trouble.REFUSED, "ledger", f"the row {what!r}: somebody else wrote first, {TRIES} times")
+
+
+def _place(found: Finding) -> Place:
+    return hold.of(found.case)
 
 
 def _dearest(found: Finding) -> tuple[bool, float, str]:

@@ -1,8 +1,9 @@
-"""Carries out stops, deletes and starts, one by one, each looked at again just before. Loaded in mode enforce and nowhere else.
+"""Carries out stops, deletes and starts, one by one, each looked at again just before. Loaded where a run acts and nowhere else.
 
-For each: the resource and its tags from the calls that know, its activity up to this minute, the plan once more on all that; then what
-undoing needs is stored; then the intent is written to the ledger on the very version that was read, so that a snooze of a second ago
-wins; then the call is made. Whatever is off at any of these points ends this one act, with the reason, and the next one goes on.
+For each: the resource and its tags from the calls that know, its activity up to this minute, the plan once more on all that. Then what
+undoing needs is stored, a hint of an open action is left, and the intent is written to the ledger on the very version that was read. Before
+every changing call the ledger is read once more (`permit`), so that a snooze of a second ago wins. At last the result joins the intent. Whatever
+is off at any of these points ends this one action, with the reason, and the next one goes on.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-from reaper import plan, registry, sweep
-from reaper.acts import Acts, Manifest
-from reaper.errors import CloudError, ReaperError, Trouble
-from reaper.ledger import History, Ledger
+from reaper import intent, plan, registry, sweep
+from reaper.acts import Acts, Made, Manifest
+from reaper.errors import CloudError, ReaperError, Trouble, Withdrawn
+from reaper.intent import Intent
+from reaper.ledger import History, Ledger, Unfinished
 from reaper.manifest import Archive
 from reaper.model import Finding, Kind, Memory, Move, Outcome, Resource, Result, State, Target
 from reaper.sweep import Cloud, Order
@@ -24,8 +26,9 @@ T = TypeVar("T")
 MARGIN = timedelta(minutes=2)
 """What must be left of the time for an act to begin: enough to end it, and to tell and record everything afterwards."""
 SURELY_NOT = frozenset({Trouble.DENIED, Trouble.THROTTLED, Trouble.REFUSED})
-"""Failures of a call that leave the resource as it was."""
+"""Failures of a call that leave the resource as it was, if it was sent once only."""
 DONE = {Move.STOP: "stopped", Move.DELETE: "deleted", Move.START: "started"}
+NOT_KNOWN = "it isn't known whether it was made"
 
 
 class Refused(ReaperError):
@@ -34,7 +37,7 @@ class Refused(ReaperError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hands:
-    """Everything acting needs. `renew` prolongs the sweep's lease of a target, and says whether it still holds it."""
+    """Everything acting needs. `renew` prolongs the sweep's leases, and says whether it still holds that of the target."""
 
     clouds: Mapping[Target, Cloud]
     order: Order
@@ -48,22 +51,36 @@ class Hands:
     acts: Callable[[str], Acts[Any]] = registry.acts
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One action on one resource: the finding that asked for it, a session of its own, and how its kind acts. `errors` is added to."""
+
+    found: Finding
+    cloud: Cloud
+    acts: Acts[Any]
+    hands: Hands
+    errors: list[ReaperError]
+
+    @property
+    def move(self) -> Move:
+        """What is to be done."""
+        return self.found.step.move
+
+
 def act(found: Finding, hands: Hands) -> tuple[Finding, Sequence[ReaperError], Mapping[str, int]]:
     """The finding with the outcome of its step, what failed, and the API calls it took. Never raises ReaperError."""
     target = found.case.resource.target
-    cloud = hands.clouds[target].anew()
-    errors: list[ReaperError] = []
+    task = Task(found=found, cloud=hands.clouds[target].anew(), acts=hands.acts(found.case.resource.kind), hands=hands, errors=[])
     try:
         _in_time(hands)
-        if not hands.renew(target):
-            raise Refused("another sweep has taken over this target")
-        outcome = _acted(found, cloud, hands, errors)
-    except Refused as refusal:
+        _still_ours(target, hands)
+        outcome = _acted(task)
+    except (Refused, Withdrawn) as refusal:
         outcome = Outcome(result=Result.REFUSED, because=str(refusal))
     except ReaperError as error:
-        errors.append(error)
+        task.errors.append(error)
         outcome = Outcome(result=Result.FAILED, error=str(error))
-    return replace(found, outcome=outcome), errors, dict(cloud.calls)
+    return replace(found, outcome=outcome), task.errors, dict(task.cloud.calls)
 
 
 def _in_time(hands: Hands) -> None:
@@ -71,40 +88,55 @@ def _in_time(hands: Hands) -> None:
         raise Refused("this run's time is nearly over; the next sweep goes on")
 
 
-def _acted(found: Finding, cloud: Cloud, hands: Hands, errors: list[ReaperError]) -> Outcome:
-    move = found.step.move
-    acts = hands.acts(found.case.resource.kind)
+def _still_ours(target: Target, hands: Hands) -> None:
+    if not hands.renew(target):
+        raise Refused("another sweep has taken over this target")
+
+
+def _acted(task: Task) -> Outcome:
     try:
-        fresh = _fresh(found, cloud, acts, hands)
+        fresh = _fresh(task)
     except CloudError as error:
-        if error.trouble is Trouble.GONE and move is not Move.START:
+        if error.trouble is Trouble.GONE and task.move is not Move.START:
             return Outcome(result=Result.DONE, because="it is gone already", already=True)
         raise Refused(f"it could not be looked at again: {error}") from error
-    bar = fresh.case.acts.get(move)
+    bar = fresh.case.acts.get(task.move)
     if bar and bar.done:
         return Outcome(result=Result.DONE, because=f"nothing was left to do: {bar.because}", already=True)
-    memory = _remembered(found.case.resource.id, hands)
-    _same_again(move, fresh, memory, hands.clock())
-    _nobody_inside_kept(fresh.case.resource, hands)
+    memories = _recalled(fresh.case.resource, task.hands)
+    memory = memories.get(fresh.case.resource.id, Memory())
+    _same_again(task.move, fresh, memories, task.hands.clock())
+    _nobody_inside_kept(fresh.case.resource, memories, task.hands.clock())
     resource = _with_previous(fresh.case.resource, memory)
-    manifest = _manifest(resource, move, acts, cloud, hands)
-    meant = plan.meant(memory, move, _kept(manifest, hands), hands.clock())
-    _intend(manifest.id, meant, memory.version, hands)
-    return _carried(resource, manifest, acts, cloud, (memory, meant), hands, errors)
+    manifest = _manifest(resource, task)
+    mine = _begun(manifest, _kept(manifest, memory.version + 1, task), memory, task)
+    return _carried(resource, manifest, mine, task)
 
 
-def _fresh(found: Finding, cloud: Cloud, acts: Acts[Any], hands: Hands) -> Finding:
+def _fresh(task: Task) -> Finding:
     """The finding anew, with tags from the call that knows and activity up to this minute."""
-    looked = _safely(acts.look, cloud, found.case.resource)
+    looked = _safely(task.acts.look, task.cloud, task.found.case.resource)
     if looked.tags is None:
         raise Refused("its tags could not be read, and a tag may protect it")
-    kind = hands.kinds(found.case.resource.kind)
-    return sweep.again(cloud, kind, looked, replace(hands.order, now=hands.clock(), memories={}))
+    kind = task.hands.kinds(task.found.case.resource.kind)
+    return sweep.again(task.cloud, kind, looked, replace(task.hands.order, now=task.hands.clock(), memories={}))
 
 
-def _same_again(move: Move, fresh: Finding, memory: Memory, now: datetime) -> None:
+def _recalled(resource: Resource, hands: Hands) -> Mapping[str, Memory]:
+    """What is remembered of it, of what it lives in and of everything inside. What cannot be read allows nothing."""
+    try:
+        found = hands.ledger.recall(intent.rows(resource), hands.clock())
+    except CloudError as error:
+        raise Refused(f"what is remembered of it could not be read: {error}") from error
+    if found.errors:
+        raise Refused(f"what is remembered of it could not be read: {found.errors[0]}") from found.errors[0]
+    return found
+
+
+def _same_again(move: Move, fresh: Finding, memories: Mapping[str, Memory], now: datetime) -> None:
     """Raises Refused unless the plan says the very same of the resource as it is now."""
-    case = plan.spared_by_memory(fresh.case, memory, now)
+    memory = memories.get(fresh.case.resource.id, Memory())
+    case = plan.spared_by_memory(fresh.case, memory, now, intent.host(fresh.case.resource, memories))
     [step] = plan.plan([case], {case.resource.id: memory}, now)
     if step.move is move:
         return
@@ -119,10 +151,10 @@ def _same_again(move: Move, fresh: Finding, memory: Memory, now: datetime) -> No
     raise Refused(step.because)
 
 
-def _nobody_inside_kept(resource: Resource, hands: Hands) -> None:
+def _nobody_inside_kept(resource: Resource, memories: Mapping[str, Memory], now: datetime) -> None:
     """Raises Refused where somebody's snooze keeps a thing that lives inside and would go with it."""
     for inner in resource.facts.get("within", ()):
-        memory, now = _remembered(inner.id, hands), hands.clock()
+        memory = memories.get(inner.id, Memory())
         if memory.snoozed_until and memory.snoozed_until > now:
             raise Refused(
                 f"{inner.name} inside it is kept by {memory.snoozed_by or 'somebody'} until {memory.snoozed_until:%Y-%m-%d %H:%M} UTC"
@@ -136,17 +168,9 @@ def _with_previous(resource: Resource, memory: Memory) -> Resource:
     return replace(resource, facts={**resource.facts, "previous": memory.manifest})
 
 
-def _remembered(id_: str, hands: Hands) -> Memory:
+def _manifest(resource: Resource, task: Task) -> Manifest:
     try:
-        memory: Memory = hands.ledger.recall([id_], hands.clock()).get(id_, Memory())
-    except CloudError as error:
-        raise Refused(f"what is remembered of it could not be read: {error}") from error
-    return memory
-
-
-def _manifest(resource: Resource, move: Move, acts: Acts[Any], cloud: Cloud, hands: Hands) -> Manifest:
-    try:
-        record = _safely(acts.record, cloud, resource, move)
+        record = _safely(task.acts.record, task.cloud, resource, task.move)
     except CloudError as error:
         raise Refused(f"what undoing it would need could not be read: {error}") from error
     return Manifest(
@@ -155,71 +179,135 @@ def _manifest(resource: Resource, move: Move, acts: Acts[Any], cloud: Cloud, han
         name=resource.name,
         target=resource.target,
         region=resource.region,
-        move=move,
-        run=hands.run,
-        at=hands.clock(),
+        move=task.move,
+        run=task.hands.run,
+        at=task.hands.clock(),
         record=record,
     )
 
 
-def _kept(manifest: Manifest, hands: Hands) -> str | None:
+def _kept(manifest: Manifest, version: int, task: Task) -> str | None:
     """Where the manifest is now. A start takes nothing away and has none."""
     if manifest.move is Move.START:
         return None
     try:
-        return hands.archive.keep(manifest)
+        return task.hands.archive.keep(manifest, version)
     except CloudError as error:
         text = f"not {DONE[manifest.move]}, because what undoing it needs could not be stored: {error}"
         raise CloudError(error.trouble, error.operation, text, code=error.code, missing=error.missing) from error
 
 
-def _intend(id_: str, meant: Memory, version: int, hands: Hands) -> None:
+def _begun(manifest: Manifest, address: str | None, memory: Memory, task: Task) -> Intent:
+    """The intent, once it stands in the ledger, with a hint that leads to it. Raises Refused where it could not be written."""
+    hands, now = task.hands, task.hands.clock()
+    hint = Unfinished(
+        target=manifest.target,
+        id=manifest.id,
+        kind=manifest.kind,
+        name=manifest.name,
+        region=manifest.region,
+        owner=task.found.case.owner,
+        action=manifest.move,
+        run=hands.run,
+        at=now,
+    )
+    mine = Intent(before=memory, meant=plan.meant(memory, manifest.move, address, hands.run, now), hint=hint)
     try:
-        written = hands.ledger.remember(id_, meant, version, hands.clock())
+        hands.ledger.begin(hint)
+        if hands.ledger.remember(manifest.id, mine.meant, memory.version, now):
+            return mine
+        hands.ledger.end(hint.target, hint.id)
     except CloudError as error:
         raise Refused(f"the ledger could not be written before the act: {error}") from error
-    if not written:
-        raise Refused("what is remembered of it changed a moment ago: somebody may have kept it")
+    raise Refused("what is remembered of it changed a moment ago: somebody may have kept it")
 
 
-def _carried(
-    resource: Resource,
-    manifest: Manifest,
-    acts: Acts[Any],
-    cloud: Cloud,
-    memory: tuple[Memory, Memory],
-    hands: Hands,
-    errors: list[ReaperError],
-) -> Outcome:
-    """The call itself. Where it surely did not happen the intent is taken back; where nobody knows, it stands until it can be seen."""
-    before, meant = memory
+def _carried(resource: Resource, manifest: Manifest, mine: Intent, task: Task) -> Outcome:
+    """The calls themselves. Where surely none was made the intent is taken back; otherwise what became of it is written down."""
+    permit = intent.Permit(resource=resource, mine=mine, ledger=task.hands.ledger, clock=task.hands.clock)
+
+    def leave() -> None:
+        _still_ours(resource.target, task.hands)
+        permit.ask()
+
     try:
-        because = _safely(acts.carry, cloud, resource, manifest, lambda: None).because
+        made = _safely(task.acts.carry, task.cloud, resource, manifest, leave)
+    except (Withdrawn, Refused) as refusal:
+        return _broken_off(refusal, permit, mine, task)
     except CloudError as error:
-        if error.trouble is not Trouble.GONE or manifest.move is Move.START:
-            if error.trouble in SURELY_NOT:
-                _settle(resource.id, before, before.version + 1, hands, errors)
-            raise
-        _settle(resource.id, plan.moved(meant), before.version + 1, hands, errors)
+        return _failed(error, resource, mine, task)
+    return _done(made, mine, task)
+
+
+def _done(made: Made, mine: Intent, task: Task) -> Outcome:
+    _settle(Result.DONE, made.because, mine, task, made.part)
+    return Outcome(result=Result.DONE, because=made.because, part=made.part, begun=True)
+
+
+def _broken_off(refusal: ReaperError, permit: intent.Permit, mine: Intent, task: Task) -> Outcome:
+    """Leave to act was taken back: before the first call nothing has happened; after it the action stays half made."""
+    if permit.given == 0:
+        _take_back(mine, task)
+        raise Refused(str(refusal)) from refusal
+    because = f"it was begun and broken off: {refusal}"
+    task.errors.append(refusal)
+    _settle(Result.FAILED, because, mine, task)
+    return Outcome(result=Result.FAILED, error=because, begun=True)
+
+
+def _failed(error: CloudError, resource: Resource, mine: Intent, task: Task) -> Outcome:
+    """A call failed. Nothing was made if it was surely refused and sent once only: a kind that had changed something says PARTIAL."""
+    sent_once = not error.retried
+    if error.trouble is Trouble.GONE and sent_once and task.move is not Move.START:
+        _take_back(mine, task, gone=True)
         return Outcome(result=Result.DONE, because="it was gone already", already=True)
-    _settle(resource.id, plan.moved(meant), before.version + 1, hands, errors)
-    _note(History(id=resource.id, when=hands.clock(), what=DONE[manifest.move], by=hands.run, because=because), hands, errors)
-    return Outcome(result=Result.DONE, because=because)
+    if error.trouble in SURELY_NOT and sent_once:
+        _take_back(mine, task)
+        raise error
+    half = error.trouble is Trouble.PARTIAL
+    if not half and _shows(resource, task):
+        return _done(Made(because=f"it was {DONE[task.move]}, although the reply to that got lost"), mine, task)
+    because = f"it was begun and not finished: {error}" if half else f"{NOT_KNOWN}: {error}"
+    task.errors.append(error)
+    _settle(Result.FAILED, because, mine, task)
+    return Outcome(result=Result.FAILED, error=because, begun=True)
 
 
-def _settle(id_: str, memory: Memory, version: int, hands: Hands, errors: list[ReaperError]) -> None:
-    """Write what became of the intent. Whoever wrote in between, such as a snooze, knows better."""
+def _shows(resource: Resource, task: Task) -> bool:
+    """Whether one more look shows that the action was made after all. Where it can't be told, it can't."""
     try:
-        hands.ledger.remember(id_, memory, version, hands.clock())
+        looked = _safely(task.acts.look, task.cloud, resource)
+        bar = _safely(task.hands.kinds(resource.kind).able, looked).get(task.move)
     except CloudError as error:
-        errors.append(error)
+        return error.trouble is Trouble.GONE and task.move is Move.DELETE
+    return bar is not None and bar.done
 
 
-def _note(entry: History, hands: Hands, errors: list[ReaperError]) -> None:
+def _settle(result: Result, because: str, mine: Intent, task: Task, part: str | None = None) -> None:
+    """Add the result to the intent, on whatever version stands by now, and to the history. What fails is reported and found by the next run."""
+    hands, id_ = task.hands, mine.hint.id
     try:
-        hands.ledger.note(entry)
+        intent.update(hands.ledger, mine, lambda memory: plan.settled(memory, result, because, part), hands.clock())
+        if result is Result.DONE and plan.in_summary(task.found.case, task.move):
+            intent.told(hands.ledger, mine.hint, hands.clock())
+        what = DONE[task.move] if result is Result.DONE else "failed"
+        hands.ledger.note(History(id=id_, when=hands.clock(), what=what, by=hands.run, because=because))
     except CloudError as error:
-        errors.append(error)
+        task.errors.append(error)
+
+
+def _take_back(mine: Intent, task: Task, *, gone: bool = False) -> None:
+    """Remove an intent of which no call was made. `gone`: there is nothing left that its notice could be about."""
+
+    def back(memory: Memory) -> Memory:
+        before = plan.taken_back(memory, mine.before)
+        return plan.moved(before) if gone else before
+
+    try:
+        intent.update(task.hands.ledger, mine, back, task.hands.clock())
+        task.hands.ledger.end(mine.hint.target, mine.hint.id)
+    except CloudError as error:
+        task.errors.append(error)
 
 
 def _safely(function: Callable[..., T], *given: Any) -> T:

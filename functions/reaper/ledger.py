@@ -9,16 +9,18 @@ Azure compares resource ids without regard to case and so does every ledger; ARN
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from importlib import import_module
 from pathlib import Path, PurePath, PureWindowsPath
 from typing import Any, Protocol, TypeVar
 
 from reaper.errors import CloudError, SettingsError, Trouble
-from reaper.model import Memory, Target
+from reaper.model import Memory, Move, Target
 
+FORMAT, FORMAT_ROW = 2, "format"
+"""The form in which this version writes, and the named row that says so. Ledgers of version 0.1 have no such row."""
 KEEP = timedelta(days=400)
 """What nobody has written for this long is forgotten; a snooze that ends later counts as written then."""
 HOMES = {"memory": "reaper.fleeting", "sqlite": "reaper.sqlite", "dynamodb": "reaper.aws.ledger", "table": "reaper.azure.ledger"}
@@ -56,6 +58,29 @@ class History:
     because: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unfinished:
+    """A hint that an action on `id` was begun and its owner not told of the result yet: enough to tell of it when it is no longer listed."""
+
+    target: Target
+    id: str
+    kind: str
+    name: str
+    region: str
+    owner: str | None
+    action: Move
+    run: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """One named row of the ledger: what it says, and how often it was written; 0 where there is none."""
+
+    values: Mapping[str, str] = field(default_factory=dict)
+    version: int = 0
+
+
 class Recalled(dict[str, Memory]):
     """The memories that could be read, by id. `garbled`: the ids of those that are there but cannot be read.
 
@@ -75,6 +100,10 @@ class Recalled(dict[str, Memory]):
     def errors(self) -> list[CloudError]:
         """What is wrong with each of them."""
         return list(self._errors.values())
+
+    def error(self, id: str) -> CloudError:
+        """What is wrong with that one."""
+        return self._errors[id]
 
     def __missing__(self, id: str) -> Memory:
         raise self._errors.get(id) or KeyError(id)
@@ -108,11 +137,34 @@ class Ledger(Protocol):
         """
         ...
 
-    def remember(self, id: str, memory: Memory, expected_version: int, now: datetime) -> bool:
+    def remember(
+        self, id: str, memory: Memory, expected_version: int, now: datetime, fields: Collection[str] | None = None
+    ) -> bool:
         """Write `memory` if the stored version is still `expected_version` (0: there is none); it is one higher afterwards.
 
-        False when somebody else wrote first: nothing was written, recall and decide again. `memory.version` is not looked at.
+        Only columns that this version knows are set or removed, and of these only the ones of `fields` where it is given. False when
+        somebody else wrote first: nothing was written, recall and decide again. `memory.version` is not looked at.
         """
+        ...
+
+    def unfinished(self, target: Target, now: datetime) -> list[Unfinished]:
+        """Every hint of an action that was begun there and not told of yet, oldest first."""
+        ...
+
+    def begin(self, entry: Unfinished) -> None:
+        """Leave a hint before an action begins; a second one of the same target and id replaces the first."""
+        ...
+
+    def end(self, target: Target, id: str) -> None:
+        """Remove the hint; nothing happens where there is none."""
+        ...
+
+    def state(self, name: str) -> State:
+        """The named row, empty where there is none. It is never forgotten."""
+        ...
+
+    def write_state(self, name: str, values: Mapping[str, str], expected_version: int, now: datetime) -> bool:
+        """Replace the named row if its version is still `expected_version` (0: there is none); False when somebody else wrote first."""
         ...
 
     def lease(self, target: Target, holder: str, now: datetime, ttl: timedelta) -> bool:
@@ -168,6 +220,23 @@ def open(address: str | None, environ: Mapping[str, str], *, read_only: bool = F
         ) from error
     found: Ledger = home.open(place.removeprefix("//"), environ, read_only=read_only)
     return found
+
+
+def ready(ledger: Ledger, now: datetime) -> None:
+    """To be called before the first write: marks the ledger with the format that this version writes.
+
+    Raises SettingsError for one that a newer version has written to, CloudError where that cannot be read.
+    """
+    for _ in range(3):
+        held = ledger.state(FORMAT_ROW)
+        number = held.values.get("number", "1")
+        if not number.isdecimal() or int(number) > FORMAT:
+            raise SettingsError(
+                f"the ledger has format {number}, and this version of ML Idle Reaper knows {FORMAT}: install a newer version"
+            )
+        if int(number) == FORMAT or ledger.write_state(FORMAT_ROW, {"number": str(FORMAT)}, held.version, now):
+            return
+    raise CloudError(Trouble.REFUSED, "ledger", "its format could not be written: somebody else wrote first, 3 times")
 
 
 def default(environ: Mapping[str, str], platform: str = sys.platform) -> str:

@@ -1,19 +1,22 @@
 """Too many at once means none: caps by count, by share and by money, and a breaker for a jump of the idle share. Pure.
 
-Over any of them every stop and every delete of the sweep is held, whatever its kind, until a person has looked and runs `reaper release`
-or a later sweep is back under. Notices still go out, and starts are never held.
+Over a cap every stop and delete that it counts is on hold, over the breaker every one in that place, until a person has looked and runs
+`reaper release` or a later run is under the limit. Notices still go out, and starts are never on hold.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from math import floor
 from statistics import median
 
-from reaper.model import Case, Memory, Move, State, Step, Target
+from reaper import hold, plan, schedule
+from reaper.enrolment import asked
+from reaper.hold import Hold, Look, Place, Release, Sort
+from reaper.model import Case, Memory, Move, State, Step
 from reaper.policy import Limits
 
 ENDS = frozenset({Move.STOP, Move.DELETE})
@@ -25,7 +28,7 @@ FEW = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """How many of one target and kind were seen in one sweep, and how many of them were idle."""
+    """Of one place in one sweep: how many resources it had something to say of, and how many of them were idle."""
 
     seen: int
     idle: int
@@ -33,91 +36,142 @@ class Share:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Past:
-    """What earlier sweeps leave behind: their shares by target and kind, newest first, and the last release with the moment until which it
-    holds. Not among the shares: those of sweeps that were a jump themselves, and those before the release, which made the new level usual.
+    """What earlier runs and people leave behind: the idle shares by place, newest first, the holds that stand, and the last release."""
 
-    `jumped`: where the last sweep was a jump and what was usual before it is out of reach; it lasts until somebody releases it.
-    """
-
-    shares: Mapping[tuple[Target, str], Sequence[Share]] = field(default_factory=dict)
-    jumped: frozenset[tuple[Target, str]] = frozenset()
-    released: tuple[datetime, datetime] | None = None
+    shares: Mapping[Place, Sequence[Share]] = field(default_factory=dict)
+    holds: Sequence[Hold] = ()
+    release: Release | None = None
 
 
-def limited(
-    planned: Sequence[tuple[Case, Step]], memories: Mapping[str, Memory], limits: Limits, past: Past, now: datetime
-) -> list[Step]:
-    """The steps in the same order, every stop and delete among them turned into `hold` where there are too many of them.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limited:
+    """One step for each case, in the same order, and the holds that stand from now on."""
 
-    What a person has released does not count and is not held.
-    """
-    ends = [(case, step) for case, step in planned if step.move in ENDS]
-    acts = [pair for pair in ends if not released(memories.get(pair[0].resource.id, Memory()), past, now)]
-    sudden = jumps([case for case, _ in planned], limits, past).values()
-    over = [*_too_many(acts, limits), *_too_great(planned, acts, limits), *sudden] if acts else []
-    if not over:
-        return [step for _, step in planned]
-    others, them = (f" with {_count(len(acts) - 1, 'other')}", "them") if len(acts) > 1 else ("", "it")
-    because = f"held{others}, because {'; '.join(over)}. `reaper release` lets {them} go"
-    held = {case.resource.id for case, _ in acts}
-    return [
-        Step(move=Move.HOLD, because=f"would {step.move}, but is {because}") if case.resource.id in held else step
+    steps: list[Step]
+    holds: list[Hold]
+
+
+Planned = Sequence[tuple[Case, Step]]
+
+
+def limited(planned: Planned, memories: Mapping[str, Memory], limits: Limits, past: Past, look: Look) -> Limited:
+    """The steps, every stop and delete among them that a limit forbids turned into `hold`. What a release covers counts for no limit."""
+    cases = [case for case, _ in planned]
+    covered = {
+        case.resource.id
+        for case, step in planned
+        if step.move in ENDS and released(case, memories.get(case.resource.id, Memory()), past.release, look.now)
+    }
+    jumped = hold.jumping(
+        [h for h in past.holds if h.sort is Sort.JUMP], jumps(cases, limits, past.shares), sound(cases, look.read), look
+    )
+    acts = [case for case, step in planned if step.move in ENDS and case.resource.id not in covered]
+    exceeded = _exceeded(cases, [case for case in acts if not any(hold.holds(h, case) for h in jumped)], limits)
+    whole = hold.renewed([h for h in past.holds if h.sort is not Sort.JUMP], exceeded, look)
+    steps = [
+        step if step.move not in ENDS or case.resource.id in covered else _step(case, step, [*whole, *jumped])
         for case, step in planned
     ]
+    return Limited(steps=steps, holds=[*whole, *jumped])
 
 
-def jumps(cases: Iterable[Case], limits: Limits, past: Past) -> dict[tuple[Target, str], str]:
-    """The targets and kinds of which suddenly many more are idle than in the sweeps before: rather a broken signal than an empty office."""
-    groups: dict[tuple[Target, str], list[Case]] = defaultdict(list)
-    for case in cases:
-        groups[(case.resource.target, case.resource.kind)].append(case)
-    sudden = {place: _jump(found, past.shares.get(place, ()), limits) for place, found in groups.items()}
-    lasting = {place: f"of {place[1]} suddenly many more were idle some time ago" for place in past.jumped & groups.keys()}
-    return lasting | {place: text for place, text in sudden.items() if text}
+def released(case: Case, memory: Memory, release: Release | None, now: datetime) -> bool:
+    """Whether a release covers its action: it holds now, and the action's date, or the end of its office hours, had come when it was given."""
+    if release is None or not release.given <= now < release.until:
+        return False
+    hours = case.rule.hours if asked(case) else None
+    dates = [plan.due_at(case, memory, now), schedule.closed_since(hours, now) if hours else None]
+    known = [date for date in dates if date]
+    return bool(known) and max(known) <= release.given
+
+
+def jumps(cases: Iterable[Case], limits: Limits, shares: Mapping[Place, Sequence[Share]]) -> dict[Place, str]:
+    """The places where suddenly many more are idle than in the sweeps before: rather a broken signal than an empty office."""
+    found = {place: _jump(group, shares.get(place, ()), limits) for place, group in _by_place(cases).items()}
+    return {place: text for place, text in found.items() if text}
+
+
+def share(cases: Iterable[Case]) -> Share:
+    """How much of one place is idle: without what a rule's calendar stops, by day and by night, and without what is unknown."""
+    states = [case.verdict.state for case in cases if not asked(case)]
+    return Share(seen=len(states) - states.count(State.UNKNOWN), idle=states.count(State.IDLE))
+
+
+def sound(cases: Iterable[Case], read: Iterable[Place]) -> frozenset[Place]:
+    """The places that were read and of which at most half is unknown, so that their idle share says something."""
+    groups = _by_place(cases)
+    return frozenset(place for place in read if _half_known(groups.get(place, [])))
+
+
+def _half_known(cases: Sequence[Case]) -> bool:
+    counted = [case for case in cases if not asked(case)]
+    return 2 * share(counted).seen >= len(counted)
 
 
 def _jump(cases: Sequence[Case], shares: Sequence[Share], limits: Limits) -> str | None:
-    before = [share for share in shares if share.seen]
-    idle = sum(1 for case in cases if case.verdict.state is State.IDLE)
-    if len(before) < FEW:
+    before, now = [s for s in shares if s.seen], share(cases)
+    if len(before) < FEW or not now.seen:
         return None
     usual, count = median(s.idle / s.seen for s in before), median(s.idle for s in before)
-    if idle - count <= FEW or idle / len(cases) - usual <= limits.max_jump:
+    if now.idle - count <= FEW or now.idle / now.seen - usual <= limits.max_jump:
         return None
-    what = f"{idle} of {len(cases)} {cases[0].resource.kind} are idle where it used to be {usual:.0%}"
+    what = f"{now.idle} of {now.seen} {cases[0].resource.kind} are idle where it used to be {usual:.0%}"
     return f"{what}, a jump of more than max_jump: {limits.max_jump:.0%}"
 
 
-def released(memory: Memory, past: Past, now: datetime) -> bool:
-    """Whether a person let it go after it was held: what was held only since then, nobody has looked at."""
-    if past.released is None or memory.held_at is None:
-        return False
-    given, until = past.released
-    return memory.held_at <= given <= now < until
+def _exceeded(cases: Sequence[Case], acts: Sequence[Case], limits: Limits) -> dict[Sort, str]:
+    """The caps that the actions on `acts` are over, each with the reason."""
+    unpriced = [case for case in acts if _unpriced(case, limits)]
+    others = [case for case in acts if not _unpriced(case, limits)]
+    calendar, ordinary = [c for c in others if asked(c)], [c for c in others if not asked(c)]
+    usd = sum(case.usd_per_hour for case in others if case.usd_per_hour is not None)
+    found = {
+        Sort.ACTIONS: "; ".join([*_too_many(ordinary, "max_acts", limits.max_acts), *_too_great(cases, ordinary, limits)]),
+        Sort.SCHEDULED: "; ".join(_too_many(calendar, "max_scheduled", limits.max_scheduled)),
+        Sort.DOLLARS: f"what they cost, ${usd:,.2f} an hour, is more than max_usd_per_hour: {limits.max_usd_per_hour:g}"
+        if usd > limits.max_usd_per_hour
+        else "",
+        Sort.UNPRICED: f"its price is not known, and the policy sets max_usd_per_hour: {limits.max_usd_per_hour:g}"
+        if unpriced
+        else "",
+    }
+    return {sort: because for sort, because in found.items() if because}
 
 
-def _too_many(acts: Sequence[tuple[Case, Step]], limits: Limits) -> Iterable[str]:
-    if len(acts) > limits.max_acts:
-        yield f"{_count(len(acts), 'act')} are more than max_acts: {limits.max_acts}"
-    usd = sum(case.usd_per_hour for case, _ in acts if case.usd_per_hour is not None)
-    if usd > limits.max_usd_per_hour:
-        yield f"what they cost, ${usd:,.2f} an hour, is more than max_usd_per_hour: {limits.max_usd_per_hour:g}"
+def _unpriced(case: Case, limits: Limits) -> bool:
+    """Whether nobody can say if it is too dear: only where the policy itself sets what that is, and never for a calendar's stops."""
+    return case.usd_per_hour is None and not asked(case) and "max_usd_per_hour" in limits.model_fields_set
 
 
-def _too_great(planned: Sequence[tuple[Case, Step]], acts: Sequence[tuple[Case, Step]], limits: Limits) -> Iterable[str]:
+def _too_many(acts: Sequence[Case], key: str, most: int) -> Iterator[str]:
+    if len(acts) > most:
+        yield f"{len(acts)} action{' is' if len(acts) == 1 else 's are'} more than {key}: {most}"
+
+
+def _too_great(cases: Iterable[Case], acts: Sequence[Case], limits: Limits) -> Iterator[str]:
     """Kinds of which too great a part would go. One is always allowed, or small fleets could not be tidied at all."""
-    for kind, seen in _by_kind(case for case, _ in planned).items():
-        count = sum(1 for case, _ in acts if case.resource.kind == kind)
-        if count > max(1 if limits.max_share else 0, floor(limits.max_share * len(seen) + 1e-9)):
-            yield f"{count} of {len(seen)} {kind} are more than max_share: {limits.max_share:.0%}"
-
-
-def _by_kind(cases: Iterable[Case]) -> dict[str, list[Case]]:
-    found: dict[str, list[Case]] = defaultdict(list)
+    seen: dict[str, int] = defaultdict(int)
     for case in cases:
-        found[case.resource.kind].append(case)
+        seen[case.resource.kind] += not asked(case)
+    for kind, total in seen.items():
+        count = sum(1 for case in acts if case.resource.kind == kind)
+        if count > max(1 if limits.max_share else 0, floor(limits.max_share * total + 1e-9)):
+            yield f"{count} of {total} {kind} are more than max_share: {limits.max_share:.0%}"
+
+
+def _step(case: Case, step: Step, standing: Iterable[Hold]) -> Step:
+    why = [h for h in standing if hold.holds(h, case)]
+    if not why:
+        return step
+    since = f"{min(h.since for h in why).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    reasons = "; ".join(dict.fromkeys(h.because for h in why))
+    return Step(
+        move=Move.HOLD, because=f"would {step.move}, but is on hold since {since}: {reasons}. `reaper release` releases it"
+    )
+
+
+def _by_place(cases: Iterable[Case]) -> dict[Place, list[Case]]:
+    found: dict[Place, list[Case]] = defaultdict(list)
+    for case in cases:
+        found[hold.of(case)].append(case)
     return found
-
-
-def _count(count: int, noun: str) -> str:
-    return f"{count} {noun}" + ("" if count == 1 else "s")

@@ -13,6 +13,8 @@ from reaper.duration import spell
 from reaper.model import Action, Move
 from reaper.policy import Match, Policy, Spec
 
+NIGHT = timedelta(hours=12)
+"""About what office hours leave of a working day."""
 FIELDS = ("cloud", "kind", "name", "account", "subscription", "region", "size")
 
 
@@ -124,25 +126,29 @@ def _regions(policy: Policy) -> Iterator[Problem]:
 
 
 def _hours(policy: Policy) -> Iterator[Problem]:
-    """Rules whose office hours stop what nothing starts again, or whose grace outlasts the night."""
+    """Rules whose office hours stop what nothing starts again, or force it in vain, or ask for more silence than a night has."""
     for index, spec in enumerate(policy.rules):
         if spec.hours is None:
             continue
-        kinds = [
-            k for k in registry.kinds() if spec.match.kind is None or any(fnmatchcase(k.name, glob) for glob in spec.match.kind)
-        ]
-        lasting = [k.name for k in kinds if k.deeds and Move.START not in k.deeds]
-        if lasting:
+        if lasting := ", ".join(_lasting(spec.match)):
             yield (
                 ("rules", index, "hours"),
-                f"rule {spec.name!r}: nothing starts {', '.join(lasting)} again in the morning; name other kinds",
+                f"rule {spec.name!r}: nothing starts {lasting} again in the morning; name other kinds",
             )
-        grace = spec.grace or policy.defaults.grace
-        if grace > timedelta(hours=12) and not spec.hours.force:
+            if spec.hours.force:
+                yield ("rules", index, "hours", "force"), f"rule {spec.name!r}: force does not hold for {lasting}: only when idle"
+        if spec.idle_after and spec.idle_after > NIGHT:
             yield (
-                ("rules", index, "hours"),
-                f"rule {spec.name!r}: a grace of {spell(grace)} outlasts a night, so that office hours may never stop anything",
+                ("rules", index, "idle_after"),
+                f"rule {spec.name!r}: an idle_after of {spell(spec.idle_after)} holds outside the hours, too, and outlasts a night",
             )
+
+
+def _lasting(match: Match) -> list[str]:
+    """The kinds that the rule is for, that can be stopped, and that nothing starts again."""
+    kinds = [k for k in registry.kinds() if match.cloud is None or k.cloud in match.cloud]
+    kinds = [k for k in kinds if match.kind is None or any(fnmatchcase(k.name, glob) for glob in match.kind)]
+    return [k.name for k in kinds if k.deeds and Move.START not in k.deeds]
 
 
 def _protects(spec: Spec) -> bool:

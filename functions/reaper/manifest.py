@@ -1,7 +1,7 @@
 """Manifests: what an act is about to change or take away, written down before it does, and read again to undo it.
 
 `REAPER_MANIFESTS` is `s3://bucket/prefix`, a blob container's https URL, or a directory; the command line's default is a directory beside
-the user's ledger. Each act has one file, `<run>/<hash of the id>-<move>.json`, which is never overwritten.
+the user's ledger. Each act has one file, `<run>/<hash of the id>-<move>-<version of its row>.json`, which is never overwritten.
 """
 
 from __future__ import annotations
@@ -48,9 +48,12 @@ class Archive:
     place: str
     store: Store
 
-    def keep(self, manifest: Manifest) -> str:
-        """Store it; gives its address. Raises CloudError: then nothing must be changed."""
-        name = f"{manifest.run}/{sha256(manifest.id.encode()).hexdigest()[:24]}-{manifest.move}.json"
+    def keep(self, manifest: Manifest, version: int) -> str:
+        """Store it; gives its address. `version`: that of the ledger's row which will name it, so that no two attempts share a name.
+
+        Raises CloudError: then nothing must be changed.
+        """
+        name = f"{manifest.run}/{sha256(manifest.id.encode()).hexdigest()[:24]}-{manifest.move}-{version}.json"
         return self.store.write(self.place, name, render(manifest))
 
     def of_run(self, run: str) -> list[tuple[str, Manifest | CloudError]]:

@@ -332,12 +332,17 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of a step: `because` says what was done or why it was refused, `error` what failed. `already`: nothing was left to do."""
+    """What became of a step: `because` says what was done or why it was refused, `error` what failed. `already`: nothing was left to do.
+
+    `begun`: calls were made, or may have been. `part`, such as `1 of 2 variants`: the rest is an action of its own.
+    """
 
     result: Result
     error: str | None = None
     because: str | None = None
     already: bool = False
+    begun: bool = False
+    part: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

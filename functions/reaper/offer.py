@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from urllib.parse import urlsplit
 
-from reaper import keyring, snooze
+from reaper import enrolment, keyring, snooze
 from reaper.errors import SettingsError
-from reaper.model import Finding, State
+from reaper.model import Finding, Move, State
 from reaper.token import Keys, Link, sign
 
 LASTS = timedelta(days=30)
@@ -41,10 +41,11 @@ def open(environ: Mapping[str, str], now: datetime) -> Offer | None:
 
 
 def links(findings: Iterable[Finding], offer: Offer, now: datetime) -> dict[str, str]:
-    """The link of each idle resource by its id. One whose id is too long for a link has none, and only the tag remains for it."""
+    """The link of each resource that is idle, or whose owner is told of its office hours, by its id. One whose id is too long for a link has none, and only the tag remains for it."""
     found = {}
     for finding in findings:
-        if finding.case.verdict.state is State.IDLE:
+        by_hours = enrolment.asked(finding.case) and finding.step.move in {Move.WARN, Move.REMIND}
+        if finding.case.verdict.state is State.IDLE or by_hours:
             try:
                 found[finding.case.resource.id] = snooze.address(offer.base, sign(_link(finding, offer, now), offer.keys))
             except ValueError:

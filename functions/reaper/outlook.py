@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from reaper import plan, registry
+from reaper import enrolment, plan, registry, schedule, spell
 from reaper.figures import moment, money
-from reaper.model import Action, Confidence, Finding, Memory, Mode, Move
+from reaper.model import Action, Confidence, Finding, Hours, Memory, Mode, Move, Result
 
 DONE = frozenset({Move.STOP, Move.DELETE, Move.START})
 PLAIN = {Move.STOP: "stopped", Move.DELETE: "deleted", Move.START: "started again"}
@@ -21,16 +21,21 @@ def verb(found: Finding, move: Move) -> str:
     return deeds[move].verb if move in deeds else PLAIN.get(move, move.value)
 
 
-def following(found: Finding, mode: Mode, memory: Memory, now: datetime) -> str:
-    """One or two sentences for its owner. The grace runs from the notice of this idle spell, so a first notice starts it at `now`."""
+def following(found: Finding, mode: Mode, memory: Memory, now: datetime, week: str = "") -> str:
+    """One or two sentences for its owner. The grace runs from the notice of this idle spell, so a first notice starts it at `now`.
+
+    `week`: what its office hours did since its owner was last told, in a weekly summary.
+    """
     if found.step.move in DONE:
-        return f"{_sentence(found.outcome.because or f'it was {verb(found, found.step.move)}')}."
+        return _done(found, now)
+    if found.case.rule.hours and enrols(found, mode, memory, now):
+        return _by_hours(found, found.case.rule.hours, memory, now, week)
     when = act_at(found, mode, memory, now)
     if when is None:
         return _why_nothing(found, mode)
     move = plan.act(found.case, now) or Move.STOP
     stored = ", with everything needed to make it again stored first," if move is Move.DELETE else ""
-    time = f"on {moment(when)} or soon after" if when > now else "at one of the next sweeps"
+    time = f"on {moment(when)} or soon after" if when > now else "at any time"
     saves = found.case.saves.get(move)
     saving = f" That saves {money(saves * 24)} a day." if saves else ""
     return f"It will be {verb(found, move)}{stored} {time}, unless it is used or kept before.{saving}"
@@ -38,10 +43,20 @@ def following(found: Finding, mode: Mode, memory: Memory, now: datetime) -> str:
 
 def act_at(found: Finding, mode: Mode, memory: Memory, now: datetime) -> datetime | None:
     """The earliest moment at which the policy lets it be acted on; None when it never does by itself."""
-    if mode is not Mode.ENFORCE or found.step.move in DONE or plan.act(found.case, now) is None:
+    if not mode.announces or found.step.move in DONE or plan.act(found.case, now) is None:
         return None
-    warned = memory.warned_at if found.step.move is not Move.WARN else None
-    return max(plan.promise(found.case, warned or now), (memory.promised if warned else None) or now)
+    if found.step.move is not Move.WARN and memory.warned_at:
+        return max(memory.promised or plan.promise(found.case, memory.warned_at), now)
+    return plan.promise(found.case, now)
+
+
+def enrols(found: Finding, mode: Mode, memory: Memory, now: datetime) -> bool:
+    """Whether the notice is about its office hours as such: an enrolment, or a weekly summary."""
+    if not mode.announces or not enrolment.asked(found.case):
+        return False
+    if found.step.move is Move.WARN:
+        return plan.act(found.case, now) is not None
+    return found.step.move is Move.REMIND and enrolment.since(found.case, memory, now) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,11 +70,38 @@ class Coming:
 
 def coming(found: Sequence[Finding], mode: Mode, memories: Mapping[str, Memory], now: datetime) -> Coming | None:
     """What the top of a message announces; None when nothing happens by itself. A date in the past is given as `now`."""
-    dates = [(f, when) for f in found if (when := act_at(f, mode, memories.get(f.case.resource.id, Memory()), now))]
+    known = [(f, memories.get(f.case.resource.id, Memory())) for f in found]
+    dates = [(f, when) for f, memory in known if not enrols(f, mode, memory, now) and (when := act_at(f, mode, memory, now))]
     if not dates:
         return None
     verbs = sorted({verb(f, plan.act(f.case, now) or Move.STOP) for f, _ in dates}, reverse=True)
     return Coming(count=len(dates), how=" or ".join(verbs), first=max(now, min(when for _, when in dates)))
+
+
+def _done(found: Finding, now: datetime) -> str:
+    """What was done, or may have been, and when the rest of it comes."""
+    outcome, move = found.outcome, found.step.move
+    if outcome.result is not Result.DONE:
+        return f"{_sentence(outcome.error or 'it is not known what became of it')}. Please look at it."
+    said = f"{_sentence(outcome.because or f'it was {verb(found, move)}')}."
+    if outcome.part is None:
+        return said
+    when = moment(plan.promise(found.case, now))
+    return f"{said} That was {outcome.part}. The rest will be {verb(found, move)} on {when} or soon after, unless it is used or kept before."
+
+
+def _by_hours(found: Finding, hours: Hours, memory: Memory, now: datetime, week: str) -> str:
+    named = f"{schedule.written(hours)} ({hours.tz})"
+    if found.step.move is Move.WARN:
+        when = moment(plan.promise(found.case, now))
+        even = ", even while it is used" if hours.force else ""
+        restart = "; it is started again when they begin" if Move.START in found.case.acts else ""
+        return f"From {when} on it will be {verb(found, Move.STOP)} outside its office hours, {named}{even}{restart}. After this you get a summary once a week."
+    if plan.forced(found.case, now) and not plan.may_move(found.case):
+        then = max(plan.promise(found.case, memory.warned_at or now), now + min(found.case.rule.grace, plan.FORCED))
+        return f"Its office hours, {named}, are over. It will be {verb(found, Move.STOP)} on {moment(then)} or soon after, even while it is used."
+    last = spell.last_notice(memory) or now
+    return f"Its office hours, {named}, are kept. Since {moment(last)} {week or 'it was neither stopped nor started'}."
 
 
 def _sentence(text: str) -> str:
@@ -68,7 +110,7 @@ def _sentence(text: str) -> str:
 
 def _why_nothing(found: Finding, mode: Mode) -> str:
     end = "it costs until you stop it"
-    if mode is not Mode.ENFORCE or found.case.rule.action.rank < Action.STOP.rank:
+    if not mode.announces or found.case.rule.action.rank < Action.STOP.rank:
         return f"Nothing is done to it by itself; {end}."
     if found.case.verdict.confidence is Confidence.LIKELY and found.case.rule.act_on is not Confidence.LIKELY:
         return f"The evidence is indirect, so nothing is done to it by itself; {end}."

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
+from hashlib import sha256
 
 from reaper.digest import ACTED, Item, Occasion, address_of, item, title
 from reaper.figures import money
+from reaper.hold import place
 from reaper.message import MAX_SUBJECT, Audience, Message, Value, line
 from reaper.model import Finding, Move, Report, Result, Status
 from reaper.report.totals import complete, gaps, idle, is_done, lists, nothing, totals, unknown
@@ -16,6 +19,11 @@ from reaper.wish import tidy
 
 ROWS, FEW = 10, 6
 GROUPS = 6
+EACH = 10_000
+"""So many keys of what is on hold at most, each by itself."""
+Held = Mapping[str, Collection[datetime]]
+"""By resource id: since when the holds over it stand."""
+NONE_HELD: Held = {}
 TEAM_TAGS = ("team", "cost-center", "costcenter", "department")
 
 
@@ -33,16 +41,39 @@ class Share:
     others: int = 0
 
 
-def topics(report: Report) -> frozenset[str]:
-    """Everything this report has to tell, by key: give it to the next `overview` as `known`, and only what came since is new."""
-    held = {f"hold:{f.case.resource.id}" for f in report.findings if f.step.move is Move.HOLD}
+def alarms(report: Report, held: Held = NONE_HELD) -> frozenset[str]:
+    """What this report has to tell that must never be taken for told: what is on hold, anew for each hold over it, and what was not seen."""
     holes = {f"{c.status}:{c.account}/{c.region}/{c.kind}" for c in report.coverage if c.status is not Status.OK}
+    return frozenset({*_holds(report, held), *holes})
+
+
+def topics(report: Report, held: Held = NONE_HELD) -> frozenset[str]:
+    """Everything this report has to tell, by key: give it to the next `overview` as `known`, and only what came since is new."""
     blind = {f"unknown:{f.case.resource.id}" for f in unknown(report)}
-    return frozenset(held | holes | blind | {f.case.resource.id for f in idle(report)})
+    return frozenset({*alarms(report, held), *blind, *(f.case.resource.id for f in idle(report))})
+
+
+def _holds(report: Report, held: Held) -> set[str]:
+    """One key for each resource on hold and hold over it; where these are very many, one for all in a place, which changes with any of them."""
+    groups: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for found in (f for f in report.findings if f.step.move is Move.HOLD):
+        for since in held.get(found.case.resource.id) or ("",):
+            groups[str(since), "/".join(place(found.case.resource.target, found.case.resource.kind))].append(
+                found.case.resource.id
+            )
+    if sum(map(len, groups.values())) <= EACH:
+        return {f"hold:{since}:{id_}" for (since, _), ids in groups.items() for id_ in ids}
+    return {
+        f"hold:{since}:{where}:{sha256(' '.join(sorted(ids)).encode()).hexdigest()}" for (since, where), ids in groups.items()
+    }
 
 
 def overview(
-    report: Report, occasion: Occasion, known: Collection[str] | None = None, troubles: Sequence[str] = ()
+    report: Report,
+    occasion: Occasion,
+    known: Collection[str] | None = None,
+    troubles: Sequence[str] = (),
+    held: Held = NONE_HELD,
 ) -> Message | None:
     """The summary; None when nothing is new since `known` (None: no earlier sweep), nothing was acted on and nothing failed.
 
@@ -50,16 +81,16 @@ def overview(
     are told with them. Its `to` is the policy's fallback; channels for admins may know better.
     """
     acted = [f for f in report.findings if f.step.move in ACTED]
-    if not (topics(report) - frozenset(known or ()) or any(_unusual(f) for f in acted) or troubles):
+    if not (topics(report, held) - frozenset(known or ()) or any(_unusual(f) for f in acted) or troubles):
         return None
     from reaper.mail.render import both
 
-    looked_at, held = len(report.findings), [f for f in report.findings if f.step.move is Move.HOLD]
+    looked_at, waiting = len(report.findings), [f for f in report.findings if f.step.move is Move.HOLD]
     over = {f.case.resource.id for f in acted if f.outcome.result is Result.DONE}
     ended = sorted((f for f in acted if is_done(f)), key=lambda f: -(f.case.usd_per_hour or 0))
     report = replace(report, findings=tuple(f for f in report.findings if f.case.resource.id not in over))
     fresh = [f for f in idle(report) if known is not None and f.case.resource.id not in known]
-    subject = _subject(report, len(fresh), held, ended)
+    subject = _subject(report, len(fresh), waiting, ended)
     plain, html = both(
         "admin",
         subject=subject,
@@ -70,7 +101,7 @@ def overview(
         fresh=_some(fresh, occasion, FEW),
         dearest=_some(idle(report), occasion),
         shares={"Team": _shares(report, _team), "Owner": _shares(report, _owner), "Kind": _shares(report, _kind)},
-        held=_some(held, occasion),
+        held=_some(waiting, occasion),
         done=_some(ended, occasion),
         undone=_some([f for f in acted if f.outcome.result in {Result.REFUSED, Result.FAILED}], occasion),
         nobody=_some([f for f in idle(report) if address_of(f, occasion.owners) is None], occasion),

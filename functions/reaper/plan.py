@@ -2,7 +2,8 @@
 
 One idle spell, one warning, then a reminder per `remind_every`, however often is swept.
 
-A move is due when a warning that announced it was given in the same spell and the time that it promised is over.
+A move is due when a warning that announced it was given in the same spell and the time that it promised is over. What a rule's office
+hours ask for rests on an enrolment notice instead.
 """
 
 from __future__ import annotations
@@ -11,26 +12,24 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from reaper import schedule, spell
+from reaper import enrolment, schedule, spell
 from reaper.duration import text
-from reaper.model import Action, Case, Confidence, Memory, Move, State, Step, Verdict
+from reaper.enrolment import JITTER
+from reaper.model import Action, Announced, Case, Confidence, Memory, Move, Result, State, Step, Verdict
 
 CONFIRM = timedelta(hours=1)
 """So long a move that was asked for may take to show; what has not come about by then is planned anew."""
-STOPPING = timedelta(minutes=15)
-"""So long after a stop was asked for a change may still be that stop; a later one was somebody's own."""
 FORCED = timedelta(hours=1)
-"""The longest grace for what is stopped out of office hours even while busy: its notice must be of the same day."""
-JITTER = timedelta(hours=1)
-"""A daily clock does not tick to the minute: a reminder comes up to this much early rather than a day late."""
-STRENGTH = {Move.STOP: 1, Move.DELETE: 2}
+"""So long before a busy resource is stopped by `force` its owner is told once more, or a whole grace before where that is shorter."""
+STRENGTH: Mapping[str, int] = {Move.STOP: 1, Move.DELETE: 2}
 ENDED = {Move.STOP: "stopped", Move.DELETE: "deleted"}
 
 
 def plan(cases: Iterable[Case], memories: Mapping[str, Memory], now: datetime, *, acting: bool = True) -> list[Step]:
     """One step per case, in the same order. `memories` is keyed by resource id; a resource without one was never warned about.
 
-    Without `acting` people are told and nothing is moved, so that nothing is announced either.
+    Without `acting` people are told and nothing is moved, so that nothing is announced either; what another run has announced is left to
+    runs that announce.
     """
     return [_step(case, memories.get(case.resource.id, Memory()), now, acting) for case in cases]
 
@@ -44,19 +43,25 @@ def may_move(case: Case) -> bool:
 
 
 def forced(case: Case, now: datetime) -> bool:
-    """Whether its rule stops it even while busy: `hours: {force: true}`, and they are over. Never what is protected, unknown or free."""
+    """Whether its rule stops it even while busy: `hours: {force: true}`, and they are over. Never what is protected, unknown or free, nor
+    what cannot be started again.
+    """
     hours, state = case.rule.hours, case.verdict.state
-    if hours is None or not hours.force or not _stoppable(case) or schedule.is_open(hours, now):
+    if hours is None or not hours.force or not _stoppable(case) or Move.START not in case.acts or schedule.is_open(hours, now):
         return False
     return state in {State.ACTIVE, State.YOUNG, State.IDLE}
 
 
 def may_start(case: Case, memory: Memory, now: datetime) -> bool:
-    """Whether its office hours start it now: it is stopped, nothing protects it, and it was we who stopped it, or the rule starts all."""
+    """Whether its office hours start it now: it is stopped, nothing protects it, and it was we who stopped it, or the rule starts all and
+    nobody has touched it since they began.
+    """
     hours = case.rule.hours
     if hours is None or not _stoppable(case) or case.verdict.state is not State.EXEMPT or not schedule.is_open(hours, now):
         return False
-    return Move.START in case.acts and case.acts[Move.START] is None and (hours.restart == "all" or _ours(case, memory))
+    if Move.START not in case.acts or case.acts[Move.START] is not None:
+        return False
+    return _ours(case, memory) or (hours.restart == "all" and _untouched_since_opening(case, now))
 
 
 def act(case: Case, now: datetime) -> Move | None:
@@ -71,19 +76,23 @@ def act(case: Case, now: datetime) -> Move | None:
 
 def promise(case: Case, told: datetime) -> datetime:
     """Before which moment nothing is done after a notice at `told`: its grace, and with office hours not inside them."""
-    grace = min(case.rule.grace, FORCED) if case.rule.hours and case.rule.hours.force else case.rule.grace
-    when = told + grace
+    when = told + case.rule.grace
     if case.rule.hours and schedule.is_open(case.rule.hours, when):
         return schedule.next_close(case.rule.hours, when) or when
     return when
 
 
-def spared_by_memory(case: Case, memory: Memory, now: datetime) -> Case:
-    """The case with an exempt verdict where it is idle and somebody's snooze still holds; otherwise the case as it is."""
-    if not (may_move(case) and _snoozed(case, memory, now)):
+def spared_by_memory(case: Case, memory: Memory, now: datetime, host: Memory | None = None) -> Case:
+    """The case with an exempt verdict where it is idle and somebody's snooze still holds; otherwise the case as it is.
+
+    `host`: what is remembered of the resource that it lives in. A snooze of that one keeps it, too.
+    """
+    own = _snoozed(case, memory, now)
+    whole = host is not None and host.snoozed_until is not None and host.snoozed_until > now
+    if not may_move(case) or not (own or whole):
         return case
-    verdict = Verdict(state=State.EXEMPT, because=_kept(memory), last_busy=case.verdict.last_busy)
-    return replace(case, verdict=verdict)
+    because = _kept(memory) if own or host is None else f"what it lives in is {_kept(host)}"
+    return replace(case, verdict=Verdict(state=State.EXEMPT, because=because, last_busy=case.verdict.last_busy))
 
 
 def notice(case: Case, memory: Memory, now: datetime) -> datetime | None:
@@ -93,63 +102,135 @@ def notice(case: Case, memory: Memory, now: datetime) -> datetime | None:
         return None
     if case.resource.created and case.resource.created > warned:
         return None
-    if forced(case, now) and case.rule.hours:
-        return warned if schedule.same_day(case.rule.hours, warned, now) else None
     if not may_move(case) or spell.void(case, memory, now):
         return None
-    return warned if warned >= spell.began(case, memory, now) else None
+    return warned if spell.of_a_part(memory) or warned >= spell.began(case, memory, now) else None
 
 
 def due_at(case: Case, memory: Memory, now: datetime) -> datetime | None:
     """From when on `act(case)` may be made; None where no notice of this spell announced it, or one as strong."""
-    move, warned = act(case, now), notice(case, memory, now)
-    if move is None or warned is None or STRENGTH.get(memory.announced or Move.NONE, 0) < STRENGTH[move]:
+    move = act(case, now)
+    if move is None:
+        return None
+    if enrolment.asked(case):
+        return _due_by_hours(case, memory, now)
+    warned = notice(case, memory, now)
+    if warned is None or STRENGTH.get(memory.announced or "", 0) < STRENGTH[move]:
         return None
     return max(promise(case, warned), memory.promised or warned)
 
 
 def told(case: Case, memory: Memory, step: Step, receipt: str, now: datetime, *, acting: bool = True) -> Memory:
-    """The memory once a channel has accepted a warning or a reminder, with what it announced."""
-    announced = act(case, now) if acting else None
+    """The memory once a channel has accepted a warning or a reminder, with what it announced. A reminder never moves the date."""
     if step.move is Move.WARN:
-        promised = promise(case, now) if announced else None
-        return replace(
-            memory,
-            warned_at=now,
-            reminded_at=None,
-            receipt=receipt,
-            told=case.owner,
-            shape=case.resource.facts.get("shape"),
-            announced=announced,
-            promised=promised,
-            held_at=None,
-        )
-    if step.move is Move.REMIND:
-        return replace(
-            memory, reminded_at=now, receipt=receipt, told=case.owner, announced=announced, shape=case.resource.facts.get("shape")
-        )
-    return memory
+        return _warned(case, memory, receipt, now, acting)
+    if step.move is not Move.REMIND:
+        return memory
+    move = act(case, now) if acting else None
+    kept = enrolment.since(case, memory, now) is not None
+    said = Announced.HOURS if kept else Announced(move) if move else None
+    shape = memory.shape if kept else case.resource.facts.get("shape")
+    return replace(memory, reminded_at=now, receipt=receipt, told=case.owner, announced=said, shape=shape)
 
 
-def meant(memory: Memory, move: Move, manifest: str | None, now: datetime) -> Memory:
-    """The memory just before a move is made: whoever comes next knows that it may have been.
-
-    A move that was begun under the same notice and may be half made keeps its first manifest, which knows how everything was before.
-    """
-    begun = memory.last_act is move and memory.acted_at and memory.warned_at and memory.warned_at <= memory.acted_at
+def _warned(case: Case, memory: Memory, receipt: str, now: datetime, acting: bool) -> Memory:
+    move, hours = act(case, now) if acting else None, case.rule.hours
+    enrols = move is not None and hours is not None and enrolment.asked(case)
     return replace(
-        memory, last_act=move, acted_at=now, manifest=(memory.manifest if begun else None) or manifest or memory.manifest
+        memory,
+        warned_at=now,
+        reminded_at=None,
+        receipt=receipt,
+        told=case.owner,
+        shape=case.resource.facts.get("shape"),
+        announced=Announced.HOURS if enrols else Announced(move) if move else None,
+        promised=promise(case, now) if move else None,
+        enrolled=enrolment.digest(hours) if enrols and hours else None,
+        held_at=None,
     )
 
 
+def told_of_part(case: Case, memory: Memory, receipt: str, now: datetime) -> Memory:
+    """The memory once a channel has accepted the mail about the first part of an action: it is the notice for the rest."""
+    return replace(
+        spell.silent(memory),
+        warned_at=now,
+        receipt=receipt,
+        told=case.owner,
+        announced=Announced(memory.last_act or Move.STOP),
+        promised=promise(case, now),
+        act_told=now,
+    )
+
+
+def meant(memory: Memory, move: Move, manifest: str | None, run: str, now: datetime) -> Memory:
+    """The memory just before a move is made: whoever comes next knows that it may have been. A start keeps the manifest of its stop."""
+    return replace(
+        memory,
+        last_act=move,
+        acted_at=now,
+        manifest=manifest or memory.manifest,
+        act_run=run,
+        act_result=None,
+        act_because=None,
+        act_part=None,
+        act_told=None,
+    )
+
+
+def taken_back(memory: Memory, before: Memory) -> Memory:
+    """The memory without an intent of which no call was made: what it said of the action before it."""
+    return replace(
+        memory,
+        last_act=before.last_act,
+        acted_at=before.acted_at,
+        manifest=before.manifest,
+        act_run=before.act_run,
+        act_result=before.act_result,
+        act_because=before.act_because,
+        act_part=before.act_part,
+        act_told=before.act_told,
+    )
+
+
+def settled(memory: Memory, result: Result, because: str, part: str | None = None) -> Memory:
+    """The memory once it is known what became of an action, or that nobody can know: its notice is used up."""
+    return replace(moved(memory), act_result=result, act_because=because, act_part=part)
+
+
+def not_known(memory: Memory) -> Memory:
+    """The memory once an action that an earlier run began is closed: nobody can tell whether it was made."""
+    when = memory.acted_at.astimezone(UTC) if memory.acted_at else None
+    because = f"it isn't known whether it was made: run {memory.act_run or 'of version 0.1'} began it on {when:%Y-%m-%d %H:%M} UTC and broke off"
+    return settled(memory, Result.FAILED, because)
+
+
+def in_summary(case: Case, move: Move) -> bool:
+    """Whether its owner hears of it in the weekly summary alone: what office hours stop and start day by day."""
+    return move is Move.START or (move is Move.STOP and enrolment.asked(case))
+
+
+def is_open(memory: Memory, run: str | None = None) -> bool:
+    """Whether an action was begun by another run than `run` and what became of it is not known.
+
+    Version 0.1 left no result: there it was open where the notice that it used up still stands.
+    """
+    if memory.last_act is None or memory.acted_at is None or memory.act_result is not None:
+        return False
+    if memory.act_run is not None:
+        return memory.act_run != run
+    return memory.warned_at is not None and memory.warned_at <= memory.acted_at and memory.last_act in STRENGTH
+
+
 def moved(memory: Memory) -> Memory:
-    """The memory once a move was made: its notice is used up, another move needs another."""
-    return replace(spell.silent(memory), idle_since=None, idle_seen=None)
+    """The memory once a move was made: its notice is used up, another move needs another. An enrolment lasts."""
+    kept = memory if spell.enrolling(memory) else spell.silent(memory)
+    return replace(kept, idle_since=None, idle_seen=None)
 
 
 def undone(memory: Memory) -> Memory:
     """The memory once a move was taken back: nothing of it is left, and nothing is done again without a new notice."""
-    return replace(moved(memory), last_act=None, acted_at=None, manifest=None)
+    return taken_back(moved(memory), Memory())
 
 
 def after(case: Case, memory: Memory, now: datetime) -> Memory:
@@ -160,26 +241,72 @@ def after(case: Case, memory: Memory, now: datetime) -> Memory:
     or when a snooze was given to what had this id before.
     """
     if memory.snoozed_until and not _snoozed(case, memory, now):
-        memory = spell.awake(spell.silent(memory) if spell.answered(memory, now) else memory)
-    if forced(case, now) and not may_move(case):
-        return memory
+        memory = spell.awake(spell.spent(memory) if spell.answered(memory, now) else memory)
     if case.verdict.state in {State.ACTIVE, State.YOUNG} or case.rule.protected:
-        return replace(spell.silent(memory), idle_since=None, idle_seen=None)
+        return replace(memory if _outlasts(case, memory, now) else spell.silent(memory), idle_since=None, idle_seen=None)
     return spell.renewed(case, memory, now) if may_move(case) else memory
+
+
+def _outlasts(case: Case, memory: Memory, now: datetime) -> bool:
+    """Whether a notice goes on although it is not idle now: of office hours, or of the rest of an action that made it young itself."""
+    if spell.enrolling(memory):
+        return enrolment.asked(case)
+    rest = case.verdict.state is State.YOUNG and spell.of_a_part(memory) and not case.rule.protected
+    return rest and not spell.void(case, memory, now)
 
 
 def _step(case: Case, memory: Memory, now: datetime, acting: bool) -> Step:
     if acting and may_start(case, memory, now):
         return _started(case, memory, now)
-    if not may_move(case) and not (acting and forced(case, now)):
+    enrolled = acting and _stoppable(case) and enrolment.since(case, memory, now) is not None
+    if not (may_move(case) or (acting and forced(case, now)) or enrolled):
         return Step(move=Move.NONE, because=_left(case, memory))
     if _snoozed(case, memory, now):
         return Step(move=Move.NONE, because=_kept(memory))
+    if not acting and (notice(case, memory, now) or enrolment.since(case, memory, now)) and memory.announced:
+        return Step(move=Move.NONE, because="its owner was told what will be done to it, and this run announces nothing")
     if acting and _pending(memory, now):
         return Step(
             move=Move.NONE, because=f"the reaper asked for it to be {_done(memory)}, and the next sweeps see whether it was"
         )
+    if enrolled or (acting and enrolment.asked(case) and act(case, now)):
+        return _by_hours(case, memory, now)
     return (_due(case, memory, now) if acting else None) or _notice(case, memory, now, acting)
+
+
+def _by_hours(case: Case, memory: Memory, now: datetime) -> Step:
+    """What a rule's office hours ask for: first an enrolment notice, then a stop after each day, and a summary every week."""
+    told, mail = enrolment.since(case, memory, now), enrolment.next_mail(case, memory)
+    if told is None and mail and now < mail:
+        because = f"what its owner was told of its office hours no longer holds, and nothing is done before the next notice in {text(mail - now)}"
+        return Step(move=Move.NONE, because=because)
+    if told is None:
+        return Step(move=Move.WARN, because=f"{case.rule.name} keeps its office hours, and its owner has not been told")
+    step = _due(case, memory, now)
+    if step and step.move is not Move.NONE:
+        return step
+    if mail and now >= mail and case.verdict.state is not State.UNKNOWN:
+        return Step(move=Move.REMIND, because=f"its office hours are kept, and its owner was last told {_ago(memory, now)} ago")
+    if act(case, now) and due_at(case, memory, now) is None:
+        return Step(move=Move.REMIND, because=f"its office hours are over, and {case.rule.name} stops it even while it is used")
+    if step or not may_move(case):
+        return step or Step(move=Move.NONE, because=_left(case, memory))
+    return Step(move=Move.NONE, because=f"its office hours are kept, and its owner was last told {_ago(memory, now)} ago")
+
+
+def _due_by_hours(case: Case, memory: Memory, now: datetime) -> datetime | None:
+    """From when on office hours stop it: its enrolment's grace, and while it is used a notice of the same day besides."""
+    hours, told, last = case.rule.hours, enrolment.since(case, memory, now), spell.last_notice(memory)
+    if hours is None or told is None or last is None:
+        return None
+    when = max(promise(case, told), memory.promised or told)
+    if may_move(case):
+        return when
+    return max(when, last + min(case.rule.grace, FORCED)) if schedule.same_day(hours, last, now) else None
+
+
+def _ago(memory: Memory, now: datetime) -> str:
+    return text(now - (spell.last_notice(memory) or now))
 
 
 def _due(case: Case, memory: Memory, now: datetime) -> Step | None:
@@ -192,6 +319,8 @@ def _due(case: Case, memory: Memory, now: datetime) -> Step | None:
     if when > now:
         return None
     ago = text(now - (memory.warned_at or now))
+    if enrolment.asked(case):
+        return Step(move=move, because=f"its office hours are over, and its owner was told {ago} ago that they are kept")
     return Step(move=move, because=f"{case.verdict.because}; its owner was told {ago} ago that it would be {ENDED[move]}")
 
 
@@ -199,12 +328,6 @@ def _notice(case: Case, memory: Memory, now: datetime, acting: bool) -> Step:
     move = act(case, now) if acting else None
     unsaid = move is not None and due_at(case, memory, now) is None
     last = None if spell.void(case, memory, now) else spell.last_notice(memory)
-    if forced(case, now) and not may_move(case):
-        if move is None or not unsaid:
-            return Step(
-                move=Move.NONE, because="its office hours are over; " + ("it cannot be stopped now" if unsaid else "it waits")
-            )
-        return Step(move=Move.WARN, because=f"its office hours are over, and {case.rule.name} stops it even while it is used")
     if last is None:
         notes = "".join(f"; {note}" for note in case.rule.notes)
         return Step(move=Move.WARN, because=f"idle for more than {text(case.rule.idle_after)} under {case.rule.name}{notes}")
@@ -262,7 +385,13 @@ def _ours(case: Case, memory: Memory) -> bool:
     """Whether the last one to stop it was the reaper: nobody changed it since."""
     if memory.last_act is not Move.STOP or memory.acted_at is None:
         return False
-    return case.resource.changed is None or case.resource.changed <= memory.acted_at + STOPPING
+    return case.resource.changed is None or case.resource.changed <= memory.acted_at + CONFIRM
+
+
+def _untouched_since_opening(case: Case, now: datetime) -> bool:
+    """Whether nobody has stopped or changed it in the hours that run now. What does not say when it was changed may have been."""
+    opened = schedule.open_since(case.rule.hours, now) if case.rule.hours else None
+    return opened is not None and case.resource.changed is not None and case.resource.changed < opened
 
 
 def _pending(memory: Memory, now: datetime) -> bool:

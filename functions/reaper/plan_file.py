@@ -83,10 +83,10 @@ def parse(text: str, name: str, now: datetime) -> PlanFile:
 def narrowed(found: Finding, plan: PlanFile) -> Finding:
     """The finding, left alone where the plan does not ask for its step, and refused where it is not as it was when the plan was made."""
     act = plan.acts.get(same(found.case.resource.id))
-    if act is None:
-        return found if found.step.move is Move.NONE else replace(found, step=_none("it is not in the plan that is applied"))
-    if found.step.move is Move.NONE:
+    if found.step.move in {Move.NONE, Move.HOLD}:
         return found
+    if act is None:
+        return replace(found, step=_none("it is not in the plan that is applied"))
     if found.step.move.value != act["move"]:
         return _refused(found, f"the plan says {act['move']}, but now it would be {found.step.move}: {found.step.because}")
     drift = [key for key, value in _seen(found).items() if act["seen"].get(key) != value]

@@ -263,12 +263,16 @@ class Defaults(_Part):
 
 
 class Limits(_Part):
-    """How much one sweep may act on at most; over any of them nothing is acted on and a person is told."""
+    """How much one sweep may do at most; over one of them nothing that it counts is done, and a person is told.
+
+    Whether the file itself sets one is in pydantic's `model_fields_set`: only a written `max_usd_per_hour` holds what has no price.
+    """
 
     max_acts: Annotated[int, Field(ge=0)] = 20
     max_share: Share = Field(default="25%")  # type: ignore[assignment]
     max_jump: Share = Field(default="25%")  # type: ignore[assignment]
     max_usd_per_hour: Annotated[float, Field(ge=0)] = 200
+    max_scheduled: Annotated[int, Field(ge=0, description="the most stops of one sweep that office hours ask for")] = 200
 
 
 class Owners(_Part):

@@ -1,22 +1,26 @@
-"""What a sweep leaves in the ledger about itself: one summary per target and kind, for the breaker and for those who ask later."""
+"""What a sweep leaves in the ledger about itself: one row per target and kind, from which the breaker knows what is usual.
+
+A sweep that could not read a place, or of whose resources there more than half are unknown, says nothing of what is usual; nor does one
+that sees a jump of the idle share. It leaves no row.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 
+from reaper import enforce, enrolment, hold, limit
 from reaper.desk import Desk
 from reaper.errors import ReaperError
 from reaper.gap import add, gap
+from reaper.hold import Place
 from reaper.ledger import KEEP, Summary
 from reaper.model import Coverage, Finding, Report, State, Target
 
-Place = tuple[Target, str]
-"""A target and the name of a kind."""
-
 
 def record(report: Report, findings: Sequence[Finding], jumped: Collection[Place], desk: Desk, gaps: list[Coverage]) -> None:
-    """Keep the summaries of every target in `findings`; those that `jumped` are marked as unusual. What fails is one more gap."""
+    """Keep a row for each place of which `findings` say what is usual, those that `jumped` left out. What fails is one more gap."""
     try:
         for summary in _summaries(report, findings, jumped):
             desk.ledger.record(summary)
@@ -33,21 +37,25 @@ def tidy(desk: Desk, now: datetime, gaps: list[Coverage]) -> None:
 
 
 def _summaries(report: Report, findings: Sequence[Finding], jumped: Collection[Place]) -> Iterator[Summary]:
-    ours = {f.case.resource.target for f in findings}
+    groups: dict[Place, list[Finding]] = defaultdict(list)
+    for found in findings:
+        groups[hold.of(found.case)].append(found)
+    sound = limit.sound([f.case for f in findings], enforce.read(report.coverage))
     for row in report.coverage:
         target = Target(cloud=row.cloud, account=row.account, region=row.region)
-        if target not in ours:
+        place = hold.place(target, row.kind)
+        mine = groups[place]
+        share = limit.share(f.case for f in mine)
+        if not share.seen or place in jumped or place not in sound:
             continue
-        mine = [f for f in findings if f.case.resource.target == target and f.case.resource.kind == row.kind]
-        idle = [f for f in mine if f.case.verdict.state is State.IDLE]
+        idle = [f for f in mine if f.case.verdict.state is State.IDLE and not enrolment.asked(f.case)]
         yield Summary(
             run=report.run.id,
             target=target,
             kind=row.kind,
             started=report.run.started_at,
-            seen=row.resources,
-            idle=len(idle),
+            seen=share.seen,
+            idle=share.idle,
             usd_per_hour=sum(f.price.usd_per_hour for f in idle if f.price),
             unpriced=sum(1 for f in idle if f.price is None),
-            held=(target, row.kind) in jumped,
         )

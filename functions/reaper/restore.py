@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from reaper import plan, registry
+from reaper import intent, plan, registry
 from reaper.acts import Acts, Manifest, Undone
 from reaper.errors import CloudError, SettingsError, Trouble
 from reaper.ledger import History, Ledger
@@ -112,11 +112,19 @@ def _memory(id_: str, bench: Bench) -> Memory:
 
 def _restored(manifest: Manifest, address: str, bench: Bench) -> Restored:
     try:
+        _close(manifest.id, bench)
         undone = _undo(manifest, bench)
         _forget(manifest, address, undone, bench)
     except CloudError as error:
         return Restored(id=manifest.id, error=error)
     return Restored(id=manifest.id, undone=undone)
+
+
+def _close(id_: str, bench: Bench) -> None:
+    """An action that an earlier run left open is closed before it is undone, so that nobody takes it for going on."""
+    memory = _memory(id_, bench)
+    if plan.is_open(memory):
+        intent.close(bench.ledger, id_, memory, bench.clock())
 
 
 def _undo(manifest: Manifest, bench: Bench) -> Undone:
@@ -143,4 +151,5 @@ def _forget(manifest: Manifest, address: str, undone: Undone, bench: Bench) -> N
         raise CloudError(
             Trouble.REFUSED, "ledger", f"{manifest.id}: somebody else wrote first, {TRIES} times; it is back all the same"
         )
+    bench.ledger.end(manifest.target, manifest.id)
     bench.ledger.note(History(id=manifest.id, when=now, what=RESTORED, by=bench.by, because=undone.because))

@@ -6,24 +6,62 @@ ARM ids are case-insensitive: https://learn.microsoft.com/en-us/azure/azure-reso
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from hashlib import sha256
 from typing import Any
 
 from reaper.errors import CloudError, Trouble
-from reaper.ledger import KEEP, History, Summary
-from reaper.model import Memory, Move, Target
+from reaper.ledger import KEEP, History, Summary, Unfinished
+from reaper.model import Announced, Memory, Move, Result, Target
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+COLUMNS: Mapping[str, str] = {
+    "idle_since": "idle_since",
+    "idle_seen": "idle_seen",
+    "warned_at": "warned_at",
+    "receipt": "receipt",
+    "told": "told",
+    "shape": "shape",
+    "reminded_at": "reminded_at",
+    "announced": "announced",
+    "promised": "promised",
+    "enrolled": "enrolled",
+    "held_at": "held_at",
+    "snoozed_until": "snoozed_until",
+    "snoozed_at": "snoozed_at",
+    "snoozed_by": "snoozed_by",
+    "snoozed_why": "snoozed_why",
+    "last_act": "last_act",
+    "acted_at": "acted_at",
+    "manifest": "manifest",
+    "act_run": "act_run",
+    "act_result": "act_result",
+    "act_because": "act_because",
+    "act_part": "act_part",
+    "act_told": "act_told",
+}
+"""Under which column each field of a memory is stored. A field may be renamed; a column that was ever written never is."""
+SNOOZE = frozenset({"snoozed_until", "snoozed_at", "snoozed_by", "snoozed_why"})
+"""The fields that a click on a snooze link writes."""
 MOMENTS = frozenset(
-    {"idle_since", "idle_seen", "warned_at", "reminded_at", "promised", "held_at", "snoozed_until", "snoozed_at", "acted_at"}
+    {
+        "idle_since",
+        "idle_seen",
+        "warned_at",
+        "reminded_at",
+        "promised",
+        "held_at",
+        "snoozed_until",
+        "snoozed_at",
+        "acted_at",
+        "act_told",
+    }
 )
 """The fields of a memory that are datetimes."""
-MOVES = frozenset({"announced", "last_act"})
-"""Those that are moves."""
-FIELDS = tuple(f.name for f in fields(Memory) if f.name != "version")
+WORDS: Mapping[str, type[StrEnum]] = {"announced": Announced, "last_act": Move, "act_result": Result}
+"""Those that are one word out of a few."""
 
 
 def same(id: str) -> str:
@@ -69,22 +107,58 @@ def digest(entry: History) -> str:
     return sha256(json.dumps(from_history(entry)).encode()).hexdigest()[:16]
 
 
-def from_memory(memory: Memory) -> dict[str, str]:
-    """What is known, as texts; the version is the store's own business."""
-    found = {name: value for name in FIELDS if (value := getattr(memory, name)) is not None}
-    return {name: stamp(value) if name in MOMENTS else str(value) for name, value in found.items()}
+def from_memory(memory: Memory, fields: Collection[str] | None = None) -> dict[str, str]:
+    """The columns of `fields` (None: all) that have a value, as texts; the version is the store's own business."""
+    names = [name for name in COLUMNS if fields is None or name in fields]
+    known = {name: value for name in names if (value := getattr(memory, name)) is not None}
+    return {COLUMNS[name]: stamp(value) if name in MOMENTS else str(value) for name, value in known.items()}
+
+
+def columns(fields: Collection[str] | None = None) -> frozenset[str]:
+    """The columns that a write of `fields` (None: all) sets or removes; every other one stays as it is."""
+    return frozenset(column for name, column in COLUMNS.items() if fields is None or name in fields)
+
+
+def merged(row: Mapping[str, Any], memory: Memory, fields: Collection[str] | None = None) -> dict[str, Any]:
+    """The stored row with the columns of `fields` (None: all that this version knows) written anew, and all others as they were."""
+    ours = columns(fields)
+    return {name: value for name, value in row.items() if name not in ours} | from_memory(memory, fields)
 
 
 def to_memory(row: Mapping[str, Any], version: object, id: str) -> Memory:
-    """The memory in a row; fields of a later version of this product are passed over.
+    """The memory in a row; columns of a later version of this product are passed over.
 
-    Raises CloudError for one that cannot be read: a field that is there and is no text is not one that is not there.
+    Raises CloudError for one that cannot be read: a column that is there and is no text is not one that is not there.
     """
     try:
-        said = {name: _parsed(name, row[name]) for name in FIELDS if name in row}
+        said = {name: _parsed(name, row[column]) for name, column in COLUMNS.items() if column in row}
         return Memory(**{**said, "version": _count(version)})
     except (ValueError, TypeError) as error:
         raise _garbled(f"the memory of {id}", error) from error
+
+
+def from_unfinished(entry: Unfinished) -> dict[str, str]:
+    """An open action as texts."""
+    texts = {name: getattr(entry, name) for name in ("id", "kind", "name", "owner", "region", "run") if getattr(entry, name)}
+    return {**texts, "action": entry.action.value, "at": stamp(entry.at)}
+
+
+def to_unfinished(row: Mapping[str, str], target: Target) -> Unfinished:
+    """The open action in a row. Raises CloudError for one that cannot be read."""
+    try:
+        return Unfinished(
+            target=target,
+            id=row["id"],
+            kind=row["kind"],
+            name=row["name"],
+            region=row["region"],
+            owner=row.get("owner"),
+            action=Move(row["action"]),
+            run=row["run"],
+            at=_moment(row["at"]),
+        )
+    except (KeyError, ValueError, TypeError) as error:
+        raise _garbled("a row of an open action", error) from error
 
 
 def from_summary(summary: Summary) -> dict[str, str]:
@@ -142,7 +216,7 @@ def _parsed(name: str, text: object) -> Any:
         raise TypeError(f"{name} is not a text")
     if name in MOMENTS:
         return _moment(text)
-    return Move(text) if name in MOVES else text
+    return WORDS[name](text) if name in WORDS else text
 
 
 def _count(version: object) -> int:

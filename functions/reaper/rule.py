@@ -11,16 +11,19 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from reaper import duration, schedule, tags
-from reaper.model import Action, Resource, Rule
+from reaper.model import Action, Confidence, Hours, Resource, Rule
 from reaper.policy import SHORTEST, Leeway, Policy, Spec
 
 
 def rule(policy: Policy, resource: Resource, usd_per_hour: float | None, now: datetime) -> Rule:
     """What holds for `resource` at `now`. With unreadable tags the file's rules are used; `judge` then says `unknown`."""
-    asked = [_plain(policy, spec) for spec in _matching(policy, resource, usd_per_hour)]
-    found = asked[0] if len(asked) == 1 else _gentlest(asked)
+    specs = list(_matching(policy, resource, usd_per_hour))
+    asked = [_plain(policy, spec) for spec in specs]
+    found = asked[0] if len(asked) == 1 else _gentlest(asked, now)
     found = replace(found, protected=f"{found.name} says ignore") if found.action is Action.IGNORE else found
-    return _out_of_hours(_with_tags(found, _may(policy, resource, usd_per_hour), tags.read(resource.tags or {}, now)), now)
+    wishes = tags.read(resource.tags or {}, now)
+    tagged = _with_tags(found, _may(policy, specs), wishes)
+    return tagged if wishes.idle_after == tagged.idle_after else _out_of_hours(tagged, _enough(specs), now)
 
 
 def looked_at(policy: Policy, resource: Resource, usd_per_hour: float | None) -> Iterator[tuple[str, bool | None, list[str]]]:
@@ -31,9 +34,10 @@ def looked_at(policy: Policy, resource: Resource, usd_per_hour: float | None) ->
 
 
 def shortest_idle_after(policy: Policy) -> timedelta:
-    """The shortest `idle_after` of any rule; whatever was busy since then is active under every rule."""
-    hours = [SHORTEST for spec in policy.rules if spec.hours]
-    return min([spec.idle_after for spec in policy.rules if spec.idle_after] + [policy.defaults.idle_after, *hours])
+    """The shortest `idle_after` of any rule, in or out of its hours; whatever was busy since then is active under every rule."""
+    written = [spec.idle_after for spec in policy.rules if spec.idle_after]
+    hours = [SHORTEST for spec in policy.rules if spec.hours and not spec.idle_after]
+    return min([policy.defaults.idle_after, *written, *hours])
 
 
 def sooner(policy: Policy, resources: Iterable[Resource], now: datetime) -> dict[str, datetime]:
@@ -59,12 +63,14 @@ def _matching(policy: Policy, resource: Resource, usd_per_hour: float | None) ->
     yield None
 
 
-def _may(policy: Policy, resource: Resource, usd_per_hour: float | None) -> set[Leeway]:
-    asked = [
-        spec.tags_may if spec and spec.tags_may is not None else policy.defaults.tags_may
-        for spec in _matching(policy, resource, usd_per_hour)
-    ]
+def _may(policy: Policy, specs: list[Spec | None]) -> set[Leeway]:
+    asked = [spec.tags_may if spec and spec.tags_may is not None else policy.defaults.tags_may for spec in specs]
     return set.intersection(*(set(a) for a in asked))
+
+
+def _enough(specs: list[Spec | None]) -> timedelta:
+    """How long a silence is enough outside the rules' hours: what they write themselves, else the shortest that can be told from use."""
+    return max((spec.idle_after or SHORTEST for spec in specs if spec), default=SHORTEST)
 
 
 def _plain(policy: Policy, spec: Spec | None) -> Rule:
@@ -77,45 +83,79 @@ def _plain(policy: Policy, spec: Spec | None) -> Rule:
     return Rule(**{**fields, "name": name, "hours": hours})
 
 
-def _gentlest(asked: list[Rule]) -> Rule:
-    last = asked[-1]
-    gentle = min(asked, key=lambda r: r.action.rank)
-    return replace(
-        last,
+def _gentlest(asked: list[Rule], now: datetime) -> Rule:
+    """Of each field the value that does the least; every field of `Rule` is named here, so that none is taken from one rule by chance."""
+    return Rule(
         name=" or ".join(r.name for r in asked),
-        action=gentle.action,
+        action=min((r.action for r in asked), key=lambda action: action.rank),
         idle_after=max(r.idle_after for r in asked),
         grace=max(r.grace for r in asked),
         remind_every=max(r.remind_every for r in asked),
         snooze_max=max(r.snooze_max for r in asked),
-        act_on=max((r.act_on for r in asked), key=lambda c: c == "proven"),
-        notes=("its price or size is not known, so the gentler of these rules holds",),
+        act_on=Confidence.LIKELY if all(r.act_on is Confidence.LIKELY for r in asked) else Confidence.PROVEN,
+        stop_by="native" if all(r.stop_by == "native" for r in asked) else "stop",
+        hours=_gentlest_hours([r.hours for r in asked], now),
+        protected=next((r.protected for r in asked if r.protected), None),
+        notes=("its price or size is not known, so the gentler of these rules holds", *(n for r in asked for n in r.notes)),
     )
 
 
+def _gentlest_hours(asked: list[Hours | None], now: datetime) -> Hours | None:
+    """Any hours protect: the first that are open now, else the first. They stop, shorten and force only where every rule keeps them."""
+    kept = [hours for hours in asked if hours]
+    if not kept:
+        return None
+    chosen = next((hours for hours in kept if schedule.is_open(hours, now)), kept[0])
+    shared = all(hours and _calendar(hours) == _calendar(chosen) for hours in asked)
+    return replace(
+        chosen,
+        restart="all" if shared and all(hours.restart == "all" for hours in kept) else "ours",
+        force=shared and all(hours.force for hours in kept),
+        override=max(hours.override for hours in kept),
+        by_rule=shared,
+    )
+
+
+def _calendar(hours: Hours) -> tuple[frozenset[int], int, int, str]:
+    return hours.days, hours.start, hours.end, hours.tz
+
+
 def _with_tags(found: Rule, may: set[Leeway], wishes: tags.Wishes) -> Rule:
-    notes = list(found.notes)
-    idle_after, action = found.idle_after, found.action
-    if wishes.idle_after and wishes.idle_after != idle_after:
-        need = Leeway.LOOSEN if wishes.idle_after > idle_after else Leeway.TIGHTEN
-        if need in may:
-            idle_after = wishes.idle_after
-        else:
-            notes.append(f"tag reaper:idle-after={duration.spell(wishes.idle_after)} not honoured: tags_may lacks {need}")
-    if wishes.action and wishes.action.rank <= action.rank:
-        action = wishes.action
-    elif wishes.action:
-        notes.append(f"tag reaper:action={wishes.action} not honoured: {found.name} allows {action} at most")
-    hours = found.hours
-    if wishes.hours and hours:
-        hours = replace(wishes.hours, restart=hours.restart, force=hours.force, override=hours.override)
-    protected = wishes.protected or found.protected
-    return replace(found, idle_after=idle_after, action=action, hours=hours, protected=protected, notes=tuple(notes))
+    asked = _with_action(_with_idle_after(found, may, wishes.idle_after), wishes.action)
+    return replace(asked, hours=_with_hours(found.hours, wishes.hours), protected=wishes.protected or found.protected)
 
 
-def _out_of_hours(found: Rule, now: datetime) -> Rule:
-    """Outside office hours nobody is expected, so the shortest silence that can be told from use is enough."""
-    if found.hours is None or found.idle_after <= SHORTEST or schedule.is_open(found.hours, now):
+def _with_idle_after(found: Rule, may: set[Leeway], wish: timedelta | None) -> Rule:
+    if wish is None or wish == found.idle_after:
         return found
-    note = f"outside its office hours {duration.spell(SHORTEST)} of silence are enough"
-    return replace(found, idle_after=SHORTEST, notes=(*found.notes, note))
+    need = Leeway.LOOSEN if wish > found.idle_after else Leeway.TIGHTEN
+    if need in may:
+        return replace(found, idle_after=wish)
+    return _noted(found, f"tag reaper:idle-after={duration.spell(wish)} not honoured: tags_may lacks {need}")
+
+
+def _with_action(found: Rule, wish: Action | None) -> Rule:
+    if wish is None or wish.rank <= found.action.rank:
+        return replace(found, action=wish or found.action)
+    return _noted(found, f"tag reaper:action={wish} not honoured: {found.name} allows {found.action} at most")
+
+
+def _with_hours(ruled: Hours | None, wish: Hours | None) -> Hours | None:
+    """A tag sets when it is open. What becomes of it outside is the rule's to say: without a rule's hours a tag's only protect."""
+    if wish is None:
+        return ruled
+    if ruled is None:
+        return replace(wish, restart="ours", force=False, by_rule=False)
+    return replace(wish, restart=ruled.restart, force=ruled.force, override=ruled.override, by_rule=ruled.by_rule)
+
+
+def _out_of_hours(found: Rule, enough: timedelta, now: datetime) -> Rule:
+    """Outside a rule's office hours people have gone home, so less silence is enough; outside a tag's nothing changes."""
+    hours = found.hours
+    if hours is None or not hours.by_rule or found.idle_after <= enough or schedule.is_open(hours, now):
+        return found
+    return _noted(replace(found, idle_after=enough), f"outside its office hours {duration.spell(enough)} of silence are enough")
+
+
+def _noted(found: Rule, note: str) -> Rule:
+    return replace(found, notes=(*found.notes, note))

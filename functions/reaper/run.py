@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from reaper import __version__
 from reaper.clouds import opened
-from reaper.model import Finding, Mode, Report, Run
+from reaper.model import Finding, Report, Run
 from reaper.policy import Policy
 from reaper.registry import CLOUDS, kinds
 from reaper.settings import Settings
@@ -31,7 +31,7 @@ def run(
     deadline: datetime | None = None,
     narrow: Callable[[Finding], Finding] | None = None,
 ) -> Report:
-    """Sweep everything that `settings` ask for; above mode audit tell about it, and in mode enforce act, until shortly before `deadline`.
+    """Sweep everything that `settings` ask for; tell about it and act as far as their mode goes, until shortly before `deadline`.
 
     `narrow` takes from what is planned whatever a plan file does not ask for.
     Raises SettingsError where nothing can be swept or told; a cloud, ledger or channel that fails is in the coverage.
@@ -63,22 +63,22 @@ Bounds = tuple[datetime | None, Callable[[Finding], Finding] | None]
 
 def _follow_up(settings: Settings, policy: Policy, clock: Callable[[], datetime], bounds: Bounds) -> FollowUp:
     """What comes after the sweep. An audit writes nothing; it reads a ledger where one was named, to know of snoozes and notices."""
-    if settings.mode is Mode.AUDIT and settings.ledger is None:
+    if not settings.mode.writes and settings.ledger is None:
         return lambda report, clouds, order: report
     from reaper import desk, ledger, tell
 
-    if settings.mode is Mode.AUDIT:
+    if not settings.mode.writes:
         known = ledger.open(settings.ledger, os.environ, read_only=True)
         return lambda report, clouds, order: tell.recalled(report, policy, known, report.run.started_at)
     at = desk.open(settings.ledger, policy, os.environ, clock)
-    if settings.mode is Mode.NOTIFY:
+    if not settings.mode.acts:
         return lambda report, clouds, order: tell.tell(report, policy, at)
     hire = _hands(settings, at, bounds)
     return lambda report, clouds, order: tell.tell(report, policy, at, hire(report, clouds, order))
 
 
 def _hands(settings: Settings, at: Desk, bounds: Bounds) -> Callable[[Report, Sequence[Cloud], Order], Hand]:
-    """What acts in mode enforce. Nothing of it is loaded below that."""
+    """What acts. Nothing of it is loaded in a mode that does not."""
     from reaper import enforce, hands, manifest, turn
 
     archive = manifest.open(settings.manifests, os.environ)

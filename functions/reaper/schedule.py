@@ -40,6 +40,15 @@ def parse(on: str, tz: str) -> Hours:
     return Hours(days=_days(match[1].lower()), start=start, end=end, tz=zone(tz).key)
 
 
+def written(hours: Hours) -> str:
+    """The hours as a policy spells them: `mon-fri 07:00-21:00`."""
+    days = sorted(hours.days)
+    runs = [[day for day in days if day - days.index(day) == key] for key in dict.fromkeys(d - days.index(d) for d in days)]
+    named = ",".join(DAYS[run[0]] if len(run) == 1 else f"{DAYS[run[0]]}-{DAYS[run[-1]]}" for run in runs)
+    start, end = (f"{minute // 60:02}:{minute % 60:02}" for minute in (hours.start, hours.end))
+    return f"{named} {start}-{end}"
+
+
 def zone(name: str) -> ZoneInfo:
     """The IANA zone of that name. Raises ValueError when there is none."""
     try:
@@ -58,6 +67,11 @@ def closed_since(hours: Hours, at: datetime) -> datetime | None:
     if is_open(hours, at):
         return None
     return max((end for _, end in _near(hours, at) if end <= _utc(at)), default=None)
+
+
+def open_since(hours: Hours, at: datetime) -> datetime | None:
+    """When the open stretch that `at` is in began. None when the hours are closed then."""
+    return next((start for start, end in _near(hours, at) if start <= _utc(at) < end), None)
 
 
 def next_open(hours: Hours, at: datetime) -> datetime | None:

@@ -13,7 +13,7 @@ from reaper.errors import SettingsError
 from reaper.model import Mode
 
 DOCS = {
-    "REAPER_MODE": "how far a run may go: audit (the default), notify or enforce",
+    "REAPER_MODE": "how far a run may go: audit (the default), notify, announce or enforce",
     "REAPER_POLICY": "a file, s3://bucket/key, ssm:/name, a blob's https URL, or the YAML itself; without it the built-in defaults hold",
     "REAPER_REGIONS": "AWS regions, comma-separated, or all; without it the session's own region",
     "REAPER_SUBSCRIPTIONS": "Azure subscription ids, comma-separated; without it every one the identity can read",
@@ -112,13 +112,13 @@ ASKABLE = ("mode", "cloud", "kinds", "regions", "accounts", "subscriptions")
 
 def lasting(settings: Settings) -> Settings:
     """The same, for a function whose memory ends with the run. Raises SettingsError where notices would be forgotten and sent again."""
-    if settings.mode is not Mode.AUDIT and not (settings.ledger or "").startswith(("dynamodb://", "table://")):
+    if settings.mode.writes and not (settings.ledger or "").startswith(("dynamodb://", "table://")):
         raise SettingsError(
             f"mode {settings.mode} needs a ledger that lasts: set REAPER_LEDGER to dynamodb://table or table://account/table"
         )
-    if settings.mode is Mode.ENFORCE and not (settings.manifests or "").startswith(("s3://", "https://")):
+    if settings.mode.acts and not (settings.manifests or "").startswith(("s3://", "https://")):
         raise SettingsError(
-            "mode enforce needs a place that lasts for what undoing takes: set REAPER_MANIFESTS to s3://bucket/prefix or a blob container"
+            f"mode {settings.mode} needs a place that lasts for what undoing takes: set REAPER_MANIFESTS to s3://bucket/prefix or a blob container"
         )
     return settings
 
@@ -126,7 +126,7 @@ def lasting(settings: Settings) -> Settings:
 def mode(text: str, name: str) -> Mode:
     """The mode of that name. Raises SettingsError for any other text."""
     if text not in {m.value for m in Mode}:
-        raise SettingsError(f"{name}={text!r} is not a mode: expected audit, notify or enforce")
+        raise SettingsError(f"{name}={text!r} is not a mode: expected {', '.join(MODES[:-1])} or {MODES[-1]}")
     return Mode(text)
 
 
@@ -155,7 +155,7 @@ def kinds_of(cloud: str, asked: Collection[str], kinds: Collection[str]) -> None
 
 def remembering(settings: Settings) -> Settings:
     """The same, for the command line. Raises SettingsError where owners would be told anew on every run and nothing could be undone."""
-    if settings.mode is not Mode.AUDIT and (settings.ledger or "").startswith("memory:"):
+    if settings.mode.writes and (settings.ledger or "").startswith("memory:"):
         raise SettingsError(
             f"REAPER_LEDGER={settings.ledger} forgets all with this run, and mode {settings.mode} would tell the owners again on every "
             "run: leave it unset for a ledger of your own, or set it to sqlite:///path, dynamodb://table or table://account/table"

@@ -17,6 +17,7 @@ from reaper.errors import ReaperError
 from reaper.ledger import History, Ledger
 from reaper.meter import Meters
 from reaper.model import Memory
+from reaper.row import SNOOZE
 from reaper.token import BadLink, Keys, Link, verify
 from reaper.wish import MAX_BODY, Wish
 
@@ -158,7 +159,7 @@ def _keep(asked: Wish, link: Link, desk: Desk) -> tuple[Memory, bool]:
             return memory, False
         why = asked.reason or None
         kept = replace(memory, snoozed_until=until, snoozed_at=desk.now, snoozed_by=_who(asked, link), snoozed_why=why)
-        if desk.ledger.remember(link.resource, kept, memory.version, desk.now):
+        if desk.ledger.remember(link.resource, kept, memory.version, desk.now, SNOOZE):
             return kept, True
     raise ReaperError(f"somebody else wrote first, {TRIES} times in a row")
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from reaper import document
 from reaper.errors import SettingsError
+from reaper.model import Move
 from reaper.policy import Policy
-from reaper.registry import names
+from reaper.registry import kinds, names
 
 BUILT_IN = "version: 1\n"
 """Without a policy of your own: tell about what was idle for 24 hours, stop nothing."""
@@ -32,7 +33,12 @@ class Source:
 def load(where: str | None) -> Source:
     """The policy at `where`, or the built-in one. Raises SettingsError if it cannot be read, PolicyError if it does not validate."""
     name, text = _text(where)
-    return Source(name=name, text=text, policy=document.parse(text, name, names()))
+    return Source(name=name, text=text, policy=document.parse(text, name, names(), _startable()))
+
+
+def _startable() -> list[str]:
+    """The kinds that can be started again after a stop."""
+    return [kind.name for kind in kinds() if Move.START in kind.deeds]
 
 
 def _text(where: str | None) -> tuple[str, str]:

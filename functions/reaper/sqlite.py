@@ -9,26 +9,28 @@ import json
 import re
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from reaper.errors import CloudError, SettingsError, Trouble
-from reaper.ledger import KEEP, History, Recalled, Summary, readable
+from reaper.ledger import KEEP, History, Recalled, State, Summary, Unfinished, readable
 from reaper.model import Memory, Target
 from reaper.row import (
     digest,
     from_history,
-    from_memory,
     from_summary,
+    from_unfinished,
+    merged,
     place,
     same,
     stamp,
     to_history,
     to_memory,
     to_summary,
+    to_unfinished,
     touched,
 )
 
@@ -44,6 +46,10 @@ STEPS = (
         place TEXT, kind TEXT, touched TEXT, run TEXT, row TEXT NOT NULL, PRIMARY KEY (place, kind, touched, run)
     ) WITHOUT ROWID;
     CREATE TABLE history (key TEXT, touched TEXT, digest TEXT, row TEXT NOT NULL, PRIMARY KEY (key, touched, digest)) WITHOUT ROWID;
+    """,
+    """
+    CREATE TABLE open (place TEXT, key TEXT, touched TEXT NOT NULL, row TEXT NOT NULL, PRIMARY KEY (place, key)) WITHOUT ROWID;
+    CREATE TABLE state (name TEXT PRIMARY KEY, version INTEGER NOT NULL, row TEXT NOT NULL) WITHOUT ROWID;
     """,
 )
 """What turns each version of the schema into the next; the file's user_version counts the steps it has seen."""
@@ -68,17 +74,42 @@ class Sqlite:
         held = {id: found[key] for id, key in asked.items() if key in found}
         return readable(held, lambda id, row: to_memory(_loads(row[0]), row[1], id))
 
-    def remember(self, id: str, memory: Memory, expected_version: int, now: datetime) -> bool:
-        key, forgotten = same(id), stamp(now - KEEP)
-        row = (id, expected_version + 1, stamp(touched(memory, now)), json.dumps(from_memory(memory)))
+    def remember(
+        self, id: str, memory: Memory, expected_version: int, now: datetime, fields: Collection[str] | None = None
+    ) -> bool:
+        key = same(id)
+        with self._transaction("Remember") as run:
+            sql = "SELECT version, row FROM memory WHERE key = ? AND touched >= ?"
+            held = run(sql, (key, stamp(now - KEEP))).fetchone()
+            if (held[0] if held else 0) != expected_version:
+                return False
+            row = json.dumps(merged(_loads(held[1]) if held else {}, memory, fields))
+            sql = "INSERT OR REPLACE INTO memory (key, id, version, touched, row) VALUES (?, ?, ?, ?, ?)"
+            run(sql, (key, id, expected_version + 1, stamp(touched(memory, now)), row))
+            return True
+
+    def unfinished(self, target: Target, now: datetime) -> list[Unfinished]:
+        sql = "SELECT row FROM open WHERE place = ? AND touched >= ? ORDER BY touched, key"
+        return [to_unfinished(_loads(row), target) for (row,) in self._read("Unfinished", sql, place(target), stamp(now - KEEP))]
+
+    def begin(self, entry: Unfinished) -> None:
+        row = (place(entry.target), same(entry.id), stamp(entry.at), json.dumps(from_unfinished(entry)))
+        self._write("Begin", "INSERT OR REPLACE INTO open VALUES (?, ?, ?, ?)", *row)
+
+    def end(self, target: Target, id: str) -> None:
+        self._write("End", "DELETE FROM open WHERE place = ? AND key = ?", place(target), same(id))
+
+    def state(self, name: str) -> State:
+        rows = self._read("State", "SELECT row, version FROM state WHERE name = ?", name)
+        return State(values=_loads(rows[0][0]), version=rows[0][1]) if rows else State()
+
+    def write_state(self, name: str, values: Mapping[str, str], expected_version: int, now: datetime) -> bool:
+        row = (json.dumps(dict(values)), expected_version + 1)
         if expected_version:
-            sql = "UPDATE memory SET id = ?, version = ?, touched = ?, row = ? WHERE key = ? AND version = ? AND touched >= ?"
-            return bool(self._write("Remember", sql, *row, key, expected_version, forgotten))
-        sql = (
-            "INSERT INTO memory (id, version, touched, row, key) VALUES (?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET id = excluded.id,"
-            " version = excluded.version, touched = excluded.touched, row = excluded.row WHERE memory.touched < ?"
-        )
-        return bool(self._write("Remember", sql, *row, key, forgotten))
+            sql = "UPDATE state SET row = ?, version = ? WHERE name = ? AND version = ?"
+            return bool(self._write("WriteState", sql, *row, name, expected_version))
+        sql = "INSERT OR IGNORE INTO state (row, version, name) VALUES (?, ?, ?)"
+        return bool(self._write("WriteState", sql, *row, name))
 
     def lease(self, target: Target, holder: str, now: datetime, ttl: timedelta) -> bool:
         sql = (
@@ -107,12 +138,24 @@ class Sqlite:
         return [to_history(_loads(row)) for (row,) in self._read("History", sql, same(id))]
 
     def forget_before(self, moment: datetime) -> int:
-        tables = ("memory", "lease", "summary", "history")
+        tables = ("memory", "lease", "summary", "history", "open")
         return sum(self._write("Forget", f"DELETE FROM {table} WHERE touched < ?", stamp(moment)) for table in tables)
 
     def close(self) -> None:
         with self._lock:
             self._connection.close()
+
+    @contextmanager
+    def _transaction(self, what: str) -> Iterator[Callable[..., sqlite3.Cursor]]:
+        """What runs statements that take effect together, and none of them where one fails."""
+        with self._lock, _told(what):
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection.execute
+                self._connection.execute("COMMIT")
+            finally:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
 
     def _read(self, what: str, sql: str, *values: str | int) -> list[Any]:
         """Every row of one SELECT."""

@@ -100,7 +100,10 @@ def _owner(wishes: Wishes, value: str, now: datetime) -> None:
 
 def _hours(wishes: Wishes, value: str, now: datetime) -> None:
     on, _, tz = value.rpartition(" ")
-    wishes.hours = schedule.parse(on, tz)
+    asked = schedule.parse(on, tz)
+    if wishes.hours not in (None, asked):
+        raise ValueError("expected one calendar, and the tag is there twice in different letters")
+    wishes.hours = asked
 
 
 def _moment(value: str) -> datetime:

@@ -78,11 +78,19 @@ resource app 'Microsoft.Web/sites@2024-11-01' = {
   }
 }
 
-resource noPassword 'Microsoft.Web/sites/basicPublishingCredentialsPolicies@2024-11-01' = [for door in [ 'ftp', 'scm' ]: {
+resource noFtpPassword 'Microsoft.Web/sites/basicPublishingCredentialsPolicies@2024-11-01' = {
   parent: app
-  name: door
+  name: 'ftp'
   properties: { allow: false }
-}]
+}
+
+// After the other one: two changes of one app at the same time may be refused.
+resource noScmPassword 'Microsoft.Web/sites/basicPublishingCredentialsPolicies@2024-11-01' = {
+  parent: app
+  name: 'scm'
+  properties: { allow: false }
+  dependsOn: [ noFtpPassword ]
+}
 
 resource appsettings 'Microsoft.Web/sites/config@2024-11-01' = {
   parent: app

@@ -15,11 +15,13 @@ param principalId string
 // The one place where they are written down; a test compares them with what the acts of the Azure kinds declare, and with what
 // they call. Azure has no deny for a tag: what protects by tag is in the code, which is not even loaded below mode enforce.
 var actions = [
-  'Microsoft.Insights/autoscaleSettings/read'
+  'Microsoft.MachineLearningServices/workspaces/codes/versions/read'
   'Microsoft.MachineLearningServices/workspaces/computes/start/action'
   'Microsoft.MachineLearningServices/workspaces/computes/stop/action'
   'Microsoft.MachineLearningServices/workspaces/computes/updateIdleShutdownSetting/action'
   'Microsoft.MachineLearningServices/workspaces/computes/write'
+  'Microsoft.MachineLearningServices/workspaces/environments/versions/read'
+  'Microsoft.MachineLearningServices/workspaces/models/versions/read'
   'Microsoft.MachineLearningServices/workspaces/onlineEndpoints/deployments/delete'
   'Microsoft.MachineLearningServices/workspaces/onlineEndpoints/deployments/write'
   'Microsoft.MachineLearningServices/workspaces/onlineEndpoints/write'
@@ -36,9 +38,10 @@ resource role 'Microsoft.Authorization/roleDefinitions@2022-04-01' = {
   }
 }
 
+// Named for the installation (its identity) and the location: a deployment at a subscription keeps its first location.
 module access 'access.bicep' = [for id in subscriptions: {
   scope: subscription(id)
-  name: 'reaper-enforce-${uniqueString(id)}'
+  name: 'reaper-enforce-${uniqueString(id, principalId, deployment().location)}'
   params: {
     role: role.name
     principalId: principalId

@@ -12,6 +12,7 @@ param subscriptions array
 
 // The one place where they are written down; a test compares them with what the Azure kinds declare.
 var actions = [
+  'Microsoft.Insights/autoscaleSettings/read'
   'Microsoft.Insights/metrics/read'
   'Microsoft.MachineLearningServices/workspaces/computes/read'
   'Microsoft.MachineLearningServices/workspaces/jobs/read'

@@ -98,8 +98,8 @@ def test_a_denied_call_names_the_permission(store, server):
 
 
 def test_a_denied_write_is_an_error_and_not_a_lost_race(store, server):
-    server.rules.append(fault.on("PutItem", fault.denied()))
-    with pytest.raises(CloudError, match="dynamodb:PutItem"):
+    server.rules += [fault.on("PutItem", fault.denied()), fault.on("UpdateItem", fault.denied())]
+    with pytest.raises(CloudError, match="dynamodb:UpdateItem"):
         store.open().remember(ARN, Memory(), 0, NOW)
     with pytest.raises(CloudError, match="dynamodb:PutItem"):
         store.open().lease(HERE, "one", NOW, HOUR)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from aws.conftest import DAY, HOUR, NOW, Sweep
-from reaper.model import State
+from reaper.model import Confidence, State
 from reaper.sandbox.aws.account import Account
 from reaper.sandbox.aws.call import Call
 from reaper.sandbox.aws.fault import Fault, denied, on
@@ -122,10 +122,39 @@ def test_a_host_is_as_young_as_its_youngest_component(account: Account, swept: S
     assert (result.state("new"), result.state("moving")) == (State.YOUNG, State.YOUNG)
 
 
-def test_a_host_without_components_proves_nothing(account: Account, swept: Sweep):
-    account.endpoint("host", variants=[Variant(model=None, scaling=(1, 2))])
+def test_a_host_without_components_is_idle_since_its_last_change(account: Account, swept: Sweep):
+    account.endpoint("host", variants=[Variant(model=None, scaling=(1, 2))], changed=NOW - 9 * DAY)
     account.alive("host", "AllTraffic", LONG_AGO, NOW)
+    verdict = swept(KIND).found["host"].case.verdict
+    assert (verdict.state, verdict.confidence, verdict.idle_for) == (State.IDLE, Confidence.PROVEN, 9 * DAY)
+    assert "it hosts no inference component" in verdict.because
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        pytest.param({"config_deleted": True}, id="whether it has models is not known"),
+        pytest.param({"variants": [Variant(model=None), Variant(name="other")]}, id="a variant has a model"),
+    ],
+)
+def test_a_host_that_may_have_models_of_its_own_proves_nothing(account: Account, swept: Sweep, given: dict[str, Any]):
+    account.endpoint("host", **{"variants": [Variant(model=None)], **given})
+    for name in ("AllTraffic", "other"):
+        account.alive("host", name, LONG_AGO, NOW)
     assert swept(KIND).state("host") is State.UNKNOWN
+
+
+def test_a_host_without_components_or_heartbeat_proves_nothing(account: Account, swept: Sweep):
+    account.endpoint("host", variants=[Variant(model=None)])
+    account.alive("host", "AllTraffic", LONG_AGO, NOW - 2 * DAY)
+    assert swept(KIND).state("host") is State.UNKNOWN
+
+
+def test_a_host_whose_components_are_going_waits_for_them(account: Account, swept: Sweep):
+    account.endpoint("host", variants=[Variant(model=None)])
+    account.alive("host", "AllTraffic", LONG_AGO, NOW)
+    account.component("going", "host", status="Deleting")
+    assert swept(KIND).state("host") is State.YOUNG
 
 
 def test_callers_refused_at_zero_copies_count_for_the_endpoint_too(account: Account, swept: Sweep):

@@ -9,10 +9,13 @@ from botocore.credentials import RefreshableCredentials
 from aws.conftest import DAY, NOW
 from reaper import document, registry
 from reaper.aws import ledger, role, targets
+from reaper.clouds import sessions
 from reaper.errors import CloudError, SettingsError
+from reaper.model import Mode
 from reaper.sandbox.aws.account import Account
 from reaper.sandbox.aws.fault import denied, on
 from reaper.sandbox.aws.server import Server
+from reaper.settings import Settings
 from reaper.sweep import Order, sweep
 
 ARN = "arn:aws:iam::210987654321:role/ml-idle-reaper"
@@ -36,6 +39,12 @@ def test_in_enforce_the_role_is_taken_on_as_it_is(server: Server):
     role.session(ARN, True, READING).client("sts").get_caller_identity()
     [asked] = assumed(server)
     assert "Policy" not in asked
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_only_a_run_that_acts_has_a_session_that_can(server: Server, mode: Mode):
+    sessions(Settings(mode=mode, cloud="aws", regions=("us-east-1",), role=ARN), "aws")
+    assert ["Policy" in asked for asked in assumed(server)] == [mode is not Mode.ENFORCE]
 
 
 def test_the_reading_policy_fits_into_a_session_with_the_ledgers_rights_too():

@@ -255,6 +255,7 @@ def test_an_idle_candidate_costs_two_more_calls(account: Account, swept: Sweep):
     assert len(result.idle()) == 30
     calls = dict(result.coverage(KIND).calls)
     assert calls.pop("sagemaker:DescribeEndpoint") + calls.pop("sagemaker:DescribeEndpointConfig") == 60
+    assert calls.pop("sagemaker:ListModels") == 1
     assert sum(calls.values()) <= 8
 
 

@@ -205,7 +205,7 @@ def test_a_secret_that_may_not_be_read_is_a_503_and_the_log_names_the_permission
     assert "secretsmanager:GetSecretValue" in caplog.records[-1].__dict__["note"]
 
 
-@pytest.mark.parametrize("action", ["BatchGetItem", "PutItem"])
+@pytest.mark.parametrize("action", ["BatchGetItem", "UpdateItem"])
 def test_a_table_that_may_not_be_used_is_a_503_with_the_tag_instead(store: Ledger, server: Server, action: str):
     server.rules.append(on(action, denied()))
     reply = call(event("POST", body=form()))

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from azure.conftest import NOW
+from azure.conftest import DEPLOYMENT, NOW
 from reaper import registry
-from reaper.acts import Manifest
+from reaper.acts import Made, Manifest, Permit
+from reaper.azure.change import always
 from reaper.azure.cloud import Cloud
 from reaper.errors import CloudError
 from reaper.model import Bar, Move, Resource
@@ -27,7 +28,8 @@ def found(cloud: Cloud, kind: str, name: str) -> Resource:
 def bar(cloud: Cloud, kind: str, name: str, move: Move = Move.STOP, **facts: Any) -> Bar | None:
     """What keeps the move from being made."""
     one = found(cloud, kind, name)
-    return registry.kind(kind).able(replace(one, facts={**one.facts, **facts}))[move]
+    quiet = {"autoscale": None} if kind == DEPLOYMENT else {}
+    return registry.kind(kind).able(replace(one, facts={**quiet, **one.facts, **facts}))[move]
 
 
 def later(server: Server) -> None:
@@ -44,8 +46,11 @@ class Planned:
     resource: Resource
     manifest: Manifest
 
-    def carry(self) -> str:
-        return registry.acts(self.resource.kind).carry(self.cloud.anew(), self.resource, self.manifest)
+    def made(self, permit: Permit = always) -> Made:
+        return registry.acts(self.resource.kind).carry(self.cloud.anew(), self.resource, self.manifest, permit)
+
+    def carry(self, permit: Permit = always) -> str:
+        return self.made(permit).because
 
     def refused(self) -> CloudError:
         with pytest.raises(CloudError) as caught:

@@ -13,9 +13,10 @@ from azure.acting import Planned, bar, found, later, planned
 from azure.conftest import DEPLOYMENT, NOW
 from reaper import registry
 from reaper.acts import Undone
+from reaper.azure import assets
 from reaper.azure.cloud import Cloud
 from reaper.errors import CloudError, Trouble
-from reaper.model import Move
+from reaper.model import Bar, Move, Window
 from reaper.sandbox.azure import autoscale
 from reaper.sandbox.azure.fault import cut, error, on
 from reaper.sandbox.azure.request import Request
@@ -43,7 +44,6 @@ def full(endpoint: Endpoint, name: str = "blue", capacity: int = 3) -> Thing:
         one.set("properties.environmentVariables", {"TOKEN": "secret", "LEVEL": "3"})
         .set("properties.model", "azureml://registries/r/models/m/versions/7")
         .set("properties.environmentId", "azureml://registries/r/environments/e/versions/2")
-        .set("properties.codeConfiguration", {"codeId": "c", "scoringScript": "score.py"})
         .set("properties.requestSettings.maxConcurrentRequestsPerInstance", 8)
         .set("properties.livenessProbe", {"initialDelay": "PT10S", "failureThreshold": 30})
     )
@@ -102,28 +102,59 @@ def test_it_is_scaled_back(server: Server, cloud: Cloud, chat: Endpoint):
     assert undo(cloud, act) == Undone(because="it runs 3 instances already")
 
 
-@pytest.mark.parametrize(("least", "enabled", "refused"), [(2, True, True), (1, True, False), (2, False, False)])
-def test_an_autoscale_that_would_undo_it_keeps_it_from_being_scaled(
-    server: Server, cloud: Cloud, chat: Endpoint, least: int, enabled: bool, refused: bool
+def looked_at(cloud: Cloud, name: str = "chat/blue") -> Bar | None:
+    """What keeps it from being scaled in, as a sweep knows it."""
+    kind, session = registry.kind(DEPLOYMENT), cloud.anew()
+    window = Window(start=NOW - timedelta(days=14), end=NOW, quiet_from=NOW - timedelta(days=1))
+    [seen] = kind.observe(session, [found(cloud, DEPLOYMENT, name)], window)
+    assert session.troubles == []
+    return kind.able(seen.resource)[Move.STOP]
+
+
+@pytest.mark.parametrize(("least", "enabled", "barred"), [(2, True, True), (1, True, False), (2, False, False)])
+def test_an_autoscale_that_would_undo_it_bars_it_before_it_is_announced(
+    server: Server, cloud: Cloud, chat: Endpoint, least: int, enabled: bool, barred: bool
 ):
     blue = full(chat)
     setting = autoscale.body(blue.id.upper(), "keeps", "westeurope", least, 9)
     setting["properties"]["enabled"] = enabled
     server.world.autoscale += [autoscale.body(f"{blue.id}2", "other", "westeurope", 5, 9), setting]
     server.world.page_size = 1
-    if refused:
-        with pytest.raises(CloudError, match="Azure Monitor's autoscale keeps at least 2 instances"):
-            planned(cloud, DEPLOYMENT, "chat/blue")
-    else:
-        planned(cloud, DEPLOYMENT, "chat/blue").carry()
-    assert blue.body["sku"]["capacity"] == (3 if refused else 1)
+    told = "Azure Monitor's autoscale keeps at least 2 instances, and would undo it"
+    assert looked_at(cloud) == (Bar(because=told) if barred else None)
+
+
+def test_an_autoscale_that_came_a_moment_ago_saves_it(server: Server, cloud: Cloud, chat: Endpoint):
+    blue = full(chat)
+    act = planned(cloud, DEPLOYMENT, "chat/blue")
+    server.world.autoscale.append(autoscale.body(blue.id, "keeps", "westeurope", 2, 9))
+    assert "autoscale keeps at least 2 instances" in str(act.refused())
+    assert not server.mutations
 
 
 def test_the_default_of_an_autoscale_holds_while_metrics_are_missing_and_so_counts(server: Server, cloud: Cloud, chat: Endpoint):
     server.world.autoscale.append(autoscale.body(full(chat).id, "keeps", "westeurope", 1, 9))
     server.world.autoscale[0]["properties"]["profiles"][0]["capacity"]["default"] = "3"
-    with pytest.raises(CloudError, match="keeps at least 3 instances"):
-        planned(cloud, DEPLOYMENT, "chat/blue")
+    assert "keeps at least 3 instances" in looked_at(cloud).because
+
+
+def test_autoscale_is_read_once_for_all_and_not_for_what_runs_one_instance(
+    server: Server, cloud: Cloud, chat: Endpoint, vision: Workspace
+):
+    def asked() -> int:
+        server.requests.clear()
+        kind = registry.kind(DEPLOYMENT)
+        session = cloud.anew()
+        window = Window(start=NOW - timedelta(days=14), end=NOW, quiet_from=NOW - timedelta(days=1))
+        list(kind.observe(session, list(kind.discover(session)), window))
+        return sum(r.path.lower().endswith("/autoscalesettings") for r in server.requests)
+
+    full(chat, capacity=1)
+    assert asked() == 0
+    for name in ("green", "red", "grey"):
+        full(chat, name)
+    full(vision.endpoint("other"))
+    assert asked() == 1
 
 
 def test_a_share_of_less_than_all_is_never_moved_even_where_no_sibling_is_in_sight(cloud: Cloud, chat: Endpoint):
@@ -133,18 +164,24 @@ def test_a_share_of_less_than_all_is_never_moved_even_where_no_sibling_is_in_sig
     assert barred.because == "it gets 40 % of its endpoint's traffic, which would have to move to another"
 
 
-def test_autoscale_that_cannot_be_read_keeps_it_from_being_scaled(server: Server, cloud: Cloud, chat: Endpoint):
+def test_autoscale_that_cannot_be_read_bars_it_and_is_told(server: Server, cloud: Cloud, chat: Endpoint):
     blue = full(chat)
     server.world.autoscale.append(autoscale.body(blue.id, "odd", "westeurope", 1, 9))
-    server.world.autoscale[0]["properties"]["profiles"][0]["capacity"]["minimum"] = "some"
-    with pytest.raises(CloudError) as caught:
-        planned(cloud, DEPLOYMENT, "chat/blue")
-    assert caught.value.trouble is Trouble.GARBLED
+    for odd in ("some", None):
+        server.world.autoscale[0]["properties"]["profiles"][0]["capacity"]["minimum"] = odd
+        assert "whether Azure Monitor's autoscale would undo it could not be read" in looked_at(cloud).because
+    server.world.autoscale[0]["properties"] = "odd"
+    assert "an autoscale setting cannot be read" in looked_at(cloud).because
     server.rules.append(deny("Microsoft.Insights/autoscaleSettings/read"))
-    with pytest.raises(CloudError) as caught:
-        planned(cloud, DEPLOYMENT, "chat/blue")
-    assert caught.value.missing == "Microsoft.Insights/autoscaleSettings/read"
-    assert blue.body["sku"]["capacity"] == 3
+    assert "Microsoft.Insights/autoscaleSettings/read is not allowed" in looked_at(cloud).because
+
+
+def test_autoscale_that_was_not_looked_at_bars_it(cloud: Cloud, chat: Endpoint):
+    full(chat)
+    one = found(cloud, DEPLOYMENT, "chat/blue")
+    assert registry.kind(DEPLOYMENT).able(one)[Move.STOP].because == (
+        "whether Azure Monitor's autoscale would undo it was not looked at"
+    )
 
 
 @pytest.mark.parametrize(
@@ -532,7 +569,7 @@ def test_a_look_at_what_cannot_be_read_fails(cloud: Cloud, chat: Endpoint):
 @pytest.mark.parametrize(
     ("move", "granted", "missing"),
     [
-        (Move.STOP, "Microsoft.Insights/autoscaleSettings/read", f"{ML}/onlineEndpoints/deployments/write"),
+        (Move.STOP, f"{ML}/onlineEndpoints/read", f"{ML}/onlineEndpoints/deployments/write"),
         (Move.DELETE, f"{ML}/onlineEndpoints/write", f"{ML}/onlineEndpoints/deployments/delete"),
         (Move.DELETE, f"{ML}/onlineEndpoints/deployments/delete", f"{ML}/onlineEndpoints/write"),
     ],
@@ -544,7 +581,7 @@ def test_a_missing_right_is_named_and_the_declared_ones_are_enough(
     chat.traffic(blue=100)
     waits(server, cloud, 60)
     kind = registry.kind(DEPLOYMENT)
-    server.rules.append(only(*kind.permissions, granted))
+    server.rules.append(only(*kind.permissions, *assets.PERMISSIONS, granted))
     failed = planned(cloud, DEPLOYMENT, "chat/blue", move).refused()
     # Where its traffic was moved already, it is not as it was.
     expected = Trouble.PARTIAL if missing.endswith("deployments/delete") else Trouble.DENIED

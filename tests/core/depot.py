@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Any
 
 from core.fakes import DAY, HOUR, NOW, TARGET
-from reaper.acts import Acts, Manifest, Undone
+from reaper.acts import Acts, Made, Manifest, Permit, Undone
 from reaper.errors import CloudError, Trouble
 from reaper.model import Bar, Deed, Hint, Kind, Move, Observation, Part, Reading, Resource, Role, Series, Target, Window
 
@@ -173,7 +173,8 @@ def record(yard: Yard, one: Resource, move: Move) -> dict[str, Any]:
     return {"instance": thing.instance, "tags": dict(thing.tags or {}), "created": thing.created.isoformat()}
 
 
-def carry(yard: Yard, one: Resource, manifest: Manifest) -> str:
+def carry(yard: Yard, one: Resource, manifest: Manifest, permit: Permit) -> Made:
+    permit()
     thing, now = yard.depot.thing("carry", one.name), yard.depot.clock()
     yard.depot.witness(manifest, thing)
     yard.depot.log.append((manifest.move, one.name, now))
@@ -182,7 +183,8 @@ def carry(yard: Yard, one: Resource, manifest: Manifest) -> str:
     else:
         thing.up, thing.changed = (now if manifest.move is Move.START else None), now
     yard.depot.blunder("carried", one.name)
-    return {Move.DELETE: "the endpoint was deleted", Move.START: "it was started"}.get(manifest.move, "it was stopped")
+    because = {Move.DELETE: "the endpoint was deleted", Move.START: "it was started"}.get(manifest.move, "it was stopped")
+    return Made(because=because)
 
 
 def undo(yard: Yard, manifest: Manifest) -> Undone:

@@ -79,7 +79,7 @@ class Enforcer:
             return tell.recalled(report, self.policy, self.ledger, self.now)
         desk = Desk(ledger=self.ledger, lines=lines, offer=None, clock=lambda: self.now)
         ours = self.hands(yards, order, run)
-        hand = Hand(act=lambda found: hands.act(found, ours)) if mode is Mode.ENFORCE else None
+        hand = Hand(act=lambda found: hands.act(found, ours)) if mode.acts else None
         return tell.tell(report, self.policy, desk, hand)
 
     def hands(self, yards: Sequence[Yard], order: Order, run: str) -> hands.Hands:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from datetime import datetime, timedelta
 
 from reaper.errors import CloudError, Trouble
@@ -25,7 +25,9 @@ class Frail(Fleeting):
         spoilt = {id: CloudError(Trouble.GARBLED, "ledger", f"{id} cannot be read") for id in found if id in self.garbled}
         return Recalled({id: memory for id, memory in found.items() if id not in spoilt}, spoilt)
 
-    def remember(self, id: str, memory: Memory, expected_version: int, now: datetime) -> bool:
+    def remember(
+        self, id: str, memory: Memory, expected_version: int, now: datetime, fields: Collection[str] | None = None
+    ) -> bool:
         self.blunder("remember", id)
         written = super().remember(id, memory, expected_version, now)
         self.blunder("remembered", id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from datetime import datetime
 from html.parser import HTMLParser
@@ -62,7 +62,9 @@ class Raced(Fleeting):
         super().__init__()
         self.times = times
 
-    def remember(self, id: str, memory: Memory, expected_version: int, now: datetime) -> bool:
+    def remember(
+        self, id: str, memory: Memory, expected_version: int, now: datetime, fields: Collection[str] | None = None
+    ) -> bool:
         if self.times:
             self.times -= 1
             seen = self.recall([id], now).get(id, Memory())

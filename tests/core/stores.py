@@ -55,6 +55,11 @@ class Store:
         scheme, _, place = self.address.partition(":")
         GARBLE[scheme](self, place.removeprefix("//"), id, field, value)
 
+    def stored(self, id: str) -> Mapping[str, Any]:
+        """What the place itself holds as the memory, column by column."""
+        scheme, _, place = self.address.partition(":")
+        return STORED[scheme](self, place.removeprefix("//"), id)
+
     def close(self) -> None:
         for opened in self._opened:
             opened.close()
@@ -116,6 +121,34 @@ def _garble_table(store: Store, place: str, id: str, field: str, value: Any) -> 
 
 
 GARBLE = {"memory": _garble_memory, "sqlite": _garble_sqlite, "dynamodb": _garble_dynamodb, "table": _garble_table}
+
+
+def _stored_memory(store: Store, place: str, id: str) -> Mapping[str, Any]:
+    kept = store.open()
+    assert isinstance(kept, Fleeting)
+    return kept._memories[same(id)][2]
+
+
+def _stored_sqlite(store: Store, place: str, id: str) -> Mapping[str, Any]:
+    with closing(sqlite3.connect(place)) as connection:
+        [(row,)] = connection.execute("SELECT row FROM memory WHERE key = ?", (same(id),))
+    found: Mapping[str, Any] = json.loads(row)
+    return found
+
+
+def _stored_dynamodb(store: Store, place: str, id: str) -> Mapping[str, Any]:
+    key = {"pk": {"S": f"memory#{same(id)}"}, "sk": {"S": "-"}}
+    item = boto3.client("dynamodb").get_item(TableName=place, Key=key)["Item"]
+    return {name: next(iter(value.values())) for name, value in item.items()}
+
+
+def _stored_table(store: Store, place: str, id: str) -> Mapping[str, Any]:
+    connection_string, name = store.environ["AZURE_STORAGE_CONNECTION_STRING"], place.rpartition("/")[2]
+    with TableClient.from_connection_string(connection_string, name) as client:
+        return client.get_entity(partition(id), row_key(id))
+
+
+STORED = {"memory": _stored_memory, "sqlite": _stored_sqlite, "dynamodb": _stored_dynamodb, "table": _stored_table}
 
 
 @contextmanager

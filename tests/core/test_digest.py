@@ -196,7 +196,7 @@ def test_the_admins_who_stand_in_for_an_owner_are_not_sent_to_themselves():
 
 @pytest.mark.parametrize(
     ("warned", "said"),
-    [(NOW - DAY, "on Mon 23 Nov 2026, 10:17 UTC"), (NOW - 10 * DAY, "at one of the next sweeps")],
+    [(NOW - DAY, "on Mon 23 Nov 2026, 10:17 UTC"), (NOW - 10 * DAY, "at any time")],
 )
 def test_the_grace_runs_from_the_first_notice(warned: Any, said: str):
     found = finding(move=Move.REMIND)

@@ -43,7 +43,7 @@ def test_first_a_warning_then_silence_then_after_the_grace_it_is_stopped(there):
     assert moves == [Move.WARN, Move.NONE, Move.NONE]
     assert not stopped(there)
     found = only(there.later(hours=1))
-    assert (found.step.move, found.outcome) == (Move.STOP, Outcome(result=Result.DONE, because="it was stopped"))
+    assert (found.step.move, found.outcome) == (Move.STOP, Outcome(result=Result.DONE, because="it was stopped", begun=True))
     assert there.depot.log == [(Move.STOP, "churn", NOW + 3 * DAY)]
     assert [m.subject for m in there.post.messages if "churn" in m.text]
 
@@ -63,7 +63,7 @@ def test_after_the_stop_the_ledger_knows_it_and_the_next_sweep_leaves_it_alone(t
     found = only(there.later(hours=1))
     assert found.step.move is Move.NONE
     assert "as the reaper left it" in found.step.because
-    assert [e.what for e in there.ledger.history(there.depot.id("churn"))] == ["warned", "stopped"]
+    assert [e.what for e in there.ledger.history(there.depot.id("churn"))] == ["warned", "stopped", "told"]
 
 
 def test_below_enforce_nothing_is_acted_on_and_nothing_announced(there):
@@ -257,10 +257,13 @@ def test_an_act_that_may_have_happened_is_not_made_again_before_it_could_be_seen
             raise CloudError(Trouble.UNREACHABLE, "sagemaker:UpdateEndpoint", "read timed out")
 
     due(there).depot.blunder = blunder
-    assert only(there.sweep()).outcome.result is Result.FAILED
+    found = only(there.sweep())
+    assert (found.outcome.result, found.outcome.begun) == (Result.FAILED, True)
+    assert "it isn't known whether it was made" in str(found.outcome.error)
     there.depot.blunder = lambda call, name: None
     assert only(there.later(minutes=15)).step.move is Move.NONE
-    assert only(there.later(seconds=CONFIRM.total_seconds())).step.move is Move.STOP
+    assert only(there.later(seconds=CONFIRM.total_seconds())).step.move is Move.WARN
+    assert only(there.later(days=3)).step.move is Move.STOP
 
 
 def test_one_failure_never_stops_the_others():
@@ -339,7 +342,7 @@ def test_while_another_sweep_has_the_target_nothing_is_done(there):
     assert (found.step.move, there.depot.log) == (Move.NONE, [])
 
 
-def test_a_sweep_killed_between_intent_and_act_is_completed_later_and_nothing_is_done_twice(there):
+def test_an_action_that_a_killed_sweep_left_open_is_told_once_and_never_continued(there):
     class Killed(BaseException):
         pass
 
@@ -352,9 +355,17 @@ def test_a_sweep_killed_between_intent_and_act_is_completed_later_and_nothing_is
         there.sweep()
     there.depot.blunder = lambda call, name: None
     assert there.memory("churn").last_act is Move.STOP
-    assert only(there.later(minutes=16)).step.move is Move.NONE
-    assert only(there.later(hours=1)).outcome.result is Result.DONE
-    assert len(there.depot.log) == 1
+    there.post.messages.clear()
+    report = there.later(minutes=16)
+    assert only(report).step.move is Move.NONE
+    assert [c.kind for c in report.coverage if "isn't known whether it was made" in str(c.error)] == ["acts"]
+    [letter] = [m for m in there.post.messages if m.audience is Audience.OWNERS]
+    assert "It isn't known whether it was made" in letter.text
+    assert "reaper restore" in letter.text
+    there.post.messages.clear()
+    assert only(there.later(hours=1)).step.move is Move.WARN
+    assert not [m for m in there.post.messages if "isn't known" in m.text]
+    assert there.depot.log == []
 
 
 def test_what_was_stopped_and_runs_again_is_told_of_anew_before_another_stop(there):

@@ -11,9 +11,10 @@ import pytest
 from core.cases import case
 from core.enforcer import POLICY, Enforcer, of, policy
 from core.fakes import DAY, HOUR, NOW
-from reaper import enforce
+from reaper import enforce, hold, schedule
 from reaper.errors import CloudError, Trouble
 from reaper.fleeting import Fleeting
+from reaper.hold import Look
 from reaper.limit import Past, Share, jumps
 from reaper.limit import limited as limited_steps
 from reaper.model import Case, Mode, Move, Result, State, Status, Step
@@ -70,14 +71,13 @@ def test_a_held_act_says_why_and_how_many_and_what_to_do_and_admins_are_told():
     there = fleet(4, max_acts=3)
     found = of(there.sweep(), "idle-00")
     assert found.outcome.result is Result.PLANNED
-    assert "would stop, but is held with 3 others, because 4 acts are more than max_acts: 3" in found.step.because
-    assert "reaper release" in found.step.because
+    since = "would stop, but is on hold since 2026-11-24 10:17 UTC"
+    assert found.step.because == f"{since}: 4 actions are more than max_acts: 3. `reaper release` releases it"
     assert any("held" in m.text.lower() and m.audience == "admins" for m in there.post.messages[-3:])
 
 
-def test_one_that_is_held_alone_is_not_said_to_be_held_with_others():
-    said = of(fleet(1, max_acts=0).sweep(), "idle-00").step.because
-    assert said == "would stop, but is held, because 1 act are more than max_acts: 0. `reaper release` lets it go"
+def test_one_action_is_one():
+    assert "1 action is more than max_acts: 0" in of(fleet(1, max_acts=0).sweep(), "idle-00").step.because
 
 
 def test_notices_still_go_out_while_acts_are_held():
@@ -119,18 +119,17 @@ def test_a_release_says_nothing_of_what_nobody_had_seen_held():
     assert moves(there) == ["hold"] * 4
 
 
-def test_what_is_held_is_known_until_it_is_let_go_and_again_when_it_is_held_anew():
+def test_a_hold_is_known_until_it_is_released_and_again_when_there_is_a_new_one():
     there = fleet(4, max_acts=3)
-    assert enforce.held(there.ledger, there.now) is None
+    assert enforce.standing(there.ledger) == []
     there.sweep()
-    last = enforce.held(there.ledger, there.now)
-    assert last is not None
-    assert (last.by, last.when) == (f"run-{there.runs}", there.now)
+    [found] = enforce.standing(there.ledger)
+    assert (found.run, found.since, found.sort) == (f"run-{there.runs}", there.now, "actions")
     enforce.release(there.ledger, "lee@example.com", there.now)
-    assert enforce.held(there.ledger, there.now) is None
+    assert enforce.standing(there.ledger) == []
     there.now += DAY
     there.sweep()
-    assert enforce.held(there.ledger, there.now) is not None
+    assert [h.since for h in enforce.standing(there.ledger)] == [there.now]
 
 
 def test_a_release_is_over_after_a_day():
@@ -205,15 +204,14 @@ def test_the_dearest_goes_first():
 
 def test_a_release_lasts_as_long_as_is_said():
     there = fleet(4, max_acts=3)
-    assert enforce.release(there.ledger, "lee", there.now, timedelta(hours=2)) == there.now + timedelta(hours=2)
+    assert enforce.release(there.ledger, "lee", there.now, timedelta(hours=2)).until == there.now + timedelta(hours=2)
 
 
 def test_sweeps_that_saw_nothing_say_nothing_of_what_is_usual():
     cases = [case() for _ in range(8)]
-    place = (cases[0].resource.target, cases[0].resource.kind)
-    usual = [Share(seen=8, idle=1)] * 3
-    assert place in jumps(cases, Limits(), Past(shares={place: [Share(seen=0, idle=0), *usual]}))
-    assert jumps(cases, Limits(), Past(shares={place: [Share(seen=0, idle=0)] * 3})) == {}
+    place, usual = hold.of(cases[0]), [Share(seen=8, idle=1)] * 3
+    assert place in jumps(cases, Limits(), {place: [Share(seen=0, idle=0), *usual]})
+    assert jumps(cases, Limits(), {place: [Share(seen=0, idle=0)] * 3}) == {}
 
 
 def two_regions(**limits: Any) -> Enforcer:
@@ -236,7 +234,7 @@ def test_what_a_wider_sweep_held_is_not_done_in_slices():
     for region in there.regions:
         found = there.sweep(regions=(region,)).findings
         assert {f.step.move for f in found} == {Move.HOLD}
-    assert "a wider sweep held it" in found[0].step.because
+    assert "4 actions are more than max_acts: 3" in found[0].step.because
     assert there.depot.log == []
     enforce.release(there.ledger, "lee", there.now)
     there.now += HOUR
@@ -297,18 +295,83 @@ def judged(count: int, idle: int) -> list[Case]:
 )
 def test_a_jump_is_of_more_than_few_and_of_a_greater_share_than_allowed(now, before, expected):
     cases = judged(*now)
-    place = (cases[0].resource.target, cases[0].resource.kind)
-    past = Past(shares={place: [Share(seen=before[0], idle=before[1])] * 3})
-    assert bool(jumps(cases, Limits(), past)) is expected
+    shares = {hold.of(cases[0]): [Share(seen=before[0], idle=before[1])] * 3}
+    assert bool(jumps(cases, Limits(), shares)) is expected
 
 
 def test_the_share_is_counted_kind_by_kind():
     other = [replace(c, resource=replace(c.resource, kind="sagemaker-notebook")) for c in judged(4, 1)]
     cases = [replace(c, resource=replace(c.resource, id=f"arn:{n}")) for n, c in enumerate(judged(4, 1) + other)]
     acts = [(c, Step(move=Move.STOP if c.verdict.state is State.IDLE else Move.NONE, because="due")) for c in cases]
-    steps = limited_steps(acts, {}, Limits(), Past(), NOW)
+    steps = limited_steps(acts, {}, Limits(), Past(), Look(run="r", now=NOW, read=frozenset())).steps
     assert [s.move for s in steps].count(Move.STOP) == 2
 
 
-def test_one_other_is_said_to_be_held_with_it():
-    assert "held with 1 other, because 2 acts" in of(fleet(2, max_acts=1).sweep(), "idle-00").step.because
+# --- what a calendar asks for, and what has no price
+
+
+def caps(*cases: Case, limits: Limits | None = None) -> list[Move]:
+    """What becomes of a stop of each of these; all of them are due."""
+    due = [
+        (replace(c, resource=replace(c.resource, id=f"arn:{n}")), Step(move=Move.STOP, because="due"))
+        for n, c in enumerate(cases)
+    ]
+    look = Look(run="r", now=NOW, read=frozenset({hold.of(case())}))
+    return [s.move for s in limited_steps(due, {}, limits or Limits(), Past(), look).steps]
+
+
+OFFICE = schedule.parse("mon-fri 07:00-21:00", "UTC")
+ALL = {"max_share": "100%"}
+
+
+def plain(usd: float | None = 1.0) -> Case:
+    return replace(case(), usd_per_hour=usd)
+
+
+def calendar(usd: float | None = 1.0, **given: Any) -> Case:
+    return replace(case(hours=replace(OFFICE, **given)), usd_per_hour=usd)
+
+
+def test_over_max_scheduled_only_the_calendars_stops_are_on_hold():
+    limits = Limits(max_scheduled=2, **ALL)
+    assert caps(calendar(), calendar(), plain(), limits=limits) == [Move.STOP] * 3
+    assert caps(calendar(), calendar(), calendar(), plain(), limits=limits) == [Move.HOLD] * 3 + [Move.STOP]
+
+
+def test_what_a_calendar_asks_for_counts_neither_for_max_acts_nor_for_max_share():
+    assert caps(*[calendar()] * 30, plain(), limits=Limits(max_acts=1)) == [Move.STOP] * 31
+    assert caps(*[calendar()] * 3, plain(), plain(), limits=Limits(max_acts=1, **ALL)) == [Move.STOP] * 3 + [Move.HOLD] * 2
+
+
+def test_a_calendars_resources_make_no_fleet_of_which_more_others_may_go():
+    assert caps(*[calendar()] * 6, plain(), plain(), limits=Limits()) == [Move.STOP] * 6 + [Move.HOLD] * 2
+
+
+def test_hours_that_only_a_tag_has_count_like_any_other():
+    assert caps(*[calendar(by_rule=False)] * 2, limits=Limits(max_acts=1, **ALL)) == [Move.HOLD] * 2
+
+
+def test_over_max_usd_per_hour_everything_is_on_hold():
+    assert caps(calendar(150.0), plain(51.0), limits=Limits(**ALL)) == [Move.HOLD] * 2
+    assert caps(calendar(150.0), plain(50.0), limits=Limits(**ALL)) == [Move.STOP] * 2
+
+
+def test_where_the_file_sets_dollars_what_has_no_price_and_only_that_is_on_hold():
+    found = caps(plain(None), plain(), calendar(None), limits=Limits(max_usd_per_hour=1000, **ALL))
+    assert found == [Move.HOLD, Move.STOP, Move.STOP]
+
+
+def test_the_default_alone_holds_nothing_for_want_of_a_price():
+    assert caps(plain(None), plain(), calendar(None), limits=Limits(**ALL)) == [Move.STOP] * 3
+
+
+def test_what_is_on_hold_for_want_of_a_price_is_not_one_too_many():
+    assert caps(plain(None), plain(), limits=Limits(max_usd_per_hour=1000, max_acts=1, **ALL)) == [Move.HOLD, Move.STOP]
+
+
+def test_a_policy_file_that_sets_dollars_holds_what_has_no_price():
+    there = fleet(2)
+    there.depot.things["idle-00"].instance = "ml.nobody.knows"
+    report = there.sweep()
+    assert [of(report, f"idle-0{n}").step.move for n in (0, 1)] == [Move.HOLD, Move.STOP]
+    assert "its price is not known, and the policy sets max_usd_per_hour: 1000" in of(report, "idle-00").step.because

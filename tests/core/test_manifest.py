@@ -32,28 +32,28 @@ def archive(tmp_path: Path) -> manifest.Archive:
 
 
 def test_a_manifest_comes_back_as_it_was(archive):
-    address = archive.keep(SAVED)
+    address = archive.keep(SAVED, 3)
     assert archive.at(address) == SAVED
     assert archive.of_run("run-1") == [(address, SAVED)]
     assert archive.of_run("run-2") == []
 
 
 def test_a_manifest_is_never_overwritten(archive):
-    address = archive.keep(SAVED)
+    address = archive.keep(SAVED, 3)
     with pytest.raises(CloudError, match="cannot be written"):
-        archive.keep(SAVED)
+        archive.keep(SAVED, 3)
     assert archive.at(address) == SAVED
 
 
 def test_only_its_user_can_read_it(archive):
-    address = Path(archive.keep(SAVED))
+    address = Path(archive.keep(SAVED, 3))
     assert stat.S_IMODE(address.stat().st_mode) == 0o600
 
 
 def test_a_folder_that_cannot_be_written_is_an_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(CloudError, match="cannot be written"):
-        manifest.open(str(tmp_path / "file"), {}).keep(SAVED)
+        manifest.open(str(tmp_path / "file"), {}).keep(SAVED, 3)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema": 2}', "null"])

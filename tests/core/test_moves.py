@@ -38,6 +38,12 @@ def test_an_audit_says_would():
     assert groups(audit)[-1].title == "Would be done now"
 
 
+def test_what_is_due_after_an_announcement_waits_for_apply():
+    announced = report(*FOUND)
+    announced = replace(announced, run=replace(announced.run, mode=Mode.ANNOUNCE))
+    assert groups(announced)[-1].title == "Due, waiting for `reaper apply`"
+
+
 @pytest.mark.parametrize("format", ["text", "summary", "markdown", "html"])
 def test_every_format_tells_them(format):
     text = import_module(f"reaper.report.{format}").render(report(*FOUND))

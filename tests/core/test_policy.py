@@ -8,18 +8,22 @@ import pytest
 import yaml
 
 from core.fakes import NOW, resource
-from reaper import document, lint, registry
+from reaper import document, lint, registry, source
 from reaper.errors import PolicyError
-from reaper.model import Action, Part
+from reaper.model import Action, Move, Part
 from reaper.policy import Policy
 from reaper.rule import rule, shortest_idle_after, sooner
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "policies").glob("*.yaml"))
 KINDS = registry.names()
+STARTABLE = ("azureml-compute-instance", "sagemaker-notebook")
+
+OFFICE = '{on: "mon-fri 07:00-21:00", tz: Europe/Berlin}'
+FORCED = '{on: "mon-fri 07:00-21:00", tz: Europe/Berlin, force: true}'
 
 
 def parse(text: str) -> Policy:
-    return document.parse(text, "policy.yaml", KINDS)
+    return document.parse(text, "policy.yaml", KINDS, STARTABLE)
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.name)
@@ -114,6 +118,23 @@ def test_there_are_examples():
             'version: 1\nrules: [{name: a, hours: {on: "mon-fri 07:00-21:00", tz: Berlin}}]',
             "policy.yaml:2: rules[0].hours: expected an IANA time zone such as Europe/Berlin",
             id="zone",
+        ),
+        pytest.param(
+            "version: 1\nlimits: {max_scheduled: -1}",
+            "policy.yaml:2: limits.max_scheduled: -1 is not valid: expected greater than or equal to 0",
+            id="fewer than no stops",
+        ),
+        pytest.param(
+            "version: 1\nlimits: {max_scheduled: 2.5}",
+            "policy.yaml:2: limits.max_scheduled: 2.5 is not valid: expected a whole number",
+            id="half a stop",
+        ),
+        pytest.param(
+            'version: 1\nrules:\n  - name: a\n    match: {kind: [sagemaker-endpoint, "*-deployment"]}\n'
+            '    hours:\n      on: "mon-fri 07:00-21:00"\n      tz: UTC\n      force: true',
+            "policy.yaml:8: rules[0].hours.force: true is not valid: expected a match.kind that can be started again, such as "
+            "azureml-compute-instance or sagemaker-notebook, not sagemaker-endpoint, *-deployment",
+            id="force on what nothing starts again",
         ),
     ],
 )
@@ -309,6 +330,21 @@ def test_odd_values_are_an_error_and_never_a_crash(text: str):
         pytest.param(
             "[{name: a, match: {region: us-esat-1}}]", "is no region that is known here, did you mean us-", id="region misspelt"
         ),
+        pytest.param(
+            f"[{{name: a, match: {{kind: [sagemaker-notebook, sagemaker-endpoint]}}, hours: {FORCED}}}]",
+            "rule 'a': force does not hold for sagemaker-endpoint: only when idle",
+            id="force on more than can be started again",
+        ),
+        pytest.param(
+            f"[{{name: a, match: {{cloud: azure}}, hours: {FORCED}}}]",
+            "force does not hold for azureml-compute-cluster, azureml-online-deployment: only when idle",
+            id="force on whatever a cloud has",
+        ),
+        pytest.param(
+            f"[{{name: a, match: {{kind: sagemaker-notebook}}, idle_after: 1d, hours: {OFFICE}}}]",
+            "an idle_after of 1d holds outside the hours, too, and outlasts a night",
+            id="more silence than a night has",
+        ),
         pytest.param("[{name: a, match: {region: 'mars-*'}}]", "'mars-*' is no region that is known", id="no region fits"),
     ],
 )
@@ -321,6 +357,45 @@ def test_lint_points_at_what_is_probably_not_meant(rules: str, said: str):
 def test_lint_is_silent_about_rules_that_can_match():
     text = "version: 1\nrules: [{name: a, match: {region: [us-east-1, 'eu-*', WestEurope]}}, {name: b, match: {usd_per_hour: '> 3'}}, {name: c}]"
     assert lint.lint(parse(text), text, "p.yaml") == []
+
+
+@pytest.mark.parametrize("grace", ["2h", "3d"])
+def test_lint_lets_office_hours_have_any_grace_and_force_what_starts_again(grace: str):
+    text = f"version: 1\nrules: [{{name: a, match: {{kind: '*-notebook'}}, grace: {grace}, idle_after: 8h, hours: {FORCED}}}]"
+    assert lint.lint(parse(text), text, "p.yaml") == []
+
+
+def test_what_can_be_started_again_is_read_from_the_kinds_when_a_file_is_loaded(tmp_path: Path):
+    assert tuple(sorted(k.name for k in registry.kinds() if Move.START in k.deeds)) == STARTABLE
+    file = tmp_path / "policy.yaml"
+    file.write_text(f"version: 1\nrules: [{{name: a, match: {{kind: azureml-online-*}}, hours: {FORCED}}}]")
+    with pytest.raises(PolicyError, match=r"rules\[0\]\.hours\.force: true is not valid"):
+        source.load(str(file))
+    file.write_text(
+        f"version: 1\nrules: [{{name: a, match: {{kind: 'azureml-*'}}, hours: {FORCED}}}, {{name: b, hours: {FORCED}}}]"
+    )
+    assert [spec.name for spec in source.load(str(file)).policy.rules] == ["a", "b"]
+
+
+def test_as_many_scheduled_stops_as_the_file_says_and_200_where_it_says_nothing():
+    assert parse("version: 1").limits.max_scheduled == 200
+    assert parse("version: 1\nlimits: {max_scheduled: 0}").limits.max_scheduled == 0
+    assert Policy.model_json_schema()["$defs"]["Limits"]["properties"]["max_scheduled"]["minimum"] == 0
+
+
+@pytest.mark.parametrize(
+    ("limits", "written"),
+    [
+        pytest.param("", False, id="no limits"),
+        pytest.param("limits: {max_acts: 3}", False, id="another limit"),
+        pytest.param("limits: {max_usd_per_hour: 200}", True, id="written as it is by default"),
+    ],
+)
+def test_a_limit_in_dollars_that_the_file_sets_can_be_told_from_the_default(limits: str, written: bool):
+    policy = parse(f"version: 1\n{limits}")
+    assert policy.limits.max_usd_per_hour == 200
+    for told in (policy, policy.model_copy(update={"channels": []})):
+        assert ("max_usd_per_hour" in told.limits.model_fields_set) is written
 
 
 def test_yaml_reads_on_and_times_as_they_are_written():

@@ -12,7 +12,7 @@ from core.enforcer import POLICY, Enforcer, policy
 from core.fakes import DAY, HOUR
 from reaper import restore
 from reaper.errors import CloudError, SettingsError, Trouble
-from reaper.model import Memory, Move
+from reaper.model import Memory, Move, Result
 
 
 def stopped(action: str = "stop", names: tuple[str, ...] = ("a", "b")) -> Enforcer:
@@ -146,7 +146,7 @@ def test_what_is_back_already_is_said_to_be_and_left_alone():
     assert there.depot.things["a"].up is None
 
 
-def test_an_act_that_may_be_half_made_keeps_its_first_manifest():
+def test_an_action_that_may_be_half_made_is_told_and_not_repeated_under_its_notice():
     there = stopped(names=())
     there.depot.add("a")
     there.sweep()
@@ -162,8 +162,9 @@ def test_an_act_that_may_be_half_made_keeps_its_first_manifest():
     there.depot.blunder = lambda call, name: None
     there.now += 2 * HOUR
     there.sweep()
-    assert len(there.depot.log) == 1
+    assert there.depot.log == []
     assert there.memory("a").manifest == first
+    assert there.memory("a").act_result is Result.FAILED
 
 
 def test_after_a_failure_it_can_be_tried_again():

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from reaper.errors import SettingsError
 from reaper.model import Mode
-from reaper.settings import DOCS, Settings, from_env, narrowed
+from reaper.settings import DOCS, Settings, from_env, lasting, narrowed, remembering
 
 KINDS = ("sagemaker-endpoint", "sagemaker-notebook")
 
@@ -20,7 +22,7 @@ def test_lists_are_comma_separated():
 @pytest.mark.parametrize(
     ("environ", "said"),
     [
-        ({"REAPER_MODE": "adit"}, "REAPER_MODE='adit' is not a mode: expected audit, notify or enforce"),
+        ({"REAPER_MODE": "adit"}, "REAPER_MODE='adit' is not a mode: expected audit, notify, announce or enforce"),
         ({"REAPER_QUIET": "maybe"}, "REAPER_QUIET='maybe' is neither true nor false"),
         ({"REAPER_MOED": "audit"}, "REAPER_MOED is not a setting, did you mean REAPER_MODE?"),
     ],
@@ -54,10 +56,31 @@ def test_a_bad_call_is_an_error(asked: dict, said: str):
     assert str(error.value).startswith(said)
 
 
-@pytest.mark.parametrize("mode", ["notify", "enforce"])
+@pytest.mark.parametrize("mode", ["notify", "announce", "enforce"])
 def test_a_call_never_raises_the_mode(mode: str):
     with pytest.raises(SettingsError):
         narrowed(Settings(mode=Mode.AUDIT), {"mode": mode}, KINDS)
+
+
+LASTING = Settings(ledger="dynamodb://table")
+
+
+@pytest.mark.parametrize("mode", [Mode.NOTIFY, Mode.ANNOUNCE, Mode.ENFORCE])
+def test_a_function_that_writes_needs_a_ledger_that_lasts(mode: Mode):
+    with pytest.raises(SettingsError, match=f"mode {mode} needs a ledger that lasts"):
+        lasting(replace(LASTING, mode=mode, ledger="memory:", manifests="s3://bucket/manifests"))
+
+
+def test_a_function_needs_a_place_for_manifests_only_where_it_acts():
+    assert [lasting(replace(LASTING, mode=mode)).mode for mode in (Mode.AUDIT, Mode.NOTIFY, Mode.ANNOUNCE)]
+    with pytest.raises(SettingsError, match="mode enforce needs a place that lasts"):
+        lasting(replace(LASTING, mode=Mode.ENFORCE))
+
+
+@pytest.mark.parametrize("mode", [Mode.NOTIFY, Mode.ANNOUNCE, Mode.ENFORCE])
+def test_a_command_that_writes_refuses_a_memory_that_ends_with_it(mode: Mode):
+    with pytest.raises(SettingsError, match="forgets all with this run"):
+        remembering(Settings(mode=mode, ledger="memory:"))
 
 
 def test_every_setting_is_documented():

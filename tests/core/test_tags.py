@@ -119,3 +119,9 @@ def test_every_key_in_our_namespace_is_known_or_protects(rest: str):
     key = f"reaper:{rest}"
     if key.strip().lower() not in KEYS:
         assert read({key: "x"}, NOW).protected
+
+
+def test_hours_that_are_there_twice_and_differ_protect():
+    once, twice = "mon-fri 07:00-21:00 UTC", "mon-fri 09:00-17:00 UTC"
+    assert read({"reaper:hours": once, "Reaper:Hours": once}, NOW).protected is None
+    assert "expected one calendar" in (read({"reaper:hours": once, "Reaper:Hours": twice}, NOW).protected or "")

@@ -9,6 +9,7 @@ import json
 import re
 from importlib.util import find_spec
 from pathlib import Path
+from string import ascii_lowercase, digits
 
 import pytest
 
@@ -34,6 +35,10 @@ from reaper.settings import DOCS
 APP, ROLE, ALERTS = INFRA / "modules/app.bicep", INFRA / "modules/role.bicep", INFRA / "modules/alerts.bicep"
 ENFORCE = INFRA / "modules/enforce.bicep"
 MONITORING, STORAGE, MAIL = INFRA / "modules/monitoring.bicep", INFRA / "modules/storage.bicep", INFRA / "modules/mail.bicep"
+PUBLISHING = "basicPublishingCredentialsPolicies"
+AT_A_SUBSCRIPTION = [
+    (path, name) for path in FILES for name, node in declared(path, "module").items() if "scope: subscription(" in text(node)
+]
 GUIDE = ROOT / "docs/deploy-azure.md"
 SECRET = re.compile(
     r"\blist\w*\(|connectionstring|instrumentationkey|accountkey|primarykey|secondarykey|password|secret|\bkeys\b", re.I
@@ -113,7 +118,8 @@ def test_the_host_signs_in_to_its_storage_with_the_identity() -> None:
         pytest.param(APP, "app", "properties.siteConfig.minTlsVersion", "'1.2'", id="the app takes TLS 1.2 and up"),
         pytest.param(APP, "app", "properties.siteConfig.scmMinTlsVersion", "'1.2'", id="so does its deployment site"),
         pytest.param(APP, "app", "identity.type", "'UserAssigned'", id="the app has the one identity"),
-        pytest.param(APP, "noPassword", "properties.allow", "false", id="no password sign-in"),
+        pytest.param(APP, "noFtpPassword", "properties.allow", "false", id="no password sign-in for FTP"),
+        pytest.param(APP, "noScmPassword", "properties.allow", "false", id="no password sign-in for the deployment site"),
         pytest.param(STORAGE, "account", "properties.allowSharedKeyAccess", "false", id="no account keys"),
         pytest.param(STORAGE, "account", "properties.allowBlobPublicAccess", "false", id="no public blobs"),
         pytest.param(STORAGE, "account", "properties.supportsHttpsTrafficOnly", "true", id="storage over HTTPS only"),
@@ -128,9 +134,41 @@ def test_what_must_be_off_is_off(path: Path, resource: str, keys: str, expected:
 
 
 def test_ftp_is_closed_by_policy_because_flex_refuses_ftps_state() -> None:
-    doors = text(declared(APP, "resource")["noPassword"]).partition("{")[0]
-    assert re.findall(r"'(ftp|scm)'", doors) == ["ftp", "scm"]
+    doors = [name for name, node in declared(APP, "resource").items() if resource_type(node).endswith(PUBLISHING)]
+    assert [at(APP, door, "name") for door in doors] == ["'ftp'", "'scm'"]
+    assert at(APP, "noScmPassword", "dependsOn") == "[ noFtpPassword ]"
     assert at(APP, "app", "properties.siteConfig.ftpsState") == ""
+
+
+def test_no_loop_hides_the_name_of_a_publishing_policy() -> None:
+    assert [line for line in APP.read_text().splitlines() if PUBLISHING in line and "[for " in line] == []
+
+
+@pytest.mark.parametrize(("path", "name"), AT_A_SUBSCRIPTION)
+def test_a_deployment_at_a_subscription_is_named_for_where_and_whose_it_is(path: Path, name: str) -> None:
+    named = text(properties(value(declared(path, "module")[name]))["name"])
+    for variable, node in reversed(declared(path, "variable").items()):
+        named = re.sub(rf"\b{variable}\b", text(value(node)).replace("\\", ""), named)
+    assert "deployment().location" in named
+    assert "resourceGroupName" in named or "principalId" in named
+
+
+def test_the_deployments_at_a_subscription_are_the_ones_that_give_rights() -> None:
+    assert {(path.name, name) for path, name in AT_A_SUBSCRIPTION} == {
+        ("main.bicep", "role"),
+        ("main.bicep", "access"),
+        ("main.bicep", "enforce"),
+        ("enforce.bicep", "access"),
+    }
+
+
+def test_a_name_that_a_workspace_cannot_have_is_refused_by_the_group_name() -> None:
+    assert text(decorators(MAIN, "name")["minLength"]) == "minLength(4)"
+    assert at(MAIN, "group", "name") == "groupName"
+    told = {name: text(value(node)) for name, node in declared(MAIN, "variable").items()}
+    assert f"'{ascii_lowercase}{digits}-'" in told["strange"]
+    assert told["fits"] == "empty(strange) && !startsWith(name, '-') && !endsWith(name, '-')"
+    assert told["groupName"] == "{ fits: resourceGroupName }[fits ? 'fits' : '${name}: letters, digits and inner hyphens only']"
 
 
 def test_the_audit_role_only_reads_and_names_every_action_in_full() -> None:
@@ -163,6 +201,14 @@ def test_what_can_act_is_deployed_in_mode_enforce_and_in_no_other() -> None:
     assert re.search(r"'modules/enforce\.bicep' = if \(mode == 'enforce'\) \{", module)
     assert "acts: mode == 'enforce'" in MAIN.read_text()
     assert [path.name for path in FILES if "'modules/enforce.bicep'" in path.read_text()] == ["main.bicep"]
+
+
+def test_every_mode_above_audit_keeps_the_ledger_and_only_enforce_the_manifests() -> None:
+    passed = properties(properties(value(declared(MAIN, "module")["storage"]))["params"])
+    assert text(passed["remember"]) == "remember || mode != 'audit'"
+    assert [mode.value for mode in Mode if not mode.writes] == ["audit"]
+    assert text(passed["acts"]) == "mode == 'enforce'"
+    assert [mode.value for mode in Mode if mode.acts] == ["enforce"]
 
 
 def test_what_undoing_takes_is_kept_apart_and_never_expires() -> None:

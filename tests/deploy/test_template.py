@@ -13,6 +13,7 @@ from deploy import policies, sam
 from deploy.translate import translate
 from reaper import registry
 from reaper.aws import ledger, snooze_function, targets
+from reaper.model import Mode
 from reaper.settings import DOCS
 
 ROOT = Path(__file__).parents[2]
@@ -43,7 +44,8 @@ ENFORCE_OWN = {"ReportPolicy", "NoticePolicy", "EnforceAccess"}
 """What the function itself has in mode enforce: nothing of SageMaker at all."""
 ENFORCE = {"AuditPolicy", "EnforcePolicy", "GuardPolicy"}
 """What it takes on as the enforce role."""
-MODES = {"audit": {}, "notify": {"Tells": "true"}, "enforce": {"Tells": "true", "Acts": "true"}}
+TELLING = {"Tells": "true"}
+MODES = {"audit": {}, "notify": TELLING, "announce": TELLING, "enforce": {**TELLING, "Acts": "true"}}
 SAGEMAKER = "arn:aws:sagemaker:us-east-1:123456789012:"
 
 
@@ -102,9 +104,16 @@ def test_nothing_but_the_enforce_role_can_change_a_machine_learning_resource(clo
     assert changing == {"s3", "sns", "logs", "dynamodb", "ses", "sts"}
 
 
-@pytest.mark.parametrize(("mode", "own"), [("audit", AUDIT), ("notify", NOTIFY), ("enforce", ENFORCE_OWN)])
+@pytest.mark.parametrize(("mode", "own"), [("audit", AUDIT), ("notify", NOTIFY), ("announce", NOTIFY), ("enforce", ENFORCE_OWN)])
 def test_the_function_has_of_itself_what_its_mode_needs(cloudformation, mode: str, own: set[str]):
     assert policies.of_role(cloudformation, "SweepRole", MODES[mode]) == own
+
+
+def test_the_template_takes_every_mode_and_all_above_audit_keep_the_ledger(cloudformation):
+    assert cloudformation["Parameters"]["Mode"]["AllowedValues"] == [mode.value for mode in Mode]
+    assert cloudformation["Conditions"]["Tells"] == {"Fn::Not": [{"Fn::Equals": [{"Ref": "Mode"}, "audit"]}]}
+    assert {mode for mode, conditions in MODES.items() if "Tells" in conditions} == {m.value for m in Mode if m.writes}
+    assert {mode for mode, conditions in MODES.items() if "Acts" in conditions} == {m.value for m in Mode if m.acts}
 
 
 def test_what_can_act_is_made_in_mode_enforce_and_in_no_other(cloudformation):

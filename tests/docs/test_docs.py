@@ -115,8 +115,6 @@ def test_every_command_in_the_docs_runs(fleet: Fleet, command: str, tmp_path: Pa
     (tmp_path / "policies").symlink_to(ROOT / "policies")
     environ = {**{k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "AZURE_", "REAPER_"))}, **fleet.env}
     environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environ['PATH']}"
-    if command.startswith("reaper release"):
-        fleet.hold()
     before = next((f"{first} && " for start, first in FIRST.items() if command.startswith(start)), "")
     done = subprocess.run(
         before + command, shell=True, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=200, check=False

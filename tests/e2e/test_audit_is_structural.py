@@ -64,9 +64,10 @@ def swept(mode: str, environ: dict[str, str], home: Path, ledger: bool) -> dict[
         pytest.param("audit", False, id="audit"),
         pytest.param("audit", True, id="audit that knows of notices"),
         pytest.param("notify", True, id="notify"),
+        pytest.param("announce", True, id="announce"),
     ],
 )
-def test_an_audit_and_a_sweep_that_tells_never_load_what_acts(mode: str, ledger: bool, tmp_path: Path):
+def test_below_enforce_what_acts_is_never_loaded(mode: str, ledger: bool, tmp_path: Path):
     with Aws(NOW) as aws, Azure(NOW) as azure:
         _fill(aws, azure)
         found = swept(mode, aws.env | azure.env, tmp_path, ledger)

@@ -11,6 +11,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, TypeVar
 
 import boto3
@@ -67,14 +68,17 @@ class Cloud:
         permission = f"{PREFIXES.get(service, service)}:{operation}"
         with self._lock:
             self.calls[permission] += 1
+        method, sent = self._clients.method(service, operation)
+        sent.times = 0
         try:
-            reply = self._clients.method(service, operation)(**params)
+            reply = method(**params)
         except ClientError as error:
-            raise _refused(permission, error) from error
+            raise _refused(permission, error, sent.times > 1) from error
         except (ResponseParserError, ValueError, KeyError, TypeError, OverflowError, RuntimeError) as error:
-            raise CloudError(Trouble.GARBLED, permission, f"the reply cannot be read ({error})") from error
+            text = f"the reply cannot be read ({error})"
+            raise CloudError(Trouble.GARBLED, permission, text, retried=sent.times > 1) from error
         except BotoCoreError as error:
-            raise CloudError(Trouble.UNREACHABLE, permission, str(error)) from error
+            raise CloudError(Trouble.UNREACHABLE, permission, str(error), retried=sent.times > 1) from error
         if not isinstance(reply, dict) or want not in reply:
             raise CloudError(Trouble.GARBLED, permission, f"the reply has no {want}")
         return reply
@@ -115,6 +119,16 @@ class Cloud:
             self.troubles.append(error)
 
 
+class _Sent(threading.local):
+    """How often the SDK has sent this thread's request: replies count their retries, a connection that broke has no reply to say so."""
+
+    times = 0
+
+    def count(self, **_: Any) -> None:
+        """Called by the SDK for every request that it sends, its own retries included."""
+        self.times += 1
+
+
 class _Clients:
     """The clients of one region, each made once."""
 
@@ -122,15 +136,18 @@ class _Clients:
         self._session = session
         self._region = region
         self._made: dict[str, Any] = {}
+        self._sent = _Sent()
         self._lock = threading.Lock()
 
-    def method(self, service: str, operation: str) -> Callable[..., Any]:
+    def method(self, service: str, operation: str) -> tuple[Callable[..., Any], _Sent]:
+        """The SDK's method, and the count of what it sends."""
         with self._lock:
             if service not in self._made:
-                self._made[service] = self._session.client(service, region_name=self._region, config=_config(self._session))  # type: ignore[call-overload]
-        client = self._made[service]
-        method: Callable[..., Any] = getattr(client, xform_name(operation))
-        return method
+                client = self._session.client(service, region_name=self._region, config=_config(self._session))  # type: ignore[call-overload]
+                client.meta.events.register("request-created", self._sent.count)
+                self._made[service] = client
+        method: Callable[..., Any] = getattr(self._made[service], xform_name(operation))
+        return method, self._sent
 
 
 def _config(session: boto3.Session) -> Config:
@@ -150,16 +167,17 @@ _THROTTLED = re.compile(r"Throttl|ThroughputExceeded|TooManyRequests|RequestLimi
 _GONE = re.compile(r"could not find|recordnotfound|requested resource not found|does not exist|can't find", re.IGNORECASE)
 
 
-def _refused(permission: str, error: ClientError) -> CloudError:
+def _refused(permission: str, error: ClientError, retried: bool) -> CloudError:
     """What an error reply means: code and text together, because SageMaker says `ValidationException` for almost everything."""
     code, text = error.response["Error"].get("Code", ""), error.response["Error"].get("Message", "")
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    said = partial(CloudError, code=code, retried=retried)
     if _DENIED.search(code):
         named = re.search(r"not authorized to perform: ([\w-]+:\w+)", text)
         missing = named[1] if named else permission
-        return CloudError(Trouble.DENIED, permission, text or "access denied", code=code, missing=missing)
+        return said(Trouble.DENIED, permission, text or "access denied", missing=missing)
     if _THROTTLED.search(code) or status == 429:
-        return CloudError(Trouble.THROTTLED, permission, f"still throttled after every retry ({code})", code=code)
+        return said(Trouble.THROTTLED, permission, f"still throttled after every retry ({code})")
     if code in {"ResourceNotFound", "ResourceNotFoundException"} or (code == "ValidationException" and _GONE.search(text)):
-        return CloudError(Trouble.GONE, permission, text, code=code)
-    return CloudError(Trouble.REFUSED, permission, f"{code}: {text}", code=code)
+        return said(Trouble.GONE, permission, text)
+    return said(Trouble.REFUSED, permission, f"{code}: {text}")

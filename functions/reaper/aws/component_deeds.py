@@ -49,6 +49,8 @@ def _delete(resource: Resource) -> Bar | None:
     """Its tags are its endpoint's too: a stack that manages the endpoint manages what is on it."""
     if because := guard.managed(resource.tags):
         return Bar(because=because)
+    if lost := resource.facts.get("lost"):
+        return Bar(because=lost)
     if "adapters" not in resource.facts:
         return None if resource.facts["copies"] == 0 else Bar(because="whether it has adapters inside could not be read")
     adapters = resource.facts["adapters"]

@@ -32,7 +32,8 @@ class Variant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
-    """One endpoint as described. `hosts` is whether it looks like a host of inference components.
+    """One endpoint as described. `hosts` is whether it looks like a host of inference components, `only_hosts` whether its configuration
+    says that no variant has a model of its own.
 
     `raw` and `config` are the replies; `config` is empty where the configuration is gone or cannot be read.
     """
@@ -41,6 +42,7 @@ class Described:
     variants: tuple[Variant, ...]
     asynchronous: bool
     hosts: bool
+    only_hosts: bool = False
     raw: Mapping[str, Any] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
 
@@ -106,6 +108,8 @@ def _understood(row: Mapping[str, Any], config: Mapping[str, Any]) -> Described:
         variants=tuple(_variant(r, by_name.get(r["VariantName"], {}), failed) for r in rows),
         asynchronous=bool(row.get("AsyncInferenceConfig") or config.get("AsyncInferenceConfig")),
         hosts=any(_hosts(r, by_name.get(r["VariantName"])) for r in rows),
+        only_hosts=bool(rows)
+        and all(r["VariantName"] in by_name and not by_name[r["VariantName"]].get("ModelName") for r in rows),
         raw=row,
         config=config,
     )

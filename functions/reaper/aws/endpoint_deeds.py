@@ -5,12 +5,12 @@ Legal states: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_Dele
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from reaper.aws import guard
+from reaper.aws import guard, restorable
 from reaper.aws.endpoint import Described, parts
 from reaper.aws.scale_in import AVAILABILITY, ScaleIn, scale_in
 from reaper.aws.scaling import Scaling
@@ -20,23 +20,57 @@ UNSETTLED = {"Creating", "Updating", "SystemUpdating", "RollingBack"}
 SETTLED = {"InService", "OutOfService", "Failed", "UpdateRollbackFailed"}
 
 
-def facts(resource: Resource, found: Described, inside: guard.Inside, read: Scaling | None, now: datetime) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Around:
+    """What else a closer look needs: the region's autoscaling, its components' descriptions by name (None: not readable), and
+    which models were deleted."""
+
+    read: Scaling | None
+    rows: Mapping[str, Mapping[str, Any] | None]
+    gone: Collection[str] = ()
+
+
+def facts(resource: Resource, found: Described, inside: guard.Inside, around: Around, now: datetime) -> dict[str, Any]:
     """What `able` needs. `inside`: the tags of its components as listed; those of a fresh look, in its facts already, count too."""
     fresh: guard.Inside = resource.facts.get("inside", {})
-    way = scale_in(resource.name, found, tuple(inside), read)
+    way = scale_in(resource, found, tuple(inside), around.read)
+    rows = {name: around.rows.get(name) for name in inside}
     return {
-        "scale_in": way,
+        "scale_in": replace(way, bar=way.bar or _asleep(way, rows)),
         "left": _scaled(found, way),
-        "restorable": bool(found.config),
+        "lost": _lost(resource, found, inside, rows) or _without_model(found, rows, around.gone),
         "kept": guard.kept(inside, now) | guard.kept(fresh, now),
     }
 
 
+def _asleep(way: ScaleIn, rows: Mapping[str, Mapping[str, Any] | None]) -> Bar | None:
+    """Where no component has a copy there is none to take; one that cannot be read may have some."""
+    runs = [name for name in way.components if (row := rows[name]) is None or restorable.copies(row)]
+    done = way.components and not runs
+    return Bar(because="its components have no copies already; SageMaker lets its instances go", done=True) if done else None
+
+
+def _lost(resource: Resource, found: Described, inside: guard.Inside, rows: Mapping[str, Mapping[str, Any] | None]) -> str | None:
+    """The clause that says why it, with all inside, could not be created again."""
+    if odd := restorable.endpoint(found) or restorable.crowded(resource.tags):
+        return odd
+    for name, row in rows.items():
+        if row is None:
+            return f"what its component {name} is made of could not be read"
+        if odd := restorable.component(row) or restorable.crowded(inside[name]):
+            return odd if name in odd else f"{name} inside it: {odd}"
+    return None
+
+
+def _without_model(found: Described, rows: Mapping[str, Mapping[str, Any] | None], gone: Collection[str]) -> str | None:
+    return restorable.without(restorable.models(found.config, *(row for row in rows.values() if row)), gone)
+
+
 def _scaled(found: Described, way: ScaleIn) -> tuple[Part, ...] | None:
-    """What is still paid for once it is scaled in. Without copies of its components SageMaker lets all instances go."""
+    """What is still paid for after the next action. Without copies of its components SageMaker lets all instances go."""
     if way.components:
         return ()
-    least = way.variants
+    least = way.first
     fewer = [
         replace(v, instances=tuple((kind, min(count, least.get(v.name, count))) for kind, count in v.instances))
         for v in found.variants
@@ -77,21 +111,20 @@ def _stop(resource: Resource) -> Bar | None:
 def _delete(resource: Resource) -> Bar | None:
     if because := guard.managed(resource.tags):
         return Bar(because=because)
-    if resource.facts["restorable"]:
-        return None
-    return Bar(because="its configuration is gone or cannot be read, so it could not be created again")
+    lost = resource.facts["lost"]
+    return Bar(because=lost) if lost else None
 
 
 DEEDS = {
     Move.STOP: Deed(
         verb="scaled in",
         what="scales in: to no instances where a step scaling policy would wake it again (asynchronous endpoints, hosts of inference "
-        f"components that SageMaker scales), else to one instance per variant ({AVAILABILITY}); lowers the autoscaling minimum first",
+        f"components that SageMaker scales), else to one instance per variant ({AVAILABILITY}); one variant at a time, the one that saves "
+        "most first, each with a notice of its own; lowers the autoscaling minimum first",
         undo="brings back the number of instances or copies and the autoscaling minimum, where they are still as the stop left them and "
-        "the endpoint is the same",
+        "the endpoint is the same; of several variants one after the other, each once the endpoint is in service (run it again then)",
         permissions=(
             "sagemaker:ListTags",
-            "sagemaker:DescribeInferenceComponent",
             "sagemaker:UpdateEndpointWeightsAndCapacities",
             "sagemaker:UpdateInferenceComponentRuntimeConfig",
             "application-autoscaling:DescribeScheduledActions",
@@ -107,7 +140,6 @@ DEEDS = {
         "again gets the tag ml-idle-reaper:restored, by which the next run knows it; one that somebody made anew is left as it is",
         permissions=(
             "sagemaker:ListTags",
-            "sagemaker:DescribeInferenceComponent",
             "sagemaker:DescribeModel",
             "sagemaker:DeleteEndpoint",
             "sagemaker:DeleteInferenceComponent",

@@ -50,6 +50,12 @@ def _pair(name: str, variant: str) -> tuple[tuple[str, str], ...]:
     return (("EndpointName", name), ("VariantName", variant))
 
 
+def without_components(asked: Queries) -> Queries:
+    """The same for a host that hosts nothing, as the report calls it: nothing on it can be invoked."""
+    bare = "Invocations (it hosts no inference component)"
+    return {query: (role, bare if signal == "Invocations" else signal, what) for query, (role, signal, what) in asked.items()}
+
+
 def full(name: str, found: Described, components: Iterable[str]) -> Queries:
     """Everything that could show use of the endpoint as described, or that it was watched."""
     running = [v.name for v in found.variants if v.count]

@@ -22,7 +22,7 @@ from reaper import registry, source
 from reaper import settings as knobs
 from reaper.aws import store, topic
 from reaper.errors import SettingsError
-from reaper.model import Mode, Report, Status
+from reaper.model import Report, Status
 from reaper.report.json import plain
 from reaper.report.totals import acted, failed, held, news, totals
 from reaper.run import run
@@ -47,7 +47,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     text = json.dumps(answer)
     stored, unstored = _store(settings, report, text)
     _log(report, stored)
-    if settings.mode is Mode.AUDIT and settings.topic and (news(report) or not settings.quiet):
+    if not settings.mode.writes and settings.topic and (news(report) or not settings.quiet):
         logger.info("summary sent", message_id=topic.publish(settings.topic, report, stored))
     if unstored:
         raise unstored

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
@@ -18,14 +18,16 @@ import boto3
 
 from reaper.aws.cloud import Cloud
 from reaper.errors import CloudError, SettingsError, Trouble
-from reaper.ledger import KEEP, History, Recalled, Summary, readable
+from reaper.ledger import KEEP, History, Recalled, State, Summary, Unfinished, readable
 from reaper.model import Memory, Target
 from reaper.row import (
+    columns,
     digest,
     fresh,
     from_history,
     from_memory,
     from_summary,
+    from_unfinished,
     micros,
     place,
     same,
@@ -34,6 +36,7 @@ from reaper.row import (
     to_history,
     to_memory,
     to_summary,
+    to_unfinished,
     touched,
 )
 
@@ -41,6 +44,7 @@ PERMISSIONS = (
     "dynamodb:BatchGetItem",
     "dynamodb:GetItem",
     "dynamodb:PutItem",
+    "dynamodb:UpdateItem",
     "dynamodb:DeleteItem",
     "dynamodb:Query",
 )
@@ -51,6 +55,10 @@ LONGEST = 1800
 """Bytes of an id in a key; a partition key may have 2,048."""
 ROUNDS = 8
 """How often in a row a batch may come back without anything before we give up."""
+LONGEST_SORT = 900
+"""Bytes of an id in a sort key, which may have 1,024."""
+VALUE = "v_"
+"""What the attributes of a named row begin with, so that none of them is taken for the table's own."""
 LOST = "ConditionalCheckFailedException"
 
 Item = dict[str, dict[str, str]]
@@ -71,18 +79,41 @@ class Dynamo:
         held = {id: found[key["pk"]["S"]] for id, key in asked.items() if key["pk"]["S"] in found}
         return readable(held, _memory)
 
-    def remember(self, id: str, memory: Memory, expected_version: int, now: datetime) -> bool:
-        key, writer, forgotten = _key("memory", id), uuid.uuid4().hex, stamp(now - KEEP)
-        item = key | _row(from_memory(memory), touched(memory, now), id=id, writer=writer)
+    def remember(
+        self, id: str, memory: Memory, expected_version: int, now: datetime, fields: Collection[str] | None = None
+    ) -> bool:
+        key, writer = _key("memory", id), uuid.uuid4().hex
+        item = _row(from_memory(memory, fields), touched(memory, now), id=id, writer=writer)
         item["version"] = {"N": str(expected_version + 1)}
-        if expected_version:
-            condition, values = "version = :version AND touched >= :forgotten", {":version": {"N": str(expected_version)}}
-        else:
-            condition, values = "attribute_not_exists(pk) OR touched < :forgotten", {}
-        if self._put(item, condition, values | {":forgotten": {"S": forgotten}}):
+        condition, values = _unchanged(expected_version, now, whole=fields is None)
+        if self._update(key, item, columns(fields) - item.keys(), condition, values):
             return True
         # The SDK repeats a call whose reply was lost; then it is our own write that stands in the way.
         return self._get(key).get("writer", {}).get("S") == writer
+
+    def unfinished(self, target: Target, now: datetime) -> list[Unfinished]:
+        rows = [row for row in self._query(_key("open", place(target))["pk"]) if _fresh(row, now)]
+        return sorted((to_unfinished(_texts(row), target) for row in rows), key=lambda entry: (entry.at, entry.id))
+
+    def begin(self, entry: Unfinished) -> None:
+        self._put(_open_key(entry.target, entry.id) | _row(from_unfinished(entry), entry.at))
+
+    def end(self, target: Target, id: str) -> None:
+        self._delete(_open_key(target, id))
+
+    def state(self, name: str) -> State:
+        item = self._get(_key("state", name))
+        texts = {key.removeprefix(VALUE): value for key, value in _texts(item).items() if key.startswith(VALUE)}
+        return State(values=texts, version=int(item["version"]["N"])) if item else State()
+
+    def write_state(self, name: str, values: Mapping[str, str], expected_version: int, now: datetime) -> bool:
+        key, writer = _key("state", name), uuid.uuid4().hex
+        texts = {f"{VALUE}{field}": value for field, value in values.items()} | {"writer": writer, "touched": stamp(now)}
+        item = key | {field: {"S": value} for field, value in texts.items()} | {"version": {"N": str(expected_version + 1)}}
+        condition, known = "attribute_not_exists(pk)", {}
+        if expected_version:
+            condition, known = "version = :version", {":version": {"N": str(expected_version)}}
+        return self._put(item, condition, known) or self._get(key).get("writer", {}).get("S") == writer
 
     def lease(self, target: Target, holder: str, now: datetime, ttl: timedelta) -> bool:
         item = _key("lease", place(target)) | _row({"holder": holder}, now + ttl)
@@ -156,12 +187,28 @@ class Dynamo:
     def _put(self, item: Item, condition: str = "", values: Mapping[str, Any] | None = None) -> bool:
         return self._conditional("PutItem", condition, values, Item=item)
 
-    def _delete(self, key: Item, condition: str, values: Mapping[str, Any]) -> bool:
+    def _update(self, key: Item, item: Item, gone: Collection[str], condition: str, values: Mapping[str, Any]) -> bool:
+        """Sets the attributes of `item` and removes `gone`; every other attribute stays."""
+        names = {f"#{n}": name for n, name in enumerate([*item, *sorted(gone)])}
+        places = {name: place for place, name in names.items()}
+        parts = ["SET " + ", ".join(f"{places[name]} = :{places[name][1:]}" for name in item)]
+        parts += ["REMOVE " + ", ".join(places[name] for name in sorted(gone))] if gone else []
+        return self._conditional(
+            "UpdateItem",
+            condition,
+            {**values, **{f":{places[name][1:]}": value for name, value in item.items()}},
+            Key=key,
+            UpdateExpression=" ".join(parts),
+            ExpressionAttributeNames=names,
+        )
+
+    def _delete(self, key: Item, condition: str = "", values: Mapping[str, Any] | None = None) -> bool:
         return self._conditional("DeleteItem", condition, values, Key=key)
 
     def _conditional(self, operation: str, condition: str, values: Mapping[str, Any] | None, **params: Any) -> bool:
         """Whether the write was done; False only when its condition did not hold."""
-        checks = {"ConditionExpression": condition, "ExpressionAttributeValues": values} if condition else {}
+        checks: dict[str, Any] = {"ConditionExpression": condition} if condition else {}
+        checks |= {"ExpressionAttributeValues": values} if values else {}
         try:
             self._call(operation, "ResponseMetadata", TableName=self._table, **params, **checks)
         except CloudError as error:
@@ -191,6 +238,20 @@ def open(address: str, environ: Mapping[str, str], *, read_only: bool = False) -
 
 def _key(sort_of: str, id: str, sort: str = "-") -> Item:
     return {"pk": {"S": f"{sort_of}#{short(same(id), LONGEST)}"}, "sk": {"S": sort}}
+
+
+def _open_key(target: Target, id: str) -> Item:
+    return {**_key("open", place(target)), "sk": {"S": short(same(id), LONGEST_SORT)}}
+
+
+def _unchanged(expected_version: int, now: datetime, *, whole: bool) -> tuple[str, dict[str, Any]]:
+    """Under which condition a memory is still the one that was read. What is forgotten but still there is only ever replaced whole."""
+    if not expected_version and not whole:
+        return "attribute_not_exists(pk)", {}
+    forgotten = {":forgotten": {"S": stamp(now - KEEP)}}
+    if not expected_version:
+        return "attribute_not_exists(pk) OR touched < :forgotten", forgotten
+    return "version = :version AND touched >= :forgotten", {":version": {"N": str(expected_version)}, **forgotten}
 
 
 def _series(target: Target, kind: str) -> tuple[str, str]:

@@ -19,7 +19,13 @@ from reaper import gate
 from reaper.errors import SettingsError
 from reaper.snooze import Reply, Request
 
-PERMISSIONS = ("dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:PutItem", "secretsmanager:GetSecretValue")
+PERMISSIONS = (
+    "dynamodb:BatchGetItem",
+    "dynamodb:GetItem",
+    "dynamodb:PutItem",
+    "dynamodb:UpdateItem",
+    "secretsmanager:GetSecretValue",
+)
 """All that it needs: one table's memories and histories, and its own secret. Nothing that stops or deletes, nothing of SageMaker."""
 
 logger = Logger(service="ml-idle-reaper")

@@ -20,20 +20,28 @@ PERMISSION, VERSION = "Microsoft.Insights/autoscaleSettings/read", "2022-10-01"
 def kept(cloud: Cloud, id_: str) -> int:
     """How many instances of the resource autoscale keeps at least, in any of its profiles; 0 where none does. Raises CloudError.
 
-    The settings of the whole subscription are read: one may lie in another resource group than what it scales.
+    The settings of the whole subscription are read, once for all: one may lie in another resource group than what it scales.
     """
-    path = f"/subscriptions/{cloud.target.account}/providers/Microsoft.Insights/autoscalesettings?api-version={VERSION}"
+    settings = cloud.once("autoscale", lambda: _by_target(cloud))
     try:
-        return max(
-            (most for row in cloud.pages(PERMISSION, path, has=("id", "properties")) for most in _least(row, id_)), default=0
-        )
+        return max((least for row in settings.get(id_.lower(), ()) for least in _least(row)), default=0)
     except UNREADABLE as error:
         raise CloudError(Trouble.GARBLED, PERMISSION, f"an autoscale setting cannot be read ({error!r})") from error
 
 
-def _least(row: Json, id_: str) -> Iterator[int]:
+def _by_target(cloud: Cloud) -> dict[str, list[Json]]:
+    path = f"/subscriptions/{cloud.target.account}/providers/Microsoft.Insights/autoscalesettings?api-version={VERSION}"
+    found: dict[str, list[Json]] = {}
+    try:
+        for row in cloud.pages(PERMISSION, path, has=("id", "properties")):
+            found.setdefault(str(row["properties"].get("targetResourceUri")).lower(), []).append(row)
+    except UNREADABLE as error:
+        raise CloudError(Trouble.GARBLED, PERMISSION, f"an autoscale setting cannot be read ({error!r})") from error
+    return found
+
+
+def _least(row: Json) -> Iterator[int]:
     """The minimum of each profile, and its default, which holds while metrics are missing."""
-    properties = row["properties"]
-    if properties.get("enabled") and str(properties.get("targetResourceUri")).lower() == id_.lower():
-        for profile in properties["profiles"]:
+    if row["properties"].get("enabled"):
+        for profile in row["properties"]["profiles"]:
             yield from (int(profile["capacity"][bound]) for bound in ("minimum", "default"))

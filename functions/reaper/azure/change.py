@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from reaper.acts import Permit
 from reaper.azure.call import Call, Json
 from reaper.errors import CloudError, Trouble
 
@@ -38,19 +39,49 @@ BETWEEN = frozenset(
 LATER = "run it again in a few minutes"
 
 
-def change(cloud: Cloud, call: Call, path: str, read: str) -> None:
-    """Make a change of the resource at `path`, which is read with the right `read`. Raises CloudError.
+def always() -> None:
+    """The permit of calls that put something back: these are never held up."""
+
+
+def change(cloud: Cloud, call: Call, path: str, read: str, permit: Permit) -> None:
+    """Ask `permit`, and make a change of the resource at `path`, which is read with the right `read`. Raises CloudError.
 
     Trouble.GONE only where the resource itself is gone: Azure also answers 404 for an operation that it does not know.
     """
+    permit()
     try:
         cloud.call(call)
     except CloudError as error:
-        if error.trouble is Trouble.GONE:
-            cloud.call(Call(permission=read, path=path, has=("id",)))
-            text = f"Azure answered 404, although it is still there ({error})"
-            raise CloudError(Trouble.REFUSED, call.permission, text, code=error.code) from error
+        if error.trouble is not Trouble.GONE:
+            raise
+        _there(cloud, Call(permission=read, path=path, has=("id",)), error)
+        text = f"Azure answered 404, although it is still there ({error})"
+        raise CloudError(Trouble.REFUSED, call.permission, text, code=error.code, retried=error.retried) from error
+
+
+def _there(cloud: Cloud, look: Call, refusal: CloudError) -> None:
+    """Raises CloudError where the resource is gone, which an earlier try of what met `refusal` may have done."""
+    try:
+        cloud.call(look)
+    except CloudError as error:
+        error.retried = refusal.retried
         raise
+
+
+def made_before(make: Callable[[], None], seen: Callable[[], bool]) -> bool:
+    """Whether the change was made by an earlier try, whose reply was lost, and `make` was refused for just that; `seen` looks for it.
+
+    Raises the CloudError of `make` where it was not.
+    """
+    try:
+        make()
+    except CloudError as error:
+        if error.trouble in {Trouble.GONE, Trouble.UNREACHABLE} or not (error.trouble is Trouble.REFUSED or error.retried):
+            raise
+        if not afterwards(seen):
+            raise
+        return True
+    return False
 
 
 def afterwards(look: Callable[[], T]) -> T:
@@ -59,7 +90,9 @@ def afterwards(look: Callable[[], T]) -> T:
         return look()
     except CloudError as error:
         text = f"it was changed, but what became of it could not be looked at: {error}"
-        raise CloudError(Trouble.PARTIAL, error.operation, text, code=error.code, missing=error.missing) from error
+        raise CloudError(
+            Trouble.PARTIAL, error.operation, text, code=error.code, missing=error.missing, retried=error.retried
+        ) from error
 
 
 def ready(state: object, permission: str) -> None:
@@ -75,7 +108,9 @@ def patient(undo: Callable[[], T]) -> T:
     except CloudError as error:
         if not error.code.startswith("409"):
             raise
-        raise CloudError(error.trouble, error.operation, f"{said(error)}; {LATER}", code=error.code) from error
+        raise CloudError(
+            error.trouble, error.operation, f"{said(error)}; {LATER}", code=error.code, retried=error.retried
+        ) from error
 
 
 def said(error: CloudError) -> str:

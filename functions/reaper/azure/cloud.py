@@ -16,6 +16,7 @@ from azure.core.exceptions import AzureError, ClientAuthenticationError, Service
 from azure.core.rest import HttpRequest, HttpResponse
 
 from reaper.azure.call import UNREADABLE, Call, Json, local, rows
+from reaper.azure.pipeline import Tries
 from reaper.azure.session import Session
 from reaper.errors import CloudError, Trouble
 from reaper.model import Target
@@ -108,8 +109,18 @@ def _next(permission: str, link: str) -> str:
 
 
 def _answered(call: Call, session: Session) -> Json:
+    """The reply. A CloudError knows whether an earlier try of the SDK's may have been carried out."""
+    tries = Tries()
     try:
-        response = session.send(_request(call), call.region)
+        return _reply(call, session, tries)
+    except CloudError as error:
+        error.retried = tries.doubtful > 0
+        raise
+
+
+def _reply(call: Call, session: Session, tries: Tries) -> Json:
+    try:
+        response = session.send(_request(call), call.region, tries)
         if response.status_code >= 300:
             raise _refused(call, response)
         if call.method and not response.content:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
@@ -18,20 +18,22 @@ from typing import Any
 from reaper.azure.key import encoded, partition, row_key
 from reaper.azure.table import Table, connect
 from reaper.errors import CloudError, SettingsError, Trouble
-from reaper.ledger import History, Recalled, Summary, readable
+from reaper.ledger import History, Recalled, State, Summary, Unfinished, readable
 from reaper.model import Memory, Target
 from reaper.row import (
     digest,
     fresh,
     from_history,
-    from_memory,
     from_summary,
+    from_unfinished,
+    merged,
     micros,
     place,
     stamp,
     to_history,
     to_memory,
     to_summary,
+    to_unfinished,
     touched,
 )
 
@@ -40,6 +42,11 @@ FEW = 12
 NEWEST_FIRST = 10**19
 """Keys are read in ascending order only, so summaries count down from here."""
 
+VALUE, LONGEST_TEXT = "v_", 15_000
+"""What the properties of a named row begin with, and how many letters each is given (it takes 64 KiB of UTF-16):
+https://learn.microsoft.com/en-us/rest/api/storageservices/understanding-the-table-service-data-model
+"""
+NEVER_FORGOTTEN = "9999-12-31T23:59:59.999999+00:00"
 TIDIED = ("tidied", "-")
 """Where it stands up to which moment was forgotten last."""
 A_DAY = timedelta(days=1)
@@ -62,14 +69,42 @@ class Tables:
         held = {id: found[key] for id, key in asked.items() if key in found}
         return readable(held, lambda id, entity: to_memory(entity, entity.get("version"), id))
 
-    def remember(self, id: str, memory: Memory, expected_version: int, now: datetime) -> bool:
+    def remember(
+        self, id: str, memory: Memory, expected_version: int, now: datetime, fields: Collection[str] | None = None
+    ) -> bool:
         key, writer = (partition(id), row_key(id)), uuid.uuid4().hex
-        more = {"id": id, "writer": writer, "version": expected_version + 1}
-        entity = _entity(key, from_memory(memory), touched(memory, now)) | more
-        held = self._table.get(*key)
-        if (_version(held) if held and _fresh(held, now) else 0) != expected_version:
+        found = self._table.get(*key)
+        held = found if found and _fresh(found, now) else None
+        if (_version(held) if held else 0) != expected_version:
             return False
-        return self._swapped(held, entity, "writer")
+        # Merging cannot remove a property, so what others wrote goes with ours under the ETag that it was read with.
+        row = merged(_properties(held) if held else {}, memory, fields)
+        more = {"id": id, "writer": writer, "version": expected_version + 1}
+        return self._swapped(found, _entity(key, row, touched(memory, now)) | more, "writer")
+
+    def unfinished(self, target: Target, now: datetime) -> list[Unfinished]:
+        rows = [row for row in self._table.query("PartitionKey eq @lot", lot=_open_lot(target)) if _fresh(row, now)]
+        return sorted((to_unfinished(_texts(row), target) for row in rows), key=lambda entry: (entry.at, entry.id))
+
+    def begin(self, entry: Unfinished) -> None:
+        self._table.put(_entity((_open_lot(entry.target), row_key(entry.id)), from_unfinished(entry), entry.at))
+
+    def end(self, target: Target, id: str) -> None:
+        held = self._table.get(_open_lot(target), row_key(id))
+        if held:
+            self._table.delete(held)
+
+    def state(self, name: str) -> State:
+        held = self._table.get("state", encoded(name))
+        return State(values=_joined(_texts(held)), version=_version(held)) if held else State()
+
+    def write_state(self, name: str, values: Mapping[str, str], expected_version: int, now: datetime) -> bool:
+        key, writer = ("state", encoded(name)), uuid.uuid4().hex
+        held = self._table.get(*key)
+        if (_version(held) if held else 0) != expected_version:
+            return False
+        more = {"writer": writer, "version": expected_version + 1, "touched": NEVER_FORGOTTEN}
+        return self._swapped(held, {"PartitionKey": key[0], "RowKey": key[1], **_split(values), **more}, "writer")
 
     def lease(self, target: Target, holder: str, now: datetime, ttl: timedelta) -> bool:
         key = ("lease", encoded(place(target)))
@@ -151,6 +186,34 @@ def open(address: str, environ: Mapping[str, str], *, read_only: bool = False) -
             f"REAPER_LEDGER=table://{address}: expected table://account/table, a table's name of letters and digits"
         )
     return Tables(connect(found[1], found[2], environ.get("AZURE_STORAGE_CONNECTION_STRING")))
+
+
+def _open_lot(target: Target) -> str:
+    return f"open {encoded(place(target))}"
+
+
+def _properties(entity: Entity) -> dict[str, Any]:
+    """What an entity says besides its keys."""
+    return {name: value for name, value in entity.items() if name not in {"PartitionKey", "RowKey"}}
+
+
+def _split(values: Mapping[str, str]) -> dict[str, str]:
+    """Texts of any length as properties, none longer than it may be: `v_name_0`, `v_name_1` and so on."""
+    return {
+        f"{VALUE}{name}_{n}": value[at : at + LONGEST_TEXT]
+        for name, value in values.items()
+        for n, at in enumerate(range(0, max(len(value), 1), LONGEST_TEXT))
+    }
+
+
+def _joined(texts: Mapping[str, str]) -> dict[str, str]:
+    """The texts that `_split` took apart."""
+    found: dict[str, dict[int, str]] = defaultdict(dict)
+    for key, text in texts.items():
+        name, _, number = key.removeprefix(VALUE).rpartition("_")
+        if key.startswith(VALUE):
+            found[name][int(number)] = text
+    return {name: "".join(parts[n] for n in sorted(parts)) for name, parts in found.items()}
 
 
 def _entity(key: tuple[str, str], row: Mapping[str, str], at: datetime) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import dataclass
 from typing import Any
 
 from azure.core.credentials import TokenCredential
@@ -29,7 +30,19 @@ TIMEOUTS: dict[str, Any] = {"connection_timeout": CONNECT, "read_timeout": READ}
 TRIES = {"retry_total": 3, "retry_connect": 2, "retry_read": 1, "retry_status": 3, "retry_backoff_max": 20}
 LONGEST_WAIT = 60
 """Seconds of Retry-After that are still waited for; a longer one is told as a failure."""
+DOUBTFUL = frozenset({408, *range(500, 600)})
+"""Answers after which the request may have been carried out all the same. 429 says that it was not."""
+TRIES_OPTION = "reaper_tries"
 QUOTA, RESET = "x-ms-user-quota-remaining", "x-ms-user-quota-resets-after"
+
+
+@dataclass(slots=True)
+class Tries:
+    """How many tries of one request were followed by another although they may have been carried out: they had no reply, or one that
+    leaves it open. azure-core shows its history of a request only to policies, and not at all where the last try had no reply.
+    """
+
+    doubtful: int = 0
 
 
 class Patience(RetryPolicy[Any, Any]):
@@ -37,7 +50,7 @@ class Patience(RetryPolicy[Any, Any]):
 
     A POST reads, stops, starts or sets one value; PUT and PATCH say what is to be, never how much more of it; what is deleted stays so.
     Where a reply was lost on its way, the second try of a stop, start or delete may find it under way (409) or done (404): the acts
-    look before they call that a failure.
+    look before they call that a failure, and what was in doubt is noted in the `Tries` that came with the request, if any.
     """
 
     def __init__(self) -> None:
@@ -48,6 +61,18 @@ class Patience(RetryPolicy[Any, Any]):
         """Whether to try again."""
         wait = self.get_retry_after(response) or 0
         return bool(wait <= LONGEST_WAIT and super().is_retry(settings, response))
+
+    def configure_retries(self, options: dict[str, Any]) -> dict[str, Any]:
+        """The settings of one request, with its `Tries` taken out of what the transport is given."""
+        tries = options.pop(TRIES_OPTION, None) or Tries()
+        return {**super().configure_retries(options), TRIES_OPTION: tries}
+
+    def increment(self, settings: dict[str, Any], response: Any = None, error: Exception | None = None) -> bool:
+        """Count a try that failed, and note whether it may have been carried out; whether another one follows."""
+        again = super().increment(settings, response, error)
+        if again and (error is not None or response.http_response.status_code in DOUBTFUL):
+            settings[TRIES_OPTION].doubtful += 1
+        return again
 
 
 class Pace(SansIOHTTPPolicy[Any, Any]):

@@ -21,7 +21,7 @@ from azure.monitor.querymetrics import MetricsClient
 
 from reaper.azure.call import API_VERSIONS
 from reaper.azure.endpoints import Endpoints
-from reaper.azure.pipeline import TIMEOUTS, Pace, policies
+from reaper.azure.pipeline import TIMEOUTS, TRIES_OPTION, Pace, Tries, policies
 from reaper.errors import CloudError
 
 
@@ -57,12 +57,16 @@ class Session:
         self._memos: dict[Hashable, _Memo] = {}
         self._lock = threading.Lock()
 
-    def send(self, request: HttpRequest, region: str | None = None) -> HttpResponse:
-        """One request to Resource Manager, or to the batch metrics host of `region`. Raises what azure-core raises."""
+    def send(self, request: HttpRequest, region: str | None, tries: Tries) -> HttpResponse:
+        """One request to Resource Manager, or to the batch metrics host of `region`. Raises what azure-core raises.
+
+        `tries` is told, whatever comes of it, of tries that may have been carried out before the last one.
+        """
+        option: dict[str, Any] = {TRIES_OPTION: tries}
         try:
             if region is None:
-                return self._arm._send_request(request)
-            return self._regional(region).send_request(request)
+                return self._arm._send_request(request, **option)
+            return self._regional(region).send_request(request, **option)
         except OSError as error:
             # What requests says of this machine's files, such as certificates to trust, comes through azure-core as it is.
             raise ServiceRequestError(f"this machine cannot make the call: {error}") from error

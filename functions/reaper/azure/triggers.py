@@ -24,7 +24,7 @@ from reaper import settings as knobs
 from reaper.azure import mail, store, targets
 from reaper.azure.snooze_route import blueprint as keep
 from reaper.errors import ReaperError, SettingsError
-from reaper.model import Mode, Report, Status
+from reaper.model import Report, Status
 from reaper.report.json import plain
 from reaper.report.totals import acted, failed, held, news, totals
 from reaper.run import run
@@ -113,7 +113,7 @@ def _sweep(settings: knobs.Settings) -> tuple[dict[str, Any], list[ReaperError]]
 
 def _mail(settings: knobs.Settings, report: Report, stored: str | None) -> ReaperError | None:
     """Send an audit's summary if there is one to send; gives why it was not accepted."""
-    if settings.mode is not Mode.AUDIT or not settings.email or (settings.quiet and not news(report)):
+    if settings.mode.writes or not settings.email or (settings.quiet and not news(report)):
         return None
     try:
         _tell(logging.INFO, "summary sent", mail=mail.send(settings.email, report, stored))
@@ -160,7 +160,7 @@ def _measure(report: Report, stored: str | None) -> None:
     for row in gaps:
         what = {"kind": row.kind, "subscription": row.account, "status": row.status, "missing": row.missing, "error": row.error}
         _tell(logging.ERROR, "coverage incomplete", **what)
-    if too_many and report.run.mode is Mode.ENFORCE:
+    if too_many and report.run.mode.announces:
         _tell(logging.ERROR, "acts held", run=report.run.id, held=len(too_many), because=too_many[0].step.because)
 
 

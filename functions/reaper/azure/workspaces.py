@@ -25,7 +25,7 @@ TYPE = f"{PROVIDER}/workspaces"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workspace:
-    """One workspace; `hub` is the id of the hub that a project belongs to, lower-cased.
+    """One workspace; `hub` is the id of the hub that a project belongs to, lower-cased, `guid` the number that asset ids know it by.
 
     `shared`: it is a hub or a project, so its computes may be at work for projects that this identity cannot even see.
     `odd`: its description cannot be read, so it may belong to any hub, and its tags may say anything.
@@ -36,6 +36,7 @@ class Workspace:
     region: str
     tags: tags.Tags
     hub: str | None = None
+    guid: str | None = None
     shared: bool = False
     odd: bool = False
 
@@ -100,7 +101,8 @@ def _read_or_odd(cloud: Cloud, row: dict[str, Any]) -> Workspace:
 
 
 def _read(row: dict[str, Any]) -> Workspace:
-    hub = (row.get("properties") or {}).get("hubResourceId")
+    properties = row.get("properties") or {}
+    hub, guid = properties.get("hubResourceId"), properties.get("workspaceId")
     if not all(isinstance(row[key], str) for key in ("name", "location")):
         raise TypeError("its name or location is no text")
     return Workspace(
@@ -109,6 +111,7 @@ def _read(row: dict[str, Any]) -> Workspace:
         region=region(row["location"]),
         tags=tags.read(row.get("tags")),
         hub=hub.lower() if hub else None,
+        guid=guid if isinstance(guid, str) else None,
         shared=bool(hub) or str(row.get("kind")).lower() in {"hub", "project"},
     )
 

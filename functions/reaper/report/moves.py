@@ -20,9 +20,9 @@ class Group:
 
 
 def groups(report: Report) -> list[Group]:
-    """The groups that have anything in them: held back, failed, refused, done, and in an audit what would be done now."""
+    """The groups that have anything in them: held back, failed, refused, done, and what is due but was only planned."""
     acts = [f for f in report.findings if f.step.move in ACTS]
-    due = "Would be done now" if report.run.mode is Mode.AUDIT else "Due, not done"
+    due = _due(report.run.mode)
     found = [
         Group(title="Held back", findings=tuple(f for f in report.findings if f.step.move is Move.HOLD), loud=True),
         Group(title="Failed", findings=_of(acts, Result.FAILED), loud=True),
@@ -42,6 +42,13 @@ def word(found: Finding) -> str:
 def why(found: Finding) -> str:
     """What was done, or why not, in a sentence."""
     return found.outcome.error or found.outcome.because or found.step.because
+
+
+def _due(mode: Mode) -> str:
+    """What the actions that were only planned are called."""
+    if not mode.writes:
+        return "Would be done now"
+    return "Due, waiting for `reaper apply`" if mode.announces and not mode.acts else "Due, not done"
 
 
 def _of(acts: list[Finding], result: Result) -> tuple[Finding, ...]:

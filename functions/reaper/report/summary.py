@@ -117,7 +117,7 @@ def _missing(row: Coverage) -> str:
 
 
 def _footer(report: Report) -> str:
-    told = "Nothing was changed: this was an audit." if report.run.mode == "audit" else f"Mode: {report.run.mode}."
+    told = "Nothing was changed: this was an audit." if not report.run.mode.writes else f"Mode: {report.run.mode}."
     return f"{told} List prices, before discounts. Run {report.run.id}."
 
 

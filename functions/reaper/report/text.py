@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from reaper.duration import text
-from reaper.model import Confidence, Coverage, Finding, Mode, Move, Report, Result, Role, State, Status
+from reaper.model import Confidence, Coverage, Finding, Move, Report, Result, Role, State, Status
 from reaper.report import moves
 from reaper.report.summary import clean
 from reaper.report.totals import gaps, idle, lists, nothing, over, totals, troubles, unknown
@@ -50,7 +50,7 @@ def _head(report: Report) -> RenderableType:
     unpriced = f"  (+ {sums.unpriced_idle} idle without a known price)" if sums.unpriced_idle else ""
     money = f"${sums.idle_usd_per_hour:,.2f}/h   ${sums.idle_usd_per_month:,.0f}/month   ${sums.wasted_usd:,.0f} since idle"
     states = Text.assemble(*((f"{count} {state}   ", COLOURS[State(state)]) for state, count in sums.by_state.items()))
-    mode = "audit, nothing was changed" if report.run.mode is Mode.AUDIT else str(report.run.mode)
+    mode = "audit, nothing was changed" if not report.run.mode.writes else str(report.run.mode)
     idle_now = Text.assemble(("Idle now  ", "bold"), (money, "bold yellow"), over(report), unpriced)
     head = idle_now if sums.by_state["idle"] else Text(f"{nothing(report)}.", style="bold")
     return Group(
@@ -91,7 +91,7 @@ def _idle(report: Report, width: int) -> RenderableType | None:
 def _told(report: Report) -> str:
     """How many owners were told, or in an audit would be, and how many could not be."""
     due = [f for f in idle(report) if f.step.move in {Move.WARN, Move.REMIND}]
-    if report.run.mode is Mode.AUDIT:
+    if not report.run.mode.writes:
         count = len({f.owner.address for f in due if f.owner.address})
         return f"{count} owner{'' if count == 1 else 's'} would be told; nothing was done"
     told = {f.owner.address for f in due if f.outcome.result is Result.DONE and f.owner.address}

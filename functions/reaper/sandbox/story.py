@@ -70,7 +70,7 @@ def tag(name: str, key: str, value: str) -> Deed:
 def release(stage: Stage) -> str:
     """What is held is let go by a person."""
     with stage.ledger() as kept:
-        until = enforce.release(kept, "lee", stage.now)
+        until = enforce.release(kept, "lee", stage.now).until
     return f"has read the summary and runs `reaper release`: what is held may go until {moment(until)}"
 
 

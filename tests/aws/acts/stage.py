@@ -6,17 +6,20 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import count
 from typing import Any
 
 import boto3
 
 from aws.conftest import DAY, HOUR, NOW
 from reaper import registry
-from reaper.acts import Manifest, Undone
+from reaper.acts import Made, Manifest, Permit, Undone
 from reaper.aws.cloud import Cloud
+from reaper.manifest import Archive
 from reaper.model import Bar, Move, Observation, Resource, Target, Window
 from reaper.sandbox.aws.server import Server
 
+RUNS = count(2)
 WINDOW = Window(start=NOW - 14 * DAY, end=NOW, quiet_from=NOW - 24 * HOUR)
 
 
@@ -66,12 +69,27 @@ class Stage:
 
     def move(self, name: str, move: Move) -> tuple[str, Manifest]:
         """The whole act; its sentence and its manifest as it was stored. Raises Barred and CloudError."""
+        made, manifest = self.made(name, move)
+        return made.because, manifest
+
+    def made(self, name: str, move: Move, permit: Permit = lambda: None, **facts: Any) -> tuple[Made, Manifest]:
+        """The same with all that it says of itself, and with more facts, such as `previous`."""
         resource = self.again(self.seen(name)).resource
         bar = registry.kind(self.kind).able(resource)[move]
         if bar:
             raise Barred(bar)
+        resource = self.with_facts(resource, **facts)
         manifest = self.manifest(resource, move)
-        return registry.acts(self.kind).carry(self.cloud(), resource, manifest), manifest
+        return self.carry(resource, manifest, permit), manifest
+
+    def carry(self, resource: Resource, manifest: Manifest, permit: Permit = lambda: None) -> Made:
+        """The calls of an act, as its manifest says."""
+        return registry.acts(self.kind).carry(self.cloud(), resource, manifest, permit)
+
+    def kept(self, name: str, move: Move, archive: Archive, **facts: Any) -> tuple[Made, Manifest, str]:
+        """An act whose manifest is stored, and where."""
+        made, manifest = self.made(name, move, **facts)
+        return made, manifest, archive.keep(replace(manifest, run=f"r{next(RUNS)}"))
 
     def manifest(self, resource: Resource, move: Move) -> Manifest:
         """What undoing will need, as it comes back from the store."""

@@ -13,7 +13,7 @@ from reaper.model import Bar, Move
 from reaper.sandbox.aws import scaled
 from reaper.sandbox.aws.account import Account
 from reaper.sandbox.aws.autoscaling import COPIES
-from reaper.sandbox.aws.fault import denied, garbage, on
+from reaper.sandbox.aws.fault import denied, error, garbage, on
 from reaper.sandbox.aws.records import Variant
 from reaper.sandbox.aws.server import Server
 
@@ -173,8 +173,26 @@ def test_a_container_is_created_again_from_the_image_as_it_was_named(account: Ac
 
 def test_without_its_model_it_is_not_deleted(account: Account, stage: Stage):
     account.contents.lost_models.add("model")
+    assert stage.bar("One", Move.DELETE) == "its model model is gone, so it could not be created again"
     with pytest.raises(CloudError, match="its model model is gone"):
-        stage.move("One", Move.DELETE)
+        stage.manifest(stage.seen("One"), Move.DELETE)
+
+
+def test_one_without_copies_comes_back_without_copies(account: Account, stage: Stage):
+    account.component("One", "e", copies=0)
+    _, manifest = stage.move("One", Move.DELETE)
+    undone = stage.undo(manifest)
+    assert (account.contents.components["One"].copies, undone.lost) == (0, ())
+
+
+def test_one_that_cannot_be_made_without_copies_gets_one_and_says_so(account: Account, stage: Stage, server: Server):
+    account.component("One", "e", copies=0)
+    _, manifest = stage.move("One", Move.DELETE)
+    refuse = on("CreateInferenceComponent", error(400, "ValidationException", "CopyCount must be greater than 0"))
+    server.rules.append(lambda call: refuse(call) if (call.params.get("RuntimeConfig") or {}).get("CopyCount") == 0 else None)
+    undone = stage.undo(manifest)
+    assert account.contents.components["One"].copies == 1
+    assert "One has one copy and not 0 as before" in undone.lost[0]
 
 
 def test_without_its_endpoint_it_cannot_be_brought_back_and_says_so(account: Account, stage: Stage):

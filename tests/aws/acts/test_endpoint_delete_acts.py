@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import copy
+import time
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import boto3
@@ -9,9 +11,12 @@ import pytest
 
 from aws.acts.stage import Barred, Stage
 from aws.conftest import DAY, NOW
+from reaper import manifest as archives
 from reaper import registry
-from reaper.aws.acts.same import MARK
+from reaper.acts import Made
+from reaper.aws.restorable import MARK
 from reaper.errors import CloudError, Trouble
+from reaper.manifest import Archive
 from reaper.model import Move
 from reaper.sandbox.aws import autoscaling, scaled
 from reaper.sandbox.aws.account import Account
@@ -182,11 +187,16 @@ def test_without_a_configuration_to_create_it_from_it_is_not_deleted(account: Ac
     assert "e" in account.contents.endpoints
 
 
-def test_without_its_model_it_is_not_deleted(account: Account, stage: Stage):
+@pytest.mark.parametrize("when", ["before the sweep", "since the sweep"])
+def test_without_its_model_it_is_not_deleted(account: Account, stage: Stage, when: str):
     account.endpoint("e")
+    resource = stage.seen("e")
     account.contents.lost_models.add("model")
-    with pytest.raises(CloudError, match="its model model is gone"):
-        stage.move("e", Move.DELETE)
+    if when == "before the sweep":
+        assert stage.bar("e", Move.DELETE) == "its model model is gone, so it could not be created again"
+    else:
+        with pytest.raises(CloudError, match="its model model is gone"):
+            stage.manifest(resource, Move.DELETE)
     assert "e" in account.contents.endpoints
 
 
@@ -258,13 +268,93 @@ def test_components_are_waited_for_before_their_endpoint_goes(account: Account, 
     assert account.contents.components == {}
 
 
+@pytest.fixture
+def archive(tmp_path: Path) -> Archive:
+    return archives.open(str(tmp_path), {})
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """A minute of waiting that takes no time; how long was slept."""
+    slept: list[float] = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+    return slept
+
+
+def half_deleted(account: Account, stage: Stage, server: Server, archive: Archive) -> tuple[Made, str]:
+    """A host whose components took longer than the action waits, and are gone by now; with the address of its manifest."""
+    server.world.settle_after = MINUTES
+    made, _, address = stage.kept("e", Move.DELETE, archive)
+    server.now = NOW + 2 * MINUTES
+    server.world.settle_after = timedelta(0)
+    account.contents.endpoints["e"].changed = NOW - DAY
+    return made, address
+
+
+def test_components_that_take_long_leave_their_host_to_an_action_of_its_own(
+    account: Account, stage: Stage, server: Server, archive: Archive, impatient: list[float]
+):
+    host(account)
+    made, _ = half_deleted(account, stage, server, archive)
+    assert made.part == "its 2 components; the endpoint itself is left"
+    assert made.because == "its 2 components are still being deleted; the endpoint itself runs on"
+    assert 50 <= sum(impatient) <= 60
+    assert not stage.asked("sagemaker:DeleteEndpoint")
+    assert (account.contents.endpoints["e"].status, account.contents.scalable) == ("InService", {})
+
+
+@pytest.mark.usefixtures("impatient")
+def test_what_is_left_of_a_host_is_deleted_by_itself_and_comes_back_whole(
+    account: Account, stage: Stage, server: Server, archive: Archive
+):
+    host(account)
+    before = everything()
+    _, address = half_deleted(account, stage, server, archive)
+    made, rest, _ = stage.kept("e", Move.DELETE, archive, previous=address)
+    assert (made.part, account.contents.endpoints, account.contents.components) == (None, {}, {})
+    assert (rest.record["components"], rest.record["previous"], rest.record["part"]) == ([], address, 2)
+    undone = stage.undo(rest)
+    after = everything()
+    for part in before:
+        assert after[part] == before[part], part
+    assert (undone.again, undone.lost) == (False, ("The tags of its autoscaling are not kept.",))
+
+
+@pytest.mark.usefixtures("impatient")
+def test_the_components_of_the_earlier_part_wait_for_their_host(account: Account, stage: Stage, server: Server, archive: Archive):
+    host(account)
+    before = everything()
+    _, address = half_deleted(account, stage, server, archive)
+    _, rest, _ = stage.kept("e", Move.DELETE, archive, previous=address)
+    server.world.settle_after = MINUTES
+    first = stage.undo(rest)
+    assert (first.again, "Not back yet: numbers of instances, components, autoscaling" in first.lost[0]) == (True, True)
+    for round_ in range(2, 5):
+        server.now = NOW + round_ * 2 * MINUTES
+        undone = stage.undo(rest)
+    assert (undone.again, everything()) == (False, before)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_components_that_somebody_else_deletes_leave_the_host_as_it_is(account: Account, stage: Stage, server: Server):
+    host(account)
+    resource = stage.again(stage.seen("e")).resource
+    for component in account.contents.components.values():
+        component.status = "Deleting"
+    manifest = stage.manifest(resource, Move.DELETE)
+    assert manifest.record["components"] == []
+    with pytest.raises(CloudError, match="still being deleted") as told:
+        stage.carry(resource, manifest)
+    assert (told.value.trouble, stage.asked("sagemaker:DeleteInferenceComponent")) == (Trouble.REFUSED, [])
+
+
 def test_a_component_put_on_it_in_the_last_moment_saves_it(account: Account, stage: Stage):
     host(account)
     resource = stage.again(stage.seen("e")).resource
     manifest = stage.manifest(resource, Move.DELETE)
     account.component("new", "e")
     with pytest.raises(CloudError, match="was put on e just now"):
-        registry.acts(KIND).carry(stage.cloud(), resource, manifest)
+        stage.carry(resource, manifest)
     assert set(account.contents.components) == {"One", "two", "new"}
 
 
@@ -279,7 +369,7 @@ def test_a_host_that_is_half_deleted_says_so_and_is_made_whole_by_undoing(
     refuse = on(operation, error(400, "ValidationException", "no"))
     server.rules.append(lambda call: refuse(call) if len(account.contents.components) < 2 else None)
     with pytest.raises(CloudError, match="undo brings them back") as told:
-        registry.acts(KIND).carry(stage.cloud(), resource, manifest)
+        stage.carry(resource, manifest)
     assert told.value.trouble is Trouble.PARTIAL
     server.rules.clear()
     stage.undo(manifest)
@@ -290,8 +380,10 @@ def test_a_host_of_adapters_is_not_deleted(account: Account, stage: Stage):
     host(account)
     account.component("adapter", "e", base="One")
     with pytest.raises(CloudError, match="adapter"):
-        stage.move("e", Move.DELETE)
-    assert "e" in account.contents.endpoints
+        stage.manifest(stage.seen("e"), Move.DELETE)
+    assert (
+        stage.bar("e", Move.DELETE) == "adapter is an adapter, or does not say what it is made of: what hosts it is not deleted"
+    )
 
 
 @pytest.mark.parametrize(
@@ -353,7 +445,7 @@ def test_denied_is_told_and_nothing_is_deleted(account: Account, stage: Stage, s
     resource = stage.seen("e")
     server.rules.append(on(operation, denied()))
     with pytest.raises(CloudError) as told:
-        registry.acts(KIND).carry(stage.cloud(), resource, stage.manifest(resource, Move.DELETE))
+        stage.carry(resource, stage.manifest(resource, Move.DELETE))
     assert (told.value.missing or "").endswith(operation)
     assert (set(account.contents.endpoints), len(account.contents.scalable)) == ({"e"}, 2)
 

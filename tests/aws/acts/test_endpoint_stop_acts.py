@@ -7,6 +7,7 @@ import pytest
 from aws.acts.stage import WINDOW, Barred, Stage
 from aws.conftest import DAY, HOUR, NOW, Sweep
 from reaper import registry
+from reaper.acts import Made
 from reaper.errors import CloudError, Trouble
 from reaper.model import Move, State
 from reaper.sandbox.aws import scaled
@@ -42,13 +43,13 @@ def asynchronous(account: Account, *, count: int = 1, minimum: int = 1) -> dict[
     return named
 
 
-def test_a_real_time_endpoint_goes_to_one_instance_per_variant_and_back(account: Account, stage: Stage):
-    account.endpoint("e", variants=[Variant(name="a", count=3), Variant(name="b"), Variant(name="c", count=2)])
-    said, manifest = stage.move("e", Move.STOP)
-    assert counts(account) == {"a": 1, "b": 1, "c": 1}
-    assert said == "it is scaling in: a from 3 to 1, c from 2 to 1"
+def test_a_real_time_endpoint_goes_to_one_instance_and_back(account: Account, stage: Stage):
+    account.endpoint("e", variants=[Variant(name="a", count=3), Variant(name="b")])
+    made, manifest = stage.made("e", Move.STOP)
+    assert counts(account) == {"a": 1, "b": 1}
+    assert made == Made(because="it is scaling in: a from 3 to 1")
     undone = stage.undo(manifest)
-    assert counts(account) == {"a": 3, "b": 1, "c": 2}
+    assert counts(account) == {"a": 3, "b": 1}
     assert undone.lost == ()
 
 
@@ -184,6 +185,17 @@ def test_a_host_goes_to_zero_by_its_components_and_back(account: Account, stage:
     assert least(account, "inference-component/one", COPIES) == 1
 
 
+def test_a_host_whose_components_have_no_copies_already_has_nothing_to_stop(account: Account, stage: Stage):
+    host(account, "one", "two")
+    for one in account.contents.components.values():
+        one.copies = 0
+    bar = stage.able("e")[Move.STOP]
+    assert bar
+    assert (bar.because, bar.done) == ("its components have no copies already; SageMaker lets its instances go", True)
+    account.contents.components["two"].copies = 1
+    assert stage.able("e")[Move.STOP] is None
+
+
 def test_a_host_that_is_half_scaled_in_says_so(account: Account, stage: Stage, server: Server):
     host(account, "one", "two")
     refuse = on("UpdateInferenceComponentRuntimeConfig", denied())
@@ -200,7 +212,7 @@ def test_a_component_that_vanishes_does_not_pass_for_an_endpoint_that_is_gone(ac
     manifest = stage.manifest(resource, Move.STOP)
     del account.contents.components["one"]
     with pytest.raises(CloudError) as told:
-        registry.acts(KIND).carry(stage.cloud(), resource, manifest)
+        stage.carry(resource, manifest)
     assert told.value.trouble is Trouble.REFUSED
     assert (account.contents.components["two"].copies, least(account, "inference-component/two", COPIES)) == (2, 1)
 

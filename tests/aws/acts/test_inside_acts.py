@@ -56,6 +56,13 @@ def test_an_endpoint_brings_its_components_along_as_their_own_sweep_sees_them(st
     assert (rules["Prod"].protected, rules["test"].protected) == ("rule 'hers are left alone' says ignore", None)
 
 
+@pytest.mark.parametrize("how", ["sweep", "again"])
+def test_a_component_names_its_host_as_the_hosts_own_sweep_does(stage: Stage, how: str):
+    part = Stage(stage.server, COMPONENT)
+    found = part.seen("Prod") if how == "sweep" else part.again(part.seen("Prod")).resource
+    assert found.facts["host"] == stage.seen("e").id
+
+
 def test_the_tags_of_the_fresh_look_are_the_ones_that_count(account: Account, stage: Stage):
     seen = stage.seen("e")
     account.contents.components["test"].tags = {"owner": "ana"}

@@ -6,7 +6,6 @@ import pytest
 
 from aws.acts.stage import Barred, Stage
 from aws.conftest import NOW
-from reaper import registry
 from reaper.errors import CloudError, Trouble
 from reaper.model import Bar, Move
 from reaper.sandbox.aws.account import Account
@@ -69,7 +68,7 @@ def test_one_that_somebody_stops_a_moment_before_is_done(account: Account, stage
     resource = stage.again(stage.seen("nb")).resource
     manifest = stage.manifest(resource, Move.STOP)
     account.contents.notebooks["nb"].status = "Stopped"
-    said = registry.acts("sagemaker-notebook").carry(stage.cloud(), resource, manifest)
+    said = stage.carry(resource, manifest).because
     assert said == "it had just been stopped already"
 
 

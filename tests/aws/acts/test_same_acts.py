@@ -9,8 +9,8 @@ import pytest
 
 from aws.acts.stage import Stage
 from aws.conftest import DAY, HOUR, NOW
-from reaper import registry, tags
-from reaper.aws.acts.same import MARK
+from reaper import tags
+from reaper.aws.restorable import MARK
 from reaper.errors import CloudError, Trouble
 from reaper.model import Move
 from reaper.sandbox.aws import autoscaling, scaled
@@ -232,9 +232,10 @@ def test_what_a_scale_in_took_comes_back_after_the_deletion_is_undone(account: A
     _, stopped = stage.move("e", Move.STOP)
     resource = stage.with_facts(stage.again(stage.seen("e")).resource, previous="s3://kept/stop.json")
     deleted = stage.manifest(resource, Move.DELETE)
-    registry.acts(ENDPOINT).carry(stage.cloud(), resource, deleted)
+    stage.carry(resource, deleted)
     server.now = NOW + HOUR
-    said = f"Before that it had been scaled in; `reaper restore {resource.id} --manifest s3://kept/stop.json` brings back its numbers."
+    command = f"reaper restore {resource.id} --manifest s3://kept/stop.json"
+    said = f"Something had been done to it before; `{command}` brings back what that changed."
     assert said in stage.undo(deleted).lost
     assert (count(account), account.contents.scalable[KEY].least) == (1, 1)
     assert stage.undo(stopped).lost == ()
@@ -249,8 +250,9 @@ def test_without_an_earlier_act_nothing_is_said_of_one(account: Account, stage: 
 
 def test_with_no_room_for_the_mark_nothing_is_deleted(account: Account, stage: Stage):
     account.endpoint("e", tags={f"key{i}": "x" for i in range(50)})
+    assert "it has 50 tags" in stage.bar("e", Move.DELETE)
     with pytest.raises(CloudError, match="it has 50 tags"):
-        stage.move("e", Move.DELETE)
+        stage.manifest(stage.seen("e"), Move.DELETE)
     assert "e" in account.contents.endpoints
 
 

@@ -146,6 +146,6 @@ def test_denied_is_told_and_nothing_is_deleted(account: Account, stage: Stage, s
     server.rules.append(on(operation, denied()))
     acts = registry.acts(KIND)
     with pytest.raises(CloudError) as told:
-        acts.carry(stage.cloud(), acts.look(stage.cloud(), seen), stage.manifest(seen, Move.STOP))
+        stage.carry(acts.look(stage.cloud(), seen), stage.manifest(seen, Move.STOP))
     assert told.value.missing == f"sagemaker:{operation}"
     assert account.contents.apps["d-sandbox", "ana", "JupyterLab", "default"].status == "InService"

@@ -21,6 +21,7 @@ from reaper.sandbox.aws.fault import (
     forbidden,
     garbage,
     latency,
+    lost,
     on,
     partial,
     rate_limit,
@@ -181,3 +182,28 @@ def test_forbidden_metrics_come_without_values(server: Server, client: Client, a
     rows = metric_data(client)
     assert (rows["cpu"]["StatusCode"], rows["cpu"]["Values"]) == ("Forbidden", [])
     assert rows["hits"]["StatusCode"] == "Complete"
+
+
+@pytest.mark.parametrize("service", ["sns", "sagemaker"])
+def test_a_lost_reply_belongs_to_a_call_that_was_carried_out(
+    server: Server, client: Client, account: Account, service: str
+) -> None:
+    account.endpoint("e")
+    server.rules.append(on("CreateTopic|DeleteEndpoint", lost(), times=1))
+    with pytest.raises(ConnectionClosedError):
+        client("sns").create_topic(Name="t") if service == "sns" else client("sagemaker").delete_endpoint(EndpointName="e")
+    left = client("sns").list_topics()["Topics"] if service == "sns" else client("sagemaker").list_endpoints()["Endpoints"]
+    assert len(left) == (1 if service == "sns" else 0)
+
+
+def test_the_retry_after_a_lost_reply_meets_the_update_that_it_began(server: Server, client: Client, account: Account) -> None:
+    account.endpoint("e")
+    server.world.settle_after = timedelta(minutes=10)
+    server.rules.append(on("UpdateEndpointWeightsAndCapacities", lost(), times=1))
+    wanted = [{"VariantName": "AllTraffic", "DesiredInstanceCount": 3}]
+    with pytest.raises(ClientError, match="Cannot update in-progress endpoint") as told:
+        client("sagemaker", attempts=3).update_endpoint_weights_and_capacities(
+            EndpointName="e", DesiredWeightsAndCapacities=wanted
+        )
+    assert told.value.response["ResponseMetadata"]["RetryAttempts"] == 1
+    assert account.contents.endpoints["e"].variants[0].count == 3

@@ -216,3 +216,37 @@ def test_an_endpoint_takes_tags_by_patch_and_goes_with_its_deployments(server: S
     client.online_endpoints.begin_delete("ml", "vision", "chat").result()
     assert list(client.online_endpoints.list("ml", "vision")) == []
     assert server.world.estate.find(f"{endpoint.id}/deployments/blue") is None
+
+
+def test_what_a_deployment_is_made_from_can_be_read(server: Server, vision: Workspace) -> None:
+    vision.endpoint("chat").deployment("blue")
+    client = sdk.ml(server)
+    made_from = client.online_deployments.get("ml", "vision", "chat", "blue").properties
+    read = (
+        client.model_versions.get("ml", "vision", "chat", "1").id,
+        client.environment_versions.get("ml", "vision", "chat", "1").id,
+        client.code_versions.get("ml", "vision", "chat", "1").id,
+    )
+    assert read == (made_from.model, made_from.environment_id, made_from.code_configuration.code_id)
+    with pytest.raises(ResourceNotFoundError):
+        client.model_versions.get("ml", "vision", "chat", "2")
+
+
+@pytest.mark.parametrize("collection", ["models", "environments", "codes"])
+def test_a_deployment_cannot_be_made_from_what_is_not_there(server: Server, vision: Workspace, collection: str) -> None:
+    vision.endpoint("chat").deployment("blue")
+    client = sdk.ml(server)
+    manifest = client.online_deployments.get("ml", "vision", "chat", "blue")
+    client.online_deployments.begin_delete("ml", "vision", "chat", "blue").result()
+    vision.asset(collection, "chat").remove()
+    with pytest.raises(HttpResponseError, match=f"{collection}/chat/versions/1 was not found"):
+        client.online_deployments.begin_create_or_update("ml", "vision", "chat", "blue", manifest)
+
+
+def test_a_put_without_code_makes_a_deployment_without_code(server: Server, vision: Workspace) -> None:
+    vision.endpoint("chat").deployment("blue")
+    client = sdk.ml(server)
+    bare = client.online_deployments.get("ml", "vision", "chat", "blue")
+    bare.properties.code_configuration = None
+    client.online_deployments.begin_create_or_update("ml", "vision", "chat", "blue", bare).result()
+    assert client.online_deployments.get("ml", "vision", "chat", "blue").properties.code_configuration is None

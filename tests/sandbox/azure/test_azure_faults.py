@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from azure.core.exceptions import AzureError, DecodeError, HttpResponseError
 
-from reaper.sandbox.azure.fault import cut, denied, empty, error, garbage, latency, on, throttled
+from reaper.sandbox.azure.fault import cut, denied, empty, error, garbage, latency, lost, on, throttled
 from reaper.sandbox.azure.rights import deny, only
 from reaper.sandbox.azure.server import Server
 from reaper.sandbox.azure.subscription import Workspace
@@ -71,6 +71,15 @@ def test_what_stays_is_an_azure_error(server: Server, vision: Workspace) -> None
     server.rules.append(on("GET", ".*/computes", cut()))
     with pytest.raises(AzureError):
         computes(server)
+
+
+def test_a_lost_reply_is_that_of_a_request_that_was_carried_out(server: Server, vision: Workspace) -> None:
+    ada = vision.instance("ada")
+    server.rules.append(on("POST", ".*/stop", lost()))
+    with pytest.raises(AzureError):
+        sdk.ml(server).compute.begin_stop("ml", "vision", "ada", polling=False)
+    assert ada.body["properties"]["properties"]["state"] == "Stopping"
+    assert len(server.mutations) == 1
 
 
 def test_garbage_is_told_apart_from_an_answer(server: Server, vision: Workspace) -> None:

@@ -10,25 +10,26 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from reaper.acts import Manifest
+from reaper.acts import Manifest, Permit
 from reaper.aws import scaling
 from reaper.aws.acts.number import Number
 from reaper.aws.cloud import Cloud
 from reaper.aws.reply import DONE, some
+from reaper.aws.restorable import ACTION, ACTIONS_OWN, ALARM, ALARMS_OWN, POLICIES_OWN, POLICY, TARGET, TARGETS_OWN, strange
 from reaper.aws.scaling import NAMESPACE, SERVICE
-from reaper.errors import CloudError, Trouble
+from reaper.errors import CloudError, Trouble, Withdrawn
 
 KEY = ("ResourceId", "ScalableDimension")
-TARGET = (*KEY, "MinCapacity", "MaxCapacity", "SuspendedState")
-CONFIGURATIONS = tuple(f"{sort}PolicyConfiguration" for sort in ("StepScaling", "TargetTrackingScaling", "PredictiveScaling"))
-POLICY = (*KEY, "PolicyName", "PolicyARN", "PolicyType", *CONFIGURATIONS)
-ACTION = (*KEY, "ScheduledActionName", "Schedule", "Timezone", "StartTime", "EndTime", "ScalableTargetAction")
-ALARM = (
-    "AlarmName", "AlarmDescription", "ActionsEnabled", "OKActions", "AlarmActions", "InsufficientDataActions", "MetricName",
-    "Namespace", "Statistic", "ExtendedStatistic", "Dimensions", "Period", "Unit", "EvaluationPeriods", "DatapointsToAlarm",
-    "Threshold", "ComparisonOperator", "TreatMissingData", "EvaluateLowSampleCountPercentile", "Metrics", "ThresholdMetricId",
-)  # fmt: skip
+MEMBERS: Mapping[str, tuple[tuple[str, ...], set[str]]] = {
+    "targets": (TARGET, TARGETS_OWN),
+    "policies": (POLICY, POLICIES_OWN),
+    "actions": (ACTION, ACTIONS_OWN),
+    "alarms": (ALARM, ALARMS_OWN),
+}
+"""What makes each anew, and what the service adds."""
 SCALED = {scaling.VARIANT, scaling.COPIES}
+UNCERTAIN = {Trouble.UNREACHABLE, Trouble.GARBLED}
+"""Failures after which the call may have been carried out."""
 Saved = Mapping[str, Any]
 """`targets`, `policies`, `actions` and `alarms`, each a list of parameters for the call that makes it anew."""
 RESTORING = (
@@ -41,48 +42,80 @@ RESTORING = (
 )
 
 
-def record(cloud: Cloud, ids: Collection[str]) -> Saved:
-    """All autoscaling of those resource ids."""
+def record(cloud: Cloud, ids: Collection[str], *, goes: bool = False) -> Saved:
+    """All autoscaling of those resource ids. Raises CloudError where it `goes` with them and has what we do not know how to bring back."""
     found = scaling.of(scaling.read(cloud), ids)
     actions = [row for row in _actions(cloud) if row["ResourceId"] in ids] if found.targets else []
-    return {
-        "targets": [some(row, *TARGET) for row in found.targets],
-        "policies": [some(row, *POLICY) for row in found.policies],
-        "actions": [some(row, *ACTION) for row in actions],
-        "alarms": [some(row, *ALARM) for row in found.alarms.values()],
-    }
+    rows = {"targets": found.targets, "policies": found.policies, "actions": actions, "alarms": tuple(found.alarms.values())}
+    for name, some_rows in rows.items() if goes else ():
+        _need_known(some_rows, *MEMBERS[name])
+    return {name: [some(row, *MEMBERS[name][0]) for row in some_rows] for name, some_rows in rows.items()}
 
 
-def lower(cloud: Cloud, saved: Saved, least: Mapping[str, int]) -> None:
+def _need_known(rows: Iterable[Mapping[str, Any]], members: Collection[str], own: Collection[str]) -> None:
+    """`own` members are the service's. Raises CloudError for any but those and `members`."""
+    for row in rows:
+        if odd := strange(row, members, own):
+            name = row.get("AlarmName") or row.get("PolicyName") or row.get("ScheduledActionName") or "the scalable target"
+            raise CloudError(Trouble.REFUSED, "application-autoscaling:DescribeScalableTargets", f"its autoscaling: {name} {odd}")
+
+
+def lower(cloud: Cloud, saved: Saved, least: Mapping[str, int], permit: Permit) -> None:
     """Lower the minimum of those targets to what `least` says by resource id, so that autoscaling does not undo what follows."""
     for target in _lowered(saved, least):
+        permit()
         _register(cloud, target, MinCapacity=least[target["ResourceId"]])
 
 
 @contextmanager
-def lowered(cloud: Cloud, manifest: Manifest) -> Iterator[None]:
-    """The minimum lowered as the manifest says, and put back where what is done then fails. An error of trouble PARTIAL tells where
-    even that failed: then the minimum stays lowered, and this manifest is the one that knows what it was."""
-    saved, least = manifest.record["scaling"], manifest.record["least"]
+def lowered(cloud: Cloud, manifest: Manifest, permit: Permit) -> Iterator[None]:
+    """The minimum lowered as the manifest says, and put back where what is done then fails or is withdrawn: a lowered minimum alone
+    lets autoscaling scale in. Putting back needs no permit.
+
+    Where the failed call may have been carried out, the minimum stays lowered, or autoscaling would undo half of it; it also does where
+    it could not be put back. Then an error of trouble PARTIAL says so, and this manifest is the one that knows what it was.
+    """
     try:
-        lower(cloud, saved, least)
+        lower(cloud, manifest.record["scaling"], manifest.record["least"], permit)
         yield
     except CloudError as error:
-        try:
-            lift(cloud, saved, least)
-        except CloudError as second:
-            stays = ", ".join(f"{t['ResourceId']} ({t['MinCapacity']} before)" for t in _lowered(saved, least))
-            text = (
-                f"and the autoscaling minimum stays lowered, because it could not be put back ({second}): {stays}; "
-                f"the manifest that run {manifest.run} stored brings it back: `reaper restore {manifest.id}`"
-            )
-            raise halfway(error, text) from error
+        if error.retried or error.trouble in UNCERTAIN:
+            left = _stays(manifest, "because the call may have been carried out")
+        else:
+            left = _put_back(cloud, manifest)
+        if left:
+            raise halfway(error, left) from error
         raise
+    except Withdrawn as reason:
+        if left := _put_back(cloud, manifest):
+            raise Withdrawn(f"{reason}; {left}") from reason
+        raise
+
+
+def _put_back(cloud: Cloud, manifest: Manifest) -> str | None:
+    """The clause that says that the minimum stays lowered, where it could not be put back."""
+    try:
+        lift(cloud, manifest.record["scaling"], manifest.record["least"])
+    except CloudError as error:
+        return _stays(manifest, f"because it could not be put back ({error})")
+    return None
+
+
+def _stays(manifest: Manifest, because: str) -> str | None:
+    """None where no minimum was to be lowered."""
+    targets = _lowered(manifest.record["scaling"], manifest.record["least"])
+    stays = ", ".join(f"{t['ResourceId']} ({t['MinCapacity']} before)" for t in targets)
+    text = (
+        f"and the autoscaling minimum stays lowered, {because}: {stays}; "
+        f"the manifest that run {manifest.run} stored brings it back: `reaper restore {manifest.id}`"
+    )
+    return text if targets else None
 
 
 def halfway(error: CloudError, text: str) -> CloudError:
     """The error of an act that has changed something already: PARTIAL, so that nobody takes the resource for untouched or gone."""
-    return CloudError(Trouble.PARTIAL, error.operation, f"{error}; {text}", code=error.code, missing=error.missing)
+    whole = f"{error}; {text}"
+    return CloudError(Trouble.PARTIAL, error.operation, whole, code=error.code, missing=error.missing, retried=error.retried)
 
 
 def lift(cloud: Cloud, saved: Saved, least: Mapping[str, int], chosen: Mapping[str, int] | None = None) -> list[str]:
@@ -131,13 +164,14 @@ def most(cloud: Cloud) -> dict[str, int]:
     }
 
 
-def drop(cloud: Cloud, saved: Saved) -> list[str]:
+def drop(cloud: Cloud, saved: Saved, permit: Permit) -> list[str]:
     """Take scalable targets away, and with them their policies and scheduled actions; gives what could not be taken away.
 
     DeleteEndpoint takes those of its variants by itself, so one that is not there any more is no failure.
     """
     left = []
     for target in saved["targets"]:
+        permit()
         try:
             cloud.call(SERVICE, "DeregisterScalableTarget", DONE, **NAMESPACE, **{name: target[name] for name in KEY})
         except CloudError as error:
@@ -152,25 +186,36 @@ def restore(cloud: Cloud, saved: Saved, ids: Collection[str]) -> list[str]:
     lost: list[str] = []
     there = {_key(row) for row in now.targets}
     _each(lost, (t for t in _mine(saved, "targets", ids) if _key(t) not in there), lambda row: _register(cloud, row, **row))
-    policies = {(*_key(row), row["PolicyName"]): str(row["PolicyARN"]) for row in now.policies}
-    missing = [p for p in _mine(saved, "policies", ids) if (*_key(p), p["PolicyName"]) not in policies]
-    _each(lost, missing, lambda row: _policy(cloud, row, saved["alarms"]))
+    policies = {(*_key(row), row["PolicyName"]): row for row in now.policies}
+    missing = [p for p in _mine(saved, "policies", ids) if not _leads(policies.get((*_key(p), p["PolicyName"])), p, saved)]
+    _each(lost, missing, lambda row: _policy(cloud, row, saved))
     actions = {(*_key(row), row["ScheduledActionName"]) for row in _actions(cloud)} if _mine(saved, "actions", ids) else set()
     absent = [a for a in _mine(saved, "actions", ids) if (*_key(a), a["ScheduledActionName"]) not in actions]
     _each(lost, absent, lambda row: cloud.call(SERVICE, "PutScheduledAction", DONE, **NAMESPACE, **row))
     return lost
 
 
-def _policy(cloud: Cloud, policy: Mapping[str, Any], alarms: Iterable[Mapping[str, Any]]) -> None:
+def _leads(there: Mapping[str, Any] | None, policy: Mapping[str, Any], saved: Saved) -> bool:
+    """Whether the policy is there and all its alarms set it off: one made by a run that then failed has none of them yet."""
+    led = {alarm["AlarmName"] for alarm in (there or {}).get("Alarms") or ()}
+    return there is not None and led >= {alarm["AlarmName"] for alarm in _alarms(policy, saved)}
+
+
+def _alarms(policy: Mapping[str, Any], saved: Saved) -> list[Mapping[str, Any]]:
+    """The recorded alarms of a step policy; target tracking makes its own."""
+    arn = policy["PolicyARN"]
+    return [a for a in saved["alarms"] if policy["PolicyType"] == "StepScaling" and arn in a.get("AlarmActions", ())]
+
+
+def _policy(cloud: Cloud, policy: Mapping[str, Any], saved: Saved) -> None:
     """The policy anew, and the alarms of the old one led to it, as they are now or, where they are gone, as they were."""
     params = {name: policy[name] for name in POLICY if name in policy and name != "PolicyARN"}
     arn = cloud.call(SERVICE, "PutScalingPolicy", "PolicyARN", **NAMESPACE, **params)["PolicyARN"]
-    old = policy["PolicyARN"]
-    for alarm in (a for a in alarms if policy["PolicyType"] == "StepScaling" and old in a.get("AlarmActions", ())):
-        name = alarm["AlarmName"]
-        rows = cloud.call("cloudwatch", "DescribeAlarms", "MetricAlarms", AlarmNames=[name])["MetricAlarms"]
+    for alarm in _alarms(policy, saved):
+        rows = cloud.call("cloudwatch", "DescribeAlarms", "MetricAlarms", AlarmNames=[alarm["AlarmName"]])["MetricAlarms"]
+        _need_known(rows[:1], *MEMBERS["alarms"])
         latest = some(rows[0], *ALARM) if rows else dict(alarm)
-        others = [one for one in latest.get("AlarmActions", ()) if one not in (old, arn)]
+        others = [one for one in latest.get("AlarmActions", ()) if one not in (policy["PolicyARN"], arn)]
         cloud.call("cloudwatch", "PutMetricAlarm", DONE, **{**latest, "AlarmActions": [*others, arn]})
 
 
@@ -190,7 +235,7 @@ def _register(cloud: Cloud, target: Mapping[str, Any], **change: Any) -> None:
     except CloudError as error:
         if error.trouble is not Trouble.GONE:
             raise
-        raise CloudError(Trouble.REFUSED, error.operation, str(error), code=error.code) from error
+        raise CloudError(Trouble.REFUSED, error.operation, str(error), code=error.code, retried=error.retried) from error
 
 
 def _put(cloud: Cloud, target: Mapping[str, Any], change: Mapping[str, Any]) -> None:

@@ -5,30 +5,33 @@ https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateInferenceCom
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from reaper.aws import tags
+from reaper.aws import restorable, tags
 from reaper.aws.acts import same
 from reaper.aws.acts.number import Number
 from reaper.aws.cloud import Cloud
 from reaper.aws.reply import plain, some, tag_list
 from reaper.errors import CloudError, Trouble
 
-NAMES = ("InferenceComponentName", "EndpointName", "VariantName")
-SPECIFICATION = (
-    "InstanceType", "ModelName", "StartupParameters", "ComputeResourceRequirements", "BaseInferenceComponentName",
-    "DataCacheConfig", "SchedulingConfig",
-)  # fmt: skip
+NAMES = restorable.COMPONENT
 CREATED = ("InService", "Updating")
 
 
 def listed(cloud: Cloud, endpoint: str) -> list[str]:
     """The names of all components on the endpoint."""
-    rows = cloud.pages(
-        "sagemaker", "ListInferenceComponents", "InferenceComponents", NAMES[0], EndpointNameEquals=endpoint, MaxResults=100
-    )
-    return [row[NAMES[0]] for row in rows]
+    return [row[NAMES[0]] for row in _rows(cloud, endpoint)]
+
+
+def staying(cloud: Cloud, endpoint: str) -> list[str]:
+    """The names of those that are not being deleted already."""
+    return [row[NAMES[0]] for row in _rows(cloud, endpoint) if status(row) != "Deleting"]
+
+
+def _rows(cloud: Cloud, endpoint: str) -> Iterator[dict[str, Any]]:
+    asked: dict[str, Any] = {"EndpointNameEquals": endpoint, "MaxResults": 100}
+    return cloud.pages("sagemaker", "ListInferenceComponents", "InferenceComponents", NAMES[0], **asked)
 
 
 def describe(cloud: Cloud, name: str) -> dict[str, Any]:
@@ -56,35 +59,30 @@ def born(cloud: Cloud, row: Mapping[str, Any]) -> str:
     return same.born(row, tags.fresh(cloud, row["InferenceComponentArn"]))
 
 
-def again(cloud: Cloud, saved: Mapping[str, Any]) -> tuple[str, bool]:
+def again(cloud: Cloud, saved: Mapping[str, Any], lost: list[str]) -> tuple[str, bool]:
     """Its status and whether it was created now. Raises CloudError where somebody made another one of its name."""
     name = saved["InferenceComponentName"]
+    if saved.get("LastDeploymentConfig"):
+        lost.append(f"The last deployment settings of {name} are not set again.")
     row = find(cloud, name)
     if row is None:
-        create(cloud, saved)
+        create(cloud, saved, lost)
         return status(describe(cloud, name)), True
     if not same.same(cloud, row, row["InferenceComponentArn"], saved.get("born")):
         raise same.anew("sagemaker:CreateInferenceComponent", name)
     return status(row), False
 
 
-def copies(row: Mapping[str, Any]) -> int:
-    """How many copies it is meant to have."""
-    runtime = row.get("RuntimeConfig") or {}
-    return int(runtime.get("DesiredCopyCount", runtime.get("CurrentCopyCount", 0)))
-
-
 def record(cloud: Cloud, name: str) -> dict[str, Any]:
-    """The parameters of CreateInferenceComponent, with its tags. Raises CloudError for an adapter, which is not brought back."""
+    """The parameters of CreateInferenceComponent, with its tags. Raises CloudError for what is not brought back, such as an adapter."""
     row = describe(cloud, name)
-    specs = [s for s in (row.get("Specification"), *(row.get("Specifications") or ())) if s]
-    if not specs or any(s.get("BaseInferenceComponentName") for s in specs):
-        text = f"{name} is an adapter, or does not say what it is made of: what hosts it is not deleted"
-        raise CloudError(Trouble.REFUSED, "sagemaker:DescribeInferenceComponent", text)
+    if odd := restorable.component(row):
+        raise CloudError(Trouble.REFUSED, "sagemaker:DescribeInferenceComponent", odd)
     own = tags.fresh(cloud, row["InferenceComponentArn"])
     first = same.born(row, own)
     same.marked(own, first)
-    return {**some(row, *NAMES), **made_of(row), "copies": copies(row), "tags": own, "born": first}
+    saved = {**some(row, *NAMES, "LastDeploymentConfig"), **made_of(row)}
+    return {**saved, "copies": restorable.copies(row), "tags": own, "born": first}
 
 
 def made_of(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -94,12 +92,27 @@ def made_of(row: Mapping[str, Any]) -> dict[str, Any]:
     return {"Specifications": [_spec(one) for one in row.get("Specifications") or ()]}
 
 
-def create(cloud: Cloud, saved: Mapping[str, Any]) -> None:
-    """Create it again, with the mark of what is. Not one copy is not legal, so it gets one at least."""
-    named = {name: saved[name] for name in (*NAMES, "Specification", "Specifications") if name in saved}
-    runtime = {"RuntimeConfig": {"CopyCount": max(1, saved["copies"])}}
-    own = tag_list(same.marked(saved["tags"], saved["born"]))
-    cloud.call("sagemaker", "CreateInferenceComponent", "InferenceComponentArn", **named, **runtime, **own)
+def create(cloud: Cloud, saved: Mapping[str, Any], lost: list[str]) -> None:
+    """Create it again, with the mark of what is, and as many copies as there were.
+
+    The API takes 0 copies, and what to do where it refuses them in fact is not documented: then it gets one, and `lost` is told.
+    """
+    params = {name: saved[name] for name in (*NAMES, "Specification", "Specifications") if name in saved}
+    params |= tag_list(same.marked(saved["tags"], saved["born"]))
+    try:
+        _create(cloud, params, saved["copies"])
+    except CloudError as error:
+        if saved["copies"] or error.trouble is not Trouble.REFUSED:
+            raise
+        _create(cloud, params, 1)
+        lost.append(
+            f"{saved['InferenceComponentName']} has one copy and not 0 as before, with which AWS did not create it ({error})."
+        )
+
+
+def _create(cloud: Cloud, params: Mapping[str, Any], count: int) -> None:
+    runtime = {"CopyCount": count}
+    cloud.call("sagemaker", "CreateInferenceComponent", "InferenceComponentArn", **params, RuntimeConfig=runtime)
 
 
 def set_copies(cloud: Cloud, name: str, count: int) -> None:
@@ -116,7 +129,7 @@ def set_copies(cloud: Cloud, name: str, count: int) -> None:
 def number(row: Mapping[str, Any], before: int, most: int | None) -> Number:
     """Its copies, which a stop took to zero."""
     what = f"The number of copies of {row['InferenceComponentName']}"
-    return Number(what=what, before=before, left=0, now=copies(row), most=most)
+    return Number(what=what, before=before, left=0, now=restorable.copies(row), most=most)
 
 
 def bring_back(cloud: Cloud, name: str, copies: Number) -> None:
@@ -133,9 +146,9 @@ def models(saved: Sequence[Mapping[str, Any]]) -> set[str]:
 
 def _spec(row: Mapping[str, Any]) -> dict[str, Any]:
     """A specification as create calls take it; the reply shows an image as it was named and as it was found."""
-    spec = some(row, *SPECIFICATION)
+    spec = some(row, *restorable.SPECIFICATION)
     if container := row.get("Container"):
         image = {"Image": (container.get("DeployedImage") or {}).get("SpecifiedImage")}
-        kept = some(container, "ArtifactUrl", "Environment", "ContainerMetricsConfig")
+        kept = some(container, *restorable.CONTAINER)
         spec["Container"] = {**({k: plain(v) for k, v in image.items() if v}), **kept}
     return spec

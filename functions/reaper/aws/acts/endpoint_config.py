@@ -8,16 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from reaper.aws import tags
+from reaper.aws import restorable, tags
 from reaper.aws.cloud import Cloud
-from reaper.aws.reply import DONE, some, tag_list
+from reaper.aws.reply import some, tag_list
+from reaper.aws.restorable import CONFIG
 from reaper.errors import CloudError, Trouble
-
-MEMBERS = (
-    "ProductionVariants", "ShadowProductionVariants", "DataCaptureConfig", "KmsKeyId", "AsyncInferenceConfig", "ExplainerConfig",
-    "ExecutionRoleArn", "VpcConfig", "EnableNetworkIsolation", "MetricsConfig", "CrossRegionTrafficConfig",
-)  # fmt: skip
-ITS_OWN = {"EndpointConfigName", "EndpointConfigArn", "CreationTime", DONE}
 
 
 def record(cloud: Cloud, name: str) -> dict[str, Any]:
@@ -25,10 +20,10 @@ def record(cloud: Cloud, name: str) -> dict[str, Any]:
     row = _describe(cloud, name)
     if row is None:
         raise _refused(f"the configuration {name} is gone, so the endpoint could not be created again")
-    if unknown := sorted(row.keys() - ITS_OWN - set(MEMBERS)):
-        raise _refused(f"the configuration {name} has {', '.join(unknown)}, which we do not know how to bring back")
+    if odd := restorable.config(row):
+        raise _refused(odd)
     own = tags.fresh(cloud, row["EndpointConfigArn"])
-    return {"name": name, "params": some(row, *MEMBERS), "tags": own}
+    return {"name": name, "params": some(row, *CONFIG), "tags": own}
 
 
 def need_models(cloud: Cloud, names: set[str]) -> None:
@@ -44,7 +39,7 @@ def need_models(cloud: Cloud, names: set[str]) -> None:
 
 def models(saved: Mapping[str, Any]) -> set[str]:
     """The models that the recorded configuration names."""
-    variants = [v for key in MEMBERS[:2] for v in saved["params"].get(key, ())]
+    variants = [v for key in CONFIG[:2] for v in saved["params"].get(key, ())]
     return {str(v["ModelName"]) for v in variants if v.get("ModelName")}
 
 
@@ -55,7 +50,7 @@ def restore(cloud: Cloud, saved: Mapping[str, Any]) -> bool:
         named = {"EndpointConfigName": saved["name"], **saved["params"], **tag_list(saved["tags"])}
         cloud.call("sagemaker", "CreateEndpointConfig", "EndpointConfigArn", **named)
         return True
-    if some(row, *MEMBERS) != saved["params"]:
+    if some(row, *CONFIG) != saved["params"]:
         raise _refused(f"the configuration {saved['name']} is another one by now: nothing was created from it")
     return False
 

@@ -10,31 +10,27 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from reaper.acts import Manifest, Record
+from reaper.acts import Made, Manifest, Permit, Record
 from reaper.aws import scaling, tags
-from reaper.aws.acts import autoscaling, component, endpoint_config, same
+from reaper.aws.acts import autoscaling, component, earlier, endpoint_config, same
 from reaper.aws.cloud import Cloud
 from reaper.aws.reply import DONE, some
+from reaper.aws.restorable import ENDPOINT, VARIANT
 from reaper.errors import CloudError, Trouble
-from reaper.model import Resource
+from reaper.model import Move, Resource
 
-VARIANT = (
-    "VariantName", "CurrentInstanceCount", "DesiredInstanceCount", "CurrentWeight", "DesiredWeight", "InstancePools",
-    "CurrentServerlessConfig", "ManagedInstanceScaling",
-)  # fmt: skip
-ENDPOINT = (
-    "EndpointName", "EndpointArn", "EndpointConfigName", "EndpointStatus", "CreationTime", "DataCaptureConfig",
-    "LastDeploymentConfig",
-)  # fmt: skip
 PAUSES = (2.0, 4.0, 8.0, 15.0, 15.0, 15.0)
 """Seconds between looks at whether the components are gone."""
 
 
 def record(cloud: Cloud, resource: Resource) -> Record:
-    """Everything that creating it again needs. Raises CloudError where it could not be created again."""
+    """Everything that creating it again needs. Raises CloudError where it could not be created again.
+
+    `part` above 1: its components were deleted by an earlier action, whose manifest `previous` names and undoing follows.
+    """
     row = describe(cloud, resource.name)
     config = endpoint_config.record(cloud, row["EndpointConfigName"])
-    components = [component.record(cloud, name) for name in component.listed(cloud, resource.name)]
+    components = [component.record(cloud, name) for name in component.staying(cloud, resource.name)]
     endpoint_config.need_models(cloud, endpoint_config.models(config) | component.models(components))
     variants = [some(v, *VARIANT) for v in row.get("ProductionVariants") or ()]
     ids = {scaling.variant(resource.name, v["VariantName"]) for v in variants}
@@ -46,32 +42,53 @@ def record(cloud: Cloud, resource: Resource) -> Record:
         "endpoint": some(row, *ENDPOINT),
         "born": first,
         "previous": resource.facts.get("previous"),
+        "part": earlier.part(resource, lambda before: before.move is Move.DELETE and before.record.get("born") == first),
         "tags": own,
         "variants": variants,
         "shadows": [some(v, *VARIANT) for v in row.get("ShadowProductionVariants") or ()],
         "config": config,
         "components": components,
-        "scaling": autoscaling.record(cloud, ids),
+        "scaling": autoscaling.record(cloud, ids, goes=True),
     }
 
 
-def carry(cloud: Cloud, resource: Resource, manifest: Manifest) -> str:
-    """Components, endpoint, then what is left of the autoscaling, which is of no use without them."""
-    saved = manifest.record
+def carry(cloud: Cloud, resource: Resource, manifest: Manifest, permit: Permit) -> Made:
+    """Components, endpoint, then what is left of the autoscaling, which is of no use without them.
+
+    Components that take more than a minute to go leave the endpoint to an action of its own.
+    """
+    saved, name = manifest.record, resource.name
     gone: list[str] = []
     try:
-        _remove(cloud, resource.name, [one["InferenceComponentName"] for one in saved["components"]], gone)
-        cloud.call("sagemaker", "DeleteEndpoint", DONE, EndpointName=resource.name)
+        if not _remove(cloud, name, [one["InferenceComponentName"] for one in saved["components"]], gone, permit):
+            return _left(cloud, saved, permit)
+        permit()
+        cloud.call("sagemaker", "DeleteEndpoint", DONE, EndpointName=name)
     except CloudError as error:
         if not gone:
             raise
         raise autoscaling.halfway(error, f"its components {', '.join(gone)} are deleted: undo brings them back") from error
-    left = autoscaling.drop(cloud, saved["scaling"])
-    hosted = len(saved["components"])
-    said = [f"with its {hosted} inference component{'s' * (hosted > 1)}"] if hosted else []
+    left = autoscaling.drop(cloud, saved["scaling"], permit)
+    said = [f"with its {_hosted(saved, 'inference ')}"] if saved["components"] else []
     said += ["with its autoscaling"] if saved["scaling"]["targets"] and not left else []
     told = f"it is being deleted {' and '.join(said)}".rstrip()
-    return "; ".join([f"{told}; its configuration {saved['config']['name']} stays", *left])
+    return Made(because="; ".join([f"{told}; its configuration {saved['config']['name']} stays", *left]))
+
+
+def _left(cloud: Cloud, saved: Record, permit: Permit) -> Made:
+    """What there is to say while the components are still going; their autoscaling goes, too. Raises CloudError where none was ours."""
+    if not saved["components"]:
+        raise _refused("its components are still being deleted, and it was left as it is")
+    targets = [t for t in saved["scaling"]["targets"] if t["ScalableDimension"] == scaling.COPIES]
+    left = autoscaling.drop(cloud, {**saved["scaling"], "targets": targets}, permit)
+    hosted = _hosted(saved)
+    told = f"its {hosted} {'are' if len(saved['components']) > 1 else 'is'} still being deleted; the endpoint itself runs on"
+    return Made(because="; ".join([told, *left]), part=f"its {hosted}; the endpoint itself is left")
+
+
+def _hosted(saved: Record, sort: str = "") -> str:
+    count = len(saved["components"])
+    return f"{count} {sort}component{'s' * (count > 1)}"
 
 
 def describe(cloud: Cloud, name: str) -> dict[str, Any]:
@@ -79,24 +96,24 @@ def describe(cloud: Cloud, name: str) -> dict[str, Any]:
     return cloud.call("sagemaker", "DescribeEndpoint", "EndpointStatus", EndpointName=name)
 
 
-def _remove(cloud: Cloud, endpoint: str, recorded: Sequence[str], gone: list[str]) -> None:
-    """Every component of it, `gone` being told each one; then a wait until none is listed any more."""
-    there = component.listed(cloud, endpoint)
+def _remove(cloud: Cloud, endpoint: str, recorded: Sequence[str], gone: list[str], permit: Permit) -> bool:
+    """Delete every component of it, `gone` being told each one, and wait for a minute at most; whether none is there any more."""
+    there = component.staying(cloud, endpoint)
     if new := sorted(set(there) - set(recorded)):
         raise _refused(f"the component {new[0]} was put on {endpoint} just now: nothing was deleted")
     for name in there:
+        permit()
         try:
             cloud.call("sagemaker", "DeleteInferenceComponent", DONE, InferenceComponentName=name)
             gone.append(name)
         except CloudError as error:
             if error.trouble is not Trouble.GONE:
                 raise
-    for pause in PAUSES if there else ():
-        if not component.listed(cloud, endpoint):
-            return
+    for pause in PAUSES if component.listed(cloud, endpoint) else ():
         time.sleep(pause)
-    if there and component.listed(cloud, endpoint):
-        raise _refused(f"the components of {endpoint} are still being deleted and it runs on")
+        if not component.listed(cloud, endpoint):
+            return True
+    return not component.listed(cloud, endpoint)
 
 
 def _refused(text: str) -> CloudError:

@@ -8,37 +8,44 @@ https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateEndpoint.htm
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reaper.acts import Manifest, Record, Undone
 from reaper.aws import scaling
-from reaper.aws.acts import autoscaling, component, endpoint_config, same
+from reaper.aws.acts import autoscaling, component, earlier, endpoint_config, resize, same
 from reaper.aws.acts.endpoint_delete import describe, shown
+from reaper.aws.acts.resize import AGAIN
 from reaper.aws.cloud import Cloud
-from reaper.aws.reply import DONE, plain, tag_list
+from reaper.aws.reply import plain, tag_list
 from reaper.errors import CloudError, Trouble
-
-AGAIN = "run it again when the endpoint is in service"
 
 
 def restore(cloud: Cloud, manifest: Manifest) -> Undone:
-    """Configuration, endpoint, then numbers, components and autoscaling. Every step looks first at what is there already."""
+    """Configuration, endpoint, then numbers, components and autoscaling, and what the deletions took that this one goes on with.
+
+    Every step looks first at what is there already. A number that is refused keeps nothing else from coming back.
+    """
     saved, name = manifest.record, manifest.name
     made = _create(cloud, name, saved)
-    row = describe(cloud, name)
     lost: list[str] = []
-    if row["EndpointStatus"] == "InService" and _resize(cloud, row, saved, lost):
-        row = describe(cloud, name)
-    status = row["EndpointStatus"]
+    failed = _resized(cloud, name, saved, lost)
+    status = describe(cloud, name)["EndpointStatus"]
     because = "it was created again" if made else f"its status is {status}"
+    chain = earlier.chain(manifest, failed)
+    never = _never(chain)
     if status != "InService":
-        waits = ["numbers of instances", *(["components"] if saved["components"] else [])]
-        waits += ["autoscaling"] if saved["scaling"]["targets"] else []
-        text = f"Not back yet: {', '.join(waits)}; its status is {status}: {AGAIN}."
-        return Undone(because=because, lost=(text, *lost, *_never(manifest)), again=True)
-    more, again = _inside(cloud, name, saved)
-    return Undone(because=because, lost=(*lost, *more, *_never(manifest)), again=again)
+        return Undone(because=because, lost=(_waits(chain, status), *lost, *failed, *never), again=True)
+    for one in chain:
+        failed += _inside(cloud, name, one.record, lost)
+    return Undone(because=because, lost=(*lost, *failed, *never), again=bool(failed))
+
+
+def _waits(chain: Sequence[Manifest], status: str) -> str:
+    """The sentence about what needs the endpoint in service."""
+    waits = ["numbers of instances", *(["components"] if any(one.record["components"] for one in chain) else [])]
+    waits += ["autoscaling"] if any(one.record["scaling"]["targets"] for one in chain) else []
+    return f"Not back yet: {', '.join(waits)}; its status is {status}: {AGAIN}."
 
 
 def _create(cloud: Cloud, name: str, saved: Record) -> bool:
@@ -64,23 +71,26 @@ def _create(cloud: Cloud, name: str, saved: Record) -> bool:
     return False
 
 
-def _resize(cloud: Cloud, row: Mapping[str, Any], saved: Record, lost: list[str]) -> bool:
-    """Back to the numbers and weights that differ from the configuration's; those that autoscaling has in hand again are left to it.
+def _resized(cloud: Cloud, name: str, saved: Record, lost: list[str]) -> list[str]:
+    """Back to the numbers and weights that differ from the configuration's; what is not back of them yet.
 
     What is not as creating left it was chosen since, which `lost` is told; so is all of an endpoint that was never deleted.
     """
+    row = describe(cloud, name)
+    if row["EndpointStatus"] != "InService" or plain(row["CreationTime"]) == saved["endpoint"]["CreationTime"]:
+        return []
+    refused: dict[str, CloudError] = {}
+    later = resize.one_by_one(cloud, name, resize.calls(_different(cloud, row, saved, lost)), refused)
+    return resize.told(refused, later)
+
+
+def _different(cloud: Cloud, row: Mapping[str, Any], saved: Record, lost: list[str]) -> list[dict[str, Any]]:
+    """What to ask for by variant. Those that autoscaling has in hand again are left to it."""
     name = row["EndpointName"]
-    if plain(row["CreationTime"]) == saved["endpoint"]["CreationTime"]:
-        return False
     now, plans = shown(row.get("ProductionVariants") or ()), shown(saved["config"]["params"]["ProductionVariants"])
     held = {one["ResourceId"] for one in scaling.read(cloud).targets}
     rows = [v for v in saved["variants"] if v["VariantName"] in now and scaling.variant(name, v["VariantName"]) not in held]
-    found = [_differs(v, now[v["VariantName"]], plans.get(v["VariantName"], {}), lost) for v in rows]
-    wanted = [one for one in found if len(one) > 1]
-    if wanted:
-        operation = "UpdateEndpointWeightsAndCapacities"
-        cloud.call("sagemaker", operation, DONE, EndpointName=name, DesiredWeightsAndCapacities=wanted)
-    return bool(wanted)
+    return [_differs(v, now[v["VariantName"]], plans.get(v["VariantName"], {}), lost) for v in rows]
 
 
 def _differs(was: Mapping[str, Any], now: Mapping[str, Any], plan: Mapping[str, Any], lost: list[str]) -> dict[str, Any]:
@@ -108,27 +118,27 @@ def _chosen(word: str, variant: str, now: Any, before: Any) -> str:
     return f"The {word} of {variant} is {now} now and not {before}: it was chosen since and is left as it is."
 
 
-def _inside(cloud: Cloud, name: str, saved: Record) -> tuple[list[str], bool]:
-    """Components, and the autoscaling of variants and of those components that are in service; gives what is not back, and whether
-    running it again may bring it."""
+def _inside(cloud: Cloud, name: str, saved: Record, lost: list[str]) -> list[str]:
+    """Components, and the autoscaling of variants and of those components that are in service; what running it again may bring.
+
+    What no run brings back is told to `lost`.
+    """
     ready = {scaling.variant(name, row["VariantName"]) for row in saved["variants"]}
     later: list[str] = []
-    theirs: list[str] = []
     for one in saved["components"]:
-        status = _component(cloud, one, later, theirs)
+        status = _component(cloud, one, later, lost)
         if status == "InService":
             ready.add(scaling.component(one["InferenceComponentName"]))
         elif status:
             later.append(f"Component {one['InferenceComponentName']} is {status}: its autoscaling is not back yet: run it again.")
-    later += autoscaling.restore(cloud, saved["scaling"], ready) if saved["scaling"]["targets"] else []
-    return [*later, *theirs], bool(later)
+    return later + (autoscaling.restore(cloud, saved["scaling"], ready) if saved["scaling"]["targets"] else [])
 
 
 def _component(cloud: Cloud, saved: Mapping[str, Any], later: list[str], theirs: list[str]) -> str:
     """Create it where it is gone, and give its status; empty where it is not to be had, or is somebody else's, which the lists say."""
     name = saved["InferenceComponentName"]
     try:
-        return component.again(cloud, saved)[0]
+        return component.again(cloud, saved, theirs)[0]
     except CloudError as error:
         if error.code == same.CODE:
             theirs.append(f"Component {name} {same.ANEW}.")
@@ -137,12 +147,12 @@ def _component(cloud: Cloud, saved: Mapping[str, Any], later: list[str], theirs:
         return ""
 
 
-def _never(manifest: Manifest) -> list[str]:
+def _never(chain: Sequence[Manifest]) -> list[str]:
     """What no run brings back."""
-    saved = manifest.record
-    lost = ["The tags of its autoscaling are not kept."] if saved["scaling"]["targets"] else []
+    saved = chain[0].record
+    lost = ["The tags of its autoscaling are not kept."] if any(one.record["scaling"]["targets"] for one in chain) else []
     lost += ["Its last deployment settings are not set again."] if saved["endpoint"].get("LastDeploymentConfig") else []
-    return lost + same.before(manifest)
+    return lost + same.before(chain[-1])
 
 
 def _refused(text: str) -> CloudError:

@@ -1,4 +1,4 @@
-"""Scaling an endpoint in: instances of variants, or the copies of its components, never against autoscaling. `endpoint_scale_out` undoes it.
+"""Scaling an endpoint in: instances of one variant, or the copies of its components, never against autoscaling. `endpoint_scale_out` undoes it.
 
 https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_UpdateEndpointWeightsAndCapacities.html
 """
@@ -8,39 +8,56 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from reaper.acts import Manifest, Record
-from reaper.aws import endpoint, guard, scaling, tags
-from reaper.aws.acts import autoscaling, component, same
+from reaper.acts import Made, Manifest, Permit, Record
+from reaper.aws import endpoint, guard, restorable, scaling, tags
+from reaper.aws.acts import autoscaling, component, earlier, resize, same
 from reaper.aws.cloud import Cloud
 from reaper.aws.endpoint import Described
-from reaper.aws.reply import DONE
-from reaper.aws.scale_in import rows, scale_in
+from reaper.aws.scale_in import ScaleIn, rows, scale_in
 from reaper.errors import CloudError, Trouble
-from reaper.model import Resource
+from reaper.model import Move, Resource
 
 
 def record(cloud: Cloud, resource: Resource) -> Record:
-    """What would change, decided anew from fresh replies: numbers before and after, and the autoscaling of it all."""
+    """What would change, decided anew from fresh replies: numbers before and after, and the autoscaling of it all.
+
+    `parts`: how many variants there were to scale in, this one and those of the actions that it goes on with included.
+    """
     found = endpoint.describe(cloud, resource.name)
-    way = scale_in(resource.name, found, component.listed(cloud, resource.name), scaling.read(cloud))
+    way = scale_in(resource, found, component.listed(cloud, resource.name), scaling.read(cloud))
     if way.bar:
-        raise CloudError(Trouble.REFUSED, "sagemaker:DescribeEndpoint", f"{resource.name}: {way.bar.because}")
-    counts = {row["VariantName"]: int(row["CurrentInstanceCount"]) for row in rows(found) if row["VariantName"] in way.variants}
-    inside = {name: row for name in way.components if component.copies(row := component.describe(cloud, name))}
-    copies = {name: component.copies(row) for name, row in inside.items()}
-    if not counts and not copies:
-        raise CloudError(Trouble.REFUSED, "sagemaker:DescribeEndpoint", f"{resource.name}: its components have no copies already")
-    least = {scaling.variant(resource.name, name): count for name, count in way.variants.items()}
-    least |= {scaling.component(name): 0 for name in copies}
+        raise _refused(f"{resource.name}: {way.bar.because}")
+    identity = _identity(cloud, found)
+    part = earlier.part(resource, lambda before: _goes_on(before, identity, way))
+    numbers = _numbers(cloud, resource.name, found, way)
     return {
-        **_identity(cloud, found),
-        "inside": {name: component.born(cloud, row) for name, row in inside.items()},
-        "counts": counts,
-        "variants": dict(way.variants),
-        "copies": copies,
-        "least": least,
-        "scaling": autoscaling.record(cloud, set(least)),
+        **identity,
+        **numbers,
+        "previous": resource.facts.get("previous"),
+        "part": part,
+        "parts": part - 1 + max(1, len(way.variants)),
+        "scaling": autoscaling.record(cloud, set(numbers["least"])),
     }
+
+
+def _numbers(cloud: Cloud, name: str, found: Described, way: ScaleIn) -> dict[str, Any]:
+    """Instances and copies before and after, and by resource id what autoscaling's minimum must not be above."""
+    counts = {row["VariantName"]: int(row["CurrentInstanceCount"]) for row in rows(found) if row["VariantName"] in way.first}
+    inside = {one: row for one in way.components if restorable.copies(row := component.describe(cloud, one))}
+    if not counts and not inside:
+        raise _refused(f"{name}: its components have no copies already")
+    least = {scaling.variant(name, one): count for one, count in way.first.items()}
+    return {
+        "counts": counts,
+        "variants": way.first,
+        "inside": {one: component.born(cloud, row) for one, row in inside.items()},
+        "copies": {one: restorable.copies(row) for one, row in inside.items()},
+        "least": least | {scaling.component(one): 0 for one in inside},
+    }
+
+
+def _refused(text: str) -> CloudError:
+    return CloudError(Trouble.REFUSED, "sagemaker:DescribeEndpoint", text)
 
 
 def _identity(cloud: Cloud, found: Described) -> dict[str, Any]:
@@ -52,18 +69,32 @@ def _identity(cloud: Cloud, found: Described) -> dict[str, Any]:
     }
 
 
-def carry(cloud: Cloud, resource: Resource, manifest: Manifest) -> str:
+def _goes_on(before: Manifest, identity: Mapping[str, Any], way: ScaleIn) -> bool:
+    """Whether this action goes on with that one: it left some of this very endpoint's variants, and what it did still stands."""
+    saved = before.record
+    left_some = before.move is Move.STOP and saved.get("part", 1) < saved.get("parts", 1)
+    same_one = all(saved.get(key) == identity[key] for key in ("born", "config"))
+    return left_some and same_one and not saved["variants"].keys() & way.variants.keys()
+
+
+def carry(cloud: Cloud, resource: Resource, manifest: Manifest, permit: Permit) -> Made:
     """The autoscaling minimum first, or autoscaling would undo the rest; put back where the rest fails."""
     saved = manifest.record
-    with autoscaling.lowered(cloud, manifest):
-        scale(cloud, resource.name, saved["variants"])
-        _empty(cloud, list(saved["copies"]))
-    return _told(saved) + guard.stack_again(resource.tags)
+    with autoscaling.lowered(cloud, manifest, permit):
+        if saved["variants"]:
+            permit()
+            wanted = [{"VariantName": v, "DesiredInstanceCount": count} for v, count in saved["variants"].items()]
+            resize.ask(cloud, resource.name, wanted)
+        _empty(cloud, list(saved["copies"]), permit)
+    left = saved["part"] < saved["parts"]
+    part = f"{saved['part']} of {saved['parts']} variants" if left else None
+    return Made(because=_told(saved) + guard.stack_again(resource.tags), part=part)
 
 
-def _empty(cloud: Cloud, names: Sequence[str]) -> None:
+def _empty(cloud: Cloud, names: Sequence[str], permit: Permit) -> None:
     """Components to no copies, one after the other; one that is gone needs none. Raises PARTIAL from the second on."""
     for at, name in enumerate(names):
+        permit()
         try:
             component.set_copies(cloud, name, 0)
         except CloudError as error:
@@ -72,14 +103,6 @@ def _empty(cloud: Cloud, names: Sequence[str]) -> None:
             if not at:
                 raise
             raise autoscaling.halfway(error, f"{', '.join(names[:at])} went to no copies before") from error
-
-
-def scale(cloud: Cloud, name: str, counts: Mapping[str, int]) -> None:
-    """Ask for so many instances by variant, in one call; none where there is nothing to ask for."""
-    if counts:
-        wanted: Sequence[dict[str, Any]] = [{"VariantName": v, "DesiredInstanceCount": count} for v, count in counts.items()]
-        operation = "UpdateEndpointWeightsAndCapacities"
-        cloud.call("sagemaker", operation, DONE, EndpointName=name, DesiredWeightsAndCapacities=wanted)
 
 
 def _told(saved: Record) -> str:

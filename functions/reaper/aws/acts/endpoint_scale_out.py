@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 
 from reaper.acts import Manifest, Record, Undone
 from reaper.aws import endpoint, scaling
-from reaper.aws.acts import autoscaling, component, same
-from reaper.aws.acts.endpoint_scale_in import scale
+from reaper.aws.acts import autoscaling, component, earlier, resize, same
 from reaper.aws.acts.number import Number
 from reaper.aws.cloud import Cloud
 from reaper.aws.endpoint import Described
@@ -24,28 +23,34 @@ OPERATION = "sagemaker:UpdateEndpointWeightsAndCapacities"
 
 @dataclass(slots=True, kw_only=True)
 class _Way:
-    """What is met on the way back, by resource id: today's maximum, the numbers, what is somebody's own; what was lost, what failed."""
+    """What is met on the way back, by resource id: today's maximum, the numbers, those whose autoscaling minimum must wait or stay;
+    what was lost, what failed."""
 
     most: Mapping[str, int]
     numbers: dict[str, Number] = field(default_factory=dict)
-    theirs: set[str] = field(default_factory=set)
+    kept: set[str] = field(default_factory=set)
     lost: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
 
 
 def undo(cloud: Cloud, manifest: Manifest) -> Undone:
-    """Back to the numbers of before, under today's maximum of autoscaling, and then its minimum."""
-    saved, name = manifest.record, manifest.name
+    """Back to the numbers of before, under today's maximum of autoscaling, and then its minimum; of the earlier parts of a stop too."""
     found = _unchanged(cloud, manifest)
     way = _Way(most=autoscaling.most(cloud))
-    _instances(cloud, name, found, saved, way)
-    for one, before in saved["copies"].items():
-        _copies(cloud, one, before, saved["inside"].get(one), way)
-    chosen = {id_: number.now for id_, number in way.numbers.items() if number.chosen}
-    ours = {id_: least for id_, least in saved["least"].items() if id_ not in way.theirs}
-    minimum = autoscaling.lift(cloud, saved["scaling"], ours, chosen)
+    records = [one.record for one in earlier.chain(manifest, way.failed)]
+    _instances(cloud, manifest.name, found, records, way)
+    for one, before in manifest.record["copies"].items():
+        _copies(cloud, one, before, manifest.record["inside"].get(one), way)
     lost = [text for number in way.numbers.values() for text in number.lost]
+    minimum = [text for saved in records for text in _minimum(cloud, saved, way)]
     return Undone(because=_told(way), lost=(*lost, *way.lost, *way.failed, *minimum), again=bool(way.failed))
+
+
+def _minimum(cloud: Cloud, saved: Record, way: _Way) -> list[str]:
+    """Autoscaling's minimum back where the number is: one that came first would scale out by itself, to less than there was."""
+    chosen = {id_: number.now for id_, number in way.numbers.items() if number.chosen}
+    ours = {id_: least for id_, least in saved["least"].items() if id_ not in way.kept}
+    return autoscaling.lift(cloud, saved["scaling"], ours, chosen)
 
 
 def _told(way: _Way) -> str:
@@ -73,20 +78,29 @@ def _other_instances(found: Described, were: Mapping[str, Sequence[str | None]])
     return any(None not in [*kinds, *now[v]] and kinds != now[v] for v, kinds in were.items() if v in now)
 
 
-def _instances(cloud: Cloud, name: str, found: Described, saved: Record, way: _Way) -> None:
+def _instances(cloud: Cloud, name: str, found: Described, records: Sequence[Record], way: _Way) -> None:
+    """One variant after the other. Those that cannot have their turn in this run get it in the next. Raises CloudError where all fail."""
     now = {row["VariantName"]: int(row.get("DesiredInstanceCount") or 0) for row in rows(found)}
-    wanted: dict[str, int] = {}
-    for variant, before in saved["counts"].items():
-        if variant not in now:
-            way.lost.append(f"Its variant {variant} is gone.")
-            continue
-        id_, left = scaling.variant(name, variant), saved["variants"][variant]
-        what = f"The number of instances of {variant}"
-        number = Number(what=what, before=before, left=left, now=now[variant], most=way.most.get(id_))
-        way.numbers[id_] = number
-        if number.wanted is not None:
-            wanted[variant] = number.wanted
-    scale(cloud, name, wanted)
+    for saved in records:
+        for variant, before in saved["counts"].items():
+            _number(name, variant, (before, saved["variants"][variant]), now.get(variant), way)
+    wanted = {id_.split("/")[-1]: number.wanted for id_, number in way.numbers.items() if number.wanted is not None}
+    calls = [[{"VariantName": variant, "DesiredInstanceCount": count}] for variant, count in wanted.items()]
+    refused: dict[str, CloudError] = {}
+    later = resize.one_by_one(cloud, name, calls, refused)
+    if refused and len(refused) == len(wanted):
+        raise next(iter(refused.values()))
+    way.kept |= {scaling.variant(name, variant) for variant in (*refused, *later)}
+    way.failed += resize.told(refused, later)
+
+
+def _number(name: str, variant: str, was: tuple[int, int], now: int | None, way: _Way) -> None:
+    """`was`: before the stop, and as it left it. A later action's manifest, which comes first, knows better."""
+    id_, what = scaling.variant(name, variant), f"The number of instances of {variant}"
+    if now is None:
+        way.lost.append(f"Its variant {variant} is gone.")
+    elif id_ not in way.numbers:
+        way.numbers[id_] = Number(what=what, before=was[0], left=was[1], now=now, most=way.most.get(id_))
 
 
 def _copies(cloud: Cloud, name: str, before: int, born: str | None, way: _Way) -> None:
@@ -95,11 +109,11 @@ def _copies(cloud: Cloud, name: str, before: int, born: str | None, way: _Way) -
     try:
         row = component.describe(cloud, name)
         if not same.same(cloud, row, row["InferenceComponentArn"], born):
-            way.theirs.add(id_)
+            way.kept.add(id_)
             way.lost.append(f"The component {name} {same.ANEW}.")
             return
         way.numbers[id_] = component.number(row, before, way.most.get(id_))
         component.bring_back(cloud, name, way.numbers[id_])
     except CloudError as error:
-        way.theirs.add(id_)
+        way.kept.add(id_)
         way.failed.append(f"The copies of {name} could not be brought back ({error}).")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from reaper.acts import Acts, Manifest, Record, Undone
+from reaper.acts import Acts, Made, Manifest, Permit, Record, Undone
 from reaper.aws import tags
 from reaper.aws.acts import autoscaling, component, endpoint_delete, endpoint_restore, endpoint_scale_in, endpoint_scale_out
 from reaper.aws.cloud import Cloud
@@ -34,11 +34,11 @@ def record(cloud: Cloud, resource: Resource, move: Move) -> Record:
     return endpoint_delete.record(cloud, resource) if move is Move.DELETE else endpoint_scale_in.record(cloud, resource)
 
 
-def carry(cloud: Cloud, resource: Resource, manifest: Manifest) -> str:
+def carry(cloud: Cloud, resource: Resource, manifest: Manifest, permit: Permit) -> Made:
     """Neither move is waited for."""
     if manifest.move is Move.DELETE:
-        return endpoint_delete.carry(cloud, resource, manifest)
-    return endpoint_scale_in.carry(cloud, resource, manifest)
+        return endpoint_delete.carry(cloud, resource, manifest, permit)
+    return endpoint_scale_in.carry(cloud, resource, manifest, permit)
 
 
 def undo(cloud: Cloud, manifest: Manifest) -> Undone:

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from reaper.acts import Acts, Manifest, Record, Undone
-from reaper.aws import guard, scaling, tags
+from reaper.acts import Acts, Made, Manifest, Permit, Record, Undone
+from reaper.aws import guard, restorable, scaling, tags
 from reaper.aws.acts import autoscaling, component, endpoint_config, same
 from reaper.aws.cloud import Cloud
 from reaper.aws.kinds import sagemaker_inference_component as kind
@@ -50,7 +50,7 @@ def record(cloud: Cloud, resource: Resource, move: Move) -> Record:
         return {
             "component": saved,
             "host": _host(cloud, saved["EndpointName"]),
-            "scaling": autoscaling.record(cloud, {id_}),
+            "scaling": autoscaling.record(cloud, {id_}, goes=True),
             **before,
         }
     if not scaling.wakes_component(scaling.read(cloud), resource.name):
@@ -58,7 +58,7 @@ def record(cloud: Cloud, resource: Resource, move: Move) -> Record:
         raise CloudError(Trouble.REFUSED, "application-autoscaling:DescribeScalingPolicies", text)
     row = component.describe(cloud, resource.name)
     made = {"born": component.born(cloud, row), "made_of": component.made_of(row), "on": _on(row)}
-    return {**made, "copies": component.copies(row), "least": {id_: 0}, "scaling": autoscaling.record(cloud, {id_})}
+    return {**made, "copies": restorable.copies(row), "least": {id_: 0}, "scaling": autoscaling.record(cloud, {id_})}
 
 
 def _on(row: Mapping[str, Any]) -> list[str]:
@@ -71,17 +71,19 @@ def _host(cloud: Cloud, endpoint: str) -> str:
     return same.born(row, tags.fresh(cloud, row["EndpointArn"]))
 
 
-def carry(cloud: Cloud, resource: Resource, manifest: Manifest) -> str:
+def carry(cloud: Cloud, resource: Resource, manifest: Manifest, permit: Permit) -> Made:
     """Neither move is waited for. A minimum that was lowered is put back where the rest fails."""
     saved = manifest.record
     if manifest.move is Move.DELETE:
+        permit()
         cloud.call("sagemaker", "DeleteInferenceComponent", DONE, InferenceComponentName=resource.name)
-        left = autoscaling.drop(cloud, saved["scaling"])
-        return "; ".join(["it is being deleted; its endpoint and model stay", *left])
-    with autoscaling.lowered(cloud, manifest):
+        left = autoscaling.drop(cloud, saved["scaling"], permit)
+        return Made(because="; ".join(["it is being deleted; its endpoint and model stay", *left]))
+    with autoscaling.lowered(cloud, manifest, permit):
+        permit()
         component.set_copies(cloud, resource.name, 0)
     told = f"its {saved['copies']} copies are being taken to zero; a request wakes it again"
-    return told + guard.stack_again(resource.tags)
+    return Made(because=told + guard.stack_again(resource.tags))
 
 
 def undo(cloud: Cloud, manifest: Manifest) -> Undone:
@@ -108,14 +110,14 @@ def _create(cloud: Cloud, manifest: Manifest) -> Undone:
     endpoint = saved["component"]["EndpointName"]
     if _host(cloud, endpoint) != saved.get("host"):
         raise _refused(f"its endpoint {endpoint} {same.ANEW}, and nothing is put on it")
-    status, made = component.again(cloud, saved["component"])
+    lost: list[str] = []
+    status, made = component.again(cloud, saved["component"], lost)
     if status in {"Deleting", "Failed"}:
         raise _refused(f"the status of {name} is {status}")
-    lost: list[str] = []
     waits = bool(saved["scaling"]["targets"]) and status != "InService"
     if saved["scaling"]["targets"]:
-        lost += [_later(status)] if waits else autoscaling.restore(cloud, saved["scaling"], {scaling.component(name)})
-        waits = bool(lost)
+        later = [_later(status)] if waits else autoscaling.restore(cloud, saved["scaling"], {scaling.component(name)})
+        lost, waits = [*later, *lost], bool(later)
         lost.append("The tags of its autoscaling are not kept.")
     lost += same.before(manifest)
     return Undone(because="it was created again" if made else f"its status is {status}", lost=tuple(lost), again=waits)

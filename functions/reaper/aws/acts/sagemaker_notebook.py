@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from reaper.acts import Acts, Manifest, Record, Undone
+from reaper.acts import Acts, Made, Manifest, Permit, Record, Undone
 from reaper.aws import tags
 from reaper.aws.cloud import Cloud
 from reaper.aws.kinds import sagemaker_notebook as kind
@@ -33,15 +33,17 @@ def record(cloud: Cloud, resource: Resource, move: Move) -> Record:
     return some(row, *SAME, "NotebookInstanceStatus", "VolumeSizeInGB", "NotebookInstanceLifecycleConfigName")
 
 
-def carry(cloud: Cloud, resource: Resource, manifest: Manifest) -> str:
+def carry(cloud: Cloud, resource: Resource, manifest: Manifest, permit: Permit) -> Made:
     """One call. One that somebody else was quicker with is done."""
+    stops = manifest.move is Move.STOP
+    permit()
     try:
         cloud.call("sagemaker", CALLS[manifest.move], DONE, NotebookInstanceName=resource.name)
     except CloudError as error:
         if any(f"Status ({status})" in str(error) for status in ALREADY[manifest.move]):
-            return "it had just been stopped already" if manifest.move is Move.STOP else "it had just been started already"
+            return Made(because=f"it had just been {'stopped' if stops else 'started'} already")
         raise
-    return "it is stopping; its volume stays" if manifest.move is Move.STOP else "it is starting"
+    return Made(because="it is stopping; its volume stays" if stops else "it is starting")
 
 
 def undo(cloud: Cloud, manifest: Manifest) -> Undone:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from reaper.acts import Acts, Manifest, Record, Undone
+from reaper.acts import Acts, Made, Manifest, Permit, Record, Undone
 from reaper.aws import tags
 from reaper.aws.cloud import Cloud
 from reaper.aws.kinds import sagemaker_studio_app as kind
@@ -33,10 +33,11 @@ def record(cloud: Cloud, resource: Resource, move: Move) -> Record:
     return {"app": app, "tags": tags.fresh(cloud, _arn(row))}
 
 
-def carry(cloud: Cloud, resource: Resource, manifest: Manifest) -> str:
+def carry(cloud: Cloud, resource: Resource, manifest: Manifest, permit: Permit) -> Made:
     """One call."""
+    permit()
     cloud.call("sagemaker", "DeleteApp", DONE, **_names(manifest.record["app"]))
-    return "its app is being deleted; the space and all files in it stay"
+    return Made(because="its app is being deleted; the space and all files in it stay")
 
 
 def undo(cloud: Cloud, manifest: Manifest) -> Undone:

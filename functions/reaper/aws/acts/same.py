@@ -17,10 +17,9 @@ from reaper.acts import Manifest
 from reaper.aws import tags
 from reaper.aws.cloud import Cloud
 from reaper.aws.reply import plain
+from reaper.aws.restorable import MARK, crowded
 from reaper.errors import CloudError, Trouble
 
-MARK = "ml-idle-reaper:restored"
-MOST_TAGS = 50
 ANEW = "was made anew by somebody since: it is left as it is"
 CODE = "MadeAnew"
 """The code of the error that says so: running it again changes nothing."""
@@ -43,17 +42,18 @@ def anew(operation: str, name: str) -> CloudError:
 
 def marked(own: Mapping[str, str], first: str) -> dict[str, str]:
     """The tags to create it again with. Raises CloudError where they leave no room for the mark."""
-    found = {**own, MARK: first}
-    if len([key for key in found if not key.startswith("aws:")]) > MOST_TAGS:
-        text = f"it has {MOST_TAGS} tags, and none is left by which what is created again could be known"
+    if text := crowded(own):
         raise CloudError(Trouble.REFUSED, "sagemaker:AddTags", text)
-    return found
+    return {**own, MARK: first}
 
 
 def before(manifest: Manifest) -> list[str]:
-    """The sentence that says how to undo what had been done to it before it was deleted, if anything had been."""
+    """The sentence that says how to undo what had been done to it before it was deleted, if anything had been.
+
+    What the manifest goes on with is undone with it (`earlier`), and needs none.
+    """
     address = manifest.record.get("previous")
     if not address:
         return []
     command = f"reaper restore {manifest.id} --manifest {address}"
-    return [f"Before that it had been scaled in; `{command}` brings back its numbers."]
+    return [f"Something had been done to it before; `{command}` brings back what that changed."]

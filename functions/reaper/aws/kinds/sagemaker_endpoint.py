@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from reaper.aws import endpoint, endpoint_deeds, scaling, series, tags
+from reaper.aws import endpoint, endpoint_deeds, restorable, scaling, series, tags
 from reaper.aws import endpoint_signals as signals
 from reaper.aws.endpoint import Described
-from reaper.aws.endpoint_deeds import SETTLED, UNSETTLED
+from reaper.aws.endpoint_deeds import SETTLED, UNSETTLED, Around
 from reaper.aws.kinds import sagemaker_inference_component as component
 from reaper.aws.scale_in import needs_scaling
 from reaper.aws.scaling import Scaling
@@ -144,22 +144,27 @@ def _components(cloud: Cloud) -> Components | None:
 
 
 def _with_components(look: _Look, components: Components | None) -> _Look:
-    """The look with everything to ask for. A host is as young as the youngest of its components, and unsettled while one of them is."""
+    """The look with everything to ask for. A host is as young as the youngest of its components, and unsettled while one of them is.
+
+    One that hosts none, and has no model of its own, can serve nothing: its heartbeat alone proves it idle, since its last change.
+    """
     found = look.described
     if found is None:
         return look
     if components is None and found.hosts:
         return replace(look, blind="whether it hosts inference components, and their traffic, could not be read")
     mine = (components or {}).get(look.resource.name, [])
-    if found.hosts and not mine and any(v.count for v in found.variants):
+    if found.hosts and not found.only_hosts and not mine and any(v.count for v in found.variants):
         return replace(
-            look, blind="it hosts inference components but has none now, and the traffic of deleted ones cannot be read"
+            look,
+            blind="it may host inference components but has none now, and whether it has models of its own could not be read",
         )
     times = [t for row in mine for t in (row.get("CreationTime"), row.get("LastModifiedTime")) if t]
     latest = max([*times, *([look.resource.changed] if look.resource.changed else [])], default=None)
-    moving = next((row for row in mine if row.get("InferenceComponentStatus") in UNSETTLED), None)
+    moving = next((row for row in mine if row.get("InferenceComponentStatus") in {*UNSETTLED, "Deleting"}), None)
     busy = f"its component {moving['InferenceComponentName']} is {moving['InferenceComponentStatus']}" if moving else None
     asked = signals.full(look.resource.name, found, [row["InferenceComponentName"] for row in mine])
+    asked = signals.without_components(asked) if found.only_hosts and not mine else asked
     return replace(look, resource=replace(look.resource, changed=latest), busy_with=busy, queries=asked, components=tuple(mine))
 
 
@@ -169,10 +174,24 @@ def _with_facts(cloud: Cloud, looks: Sequence[_Look], window: Window) -> list[_L
     scaled = any(look.described and needs_scaling(look.described) for look in clear)
     read = scaling.read_or_note(cloud) if scaled else Scaling()
     found = tags.by_name(cloud, "inference-component") if any(look.components for look in clear) else {}
-    return [_with_facts_of(cloud, look, read, found, window) for look in looks]
+    names = [row["InferenceComponentName"] for look in clear for row in look.components]
+    rows = dict(zip(names, cloud.each(lambda name: _described_component(cloud, name), names), strict=True))
+    configs = [look.described.config for look in clear if look.described]
+    gone = restorable.gone(cloud, restorable.models(*configs, *(row for row in rows.values() if row)))
+    around = Around(read=read, rows=rows, gone=gone)
+    return [_with_facts_of(cloud, look, around, found, window) for look in looks]
 
 
-def _with_facts_of(cloud: Cloud, look: _Look, read: Scaling | None, found: tags.ByName | None, window: Window) -> _Look:
+def _described_component(cloud: Cloud, name: str) -> Mapping[str, Any] | None:
+    try:
+        return cloud.call("sagemaker", "DescribeInferenceComponent", "EndpointName", InferenceComponentName=name)
+    except CloudError as error:
+        if error.trouble is not Trouble.GONE:
+            cloud.note(error)
+        return None
+
+
+def _with_facts_of(cloud: Cloud, look: _Look, around: Around, found: tags.ByName | None, window: Window) -> _Look:
     """Of its components as listed, and those of a fresh look where it has had one, which knows their tags better."""
     known = look.resource
     if look.described is None or look.blind:
@@ -181,7 +200,7 @@ def _with_facts_of(cloud: Cloud, look: _Look, read: Scaling | None, found: tags.
     inside = {name: None if found is None else found.get(name.lower(), {}) for name in own}
     listed = {row["InferenceComponentArn"]: component.inside(cloud, row, inside[name], known.tags) for name, row in own.items()}
     within = tuple((listed | {c.id: c for c in known.facts.get("within", ())}).values())
-    more = endpoint_deeds.facts(known, look.described, inside, read, window.end)
+    more = endpoint_deeds.facts(known, look.described, inside, around, window.end)
     return replace(look, resource=replace(known, facts={**known.facts, **more, "within": within}))
 
 
@@ -230,6 +249,8 @@ KIND = Kind(
         "sagemaker:DescribeEndpoint",
         "sagemaker:DescribeEndpointConfig",
         "sagemaker:ListInferenceComponents",
+        "sagemaker:DescribeInferenceComponent",
+        "sagemaker:ListModels",
         tags.PERMISSION,
         *series.PERMISSIONS,
         *scaling.PERMISSIONS,
@@ -237,7 +258,8 @@ KIND = Kind(
     activity="Invocations of every production and shadow variant and of every inference component it hosts; asynchronous: backlog, "
     "processed and failed invocations, model latency samples",
     heartbeat="CPUUtilization samples of every variant that runs instances",
-    otherwise="unknown; exempt where it runs no instances or is serverless; likely for silent provisioned concurrency",
+    otherwise="unknown; exempt where it runs no instances or is serverless; likely for silent provisioned concurrency; a host of inference "
+    "components that has none now is judged by its heartbeat alone, from its last change",
     discover=discover,
     observe=observe,
     able=endpoint_deeds.able,

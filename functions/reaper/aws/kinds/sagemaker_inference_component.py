@@ -7,11 +7,11 @@ https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_InferenceComponent
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from reaper.aws import component_deeds, guard, scaling, series, tags
+from reaper.aws import component_deeds, guard, restorable, scaling, series, tags
 from reaper.aws.scaling import Scaling
 from reaper.aws.series import Answer, Query
 from reaper.errors import CloudError, Trouble
@@ -54,7 +54,7 @@ def resource(cloud: Cloud, row: Mapping[str, Any], found: Mapping[str, str] | No
         changed=row.get("LastModifiedTime"),
         status=row.get("InferenceComponentStatus", ""),
         tags=found,
-        facts={"endpoint": row["EndpointName"]},
+        facts={"endpoint": row["EndpointName"], "host": host(cloud, row)},
     )
 
 
@@ -86,7 +86,8 @@ def observe(cloud: Cloud, resources: Sequence[Resource], window: Window) -> Iter
     ]
     runs = any(one.resource.facts.get("copies") and not one.free and not one.blind for one in found)
     read = scaling.read_or_note(cloud) if runs else None
-    yield from (_with_wake(one, read) for one in found)
+    gone = restorable.gone(cloud, {name for one in found for name in one.resource.facts.get("models", ())})
+    yield from (_with_gone(_with_wake(one, read), gone) for one in found)
 
 
 def _queries(name: str) -> list[Query]:
@@ -134,7 +135,7 @@ def _observation(
     if isinstance(row, CloudError):
         return replace(seen, blind=f"it could not be described: {row}")
     copies, base = (row.get("RuntimeConfig") or {}).get("CurrentCopyCount"), _base(row)
-    seen = _with(seen, copies=copies, base=base)
+    seen = _with(seen, copies=copies, base=base, lost=restorable.component(row), models=tuple(sorted(restorable.models(row))))
     if base:
         return replace(seen, free=f"it is an adapter inside {base} and takes no capacity of its own")
     if copies == 0:
@@ -150,6 +151,11 @@ def _with(seen: Observation, **facts: Any) -> Observation:
 def _with_wake(seen: Observation, read: Scaling | None) -> Observation:
     wakes = None if read is None else scaling.wakes_component(read, seen.resource.name)
     return _with(seen, wakes=wakes)
+
+
+def _with_gone(seen: Observation, gone: Collection[str]) -> Observation:
+    because = restorable.without(seen.resource.facts.get("models", ()), gone)
+    return _with(seen, lost=because) if because else seen
 
 
 def _with_adapters(
@@ -190,6 +196,7 @@ KIND = Kind(
     permissions=(
         "sagemaker:ListInferenceComponents",
         "sagemaker:DescribeInferenceComponent",
+        "sagemaker:ListModels",
         tags.PERMISSION,
         *series.PERMISSIONS,
         *scaling.PERMISSIONS,

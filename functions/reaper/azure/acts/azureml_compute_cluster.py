@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from reaper.acts import Acts, Manifest, Record, Undone
+from reaper.acts import Acts, Made, Manifest, Permit, Record, Undone
 from reaper.azure import computes
 from reaper.azure.acts import same
 from reaper.azure.call import Call
-from reaper.azure.change import afterwards, change, patient, ready
+from reaper.azure.change import afterwards, always, change, made_before, patient, ready
 from reaper.azure.count import count
 from reaper.azure.kinds import azureml_compute_cluster as kind
 from reaper.azure.moment import lapse
@@ -40,15 +41,16 @@ def record(cloud: Cloud, resource: Resource, move: Move) -> Record:
     return {"scaleSettings": _scale(row), "was": same.of_compute(row)}
 
 
-def carry(cloud: Cloud, resource: Resource, manifest: Manifest) -> str:
+def carry(cloud: Cloud, resource: Resource, manifest: Manifest, permit: Permit) -> Made:
     """Minimum to 0. Raises CloudError, too, where something else is changed before or afterwards."""
     row, recorded = computes.row(cloud, resource.id), manifest.record["scaleSettings"]
     same.check(manifest.record["was"], same.of_compute(row), WRITE)
     before = _scale(row)
     if not _same(before, recorded, LEAST, MOST, REST):
         raise CloudError(Trouble.REFUSED, WRITE, f"its scaling was {_told(recorded)} a moment ago and is {_told(before)} now")
-    _set(cloud, resource.id, before, 0)
-    return f"its minimum is 0 nodes instead of {before[LEAST]}; its maximum of {before[MOST]} and its idle time are as before"
+    _set(cloud, resource.id, before, 0, permit)
+    because = f"its minimum is 0 nodes instead of {before[LEAST]}; its maximum of {before[MOST]} and its idle time are as before"
+    return Made(because=because)
 
 
 def undo(cloud: Cloud, manifest: Manifest) -> Undone:
@@ -67,7 +69,7 @@ def _raise(cloud: Cloud, manifest: Manifest) -> Undone:
         return Undone(because=f"its minimum is {now[LEAST]} nodes already", lost=short)
     if now[LEAST] != 0:
         return Undone(because=f"its minimum is {now[LEAST]} nodes, which somebody chose since: left as it is")
-    _set(cloud, manifest.id, now, wanted)
+    _set(cloud, manifest.id, now, wanted, always)
     return Undone(because=f"its minimum is {wanted} nodes again", lost=short)
 
 
@@ -78,11 +80,14 @@ def _scale(row: Mapping[str, Any]) -> dict[str, Any]:
     return dict(scale)
 
 
-def _set(cloud: Cloud, id_: str, before: Mapping[str, Any], least: int) -> None:
+def _set(cloud: Cloud, id_: str, before: Mapping[str, Any], least: int, permit: Permit) -> None:
     """The minimum, with everything else as it is `before`; then a look at what became of it."""
     wanted = {**before, LEAST: least}
     body = {"properties": {"properties": {"scaleSettings": wanted}}}
-    change(cloud, Call(permission=WRITE, path=id_, body=body, method="PATCH"), id_, computes.PERMISSION)
+    call = Call(permission=WRITE, path=id_, body=body, method="PATCH")
+    make = partial(change, cloud, call, id_, computes.PERMISSION, permit)
+    if made_before(make, lambda: _same(_scale(computes.row(cloud, id_)), wanted, LEAST, MOST, REST)):
+        return
     after = afterwards(lambda: _scale(computes.row(cloud, id_)))
     if not _same(after, wanted, LEAST, MOST, REST):
         raise CloudError(Trouble.PARTIAL, WRITE, f"its scaling was to be {_told(wanted)}, but Azure made it {_told(after)}")

@@ -7,13 +7,14 @@ https://learn.microsoft.com/azure/machine-learning/how-to-create-compute-instanc
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from reaper.acts import Acts, Manifest, Record, Undone
+from reaper.acts import Acts, Made, Manifest, Permit, Record, Undone
 from reaper.azure import computes
 from reaper.azure.acts import same
 from reaper.azure.call import Call
-from reaper.azure.change import afterwards, change, patient, ready
+from reaper.azure.change import afterwards, always, change, made_before, patient, ready
 from reaper.azure.kinds import azureml_compute_instance as kind
 from reaper.azure.moment import lapse
 from reaper.errors import CloudError, Trouble
@@ -44,15 +45,15 @@ def record(cloud: Cloud, resource: Resource, move: Move) -> Record:
     return {"by": by, "state": inner.get("state"), SETTING: inner.get(SETTING), "was": same.of_compute(row)}
 
 
-def carry(cloud: Cloud, resource: Resource, manifest: Manifest) -> str:
+def carry(cloud: Cloud, resource: Resource, manifest: Manifest, permit: Permit) -> Made:
     """Start to stop or to start it, or switch its idle shutdown on."""
     by = manifest.record["by"]
     if manifest.move is Move.START:
-        return _turn(cloud, resource.id, "start")
+        return Made(because=_turn(cloud, resource.id, "start", permit))
     if manifest.move is Move.STOP and by == "stop":
-        return _turn(cloud, resource.id, "stop")
+        return Made(because=_turn(cloud, resource.id, "stop", permit))
     if manifest.move is Move.STOP and by == "native":
-        return _shut_down_when_idle(cloud, resource)
+        return Made(because=_shut_down_when_idle(cloud, resource, permit))
     raise CloudError(Trouble.REFUSED, kind.NAME, f"it cannot be made to {manifest.move} by {by!r}")
 
 
@@ -73,29 +74,27 @@ def _taken_back(cloud: Cloud, manifest: Manifest) -> Undone:
     if state in UNDER_WAY["start"]:
         return Undone(because=f"it is {state} already")
     ready(state, f"{computes.ROOT}/start/action")
-    return Undone(because=f"{_turn(cloud, manifest.id, 'start')}; {MEMORY}")
+    return Undone(because=f"{_turn(cloud, manifest.id, 'start', always)}; {MEMORY}")
 
 
-def _turn(cloud: Cloud, id_: str, verb: str) -> str:
+def _turn(cloud: Cloud, id_: str, verb: str, permit: Permit) -> str:
     call = Call(permission=f"{computes.ROOT}/{verb}/action", path=f"{id_}/{verb}", method="POST")
-    try:
-        change(cloud, call, id_, computes.PERMISSION)
-    except CloudError as error:
-        # A try whose reply was lost may have begun what this one was refused for.
-        if error.trouble is not Trouble.REFUSED:
-            raise
-        state = afterwards(lambda: computes.inner(cloud, id_).get("state"))
-        if state not in UNDER_WAY[verb]:
-            raise
-        return f"it is {state} already"
+    states: list[object] = []
+
+    def seen() -> bool:
+        states.append(computes.inner(cloud, id_).get("state"))
+        return states[-1] in UNDER_WAY[verb]
+
+    if made_before(partial(change, cloud, call, id_, computes.PERMISSION, permit), seen):
+        return f"it is {states[-1]} already"
     return f"its {verb} has begun; the next sweep sees what became of it"
 
 
-def _shut_down_when_idle(cloud: Cloud, resource: Resource) -> str:
+def _shut_down_when_idle(cloud: Cloud, resource: Resource, permit: Permit) -> str:
     before = computes.inner(cloud, resource.id).get(SETTING)
     if before:
         return f"its own idle shutdown was on already, after {before}"
-    after = _set(cloud, resource.id, IDLE_TIME)
+    after = _set(cloud, resource.id, IDLE_TIME, permit)
     if not after:
         text = f"Azure took {IDLE_TIME} as its idle shutdown, but shows none"
         raise CloudError(Trouble.PARTIAL, f"{computes.ROOT}/updateIdleShutdownSetting/action", text)
@@ -111,7 +110,7 @@ def _set_back(cloud: Cloud, id_: str, before: Any, now: Any) -> Undone:
         chosen = f"after {now}" if now else "off"
         return Undone(because=f"its own idle shutdown is {chosen}, which somebody chose since: left as it is")
     try:
-        after = _set(cloud, id_, before)
+        after = _set(cloud, id_, before, always)
     except CloudError as error:
         if before or error.trouble is not Trouble.REFUSED:
             raise
@@ -122,7 +121,7 @@ def _set_back(cloud: Cloud, id_: str, before: Any, now: Any) -> Undone:
     return Undone(because="its own idle shutdown is as it was left", lost=(lost,))
 
 
-def _set(cloud: Cloud, id_: str, value: Any) -> Any:
+def _set(cloud: Cloud, id_: str, value: Any, permit: Permit) -> Any:
     """Set it, and give what Azure shows then."""
     call = Call(
         permission=f"{computes.ROOT}/updateIdleShutdownSetting/action",
@@ -130,7 +129,7 @@ def _set(cloud: Cloud, id_: str, value: Any) -> Any:
         body={SETTING: value},
         method="POST",
     )
-    change(cloud, call, id_, computes.PERMISSION)
+    change(cloud, call, id_, computes.PERMISSION, permit)
     return afterwards(lambda: computes.inner(cloud, id_).get(SETTING))
 
 

@@ -7,14 +7,15 @@ https://learn.microsoft.com/rest/api/azureml/online-endpoints/create-or-update
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from reaper.acts import Acts, Manifest, Record, Undone
-from reaper.azure import autoscale, deployments, traffic
+from reaper.acts import Acts, Made, Manifest, Permit, Record, Undone
+from reaper.azure import assets, deployments, traffic
 from reaper.azure.acts import deployment_restore, endpoint_traffic, same
 from reaper.azure.acts.endpoint_traffic import state
 from reaper.azure.call import UNREADABLE, Call, Json
-from reaper.azure.change import afterwards, change, patient, ready, said, settings
+from reaper.azure.change import always, change, made_before, patient, ready, said, settings
 from reaper.azure.count import count
 from reaper.azure.deployments import DEPLOYMENTS, Deployment
 from reaper.azure.kinds import azureml_online_deployment as kind
@@ -35,22 +36,26 @@ def look(cloud: Cloud, resource: Resource) -> Resource:
 
 
 def record(cloud: Cloud, resource: Resource, move: Move) -> Record:
-    """The whole deployment and its endpoint with its traffic. Raises CloudError where autoscale would undo the move."""
+    """The whole deployment and its endpoint with its traffic, and of one that is to be deleted, what it can be created from again.
+
+    Raises CloudError where it could not be created again.
+    """
     row, endpoint = deployments.one(cloud, resource.id), deployments.endpoint(cloud, deployments.endpoint_id(resource.id))
-    if move is Move.STOP and (least := autoscale.kept(cloud, resource.id)) > 1:
-        raise CloudError(Trouble.REFUSED, WRITE, f"Azure Monitor's autoscale keeps at least {least} instances, and would undo it")
-    return {"deployment": row, "endpoint": endpoint}
+    made_from = assets.still_there(cloud, row, resource.facts["workspace"]) if move is Move.DELETE else []
+    return {"deployment": row, "endpoint": endpoint, "assets": made_from, "previous": resource.facts.get("previous")}
 
 
-def carry(cloud: Cloud, resource: Resource, manifest: Manifest) -> str:
+def carry(cloud: Cloud, resource: Resource, manifest: Manifest, permit: Permit) -> Made:
     """Start to scale it in, or to delete it. Raises CloudError, and does nothing, where it is not as recorded any more."""
     now = deployments.fresh(cloud, resource.id, resource.facts["workspace"])
     _unchanged(cloud, resource, manifest, now)
     if manifest.move is Move.STOP:
-        return _scale_in(cloud, now.row)
+        return Made(because=_scale_in(cloud, now.row, permit))
     _same_endpoint(now.endpoint, manifest, traffic.shares(manifest.record["endpoint"]))
     share = traffic.share(now.endpoint, now.row["name"])
-    return _delete_with_traffic(cloud, resource, manifest, share) if share else _delete(cloud, now.row["id"])
+    if share:
+        return Made(because=_delete_with_traffic(cloud, resource, manifest, share, permit))
+    return Made(because=_delete(cloud, now.row["id"], permit))
 
 
 def undo(cloud: Cloud, manifest: Manifest) -> Undone:
@@ -75,7 +80,7 @@ def _unchanged(cloud: Cloud, resource: Resource, manifest: Manifest, now: Deploy
     if changed:
         raise CloudError(Trouble.REFUSED, kind.NAME, f"its {', '.join(changed)} changed a moment ago")
     same.check(same.of_deployment(old), same.of_deployment(now.row), kind.NAME)
-    if bar := kind.able(known)[manifest.move]:
+    if bar := kind.able(kind.with_autoscale(cloud, known))[manifest.move]:
         raise CloudError(Trouble.REFUSED, kind.NAME, bar.because)
 
 
@@ -95,21 +100,24 @@ def _but_traffic(endpoint: Json) -> Json:
     return {**found, "properties": {key: value for key, value in found["properties"].items() if key != traffic.TRAFFIC}}
 
 
-def _scale_in(cloud: Cloud, row: Json) -> str:
-    _resize(cloud, row, 1)
+def _scale_in(cloud: Cloud, row: Json, permit: Permit) -> str:
+    _resize(cloud, row, 1, permit)
     return f"scaling it from {row['sku']['capacity']} instances to one has begun; the next sweep sees what became of it"
 
 
-def _resize(cloud: Cloud, row: Json, capacity: int) -> None:
+def _resize(cloud: Cloud, row: Json, capacity: int, permit: Permit) -> None:
     """Tags are not sent along: as they were read they might undo one that was set just now."""
-    body = {"sku": {**row["sku"], "capacity": capacity}}
-    change(cloud, Call(permission=WRITE, path=row["id"], body=body, method="PATCH"), row["id"], DEPLOYMENTS)
+    id_ = row["id"]
+    call = Call(permission=WRITE, path=id_, body={"sku": {**row["sku"], "capacity": capacity}}, method="PATCH")
+    make = partial(change, cloud, call, id_, DEPLOYMENTS, permit)
+    made_before(make, lambda: (deployments.one(cloud, id_).get("sku") or {}).get("capacity") == capacity)
 
 
 def _scale_out(cloud: Cloud, manifest: Manifest) -> Undone:
-    """The old number of instances, where it is the same deployment and still runs the one that it was scaled to."""
+    """The old number of instances, where it is the same deployment, or its like from a restore, and runs the one that it was scaled to."""
     row, recorded = deployments.one(cloud, manifest.id), manifest.record["deployment"]
-    same.check(same.of_deployment(recorded), same.of_deployment(row), WRITE)
+    if not deployment_restore.remade(row, manifest, "properties", "tags"):
+        same.check(same.of_deployment(recorded), same.of_deployment(row), WRITE)
     ready(state(row), WRITE)
     now, old = count((row.get("sku") or {}).get("capacity")), recorded["sku"]["capacity"]
     if now is None:
@@ -118,36 +126,40 @@ def _scale_out(cloud: Cloud, manifest: Manifest) -> Undone:
         return Undone(because=f"it runs {now} instances already")
     if now != 1:
         return Undone(because=f"it runs {now} instances, which somebody or autoscale chose since: left as it is")
-    _resize(cloud, row, old)
+    _resize(cloud, row, old, always)
     return Undone(because=f"scaling it back from {now} to {old} instances has begun")
 
 
-def _delete(cloud: Cloud, id_: str) -> str:
+def _delete(cloud: Cloud, id_: str, permit: Permit) -> str:
+    call = Call(permission=DELETE, path=id_, method="DELETE")
+    make = partial(change, cloud, call, id_, DEPLOYMENTS, permit)
     try:
-        change(cloud, Call(permission=DELETE, path=id_, method="DELETE"), id_, DEPLOYMENTS)
-    except CloudError as error:
-        # A try whose reply was lost may have begun what this one was refused for.
-        if error.trouble is Trouble.REFUSED and state(afterwards(lambda: deployments.one(cloud, id_))) == "Deleting":
+        if made_before(make, lambda: state(deployments.one(cloud, id_)) == "Deleting"):
             return "it is being deleted already"
-        raise
+    except CloudError as error:
+        if error.trouble is not Trouble.GONE or not error.retried:
+            raise
+        return "it is deleted"
     return "deleting it has begun; the next sweep sees what became of it"
 
 
-def _delete_with_traffic(cloud: Cloud, resource: Resource, manifest: Manifest, share: int) -> str:
+def _delete_with_traffic(cloud: Cloud, resource: Resource, manifest: Manifest, share: int, permit: Permit) -> str:
     """Its traffic to 0 %, a wait, another look, and only then the delete. What fails in between puts the traffic back."""
     above, name = deployments.endpoint_id(resource.id), manifest.record["deployment"]["name"]
     recorded = traffic.shares(manifest.record["endpoint"])
-    endpoint_traffic.silence(cloud, above, name, lambda endpoint: _same_endpoint(endpoint, manifest, recorded))
+    endpoint_traffic.silence(cloud, above, name, lambda endpoint: _same_endpoint(endpoint, manifest, recorded), permit)
     try:
         endpoint_traffic.settle(cloud, above)
         _still_meant(cloud, resource, manifest)
-        told = _delete(cloud, resource.id)
+        told = _delete(cloud, resource.id, permit)
     except CloudError as error:
         if error.trouble is Trouble.GONE:
             raise
         back = endpoint_traffic.put_back(cloud, resource.id, share)
         text = f"{said(error)}; its traffic had been set from {share} % to 0 %, {back}"
-        raise CloudError(Trouble.PARTIAL, error.operation, text, code=error.code, missing=error.missing) from error
+        raise CloudError(
+            Trouble.PARTIAL, error.operation, text, code=error.code, missing=error.missing, retried=error.retried
+        ) from error
     return f"its {share} % of the traffic was set to 0 %, and {told}"
 
 

@@ -5,6 +5,7 @@ https://learn.microsoft.com/rest/api/azureml/online-deployments/create-or-update
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from reaper.acts import Manifest, Undone
@@ -12,9 +13,9 @@ from reaper.azure import deployments, traffic
 from reaper.azure.acts import same
 from reaper.azure.acts.endpoint_traffic import elsewhere, share_out, state
 from reaper.azure.call import Call, Json
-from reaper.azure.change import LATER, change, ready, settings, writable
+from reaper.azure.change import LATER, always, change, ready, settings, writable
 from reaper.azure.deployments import ENDPOINTS
-from reaper.azure.kinds.azureml_online_deployment import UNSETTLED
+from reaper.azure.kinds.azureml_online_deployment import BROKEN, UNSETTLED
 from reaper.azure.moment import moment
 from reaper.errors import CloudError, Trouble
 
@@ -25,7 +26,30 @@ WRITE = f"{deployments.ROOT}/write"
 
 
 def restore(cloud: Cloud, manifest: Manifest) -> Undone:
-    """Create it, or go on where it is there. Raises CloudError, and changes nothing, where what is there is none of ours."""
+    """Create it, or go on where it is there. Raises CloudError, and changes nothing, where what is there is none of ours.
+
+    What an earlier action had changed before the delete, such as its instances or its traffic, has a manifest of its own, which is named.
+    """
+    undone = _back(cloud, manifest)
+    address = manifest.record.get("previous")
+    if undone.again or not address:
+        return undone
+    earlier = (
+        f"An earlier action had changed it before: `reaper restore {manifest.id} --manifest {address}` takes that back, too."
+    )
+    return replace(undone, lost=(*undone.lost, earlier))
+
+
+def remade(row: Json, manifest: Manifest, *keys: str) -> bool:
+    """Whether it was made after the manifest, with just what that has of `keys`: as a restore creates it.
+
+    That is what is known of it, since Azure keeps no note of who wrote what.
+    """
+    old, after = manifest.record["deployment"], moment(same.of_deployment(row)[same.MADE])
+    return after is not None and after > manifest.at and all(settings(row).get(key) == settings(old).get(key) for key in keys)
+
+
+def _back(cloud: Cloud, manifest: Manifest) -> Undone:
     old, above = manifest.record["deployment"], deployments.endpoint_id(manifest.id)
     endpoint = deployments.endpoint(cloud, above)
     same.check(same.of_endpoint(manifest.record["endpoint"]), same.of_endpoint(endpoint), ENDPOINTS, "its endpoint")
@@ -36,7 +60,8 @@ def restore(cloud: Cloud, manifest: Manifest) -> Undone:
         if error.trouble is not Trouble.GONE:
             raise
         return _created(cloud, manifest.id, old, share)
-    _known(row, manifest)
+    if _known(row, manifest) and state(row) in BROKEN:
+        return _created(cloud, manifest.id, old, share)
     if state(row) != "Succeeded":
         return _unready(state(row), old["name"], share)
     return _with_traffic(cloud, endpoint, old["name"], share)
@@ -44,25 +69,25 @@ def restore(cloud: Cloud, manifest: Manifest) -> Undone:
 
 def _created(cloud: Cloud, id_: str, old: Json, share: int) -> Undone:
     call = Call(permission=WRITE, path=id_, body=writable(old), method="PUT")
-    change(cloud, call, deployments.endpoint_id(id_), ENDPOINTS)
+    change(cloud, call, deployments.endpoint_id(id_), ENDPOINTS, always)
     because = f"creating it again has begun, with its settings, its tags and {old['sku']['capacity']} instances"
     return Undone(because=because, lost=(_waiting("it is not there yet", share), *_new_identity(old)), again=True)
 
 
-def _known(row: Json, manifest: Manifest) -> None:
-    """Raises CloudError unless it is the one that was to be deleted and was not, or the one that an earlier restore began to create.
+def _known(row: Json, manifest: Manifest) -> bool:
+    """Whether it is the one that an earlier restore began to create. One that broke, as for want of quota, is written once more.
 
-    The first was made when the manifest says. The second was made after the manifest, with just what the manifest has: that is what is
-    known of it, since Azure keeps no note of who wrote what.
+    Raises CloudError unless it is that one, or the one that was to be deleted and was not: that was made when the manifest says.
     """
+    if remade(row, manifest, "properties", "sku", "tags"):
+        return True
     old = manifest.record["deployment"]
     before, after = (moment(same.of_deployment(body)[same.MADE]) for body in (old, row))
-    keys = ("properties",) if before == after else ("properties", "sku", "tags")
-    changed = [key for key in keys if settings(row).get(key) != settings(old).get(key)]
-    if before is None or after is None or (before != after and (after <= manifest.at or changed)):
+    if before is None or before != after:
         raise CloudError(Trouble.REFUSED, WRITE, f"another deployment {old['name']} is there now: left as it is")
-    if changed:
+    if settings(row)["properties"] != settings(old)["properties"]:
         raise CloudError(Trouble.REFUSED, WRITE, "it was never deleted, and its properties changed since: left as it is")
+    return False
 
 
 def _unready(found: str, name: str, share: int) -> Undone:
@@ -82,7 +107,12 @@ def _with_traffic(cloud: Cloud, endpoint: Json, name: str, share: int) -> Undone
         return Undone(because="it is there", lost=(f"its {share} % of the traffic now goes to {', '.join(sorted(others))}",))
     if (found := state(endpoint)) != "Succeeded":
         return Undone(because="it is there", lost=(_waiting(f"its endpoint is still {found}", share),), again=True)
-    share_out(cloud, endpoint["id"], name, share)
+    try:
+        share_out(cloud, endpoint["id"], name, share, always)
+    except CloudError as error:
+        if error.trouble is Trouble.GONE:
+            raise
+        return Undone(because="it is there", lost=(f"its {share} % of the traffic could not be put back: {error}",), again=True)
     return Undone(because=f"it is there, and gets {share} % of the traffic again")
 
 

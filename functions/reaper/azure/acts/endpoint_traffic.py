@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from reaper.acts import Permit
 from reaper.azure import deployments, traffic
 from reaper.azure.call import Call, Json
-from reaper.azure.change import afterwards, change, said, writable
+from reaper.azure.change import afterwards, always, change, said, writable
 from reaper.azure.deployments import ENDPOINTS
 from reaper.azure.kinds.azureml_online_deployment import UNSETTLED
 from reaper.errors import CloudError, Trouble
@@ -28,22 +29,25 @@ BACK = 4
 SURELY_NOT = frozenset({Trouble.DENIED, Trouble.THROTTLED, Trouble.GONE})
 
 
-def share_out(cloud: Cloud, id_: str, name: str, percent: int, fits: Callable[[Json], None] = lambda endpoint: None) -> None:
+def share_out(
+    cloud: Cloud, id_: str, name: str, percent: int, permit: Permit, fits: Callable[[Json], None] = lambda endpoint: None
+) -> None:
     """Begin to give the deployment `name` this share. `fits` raises CloudError where the endpoint, read just before, must be left alone."""
     endpoint = deployments.endpoint(cloud, id_)
     fits(endpoint)
     body = writable(endpoint)
     body["properties"] = {**body["properties"], traffic.TRAFFIC: traffic.with_share(endpoint, name, percent)}
-    change(cloud, Call(permission=WRITE, path=id_, body=body, method="PUT"), id_, ENDPOINTS)
+    change(cloud, Call(permission=WRITE, path=id_, body=body, method="PUT"), id_, ENDPOINTS, permit)
 
 
-def silence(cloud: Cloud, id_: str, name: str, fits: Callable[[Json], None]) -> None:
+def silence(cloud: Cloud, id_: str, name: str, fits: Callable[[Json], None], permit: Permit) -> None:
     """Begin to set its share to 0 %. Raises CloudError, as Trouble.PARTIAL where its traffic may be gone all the same."""
     try:
-        share_out(cloud, id_, name, 0, fits)
+        share_out(cloud, id_, name, 0, permit, fits)
     except CloudError as error:
         # A try whose reply was lost may have begun what this one was refused for.
-        if error.trouble in SURELY_NOT or traffic.share(afterwards(lambda: deployments.endpoint(cloud, id_)), name) != 0:
+        surely_not = error.trouble in SURELY_NOT and not error.retried
+        if surely_not or traffic.share(afterwards(lambda: deployments.endpoint(cloud, id_)), name) != 0:
             raise
 
 
@@ -95,5 +99,5 @@ def _tried(cloud: Cloud, above: str, name: str, share: int, again: bool) -> str:
         return f"and by now it goes to {', '.join(sorted(others))}"
     if state(endpoint) in UNSETTLED:
         return ""
-    share_out(cloud, above, name, share)
+    share_out(cloud, above, name, share, always)
     return f"and setting it back to {share} % has begun"

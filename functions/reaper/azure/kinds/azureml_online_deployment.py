@@ -6,11 +6,11 @@ Cost is `instanceType` times `sku.capacity`: https://learn.microsoft.com/azure/m
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from reaper.azure import autoscale, deployments, series, signs, tags, traffic
+from reaper.azure import assets, autoscale, deployments, series, signs, tags, traffic
 from reaper.azure.call import UNREADABLE
 from reaper.azure.count import count
 from reaper.azure.deployments import Deployment
@@ -22,6 +22,8 @@ from reaper.evidence import either, settled
 from reaper.model import Bar, Deed, Kind, Move, Observation, Part, Reading, Resource, Window
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from reaper.azure.cloud import Cloud
 
 NAME = "azureml-online-deployment"
@@ -49,7 +51,8 @@ def observe(cloud: Cloud, resources: Sequence[Resource], window: Window) -> Iter
     seen = [_settled(Observation(resource=r)) for r in resources]
     asked = [Place(id=one.resource.id, region=one.resource.region) for one in seen if not one.free]
     found = series.answers(cloud, asked, TRAFFIC, window)
-    yield from cloud.each(lambda one: one if one.free else _closer(cloud, one, found, window), seen)
+    looked = cloud.each(lambda one: one if one.free else _closer(cloud, one, found, window), seen)
+    yield from (replace(one, resource=with_autoscale(cloud, one.resource)) for one in looked)
 
 
 def deployment(cloud: Cloud, one: Deployment) -> Resource:
@@ -83,12 +86,35 @@ def deployment(cloud: Cloud, one: Deployment) -> Resource:
             "kubernetes": kubernetes,
             "workspace": one.workspace,
             "beside": one.beside,
+            "unclear": assets.unclear(row, one.workspace),
             "scale": properties.get("scaleSettings"),
             "share": traffic.share(one.endpoint, row["name"]),
             "mirrored": traffic.share(one.endpoint, row["name"], traffic.MIRROR),
             "endpoint": str((one.endpoint.get("properties") or {}).get("provisioningState") or ""),
+            "endpoint_made": _made(one.endpoint),
         },
     )
+
+
+def _made(endpoint: Mapping[str, Any]) -> datetime | None:
+    """When the endpoint was made; None where that is not known."""
+    try:
+        return moment((endpoint.get("systemData") or {}).get("createdAt"))
+    except UNREADABLE:
+        return None
+
+
+def with_autoscale(cloud: Cloud, resource: Resource) -> Resource:
+    """The same, with what Azure Monitor's autoscale keeps it from: None where nothing. Asked of those only that could be scaled in."""
+    facts = resource.facts
+    if facts["kubernetes"] or (facts["capacity"] or 0) <= 1:
+        return resource
+    try:
+        least = autoscale.kept(cloud, resource.id)
+        because = f"Azure Monitor's autoscale keeps at least {least} instances, and would undo it" if least > 1 else None
+    except CloudError as error:
+        because = f"whether Azure Monitor's autoscale would undo it could not be read: {error}"
+    return replace(resource, facts={**facts, "autoscale": because})
 
 
 def _parts(size: Any, capacity: int | None) -> tuple[Part, ...] | None:
@@ -175,6 +201,8 @@ def _scalable(resource: Resource) -> Bar | None:
         return Bar(because=f"it runs {'one' if capacity else 'no'} instance already, and Azure allows no fewer", done=True)
     if str(scale.get("scaleType")).lower() == "targetutilization" and scale.get("minInstances") not in (None, 0, 1):
         return Bar(because=f"its own scaling keeps at least {scale['minInstances']} instances, and would undo it")
+    if because := resource.facts.get("autoscale", "whether Azure Monitor's autoscale would undo it was not looked at"):
+        return Bar(because=because)
     return None
 
 
@@ -182,6 +210,10 @@ def _deletable(resource: Resource) -> Bar | None:
     share, mirrored = resource.facts["share"], resource.facts["mirrored"]
     if share is None or mirrored is None:
         return Bar(because="how much of its endpoint's traffic it gets is not known")
+    if resource.facts["endpoint_made"] is None:
+        return Bar(because="when its endpoint was made is not known, so neither is whether it would be the same one later")
+    if resource.facts["unclear"]:
+        return Bar(because=resource.facts["unclear"])
     if mirrored:
         return Bar(because=f"{mirrored} % of its endpoint's traffic is mirrored to it")
     if share and (resource.facts["beside"] or share != 100):
@@ -193,17 +225,17 @@ def _deletable(resource: Resource) -> Bar | None:
 DEEDS = {
     Move.STOP: Deed(
         verb="scaled to one instance",
-        what="scales it to one instance, because Azure cannot stop it; refused where Azure Monitor's autoscale keeps more, and of no use "
+        what="scales it to one instance, because Azure cannot stop it; not where Azure Monitor's autoscale keeps more, and of no use "
         "against an autoscale that adds instances under load",
         undo="scales it back to as many instances as it had",
-        permissions=(f"{deployments.ROOT}/write", autoscale.PERMISSION),
+        permissions=(f"{deployments.ROOT}/write",),
     ),
     Move.DELETE: Deed(
         verb="deleted",
-        what="deletes it where it gets no traffic, or where it is its endpoint's only one, whose traffic is set to 0 % first. What it was is "
-        "stored before, environment variables included, and those may hold secrets: the store of manifests must be private",
+        what="deletes it where it gets no traffic, or where it is its endpoint's only one, whose traffic is set to 0 % first; refused where its "
+        "model, environment or code version is not there any more. What lies in a registry is taken to be there. What it was is stored before, environment variables included, and those may hold secrets: the store of manifests must be private",
         undo="creates it again with its model, settings, tags, instances and, once it is there, its traffic",
-        permissions=(f"{deployments.ROOT}/delete", f"{deployments.UPPER_ROOT}/write"),
+        permissions=(f"{deployments.ROOT}/delete", f"{deployments.UPPER_ROOT}/write", *assets.PERMISSIONS),
     ),
 }
 KIND = Kind(
@@ -211,7 +243,7 @@ KIND = Kind(
     cloud="azure",
     title="Azure ML managed online deployment",
     docs="https://learn.microsoft.com/azure/machine-learning/concept-endpoints-online",
-    permissions=(*deployments.PERMISSIONS, series.PERMISSION),
+    permissions=(*deployments.PERMISSIONS, series.PERMISSION, autoscale.PERMISSION),
     activity="RequestsPerMinute (Average) above 0",
     heartbeat="points of CpuUtilizationPercentage or DeploymentCapacity",
     otherwise="unknown; exempt on Kubernetes, whose nodes Azure ML does not bill, and where it runs no machines",

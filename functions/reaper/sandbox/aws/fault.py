@@ -25,10 +25,14 @@ Rewrite = Callable[[Call, dict[str, Any]], dict[str, Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """`delay` seconds first; then the connection is `closed`, or `answer` replaces the reply, or `rewrite` edits the sandbox's own."""
+    """`delay` seconds first; then the connection is `closed`, or `answer` replaces the reply, or `rewrite` edits the sandbox's own.
+
+    `lost`: the call is carried out and the connection closed instead of the reply.
+    """
 
     delay: float = 0.0
     closed: bool = False
+    lost: bool = False
     answer: Callable[[Call], Reply] | None = None
     rewrite: Rewrite | None = None
 
@@ -86,6 +90,11 @@ def latency(seconds: float) -> Fault:
 def cut() -> Fault:
     """The connection is closed without a reply. SDKs try again."""
     return Fault(closed=True)
+
+
+def lost() -> Fault:
+    """The call is carried out and its reply lost. SDKs try again, and are told what the service says of a call that was made before."""
+    return Fault(lost=True)
 
 
 def garbage() -> Fault:

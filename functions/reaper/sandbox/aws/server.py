@@ -108,6 +108,13 @@ class Server:
                 _hang_up(environ)
             if fault.answer:
                 return _send(fault.answer(call), environ, start)
+        answer = self._answered(call, faults, environ, start)
+        if any(fault.lost for fault in faults):
+            _hang_up(environ)
+        return answer
+
+    def _answered(self, call: Call, faults: list[Fault], environ: dict[str, Any], start: Start) -> Iterable[bytes]:
+        """The sandbox's own answer, else moto's."""
         found = self._own(call, faults)
         if found:
             return _send(found, environ, start)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from copy import deepcopy
 from datetime import datetime
 
-from reaper.sandbox.azure import accepted
+from reaper.sandbox.azure import accepted, assets
 from reaper.sandbox.azure.computes import failed
 from reaper.sandbox.azure.endpoints import changing, idle
 from reaper.sandbox.azure.page import page
@@ -39,8 +39,9 @@ def body(endpoint: Json, name: str, size: str, capacity: int, created: datetime)
             "instanceType": size,
             "provisioningState": "Succeeded",
             "scaleSettings": {"scaleType": "Default"},
-            "model": f"{endpoint['id'].partition('/onlineEndpoints/')[0]}/models/{endpoint['name']}/versions/1",
+            "model": None,
             "environmentId": None,
+            "codeConfiguration": None,
             "appInsightsEnabled": False,
             "description": "",
             "properties": {},
@@ -90,6 +91,7 @@ def put(world: World, request: Request) -> Reply:
         raise bad("properties.endpointComputeType is required.")
     before = world.estate.find(f"{endpoint['id']}/deployments/{name}")
     fresh = body(endpoint, name, size, capacity, world.now)
+    assets.check(world, wanted["properties"])
     fresh["properties"] |= {
         k: v for k, v in wanted["properties"].items() if k not in ("provisioningState", "endpointComputeType")
     }

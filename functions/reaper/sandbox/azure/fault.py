@@ -17,10 +17,11 @@ from reaper.sandbox.azure.request import Reply, Request
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """`delay` seconds first; then the connection is `closed`, or `answer` replaces the true reply."""
+    """`delay` seconds first; then the connection is `closed`, or `answer` replaces the true reply, or the true reply is made and `lost`."""
 
     delay: float = 0.0
     closed: bool = False
+    lost: bool = False
     answer: Callable[[Request], Reply] | None = None
 
     @property
@@ -66,6 +67,11 @@ def empty() -> Fault:
 def cut() -> Fault:
     """The connection is closed without a reply."""
     return Fault(closed=True)
+
+
+def lost() -> Fault:
+    """The request is carried out, and the connection is closed without its reply."""
+    return Fault(lost=True)
 
 
 def on(method: str, path: str, fault: Fault, *, times: int | None = None) -> Guard:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from reaper.sandbox.azure import (
     accepted,
+    assets,
     autoscale,
     clusters,
     computes,
@@ -31,6 +32,7 @@ GROUP = SUB + r"/resourceGroups/(?P<group>[^/]+)"
 WORKSPACE = GROUP + rf"/providers/{MLS}/workspaces/(?P<workspace>[^/]+)"
 COMPUTE = WORKSPACE + r"/computes/(?P<compute>[^/]+)"
 ENDPOINT = WORKSPACE + r"/onlineEndpoints/(?P<endpoint>[^/]+)"
+ASSET = WORKSPACE + r"/(?P<collection>models|environments|codes)/(?P<asset>[^/]+)/versions/(?P<version>[^/]+)"
 DEPLOYMENT = ENDPOINT + r"/deployments/(?P<deployment>[^/]+)"
 OPERATION = SUB + rf"/providers/{MLS}/locations/[^/]+"
 MLS_VERSIONS = (
@@ -93,6 +95,7 @@ ROUTES = (
     ),
     _ml("GET", WORKSPACE + "/jobs", jobs.several, f"{W}/jobs/read"),
     _ml("GET", WORKSPACE + "/jobs/(?P<job>[^/]+)", jobs.one, f"{W}/jobs/read"),
+    _ml("GET", ASSET, assets.one, W + "/{collection}/versions/read"),
     _ml("GET", WORKSPACE + "/onlineEndpoints", endpoints.several, f"{E}/read"),
     _ml("GET", ENDPOINT, endpoints.one, f"{E}/read"),
     _ml("PATCH", ENDPOINT, endpoints.patch, f"{E}/write"),

@@ -119,6 +119,7 @@ class Server:
         request = _request(incoming, *found) if found else _request(incoming, None, {})
         with self._log:
             self.requests.append(request)
+        lost = False
         for guard in list(self.rules):
             fault = guard(request)
             if fault is None:
@@ -126,10 +127,12 @@ class Server:
             time.sleep(fault.delay)
             if fault.final:
                 return fault.answer(request) if fault.answer else None
+            lost = lost or fault.lost
         try:
-            return self._checked(request, found[0] if found else None)
+            reply = self._checked(request, found[0] if found else None)
         except Refused as refusal:
-            return refusal.reply
+            reply = refusal.reply
+        return None if lost else reply
 
     def _checked(self, request: Request, route: Route | None) -> Reply:
         if route is None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Self
 
-from reaper.sandbox.azure import clusters, computes, deployments, endpoints, instances, jobs, workspaces
+from reaper.sandbox.azure import assets, clusters, computes, deployments, endpoints, instances, jobs, workspaces
 from reaper.sandbox.azure.metrics import Metrics
 from reaper.sandbox.azure.request import Json
 from reaper.sandbox.azure.world import World
@@ -79,9 +79,14 @@ class Endpoint(Thing):
     def deployment(
         self, name: str, *, size: str = "Standard_DS3_v2", capacity: int = 1, created: datetime | None = None
     ) -> Thing:
-        """A deployment of `capacity` machines of `size`."""
+        """A deployment of `capacity` machines of `size`, and the model, environment and code that it is made from."""
         born = created or self.world.now - LONG
-        return Thing(self.world, self.world.estate.put(deployments.body(self.body, name, size, capacity, born)))
+        parent = self.world.estate.find(self.id.partition("/onlineEndpoints/")[0]) or {}
+        for collection in assets.COLLECTIONS:
+            assets.put(self.world, parent, collection, self.name, "1", born)
+        body = deployments.body(self.body, name, size, capacity, born)
+        body["properties"] |= assets.made_from(parent, self.name)
+        return Thing(self.world, self.world.estate.put(body))
 
     def traffic(self, **shares: int) -> Endpoint:
         """Percent of the traffic by deployment; dashes in a name are written as underscores."""
@@ -123,6 +128,10 @@ class Workspace(Thing):
         """An online endpoint; `kubernetes` is the id of the attached cluster it runs on, None: a managed one."""
         born = created or self.world.now - LONG
         return Endpoint(self.world, self.world.estate.put(endpoints.body(self.body, name, born, kubernetes)))
+
+    def asset(self, collection: str, name: str, version: str = "1") -> Thing:
+        """A version of a model, an environment or code; `collection` is `models`, `environments` or `codes`."""
+        return Thing(self.world, assets.put(self.world, self.body, collection, name, version, self.world.now - LONG))
 
     def job(self, name: str, *, status: str = "Running", on: str | None = None, created: datetime | None = None) -> Thing:
         """A command job; `on` is the compute's name in this workspace or a full id, None: serverless."""

@@ -40,7 +40,7 @@ def describe_component(region: Region, params: dict[str, Any]) -> dict[str, Any]
 
 
 def create_component(region: Region, params: dict[str, Any]) -> dict[str, Any]:
-    """On an endpoint in service that hosts components; with at least one copy, unless it is an adapter."""
+    """On an endpoint in service that hosts components; with any number of copies, as its model has it."""
     settle(region)
     name, now = params["InferenceComponentName"], region.now
     arn = region.arn(f"inference-component/{name.lower()}")
@@ -52,8 +52,6 @@ def create_component(region: Region, params: dict[str, Any]) -> dict[str, Any]:
     first = endpoint.variants[0].name if endpoint.variants else None
     copies = int(params.get("RuntimeConfig", {}).get("CopyCount", 0))
     spec = params.get("Specification", {})
-    if copies < 1 and not spec.get("BaseInferenceComponentName"):
-        raise invalid("CopyCount must be greater than 0 when an inference component is created.")
     component = Component(
         name=name, arn=arn, endpoint=endpoint.name, variant=params.get("VariantName") or first,
         created=now, changed=now, copies=copies, spec=spec, tags=tags.read(params.get("Tags")),

@@ -91,11 +91,13 @@ def update_endpoint(region: Region, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def update_weights(region: Region, params: dict[str, Any]) -> dict[str, Any]:
-    """Scale variants. Zero instances are for asynchronous endpoints and for hosts of components only."""
+    """Weights of variants, or the capacity of one. Zero instances are for asynchronous endpoints and for hosts of components only."""
     endpoint = find(region, params["EndpointName"])
     _refuse_under_way(endpoint)
     variants = {v.name: v for v in endpoint.variants}
     wanted = params["DesiredWeightsAndCapacities"]
+    if len(wanted) > 1 and any(one.keys() & {"DesiredInstanceCount", "ServerlessUpdateConfig"} for one in wanted):
+        raise invalid("The capacity of one variant only can be updated at a time.")  # its real text is not known
     for one in wanted:
         variant = variants.get(one["VariantName"])
         if variant is None:

@@ -8,18 +8,33 @@ from __future__ import annotations
 from typing import Any
 
 from reaper.sandbox.aws.reply import invalid
+from reaper.sandbox.aws.sagemaker.listing import page
 from reaper.sandbox.aws.world import Region
 
 
 def describe_model(region: Region, params: dict[str, Any]) -> dict[str, Any] | None:
     """None for one that was made by CreateModel."""
     name = params["ModelName"]
-    arn = region.arn(f"model/{name}")
     if name in region.lost_models:
-        raise invalid(f'Could not find model "{arn}".')
-    named = {v.get("ModelName") for c in region.configs.values() for v in c.spec.get("ProductionVariants", ())}
-    named |= {c.spec.get("ModelName") for c in region.components.values()}
-    return {"ModelName": name, "ModelArn": arn, "CreationTime": region.now} if name in named else None
+        raise invalid(f'Could not find model "{region.arn(f"model/{name}")}".')
+    return _row(region, name) if name in _named(region) else None
 
 
-OPERATIONS = {"DescribeModel": describe_model}
+def list_models(region: Region, params: dict[str, Any]) -> dict[str, Any]:
+    """Those that are named by something here."""
+    rows, following = page(region, "ListModels", sorted(_named(region) - region.lost_models), params)
+    return {"Models": [_row(region, name) for name in rows], "NextToken": following}
+
+
+def _named(region: Region) -> set[str]:
+    variants = [v for c in region.configs.values() for v in c.spec.get("ProductionVariants", ())]
+    variants += [v for c in region.configs.values() for v in c.spec.get("ShadowProductionVariants", ())]
+    specs = [c.spec for c in region.components.values()]
+    return {str(one["ModelName"]) for one in (*variants, *specs) if one.get("ModelName")}
+
+
+def _row(region: Region, name: str) -> dict[str, Any]:
+    return {"ModelName": name, "ModelArn": region.arn(f"model/{name}"), "CreationTime": region.now}
+
+
+OPERATIONS = {"DescribeModel": describe_model, "ListModels": list_models}

@@ -1,0 +1,46 @@
+"""The enrolment notice: one mail that says that office hours are kept from now on, instead of one before every stop. Pure.
+
+It names the action, the hours and their zone, and counts for the owner who got it until one of these changes, the resource is made anew, or
+its owner snoozes it. Use, stops and starts don't touch it. Its reminder is the weekly summary.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from hashlib import sha256
+
+from reaper import spell
+from reaper.model import Case, Hours, Memory, Move
+
+JITTER = timedelta(hours=1)
+"""A daily clock does not tick to the minute: a reminder comes up to this much early rather than a day late."""
+
+
+def asked(case: Case) -> bool:
+    """Whether the rule's office hours, and not idleness alone, ask for its stops."""
+    return case.rule.hours is not None and case.rule.hours.by_rule
+
+
+def digest(hours: Hours) -> str:
+    """What the mail named, in short: the action, the hours and their zone."""
+    named = f"{Move.STOP}|{sorted(hours.days)}|{hours.start}|{hours.end}|{hours.tz}"
+    return sha256(named.encode()).hexdigest()[:16]
+
+
+def since(case: Case, memory: Memory, now: datetime) -> datetime | None:
+    """When its present owner was first told of the present hours; None where no enrolment counts."""
+    hours, told, created = case.rule.hours, memory.warned_at, case.resource.created
+    if hours is None or not asked(case) or not spell.enrolling(memory) or memory.enrolled != digest(hours):
+        return None
+    if told is None or told > now + spell.SKEW or (created is not None and created > told):
+        return None
+    void = spell.lapsed(case, memory, now) or spell.handed_over(case, memory) or spell.answered(memory, now)
+    return None if void else told
+
+
+def next_mail(case: Case, memory: Memory) -> datetime | None:
+    """From when on the weekly summary is due, or an enrolment that is void may be replaced; None where there was none."""
+    last = spell.last_notice(memory)
+    if last is None or not spell.enrolling(memory):
+        return None
+    return last + case.rule.remind_every - min(JITTER, case.rule.remind_every / 10)

@@ -1,0 +1,136 @@
+"""What earlier runs began and did not get to tell of: closed where nobody knows what became of it, and told as it stands.
+
+An action leaves a hint before its first call, which is removed once its owner knows; whatever hints are left tell where a run ended early.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from reaper import intent, plan
+from reaper.errors import CloudError, Trouble
+from reaper.ledger import Ledger, Recalled, Unfinished
+from reaper.model import Action, Case, Finding, Memory, Move, Outcome, Owner, Resource, Result, Rule, State, Step, Target, Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Late:
+    """An action whose owner still has to be told: as a finding to mail about, the hint that led to it, and whether it was closed just now."""
+
+    finding: Finding
+    hint: Unfinished
+    closed: bool
+
+
+def hint(found: Finding, run: str, now: datetime) -> Unfinished:
+    """The hint of an action of that run, as `intent` knows it again."""
+    resource = found.case.resource
+    return Unfinished(
+        target=resource.target,
+        id=resource.id,
+        kind=resource.kind,
+        name=resource.name,
+        region=resource.region,
+        owner=found.case.owner,
+        action=found.step.move,
+        run=run,
+        at=now,
+    )
+
+
+def hints(ledger: Ledger, targets: Iterable[Target], now: datetime) -> list[Unfinished]:
+    """Every hint that earlier runs left at those targets. Raises CloudError."""
+    return [entry for target in sorted(targets, key=str) for entry in ledger.unfinished(target, now)]
+
+
+def late(
+    left: Sequence[Unfinished], findings: Sequence[Finding], memories: Recalled, ledger: Ledger, now: datetime
+) -> tuple[Recalled, list[Late]]:
+    """The memories with every open action closed by version, and what is to be told of them. Hints that lead nowhere are removed.
+
+    Raises CloudError where the ledger cannot be written.
+    """
+    listed = {f.case.resource.id: f for f in findings}
+    known, closed = dict(memories), set()
+    for id_, memory in memories.items():
+        if plan.is_open(memory):
+            known[id_] = intent.close(ledger, id_, memory, now)
+            closed.add(id_)
+    found: list[Late] = []
+    for entry in [*left, *_unhinted(closed, left, listed, known, ledger)]:
+        if entry.id in memories.garbled:
+            continue
+        memory = known.get(entry.id, Memory())
+        if not intent.is_of(memory, entry) or memory.act_told or memory.act_result is None:
+            ledger.end(entry.target, entry.id)
+        else:
+            found.append(Late(finding=_finding(entry, memory, listed.get(entry.id)), hint=entry, closed=entry.id in closed))
+    return Recalled(known, {error_id: memories.error(error_id) for error_id in memories.garbled}), found
+
+
+def failure(found: Sequence[Late]) -> CloudError | None:
+    """What the report says of the actions that were closed just now."""
+    lost = [one for one in found if one.closed]
+    if not lost:
+        return None
+    more = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
+    said = lost[0].finding.outcome.error
+    return CloudError(
+        Trouble.PARTIAL, "act", f"{lost[0].hint.id}: {said}; `reaper restore {lost[0].hint.id}` brings it back{more}"
+    )
+
+
+def _unhinted(
+    closed: Iterable[str], left: Sequence[Unfinished], listed: Mapping[str, Finding], known: Mapping[str, Memory], ledger: Ledger
+) -> list[Unfinished]:
+    """Hints for open actions that left none, as version 0.1 did, so that they are told of even if the mail fails today."""
+    hinted = {entry.id for entry in left}
+    made = []
+    for id_ in sorted(set(closed) - hinted):
+        memory, found = known[id_], listed.get(id_)
+        if found is None or memory.last_act is None or memory.acted_at is None:
+            continue
+        asked = replace(found, step=Step(move=memory.last_act, because=""))
+        made.append(hint(asked, memory.act_run or "", memory.acted_at))
+        ledger.begin(made[-1])
+    return made
+
+
+def _finding(entry: Unfinished, memory: Memory, listed: Finding | None) -> Finding:
+    base = listed or _bare(entry)
+    done, because = memory.act_result is Result.DONE, memory.act_because or ""
+    exempt = Verdict(state=State.EXEMPT, because="it is as an earlier run left it")
+    return replace(
+        base,
+        case=replace(base.case, verdict=exempt),
+        step=Step(move=entry.action, because="an earlier run did it and ended before its owner was told"),
+        outcome=Outcome(
+            result=memory.act_result or Result.FAILED,
+            because=because if done else None,
+            error=None if done else because,
+            begun=True,
+            part=memory.act_part,
+        ),
+        owner=Owner(address=entry.owner, source="its owner when it was done") if entry.owner else base.owner,
+        wasted_usd=None,
+        evidence=(),
+    )
+
+
+def _bare(entry: Unfinished) -> Finding:
+    """A finding of what is no longer listed: no more is known of it than its hint says."""
+    resource = Resource(kind=entry.kind, id=entry.id, name=entry.name, target=entry.target, region=entry.region, created=None)
+    nothing = timedelta()
+    rule = Rule(name="no rule", action=Action.IGNORE, idle_after=nothing, grace=nothing, remind_every=nothing)
+    case = Case(resource=resource, rule=rule, verdict=Verdict(state=State.EXEMPT, because="it is gone"), owner=entry.owner)
+    return Finding(
+        case=case,
+        step=Step(move=Move.NONE, because="it is gone"),
+        outcome=Outcome(result=Result.PLANNED),
+        owner=Owner(address=entry.owner, source="its owner when it was done"),
+        price=None,
+        wasted_usd=None,
+        evidence=(),
+    )
