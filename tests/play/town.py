@@ -16,7 +16,7 @@ from reaper.sandbox.azure.server import Server as Azure
 REGIONS = ("us-east-1", "eu-west-1")
 SUBSCRIPTION = "11111111-1111-1111-1111-111111111111"
 PEOPLE = ("ana", "ben", "cid", "dee", "eve")
-PAST = 15 * DAY
+PAST = 5 * DAY
 """How far back uses and metrics reach when the play begins."""
 
 
@@ -62,6 +62,7 @@ def settle(aws: Aws, azure: Azure, begin: datetime, end: datetime, dice: Random)
         things.append(AwsNotebook(east, f"plain-n{n}", who(), uses(habit), born))
     things += [AwsNotebook(east, f"desk-n{n}", who(), uses("days" if n < 3 else "left"), born) for n in range(4)]
     things.append(AwsNotebook(east, "strict-n0", who(), uses("late"), born))
+    things += [AwsNotebook(west, f"all-n{n}", who(), uses(habit), born) for n, habit in enumerate(("days", "left"))]
     for n, habit in enumerate(("left", "leaves", "days")):
         things.append(AwsApp(east, f"plain-a{n}", who(), uses(habit), born))
     for n, habit in enumerate(("left", "left", "bursts", "leaves")):
@@ -79,7 +80,7 @@ def settle(aws: Aws, azure: Azure, begin: datetime, end: datetime, dice: Random)
 
 def _left(begin: datetime, end: datetime, now: datetime, dice: Random) -> list[Span]:
     """Busy once, and nobody comes back."""
-    return [(begin, now - dice.randint(2, 12) * DAY)]
+    return [(begin, now - dice.randint(1, 4) * DAY)]
 
 
 def _leaves(begin: datetime, end: datetime, now: datetime, dice: Random) -> list[Span]:
