@@ -208,7 +208,7 @@ def test_a_release_before_the_first_new_run_ends_the_hold(upgraded: Load):
     assert sorted(name for move, name, _ in old.there.depot.log) == ["second-1", "second-2", "second-3"]
 
 
-def test_a_sweep_in_a_jump_still_says_nothing_of_what_is_usual(upgraded: Load):
+def test_a_jump_that_the_old_version_held_is_still_held(upgraded: Load):
     old = upgraded("holds", most=20)
     west = replace(TARGET, region="eu-west-1")
     [jump, *usual] = old.there.ledger.summaries(west, "sagemaker-endpoint", 50)
