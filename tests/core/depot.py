@@ -245,16 +245,19 @@ def _stop(depot: Depot, thing: Thing) -> Made:
 
 
 def undo(yard: Yard, manifest: Manifest) -> Undone:
-    """The thing as the manifest and those before it have it, with what lived inside. Where no machine is to be had the rest comes later."""
+    """The thing as the manifest and those before it have it, with what lived inside. Where no machine is to be had the rest comes later.
+
+    Manifests of 49f8b6c, which the upgrade brings, know of no hosts and no parts.
+    """
     depot, now, kept = yard.depot, yard.depot.clock(), manifest.record
-    thing = depot.things.get(manifest.name) or depot.add(manifest.name, created=now, host=kept["host"])
+    thing = depot.things.get(manifest.name) or depot.add(manifest.name, created=now, host=kept.get("host"))
     thing.instance, thing.tags = kept["instance"], dict(kept["tags"])
-    for name, tags in kept["inside"].items():
+    for name, tags in kept.get("inside", {}).items():
         if name not in depot.things:
             depot.add(name, created=now, up=now, changed=now, tags=dict(tags), host=manifest.name)
     if thing.refused:
         return Undone(because="not all of it is back", lost=("one variant: no machine is to be had",), again=True)
-    thing.variants = thing.whole = max(kept["whole"], thing.whole)
+    thing.variants = thing.whole = max(kept.get("whole", 1), thing.whole)
     thing.up, thing.changed = thing.up or now, now
     return Undone(because="it runs again")
 
