@@ -250,7 +250,7 @@ def undo(yard: Yard, manifest: Manifest) -> Undone:
     Manifests of 49f8b6c, which the upgrade brings, know of no hosts and no parts.
     """
     depot, now, kept = yard.depot, yard.depot.clock(), manifest.record
-    thing = depot.things.get(manifest.name) or depot.add(manifest.name, created=now, host=kept.get("host", ""))
+    thing = depot.things.get(manifest.name) or depot.add(manifest.name, created=now, up=None, host=kept.get("host", ""))
     thing.instance, thing.tags = kept["instance"], dict(kept["tags"])
     for name, tags in kept.get("inside", {}).items():
         if name not in depot.things:
