@@ -226,13 +226,21 @@ class Deployment(RuleBasedStateMachine):
     @rule(which=which, refused=st.booleans())
     def restore(self, which: int, refused: bool) -> None:
         """What `reaper restore` does with what was stopped or deleted, where anything was; `refused` where no machine is to be had."""
-        name, inner, self.inner = NAMES[which], self.inner, True
-        manifest = None if name in self.oracle.garbled else self.there.memory(name).manifest
-        if manifest and (name not in self.depot.things or self.depot.things[name].up is None or name == "double-1"):
+        inner, self.inner = self.inner, True
+        can = [name for name in NAMES if self.is_restorable(name)]
+        if can:
+            name = can[which % len(can)]
             if name in self.depot.things:
                 self.depot.things[name].refused = refused
-            self.restored(name, manifest)
+            self.restored(name, self.there.memory(name).manifest or "")
         self.inner = inner
+
+    def is_restorable(self, name: str) -> bool:
+        """Whether something was done to it that stands."""
+        if name in self.oracle.garbled or not self.there.memory(name).manifest:
+            return False
+        thing = self.depot.things.get(name)
+        return thing is None or thing.up is None or thing.variants < thing.whole
 
     def restored(self, name: str, manifest: str) -> None:
         """It is back as it was, or its manifest is kept for another time."""
@@ -314,10 +322,10 @@ class Deployment(RuleBasedStateMachine):
         thing.refused = not thing.refused
 
     def _hosted(self, thing: Thing) -> None:
-        """Somebody keeps what it lives in."""
-        if thing.host in self.depot.things:
+        """Somebody keeps what others live in."""
+        if HOUSE in self.depot.things:
             SEEN["hosted"] += 1
-            self._kept(self.depot.things[thing.host])
+            self._kept(self.depot.things[HOUSE])
 
     def _later(self, thing: Thing) -> None:
         self.there.now += timedelta(minutes=18)
@@ -431,6 +439,15 @@ class Deployment(RuleBasedStateMachine):
             self.turn(turned)
         self.sweep(Mode.ANNOUNCE, QUIET, GRACES[self.oracle.knobs.grace] / 2)
         self.sweep(Mode.ENFORCE, trial, GRACES[self.oracle.knobs.grace] / 2 + DAY)
+
+    @rule(call=st.sampled_from(["look", "record", "carry"]), what=st.sampled_from(["hosted", "kept", "odd"]))
+    def between(self, call: str, what: str) -> None:
+        """Something happens between the notice of a house and the last call of its action."""
+        for name in (HOUSE, INNER):
+            if name not in self.depot.things:
+                self.add(name)
+        trial = replace(QUIET, faults=[(call, 1, what)]) if what == "odd" else replace(QUIET, events=[(call, what)])
+        self.due(trial, timedelta())
 
     @rule(trial=trials, early=st.booleans(), what=st.sampled_from(HAPPENINGS), which=which, turned=st.none() | knobs)
     def due_but(self, trial: Trial, early: bool, what: str, which: int, turned: Knobs | None) -> None:
