@@ -223,14 +223,24 @@ class Deployment(RuleBasedStateMachine):
         enforce.release(self.ledger, "lee@example.com", self.there.now)
         self.released = self.there.now
 
-    @rule(which=which)
-    def restore(self, which: int) -> None:
-        """What `reaper restore` does with what was stopped or deleted, where anything was."""
-        name, inner, self.inner = NAMES[which], self.inner, True
-        manifest = None if name in self.oracle.garbled else self.there.memory(name).manifest
-        if manifest and (name not in self.depot.things or self.depot.things[name].up is None or name == "double-1"):
-            self.restored(name, manifest)
+    @rule(which=which, refused=st.booleans())
+    def restore(self, which: int, refused: bool) -> None:
+        """What `reaper restore` does with what was stopped or deleted, where anything was; `refused` where no machine is to be had."""
+        inner, self.inner = self.inner, True
+        can = [name for name in NAMES if self.is_restorable(name)]
+        if can:
+            name = can[which % len(can)]
+            if name in self.depot.things:
+                self.depot.things[name].refused = refused
+            self.restored(name, self.there.memory(name).manifest or "")
         self.inner = inner
+
+    def is_restorable(self, name: str) -> bool:
+        """Whether something was done to it that stands."""
+        if name in self.oracle.garbled or not self.there.memory(name).manifest:
+            return False
+        thing = self.depot.things.get(name)
+        return thing is None or thing.up is None or thing.variants < thing.whole
 
     def restored(self, name: str, manifest: str) -> None:
         """It is back as it was, or its manifest is kept for another time."""
@@ -312,10 +322,10 @@ class Deployment(RuleBasedStateMachine):
         thing.refused = not thing.refused
 
     def _hosted(self, thing: Thing) -> None:
-        """Somebody keeps what it lives in."""
-        if thing.host in self.depot.things:
+        """Somebody keeps what others live in."""
+        if HOUSE in self.depot.things:
             SEEN["hosted"] += 1
-            self._kept(self.depot.things[thing.host])
+            self._kept(self.depot.things[HOUSE])
 
     def _later(self, thing: Thing) -> None:
         self.there.now += timedelta(minutes=18)
@@ -357,7 +367,8 @@ class Deployment(RuleBasedStateMachine):
         if self.inner:
             return
         call = self.named(call)
-        for event in [e for e in self.pending if e[0] == call]:
+        # Time goes on last: what happens after the metrics were asked for, they cannot show.
+        for event in sorted((e for e in self.pending if e[0] == call), key=lambda e: e[1] in {"later", "twice"}):
             self.pending.remove(event)
             things = [self.depot.things[name]] if name in self.depot.things else self.pick(self.trial.which)
             self.happen(event[1], things)
@@ -428,6 +439,15 @@ class Deployment(RuleBasedStateMachine):
             self.turn(turned)
         self.sweep(Mode.ANNOUNCE, QUIET, GRACES[self.oracle.knobs.grace] / 2)
         self.sweep(Mode.ENFORCE, trial, GRACES[self.oracle.knobs.grace] / 2 + DAY)
+
+    @rule(call=st.sampled_from(["look", "record", "carry"]), what=st.sampled_from(["hosted", "kept", "odd"]))
+    def between(self, call: str, what: str) -> None:
+        """Something happens between the notice of a house and the last call of its action."""
+        for name in (HOUSE, INNER):
+            if name not in self.depot.things:
+                self.add(name)
+        trial = replace(QUIET, faults=[(call, 1, what)]) if what == "odd" else replace(QUIET, events=[(call, what)])
+        self.due(trial, timedelta())
 
     @rule(trial=trials, early=st.booleans(), what=st.sampled_from(HAPPENINGS), which=which, turned=st.none() | knobs)
     def due_but(self, trial: Trial, early: bool, what: str, which: int, turned: Knobs | None) -> None:
@@ -589,4 +609,4 @@ def test_whatever_goes_wrong_nothing_is_acted_on_that_must_be_left_alone():
             suppress_health_check=list(HealthCheck),
         ),
     )
-    assert all(SEEN[what] for what in EVERYTHING), SEEN
+    assert [what for what in EVERYTHING if not SEEN[what]] == []
