@@ -127,7 +127,8 @@ def _finding(entry: Unfinished, memory: Memory, listed: Finding | None) -> Findi
     exempt = Verdict(state=State.EXEMPT, because="it is as an earlier run left it")
     return replace(
         base,
-        case=replace(base.case, verdict=exempt),
+        # Its mail goes to whoever owned it then, and must never count as a notice to whoever owns it now.
+        case=replace(base.case, verdict=exempt, owner=entry.owner or base.case.owner),
         step=Step(move=entry.action, because="an earlier run did it and ended before its owner was told"),
         outcome=Outcome(
             result=memory.act_result or Result.FAILED,

@@ -1,0 +1,49 @@
+"""What earlier runs did and did not get to tell: told to whoever owned it then, once, and never taken for a notice to somebody else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from core.depot import ACTS, Yard
+from core.enforcer import Enforcer
+from core.fakes import DAY
+from reaper.acts import Made, Manifest, Permit
+from reaper.message import Audience
+from reaper.model import Resource
+
+
+def in_parts(yard: Yard, one: Resource, manifest: Manifest, permit: Permit) -> Made:
+    """The first action leaves a second one."""
+    permit()
+    thing, first = yard.depot.thing("carry", one.name), not yard.depot.log
+    yard.depot.log.append((manifest.move, one.name, yard.depot.clock()))
+    thing.changed = yard.depot.clock()
+    return Made(because="it is scaling in", part="1 of 2 variants" if first else None)
+
+
+def untold(there: Enforcer, **given: Any) -> None:
+    """One thing that was acted on while no mail went out."""
+    there.depot.add("churn", **given)
+    there.sweep()
+    there.now += 3 * DAY
+    there.post.shut = True
+    there.sweep()
+    there.post.shut = False
+    there.post.messages.clear()
+
+
+def readers(there: Enforcer) -> list[str]:
+    return [m.to for m in there.post.messages if m.audience is Audience.OWNERS]
+
+
+def test_a_late_mail_to_an_earlier_owner_is_no_notice_to_the_present_one():
+    there = Enforcer(acts=replace(ACTS, carry=in_parts))
+    untold(there, tags={"reaper:owner": "ann@example.com"})
+    there.depot.things["churn"].tags = {"reaper:owner": "bob@example.com"}
+    there.later(hours=6)
+    assert readers(there) == ["ann@example.com"]
+    while len(there.depot.log) == 1:
+        before = readers(there)
+        there.later(hours=6)
+    assert before == ["ann@example.com", "bob@example.com"]
