@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from reaper import digest, intent, plan
+from reaper import intent, plan
 from reaper.errors import CloudError, Trouble
 from reaper.ledger import History, Ledger, Recalled, Unfinished
 from reaper.model import Action, Case, Finding, Memory, Move, Outcome, Owner, Resource, Result, Rule, State, Step, Target, Verdict
@@ -67,7 +67,7 @@ def late(
             continue
         memory = known.get(entry.id, Memory())
         one = Late(finding=_finding(entry, memory, listed.get(entry.id)), hint=entry, closed=entry.id in closed)
-        if not intent.is_of(memory, entry) or memory.act_told or memory.act_result is None or not digest.is_news(one.finding):
+        if not intent.is_of(memory, entry) or memory.act_told or memory.act_result is None or _is_usual(memory):
             ledger.end(entry.target, entry.id)
         elif said := _said(entry, ledger):
             intent.told(ledger, entry, said.when, rest(one.finding, said.by, said.when))
@@ -98,6 +98,11 @@ def failure(found: Sequence[Late]) -> CloudError | None:
     return CloudError(
         Trouble.PARTIAL, "act", f"{lost[0].hint.id}: {said}; `reaper restore {lost[0].hint.id}` brings it back{more}"
     )
+
+
+def _is_usual(memory: Memory) -> bool:
+    """Whether its owner hears of it in the weekly summary. A stop by hours leaves no hint, so one that did is told, whatever today's rule."""
+    return memory.last_act is Move.START and memory.act_result is Result.DONE
 
 
 def _said(entry: Unfinished, ledger: Ledger) -> History | None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from core.depot import ACTS, Yard
-from core.enforcer import Enforcer
+from core.enforcer import POLICY, Enforcer, policy
 from core.fakes import DAY
 from reaper.acts import Made, Manifest, Permit
 from reaper.message import Audience
@@ -47,3 +47,11 @@ def test_a_late_mail_to_an_earlier_owner_is_no_notice_to_the_present_one():
         before = readers(there)
         there.later(hours=6)
     assert before == ["ann@example.com", "bob@example.com"]
+
+
+def test_a_stop_that_nobody_was_told_of_is_told_although_its_rule_keeps_hours_by_now():
+    there = Enforcer()
+    untold(there, tags={})
+    there.policy = policy(POLICY + "rules: [{name: office, hours: {on: 'mon-fri 07:00-19:00', tz: UTC}}]\n")
+    there.later(hours=6)
+    assert readers(there) == ["ml-admins@example.com"]
