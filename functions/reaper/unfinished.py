@@ -57,8 +57,9 @@ def late(
     """
     listed = {f.case.resource.id: f for f in findings}
     known, closed = dict(memories), set()
+    told = {*listed, *(entry.id for entry in left)}  # a host's row alone leads to no mail: it is closed when the host is listed
     for id_, memory in memories.items():
-        if plan.is_open(memory):
+        if id_ in told and plan.is_open(memory):
             known[id_] = intent.close(ledger, id_, memory, now)
             closed.add(id_)
     found: list[Late] = []

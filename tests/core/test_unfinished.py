@@ -7,10 +7,12 @@ from typing import Any
 
 from core.depot import ACTS, Yard
 from core.enforcer import POLICY, Enforcer, policy
-from core.fakes import DAY
+from core.fakes import DAY, NOW
+from reaper import unfinished
 from reaper.acts import Made, Manifest, Permit
+from reaper.fleeting import Fleeting
 from reaper.message import Audience
-from reaper.model import Resource
+from reaper.model import Memory, Move, Resource
 
 
 def in_parts(yard: Yard, one: Resource, manifest: Manifest, permit: Permit) -> Made:
@@ -55,3 +57,11 @@ def test_a_stop_that_nobody_was_told_of_is_told_although_its_rule_keeps_hours_by
     there.policy = policy(POLICY + "rules: [{name: office, hours: {on: 'mon-fri 07:00-19:00', tz: UTC}}]\n")
     there.later(hours=6)
     assert readers(there) == ["ml-admins@example.com"]
+
+
+def test_an_open_action_is_not_closed_where_nobody_can_be_told_of_it():
+    ledger, host = Fleeting(), "arn:aws:sagemaker:us-east-1:123456789012:endpoint/host"
+    meant = Memory(last_act=Move.DELETE, acted_at=NOW - DAY, manifest="m", act_run="r0")
+    ledger.remember(host, meant, 0, NOW)
+    unfinished.late([], [], ledger.recall([host], NOW), ledger, NOW)
+    assert ledger.recall([host], NOW)[host].act_result is None
