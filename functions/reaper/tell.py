@@ -84,7 +84,7 @@ def tell(report: Report, policy: Policy, desk: Desk, hand: Hand | None = None) -
 
 
 def _left_behind(report: Report, desk: Desk, gaps: list[Coverage]) -> set[Target]:
-    """The targets that were read and have nothing left in them but an action to tell of."""
+    """The targets with nothing to be seen in them but an action to tell of: what was done is told also where nothing can be read by now."""
     try:
         empty = enforce.targets(report.coverage) - {f.case.resource.target for f in report.findings}
         return {target for target in empty if desk.ledger.unfinished(target, desk.clock())}

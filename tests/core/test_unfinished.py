@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from core.depot import ACTS, Yard
+from core.depot import ACTS, DENIED, Yard
 from core.enforcer import POLICY, Enforcer, policy
 from core.fakes import DAY, NOW
 from reaper import unfinished
@@ -65,3 +65,18 @@ def test_an_open_action_is_not_closed_where_nobody_can_be_told_of_it():
     ledger.remember(host, meant, 0, NOW)
     unfinished.late([], [], ledger.recall([host], NOW), ledger, NOW)
     assert ledger.recall([host], NOW)[host].act_result is None
+
+
+def test_what_was_done_is_told_also_where_nothing_can_be_read_by_now():
+    there = Enforcer()
+    untold(there, tags={})
+
+    def denied(call: str, name: str) -> None:
+        if call == "list":
+            raise DENIED
+
+    there.depot.blunder = denied
+    there.later(hours=6)
+    assert readers(there) == ["ml-admins@example.com"]
+    there.later(hours=6)
+    assert len(readers(there)) == 1
