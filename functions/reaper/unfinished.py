@@ -134,7 +134,7 @@ def _finding(entry: Unfinished, memory: Memory, listed: Finding | None) -> Findi
     return replace(
         base,
         # Its mail goes to whoever owned it then, and must never count as a notice to whoever owns it now.
-        case=replace(base.case, verdict=exempt, owner=entry.owner or base.case.owner),
+        case=replace(base.case, verdict=exempt, owner=entry.owner or base.case.owner, rule=_told_by_mail(base.case.rule)),
         step=Step(move=entry.action, because="an earlier run did it and ended before its owner was told"),
         outcome=Outcome(
             result=memory.act_result or Result.FAILED,
@@ -147,6 +147,11 @@ def _finding(entry: Unfinished, memory: Memory, listed: Finding | None) -> Findi
         wasted_usd=None,
         evidence=(),
     )
+
+
+def _told_by_mail(rule: Rule) -> Rule:
+    """The rule, without the weekly summary being enough."""
+    return replace(rule, hours=replace(rule.hours, by_rule=False)) if rule.hours else rule
 
 
 def _bare(entry: Unfinished) -> Finding:
