@@ -45,10 +45,10 @@ def since(case: Case, memory: Memory, now: datetime) -> datetime | None:
 
 
 def next_mail(case: Case, memory: Memory, now: datetime) -> datetime | None:
-    """From when on the weekly summary is due, or an enrolment that is void may be replaced; None where there was none, or one that a
-    wrong clock dated.
+    """From when on the weekly summary is due, or an enrolment that is void may be replaced; None where there was none, or one so
+    far ahead that a wrong clock dated it.
     """
     last = spell.last_notice(memory)
-    if last is None or last > now + spell.SKEW or not spell.enrolling(memory):
+    if last is None or last > now + case.rule.remind_every or not spell.enrolling(memory):
         return None
     return last + case.rule.remind_every - min(JITTER, case.rule.remind_every / 10)
