@@ -261,9 +261,13 @@ def after(case: Case, memory: Memory, now: datetime) -> Memory:
 
 
 def _outlasts(case: Case, memory: Memory, now: datetime) -> bool:
-    """Whether a notice goes on although it is not idle now: of office hours, or of the rest of an action that made it young itself."""
+    """Whether a notice goes on although it is not idle now: of office hours, or of the rest of an action that made it young itself.
+
+    One of office hours also while these only protect, as under a rule with a price while that is not known, which it never is of an
+    endpoint in use: whether the enrolment counts is looked at each time (`enrolment.since`).
+    """
     if spell.enrolling(memory):
-        return enrolment.asked(case)
+        return case.rule.hours is not None
     rest = case.verdict.state is State.YOUNG and spell.of_a_part(memory) and not case.rule.protected
     return rest and not spell.void(case, memory, now)
 

@@ -70,3 +70,10 @@ def test_what_was_made_anew_since_our_stop_is_not_ours_to_start():
     memory = Memory(last_act=Move.STOP, acted_at=MONDAY - 7 * DAY)
     assert plan.may_start(of, memory, now)
     assert not plan.may_start(replace(of, resource=replace(of.resource, created=MONDAY - DAY)), memory, now)
+
+
+def test_hours_that_are_not_the_rules_for_a_while_leave_the_enrolment():
+    memory = Memory(warned_at=MONDAY, announced=Announced.HOURS, enrolled=enrolment.digest(OFFICE))
+    unpriced = case(State.ACTIVE, hours=replace(OFFICE, by_rule=False), acts={Move.STOP: None})
+    kept = plan.after(unpriced, memory, MONDAY + DAY)
+    assert enrolment.since(case(hours=OFFICE), kept, MONDAY + 2 * DAY) == MONDAY
