@@ -215,9 +215,10 @@ def _prolonged(desk: Desk, this: _Round) -> bool:
     """Whether all targets are still ours; every lease is prolonged once a third of it is over."""
     if desk.clock() - this.renewed <= turn.LEASE / 3:
         return True
-    this.renewed = desk.clock()
-    held = [turn.taken(desk, target, this.run_id, this.gaps) for target in this.targets]
-    return all(held)
+    at = desk.clock()
+    held = all([turn.taken(desk, target, this.run_id, this.gaps) for target in this.targets])
+    this.renewed = at if held else this.renewed  # once lost, they are asked for again before the next message
+    return held
 
 
 Accept = Callable[[str, str, Sequence[Delivery]], None]
