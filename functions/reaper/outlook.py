@@ -61,11 +61,12 @@ def enrols(found: Finding, mode: Mode, memory: Memory, now: datetime) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coming:
-    """Of all in a message, how many will be acted on, how (`stopped`, `deleted` or both), and when the first of them."""
+    """Of all in a message, how many will be acted on, how (`stopped`, `deleted` or both), and when the first of them; `past`: at any time."""
 
     count: int
     how: str
     first: datetime
+    past: bool = False
 
 
 def coming(found: Sequence[Finding], mode: Mode, memories: Mapping[str, Memory], now: datetime) -> Coming | None:
@@ -75,7 +76,8 @@ def coming(found: Sequence[Finding], mode: Mode, memories: Mapping[str, Memory],
     if not dates:
         return None
     verbs = sorted({verb(f, plan.act(f.case, now) or Move.STOP) for f, _ in dates}, reverse=True)
-    return Coming(count=len(dates), how=" or ".join(verbs), first=max(now, min(when for _, when in dates)))
+    first = max(now, min(when for _, when in dates))
+    return Coming(count=len(dates), how=" or ".join(verbs), first=first, past=first <= now)
 
 
 def _done(found: Finding, mode: Mode, now: datetime) -> str:

@@ -201,7 +201,14 @@ def test_the_admins_who_stand_in_for_an_owner_are_not_sent_to_themselves():
 def test_the_grace_runs_from_the_first_notice(warned: Any, said: str):
     found = finding(move=Move.REMIND)
     message = only(digest.owners([found], occasion(memories={found.case.resource.id: Memory(warned_at=warned)})))
-    assert said in message.text
+    assert message.text.count(f"It will be scaled in {said}") == 2
+    assert message.html.count(f"will be scaled in {said}") + message.html.count(f"will be scaled in</b> {said}") == 3
+
+
+def test_the_top_of_a_message_does_not_count_all_as_some_of_them():
+    both, one = [finding("a"), finding("b")], [finding("a"), finding("b", rule=rule(action=Action.NOTIFY))]
+    assert "All will be scaled in, the first on " in only(digest.owners(both, occasion())).text
+    assert "1 of them will be scaled in on " in only(digest.owners(one, occasion())).text
 
 
 def test_a_silence_that_was_not_seen_to_begin_says_at_least():
