@@ -117,11 +117,12 @@ def _message(address: str, theirs: bool, found: Sequence[Finding], part: tuple[i
     from reaper.mail.render import both
 
     items = [item(f, occasion) for f in found]
-    subject = _subject(found, theirs, part)
+    headline = _headline(found, theirs, occasion)
+    subject = _subject(found, headline, part)
     plain, html = both(
         "owner",
         subject=subject,
-        headline=_headline(found, theirs),
+        headline=headline,
         items=items[:DETAILED],
         rows=items[DETAILED:],
         theirs=theirs,
@@ -215,34 +216,56 @@ def _sums(found: Sequence[Finding]) -> Sums:
         wasted=sum(f.wasted_usd or 0 for f in idle),
         unpriced=sum(1 for f in idle if f.price is None),
         acted=len(acted),
-        saved_per_hour=sum(f.case.saves.get(f.step.move, 0.0) for f in acted),
+        saved_per_hour=sum(outlook.saved(f) for f in acted),
     )
 
 
-def _headline(found: Sequence[Finding], theirs: bool) -> str:
+def _headline(found: Sequence[Finding], theirs: bool, occasion: Occasion) -> str:
     """`3 idle ML resources cost you $7.09/h`, in the words that fit."""
-    sums = _sums(found)
-    many = "resource" if (sums.count or sums.acted) == 1 else "resources"
+    sums, busy = _sums(found), _busy(found, occasion)
     if not sums.count and not sums.acted:
-        return f"Office hours are kept for {len(found)} ML resource{'' if len(found) == 1 else 's'}"
+        return busy or f"Office hours are kept for {_many(len(found))}"
     if not sums.count:
-        saved = f", saving ${sums.saved_per_hour:,.2f}/h" if sums.saved_per_hour else ""
-        done = {outlook.verb(f, f.step.move) for f in found}
-        return f"{sums.acted} idle ML {many} {'was' if sums.acted == 1 else 'were'} {' or '.join(sorted(done))}{saved}"
-    whose = "" if theirs else " without a known owner"
+        return _acted(found)
+    idle, whose = _many(sums.count, "idle "), "" if theirs else " without a known owner"
+    also = f"; {busy}" if busy else ""
     if sums.unpriced == sums.count:
-        return f"{sums.count} idle ML {many}{whose}, price not known"
+        return f"{idle}{whose}, price not known{also}"
     verb = "costs" if sums.count == 1 else "cost"
     money = f"{'at least ' if sums.unpriced else ''}${sums.usd_per_hour:,.2f}/h"
-    return f"{sums.count} idle ML {many}{whose} {verb} {'you ' if theirs else ''}{money}"
+    return f"{idle}{whose} {verb} {'you ' if theirs else ''}{money}{also}"
 
 
-def _subject(found: Sequence[Finding], theirs: bool, part: tuple[int, int]) -> str:
-    """The headline, said to be a reminder if it is, with the name when there is but one."""
-    again = "Reminder: " if all(f.step.move is Move.REMIND for f in found) else ""
+def _busy(found: Sequence[Finding], occasion: Occasion) -> str:
+    """What is told on the day that something is stopped although it is used; empty where nothing is."""
+    known = occasion.memories
+    due = [f for f in found if outlook.stops_in_use(f, occasion.mode, known.get(f.case.resource.id, Memory()), occasion.now)]
+    return f"{_many(len(due))} will be stopped today, even while used" if due else ""
+
+
+def _many(count: int, which: str = "") -> str:
+    return f"{count} {which}ML resource{'' if count == 1 else 's'}"
+
+
+def _acted(found: Sequence[Finding]) -> str:
+    """Of what was acted on; what may have been is not said to have been."""
+    made = [f for f in found if f.outcome.result is Result.DONE]
+    verbs = " or ".join(sorted({outlook.done(f) for f in made} or {outlook.verb(f, f.step.move) for f in found}))
+    if not made:
+        return f"{_many(len(found))} may have been {verbs}"
+    sums = _sums(made)
+    saved = f", saving ${sums.saved_per_hour:,.2f}/h" if sums.saved_per_hour else ""
+    unsure = f"; {len(found) - len(made)} more may have been" if len(found) > len(made) else ""
+    return f"{_many(len(made), 'idle ')} {'was' if len(made) == 1 else 'were'} {verbs}{saved}{unsure}"
+
+
+def _subject(found: Sequence[Finding], headline: str, part: tuple[int, int]) -> str:
+    """The headline, said to be a reminder if it is one of something idle, with the name when there is but one."""
+    idle = any(f.case.verdict.state is State.IDLE for f in found)
+    again = "Reminder: " if idle and all(f.step.move is Move.REMIND for f in found) else ""
     name = f": {line(found[0].case.resource.name, 60)}" if len(found) == 1 else ""
     number = f" ({part[0]} of {part[1]})" if part[1] > 1 else ""
-    return line(f"{again}{_headline(found, theirs)}{name}{number}", MAX_SUBJECT)
+    return line(f"{again}{headline}{name}{number}", MAX_SUBJECT)
 
 
 def _attributes(address: str, found: Sequence[Finding]) -> dict[str, Value]:

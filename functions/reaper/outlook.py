@@ -21,6 +21,18 @@ def verb(found: Finding, move: Move) -> str:
     return deeds[move].verb if move in deeds else PLAIN.get(move, move.value)
 
 
+def done(found: Finding) -> str:
+    """What was done to it, as far as that goes: `scaled in`, or `partly deleted` where the rest is an action of its own."""
+    return f"{'partly ' if found.outcome.part else ''}{verb(found, found.step.move)}"
+
+
+def saved(found: Finding) -> float:
+    """The dollars an hour that its action saves. Of a delete that left the resource itself running, nothing yet."""
+    if found.outcome.result is not Result.DONE or (found.outcome.part and found.step.move is Move.DELETE):
+        return 0.0
+    return found.case.saves.get(found.step.move, 0.0)
+
+
 def following(found: Finding, mode: Mode, memory: Memory, now: datetime, week: str = "") -> str:
     """One or two sentences for its owner. The grace runs from the notice of this idle spell, so a first notice starts it at `now`.
 
@@ -59,13 +71,23 @@ def enrols(found: Finding, mode: Mode, memory: Memory, now: datetime) -> bool:
     return found.step.move is Move.REMIND and enrolment.since(found.case, memory, now) is not None
 
 
+def stops_in_use(found: Finding, mode: Mode, memory: Memory, now: datetime) -> bool:
+    """Whether the notice is that of the same day: its office hours are over, and it is stopped even while it is used."""
+    return (
+        enrols(found, mode, memory, now)
+        and found.step.move is Move.REMIND
+        and plan.forced_at(found.case, memory, now) is not None
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coming:
-    """Of all in a message, how many will be acted on, how (`stopped`, `deleted` or both), and when the first of them."""
+    """Of all in a message, how many will be acted on, how (`stopped`, `deleted` or both), and when the first of them; `past`: at any time."""
 
     count: int
     how: str
     first: datetime
+    past: bool = False
 
 
 def coming(found: Sequence[Finding], mode: Mode, memories: Mapping[str, Memory], now: datetime) -> Coming | None:
@@ -75,21 +97,23 @@ def coming(found: Sequence[Finding], mode: Mode, memories: Mapping[str, Memory],
     if not dates:
         return None
     verbs = sorted({verb(f, plan.act(f.case, now) or Move.STOP) for f, _ in dates}, reverse=True)
-    return Coming(count=len(dates), how=" or ".join(verbs), first=max(now, min(when for _, when in dates)))
+    first = max(now, min(when for _, when in dates))
+    return Coming(count=len(dates), how=" or ".join(verbs), first=first, past=first <= now)
 
 
 def _done(found: Finding, mode: Mode, now: datetime) -> str:
     """What was done, or may have been, and when the rest of it comes where this run may announce that."""
     outcome, move = found.outcome, found.step.move
     if outcome.result is not Result.DONE:
-        return f"{_sentence(outcome.error or 'it is not known what became of it')}. Please look at it."
+        why = _sentence(outcome.error or "it isn't known what became of it")
+        return f"It may have been {verb(found, move)}. {why}. Please look at it."
     said = f"{_sentence(outcome.because or f'it was {verb(found, move)}')}."
     if outcome.part is None:
         return said
     if not (mode.announces and plan.leads_on(found.case)):
-        return f"{said} That was {outcome.part}."
+        return f"{said} Done so far: {outcome.part}."
     when = moment(plan.promise(found.case, now))
-    return f"{said} That was {outcome.part}. The rest will be {verb(found, move)} on {when} or soon after, unless it is used or kept before."
+    return f"{said} Done so far: {outcome.part}. The rest will be {verb(found, move)} on {when} or soon after, unless it is used or kept before."
 
 
 def _by_hours(found: Finding, hours: Hours, memory: Memory, now: datetime, week: str) -> str:
@@ -99,12 +123,13 @@ def _by_hours(found: Finding, hours: Hours, memory: Memory, now: datetime, week:
         even = ", even while it is used" if hours.force else ""
         restart = "; it is started again when they begin" if Move.START in found.case.acts else ""
         return f"From {when} on it will be {verb(found, Move.STOP)} outside its office hours, {named}{even}{restart}. After this you get a summary once a week."
-    if plan.forced(found.case, now) and not plan.may_move(found.case):
-        then = max(plan.promise(found.case, memory.warned_at or now), now + min(found.case.rule.grace, plan.FORCED))
+    if then := plan.forced_at(found.case, memory, now):
         return f"Its office hours, {named}, are over. It will be {verb(found, Move.STOP)} on {moment(then)} or soon after, even while it is used."
     last = spell.last_notice(memory) or now
     # The summary is the last mail of its day, and so has to say what a notice of the same day says.
-    even = " Whenever they are over it is stopped, even while it is used." if hours.force and Move.START in found.case.acts else ""
+    even = (
+        " Whenever they are over it is stopped, even while it is used." if hours.force and Move.START in found.case.acts else ""
+    )
     return f"Its office hours, {named}, are kept.{even} Since {moment(last)} {week or 'it was neither stopped nor started'}."
 
 

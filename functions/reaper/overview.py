@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import sha256
 
+from reaper import outlook
 from reaper.digest import ACTED, Item, Occasion, address_of, item, title
 from reaper.figures import money
 from reaper.hold import place
 from reaper.message import MAX_SUBJECT, Audience, Message, Value, line
-from reaper.model import Finding, Move, Report, Result, Status
+from reaper.model import Finding, Mode, Move, Report, Result, Status
 from reaper.report.totals import complete, gaps, idle, is_done, lists, nothing, totals, unknown
 from reaper.report.totals import troubles as failed
 from reaper.wish import tidy
@@ -50,7 +51,17 @@ def alarms(report: Report, held: Held = NONE_HELD) -> frozenset[str]:
 def topics(report: Report, held: Held = NONE_HELD) -> frozenset[str]:
     """Everything this report has to tell, by key: give it to the next `overview` as `known`, and only what came since is new."""
     blind = {f"unknown:{f.case.resource.id}" for f in unknown(report)}
-    return frozenset({*alarms(report, held), *blind, *(f.case.resource.id for f in idle(report))})
+    waiting = {f"due:{f.case.resource.id}" for f in _due(report) if _unusual(f)}
+    return frozenset({*alarms(report, held), *blind, *waiting, *(f.case.resource.id for f in idle(report))})
+
+
+def _due(report: Report) -> list[Finding]:
+    """What only a person carries out, with `reaper apply`: what is due in a run that announces and does not act."""
+    return [f for f in report.findings if _waits(f, report.run.mode)]
+
+
+def _waits(found: Finding, mode: Mode) -> bool:
+    return mode.announces and not mode.acts and found.step.move in ACTED and found.outcome.result is Result.PLANNED
 
 
 def _holds(report: Report, held: Held) -> set[str]:
@@ -80,17 +91,24 @@ def overview(
     `troubles` are failures outside the report, such as a channel that refused, each a sentence; those of our own that are in its coverage
     are told with them. Its `to` is the policy's fallback; channels for admins may know better.
     """
-    acted = [f for f in report.findings if f.step.move in ACTED]
+    due = _due(report)
+    acted = [f for f in report.findings if f.step.move in ACTED and not _waits(f, report.run.mode)]
     if not (topics(report, held) - frozenset(known or ()) or any(_unusual(f) for f in acted) or troubles):
         return None
     from reaper.mail.render import both
 
     looked_at, waiting = len(report.findings), [f for f in report.findings if f.step.move is Move.HOLD]
-    over = {f.case.resource.id for f in acted if f.outcome.result is Result.DONE}
+    # Of what was deleted in part the rest still costs.
+    over = {
+        f.case.resource.id
+        for f in acted
+        if f.outcome.result is Result.DONE and not (f.outcome.part and f.step.move is Move.DELETE)
+    }
     ended = sorted((f for f in acted if is_done(f)), key=lambda f: -(f.case.usd_per_hour or 0))
     report = replace(report, findings=tuple(f for f in report.findings if f.case.resource.id not in over))
     fresh = [f for f in idle(report) if known is not None and f.case.resource.id not in known]
-    subject = _subject(report, len(fresh), waiting, ended)
+    lost = [f for f in acted if f.outcome.result in {Result.REFUSED, Result.FAILED}]
+    subject = _subject(report, len(fresh), {"held": waiting, "done": ended, "lost": lost, "due": due})
     plain, html = both(
         "admin",
         subject=subject,
@@ -103,7 +121,9 @@ def overview(
         shares={"Team": _shares(report, _team), "Owner": _shares(report, _owner), "Kind": _shares(report, _kind)},
         held=_some(waiting, occasion),
         done=_some(ended, occasion),
-        undone=_some([f for f in acted if f.outcome.result in {Result.REFUSED, Result.FAILED}], occasion),
+        undone=_some([f for f in lost if not f.outcome.begun], occasion),
+        unsure=_some([f for f in lost if f.outcome.begun], occasion),
+        due=_some(due, occasion),
         nobody=_some([f for f in idle(report) if address_of(f, occasion.owners) is None], occasion),
         unknown=_some(unknown(report), occasion, FEW),
         gaps=gaps(report),
@@ -191,7 +211,9 @@ def _headline(report: Report) -> str:
     return f"{money(sums.idle_usd_per_hour)} an hour" if count > sums.unpriced_idle else f"{count} idle, price not known"
 
 
-def _subject(report: Report, fresh: int, held: Sequence[Finding], ended: Sequence[Finding]) -> str:
+def _subject(report: Report, fresh: int, actions: Mapping[str, Sequence[Finding]]) -> str:
+    held, ended, due = actions["held"], actions["done"], actions["due"]
+    failed = [f for f in actions["lost"] if f.outcome.result is Result.FAILED]
     sums = totals(report)
     count = sums.by_state["idle"]
     cost = (
@@ -201,8 +223,10 @@ def _subject(report: Report, fresh: int, held: Sequence[Finding], ended: Sequenc
     )
     head = f"{count} idle ML resource{'' if count == 1 else 's'}{cost}" if count else nothing(report)
     parts = [f"HELD: {len(held)} act{'s wait' if len(held) > 1 else ' waits'} for you", head] if held else [head]
-    saved = sum(f.case.saves.get(f.step.move, 0.0) for f in ended)
+    saved = sum(outlook.saved(f) for f in ended)
     parts += [f"{len(ended)} acted on" + (f", saving ${saved:,.2f}/h" if saved else "")] if ended else []
+    parts += [f"{len(failed)} failed or not known"] if failed else []
+    parts += [f"{len(due)} due, waiting for `reaper apply`"] if due else []
     parts += [f"{fresh} new"] if fresh else []
     parts += [f"{len(gaps(report))} of {len(lists(report))} lists incomplete"] if gaps(report) else []
     return line("[ML Idle Reaper] " + "; ".join(parts), MAX_SUBJECT)

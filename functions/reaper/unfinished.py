@@ -130,7 +130,8 @@ def _unhinted(
 def _finding(entry: Unfinished, memory: Memory, listed: Finding | None) -> Finding:
     base = listed or _bare(entry)
     done, because = memory.act_result is Result.DONE, memory.act_because or ""
-    exempt = Verdict(state=State.EXEMPT, because="it is as an earlier run left it")
+    left = "it is as an earlier run left it" if done else "an earlier run may have changed it"
+    exempt = Verdict(state=State.EXEMPT, because=left)
     return replace(
         base,
         # Its mail goes to whoever owned it then, and must never count as a notice to whoever owns it now.

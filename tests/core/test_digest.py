@@ -1,18 +1,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
 from core.fakes import DAY, NOW, resource, rule
-from core.letters import CLIPPED, finding, occasion, only
-from reaper import advice, digest, spark
-from reaper.digest import DETAILED, ROWS
+from core.letters import CLIPPED, finding, occasion, only, report
+from reaper import advice, digest, enrolment, schedule, spark
+from reaper.digest import DETAILED, ROWS, Occasion
+from reaper.figures import moment
 from reaper.message import Audience, deliverable
 from reaper.model import (
     Action,
+    Announced,
     Confidence,
     Evidence,
     Finding,
@@ -22,8 +24,11 @@ from reaper.model import (
     Outcome,
     Result,
     Role,
+    State,
 )
+from reaper.overview import overview
 from reaper.policy import Owners
+from reaper.report.totals import totals
 
 # --- who gets what
 
@@ -201,7 +206,14 @@ def test_the_admins_who_stand_in_for_an_owner_are_not_sent_to_themselves():
 def test_the_grace_runs_from_the_first_notice(warned: Any, said: str):
     found = finding(move=Move.REMIND)
     message = only(digest.owners([found], occasion(memories={found.case.resource.id: Memory(warned_at=warned)})))
-    assert said in message.text
+    assert message.text.count(f"It will be scaled in {said}") == 2
+    assert message.html.count(f"will be scaled in {said}") + message.html.count(f"will be scaled in</b> {said}") == 3
+
+
+def test_the_top_of_a_message_does_not_count_all_as_some_of_them():
+    both, one = [finding("a"), finding("b")], [finding("a"), finding("b", rule=rule(action=Action.NOTIFY))]
+    assert "All will be scaled in, the first on " in only(digest.owners(both, occasion())).text
+    assert "1 of them will be scaled in on " in only(digest.owners(one, occasion())).text
 
 
 def test_a_silence_that_was_not_seen_to_begin_says_at_least():
@@ -278,3 +290,70 @@ def test_the_attributes_let_a_filter_policy_pick_and_are_few_enough_for_raw_deli
 def test_days_are_counted_from_the_moment_of_the_sweep():
     assert advice.keep_tag(NOW) == "reaper:keep-until=2026-11-28"
     assert advice.keep_tag(NOW + timedelta(days=40)) == "reaper:keep-until=2027-01-07"
+
+
+# --- what was done, in part, or perhaps
+
+
+def acted(name: str = "churn", move: Move = Move.STOP, **given: Any) -> Finding:
+    outcome = Outcome(**{"result": Result.DONE, "because": "it is going", "begun": True, **given})
+    return finding(name, move=move, outcome=outcome)
+
+
+def test_an_action_nobody_knows_of_is_not_said_to_have_been_made():
+    lost = acted(result=Result.FAILED, because=None, error="it isn't known whether it was made: run r1 broke off")
+    message = only(digest.owners([lost], occasion()))
+    assert message.subject == "1 ML resource may have been scaled in: churn"
+    assert "It may have been scaled in. It isn't known whether it was made: run r1 broke off. Please look at it." in message.text
+    assert "To bring it back" in message.text
+    two = only(digest.owners([lost, acted("other")], occasion()))
+    assert two.subject == "1 idle ML resource was scaled in, saving $1.00/h; 1 more may have been"
+
+
+def test_a_delete_that_left_the_endpoint_running_saves_nothing_yet():
+    part = acted(move=Move.DELETE, part="its 2 components; the endpoint itself is left")
+    part = replace(part, case=replace(part.case, rule=rule(action=Action.DELETE)))
+    message = only(digest.owners([part], occasion()))
+    assert message.subject == "1 idle ML resource was partly deleted: churn"
+    assert "Done so far: its 2 components; the endpoint itself is left. The rest will be deleted on " in message.text
+    summary = overview(report(part), occasion(), frozenset())
+    assert summary is not None
+    assert summary.subject == "[ML Idle Reaper] 1 idle ML resource costs $2.00/h; 1 acted on; 1 new"
+    assert totals(report(part)).acted.saves_usd_per_hour == 0
+
+
+# --- office hours
+
+
+HOURS = replace(schedule.parse("mon-fri 07:00-17:00", "UTC"), force=True, by_rule=True)
+EVENING = NOW.replace(hour=20)
+
+
+def busy(now: datetime = EVENING) -> tuple[Finding, Occasion]:
+    """A notebook in use after its hours, whose owner was enrolled days ago, and what holds for its same-day notice."""
+    found = finding(
+        "nb",
+        move=Move.REMIND,
+        state=State.ACTIVE,
+        rule=rule(hours=HOURS, grace=timedelta(hours=1)),
+        acts={Move.STOP: None, Move.START: None},
+    )
+    found = replace(found, case=replace(found.case, resource=resource(kind="sagemaker-notebook", id="nb", name="nb")))
+    memory = Memory(
+        warned_at=now - 3 * DAY, announced=Announced.HOURS, enrolled=enrolment.digest(HOURS), told=found.case.owner, receipt="r"
+    )
+    return found, occasion(now=now, memories={"nb": memory})
+
+
+def test_a_stop_of_something_in_use_is_the_headline_of_its_notice():
+    found, when = busy()
+    message = only(digest.owners([found], when))
+    assert message.subject == "1 ML resource will be stopped today, even while used: nb"
+    assert f"It will be stopped on {moment(EVENING + timedelta(hours=1))} or soon after, even while it is used." in message.text
+
+
+def test_a_stop_of_something_in_use_is_promised_for_the_same_day_only():
+    found, when = busy(NOW.replace(hour=23, minute=30))
+    message = only(digest.owners([found], when))
+    assert message.subject == "Office hours are kept for 1 ML resource: nb"
+    assert "will be stopped" not in message.text

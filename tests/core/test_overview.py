@@ -9,8 +9,10 @@ from reaper import schedule
 from reaper.model import (
     Coverage,
     Finding,
+    Mode,
     Move,
     Outcome,
+    Report,
     Result,
     State,
     Status,
@@ -112,3 +114,26 @@ def test_acts_are_told_with_what_they_save_and_are_no_longer_counted_as_idle():
     assert summary is not None
     assert summary.subject == "[ML Idle Reaper] 1 idle ML resource costs $3.00/h; 1 acted on, saving $1.00/h; 1 new"
     assert "It is stopping." in summary.text
+
+
+def announced(*found: Finding) -> Report:
+    told = report(*found)
+    return replace(told, run=replace(told.run, mode=Mode.ANNOUNCE))
+
+
+def test_what_waits_for_apply_is_told_once_and_by_name():
+    due = announced(finding("a", move=Move.STOP))
+    summary = overview(due, occasion(), known=frozenset())
+    assert summary is not None
+    assert "1 due, waiting for `reaper apply`" in summary.subject
+    assert "DUE: this mode only announces" in summary.text
+    assert overview(due, occasion(), topics(due)) is None
+
+
+def test_an_action_that_may_have_been_made_is_not_among_those_not_done():
+    lost = finding("a", move=Move.STOP, outcome=Outcome(result=Result.FAILED, error="it isn't known", begun=True))
+    summary = overview(report(lost), occasion(), topics(report(lost)))
+    assert summary is not None
+    assert "1 failed or not known" in summary.subject
+    assert "NOT DONE" not in summary.text
+    assert "it isn't known. To bring it back: reaper restore arn:" in summary.text

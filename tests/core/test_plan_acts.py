@@ -37,6 +37,7 @@ RUNNING = {Move.STOP: None, Move.START: Bar(because="it is running already", don
 HOURS = schedule.parse("mon-fri 07:00-21:00", "Europe/Berlin")
 NIGHT = datetime(2026, 11, 19, 22, 30, tzinfo=UTC)
 """A Thursday, 23:30 in Berlin."""
+EVENING = NIGHT - 2 * HOUR
 DAYTIME = datetime(2026, 11, 20, 9, 0, tzinfo=UTC)
 
 
@@ -257,12 +258,19 @@ def test_force_stops_what_is_busy_after_a_notice_of_the_same_day_and_never_witho
     assert step(of, Memory(), NIGHT) is Move.WARN
     assert step(of, told_of(Move.STOP, HOUR, NIGHT), NIGHT) is Move.WARN, "not told of its office hours"
     assert step(of, enrolled(HOUR), NIGHT) is Move.NONE, "the grace counts from the first mail"
-    assert step(of, enrolled(week), NIGHT) is Move.REMIND
+    assert step(of, enrolled(week), EVENING) is Move.REMIND
     assert step(of, enrolled(week, reminded_at=NIGHT - timedelta(minutes=59)), NIGHT) is Move.NONE
     assert step(of, enrolled(week, reminded_at=NIGHT - HOUR), NIGHT) is Move.STOP
-    assert step(of, enrolled(week, reminded_at=NIGHT - DAY), NIGHT) is Move.REMIND
+    assert step(of, enrolled(week, reminded_at=NIGHT - DAY), EVENING) is Move.REMIND
     assert step(of, enrolled(week, reminded_at=NIGHT - HOUR, snoozed_until=NIGHT + HOUR), NIGHT) is Move.NONE
     assert step(of, enrolled(week, reminded_at=NIGHT - HOUR), NIGHT, acting=False) is Move.NONE
+
+
+def test_no_notice_of_a_forced_stop_comes_too_late_for_that_day():
+    of = force()
+    assert step(of, enrolled(5 * DAY), NIGHT) is Move.NONE, "the stop would be after midnight, and need another notice"
+    assert step(of, enrolled(5 * DAY), NIGHT + HOUR) is Move.REMIND
+    assert step(force(grace=3 * DAY), enrolled(DAY), EVENING) is Move.NONE, "the enrolment's grace ends on another day"
 
 
 def test_force_makes_an_idle_resource_no_harder_to_stop():

@@ -36,7 +36,7 @@ def groups(report: Report) -> list[Group]:
 def word(found: Finding) -> str:
     """`stop` or `hold`: the move, or what was done to it in the words of its kind, such as `scaled in`."""
     done = found.step.move in ACTS and found.outcome.result is Result.DONE
-    return outlook.verb(found, found.step.move) if done else found.step.move.value
+    return outlook.done(found) if done else found.step.move.value
 
 
 def why(found: Finding) -> str:

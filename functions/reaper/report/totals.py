@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from reaper import outlook
 from reaper.model import Coverage, Finding, Move, Report, Result, State, Status
 
 HOURS_A_MONTH = 730
@@ -63,7 +64,7 @@ def _acted(found: Iterable[Finding]) -> Acted:
     return Acted(
         count=len(made),
         usd_per_hour=round(sum(f.price.usd_per_hour for f in over if f.price), 4),
-        saves_usd_per_hour=round(sum(f.case.saves.get(f.step.move, 0.0) for f in made), 4),
+        saves_usd_per_hour=round(sum(outlook.saved(f) for f in made), 4),
         already=len(over) - len(made),
     )
 
