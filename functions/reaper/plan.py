@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from reaper import enrolment, schedule, spell
 from reaper.duration import text
 from reaper.enrolment import JITTER
-from reaper.model import Action, Announced, Case, Confidence, Memory, Move, Result, State, Step, Verdict
+from reaper.model import Action, Announced, Case, Confidence, Hours, Memory, Move, Result, State, Step, Verdict
 
 CONFIRM = timedelta(hours=1)
 """So long a move that was asked for may take to show; what has not come about by then is planned anew."""
@@ -302,7 +302,15 @@ def _due_by_hours(case: Case, memory: Memory, now: datetime) -> datetime | None:
     when = max(promise(case, told), memory.promised or told)
     if may_move(case):
         return when
-    return max(when, last + min(case.rule.grace, FORCED)) if schedule.same_day(hours, last, now) else None
+    return max(when, last + min(case.rule.grace, FORCED)) if _said_today(hours, told, last, now) else None
+
+
+def _said_today(hours: Hours, told: datetime, last: datetime, now: datetime) -> bool:
+    """Whether its owner was told today that it is stopped even while used: by the enrolment, or since its hours ended. A weekly summary in
+    the daytime doesn't say so.
+    """
+    closed = schedule.closed_since(hours, now)
+    return schedule.same_day(hours, last, now) and (last == told or (closed is not None and last >= closed))
 
 
 def _ago(memory: Memory, now: datetime) -> str:

@@ -264,6 +264,13 @@ def test_force_stops_what_is_busy_after_a_notice_of_the_same_day_and_never_witho
     assert step(of, enrolled(week, reminded_at=NIGHT - HOUR), NIGHT, acting=False) is Move.NONE
 
 
+def test_a_weekly_summary_in_the_daytime_is_no_notice_of_a_forced_stop():
+    summary = enrolled(9 * DAY, reminded_at=NIGHT - 6 * HOUR)
+    assert step(force(), summary, NIGHT) is Move.REMIND
+    said = enrolled(9 * DAY, reminded_at=NIGHT - HOUR)
+    assert step(force(), said, NIGHT) is Move.STOP
+
+
 def test_force_makes_an_idle_resource_no_harder_to_stop():
     of = force(State.IDLE, idle_for=2 * HOUR)
     assert step(of, enrolled(5 * DAY), NIGHT) is Move.STOP
