@@ -36,7 +36,7 @@ from reaper.hold import Look
 from reaper.ledger import History, Ledger, Recalled, Unfinished
 from reaper.message import Message
 from reaper.model import Coverage, Finding, Memory, Mode, Move, Outcome, Report, Result, State, Status, Step, Target
-from reaper.policy import Policy
+from reaper.policy import Owners, Policy
 from reaper.record import record, tidy
 from reaper.unfinished import Late
 
@@ -59,6 +59,7 @@ class _Round:
     judged: Mapping[str, Finding]
     late: Mapping[str, Late]
     mode: Mode
+    owners: Owners
     gaps: list[Coverage]
     renewed: datetime
 
@@ -123,6 +124,7 @@ def _told(report: Report, policy: Policy, desk: Desk, hand: Hand | None, ours: s
         judged=judged,
         late={one.hint.id: one for one in late},
         mode=report.run.mode,
+        owners=policy.owners,
         gaps=gaps,
         renewed=now,
     )
@@ -214,10 +216,16 @@ def _give(messages: Iterable[Message], due: dict[str, Finding], desk: Desk, this
                 due[id_] = _remembered(replace(due[id_], outcome=given), receipt, desk, this)
             elif digest.is_news(due[id_]):
                 _told_of_action(due[id_], unfinished.hint(due[id_], this.run_id, this.now), receipt, desk, this)
-            if id_ in this.late and message.to.lower() == (this.late[id_].finding.owner.address or message.to).lower():
+            if id_ in this.late and _is_to(message, this.late[id_].finding, this.owners):
                 _told_of_action(this.late[id_].finding, this.late[id_].hint, receipt, desk, this)
         done += mine
     return done
+
+
+def _is_to(message: Message, found: Finding, owners: Owners) -> bool:
+    """Whether the message goes where what is told of the finding goes: to its owner, or to the fallback by now."""
+    address = digest.address_of(found, owners)
+    return address is not None and message.to.lower() == address[0].lower()
 
 
 def _told_of_action(found: Finding, hint: Unfinished, receipt: str, desk: Desk, this: _Round) -> None:
