@@ -7,7 +7,7 @@ that counts as told about is really in it; more of them make a second message.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import groupby
 from urllib.parse import urlsplit
@@ -84,7 +84,8 @@ def is_news(found: Finding) -> bool:
     """
     if found.step.move in TOLD:
         return True
-    done = found.outcome.result is Result.DONE and not found.outcome.already
+    # What went with what it lived in was done by nobody else, and its owner may be another one.
+    done = found.outcome.result is Result.DONE and (not found.outcome.already or found.outcome.host is not None)
     usual = done and plan.in_summary(found.case, found.step.move)
     return found.step.move in ACTED and not usual and (done or (found.outcome.result is Result.FAILED and found.outcome.begun))
 
@@ -149,7 +150,7 @@ def item(found: Finding, occasion: Occasion) -> Item:
     acted = found.step.move in ACTED
     memory = occasion.memories.get(resource.id, Memory())
     due = outlook.act_at(found, occasion.mode, memory, occasion.now)
-    undo = advice.undo_command(resource) if acted or due else None
+    undo = advice.undo_command(replace(resource, id=found.outcome.host or resource.id)) if acted or due else None
     return Item(
         name=tidy(resource.name, 120) or "(no name)",
         kind=title(resource.kind),

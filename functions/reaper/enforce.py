@@ -9,12 +9,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from reaper import hold, limit
+from reaper import hold, limit, plan
 from reaper.errors import CloudError, ReaperError, Trouble
 from reaper.hold import Hold, Look, Place, Release
 from reaper.ledger import Ledger, Summary
 from reaper.limit import ENDS, Past, Share
-from reaper.model import Coverage, Finding, Memory, Move, Result, Status, Step, Target
+from reaper.model import Coverage, Finding, Memory, Move, Outcome, Result, Status, Step, Target
 from reaper.policy import Limits
 
 HOLD, RELEASE = "hold", "release"
@@ -127,7 +127,28 @@ def carried(
         done[index], failed, asked = act(findings[index])
         errors += failed
         calls.setdefault((resource.target.account, resource.target.region, resource.kind), Counter()).update(asked)
-    return Carried(findings=[done.get(i, f) for i, f in enumerate(findings)], errors=errors, calls=calls)
+    return Carried(findings=_with_guests([done.get(i, f) for i, f in enumerate(findings)]), errors=errors, calls=calls)
+
+
+def _with_guests(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings, and what lived in a resource that was stopped or deleted just now has its outcome: its owner may be another one."""
+    ended = {
+        f.case.resource.id: f
+        for f in findings
+        if f.step.move in ENDS and f.outcome.begun and f.outcome.result is Result.DONE and f.outcome.part is None
+    }
+    return [_taken_along(f, ended.get(f.case.resource.facts.get("host") or "")) for f in findings]
+
+
+def _taken_along(found: Finding, host: Finding | None) -> Finding:
+    if host is None or found.outcome.begun:
+        return found
+    move, bar = host.step.move, found.case.acts.get(host.step.move)
+    if move is Move.STOP and bar is not None and bar.done:
+        return found  # nothing of it ran
+    because = f"it was {plan.ENDED[move]} with {host.case.resource.name}, in which it lives"
+    outcome = Outcome(result=Result.DONE, because=because, already=True, host=host.case.resource.id)
+    return replace(found, step=Step(move=move, because=because), outcome=outcome)
 
 
 def counted(coverage: Sequence[Coverage], calls: Mapping[tuple[str, str | None, str], Counter[str]]) -> tuple[Coverage, ...]:

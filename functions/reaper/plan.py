@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from reaper import enrolment, schedule, spell
 from reaper.duration import text
 from reaper.enrolment import JITTER
-from reaper.model import Action, Announced, Case, Confidence, Memory, Move, Result, State, Step, Verdict
+from reaper.model import Action, Announced, Case, Confidence, Hours, Memory, Move, Result, State, Step, Verdict
 
 CONFIRM = timedelta(hours=1)
 """So long a move that was asked for may take to show; what has not come about by then is planned anew."""
@@ -305,8 +305,8 @@ def _by_hours(case: Case, memory: Memory, now: datetime) -> Step:
     if mail and now >= mail and case.verdict.state is not State.UNKNOWN:
         return Step(move=Move.REMIND, because=f"its office hours are kept, and its owner was last told {_ago(memory, now)} ago")
     if act(case, now) and due_at(case, memory, now) is None and forced_at(case, memory, now):
-        if because := _by_hand(case, now):
-            return Step(move=Move.NONE, because=because)
+        if by_hand := _by_hand(case, now):
+            return Step(move=Move.NONE, because=by_hand)
         return Step(move=Move.REMIND, because=f"its office hours are over, and {case.rule.name} stops it even while it is used")
     if step or not may_move(case):
         return step or Step(move=Move.NONE, because=_left(case, memory))
@@ -321,7 +321,15 @@ def _due_by_hours(case: Case, memory: Memory, now: datetime) -> datetime | None:
     when = max(promise(case, told), memory.promised or told)
     if may_move(case):
         return when
-    return max(when, last + min(case.rule.grace, FORCED)) if schedule.same_day(hours, last, now) else None
+    return max(when, last + min(case.rule.grace, FORCED)) if _said_today(hours, told, last, now) else None
+
+
+def _said_today(hours: Hours, told: datetime, last: datetime, now: datetime) -> bool:
+    """Whether its owner was told today that it is stopped even while used: by the enrolment, or since its hours ended. A weekly summary in
+    the daytime doesn't say so.
+    """
+    closed = schedule.closed_since(hours, now)
+    return schedule.same_day(hours, last, now) and (last == told or (closed is not None and last >= closed))
 
 
 def forced_at(case: Case, memory: Memory, now: datetime) -> datetime | None:

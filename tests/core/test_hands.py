@@ -66,6 +66,18 @@ def test_after_the_stop_the_ledger_knows_it_and_the_next_sweep_leaves_it_alone(t
     assert [e.what for e in there.ledger.history(there.depot.id("churn"))] == ["warned", "stopped", "told"]
 
 
+def test_a_late_outcome_is_told_once_even_when_its_owner_may_no_longer_be_mailed(there):
+    there.depot.things["churn"].tags = {"owner": "ana@example.com"}
+    due(there).post.shut = True
+    there.sweep()
+    there.post.shut = False
+    there.policy = policy(POLICY.replace("domains: [example.com]", "domains: [example.org]"))
+    for _ in range(3):
+        there.later(hours=4)
+    told = [m.to for m in there.post.messages if m.audience is Audience.OWNERS and "It was stopped." in m.text]
+    assert told == ["ml-admins@example.com"]
+
+
 def test_below_enforce_nothing_is_acted_on_and_nothing_announced(there):
     there.sweep(Mode.NOTIFY)
     there.now += 8 * DAY

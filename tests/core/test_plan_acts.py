@@ -273,6 +273,13 @@ def test_no_notice_of_a_forced_stop_comes_too_late_for_that_day():
     assert step(force(grace=3 * DAY), enrolled(DAY), EVENING) is Move.NONE, "the enrolment's grace ends on another day"
 
 
+def test_a_weekly_summary_in_the_daytime_is_no_notice_of_a_forced_stop():
+    summary = enrolled(9 * DAY, reminded_at=EVENING - 6 * HOUR)
+    assert step(force(), summary, EVENING) is Move.REMIND
+    said = enrolled(9 * DAY, reminded_at=NIGHT - HOUR)
+    assert step(force(), said, NIGHT) is Move.STOP
+
+
 def test_force_makes_an_idle_resource_no_harder_to_stop():
     of = force(State.IDLE, idle_for=2 * HOUR)
     assert step(of, enrolled(5 * DAY), NIGHT) is Move.STOP

@@ -297,6 +297,11 @@ class AwsHost(AwsEndpoint):
     def least(self) -> int:
         return 0
 
+    def portrait(self) -> Any:
+        """Without its number of instances, which SageMaker itself sets by what its components need."""
+        found = super().portrait()
+        return found and {**found, "variants": [(name, spec, weight) for name, spec, _, weight in found["variants"]]}
+
     def show(self, since: datetime, until: datetime, *, busy: bool) -> None:
         self.here.alive(self.name, "v0", since, until)
 

@@ -361,8 +361,11 @@ class Oracle:
         for act in found:
             if act.what != "start" and not self.things[act.name].terms.hours and scene.acts:
                 self.unread[act.name] = act
-        told = {n.name for m in scene.mails for n in m.notices if n.done}
-        for name in [name for name, act in self.unread.items() if name in told or act.what == "start"]:
+        told = {(n.name, m.to) for m in scene.mails for n in m.notices if n.done}
+        names = {name for name, _ in told}
+        # What goes with its host is told with it where both have one owner.
+        names |= {t.name for t in self.things.values() if t.inside and (t.inside.name, self.owner(t, scene.ended)) in told}
+        for name in [name for name in self.unread if name in names]:
             del self.unread[name]
         if scene.undisturbed:
             for name, act in self.unread.items():
@@ -433,8 +436,8 @@ class Oracle:
         if any(last.at < at <= mail.at for at, tags in thing.truth.tags) or self.protected(thing, last.at):
             return
         yield (
-            f"{mail.to} was told again of the office hours of {thing.name} after {mail.at - last.at}: "
-            f"{' '.join(said.text.split())[-200:]!r}, then {' '.join(notice.text.split())[-200:]!r}"
+            f"{mail.to} was told again of the office hours of {thing.name} after {mail.at - last.at}: {last.subject!r} announced "
+            f"{said.announces} for {_time(said.date)}, then {mail.subject!r} {notice.announces} for {_time(notice.date)}"
         )
 
     def _too_soon(self, thing: Thing, mail: Mail, notice: Notice) -> Iterator[str]:

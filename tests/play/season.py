@@ -508,14 +508,24 @@ SPECIALS = (
     Script(mode="notify"),
     Script(outage="metrics"),
     Script(outage="mail"),
-    Script(accident="kill"),
     Script(mode="apply"),
     Script(outage="permission"),
     Script(silence=True),
-    Script(),
-    Script(accident="lost"),
     Script(accident="kill", outage="mail"),
     Script(mode="audit"),
 )
+FEW = ((1, 10), (8, 20), (18, 40), (21, 50))
+"""When a day's sweeps are in the excerpt."""
+EXCERPT = (
+    Script(sweeps=FEW),
+    Script(sweeps=FEW, accident="kill"),
+    Script(sweeps=FEW, accident="lost"),
+    Script(sweeps=FEW, mode="notify"),
+    Script(sweeps=FEW, mode="apply"),
+    Script(sweeps=FEW, outage="mail"),
+    Script(sweeps=FEW, calm=True),
+    Script(sweeps=FEW, calm=True),
+)
+"""A week and a day with what has cost most, from a Monday on."""
 BEGIN = datetime(2026, 10, 19, tzinfo=UTC)
 """A Monday, in the week before clocks are put back in Europe."""

@@ -1,0 +1,59 @@
+"""What lives in a resource and goes with it: its own owner is told of that, with the command that brings both back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from core.fakes import resource
+from core.letters import finding, occasion
+from reaper import digest, enforce
+from reaper.model import Bar, Finding, Move, Outcome, Owner, Result
+
+HOST = finding("host", move=Move.DELETE)
+INNER = resource(
+    kind="sagemaker-inference-component", id="arn:aws:sagemaker:us-east-1:123456789012:inference-component/inner", name="inner"
+)
+
+
+def inner(move: Move = Move.NONE) -> Finding:
+    """A component of the host that belongs to somebody else."""
+    base = finding("inner", move=move)
+    within = replace(INNER, facts={"host": HOST.case.resource.id})
+    fay = Owner(address="fay@example.com", source="tag owner")
+    return replace(base, case=replace(base.case, resource=within, owner=fay.address), owner=fay)
+
+
+def carried(host: Finding, guest: Finding, outcome: Outcome) -> list[Finding]:
+    """Both after a run in which the host's action came to `outcome`, and a guest was not to be found any more."""
+    gone = Outcome(result=Result.DONE, because="it is gone already", already=True)
+    done = {host.case.resource.id: outcome}
+    act = lambda f: (replace(f, outcome=done.get(f.case.resource.id, gone)), (), {})  # noqa: E731
+    return enforce.carried([replace(host, outcome=PLANNED), replace(guest, outcome=PLANNED)], act).findings
+
+
+PLANNED = Outcome(result=Result.PLANNED)
+DONE = Outcome(result=Result.DONE, because="it was deleted", begun=True)
+
+
+def to_fay(found: list[Finding]) -> list[str]:
+    return [m.text for m in digest.owners(found, occasion()) if m.to == "fay@example.com"]
+
+
+def test_the_owner_of_what_went_with_its_host_is_told():
+    for guest in (inner(), inner(Move.DELETE), inner(Move.WARN)):
+        [text] = to_fay(carried(HOST, guest, DONE))
+        assert "It was deleted with host, in which it lives." in text
+        assert f"reaper restore {HOST.case.resource.id}" in text
+
+
+def test_nobody_is_told_of_a_guest_whose_host_was_not_done():
+    for outcome in (Outcome(result=Result.REFUSED, because="no"), replace(DONE, begun=False, already=True)):
+        assert to_fay(carried(HOST, inner(), outcome)) == []
+
+
+def test_what_did_not_run_is_not_stopped_with_its_host():
+    host, guest = finding("host", move=Move.STOP), inner()
+    bar = Bar(because="it runs no copies already", done=True)
+    asleep = replace(guest, case=replace(guest.case, acts={Move.STOP: bar}))
+    assert to_fay(carried(host, asleep, DONE)) == []
+    assert to_fay(carried(host, guest, DONE)) != []
