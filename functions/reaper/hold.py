@@ -207,7 +207,14 @@ def _mark(where: Place) -> str:
 def _plain(hold: Hold) -> dict[str, Any]:
     lists = {"targets": sorted(hold.targets), "kinds": sorted(hold.kinds), "marks": sorted(hold.marks)}
     unread = [list(where) for where in sorted(hold.unread)]
-    return {"sort": hold.sort.value, "since": stamp(hold.since), "run": hold.run, "because": hold.because, **lists, "unread": unread}
+    return {
+        "sort": hold.sort.value,
+        "since": stamp(hold.since),
+        "run": hold.run,
+        "because": hold.because,
+        **lists,
+        "unread": unread,
+    }
 
 
 def _hold(said: Mapping[str, Any]) -> Hold:

@@ -104,7 +104,9 @@ def _by_hours(found: Finding, hours: Hours, memory: Memory, now: datetime, week:
         return f"Its office hours, {named}, are over. It will be {verb(found, Move.STOP)} on {moment(then)} or soon after, even while it is used."
     last = spell.last_notice(memory) or now
     # The summary is the last mail of its day, and so has to say what a notice of the same day says.
-    even = " Whenever they are over it is stopped, even while it is used." if hours.force and Move.START in found.case.acts else ""
+    even = (
+        " Whenever they are over it is stopped, even while it is used." if hours.force and Move.START in found.case.acts else ""
+    )
     return f"Its office hours, {named}, are kept.{even} Since {moment(last)} {week or 'it was neither stopped nor started'}."
 
 
