@@ -305,8 +305,8 @@ def _by_hours(case: Case, memory: Memory, now: datetime) -> Step:
     if mail and now >= mail and case.verdict.state is not State.UNKNOWN:
         return Step(move=Move.REMIND, because=f"its office hours are kept, and its owner was last told {_ago(memory, now)} ago")
     if act(case, now) and due_at(case, memory, now) is None:
-        if because := _by_hand(case, now):
-            return Step(move=Move.NONE, because=because)
+        if started := _by_hand(case, now):
+            return Step(move=Move.NONE, because=started)
         return Step(move=Move.REMIND, because=f"its office hours are over, and {case.rule.name} stops it even while it is used")
     if step or not may_move(case):
         return step or Step(move=Move.NONE, because=_left(case, memory))
