@@ -44,7 +44,8 @@ class Sort(StrEnum):
 class Hold:
     """Since when a limit holds actions, which run found it exceeded, why, and over which targets (as the ledger writes them) and kinds.
 
-    `marks` stand for both in a hold of an earlier version: each place in eight characters.
+    `marks` stand for both in a hold of an earlier version: each place in eight characters. `unread`: the places in both lists that no run
+    of it read, so that they need not be read to end it.
     """
 
     sort: Sort
@@ -54,6 +55,7 @@ class Hold:
     targets: frozenset[str] = frozenset()
     kinds: frozenset[str] = frozenset()
     marks: frozenset[str] = frozenset()
+    unread: frozenset[Place] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,16 +167,24 @@ def from_release(values: Mapping[str, str]) -> Release | None:
 
 def _begun(sort: Sort, because: str, look: Look) -> Hold:
     targets, kinds = frozenset(target for target, _ in look.read), frozenset(kind for _, kind in look.read)
-    return Hold(sort=sort, since=look.now, run=look.run, because=because, targets=targets, kinds=kinds)
+    found = Hold(sort=sort, since=look.now, run=look.run, because=because, targets=targets, kinds=kinds)
+    return replace(found, unread=_of_one_cloud(places(found), look.read) - look.read)
+
+
+def _of_one_cloud(found: Collection[Place], read: Collection[Place]) -> frozenset[Place]:
+    """Those of the places that there can be: a kind is of one cloud, that of any target in which it was read."""
+    clouds = {kind: target.partition("/")[0] for target, kind in read}
+    return frozenset(where for where in found if clouds.get(where[1]) == where[0].partition("/")[0])
 
 
 def _widened(hold: Hold, before: Hold | None) -> Hold:
     """The hold as that of an earlier run which still stands, over the places of both."""
     if before is None:
         return hold
-    return replace(
-        hold, since=before.since, run=before.run, targets=hold.targets | before.targets, kinds=hold.kinds | before.kinds
-    )
+    targets, kinds = hold.targets | before.targets, hold.kinds | before.kinds
+    both = replace(hold, since=before.since, run=before.run, targets=targets, kinds=kinds)
+    read = (places(hold) - hold.unread) | (places(before) - before.unread)
+    return replace(both, unread=_of_one_cloud(places(both), read) - read)
 
 
 def _over(hold: Hold, where: Place) -> bool:
@@ -182,9 +192,10 @@ def _over(hold: Hold, where: Place) -> bool:
 
 
 def _read_all(hold: Hold, read: frozenset[Place]) -> bool:
-    """Whether a run that read these places read every target and every kind that the hold is over."""
+    """Whether a run that read these places read every target and every kind that the hold is over, and each kind wherever the hold's did."""
     marks = {_mark(where) for where in read} if hold.marks else set()
-    return hold.targets <= {target for target, _ in read} and hold.kinds <= {kind for _, kind in read} and hold.marks <= marks
+    lists = hold.targets <= {target for target, _ in read} and hold.kinds <= {kind for _, kind in read}
+    return lists and _of_one_cloud(places(hold), read) - hold.unread <= read and hold.marks <= marks
 
 
 def _mark(where: Place) -> str:
@@ -195,12 +206,23 @@ def _mark(where: Place) -> str:
 
 def _plain(hold: Hold) -> dict[str, Any]:
     lists = {"targets": sorted(hold.targets), "kinds": sorted(hold.kinds), "marks": sorted(hold.marks)}
-    return {"sort": hold.sort.value, "since": stamp(hold.since), "run": hold.run, "because": hold.because, **lists}
+    unread = [list(where) for where in sorted(hold.unread)]
+    return {
+        "sort": hold.sort.value,
+        "since": stamp(hold.since),
+        "run": hold.run,
+        "because": hold.because,
+        **lists,
+        "unread": unread,
+    }
 
 
 def _hold(said: Mapping[str, Any]) -> Hold:
     lists = {name: frozenset(map(str, said[name])) for name in ("targets", "kinds", "marks")}
-    return Hold(sort=Sort(said["sort"]), since=_moment(said["since"]), run=said["run"], because=said["because"], **lists)
+    unread = frozenset((str(target), str(kind)) for target, kind in said.get("unread", ()))
+    return Hold(
+        sort=Sort(said["sort"]), since=_moment(said["since"]), run=said["run"], because=said["because"], unread=unread, **lists
+    )
 
 
 def _moment(text: str) -> datetime:

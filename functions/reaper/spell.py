@@ -61,7 +61,7 @@ def void(case: Case, memory: Memory, now: datetime) -> bool:
         return False
     if last > now + SKEW or answered(memory, now) or lapsed(case, memory, now) or of_another(case, memory):
         return True
-    if any(end > last for end in ends(case, memory)):
+    if any(end > last for end in ends(case, memory)) or _joined(case, memory):
         return True
     return not of_a_part(memory) and memory.idle_seen is None and last < began(case, memory, now)
 
@@ -133,6 +133,12 @@ def spent(memory: Memory) -> Memory:
 def awake(memory: Memory) -> Memory:
     """The memory without its snooze."""
     return replace(memory, snoozed_until=None, snoozed_at=None, snoozed_by=None, snoozed_why=None)
+
+
+def _joined(case: Case, memory: Memory) -> bool:
+    """Whether something was put on it since the action of which the notice announced the rest: that is never our own doing."""
+    joined = case.resource.facts.get("joined")
+    return of_a_part(memory) and joined is not None and memory.acted_at is not None and joined > memory.acted_at
 
 
 def _ours(case: Case, memory: Memory) -> bool:

@@ -216,9 +216,9 @@ def _prolonged(desk: Desk, this: _Round) -> bool:
     if desk.clock() - this.renewed <= turn.LEASE / 3:
         return True
     at = desk.clock()
-    ours = [turn.taken(desk, target, this.run_id, this.gaps) for target in this.targets]
-    this.renewed = at if all(ours) else this.renewed  # once lost, they are asked for again before the next message
-    return all(ours)
+    held = [turn.taken(desk, target, this.run_id, this.gaps) for target in this.targets]
+    this.renewed = at if all(held) else this.renewed  # once lost, they are asked for again before the next message
+    return all(held)
 
 
 Accept = Callable[[str, str, Sequence[Delivery]], None]

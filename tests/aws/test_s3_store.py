@@ -81,6 +81,6 @@ def test_an_address_that_is_none_is_a_refusal():
 
 def test_a_manifest_in_a_bucket_is_read_where_manifests_are_kept_in_a_folder(tmp_path: Path):
     elsewhere, here = manifest.open("s3://manifests/reaper", {}), manifest.open(str(tmp_path), {})
-    address = elsewhere.keep(SAVED)
+    address = elsewhere.keep(SAVED, 1)
     assert here.at(address) == SAVED
-    assert elsewhere.at(here.keep(SAVED)) == SAVED
+    assert elsewhere.at(here.keep(SAVED, 2)) == SAVED

@@ -357,3 +357,16 @@ def test_a_long_look_back_is_read_too(account: Account, swept: Sweep):
     result = swept(KIND, policy="{version: 1, defaults: {idle_after: 70d}}")
     assert result.state("quiet") is State.IDLE
     assert swept(KIND, policy="{version: 1, defaults: {idle_after: 90d}}").state("quiet") is State.ACTIVE
+
+
+def test_a_host_whose_components_were_changed_is_another_than_its_owner_was_told_of(account: Account, swept: Sweep):
+    account.endpoint("host", variants=[Variant(model=None, scaling=(1, 2))])
+    account.alive("host", "AllTraffic", LONG_AGO, NOW)
+    account.component("used", "host")
+    before = swept(KIND).found["host"].case.resource.facts
+    assert swept(KIND).found["host"].case.resource.facts["shape"] == before["shape"]
+    assert before["joined"] < LONG_AGO
+    del account.contents.components["used"]
+    after = swept(KIND).found["host"].case
+    assert (after.verdict.state, after.resource.facts["shape"]) == (State.IDLE, "hosts nothing")
+    assert after.resource.facts["shape"] != before["shape"]

@@ -132,6 +132,20 @@ def test_only_what_was_read_is_on_hold_so_that_a_denied_account_keeps_none_open(
     assert hold.renewed(standing, {}, look) == []
 
 
+def test_a_run_that_missed_a_kind_in_one_place_does_not_end_a_hold_over_it():
+    everywhere = {(target, kind) for target in (EAST, WEST) for kind in (KIND, "sagemaker-notebook")}
+    azure = {("azure/s/-", "azureml-compute-instance")}
+    look = Look(run="r", now=NOW, read=frozenset(everywhere | azure))
+    missed = replace(look, read=look.read - {(EAST, KIND)})
+    standing = hold.renewed([], {Sort.ACTIONS: "too many"}, look)
+    assert hold.renewed(standing, {}, missed) == standing
+    assert hold.renewed(hold.from_row(hold.to_row(standing)), {}, look) == []
+    never_read = hold.renewed([], {Sort.ACTIONS: "too many"}, missed)
+    assert hold.renewed(hold.from_row(hold.to_row(never_read)), {}, missed) == []
+    widened = hold.renewed(never_read, {Sort.ACTIONS: "too many"}, replace(look, read=frozenset({(EAST, KIND)})))
+    assert hold.renewed(widened, {}, missed) == widened
+
+
 def test_what_is_partly_read_counts_and_what_another_run_has_does_not():
     row = Coverage(cloud="aws", account="123456789012", region="us-east-1", kind=KIND, status=Status.PARTIAL)
     assert enforce.read([row, replace(row, cloud="reaper", kind="ledger")]) == {(EAST, KIND)}

@@ -8,8 +8,8 @@ from datetime import timedelta
 import pytest
 
 from core.cases import case
-from core.fakes import DAY, NOW
-from reaper.model import Memory
+from core.fakes import DAY, HOUR, NOW
+from reaper.model import Memory, Move, Result
 from reaper.spell import SKEW, of_another, void
 
 LEE, SAM = "lee@example.com", "sam@example.com"
@@ -53,3 +53,14 @@ def test_a_notice_may_be_ahead_by_no_more_than_clocks_differ():
     assert timedelta(minutes=10) == SKEW
     assert not void(case(), ahead, NOW)
     assert void(case(), replace(ahead, warned_at=NOW + SKEW + timedelta(seconds=1)), NOW)
+
+
+def test_a_notice_of_the_rest_does_not_count_once_something_was_put_on_it():
+    acted = NOW - 3 * DAY
+    memory = Memory(
+        last_act=Move.DELETE, acted_at=acted, act_part="its 2 components", act_result=Result.DONE, warned_at=acted, act_told=acted
+    )
+    of = case(changed=acted + HOUR / 6)
+    assert not void(of, memory, NOW)
+    of = replace(of, resource=replace(of.resource, facts={"joined": acted + HOUR / 6}))
+    assert void(of, memory, NOW)

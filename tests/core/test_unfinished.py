@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 from core.depot import ACTS, DENIED, Yard
 from core.enforcer import POLICY, Enforcer, policy
-from core.fakes import DAY, NOW
+from core.fakes import DAY, NOW, TARGET
 from reaper import unfinished
 from reaper.acts import Made, Manifest, Permit
 from reaper.fleeting import Fleeting
-from reaper.message import Audience
+from reaper.message import Audience, Message
 from reaper.model import Memory, Move, Resource
 
 
@@ -80,3 +81,18 @@ def test_what_was_done_is_told_also_where_nothing_can_be_read_by_now():
     assert readers(there) == ["ml-admins@example.com"]
     there.later(hours=6)
     assert len(readers(there)) == 1
+
+
+def test_who_has_lost_the_lease_tells_nothing_more():
+    there = Enforcer()
+    untold(there, tags={})
+    for name in "ab":
+        there.depot.add(name, tags={"reaper:owner": f"{name}@example.com"})
+
+    def taken_over(message: Message) -> None:
+        there.now += timedelta(minutes=16)
+        there.ledger.lease(TARGET, "another run", there.now, timedelta(hours=1))
+
+    there.post.heard = taken_over
+    there.later(hours=6)
+    assert readers(there) == ["a@example.com"]

@@ -89,7 +89,7 @@ class Stage:
     def kept(self, name: str, move: Move, archive: Archive, **facts: Any) -> tuple[Made, Manifest, str]:
         """An act whose manifest is stored, and where."""
         made, manifest = self.made(name, move, **facts)
-        return made, manifest, archive.keep(replace(manifest, run=f"r{next(RUNS)}"))
+        return made, manifest, archive.keep(replace(manifest, run=f"r{next(RUNS)}"), 1)
 
     def manifest(self, resource: Resource, move: Move) -> Manifest:
         """What undoing will need, as it comes back from the store."""

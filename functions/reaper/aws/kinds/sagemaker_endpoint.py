@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from reaper.aws import endpoint, endpoint_deeds, restorable, scaling, series, tags
@@ -200,8 +201,18 @@ def _with_facts_of(cloud: Cloud, look: _Look, around: Around, found: tags.ByName
     inside = {name: None if found is None else found.get(name.lower(), {}) for name in own}
     listed = {row["InferenceComponentArn"]: component.inside(cloud, row, inside[name], known.tags) for name, row in own.items()}
     within = tuple((listed | {c.id: c for c in known.facts.get("within", ())}).values())
-    more = endpoint_deeds.facts(known, look.described, inside, around, window.end)
+    more = endpoint_deeds.facts(known, look.described, inside, around, window.end) | _hosted(look.components)
     return replace(look, resource=replace(known, facts={**known.facts, **more, "within": within}))
+
+
+def _hosted(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What tells the endpoint as its owner was told of it from one that hosts something else by now.
+
+    Traffic is asked for by the names of the components that are there, so of one that was used and taken away nothing is seen any more.
+    """
+    names = sorted(row["InferenceComponentName"] for row in rows)
+    joined = max((row["CreationTime"] for row in rows if row.get("CreationTime")), default=None)
+    return {"shape": f"hosts {sha256(' '.join(names).encode()).hexdigest()[:16]}" if names else "hosts nothing", "joined": joined}
 
 
 def _readings(asked: signals.Queries, answers: dict[Query, series.Answer]) -> tuple[Reading, ...]:
