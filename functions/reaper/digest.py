@@ -84,7 +84,7 @@ def is_news(found: Finding) -> bool:
     """
     if found.step.move in TOLD:
         return True
-    done = found.outcome.result is Result.DONE and not found.outcome.already
+    done = found.outcome.result is Result.DONE and (not found.outcome.already or found.outcome.within is not None)
     usual = done and plan.in_summary(found.case, found.step.move)
     return found.step.move in ACTED and not usual and (done or (found.outcome.result is Result.FAILED and found.outcome.begun))
 
@@ -149,7 +149,8 @@ def item(found: Finding, occasion: Occasion) -> Item:
     acted = found.step.move in ACTED
     memory = occasion.memories.get(resource.id, Memory())
     due = outlook.act_at(found, occasion.mode, memory, occasion.now)
-    undo = advice.undo_command(resource) if acted or due else None
+    host = found.outcome.within
+    undo = (advice.restore_command(host) if host else advice.undo_command(resource)) if acted or due else None
     return Item(
         name=tidy(resource.name, 120) or "(no name)",
         kind=title(resource.kind),

@@ -334,7 +334,8 @@ class Step:
 class Outcome:
     """What became of a step: `because` says what was done or why it was refused, `error` what failed. `already`: nothing was left to do.
 
-    `begun`: calls were made, or may have been. `part`, such as `1 of 2 variants`: the rest is an action of its own.
+    `begun`: calls were made, or may have been. `part`, such as `1 of 2 variants`: the rest is an action of its own. `within`: the id of
+    what it lived in and was deleted with.
     """
 
     result: Result
@@ -343,6 +344,7 @@ class Outcome:
     already: bool = False
     begun: bool = False
     part: str | None = None
+    within: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

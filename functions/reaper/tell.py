@@ -39,6 +39,7 @@ from reaper.message import Message
 from reaper.model import Coverage, Finding, Memory, Mode, Move, Outcome, Report, Result, State, Status, Step, Target
 from reaper.policy import Policy
 from reaper.record import record, tidy
+from reaper.report.totals import is_done
 from reaper.unfinished import Late
 
 GARBLED = "what is remembered of it cannot be read, and somebody may have kept it"
@@ -146,7 +147,7 @@ def _told(report: Report, policy: Policy, desk: Desk, hand: Hand | None, ours: s
     occasion = _occasion(found, policy, desk, this)
     if hand:
         made = enforce.carried([hand.narrow(f) for f in found], lambda one: _acted(one, hand, desk, this))
-        found = made.findings
+        found = _with_hosts(made.findings)
         gaps += _failures(made.errors)
         report = replace(report, coverage=enforce.counted(report.coverage, made.calls))
     due = {f.case.resource.id: f for f in found}
@@ -209,6 +210,20 @@ def _acted(found: Finding, hand: Hand, desk: Desk, this: _Round) -> enforce.Acte
     """One step carried out, every lease prolonged before that where it is time."""
     _prolonged(desk, this)
     return hand.act(found)
+
+
+def _with_hosts(findings: Sequence[Finding]) -> list[Finding]:
+    """What was deleted with its host says so, whatever was planned for it: its owner is told of that, and of nothing else."""
+    gone = {f.case.resource.id: f.case.resource.name for f in findings if f.step.move is Move.DELETE and is_done(f)}
+    return [_with_host(f, next((id_ for id_ in intent.hosts(f.case.resource) if id_ in gone), None), gone) for f in findings]
+
+
+def _with_host(found: Finding, host: str | None, names: Mapping[str, str]) -> Finding:
+    if host is None or _made(found):
+        return found
+    because = f"it was deleted with {names[host]}, which it lived in, and comes back with it"
+    outcome = Outcome(result=Result.DONE, because=because, already=True, within=host)
+    return replace(found, step=Step(move=Move.DELETE, because=f"what it lives in, {names[host]}, was deleted"), outcome=outcome)
 
 
 def _prolonged(desk: Desk, this: _Round) -> bool:
