@@ -125,11 +125,11 @@ def test_each_resource_has_what_where_since_evidence_cost_next_link_tag_and_undo
 @pytest.mark.parametrize(
     ("mode", "given", "said"),
     [
-        pytest.param(Mode.AUDIT, {}, "Nothing is done to it by itself", id="audit"),
-        pytest.param(Mode.NOTIFY, {}, "Nothing is done to it by itself", id="notify"),
-        pytest.param(Mode.ENFORCE, {"rule": rule(action=Action.NOTIFY)}, "Nothing is done to it by itself", id="action notify"),
+        pytest.param(Mode.AUDIT, {}, "It won't be stopped automatically", id="audit"),
+        pytest.param(Mode.NOTIFY, {}, "It won't be stopped automatically", id="notify"),
+        pytest.param(Mode.ENFORCE, {"rule": rule(action=Action.NOTIFY)}, "It won't be stopped automatically", id="action notify"),
         pytest.param(
-            Mode.ENFORCE, {"confidence": Confidence.LIKELY}, "The evidence is indirect, so nothing is done", id="likely"
+            Mode.ENFORCE, {"confidence": Confidence.LIKELY}, "The evidence is indirect, so it won't be stopped", id="likely"
         ),
         pytest.param(
             Mode.ENFORCE,
@@ -312,6 +312,13 @@ def test_a_delete_that_left_the_endpoint_running_saves_nothing_yet():
     assert summary is not None
     assert summary.subject == "[ML Idle Reaper] 1 idle ML resource costs $2.00/h; 1 acted on; 1 new"
     assert totals(report(part)).acted.saves_usd_per_hour == 0
+
+
+def test_the_owner_of_a_component_hears_that_it_went_with_its_endpoint_and_how_both_come_back():
+    host = "arn:aws:sagemaker:us-east-1:123456789012:endpoint/host"
+    message = only(digest.owners([acted("k1", Move.DELETE, already=True, begun=False, within=host)], occasion()))
+    assert message.subject.startswith("1 idle ML resource was deleted")
+    assert f"they run `reaper restore {host}`" in message.text
 
 
 # --- office hours
