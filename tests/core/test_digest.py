@@ -356,3 +356,14 @@ def test_a_stop_of_something_in_use_is_promised_for_the_same_day_only():
     message = only(digest.owners([found], when))
     assert message.subject == "Office hours are kept for 1 ML resource: nb"
     assert "will be stopped" not in message.text
+
+
+def test_a_first_mail_about_office_hours_says_that_they_are_new():
+    found, when = busy()
+    message = only(digest.owners([replace(found, step=replace(found.step, move=Move.WARN))], replace(when, memories={})))
+    assert message.subject == "Office hours are now kept for 1 ML resource: nb"
+
+
+def test_a_start_is_given_no_command_that_brings_it_back():
+    started = finding(move=Move.START, outcome=Outcome(result=Result.DONE, because="it is starting", begun=True))
+    assert digest.item(started, occasion()).undo is None
