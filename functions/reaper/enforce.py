@@ -92,9 +92,8 @@ def read(coverage: Sequence[Coverage], others: Collection[Target] = ()) -> froze
 
 
 def targets(coverage: Sequence[Coverage]) -> set[Target]:
-    """The targets of which a run read something."""
-    rows = [c for c in coverage if c.cloud != OURS and c.status in READ]
-    return {Target(cloud=c.cloud, account=c.account, region=c.region) for c in rows}
+    """The targets that a run looked at, whether it could read anything there or not."""
+    return {Target(cloud=c.cloud, account=c.account, region=c.region) for c in coverage if c.cloud != OURS}
 
 
 def standing(ledger: Ledger) -> list[Hold]:

@@ -44,9 +44,11 @@ def since(case: Case, memory: Memory, now: datetime) -> datetime | None:
     return None if void else told
 
 
-def next_mail(case: Case, memory: Memory) -> datetime | None:
-    """From when on the weekly summary is due, or an enrolment that is void may be replaced; None where there was none."""
+def next_mail(case: Case, memory: Memory, now: datetime) -> datetime | None:
+    """From when on the weekly summary is due, or an enrolment that is void may be replaced; None where there was none, or one so
+    far ahead that a wrong clock dated it.
+    """
     last = spell.last_notice(memory)
-    if last is None or not spell.enrolling(memory):
+    if last is None or last > now + case.rule.remind_every or not spell.enrolling(memory):
         return None
     return last + case.rule.remind_every - min(JITTER, case.rule.remind_every / 10)

@@ -126,7 +126,11 @@ def _by_hours(found: Finding, hours: Hours, memory: Memory, now: datetime, week:
     if then := plan.forced_at(found.case, memory, now):
         return f"Its office hours, {named}, are over. It will be {verb(found, Move.STOP)} on {moment(then)} or soon after, even while it is used."
     last = spell.last_notice(memory) or now
-    return f"Its office hours, {named}, are kept. Since {moment(last)} {week or 'it was neither stopped nor started'}."
+    # The summary is the last mail of its day, and so has to say what a notice of the same day says.
+    even = (
+        " Whenever they are over it is stopped, even while it is used." if hours.force and Move.START in found.case.acts else ""
+    )
+    return f"Its office hours, {named}, are kept.{even} Since {moment(last)} {week or 'it was neither stopped nor started'}."
 
 
 def _sentence(text: str) -> str:

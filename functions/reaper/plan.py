@@ -261,9 +261,13 @@ def after(case: Case, memory: Memory, now: datetime) -> Memory:
 
 
 def _outlasts(case: Case, memory: Memory, now: datetime) -> bool:
-    """Whether a notice goes on although it is not idle now: of office hours, or of the rest of an action that made it young itself."""
+    """Whether a notice goes on although it is not idle now: of office hours, or of the rest of an action that made it young itself.
+
+    One of office hours also while these only protect, as under a rule with a price while that is not known, which it never is of an
+    endpoint in use: whether the enrolment counts is looked at each time (`enrolment.since`).
+    """
     if spell.enrolling(memory):
-        return enrolment.asked(case)
+        return case.rule.hours is not None
     rest = case.verdict.state is State.YOUNG and spell.of_a_part(memory) and not case.rule.protected
     return rest and not spell.void(case, memory, now)
 
@@ -289,7 +293,7 @@ def _step(case: Case, memory: Memory, now: datetime, acting: bool) -> Step:
 
 def _by_hours(case: Case, memory: Memory, now: datetime) -> Step:
     """What a rule's office hours ask for: first an enrolment notice, then a stop after each day, and a summary every week."""
-    told, mail = enrolment.since(case, memory, now), enrolment.next_mail(case, memory)
+    told, mail = enrolment.since(case, memory, now), enrolment.next_mail(case, memory, now)
     if told is None and mail and now < mail:
         because = f"what its owner was told of its office hours no longer holds, and nothing is done before the next notice in {text(mail - now)}"
         return Step(move=Move.NONE, because=because)
@@ -301,6 +305,8 @@ def _by_hours(case: Case, memory: Memory, now: datetime) -> Step:
     if mail and now >= mail and case.verdict.state is not State.UNKNOWN:
         return Step(move=Move.REMIND, because=f"its office hours are kept, and its owner was last told {_ago(memory, now)} ago")
     if act(case, now) and due_at(case, memory, now) is None and forced_at(case, memory, now):
+        if because := _by_hand(case, now):
+            return Step(move=Move.NONE, because=because)
         return Step(move=Move.REMIND, because=f"its office hours are over, and {case.rule.name} stops it even while it is used")
     if step or not may_move(case):
         return step or Step(move=Move.NONE, because=_left(case, memory))
@@ -404,8 +410,9 @@ def _wanted(case: Case, now: datetime) -> str | None:
 
 
 def _ours(case: Case, memory: Memory) -> bool:
-    """Whether the last one to stop it was the reaper: nobody changed it since."""
-    if memory.last_act is not Move.STOP or memory.acted_at is None:
+    """Whether the last one to stop it was the reaper: nobody changed it or made it anew since."""
+    made = case.resource.created
+    if memory.last_act is not Move.STOP or memory.acted_at is None or (made is not None and made > memory.acted_at):
         return False
     return case.resource.changed is None or case.resource.changed <= memory.acted_at + CONFIRM
 

@@ -85,7 +85,7 @@ def tell(report: Report, policy: Policy, desk: Desk, hand: Hand | None = None) -
 
 
 def _left_behind(report: Report, desk: Desk, gaps: list[Coverage]) -> set[Target]:
-    """The targets that were read and have nothing left in them but an action to tell of."""
+    """The targets with nothing to be seen in them but an action to tell of: what was done is told also where nothing can be read by now."""
     try:
         empty = enforce.targets(report.coverage) - {f.case.resource.target for f in report.findings}
         return {target for target in empty if desk.ledger.unfinished(target, desk.clock())}
@@ -230,9 +230,10 @@ def _prolonged(desk: Desk, this: _Round) -> bool:
     """Whether all targets are still ours; every lease is prolonged once a third of it is over."""
     if desk.clock() - this.renewed <= turn.LEASE / 3:
         return True
-    this.renewed = desk.clock()
-    held = [turn.taken(desk, target, this.run_id, this.gaps) for target in this.targets]
-    return all(held)
+    at = desk.clock()
+    held = all([turn.taken(desk, target, this.run_id, this.gaps) for target in this.targets])
+    this.renewed = at if held else this.renewed  # once lost, they are asked for again before the next message
+    return held
 
 
 Accept = Callable[[str, str, Sequence[Delivery]], None]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from reaper import digest, intent, plan
+from reaper import intent, plan
 from reaper.errors import CloudError, Trouble
 from reaper.ledger import History, Ledger, Recalled, Unfinished
 from reaper.model import Action, Case, Finding, Memory, Move, Outcome, Owner, Resource, Result, Rule, State, Step, Target, Verdict
@@ -57,8 +57,9 @@ def late(
     """
     listed = {f.case.resource.id: f for f in findings}
     known, closed = dict(memories), set()
+    told = {*listed, *(entry.id for entry in left)}  # a host's row alone leads to no mail: it is closed when the host is listed
     for id_, memory in memories.items():
-        if plan.is_open(memory):
+        if id_ in told and plan.is_open(memory):
             known[id_] = intent.close(ledger, id_, memory, now)
             closed.add(id_)
     found: list[Late] = []
@@ -67,7 +68,7 @@ def late(
             continue
         memory = known.get(entry.id, Memory())
         one = Late(finding=_finding(entry, memory, listed.get(entry.id)), hint=entry, closed=entry.id in closed)
-        if not intent.is_of(memory, entry) or memory.act_told or memory.act_result is None or not digest.is_news(one.finding):
+        if not intent.is_of(memory, entry) or memory.act_told or memory.act_result is None or _is_usual(memory):
             ledger.end(entry.target, entry.id)
         elif said := _said(entry, ledger):
             intent.told(ledger, entry, said.when, rest(one.finding, said.by, said.when))
@@ -100,6 +101,11 @@ def failure(found: Sequence[Late]) -> CloudError | None:
     )
 
 
+def _is_usual(memory: Memory) -> bool:
+    """Whether its owner hears of it in the weekly summary. A stop by hours leaves no hint, so one that did is told, whatever today's rule."""
+    return memory.last_act is Move.START and memory.act_result is Result.DONE
+
+
 def _said(entry: Unfinished, ledger: Ledger) -> History | None:
     """The mail about it that a channel accepted before its run ended, if there was one."""
     return next((e for e in ledger.history(entry.id) if e.what == TOLD and e.because == because(entry)), None)
@@ -128,7 +134,8 @@ def _finding(entry: Unfinished, memory: Memory, listed: Finding | None) -> Findi
     exempt = Verdict(state=State.EXEMPT, because=left)
     return replace(
         base,
-        case=replace(base.case, verdict=exempt),
+        # Its mail goes to whoever owned it then, and must never count as a notice to whoever owns it now.
+        case=replace(base.case, verdict=exempt, owner=entry.owner or base.case.owner, rule=_told_by_mail(base.case.rule)),
         step=Step(move=entry.action, because="an earlier run did it and ended before its owner was told"),
         outcome=Outcome(
             result=memory.act_result or Result.FAILED,
@@ -141,6 +148,11 @@ def _finding(entry: Unfinished, memory: Memory, listed: Finding | None) -> Findi
         wasted_usd=None,
         evidence=(),
     )
+
+
+def _told_by_mail(rule: Rule) -> Rule:
+    """The rule, without the weekly summary being enough."""
+    return replace(rule, hours=replace(rule.hours, by_rule=False)) if rule.hours else rule
 
 
 def _bare(entry: Unfinished) -> Finding:

@@ -28,6 +28,9 @@ class Thing:
     """One resource. `uses` are the moments at which it was used; `up` since when its heartbeat beats, None while stopped. `barred`: why
     nothing can be done to it now.
 
+    `variants`: how many of its `whole` still run; one action scales one of them in. `host`: the name of the thing that it lives in and goes
+    with. `slow`: what lives inside it takes longer to go than an action may wait. `refused`: a restore gets no machine for it now.
+
     `deaf`: stretches of which there are no metrics. `vague`: it never had a heartbeat, only a hint. `patchy`: its replies are incomplete.
     """
 
@@ -44,12 +47,18 @@ class Thing:
     patchy: bool = False
     barred: str = ""
     region: str = "us-east-1"
+    variants: int = 1
+    whole: int = 1
+    host: str = ""
+    slow: bool = False
+    refused: bool = False
     facts: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class Depot:
-    """Everything there is. `log` has every act as (move, name, when). `witness` sees every act just before it takes effect."""
+    """Everything there is. `log` has every act as (move, name, when). `witness` sees every
+    call just before it takes effect; `asking` is called right before leave for it is asked for."""
 
     clock: Callable[[], datetime]
     things: dict[str, Thing] = field(default_factory=dict)
@@ -57,10 +66,15 @@ class Depot:
     blunder: Callable[[str, str], None] = lambda call, name: None
     meanwhile: Callable[[str, str], None] = lambda call, name: None
     witness: Callable[[Manifest, Thing], None] = lambda manifest, thing: None
+    asking: Callable[[], None] = lambda: None
 
     def add(self, name: str, **given: Any) -> Thing:
-        self.things[name] = Thing(name=name, **given)
+        self.things[name] = Thing(**{"name": name, "whole": given.get("variants", 1), **given})
         return self.things[name]
+
+    def inside(self, name: str) -> list[Thing]:
+        """What lives in it."""
+        return [thing for thing in self.things.values() if thing.host == name]
 
     def id(self, name: str) -> str:
         return f"arn:aws:sagemaker:us-east-1:123456789012:endpoint/{name}"
@@ -103,8 +117,14 @@ def resource(yard: Yard, thing: Thing) -> Resource:
         size=thing.instance,
         parts=(Part(component="Hosting", instance=thing.instance),) if thing.up else (),
         tags=None if thing.tags is None else dict(thing.tags),
-        facts={"barred": thing.barred, **thing.facts},
+        facts={"barred": thing.barred, **_around(yard, thing), **thing.facts},
     )
+
+
+def _around(yard: Yard, thing: Thing) -> dict[str, Any]:
+    """What lives inside it, and what it lives in."""
+    within = tuple(resource(yard, inner) for inner in yard.depot.inside(thing.name))
+    return {**({"within": within} if within else {}), **({"host": yard.depot.id(thing.host)} if thing.host else {})}
 
 
 def discover(yard: Yard) -> Iterator[Resource]:
@@ -170,28 +190,75 @@ def look(yard: Yard, one: Resource) -> Resource:
 
 def record(yard: Yard, one: Resource, move: Move) -> dict[str, Any]:
     thing = yard.depot.thing("record", one.name)
-    return {"instance": thing.instance, "tags": dict(thing.tags or {}), "created": thing.created.isoformat()}
+    kept = {
+        "instance": thing.instance,
+        "tags": dict(thing.tags or {}),
+        "created": thing.created.isoformat(),
+        "whole": thing.whole,
+    }
+    inside = {inner.name: dict(inner.tags or {}) for inner in yard.depot.inside(one.name)}
+    return {**kept, "host": thing.host, "inside": inside, "previous": one.facts.get("previous")}
 
 
 def carry(yard: Yard, one: Resource, manifest: Manifest, permit: Permit) -> Made:
+    """Everything that lives inside goes first, each by a call of its own, and where that is slow it stays at that; then the thing itself."""
+    inside = [inner.name for inner in one.facts.get("within", ())] if manifest.move is not Move.START else []
+    for name in inside:
+        _call(yard, name, manifest, permit, _delete)
+    slow = one.name in yard.depot.things and yard.depot.things[one.name].slow
+    if inside and slow:
+        return Made(because=f"{len(inside)} inside it were deleted", part="what lived inside it")
+    return _call(yard, one.name, manifest, permit, {Move.DELETE: _delete, Move.START: _start}.get(manifest.move, _stop))
+
+
+def _call(yard: Yard, name: str, manifest: Manifest, permit: Permit, change: Callable[[Depot, Thing], Made]) -> Made:
+    """One changing call: leave for it, its way there, its effect, and its way back."""
+    depot = yard.depot
+    depot.asking()
     permit()
-    thing, now = yard.depot.thing("carry", one.name), yard.depot.clock()
-    yard.depot.witness(manifest, thing)
-    yard.depot.log.append((manifest.move, one.name, now))
-    if manifest.move is Move.DELETE:
-        del yard.depot.things[one.name]
-    else:
-        thing.up, thing.changed = (now if manifest.move is Move.START else None), now
-    yard.depot.blunder("carried", one.name)
-    because = {Move.DELETE: "the endpoint was deleted", Move.START: "it was started"}.get(manifest.move, "it was stopped")
-    return Made(because=because)
+    thing = depot.thing("carry", name)
+    depot.witness(manifest, thing)
+    depot.log.append((manifest.move, name, depot.clock()))
+    made = change(depot, thing)
+    depot.blunder("carried", name)
+    return made
+
+
+def _delete(depot: Depot, thing: Thing) -> Made:
+    del depot.things[thing.name]
+    return Made(because="the endpoint was deleted")
+
+
+def _start(depot: Depot, thing: Thing) -> Made:
+    thing.up = thing.changed = depot.clock()
+    thing.variants = thing.whole
+    return Made(because="it was started")
+
+
+def _stop(depot: Depot, thing: Thing) -> Made:
+    thing.variants -= 1
+    thing.changed = depot.clock()
+    if thing.variants:
+        return Made(because="one variant was scaled in", part=f"{thing.whole - thing.variants} of {thing.whole} variants")
+    thing.up = None
+    return Made(because="it was stopped")
 
 
 def undo(yard: Yard, manifest: Manifest) -> Undone:
-    depot, now = yard.depot, yard.depot.clock()
-    thing = depot.things.get(manifest.name) or depot.add(manifest.name, created=now)
-    thing.instance, thing.tags = manifest.record["instance"], dict(manifest.record["tags"])
-    thing.up, thing.changed = now, now
+    """The thing as the manifest and those before it have it, with what lived inside. Where no machine is to be had the rest comes later.
+
+    Manifests of 49f8b6c, which the upgrade brings, know of no hosts and no parts.
+    """
+    depot, now, kept = yard.depot, yard.depot.clock(), manifest.record
+    thing = depot.things.get(manifest.name) or depot.add(manifest.name, created=now, up=None, host=kept.get("host", ""))
+    thing.instance, thing.tags = kept["instance"], dict(kept["tags"])
+    for name, tags in kept.get("inside", {}).items():
+        if name not in depot.things:
+            depot.add(name, created=now, up=now, changed=now, tags=dict(tags), host=manifest.name)
+    if thing.refused:
+        return Undone(because="not all of it is back", lost=("one variant: no machine is to be had",), again=True)
+    thing.variants = thing.whole = max(kept.get("whole", 1), thing.whole)
+    thing.up, thing.changed = thing.up or now, now
     return Undone(because="it runs again")
 
 

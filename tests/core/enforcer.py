@@ -46,6 +46,7 @@ class Postbox:
             raise CloudError(Trouble.UNREACHABLE, "post:Send", "no answer")
         self.messages.append(message)
         self.heard(message)
+        self.blunder("sent", "")
         return f"receipt-{len(self.messages)}"
 
 

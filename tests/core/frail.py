@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from reaper.errors import CloudError, Trouble
 from reaper.fleeting import Fleeting
-from reaper.ledger import History, Recalled, Summary
+from reaper.ledger import History, Recalled, Summary, Unfinished
 from reaper.model import Memory, Target
 
 
@@ -33,6 +33,20 @@ class Frail(Fleeting):
         self.blunder("remembered", id)
         return written
 
+    def begin(self, entry: Unfinished) -> None:
+        self.blunder("begin", entry.id)
+        super().begin(entry)
+        self.blunder("began", entry.id)
+
+    def end(self, target: Target, id: str) -> None:
+        self.blunder("end", id)
+        super().end(target, id)
+        self.blunder("ended", id)
+
+    def unfinished(self, target: Target, now: datetime) -> list[Unfinished]:
+        self.blunder("unfinished", "")
+        return super().unfinished(target, now)
+
     def lease(self, target: Target, holder: str, now: datetime, ttl: timedelta) -> bool:
         self.blunder("lease", holder)
         return super().lease(target, holder, now, ttl)
@@ -52,6 +66,7 @@ class Frail(Fleeting):
     def note(self, entry: History) -> None:
         self.blunder("note", entry.id)
         super().note(entry)
+        self.blunder("noted", entry.id)
 
     def history(self, id: str) -> list[History]:
         self.blunder("history", id)

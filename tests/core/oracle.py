@@ -23,13 +23,24 @@ SILENCES = {"4h": 4 * HOUR, "24h": DAY}
 TICK = timedelta(minutes=20)
 """The most that time goes on within one sweep, after it looked."""
 FALLBACK = "ml-admins@example.com"
-NEXT = re.compile(
-    r"^\d+\. (\S+)\n(?:   .*\n)*?   Next: It will be (\w+).*? on \w{3} (\d+ \w{3} \d{4}, \d\d:\d\d) UTC", re.MULTILINE
-)
+NEXT = re.compile(r"^\d+\. (\S+)\n(?:   .*\n)*?   Next: (.*)", re.MULTILINE)
+"""What a letter says of each thing in it."""
+WHEN = r"(?:on \w{3} (\d+ \w{3} \d{4}, \d\d:\d\d) UTC|at any time)"
+SORTS = {
+    "hours": re.compile(r"^From \w{3} (\d+ \w{3} \d{4}, \d\d:\d\d) UTC on it will be (scaled|stopped)"),
+    "today": re.compile(rf"^Its office hours, .*, are over\. It will be (?:scaled in|stopped) {WHEN}"),
+    "week": re.compile(r"^Its office hours, .*, are kept\.()"),
+    "rest": re.compile(rf"The rest will be (?:scaled in|stopped|deleted) {WHEN}"),
+    "deleted": re.compile(rf"^It will be deleted.*? {WHEN}"),
+    "stopped": re.compile(rf"^It will be (?:scaled in|stopped).*? {WHEN}"),
+}
+"""By what it announces: how it is said, and when."""
+CLOSE = re.compile(r"07:00-(\d\d):00")
+LAPSE = 14 * DAY
 TEXT = """
 version: 1
 defaults: {{action: {action}, idle_after: {idle_after}, grace: {grace}, remind_every: 7d}}
-limits: {{max_acts: {acts}, max_share: {share}%, max_usd_per_hour: {usd}, max_jump: {jump}%}}
+limits: {{max_acts: {acts}, max_share: {share}%, {usd}max_jump: {jump}%}}
 owners: {{domains: [example.com], fallback: ml-admins@example.com}}
 rules:
   - {{name: production, match: {{name: "prod-*"}}, action: ignore}}
@@ -38,11 +49,11 @@ rules:
   - name: office
     match: {{name: "office-*"}}
     action: stop
-    hours: {{on: "mon-fri 07:00-21:00", tz: UTC, start: ours}}
+    hours: {{on: "{hours}", tz: UTC, start: ours}}
   - name: strict office
     match: {{name: "strict-*"}}
     action: stop
-    hours: {{on: "mon-fri 07:00-21:00", tz: UTC, start: all, force: true}}
+    hours: {{on: "{hours}", tz: UTC, start: all, force: true}}
 """
 
 
@@ -55,11 +66,13 @@ class Knobs:
     grace: str = "3d"
     acts: int = 20
     share: int = 100
-    usd: float = 1000
+    usd: float | None = 1000
     jump: int = 100
+    close: int = 21
 
     def policy(self) -> Policy:
-        text = TEXT.format(**self.__dict__)
+        usd = "" if self.usd is None else f"max_usd_per_hour: {self.usd}, "
+        text = TEXT.format(**{**self.__dict__, "usd": usd, "hours": f"mon-fri 07:00-{self.close}:00"})
         if text not in _PARSED:
             _PARSED[text] = policy(text)
         return _PARSED[text]
@@ -70,46 +83,56 @@ _PARSED: dict[str, Policy] = {}
 
 @dataclass(frozen=True, kw_only=True)
 class Told:
-    """A letter about one thing: when it was taken, what it announced for when, and the grace in force then."""
+    """A letter about one thing: when it was taken, what it announced (a key of SORTS, or nothing) for when, the grace in force then, and the
+    end of the office hours that it named.
+    """
 
     name: str
     when: datetime
-    move: Move
+    sort: str
     date: datetime
     grace: timedelta
     to: str
+    close: int
 
 
 @dataclass(kw_only=True)
 class Oracle:
-    """What really happened. `acts`: (move, name, when, run). `snoozes`: by name, (given, until), the newest last."""
+    """What really happened. `acts`: (move, name, when, run). `snoozes`: by name, (given, until), the newest last. `known`: those that were
+    given when leave for the last call was asked for. `hosts`: by name, what it lives in. `ours`: by name, when we changed it last.
+    """
 
     knobs: Knobs = field(default_factory=Knobs)
     mode: Mode = Mode.ENFORCE
     told: list[Told] = field(default_factory=list)
     acts: list[tuple[Move, str, datetime, str]] = field(default_factory=list)
     snoozes: dict[str, list[tuple[datetime, datetime]]] = field(default_factory=dict)
+    known: dict[str, list[tuple[datetime, datetime]]] = field(default_factory=dict)
     garbled: set[str] = field(default_factory=set)
 
     def hear(self, message: Message, addresses: Mapping[str, set[str]], now: datetime) -> Iterator[str]:
         """Notes what a letter announces. Yields what is wrong with it. `addresses`: by name, where letters about a thing may go."""
-        for name, move, date in NEXT.findall(message.text):
-            if message.audience is not Audience.OWNERS or not any(id_.endswith(f"/{name}") for id_ in message.resource_ids):
-                continue
-            when = datetime.strptime(date, "%d %b %Y, %H:%M").replace(tzinfo=UTC)
-            grace = _grace(name, self.knobs)
-            if message.to not in addresses.get(name, set()):
+        if message.audience is not Audience.OWNERS:
+            return
+        for name, said in NEXT.findall(message.text):
+            sort, date = _announced(said, now)
+            if sort and self.mode not in {Mode.ENFORCE, Mode.ANNOUNCE}:
+                yield f"{name}: {said!r} in mode {self.mode}"
+            if message.to not in addresses.get(name, set()) and not _past(said):
                 yield f"{name}: told to {message.to}"
-            if self.mode is not Mode.ENFORCE:
-                yield f"{name}: {move} was announced in mode {self.mode}"
-            what = Move.DELETE if move == "deleted" else Move.STOP
-            self.told.append(Told(name=name, when=now, move=what, date=when, grace=grace, to=message.to))
+            if sort or not _past(said):
+                grace, close = GRACES[self.knobs.grace], CLOSE.search(said)
+                self.told.append(
+                    Told(
+                        name=name, when=now, sort=sort, date=date, grace=grace, to=message.to, close=int(close[1]) if close else 0
+                    )
+                )
 
     def wrong(self, thing: Thing, move: Move, now: datetime) -> Iterator[str]:
         """Everything that forbids this act now."""
         if self.mode is not Mode.ENFORCE:
             yield f"acted in mode {self.mode}"
-        if thing.name in self.garbled:
+        if {thing.name, thing.host} & self.garbled:
             yield "what is remembered of it cannot be read"
         yield from _protected(thing, self.knobs, move, now)
         if any(name == thing.name and now - when < HOUR for m, name, when, _ in self.acts if m is move):
@@ -117,49 +140,82 @@ class Oracle:
         if move is Move.START:
             yield from self._unasked(thing, now)
             return
-        if any(given <= now < until for given, until in self.snoozes.get(thing.name, [])):
-            yield "kept by a snooze"
+        yield from self.kept(thing, now)
         busy = _busy(thing, self.knobs, now)
-        if _strict(thing.name) and _shut(now):
+        forced = _strict(thing.name) and _shut(now, _close(thing, self.knobs)) and not self.snoozed(thing.host, now)
+        if forced:
             yield from [] if busy else _unknown(thing, self.knobs, now)
         else:
             yield from [*busy, *_unknown(thing, self.knobs, now)]
-        if _office(thing.name) and not _shut(now):
+        if (_office(thing.name) or _tagged(thing)) and not _shut(now, _close(thing, self.knobs)):
             yield "inside its office hours"
-        if not any(True for told in self.told if not [*self._void(told, thing, move, now)]):
-            why = [(t.when.isoformat(), *self._void(t, thing, move, now)) for t in self.told if t.name == thing.name]
+        if not self.right(thing, move, now):
+            why = [(t.when.isoformat(), t.sort, *self._void(t, thing, move, now)) for t in self.told if t.name == thing.name]
             yield f"no notice: {why}"
+        if forced and busy and not self._same_day(thing, now):
+            yield "busy, and not told on the same day"
+
+    def kept(self, thing: Thing, now: datetime) -> Iterator[str]:
+        """Which snooze keeps it: its own, or that of what it lives in."""
+        for name in (thing.name, thing.host):
+            if self.snoozed(name, now):
+                yield f"{name} is kept by a snooze"
+
+    def snoozed(self, name: str, now: datetime) -> bool:
+        """Whether a snooze holds that was given before leave was asked for."""
+        return any(given <= now < until for given, until in self.known.get(name, []))
+
+    def right(self, thing: Thing, move: Move, now: datetime) -> list[Told]:
+        """The letters that give the right to this act: of idleness, or under a rule's office hours the enrolment."""
+        mine = [told for told in self.told if told.name == thing.name]
+        if not mine or not mine[-1].sort:
+            return []
+        return [told for told in mine if not [*self._void(told, thing, move, now)]]
 
     def _void(self, told: Told, thing: Thing, move: Move, now: datetime) -> Iterator[str]:
         """Why that letter gives no right to this act."""
-        if told.name != thing.name:
-            yield "about something else"
-        if RANK[told.move] < RANK[move]:
-            yield f"announced {told.move} only"
+        wanted = (
+            {"hours"} if _office(thing.name) else {"deleted", "rest"} if move is Move.DELETE else {"deleted", "stopped", "rest"}
+        )
+        if told.sort not in wanted:
+            yield f"announced {told.sort} only"
         if now - told.when < told.grace:
             yield f"the grace of {told.grace} is not over"
         if now < told.date:
             yield f"it said {told.date}"
+        last = max(t.when for t in self.told if t.name == told.name)
+        if now > max(last, told.date) + LAPSE:
+            yield f"so long ago that it lapsed, the last letter was of {last}"
         if told.to != address(thing):
             yield f"told to {told.to}, who is no longer its owner"
-        if any(until > told.when for given, until in self.snoozes.get(thing.name, []) if given <= now):
+        both = [*self.snoozes.get(thing.name, []), *(self.snoozes.get(thing.host, []))]
+        if any(until > told.when for given, until in both if given < now):
             yield "answered by a snooze"
-        if any(name == thing.name and when >= told.when for _, name, when, _ in self.acts):
-            yield "used up by an act"
-        if _strict(thing.name) and _shut(now):
-            if told.when.date() not in {now.date(), (now - TICK).date()}:
-                yield "not of the same day"
+        if thing.created > told.when:
+            yield "made anew since"
+        if _office(thing.name):
+            if told.close != _close(thing, self.knobs):
+                yield "about other hours"
             return
+        after = told.sort == "rest"
+        if any(name == thing.name and (when > told.when if after else when >= told.when) for _, name, when, _ in self.acts):
+            yield "used up by an act"
         if any(told.when < use <= now for use in thing.uses):
             yield "used since"
-        if any(t and t > told.when for t in (thing.created, thing.changed)):
-            yield "made or changed since"
+        if thing.changed and thing.changed > told.when:
+            yield "changed since"
         if not thing.vague and any(start < now - 2 * TICK and end > told.when for start, end in thing.deaf):
             yield "without proof since"
 
+    def _same_day(self, thing: Thing, now: datetime) -> bool:
+        """Whether its owner was told of its hours today, an hour ago or a whole grace."""
+        days = {now.date(), (now - TICK).date()}
+        mine = [t for t in self.told if t.name == thing.name and t.sort in {"hours", "today", "week"} and t.to == address(thing)]
+        return any(t.when.date() in days and now - t.when >= min(t.grace, HOUR) for t in mine)
+
     def _unasked(self, thing: Thing, now: datetime) -> Iterator[str]:
         """Why it must not be started."""
-        if not _office(thing.name) or not (_open(now) or _open(now - TICK)):
+        if not _office(thing.name) or not (_open(now, _close(thing, self.knobs)) or _open(now - TICK, _close(thing, self.knobs))):
             yield "started outside of office hours"
         if thing.up:
             yield "started although it runs"
@@ -167,6 +223,23 @@ class Oracle:
         ours = last and last[0][0] is Move.STOP and (thing.changed is None or thing.changed <= last[0][1] + HOUR)
         if not _strict(thing.name) and not ours:
             yield "started although somebody else had stopped it"
+        opened = now.replace(hour=7, minute=0, second=0, microsecond=0)
+        if not ours and thing.changed and opened <= thing.changed:
+            yield "started although it was changed after today's opening"
+
+
+def _announced(said: str, now: datetime) -> tuple[str, datetime]:
+    """What a sentence announces and for when; for nothing, and now, where it announces nothing."""
+    for sort, pattern in SORTS.items():
+        if found := pattern.search(said):
+            date = found.group(1)
+            return sort, datetime.strptime(date, "%d %b %Y, %H:%M").replace(tzinfo=UTC) if date else now
+    return "", now
+
+
+def _past(said: str) -> bool:
+    """Whether a sentence is about what was done, or may have been, and nothing that comes."""
+    return not said.startswith(("It will", "From ", "Its office hours", "Nothing is done", "The evidence"))
 
 
 def address(thing: Thing) -> str:
@@ -192,21 +265,21 @@ def _protected(thing: Thing, knobs: Knobs, move: Move, now: datetime) -> Iterato
             until = datetime.fromisoformat(value)
             if now < (until if until.tzinfo else until.replace(tzinfo=UTC) + DAY + 12 * HOUR):
                 yield f"kept until {value}"
-        elif key not in {"reaper:owner", "reaper:idle-after", "team"}:
+        elif key not in {"reaper:owner", "reaper:idle-after", "reaper:hours", "team"}:
             yield f"protected by {key}"
     if most < RANK[Move.STOP if move is Move.START else move]:
         yield f"{move} is more than policy and tags allow"
 
 
 def _busy(thing: Thing, knobs: Knobs, now: datetime) -> list[str]:
-    least = _silence(thing, knobs, now)
-    if _office(thing.name) and not _open(now) and thing.changed and not _open(thing.changed) and now - thing.changed < 4 * HOUR:
-        same_night = not any(_open(thing.changed + n * HOUR / 4) for n in range(16) if thing.changed + n * HOUR / 4 <= now)
+    close, least, changed = _close(thing, knobs), _silence(thing, knobs, now), thing.changed
+    if _office(thing.name) and not _open(now, close) and changed and not _open(changed, close) and now - changed < 4 * HOUR:
+        same_night = not any(_open(changed + n * HOUR / 4, close) for n in range(16) if changed + n * HOUR / 4 <= now)
         if same_night and not _strict(thing.name):
             return ["started by hand out of hours"]
     return [
         *[f"used {now - use} ago" for use in thing.uses if now - least < use <= now],
-        *[f"made or changed {now - when} ago" for when in (thing.created, thing.changed) if when and now - when < least],
+        *[f"made or changed {now - when} ago" for when in (thing.created, changed) if when and now - when < least],
         *([f"its status is {thing.status}"] if thing.status != "InService" else []),
     ]
 
@@ -225,13 +298,10 @@ def _unknown(thing: Thing, knobs: Knobs, now: datetime) -> Iterator[str]:
 
 def _silence(thing: Thing, knobs: Knobs, now: datetime) -> timedelta:
     """How long it must have been silent."""
-    least = SILENCES[knobs.idle_after]
-    least = min(least, SILENCES.get((thing.tags or {}).get("reaper:idle-after", ""), least))
-    return min(least, HOUR / 2) if _office(thing.name) and _shut(now) else least
-
-
-def _grace(name: str, knobs: Knobs) -> timedelta:
-    return min(GRACES[knobs.grace], HOUR) if _strict(name) else GRACES[knobs.grace]
+    least, wish = SILENCES[knobs.idle_after], SILENCES.get((thing.tags or {}).get("reaper:idle-after", ""))
+    if wish and wish <= least:
+        return wish
+    return min(least, HOUR / 2) if _office(thing.name) and _shut(now, _close(thing, knobs)) else least
 
 
 def _office(name: str) -> bool:
@@ -242,10 +312,20 @@ def _strict(name: str) -> bool:
     return name.startswith("strict")
 
 
-def _shut(now: datetime) -> bool:
+def _tagged(thing: Thing) -> bool:
+    """Whether a tag sets its office hours."""
+    return "reaper:hours" in (thing.tags or {})
+
+
+def _close(thing: Thing, knobs: Knobs) -> int:
+    """The hour at which its office hours end: its tag's, or its rule's."""
+    return 21 if _tagged(thing) else knobs.close
+
+
+def _shut(now: datetime, close: int) -> bool:
     """Whether office hours are over, or were when the sweep looked."""
-    return not (_open(now) and _open(now - TICK))
+    return not (_open(now, close) and _open(now - TICK, close))
 
 
-def _open(at: datetime) -> bool:
-    return at.weekday() < 5 and 7 <= at.hour < 21
+def _open(at: datetime, close: int) -> bool:
+    return at.weekday() < 5 and 7 <= at.hour < close

@@ -269,6 +269,14 @@ def test_many_resources_make_several_messages_none_is_lost_and_no_mail_client_cl
         assert all(i.rpartition("/")[2] in message.text and i.rpartition("/")[2] in message.html for i in message.resource_ids)
 
 
+def test_what_was_acted_on_has_its_undo_command_below_the_fold_too():
+    done = Outcome(result=Result.DONE, because="it was scaled in", begun=True)
+    idle = [finding(f"idle-{n}", n) for n in range(DETAILED)]
+    message = only(digest.owners([*idle, finding("gone", move=Move.STOP, outcome=done)], occasion()))
+    for body in (message.text, message.html):
+        assert "reaper restore arn:aws:sagemaker:us-east-1:123456789012:endpoint/gone" in body
+
+
 def test_the_attributes_let_a_filter_policy_pick_and_are_few_enough_for_raw_delivery():
     message = only(digest.owners([finding("a", 1.5), finding("b", 2, move=Move.REMIND)], occasion()))
     assert message.audience is Audience.OWNERS

@@ -308,6 +308,13 @@ def test_the_history_is_looked_into_once():
     assert {"holds", "release", "overview"} & set(there.ledger.reads) == set()  # type: ignore[attr-defined]
 
 
+def test_the_history_of_a_ledger_without_a_hold_is_looked_into_once_too():
+    there = due(ledger=Frail(), max_acts=20)
+    there.ledger.reads.clear()  # type: ignore[attr-defined]
+    there.sweep()
+    assert {"holds", "release"} & set(there.ledger.reads) == set()  # type: ignore[attr-defined]
+
+
 def test_a_row_of_holds_says_the_same_when_it_is_read_again():
     found = [
         Hold(sort=Sort.DOLLARS, since=NOW, run="r", because="b", targets=frozenset({EAST, WEST}), kinds=frozenset({KIND})),

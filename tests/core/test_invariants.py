@@ -12,6 +12,7 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from math import floor
+from typing import Any
 
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
@@ -22,7 +23,7 @@ from core.enforcer import Enforcer
 from core.fakes import DAY, HOUR, NOW
 from core.frail import Frail
 from core.oracle import GRACES, SILENCES, Knobs, Oracle, address
-from reaper import enforce, plan
+from reaper import enforce, restore
 from reaper.acts import Manifest
 from reaper.errors import CloudError, Trouble
 from reaper.manifest import parse
@@ -31,7 +32,9 @@ from reaper.model import Memory, Mode, Move, Report, Result, Status
 
 GAMES = {"": 150, "mutation": 50, "nightly": 5000}
 PROFILE = os.environ.get("REAPER_INVARIANTS", "")
-NAMES = ("plain-1", "plain-2", "plain-3", "likely-1", "waste-1", "waste-2", "office-1", "strict-1", "prod-1")
+NAMES = ("plain-1", "plain-2", "double-1", "likely-1", "waste-1", "waste-house", "waste-inner", "office-1", "strict-1", "prod-1")
+HOUSE, INNER = "waste-house", "waste-inner"
+FLEETS = (["double-1", "plain-1"], [HOUSE, INNER], [HOUSE, INNER, "double-1"], ["office-1", "strict-1"])
 INSTANCES = {"ml.g5.xlarge": 1.408, "ml.p4d.24xlarge": 25.25125, "ml.unheard.of": 0.0}
 TAGS = (
     {},
@@ -46,10 +49,17 @@ TAGS = (
     {"reaper:idle-after": "4h"},
     {"reaper:owner": "lee@example.com"},
     {"reaper:owner": "lee@elsewhere.org"},
+    {"reaper:hours": "mon-fri 07:00-21:00 UTC"},
     None,
 )
 SEEN: Counter[str] = Counter()
 """What happened in all games together: a machine that never acts would prove nothing."""
+
+
+EVERYTHING = (
+    *("stop", "delete", "start", "hold", "refused", "failed", "killed", "denied", "odd", "rest", "by hours", "second call"),
+    *("unpriced", "lost reply", "restored", "again", "hosted"),
+)
 
 
 class Killed(BaseException):
@@ -57,21 +67,27 @@ class Killed(BaseException):
 
 
 ALL = -1
+LOST = {"lost": Trouble.UNREACHABLE, "in progress": Trouble.REFUSED, "not found": Trouble.GONE}
+"""What a second try says of a call that the first one had made."""
 CALLS = ("list", "observe", "look", "again", "record", "carry", "write", "send")
-MEMORY = ("recall", "remember", "lease", "release", "summary", "summaries", "note", "history")
+MEMORY = ("recall", "remember", "lease", "release", "summary", "summaries", "note", "history", "begin", "end", "unfinished")
 FAILURES = ("denied", "throttled", "unreachable", "odd", "killed")
 faults = st.one_of(
     st.tuples(st.sampled_from(CALLS + MEMORY), st.sampled_from([ALL, 0, 1, 2, 3, 5]), st.sampled_from(FAILURES)),
     st.tuples(st.sampled_from(["carry", "carried"]), st.sampled_from([0, 0, 1]), st.sampled_from(FAILURES)),
-    st.tuples(st.just("remembered"), st.sampled_from([0, 1, 2]), st.just("unreachable")),
+    st.tuples(st.just("carried"), st.sampled_from([0, 0, 1]), st.sampled_from(list(LOST))),
+    st.tuples(st.sampled_from(["remembered", "began", "ended", "noted"]), st.sampled_from([0, 1, 2]), st.just("unreachable")),
+    st.tuples(
+        st.sampled_from(["remembered", "began", "ended", "noted", "send", "sent"]), st.sampled_from([0, 1]), st.just("killed")
+    ),
 )
-"""(call, which of them, what goes wrong). `carried` and `remembered` fail after they took effect."""
+"""(call, which of them, what goes wrong). `carried`, `remembered` and their like fail after they took effect."""
 ANYTHING = ("used", "kept", "tagged", "lost", "changed", "updating", "stopped", "deleted", "later", "twice")
 events = st.one_of(
     st.tuples(st.sampled_from(["list", "observe", "look"]), st.sampled_from(ANYTHING)),
     st.tuples(st.just("again"), st.sampled_from(["used", "kept", "deleted", "later", "twice"])),
     st.tuples(st.just("record"), st.sampled_from(["kept", "kept", "deleted", "later", "twice"])),
-    st.tuples(st.just("carry"), st.sampled_from(["deleted", "later", "twice"])),
+    st.tuples(st.just("carry"), st.sampled_from(["deleted", "later", "twice", "kept", "hosted"])),
 )
 """(call, what happens just before it is answered): only what the reaper can still know by then."""
 HAPPENINGS = (
@@ -88,13 +104,19 @@ HAPPENINGS = (
     "patchy",
     "vague",
     "deaf",
+    "outage",
+    "hosted",
+    "slow",
+    "refused",
 )
 waits = st.sampled_from(
     [timedelta(minutes=m) for m in (1, 16, 59, 61)]
     + [5 * HOUR, 13 * HOUR, DAY, 3 * DAY, 3 * DAY + HOUR, 4 * DAY, 8 * DAY, 21 * DAY]
 )
 which = st.integers(0, len(NAMES) - 1)
-EASY = [Knobs(grace=grace, idle_after=length) for grace in ("1h", *GRACES) for length in SILENCES]
+EASY = [
+    Knobs(grace=grace, idle_after=length, usd=usd) for grace in ("1h", *GRACES) for length in SILENCES for usd in (1000, None)
+]
 knobs = st.sampled_from(EASY) | st.builds(
     Knobs,
     action=st.sampled_from(["stop", "stop", "delete", "notify"]),
@@ -102,8 +124,9 @@ knobs = st.sampled_from(EASY) | st.builds(
     grace=st.sampled_from(list(GRACES)),
     acts=st.sampled_from([20, 20, 2, 1, 0]),
     share=st.sampled_from([100, 100, 50, 25, 0]),
-    usd=st.sampled_from([1000.0, 1000.0, 26.0, 2.0]),
+    usd=st.sampled_from([1000.0, 1000.0, None, 26.0, 2.0]),
     jump=st.sampled_from([100, 25]),
+    close=st.sampled_from([21, 21, 19]),
 )
 
 
@@ -140,9 +163,9 @@ class Deployment(RuleBasedStateMachine):
         self.depot = self.there.depot
         self.oracle = Oracle()
         self.wrong: list[str] = []
-        self.held: dict[str, datetime] = {}
-        self.released: tuple[datetime, frozenset[str]] | None = None
-        self.deleted: dict[str, tuple[Manifest, Thing]] = {}
+        self.released: datetime | None = None
+        self.covered: set[tuple[str, str]] = set()
+        self.deleted: dict[str, Thing] = {}
         self.trial = QUIET
         self.pending: list[tuple[str, str]] = []
         self.calls: Counter[str] = Counter()
@@ -153,15 +176,26 @@ class Deployment(RuleBasedStateMachine):
         self.inner = self.dead = False
         for place in (self.depot, self.there.store, self.there.post, self.ledger):
             place.blunder = self.blunder  # type: ignore[attr-defined]
+        self.depot.asking = self.asking
         self.depot.meanwhile, self.depot.witness, self.there.post.heard = self.meanwhile, self.witness, self.heard
 
     # The world
 
-    @initialize(fleet=st.lists(st.sampled_from(NAMES), min_size=1, max_size=5, unique=True), turned=knobs)
-    def begin(self, fleet: list[str], turned: Knobs) -> None:
+    @initialize(
+        fleet=st.sampled_from(FLEETS) | st.lists(st.sampled_from(NAMES), min_size=1, max_size=5, unique=True),
+        turned=knobs,
+        slow=st.booleans(),
+        instance=st.sampled_from(["ml.g5.xlarge", "ml.g5.xlarge", "ml.unheard.of"]),
+    )
+    def begin(self, fleet: list[str], turned: Knobs, slow: bool, instance: str) -> None:
         for name in fleet:
-            self.depot.add(name, vague=name.startswith("likely"))
+            self.add(name, slow=slow and name == HOUSE, instance=instance)
         self.turn(turned)
+
+    def add(self, name: str, **given: Any) -> Thing:
+        """A thing in the shape that its name says."""
+        variants, host = 2 if name == "double-1" else 1, HOUSE if name == INNER else ""
+        return self.depot.add(name, vague=name.startswith("likely"), variants=variants, host=host, **given)
 
     @rule(turned=knobs)
     def turn(self, turned: Knobs) -> None:
@@ -177,7 +211,7 @@ class Deployment(RuleBasedStateMachine):
         name, now = NAMES[which], self.there.now
         if name not in self.depot.things:
             born = max(now - age, self.gone.get(name, NOW - 90 * DAY))
-            self.depot.add(name, created=born, up=born, instance=instance, vague=name.startswith("likely"))
+            self.add(name, created=born, up=born, instance=instance)
 
     @rule(names=st.sets(st.sampled_from(NAMES), max_size=1))
     def garble(self, names: set[str]) -> None:
@@ -187,17 +221,44 @@ class Deployment(RuleBasedStateMachine):
     @rule()
     def release(self) -> None:
         enforce.release(self.ledger, "lee@example.com", self.there.now)
-        self.released = (self.there.now, frozenset(self.held))
+        self.released = self.there.now
 
-    @rule(which=which)
-    def restore(self, which: int) -> None:
-        """What `reaper restore` does with what was deleted."""
-        name = NAMES[which]
-        if name in self.deleted and name not in self.depot.things:
-            manifest, before = self.deleted[name]
-            ACTS.undo(Yard(self.depot), manifest)
-            self.same(before, self.depot.things[name])
-            self.remember(name, plan.undone)
+    @rule(which=which, refused=st.booleans())
+    def restore(self, which: int, refused: bool) -> None:
+        """What `reaper restore` does with what was stopped or deleted, where anything was; `refused` where no machine is to be had."""
+        inner, self.inner = self.inner, True
+        can = [name for name in NAMES if self.is_restorable(name)]
+        if can:
+            name = can[which % len(can)]
+            if name in self.depot.things:
+                self.depot.things[name].refused = refused
+            self.restored(name, self.there.memory(name).manifest or "")
+        self.inner = inner
+
+    def is_restorable(self, name: str) -> bool:
+        """Whether something was done to it that stands."""
+        if name in self.oracle.garbled or not self.there.memory(name).manifest:
+            return False
+        thing = self.depot.things.get(name)
+        return thing is None or thing.up is None or thing.variants < thing.whole
+
+    def restored(self, name: str, manifest: str) -> None:
+        """It is back as it was, or its manifest is kept for another time."""
+        there_before = name in self.depot.things
+        done = restore.one(self.depot.id(name), self.there.bench())
+        if done.error or not done.undone:
+            self.wrong.append(f"{name} could not be restored: {done}")
+        elif done.undone.again:
+            SEEN["again"] += 1
+            if self.there.memory(name).manifest != manifest:
+                self.wrong.append(f"{name} is not all back, and its manifest is forgotten")
+        else:
+            SEEN["restored"] += 1
+            thing = self.depot.things[name]
+            if thing.up is None or thing.variants != thing.whole:
+                self.wrong.append(f"{thing} came back in part")
+            if not there_before and name in self.deleted:
+                self.same(self.deleted[name], thing)
 
     def pick(self, which: int) -> list[Thing]:
         names = sorted(self.depot.things)
@@ -249,6 +310,23 @@ class Deployment(RuleBasedStateMachine):
         ago = (1, 5, 24)[self.trial.which % 3] * HOUR
         thing.deaf.append((self.there.now - ago, self.there.now - ago + HOUR / 2))
 
+    def _outage(self, thing: Thing) -> None:
+        """For some hours there were no metrics of anything."""
+        for each in self.depot.things.values():
+            each.deaf.append((self.there.now - 5 * HOUR, self.there.now - HOUR / 2))
+
+    def _slow(self, thing: Thing) -> None:
+        thing.slow = not thing.slow
+
+    def _refused(self, thing: Thing) -> None:
+        thing.refused = not thing.refused
+
+    def _hosted(self, thing: Thing) -> None:
+        """Somebody keeps what others live in."""
+        if HOUSE in self.depot.things:
+            SEEN["hosted"] += 1
+            self._kept(self.depot.things[HOUSE])
+
     def _later(self, thing: Thing) -> None:
         self.there.now += timedelta(minutes=18)
 
@@ -256,7 +334,9 @@ class Deployment(RuleBasedStateMachine):
         """Another sweep begins while the first one is at work."""
         self.inner, run, seen = True, f"run-{self.there.runs + 1}", len(self.depot.things)
         self.wrong.append("the second sweep raised")
+        known, self.oracle.known = self.oracle.known, {}
         self.there.sweep(self.oracle.mode)
+        self.oracle.known = known
         self.wrong.remove("the second sweep raised")
         self.inner = False
         self.capped(run, seen)
@@ -287,7 +367,8 @@ class Deployment(RuleBasedStateMachine):
         if self.inner:
             return
         call = self.named(call)
-        for event in [e for e in self.pending if e[0] == call]:
+        # Time goes on last: what happens after the metrics were asked for, they cannot show.
+        for event in sorted((e for e in self.pending if e[0] == call), key=lambda e: e[1] in {"later", "twice"}):
             self.pending.remove(event)
             things = [self.depot.things[name]] if name in self.depot.things else self.pick(self.trial.which)
             self.happen(event[1], things)
@@ -310,7 +391,9 @@ class Deployment(RuleBasedStateMachine):
         if how == "killed":
             self.dead = True
             raise Killed
-        if call in {"carried", "remembered"}:
+        if how in LOST:
+            raise CloudError(LOST[how], call, how, retried=True)
+        if call in {"carried", "remembered", "began", "ended", "noted"}:
             raise CloudError(Trouble.UNREACHABLE, call, "no answer")
         if how == "odd" and call not in MEMORY and call != "write":
             raise OSError("odd") if call == "send" else KeyError("odd")
@@ -323,7 +406,11 @@ class Deployment(RuleBasedStateMachine):
 
     # The reaper
 
-    @rule(mode=st.sampled_from([Mode.ENFORCE, Mode.ENFORCE, Mode.ENFORCE, Mode.NOTIFY, Mode.AUDIT]), trial=trials, wait=waits)
+    @rule(
+        mode=st.sampled_from([Mode.ENFORCE, Mode.ENFORCE, Mode.ENFORCE, Mode.ANNOUNCE, Mode.NOTIFY, Mode.AUDIT]),
+        trial=trials,
+        wait=waits,
+    )
     def sweep(self, mode: Mode, trial: Trial, wait: timedelta) -> None:
         self.there.now += wait
         self.trial, self.pending, self.hit, self.calls = trial, list(trial.events), [], Counter()
@@ -334,13 +421,33 @@ class Deployment(RuleBasedStateMachine):
         self.capped(run, seen)
         if report:
             self.shown(report)
-            self.held |= {f.case.resource.name: self.there.now for f in report.findings if f.step.move is Move.HOLD}
+            self.known(run)
 
     @rule(trial=trials, wait=st.sampled_from([timedelta(), timedelta(minutes=10), 6 * HOUR]))
     def due(self, trial: Trial, wait: timedelta) -> None:
         """Everything is told about, and the next sweep comes when the time is over."""
         self.sweep(Mode.ENFORCE, QUIET, wait)
         self.sweep(Mode.ENFORCE, trial, GRACES[self.oracle.knobs.grace])
+
+    @rule(trial=trials, first=trials, turned=st.none() | knobs, what=st.none() | st.sampled_from(HAPPENINGS), which=which)
+    def parts(self, trial: Trial, first: Trial, turned: Knobs | None, what: str | None, which: int) -> None:
+        """A first part is acted on, something happens, and the rest comes due."""
+        self.due(first, timedelta())
+        if what:
+            self.happening(which=which, what=what, tags=trial.tags)
+        if turned:
+            self.turn(turned)
+        self.sweep(Mode.ANNOUNCE, QUIET, GRACES[self.oracle.knobs.grace] / 2)
+        self.sweep(Mode.ENFORCE, trial, GRACES[self.oracle.knobs.grace] / 2 + DAY)
+
+    @rule(call=st.sampled_from(["look", "record", "carry"]), what=st.sampled_from(["hosted", "kept", "odd"]))
+    def between(self, call: str, what: str) -> None:
+        """Something happens between the notice of a house and the last call of its action."""
+        for name in (HOUSE, INNER):
+            if name not in self.depot.things:
+                self.add(name)
+        trial = replace(QUIET, faults=[(call, 1, what)]) if what == "odd" else replace(QUIET, events=[(call, what)])
+        self.due(trial, timedelta())
 
     @rule(trial=trials, early=st.booleans(), what=st.sampled_from(HAPPENINGS), which=which, turned=st.none() | knobs)
     def due_but(self, trial: Trial, early: bool, what: str, which: int, turned: Knobs | None) -> None:
@@ -379,15 +486,43 @@ class Deployment(RuleBasedStateMachine):
     def nothing_is_wrong(self) -> None:
         assert not self.wrong, self.wrong
 
+    def asking(self) -> None:
+        """What is given from now on the leave for a call cannot know of."""
+        self.oracle.known = {name: list(given) for name, given in self.oracle.snoozes.items()}
+
     def witness(self, manifest: Manifest, thing: Thing) -> None:
-        """Right before an act takes effect."""
+        """Right before a call takes effect."""
         now, move = self.there.now, manifest.move
-        self.wrong += [f"{move} {thing.name} at {now}: {why}" for why in self.oracle.wrong(thing, move, now)]
-        self.oracle.acts.append((move, thing.name, now, manifest.run))
-        self.spent[manifest.run, thing.name] = INSTANCES[thing.instance]
-        SEEN[move.value] += 1
         if move is not Move.START:
-            self.stored(manifest, thing)
+            self.gone[thing.name] = now
+        if thing.name != manifest.name or (move, manifest.name, manifest.run) in [(m, n, r) for m, n, _, r in self.oracle.acts]:
+            SEEN["second call"] += 1
+            self.wrong += [f"{move} {thing.name} at {now}: {why}" for why in self.oracle.kept(thing, now)]
+        if thing.name != manifest.name and manifest.name in self.depot.things:
+            self.first(manifest, self.depot.things[manifest.name])
+        elif thing.name == manifest.name:
+            self.first(manifest, thing)
+            if move is not Move.START:
+                self.stored(manifest, thing)
+
+    def first(self, manifest: Manifest, thing: Thing) -> None:
+        """Right before the first call of an action takes effect."""
+        now, move, run = self.there.now, manifest.move, manifest.run
+        if (move, thing.name, run) in [(m, n, r) for m, n, _, r in self.oracle.acts]:
+            return
+        self.wrong += [f"{move} {thing.name} at {now}: {why}" for why in self.oracle.wrong(thing, move, now)]
+        rights = self.oracle.right(thing, move, now)
+        if (
+            self.released
+            and rights
+            and max(min(t.date for t in rights), self.released) == self.released <= now < self.released + DAY
+        ):
+            self.covered.add((run, thing.name))
+        SEEN["rest"] += any(told.sort == "rest" for told in rights)
+        SEEN["by hours"] += move is Move.STOP and thing.name.startswith(("office", "strict"))
+        self.oracle.acts.append((move, thing.name, now, run))
+        self.spent[run, thing.name] = INSTANCES[thing.instance]
+        SEEN[move.value] += 1
 
     def stored(self, manifest: Manifest, thing: Thing) -> None:
         """What undoes it is in the store, and brings back the same thing."""
@@ -398,12 +533,26 @@ class Deployment(RuleBasedStateMachine):
             return
         elsewhere = Depot(clock=lambda: self.there.now)
         if manifest.move is Move.DELETE:
-            self.gone[thing.name] = self.there.now
-            self.deleted[thing.name] = manifest, deepcopy(thing)
+            self.deleted[thing.name] = deepcopy(thing)
         else:
-            elsewhere.things[thing.name] = replace(thing, up=None)
+            elsewhere.things[thing.name] = replace(thing, up=None, refused=False)
         ACTS.undo(Yard(elsewhere), mine[0])
         self.same(thing, elsewhere.things[thing.name])
+
+    def known(self, run: str) -> None:
+        """Where the ledger answered, it knows of every action of the run, and of what became of it."""
+        if any(call in (*MEMORY, "remembered", "began", "ended", "noted") for call, _ in self.hit):
+            return
+        for move, name, when, by in self.oracle.acts:
+            if by != run or name in self.oracle.garbled:
+                continue
+            inner, self.inner = self.inner, True
+            memory = self.there.memory(name)
+            self.inner = inner
+            if (memory.last_act, memory.act_run) == (move, run) and memory.act_result is None:
+                self.wrong.append(f"nobody knows what became of {move} {name} at {when}")
+            elif memory.last_act is None:
+                self.wrong.append(f"{move} {name} at {when} is forgotten")
 
     def same(self, before: Thing, after: Thing) -> None:
         if (before.instance, before.tags) != (after.instance, after.tags) or after.up is None:
@@ -415,34 +564,36 @@ class Deployment(RuleBasedStateMachine):
         self.wrong += self.oracle.hear(message, self.addresses, self.there.now)
 
     def capped(self, run: str, seen: int) -> None:
-        """No more was acted on than the limits allow; what a person had let go does not count."""
-        acts = [(name, when) for move, name, when, by in self.oracle.acts if by == run and move is not Move.START]
-        acts = [(name, when) for name, when in acts if not self.let_go(name, when)]
+        """No more was acted on than the limits allow; what a person released does not count, and office hours count for money alone."""
+        acts = [name for move, name, _, by in self.oracle.acts if by == run and move is not Move.START]
+        acts = [name for name in acts if (run, name) not in self.covered]
+        plain = [name for name in acts if not name.startswith(("office", "strict"))]
         limits = self.oracle.knobs
-        usd = sum(self.spent[run, name] for name, _ in acts)
+        usd = sum(self.spent[run, name] for name in acts)
         most = max(1 if limits.share else 0, floor(limits.share * seen / 100 + 1e-9))
-        if len(acts) > min(limits.acts, most) or usd > limits.usd:
+        if len(plain) > min(limits.acts, most) or usd > (1000 if limits.usd is None else limits.usd):
             self.wrong.append(f"{run} acted on {acts} of {seen} for ${usd} an hour: {limits}")
+        unpriced = [name for name in plain if self.spent[run, name] == 0]
+        SEEN["unpriced"] += len(unpriced)
+        if unpriced and limits.usd is not None:
+            self.wrong.append(f"{run} acted on {unpriced} without a price under max_usd_per_hour")
 
     def shown(self, report: Report) -> None:
         """Whatever failed is in the report."""
         off: list[object] = [c for c in report.coverage if c.status is not Status.OK]
         off += [f for f in report.findings if f.outcome.result in {Result.REFUSED, Result.FAILED}]
-        if self.hit and not off:
+        if [hit for hit in self.hit if hit[0] != "carried"] and not off:
             self.wrong.append(f"{self.hit} failed, and the report says nothing of it")
         found = {f.case.resource.name: f for f in report.findings}
         for call, name in self.hit:
-            if call in {"look", "record", "carry", "carried"} and found[name].outcome.result not in {
-                Result.REFUSED,
-                Result.FAILED,
-            }:
-                self.wrong.append(f"{call} failed for {name}: {found[name].outcome}")
+            outcome = found[name].outcome if name in found else None
+            lost = outcome and call == "carried" and "reply to that got lost" in (outcome.because or "")
+            SEEN["lost reply"] += bool(lost)
+            off_call = call in {"look", "record", "carry", "carried"} and outcome and not lost and name != INNER
+            if off_call and outcome and outcome.result not in {Result.REFUSED, Result.FAILED}:
+                self.wrong.append(f"{call} failed for {name}: {outcome}")
         SEEN.update(f.outcome.result.value for f in report.findings)
         SEEN.update(f.step.move.value for f in report.findings if f.step.move is Move.HOLD)
-
-    def let_go(self, name: str, when: datetime) -> bool:
-        """Whether a person's release covers it."""
-        return self.released is not None and name in self.released[1] and self.released[0] <= when < self.released[0] + DAY
 
 
 def test_whatever_goes_wrong_nothing_is_acted_on_that_must_be_left_alone():
@@ -458,4 +609,4 @@ def test_whatever_goes_wrong_nothing_is_acted_on_that_must_be_left_alone():
             suppress_health_check=list(HealthCheck),
         ),
     )
-    assert {"stop", "delete", "start", "hold", "refused", "failed", "killed", "denied", "odd"} <= set(SEEN), SEEN
+    assert [what for what in EVERYTHING if not SEEN[what]] == []

@@ -368,6 +368,11 @@ def test_where_the_file_sets_dollars_what_has_no_price_and_only_that_is_on_hold(
     assert found == [Move.HOLD, Move.STOP, Move.STOP]
 
 
+def test_a_calendars_stops_without_a_price_count_like_its_others():
+    limits = Limits(max_usd_per_hour=1000, max_scheduled=1, **ALL)
+    assert caps(calendar(None), calendar(None), limits=limits) == [Move.HOLD] * 2
+
+
 def test_the_default_alone_holds_nothing_for_want_of_a_price():
     assert caps(plain(None), plain(), calendar(None), limits=Limits(**ALL)) == [Move.STOP] * 3
 

@@ -242,10 +242,12 @@ def test_old_reports_go_and_manifests_stay(cloudformation):
     assert [rule["Prefix"] for rule in bucket["LifecycleConfiguration"]["Rules"]] == ["reports/"]
 
 
-@pytest.mark.parametrize(("alarm", "metric"), [("ActsFailedAlarm", "ActsFailed"), ("HeldAlarm", "Held")])
-def test_admins_are_told_of_acts_that_failed_or_are_held(cloudformation, alarm: str, metric: str):
+@pytest.mark.parametrize(
+    ("alarm", "metric", "condition"), [("ActsFailedAlarm", "ActsFailed", "Acts"), ("HeldAlarm", "Held", "Announces")]
+)
+def test_admins_are_told_of_acts_that_failed_or_are_held(cloudformation, alarm: str, metric: str, condition: str):
     found = cloudformation["Resources"][alarm]
-    assert (found["Condition"], found["Properties"]["MetricName"]) == ("Acts", metric)
+    assert (found["Condition"], found["Properties"]["MetricName"]) == (condition, metric)
     assert found["Properties"]["AlarmActions"] == [{"Ref": "SummaryTopic"}]
     assert f'"{metric}"' in (ROOT / "functions/reaper/aws/lambda_function.py").read_text()
 

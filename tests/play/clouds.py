@@ -82,9 +82,11 @@ class Wire:
         """Called for every call before it is carried out."""
         with self.lock:
             self.calls += 1
-            for one in [one for one in self.meanwhile if re.fullmatch(one[0], action) and re.search(one[1], subject)]:
+            now = [one for one in self.meanwhile if re.fullmatch(one[0], action) and re.search(one[1], subject)]
+            for one in now:
                 self.meanwhile.remove(one)
-                one[2]()
+        for one in now:  # without the lock: what they do may be calls themselves
+            one[2]()
         if self._strikes(action, "before"):
             self._kill()
 
@@ -158,10 +160,16 @@ class Aws(AwsServer):
     def _own(self, call: Call, faults: list[Fault]) -> AwsReply | None:
         self.wire.arrives(call.action, str(call.params))
         found = super()._own(call, faults)
-        if found is None:  # moto answers, and says no more of it here
-            self._note(call, None)
-        elif self._note(call, found):
+        self._here.call = call
+        if found and self._note(call, found):
             _hang_up(self._here.environ)
+        return found
+
+    def _from_moto(self, environ: dict[str, Any], start: Start) -> Iterable[bytes]:
+        found = super()._from_moto(environ, start)
+        call = getattr(self._here, "call", None)
+        if call and self._note(call, None):
+            _hang_up(environ)
         return found
 
     def _note(self, call: Call, found: AwsReply | None) -> bool:

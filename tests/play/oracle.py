@@ -17,7 +17,7 @@ from play import terms
 from play.clouds import Change
 from play.fleet import Thing
 from play.post import Mail, Notice
-from play.terms import ADMINS, DAY, HOUR, MINUTE, RANK
+from play.terms import ADMINS, DAY, HOUR, MINUTE, RANK, Caps
 
 SEEN = 6 * MINUTE
 """How old a use must be before the product has to know of it: what its cloud takes to publish it, and a bucket."""
@@ -54,11 +54,18 @@ class Scene:
     changes: Sequence[Change]
     mails: Sequence[Mail]
     report: Mapping[str, Any] | None
+    caps: Caps
+    calm: bool
 
     @property
     def acts(self) -> bool:
         """Whether it may stop anything."""
         return (self.verb, self.mode) == ("sweep", "enforce") or self.verb == "apply"
+
+    @property
+    def undisturbed(self) -> bool:
+        """Whether it was a sweep that tells people of what was done, and nothing was in its way."""
+        return self.verb == "sweep" and self.mode != "audit" and not self.out_of_order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +92,9 @@ class Oracle:
     raised: dict[str, list[datetime]] = field(default_factory=lambda: defaultdict(list))
     held: set[str] = field(default_factory=set)
     untold: dict[str, datetime] = field(default_factory=dict)
+    unread: dict[str, Act] = field(default_factory=dict)
+    prices: dict[str, float] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
     carried: dict[tuple[str, str, str], datetime] = field(default_factory=dict)
 
     def saw(self, scene: Scene) -> list[Act]:
@@ -92,8 +102,11 @@ class Oracle:
         self.scenes.append(scene)
         self.mails += scene.mails
         found = list(_acts(scene))
-        for problem in [*self._ended_well(scene), *self._twice(scene), *self._limits(scene, found), *self._holds(scene)]:
-            self.wrong.append((scene.began, problem))
+        for row in (scene.report or {}).get("findings", ()):
+            if row["usd_per_hour"] is not None:
+                self.prices[row["name"].rpartition("/")[2]] = row["usd_per_hour"]
+        checks = (self._ended_well(scene), self._twice(scene), self._limits(scene, found), self._holds(scene, found))
+        self.wrong += [(scene.began, why) for check in checks for why in check]
         for act in found:
             thing = self.things[act.name]
             check = self._start if act.what == "start" else self._stop
@@ -102,7 +115,13 @@ class Oracle:
                 self.raised[act.name].append(act.when)
         self.acts += found
         self.wrong += [(mail.at, why) for mail in scene.mails for why in self._mail(mail)]
+        self.wrong += [(scene.ended, why) for why in self._unread(scene, found)]
+        self._count(scene, found)
         return found
+
+    def undone(self, name: str) -> None:
+        """Somebody has brought it back, or started it, and need not be told any more of what was done to it."""
+        self.unread.pop(name, None)
 
     def owner(self, thing: Thing, when: datetime) -> str:
         """Who is to be told then."""
@@ -124,6 +143,9 @@ class Oracle:
             for key, value in one.truth.tags_at(when).items()
             if _protects(key, value, when)
         ]
+        if thing.inside:  # its host's tags are its own, where it has no others
+            theirs = thing.inside.truth.tags_at(when).items()
+            found += [f"{key}={value} on its host" for key, value in theirs if key not in tags and _protects(key, value, when)]
         return found + (["its rule"] if RANK[thing.terms.action] < RANK["stop"] else [])
 
     def ready(self, thing: Thing, when: datetime) -> bool:
@@ -138,16 +160,43 @@ class Oracle:
     def stuck(self, since: datetime, end: datetime) -> Iterator[str]:
         """What had to be stopped between the two moments, because nothing at all spoke against it, and still runs."""
         for thing in self.things.values():
-            tags = [at for at, _ in thing.truth.tags if since <= at]
-            busy = thing.truth.used(since - idle_after(thing, end), end) or (thing.truth.last_touch(end) or thing.born) > since
-            snoozed = any(until > since for _, until in self.snoozes[thing.name])
-            if tags or busy or snoozed or thing.terms.hours or self.protected(thing, end):
+            if thing.terms.hours or not self._left_alone(thing, since, end):
                 continue
+            if not any(n.name == thing.name for m in self.mails for n in m.notices) and thing.level() > thing.least():
+                yield f"{thing.name} ({thing.kind}) has been idle since {_time(thing.truth.last_use(end))} and no mail says so"
             if thing.guests and thing.terms.action != "delete":
                 continue  # what hosts components is not stopped, only they are
             gone = thing.terms.action == "delete" and not any(n in thing.kind for n in ("notebook", "app", "cluster", "instance"))
             if thing.there() and (gone or thing.level() > thing.least()):
                 yield f"{thing.name} ({thing.kind}) has been idle since {_time(thing.truth.last_use(end))} and still runs {thing.level()}"
+
+    def late_nights(self, since: datetime, end: datetime) -> Iterator[str]:
+        """What keeps office hours and ran at the end of a night after that moment, or stood still on a working day, for no reason."""
+        for scene in (s for s in self.scenes if s.verb == "sweep" and s.began >= since):
+            at = scene.began
+            for thing in (t for t in self.things.values() if t.terms.hours and self._kept_hours(t, at)):
+                closed, opened, up = terms.closed_since(at), terms.opened_at(at), scene.after[thing.name].level > 0
+                touched = max((t for t in thing.truth.touched if t <= at), default=thing.born)
+                if closed and at - closed > 8 * HOUR and up and touched < closed and not thing.truth.used(at - HOUR, at):
+                    yield f"{thing.name} ({thing.kind}) still runs at {_time(at)}, long after its office hours"
+                ended = [a for a in self.acts if a.name == thing.name and a.when < at and a.what == "stop"]
+                if opened and not up and ended and touched < ended[-1].when and at - opened > HOUR:
+                    yield f"{thing.name} ({thing.kind}) is not started at {_time(at)}, though the product had stopped it"
+
+    def _left_alone(self, thing: Thing, since: datetime, end: datetime) -> bool:
+        """Whether nothing at all spoke against stopping it between the two moments."""
+        near = [thing, *thing.guests, *([thing.inside] if thing.inside else [])]
+        tags = [at for one in near for at, _ in one.truth.tags if since <= at]
+        busy = thing.truth.used(since - idle_after(thing, end), end) or (thing.truth.last_touch(end) or thing.born) > since
+        snoozed = any(until > since for one in near for _, until in self.snoozes[one.name])
+        return not (tags or busy or snoozed or self.protected(thing, end))
+
+    def _kept_hours(self, thing: Thing, at: datetime) -> bool:
+        """Whether its enrolment can't have been void for any of the days in which it is replaced."""
+        since = at - terms.REMIND - 2 * DAY
+        changed = any(when > since for when, _ in thing.truth.tags)
+        snoozed = any(until > since for _, until in self.snoozes[thing.name])
+        return not (changed or snoozed or self.protected(thing, at)) and at - self.scenes[0].began > 3 * DAY
 
     def _stop(self, thing: Thing, act: Act, scene: Scene) -> Iterator[str]:
         at = act.when
@@ -173,7 +222,7 @@ class Oracle:
     def _noticed(self, thing: Thing, act: Act) -> Iterator[str]:
         owner, at = self.owner(thing, act.when), act.when
         told = [(m, n) for m in self.mails for n in m.notices if n.name == thing.name and m.at < at]
-        mine = [(m, n) for m, n in told if m.to == owner and not n.done]
+        mine = [(m, n) for m, n in told if m.to == owner and (n.rest or not n.done)]
         if not mine:
             yield f"{owner} never got a notice"
             return
@@ -199,7 +248,7 @@ class Oracle:
             return
         busy = thing.truth.used(at - OPEN, at - SEEN)
         touched = thing.truth.last_touch(at)
-        if touched and since <= touched and at - touched < terms.OVERRIDE and not thing.terms.force:
+        if touched and since <= touched and at - touched < terms.OVERRIDE:
             yield f"it was started by hand at {_time(touched)}, outside its hours"
         if busy and not thing.terms.force:
             yield f"it was used until {_time(thing.truth.last_use(at - SEEN))}"
@@ -223,7 +272,10 @@ class Oracle:
         ended = [a.when for a in self.acts if a.name == thing.name and a.what != "start"]
         last = max(ended, default=None)
         by_hand = max((t for t in thing.truth.stopped_by_hand if t <= act.when), default=None)
-        if last is None or (by_hand and by_hand > last):
+        opened = terms.opened_at(act.when)
+        if thing.terms.all and not (opened and by_hand and by_hand >= opened):
+            pass
+        elif last is None or (by_hand and by_hand > last):
             yield f"its owner stopped it{f' at {_time(by_hand)}' if by_hand else ''}, not the product"
         yield from (f"although {why} protects it" for why in self.protected(thing, act.when))
 
@@ -243,30 +295,42 @@ class Oracle:
             before = self.carried.get(key)
             thing = next((t for t in self.things.values() if t.name == change.what or f"/{t.name}/" in f"{change.what}/"), None)
             between = [a.when for a in self.acts if a.name == thing.name] + thing.truth.touched if thing else []
-            if (
-                before
-                and thing
-                and not any(before + MINUTE < when <= change.when for when in between)
-                and scene.verb != "restore"
-            ):
+            if before and thing and not any(before < when <= change.when for when in between) and scene.verb != "restore":
                 yield f"{thing.name}: {change.action} was made twice, at {_time(before)} and at {_time(change.when)}"
             self.carried[key] = change.when
 
     def _limits(self, scene: Scene, found: Sequence[Act]) -> Iterator[str]:
-        if scene.verb not in {"sweep", "apply"} or any(given <= scene.began < until for given, until in self.releases):
+        if scene.verb not in {"sweep", "apply"}:
             return
-        ended = [self.things[a.name] for a in found if a.what != "start" and not self.things[a.name].terms.hours]
-        if len(ended) > terms.MAX_ACTS:
-            yield f"{len(ended)} were stopped in one run, more than max_acts"
-        for kind, count in Counter(t.kind for t in ended).items():
-            seen = sum(1 for t in self.things.values() if t.kind == kind and scene.before[t.name].there)
-            if count > max(1, int(terms.MAX_SHARE * seen)):
-                yield f"{count} of {seen} {kind} were stopped in one run, more than max_share"
+        # What is deleted with its host is one action with it.
+        ended = [a for a in found if a.what != "start" and not self._released(a, scene)]
+        things = [self.things[a.name] for a in ended if not (self.things[a.name].inside and a.what == "delete")]
+        ordinary, caps = [t for t in things if not t.terms.hours], scene.caps
+        if len(ordinary) > caps.acts:
+            yield f"{len(ordinary)} were stopped in one run, more than max_acts {caps.acts}"
+        if len(things) - len(ordinary) > caps.scheduled:
+            yield f"{len(things) - len(ordinary)} were stopped by hours in one run, more than max_scheduled {caps.scheduled}"
+        usd = sum(self.prices.get(t.name, 0.0) for t in things)
+        if usd > caps.usd + 0.001:
+            yield f"what costs ${usd:.2f} an hour was stopped in one run, more than max_usd_per_hour {caps.usd:g}"
+        for kind, count in Counter(t.kind for t in ordinary).items():
+            seen = [t for t in self.things.values() if t.kind == kind and scene.before[t.name].there and not t.terms.hours]
+            if count > max(1, int(caps.share * len(seen))):
+                yield f"{count} of {len(seen)} {kind} were stopped in one run, more than max_share"
 
-    def _holds(self, scene: Scene) -> Iterator[str]:
+    def _released(self, act: Act, scene: Scene) -> bool:
+        """Whether a person released it: its date, or the end of its hours, had come when they did."""
+        thing = self.things[act.name]
+        dates = [n.date for m in self.mails for n in m.notices if n.name == act.name and n.date and m.at < act.when]
+        since = terms.closed_since(act.when) if thing.terms.hours else max((d for d in dates if d <= act.when), default=None)
+        return since is not None and any(given <= scene.began < until and since <= given for given, until in self.releases)
+
+    def _holds(self, scene: Scene, found: Sequence[Act]) -> Iterator[str]:
         if scene.report is None or not scene.acts:
             return
-        held = {f["name"].rpartition("/")[2] for f in scene.report["findings"] if f["step"] == "hold"}
+        rows = [f for f in scene.report["findings"] if f["step"] == "hold"]
+        held = {f["name"].rpartition("/")[2] for f in rows}
+        yield from self._under_a_hold(rows, scene, found)
         said = " ".join(m.text for m in scene.mails if m.summary and "HELD" in m.subject)
         for name in held - self.held:
             self.untold[name] = scene.began
@@ -274,9 +338,49 @@ class Oracle:
             if said or name not in held:
                 del self.untold[name]
         self.held = held
-        if self.untold and not scene.out_of_order & {"mail", "kill", "ledger"}:
+        if self.untold and not scene.out_of_order & {"mail", "kill", "ledger", "writes", "lost"}:
             yield f"on hold, and no summary said so: {', '.join(sorted(self.untold))}"
             self.untold.clear()
+
+    def _under_a_hold(self, rows: Sequence[Mapping[str, Any]], scene: Scene, found: Sequence[Act]) -> Iterator[str]:
+        """What was done although the report says that everything like it is on hold."""
+        for act in (a for a in found if a.what != "start" and not self._released(a, scene)):
+            thing = self.things[act.name]
+            for row in rows:
+                because, here = row["step_because"], row["kind"] == thing.kind and f":{row['region']}:" in thing.id
+                whole = "max_usd_per_hour: " in because and "more than max_usd" in because
+                capped = ("max_acts" in because or "max_share" in because) and not thing.terms.hours
+                jumped = "max_jump" in because and here and not thing.terms.hours
+                calendar = "max_scheduled" in because and thing.terms.hours
+                if whole or capped or jumped or calendar:
+                    yield f"{act.name} was not held, though {row['name']} was: {because}"
+                    break
+
+    def _unread(self, scene: Scene, found: Sequence[Act]) -> Iterator[str]:
+        """What was done and its owner was not told of by the end of the next sweep that nothing was in the way of."""
+        for act in found:
+            if act.what != "start" and not self.things[act.name].terms.hours and scene.acts:
+                self.unread[act.name] = act
+        told = {n.name for m in scene.mails for n in m.notices if n.done}
+        for name in [name for name, act in self.unread.items() if name in told or act.what == "start"]:
+            del self.unread[name]
+        if scene.undisturbed:
+            for name, act in self.unread.items():
+                yield f"{name} ({self.things[name].kind}): nobody was told of its {act.what} of {_time(act.when)}"
+            self.unread.clear()
+
+    def _count(self, scene: Scene, found: Sequence[Act]) -> None:
+        """What came about, for a play in which nothing happens proves nothing."""
+        self.counts.update(f"{act.what} by {'hours' if self.things[act.name].terms.hours else scene.verb}" for act in found)
+        notices = [n for m in scene.mails for n in m.notices]
+        self.counts["notices"] += sum(1 for n in notices if not n.done)
+        self.counts["mails about parts"] += sum(1 for n in notices if n.rest)
+        self.counts["mails about what is done"] += sum(1 for n in notices if n.done)
+        rows = scene.report["findings"] if scene.report else ()
+        self.counts["held"] += sum(1 for row in rows if row["step"] == "hold")
+        self.counts["refused at the last look"] += sum(1 for row in rows if row["outcome"] == "refused")
+        for word in ("max_acts", "max_share", "max_usd_per_hour", "max_scheduled", "max_jump"):
+            self.counts[f"held by {word}"] += any(row["step"] == "hold" and word in row["step_because"] for row in rows)
 
     def _mail(self, mail: Mail) -> Iterator[str]:
         """What is wrong about one mail to an owner: to somebody else, or too soon after the last one that said the same."""
@@ -287,32 +391,81 @@ class Oracle:
                 continue
             if mail.to not in {self.owner(thing, mail.at), self.owner(thing, mail.at - 5 * MINUTE)}:
                 yield f"a mail about {notice.name} went to {mail.to}, but it belongs to {self.owner(thing, mail.at)}"
-            if not notice.done:
-                yield from self._too_soon(thing, mail, notice)
+            check = self._done_again if notice.done else self._enrolled_again if thing.terms.hours else self._too_soon
+            yield from check(thing, mail, notice)
+
+    def _done_again(self, thing: Thing, mail: Mail, notice: Notice) -> Iterator[str]:
+        """Of each action people are told once; of those of office hours only where something went wrong."""
+        if thing.terms.hours and "known" not in notice.text and "begun" not in notice.text:
+            yield f"{mail.to} was told that {thing.name} was stopped by its hours, which belongs into the weekly summary"
+        last = self._last(thing, mail, done=True)
+        if last is None or self._broken(last):
+            return
+        begun = [c.when for s in self.scenes for c in s.changes if _is_of(c, thing.name) and c.when > last.at]
+        cut = [s for s in self.scenes if s.number > last.command and s.out_of_order & {"kill", "lost"}]
+        if not begun and not cut:
+            yield f"{mail.to} was told again of what was done to {thing.name}: {last.subject!r}, then {mail.subject!r}"
+
+    def _last(self, thing: Thing, mail: Mail, *, done: bool) -> Mail | None:
+        """The last mail before this one to the same person about the same thing."""
+        return next(
+            (
+                m
+                for m in reversed(self.mails)
+                if m.at < mail.at and m.to == mail.to and any(n.name == thing.name and n.done is done for n in m.notices)
+            ),
+            None,
+        )
+
+    def _broken(self, mail: Mail) -> bool:
+        """Whether the command that sent it ended, or lost its ledger, between the mail and its being remembered, so that it is sent again."""
+        return any(s.number == mail.command and s.out_of_order & {"kill", "ledger", "writes", "lost mail"} for s in self.scenes)
+
+    def _enrolled_again(self, thing: Thing, mail: Mail, notice: Notice) -> Iterator[str]:
+        """One enrolment, then a summary every so often, and one notice a day before something busy is stopped."""
+        last = self._last(thing, mail, done=False)
+        if last is None or mail.at - last.at >= terms.REMIND - JITTER or self._broken(last):
+            return
+        said = next(n for n in last.notices if n.name == thing.name)
+        forced = thing.terms.force and "even while it is used" in notice.text and "are over" in notice.text
+        if forced and not ("are over" in said.text and _same_day(last.at, mail.at)):
+            return
+        if any(last.at < at <= mail.at for at, tags in thing.truth.tags) or self.protected(thing, last.at):
+            return
+        yield (
+            f"{mail.to} was told again of the office hours of {thing.name} after {mail.at - last.at}: "
+            f"{' '.join(said.text.split())[-200:]!r}, then {' '.join(notice.text.split())[-200:]!r}"
+        )
 
     def _too_soon(self, thing: Thing, mail: Mail, notice: Notice) -> Iterator[str]:
-        earlier = [
-            (m, n)
-            for m in self.mails
-            for n in m.notices
-            if n.name == notice.name and not n.done and m.to == mail.to and m.at < mail.at
-        ]
-        if not earlier:
+        """One notice in an idle period, then a reminder every so often."""
+        last = self._last(thing, mail, done=False)
+        if last is None or mail.at - last.at >= terms.REMIND - JITTER or self._broken(last):
             return
-        last, said = earlier[-1]
-        gap = mail.at - last.at
-        if gap >= terms.REMIND - JITTER or said.announces != notice.announces:
+        said = next(n for n in last.notices if n.name == thing.name)
+        if said.announces is None and notice.announces is not None:
             return
         new = [
             thing.truth.used(last.at - SEEN, mail.at),
             any(last.at < t <= mail.at for t in [*thing.truth.touched, *self.raised[thing.name]]),
-            any(last.at < t <= mail.at for t, _ in thing.truth.tags),
+            any(last.at < t <= mail.at for t in self._spoken(thing)),
             any(last.at <= until <= mail.at for _, until in self.snoozes[thing.name]),
             any(a.name == thing.name and last.at <= a.when <= mail.at for a in self.acts),
-            any(last.command <= s.number <= mail.command and s.out_of_order & {"kill", "ledger", "lost"} for s in self.scenes),
         ]
         if not any(new):
-            yield f"{mail.to} was told again of {notice.name} after {gap}, with nothing new: {last.subject!r}, then {mail.subject!r}"
+            yield (
+                f"{mail.to} was told again of {notice.name} after {mail.at - last.at}, with nothing new: {last.subject!r} announced "
+                f"{said.announces} for {_time(said.date)}, then {mail.subject!r} {notice.announces} for {_time(notice.date)}"
+            )
+
+    def _spoken(self, thing: Thing) -> Iterator[datetime]:
+        """When its tags began or ceased to say something: all but what no rule asks for."""
+        before: dict[str, str] = {}
+        for at, tags in thing.truth.tags:
+            now = {key: value for key, value in tags.items() if key not in HARMLESS - {"owner"}}
+            if now != before:
+                yield at
+            before = now
 
 
 def idle_after(thing: Thing, when: datetime) -> timedelta:
@@ -349,8 +502,12 @@ def _what(before: State, after: State) -> str | None:
 
 
 def _when(name: str, scene: Scene) -> datetime:
-    mine = [c.when for c in scene.changes if not c.refused and (c.what == name or f"/{name}/" in f"{c.what}/")]
+    mine = [c.when for c in scene.changes if not c.refused and _is_of(c, name)]
     return mine[0] if mine else scene.ended
+
+
+def _is_of(change: Change, name: str) -> bool:
+    return change.what == name or f"/{name}/" in f"{change.what}/"
 
 
 def _covers(notice: Notice, act: Act) -> bool:

@@ -32,12 +32,15 @@ BACK = re.compile(r"To bring it back")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """What a mail says of one resource: what is announced for when (None: nothing), whether it tells of something done, and its link."""
+    """What a mail says of one resource: what is announced for when (None: nothing), whether it tells of something done (`rest`: of the
+    first part only), and its link.
+    """
 
     name: str
     announces: str | None
     date: datetime | None
     done: bool
+    rest: bool
     link: str | None
     text: str
 
@@ -124,6 +127,7 @@ def _notice(name: str, about: str) -> Notice:
         announces={"deleted": "delete"}.get(announced[1].lower(), "stop") if announced else None,
         date=datetime.strptime(date[1], "%d %b %Y, %H:%M").replace(tzinfo=UTC) if date else None,
         done=bool(BACK.search(about)) and not LATER.search(about),
+        rest="The rest will be" in about,
         link=link[0] if link else None,
         text=about,
     )

@@ -6,8 +6,10 @@ Time stands still while nothing is going on and is stepped from sweep to sweep; 
 from __future__ import annotations
 
 import json
+import os
 import re
 import secrets
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -16,7 +18,10 @@ from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
+from unittest.mock import patch
 from urllib.parse import urlencode, urlsplit
+
+import boto3
 
 from play import terms, town
 from play.clock import Clock
@@ -36,10 +41,12 @@ SWEEPS = ((1, 10), (5, 0), (8, 20), (11, 50), (15, 30), (18, 40), (21, 50))
 AWS_ACTS = r"sagemaker:(Stop|Delete|Update|Start).*|application-autoscaling:(Register|Delete).*"
 AZURE_ACTS = r"Microsoft\.MachineLearningServices/.*(write|delete|stop/action|start/action)"
 ACTS = f"{AWS_ACTS}|{AZURE_ACTS}"
+WRITES = r"dynamodb:(Put|Update|Delete)Item"
 METRICS = r"cloudwatch:GetMetricData|.*[Mm]etrics.*"
 LOOKS = r"sagemaker:ListTags|Microsoft\.MachineLearningServices/.*read"
 """What is asked of a resource right before it is acted on; for Azure also what a sweep lists."""
 KEEP = "https://keep.example.com"
+TABLE = "ledger"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +58,8 @@ class Script:
     accident: str = ""
     silence: bool = False
     calm: bool = False
+    caps: str = ""
+    sweeps: tuple[tuple[int, int], ...] = SWEEPS
 
 
 @dataclass(slots=True)
@@ -72,6 +81,9 @@ class Season:
     before_act: dict[str, Any] = field(default_factory=dict)
     runs: dict[str, str] = field(default_factory=dict)
     drifted: set[str] = field(default_factory=set)
+    struck: int = 0
+    today: Script = field(default_factory=Script)
+    counts: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self.oracle = Oracle({thing.name: thing for thing in self.things})
@@ -79,15 +91,21 @@ class Season:
     def say(self, text: str) -> None:
         """One line for the diary."""
         self.diary.append(f"{self.clock.now:%a %d %H:%M:%S}  {text}")
+        with (self.home / "diary.txt").open("a", encoding="utf-8") as file:
+            file.write(self.diary[-1] + "\n")
 
     def day(self, script: Script) -> None:
         """One day of the play, from midnight (UTC) to midnight."""
         midnight = self.clock.now.replace(hour=0, minute=0, second=0, microsecond=0)
         self.say(f"--- {script}")
+        self.struck, self.today = 0, script
+        (self.home / "policy.yaml").write_text(terms.policy(self.post.port, terms.CAPS[script.caps]))
+        self._tidy(script)
         with self._out_of_order(script):
-            for hour, minute in SWEEPS:
+            for hour, minute in script.sweeps:
                 when = midnight + timedelta(hours=hour, minutes=minute + self.dice.randint(-9, 9))
                 self.until(when, script)
+                self._by_hand(script)
                 self.sweep(script)
         self.until(midnight + DAY, script)
 
@@ -97,7 +115,7 @@ class Season:
         if when <= since:
             return
         for thing in self.things:
-            thing.silent = script.silence and not thing.terms.hours
+            thing.silent = script.silence and town.falls_silent(thing)
         self._people(since, when, script)
         for thing in self.things:
             thing.live(since, when)
@@ -107,25 +125,17 @@ class Season:
         """One sweep, with an accident if the day has one in mind, and with people who act in the middle of it."""
         if not script.calm and self.dice.random() < 0.4:
             self._interrupt()
-        if script.accident and self.dice.random() < 0.5:
+        if script.accident and (self.struck == 0 or self.dice.random() < 0.4):
             self._arm(script.accident)
+        mode = "announce" if script.mode == "apply" else script.mode
+        self.command("sweep", "--mode", mode, "--format", "json", "--output", "report.json", mode=mode)
         if script.mode == "apply":
-            self.command("sweep", "--mode", "announce", "--format", "json", "--output", "report.json", mode="announce")
-            self.command("plan", "--output", "plan.json", mode="plan", also=script.outage)
+            (self.home / "plan.json").unlink(missing_ok=True)
+            self.command("plan", "--output", "plan.json", mode="plan")
             if (self.home / "plan.json").exists():
-                self.command("apply", "plan.json", mode="apply", also=script.outage)
-        else:
-            self.command(
-                "sweep",
-                "--mode",
-                script.mode,
-                "--format",
-                "json",
-                "--output",
-                "report.json",
-                mode=script.mode,
-                also=script.outage,
-            )
+                self.command("apply", "plan.json", mode="apply")
+        if self.wire.accident and self.wire.accident.happened:
+            self.struck += 1
         self.wire.accident = None
         self.wire.meanwhile.clear()
         if self.oracle.held and self.dice.random() < (1.0 if script.calm else 0.3) and not script.silence:
@@ -137,7 +147,7 @@ class Season:
         if done.status == 0:
             self.oracle.releases.append((self.clock.now, self.clock.now + DAY))
 
-    def command(self, *argv: str, mode: str, also: str = "") -> Done:
+    def command(self, *argv: str, mode: str) -> Done:
         """One command of the product, judged by the oracle."""
         self.wire.command += 1
         (self.home / "report.json").unlink(missing_ok=True)
@@ -152,13 +162,16 @@ class Season:
             ended=self.clock.now,
             status=done.status,
             stderr=done.stderr,
-            out_of_order=frozenset(self._troubles(also)),
+            out_of_order=frozenset(self._troubles(self.today.outage)),
             before=before,
             after=self._states(),
             changes=self.wire.changes[changes:],
             mails=self.post.mails[mails:],
             report=self._report(),
+            caps=terms.CAPS[self.today.caps],
+            calm=self.today.calm,
         )
+        self.counts.update(self._accidents(scene))
         self._tell(scene, done)
         for act in self.oracle.saw(scene):
             self.say(f"  {act.what} {act.name}")
@@ -168,9 +181,19 @@ class Season:
                 self.before_act.pop(act.name, None)
         return done
 
+    def _accidents(self, scene: Scene) -> Iterator[str]:
+        """What went wrong with a command, by name."""
+        yield from (f"outage of {one}" for one in scene.out_of_order & set(OUTAGES) | (scene.out_of_order & {"mail"}))
+        if self.wire.accident and self.wire.accident.happened:
+            yield self.wire.accident.happened.partition(":")[0]
+        if scene.mode == "notify" and any(n.announces for m in self.oracle.mails for n in m.notices):
+            yield "lowered to notify"
+
     def restore(self, thing: Thing) -> None:
         """Its owner wants it back; afterwards it must be as it was, field by field."""
         wanted = self.before_act.get(thing.name)
+        self.counts["restored"] += wanted is not None
+        self.oracle.undone(thing.name)
         for _ in range(4):
             done = self.command("restore", thing.id, mode="restore")
             self.clock.to(self.clock.now + 10 * MINUTE)
@@ -194,7 +217,7 @@ class Season:
 
     def end(self, calm_since: datetime) -> None:
         """What must hold when nothing has been out of order since that moment: nothing is stuck, and everything can be brought back."""
-        for why in self.oracle.stuck(calm_since, self.clock.now):
+        for why in [*self.oracle.stuck(calm_since, self.clock.now), *self.oracle.late_nights(calm_since, self.clock.now)]:
             self.oracle.wrong.append((self.clock.now, why))
         for thing in self.things:
             if thing.name in self.before_act:
@@ -219,11 +242,37 @@ class Season:
         choice = self.dice.random()
         if choice < 0.4:
             self.say(f"{thing.name} is started by hand")
-            thing.started_by_hand(now)
-            self.before_act.pop(thing.name, None)
+            self._start(thing)
         elif choice < 0.7 and thing.name in self.before_act:
             self.say(f"{thing.name} is restored by its owner")
             self.restore(thing)
+
+    def _start(self, thing: Thing) -> None:
+        thing.started_by_hand(self.clock.now)
+        self.before_act.pop(thing.name, None)
+        self.oracle.undone(thing.name)
+
+    def _by_hand(self, script: Script) -> None:
+        """On working days somebody works late on what was stopped for the night, and stops in the morning what is always started."""
+        now = self.clock.now
+        closed, opened = terms.closed_since(now), terms.opened_at(now)
+        for thing in (t for t in self.things if t.terms.hours and not script.calm):
+            if closed and now.hour >= 21 and terms.is_open(closed - MINUTE) and now - closed < 6 * HOUR and not thing.level():
+                if self.dice.random() < 0.3:
+                    self.counts["started by hand in the evening"] += 1
+                    self.say(f"{thing.name} is started by hand in the evening")
+                    self._start(thing)
+            elif opened and thing.terms.all and thing.level() and now.hour < 11 and self.dice.random() < 0.4:
+                self.counts["stopped by hand in the morning"] += 1
+                self.say(f"{thing.name} is stopped by hand in the morning")
+                thing.stopped_by_hand(now)
+
+    def _tidy(self, script: Script) -> None:
+        """Most of what protects something is taken off again the next day."""
+        for thing in self.things:
+            tags = thing.truth.tags_at(self.clock.now)
+            if any(key.startswith("reaper:") for key in tags) and self.dice.random() < 0.6 and not script.calm:
+                self._tag(thing, {key.replace("-", "__").replace(":", "_"): None for key in tags if key.startswith("reaper:")})
 
     def _announced(self, since: datetime, until: datetime) -> Iterator[tuple[Thing, datetime]]:
         """What mails announce for that stretch."""
@@ -239,6 +288,7 @@ class Season:
         if choice < 0.2:
             self.say(f"{thing.name} is used at {when:%H:%M}, shortly before {date:%H:%M}")
             thing.use(when, when + 6 * MINUTE)
+            self.counts["used just before its date"] += 1
         elif choice < 0.3:
             self._tag(thing, self.dice.choice(TAGS))
         elif choice < 0.4:
@@ -260,8 +310,7 @@ class Season:
             self.drifted.add(thing.name)
         elif choice < 0.9 and thing.there() and thing.level() <= thing.least():
             self.say(f"{thing.name} is started by hand, and left alone")
-            thing.started_by_hand(self.clock.now)
-            self.before_act.pop(thing.name, None)
+            self._start(thing)
 
     def _tag(self, thing: Thing, tags: dict[str, str | None]) -> None:
         if not thing.there():
@@ -275,44 +324,52 @@ class Season:
     def _interrupt(self) -> None:
         """Somebody protects what is about to be stopped: by a tag once it has been judged, or by a link once it has been looked at again."""
         now = self.clock.now
-        for thing, _ in self._announced(now - 3 * DAY, now):
-            if self.dice.random() < 0.3:
+        due = list(self._announced(now - 3 * DAY, now))
+        for thing, _ in self.dice.sample(due, min(2, len(due))):
+            if self.dice.random() < 0.6:
                 link = next(
                     (n.link for m in reversed(self.oracle.mails) for n in m.notices if n.name == thing.name and n.link), None
                 )
                 if link and self.dice.random() < 0.5:
                     self.wire.meanwhile.append((LOOKS, re.escape(thing.name), partial(self._snooze_now, thing, link)))
                 else:
-                    self.wire.meanwhile.append((METRICS, "", partial(self._tag, thing, {"reaper_keep": "true"})))
+                    self.wire.meanwhile.append((METRICS, "", partial(self._tag_now, thing)))
+
+    def _tag_now(self, thing: Thing) -> None:
+        self.counts["tagged in the middle of a sweep"] += 1
+        self._tag(thing, {"reaper_keep": "true"})
 
     def _snooze_now(self, thing: Thing, link: str) -> None:
         """The page is served by this process, because a command is running in the shell."""
-        keys = {name: self.shell.environ[name] for name in ("REAPER_LEDGER", "REAPER_SNOOZE_KEYS", "PLAY_KEYS")}
+        keys = dict(self.shell.environ)
+        self.counts["snoozed in the middle of a sweep"] += 1
         parts = urlsplit(link)
-        form = urlencode({"t": parts.query.removeprefix("t="), "days": 2, "reason": "just in time"}).encode()
+        form = urlencode({"t": parts.query.removeprefix("t="), "days": 1, "reason": "just in time"}).encode()
         door = gate.open(keys)
         said = door.answer(Request(method="POST", path=parts.path, body=form), self.clock.now)
         self.say(f"{thing.name} is snoozed in the middle of the sweep: {said.status}")
         if said.status == 200:
-            self.oracle.snoozes[thing.name].append((self.clock.now, self.clock.now + 2 * DAY - HOUR))
+            self.oracle.snoozes[thing.name].append((self.clock.now, self.clock.now + DAY - HOUR))
 
     def _arm(self, accident: str) -> None:
         """Something is to happen to one of the next command's calls."""
         how = {"kill": self.dice.choice(("before", "after")), "lost": "lost"}[accident]
-        action = (
-            ACTS
+        choices = (
+            (ACTS, "smtp:Data", WRITES)
             if accident == "lost"
-            else self.dice.choice((ACTS, ACTS, "smtp:Data", "dynamodb:(PutItem|UpdateItem)", "sagemaker:DescribeEndpoint"))
+            else (ACTS, ACTS, "smtp:Data", WRITES, WRITES, "sagemaker:DescribeEndpoint")
         )
-        if action.startswith("dynamodb"):
-            how = "before"  # moto answers it, and does not say when
-        self.wire.accident = Accident(action=action, how=how, skip=self.dice.choice((0, 0, 1, 2)))
+        action = self.dice.choice(choices)
+        self.wire.accident = Accident(
+            action=action, how=how, skip=self.dice.choice((0, 0, 1, 2)) if action != WRITES else self.dice.randint(0, 30)
+        )
 
     def _troubles(self, also: str) -> Iterator[str]:
         if also:
             yield also
         if self.wire.accident and self.wire.accident.happened:
-            yield "lost" if self.wire.accident.how == "lost" else "kill"
+            lost = "lost mail" if "smtp" in self.wire.accident.happened else "lost"
+            yield lost if self.wire.accident.how == "lost" else "kill"
 
     @contextmanager
     def _out_of_order(self, script: Script) -> Iterator[None]:
@@ -377,7 +434,8 @@ OUTAGES: dict[str, tuple[str, str, Any, Any]] = {
         aws_fault.denied(),
         azure_fault.denied(),
     ),
-    "ledger": ("(BatchGet|Get|Put|Update)Item|Query", r"never", aws_fault.error(500), azure_fault.error(500)),
+    "ledger": ("(BatchGet|Get|Put|Update|Delete)Item|Query", r"never", aws_fault.error(500), azure_fault.error(500)),
+    "writes": ("(Put|Update|Delete)Item", r"never", aws_fault.error(500), azure_fault.error(500)),
 }
 """What does not work for a day: the AWS operations and Azure paths, and how they fail."""
 
@@ -393,11 +451,10 @@ def season(home: Path, seed: int, begin: datetime, length: timedelta, product: P
         post = stack.enter_context(Post(wire))
         azure.world.operations.takes = SETTLES
         things = town.settle(aws, azure, begin, begin + length, dice)
-        (home / "policy.yaml").write_text(terms.POLICY.format(port=post.port))
         environ = {
             **aws.env,
             **azure.env,
-            "REAPER_LEDGER": f"sqlite://{home}/ledger.db",
+            "REAPER_LEDGER": f"dynamodb://{TABLE}",
             "REAPER_MANIFESTS": str(home / "manifests"),
             "REAPER_POLICY": str(home / "policy.yaml"),
             "REAPER_SUBSCRIPTIONS": town.SUBSCRIPTION,
@@ -407,8 +464,20 @@ def season(home: Path, seed: int, begin: datetime, length: timedelta, product: P
             "PLAY_KEYS": secrets.token_urlsafe(48),
             "AWS_MAX_ATTEMPTS": "2",
         }
+        stack.enter_context(patch.dict(os.environ, environ))
+        _table()
         running.append(stack.enter_context(Shell(home, clock, environ, product)))
         yield Season(dice, clock, wire, aws, azure, post, running[0], things, home)
+
+
+def _table() -> None:
+    """The ledger's table, as template.yaml makes it."""
+    boto3.client("dynamodb").create_table(
+        TableName=TABLE,
+        BillingMode="PAY_PER_REQUEST",
+        KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
+        AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in ("pk", "sk")],
+    )
 
 
 def _differ(wanted: Any, now: Any) -> str:
@@ -430,6 +499,10 @@ def scripts(days: int, calm: int, dice: Random) -> list[Script]:
 
 
 SPECIALS = (
+    Script(outage="ledger"),
+    Script(outage="writes"),
+    Script(caps="few"),
+    Script(caps="cheap"),
     Script(accident="kill"),
     Script(accident="lost"),
     Script(mode="notify"),

@@ -12,13 +12,12 @@ ZONE = ZoneInfo("Europe/Berlin")
 OPENS, CLOSES = 8, 18
 OVERRIDE = 4 * HOUR
 REMIND = 3 * DAY
-MAX_ACTS, MAX_SHARE, MAX_JUMP, MAX_USD = 5, 0.5, 0.25, 150.0
 RANK = {"ignore": 0, "notify": 1, "stop": 2, "delete": 3}
 
 POLICY = """\
 version: 1
-defaults: {{action: stop, idle_after: 12h, grace: 1d, remind_every: 3d}}
-limits: {{max_acts: 5, max_share: 50%, max_jump: 25%, max_usd_per_hour: 150}}
+defaults: {{action: stop, idle_after: 12h, grace: 1d, remind_every: 3d, lookback: 3d}}
+limits: {{max_acts: {acts}, max_share: {share:.0%}, max_jump: 25%, max_usd_per_hour: {usd}, max_scheduled: {scheduled}}}
 owners: {{tags: [owner], domains: [example.com], fallback: ml-admins@example.com}}
 channels: [{{type: smtp, host: 127.0.0.1, port: {port}, tls: none, from: reaper@example.com}}]
 rules:
@@ -41,7 +40,29 @@ rules:
   - name: office hours, busy or not
     match: {{name: "strict-*"}}
     hours: {{on: "mon-fri 08:00-18:00", tz: Europe/Berlin, start: ours, force: true}}
+  - name: office hours, all of them started
+    match: {{name: "all-*"}}
+    hours: {{on: "mon-fri 08:00-18:00", tz: Europe/Berlin, start: all}}
 """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caps:
+    """The limits of one run, as the policy names them."""
+
+    acts: int = 5
+    share: float = 0.5
+    usd: float = 150.0
+    scheduled: int = 200
+
+
+CAPS = {"": Caps(), "few": Caps(acts=1, scheduled=1), "cheap": Caps(usd=1.0)}
+"""What a day's policy file says of them, by name."""
+
+
+def policy(port: int, caps: Caps) -> str:
+    """The policy file, for the mail server at that port."""
+    return POLICY.format(port=port, acts=caps.acts, share=caps.share, usd=caps.usd, scheduled=caps.scheduled)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +74,7 @@ class Terms:
     grace: timedelta = DAY
     hours: bool = False
     force: bool = False
+    all: bool = False
 
 
 TERMS = {
@@ -62,6 +84,7 @@ TERMS = {
     "quick": Terms(idle_after=3 * HOUR, grace=6 * HOUR),
     "desk": Terms(hours=True),
     "strict": Terms(hours=True, force=True),
+    "all": Terms(hours=True, all=True),
 }
 
 
@@ -84,6 +107,11 @@ def closed_since(at: datetime) -> datetime | None:
     while not is_open(local - MINUTE):
         local -= HOUR
     return local
+
+
+def opened_at(at: datetime) -> datetime | None:
+    """When the hours that are on began; None outside them."""
+    return at.astimezone(ZONE).replace(hour=OPENS, minute=0, second=0, microsecond=0) if is_open(at) else None
 
 
 def workdays(begin: datetime, end: datetime) -> list[datetime]:

@@ -27,7 +27,6 @@ def played(home: Path, seed: int, days: int, calm: int) -> Season:
         for script in scripts(days, calm, Random(seed)):
             found.day(script)
         found.end(found.clock.now - calm * DAY + timedelta(hours=12))
-    (home / "diary.txt").write_text("\n".join(found.diary), encoding="utf-8")
     return found
 
 

@@ -16,8 +16,13 @@ from reaper.sandbox.azure.server import Server as Azure
 REGIONS = ("us-east-1", "eu-west-1")
 SUBSCRIPTION = "11111111-1111-1111-1111-111111111111"
 PEOPLE = ("ana", "ben", "cid", "dee", "eve")
-PAST = 15 * DAY
+PAST = 5 * DAY
 """How far back uses and metrics reach when the play begins."""
+
+
+def falls_silent(thing: Thing) -> bool:
+    """Whether a broken signal hides its use: that of endpoints in the first region, most of which are in use and none for a short time only."""
+    return thing.kind == AwsEndpoint.kind and f":{REGIONS[0]}:" in thing.id and not thing.name.startswith("quick")
 
 
 def settle(aws: Aws, azure: Azure, begin: datetime, end: datetime, dice: Random) -> list[Thing]:
@@ -38,6 +43,7 @@ def settle(aws: Aws, azure: Azure, begin: datetime, end: datetime, dice: Random)
         things.append(
             AwsEndpoint(here, f"plain-e{n}", who(), uses(habit), born, counts=(3, 2) if n % 4 == 1 else (3,), scaling=n == 2)
         )
+    things += [AwsEndpoint(east, f"shop-e{n}", who(), uses("always"), born) for n in range(7)]
     for n, habit in enumerate(("left", "left", "bursts")):
         things.append(AwsEndpoint(east, f"quick-e{n}", who(), uses(habit), born))
     things.append(AwsEndpoint(east, "legacy-e0", who(), uses("left"), born, counts=(2, 1), scaling=True))
@@ -56,6 +62,7 @@ def settle(aws: Aws, azure: Azure, begin: datetime, end: datetime, dice: Random)
         things.append(AwsNotebook(east, f"plain-n{n}", who(), uses(habit), born))
     things += [AwsNotebook(east, f"desk-n{n}", who(), uses("days" if n < 3 else "left"), born) for n in range(4)]
     things.append(AwsNotebook(east, "strict-n0", who(), uses("late"), born))
+    things += [AwsNotebook(west, f"all-n{n}", who(), uses(habit), born) for n, habit in enumerate(("days", "left"))]
     for n, habit in enumerate(("left", "leaves", "days")):
         things.append(AwsApp(east, f"plain-a{n}", who(), uses(habit), born))
     for n, habit in enumerate(("left", "left", "bursts", "leaves")):
@@ -73,7 +80,7 @@ def settle(aws: Aws, azure: Azure, begin: datetime, end: datetime, dice: Random)
 
 def _left(begin: datetime, end: datetime, now: datetime, dice: Random) -> list[Span]:
     """Busy once, and nobody comes back."""
-    return [(begin, now - dice.randint(2, 12) * DAY)]
+    return [(begin, now - dice.randint(1, 4) * DAY)]
 
 
 def _leaves(begin: datetime, end: datetime, now: datetime, dice: Random) -> list[Span]:

@@ -1,0 +1,104 @@
+"""Each ledger of version 49f8b6c, loaded into each kind of store, with the world that it speaks of around it."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, fields
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from azure.data.tables import TableClient
+
+from core import stores
+from core.conftest import azurite_tables, moto_url  # noqa: F401
+from core.depot import Thing
+from core.enforcer import Enforcer, policy
+from core.stores import Store
+from reaper.snooze import Reply, Request, answer
+from upgrade.make_policy import KEYS, POLICY
+
+HERE = Path(__file__).parent
+
+
+@dataclass
+class Upgraded:
+    """The new product on an old ledger. `links` were mailed by the old one."""
+
+    there: Enforcer
+    links: dict[str, str]
+
+    def click(self, name: str, days: int) -> Reply:
+        """The form behind the mailed link, sent now."""
+        form = f"t={self.links[name].partition('t=')[2]}&days={days}&reason=needed&name=jo".encode()
+        return answer(Request(method="POST", path="/keep", body=form), self.there.ledger, KEYS, self.there.now)
+
+    def mails(self, to: str) -> list[str]:
+        return [m.text for m in self.there.post.messages if m.to == to]
+
+
+@pytest.fixture(params=["sqlite", "dynamodb", "table"])
+def upgraded(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., Upgraded]]:
+    """A function from the name of a ledger, and `max_acts`, to the new product on it."""
+    with pytest.MonkeyPatch.context() as patch:
+        opened: list[Store] = []
+
+        def load(play: str, most: int = 20) -> Upgraded:
+            store = LOADED[request.param](request, patch, tmp_path, play)
+            opened.append(store)
+            return _upgraded(store, play, most)
+
+        yield load
+        for store in opened:
+            store.close()
+
+
+def _upgraded(store: Store, play: str, most: int) -> Upgraded:
+    world = json.loads((HERE / f"{play}.world.json").read_text())
+    there = Enforcer(
+        policy=policy(POLICY.replace("MOST", str(most))),
+        now=datetime.fromisoformat(world["now"]),
+        ledger=store.open(),
+        regions=("us-east-1", "eu-west-1"),
+        runs=world["runs"],
+    )
+    there.store.texts.update(world["manifests"])
+    for said in world["things"]:
+        there.depot.add(**{name: value for name, value in _thing(said).items() if name in {f.name for f in fields(Thing)}})
+    return Upgraded(there, world["links"])
+
+
+def _thing(said: dict[str, Any]) -> dict[str, Any]:
+    moments = {name: datetime.fromisoformat(said[name]) for name in ("created", "changed", "up") if said[name]}
+    return {**said, **moments, "uses": [datetime.fromisoformat(use) for use in said["uses"]]}
+
+
+def _sqlite(request: pytest.FixtureRequest, patch: pytest.MonkeyPatch, folder: Path, play: str) -> Store:
+    with closing(sqlite3.connect(folder / "ledger.db")) as connection:
+        connection.executescript((HERE / f"{play}.sql").read_text())
+    return Store(f"sqlite://{folder}/ledger.db", {})
+
+
+def _dynamodb(request: pytest.FixtureRequest, patch: pytest.MonkeyPatch, folder: Path, play: str) -> Store:
+    store = stores.dynamodb(request.getfixturevalue("moto_url"), patch)
+    client, table = boto3.client("dynamodb"), store.address.rpartition("/")[2]
+    for item in json.loads((HERE / f"{play}.dynamodb.json").read_text()):
+        client.put_item(TableName=table, Item=item)
+    return store
+
+
+def _table(request: pytest.FixtureRequest, patch: pytest.MonkeyPatch, folder: Path, play: str) -> Store:
+    store = stores.table(request.getfixturevalue("azurite_tables"))
+    name = store.address.rpartition("/")[2]
+    with TableClient.from_connection_string(store.environ["AZURE_STORAGE_CONNECTION_STRING"], name) as client:
+        for entity in json.loads((HERE / f"{play}.table.json").read_text()):
+            client.create_entity(entity)
+    return store
+
+
+LOADED: dict[str, Callable[..., Store]] = {"sqlite": _sqlite, "dynamodb": _dynamodb, "table": _table}
