@@ -231,7 +231,8 @@ def _prolonged(desk: Desk, this: _Round) -> bool:
     if desk.clock() - this.renewed <= turn.LEASE / 3:
         return True
     at = desk.clock()
-    held = all([turn.taken(desk, target, this.run_id, this.gaps) for target in this.targets])
+    asked = [turn.taken(desk, target, this.run_id, this.gaps) for target in this.targets]
+    held = all(asked)
     this.renewed = at if held else this.renewed  # once lost, they are asked for again before the next message
     return held
 
