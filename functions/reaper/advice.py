@@ -55,6 +55,11 @@ def undo_command(resource: Resource) -> str | None:
     return f"{RESTORE} {quote(resource.id)}"
 
 
+def restore_command(resource_id: str) -> str | None:
+    """The command that brings that one back, with all that lived in it; None for an id that cannot stand in a line that people paste."""
+    return f"{RESTORE} {quote(resource_id)}" if resource_id.isprintable() and len(resource_id) <= MAX_ID else None
+
+
 def for_admins(command: str) -> bool:
     """Whether owners cannot run it: restoring takes the deployment's ledger and manifests, and the right to write."""
     return command.startswith(f"{RESTORE} ")

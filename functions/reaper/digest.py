@@ -7,7 +7,7 @@ that counts as told about is really in it; more of them make a second message.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import groupby
 from urllib.parse import urlsplit
@@ -150,7 +150,7 @@ def item(found: Finding, occasion: Occasion) -> Item:
     acted = found.step.move in ACTED
     memory = occasion.memories.get(resource.id, Memory())
     due = outlook.act_at(found, occasion.mode, memory, occasion.now)
-    undo = advice.undo_command(replace(resource, id=found.outcome.host or resource.id)) if acted or due else None
+    undo = _undo(found) if acted or due else None
     return Item(
         name=tidy(resource.name, 120) or "(no name)",
         kind=title(resource.kind),
@@ -172,6 +172,14 @@ def item(found: Finding, occasion: Occasion) -> Item:
         ask=undo is not None and advice.for_admins(undo),
         owner=tidy(found.owner.source, 200),
     )
+
+
+def _undo(found: Finding) -> str | None:
+    """The command that brings it back; none for a start, which took nothing away."""
+    if found.step.move is Move.START:
+        return None
+    host = found.outcome.host
+    return advice.restore_command(host) if host else advice.undo_command(found.case.resource)
 
 
 def title(kind: str) -> str:
@@ -225,7 +233,8 @@ def _headline(found: Sequence[Finding], theirs: bool, occasion: Occasion) -> str
     """`3 idle ML resources cost you $7.09/h`, in the words that fit."""
     sums, busy = _sums(found), _busy(found, occasion)
     if not sums.count and not sums.acted:
-        return busy or f"Office hours are kept for {_many(len(found))}"
+        new = all(f.step.move is Move.WARN for f in found)
+        return busy or f"Office hours are {'now ' if new else ''}kept for {_many(len(found))}"
     if not sums.count:
         return _acted(found)
     idle, whose = _many(sums.count, "idle "), "" if theirs else " without a known owner"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from reaper import hold, limit, plan
+from reaper import hold, intent, limit, plan
 from reaper.errors import CloudError, ReaperError, Trouble
 from reaper.hold import Hold, Look, Place, Release
 from reaper.ledger import Ledger, Summary
@@ -135,9 +135,13 @@ def _with_guests(findings: Sequence[Finding]) -> list[Finding]:
     ended = {
         f.case.resource.id: f
         for f in findings
-        if f.step.move in ENDS and f.outcome.begun and f.outcome.result is Result.DONE and f.outcome.part is None
+        if f.step.move in ENDS
+        and f.outcome.begun
+        and f.outcome.result is Result.DONE
+        # Of a delete in parts what lives inside goes first; of a stop it may be in another part.
+        and (f.outcome.part is None or f.step.move is Move.DELETE)
     }
-    return [_taken_along(f, ended.get(f.case.resource.facts.get("host") or "")) for f in findings]
+    return [_taken_along(f, next((ended[id_] for id_ in intent.hosts(f.case.resource) if id_ in ended), None)) for f in findings]
 
 
 def _taken_along(found: Finding, host: Finding | None) -> Finding:
@@ -146,7 +150,7 @@ def _taken_along(found: Finding, host: Finding | None) -> Finding:
     move, bar = host.step.move, found.case.acts.get(host.step.move)
     if move is Move.STOP and bar is not None and bar.done:
         return found  # nothing of it ran
-    because = f"it was {plan.ENDED[move]} with {host.case.resource.name}, in which it lives"
+    because = f"it was {plan.ENDED[move]} with {host.case.resource.name}, which it lives in, and comes back with it"
     outcome = Outcome(result=Result.DONE, because=because, already=True, host=host.case.resource.id)
     return replace(found, step=Step(move=move, because=because), outcome=outcome)
 

@@ -120,7 +120,7 @@ def _by_hours(found: Finding, hours: Hours, memory: Memory, now: datetime, week:
     named = f"{schedule.written(hours)} ({hours.tz})"
     if found.step.move is Move.WARN:
         when = moment(plan.promise(found.case, now))
-        even = ", even while it is used" if hours.force else ""
+        even = ", even while it is used" if hours.force else ", whenever it is idle then"
         restart = "; it is started again when they begin" if Move.START in found.case.acts else ""
         return f"From {when} on it will be {verb(found, Move.STOP)} outside its office hours, {named}{even}{restart}. After this you get a summary once a week."
     if then := plan.forced_at(found.case, memory, now):
@@ -140,9 +140,9 @@ def _sentence(text: str) -> str:
 def _why_nothing(found: Finding, mode: Mode) -> str:
     end = "it costs until you stop it"
     if not mode.announces or found.case.rule.action.rank < Action.STOP.rank:
-        return f"Nothing is done to it by itself; {end}."
+        return f"It won't be stopped automatically; {end}."
     if found.case.verdict.confidence is Confidence.LIKELY and found.case.rule.act_on is not Confidence.LIKELY:
-        return f"The evidence is indirect, so nothing is done to it by itself; {end}."
+        return f"The evidence is indirect, so it won't be stopped automatically; {end}."
     bar = found.case.acts.get(Move.DELETE if found.case.rule.action is Action.DELETE else Move.STOP)
     why = f": {bar.because}" if bar else ""
-    return f"Nothing is done to it by itself{why}; {end}."
+    return f"It won't be stopped automatically{why}; {end}."

@@ -304,10 +304,13 @@ def _by_hours(case: Case, memory: Memory, now: datetime) -> Step:
         return step
     if mail and now >= mail and case.verdict.state is not State.UNKNOWN:
         return Step(move=Move.REMIND, because=f"its office hours are kept, and its owner was last told {_ago(memory, now)} ago")
-    if act(case, now) and due_at(case, memory, now) is None and forced_at(case, memory, now):
+    if act(case, now) and due_at(case, memory, now) is None:
         if by_hand := _by_hand(case, now):
             return Step(move=Move.NONE, because=by_hand)
-        return Step(move=Move.REMIND, because=f"its office hours are over, and {case.rule.name} stops it even while it is used")
+        if forced_at(case, memory, now):
+            return Step(
+                move=Move.REMIND, because=f"its office hours are over, and {case.rule.name} stops it even while it is used"
+            )
     if step or not may_move(case):
         return step or Step(move=Move.NONE, because=_left(case, memory))
     return Step(move=Move.NONE, because=f"its office hours are kept, and its owner was last told {_ago(memory, now)} ago")
@@ -335,7 +338,7 @@ def _said_today(hours: Hours, told: datetime, last: datetime, now: datetime) -> 
 def forced_at(case: Case, memory: Memory, now: datetime) -> datetime | None:
     """When it is stopped although it is used, if its owner is told so now; None where that is not today any more, and needs another notice."""
     hours, told = case.rule.hours, enrolment.since(case, memory, now)
-    if hours is None or told is None or may_move(case) or not forced(case, now):
+    if hours is None or told is None or may_move(case) or not forced(case, now) or _by_hand(case, now):
         return None
     when = max(promise(case, told), memory.promised or told, now + min(case.rule.grace, FORCED))
     return when if schedule.same_day(hours, when, now) else None

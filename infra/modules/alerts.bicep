@@ -55,7 +55,7 @@ resource failed 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = {
   kind: 'LogAlert'
   properties: {
     displayName: 'ML Idle Reaper: a sweep failed, did not see everything or holds acts back'
-    description: 'The timer function ended with an error (in Application Insights, under Failures), or a sweep could not see everything: its report and the trace "coverage incomplete" name the missing permission; its row "acts" is an act that failed. The trace "acts held": too many acts were due at once and none was made until a person looks and runs `reaper release`.'
+    description: 'The timer function ended with an error (in Application Insights, under Failures), or a sweep could not see everything: its report and the trace "coverage incomplete" name the missing permission; its row "acts" is an act that failed. The trace "acts held": actions are on hold until a person looks and runs `reaper release`.'
     enabled: true
     severity: 2
     autoMitigate: true

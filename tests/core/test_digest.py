@@ -125,11 +125,11 @@ def test_each_resource_has_what_where_since_evidence_cost_next_link_tag_and_undo
 @pytest.mark.parametrize(
     ("mode", "given", "said"),
     [
-        pytest.param(Mode.AUDIT, {}, "Nothing is done to it by itself", id="audit"),
-        pytest.param(Mode.NOTIFY, {}, "Nothing is done to it by itself", id="notify"),
-        pytest.param(Mode.ENFORCE, {"rule": rule(action=Action.NOTIFY)}, "Nothing is done to it by itself", id="action notify"),
+        pytest.param(Mode.AUDIT, {}, "It won't be stopped automatically", id="audit"),
+        pytest.param(Mode.NOTIFY, {}, "It won't be stopped automatically", id="notify"),
+        pytest.param(Mode.ENFORCE, {"rule": rule(action=Action.NOTIFY)}, "It won't be stopped automatically", id="action notify"),
         pytest.param(
-            Mode.ENFORCE, {"confidence": Confidence.LIKELY}, "The evidence is indirect, so nothing is done", id="likely"
+            Mode.ENFORCE, {"confidence": Confidence.LIKELY}, "The evidence is indirect, so it won't be stopped", id="likely"
         ),
         pytest.param(
             Mode.ENFORCE,
@@ -322,6 +322,13 @@ def test_a_delete_that_left_the_endpoint_running_saves_nothing_yet():
     assert totals(report(part)).acted.saves_usd_per_hour == 0
 
 
+def test_the_owner_of_a_component_hears_that_it_went_with_its_endpoint_and_how_both_come_back():
+    host = "arn:aws:sagemaker:us-east-1:123456789012:endpoint/host"
+    message = only(digest.owners([acted("k1", Move.DELETE, already=True, begun=False, within=host)], occasion()))
+    assert message.subject.startswith("1 idle ML resource was deleted")
+    assert f"they run `reaper restore {host}`" in message.text
+
+
 # --- office hours
 
 
@@ -357,3 +364,14 @@ def test_a_stop_of_something_in_use_is_promised_for_the_same_day_only():
     message = only(digest.owners([found], when))
     assert message.subject == "Office hours are kept for 1 ML resource: nb"
     assert "will be stopped" not in message.text
+
+
+def test_a_first_mail_about_office_hours_says_that_they_are_new():
+    found, when = busy()
+    message = only(digest.owners([replace(found, step=replace(found.step, move=Move.WARN))], replace(when, memories={})))
+    assert message.subject == "Office hours are now kept for 1 ML resource: nb"
+
+
+def test_a_start_is_given_no_command_that_brings_it_back():
+    started = finding(move=Move.START, outcome=Outcome(result=Result.DONE, because="it is starting", begun=True))
+    assert digest.item(started, occasion()).undo is None

@@ -42,7 +42,7 @@ def to_fay(found: list[Finding]) -> list[str]:
 def test_the_owner_of_what_went_with_its_host_is_told():
     for guest in (inner(), inner(Move.DELETE), inner(Move.WARN)):
         [text] = to_fay(carried(HOST, guest, DONE))
-        assert "It was deleted with host, in which it lives." in text
+        assert "It was deleted with host, which it lives in, and comes back with it." in text
         assert f"reaper restore {HOST.case.resource.id}" in text
 
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -296,3 +297,24 @@ def test_below_enforce_nothing_is_acted_on(desk: Desk):
         assert desk("sweep", "--cloud", "aws", "--mode", mode).returncode == 0
     assert desk.counts() == [3, 3, 3]
     assert not (desk.home / "manifests").exists()
+
+
+def test_the_owner_of_a_component_is_told_that_it_was_deleted_with_its_endpoint(desk: Desk):
+    host = desk.account.endpoint("host", variants=(Variant(count=1, model=None),), tags={"owner": "ana@example.com"})
+    inside = desk.account.component("inside", "host", tags={"owner": "kay@example.com"})
+    desk.account.alive("host", "AllTraffic", desk.now - 20 * DAY, desk.now + DAY)
+    memory = Memory(warned_at=desk.now - 4 * DAY, receipt="r", announced=Move.DELETE, promised=desk.now - DAY)
+    kept = ledger.open(f"sqlite://{desk.home}/ledger.db", {})
+    assert kept.remember(host.arn, replace(memory, idle_since=desk.now - 20 * DAY, idle_seen=desk.now - HOUR), 0, desk.now - HOUR)
+    kept.close()
+    (desk.home / "policy.yaml").write_text(
+        POLICY.format(most=20, folder=desk.home / "mails").replace("action: stop", "action: delete")
+    )
+    made = desk("sweep", "--cloud", "aws", "--kind", "sagemaker-*", "--mode", "enforce", "--format", "json")
+    assert (made.returncode, "host" in desk.account.contents.endpoints, inside.name in desk.account.contents.components) == (
+        0,
+        False,
+        False,
+    ), made.stderr
+    [mail] = [path.read_text() for path in (desk.home / "mails").glob("kay@*.eml")]
+    assert "Subject: 1 idle ML resource was deleted: inside" in mail
