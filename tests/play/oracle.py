@@ -160,7 +160,8 @@ class Oracle:
     def stuck(self, since: datetime, end: datetime) -> Iterator[str]:
         """What had to be stopped between the two moments, because nothing at all spoke against it, and still runs."""
         for thing in self.things.values():
-            if thing.terms.hours or not self._left_alone(thing, since, end):
+            parts = max(thing.least() - 1, 0)  # each is announced by the mail about the one before
+            if thing.terms.hours or not self._left_alone(thing, since - parts * (thing.terms.grace + 6 * HOUR), end):
                 continue
             if not any(n.name == thing.name for m in self.mails for n in m.notices) and thing.level() > thing.least():
                 yield f"{thing.name} ({thing.kind}) has been idle since {_time(thing.truth.last_use(end))} and no mail says so"
@@ -281,6 +282,9 @@ class Oracle:
 
     def _ended_well(self, scene: Scene) -> Iterator[str]:
         allowed = {0, 3} if scene.verb == "sweep" else {0, 1, 3}
+        allowed |= (
+            {2} if scene.verb in {"restore", "release", "plan", "apply"} and scene.out_of_order & {"ledger", "writes"} else set()
+        )
         allowed |= {-9} if "kill" in scene.out_of_order else set()
         if scene.status not in allowed:
             yield f"`{scene.verb}` ended with status {scene.status}: {scene.stderr[-400:]}"
@@ -448,12 +452,19 @@ class Oracle:
         said = next(n for n in last.notices if n.name == thing.name)
         if said.announces is None and notice.announces is not None:
             return
+        near = [
+            thing,
+            *thing.guests,
+            *([thing.inside] if thing.inside else []),
+        ]  # its host's tags are its own, its guests' changes too
         new = [
             thing.truth.used(last.at - SEEN, mail.at),
-            any(last.at < t <= mail.at for t in [*thing.truth.touched, *self.raised[thing.name]]),
-            any(last.at < t <= mail.at for t in self._spoken(thing)),
-            any(last.at <= until <= mail.at for _, until in self.snoozes[thing.name]),
-            any(a.name == thing.name and last.at <= a.when <= mail.at for a in self.acts),
+            any(last.at < t <= mail.at for one in near for t in [*one.truth.touched, *self.raised[one.name]]),
+            any(last.at < t <= mail.at for one in near for t in self._spoken(one)),
+            any(last.at <= until <= mail.at for one in near for _, until in self.snoozes[one.name]),
+            any(a.name in {one.name for one in near} and last.at <= a.when <= mail.at for a in self.acts),
+            # What an earlier run may have made, and nobody knows, uses its notice up.
+            any(n.name == thing.name and n.done for m in self.mails if m.command > last.command for n in m.notices),
         ]
         if not any(new):
             yield (
