@@ -201,6 +201,8 @@ class Oracle:
 
     def _stop(self, thing: Thing, act: Act, scene: Scene) -> Iterator[str]:
         at = act.when
+        if scene.verb in {"restore", "undo"}:  # it was smaller before
+            return
         if not scene.acts:
             yield f"by `{scene.verb}` in mode {scene.mode}, which must change nothing"
         yield from (f"although {why} protects it" for why in self.protected(thing, at))
@@ -378,6 +380,7 @@ class Oracle:
 
     def _count(self, scene: Scene, found: Sequence[Act]) -> None:
         """What came about, for a play in which nothing happens proves nothing."""
+        self.counts[f"actions by {scene.verb}"] += len(found)
         self.counts.update(f"{act.what} by {'hours' if self.things[act.name].terms.hours else scene.verb}" for act in found)
         notices = [n for m in scene.mails for n in m.notices]
         self.counts["notices"] += sum(1 for n in notices if not n.done)
@@ -398,7 +401,8 @@ class Oracle:
                 continue
             if mail.to not in {self.owner(thing, mail.at), self.owner(thing, mail.at - 5 * MINUTE)}:
                 yield f"a mail about {notice.name} went to {mail.to}, but it belongs to {self.owner(thing, mail.at)}"
-            check = self._done_again if notice.done else self._enrolled_again if thing.terms.hours else self._too_soon
+            enrols = thing.terms.hours and self._announcing(mail)  # else they are told of idle periods, as of everything
+            check = self._done_again if notice.done else self._enrolled_again if enrols else self._too_soon
             yield from check(thing, mail, notice)
 
     def _done_again(self, thing: Thing, mail: Mail, notice: Notice) -> Iterator[str]:
@@ -428,12 +432,18 @@ class Oracle:
         """Whether the command that sent it ended, or lost its ledger, between the mail and its being remembered, so that it is sent again."""
         return any(s.number == mail.command and s.out_of_order & {"kill", "ledger", "writes", "lost mail"} for s in self.scenes)
 
+    def _announcing(self, mail: Mail) -> bool:
+        """Whether the run that sent it keeps office hours."""
+        return not any(s.number == mail.command and s.mode == "notify" for s in self.scenes)
+
     def _enrolled_again(self, thing: Thing, mail: Mail, notice: Notice) -> Iterator[str]:
         """One enrolment, then a summary every so often, and one notice a day before something busy is stopped."""
         last = self._last(thing, mail, done=False)
         if last is None or mail.at - last.at >= terms.REMIND - JITTER or self._broken(last):
             return
         said = next(n for n in last.notices if n.name == thing.name)
+        if said.announces is None and not self._announcing(last):
+            return
         forced = thing.terms.force and "even while it is used" in notice.text and "are over" in notice.text
         if forced and not ("are over" in said.text and _same_day(last.at, mail.at)):
             return

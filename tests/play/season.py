@@ -185,6 +185,7 @@ class Season:
         """What went wrong with a command, by name."""
         yield from (f"outage of {one}" for one in scene.out_of_order & set(OUTAGES) | (scene.out_of_order & {"mail"}))
         if self.wire.accident and self.wire.accident.happened:
+            yield "lost" if self.wire.accident.how == "lost" else "killed"
             yield self.wire.accident.happened.partition(":")[0]
         if scene.mode == "notify" and any(n.announces for m in self.oracle.mails for n in m.notices):
             yield "lowered to notify"
@@ -530,13 +531,12 @@ FEW, FEWER = ((1, 10), (8, 20), (18, 40), (21, 50)), ((1, 10), (8, 20), (18, 40)
 EXCERPT = (
     Script(sweeps=FEWER),
     Script(sweeps=FEW, accident="kill"),
-    Script(sweeps=FEW, accident="lost"),
-    Script(sweeps=FEWER, mode="notify"),
+    Script(sweeps=FEWER, accident="lost", outage="mail"),
+    Script(sweeps=FEWER[:2], mode="notify"),
     Script(sweeps=FEWER, mode="apply"),
-    Script(sweeps=FEWER, outage="mail"),
     Script(sweeps=FEWER, calm=True),
     Script(sweeps=FEWER, calm=True),
 )
-"""A week and a day with what has cost most, from a Monday on."""
+"""A week with what has cost most, from a Monday on."""
 BEGIN = datetime(2026, 10, 19, tzinfo=UTC)
 """A Monday, in the week before clocks are put back in Europe."""

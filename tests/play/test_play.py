@@ -24,7 +24,7 @@ SOAK = os.environ.get("REAPER_SOAK", "")
 
 
 ALWAYS = (
-    "before",
+    "killed",
     "lost",
     "lowered to notify",
     "outage of mail",
@@ -32,17 +32,16 @@ ALWAYS = (
     "restored",
     "started by hand in the evening",
     "stop by sweep",
-    "stop by apply",
+    "delete by sweep",
     "stop by hours",
     "start by hours",
-    "delete by sweep",
+    "actions by apply",
     "notices",
     "mails about what is done",
-    "mails about parts",
 )
 """What must have come about in every play, or it proves nothing."""
 SOMETIMES = (
-    "after",
+    "mails about parts",
     "outage of metrics",
     "outage of permission",
     "outage of ledger",
