@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-from reaper import intent, plan, registry, sweep
+from reaper import intent, owners, plan, registry, spell, sweep
 from reaper.acts import Acts, Made, Manifest
 from reaper.errors import CloudError, ReaperError, Trouble, Withdrawn
 from reaper.intent import Intent
 from reaper.ledger import History, Ledger, Unfinished
 from reaper.manifest import Archive
-from reaper.model import Finding, Kind, Memory, Move, Outcome, Resource, Result, State, Target
+from reaper.model import Case, Finding, Kind, Memory, Move, Outcome, Resource, Result, State, Target
 from reaper.sweep import Cloud, Order
 
 T = TypeVar("T")
@@ -111,6 +111,7 @@ def _acted(task: Task) -> Outcome:
     memory = memories.get(fresh.case.resource.id, Memory())
     _same_again(task.move, fresh, memories, task.hands.clock())
     _nobody_inside_kept(fresh.case.resource, memories, task.hands.clock())
+    _insiders_told(fresh.case, memories, task)
     resource = _with_previous(fresh.case.resource, memory)
     manifest = _manifest(resource, task)
     mine = _begun(manifest, _kept(manifest, memory.version + 1, task), memory, task)
@@ -164,6 +165,32 @@ def _nobody_inside_kept(resource: Resource, memories: Mapping[str, Memory], now:
             raise Refused(
                 f"{inner.name} inside it is kept by {memory.snoozed_by or 'somebody'} until {memory.snoozed_until:%Y-%m-%d %H:%M} UTC"
             )
+
+
+def _insiders_told(case: Case, memories: Mapping[str, Memory], task: Task) -> None:
+    """Raises Refused where the owner of a thing that lives inside and would go with it was promised something else, or told nothing.
+
+    The notice about what it lives in speaks for it where both have one owner, until a later mail about it says otherwise.
+    """
+    since = memories.get(case.resource.id, Memory()).warned_at
+    for inner in case.resource.facts.get("within", ()) if task.move is not Move.START else ():
+        memory, chain = memories.get(inner.id, Memory()), task.hands.order.policy.owners
+        theirs = owners.owner(inner, chain.tags, chain.domains, chain.fallback).address or ""
+        last, ours = spell.last_notice(memory), theirs.lower() == (case.owner or "").lower()
+        if plan.STRENGTH.get(memory.announced or "", 0) >= plan.STRENGTH[task.move]:
+            if (memory.promised or task.hands.clock()) > task.hands.clock():
+                raise Refused(f"{inner.name} inside it is announced for {memory.promised:%Y-%m-%d %H:%M} UTC, and not before")
+        elif not ours and not _rests(memory):
+            raise Refused(
+                f"{inner.name} inside it belongs to another owner, who has not been told that it will be {DONE[task.move]}"
+            )
+        elif last and since and last > since:
+            raise Refused(f"the last mail about {inner.name} inside it no longer said that it will be {DONE[task.move]}")
+
+
+def _rests(memory: Memory) -> bool:
+    """Whether it was we who stopped it, so that its owner knows."""
+    return memory.last_act is Move.STOP and memory.act_result is Result.DONE
 
 
 def _with_previous(resource: Resource, memory: Memory) -> Resource:

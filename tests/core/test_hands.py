@@ -15,7 +15,7 @@ from core.frail import Frail
 from reaper.channels import Line
 from reaper.errors import CloudError, Trouble
 from reaper.message import Audience
-from reaper.model import Memory, Mode, Move, Outcome, Result, Status
+from reaper.model import Announced, Memory, Mode, Move, Outcome, Result, Status
 from reaper.plan import CONFIRM
 
 
@@ -462,6 +462,42 @@ def test_what_lives_inside_is_protected_by_its_own_snooze(there):
     found = only(there.sweep())
     assert (found.outcome.result, there.depot.log) == (Result.REFUSED, [])
     assert "inner inside it is kept by bob@example.com" in (found.outcome.because or "")
+
+
+@pytest.mark.parametrize(
+    ("owner", "memory", "because"),
+    [
+        pytest.param("fay@example.com", Memory(), "belongs to another owner, who has not been told", id="another owner"),
+        pytest.param(
+            "fay@example.com",
+            Memory(warned_at=NOW + DAY),
+            "belongs to another owner, who has not been told",
+            id="told of nothing",
+        ),
+        pytest.param(None, Memory(warned_at=NOW + DAY), "the last mail about inner inside it no longer said", id="taken back"),
+        pytest.param(
+            None,
+            Memory(warned_at=NOW + 2 * DAY, announced=Announced.STOP, promised=NOW + 5 * DAY),
+            "inner inside it is announced for 2026-11-26",
+            id="announced for later",
+        ),
+        pytest.param(None, Memory(), None, id="the same owner"),
+        pytest.param(None, Memory(warned_at=NOW - DAY), None, id="told of nothing before"),
+        pytest.param(
+            "fay@example.com",
+            Memory(warned_at=NOW, announced=Announced.STOP, promised=NOW + 3 * DAY),
+            None,
+            id="another owner, who was told",
+        ),
+    ],
+)
+def test_what_lives_inside_goes_only_when_its_own_owner_was_told(there, owner, memory, because):
+    inside(there, **({"tags": {"owner": owner}} if owner else {}))
+    due(there).ledger.remember("arn:inner", memory, 0, there.now)
+    found = only(there.sweep())
+    assert (found.outcome.result is Result.REFUSED) is bool(because)
+    assert (because or "") in (found.outcome.because or "")
+    assert stopped(there) is not bool(because)
 
 
 def test_what_was_gone_already_is_no_news_and_no_saving(there):

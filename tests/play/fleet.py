@@ -150,6 +150,10 @@ class Thing(ABC):
         if at < until:
             self.show(at, until, busy=False)
 
+    @abstractmethod
+    def vanish(self) -> None:
+        """It was never there."""
+
     def wants(self, since: datetime, until: datetime) -> bool:
         """Whether its owner would like to use it in that stretch."""
         return any(start < until and end > since for start, end in self.plan)
@@ -193,6 +197,14 @@ class OnAws(Thing):
 
     def there(self) -> bool:
         return self.settled() is not None
+
+    def vanish(self) -> None:
+        kept = self.here.contents
+        places: list[dict[Any, Any]] = [kept.endpoints, kept.notebooks, kept.apps]
+        for place in places:
+            for key in [key for key, record in place.items() if record is self.record]:
+                del place[key]
+                return
 
     def put_tags(self, tags: dict[str, str]) -> None:
         self.record.tags = dict(tags)
@@ -476,6 +488,9 @@ class OnAzure(Thing):
     @property
     def id(self) -> str:
         return self.handle.id
+
+    def vanish(self) -> None:
+        self.home.world.estate.drop(self.id)
 
     def body(self) -> Any:
         """What Resource Manager has of it, once every operation whose time has come is over; None where it is gone."""

@@ -160,7 +160,8 @@ class Oracle:
     def stuck(self, since: datetime, end: datetime) -> Iterator[str]:
         """What had to be stopped between the two moments, because nothing at all spoke against it, and still runs."""
         for thing in self.things.values():
-            if thing.terms.hours or not self._left_alone(thing, since, end):
+            parts = max(thing.least() - 1, 0)  # each is announced by the mail about the one before
+            if thing.terms.hours or not self._left_alone(thing, since - parts * (thing.terms.grace + 6 * HOUR), end):
                 continue
             if not any(n.name == thing.name for m in self.mails for n in m.notices) and thing.level() > thing.least():
                 yield f"{thing.name} ({thing.kind}) has been idle since {_time(thing.truth.last_use(end))} and no mail says so"
@@ -200,6 +201,8 @@ class Oracle:
 
     def _stop(self, thing: Thing, act: Act, scene: Scene) -> Iterator[str]:
         at = act.when
+        if scene.verb in {"restore", "undo"}:  # it was smaller before
+            return
         if not scene.acts:
             yield f"by `{scene.verb}` in mode {scene.mode}, which must change nothing"
         yield from (f"although {why} protects it" for why in self.protected(thing, at))
@@ -281,6 +284,9 @@ class Oracle:
 
     def _ended_well(self, scene: Scene) -> Iterator[str]:
         allowed = {0, 3} if scene.verb == "sweep" else {0, 1, 3}
+        allowed |= (
+            {2} if scene.verb in {"restore", "release", "plan", "apply"} and scene.out_of_order & {"ledger", "writes"} else set()
+        )
         allowed |= {-9} if "kill" in scene.out_of_order else set()
         if scene.status not in allowed:
             yield f"`{scene.verb}` ended with status {scene.status}: {scene.stderr[-400:]}"
@@ -374,6 +380,7 @@ class Oracle:
 
     def _count(self, scene: Scene, found: Sequence[Act]) -> None:
         """What came about, for a play in which nothing happens proves nothing."""
+        self.counts[f"actions by {scene.verb}"] += len(found)
         self.counts.update(f"{act.what} by {'hours' if self.things[act.name].terms.hours else scene.verb}" for act in found)
         notices = [n for m in scene.mails for n in m.notices]
         self.counts["notices"] += sum(1 for n in notices if not n.done)
@@ -394,7 +401,8 @@ class Oracle:
                 continue
             if mail.to not in {self.owner(thing, mail.at), self.owner(thing, mail.at - 5 * MINUTE)}:
                 yield f"a mail about {notice.name} went to {mail.to}, but it belongs to {self.owner(thing, mail.at)}"
-            check = self._done_again if notice.done else self._enrolled_again if thing.terms.hours else self._too_soon
+            enrols = thing.terms.hours and self._announcing(mail)  # else they are told of idle periods, as of everything
+            check = self._done_again if notice.done else self._enrolled_again if enrols else self._too_soon
             yield from check(thing, mail, notice)
 
     def _done_again(self, thing: Thing, mail: Mail, notice: Notice) -> Iterator[str]:
@@ -424,12 +432,18 @@ class Oracle:
         """Whether the command that sent it ended, or lost its ledger, between the mail and its being remembered, so that it is sent again."""
         return any(s.number == mail.command and s.out_of_order & {"kill", "ledger", "writes", "lost mail"} for s in self.scenes)
 
+    def _announcing(self, mail: Mail) -> bool:
+        """Whether the run that sent it keeps office hours."""
+        return not any(s.number == mail.command and s.mode == "notify" for s in self.scenes)
+
     def _enrolled_again(self, thing: Thing, mail: Mail, notice: Notice) -> Iterator[str]:
         """One enrolment, then a summary every so often, and one notice a day before something busy is stopped."""
         last = self._last(thing, mail, done=False)
         if last is None or mail.at - last.at >= terms.REMIND - JITTER or self._broken(last):
             return
         said = next(n for n in last.notices if n.name == thing.name)
+        if said.announces is None and not self._announcing(last):
+            return
         forced = thing.terms.force and "even while it is used" in notice.text and "are over" in notice.text
         if forced and not ("are over" in said.text and _same_day(last.at, mail.at)):
             return
@@ -448,12 +462,19 @@ class Oracle:
         said = next(n for n in last.notices if n.name == thing.name)
         if said.announces is None and notice.announces is not None:
             return
+        near = [
+            thing,
+            *thing.guests,
+            *([thing.inside] if thing.inside else []),
+        ]  # its host's tags are its own, its guests' changes too
         new = [
             thing.truth.used(last.at - SEEN, mail.at),
-            any(last.at < t <= mail.at for t in [*thing.truth.touched, *self.raised[thing.name]]),
-            any(last.at < t <= mail.at for t in self._spoken(thing)),
-            any(last.at <= until <= mail.at for _, until in self.snoozes[thing.name]),
-            any(a.name == thing.name and last.at <= a.when <= mail.at for a in self.acts),
+            any(last.at < t <= mail.at for one in near for t in [*one.truth.touched, *self.raised[one.name]]),
+            any(last.at < t <= mail.at for one in near for t in self._spoken(one)),
+            any(last.at <= until <= mail.at for one in near for _, until in self.snoozes[one.name]),
+            any(a.name in {one.name for one in near} and last.at <= a.when <= mail.at for a in self.acts),
+            # What an earlier run may have made, and nobody knows, uses its notice up.
+            any(n.name == thing.name and n.done for m in self.mails if m.command > last.command for n in m.notices),
         ]
         if not any(new):
             yield (

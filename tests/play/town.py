@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from random import Random
 
@@ -25,7 +25,17 @@ def falls_silent(thing: Thing) -> bool:
     return thing.kind == AwsEndpoint.kind and f":{REGIONS[0]}:" in thing.id and not thing.name.startswith("quick")
 
 
-def settle(aws: Aws, azure: Azure, begin: datetime, end: datetime, dice: Random) -> list[Thing]:
+LEFT_OUT = frozenset(
+    [f"plain-e{n}" for n in (0, 3, 4, 7, 9)]
+    + [f"shop-e{n}" for n in (2, 3, 4, 5, 6)]
+    + ["quick-e1", "legacy-e1", "plain-n1", "desk-n1", "desk-n2", "plain-a1", "plain-c1", "plain-c3", "plain-i1", "plain-d2"]
+)
+"""What is not there in the excerpt."""
+
+
+def settle(
+    aws: Aws, azure: Azure, begin: datetime, end: datetime, dice: Random, without: Collection[str] = frozenset()
+) -> list[Thing]:
     """Fill both clouds; gives everything that is there, with its uses up to `end` in mind and those before `begin` behind it."""
     born = begin - 40 * DAY
     east, west = (Account(aws, region=region) for region in REGIONS)
@@ -73,6 +83,9 @@ def settle(aws: Aws, azure: Azure, begin: datetime, end: datetime, dice: Random)
     for n, habit in enumerate(("left", "always", "leaves")):
         things.append(AzDeployment(vision, f"plain-d{n}", who(), uses(habit), born))
     things.append(AzDeployment(vision, "legacy-d0", who(), uses("left"), born))
+    for thing in [one for one in things if one.name in without]:
+        thing.vanish()
+        things.remove(thing)
     for thing in things:
         thing.live(begin - PAST, begin)
     return things
