@@ -202,7 +202,8 @@ def record(yard: Yard, one: Resource, move: Move) -> dict[str, Any]:
 
 def carry(yard: Yard, one: Resource, manifest: Manifest, permit: Permit) -> Made:
     """Everything that lives inside goes first, each by a call of its own, and where that is slow it stays at that; then the thing itself."""
-    inside = [inner.name for inner in one.facts.get("within", ())] if manifest.move is not Move.START else []
+    names = [inner.name for inner in one.facts.get("within", ())] if manifest.move is not Move.START else []
+    inside = [name for name in names if name in yard.depot.things]
     for name in inside:
         _call(yard, name, manifest, permit, _delete)
     slow = one.name in yard.depot.things and yard.depot.things[one.name].slow

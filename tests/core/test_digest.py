@@ -324,7 +324,7 @@ def test_a_delete_that_left_the_endpoint_running_saves_nothing_yet():
 
 def test_the_owner_of_a_component_hears_that_it_went_with_its_endpoint_and_how_both_come_back():
     host = "arn:aws:sagemaker:us-east-1:123456789012:endpoint/host"
-    message = only(digest.owners([acted("k1", Move.DELETE, already=True, begun=False, within=host)], occasion()))
+    message = only(digest.owners([acted("k1", Move.DELETE, already=True, begun=False, host=host)], occasion()))
     assert message.subject.startswith("1 idle ML resource was deleted")
     assert f"they run `reaper restore {host}`" in message.text
 

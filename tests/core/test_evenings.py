@@ -37,17 +37,18 @@ def mails(there: Enforcer) -> list[str]:
 
 def test_what_was_started_by_hand_in_the_evening_is_announced_only_when_that_is_over():
     there = enrolled()
+    there.policy = policy(POLICY + FORCED.replace("force: true", "force: true, override: 2h"))
     there.now = MONDAY + DAY
     there.depot.things["churn"].changed = there.now - timedelta(minutes=20)
     used(there)
     assert only(there.sweep()).step.move is Move.NONE
     assert mails(there) == []
-    there.now += 4 * HOUR
+    there.now += 2 * HOUR
     used(there)
     assert only(there.sweep()).step.move is Move.REMIND
 
 
-def test_a_summary_of_the_same_day_says_that_it_is_stopped_even_while_it_is_used():
+def test_a_summary_says_that_it_is_stopped_even_while_used_and_is_no_notice_of_the_day():
     there = enrolled()
     there.now = MONDAY + 7 * DAY - timedelta(minutes=45)
     used(there)
@@ -55,6 +56,9 @@ def test_a_summary_of_the_same_day_says_that_it_is_stopped_even_while_it_is_used
     [summary] = mails(there)
     assert "stopped, even while it is used" in summary
     there.now += timedelta(hours=1, minutes=5)
+    used(there)
+    assert only(there.sweep()).step.move is Move.REMIND
+    there.now += HOUR
     used(there)
     assert only(there.sweep()).step.move is Move.STOP
 

@@ -495,9 +495,9 @@ def test_what_lives_inside_goes_only_when_its_own_owner_was_told(there, owner, m
     inside(there, **({"tags": {"owner": owner}} if owner else {}))
     due(there).ledger.remember("arn:inner", memory, 0, there.now)
     found = only(there.sweep())
-    assert (found.outcome.result is Result.REFUSED) is bool(because)
+    assert (found.outcome.result is Result.REFUSED) is bool(because), found.outcome
     assert (because or "") in (found.outcome.because or "")
-    assert stopped(there) is not bool(because)
+    assert stopped(there) is not bool(because), (found.step, found.outcome)
 
 
 def test_what_was_gone_already_is_no_news_and_no_saving(there):
