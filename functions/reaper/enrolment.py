@@ -52,3 +52,10 @@ def next_mail(case: Case, memory: Memory, now: datetime) -> datetime | None:
     if last is None or last > now + case.rule.remind_every or not spell.enrolling(memory):
         return None
     return last + case.rule.remind_every - min(JITTER, case.rule.remind_every / 10)
+
+
+def summary_due(case: Case, memory: Memory, now: datetime) -> bool:
+    """Whether it is time for the weekly summary of an enrolment that counts, and no snooze keeps it."""
+    mail = next_mail(case, memory, now)
+    kept = memory.snoozed_until is not None and memory.snoozed_until > now
+    return not kept and mail is not None and now >= mail and since(case, memory, now) is not None

@@ -344,9 +344,18 @@ def _take_back(mine: Intent, task: Task, *, gone: bool = False) -> None:
 
     try:
         intent.update(task.hands.ledger, mine, back, task.hands.clock())
-        task.hands.ledger.end(mine.hint.target, mine.hint.id)
+        _hint_as_before(mine, task.hands.ledger)
     except CloudError as error:
         task.errors.append(error)
+
+
+def _hint_as_before(mine: Intent, ledger: Ledger) -> None:
+    """Without its own hint; that of an earlier action whose owner was not told yet, which it replaced, stands again."""
+    before = mine.before
+    if before.act_run and before.last_act and before.acted_at and before.act_result and not before.act_told:
+        ledger.begin(replace(mine.hint, run=before.act_run, action=before.last_act, at=before.acted_at))
+    else:
+        ledger.end(mine.hint.target, mine.hint.id)
 
 
 def _safely(function: Callable[..., T], *given: Any) -> T:

@@ -66,12 +66,16 @@ def may_start(case: Case, memory: Memory, now: datetime) -> bool:
 
 def act(case: Case, now: datetime) -> Move | None:
     """The strongest move that policy, evidence and kind allow: what a warning announces. None where nothing can come of it."""
-    sure = case.verdict.confidence is Confidence.PROVEN or case.rule.act_on is Confidence.LIKELY
-    if not (may_move(case) and sure) and not forced(case, now):
+    if not (may_move(case) and _sure(case)) and not forced(case, now):
         return None
     wanted = {Action.STOP: [Move.STOP], Action.DELETE: [Move.DELETE, Move.STOP]}.get(case.rule.action, [])
     wanted = [Move.STOP] if wanted and case.rule.hours else wanted
     return next((move for move in wanted if move in case.acts and case.acts[move] is None), None)
+
+
+def _sure(case: Case) -> bool:
+    """Whether its evidence allows more than notices. `force` treats what is only likely idle as used."""
+    return case.verdict.confidence is Confidence.PROVEN or case.rule.act_on is Confidence.LIKELY
 
 
 def promise(case: Case, told: datetime) -> datetime:
@@ -254,10 +258,19 @@ def after(case: Case, memory: Memory, now: datetime) -> Memory:
     or when a snooze was given to what had this id before.
     """
     if memory.snoozed_until and not _snoozed(case, memory, now):
-        memory = spell.awake(spell.spent(memory) if spell.answered(memory, now) else memory)
+        memory = _ended_snooze(case, spell.spent(memory) if spell.answered(memory, now) else memory, now)
     if case.verdict.state in {State.ACTIVE, State.YOUNG} or case.rule.protected:
         return replace(memory if _outlasts(case, memory, now) else spell.silent(memory), idle_since=None, idle_seen=None)
     return spell.renewed(case, memory, now) if may_move(case) else memory
+
+
+def _ended_snooze(case: Case, memory: Memory, now: datetime) -> Memory:
+    """The memory without a snooze that is over. With something inside it stays for as long as a notice about that could still count, for
+    it answers that one, too, and its row may not be read today.
+    """
+    counts = memory.snoozed_until is not None and now <= memory.snoozed_until + spell.lapse(case)
+    stays = counts and case.resource.facts.get("within") and not _is_anew(case, memory)
+    return memory if stays else spell.awake(memory)
 
 
 def _outlasts(case: Case, memory: Memory, now: datetime) -> bool:
@@ -266,7 +279,7 @@ def _outlasts(case: Case, memory: Memory, now: datetime) -> bool:
     One of office hours also while these only protect, as under a rule with a price while that is not known, which it never is of an
     endpoint in use: whether the enrolment counts is looked at each time (`enrolment.since`).
     """
-    if spell.enrolling(memory):
+    if spell.lasting(case, memory):
         return case.rule.hours is not None
     rest = case.verdict.state is State.YOUNG and spell.of_a_part(memory) and not case.rule.protected
     return rest and not spell.void(case, memory, now)
@@ -322,7 +335,7 @@ def _due_by_hours(case: Case, memory: Memory, now: datetime) -> datetime | None:
     if hours is None or told is None or last is None:
         return None
     when = max(promise(case, told), memory.promised or told)
-    if may_move(case):
+    if may_move(case) and _sure(case):
         return when
     return max(when, last + min(case.rule.grace, FORCED)) if _said_today(hours, told, last, now) else None
 
@@ -338,7 +351,7 @@ def _said_today(hours: Hours, told: datetime, last: datetime, now: datetime) -> 
 def forced_at(case: Case, memory: Memory, now: datetime) -> datetime | None:
     """When it is stopped although it is used, if its owner is told so now; None where that is not today any more, and needs another notice."""
     hours, told = case.rule.hours, enrolment.since(case, memory, now)
-    if hours is None or told is None or may_move(case) or not forced(case, now) or _by_hand(case, now):
+    if hours is None or told is None or (may_move(case) and _sure(case)) or not forced(case, now) or _by_hand(case, now):
         return None
     when = max(promise(case, told), memory.promised or told, now + min(case.rule.grace, FORCED))
     return when if schedule.same_day(hours, when, now) else None
@@ -367,6 +380,8 @@ def _notice(case: Case, memory: Memory, now: datetime, acting: bool) -> Step:
     move = act(case, now) if acting else None
     unsaid = move is not None and due_at(case, memory, now) is None
     last = None if spell.void(case, memory, now) else spell.last_notice(memory)
+    if because := _told_of_hours_lately(case, memory, now) if move is None else None:
+        return Step(move=Move.NONE, because=because)
     if last is None:
         notes = "".join(f"; {note}" for note in case.rule.notes)
         return Step(move=Move.WARN, because=f"idle for more than {text(case.rule.idle_after)} under {case.rule.name}{notes}")
@@ -384,6 +399,15 @@ def _notice(case: Case, memory: Memory, now: datetime, acting: bool) -> Step:
     if notice(case, memory, now) is None:
         return Step(move=Move.WARN, because=f"idle again for more than {text(case.rule.idle_after)} after a time without proof")
     return Step(move=Move.REMIND, because=f"still idle, and its owner was last told {text(now - last)} ago")
+
+
+def _told_of_hours_lately(case: Case, memory: Memory, now: datetime) -> str | None:
+    """Why nobody is told again of what is idle every evening, where nothing can be announced: told once, the next mail is a reminder's time off."""
+    last = spell.last_notice(memory)
+    if last is None or not enrolment.asked(case) or spell.enrolling(memory) or spell.handed_over(case, memory):
+        return None
+    due = last + case.rule.remind_every - min(JITTER, case.rule.remind_every / 10)
+    return f"its owner was told {text(now - last)} ago and is told again in {text(due - now)}" if last <= now < due else None
 
 
 def _started(case: Case, memory: Memory, now: datetime) -> Step:
@@ -422,10 +446,12 @@ def _wanted(case: Case, now: datetime) -> str | None:
 
 def _ours(case: Case, memory: Memory) -> bool:
     """Whether the last one to stop it was the reaper: nobody changed it or made it anew since."""
-    made = case.resource.created
-    if memory.last_act is not Move.STOP or memory.acted_at is None or (made is not None and made > memory.acted_at):
+    made, changed, acted = case.resource.created, case.resource.changed, memory.acted_at
+    if acted is None or (made is not None and made > acted):
         return False
-    return case.resource.changed is None or case.resource.changed <= memory.acted_at + CONFIRM
+    if memory.last_act is Move.START and memory.act_result is Result.FAILED:  # it was ours when that start was tried
+        return changed is None or changed <= acted
+    return memory.last_act is Move.STOP and (changed is None or changed <= acted + CONFIRM)
 
 
 def _untouched_since_opening(case: Case, now: datetime) -> bool:
@@ -444,9 +470,13 @@ def _done(memory: Memory) -> str:
 
 def _snoozed(case: Case, memory: Memory, now: datetime) -> bool:
     """Whether a snooze holds: one that was given before the resource was made was for another of the same id."""
+    return memory.snoozed_until is not None and memory.snoozed_until > now and not _is_anew(case, memory)
+
+
+def _is_anew(case: Case, memory: Memory) -> bool:
+    """Whether the resource was made after its snooze was given, under an id that another one had."""
     given, created = memory.snoozed_at, case.resource.created
-    anew = given is not None and created is not None and created > given + spell.SKEW
-    return memory.snoozed_until is not None and memory.snoozed_until > now and not anew
+    return given is not None and created is not None and created > given + spell.SKEW
 
 
 def _kept(memory: Memory) -> str:

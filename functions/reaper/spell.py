@@ -27,7 +27,7 @@ def renewed(case: Case, memory: Memory, now: datetime) -> Memory:
     `idle_seen` is renewed when half of the proof has passed since: often enough for the proof to reach it, seldom enough to be cheap.
     """
     fresh = memory.idle_seen is not None and now - memory.idle_seen < (now - begun(case, now)) / 2
-    kept = silent(memory) if not enrolling(memory) and void(case, memory, now) else memory
+    kept = silent(memory) if not lasting(case, memory) and void(case, memory, now) else memory
     return replace(kept, idle_since=began(case, memory, now), idle_seen=memory.idle_seen if fresh else now)
 
 
@@ -71,7 +71,12 @@ def lapsed(case: Case, memory: Memory, now: datetime) -> bool:
     last = last_notice(memory)
     if last is None or memory.announced is None:
         return False
-    return now > max(last, memory.promised or last) + max(LAPSE, 2 * case.rule.remind_every)
+    return now > max(last, memory.promised or last) + lapse(case)
+
+
+def lapse(case: Case) -> timedelta:
+    """How long after its date or its last mail a notice counts."""
+    return max(LAPSE, 2 * case.rule.remind_every)
 
 
 def of_another(case: Case, memory: Memory) -> bool:
@@ -94,6 +99,12 @@ def of_a_part(memory: Memory) -> bool:
 def enrolling(memory: Memory) -> bool:
     """Whether the last notice was one about office hours, which use and idleness have nothing to do with."""
     return memory.announced is Announced.HOURS
+
+
+def lasting(case: Case, memory: Memory) -> bool:
+    """Whether use ends no notice of it: what office hours are about is used every day, and one mail about that is enough for a while."""
+    by_hours = case.rule.hours is not None and case.rule.hours.by_rule
+    return enrolling(memory) or (by_hours and memory.announced is None)
 
 
 def answered(memory: Memory, now: datetime) -> bool:

@@ -43,6 +43,7 @@ from reaper.unfinished import Late
 
 GARBLED = "what is remembered of it cannot be read, and somebody may have kept it"
 TRIES = 4
+TAKEN_OVER = "another sweep has taken over this target"
 PATIENCE = 3
 """Messages in a row that a channel may miss before it is given up for this sweep."""
 OVERVIEW = "summary"
@@ -61,6 +62,7 @@ class _Round:
     mode: Mode
     gaps: list[Coverage]
     renewed: datetime
+    lost: bool = False
 
 
 def tell(report: Report, policy: Policy, desk: Desk, hand: Hand | None = None) -> Report:
@@ -116,7 +118,7 @@ def _told(report: Report, policy: Policy, desk: Desk, hand: Hand | None, ours: s
         if f.case.resource.target not in ours
     ]
     try:
-        memories, late = _recalled(mine, ours, desk, now)
+        memories, late = _recalled(mine, ours, desk, now, gaps)
     except ReaperError as error:
         gaps.append(gap("ledger", error))
         left = [_left(f, "what was told before could not be read") for f in mine]
@@ -143,7 +145,8 @@ def _told(report: Report, policy: Policy, desk: Desk, hand: Hand | None, ours: s
     gaps += [gap("ledger", error) for error in held.errors]
     # Only after the limits: what is due counts for them whether its owner is reminded of it or not.
     found = held.findings if this.mode.acts else [_reminded(f, memories, now) for f in held.findings]
-    occasion = _occasion(found, policy, desk, this)
+    weekly = _weekly(found, memories, now) if this.mode.announces else []
+    occasion = _occasion([*found, *weekly], policy, desk, this)
     if hand:
         made = enforce.carried([hand.narrow(f) for f in found], lambda one: _acted(one, hand, desk, this))
         found = made.findings
@@ -154,11 +157,14 @@ def _told(report: Report, policy: Policy, desk: Desk, hand: Hand | None, ours: s
     deliveries = _give(digest.owners(found, occasion), partial(_accepted, due, desk, this), desk, this)
     for id_, one in due.items():
         if not (id_ in channels.given(deliveries) and one.step.move in TOLD) and not _made(one):
-            due[id_] = _remembered(_undelivered(one, deliveries), None, desk, this)
+            due[id_] = _remembered(_undelivered(one, deliveries, this), None, desk, this)
+    summed = _give(
+        digest.owners(weekly, occasion), partial(_accepted, {f.case.resource.id: f for f in weekly}, desk, this), desk, this
+    )
     told = digest.owners([one.finding for one in late], occasion)
     told_late = _give(told, partial(_accepted_late, {one.hint.id: one for one in late}, desk, this), desk, this)
-    gaps += _refused([*deliveries, *told_late])
-    gaps += _nowhere(due.values(), deliveries)
+    gaps += _refused([*deliveries, *summed, *told_late])
+    gaps += _nowhere(due.values(), deliveries, this)
     record(report, list(due.values()), held.jumped, desk, gaps)
     tidy(desk, now, gaps)
     after = replace(report, findings=(*due.values(), *others), coverage=(*report.coverage, *gaps))
@@ -178,9 +184,12 @@ def _ready(desk: Desk, gaps: list[Coverage]) -> bool:
     return True
 
 
-def _recalled(found: Sequence[Finding], ours: set[Target], desk: Desk, now: datetime) -> tuple[Recalled, list[Late]]:
+def _recalled(
+    found: Sequence[Finding], ours: set[Target], desk: Desk, now: datetime, gaps: list[Coverage]
+) -> tuple[Recalled, list[Late]]:
     """What is remembered of the findings, of what they live in, and of what earlier runs left open, which is closed here."""
-    hints = unfinished.hints(desk.ledger, ours, now)
+    hints, unread = unfinished.hints(desk.ledger, ours, now)
+    gaps += [gap("ledger", error, len(unread) - 1) for error in unread[:1]]
     ids = dict.fromkeys([*_rows(found), *(hint.id for hint in hints)])
     memories: Recalled = desk.ledger.recall(ids, now)
     return unfinished.late(hints, found, memories, desk.ledger, now)
@@ -194,6 +203,17 @@ def _rows(found: Sequence[Finding]) -> list[str]:
 def _is_garbled(found: Finding, memories: Recalled) -> bool:
     """Whether what is remembered of it, or of what it lives in, cannot be read."""
     return not memories.garbled.isdisjoint({found.case.resource.id, *intent.hosts(found.case.resource)})
+
+
+def _weekly(found: Sequence[Finding], memories: Recalled, now: datetime) -> list[Finding]:
+    """The weekly summaries of what office hours stop or start in this very run, which is never a reminder by itself."""
+    because = "its office hours are kept, and its weekly summary is due"
+    return [
+        replace(f, step=Step(move=Move.REMIND, because=because))
+        for f in found
+        if f.step.move in {*enforce.MOVES, Move.HOLD}
+        and enrolment.summary_due(f.case, memories.get(f.case.resource.id, Memory()), now)
+    ]
 
 
 def _reminded(found: Finding, memories: Recalled, now: datetime) -> Finding:
@@ -231,6 +251,7 @@ def _give(messages: Iterable[Message], accept: Accept, desk: Desk, this: _Round)
     missed: dict[str, list[CloudError]] = {}
     for message in messages:
         if not _prolonged(desk, this):
+            this.lost = True
             break
         mine = []
         for line in (line for line in desk.lines if message.audience in line.readers):
@@ -261,14 +282,15 @@ def _accepted_late(late: Mapping[str, Late], desk: Desk, this: _Round, id_: str,
 def _told_of_action(found: Finding, hint: Unfinished, receipt: str, desk: Desk, this: _Round) -> None:
     """Its owner knows what became of the action. Of a part, the mail is the notice for the rest."""
     now = desk.clock()
-    rest = unfinished.rest(found, receipt, now) if this.mode.announces else _as_it_is
+    announced = this.mode.announces and found.outcome.part is not None
+    rest = unfinished.rest(found, receipt, now) if announced else _as_it_is
 
     def change(memory: Memory) -> Memory:
         # Where the result itself could not be written it comes now.
         known = memory.act_result or not found.outcome.begun
         return rest(memory if known else plan.settled(memory, *_result(found)))
 
-    _tried(lambda: desk.ledger.note(_mailed(hint, receipt, now)), this)
+    _tried(lambda: desk.ledger.note(_mailed(hint, receipt, now, announced)), this)
     _tried(lambda: intent.told(desk.ledger, hint, now, change), this)
 
 
@@ -281,8 +303,8 @@ def _result(found: Finding) -> tuple[Result, str, str | None]:
     return outcome.result, outcome.because or outcome.error or "", outcome.part
 
 
-def _mailed(hint: Unfinished, receipt: str, now: datetime) -> History:
-    return History(id=hint.id, when=now, what=unfinished.TOLD, by=receipt, because=unfinished.because(hint))
+def _mailed(hint: Unfinished, receipt: str, now: datetime, rest: bool) -> History:
+    return History(id=hint.id, when=now, what=unfinished.TOLD, by=receipt, because=unfinished.because(hint, rest=rest))
 
 
 def _tried(write: Callable[[], None], this: _Round) -> None:
@@ -351,11 +373,12 @@ def _left(found: Finding, because: str) -> Finding:
     return found if found.step.move is Move.NONE else replace(found, step=Step(move=Move.NONE, because=because))
 
 
-def _undelivered(found: Finding, deliveries: Sequence[Delivery]) -> Finding:
+def _undelivered(found: Finding, deliveries: Sequence[Delivery], this: _Round) -> Finding:
     if found.step.move not in TOLD:
         return found
     errors = [str(d.error) for d in deliveries if d.error and found.case.resource.id in d.message.resource_ids]
-    why = "; ".join(dict.fromkeys(errors)) or "there is no address for it: see owners.domains and owners.fallback"
+    nowhere = TAKEN_OVER if this.lost else "there is no address for it: see owners.domains and owners.fallback"
+    why = "; ".join(dict.fromkeys(errors)) or nowhere
     return replace(found, outcome=Outcome(result=Result.FAILED, error=f"its owner was not told: {why}"))
 
 
@@ -403,11 +426,12 @@ def _failures(errors: Sequence[ReaperError]) -> list[Coverage]:
     return [gap("acts", first, len(errors) - 1)] if first else []
 
 
-def _nowhere(findings: Iterable[Finding], deliveries: Sequence[Delivery]) -> list[Coverage]:
-    """Notices that no message carried, because nobody may be written to about them."""
+def _nowhere(findings: Iterable[Finding], deliveries: Sequence[Delivery], this: _Round) -> list[Coverage]:
+    """Notices that no message carried: nobody may be written to about them, or another sweep has taken over."""
     carried = {id_ for d in deliveries for id_ in d.message.resource_ids}
     lost = [f for f in findings if f.step.move in TOLD and f.case.resource.id not in carried]
     text = f"{len(lost)} notices have no address that mail may go to: set owners.fallback, or add a domain to owners.domains"
+    text = f"{len(lost)} notices were not sent: {TAKEN_OVER}" if this.lost else text
     return [Coverage(cloud="reaper", account="", region=None, kind="notices", status=Status.FAILED, error=text)] if lost else []
 
 

@@ -14,6 +14,7 @@ from reaper.errors import CloudError, Trouble
 from reaper.ledger import History, Ledger, Recalled, Unfinished
 from reaper.model import Action, Case, Finding, Memory, Move, Outcome, Owner, Resource, Result, Rule, State, Step, Target, Verdict
 
+AND_THE_REST = ", and the rest was announced"
 TOLD = "told"
 """In the history: a channel accepted the mail about an action."""
 
@@ -43,9 +44,21 @@ def hint(found: Finding, run: str, now: datetime) -> Unfinished:
     )
 
 
-def hints(ledger: Ledger, targets: Iterable[Target], now: datetime) -> list[Unfinished]:
-    """Every hint that earlier runs left at those targets. Raises CloudError."""
-    return [entry for target in sorted(targets, key=str) for entry in ledger.unfinished(target, now)]
+def hints(ledger: Ledger, targets: Iterable[Target], now: datetime) -> tuple[list[Unfinished], list[CloudError]]:
+    """Every hint that earlier runs left at those targets, and what is wrong with hints that cannot be understood: these stay.
+
+    Raises CloudError where the ledger does not answer.
+    """
+    found: list[Unfinished] = []
+    unread: list[CloudError] = []
+    for target in sorted(targets, key=str):
+        try:
+            found += ledger.unfinished(target, now)
+        except CloudError as error:
+            if error.trouble is not Trouble.GARBLED:
+                raise
+            unread.append(error)
+    return found, unread
 
 
 def late(
@@ -71,7 +84,8 @@ def late(
         if not intent.is_of(memory, entry) or memory.act_told or memory.act_result is None or _is_usual(memory):
             ledger.end(entry.target, entry.id)
         elif said := _said(entry, ledger):
-            intent.told(ledger, entry, said.when, rest(one.finding, said.by, said.when))
+            announced = said.because.endswith(AND_THE_REST)
+            intent.told(ledger, entry, said.when, rest(one.finding, said.by, said.when) if announced else _as_it_is)
             known |= ledger.recall([entry.id], now)
         else:
             found.append(one)
@@ -84,9 +98,9 @@ def rest(found: Finding, receipt: str, when: datetime) -> Callable[[Memory], Mem
     return lambda memory: plan.told_of_part(found.case, memory, receipt, when) if leads_on else memory
 
 
-def because(entry: Unfinished) -> str:
-    """What the history says of a mail about that action."""
-    return f"of run {entry.run}: {entry.action}"
+def because(entry: Unfinished, *, rest: bool = False) -> str:
+    """What the history says of a mail about that action, and that it announced the rest of it, where it did."""
+    return f"of run {entry.run}: {entry.action}{AND_THE_REST if rest else ''}"
 
 
 def failure(found: Sequence[Late]) -> CloudError | None:
@@ -108,7 +122,12 @@ def _is_usual(memory: Memory) -> bool:
 
 def _said(entry: Unfinished, ledger: Ledger) -> History | None:
     """The mail about it that a channel accepted before its run ended, if there was one."""
-    return next((e for e in ledger.history(entry.id) if e.what == TOLD and e.because == because(entry)), None)
+    texts = {because(entry), because(entry, rest=True)}
+    return next((e for e in ledger.history(entry.id) if e.what == TOLD and e.because in texts), None)
+
+
+def _as_it_is(memory: Memory) -> Memory:
+    return memory
 
 
 def _unhinted(

@@ -10,7 +10,7 @@ from core.enforcer import POLICY, Enforcer, only, policy
 from core.fakes import DAY, HOUR
 from reaper import enrolment, plan, schedule
 from reaper.message import Audience
-from reaper.model import Announced, Bar, Memory, Move, State
+from reaper.model import Announced, Bar, Memory, Mode, Move, Result, State
 
 FORCED = "rules: [{name: office, grace: 1h, hours: {on: 'mon-fri 07:00-19:00', tz: UTC, force: true}}]\n"
 MONDAY = datetime(2026, 11, 16, 19, 30, tzinfo=UTC)
@@ -81,3 +81,67 @@ def test_hours_that_are_not_the_rules_for_a_while_leave_the_enrolment():
     unpriced = case(State.ACTIVE, hours=replace(OFFICE, by_rule=False), acts={Move.STOP: None})
     kept = plan.after(unpriced, memory, MONDAY + DAY)
     assert enrolment.since(case(hours=OFFICE), kept, MONDAY + 2 * DAY) == MONDAY
+
+
+OFFICE_RULE = "rules: [{name: office, grace: 1h, hours: {on: 'mon-fri 07:00-19:00', tz: UTC}}]\n"
+
+
+def week(mode: Mode, rules: str, *, vague: bool = False) -> list[str]:
+    """The subjects of the mails to the owner of something that is used every day of a fortnight, swept every evening."""
+    there = Enforcer(policy=policy(POLICY + rules), now=MONDAY)
+    there.depot.add("churn", tags={}, vague=vague)
+    for _ in range(14):
+        there.depot.things["churn"].uses.append(there.now - 4 * HOUR)
+        there.sweep(mode)
+        there.now += DAY
+    return [m.subject for m in there.post.messages if m.audience is Audience.OWNERS]
+
+
+def test_who_is_only_told_hears_once_a_week_of_what_is_idle_every_evening():
+    assert len(week(Mode.NOTIFY, OFFICE_RULE)) == 2
+
+
+def test_what_can_never_be_stopped_for_want_of_proof_is_told_once_a_week():
+    assert len(week(Mode.ENFORCE, OFFICE_RULE, vague=True)) == 2
+
+
+def test_the_weekly_summary_comes_where_every_sweep_stops_or_starts_it():
+    there = Enforcer(policy=policy(POLICY + OFFICE_RULE.replace("mon-fri", "mon-sun")), now=MONDAY)
+    there.depot.add("churn", tags={})
+    for _ in range(15):
+        there.sweep()
+        there.now += 12 * HOUR
+        there.sweep()
+        there.now += 12 * HOUR
+    said = [m.text for m in there.post.messages if m.audience is Audience.OWNERS]
+    assert len(said) == 3
+    assert all("it was stopped" in text and "started" in text for text in said[1:])
+
+
+def test_what_is_only_likely_idle_is_forced_after_a_notice_of_the_day():
+    there = Enforcer(policy=policy(POLICY + FORCED), now=MONDAY)
+    there.depot.add("churn", tags={}, vague=True)
+    there.sweep()
+    there.now = MONDAY + DAY
+    assert only(there.sweep()).step.move is Move.REMIND
+    there.now += HOUR
+    assert only(there.sweep()).step.move is Move.STOP
+
+
+def test_a_start_that_failed_is_tried_again_the_next_morning():
+    stopped = {Move.STOP: Bar(because="it is stopped already", done=True), Move.START: None}
+    of, now = case(State.EXEMPT, hours=OFFICE, acts=stopped, changed=MONDAY), MONDAY + 36 * HOUR
+    failed = Memory(last_act=Move.START, acted_at=MONDAY + 12 * HOUR, act_run="a", act_result=Result.FAILED)
+    assert plan.may_start(of, failed, now)
+    assert not plan.may_start(replace(of, resource=replace(of.resource, changed=MONDAY + 13 * HOUR)), failed, now)
+
+
+def test_a_hosts_snooze_that_is_over_still_answers_what_lives_in_it():
+    host = Memory(snoozed_until=MONDAY, snoozed_at=MONDAY - 2 * DAY, snoozed_by="lee")
+    of = case(State.ACTIVE)
+    assert plan.after(of, host, MONDAY + HOUR).snoozed_until is None, "nothing lives in it"
+    of = replace(of, resource=replace(of.resource, facts={"within": (of.resource,)}))
+    assert plan.after(of, host, MONDAY + 14 * DAY).snoozed_until == MONDAY
+    assert plan.after(of, host, MONDAY + 15 * DAY).snoozed_until is None
+    inner = Memory(warned_at=MONDAY - 3 * DAY, announced=Announced.STOP, promised=MONDAY)
+    assert plan.heeding(inner, plan.after(of, host, MONDAY + DAY)).announced is None
