@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from reaper import intent, plan, registry
+from reaper import intent, plan, registry, unfinished
 from reaper.acts import Acts, Manifest, Undone
 from reaper.errors import CloudError, SettingsError, Trouble
 from reaper.ledger import History, Ledger
@@ -67,7 +67,12 @@ def one(id_: str, bench: Bench, address: str | None = None) -> Restored:
 
 def _back(id_: str, bench: Bench) -> Restored:
     """What there is to say where no act stands. Raises SettingsError where none was ever taken back."""
-    restored = [e for e in bench.ledger.history(id_) if e.what == RESTORED]
+    entries = bench.ledger.history(id_)
+    restored, went = ([e for e in entries if e.what == what] for what in (RESTORED, unfinished.WENT))
+    if went and not (restored and restored[-1].when > went[-1].when):
+        raise SettingsError(
+            f"{id_}: it went with {went[-1].because} in run {went[-1].by}: `reaper restore {went[-1].because}` brings both back"
+        )
     if not restored:
         raise SettingsError(f"{id_}: the ledger knows of no act on it; name its manifest with --manifest")
     last = restored[-1]

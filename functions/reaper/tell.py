@@ -152,6 +152,9 @@ def _told(report: Report, policy: Policy, desk: Desk, hand: Hand | None, ours: s
         found = made.findings
         gaps += _failures(made.errors)
         report = replace(report, coverage=enforce.counted(report.coverage, made.calls))
+    for one in found:
+        if one.outcome.host is not None:
+            _tried(partial(desk.ledger.note, _gone_with(one, one.outcome.host, this)), this)
     due = {f.case.resource.id: f for f in found}
     # Apart, so that an old owner's mail about an action is never taken for the new owner's notice of the same resource.
     deliveries = _give(digest.owners(found, occasion), partial(_accepted, due, desk, this), desk, this)
@@ -292,6 +295,11 @@ def _told_of_action(found: Finding, hint: Unfinished, receipt: str, desk: Desk, 
 
     _tried(lambda: desk.ledger.note(_mailed(hint, receipt, now, announced)), this)
     _tried(lambda: intent.told(desk.ledger, hint, now, change), this)
+
+
+def _gone_with(found: Finding, host: str, this: _Round) -> History:
+    """What `reaper restore` says of it later on."""
+    return History(id=found.case.resource.id, when=this.now, what=unfinished.WENT, by=this.run_id, because=host)
 
 
 def _as_it_is(memory: Memory) -> Memory:

@@ -17,6 +17,8 @@ from reaper.model import Action, Case, Finding, Memory, Move, Outcome, Owner, Re
 AND_THE_REST = ", and the rest was announced"
 TOLD = "told"
 """In the history: a channel accepted the mail about an action."""
+WENT = "went"
+"""In the history: it went with what it lived in, whose id the entry says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -185,3 +185,18 @@ def test_after_a_failure_it_can_be_tried_again():
     there.depot.blunder = lambda call, name: None
     assert restore.one(there.depot.id("a"), bench).error is None
     assert there.depot.things["a"].up == there.now
+
+
+def test_what_went_with_its_host_is_brought_back_by_restoring_that():
+    there = Enforcer(policy=policy(POLICY.replace("action: stop", "action: delete")))
+    for name, host in (("host", ""), ("inner", "host")):
+        there.depot.add(name, host=host)
+    there.sweep()
+    there.now += 3 * DAY
+    there.sweep()
+    assert there.depot.things == {}
+    host, inner = there.depot.id("host"), there.depot.id("inner")
+    with pytest.raises(SettingsError, match=f"it went with {host} in run run-2: `reaper restore {host}` brings both back"):
+        restore.one(inner, there.bench())
+    restore.one(host, there.bench())
+    assert set(there.depot.things) == {"host", "inner"}
