@@ -232,7 +232,7 @@ def _sums(found: Sequence[Finding]) -> Sums:
 def _headline(found: Sequence[Finding], theirs: bool, occasion: Occasion) -> str:
     """`3 idle ML resources cost you $7.09/h`, in the words that fit."""
     sums, busy = _sums(found), _busy(found, occasion)
-    if not sums.count and not sums.acted:
+    if _of_hours(found, occasion) or not (sums.count or sums.acted):
         new = all(f.step.move is Move.WARN for f in found)
         return busy or f"Office hours are {'now ' if new else ''}kept for {_many(len(found))}"
     if not sums.count:
@@ -244,6 +244,12 @@ def _headline(found: Sequence[Finding], theirs: bool, occasion: Occasion) -> str
     verb = "costs" if sums.count == 1 else "cost"
     money = f"{'at least ' if sums.unpriced else ''}${sums.usd_per_hour:,.2f}/h"
     return f"{idle}{whose} {verb} {'you ' if theirs else ''}{money}{also}"
+
+
+def _of_hours(found: Sequence[Finding], occasion: Occasion) -> bool:
+    """Whether all of it is about office hours as such: idle or not, nothing is said of that in the headline."""
+    known = occasion.memories
+    return all(outlook.enrols(f, occasion.mode, known.get(f.case.resource.id, Memory()), occasion.now) for f in found)
 
 
 def _busy(found: Sequence[Finding], occasion: Occasion) -> str:
@@ -271,7 +277,7 @@ def _acted(found: Sequence[Finding]) -> str:
 
 def _subject(found: Sequence[Finding], headline: str, part: tuple[int, int]) -> str:
     """The headline, said to be a reminder if it is one of something idle, with the name when there is but one."""
-    idle = any(f.case.verdict.state is State.IDLE for f in found)
+    idle = any(f.case.verdict.state is State.IDLE for f in found) and not headline.startswith("Office hours")
     again = "Reminder: " if idle and all(f.step.move is Move.REMIND for f in found) else ""
     name = f": {line(found[0].case.resource.name, 60)}" if len(found) == 1 else ""
     number = f" ({part[0]} of {part[1]})" if part[1] > 1 else ""

@@ -145,3 +145,13 @@ def test_a_hosts_snooze_that_is_over_still_answers_what_lives_in_it():
     assert plan.after(of, host, MONDAY + 15 * DAY).snoozed_until is None
     inner = Memory(warned_at=MONDAY - 3 * DAY, announced=Announced.STOP, promised=MONDAY)
     assert plan.heeding(inner, plan.after(of, host, MONDAY + DAY)).announced is None
+
+
+def test_a_mail_about_office_hours_alone_says_so_in_its_subject():
+    there = Enforcer(policy=policy(POLICY + OFFICE_RULE), now=MONDAY)
+    there.depot.add("churn", tags={})
+    there.sweep()
+    there.now += 7 * DAY
+    there.sweep()
+    subjects = [m.subject for m in there.post.messages if m.audience is Audience.OWNERS]
+    assert subjects == ["Office hours are now kept for 1 ML resource: churn", "Office hours are kept for 1 ML resource: churn"]
