@@ -456,7 +456,7 @@ def _ours(case: Case, memory: Memory) -> bool:
 
 def _untouched_since_opening(case: Case, now: datetime) -> bool:
     """Whether nobody has stopped or changed it in the hours that run now. What does not say when it was changed may have been."""
-    opened = schedule.open_since(case.rule.hours, now) if case.rule.hours else None
+    opened = schedule.opened_today(case.rule.hours, now) if case.rule.hours else None
     return opened is not None and case.resource.changed is not None and case.resource.changed < opened
 
 

@@ -69,9 +69,11 @@ def closed_since(hours: Hours, at: datetime) -> datetime | None:
     return max((end for _, end in _near(hours, at) if end <= _utc(at)), default=None)
 
 
-def open_since(hours: Hours, at: datetime) -> datetime | None:
-    """When the open stretch that `at` is in began. None when the hours are closed then."""
-    return next((start for start, end in _near(hours, at) if start <= _utc(at) < end), None)
+def opened_today(hours: Hours, at: datetime) -> datetime | None:
+    """When the hours that `at` is in opened, at the earliest when its day began: some never close. None when they are closed then."""
+    opened = next((start for start, end in _near(hours, at) if start <= _utc(at) < end), None)
+    midnight = datetime.combine(_local_date(hours, at), datetime.min.time())
+    return None if opened is None else max(opened, _instant(midnight, zone(hours.tz), fold=0))
 
 
 def next_open(hours: Hours, at: datetime) -> datetime | None:

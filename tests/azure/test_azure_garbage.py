@@ -19,8 +19,8 @@ from reaper.sandbox.azure.server import Server
 from reaper.sweep import Order, sweep
 
 GARBAGE: list[Any] = [None, True, -1, 1e400, 10**400, "", "x", [], {}, [[]], {"a": 1}, "2026-13-45", "0001-01-01T00:00:00+14:00"]
-ODD_TAGS = [one for one in GARBAGE if one not in (None, {}, "0001-01-01T00:00:00+14:00")]
-"""No tags at all, and a day to keep something until that is over, are true replies: which request meets them depends on the threads."""
+ODD_TAGS = [one for one in GARBAGE if one not in (None, {}, {"a": 1}, "0001-01-01T00:00:00+14:00")]
+"""Other tags or none at all, and a day to keep something until that is over, are true replies: who meets them depends on the threads."""
 MEANT = {"id", "name", "computeId", "default_compute", "status", "jobs", "settings"}
 """Another text here is another meaning, not garbage."""
 

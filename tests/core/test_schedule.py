@@ -224,3 +224,17 @@ def test_the_answers_agree_with_each_other(hours: Hours, at: datetime):
         assert since <= at
         assert schedule.is_open(hours, since - SECOND)
         assert not any(schedule.is_open(hours, since + (at - since) * part / 7) for part in range(8))
+
+
+@pytest.mark.parametrize(
+    ("on", "at", "expected"),
+    [
+        pytest.param("mon-fri 07:00-21:00", "2026-11-20T09:00+00:00", "2026-11-20T06:00+00:00", id="this morning"),
+        pytest.param("mon-fri 07:00-21:00", "2026-11-20T22:00+00:00", None, id="closed"),
+        pytest.param("mon-fri 00:00-24:00", "2026-11-20T09:00+00:00", "2026-11-19T23:00+00:00", id="open since Monday"),
+        pytest.param("mon-sun 00:00-24:00", "2026-11-20T09:00+00:00", "2026-11-19T23:00+00:00", id="never closed"),
+    ],
+)
+def test_hours_open_at_the_earliest_when_the_day_begins(on, at, expected):
+    found = schedule.opened_today(schedule.parse(on, "Europe/Berlin"), datetime.fromisoformat(at))
+    assert found == (datetime.fromisoformat(expected) if expected else None)

@@ -305,7 +305,9 @@ def test_the_owner_of_a_component_is_told_that_it_was_deleted_with_its_endpoint(
     desk.account.alive("host", "AllTraffic", desk.now - 20 * DAY, desk.now + DAY)
     memory = Memory(warned_at=desk.now - 4 * DAY, receipt="r", announced=Move.DELETE, promised=desk.now - DAY)
     kept = ledger.open(f"sqlite://{desk.home}/ledger.db", {})
-    assert kept.remember(host.arn, replace(memory, idle_since=desk.now - 20 * DAY, idle_seen=desk.now - HOUR), 0, desk.now - HOUR)
+    for id_ in (host.arn, inside.arn):
+        row = replace(memory, idle_since=desk.now - 20 * DAY, idle_seen=desk.now - HOUR)
+        assert kept.remember(id_, row, 0, desk.now - HOUR)
     kept.close()
     (desk.home / "policy.yaml").write_text(
         POLICY.format(most=20, folder=desk.home / "mails").replace("action: stop", "action: delete")
