@@ -151,7 +151,8 @@ def _taken_along(found: Finding, host: Finding | None) -> Finding:
     if move is Move.STOP and bar is not None and bar.done:
         return found  # nothing of it ran
     because = f"it was {plan.ENDED[move]} with {host.case.resource.name}, which it lives in, and comes back with it"
-    outcome = Outcome(result=Result.DONE, because=because, already=True, host=host.case.resource.id)
+    failed = found.outcome.error or (found.outcome.because if found.outcome.result is Result.REFUSED else None)
+    outcome = Outcome(result=Result.DONE, because=because, error=failed, already=True, host=host.case.resource.id)
     return replace(found, step=Step(move=move, because=because), outcome=outcome)
 
 

@@ -582,6 +582,7 @@ class Deployment(RuleBasedStateMachine):
         """Whatever failed is in the report."""
         off: list[object] = [c for c in report.coverage if c.status is not Status.OK]
         off += [f for f in report.findings if f.outcome.result in {Result.REFUSED, Result.FAILED}]
+        off += [f for f in report.findings if f.outcome.host and f.outcome.error]
         if [hit for hit in self.hit if hit[0] != "carried"] and not off:
             self.wrong.append(f"{self.hit} failed, and the report says nothing of it")
         found = {f.case.resource.name: f for f in report.findings}

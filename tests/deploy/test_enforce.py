@@ -33,7 +33,7 @@ HANDLER = "reaper.aws.lambda_function.handler"
 POLICY = """
 version: 1
 defaults: {action: notify, idle_after: 24h, grace: 3d, act_on: likely}
-limits: {max_share: 100%, max_usd_per_hour: 1000}
+limits: {max_share: 100%}
 owners: {tags: [owner], domains: [example.com], fallback: admins@example.com}
 channels: [{type: ses, from: reaper@example.com, region: us-east-1}]
 rules:
