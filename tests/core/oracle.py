@@ -289,7 +289,7 @@ def _unknown(thing: Thing, knobs: Knobs, now: datetime) -> Iterator[str]:
         yield "it is stopped already"
     if thing.patchy:
         yield "its metrics are incomplete"
-    if thing.vague and not thing.name.startswith("likely"):
+    if thing.vague and not thing.name.startswith(("likely", "strict")):  # what is stopped even while used needs no proof of silence
         yield "the evidence is indirect"
     least = _silence(thing, knobs, now)
     if not thing.vague and any(start < now - 2 * TICK and end > now - least for start, end in thing.deaf):

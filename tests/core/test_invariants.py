@@ -170,6 +170,7 @@ class Deployment(RuleBasedStateMachine):
         self.pending: list[tuple[str, str]] = []
         self.calls: Counter[str] = Counter()
         self.hit: list[tuple[str, str]] = []
+        self.looked_at = self.there.now - 30 * DAY
         self.addresses: dict[str, set[str]] = {}
         self.spent: Counter[tuple[str, str]] = Counter()
         self.gone: dict[str, datetime] = {}
@@ -306,14 +307,17 @@ class Deployment(RuleBasedStateMachine):
         thing.vague = True
 
     def _deaf(self, thing: Thing) -> None:
-        """For some hours there were no metrics of it."""
+        """For some hours there were no metrics of it: hours that no sweep has seen yet, for proof that was there stays proof."""
         ago = (1, 5, 24)[self.trial.which % 3] * HOUR
-        thing.deaf.append((self.there.now - ago, self.there.now - ago + HOUR / 2))
+        start = max(self.there.now - ago, self.looked_at)
+        if start + HOUR / 2 <= self.there.now:
+            thing.deaf.append((start, start + HOUR / 2))
 
     def _outage(self, thing: Thing) -> None:
         """For some hours there were no metrics of anything."""
-        for each in self.depot.things.values():
-            each.deaf.append((self.there.now - 5 * HOUR, self.there.now - HOUR / 2))
+        start, end = max(self.there.now - 5 * HOUR, self.looked_at), self.there.now - HOUR / 2
+        for each in self.depot.things.values() if start < end else ():
+            each.deaf.append((start, end))
 
     def _slow(self, thing: Thing) -> None:
         thing.slow = not thing.slow
@@ -417,6 +421,7 @@ class Deployment(RuleBasedStateMachine):
         self.addresses = {name: {address(thing)} for name, thing in self.depot.things.items()}
         self.oracle.mode, run, seen = mode, f"run-{self.there.runs + 1}", len(self.depot.things)
         report = self.swept(mode)
+        self.looked_at = self.there.now
         self.trial, self.pending = replace(trial, faults=[]), []
         self.capped(run, seen)
         if report:
