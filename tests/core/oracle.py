@@ -188,7 +188,10 @@ class Oracle:
             yield f"so long ago that it lapsed, the last letter was of {last}"
         if told.to != address(thing):
             yield f"told to {told.to}, who is no longer its owner"
-        both = [*self.snoozes.get(thing.name, []), *(self.snoozes.get(thing.host, []))]
+        both = [
+            *self.known.get(thing.name, []),
+            *(self.known.get(thing.host, [])),
+        ]  # what came after the leave nobody could know of
         if any(until > told.when for given, until in both if given < now):
             yield "answered by a snooze"
         if thing.created > told.when:
@@ -289,7 +292,9 @@ def _unknown(thing: Thing, knobs: Knobs, now: datetime) -> Iterator[str]:
         yield "it is stopped already"
     if thing.patchy:
         yield "its metrics are incomplete"
-    if thing.vague and not thing.name.startswith(("likely", "strict")):  # what is stopped even while used needs no proof of silence
+    if thing.vague and not thing.name.startswith(
+        ("likely", "strict")
+    ):  # what is stopped even while used needs no proof of silence
         yield "the evidence is indirect"
     least = _silence(thing, knobs, now)
     if not thing.vague and any(start < now - 2 * TICK and end > now - least for start, end in thing.deaf):
