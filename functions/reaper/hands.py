@@ -177,7 +177,8 @@ def _insiders_told(case: Case, memories: Mapping[str, Memory], task: Task) -> No
         memory, chain = memories.get(inner.id, Memory()), task.hands.order.policy.owners
         theirs = owners.owner(inner, chain.tags, chain.domains, chain.fallback).address or ""
         last, ours = spell.last_notice(memory), theirs.lower() == (case.owner or "").lower()
-        if plan.STRENGTH.get(memory.announced or "", 0) >= plan.STRENGTH[task.move]:
+        present = (memory.told or theirs).lower() == theirs.lower() and not spell.lapsed(case, memory, task.hands.clock())
+        if present and plan.STRENGTH.get(memory.announced or "", 0) >= plan.STRENGTH[task.move]:
             if (memory.promised or task.hands.clock()) > task.hands.clock():
                 raise Refused(f"{inner.name} inside it is announced for {memory.promised:%Y-%m-%d %H:%M} UTC, and not before")
         elif not ours and not _rests(memory):

@@ -489,6 +489,18 @@ def test_what_lives_inside_is_protected_by_its_own_snooze(there):
             None,
             id="another owner, who was told",
         ),
+        pytest.param(
+            "fay@example.com",
+            Memory(warned_at=NOW, announced=Announced.STOP, promised=NOW + 3 * DAY, told="gus@example.com"),
+            "belongs to another owner, who has not been told",
+            id="another owner than the one who was told",
+        ),
+        pytest.param(
+            "fay@example.com",
+            Memory(warned_at=NOW - 40 * DAY, announced=Announced.STOP, promised=NOW - 37 * DAY),
+            "belongs to another owner, who has not been told",
+            id="another owner, told so long ago that it lapsed",
+        ),
     ],
 )
 def test_what_lives_inside_goes_only_when_its_own_owner_was_told(there, owner, memory, because):
