@@ -64,6 +64,12 @@ class CloudError(ReaperError):
         self.missing = missing
         self.retried = retried
 
+    def retold(self, text: str, trouble: Trouble | None = None) -> CloudError:
+        """The same failure in other words: its operation, code, permission and whether it was sent more than once stay."""
+        return CloudError(
+            trouble or self.trouble, self.operation, text, code=self.code, missing=self.missing, retried=self.retried
+        )
+
 
 class Withdrawn(ReaperError):
     """No further changing call may be made for this action: it was snoozed, paused or changed meanwhile. The text is the reason."""

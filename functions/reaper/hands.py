@@ -227,7 +227,7 @@ def _kept(manifest: Manifest, version: int, task: Task) -> str | None:
         return task.hands.archive.keep(manifest, version)
     except CloudError as error:
         text = f"not {DONE[manifest.move]}, because what undoing it needs could not be stored: {error}"
-        raise CloudError(error.trouble, error.operation, text, code=error.code, missing=error.missing) from error
+        raise error.retold(text) from error
 
 
 def _begun(manifest: Manifest, address: str | None, memory: Memory, task: Task) -> Intent:

@@ -17,8 +17,8 @@ from typing import Any
 from reaper.enrolment import asked
 from reaper.errors import CloudError, Trouble
 from reaper.model import Case, Target
+from reaper.row import moment, stamp
 from reaper.row import place as written
-from reaper.row import stamp
 
 Place = tuple[str, str]
 """A target, as the ledger writes it, and the name of a kind."""
@@ -156,10 +156,10 @@ def from_release(values: Mapping[str, str]) -> Release | None:
         return None
     try:
         return Release(
-            given=_moment(values["given"]),
-            until=_moment(values["until"]),
+            given=moment(values["given"]),
+            until=moment(values["until"]),
             by=values["by"],
-            anew={(target, kind): _moment(when) for target, kind, when in json.loads(values["anew"])},
+            anew={(target, kind): moment(when) for target, kind, when in json.loads(values["anew"])},
         )
     except (ValueError, KeyError, TypeError) as error:
         raise CloudError(Trouble.GARBLED, "ledger:Read", f"the last release cannot be read ({error!r})") from error
@@ -221,12 +221,5 @@ def _hold(said: Mapping[str, Any]) -> Hold:
     lists = {name: frozenset(map(str, said[name])) for name in ("targets", "kinds", "marks")}
     unread = frozenset((str(target), str(kind)) for target, kind in said.get("unread", ()))
     return Hold(
-        sort=Sort(said["sort"]), since=_moment(said["since"]), run=said["run"], because=said["because"], unread=unread, **lists
+        sort=Sort(said["sort"]), since=moment(said["since"]), run=said["run"], because=said["because"], unread=unread, **lists
     )
-
-
-def _moment(text: str) -> datetime:
-    moment = datetime.fromisoformat(text)
-    if moment.utcoffset() is None:
-        raise ValueError(f"{text!r} has no time zone")
-    return moment

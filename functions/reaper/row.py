@@ -155,7 +155,7 @@ def to_unfinished(row: Mapping[str, str], target: Target) -> Unfinished:
             owner=row.get("owner"),
             action=Move(row["action"]),
             run=row["run"],
-            at=_moment(row["at"]),
+            at=moment(row["at"]),
         )
     except (KeyError, ValueError, TypeError) as error:
         raise _garbled("a row of an open action", error) from error
@@ -186,7 +186,7 @@ def to_summary(row: Mapping[str, str]) -> Summary:
             run=row["run"],
             target=Target(cloud=row["cloud"], account=row["account"], region=row.get("region")),
             kind=row["kind"],
-            started=_moment(row["started"]),
+            started=moment(row["started"]),
             seen=int(row["seen"]),
             idle=int(row["idle"]),
             usd_per_hour=float(row["usd_per_hour"]),
@@ -205,7 +205,7 @@ def from_history(entry: History) -> dict[str, str]:
 def to_history(row: Mapping[str, str]) -> History:
     """The entry in a row. Raises CloudError for one that cannot be read."""
     try:
-        when = _moment(row["when"])
+        when = moment(row["when"])
         return History(id=row["id"], when=when, what=row["what"], by=row["by"], because=row["because"])
     except (KeyError, ValueError, TypeError) as error:
         raise _garbled("an entry of the history", error) from error
@@ -215,7 +215,7 @@ def _parsed(name: str, text: object) -> Any:
     if not isinstance(text, str):
         raise TypeError(f"{name} is not a text")
     if name in MOMENTS:
-        return _moment(text)
+        return moment(text)
     return WORDS[name](text) if name in WORDS else text
 
 
@@ -226,11 +226,12 @@ def _count(version: object) -> int:
     return int(version)
 
 
-def _moment(text: str) -> datetime:
-    moment = datetime.fromisoformat(text)
-    if moment.utcoffset() is None:
+def moment(text: str) -> datetime:
+    """The datetime that `stamp` wrote. Raises ValueError for a naive one."""
+    found = datetime.fromisoformat(text)
+    if found.utcoffset() is None:
         raise ValueError(f"{text!r} has no time zone")
-    return moment
+    return found
 
 
 def _garbled(what: str, error: Exception) -> CloudError:

@@ -286,7 +286,7 @@ def _told_of_action(found: Finding, hint: Unfinished, receipt: str, desk: Desk, 
     """Its owner knows what became of the action. Of a part, the mail is the notice for the rest."""
     now = desk.clock()
     announced = this.mode.announces and found.outcome.part is not None
-    rest = unfinished.rest(found, receipt, now) if announced else _as_it_is
+    rest = unfinished.rest(found, receipt, now) if announced else unfinished.as_it_is
 
     def change(memory: Memory) -> Memory:
         # Where the result itself could not be written it comes now.
@@ -300,10 +300,6 @@ def _told_of_action(found: Finding, hint: Unfinished, receipt: str, desk: Desk, 
 def _gone_with(found: Finding, host: str, this: _Round) -> History:
     """What `reaper restore` says of it later on."""
     return History(id=found.case.resource.id, when=this.now, what=unfinished.WENT, by=this.run_id, because=host)
-
-
-def _as_it_is(memory: Memory) -> Memory:
-    return memory
 
 
 def _result(found: Finding) -> tuple[Result, str, str | None]:

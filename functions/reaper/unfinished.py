@@ -87,7 +87,7 @@ def late(
             ledger.end(entry.target, entry.id)
         elif said := _said(entry, ledger):
             announced = said.because.endswith(AND_THE_REST)
-            intent.told(ledger, entry, said.when, rest(one.finding, said.by, said.when) if announced else _as_it_is)
+            intent.told(ledger, entry, said.when, rest(one.finding, said.by, said.when) if announced else as_it_is)
             known |= ledger.recall([entry.id], now)
         else:
             found.append(one)
@@ -128,7 +128,8 @@ def _said(entry: Unfinished, ledger: Ledger) -> History | None:
     return next((e for e in ledger.history(entry.id) if e.what == TOLD and e.because in texts), None)
 
 
-def _as_it_is(memory: Memory) -> Memory:
+def as_it_is(memory: Memory) -> Memory:
+    """The row unchanged, for a mail that announced nothing more."""
     return memory
 
 

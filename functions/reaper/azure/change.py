@@ -90,9 +90,7 @@ def afterwards(look: Callable[[], T]) -> T:
         return look()
     except CloudError as error:
         text = f"it was changed, but what became of it could not be looked at: {error}"
-        raise CloudError(
-            Trouble.PARTIAL, error.operation, text, code=error.code, missing=error.missing, retried=error.retried
-        ) from error
+        raise error.retold(text, Trouble.PARTIAL) from error
 
 
 def ready(state: object, permission: str) -> None:
@@ -108,9 +106,7 @@ def patient(undo: Callable[[], T]) -> T:
     except CloudError as error:
         if not error.code.startswith("409"):
             raise
-        raise CloudError(
-            error.trouble, error.operation, f"{said(error)}; {LATER}", code=error.code, retried=error.retried
-        ) from error
+        raise error.retold(f"{said(error)}; {LATER}") from error
 
 
 def said(error: CloudError) -> str:

@@ -114,8 +114,7 @@ def _stays(manifest: Manifest, because: str) -> str | None:
 
 def halfway(error: CloudError, text: str) -> CloudError:
     """The error of an act that has changed something already: PARTIAL, so that nobody takes the resource for untouched or gone."""
-    whole = f"{error}; {text}"
-    return CloudError(Trouble.PARTIAL, error.operation, whole, code=error.code, missing=error.missing, retried=error.retried)
+    return error.retold(f"{error}; {text}", Trouble.PARTIAL)
 
 
 def lift(cloud: Cloud, saved: Saved, least: Mapping[str, int], chosen: Mapping[str, int] | None = None) -> list[str]:
@@ -238,7 +237,7 @@ def _register(cloud: Cloud, target: Mapping[str, Any], **change: Any) -> None:
     except CloudError as error:
         if error.trouble is not Trouble.GONE:
             raise
-        raise CloudError(Trouble.REFUSED, error.operation, str(error), code=error.code, retried=error.retried) from error
+        raise error.retold(str(error), Trouble.REFUSED) from error
 
 
 def _put(cloud: Cloud, target: Mapping[str, Any], change: Mapping[str, Any]) -> None:

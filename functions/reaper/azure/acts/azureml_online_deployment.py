@@ -157,9 +157,7 @@ def _delete_with_traffic(cloud: Cloud, resource: Resource, manifest: Manifest, s
             raise
         back = endpoint_traffic.put_back(cloud, resource.id, share)
         text = f"{said(error)}; its traffic had been set from {share} % to 0 %, {back}"
-        raise CloudError(
-            Trouble.PARTIAL, error.operation, text, code=error.code, missing=error.missing, retried=error.retried
-        ) from error
+        raise error.retold(text, Trouble.PARTIAL) from error
     except Withdrawn as reason:  # who snoozes it a moment before it goes wants it to answer
         back = endpoint_traffic.put_back(cloud, resource.id, share)
         raise Withdrawn(f"{reason}; its traffic had been set from {share} % to 0 %, {back}") from reason
