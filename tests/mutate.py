@@ -29,13 +29,22 @@ os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
 import pytest  # noqa: E402
 from hypothesis import Phase, settings  # noqa: E402
 
-PLANS = ["test_plan", "test_spell", "test_plan_acts", "test_plan_over_time", "test_snooze_anew", "test_hands", "test_invariants"]
+PLANS = [
+    *("test_plan", "test_spell", "test_plan_acts", "test_plan_over_time", "test_snooze_anew", "test_evenings"),
+    *("test_acting_rules", "test_hands", "test_invariants"),
+]
+ACTS = ["test_hands", "test_replies_lost", "test_crash", "test_acting_rules", "test_limits", "test_invariants"]
 TESTS = {
     "judge": ["test_judge", "test_invariants"],
     "plan": PLANS,
+    "memory_updates": PLANS,
     "spell": PLANS,
-    "limit": ["test_limits", "test_invariants"],
-    "hands": ["test_hands", "test_limits", "test_invariants"],
+    "enrolment": PLANS,
+    "limit": ["test_limits", "test_breaker", "test_invariants"],
+    "hold": ["test_hold", "test_breaker", "test_limits"],
+    "hands": ACTS,
+    "intent": ACTS,
+    "unfinished": ACTS,
 }
 EXAMPLES = 50
 PLAIN = ["-x", "-q", "--noconftest", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", str(ROOT)]

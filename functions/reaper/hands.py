@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-from reaper import intent, owners, plan, registry, spell, sweep
+from reaper import intent, memory_updates, owners, plan, registry, spell, sweep
 from reaper.acts import Acts, Made, Manifest
 from reaper.errors import CloudError, ReaperError, Trouble, Withdrawn
 from reaper.intent import Intent
@@ -141,7 +141,7 @@ def _recalled(resource: Resource, hands: Hands) -> Mapping[str, Memory]:
 def _same_again(move: Move, fresh: Finding, memories: Mapping[str, Memory], now: datetime) -> None:
     """Raises Refused unless the plan says the very same of the resource as it is now."""
     host = intent.host(fresh.case.resource, memories)
-    memory = plan.heeding(memories.get(fresh.case.resource.id, Memory()), host)
+    memory = memory_updates.heeding(memories.get(fresh.case.resource.id, Memory()), host)
     case = plan.spared_by_memory(fresh.case, memory, now, host)
     [step] = plan.plan([case], {case.resource.id: memory}, now)
     if step.move is move:
@@ -244,7 +244,7 @@ def _begun(manifest: Manifest, address: str | None, memory: Memory, task: Task) 
         run=hands.run,
         at=now,
     )
-    mine = Intent(before=memory, meant=plan.meant(memory, manifest.move, address, hands.run, now), hint=hint)
+    mine = Intent(before=memory, meant=memory_updates.meant(memory, manifest.move, address, hands.run, now), hint=hint)
     try:
         hands.ledger.begin(hint)
         if hands.ledger.remember(manifest.id, mine.meant, memory.version, now):
@@ -327,7 +327,7 @@ def _settle(result: Result, because: str, mine: Intent, task: Task, part: str | 
     """Add the result to the intent, on whatever version stands by now, and to the history. What fails is reported and found by the next run."""
     hands, id_ = task.hands, mine.hint.id
     try:
-        intent.update(hands.ledger, mine, lambda memory: plan.settled(memory, result, because, part), hands.clock())
+        intent.update(hands.ledger, mine, lambda memory: memory_updates.settled(memory, result, because, part), hands.clock())
         if result is Result.DONE and plan.in_summary(task.found.case, task.move):
             intent.told(hands.ledger, mine.hint, hands.clock())
         what = DONE[task.move] if result is Result.DONE else "failed"
@@ -340,8 +340,8 @@ def _take_back(mine: Intent, task: Task, *, gone: bool = False) -> None:
     """Remove an intent of which no call was made. `gone`: there is nothing left that its notice could be about."""
 
     def back(memory: Memory) -> Memory:
-        before = plan.taken_back(memory, mine.before)
-        return plan.moved(before) if gone else before
+        before = memory_updates.taken_back(memory, mine.before)
+        return memory_updates.moved(before) if gone else before
 
     try:
         intent.update(task.hands.ledger, mine, back, task.hands.clock())

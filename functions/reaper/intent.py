@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from reaper import plan
+from reaper import memory_updates
 from reaper.errors import CloudError, Trouble, Withdrawn
 from reaper.ledger import Ledger, Unfinished
 from reaper.model import Memory, Resource
@@ -110,7 +110,7 @@ def close(ledger: Ledger, id_: str, memory: Memory, now: datetime) -> Memory:
     Raises CloudError.
     """
     for _ in range(TRIES):
-        closed = plan.not_known(memory) if plan.is_open(memory) else memory
+        closed = memory_updates.not_known(memory) if memory_updates.is_open(memory) else memory
         if closed == memory or ledger.remember(id_, closed, memory.version, now):
             return closed
         memory = ledger.recall([id_], now).get(id_, Memory())

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from reaper import intent, plan, registry, unfinished
+from reaper import intent, memory_updates, registry, unfinished
 from reaper.acts import Acts, Manifest, Undone
 from reaper.errors import CloudError, SettingsError, Trouble
 from reaper.ledger import History, Ledger
@@ -128,7 +128,7 @@ def _restored(manifest: Manifest, address: str, bench: Bench) -> Restored:
 def _close(id_: str, bench: Bench) -> None:
     """An action that an earlier run left open is closed before it is undone, so that nobody takes it for going on."""
     memory = _memory(id_, bench)
-    if plan.is_open(memory):
+    if memory_updates.is_open(memory):
         intent.close(bench.ledger, id_, memory, bench.clock())
 
 
@@ -149,7 +149,7 @@ def _forget(manifest: Manifest, address: str, undone: Undone, bench: Bench) -> N
     for _ in range(TRIES):
         memory = _memory(manifest.id, bench)
         over = memory.manifest == address and not undone.again
-        new = plan.undone(memory) if over else plan.moved(memory)
+        new = memory_updates.undone(memory) if over else memory_updates.moved(memory)
         if new == memory or bench.ledger.remember(manifest.id, new, memory.version, now):
             break
     else:

@@ -19,6 +19,7 @@ from reaper import (
     fingerprint,
     intent,
     limit,
+    memory_updates,
     offer,
     outlook,
     overview,
@@ -291,7 +292,7 @@ def _told_of_action(found: Finding, hint: Unfinished, receipt: str, desk: Desk, 
     def change(memory: Memory) -> Memory:
         # Where the result itself could not be written it comes now.
         known = memory.act_result or not found.outcome.begun
-        return rest(memory if known else plan.settled(memory, *_result(found)))
+        return rest(memory if known else memory_updates.settled(memory, *_result(found)))
 
     _tried(lambda: desk.ledger.note(_mailed(hint, receipt, now, announced)), this)
     _tried(lambda: intent.told(desk.ledger, hint, now, change), this)
@@ -365,7 +366,7 @@ def _plans(findings: Iterable[Finding], memories: Recalled, now: datetime, actin
 
 def _planned(found: Finding, memories: Recalled, now: datetime, acting: bool) -> Finding:
     host = intent.host(found.case.resource, memories)
-    memory = plan.heeding(memories.get(found.case.resource.id, Memory()), host)
+    memory = memory_updates.heeding(memories.get(found.case.resource.id, Memory()), host)
     case = plan.spared_by_memory(found.case, memory, now, host)
     [step] = plan.plan([case], {case.resource.id: memory}, now, acting=acting)
     spared = case.verdict.state is not State.IDLE
@@ -408,11 +409,13 @@ def _remember(found: Finding, receipt: str | None, desk: Desk, this: _Round) -> 
     id_ = found.case.resource.id
     memory = this.memories.get(id_, Memory())
     for _ in range(TRIES):
-        new = plan.after(this.judged[id_].case, plan.heeding(memory, intent.host(found.case.resource, this.memories)), this.now)
+        new = memory_updates.after(
+            this.judged[id_].case, memory_updates.heeding(memory, intent.host(found.case.resource, this.memories)), this.now
+        )
         if receipt and found.step.move in TOLD:
-            new = plan.told(found.case, new, found.step, receipt, desk.clock(), acting=this.mode.announces)
+            new = memory_updates.told(found.case, new, found.step, receipt, desk.clock(), acting=this.mode.announces)
         if found.outcome.already:
-            new = plan.moved(new)
+            new = memory_updates.moved(new)
         if new == memory or desk.ledger.remember(id_, new, memory.version, this.now):
             return
         memory = desk.ledger.recall([id_], this.now).get(id_, Memory())

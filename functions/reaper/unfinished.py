@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from reaper import intent, plan
+from reaper import intent, memory_updates, plan
 from reaper.errors import CloudError, Trouble
 from reaper.ledger import History, Ledger, Recalled, Unfinished
 from reaper.model import Action, Case, Finding, Memory, Move, Outcome, Owner, Resource, Result, Rule, State, Step, Target, Verdict
@@ -74,7 +74,7 @@ def late(
     known, closed = dict(memories), set()
     told = {*listed, *(entry.id for entry in left)}  # a host's row alone leads to no mail: it is closed when the host is listed
     for id_, memory in memories.items():
-        if id_ in told and plan.is_open(memory):
+        if id_ in told and memory_updates.is_open(memory):
             known[id_] = intent.close(ledger, id_, memory, now)
             closed.add(id_)
     found: list[Late] = []
@@ -97,7 +97,7 @@ def late(
 def rest(found: Finding, receipt: str, when: datetime) -> Callable[[Memory], Memory]:
     """What a mail about an action that was accepted at `when` makes of its row: of a part, it is the notice for the rest."""
     leads_on = found.outcome.part is not None and plan.leads_on(found.case)
-    return lambda memory: plan.told_of_part(found.case, memory, receipt, when) if leads_on else memory
+    return lambda memory: memory_updates.told_of_part(found.case, memory, receipt, when) if leads_on else memory
 
 
 def because(entry: Unfinished, *, rest: bool = False) -> str:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from core.cases import case, move
 from core.enforcer import POLICY, Enforcer, only, policy
 from core.fakes import DAY, HOUR
-from reaper import enrolment, plan, schedule
+from reaper import enrolment, memory_updates, plan, schedule
 from reaper.message import Audience
 from reaper.model import Announced, Bar, Memory, Mode, Move, Result, State
 
@@ -79,7 +79,7 @@ def test_what_was_made_anew_since_our_stop_is_not_ours_to_start():
 def test_hours_that_are_not_the_rules_for_a_while_leave_the_enrolment():
     memory = Memory(warned_at=MONDAY, announced=Announced.HOURS, enrolled=enrolment.digest(OFFICE))
     unpriced = case(State.ACTIVE, hours=replace(OFFICE, by_rule=False), acts={Move.STOP: None})
-    kept = plan.after(unpriced, memory, MONDAY + DAY)
+    kept = memory_updates.after(unpriced, memory, MONDAY + DAY)
     assert enrolment.since(case(hours=OFFICE), kept, MONDAY + 2 * DAY) == MONDAY
 
 
@@ -139,12 +139,12 @@ def test_a_start_that_failed_is_tried_again_the_next_morning():
 def test_a_hosts_snooze_that_is_over_still_answers_what_lives_in_it():
     host = Memory(snoozed_until=MONDAY, snoozed_at=MONDAY - 2 * DAY, snoozed_by="lee")
     of = case(State.ACTIVE)
-    assert plan.after(of, host, MONDAY + HOUR).snoozed_until is None, "nothing lives in it"
+    assert memory_updates.after(of, host, MONDAY + HOUR).snoozed_until is None, "nothing lives in it"
     of = replace(of, resource=replace(of.resource, facts={"within": (of.resource,)}))
-    assert plan.after(of, host, MONDAY + 14 * DAY).snoozed_until == MONDAY
-    assert plan.after(of, host, MONDAY + 15 * DAY).snoozed_until is None
+    assert memory_updates.after(of, host, MONDAY + 14 * DAY).snoozed_until == MONDAY
+    assert memory_updates.after(of, host, MONDAY + 15 * DAY).snoozed_until is None
     inner = Memory(warned_at=MONDAY - 3 * DAY, announced=Announced.STOP, promised=MONDAY)
-    assert plan.heeding(inner, plan.after(of, host, MONDAY + DAY)).announced is None
+    assert memory_updates.heeding(inner, memory_updates.after(of, host, MONDAY + DAY)).announced is None
 
 
 def test_a_mail_about_office_hours_alone_says_so_in_its_subject():

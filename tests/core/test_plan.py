@@ -8,8 +8,9 @@ import pytest
 
 from core.cases import LOOKBACK, WEEK, case, move
 from core.fakes import DAY, HOUR, NOW, resource
+from reaper.memory_updates import after, told
 from reaper.model import Action, Memory, Move, State, Step, Verdict
-from reaper.plan import after, may_move, notice, plan, spared_by_memory, told
+from reaper.plan import may_move, notice, plan, spared_by_memory
 
 WARN = Step(move=Move.WARN, because="idle")
 

@@ -12,25 +12,9 @@ from core.cases import case
 from core.fakes import DAY, HOUR, NOW
 from reaper import intent, schedule
 from reaper.enrolment import digest
+from reaper.memory_updates import after, is_open, meant, moved, taken_back, told, told_of_part, undone
 from reaper.model import Action, Announced, Bar, Case, Confidence, Memory, Move, Result, State, Step
-from reaper.plan import (
-    act,
-    after,
-    due_at,
-    forced,
-    is_open,
-    may_start,
-    meant,
-    moved,
-    notice,
-    plan,
-    promise,
-    spared_by_memory,
-    taken_back,
-    told,
-    told_of_part,
-    undone,
-)
+from reaper.plan import act, due_at, forced, may_start, notice, plan, promise, spared_by_memory
 
 BOTH = {Move.STOP: None, Move.DELETE: None}
 RUNNING = {Move.STOP: None, Move.START: Bar(because="it is running already", done=True)}

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from core.cases import LOOKBACK, case, move
 from core.fakes import DAY, HOUR, NOW
+from reaper.memory_updates import after, told
 from reaper.model import Action, Case, Memory, Move, State, Step
-from reaper.plan import JITTER, after, may_move, notice, spared_by_memory, told
+from reaper.plan import JITTER, may_move, notice, spared_by_memory
 
 moments = st.none() | st.integers(-90 * 24, 40 * 24).map(lambda hours: NOW + hours * HOUR)
 memories = st.builds(

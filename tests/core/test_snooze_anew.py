@@ -9,8 +9,9 @@ import pytest
 
 from core.cases import case, move
 from core.fakes import DAY, HOUR, NOW
+from reaper.memory_updates import after
 from reaper.model import Case, Memory, Move, State
-from reaper.plan import after, spared_by_memory
+from reaper.plan import spared_by_memory
 from reaper.spell import SKEW
 
 
