@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-from reaper import intent, memory_updates, owners, plan, registry, spell, sweep
+from reaper import intent, memory_updates, plan, registry, sweep, within
 from reaper.acts import Acts, Made, Manifest
 from reaper.errors import CloudError, ReaperError, Trouble, Withdrawn
 from reaper.intent import Intent
@@ -75,7 +75,7 @@ def act(found: Finding, hands: Hands) -> tuple[Finding, Sequence[ReaperError], M
         _in_time(hands)
         _still_ours(target, hands)
         outcome = _acted(task)
-    except (Refused, Withdrawn) as refusal:
+    except Refused as refusal:
         outcome = Outcome(result=Result.REFUSED, because=str(refusal))
     except ReaperError as error:
         task.errors.append(error)
@@ -110,8 +110,7 @@ def _acted(task: Task) -> Outcome:
     memories = _recalled(fresh.case.resource, task.hands)
     memory = memories.get(fresh.case.resource.id, Memory())
     _same_again(task.move, fresh, memories, task.hands.clock())
-    _nobody_inside_kept(fresh.case.resource, memories, task.hands.clock())
-    _insiders_told(fresh.case, memories, task)
+    _nothing_inside_forbids(fresh.case, memories, task)
     resource = _with_previous(fresh.case.resource, memory)
     manifest = _manifest(resource, task)
     mine = _begun(manifest, _kept(manifest, memory.version + 1, task), memory, task)
@@ -157,41 +156,11 @@ def _same_again(move: Move, fresh: Finding, memories: Mapping[str, Memory], now:
     raise Refused(step.because)
 
 
-def _nobody_inside_kept(resource: Resource, memories: Mapping[str, Memory], now: datetime) -> None:
-    """Raises Refused where somebody's snooze keeps a thing that lives inside and would go with it."""
-    for inner in resource.facts.get("within", ()):
-        memory = memories.get(inner.id, Memory())
-        if memory.snoozed_until and memory.snoozed_until > now:
-            raise Refused(
-                f"{inner.name} inside it is kept by {memory.snoozed_by or 'somebody'} until {memory.snoozed_until:%Y-%m-%d %H:%M} UTC"
-            )
-
-
-def _insiders_told(case: Case, memories: Mapping[str, Memory], task: Task) -> None:
-    """Raises Refused where the owner of a thing that lives inside and would go with it was promised something else, or told nothing.
-
-    The notice about what it lives in speaks for it where both have one owner, until a later mail about it says otherwise.
-    """
-    since = memories.get(case.resource.id, Memory()).warned_at
-    for inner in case.resource.facts.get("within", ()) if task.move is not Move.START else ():
-        memory, chain = memories.get(inner.id, Memory()), task.hands.order.policy.owners
-        theirs = owners.owner(inner, chain.tags, chain.domains, chain.fallback).address or ""
-        last, ours = spell.last_notice(memory), theirs.lower() == (case.owner or "").lower()
-        present = (memory.told or theirs).lower() == theirs.lower() and not spell.lapsed(case, memory, task.hands.clock())
-        if present and plan.STRENGTH.get(memory.announced or "", 0) >= plan.STRENGTH[task.move]:
-            if (memory.promised or task.hands.clock()) > task.hands.clock():
-                raise Refused(f"{inner.name} inside it is announced for {memory.promised:%Y-%m-%d %H:%M} UTC, and not before")
-        elif not ours and not _rests(memory):
-            raise Refused(
-                f"{inner.name} inside it belongs to another owner, who has not been told that it will be {DONE[task.move]}"
-            )
-        elif last and since and last > since:
-            raise Refused(f"the last mail about {inner.name} inside it no longer said that it will be {DONE[task.move]}")
-
-
-def _rests(memory: Memory) -> bool:
-    """Whether it was we who stopped it, so that its owner knows."""
-    return memory.last_act is Move.STOP and memory.act_result is Result.DONE
+def _nothing_inside_forbids(case: Case, memories: Mapping[str, Memory], task: Task) -> None:
+    """Raises Refused where what lives inside and would go with it is kept, or its owner was not told."""
+    now, chain = task.hands.clock(), task.hands.order.policy.owners
+    if because := within.kept(case.resource, memories, now) or within.untold(case, memories, task.move, chain, now):
+        raise Refused(because)
 
 
 def _with_previous(resource: Resource, memory: Memory) -> Resource:
@@ -270,7 +239,7 @@ def _carried(resource: Resource, manifest: Manifest, mine: Intent, task: Task) -
 
     try:
         made = _safely(task.acts.carry, task.cloud, resource, manifest, leave)
-    except (Withdrawn, Refused) as refusal:
+    except Withdrawn as refusal:
         return _broken_off(refusal, permit, mine, task)
     except CloudError as error:
         return _failed(error, resource, permit, mine, task)
@@ -282,7 +251,7 @@ def _done(made: Made, mine: Intent, task: Task) -> Outcome:
     return Outcome(result=Result.DONE, because=made.because, part=made.part, begun=True)
 
 
-def _broken_off(refusal: ReaperError, permit: intent.Permit, mine: Intent, task: Task) -> Outcome:
+def _broken_off(refusal: Withdrawn, permit: intent.Permit, mine: Intent, task: Task) -> Outcome:
     """Leave to act was taken back: before the first call nothing has happened; after it the action stays half made."""
     if permit.given == 0:
         _take_back(mine, task)

@@ -27,6 +27,7 @@ from reaper import (
     spell,
     turn,
     unfinished,
+    within,
 )
 from reaper.channels import Delivery
 from reaper.desk import Desk
@@ -37,7 +38,7 @@ from reaper.gap import add, gap
 from reaper.hold import Look
 from reaper.ledger import History, Ledger, Recalled, Unfinished, ready
 from reaper.message import Message
-from reaper.model import Coverage, Finding, Memory, Mode, Move, Outcome, Report, Result, State, Status, Step, Target
+from reaper.model import Bar, Case, Coverage, Finding, Memory, Mode, Move, Outcome, Report, Result, State, Status, Step, Target
 from reaper.policy import Policy
 from reaper.record import record, tidy
 from reaper.unfinished import Late
@@ -359,9 +360,21 @@ def _occasion(found: Sequence[Finding], policy: Policy, desk: Desk, this: _Round
     )
 
 
-def _plans(findings: Iterable[Finding], memories: Recalled, now: datetime, acting: bool) -> list[Finding]:
+def _plans(findings: Sequence[Finding], memories: Recalled, now: datetime, acting: bool) -> list[Finding]:
     """The findings with their steps; what is remembered but cannot be read may be somebody's wish to keep it, and is left alone."""
-    return [_left(f, GARBLED) if _is_garbled(f, memories) else _planned(f, memories, now, acting) for f in findings]
+    cases = {f.case.resource.id: f.case for f in findings}
+    found = [f if _is_garbled(f, memories) else _reachable(f, cases, memories, now) for f in findings]
+    return [_left(f, GARBLED) if _is_garbled(f, memories) else _planned(f, memories, now, acting) for f in found]
+
+
+def _reachable(found: Finding, cases: Mapping[str, Case], memories: Recalled, now: datetime) -> Finding:
+    """With every action blocked that would take along something whose owner can't be told: known here, before anything is announced."""
+    inside = {inner.id for inner in found.case.resource.facts.get("within", ())}
+    if not inside or not inside.isdisjoint(memories.garbled):
+        return found
+    because = within.unreached(found.case, cases, memories, now)
+    acts = {move: bar or (Bar(because=because) if because else None) for move, bar in found.case.acts.items()}
+    return replace(found, case=replace(found.case, acts=acts))
 
 
 def _planned(found: Finding, memories: Recalled, now: datetime, acting: bool) -> Finding:

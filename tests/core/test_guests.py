@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
-from core.fakes import resource
+from core.enforcer import POLICY, Enforcer, of, policy
+from core.fakes import DAY, resource
 from core.letters import finding, occasion
 from reaper import digest, enforce
 from reaper.model import Bar, Finding, Move, Outcome, Owner, Result
@@ -57,3 +59,35 @@ def test_what_did_not_run_is_not_stopped_with_its_host():
     asleep = replace(guest, case=replace(guest.case, acts={Move.STOP: bar}))
     assert to_fay(carried(host, asleep, DONE)) == []
     assert to_fay(carried(host, guest, DONE)) != []
+
+
+def house(**inner: Any) -> Enforcer:
+    """Something idle of Lee's, and in it something of Fay's."""
+    there = Enforcer(policy=policy(POLICY.replace("action: stop", "action: delete")))
+    there.depot.add("host", tags={"owner": "lee@example.com"})
+    there.depot.add("inner", host="host", tags={"owner": "fay@example.com"}, **inner)
+    return there
+
+
+def test_nothing_is_promised_that_would_take_along_what_its_owner_cannot_be_told_of():
+    there = house(vague=True)
+    for _ in range(3):
+        report = there.sweep()
+        assert of(report, "host").step.move in {Move.WARN, Move.NONE, Move.REMIND}
+        there.now += 4 * DAY
+    said = "inner inside it belongs to another owner, to whom nothing can be announced"
+    assert of(report, "host").case.acts[Move.DELETE] == Bar(because=said)
+    mails = [m.text for m in there.post.messages if m.to == "lee@example.com"]
+    assert mails
+    assert not [text for text in mails if "will be" in text]
+    assert there.depot.log == []
+
+
+def test_both_owners_are_told_and_both_go():
+    there = house()
+    there.sweep()
+    there.now += 3 * DAY
+    there.sweep()
+    assert there.depot.things == {}
+    told = {m.to for m in there.post.messages if "will be" in m.text}
+    assert {"lee@example.com", "fay@example.com"} <= told
