@@ -97,6 +97,11 @@ def settled(memory: Memory, result: Result, because: str, part: str | None = Non
     return replace(moved(memory), act_result=result, act_because=because, act_part=part)
 
 
+def went(memory: Memory, move: Move, because: str, run: str, now: datetime) -> Memory:
+    """The memory of what was stopped or deleted with what it lives in: done, and its owner still to be told."""
+    return settled(meant(memory, move, None, run, now), Result.DONE, because)
+
+
 def not_known(memory: Memory) -> Memory:
     """The memory once an action that an earlier run began is closed: nobody can tell whether it was made."""
     when = memory.acted_at.astimezone(UTC) if memory.acted_at else None

@@ -156,7 +156,7 @@ def _told(report: Report, policy: Policy, desk: Desk, hand: Hand | None, ours: s
         report = replace(report, coverage=enforce.counted(report.coverage, made.calls))
     for one in found:
         if one.outcome.host is not None:
-            _tried(partial(desk.ledger.note, _gone_with(one, one.outcome.host, this)), this)
+            _tried(partial(_note_gone_with, one, one.outcome.host, desk, this), this)
     due = {f.case.resource.id: f for f in found}
     # Apart, so that an old owner's mail about an action is never taken for the new owner's notice of the same resource.
     deliveries = _give(digest.owners(found, occasion), partial(_accepted, due, desk, this), desk, this)
@@ -299,9 +299,17 @@ def _told_of_action(found: Finding, hint: Unfinished, receipt: str, desk: Desk, 
     _tried(lambda: intent.told(desk.ledger, hint, now, change), this)
 
 
-def _gone_with(found: Finding, host: str, this: _Round) -> History:
-    """What `reaper restore` says of it later on."""
-    return History(id=found.case.resource.id, when=this.now, what=unfinished.WENT, by=this.run_id, because=host)
+def _note_gone_with(found: Finding, host: str, desk: Desk, this: _Round) -> None:
+    """Leave what tells its owner of it even if the mail fails today, and what `reaper restore` says of it later on. Raises CloudError."""
+    id_, because = found.case.resource.id, found.outcome.because or ""
+    desk.ledger.note(History(id=id_, when=this.now, what=unfinished.WENT, by=this.run_id, because=host))
+    desk.ledger.begin(unfinished.hint(found, this.run_id, this.now))
+    for _ in range(TRIES):
+        memory = desk.ledger.recall([id_], this.now).get(id_, Memory())
+        done = memory_updates.went(memory, found.step.move, because, this.run_id, this.now)
+        if desk.ledger.remember(id_, done, memory.version, this.now):
+            return
+    raise _lost(id_)
 
 
 def _result(found: Finding) -> tuple[Result, str, str | None]:
@@ -432,7 +440,11 @@ def _remember(found: Finding, receipt: str | None, desk: Desk, this: _Round) -> 
         if new == memory or desk.ledger.remember(id_, new, memory.version, this.now):
             return
         memory = desk.ledger.recall([id_], this.now).get(id_, Memory())
-    raise CloudError(Trouble.REFUSED, "ledger", f"{id_}: somebody else wrote first, {TRIES} times")
+    raise _lost(id_)
+
+
+def _lost(id_: str) -> CloudError:
+    return CloudError(Trouble.REFUSED, "ledger", f"{id_}: somebody else wrote first, {TRIES} times")
 
 
 def _made(found: Finding) -> bool:

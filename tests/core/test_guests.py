@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from core.enforcer import POLICY, Enforcer, of, policy
-from core.fakes import DAY, resource
+from core.fakes import DAY, TARGET, resource
 from core.letters import finding, occasion
 from reaper import digest, enforce
 from reaper.model import Bar, Finding, Move, Outcome, Owner, Result
@@ -91,3 +91,20 @@ def test_both_owners_are_told_and_both_go():
     assert there.depot.things == {}
     told = {m.to for m in there.post.messages if "will be" in m.text}
     assert {"lee@example.com", "fay@example.com"} <= told
+
+
+def test_the_owner_of_what_went_with_its_host_is_told_by_a_later_run_where_the_mail_failed():
+    there = house()
+    there.sweep()
+    there.now += 3 * DAY
+    there.post.messages.clear()
+    there.post.shut = True
+    there.sweep()
+    assert (there.depot.things, there.post.messages) == ({}, [])
+    there.post.shut = False
+    for _ in range(2):
+        there.now += DAY
+        there.sweep()
+    told = [m.text for m in there.post.messages if m.to == "fay@example.com"]
+    assert ["deleted" in text for text in told] == [True]
+    assert there.ledger.unfinished(TARGET, there.now) == []
