@@ -9,14 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from reaper import ledger as book
 from reaper import memory_updates
-from reaper.errors import CloudError, Trouble, Withdrawn
+from reaper.errors import CloudError, Withdrawn
 from reaper.ledger import Ledger, Unfinished
 from reaper.model import Memory, Resource
 
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
-TRIES = 8
-"""How often a write is tried again after somebody else has written in between, or the ledger has not answered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,12 +71,12 @@ def host(resource: Resource, memories: Mapping[str, Memory]) -> Memory | None:
     return max(found, key=lambda memory: memory.snoozed_until or LONG_AGO, default=None)
 
 
-def update(ledger: Ledger, mine: Intent, change: Callable[[Memory], Memory], now: datetime) -> bool:
-    """Change the row on whatever version stands, as long as the intent in it is still this one; False where it is another by now.
+def update(ledger: Ledger, mine: Intent, change: Callable[[Memory], Memory], now: datetime) -> None:
+    """Change the row on whatever version stands, as long as the intent in it is still this one.
 
     Raises CloudError where the ledger cannot be written.
     """
-    return _update(ledger, mine.hint, change, now)
+    _update(ledger, mine.hint, change, now)
 
 
 def told(ledger: Ledger, hint: Unfinished, now: datetime, change: Callable[[Memory], Memory] = lambda memory: memory) -> None:
@@ -94,14 +93,8 @@ def is_of(memory: Memory, hint: Unfinished) -> bool:
     return (memory.act_run or "", memory.last_act) == (hint.run, hint.action)
 
 
-def _update(ledger: Ledger, hint: Unfinished, change: Callable[[Memory], Memory], now: datetime) -> bool:
-    for _ in range(TRIES):
-        memory = ledger.recall([hint.id], now).get(hint.id, Memory())
-        if not is_of(memory, hint):
-            return False
-        if ledger.remember(hint.id, change(memory), memory.version, now):
-            return True
-    raise CloudError(Trouble.REFUSED, "ledger", f"{hint.id}: somebody else wrote first, {TRIES} times")
+def _update(ledger: Ledger, hint: Unfinished, change: Callable[[Memory], Memory], now: datetime) -> None:
+    book.update(ledger, hint.id, lambda memory: change(memory) if is_of(memory, hint) else memory, now)
 
 
 def close(ledger: Ledger, id_: str, memory: Memory, now: datetime) -> Memory:
@@ -109,9 +102,4 @@ def close(ledger: Ledger, id_: str, memory: Memory, now: datetime) -> Memory:
 
     Raises CloudError.
     """
-    for _ in range(TRIES):
-        closed = memory_updates.not_known(memory) if memory_updates.is_open(memory) else memory
-        if closed == memory or ledger.remember(id_, closed, memory.version, now):
-            return closed
-        memory = ledger.recall([id_], now).get(id_, Memory())
-    raise CloudError(Trouble.REFUSED, "ledger", f"{id_}: somebody else wrote first, {TRIES} times")
+    return book.update(ledger, id_, lambda m: memory_updates.not_known(m) if memory_updates.is_open(m) else m, now, memory)

@@ -21,6 +21,8 @@ from reaper.model import Memory, Move, Target
 
 FORMAT, FORMAT_ROW = 2, "format"
 """The form in which this version writes, and the named row that says so. Ledgers of version 0.1 have no such row."""
+TRIES = 8
+"""How often a write is tried again after somebody else has written in between."""
 KEEP = timedelta(days=400)
 """What nobody has written for this long is forgotten; a snooze that ends later counts as written then."""
 HOMES = {"memory": "reaper.fleeting", "sqlite": "reaper.sqlite", "dynamodb": "reaper.aws.ledger", "table": "reaper.azure.ledger"}
@@ -220,6 +222,19 @@ def open(address: str | None, environ: Mapping[str, str], *, read_only: bool = F
         ) from error
     found: Ledger = home.open(place.removeprefix("//"), environ, read_only=read_only)
     return found
+
+
+def update(ledger: Ledger, id: str, change: Callable[[Memory], Memory], now: datetime, known: Memory | None = None) -> Memory:
+    """What is remembered of it after `change`, made on whatever version stands; what `change` leaves as it is is not written.
+
+    `known`: the memory as it was read before, which saves reading it. Raises CloudError where the ledger fails, or others write first each time.
+    """
+    for _ in range(TRIES):
+        memory: Memory = ledger.recall([id], now).get(id, Memory()) if known is None else known
+        new, known = change(memory), None
+        if new == memory or ledger.remember(id, new, memory.version, now):
+            return new
+    raise CloudError(Trouble.REFUSED, "ledger", f"{id}: somebody else wrote first, {TRIES} times")
 
 
 def ready(ledger: Ledger, now: datetime) -> None:

@@ -11,13 +11,12 @@ from typing import Any
 from reaper import intent, memory_updates, registry, unfinished
 from reaper.acts import Acts, Manifest, Undone
 from reaper.errors import CloudError, SettingsError, Trouble
-from reaper.ledger import History, Ledger
+from reaper.ledger import History, Ledger, update
 from reaper.manifest import Archive
 from reaper.model import Memory, Move, Target
 from reaper.row import same
 from reaper.sweep import Cloud
 
-TRIES = 3
 RESTORED = "restored"
 RUN = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{0,63}")
 
@@ -146,15 +145,14 @@ def _undo(manifest: Manifest, bench: Bench) -> Undone:
 def _forget(manifest: Manifest, address: str, undone: Undone, bench: Bench) -> None:
     """Nothing is done to it again without a new notice. What can be gone on with keeps its manifest; so does a later act."""
     now = bench.clock()
-    for _ in range(TRIES):
-        memory = _memory(manifest.id, bench)
+
+    def forget(memory: Memory) -> Memory:
         over = memory.manifest == address and not undone.again
-        new = memory_updates.undone(memory) if over else memory_updates.moved(memory)
-        if new == memory or bench.ledger.remember(manifest.id, new, memory.version, now):
-            break
-    else:
-        raise CloudError(
-            Trouble.REFUSED, "ledger", f"{manifest.id}: somebody else wrote first, {TRIES} times; it is back all the same"
-        )
+        return memory_updates.undone(memory) if over else memory_updates.moved(memory)
+
+    try:
+        update(bench.ledger, manifest.id, forget, now)
+    except CloudError as error:
+        raise error.retold(f"{error}; it is back all the same") from error
     bench.ledger.end(manifest.target, manifest.id)
     bench.ledger.note(History(id=manifest.id, when=now, what=RESTORED, by=bench.by, because=undone.because))

@@ -36,7 +36,7 @@ from reaper.enforce import Hand
 from reaper.errors import CloudError, ReaperError, Trouble
 from reaper.gap import add, gap
 from reaper.hold import Look
-from reaper.ledger import History, Ledger, Recalled, Unfinished, ready
+from reaper.ledger import History, Ledger, Recalled, Unfinished, ready, update
 from reaper.message import Message
 from reaper.model import Bar, Case, Coverage, Finding, Memory, Mode, Move, Outcome, Report, Result, State, Status, Step, Target
 from reaper.policy import Policy
@@ -304,12 +304,7 @@ def _note_gone_with(found: Finding, host: str, desk: Desk, this: _Round) -> None
     id_, because = found.case.resource.id, found.outcome.because or ""
     desk.ledger.note(History(id=id_, when=this.now, what=unfinished.WENT, by=this.run_id, because=host))
     desk.ledger.begin(unfinished.hint(found, this.run_id, this.now))
-    for _ in range(TRIES):
-        memory = desk.ledger.recall([id_], this.now).get(id_, Memory())
-        done = memory_updates.went(memory, found.step.move, because, this.run_id, this.now)
-        if desk.ledger.remember(id_, done, memory.version, this.now):
-            return
-    raise _lost(id_)
+    update(desk.ledger, id_, lambda m: memory_updates.went(m, found.step.move, because, this.run_id, this.now), this.now)
 
 
 def _result(found: Finding) -> tuple[Result, str, str | None]:
@@ -428,23 +423,15 @@ def _remembered(found: Finding, receipt: str | None, desk: Desk, this: _Round) -
 def _remember(found: Finding, receipt: str | None, desk: Desk, this: _Round) -> None:
     """Write what is to be known from now on; a lost race is decided again on what the other one wrote."""
     id_ = found.case.resource.id
-    memory = this.memories.get(id_, Memory())
-    for _ in range(TRIES):
-        new = memory_updates.after(
-            this.judged[id_].case, memory_updates.heeding(memory, intent.host(found.case.resource, this.memories)), this.now
-        )
+    host = intent.host(found.case.resource, this.memories)
+
+    def change(memory: Memory) -> Memory:
+        new = memory_updates.after(this.judged[id_].case, memory_updates.heeding(memory, host), this.now)
         if receipt and found.step.move in TOLD:
             new = memory_updates.told(found.case, new, found.step, receipt, desk.clock(), acting=this.mode.announces)
-        if found.outcome.already:
-            new = memory_updates.moved(new)
-        if new == memory or desk.ledger.remember(id_, new, memory.version, this.now):
-            return
-        memory = desk.ledger.recall([id_], this.now).get(id_, Memory())
-    raise _lost(id_)
+        return memory_updates.moved(new) if found.outcome.already else new
 
-
-def _lost(id_: str) -> CloudError:
-    return CloudError(Trouble.REFUSED, "ledger", f"{id_}: somebody else wrote first, {TRIES} times")
+    update(desk.ledger, id_, change, this.now, this.memories.get(id_, Memory()))
 
 
 def _made(found: Finding) -> bool:
