@@ -20,7 +20,7 @@ from reaper.errors import CloudError, SettingsError, Trouble
 from reaper.model import Memory, Move, Target
 
 FORMAT, FORMAT_ROW = 2, "format"
-"""The form in which this version writes, and the named row that says so. Ledgers of version 0.1 have no such row."""
+"""The form in which this version writes, and the named row that says so. Ledgers of 49f8b6c have no such row."""
 TRIES = 8
 """How often a write is tried again after somebody else has written in between."""
 KEEP = timedelta(days=400)

@@ -105,14 +105,15 @@ def went(memory: Memory, move: Move, because: str, run: str, now: datetime) -> M
 def not_known(memory: Memory) -> Memory:
     """The memory once an action that an earlier run began is closed: nobody can tell whether it was made."""
     when = memory.acted_at.astimezone(UTC) if memory.acted_at else None
-    because = f"it isn't known whether it was made: run {memory.act_run or 'of version 0.1'} began it on {when:%Y-%m-%d %H:%M} UTC and broke off"
+    run = f"run {memory.act_run}" if memory.act_run else "a run of an earlier version"
+    because = f"it isn't known whether it was made: {run} began it on {when:%Y-%m-%d %H:%M} UTC and broke off"
     return settled(memory, Result.FAILED, because)
 
 
 def is_open(memory: Memory, run: str | None = None) -> bool:
     """Whether an action was begun by another run than `run` and what became of it is not known.
 
-    Version 0.1 left no result: there it was open where the notice that it used up still stands.
+    Version 49f8b6c left no result: there it was open where the notice that it used up still stands.
     """
     if memory.last_act is None or memory.acted_at is None or memory.act_result is not None:
         return False

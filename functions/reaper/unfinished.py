@@ -136,7 +136,7 @@ def as_it_is(memory: Memory) -> Memory:
 def _unhinted(
     closed: Iterable[str], left: Sequence[Unfinished], listed: Mapping[str, Finding], known: Mapping[str, Memory], ledger: Ledger
 ) -> list[Unfinished]:
-    """Hints for open actions that left none, as version 0.1 did, so that they are told of even if the mail fails today."""
+    """Hints for open actions that left none, as version 49f8b6c did, so that they are told of even if the mail fails today."""
     hinted = {entry.id for entry in left}
     made = []
     for id_ in sorted(set(closed) - hinted):

@@ -412,9 +412,9 @@ def test_an_intent_names_its_run_and_its_own_manifest_and_nothing_of_the_action_
         pytest.param(meant(Memory(), Move.STOP, "m", "a", NOW), True, id="of another run"),
         pytest.param(meant(Memory(), Move.STOP, "m", "b", NOW), False, id="of this run"),
         pytest.param(replace(meant(Memory(), Move.STOP, "m", "a", NOW), act_result=Result.DONE), False, id="done"),
-        pytest.param(told_of(Move.STOP, 5 * DAY, last_act=Move.STOP, acted_at=NOW), True, id="of version 0.1"),
-        pytest.param(told_of(Move.STOP, HOUR, last_act=Move.STOP, acted_at=NOW - DAY), False, id="of version 0.1, told since"),
-        pytest.param(Memory(last_act=Move.STOP, acted_at=NOW), False, id="of version 0.1, done"),
+        pytest.param(told_of(Move.STOP, 5 * DAY, last_act=Move.STOP, acted_at=NOW), True, id="of 49f8b6c"),
+        pytest.param(told_of(Move.STOP, HOUR, last_act=Move.STOP, acted_at=NOW - DAY), False, id="of 49f8b6c, told since"),
+        pytest.param(Memory(last_act=Move.STOP, acted_at=NOW), False, id="of 49f8b6c, done"),
         pytest.param(Memory(), False, id="none"),
     ],
 )
