@@ -10,23 +10,32 @@ from functools import lru_cache
 
 from reaper.model import Evidence, Observation, Reading, Role, Series, Window
 
-SETTLE = timedelta(minutes=20)
-"""Points younger than this may not have arrived yet, so a heartbeat need not cover the last 20 minutes."""
+SETTLE = timedelta(minutes=25)
+"""Points younger than 20 minutes may not have arrived yet, and a heartbeat beats every five: one bucket that began before that has a point."""
 SLOT = timedelta(hours=6)
 SLOTS = 56
 """A fortnight in quarter days: what a small chart can show."""
 
 
 def last_busy(reading: Reading) -> datetime | None:
-    """The end of the last bucket above the reading's level, or its single event. A bucket counts as busy to its very end."""
+    """The end of the last bucket above the reading's level, or its single event.
+
+    A bucket counts as busy to its very end, the last one as far as was asked for.
+    """
     series = reading.series
     if series is None or not series.values:
         return reading.at
     for index in range(len(series.values) - 1, -1, -1):
         if series.values[index] > reading.busy_above:
-            busy = series.start + (index + 1) * series.step
+            busy = _end(series, index)
             return max(busy, reading.at) if reading.at else busy
     return reading.at
+
+
+def _end(series: Series, index: int) -> datetime:
+    """The end of a bucket, or of what was asked for, whichever comes first."""
+    end = series.start + (index + 1) * series.step
+    return min(end, series.end) if series.end else end
 
 
 def last_used(observation: Observation) -> datetime | None:
@@ -43,7 +52,10 @@ def settled(observation: Observation, window: Window) -> bool:
 
 
 def alive_from(reading: Reading, until: datetime) -> datetime | None:
-    """The start of the unbroken run of live buckets that reaches `until`; None when the run does not get that far."""
+    """Since when live buckets follow each other up to `until`; None when they do not get that far.
+
+    A point proves that its hour was watched, not from which minute on: of a run that began after a gap, the first bucket proves nothing.
+    """
     series = reading.series
     if series is None or not series.values:
         return None
@@ -53,7 +65,9 @@ def alive_from(reading: Reading, until: datetime) -> datetime | None:
     first = last + 1
     while first > 0 and series.values[first - 1] > reading.busy_above:
         first -= 1
-    return series.start + first * series.step if first <= last else None
+    if first > last:
+        return None
+    return min(_end(series, first), until) if first else series.start
 
 
 def watched_from(observation: Observation, until: datetime) -> datetime | None:
@@ -73,8 +87,8 @@ def watched_from(observation: Observation, until: datetime) -> datetime | None:
 def _recorded_from(series: Series, until: datetime) -> datetime | None:
     """The start of the stretch that was asked for. An empty answer to a complete question still covers what was asked."""
     if not series.values:
-        return series.start
-    return series.start if series.start + len(series.values) * series.step >= until else None
+        return None if series.end and series.end < until else series.start
+    return series.start if _end(series, len(series.values) - 1) >= until else None
 
 
 def either(first: Reading, *others: Reading) -> Reading:

@@ -163,11 +163,15 @@ class Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """Evenly spaced buckets, the first at `start`; NaN where a bucket has no point; empty `values` where none has."""
+    """Evenly spaced buckets, the first at `start`; NaN where a bucket has no point; empty `values` where none has.
+
+    `end`: nothing was asked past it, so the last bucket may be cut short there; None where all are whole.
+    """
 
     start: datetime
     step: timedelta
     values: Sequence[float] = ()
+    end: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,8 +37,7 @@ from reaper.prices import PriceBook
 T = TypeVar("T")
 LAG = timedelta(minutes=5)
 """Metrics of the last minutes are still arriving, so the window ends this long before now."""
-MARK = timedelta(minutes=5)
-"""What windows end on."""
+MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 TARGETS_AT_ONCE = 8
 ASKED = {Move.STOP: Action.STOP, Move.DELETE: Action.DELETE}
 """What a rule must allow for a move."""
@@ -102,17 +101,12 @@ def sweep(clouds: Sequence[Cloud], kinds: Sequence[Kind[Any]], order: Order) -> 
 def again(cloud: Cloud, kind: Kind[Any], resource: Resource, order: Order) -> Finding:
     """The finding of one resource, observed anew up to this very moment. Raises CloudError where anything of it could not be read.
 
-    CloudWatch is asked beyond now, to the next mark, so that the minutes since the last one are seen too; whether Azure Monitor takes an end
-    that lies ahead is not documented, and it is asked up to this minute.
+    CloudWatch is asked to the end of this minute, so that the present one is seen too; whether Azure Monitor takes an end that lies ahead is
+    not documented, and it is asked up to this minute. The hours begin where those of the sweep began, so that both see the same ones.
     """
     on_aws = cloud.target.cloud == "aws"
-    stretch = replace(
-        window(order.policy, order.now + LAG + (MARK if on_aws else timedelta(0))),
-        sooner=rule.sooner(order.policy, [resource], order.now),
-    )
-    if not on_aws:
-        late = order.now.replace(second=0, microsecond=0) - stretch.end
-        stretch = replace(stretch, start=stretch.start + late, end=stretch.end + late)
+    end = order.now.replace(second=0, microsecond=0) + (MINUTE if on_aws else timedelta(0))
+    stretch = replace(window(order.policy, order.now, end), sooner=rule.sooner(order.policy, [resource], order.now))
     seen = list(_safely(kind, kind.observe(cloud, [resource], stretch)))
     if cloud.troubles:
         raise cloud.troubles[0]
@@ -121,15 +115,20 @@ def again(cloud: Cloud, kind: Kind[Any], resource: Resource, order: Order) -> Fi
     return _finding(seen[0], kind, order)
 
 
-def window(policy: Policy, now: datetime) -> Window:
-    """The stretch to read: it ends a little before now on a five-minute mark, and reaches back over the longest `idle_after`."""
-    end = now - LAG
-    end = end.replace(minute=end.minute - end.minute % 5, second=0, microsecond=0)
-    reach = max(policy.defaults.lookback, rule.longest_idle_after(policy) + timedelta(hours=2))
-    start = end - -(-reach // timedelta(hours=1)) * timedelta(hours=1)
-    if end - start > timedelta(days=63):
-        start = start.replace(minute=0)
+def window(policy: Policy, now: datetime, end: datetime | None = None) -> Window:
+    """The stretch to read: from a full hour on, back over the longest `idle_after`, to a little before now, or to `end`.
+
+    Both clouds cut their buckets from the start on; from the full hour on, every window cuts the same ones.
+    """
+    end = end or _mark(now - LAG)
+    reach = max(policy.defaults.lookback, rule.longest_idle_after(policy) + 2 * HOUR)
+    start = (end - reach).replace(minute=0, second=0, microsecond=0)
     return Window(start=start, end=end, quiet_from=now - rule.shortest_idle_after(policy))
+
+
+def _mark(moment: datetime) -> datetime:
+    """The last five-minute mark."""
+    return moment.replace(minute=moment.minute - moment.minute % 5, second=0, microsecond=0)
 
 
 def _visit(cloud: Cloud, kind: Kind[Any], order: Order) -> tuple[Coverage, list[Finding]]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
+import boto3
 import pytest
 
 from aws.conftest import DAY, HOUR, NOW, Sweep
+from reaper import document, registry, sweep
+from reaper.aws import targets
 from reaper.model import Confidence, State
 from reaper.sandbox.aws.account import Account
 from reaper.sandbox.aws.call import Call
@@ -239,3 +243,33 @@ def test_a_region_that_is_not_enabled_does_not_hide_the_others(account: Account,
     result = swept(KIND, regions=("eu-west-1", "us-east-1"))
     assert result.idle() == ["quiet"]
     assert result.coverage(KIND, "eu-west-1").status == "denied"
+
+
+@pytest.mark.parametrize("shift", [timedelta(minutes=13), -15 * DAY, 2 * HOUR], ids=["between hours", "before", "after"])
+def test_points_of_hours_that_were_not_asked_for_prove_nothing(account: Account, server: Server, swept: Sweep, shift: timedelta):
+    silent(account)
+
+    def moved(call: Call, data: dict[str, Any]) -> dict[str, Any]:
+        rows = [row | {"Timestamps": [t + shift for t in row["Timestamps"]]} for row in data["MetricDataResults"]]
+        return data | {"MetricDataResults": rows}
+
+    server.rules.append(rewriting("GetMetricData", moved))
+    result = swept(KIND)
+    assert (result.idle(), result.coverage(KIND).status) == ([], "partial")
+
+
+@pytest.mark.parametrize("minute", range(0, 60, 4))
+def test_the_look_before_an_action_sees_the_same_hours_as_the_sweep(account: Account, server: Server, swept: Sweep, minute: int):
+    now = NOW.replace(minute=minute, second=40)
+    account.endpoint("quiet")
+    account.alive("quiet", "AllTraffic", LONG_AGO, now + HOUR)
+    account.invoked("quiet", "AllTraffic", NOW.replace(hour=7, minute=55))
+    server.now = now
+    policy = document.parse("{version: 1, defaults: {idle_after: 2h}}", "policy", registry.names())
+    found = swept(KIND, policy="{version: 1, defaults: {idle_after: 2h}}", now=now).found["quiet"]
+    [cloud] = targets.clouds(["us-east-1"], (), boto3.Session())
+    server.now = later = now + timedelta(minutes=3)
+    again = sweep.again(cloud, registry.kind(KIND), found.case.resource, sweep.Order(policy=policy, now=later))
+    states = (found.case.verdict.state, again.case.verdict.state)
+    assert states == (State.IDLE, State.IDLE)
+    assert found.case.verdict.last_busy == again.case.verdict.last_busy == NOW.replace(hour=8, minute=0)

@@ -75,7 +75,7 @@ def test_zeros_and_no_series_can_be_trusted_but_a_point_without_a_value_is_a_gap
     gap = Answer(series=Series(start=start, step=HOUR, values=[0.0, math.nan, 0.0]), complete=True, end=NOW)
     assert len(signs.silence("x", nothing)) == 1
     use, beat = signs.silence("x", gap)
-    assert (last_busy(use), alive_from(beat, start + 3 * HOUR)) == (None, start + 2 * HOUR)
+    assert (last_busy(use), alive_from(beat, start + 3 * HOUR)) == (None, start + 3 * HOUR)
 
 
 def test_replies_are_joined_by_id_and_never_by_position(server: Server, cloud: Cloud, vision: Workspace):

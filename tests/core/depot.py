@@ -147,7 +147,7 @@ def observe(yard: Yard, resources: Sequence[Resource], window: Window) -> Iterat
 
 
 def _seen(one: Resource, thing: Thing, window: Window) -> Observation:
-    hours = int((window.end - window.start) / HOUR)
+    hours = -(-(window.end - window.start) // HOUR)
     used = [1.0 if any(_in(window, h, use) for use in thing.uses) else math.nan for h in range(hours)]
     alive = [60.0 if _alive(thing, window.start + h * HOUR) else math.nan for h in range(hours)]
     activity = Reading(signal="Invocations", role=Role.ACTIVITY, series=_series(window, used), complete=not thing.patchy)
@@ -162,7 +162,7 @@ def _seen(one: Resource, thing: Thing, window: Window) -> Observation:
 
 
 def _series(window: Window, values: list[float]) -> Series:
-    return Series(start=window.start, step=HOUR, values=array("f", values))
+    return Series(start=window.start, step=HOUR, values=array("f", values), end=window.end)
 
 
 def _alive(thing: Thing, hour: datetime) -> bool:
@@ -172,7 +172,7 @@ def _alive(thing: Thing, hour: datetime) -> bool:
 
 
 def _in(window: Window, hour: int, moment: datetime) -> bool:
-    return window.start + hour * HOUR <= moment < window.start + (hour + 1) * HOUR
+    return window.start + hour * HOUR <= moment < min(window.start + (hour + 1) * HOUR, window.end)
 
 
 def able(one: Resource) -> dict[Move, Bar | None]:

@@ -1,7 +1,8 @@
 """Metrics in bulk: up to 500 series a call, every page followed, every status looked at.
 
 Limits and retention (5-minute points live 63 days, hourly points 455): https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_GetMetricData.html
-Hourly buckets are asked for at any age, because the estimated number of points is what CloudWatch throttles.
+Hourly buckets are asked for at any age, because the estimated number of points is what CloudWatch throttles. They begin where StartTime
+does, which CloudWatch rounds down to the hour beyond 63 days: windows start on the hour.
 """
 
 from __future__ import annotations
@@ -20,11 +21,9 @@ if TYPE_CHECKING:
 
 STEP = timedelta(hours=1)
 MAX_QUERIES = 500
-MAX_POINTS = 50_400
+MAX_POINTS = 51_000
 """Half of what a call may ask for: a reply is in memory several times over while it is parsed."""
 AT_ONCE = 2
-FINE = 63 * 24
-"""Hours; a start further back is rounded down to the hour by CloudWatch, so it must be on the hour."""
 PERMISSIONS = ("cloudwatch:GetMetricData", "cloudwatch:ListMetrics")
 
 
@@ -49,7 +48,7 @@ class Answer:
 def answers(cloud: Cloud, queries: Sequence[Query], window: Window) -> dict[Query, Answer]:
     """One answer per distinct query. A batch that fails is noted on the cloud and leaves its answers empty and incomplete."""
     asked = list(dict.fromkeys(queries))
-    found = {query: Answer(series=Series(start=window.start, step=STEP)) for query in asked}
+    found = {query: Answer(series=Series(start=window.start, step=STEP, end=window.end)) for query in asked}
     size = max(1, min(MAX_QUERIES, MAX_POINTS // _buckets(window)))
     batches = [asked[i : i + size] for i in range(0, len(asked), size)]
     cloud.each(lambda batch: _ask(cloud, batch, window, found), batches, AT_ONCE)
@@ -58,8 +57,8 @@ def answers(cloud: Cloud, queries: Sequence[Query], window: Window) -> dict[Quer
 
 def recent(window: Window) -> Window:
     """The part of the window in which use settles the matter: it is asked of all, the whole window only of what was silent in it."""
-    hours = -(-(window.end - window.quiet_from) // STEP)
-    return window if hours > FINE else replace(window, start=max(window.start, window.end - max(1, hours) * STEP))
+    start = min(window.quiet_from, window.end - timedelta(minutes=1)).replace(minute=0, second=0, microsecond=0)
+    return replace(window, start=max(window.start, start))
 
 
 def dimensions(cloud: Cloud, namespace: str, metric: str) -> Iterator[dict[str, str]]:
@@ -89,7 +88,7 @@ def _ask(cloud: Cloud, batch: list[Query], window: Window, found: dict[Query, An
         cloud.note(CloudError(Trouble.GARBLED, PERMISSIONS[0], f"a result cannot be read ({error!r})"))
         status = {}
     for id_, query in ids.items():
-        series = Series(start=window.start, step=STEP, values=values.get(id_, ()))
+        series = Series(start=window.start, step=STEP, values=values.get(id_, ()), end=window.end)
         found[query] = Answer(series=series, complete=status.get(id_) == "Complete")
     _note_incomplete(cloud, {id_: s for id_, s in status.items() if s != "Complete"}, ids)
 
@@ -123,18 +122,29 @@ def _worse(before: str, now: str) -> str:
 
 
 def _merge(row: dict[str, Any], values: dict[str, array[float]], window: Window) -> str:
-    """Put a page's points into their buckets and say how good the row was."""
+    """Put a page's points into their buckets and say how good the row was.
+
+    A stamp that begins no bucket that was asked for stands for an hour that is not one of ours: such a row proves nothing, and what it has
+    within the window is kept as a sign of use in both hours that it may be of.
+    """
     stamps, points = row.get("Timestamps") or (), row.get("Values") or ()
     if len(stamps) != len(points):
         return "Misaligned"
+    odd = False
     if points:
         buckets = values.setdefault(row["Id"], array("f", [float("nan")]) * _buckets(window))
         for stamp, point in zip(stamps, points, strict=True):
-            index = int((stamp - window.start) // STEP)
-            if 0 <= index < len(buckets):
-                old = buckets[index]
-                buckets[index] = point if old != old else max(old, point)
-    return "Messages" if row.get("Messages") else str(row["StatusCode"])
+            index, late = divmod(stamp - window.start, STEP)
+            odd = odd or bool(late) or not 0 <= index < len(buckets)
+            _put(buckets, point, index, index + 1 if late else index)
+    return "Misaligned" if odd else "Messages" if row.get("Messages") else str(row["StatusCode"])
+
+
+def _put(buckets: array[float], point: float, *indexes: int) -> None:
+    for index in indexes:
+        if 0 <= index < len(buckets):
+            old = buckets[index]
+            buckets[index] = point if old != old else max(old, point)
 
 
 def _note_incomplete(cloud: Cloud, status: dict[str, str], ids: dict[str, Query]) -> None:
