@@ -12,6 +12,9 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+ODD = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RuntimeError)
+"""What code trips over where a reply is so odd that nothing else has noticed."""
+
 
 class ReaperError(Exception):
     """Root of the tree; the command line shows its text and exits with status 2."""

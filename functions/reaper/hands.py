@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from reaper import intent, memory_updates, plan, registry, sweep, within
 from reaper.acts import Acts, Made, Manifest
-from reaper.errors import CloudError, ReaperError, Trouble, Withdrawn
+from reaper.errors import ODD, CloudError, ReaperError, Trouble, Withdrawn
 from reaper.intent import Intent
 from reaper.ledger import History, Ledger, Unfinished
 from reaper.manifest import Archive
@@ -332,5 +332,5 @@ def _safely(function: Callable[..., T], *given: Any) -> T:
     """What `function` gives; a reply so odd that the code trips over it fails this act only."""
     try:
         return function(*given)
-    except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RuntimeError, IndexError) as error:
+    except ODD as error:
         raise CloudError(Trouble.GARBLED, "act", f"a reply could not be understood ({error!r})") from error

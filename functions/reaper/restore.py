@@ -10,7 +10,7 @@ from typing import Any
 
 from reaper import intent, memory_updates, registry, unfinished
 from reaper.acts import Acts, Manifest, Undone
-from reaper.errors import CloudError, SettingsError, Trouble
+from reaper.errors import ODD, CloudError, SettingsError, Trouble
 from reaper.ledger import History, Ledger, update
 from reaper.manifest import Archive
 from reaper.model import Memory, Move, Target
@@ -138,7 +138,7 @@ def _undo(manifest: Manifest, bench: Bench) -> Undone:
         raise CloudError(Trouble.GARBLED, "restore", f"{manifest.kind} is no kind that this version can bring back") from error
     try:
         return acts.undo(bench.cloud(manifest.target).anew(), manifest)
-    except (ValueError, TypeError, AttributeError, LookupError) as error:
+    except ODD as error:
         raise CloudError(Trouble.GARBLED, "restore", f"the manifest or a reply could not be understood ({error!r})") from error
 
 

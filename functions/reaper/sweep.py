@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol, Self, TypeVar
 
 from reaper import judge, owners, plan, rule
-from reaper.errors import CloudError, Trouble
+from reaper.errors import ODD, CloudError, Trouble
 from reaper.evidence import brief
 from reaper.model import (
     Action,
@@ -107,7 +107,7 @@ def again(cloud: Cloud, kind: Kind[Any], resource: Resource, order: Order) -> Fi
     on_aws = cloud.target.cloud == "aws"
     end = order.now.replace(second=0, microsecond=0) + (MINUTE if on_aws else timedelta(0))
     stretch = replace(window(order.policy, order.now, end), sooner=rule.sooner(order.policy, [resource], order.now))
-    seen = list(_safely(kind, kind.observe(cloud, [resource], stretch)))
+    seen = list(_safely(kind, lambda: kind.observe(cloud, [resource], stretch)))
     if cloud.troubles:
         raise cloud.troubles[0]
     if [(s.resource.id, s.resource.name) for s in seen] != [(resource.id, resource.name)]:
@@ -133,30 +133,35 @@ def _mark(moment: datetime) -> datetime:
 
 def _visit(cloud: Cloud, kind: Kind[Any], order: Order) -> tuple[Coverage, list[Finding]]:
     try:
-        resources = list(_safely(kind, kind.discover(cloud)))
+        resources = _once(_safely(kind, lambda: kind.discover(cloud)))
     except CloudError as error:
         status = Status.DENIED if error.trouble is Trouble.DENIED else Status.FAILED
         return _coverage(cloud, kind, status, [error, *cloud.troubles], 0), []
     try:
-        findings = list(_safely(kind, _findings(cloud, kind, resources, order)))
+        findings = list(_safely(kind, lambda: _findings(cloud, kind, resources, order)))
     except CloudError as error:
         cloud.troubles.append(error)
         findings = [_finding(_blind(resource, error), kind, order) for resource in resources]
     return _coverage(cloud, kind, _worst(cloud.troubles), cloud.troubles, len(findings)), findings
 
 
-def _safely(kind: Kind[Any], found: Iterable[T]) -> Iterator[T]:
+def _once(found: Iterable[Resource]) -> list[Resource]:
+    """Each resource once, as it was listed last: a list that changes while it is paged through may bring a row twice."""
+    return list({(resource.id, resource.name): resource for resource in found}.values())
+
+
+def _safely(kind: Kind[Any], found: Callable[[], Iterable[T]]) -> Iterator[T]:
     """The same, but a reply so odd that the code trips over it fails this kind only, and loudly."""
     try:
-        yield from found
-    except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RuntimeError) as error:
+        yield from found()
+    except ODD as error:
         raise CloudError(Trouble.GARBLED, kind.name, f"a reply could not be understood ({error!r})") from error
 
 
 def _findings(cloud: Cloud, kind: Kind[Any], resources: list[Resource], order: Order) -> Iterator[Finding]:
     stretch = replace(window(order.policy, order.now), sooner=rule.sooner(order.policy, resources, order.now))
     left = {(resource.id, resource.name): resource for resource in resources}
-    for observation in kind.observe(cloud, list(left.values()), stretch):
+    for observation in kind.observe(cloud, resources, stretch):
         if left.pop((observation.resource.id, observation.resource.name), None):
             yield _finding(observation, kind, order)
     for resource in left.values():
@@ -201,7 +206,7 @@ def _able(resource: Resource, kind: Kind[Any], order: Order) -> dict[Move, Bar |
     """What bars each move, the rules of whatever lives inside and would go with it included (`facts["within"]`)."""
     try:
         bars = dict(kind.able(resource))
-    except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RuntimeError) as error:
+    except ODD as error:
         return {move: Bar(because=f"what can be done to it cannot be told ({error!r})") for move in kind.deeds}
     for inner in resource.facts.get("within", ()):
         holds = rule.rule(order.policy, inner, None, order.now)

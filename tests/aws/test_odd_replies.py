@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -273,3 +274,49 @@ def test_the_look_before_an_action_sees_the_same_hours_as_the_sweep(account: Acc
     states = (found.case.verdict.state, again.case.verdict.state)
     assert states == (State.IDLE, State.IDLE)
     assert found.case.verdict.last_busy == again.case.verdict.last_busy == NOW.replace(hour=8, minute=0)
+
+
+@pytest.mark.parametrize(
+    "kind", ["sagemaker-endpoint", "sagemaker-notebook", "sagemaker-studio-app", "sagemaker-inference-component"]
+)
+def test_a_row_that_is_listed_twice_is_told_once_even_where_the_kind_fails(account: Account, swept: Sweep, kind: str):
+    account.endpoint("host", variants=[Variant(model=None, scaling=(1, 2))])
+    account.component("part", "host")
+    account.notebook("nb")
+    account.app(space="ana")
+    known = registry.kind(kind)
+
+    def twice(cloud: Any) -> Any:
+        rows = list(known.discover(cloud))
+        return [*rows, *rows]
+
+    def broken(cloud: Any, resources: Any, window: Any) -> Any:
+        raise IndexError("list index out of range")
+
+    order = sweep.Order(policy=document.parse("version: 1", "policy", registry.names()), now=NOW)
+    [cloud] = targets.clouds(["us-east-1"], (), boto3.Session())
+    for given in (replace(known, discover=twice), replace(known, discover=twice, observe=broken)):
+        done = sweep.sweep([cloud], [given], order)
+        assert [c.resources for c in done.coverage] == [len(done.findings)] == [1]
+        assert ("could not be observed" in done.findings[0].case.verdict.because) == (given.observe is broken)
+
+
+@pytest.mark.parametrize(
+    "odd", [IndexError, KeyError, LookupError, OverflowError, RecursionError, UnicodeError], ids=lambda e: e.__name__
+)
+@pytest.mark.parametrize("part", ["discover", "observe", "able"])
+def test_a_kind_that_trips_over_a_reply_fails_alone(account: Account, swept: Sweep, odd: type[Exception], part: str):
+    silent(account)
+    account.notebook("nb", status="Stopped")
+
+    def trip(*_: Any) -> Any:
+        raise odd("odd")
+
+    order = sweep.Order(policy=document.parse("version: 1", "policy", registry.names()), now=NOW)
+    [cloud] = targets.clouds(["us-east-1"], (), boto3.Session())
+    broken = replace(registry.kind("sagemaker-notebook"), **{part: trip})
+    done = sweep.sweep([cloud], [broken, registry.kind(KIND)], order)
+    states = {f.case.resource.name: f.case.verdict.state for f in done.findings}
+    assert states["quiet"] is State.IDLE
+    assert [c.status for c in done.coverage] == [{"discover": "failed", "observe": "partial", "able": "ok"}[part], "ok"]
+    assert ("nb" in states) == (part != "discover")

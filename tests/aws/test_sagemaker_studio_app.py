@@ -59,7 +59,7 @@ def test_every_app_type_of_users_and_spaces_is_seen(account: Account, swept: Swe
         pytest.param({"instance": "system"}, State.EXEMPT, id="system instances are free"),
         pytest.param({"status": "Deleting"}, State.EXEMPT, id="being deleted"),
         pytest.param({"status": "Pending"}, State.YOUNG, id="starting"),
-        pytest.param({"status": "Failed"}, State.UNKNOWN, id="failed"),
+        pytest.param({"status": "Failed"}, State.EXEMPT, id="failed"),
         pytest.param({"created": NOW - HOUR}, State.YOUNG, id="started an hour ago"),
     ],
 )

@@ -20,7 +20,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 
-from reaper.errors import CloudError, Trouble
+from reaper.errors import ODD, CloudError, Trouble
 from reaper.model import Target
 
 PREFIXES = {"resourcegroupstaggingapi": "tag", "stepfunctions": "states", "sesv2": "ses"}
@@ -74,7 +74,7 @@ class Cloud:
             reply = method(**params)
         except ClientError as error:
             raise _refused(permission, error, sent.times > 1) from error
-        except (ResponseParserError, ValueError, KeyError, TypeError, OverflowError, RuntimeError) as error:
+        except (ResponseParserError, *ODD) as error:
             text = f"the reply cannot be read ({error})"
             raise CloudError(Trouble.GARBLED, permission, text, retried=sent.times > 1) from error
         except BotoCoreError as error:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from reaper.errors import CloudError, Trouble
+from reaper.errors import ODD, CloudError, Trouble
 from reaper.model import Part
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def describe(cloud: Cloud, name: str) -> Described:
     config = _config(cloud, row.get("EndpointConfigName")) or {}
     try:
         return _understood(row, config)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except ODD as error:
         raise CloudError(
             Trouble.GARBLED, "sagemaker:DescribeEndpoint", f"{name}: the reply cannot be read ({error!r})"
         ) from error

@@ -18,9 +18,9 @@ ASYNC = (
     ("InvocationsProcessed", "Sum"),
     ("InvocationsProcesssed", "Sum"),
     ("InvocationFailures", "Sum"),
-    ("ModelLatency", "SampleCount"),
+    ("ModelLatency", "Sum"),
 )
-"""AWS documents the first with three s; both spellings are asked for."""
+"""AWS documents the first with three s; both spellings are asked for. Sums, since a metric may be published as zeros while at rest."""
 
 
 def traffic(name: str, variants: Iterable[str], *, subject: bool = True) -> Queries:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from reaper.errors import CloudError, Trouble
+from reaper.errors import ODD, CloudError, Trouble
 from reaper.model import Series, Window
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _ask(cloud: Cloud, batch: list[Query], window: Window, found: dict[Query, An
     except CloudError as error:
         cloud.note(error)
         status = {}
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except ODD as error:
         cloud.note(CloudError(Trouble.GARBLED, PERMISSIONS[0], f"a result cannot be read ({error!r})"))
         status = {}
     for id_, query in ids.items():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from reaper.errors import CloudError, Trouble
+from reaper.errors import ODD, CloudError, Trouble
 
 if TYPE_CHECKING:
     from reaper.aws.cloud import Cloud
@@ -39,7 +39,7 @@ def tagged(cloud: Cloud, *types: str) -> Tagged | None:
     except CloudError as error:
         cloud.note(error)
         return None
-    except (KeyError, TypeError, AttributeError) as error:
+    except ODD as error:
         cloud.note(CloudError(Trouble.GARBLED, PERMISSION, f"a row cannot be read ({error})"))
         return None
     return found

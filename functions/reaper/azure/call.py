@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
-from reaper.errors import CloudError, Trouble
+from reaper.errors import ODD, CloudError, Trouble
 
 Json = dict[str, Any]
-UNREADABLE = (KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError, LookupError)
+UNREADABLE = ODD
 """What reading a reply of an unexpected shape raises."""
 TEXTS = {"id", "name", "type", "location"}
 

@@ -225,10 +225,14 @@ def _readings(asked: signals.Queries, answers: dict[Query, series.Answer]) -> tu
 def _observation(look: _Look, readings: tuple[Reading, ...], window: Window) -> Observation:
     seen = Observation(resource=look.resource, readings=readings, blind=look.blind)
     found, status = look.described, look.resource.status
-    if found is None or look.blind:
+    if found is None:
         return seen
+    if status == "Deleting":
+        return replace(seen, free="it is being deleted")
     if status in UNSETTLED or look.busy_with:
         return replace(seen, unsettled=look.busy_with or f"its status is {status}")
+    if look.blind:
+        return seen
     if status not in SETTLED:
         return replace(seen, blind=f"its status is {status}, which we do not know")
     if not found.variants and status != "Failed":
@@ -267,7 +271,7 @@ KIND = Kind(
         *scaling.PERMISSIONS,
     ),
     activity="Invocations of every production and shadow variant and of every inference component it hosts; asynchronous: backlog, "
-    "processed and failed invocations, model latency samples",
+    "processed and failed invocations, model latency",
     heartbeat="CPUUtilization samples of every variant that runs instances",
     otherwise="unknown; exempt where it runs no instances or is serverless; likely for silent provisioned concurrency; a host of inference "
     "components that has none now is judged by its heartbeat alone, from its last change",

@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 NAME = "sagemaker-inference-component"
 KEYS = ("InferenceComponentName", "InferenceComponentArn", "EndpointName")
 UNSETTLED = {"Creating", "Updating"}
+SETTLED = {"InService", "Failed"}
 ACTIVITY = (("Invocations", "Sum"), ("NoCapacityInvocationFailures", "Sum"))
 Description = dict[str, Any] | CloudError
-HEARTBEAT = ("CPUUtilizationNormalized", "CPUUtilization")
+HEARTBEAT = ("CPUUtilizationNormalized", "GPUUtilizationNormalized")
 
 
 def discover(cloud: Cloud) -> Iterator[Resource]:
@@ -111,12 +112,17 @@ def _recent(seen: Observation, window: Window) -> bool:
 
 
 def _recent_observation(seen: Observation) -> Observation:
+    return _of_status(seen) or replace(seen, blind="it was used or changed too recently for a closer look")
+
+
+def _of_status(seen: Observation) -> Observation | None:
+    """What its status says by itself; None for one in which silence can be judged."""
     status = seen.resource.status
     if status == "Deleting":
         return replace(seen, free="it is being deleted")
     if status in UNSETTLED:
         return replace(seen, unsettled=f"its status is {status}")
-    return replace(seen, blind="it was used or changed too recently for a closer look")
+    return None if status in SETTLED else replace(seen, blind=f"its status is {status or 'missing'}, which we do not know")
 
 
 def _describe(cloud: Cloud, resource: Resource) -> Description:
@@ -134,14 +140,25 @@ def _observation(
     row = described[seen.resource.name]
     if isinstance(row, CloudError):
         return replace(seen, blind=f"it could not be described: {row}")
+    seen = _as_described(seen, row)
     copies, base = (row.get("RuntimeConfig") or {}).get("CurrentCopyCount"), _base(row)
     seen = _with(seen, copies=copies, base=base, lost=restorable.component(row), models=tuple(sorted(restorable.models(row))))
+    if odd := _of_status(seen):
+        return odd
     if base:
         return replace(seen, free=f"it is an adapter inside {base} and takes no capacity of its own")
     if copies == 0:
         return replace(seen, free="it runs no copies right now")
     size = f"{copies} {'copy' if copies == 1 else 'copies'}" if copies else ""
     return _with_adapters(replace(seen, resource=replace(seen.resource, size=size)), described, all_seen, window)
+
+
+def _as_described(seen: Observation, row: Mapping[str, Any]) -> Observation:
+    """With its status and last change of this moment; the list may be minutes old."""
+    known = seen.resource
+    status = row.get("InferenceComponentStatus") or known.status
+    times = [t for t in (known.changed, row.get("LastModifiedTime")) if t]
+    return replace(seen, resource=replace(known, status=status, changed=max(times, default=None)))
 
 
 def _with(seen: Observation, **facts: Any) -> Observation:
@@ -168,6 +185,8 @@ def _with_adapters(
         other = described.get(one.resource.name)
         if one.resource.facts["endpoint"] != resource.facts["endpoint"] or other is None or one.resource.name == resource.name:
             continue
+        if isinstance(other, CloudError) and other.trouble is Trouble.GONE:
+            continue  # what has been deleted is an adapter of nothing
         if isinstance(other, CloudError):
             return replace(seen, blind=f"whether {one.resource.name} is an adapter of it could not be read")
         if _base(other) == resource.name:
@@ -202,7 +221,7 @@ KIND = Kind(
         *scaling.PERMISSIONS,
     ),
     activity="Invocations by InferenceComponentName, its adapters' included; NoCapacityInvocationFailures",
-    heartbeat="CPUUtilizationNormalized samples in /aws/sagemaker/InferenceComponents, same dimension",
+    heartbeat="CPUUtilizationNormalized or GPUUtilizationNormalized samples in /aws/sagemaker/InferenceComponents, same dimension",
     otherwise="unknown; exempt with no copies. Its money is its endpoint's, so it has no price of its own",
     discover=discover,
     observe=observe,

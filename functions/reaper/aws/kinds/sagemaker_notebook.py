@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from reaper.aws import busy, series, tags
@@ -22,7 +22,14 @@ if TYPE_CHECKING:
 NAME = "sagemaker-notebook"
 LOGS = "/aws/sagemaker/NotebookInstances"
 KEYS = ("NotebookInstanceName", "NotebookInstanceArn")
-UNSETTLED = {"Pending", "Stopping", "Updating", "Deleting"}
+UNSETTLED = {"Pending", "Stopping", "Updating", "Deleting", "PendingMaintenance", "InMaintenance"}
+"""In none of these can it be stopped: StopNotebookInstance wants InService."""
+LATE = timedelta(hours=1)
+"""How late the time of a log stream's last event may be known: "typically updates in less than an hour"
+(https://docs.aws.amazon.com/AmazonCloudWatchLogs/latest/APIReference/API_LogStream.html)."""
+AHEAD = timedelta(days=1)
+"""CloudWatch Logs takes events up to two hours ahead; a time beyond this is none."""
+BROKEN = {"Failed"}
 FRESH = ("sagemaker:DescribeNotebookInstance", "sagemaker:ListTags")
 """What the look right before an act reads."""
 
@@ -79,21 +86,25 @@ def _closer(cloud: Cloud, seen: Observation, window: Window) -> Observation:
     if resource.status in UNSETTLED:
         return replace(seen, unsettled=f"its status is {resource.status}")
     if resource.status != "InService":
-        return replace(seen, blind=f"its status is {resource.status or 'missing'}")
+        return replace(
+            seen,
+            blind=f"its status is {resource.status or 'missing'}{'' if resource.status in BROKEN else ', which we do not know'}",
+        )
     if settled(seen, window):
         return replace(seen, blind="it was used or changed too recently for a closer look")
-    return _with_log(cloud, seen)
+    return _with_log(cloud, seen, window)
 
 
-def _with_log(cloud: Cloud, seen: Observation) -> Observation:
+def _with_log(cloud: Cloud, seen: Observation, window: Window) -> Observation:
+    """Its log counts from an hour after what is known of it, since a later event may not be known yet."""
     resource = seen.resource
     try:
-        event = _last_event(cloud, resource.name)
+        event = _last_event(cloud, resource.name, window.end + AHEAD)
     except CloudError as error:
         cloud.note(error)
         return replace(seen, blind=f"its log could not be read: {error}")
-    log = Reading(signal="jupyter.log", role=Role.ACTIVITY, at=event)
-    since = max(t for t in (event, resource.changed, resource.created) if t) if resource.created else None
+    log = Reading(signal="jupyter.log", role=Role.ACTIVITY, at=max(event, min(event + LATE, window.end)) if event else None)
+    since = max(t for t in (event, resource.changed, resource.created) if t) + LATE if resource.created else None
     quiet = "its jupyter log has been silent" if event else "it has written no jupyter log"
     because = (
         f"it has been up since {resource.changed:%Y-%m-%d %H:%M} UTC and {quiet}; no Busy signal proves it"
@@ -103,8 +114,8 @@ def _with_log(cloud: Cloud, seen: Observation) -> Observation:
     return replace(seen, readings=(*seen.readings, log), hint=Hint(since=since, because=because) if since and because else None)
 
 
-def _last_event(cloud: Cloud, name: str) -> datetime | None:
-    """When the notebook's jupyter log last grew; None without such a log. The figure lags by up to an hour."""
+def _last_event(cloud: Cloud, name: str, latest: datetime) -> datetime | None:
+    """When the notebook's jupyter log last grew, as far as is known; None without such a log. Raises CloudError, also for a time after `latest`."""
     prefix = f"{name}/jupyter.log"
     try:
         streams = list(
@@ -117,8 +128,14 @@ def _last_event(cloud: Cloud, name: str) -> datetime | None:
             return None
         raise
     stamps = [s.get(key) for s in streams for key in ("lastEventTimestamp", "lastIngestionTime")]
-    latest = max((s for s in stamps if s), default=None)
-    return datetime.fromtimestamp(latest / 1000, UTC) if latest else None
+    return max((_moment(stamp, latest) for stamp in stamps if stamp is not None), default=None)
+
+
+def _moment(stamp: Any, latest: datetime) -> datetime:
+    """A time in milliseconds since 1970. Raises CloudError for what is none."""
+    if isinstance(stamp, int) and not isinstance(stamp, bool) and 0 <= stamp <= latest.timestamp() * 1000:
+        return datetime.fromtimestamp(stamp / 1000, UTC)
+    raise CloudError(Trouble.GARBLED, "logs:DescribeLogStreams", f"{str(stamp)[:40]!r} is no time of an event")
 
 
 KIND = Kind(

@@ -25,6 +25,11 @@ COMPONENTS = {"KernelGateway": "Studio-Notebook", "JupyterServer": "Studio-Noteb
 IDENTITY = ("DomainId", "AppType", "AppName", "SpaceName", "UserProfileName")
 Spaces = dict[tuple[str, str], tuple[str, bool]]
 """By domain and name: the owner's user profile, and whether it is that person's own."""
+FREE = {
+    "Deleting": "it is being deleted",
+    "Deleted": "it has been deleted",
+    "Failed": "its status is Failed, so no instance runs in it",
+}
 OWN_APPS = {"JupyterLab", "CodeEditor", "KernelGateway", "JupyterServer"}
 """Types that serve one person or space and come back by CreateApp as they were."""
 OWN_BILLING = {"Canvas", "RStudioServerPro"}
@@ -140,15 +145,20 @@ def _closer(cloud: Cloud, seen: Observation, window: Window) -> Observation:
     resource = seen.resource
     if resource.size == "system" and resource.facts["AppType"] not in OWN_BILLING:
         return replace(seen, free="it runs on a system instance, which is free")
-    if resource.status == "Deleting":
-        return replace(seen, free="it is being deleted")
-    if resource.status == "Pending":
-        return replace(seen, unsettled="its status is Pending")
-    if resource.status != "InService":
-        return replace(seen, blind=f"its status is {resource.status}")
+    if odd := _of_status(seen, resource.status):
+        return odd
     if settled(seen, window):
         return replace(seen, blind="it was used or started too recently for a closer look")
     return _described(cloud, seen)
+
+
+def _of_status(seen: Observation, status: str) -> Observation | None:
+    """What a status says by itself; None for one in service. An app that could not be started has no instance."""
+    if status == "Pending":
+        return replace(seen, unsettled="its status is Pending")
+    if status in FREE:
+        return replace(seen, free=FREE[status])
+    return None if status == "InService" else replace(seen, blind=f"its status is {status or 'missing'}, which we do not know")
 
 
 def _described(cloud: Cloud, seen: Observation) -> Observation:
@@ -162,8 +172,8 @@ def _described(cloud: Cloud, seen: Observation) -> Observation:
         if error.trouble is not Trouble.GONE:
             cloud.note(error)
         return replace(seen, blind=f"it could not be described: {error}")
-    if row["Status"] != "InService":
-        return replace(seen, unsettled=f"its status is now {row['Status']}")
+    if odd := _of_status(seen, str(row["Status"])):
+        return replace(odd, resource=replace(odd.resource, status=str(row["Status"])))
     return _with_activity(seen, row.get("LastUserActivityTimestamp"), row.get("LastHealthCheckTimestamp"))
 
 
