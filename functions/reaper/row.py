@@ -6,6 +6,7 @@ ARM ids are case-insensitive: https://learn.microsoft.com/en-us/azure/azure-reso
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -60,13 +61,21 @@ MOMENTS = frozenset(
     }
 )
 """The fields of a memory that are datetimes."""
+_APP = re.compile(r"(arn:[^:]+:sagemaker:[^:]*:[^:]*:app/[^/]+/[^/]+/)([^/]+)(/.+)", re.DOTALL)
 WORDS: Mapping[str, type[StrEnum]] = {"announced": Announced, "last_act": Move, "act_result": Result}
 """Those that are one word out of a few."""
 
 
 def same(id: str) -> str:
-    """The form in which two ids are compared: ARM ids, which begin with a slash, in lower case; everything else as it stands."""
-    return id.lower() if id.startswith("/") else id
+    """The form in which two ids are compared, and under which the ledger keeps them.
+
+    ARM ids, which begin with a slash, in lower case; of the ARN of a Studio app its type, which AWS spells `jupyterlab` here and `JupyterLab`
+    there; everything else as it stands.
+    """
+    if id.startswith("/"):
+        return id.lower()
+    app = _APP.fullmatch(id) if ":app/" in id else None
+    return f"{app[1]}{app[2].lower()}{app[3]}" if app else id
 
 
 def short(key: str, most: int) -> str:

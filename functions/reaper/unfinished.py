@@ -5,7 +5,7 @@ An action leaves a hint before its first call, which is removed once its owner k
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -13,6 +13,7 @@ from reaper import intent, memory_updates, plan
 from reaper.errors import CloudError, Trouble
 from reaper.ledger import History, Ledger, Recalled, Unfinished
 from reaper.model import Action, Case, Finding, Memory, Move, Outcome, Owner, Resource, Result, Rule, State, Step, Target, Verdict
+from reaper.row import same
 
 AND_THE_REST = ", and the rest was announced"
 TOLD = "told"
@@ -71,6 +72,7 @@ def late(
     Raises CloudError where the ledger cannot be written.
     """
     listed = {f.case.resource.id: f for f in findings}
+    left = _as_listed(left, listed)
     known, closed = dict(memories), set()
     told = {*listed, *(entry.id for entry in left)}  # a host's row alone leads to no mail: it is closed when the host is listed
     for id_, memory in memories.items():
@@ -92,6 +94,12 @@ def late(
         else:
             found.append(one)
     return Recalled(known, {error_id: memories.error(error_id) for error_id in memories.garbled}), found
+
+
+def _as_listed(left: Iterable[Unfinished], listed: Collection[str]) -> list[Unfinished]:
+    """Under the ids that the services spell today: an earlier run may have met another spelling."""
+    spelled = {same(id_): id_ for id_ in listed}
+    return [replace(entry, id=spelled.get(same(entry.id), entry.id)) for entry in left]
 
 
 def rest(found: Finding, receipt: str, when: datetime) -> Callable[[Memory], Memory]:

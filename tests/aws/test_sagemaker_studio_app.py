@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import boto3
 import pytest
 
 from aws.conftest import DAY, HOUR, NOW, Sweep
@@ -144,3 +145,14 @@ def test_one_that_vanishes_before_it_is_described_is_unknown(account: Account, s
     result = swept(KIND)
     assert result.state(LAB) is State.UNKNOWN
     assert result.coverage(KIND).status == "ok"
+
+
+@pytest.mark.parametrize("type_", ["JupyterLab", "CodeEditor", "KernelGateway", "JupyterServer"])
+def test_an_app_is_reported_as_its_description_spells_it(account: Account, server: Server, swept: Sweep, type_: str):
+    account.space("Ana")
+    account.app("My-App", space="Ana", type=type_)
+    [found] = swept(KIND).found.values()
+    names = {"DomainId": "d-sandbox", "SpaceName": "Ana", "AppType": type_, "AppName": "My-App"}
+    described = boto3.Session().client("sagemaker").describe_app(**names)
+    assert found.case.resource.id == described["AppArn"]
+    assert f"/{type_}/" in found.case.resource.id

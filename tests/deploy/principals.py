@@ -73,7 +73,7 @@ def asked_of(call: Call) -> str:
         return str(given["ResourceArn"])
     if call.operation == "DeleteApp":
         home = given.get("SpaceName") or given["UserProfileName"]
-        return f"{stem}app/{given['DomainId']}/{home}/{given['AppType'].lower()}/{given['AppName']}"
+        return f"{stem}app/{given['DomainId']}/{home}/{given['AppType']}/{given['AppName']}"
     if call.service == "sagemaker" and not call.operation.startswith("List"):
         for key, type_ in (("NotebookInstanceName", "notebook-instance"), ("ModelName", "model")):
             if key in given:

@@ -42,7 +42,7 @@ def resource(call: Call) -> str:
             return f"{stem}inference-component/{given['InferenceComponentName'].lower()}"
         case "sagemaker:DescribeApp":
             home = given.get("SpaceName") or given["UserProfileName"]
-            return f"{stem}app/{given['DomainId']}/{home}/{given['AppType'].lower()}/{given['AppName']}"
+            return f"{stem}app/{given['DomainId']}/{home}/{given['AppType']}/{given['AppName']}"
         case "cloudwatch:DescribeAlarms":
             return f"arn:aws:cloudwatch:{call.region}:123456789012:alarm:{given['AlarmNames'][0]}"
         case "logs:DescribeLogStreams":

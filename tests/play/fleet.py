@@ -433,7 +433,7 @@ class AwsApp(OnAws):
 
     @property
     def id(self) -> str:
-        return self.here.arn(f"app/{self.DOMAIN}/{self.name}/jupyterlab/{self.name}")
+        return self.here.arn(f"app/{self.DOMAIN}/{self.name}/JupyterLab/{self.name}")
 
     @property
     def record(self) -> Any:

@@ -95,7 +95,7 @@ def test_studio_is_built_through_its_own_operations(sagemaker: Any) -> None:
     )  # fmt: skip
     named = {"DomainId": domain, "SpaceName": "Lab", "AppType": "JupyterLab", "AppName": "default"}
     arn = sagemaker.create_app(**named, ResourceSpec={"InstanceType": "ml.g5.xlarge"})["AppArn"]
-    assert arn == f"arn:aws:sagemaker:us-east-1:123456789012:app/{domain}/Lab/jupyterlab/default"
+    assert arn == f"arn:aws:sagemaker:us-east-1:123456789012:app/{domain}/Lab/JupyterLab/default"
     [row] = sagemaker.list_apps(DomainIdEquals=domain)["Apps"]
     assert row == {**named, "Status": "InService", "CreationTime": NOW, "ResourceSpec": {"InstanceType": "ml.g5.xlarge"}}
     found = sagemaker.describe_app(**named)

@@ -42,7 +42,7 @@ def test_every_taggable_kind_is_found_by_its_type(tagging: Any, account: Account
         "domain": "domain/d-1",
         "user-profile": "user-profile/d-1/ana",
         "space": "space/d-1/lab",
-        "app": "app/d-1/lab/jupyterlab/default",
+        "app": "app/d-1/lab/JupyterLab/default",
     }
     for kind, name in expected.items():
         found = tagging.get_resources(ResourceTypeFilters=[f"sagemaker:{kind}"])

@@ -125,11 +125,11 @@ def _state(resource: Resource) -> Bar | None:
 
 
 def arns(cloud: Cloud, row: Mapping[str, Any]) -> tuple[str, list[str]]:
-    """The app's ARN, and those of the space or user and the domain it lives in, whose tags it inherits."""
+    """The app's ARN as DescribeApp spells it, and those of the space or user and the domain it lives in, whose tags it inherits."""
     stem = f"arn:{cloud.partition}:sagemaker:{cloud.region}:{cloud.target.account}:"
     domain, home = row["DomainId"], row.get("SpaceName") or row.get("UserProfileName")
     kind = "space" if row.get("SpaceName") else "user-profile"
-    app = f"{stem}app/{domain}/{home}/{row['AppType'].lower()}/{row['AppName']}"
+    app = f"{stem}app/{domain}/{home}/{row['AppType']}/{row['AppName']}"
     return app, [f"{stem}{kind}/{domain}/{home}", f"{stem}domain/{domain}"]
 
 

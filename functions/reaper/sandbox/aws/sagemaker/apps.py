@@ -1,4 +1,4 @@
-"""Studio apps of spaces and user profiles. Deleted ones stay listed; their ARNs spell the app type in lower case.
+"""Studio apps of spaces and user profiles. Deleted ones stay listed; their ARNs keep the case of the app type.
 
 https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeApp.html
 """
@@ -76,7 +76,7 @@ def find(region: Region, params: dict[str, Any]) -> App:
 def arn(region: Region, key: Key) -> str:
     """The app type is lower-cased in it."""
     domain, home, kind, name = key
-    return region.arn(f"app/{domain}/{home}/{kind.lower()}/{name}")
+    return region.arn(f"app/{domain}/{home}/{kind}/{name}")
 
 
 def _key(params: dict[str, Any]) -> Key:
