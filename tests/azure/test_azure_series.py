@@ -69,13 +69,32 @@ def test_a_last_bucket_that_is_still_filling_is_busy_up_to_the_end_of_the_window
     assert last_busy(signs.activity("x", answer)) == end
 
 
-def test_zeros_and_no_series_can_be_trusted_but_a_point_without_a_value_is_a_gap():
+def test_a_point_without_a_value_is_silence_in_use_and_a_gap_in_life():
     start = NOW.replace(minute=0) - 3 * HOUR
-    nothing = Answer(series=Series(start=start, step=HOUR), complete=True, end=NOW)
-    gap = Answer(series=Series(start=start, step=HOUR, values=[0.0, math.nan, 0.0]), complete=True, end=NOW)
-    assert len(signs.silence("x", nothing)) == 1
-    use, beat = signs.silence("x", gap)
-    assert (last_busy(use), alive_from(beat, start + 3 * HOUR)) == (None, start + 2 * HOUR)
+    gap = Answer(series=Series(start=start, step=HOUR, values=[1.0, math.nan, 2.0]), complete=True, end=NOW)
+    late = Answer(series=Series(start=start, step=HOUR, values=[1.0, math.nan, math.nan]), complete=True, end=NOW)
+    assert last_busy(signs.activity("x", late)) == start + HOUR
+    assert alive_from(signs.heartbeat("x", gap), start + 3 * HOUR) == start + 2 * HOUR
+
+
+@pytest.mark.parametrize(
+    ("active", "total", "idle", "alive"),
+    [
+        ([0.0, 0.0], [2.0, 2.0], [1.0, 1.0], None),
+        ([math.nan, 3.0], [2.0, 3.0], [2.0, 0.0], [True, True]),
+        ([math.nan, math.nan], [2.0, 2.0], [2.0, 1.0], [True, False]),
+        ([math.nan, math.nan], [0.0, math.nan], [math.nan, 2.0], [True, False]),
+        ([], [2.0, 2.0], [2.0, 2.0], [True, True]),
+        ([math.nan, math.nan], [2.0, 2.0], [], []),
+        ([], [], [], []),
+    ],
+    ids=["recorded", "rested", "one at work", "no total", "no series", "no idle series", "nothing"],
+)
+def test_idle_nodes_stand_in_for_active_ones_hour_by_hour(active: list, total: list, idle: list, alive: list | None):
+    start = NOW.replace(minute=0)
+    three = (Answer(series=Series(start=start, step=HOUR, values=v), complete=True, end=NOW) for v in (active, total, idle))
+    found = signs.stand_in("x", *three)
+    assert (None if found is None else [value > found.busy_above for value in found.series.values]) == alive
 
 
 def test_replies_are_joined_by_id_and_never_by_position(server: Server, cloud: Cloud, vision: Workspace):
@@ -137,7 +156,7 @@ def test_a_batch_that_one_resource_spoils_is_read_one_by_one(
     server.rules.append(spoilt)
     places = [Place(id=one.id, region="westeurope") for one in (vision, *others)]
     found = series.answers(cloud, places, NODES, WINDOW)
-    assert all(last_busy(signs.silence("Active Nodes", found.of(p.id, "Active Nodes", "c"))[0]) for p in places)
+    assert all(last_busy(signs.activity("Active Nodes", found.of(p.id, "Active Nodes", "c"))) for p in places)
     assert (cloud.troubles, cloud.session.bulk) == ([], True)
     assert sum(r.path.endswith("metrics:getBatch") for r in server.requests) == 2
 

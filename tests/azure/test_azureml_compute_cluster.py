@@ -255,3 +255,26 @@ def test_a_garbled_list_of_one_workspace_leaves_the_others(
     result = swept(CLUSTER)
     assert result.idle() == ["found"]
     assert result.coverage(CLUSTER).status == "partial"
+
+
+def test_active_nodes_without_a_value_beside_resting_ones_prove_it_idle(vision: Workspace, swept: Sweep):
+    cluster = vision.cluster("gpus", nodes=(2, 4))
+    signals.valueless_nodes(cluster)
+    signals.resting_nodes(cluster, 2, total=2, since=LONG_AGO)
+    assert swept(CLUSTER).verdict("gpus") == PROVEN
+
+
+def test_nodes_that_no_metric_accounts_for_in_one_hour_prove_nothing_before_it(vision: Workspace, swept: Sweep):
+    cluster, hour = vision.cluster("gpus", nodes=(2, 4)), NOW.replace(minute=0) - 9 * HOUR
+    signals.resting_nodes(cluster, 2, total=2, since=LONG_AGO, until=hour)
+    signals.resting_nodes(cluster, 1, total=2, since=hour, until=hour + HOUR)
+    signals.resting_nodes(cluster, 2, total=2, since=hour + HOUR)
+    result = swept(CLUSTER)
+    assert result.state("gpus") is State.UNKNOWN
+    assert "Active Nodes (or as many Idle as Total Nodes)" in result.because("gpus")
+    assert swept(CLUSTER, policy="version: 1\ndefaults: {idle_after: 6h}").verdict("gpus") == PROVEN
+
+
+def test_a_heartbeat_without_values_leaves_a_cluster_unknown(vision: Workspace, swept: Sweep):
+    signals.valueless_nodes(vision.cluster("gpus"), "Active Nodes", "Idle Nodes", "Total Nodes")
+    assert swept(CLUSTER).state("gpus") is State.UNKNOWN

@@ -1,10 +1,13 @@
-"""What a series says: use, life, or a silence that can be trusted.
+"""What a series says: use, or life.
 
-Three shapes of no data are told apart: no series at all, points without a value, and zeros.
+Azure Monitor answers points without a value for hours in which a sparse metric had nothing to say. They are no points: as a sign of use
+they are silence, as a sign of life they are a gap, exactly as a series that is not there.
+https://learn.microsoft.com/azure/azure-monitor/metrics/data-platform-metrics
 """
 
 from __future__ import annotations
 
+import math
 from array import array
 from dataclasses import replace
 
@@ -29,11 +32,19 @@ def heartbeat(signal: str, answer: Answer) -> Reading:
     return Reading(signal=signal, role=Role.HEARTBEAT, series=answer.series, complete=answer.complete, busy_above=BELOW_ANY)
 
 
-def silence(signal: str, answer: Answer) -> tuple[Reading, ...]:
-    """The answer as a sign of use whose silence can be trusted.
+def stand_in(signal: str, active: Answer, total: Answer, idle: Answer) -> Reading | None:
+    """A sign of life for hours in which `active` said nothing: alive where `idle` accounts for all of `total`, or nothing is there at all.
 
-    No series at all is a metric that had nothing to say. A series with a bucket that has no value is one that was not recorded then,
-    so its own points must be alive, too.
+    None where `active` was recorded in every hour, and needs no other signal to stand in for it.
     """
-    use = activity(signal, answer)
-    return (use, heartbeat(f"{signal} points", answer)) if answer.series.values else (use,)
+    mine = active.series.values or array("f", [math.nan]) * max(len(total.series.values), len(idle.series.values))
+    if mine and not any(math.isnan(value) for value in mine):
+        return None
+    complete = total.complete and idle.complete
+    reading = Reading(signal=signal, role=Role.HEARTBEAT, series=replace(total.series, values=()), complete=complete)
+    if not len(mine) == len(total.series.values) == len(idle.series.values) or total.series.start != idle.series.start:
+        return reading
+    hours = zip(mine, total.series.values, idle.series.values, strict=True)
+    alive = (not math.isnan(used) or nodes <= 0 or resting >= nodes for used, nodes, resting in hours)
+    values = array("f", (1.0 if one else math.nan for one in alive))
+    return replace(reading, series=replace(total.series, values=values))

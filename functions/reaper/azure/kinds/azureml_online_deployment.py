@@ -162,7 +162,7 @@ def _closer(cloud: Cloud, seen: Observation, found: Answers, window: Window) -> 
 def _readings(resource: Resource, found: Answers) -> tuple[Reading, ...]:
     traffic, cpu, capacity = (found.of(resource.id, metric) for metric in TRAFFIC.metrics)
     heart = either(signs.heartbeat("CpuUtilizationPercentage", cpu), signs.heartbeat("DeploymentCapacity", capacity))
-    return (*signs.silence("RequestsPerMinute", traffic), heart)
+    return (signs.activity("RequestsPerMinute", traffic), heart)
 
 
 def left(resource: Resource, move: Move) -> tuple[Part, ...] | None:
