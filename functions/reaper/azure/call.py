@@ -15,6 +15,8 @@ from reaper.errors import CloudError, Trouble
 Json = dict[str, Any]
 UNREADABLE = (KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError, LookupError)
 """What reading a reply of an unexpected shape raises."""
+UNREGISTERED = "is not registered in the subscription"
+"""How a failure says that the provider it needs is not."""
 TEXTS = {"id", "name", "type", "location"}
 
 API_VERSIONS = {
