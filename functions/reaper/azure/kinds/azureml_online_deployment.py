@@ -156,7 +156,19 @@ def _closer(cloud: Cloud, seen: Observation, found: Answers, window: Window) -> 
     except UNREADABLE as error:
         cloud.note(CloudError(Trouble.GARBLED, deployments.DEPLOYMENTS, f"{resource.id} cannot be read ({error!r})"))
         return replace(seen, blind="its description cannot be read")
-    return _settled(replace(seen, resource=replace(fresh, id=resource.id, name=resource.name)))
+    return _with_endpoint(_settled(replace(seen, resource=replace(fresh, id=resource.id, name=resource.name))))
+
+
+def _with_endpoint(seen: Observation) -> Observation:
+    """The same, with what the state of its endpoint says: one that is being changed may move its traffic at this very moment."""
+    state = seen.resource.facts["endpoint"]
+    if seen.free or seen.unsettled or seen.blind or state in {"Succeeded", *BROKEN}:
+        return seen
+    if state == "Deleting":
+        return replace(seen, free="its endpoint is being deleted")
+    if state in UNSETTLED:
+        return replace(seen, unsettled=f"its endpoint's state is {state}")
+    return replace(seen, blind=f"its endpoint's state is {state or 'missing'}")
 
 
 def _readings(resource: Resource, found: Answers) -> tuple[Reading, ...]:
