@@ -60,17 +60,22 @@ class Cloud:
         return reply
 
     def pages(
-        self, permission: str, path: str, query: Mapping[str, str] | None = None, has: Sequence[str] = ("id",)
+        self,
+        permission: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        has: Sequence[str] = ("id",),
+        odd: Callable[[CloudError], None] | None = None,
     ) -> Iterator[Json]:
-        """Every row of a paged list. `has` are the keys of every true row.
+        """Every row of a paged list. `has` are the keys of every true row; one without them is told to `odd`, and the others are given.
 
-        Raises CloudError, also for a row without them and for a page that comes twice.
+        Raises CloudError, also for a page that comes twice and, without `odd`, for such a row.
         """
         seen: set[str] = set()
         call = Call(permission=permission, path=path, query=query or {}, has=("value",))
         while True:
             reply = self.call(call)
-            yield from rows(permission, reply["value"], has)
+            yield from rows(permission, reply["value"], has, odd)
             following = reply.get("nextLink")
             if not following:
                 return

@@ -100,7 +100,7 @@ def again(cloud: Cloud, resource: Resource, wanted: str) -> Compute:
     row = cloud.call(Call(permission=PERMISSION, path=resource.id, has=("id", "name", "properties")))
     space = workspace_again(cloud, resource.facts["workspace"])
     try:
-        if str(row["properties"]["computeType"]).lower() == wanted.lower():
+        if _type(row) == wanted.lower():
             return _compute(row, space, resource.facts["spaces"])
     except UNREADABLE as error:
         raise CloudError(Trouble.GARBLED, PERMISSION, f"{resource.id} cannot be read ({error!r})") from error
@@ -127,25 +127,37 @@ def inner_of(shown: Mapping[str, Any]) -> dict[str, Any]:
 
 def _rows(cloud: Cloud, space: Workspace) -> list[dict[str, Any]]:
     try:
-        return cloud.once(
-            ("computes", space.id.lower()),
-            lambda: list(cloud.pages(PERMISSION, f"{space.id}/computes", has=("id", "name", "properties"))),
-        )
+        rows, odd = cloud.once(("computes", space.id.lower()), lambda: _listed(cloud, space))
     except CloudError as error:
-        if not vanished(cloud, space, error):
-            cloud.note(error)
-        return []
+        rows, odd = [], [] if vanished(cloud, space, error) else [error]
+    for trouble in odd:
+        cloud.note(trouble)
+    return rows
+
+
+def _listed(cloud: Cloud, space: Workspace) -> tuple[list[dict[str, Any]], list[CloudError]]:
+    """The rows of one workspace, and what is wrong with others: each kind has to tell that, because it may be one of its own."""
+    odd: list[CloudError] = []
+    return list(cloud.pages(PERMISSION, f"{space.id}/computes", has=("id", "name", "properties"), odd=odd.append)), odd
 
 
 def _read(cloud: Cloud, row: dict[str, Any], space: Workspace, users: tuple[str, ...], wanted: str) -> Compute | None:
     """The compute in `row`; None when it is of another type, or, noted, when it cannot be read."""
     try:
-        if str(row["properties"]["computeType"]).lower() != wanted.lower():
+        if _type(row) != wanted.lower():
             return None
         return _compute(row, space, users)
     except UNREADABLE as error:
         cloud.note(CloudError(Trouble.GARBLED, PERMISSION, f"{row['id']} cannot be read ({error!r})"))
         return None
+
+
+def _type(row: dict[str, Any]) -> str:
+    """Its type, lower-cased. Raises TypeError where it says none: it may be any."""
+    given = row["properties"]["computeType"]
+    if not isinstance(given, str) or not given:
+        raise TypeError("its computeType is missing")
+    return given.lower()
 
 
 def within_sight(seen: Observation) -> Observation:

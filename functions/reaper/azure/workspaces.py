@@ -5,7 +5,6 @@ https://learn.microsoft.com/rest/api/azureml/workspaces/list-by-subscription
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -48,12 +47,14 @@ def workspaces(cloud: Cloud) -> list[Workspace]:
     read, as an odd one: left out, its jobs would be missing on its hub's computes.
     """
     try:
-        found = cloud.once("workspaces", lambda: list(_listed(cloud)))
+        found, odd = cloud.once("workspaces", lambda: _listed(cloud))
     except CloudError as error:
         if error.trouble is not Trouble.DENIED or error.operation != PERMISSION:
             raise
         cloud.note(error)
-        found = cloud.once("visible workspaces", lambda: list(graph.rows(cloud, TYPE)))
+        found, odd = cloud.once("visible workspaces", lambda: (list(graph.rows(cloud, TYPE)), []))
+    for trouble in odd:
+        cloud.note(trouble)
     return [_read_or_odd(cloud, row) for row in found]
 
 
@@ -71,15 +72,17 @@ def again(cloud: Cloud, space: Workspace) -> Workspace:
         raise CloudError(Trouble.GARBLED, PERMISSION, f"{space.id} cannot be read ({error!r})") from error
 
 
-def _listed(cloud: Cloud) -> Iterator[dict[str, Any]]:
-    """The subscription first, because it tells a missing right from an empty subscription."""
+def _listed(cloud: Cloud) -> tuple[list[dict[str, Any]], list[CloudError]]:
+    """The rows, and what is wrong with others. The subscription first, because it tells a missing right from an empty subscription."""
     home = f"/subscriptions/{cloud.target.account}"
     _readable(cloud, home)
+    odd: list[CloudError] = []
     try:
-        yield from cloud.pages(PERMISSION, f"{home}/providers/{TYPE}", has=("id",))
+        return list(cloud.pages(PERMISSION, f"{home}/providers/{TYPE}", has=("id",), odd=odd.append)), odd
     except CloudError as error:
         if not error.code.endswith("MissingSubscriptionRegistration"):
             raise
+        return [], []
 
 
 def _readable(cloud: Cloud, home: str) -> None:
