@@ -83,14 +83,28 @@ def test_a_point_without_a_value_is_silence_in_use_and_a_gap_in_life():
     ("active", "total", "idle", "alive"),
     [
         ([0.0, 0.0], [2.0, 2.0], [1.0, 1.0], None),
-        ([math.nan, 3.0], [2.0, 3.0], [2.0, 0.0], [True, True]),
+        ([math.nan, 3.0], [2.0, 3.0], [2.0, 0.0], None),
         ([math.nan, math.nan], [2.0, 2.0], [2.0, 1.0], [True, False]),
         ([math.nan, math.nan], [0.0, math.nan], [math.nan, 2.0], [True, False]),
-        ([], [2.0, 2.0], [2.0, 2.0], [True, True]),
-        ([math.nan, math.nan], [2.0, 2.0], [], []),
-        ([], [], [], []),
+        ([math.nan, math.nan], [0.0, math.nan], [math.nan, math.nan], None),
+        ([], [2.0, 2.0], [2.0, 2.0], None),
+        ([], [], [2.0, 2.0], [False, False]),
+        ([math.nan, math.nan], [2.0, 2.0], [], [False, False]),
+        ([0.0], [2.0, 2.0], [2.0, 2.0], []),
+        ([], [], [], None),
     ],
-    ids=["recorded", "rested", "one at work", "no total", "no series", "no idle series", "nothing"],
+    ids=[
+        "recorded",
+        "rested",
+        "one at work",
+        "no total in one hour",
+        "no nodes",
+        "no series",
+        "no total",
+        "no idle",
+        "odd",
+        "nothing",
+    ],
 )
 def test_idle_nodes_stand_in_for_active_ones_hour_by_hour(active: list, total: list, idle: list, alive: list | None):
     start = NOW.replace(minute=0)

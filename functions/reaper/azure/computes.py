@@ -215,6 +215,9 @@ def _inner(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _people(special: dict[str, Any], system: dict[str, Any]) -> dict[str, str]:
+    """Whom it may belong to. No recorded compute carries `systemData`; its maker is named beside its settings, often by an object id only."""
     assigned = (special["personalComputeInstanceSettings"].get("assignedUser") or {}).get("objectId")
-    people = {"assigned user": assigned, "created by": system.get("createdBy")}
+    maker = special.get("createdBy")
+    name = str((maker.get("userName") if isinstance(maker, dict) else None) or "")
+    people = {"created by": name if "@" in name else system.get("createdBy"), "assigned user": assigned}
     return {role: str(who) for role, who in people.items() if who}

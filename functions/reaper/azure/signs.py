@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 from array import array
+from collections.abc import Sequence
 from dataclasses import replace
 
 from reaper.azure.series import STEP, Answer
-from reaper.model import Reading, Role
+from reaper.model import Reading, Role, Series
 
 BELOW_ANY = float("-inf")
 
@@ -33,18 +34,23 @@ def heartbeat(signal: str, answer: Answer) -> Reading:
 
 
 def stand_in(signal: str, active: Answer, total: Answer, idle: Answer) -> Reading | None:
-    """A sign of life for hours in which `active` said nothing: alive where `idle` accounts for all of `total`, or nothing is there at all.
+    """A sign of life for hours in which `active` said nothing: a gap where nodes were there that `idle` does not account for.
 
-    None where `active` was recorded in every hour, and needs no other signal to stand in for it.
+    None where there is no such hour, so that nothing needs to stand in. An hour in which no node was reported at all is left to the heartbeat.
     """
-    mine = active.series.values or array("f", [math.nan]) * max(len(total.series.values), len(idle.series.values))
-    if mine and not any(math.isnan(value) for value in mine):
-        return None
     complete = total.complete and idle.complete
     reading = Reading(signal=signal, role=Role.HEARTBEAT, series=replace(total.series, values=()), complete=complete)
-    if not len(mine) == len(total.series.values) == len(idle.series.values) or total.series.start != idle.series.start:
+    found = [answer.series for answer in (active, total, idle) if answer.series.values]
+    if len({(series.start, len(series.values)) for series in found}) > 1:
         return reading
-    hours = zip(mine, total.series.values, idle.series.values, strict=True)
-    alive = (not math.isnan(used) or nodes <= 0 or resting >= nodes for used, nodes, resting in hours)
-    values = array("f", (1.0 if one else math.nan for one in alive))
-    return replace(reading, series=replace(total.series, values=values))
+    hours = zip(*(_padded(answer, found) for answer in (active, total, idle)), strict=True)
+    values = array("f", (1.0 if _accounted_for(*hour) else math.nan for hour in hours))
+    return replace(reading, series=replace(found[0], values=values)) if any(math.isnan(value) for value in values) else None
+
+
+def _accounted_for(active: float, total: float, idle: float) -> bool:
+    return not math.isnan(active) or total <= 0 or idle >= total or (math.isnan(total) and math.isnan(idle))
+
+
+def _padded(answer: Answer, found: Sequence[Series]) -> Sequence[float]:
+    return answer.series.values or array("f", [math.nan]) * max((len(series.values) for series in found), default=0)

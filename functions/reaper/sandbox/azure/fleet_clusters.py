@@ -95,7 +95,7 @@ def _unclear(vision: Workspace, since: datetime, now: datetime) -> None:
 
 def _valueless(vision: Workspace, since: datetime, now: datetime) -> None:
     quiet, last, half, none = (
-        vision.cluster(f"valueless-{name}", nodes=(2, 4))
+        vision.cluster(f"valueless-{name}", size="STANDARD_DS3_V2", nodes=(2, 4))
         for name in ("active-nodes", "since-last-week", "but-not-resting", "nodes")
     )
     ended = now - timedelta(days=6)
