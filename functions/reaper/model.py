@@ -200,7 +200,7 @@ class Observation:
     """A resource as known after looking, with its readings and what the control plane itself says of it (each a clause for people).
 
     `in_use`: it is at work right now. `free`: it costs nothing while idle. `unsettled`: it is being created or changed.
-    `blind`: why nothing can be proven.
+    `blind`: why nothing can be proven. `gone`: it was deleted since it was listed, or a list that lags behind still named it.
     """
 
     resource: Resource
@@ -210,6 +210,7 @@ class Observation:
     free: str | None = None
     unsettled: str | None = None
     blind: str | None = None
+    gone: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -112,6 +112,8 @@ def again(cloud: Cloud, kind: Kind[Any], resource: Resource, order: Order) -> Fi
         raise cloud.troubles[0]
     if [(s.resource.id, s.resource.name) for s in seen] != [(resource.id, resource.name)]:
         raise CloudError(Trouble.GARBLED, kind.name, "it was asked for and not observed")
+    if seen[0].gone:
+        raise CloudError(Trouble.GONE, kind.name, "it is not there any more")
     return _finding(seen[0], kind, order)
 
 
@@ -162,7 +164,7 @@ def _findings(cloud: Cloud, kind: Kind[Any], resources: list[Resource], order: O
     stretch = replace(window(order.policy, order.now), sooner=rule.sooner(order.policy, resources, order.now))
     left = {(resource.id, resource.name): resource for resource in resources}
     for observation in kind.observe(cloud, resources, stretch):
-        if left.pop((observation.resource.id, observation.resource.name), None):
+        if left.pop((observation.resource.id, observation.resource.name), None) and not observation.gone:
             yield _finding(observation, kind, order)
     for resource in left.values():
         yield _finding(Observation(resource=resource, blind="it was not observed"), kind, order)

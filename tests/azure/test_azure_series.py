@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import math
 from datetime import datetime, timedelta
 
@@ -8,10 +9,11 @@ import pytest
 from azure.conftest import DAY, HOUR, LONG_AGO, NOW, SUB
 from reaper.azure import chart, series, signs
 from reaper.azure.cloud import Cloud
+from reaper.azure.pipeline import TRIES
 from reaper.azure.series import Answer, Place, Query
 from reaper.evidence import SETTLE, alive_from, last_busy
 from reaper.model import Series, Window
-from reaper.sandbox.azure import signals
+from reaper.sandbox.azure import routes, signals
 from reaper.sandbox.azure.fault import Fault, error, on
 from reaper.sandbox.azure.request import Reply, Request
 from reaper.sandbox.azure.server import Server
@@ -69,13 +71,46 @@ def test_a_last_bucket_that_is_still_filling_is_busy_up_to_the_end_of_the_window
     assert last_busy(signs.activity("x", answer)) == end
 
 
-def test_zeros_and_no_series_can_be_trusted_but_a_point_without_a_value_is_a_gap():
+def test_a_point_without_a_value_is_silence_in_use_and_a_gap_in_life():
     start = NOW.replace(minute=0) - 3 * HOUR
-    nothing = Answer(series=Series(start=start, step=HOUR), complete=True, end=NOW)
-    gap = Answer(series=Series(start=start, step=HOUR, values=[0.0, math.nan, 0.0]), complete=True, end=NOW)
-    assert len(signs.silence("x", nothing)) == 1
-    use, beat = signs.silence("x", gap)
-    assert (last_busy(use), alive_from(beat, start + 3 * HOUR)) == (None, start + 3 * HOUR)
+    gap = Answer(series=Series(start=start, step=HOUR, values=[1.0, math.nan, 2.0]), complete=True, end=NOW)
+    late = Answer(series=Series(start=start, step=HOUR, values=[1.0, math.nan, math.nan]), complete=True, end=NOW)
+    assert last_busy(signs.activity("x", late)) == start + HOUR
+    assert alive_from(signs.heartbeat("x", gap), start + 3 * HOUR) == start + 3 * HOUR
+
+
+@pytest.mark.parametrize(
+    ("active", "total", "idle", "alive"),
+    [
+        ([0.0, 0.0], [2.0, 2.0], [1.0, 1.0], None),
+        ([math.nan, 3.0], [2.0, 3.0], [2.0, 0.0], None),
+        ([math.nan, math.nan], [2.0, 2.0], [2.0, 1.0], [True, False]),
+        ([math.nan, math.nan], [0.0, math.nan], [math.nan, 2.0], [True, False]),
+        ([math.nan, math.nan], [0.0, math.nan], [math.nan, math.nan], None),
+        ([], [2.0, 2.0], [2.0, 2.0], None),
+        ([], [], [2.0, 2.0], [False, False]),
+        ([math.nan, math.nan], [2.0, 2.0], [], [False, False]),
+        ([0.0], [2.0, 2.0], [2.0, 2.0], []),
+        ([], [], [], None),
+    ],
+    ids=[
+        "recorded",
+        "rested",
+        "one at work",
+        "no total in one hour",
+        "no nodes",
+        "no series",
+        "no total",
+        "no idle",
+        "odd",
+        "nothing",
+    ],
+)
+def test_idle_nodes_stand_in_for_active_ones_hour_by_hour(active: list, total: list, idle: list, alive: list | None):
+    start = NOW.replace(minute=0)
+    three = (Answer(series=Series(start=start, step=HOUR, values=v), complete=True, end=NOW) for v in (active, total, idle))
+    found = signs.stand_in("x", *three)
+    assert (None if found is None else [value > found.busy_above for value in found.series.values]) == alive
 
 
 def test_replies_are_joined_by_id_and_never_by_position(server: Server, cloud: Cloud, vision: Workspace):
@@ -88,11 +123,20 @@ def test_replies_are_joined_by_id_and_never_by_position(server: Server, cloud: C
     assert [max(found.of(s.id, "Active Nodes", "GPUS").series.values) for s in spaces] == list(range(10))
 
 
-def test_a_resource_that_is_not_in_the_reply_is_incomplete_and_not_silent(server: Server, cloud: Cloud, vision: Workspace):
+def test_a_resource_that_is_not_in_the_reply_is_asked_alone(server: Server, cloud: Cloud, vision: Workspace):
     server.rules.append(on("POST", ".*metrics:getBatch", Fault(answer=lambda r: Reply(body={"values": []}))))
-    found = series.answers(cloud, [place(vision)], NODES, WINDOW)
-    assert not found.of(vision.id, "Active Nodes", "gpus").complete
-    assert "1 of 1 resources are not in the reply" in str(cloud.troubles[0])
+    assert series.answers(cloud, [place(vision)], NODES, WINDOW).of(vision.id, "Active Nodes", "gpus").complete
+    server.rules.append(on("GET", ".*Insights/metrics", error(501)))
+    assert not series.answers(cloud, [place(vision)], NODES, WINDOW).of(vision.id, "Active Nodes", "gpus").complete
+    assert len(cloud.troubles) == 1
+
+
+def test_what_comes_back_twice_is_asked_alone(server: Server, cloud: Cloud, vision: Workspace):
+    signals.nodes(vision.cluster("gpus"), active=3, idle=0, since=LONG_AGO)
+    silent = {"resourceid": vision.id, "value": [{"name": {"value": "Active Nodes"}, "timeseries": []}]}
+    server.rules.append(on("POST", ".*metrics:getBatch", Fault(answer=lambda r: Reply(body={"values": [silent, silent]}))))
+    answer = series.answers(cloud, [place(vision)], NODES, WINDOW).of(vision.id, "Active Nodes", "gpus")
+    assert (answer.complete, max(answer.series.values)) == (True, 3.0)
 
 
 def test_a_reply_that_may_have_been_cut_off_is_incomplete(cloud: Cloud, vision: Workspace):
@@ -121,7 +165,7 @@ def test_what_may_not_be_read_in_bulk_is_tried_once_per_target(server: Server, c
     assert sum("getBatch" in r.path for r in server.requests) == 1
 
 
-@pytest.mark.parametrize("status", [404, 400])
+@pytest.mark.parametrize("status", [404, 400, 500, 503])
 def test_a_batch_that_one_resource_spoils_is_read_one_by_one(
     server: Server, cloud: Cloud, subscription: Subscription, vision: Workspace, status: int
 ):
@@ -131,15 +175,68 @@ def test_a_batch_that_one_resource_spoils_is_read_one_by_one(
 
     def spoilt(request: Request) -> object:
         if request.path.endswith("metrics:getBatch") and vision.id in request.body["resourceids"]:
-            return error(status, "ResourceNotFound" if status == 404 else "BadRequest", "one is not there")
+            return error(status, {404: "ResourceNotFound", 400: "BadRequest"}.get(status, "System.ArgumentOutOfRangeException"))
         return None
 
     server.rules.append(spoilt)
     places = [Place(id=one.id, region="westeurope") for one in (vision, *others)]
     found = series.answers(cloud, places, NODES, WINDOW)
-    assert all(last_busy(signs.silence("Active Nodes", found.of(p.id, "Active Nodes", "c"))[0]) for p in places)
+    assert all(last_busy(signs.activity("Active Nodes", found.of(p.id, "Active Nodes", "c"))) for p in places)
     assert (cloud.troubles, cloud.session.bulk) == ([], True)
-    assert sum(r.path.endswith("metrics:getBatch") for r in server.requests) == 2
+    tries = 1 if status < 500 else 1 + TRIES["retry_status"]
+    assert sum(r.path.endswith("metrics:getBatch") for r in server.requests) == 1 + tries
+
+
+@pytest.mark.parametrize("role", [True, False], ids=["readable one by one", "not at all"])
+def test_a_provider_that_is_not_registered_is_told_as_that(server: Server, cloud: Cloud, vision: Workspace, role: bool):
+    text = f"The subscription '{SUB}' is not registered to use namespace 'Microsoft.Insights'."
+    server.rules.append(on("POST", ".*metrics:getBatch", error(403, "Forbidden", text)))
+    if not role:
+        server.rules.append(on("GET", ".*Insights/metrics", error(409, "MissingSubscriptionRegistration", text)))
+    found = series.answers(cloud, [place(vision)], NODES, WINDOW)
+    assert found.of(vision.id, "Active Nodes").complete is role
+    assert {one.missing for one in cloud.troubles} == {None}
+    assert all("Microsoft.Insights is not registered in the subscription" in str(one) for one in cloud.troubles)
+    assert "az provider register --namespace Microsoft.Insights" in str(cloud.troubles[0])
+
+
+def test_a_batch_refused_with_401_is_a_missing_role(server: Server, cloud: Cloud, vision: Workspace):
+    server.rules.append(on("POST", ".*metrics:getBatch", error(401, "AuthorizationFailed", "no")))
+    server.rules.append(on("GET", ".*Insights/metrics", error(403, "AuthorizationFailed", "no")))
+    series.answers(cloud, [place(vision)], NODES, WINDOW)
+    assert [one.missing for one in cloud.troubles] == ["Microsoft.Insights/metrics/read"]
+
+
+def test_one_odd_point_blinds_its_own_series_and_no_other(server: Server, cloud: Cloud, subscription: Subscription):
+    spaces = [subscription.workspace(name) for name in ("odd", "sound")]
+    for space in spaces:
+        for name in ("one", "two"):
+            signals.nodes(space.cluster(name), active=1, idle=0, since=LONG_AGO)
+
+    def odd(request: Request) -> Fault | None:
+        if not request.path.endswith("metrics:getBatch"):
+            return None
+        body = json.loads(server._checked(request, routes.find(request.method, request.path)[0]).body)
+        [mine] = [one for one in body["values"] if one["resourceid"] == spaces[0].id]
+        mine["value"][0]["timeseries"][0]["data"][7]["maximum"] = "many"
+        return Fault(answer=lambda r: Reply(body=body))
+
+    server.rules.append(odd)
+    found = series.answers(cloud, [Place(id=s.id, region="westeurope") for s in spaces], NODES, WINDOW)
+    answers = [found.of(s.id, "Active Nodes", name) for s in spaces for name in ("one", "two")]
+    assert sorted(one.complete for one in answers) == [False, True, True, True]
+    assert len(cloud.troubles) == 1
+
+
+def test_a_series_that_does_not_say_whose_it_is_blinds_its_metric(server: Server, cloud: Cloud, vision: Workspace):
+    def reply(value: float | None) -> Fault:
+        data = [{"timeStamp": "2026-11-20T00:00:00Z"} | ({} if value is None else {"maximum": value})]
+        metric = {"name": {"value": "Active Nodes"}, "timeseries": [{"metadatavalues": [], "data": data}]}
+        return Fault(answer=lambda r: Reply(body={"values": [{"resourceid": vision.id, "value": [metric]}]}))
+
+    for value, complete in ((None, True), (3.0, False)):
+        server.rules[:] = [on("POST", ".*metrics:getBatch", reply(value))]
+        assert series.answers(cloud, [place(vision)], NODES, WINDOW).of(vision.id, "Active Nodes", "g").complete is complete
 
 
 def test_a_window_is_never_longer_than_azure_keeps_metrics(server: Server, cloud: Cloud, vision: Workspace):
@@ -155,6 +252,9 @@ def test_a_window_is_never_longer_than_azure_keeps_metrics(server: Server, cloud
         {"timeStamp": None},
         {"timeStamp": "today", "maximum": 1},
         {"timeStamp": "2026-11-20T00:00:00Z", "maximum": "many"},
+        {"timeStamp": "2026-11-20T00:00:00Z", "maximum": True},
+        {"timeStamp": "2026-11-20T00:00:00Z", "maximum": -1},
+        {"timeStamp": "2026-11-20T00:00:00Z", "maximum": 10**400},
         "x",
     ],
 )

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from azure.conftest import CLUSTER, LONG_AGO, PROVEN, Sweep
+from collections.abc import Callable
+
+import pytest
+
+from azure.conftest import CLUSTER, LONG_AGO, OTHER, PROVEN, SUB, Sweep
 from reaper.model import State
 from reaper.sandbox.azure import signals
 from reaper.sandbox.azure.fault import error, on
@@ -11,13 +15,50 @@ from reaper.sandbox.azure.server import Server
 from reaper.sandbox.azure.subscription import Subscription, Workspace
 
 
-def test_a_hubs_cluster_is_unknown_while_none_of_its_projects_is_in_sight(subscription: Subscription, swept: Sweep):
+def resting(space: Workspace, name: str = "gpus") -> None:
+    signals.nodes(space.cluster(name), active=0, idle=1, since=LONG_AGO)
+
+
+def test_a_hubs_cluster_is_judged_where_all_of_its_projects_are_in_sight(subscription: Subscription, swept: Sweep):
     hub = subscription.workspace("hub", kind="Hub")
-    signals.nodes(hub.cluster("gpus"), active=0, idle=1, since=LONG_AGO)
-    assert swept(CLUSTER).state("gpus") is State.UNKNOWN
-    project = subscription.workspace("project", kind="Project")
-    project.body["properties"]["hubResourceId"] = hub.id
+    resting(hub)
     assert swept(CLUSTER).verdict("gpus") == PROVEN
+    project = subscription.workspace("project", kind="Project").under(hub)
+    assert swept(CLUSTER).verdict("gpus") == PROVEN
+    project.job("train", on=f"{hub.id}/computes/gpus")
+    assert swept(CLUSTER).state("gpus") is State.ACTIVE
+
+
+@pytest.mark.parametrize("spelled", [lambda id_: id_, str.upper], ids=["as it is", "in capitals"])
+def test_a_hubs_cluster_is_unknown_while_a_project_of_its_is_out_of_sight(
+    subscription: Subscription, swept: Sweep, spelled: Callable[[str], str]
+):
+    hub = subscription.workspace("hub", kind="Hub")
+    near = subscription.workspace("near", kind="Project").under(hub)
+    hub.body["properties"]["associatedWorkspaces"] = [spelled(near.id)]
+    resting(hub)
+    assert swept(CLUSTER).verdict("gpus") == PROVEN
+    hub.body["properties"]["associatedWorkspaces"].append(spelled(near.id.replace("/near", "/far").replace(SUB, OTHER)))
+    result = swept(CLUSTER)
+    assert result.state("gpus") is State.UNKNOWN
+    assert "far are out of sight" in result.because("gpus").lower()
+
+
+def test_a_projects_cluster_is_unknown_while_its_hub_is_out_of_sight(server: Server, subscription: Subscription, swept: Sweep):
+    hub = Subscription(server.world, OTHER).workspace("hub", kind="Hub")
+    for name in ("one", "two"):
+        subscription.workspace(name, kind="Project").under(hub)
+    resting(subscription.workspace("three", kind="Project").under(hub))
+    result = swept(CLUSTER, subscriptions=(SUB,))
+    assert (result.state("gpus"), "the hub hub, which is out of sight" in result.because("gpus")) == (State.UNKNOWN, True)
+
+
+@pytest.mark.parametrize("given", ["x", [7], {"a": 1}, 7])
+def test_a_hub_that_names_its_projects_oddly_protects_what_is_in_it(subscription: Subscription, swept: Sweep, given: object):
+    hub = subscription.workspace("hub", kind="Hub").set("properties.associatedWorkspaces", given)
+    resting(hub)
+    result = swept(CLUSTER)
+    assert (result.state("gpus"), result.coverage(CLUSTER).status) == (State.UNKNOWN, "partial")
 
 
 def test_without_active_nodes_idle_ones_must_account_for_all(vision: Workspace, swept: Sweep):

@@ -239,11 +239,57 @@ def test_jobs_that_cannot_be_read_leave_it_unknown(server: Server, vision: Works
     assert result.coverage(CLUSTER).missing == "Microsoft.MachineLearningServices/workspaces/jobs/read"
 
 
-def test_jobs_that_make_no_sense_leave_it_unknown(server: Server, vision: Workspace, swept: Sweep):
+@pytest.mark.parametrize("key", ["_azureml.ClusterName", "_azureml.clustername"])
+@pytest.mark.parametrize("status", ["Running", "Completed"])
+def test_a_job_that_names_it_only_in_its_properties_is_use(vision: Workspace, swept: Sweep, key: str, status: str):
+    idle(vision)
+    vision.job("train", status=status, created=NOW - 2 * HOUR).set("properties.properties", {key: "GPUS"})
+    assert swept(CLUSTER).state("gpus") is State.ACTIVE
+
+
+def test_when_a_job_was_at_work_that_cannot_be_read_blinds_its_own_compute(vision: Workspace, swept: Sweep):
+    idle(vision)
+    idle(vision, "other")
+    vision.job("odd", status="Completed", on="gpus").body["systemData"] = {"createdAt": "yesterday"}
+    result = swept(CLUSTER)
+    assert (result.state("gpus"), result.verdict("other")) == (State.UNKNOWN, PROVEN)
+    assert result.coverage(CLUSTER).status == "partial"
+
+
+def test_a_job_that_is_not_over_is_use_however_odd_its_times_are(vision: Workspace, swept: Sweep):
     idle(vision)
     vision.job("odd", on="gpus").body["systemData"] = {"createdAt": "yesterday"}
+    assert swept(CLUSTER).state("gpus") is State.ACTIVE
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("properties.computeId", 7),
+        ("properties.computeId", ["gpus"]),
+        ("properties.jobs", "train"),
+        ("properties.settings", ["gpus"]),
+        ("properties.properties", 7),
+        ("properties", None),
+        ("name", None),
+        ("systemData", {"createdAt": "yesterday"}),
+    ],
+)
+def test_a_job_that_may_be_on_any_compute_leaves_all_unknown(vision: Workspace, swept: Sweep, path: str, value: object):
+    idle(vision)
+    idle(vision, "other")
+    vision.job("odd", status="Completed").set(path, value)
     result = swept(CLUSTER)
-    assert (result.state("gpus"), result.coverage(CLUSTER).status) == (State.UNKNOWN, "partial")
+    assert (result.state("gpus"), result.state("other")) == (State.UNKNOWN, State.UNKNOWN)
+    assert result.coverage(CLUSTER).status == "partial"
+
+
+def test_a_job_in_a_readable_workspace_counts_though_another_is_not(server: Server, subscription: Subscription, swept: Sweep):
+    hub = subscription.workspace("hub", kind="Hub")
+    project = subscription.workspace("project", kind="Project").under(hub)
+    project.job("train", on=idle(hub).id)
+    server.rules.append(deny("*/jobs/read", ".*/workspaces/hub"))
+    assert swept(CLUSTER).state("gpus") is State.ACTIVE
 
 
 def test_a_garbled_list_of_one_workspace_leaves_the_others(
@@ -255,3 +301,26 @@ def test_a_garbled_list_of_one_workspace_leaves_the_others(
     result = swept(CLUSTER)
     assert result.idle() == ["found"]
     assert result.coverage(CLUSTER).status == "partial"
+
+
+def test_active_nodes_without_a_value_beside_resting_ones_prove_it_idle(vision: Workspace, swept: Sweep):
+    cluster = vision.cluster("gpus", nodes=(2, 4))
+    signals.valueless_nodes(cluster)
+    signals.resting_nodes(cluster, 2, total=2, since=LONG_AGO)
+    assert swept(CLUSTER).verdict("gpus") == PROVEN
+
+
+def test_nodes_that_no_metric_accounts_for_in_one_hour_prove_nothing_before_it(vision: Workspace, swept: Sweep):
+    cluster, hour = vision.cluster("gpus", nodes=(2, 4)), NOW.replace(minute=0) - 9 * HOUR
+    signals.resting_nodes(cluster, 2, total=2, since=LONG_AGO, until=hour)
+    signals.resting_nodes(cluster, 1, total=2, since=hour, until=hour + HOUR)
+    signals.resting_nodes(cluster, 2, total=2, since=hour + HOUR)
+    result = swept(CLUSTER)
+    assert result.state("gpus") is State.UNKNOWN
+    assert "Active Nodes (or as many Idle as Total Nodes)" in result.because("gpus")
+    assert swept(CLUSTER, policy="version: 1\ndefaults: {idle_after: 6h}").verdict("gpus") == PROVEN
+
+
+def test_a_heartbeat_without_values_leaves_a_cluster_unknown(vision: Workspace, swept: Sweep):
+    signals.valueless_nodes(vision.cluster("gpus"), "Active Nodes", "Idle Nodes", "Total Nodes")
+    assert swept(CLUSTER).state("gpus") is State.UNKNOWN

@@ -135,8 +135,27 @@ def test_a_busy_series_that_cannot_be_read_is_not_no_series(server: Server, visi
     assert result.coverage(INSTANCE).missing == "Microsoft.Insights/metrics/read"
 
 
-def test_whom_it_belongs_to_is_told(vision: Workspace, swept: Sweep):
-    vision.instance("ci", started=MONTH_AGO)
-    policy = "version: 1\nowners: {domains: [example.com]}"
+@pytest.mark.parametrize(
+    ("maker", "address", "source"),
+    [
+        ({"userName": "ada@example.com"}, "ada@example.com", "created by"),
+        ({"userName": "ada@elsewhere.com"}, "ml@example.com", "fallback; created by names 'ada@elsewhere.com'"),
+        ({"userName": "Ada Lovelace"}, "ml@example.com", "fallback; assigned user"),
+        ({"userId": "0f9c1b5e-6a0d-4f57-8a3b-7cf4e4d0f7aa"}, "ml@example.com", "fallback; assigned user"),
+        ({"userName": ["ada@example.com"]}, "ml@example.com", "fallback; "),
+        ("ada@example.com", "ml@example.com", "fallback; assigned user"),
+        (None, "ml@example.com", "fallback; assigned user"),
+    ],
+)
+def test_whom_it_belongs_to_is_told(vision: Workspace, swept: Sweep, maker: object, address: str, source: str):
+    vision.instance("ci", started=MONTH_AGO).set("properties.properties.createdBy", maker)
+    policy = "version: 1\nowners: {domains: [example.com], fallback: ml@example.com}"
     owner = swept(INSTANCE, policy=policy).found["ci"].owner
-    assert (owner.address, owner.source) == ("ada@example.com", "created by")
+    assert (owner.address, owner.source.startswith(source)) == (address, True), owner.source
+
+
+def test_a_tag_goes_before_who_made_it(vision: Workspace, swept: Sweep):
+    one = vision.instance("ci", started=MONTH_AGO).tagged({"owner": "grace@example.com"})
+    one.set("properties.properties.createdBy", {"userName": "ada@example.com"})
+    policy = "version: 1\nowners: {tags: [owner], domains: [example.com]}"
+    assert swept(INSTANCE, policy=policy).found["ci"].owner.address == "grace@example.com"

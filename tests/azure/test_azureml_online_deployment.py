@@ -43,17 +43,44 @@ def test_no_series_of_requests_beside_live_machines_is_silence(vision: Workspace
     assert swept(DEPLOYMENT).verdict("blue") == PROVEN
 
 
-def test_points_without_a_value_are_no_data_and_not_zero(vision: Workspace, swept: Sweep):
+def test_requests_without_a_value_beside_live_machines_are_silence(vision: Workspace, swept: Sweep):
     one = vision.endpoint("search").deployment("blue")
     signals.valueless_requests(one)
     signals.capacity(one, since=LONG_AGO)
-    assert swept(DEPLOYMENT).state("blue") is State.UNKNOWN
+    assert swept(DEPLOYMENT).verdict("blue") == PROVEN
 
 
-def test_requests_that_stopped_being_recorded_are_unknown(vision: Workspace, swept: Sweep):
+def test_what_was_used_before_its_points_lost_their_values_is_told(vision: Workspace, swept: Sweep):
     one = vision.endpoint("search").deployment("blue")
     signals.requests(one, 4, since=LONG_AGO, until=NOW - 3 * DAY)
     signals.capacity(one, since=LONG_AGO)
+    verdict = swept(DEPLOYMENT).found["blue"].case.verdict
+    assert (verdict.state, verdict.confidence) == PROVEN
+    assert NOW - 3 * DAY <= verdict.last_busy <= NOW - 3 * DAY + HOUR
+    assert 3 * DAY - HOUR <= verdict.idle_for <= 3 * DAY
+
+
+def test_use_in_the_last_hours_counts_although_later_points_have_no_value(vision: Workspace, swept: Sweep):
+    one = vision.endpoint("search").deployment("blue")
+    signals.requests(one, 4, since=LONG_AGO, until=NOW - 5 * HOUR)
+    signals.capacity(one, since=LONG_AGO)
+    assert swept(DEPLOYMENT).state("blue") is State.ACTIVE
+
+
+def test_an_hour_without_a_heartbeat_value_proves_nothing_before_it(vision: Workspace, swept: Sweep):
+    one, hour = vision.endpoint("search").deployment("blue"), NOW.replace(minute=0) - 9 * HOUR
+    signals.valueless_requests(one)
+    signals.capacity(one, since=LONG_AGO, until=hour)
+    signals.capacity(one, since=hour + HOUR)
+    assert swept(DEPLOYMENT).state("blue") is State.UNKNOWN
+    verdict = swept(DEPLOYMENT, policy="version: 1\ndefaults: {idle_after: 6h}").found["blue"].case.verdict
+    assert (verdict.state, verdict.idle_for <= 9 * HOUR) == (State.IDLE, True)
+
+
+def test_values_nowhere_are_unknown(vision: Workspace, swept: Sweep):
+    one = vision.endpoint("search").deployment("blue")
+    signals.valueless_requests(one)
+    signals.valueless_capacity(one)
     assert swept(DEPLOYMENT).state("blue") is State.UNKNOWN
 
 

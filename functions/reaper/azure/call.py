@@ -5,7 +5,7 @@ API versions: https://learn.microsoft.com/azure/templates/microsoft.machinelearn
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
@@ -15,6 +15,8 @@ from reaper.errors import ODD, CloudError, Trouble
 Json = dict[str, Any]
 UNREADABLE = ODD
 """What reading a reply of an unexpected shape raises."""
+UNREGISTERED = "is not registered in the subscription"
+"""How a failure says that the provider it needs is not."""
 TEXTS = {"id", "name", "type", "location"}
 
 API_VERSIONS = {
@@ -66,13 +68,18 @@ class Call:
         return self.path.partition("?")[0]
 
 
-def rows(permission: str, value: object, has: Sequence[str]) -> Iterator[Json]:
-    """The rows of one page. Raises CloudError for what is no list of objects with the keys `has`."""
+def rows(permission: str, value: object, has: Sequence[str], odd: Callable[[CloudError], None] | None = None) -> Iterator[Json]:
+    """The rows of one page. Raises CloudError for what is no list of objects with the keys `has`; single rows only where `odd` takes no note of them."""
     if not isinstance(value, list):
         raise CloudError(Trouble.GARBLED, permission, f"a page is {type(value).__name__}, not a list")
     for row in value:
         if not isinstance(row, dict) or not row.keys() >= set(has) or any(not isinstance(row[k], str) for k in TEXTS & set(has)):
-            raise CloudError(Trouble.GARBLED, permission, f"a row lacks one of {', '.join(has)}")
+            name = row.get("id") or row.get("name") if isinstance(row, dict) else None
+            error = CloudError(Trouble.GARBLED, permission, f"a row{f' ({name})' if name else ''} lacks one of {', '.join(has)}")
+            if odd is None:
+                raise error
+            odd(error)
+            continue
         yield row
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from array import array
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -25,51 +26,85 @@ if TYPE_CHECKING:
 PERMISSION = "Microsoft.Insights/metrics/read"
 
 
-def take(cloud: Cloud, rows: Any, asked: set[str], query: Query, found: Answers) -> None:
+def take(cloud: Cloud, rows: Any, asked: set[str], query: Query, found: Answers) -> set[str]:
     """Put what a reply says of the resources `asked` (lower-cased ids) into `found`. Joined by id: the order of a reply means nothing.
 
-    Raises CloudError for a reply that cannot be read, lacks a resource, or may have been cut off at `query.top` series.
+    Returns those that are not in it, or more than once. What cannot be read of one resource, metric or series is noted, and stays
+    incomplete; the rest of the reply is sound. Raises CloudError for what is no list, or may have been cut off at `query.top` series.
     """
-    try:
-        given = {str(row["resourceid"]).lower(): row["value"] for row in rows}
-        if len(given) != len(rows):
-            raise CloudError(Trouble.GARBLED, PERMISSION, "one resource came back twice")
-        count = sum(len(metric["timeseries"]) for metrics in given.values() for metric in metrics)
-        if count >= query.top:
-            raise CloudError(Trouble.PARTIAL, PERMISSION, f"{count} series came back, and there may be more")
-        for id_ in asked & given.keys():
-            _resource(cloud, id_, given[id_], query, found)
-    except UNREADABLE as error:
-        raise CloudError(Trouble.GARBLED, PERMISSION, f"a reply cannot be read ({error!r})") from error
-    if asked - given.keys():
-        raise CloudError(
-            Trouble.PARTIAL, PERMISSION, f"{len(asked - given.keys())} of {len(asked)} resources are not in the reply"
-        )
+    if not isinstance(rows, list):
+        raise CloudError(Trouble.GARBLED, PERMISSION, f"a reply cannot be read (it is {type(rows).__name__}, not a list)")
+    count = sum(len(_timeseries(metric)) for row in rows for metric in _metrics(row))
+    if count >= query.top:
+        raise CloudError(Trouble.PARTIAL, PERMISSION, f"{count} series came back, and there may be more")
+    ids = Counter(str(row.get("resourceid")).lower() for row in rows if isinstance(row, dict))
+    for row in rows:
+        if isinstance(row, dict) and (id_ := str(row.get("resourceid")).lower()) in asked and ids[id_] == 1:
+            _resource(cloud, id_, _metrics(row), query, found)
+    return {id_ for id_ in asked if ids[id_] != 1}
 
 
-def _resource(cloud: Cloud, id_: str, metrics: list[Json], query: Query, found: Answers) -> None:
+def _metrics(row: Any) -> list[Any]:
+    value = row.get("value") if isinstance(row, dict) else None
+    return value if isinstance(value, list) else []
+
+
+def _timeseries(metric: Any) -> list[Any]:
+    value = metric.get("timeseries") if isinstance(metric, dict) else None
+    return value if isinstance(value, list) else []
+
+
+def _resource(cloud: Cloud, id_: str, metrics: list[Any], query: Query, found: Answers) -> None:
     grid = Grid(start=found.window.start, end=found.window.end, step=found.step)
-    by_name = {str(metric["name"]["value"]).lower(): metric for metric in metrics}
-    if len(by_name) != len(metrics):
-        raise CloudError(Trouble.GARBLED, PERMISSION, f"one metric of {id_} came back twice")
     for name in query.metrics:
-        metric = by_name.get(name.lower(), {"errorCode": "not in the reply"})
-        code = metric.get("errorCode") or "Success"
-        if code != "Success":
-            cloud.note(
-                CloudError(Trouble.PARTIAL, PERMISSION, f"{name} of {id_}: {code} {metric.get('errorMessage') or ''}".strip())
-            )
-            continue
-        for row in metric["timeseries"]:
-            key = (id_, name.lower(), _label(row, query.split))
-            found.series[key] = grid.series(row["data"], query.aggregation.lower(), found.series.get(key))
-        found.complete.add((id_, name.lower()))
+        try:
+            metric = _only(metrics, name, id_)
+            for row in metric["timeseries"]:
+                _series(cloud, (id_, name.lower()), row, query, grid, found)
+            found.complete.add((id_, name.lower()))
+        except CloudError as error:
+            cloud.note(error)
+        except UNREADABLE as error:
+            cloud.note(CloudError(Trouble.GARBLED, PERMISSION, f"{name} of {id_} cannot be read ({error!r})"))
 
 
-def _label(row: Json, split: str | None) -> str:
-    """The value of the dimension that the query was split by, lower-cased as the names of dimensions come back."""
+def _only(metrics: list[Any], name: str, id_: str) -> Json:
+    """The one metric of that name. Raises CloudError where it is missing, twice there, or came with an error."""
+    mine = [metric for metric in metrics if _name(metric) == name.lower()]
+    if len(mine) != 1:
+        raise CloudError(Trouble.PARTIAL, PERMISSION, f"{name} of {id_}: {'twice' if mine else 'not'} in the reply")
+    code = mine[0].get("errorCode") or "Success"
+    if code != "Success":
+        raise CloudError(Trouble.PARTIAL, PERMISSION, f"{name} of {id_}: {code} {mine[0].get('errorMessage') or ''}".strip())
+    metric: Json = mine[0]
+    return metric
+
+
+def _name(metric: Any) -> str | None:
+    name = metric.get("name") if isinstance(metric, dict) else None
+    return str(name.get("value")).lower() if isinstance(name, dict) else None
+
+
+def _series(cloud: Cloud, key: tuple[str, str], row: Json, query: Query, grid: Grid, found: Answers) -> None:
+    """Raises what reading raises where it cannot be told whose series it is; one that only has odd points is noted and incomplete."""
+    aggregation = query.aggregation.lower()
+    label = _label(row, query.split)
+    if label is None:
+        if any(point.get(aggregation) is not None for point in row["data"]):
+            raise ValueError(f"a series does not say which {query.split} it is of")
+        return
+    whole = (*key, label)
+    try:
+        found.series[whole] = grid.series(row["data"], aggregation, found.series.get(whole))
+    except UNREADABLE as error:
+        found.odd.add(whole)
+        cloud.note(CloudError(Trouble.GARBLED, PERMISSION, f"{key[1]} of {label or key[0]} cannot be read ({error!r})"))
+
+
+def _label(row: Json, split: str | None) -> str | None:
+    """The value of the dimension that the query was split by, lower-cased as the names of dimensions come back; None where it is not there."""
     labels = {str(pair["name"]["value"]).lower(): str(pair["value"]).lower() for pair in row.get("metadatavalues") or ()}
-    return labels[split.lower()] if split else ""
+    return labels.get(split.lower()) if split else ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -86,8 +121,8 @@ class Grid:
         places = [self._place(point["timeStamp"]) for point in points]
         buckets = array("f", old.values) if old else array("f", [math.nan]) * -(-(self.end - self.start) // self.step)
         for place, point in zip(places, points, strict=True):
-            number = point.get(value)
-            if number is not None and 0 <= place < len(buckets):
+            number = _number(point.get(value))
+            if not math.isnan(number) and 0 <= place < len(buckets):
                 before = buckets[place]
                 buckets[place] = number if math.isnan(before) else max(before, number)
         return Series(start=self.start, step=self.step, values=buckets)
@@ -101,3 +136,12 @@ class Grid:
                 self.start -= self.step - late
             self.places[stamp] = int((when - self.start) // self.step)
         return self.places[stamp]
+
+
+def _number(value: object) -> float:
+    """The value of a point; NaN for none. None of our metrics is ever below zero. Raises ValueError, or OverflowError for what is too large."""
+    if value is None:
+        return math.nan
+    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+        raise ValueError(f"{value!r} is no value of a point")
+    return float(value)

@@ -15,7 +15,7 @@ from typing import TypeVar
 from azure.core.exceptions import AzureError, ClientAuthenticationError, ServiceRequestError, ServiceResponseError
 from azure.core.rest import HttpRequest, HttpResponse
 
-from reaper.azure.call import UNREADABLE, Call, Json, local, rows
+from reaper.azure.call import UNREADABLE, UNREGISTERED, Call, Json, local, rows
 from reaper.azure.pipeline import Tries
 from reaper.azure.session import Session
 from reaper.errors import CloudError, Trouble
@@ -60,17 +60,22 @@ class Cloud:
         return reply
 
     def pages(
-        self, permission: str, path: str, query: Mapping[str, str] | None = None, has: Sequence[str] = ("id",)
+        self,
+        permission: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        has: Sequence[str] = ("id",),
+        odd: Callable[[CloudError], None] | None = None,
     ) -> Iterator[Json]:
-        """Every row of a paged list. `has` are the keys of every true row.
+        """Every row of a paged list. `has` are the keys of every true row; one without them is told to `odd`, and the others are given.
 
-        Raises CloudError, also for a row without them and for a page that comes twice.
+        Raises CloudError, also for a page that comes twice and, without `odd`, for such a row.
         """
         seen: set[str] = set()
         call = Call(permission=permission, path=path, query=query or {}, has=("value",))
         while True:
             reply = self.call(call)
-            yield from rows(permission, reply["value"], has)
+            yield from rows(permission, reply["value"], has, odd)
             following = reply.get("nextLink")
             if not following:
                 return
@@ -140,6 +145,10 @@ def _reply(call: Call, session: Session, tries: Tries) -> Json:
 
 
 _SENTENCE = re.compile(r"action(?:s|\(s\))? '([^']+)' (?:over|at|on) (?:the )?scope '([^']+)'", re.IGNORECASE)
+_REGISTER = re.compile(
+    r"not\s+(?:been\s+|yet\s+)?registered|unregistered|MissingSubscriptionRegistration|NotRegistered", re.IGNORECASE
+)
+_PROVIDER = re.compile(r"\bmicrosoft\.[a-z]+\b", re.IGNORECASE)
 _GONE = {"ResourceNotFound", "NotFound", "ResourceGroupNotFound", "SubscriptionNotFound", "ParentResourceNotFound"}
 
 
@@ -147,6 +156,10 @@ def _refused(call: Call, response: HttpResponse) -> CloudError:
     """What an error reply means, from its status, its code and, when access was denied, from its sentence."""
     status = response.status_code
     code, text = _envelope(response)
+    if provider := _unregistered(call, status, code, text):
+        told = f"{status} {code}".strip()
+        remedy = f"az provider register --namespace {provider}"
+        return CloudError(Trouble.REFUSED, call.permission, f"{provider} {UNREGISTERED}; {remedy} does that ({told})", code=told)
     if status in (401, 403):
         named = _SENTENCE.search(text)
         action, scope = named.groups() if named else (call.permission, call.scope)
@@ -162,6 +175,17 @@ def _refused(call: Call, response: HttpResponse) -> CloudError:
             Trouble.UNREACHABLE, call.permission, f"{told}; whether it was done is not known", code=f"{status} {code}"
         )
     return CloudError(Trouble.REFUSED, call.permission, f"{status} {code}: {text}"[:500], code=f"{status} {code}".strip())
+
+
+def _unregistered(call: Call, status: int, code: str, text: str) -> str | None:
+    """The resource provider that the reply says is not registered in the subscription; None where it says no such thing.
+
+    Resource Manager answers 409 MissingSubscriptionRegistration, the batch metrics hosts 403; a missing role is 401 there.
+    """
+    if status not in (403, 409) or code == "AuthorizationFailed" or not _REGISTER.search(f"{code} {text}"):
+        return None
+    named = _PROVIDER.search(text)
+    return named[0] if named else call.permission.partition("/")[0]
 
 
 def _envelope(response: HttpResponse) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from reaper.azure import tags
 from reaper.azure.call import UNREADABLE, Call
 from reaper.azure.moment import latest, moment
 from reaper.azure.workspaces import PERMISSIONS as UPPER
-from reaper.azure.workspaces import PROVIDER, Workspace, region, vanished, workspaces
+from reaper.azure.workspaces import PROVIDER, Workspace, region, unseen, vanished, workspaces
 from reaper.azure.workspaces import again as workspace_again
 from reaper.errors import CloudError, Trouble
 from reaper.model import Observation, Part, Resource
@@ -33,7 +33,7 @@ PARTS = ("lastOperation", "nodeStateCounts", "personalComputeInstanceSettings", 
 class Compute:
     """One compute. `inner` is what only its type has, its optional parts empty where left out; `spaces` are the workspaces whose jobs can use it.
 
-    `identity`: it has a managed identity of its own.
+    `identity`: it has a managed identity of its own. `unseen`: why jobs of workspaces out of sight may be at work on it, too.
     """
 
     id: str
@@ -48,6 +48,7 @@ class Compute:
     state: str
     inner: Mapping[str, Any]
     identity: bool = False
+    unseen: str | None = None
 
 
 def computes(cloud: Cloud, wanted: str) -> Iterator[Compute]:
@@ -60,12 +61,12 @@ def computes(cloud: Cloud, wanted: str) -> Iterator[Compute]:
     found = cloud.each(lambda space: (space, _rows(cloud, space)), hubs_first)
     seen: set[tuple[Any, ...]] = set()
     for space, rows in found:
-        users = _users(space, spaces)
+        users, lost = _users(space, spaces), unseen(space, spaces)
         for one in filter(None, (_read(cloud, row, space, users, wanted) for row in rows)):
             # A project lists the computes of its hub as well, and a list may have one under two spellings.
             keys = {(space.hub or space.id.lower(), one.name.lower(), one.created), (one.id.lower(),)}
             if not keys & seen:
-                yield one
+                yield replace(one, unseen=lost)
             seen |= keys
 
 
@@ -91,6 +92,7 @@ def resource(cloud: Cloud, kind: str, one: Compute, status: str, parts: tuple[Pa
             "inner": one.inner,
             "state": one.state,
             "identity": one.identity,
+            "unseen": one.unseen,
         },
     )
 
@@ -100,11 +102,18 @@ def again(cloud: Cloud, resource: Resource, wanted: str) -> Compute:
     row = cloud.call(Call(permission=PERMISSION, path=resource.id, has=("id", "name", "properties")))
     space = workspace_again(cloud, resource.facts["workspace"])
     try:
-        if str(row["properties"]["computeType"]).lower() == wanted.lower():
-            return _compute(row, space, resource.facts["spaces"])
+        if _type(row) == wanted.lower():
+            return replace(_compute(row, space, resource.facts["spaces"]), unseen=_unseen_by_now(space, resource))
     except UNREADABLE as error:
         raise CloudError(Trouble.GARBLED, PERMISSION, f"{resource.id} cannot be read ({error!r})") from error
     raise CloudError(Trouble.GARBLED, PERMISSION, f"{resource.id} is no {wanted} any more")
+
+
+def _unseen_by_now(space: Workspace, resource: Resource) -> str | None:
+    """What was out of sight before still is; a project that its hub has got since is, too."""
+    known = {one.lower() for one in (*resource.facts["spaces"], *resource.facts["workspace"].projects)}
+    joined = [one for one in space.projects if one not in known]
+    return resource.facts["unseen"] or (f"its hub has got the project {joined[0]} since" if joined else None)
 
 
 def inner(cloud: Cloud, id_: str) -> dict[str, Any]:
@@ -127,20 +136,24 @@ def inner_of(shown: Mapping[str, Any]) -> dict[str, Any]:
 
 def _rows(cloud: Cloud, space: Workspace) -> list[dict[str, Any]]:
     try:
-        return cloud.once(
-            ("computes", space.id.lower()),
-            lambda: list(cloud.pages(PERMISSION, f"{space.id}/computes", has=("id", "name", "properties"))),
-        )
+        rows, odd = cloud.once(("computes", space.id.lower()), lambda: _listed(cloud, space))
     except CloudError as error:
-        if not vanished(cloud, space, error):
-            cloud.note(error)
-        return []
+        rows, odd = [], [] if vanished(cloud, space, error) else [error]
+    for trouble in odd:
+        cloud.note(trouble)
+    return rows
+
+
+def _listed(cloud: Cloud, space: Workspace) -> tuple[list[dict[str, Any]], list[CloudError]]:
+    """The rows of one workspace, and what is wrong with others: each kind has to tell that, because it may be one of its own."""
+    odd: list[CloudError] = []
+    return list(cloud.pages(PERMISSION, f"{space.id}/computes", has=("id", "name", "properties"), odd=odd.append)), odd
 
 
 def _read(cloud: Cloud, row: dict[str, Any], space: Workspace, users: tuple[str, ...], wanted: str) -> Compute | None:
     """The compute in `row`; None when it is of another type, or, noted, when it cannot be read."""
     try:
-        if str(row["properties"]["computeType"]).lower() != wanted.lower():
+        if _type(row) != wanted.lower():
             return None
         return _compute(row, space, users)
     except UNREADABLE as error:
@@ -148,11 +161,18 @@ def _read(cloud: Cloud, row: dict[str, Any], space: Workspace, users: tuple[str,
         return None
 
 
+def _type(row: dict[str, Any]) -> str:
+    """Its type, lower-cased. Raises TypeError where it says none: it may be any."""
+    given = row["properties"]["computeType"]
+    if not isinstance(given, str) or not given:
+        raise TypeError("its computeType is missing")
+    return given.lower()
+
+
 def within_sight(seen: Observation) -> Observation:
-    """Blind where a hub's computes serve projects of which not one is in sight: their jobs would not be, either."""
-    if seen.in_use or not (seen.resource.facts["workspace"].shared and len(seen.resource.facts["spaces"]) < 2):
-        return seen
-    return replace(seen, blind="it belongs to a hub, and none of the projects whose jobs it may run is in sight")
+    """Blind where it may serve projects that are out of sight: their jobs would be, too."""
+    lost = seen.resource.facts["unseen"]
+    return replace(seen, blind=lost) if lost and not seen.in_use else seen
 
 
 def _users(space: Workspace, spaces: list[Workspace]) -> tuple[str, ...]:
@@ -195,6 +215,9 @@ def _inner(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _people(special: dict[str, Any], system: dict[str, Any]) -> dict[str, str]:
+    """Whom it may belong to. No recorded compute carries `systemData`; its maker is named beside its settings, often by an object id only."""
     assigned = (special["personalComputeInstanceSettings"].get("assignedUser") or {}).get("objectId")
-    people = {"assigned user": assigned, "created by": system.get("createdBy")}
+    maker = special.get("createdBy")
+    name = str((maker.get("userName") if isinstance(maker, dict) else None) or "")
+    people = {"created by": name if "@" in name else system.get("createdBy"), "assigned user": assigned}
     return {role: str(who) for role, who in people.items() if who}

@@ -15,7 +15,7 @@ from reaper.azure.call import Call, Json
 from reaper.azure.workspaces import PERMISSIONS as UPPER
 from reaper.azure.workspaces import PROVIDER, TYPE, Workspace, vanished, workspaces
 from reaper.azure.workspaces import again as workspace_again
-from reaper.errors import CloudError
+from reaper.errors import CloudError, Trouble
 
 if TYPE_CHECKING:
     from reaper.azure.cloud import Cloud
@@ -24,6 +24,8 @@ UPPER_ROOT = f"{PROVIDER}/workspaces/onlineEndpoints"
 ROOT = f"{UPPER_ROOT}/deployments"
 ENDPOINTS, DEPLOYMENTS = f"{UPPER_ROOT}/read", f"{ROOT}/read"
 PERMISSIONS = (*UPPER, ENDPOINTS, DEPLOYMENTS)
+NO_SUCH_TYPE = {"InvalidResourceType", "InvalidResourceNamespace", "NoRegisteredProviderFound"}
+"""404s that speak of a whole type."""
 TYPES = (f"{TYPE}/onlineEndpoints", f"{TYPE}/onlineEndpoints/deployments")
 
 
@@ -116,28 +118,56 @@ def _has_leaf(above: str, leaves: Iterable[str]) -> bool:
     return any(leaf.startswith(f"{above}/") for leaf in leaves)
 
 
+def gone(cloud: Cloud, id_: str) -> bool:
+    """Whether a deployment or endpoint is not there any more, asked at the source. Raises CloudError.
+
+    Resource Graph shows for minutes what was deleted.
+    """
+    try:
+        one(cloud, id_) if "/deployments/" in id_.lower() else endpoint(cloud, id_)
+    except CloudError as error:
+        if not speaks_of_one(error):
+            raise
+        return True
+    return False
+
+
+def speaks_of_one(error: CloudError) -> bool:
+    """Whether a failure says that this one resource is not there, and nothing of its whole type."""
+    return error.trouble is Trouble.GONE and error.code not in NO_SUCH_TYPE
+
+
 def _below(cloud: Cloud, above: Json, space: Workspace) -> list[Deployment]:
-    """The deployments of an endpoint for which Resource Graph shows none: there are none, or this identity may not see them."""
+    """The deployments of one endpoint. What cannot be read of it is noted, and hides nothing of another's."""
     try:
         return list(_of(cloud, above, space))
     except CloudError as error:
-        if not vanished(cloud, space, error):
+        if not _vanished(cloud, above["id"], error):
             cloud.note(error)
         return []
 
 
-def _asked(cloud: Cloud, space: Workspace) -> list[Deployment]:
+def _vanished(cloud: Cloud, id_: str, error: CloudError) -> bool:
     try:
-        endpoints = list(cloud.pages(ENDPOINTS, f"{space.id}/onlineEndpoints", has=("id", "name", "properties")))
-        return [found for above in endpoints for found in _of(cloud, above, space)]
+        return error.trouble is Trouble.GONE and gone(cloud, id_)
+    except CloudError:
+        return False
+
+
+def _asked(cloud: Cloud, space: Workspace) -> list[Deployment]:
+    path, has = f"{space.id}/onlineEndpoints", ("id", "name", "properties")
+    try:
+        endpoints = list(cloud.pages(ENDPOINTS, path, has=has, odd=cloud.note))
     except CloudError as error:
         if not vanished(cloud, space, error):
             cloud.note(error)
         return []
+    return [found for above in endpoints for found in _below(cloud, above, space)]
 
 
 def _of(cloud: Cloud, above: Mapping[str, str], space: Workspace) -> Iterator[Deployment]:
-    rows = list(cloud.pages(DEPLOYMENTS, f"{above['id']}/deployments", has=("id", "name", "properties")))
+    path, has = f"{above['id']}/deployments", ("id", "name", "properties")
+    rows = list(cloud.pages(DEPLOYMENTS, path, has=has, odd=cloud.note))
     names = frozenset(_name(row["id"].lower()) for row in rows)
     for row in rows:
         yield Deployment(row=row, endpoint=dict(above), workspace=space, beside=names - {_name(row["id"].lower())})

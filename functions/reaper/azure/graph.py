@@ -24,7 +24,7 @@ KEYS = ("id", "name", "type")
 
 
 def rows(cloud: Cloud, *types: str) -> Iterator[dict[str, Any]]:
-    """Every readable resource of these types in the subscription. Raises CloudError, also when fewer came than were announced."""
+    """Every readable resource of these types in the subscription. Raises CloudError, also when fewer came than there are."""
     wanted = [name.lower() for name in types]
     named = ", ".join(f"'{name}'" for name in wanted)
     query = f"resources | where type in~ ({named}) | order by id asc"
@@ -48,6 +48,9 @@ def rows(cloud: Cloud, *types: str) -> Iterator[dict[str, Any]]:
 
 
 def _counted(reply: dict[str, Any], count: int) -> None:
+    """Raises CloudError where the last page says that there was more: truncated without a way to go on, or more rows announced."""
+    if str(reply.get("resultTruncated")).lower() == "true":
+        raise CloudError(Trouble.PARTIAL, PERMISSION, f"the result was cut off after {count} rows")
     total = reply.get("totalRecords")
     if isinstance(total, int) and total > count:
         raise CloudError(Trouble.PARTIAL, PERMISSION, f"{count} of {total} rows came back")

@@ -22,64 +22,94 @@ if TYPE_CHECKING:
     from reaper.azure.cloud import Cloud
 
 PERMISSION = f"{PROVIDER}/workspaces/jobs/read"
+PARTS: dict[str, type] = {"computeId": str, "settings": dict, "jobs": dict, "properties": dict}
+"""What may name a compute: of a job itself, of all steps of a pipeline, of a single step, and of where it was run."""
 OVER = {"completed", "failed", "canceled", "cancelled"}
 
 
 @dataclass(slots=True, kw_only=True)
 class Uses:
-    """By lower-cased name of a compute: a job that is not over, in words; and when a job that is over was last heard of."""
+    """By lower-cased name of a compute: a job that is not over, in words; when a job that is over was last heard of; and a job of which
+    that cannot be read.
+    """
 
     open: dict[str, str] = field(default_factory=dict)
     over: dict[str, datetime] = field(default_factory=dict)
+    odd: dict[str, CloudError] = field(default_factory=dict)
 
 
 def with_jobs(cloud: Cloud, seen: Observation) -> Observation:
     """What was seen of a compute, with its jobs: in use by one that is not over, blind where they cannot be read."""
     name = seen.resource.name.lower()
     times: list[datetime | None] = []
+    lost = ""
     for space in seen.resource.facts["spaces"]:
         try:
             uses = cloud.once(("jobs", space.lower()), partial(_uses, cloud, space))
         except CloudError as error:
             cloud.note(error)
-            return replace(seen, blind=f"its jobs could not be read: {error}")
+            lost = f"its jobs could not be read: {error}"
+            continue
         if name in uses.open:
             return replace(seen, in_use=uses.open[name])
+        if name in uses.odd:
+            cloud.note(uses.odd[name])
+            lost = f"a job on it could not be read: {uses.odd[name]}"
         times.append(uses.over.get(name))
-    return replace(seen, readings=(*seen.readings, Reading(signal="jobs", role=Role.ACTIVITY, at=latest(*times))))
+    seen = replace(seen, readings=(*seen.readings, Reading(signal="jobs", role=Role.ACTIVITY, at=latest(*times))))
+    return replace(seen, blind=lost) if lost else seen
 
 
 def _uses(cloud: Cloud, space: str) -> Uses:
-    """Every job is looked at: the oldest may be the one that is still paused."""
+    """Every job is looked at: the oldest may be the one that is still paused.
+
+    Raises CloudError where one cannot be read and may be on any compute. One that plainly names its computes is only odd for those.
+    """
     uses = Uses()
     for row in cloud.pages(PERMISSION, f"{space}/jobs", {"listViewType": "All"}, has=("id", "name", "properties")):
         try:
-            _add(uses, row)
+            _add(uses, row, _computes(row["properties"]))
         except UNREADABLE as error:
             raise CloudError(Trouble.GARBLED, PERMISSION, f"{row['id']} cannot be read ({error!r})") from error
     return uses
 
 
-def _add(uses: Uses, row: dict[str, Any]) -> None:
+def _computes(properties: dict[str, Any]) -> set[str]:
+    """The computes that a job names. Raises TypeError where a part that may name one is of another type than documented."""
+    if any(not isinstance(properties.get(part), kind | None) for part, kind in PARTS.items()):
+        raise TypeError("its compute, settings or steps are of another type than documented")
+    return set(_named(properties))
+
+
+def _add(uses: Uses, row: dict[str, Any], names: set[str]) -> None:
     status = str(row["properties"].get("status") or "of unknown status")
-    if not isinstance(row["properties"].get("computeId"), str | None):
-        raise TypeError("its compute is no text")
-    system = row.get("systemData") or {}
-    heard = latest(moment(system.get("createdAt")), moment(system.get("lastModifiedAt")))
-    for name in set(_named(row["properties"])):
-        if status.lower() not in OVER:
-            uses.open.setdefault(name, f"job {row['name']} on it is {status}")
-        elif heard:
-            uses.over[name] = max(heard, uses.over.get(name, heard))
+    if status.lower() not in OVER:
+        uses.open |= {name: f"job {row['name']} on it is {status}" for name in names if name not in uses.open}
+        return
+    try:
+        system = row.get("systemData") or {}
+        heard = latest(moment(system.get("createdAt")), moment(system.get("lastModifiedAt")))
+    except UNREADABLE as error:
+        if not names:
+            raise
+        odd = CloudError(Trouble.GARBLED, PERMISSION, f"when {row['id']} was at work cannot be read ({error!r})")
+        uses.odd |= dict.fromkeys(names, odd)
+        return
+    if heard:
+        uses.over |= {name: max(heard, uses.over.get(name, heard)) for name in names}
 
 
 def _named(value: object, key: str = "") -> Iterator[str]:
-    """The computes that a job names anywhere: by ARM id, or by plain name under a key that speaks of a compute."""
+    """The computes that a job names anywhere: by ARM id, or by plain name under a key that speaks of one, such as `_azureml.ClusterName`."""
     if isinstance(value, dict):
         for inner_key, inner in value.items():
             yield from _named(inner, str(inner_key).lower())
     elif isinstance(value, list):
         for inner in value:
             yield from _named(inner, key)
-    elif isinstance(value, str) and value and ("compute" in key or key == "target" or "/computes/" in value.lower()):
+    elif isinstance(value, str) and value and (_speaks_of_one(key) or "/computes/" in value.lower()):
         yield value.rstrip("/").rpartition("/")[2].rpartition(":")[2].lower()
+
+
+def _speaks_of_one(key: str) -> bool:
+    return "compute" in key or "cluster" in key or key == "target"

@@ -7,14 +7,14 @@ Batch calls, their limits and their right: https://learn.microsoft.com/azure/azu
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from reaper.azure import chart
-from reaper.azure.call import Call
+from reaper.azure.call import UNREGISTERED, Call
 from reaper.azure.moment import spelled
 from reaper.errors import CloudError, Trouble
 from reaper.model import Series, Window
@@ -62,29 +62,42 @@ class Answer:
 
 @dataclass(slots=True, kw_only=True)
 class Answers:
-    """Everything one query found, by resource, metric and value of the dimension, all in lower case."""
+    """Everything one query found, by resource, metric and value of the dimension, all in lower case.
+
+    `odd` are series that could not be read, `gone` resources that are not there any more.
+    """
 
     window: Window
     step: timedelta = STEP
     series: dict[tuple[str, str, str], Series] = field(default_factory=dict)
     complete: set[tuple[str, str]] = field(default_factory=set)
+    odd: set[tuple[str, str, str]] = field(default_factory=set)
+    gone: set[str] = field(default_factory=set)
 
     def of(self, id_: str, metric: str, value: str = "") -> Answer:
         """The answer for one metric of one resource, and for one value of the dimension it was split by."""
         key = (id_.lower(), metric.lower())
-        series = self.series.get((*key, value.lower()), Series(start=self.window.start, step=self.step))
-        return Answer(series=series, complete=key in self.complete, end=self.window.end)
+        whole = (*key, value.lower())
+        series = self.series.get(whole, Series(start=self.window.start, step=self.step))
+        return Answer(series=series, complete=key in self.complete and whole not in self.odd, end=self.window.end)
 
 
-def answers(cloud: Cloud, places: Sequence[Place], query: Query, window: Window) -> Answers:
-    """What the query finds. A call that fails is noted on the cloud and leaves its answers empty and incomplete."""
+Gone = Callable[[str], bool]
+"""Asks whether the resource with this id is not there any more. Raises CloudError."""
+
+
+def answers(cloud: Cloud, places: Sequence[Place], query: Query, window: Window, gone: Gone = lambda id_: False) -> Answers:
+    """What the query finds. A call that fails is noted on the cloud and leaves its answers empty and incomplete.
+
+    `gone` is asked about a resource whose metrics are not found: the list that named it may lag behind.
+    """
     found = Answers(window=replace(window, start=max(window.start, window.end - RETENTION)))
     unique = list({place.id.lower(): place for place in places}.values())
     alone = [place for place in unique if query.published_by_us or not place.region]
     batches = [] if query.published_by_us else list(_batches([place for place in unique if place.region]))
     for some in (batches[:1], batches[1:]):
         alone += chain(*cloud.each(lambda batch: _in_bulk(cloud, batch, query, found), some))
-    cloud.each(lambda place: _alone(cloud, place, query, found), alone)
+    cloud.each(lambda place: _alone(cloud, place, query, found, gone), alone)
     return found
 
 
@@ -98,11 +111,7 @@ def _batches(places: Sequence[Place]) -> Iterator[list[Place]]:
 
 
 def _in_bulk(cloud: Cloud, batch: list[Place], query: Query, found: Answers) -> list[Place]:
-    """One batch call; gives the places that must be asked one by one.
-
-    All of them, and those of later batches, where bulk reading is not for this identity; those of this batch only where one of them
-    spoilt it: Azure answers 404 or 400 for all when one is gone or is of another region than it says.
-    """
+    """One batch call; returns the places that must be asked one by one: those that did not come back, or all where it failed for them."""
     if not cloud.session.bulk:
         return batch
     call = Call(
@@ -114,14 +123,27 @@ def _in_bulk(cloud: Cloud, batch: list[Place], query: Query, found: Answers) -> 
         region=batch[0].region,
     )
     try:
-        chart.take(cloud, cloud.call(call)["values"], {place.id.lower() for place in batch}, query, found)
+        left = chart.take(cloud, cloud.call(call)["values"], {place.id.lower() for place in batch}, query, found)
     except CloudError as error:
-        if error.trouble in (Trouble.DENIED, Trouble.UNREACHABLE):
-            cloud.session.bulk = False
-            return batch
-        if error.trouble is Trouble.GONE or error.code.startswith("400"):
-            return batch
-        cloud.note(error)
+        return _one_by_one(cloud, batch, error)
+    return [place for place in batch if place.id.lower() in left]
+
+
+def _one_by_one(cloud: Cloud, batch: list[Place], error: CloudError) -> list[Place]:
+    """What of a failed batch is asked one by one.
+
+    All of it, and of later batches, where bulk reading is not for this identity; all of this batch only where one of its resources
+    spoilt it: Azure answers 404 or 400 for all when one is gone or is of another region than it says, and a few batches with 500 for ever
+    (elastic/beats#41790). A provider that is not registered is told, too, because nothing else would say why.
+    """
+    if error.trouble in (Trouble.DENIED, Trouble.UNREACHABLE):
+        cloud.session.bulk = False
+        return batch
+    if error.trouble is Trouble.GONE or error.code[:1] in {"4", "5"}:
+        if UNREGISTERED in str(error):
+            cloud.note(error)
+        return batch
+    cloud.note(error)
     return []
 
 
@@ -131,20 +153,30 @@ UNPUBLISHED = re.compile(
 """How Azure Monitor says that nobody ever published to a custom namespace; any other 400 is a failure."""
 
 
-def _alone(cloud: Cloud, place: Place, query: Query, found: Answers) -> None:
+def _alone(cloud: Cloud, place: Place, query: Query, found: Answers, gone: Gone) -> None:
     asked = _asked(query, found.window)
     asked["timespan"] = f"{asked.pop('starttime')}/{asked.pop('endtime')}"
     if "filter" in asked:
         asked["$filter"] = asked.pop("filter")
     call = Call(permission=PERMISSION, path=f"{place.id}/providers/Microsoft.Insights/metrics", query=asked, has=("value",))
     try:
-        rows = [{"resourceid": place.id, "value": cloud.call(call)["value"]}]
-        chart.take(cloud, rows, {place.id.lower()}, query, found)
+        chart.take(cloud, [{"resourceid": place.id, "value": cloud.call(call)["value"]}], {place.id.lower()}, query, found)
     except CloudError as error:
         if query.published_by_us and error.code.startswith("400") and UNPUBLISHED.search(str(error)):
             found.complete |= {(place.id.lower(), metric.lower()) for metric in query.metrics}
+        elif _is_gone(cloud, place, error, gone):
+            found.gone.add(place.id.lower())
         else:
             cloud.note(error)
+
+
+def _is_gone(cloud: Cloud, place: Place, error: CloudError, gone: Gone) -> bool:
+    """Whether the metrics were not found because the resource is not there any more."""
+    try:
+        return error.trouble is Trouble.GONE and gone(place.id)
+    except CloudError as another:
+        cloud.note(another)
+        return False
 
 
 def _asked(query: Query, window: Window) -> dict[str, str]:

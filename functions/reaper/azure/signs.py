@@ -1,15 +1,19 @@
-"""What a series says: use, life, or a silence that can be trusted.
+"""What a series says: use, or life.
 
-Three shapes of no data are told apart: no series at all, points without a value, and zeros.
+Azure Monitor answers points without a value for hours in which a sparse metric had nothing to say. They are no points: as a sign of use
+they are silence, as a sign of life they are a gap, exactly as a series that is not there.
+https://learn.microsoft.com/azure/azure-monitor/metrics/data-platform-metrics
 """
 
 from __future__ import annotations
 
+import math
 from array import array
+from collections.abc import Sequence
 from dataclasses import replace
 
 from reaper.azure.series import STEP, Answer
-from reaper.model import Reading, Role
+from reaper.model import Reading, Role, Series
 
 BELOW_ANY = float("-inf")
 
@@ -29,11 +33,24 @@ def heartbeat(signal: str, answer: Answer) -> Reading:
     return Reading(signal=signal, role=Role.HEARTBEAT, series=answer.series, complete=answer.complete, busy_above=BELOW_ANY)
 
 
-def silence(signal: str, answer: Answer) -> tuple[Reading, ...]:
-    """The answer as a sign of use whose silence can be trusted.
+def stand_in(signal: str, active: Answer, total: Answer, idle: Answer) -> Reading | None:
+    """A sign of life for hours in which `active` said nothing: a gap where nodes were there that `idle` does not account for.
 
-    No series at all is a metric that had nothing to say. A series with a bucket that has no value is one that was not recorded then,
-    so its own points must be alive, too.
+    None where there is no such hour, so that nothing needs to stand in. An hour in which no node was reported at all is left to the heartbeat.
     """
-    use = activity(signal, answer)
-    return (use, heartbeat(f"{signal} points", answer)) if answer.series.values else (use,)
+    complete = total.complete and idle.complete
+    reading = Reading(signal=signal, role=Role.HEARTBEAT, series=replace(total.series, values=()), complete=complete)
+    found = [answer.series for answer in (active, total, idle) if answer.series.values]
+    if len({(series.start, len(series.values)) for series in found}) > 1:
+        return reading
+    hours = zip(*(_padded(answer, found) for answer in (active, total, idle)), strict=True)
+    values = array("f", (1.0 if _accounted_for(*hour) else math.nan for hour in hours))
+    return replace(reading, series=replace(found[0], values=values)) if any(math.isnan(value) for value in values) else None
+
+
+def _accounted_for(active: float, total: float, idle: float) -> bool:
+    return not math.isnan(active) or total <= 0 or idle >= total or (math.isnan(total) and math.isnan(idle))
+
+
+def _padded(answer: Answer, found: Sequence[Series]) -> Sequence[float]:
+    return answer.series.values or array("f", [math.nan]) * max((len(series.values) for series in found), default=0)

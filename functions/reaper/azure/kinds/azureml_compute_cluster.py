@@ -14,8 +14,8 @@ from reaper.azure import computes, jobs, series, signs
 from reaper.azure.computes import Compute
 from reaper.azure.count import count
 from reaper.azure.series import Answers, Place, Query
-from reaper.evidence import either, heard, settled
-from reaper.model import Bar, Deed, Kind, Move, Observation, Part, Resource, Series, Window
+from reaper.evidence import either, settled
+from reaper.model import Bar, Deed, Kind, Move, Observation, Part, Reading, Resource, Window
 
 if TYPE_CHECKING:
     from reaper.azure.cloud import Cloud
@@ -27,6 +27,7 @@ NODES = Query(
     aggregation="Maximum",
     split="ClusterName",
 )
+STAND_IN = "Active Nodes (or as many Idle as Total Nodes)"
 AT_WORK = {"runningNodeCount": "running", "preparingNodeCount": "being prepared for a job"}
 
 
@@ -99,23 +100,17 @@ def _is_settled(seen: Observation) -> bool:
 
 
 def _closer(cloud: Cloud, seen: Observation, found: Answers, window: Window) -> Observation:
-    resource = seen.resource
-    active, total, idle = (found.of(resource.facts["workspace"].id, metric, resource.name) for metric in NODES.metrics)
-    heart = either(signs.heartbeat("Total Nodes", total), signs.heartbeat("Idle Nodes", idle))
-    seen = replace(seen, readings=(*signs.silence("Active Nodes", active), heart))
+    seen = replace(seen, readings=_readings(seen.resource, found))
     if settled(seen, window):
         return replace(seen, blind="it was used or changed too recently for a closer look")
-    seen = computes.within_sight(jobs.with_jobs(cloud, seen))
-    if not active.series.values and heard(seen) and not (seen.blind or seen.in_use) and not _all_idle(total.series, idle.series):
-        return replace(seen, blind="Active Nodes was not recorded, and Idle Nodes does not account for all nodes")
-    return seen
+    return computes.within_sight(jobs.with_jobs(cloud, seen))
 
 
-def _all_idle(total: Series, idle: Series) -> bool:
-    """Whether every bucket that has nodes has all of them idle: what stands in for a series of active nodes that is not there."""
-    if not total.values or (total.start, len(total.values)) != (idle.start, len(idle.values)):
-        return False
-    return all(rest >= nodes for nodes, rest in zip(total.values, idle.values, strict=True) if not nodes <= 0)
+def _readings(resource: Resource, found: Answers) -> tuple[Reading, ...]:
+    active, total, idle = (found.of(resource.facts["workspace"].id, metric, resource.name) for metric in NODES.metrics)
+    heart = either(signs.heartbeat("Total Nodes", total), signs.heartbeat("Idle Nodes", idle))
+    instead = signs.stand_in(STAND_IN, active, total, idle)
+    return (signs.activity("Active Nodes", active), heart, *([instead] if instead else []))
 
 
 def able(resource: Resource) -> dict[Move, Bar | None]:

@@ -13,13 +13,18 @@ from reaper.azure import busy, computes, jobs, series
 from reaper.azure.computes import Compute
 from reaper.azure.moment import moment
 from reaper.evidence import heard, last_used, settled
-from reaper.model import Bar, Deed, Hint, Kind, Move, Observation, Part, Resource, Window
+from reaper.model import Bar, Deed, Hint, Kind, Move, Observation, Part, Reading, Resource, Window
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from reaper.azure.cloud import Cloud
 
 NAME, TYPE = "azureml-compute-instance", "ComputeInstance"
 UNSETTLED = {"Creating", "Updating", "Starting", "Stopping", "Restarting", "Resizing", "SettingUp", "UserSettingUp"}
+UNDER_WAY = "InProgress"
+OVER = {"Succeeded", "StopFailed", "DeleteFailed"}
+"""How an operation can end that leaves a running instance as sound as it was."""
 
 
 def discover(cloud: Cloud) -> Iterator[Resource]:
@@ -39,25 +44,56 @@ def instance(cloud: Cloud, one: Compute) -> Resource:
 
 
 def observe(cloud: Cloud, resources: Sequence[Resource], window: Window) -> Iterator[Observation]:
-    """`Busy` of all that run; the jobs of what was silent."""
-    running = [r for r in resources if r.status == "Running"]
-    found = busy.readings(cloud, running, window)
-    seen = [Observation(resource=r, readings=found.get(r.id, ())) for r in resources]
-    yield from cloud.each(lambda one: _closer(cloud, one, window), seen)
+    """What its states say settles most; `Busy` of all others, then the jobs of what was silent."""
+    seen = [_settled(Observation(resource=resource)) for resource in resources]
+    found = busy.readings(cloud, [one.resource for one in seen if not _is_settled(one)], window)
+    yield from cloud.each(lambda one: one if _is_settled(one) else _closer(cloud, one, found[one.resource.id], window), seen)
 
 
-def _closer(cloud: Cloud, seen: Observation, window: Window) -> Observation:
-    resource = seen.resource
-    if resource.status == "JobRunning":
+def _settled(seen: Observation) -> Observation:
+    """What its states alone say: its own, that of its provisioning, and how far its last operation is."""
+    state, made, last = seen.resource.status, seen.resource.facts["state"], _last(seen.resource)
+    if state == "JobRunning":
         return replace(seen, in_use="a job is running on it")
-    if resource.status == "Stopped":
-        return replace(seen, free="it is stopped; only its disk and addresses are billed")
-    if resource.status == "Deleting":
+    if state == "Deleting" or last == ("Delete", UNDER_WAY):
         return replace(seen, free="it is being deleted")
-    if resource.status in UNSETTLED:
-        return replace(seen, unsettled=f"its state is {resource.status}")
-    if resource.status != "Running":
-        return replace(seen, blind=f"its state is {resource.status or 'missing'}")
+    if last[1] == UNDER_WAY:
+        return replace(seen, unsettled=f"{_operation(last[0])} is in progress")
+    if state == "Stopped":
+        return replace(seen, free="it is stopped; only its disk and addresses are billed")
+    if state in UNSETTLED:
+        return replace(seen, unsettled=f"its state is {state}")
+    if made in UNSETTLED:
+        return replace(seen, unsettled=f"its provisioning state is {made}")
+    return replace(seen, blind=_unsound(state, made, last[1]))
+
+
+def _unsound(state: str, made: str, status: str | None) -> str | None:
+    """Why a state is none that a verdict could be built on; None where it runs and all is well. Values that nobody knows yet count, too."""
+    if state != "Running":
+        return f"its state is {state or 'missing'}"
+    if made != "Succeeded":
+        return f"its provisioning state is {made or 'missing'}"
+    return None if status is None or status in OVER else f"its last operation is {status}"
+
+
+def _last(resource: Resource) -> tuple[str, str | None]:
+    """The name of its last operation, and how far that is; None where Azure does not say."""
+    last = resource.facts["inner"]["lastOperation"]
+    status = last.get("operationStatus")
+    return str(last.get("operationName") or ""), None if status is None else str(status)
+
+
+def _operation(name: str) -> str:
+    return f"a {name.lower()}" if name else "an operation"
+
+
+def _is_settled(seen: Observation) -> bool:
+    return bool(seen.in_use or seen.free or seen.unsettled or seen.blind)
+
+
+def _closer(cloud: Cloud, seen: Observation, readings: tuple[Reading, ...], window: Window) -> Observation:
+    seen = replace(seen, readings=readings)
     if settled(seen, window):
         return replace(seen, blind="it was used or changed too recently for a closer look")
     return _with_hint(computes.within_sight(jobs.with_jobs(cloud, seen)))
@@ -68,7 +104,7 @@ def _with_hint(seen: Observation) -> Observation:
     if seen.in_use or seen.blind:
         return seen
     inner = seen.resource.facts["inner"]
-    since = moment(inner["lastOperation"].get("operationTime"))
+    since = _up_since(seen.resource)
     if since is None:
         return (
             seen if heard(seen) else replace(seen, blind="its last operation is not known, so neither is how long it has been up")
@@ -85,6 +121,12 @@ def _with_hint(seen: Observation) -> Observation:
     return replace(seen, hint=Hint(since=since, because=because))
 
 
+def _up_since(resource: Resource) -> datetime | None:
+    """When it was last started, or more was done to it; None where that is not known. What was stopped and runs was started unseen."""
+    stopped = _last(resource) in {("Stop", "Succeeded"), ("Delete", "Succeeded")}
+    return None if stopped else moment(resource.facts["inner"]["lastOperation"].get("operationTime"))
+
+
 def able(resource: Resource) -> dict[Move, Bar | None]:
     """What keeps it from being stopped, or its own idle shutdown from being switched on, and from being started."""
     return {Move.STOP: _stoppable(resource), Move.START: _startable(resource)}
@@ -98,8 +140,10 @@ def _stoppable(resource: Resource) -> Bar | None:
         return Bar(because="a job is running on it")
     if state != "Running" or inner is None:
         return Bar(because=f"its state is {state or 'missing'}")
-    if resource.facts["state"] in UNSETTLED:
-        return Bar(because=f"its provisioning state is {resource.facts['state']}")
+    if resource.facts["state"] != "Succeeded":
+        return Bar(because=f"its provisioning state is {resource.facts['state'] or 'missing'}")
+    if _last(resource)[1] == UNDER_WAY:
+        return Bar(because=f"{_operation(_last(resource)[0])} is in progress")
     if resource.facts.get("stop_by", "stop") == "native" and inner.get("idleTimeBeforeShutdown"):
         return Bar(because="its own idle shutdown is on already", done=True)
     return None
@@ -112,6 +156,8 @@ def _startable(resource: Resource) -> Bar | None:
         return Bar(because=f"its state is {resource.status or 'missing'}")
     if resource.facts.get("state", "Deleting") in {*UNSETTLED, "Deleting"}:
         return Bar(because=f"its provisioning state is {resource.facts.get('state')}")
+    if _last(resource)[1] == UNDER_WAY:
+        return Bar(because=f"{_operation(_last(resource)[0])} is in progress")
     return None
 
 

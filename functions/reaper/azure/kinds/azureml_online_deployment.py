@@ -50,9 +50,9 @@ def observe(cloud: Cloud, resources: Sequence[Resource], window: Window) -> Iter
     """Traffic and life signs of all in bulk; only what was silent is looked at once more, at the source."""
     seen = [_settled(Observation(resource=r)) for r in resources]
     asked = [Place(id=one.resource.id, region=one.resource.region) for one in seen if not one.free]
-    found = series.answers(cloud, asked, TRAFFIC, window)
+    found = series.answers(cloud, asked, TRAFFIC, window, gone=lambda id_: deployments.gone(cloud, id_))
     looked = cloud.each(lambda one: one if one.free else _closer(cloud, one, found, window), seen)
-    yield from (replace(one, resource=with_autoscale(cloud, one.resource)) for one in looked)
+    yield from (one if one.gone else replace(one, resource=with_autoscale(cloud, one.resource)) for one in looked)
 
 
 def deployment(cloud: Cloud, one: Deployment) -> Resource:
@@ -140,6 +140,8 @@ def _settled(seen: Observation) -> Observation:
 
 def _closer(cloud: Cloud, seen: Observation, found: Answers, window: Window) -> Observation:
     resource = seen.resource
+    if resource.id.lower() in found.gone:
+        return replace(seen, gone=True)
     seen = replace(seen, readings=_readings(resource, found))
     if seen.unsettled or seen.blind:
         return seen
@@ -150,19 +152,32 @@ def _closer(cloud: Cloud, seen: Observation, found: Answers, window: Window) -> 
         space, beside = resource.facts["workspace"], resource.facts["beside"]
         fresh = deployment(cloud, Deployment(row=row, endpoint=endpoint, workspace=space, beside=beside))
     except CloudError as error:
-        if error.trouble is not Trouble.GONE:
-            cloud.note(error)
+        if error.operation == deployments.DEPLOYMENTS and deployments.speaks_of_one(error):
+            return replace(seen, gone=True)
+        cloud.note(error)
         return replace(seen, blind=f"it could not be looked at: {error}")
     except UNREADABLE as error:
         cloud.note(CloudError(Trouble.GARBLED, deployments.DEPLOYMENTS, f"{resource.id} cannot be read ({error!r})"))
         return replace(seen, blind="its description cannot be read")
-    return _settled(replace(seen, resource=replace(fresh, id=resource.id, name=resource.name)))
+    return _with_endpoint(_settled(replace(seen, resource=replace(fresh, id=resource.id, name=resource.name))))
+
+
+def _with_endpoint(seen: Observation) -> Observation:
+    """The same, with what the state of its endpoint says: one that is being changed may move its traffic at this very moment."""
+    state = seen.resource.facts["endpoint"]
+    if seen.free or seen.unsettled or seen.blind or state in {"Succeeded", *BROKEN}:
+        return seen
+    if state == "Deleting":
+        return replace(seen, free="its endpoint is being deleted")
+    if state in UNSETTLED:
+        return replace(seen, unsettled=f"its endpoint's state is {state}")
+    return replace(seen, blind=f"its endpoint's state is {state or 'missing'}")
 
 
 def _readings(resource: Resource, found: Answers) -> tuple[Reading, ...]:
     traffic, cpu, capacity = (found.of(resource.id, metric) for metric in TRAFFIC.metrics)
     heart = either(signs.heartbeat("CpuUtilizationPercentage", cpu), signs.heartbeat("DeploymentCapacity", capacity))
-    return (*signs.silence("RequestsPerMinute", traffic), heart)
+    return (signs.activity("RequestsPerMinute", traffic), heart)
 
 
 def left(resource: Resource, move: Move) -> tuple[Part, ...] | None:

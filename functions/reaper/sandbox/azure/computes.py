@@ -15,7 +15,6 @@ from reaper.sandbox.azure.page import page
 from reaper.sandbox.azure.place import PROVIDER, child, workspace
 from reaper.sandbox.azure.refusal import bad, conflict
 from reaper.sandbox.azure.request import Json, Reply, Request
-from reaper.sandbox.azure.workspaces import system_data
 from reaper.sandbox.azure.world import World
 
 IDLE_SHUTDOWN_SINCE = "2025-12-01"
@@ -23,7 +22,10 @@ IDLE_SHUTDOWN_SINCE = "2025-12-01"
 
 
 def envelope(parent: Json, name: str, compute_type: str, created: datetime, special: Json | None) -> Json:
-    """A compute of any type below the workspace `parent`; `special` is the inner `properties`, None where there is none yet."""
+    """A compute of any type below the workspace `parent`; `special` is the inner `properties`, None where there is none yet.
+
+    No recorded compute carries `systemData`.
+    """
     properties: Json = {
         "createdOn": text(created),
         "modifiedOn": text(created),
@@ -44,7 +46,6 @@ def envelope(parent: Json, name: str, compute_type: str, created: datetime, spec
         "type": f"{PROVIDER}/workspaces/computes",
         "location": parent["location"],
         "tags": {},
-        "systemData": system_data(created),
         "properties": properties,
     }
 

@@ -23,8 +23,7 @@ def settle(server: Server, now: datetime) -> None:
     first, second = server.subscription(FIRST, "Machine learning"), server.subscription(SECOND, "Planning")
     vision = first.workspace("vision", region="westeurope", group="ml").tagged({"team": "vision"})
     hub = first.workspace("nlp-hub", region="westeurope", group="nlp", kind="Hub")
-    chat = first.workspace("chat", region="westeurope", group="nlp", kind="Project")
-    chat.body["properties"]["hubResourceId"] = hub.id
+    chat = first.workspace("chat", region="westeurope", group="nlp", kind="Project").under(hub)
     forecasting = second.workspace("forecasting", region="eastus", group="Data-Science")
     second.workspace("features", region="eastus", group="Data-Science", kind="FeatureStore")
     vision.compute("quantum-lab", "Quantum", {"qubits": 5})

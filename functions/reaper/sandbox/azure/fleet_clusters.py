@@ -27,6 +27,10 @@ EXPECTED: dict[str, Expected] = {
     "born-today": cluster("young", "three hours old"),
     "never-metered": cluster("unknown", "nothing was ever published for it"),
     "heartbeat-stopped": cluster("unknown", "its metrics ended five days ago"),
+    "valueless-active-nodes": cluster("idle", "its Active Nodes have no value, its nodes are all idle", "proven"),
+    "valueless-since-last-week": cluster("idle", "active up to six days ago, its Active Nodes have no value since", "proven"),
+    "valueless-but-not-resting": cluster("unknown", "its Active Nodes have no value, and half of its nodes are not idle"),
+    "valueless-nodes": cluster("unknown", "no point of any of its metrics has a value"),
     "cluster-tags-null": cluster("idle", "idle, its tags are null, which is none", "proven"),
     "kept-until-typo": cluster("exempt", "its reaper:keep-until cannot be read, and that protects"),
 }
@@ -85,7 +89,22 @@ def _unclear(vision: Workspace, since: datetime, now: datetime) -> None:
     young = vision.cluster("born-today", created=now - timedelta(hours=3))
     signals.nodes(young, active=0, idle=1, since=now - timedelta(hours=3))
     vision.cluster("never-metered")
+    _valueless(vision, since, now)
     signals.nodes(vision.cluster("heartbeat-stopped"), active=0, idle=1, since=since, until=now - timedelta(days=5))
+
+
+def _valueless(vision: Workspace, since: datetime, now: datetime) -> None:
+    quiet, last, half, none = (
+        vision.cluster(f"valueless-{name}", size="STANDARD_DS3_V2", nodes=(2, 4))
+        for name in ("active-nodes", "since-last-week", "but-not-resting", "nodes")
+    )
+    ended = now - timedelta(days=6)
+    signals.nodes(last, active=2, idle=0, since=since, until=ended)
+    signals.resting_nodes(last, 2, total=2, since=ended)
+    for one, resting in ((quiet, 2), (half, 1)):
+        signals.valueless_nodes(one)
+        signals.resting_nodes(one, resting, total=2, since=since)
+    signals.valueless_nodes(none, "Active Nodes", "Idle Nodes", "Total Nodes")
 
 
 def _job_history(vision: Workspace, now: datetime) -> None:

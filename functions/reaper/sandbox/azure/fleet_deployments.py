@@ -1,7 +1,7 @@
 """The online deployments of the fleet, with all three shapes of no data.
 
-An empty `timeseries` of RequestsPerMinute beside a live DeploymentCapacity is silence, and with a complete reply that is proof. Points
-without a value are no data, whatever else is alive: something was recorded that this query cannot see.
+An empty `timeseries` of RequestsPerMinute beside a live DeploymentCapacity is silence, and with a complete reply that is proof. So are
+points without a value, which Azure Monitor answers for hours in which a metric had nothing to say. A heartbeat without values proves nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ EXPECTED: dict[str, Expected] = {
     "green": deployment("active", "gets all of the traffic"),
     "silent-with-zeros": deployment("idle", "zero requests a minute, its machines are alive", "proven"),
     "no-series": deployment("idle", "nothing published for requests at all, its machines are alive", "proven"),
-    "valueless-points": deployment("unknown", "the points of its requests have no value"),
+    "valueless-points": deployment("idle", "the points of its requests have no value, its machines are alive", "proven"),
+    "valueless-since-use": deployment("idle", "requests up to three days ago, points without a value since", "proven"),
+    "valueless-everywhere": deployment("unknown", "no point of any of its metrics has a value"),
+    "valueless-heartbeat-hour": deployment("unknown", "no point of its machines has a value for one hour last night"),
     "metrics-down": deployment("unknown", "no metric of any sort for two days"),
     "all-metrics-missing": deployment("unknown", "no metric of any sort ever"),
     "busy-in-the-gap": deployment("active", "its heartbeat stopped, but it has requests now"),
@@ -58,6 +61,16 @@ def _badly_measured(vision: Workspace, since: datetime, now: datetime) -> None:
     valueless = vision.endpoint("defects").deployment("valueless-points")
     signals.valueless_requests(valueless)
     signals.capacity(valueless, since=since)
+    last = vision.endpoint("scratches").deployment("valueless-since-use")
+    signals.requests(last, 4, since=since, until=now - timedelta(days=3))
+    signals.capacity(last, since=since)
+    everywhere = vision.endpoint("dents").deployment("valueless-everywhere")
+    signals.valueless_requests(everywhere)
+    signals.valueless_capacity(everywhere)
+    gap, hour = vision.endpoint("cracks").deployment("valueless-heartbeat-hour"), now.replace(minute=0) - timedelta(hours=9)
+    signals.valueless_requests(gap)
+    signals.capacity(gap, since=since, until=hour)
+    signals.capacity(gap, since=hour + timedelta(hours=1))
     down, ended = vision.endpoint("labels").deployment("metrics-down"), now - timedelta(days=2)
     signals.requests(down, 0, since=since, until=ended)
     signals.capacity(down, since=since, until=ended)

@@ -51,6 +51,7 @@ def settle(vision: Workspace, chat: Workspace, now: datetime) -> None:
 
 def _published(vision: Workspace, month: datetime, now: datetime) -> None:
     silent = vision.instance("busy-series-silent", size="STANDARD_NC6S_V3", started=month)
+    silent.set("properties.properties.createdBy.userName", "lin@example.com")
     signals.busy(silent, 0, since=month)
     used = vision.instance("busy-series-busy", started=month)
     signals.busy(used, 0, since=month, until=now - timedelta(hours=4))

@@ -5,6 +5,7 @@ https://learn.microsoft.com/azure/machine-learning/monitor-azure-machine-learnin
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 
 from reaper.sandbox.azure.metrics import Signal
@@ -20,9 +21,13 @@ BUSY_EVERY = 300
 def nodes(cluster: Thing, *, active: int, idle: int, since: datetime, until: datetime | None = None) -> None:
     """Active, Idle and Total Nodes on the workspace, with the cluster's name in lower case as the real service may give it."""
     for metric, value in {"Active Nodes": active, "Idle Nodes": idle, "Total Nodes": active + idle}.items():
-        split = {"Scenario": "ComputeCluster", "ClusterName": cluster.name.lower()}
-        signal = Signal(resource=workspace_of(cluster), namespace=WORKSPACES, metric=metric, dimensions=split)
-        cluster.metrics.steady(signal, value, since=since, until=until)
+        cluster.metrics.steady(_nodes(cluster, metric), value, since=since, until=until)
+
+
+def resting_nodes(cluster: Thing, idle: int, *, total: int, since: datetime, until: datetime | None = None) -> None:
+    """Idle and Total Nodes only, as where Active Nodes has nothing to say."""
+    for metric, value in {"Idle Nodes": idle, "Total Nodes": total}.items():
+        cluster.metrics.steady(_nodes(cluster, metric), value, since=since, until=until)
 
 
 def busy(compute: Thing, value: int, *, since: datetime, until: datetime | None = None) -> None:
@@ -53,19 +58,41 @@ def valueless_requests(deployment: Thing) -> None:
     deployment.metrics.valueless(_of(deployment, "RequestsPerMinute"))
 
 
+def valueless_nodes(cluster: Thing, *metrics: str) -> None:
+    """These metrics of the cluster are known, but no point of them has a value; Active Nodes where none is named."""
+    for metric in metrics or ("Active Nodes",):
+        cluster.metrics.valueless(_nodes(cluster, metric))
+
+
 def capacity(deployment: Thing, *, since: datetime, until: datetime | None = None) -> None:
     """DeploymentCapacity and CpuUtilizationPercentage of each machine: what shows that the pipeline is alive."""
-    for index in range(deployment.body["sku"]["capacity"]):
-        machine = f"{deployment.name}-{index}"
-        live = _of(deployment, "DeploymentCapacity", instanceId=machine, State="Ready")
-        cpu = _of(deployment, "CpuUtilizationPercentage", instanceId=machine)
+    for live, cpu in _machines(deployment):
         deployment.metrics.steady(live, 1, since=since, until=until)
         deployment.metrics.steady(cpu, 2.5, since=since, until=until)
+
+
+def valueless_capacity(deployment: Thing) -> None:
+    """DeploymentCapacity and CpuUtilizationPercentage are known, but no point of them has a value."""
+    for signals in _machines(deployment):
+        for signal in signals:
+            deployment.metrics.valueless(signal)
 
 
 def workspace_of(thing: Thing) -> str:
     """The id of the workspace that a thing belongs to."""
     return "/".join(thing.id.split("/")[:9])
+
+
+def _machines(deployment: Thing) -> Iterator[tuple[Signal, Signal]]:
+    for index in range(deployment.body["sku"]["capacity"]):
+        machine = f"{deployment.name}-{index}"
+        live = _of(deployment, "DeploymentCapacity", instanceId=machine, State="Ready")
+        yield live, _of(deployment, "CpuUtilizationPercentage", instanceId=machine)
+
+
+def _nodes(cluster: Thing, metric: str) -> Signal:
+    split = {"Scenario": "ComputeCluster", "ClusterName": cluster.name.lower()}
+    return Signal(resource=workspace_of(cluster), namespace=WORKSPACES, metric=metric, dimensions=split)
 
 
 def _of(deployment: Thing, metric: str, **dimensions: str) -> Signal:

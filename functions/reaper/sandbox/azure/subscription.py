@@ -98,6 +98,11 @@ class Endpoint(Thing):
 class Workspace(Thing):
     """A workspace of any kind."""
 
+    def under(self, hub: Workspace) -> Self:
+        """Makes it a project of `hub`."""
+        workspaces.join(hub.body, self.body)
+        return self
+
     def instance(
         self, name: str, *, size: str = "STANDARD_DS3_V2", created: datetime | None = None, started: datetime | None = None
     ) -> Thing:

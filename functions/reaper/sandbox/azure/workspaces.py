@@ -39,8 +39,15 @@ def body(group: str, name: str, region: str, kind: str, created: datetime) -> Js
             "hbiWorkspace": False,
             "publicNetworkAccess": "Enabled",
             "v1LegacyMode": False,
+            **({"associatedWorkspaces": []} if kind == "Hub" else {}),
         },
     }
+
+
+def join(hub: Json, project: Json) -> None:
+    """Makes `project` one of the projects of `hub`: each names the other."""
+    project["properties"]["hubResourceId"] = hub["id"]
+    hub["properties"].setdefault("associatedWorkspaces", []).append(project["id"])
 
 
 def system_data(created: datetime, changed: datetime | None = None, by: str = "ada@example.com") -> Json:
