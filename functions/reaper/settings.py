@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Any
 
+from reaper import grant
 from reaper.errors import SettingsError
 from reaper.model import Mode
 
@@ -31,6 +32,8 @@ DOCS = {
     "REAPER_SCHEDULE": "when the function app sweeps, in UTC: second minute hour day month weekday; read by the Functions host only",
     "REAPER_SNOOZE_URL": "the public address that snooze links lead to, without /keep; without it messages offer the tag alone",
     "REAPER_SNOOZE_KEYS": "the secrets that sign snooze links: secretsmanager:name, keyvault:address or env:NAME",
+    "REAPER_SECRETS": "the secrets that a policy may name, comma-separated: names, ARNs or Key Vault addresses, with * for any letters; "
+    "without it a policy may name variables only, which begin with REAPER_SECRET_",
     "REAPER_QUIET": "true: no summary when nothing is idle, unknown or missing",
 }
 MODES = tuple(Mode)
@@ -68,7 +71,8 @@ class Settings:
 def from_env(environ: Mapping[str, str]) -> Settings:
     """The settings in `environ`. Raises SettingsError for a value that cannot be used and for a name that looks misspelt."""
     for name in environ:
-        if name.startswith("REAPER_") and name not in DOCS and (near := get_close_matches(name, DOCS, n=1, cutoff=0.85)):
+        strange = name.startswith("REAPER_") and not name.startswith(grant.VARIABLE) and name not in DOCS
+        if strange and (near := get_close_matches(name, DOCS, n=1, cutoff=0.85)):
             raise SettingsError(f"{name} is not a setting, did you mean {near[0]}?")
     get = {name: value.strip() for name, value in environ.items() if name in DOCS and value.strip()}.get
     return Settings(
