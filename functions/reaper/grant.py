@@ -71,9 +71,13 @@ def _signs(ref: str, keys: str) -> bool:
         return False
     if scheme == "secretsmanager":
         return bool(_names(place.partition("#")[0]) & _names(theirs.partition("#")[0]))
-    # A vault has several host names, which all begin with its own.
-    ours, keys = ([_vault(address).partition(".")[0], _vault(address).rpartition("/")[2]] for address in (place, theirs))
-    return ours == keys if scheme == "keyvault" else place == theirs
+    return _unique(place) == _unique(theirs) if scheme == "keyvault" else place == theirs
+
+
+def _unique(address: str) -> tuple[str, str]:
+    """The vault and the name of its secret: a vault has several host names, which all begin with its own."""
+    whole = _vault(address)
+    return whole.partition(".")[0], whole.rpartition("/")[2]
 
 
 def _names(place: str) -> set[str]:
