@@ -91,7 +91,7 @@ def from_env(environ: Mapping[str, str]) -> Settings:
 
 
 def narrowed(settings: Settings, asked: Mapping[str, Any], kinds: Collection[str]) -> Settings:
-    """`settings` under a hand-made call, whose keys are the CLI's options. Raises SettingsError; the mode can only be lowered."""
+    """`settings` under a hand-made call, whose keys are the CLI's options. Raises SettingsError for what would raise the mode or add a place."""
     singular = {"kind": "kinds", "region": "regions", "account": "accounts", "subscription": "subscriptions"}
     given: dict[str, Any] = {}
     for key, value in asked.items():
@@ -108,9 +108,22 @@ def narrowed(settings: Settings, asked: Mapping[str, Any], kinds: Collection[str
         raise SettingsError(
             f"mode {given['mode'].value!r} is more than this deployment allows ({settings.mode.value}): a call can only lower it"
         )
+    for name in PLACES:
+        _inside(name, given.get(name, ()), getattr(settings, name))
     return replace(settings, **{**given, "kinds": known_kinds(given.get("kinds", settings.kinds), kinds)})
 
 
+def _inside(name: str, asked: Collection[str], ours: Collection[str]) -> None:
+    """Raises SettingsError for a place outside `ours`, in any case; none or `all` of ours is no restriction."""
+    known = {place.lower() for place in ours}
+    strange = [place for place in asked if place.lower() not in known]
+    if strange and known and "all" not in known:
+        raise SettingsError(
+            f"{name}: {strange[0]!r} is not among those that this deployment sweeps ({', '.join(ours)}): a call can only narrow them"
+        )
+
+
+PLACES = ("regions", "accounts", "subscriptions")
 ASKABLE = ("mode", "cloud", "kinds", "regions", "accounts", "subscriptions")
 
 
