@@ -122,6 +122,15 @@ def test_a_message_to_an_owner_never_goes_to_the_channels_own_addresses():
         recipients(message(audience=Audience.ADMINS, to=""), [], "x")
 
 
+@pytest.mark.parametrize("to", ["victim%evil.com@example.com", "-oQ@example.com", "a!b@example.com", "x y@example.com"])
+def test_no_channel_sends_to_an_address_that_hides_another(to: str):
+    assert "expected one plain e-mail address" in problem(f"{{type: ses, from: r@example.com, to: '{to}'}}")
+    with pytest.raises(ValueError, match="is not a plain e-mail address"):
+        message(to=to)
+    with pytest.raises(CloudError):
+        recipients(message(audience=Audience.ADMINS), [to], "x")
+
+
 def test_a_secret_is_read_from_the_variable_it_names():
     assert secret.read("env:KEY", {"KEY": "s3cret"}) == "s3cret"
 
