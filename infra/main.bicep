@@ -50,6 +50,9 @@ param remember bool = false
 @description('Where the keys are that sign keep-links: the https address of a Key Vault secret that the identity may read. Empty: no links.')
 param snoozeKeys string = ''
 
+@description('Which Key Vault secrets the policy may name: https addresses, * for any letters in them. The identity must be able to read them.')
+param channelSecrets array = []
+
 @description('Days the logs are kept.')
 @minValue(30)
 @maxValue(730)
@@ -206,6 +209,7 @@ module app 'modules/app.bicep' = {
       REAPER_QUIET: quiet ? 'true' : 'false'
       REAPER_REPORTS: storage.outputs.reportsUrl
       REAPER_SCHEDULE: schedule
+      REAPER_SECRETS: join(channelSecrets, ',')
       REAPER_SNOOZE_KEYS: empty(snoozeKeys) ? '' : 'keyvault:${snoozeKeys}'
       REAPER_SNOOZE_URL: empty(snoozeKeys) ? '' : 'https://${appName}.azurewebsites.net/api'
       REAPER_SUBSCRIPTIONS: join(subscriptions, ',')

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from reaper import channels, ledger, offer, secret
+from reaper import channels, grant, ledger, offer, secret
 from reaper.channels import Line, Means
 from reaper.channels.implied import implied
 from reaper.errors import CloudError, SettingsError
@@ -42,11 +42,20 @@ def open(address: str | None, policy: Policy, environ: Mapping[str, str], clock:
         raise SettingsError(
             "every mode above audit needs a channel for owners, such as {type: ses, from: reaper@example.com}: those there are for admins only"
         )
-    means = Means(secret=lambda ref: secret.read(ref, environ), clock=clock)
+    _granted(policy, environ)
+    means = Means(secret=lambda ref: secret.read_for_policy(ref, environ), clock=clock)
     links, troubles = _links(environ, clock())
     return Desk(
         ledger=ledger.open(address, environ), lines=channels.open(specs, means), offer=links, clock=clock, troubles=troubles
     )
+
+
+def _granted(policy: Policy, environ: Mapping[str, str]) -> None:
+    """Raises SettingsError where the policy names a secret that was not set aside for it: a run that could not tell owners is not begun."""
+    for index, spec in enumerate(policy.channels):
+        ref = getattr(spec, "secret", None)
+        if ref and (because := grant.barred(ref, environ)):
+            raise SettingsError(f"channels[{index}].secret: {because}")
 
 
 def _links(environ: Mapping[str, str], now: datetime) -> tuple[Offer | None, tuple[Coverage, ...]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Any, get_args
@@ -21,6 +21,10 @@ from reaper.errors import PolicyError
 from reaper.policy import Policy
 
 Path = tuple[str | int, ...]
+MAX_BYTES = 256 * 1024
+"""The longest policy: hundreds of rules, and read in seconds."""
+MOST = 100
+"""So many problems are told at most; whoever mends these runs the check again."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -35,6 +39,9 @@ for _tag, _shape, _first in (
 ):
     _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"(?:{_shape})\\Z"), _first)
 
+TOO_DEEP = (
+    "nested too deep, too long, or aliases that grow without end: expected at most 20 levels and 20,000 keys and list items"
+)
 PLAIN = dict.fromkeys(("model_type", "dict_type", "model_attributes_type"), "expected keys and values, such as `key: value`") | {
     "list_type": "expected a list, such as [a, b]",
     "string_type": "expected a text",
@@ -58,13 +65,20 @@ def parse(text: str, source: str, kinds: Collection[str], startable: Collection[
     try:
         policy = Policy.model_validate(data)
     except ValidationError as error:
-        raise PolicyError([_problem(source, lines, data, e) for e in error.errors()]) from error
+        every = error.errors()
+        raise PolicyError(
+            [*(_problem(source, lines, data, e) for e in every[:MOST]), *_more(source, len(every) - MOST)]
+        ) from error
     problems = _unknown_kinds(policy, source, lines, kinds)
     if startable is not None:
         problems += _forced_for_good(policy, source, lines, startable)
     if problems:
-        raise PolicyError(problems)
+        raise PolicyError([*problems[:MOST], *_more(source, len(problems) - MOST)])
     return policy
+
+
+def _more(source: str, count: int) -> list[str]:
+    return [f"{source}: {count} more problems"] if count > 0 else []
 
 
 def digest(text: str) -> str:
@@ -77,12 +91,15 @@ def plain(text: str, source: str) -> Any:
     return _read(text, source)[0]
 
 
-def line_of(text: str, source: str, path: Path) -> int:
-    """The line of the key at `path`, or of the nearest one above it."""
-    return _line(_read(text, source)[1], path)
+def line_of(text: str, source: str) -> Callable[[Path], int]:
+    """What tells the line of the key at a path, or of the nearest one above it. Raises PolicyError when it is not YAML."""
+    lines = _read(text, source)[1]
+    return lambda path: _line(lines, path)
 
 
 def _read(text: str, source: str) -> tuple[Any, dict[Path, int]]:
+    if (size := len(text.encode(errors="replace"))) > MAX_BYTES:
+        raise PolicyError([f"{source}:1: the policy has {size:,} bytes, expected at most {MAX_BYTES:,}: give it fewer rules"])
     lines: dict[Path, int] = {(): 1}
     try:
         loader = _Loader(text)
@@ -95,6 +112,8 @@ def _read(text: str, source: str) -> tuple[Any, dict[Path, int]]:
         ) from error
     except yaml.YAMLError as error:
         raise PolicyError([f"{source}:1: not valid YAML: {error}"]) from error
+    except RecursionError as error:
+        raise PolicyError([f"{source}:1: {TOO_DEEP}"]) from error
     if not isinstance(data, dict):
         raise PolicyError([f"{source}:1: expected keys such as `version: 1` and `rules:`, got {_show(data)}"])
     return data, lines
@@ -102,7 +121,7 @@ def _read(text: str, source: str) -> tuple[Any, dict[Path, int]]:
 
 def _plain(node: Node, path: Path, lines: dict[Path, int], loader: yaml.SafeLoader, source: str) -> Any:
     if len(path) > 20 or len(lines) > 20_000:
-        raise PolicyError([f"{source}:{node.start_mark.line + 1}: nested too deep, or aliases that grow without end"])
+        raise PolicyError([f"{source}:{node.start_mark.line + 1}: {TOO_DEEP}"])
     if isinstance(node, MappingNode):
         result: dict[Any, Any] = {}
         for key_node, value_node in node.value:
@@ -159,10 +178,10 @@ def _problem(source: str, lines: dict[Path, int], data: Any, error: Any) -> str:
 
 
 def _unknown_kinds(policy: Policy, source: str, lines: dict[Path, int], kinds: Collection[str]) -> list[str]:
-    problems = []
+    problems: list[str] = []
     for index, entry in enumerate(policy.rules):
         for name in entry.match.kind or []:
-            if not any(fnmatchcase(kind, name) for kind in kinds):
+            if len(problems) <= MOST and not any(fnmatchcase(kind, name) for kind in kinds):
                 path: Path = ("rules", index, "match", "kind")
                 problems.append(
                     f"{source}:{_line(lines, path)}: {_dotted(path)}: {name!r} is no kind we know{_nearest(name, sorted(kinds))}"

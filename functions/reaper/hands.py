@@ -111,7 +111,7 @@ def _acted(task: Task) -> Outcome:
     memory = memories.get(fresh.case.resource.id, Memory())
     _same_again(task.move, fresh, memories, task.hands.clock())
     _nothing_inside_forbids(fresh.case, memories, task)
-    resource = _with_previous(fresh.case.resource, memory)
+    resource = _with_previous(fresh.case.resource, memory, task.hands.archive)
     manifest = _manifest(resource, task)
     mine = _begun(manifest, _kept(manifest, memory.version + 1, task), memory, task)
     return _carried(resource, manifest, mine, task)
@@ -163,9 +163,9 @@ def _nothing_inside_forbids(case: Case, memories: Mapping[str, Memory], task: Ta
         raise Refused(because)
 
 
-def _with_previous(resource: Resource, memory: Memory) -> Resource:
-    """With the address of the manifest of an earlier act that still stands, so that this one's can name it."""
-    if memory.last_act is None or memory.manifest is None:
+def _with_previous(resource: Resource, memory: Memory, archive: Archive) -> Resource:
+    """With the address of the manifest of an earlier act that still stands, so that this one's can name it; never one kept elsewhere."""
+    if memory.last_act is None or memory.manifest is None or not archive.holds(memory.manifest):
         return resource
     return replace(resource, facts={**resource.facts, "previous": memory.manifest})
 

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from datetime import timedelta
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from itertools import chain, islice
 
 from reaper import prices, registry
-from reaper.document import line_of
+from reaper.document import MOST, line_of
 from reaper.duration import spell
 from reaper.model import Action, Move
 from reaper.policy import Match, Policy, Spec
@@ -19,17 +20,10 @@ FIELDS = ("cloud", "kind", "name", "account", "subscription", "region", "size")
 
 
 def lint(policy: Policy, text: str, source: str) -> list[str]:
-    """One line per finding, each with file and line."""
-    found = [
-        *_unreachable(policy),
-        *_contradictory(policy),
-        *_case_traps(policy),
-        *_twice(policy),
-        *_regions(policy),
-        *_hours(policy),
-        *_no_domains(policy),
-    ]
-    return [f"{source}:{line_of(text, source, path)}: {message}" for path, message in found]
+    """One line per finding, each with file and line; the first hundred."""
+    found = chain.from_iterable(look(policy) for look in LOOKS)
+    line = line_of(text, source)
+    return [f"{source}:{line(path)}: {message}" for path, message in islice(found, MOST)]
 
 
 Problem = tuple[tuple[str | int, ...], str]
@@ -158,3 +152,6 @@ def _protects(spec: Spec) -> bool:
 def _no_domains(policy: Policy) -> Iterator[Problem]:
     if policy.owners.tags and not policy.owners.domains and "owners" in policy.model_fields_set:
         yield ("owners",), "owners.domains is empty: no address from a tag will ever be used, everything goes to the fallback"
+
+
+LOOKS = (_unreachable, _contradictory, _case_traps, _twice, _regions, _hours, _no_domains)

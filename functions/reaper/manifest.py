@@ -15,6 +15,7 @@ from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, cast
+from urllib.parse import unquote
 
 from reaper import ledger
 from reaper.acts import Manifest
@@ -64,6 +65,25 @@ class Archive:
         """The manifest at that address, which may be of another sort than this place. Raises CloudError, also for what is no manifest."""
         store = self.store if _cloud_of(address) == _cloud_of(self.place) else _store(address)
         return parse(store.read_text(address), address)
+
+    def remembered(self, address: str) -> Manifest:
+        """The manifest at an address that the ledger names. Raises CloudError, also for one that does not lie in this place.
+
+        Undoing makes what a manifest says, so one that only the ledger points to must be one that this place took.
+        """
+        if not self.holds(address):
+            because = f"{address} does not lie in REAPER_MANIFESTS={self.place}: name it with --manifest if it is one of yours"
+            raise CloudError(Trouble.REFUSED, OPERATION, because)
+        return self.at(address)
+
+    def holds(self, address: str) -> bool:
+        """Whether the address lies in this place."""
+        if _cloud_of(address) != _cloud_of(self.place):
+            return False
+        if _cloud_of(address) is None:
+            return Path(address).resolve().is_relative_to(Path(self.place).resolve())
+        parts, ours = _parts(address), _parts(self.place)
+        return len(parts) > len(ours) and parts[: len(ours)] == ours and not {".", ".."} & set(parts) and "?" not in address
 
     def _tried(self, address: str) -> Manifest | CloudError:
         try:
@@ -162,6 +182,12 @@ class Folder:
 def _cloud_of(address: str) -> str | None:
     """The cloud whose store has that address; None for a file or directory."""
     return "aws" if address.startswith("s3://") else "azure" if address.startswith("https://") else None
+
+
+def _parts(address: str) -> list[str]:
+    """The host or bucket and each part of the path; of a blob's address without its percent signs."""
+    text = unquote(address) if _cloud_of(address) == "azure" else address
+    return [part for part in text.split("/") if part]
 
 
 def _store(where: str) -> Store:

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 MAX_SUBJECT = 150
-_LOCAL = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(?:\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*")
+_LOCAL = re.compile(r"(?!-)[A-Za-z0-9_+'=-]+(?:\.[A-Za-z0-9_+'=-]+)*")
+"""Of what RFC 5322 allows, what people's addresses are made of: a relay reads `%` and `!` as a way to another host, a program a leading
+`-` as an option, a shell or a path the rest as something else."""
 _DOMAIN = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.)+[A-Za-z0-9-]{2,63}")
 
 
@@ -50,7 +52,7 @@ class Message:
 
 
 def plain(address: str) -> bool:
-    """Whether `address` is one ASCII mailbox without quoting, comments or a display name (the dot-atom form of RFC 5322)."""
+    """Whether `address` is one ASCII mailbox without quoting, comments, a display name or a route: letters, digits and `._+'=-`."""
     name, _, domain = address.rpartition("@")
     return len(address) <= 254 and len(name) <= 64 and bool(_LOCAL.fullmatch(name) and _DOMAIN.fullmatch(domain))
 

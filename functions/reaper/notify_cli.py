@@ -36,7 +36,7 @@ def send_sample(
     found = source.load(base.policy if policy is None else policy).policy
     message = _sample(to, found)
     chosen = _chosen(implied(found.channels, os.environ), channel or [])
-    means = channels.Means(secret=lambda ref: secret.read(ref, os.environ), clock=now)
+    means = channels.Means(secret=lambda ref: secret.read_for_policy(ref, os.environ), clock=now)
     done = [channels.attempt(message, line) for line in channels.open(chosen, means)]
     for one in done:
         sys.stdout.write(f"{one.channel}: {'FAILED ' + str(one.error) if one.error else one.receipt}\n")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from reaper.message import deliverable
 from reaper.model import Owner, Resource
 
 
@@ -14,7 +15,7 @@ def owner(resource: Resource, tags: Sequence[str], domains: Sequence[str], fallb
     """The first address of the chain whose domain is allowed, with its source; else the fallback, which says what was passed over."""
     passed_over = None
     for source, value in _candidates(resource, tags):
-        if _allowed(value, domains):
+        if deliverable(value, domains, None):
             return Owner(address=value, source=source)
         passed_over = (
             passed_over or f"{source} names {value[:80]!r}, which is not an address in {', '.join(domains) or 'owners.domains'}"
@@ -31,15 +32,3 @@ def _candidates(resource: Resource, tags: Sequence[str]) -> Iterable[tuple[str, 
             yield f"tag {key}", value.strip()
     for source, value in resource.people.items():
         yield source, value.strip()
-
-
-def _allowed(address: str, domains: Sequence[str]) -> bool:
-    name, at, domain = address.rpartition("@")
-    plain = (
-        bool(name and at)
-        and "@" not in name
-        and address.isascii()
-        and address.isprintable()
-        and not set(" ,;<>\"'") & set(address)
-    )
-    return plain and domain.lower() in {d.lower().lstrip("@") for d in domains}

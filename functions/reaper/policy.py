@@ -23,6 +23,8 @@ from reaper.message import Audience, plain
 from reaper.model import Action, Confidence, Hours, Resource
 
 SHORTEST = timedelta(minutes=30)
+MAX_RULES = 500
+"""Every resource is held against every rule, and `policy check` every rule against those above it."""
 
 
 class Leeway(StrEnum):
@@ -271,7 +273,7 @@ class Limits(_Part):
     max_acts: Annotated[int, Field(ge=0)] = 20
     max_share: Share = Field(default="25%")  # type: ignore[assignment]
     max_jump: Share = Field(default="25%")  # type: ignore[assignment]
-    max_usd_per_hour: Annotated[float, Field(ge=0)] = 200
+    max_usd_per_hour: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 200
     max_scheduled: Annotated[int, Field(ge=0, description="the most stops of one sweep that office hours ask for")] = 200
 
 
@@ -291,7 +293,7 @@ class Policy(_Part):
     limits: Limits = Limits()
     owners: Owners = Owners()
     channels: list[Channel] = []
-    rules: list[Spec] = []
+    rules: list[Spec] = Field([], max_length=MAX_RULES)
 
     @model_validator(mode="after")
     def _admins_have_an_address(self) -> Self:

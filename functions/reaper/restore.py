@@ -58,7 +58,7 @@ def one(id_: str, bench: Bench, address: str | None = None) -> Restored:
     where = address or _memory(id_, bench).manifest
     if not where:
         return _back(id_, bench)
-    manifest = bench.archive.at(where)
+    manifest = bench.archive.at(where) if address else bench.archive.remembered(where)
     if same(manifest.id) != same(id_):
         raise SettingsError(f"{id_}: {where} is about {manifest.id}; nothing was done")
     return _restored(manifest, where, bench)

@@ -1,6 +1,6 @@
 """Secrets by where they are kept: `env:NAME`, `secretsmanager:name` or `keyvault:https://…`. Read when needed, never held or shown.
 
-`secretsmanager:name#key` takes one value out of a secret that is a JSON object.
+`secretsmanager:name#key` takes one value out of a secret that is a JSON object. `grant` says which of these a policy may name.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
+from reaper import grant
 from reaper.errors import CloudError, Trouble
 
 OPERATION = "secret:Read"
 
 
 def read(ref: str, environ: Mapping[str, str]) -> str:
-    """The secret that `ref` points at. Raises CloudError, which names where it should be and never what it is."""
+    """The secret at `ref`, which a setting names. Raises CloudError, which names where it should be and never what it is."""
     scheme, _, place = ref.partition(":")
     if scheme == "env":
         if not environ.get(place):
@@ -28,6 +29,13 @@ def read(ref: str, environ: Mapping[str, str]) -> str:
     if scheme == "keyvault":
         return str(_cloud("azure").read(place))
     raise CloudError(Trouble.REFUSED, OPERATION, "not a place we know: expected env:, secretsmanager: or keyvault:")
+
+
+def read_for_policy(ref: str, environ: Mapping[str, str]) -> str:
+    """The secret at `ref`, which a policy names. Raises CloudError, also for a place that no policy may name."""
+    if because := grant.barred(ref, environ):
+        raise CloudError(Trouble.REFUSED, OPERATION, because)
+    return read(ref, environ)
 
 
 def _cloud(name: str) -> Any:

@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Any
 
+from reaper import grant
 from reaper.errors import SettingsError
 from reaper.model import Mode
 
@@ -31,6 +32,8 @@ DOCS = {
     "REAPER_SCHEDULE": "when the function app sweeps, in UTC: second minute hour day month weekday; read by the Functions host only",
     "REAPER_SNOOZE_URL": "the public address that snooze links lead to, without /keep; without it messages offer the tag alone",
     "REAPER_SNOOZE_KEYS": "the secrets that sign snooze links: secretsmanager:name, keyvault:address or env:NAME",
+    "REAPER_SECRETS": "the secrets that a policy may name, comma-separated: names, ARNs or Key Vault addresses, with * for any letters; "
+    "without it a policy may name variables only, which begin with REAPER_SECRET_",
     "REAPER_QUIET": "true: no summary when nothing is idle, unknown or missing",
 }
 MODES = tuple(Mode)
@@ -68,7 +71,8 @@ class Settings:
 def from_env(environ: Mapping[str, str]) -> Settings:
     """The settings in `environ`. Raises SettingsError for a value that cannot be used and for a name that looks misspelt."""
     for name in environ:
-        if name.startswith("REAPER_") and name not in DOCS and (near := get_close_matches(name, DOCS, n=1, cutoff=0.85)):
+        strange = name.startswith("REAPER_") and not name.startswith(grant.VARIABLE) and name not in DOCS
+        if strange and (near := get_close_matches(name, DOCS, n=1, cutoff=0.85)):
             raise SettingsError(f"{name} is not a setting, did you mean {near[0]}?")
     get = {name: value.strip() for name, value in environ.items() if name in DOCS and value.strip()}.get
     return Settings(
@@ -87,7 +91,7 @@ def from_env(environ: Mapping[str, str]) -> Settings:
 
 
 def narrowed(settings: Settings, asked: Mapping[str, Any], kinds: Collection[str]) -> Settings:
-    """`settings` under a hand-made call, whose keys are the CLI's options. Raises SettingsError; the mode can only be lowered."""
+    """`settings` under a hand-made call, whose keys are the CLI's options. Raises SettingsError for what would raise the mode or add a place."""
     singular = {"kind": "kinds", "region": "regions", "account": "accounts", "subscription": "subscriptions"}
     given: dict[str, Any] = {}
     for key, value in asked.items():
@@ -104,9 +108,22 @@ def narrowed(settings: Settings, asked: Mapping[str, Any], kinds: Collection[str
         raise SettingsError(
             f"mode {given['mode'].value!r} is more than this deployment allows ({settings.mode.value}): a call can only lower it"
         )
+    for name in PLACES:
+        _inside(name, given.get(name, ()), getattr(settings, name))
     return replace(settings, **{**given, "kinds": known_kinds(given.get("kinds", settings.kinds), kinds)})
 
 
+def _inside(name: str, asked: Collection[str], ours: Collection[str]) -> None:
+    """Raises SettingsError for a place outside `ours`, in any case; none or `all` of ours is no restriction."""
+    known = {place.lower() for place in ours}
+    strange = [place for place in asked if place.lower() not in known]
+    if strange and known and "all" not in known:
+        raise SettingsError(
+            f"{name}: {strange[0]!r} is not among those that this deployment sweeps ({', '.join(ours)}): a call can only narrow them"
+        )
+
+
+PLACES = ("regions", "accounts", "subscriptions")
 ASKABLE = ("mode", "cloud", "kinds", "regions", "accounts", "subscriptions")
 
 

@@ -29,6 +29,7 @@ def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     mine.private_key_pem.write_to_path(tmp_path / "key.pem")
     (tmp_path / "cert.pem").write_bytes(b"".join(part.bytes() for part in mine.cert_chain_pems))
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "ca.pem"))
+    monkeypatch.setenv("REAPER_ARM_ENDPOINT", "https://127.0.0.1:1")
     monkeypatch.setenv("IDENTITY_HEADER", identity.SECRET)
     monkeypatch.setenv("AZURE_TOKEN_CREDENTIALS", "ManagedIdentityCredential")
     try:

@@ -142,3 +142,15 @@ def test_without_a_store_even_a_very_large_report_is_answered_in_full(deployed: 
 def test_a_call_can_name_its_own_subscriptions(deployed: Server):
     report = json.loads(post({"subscription": OTHER}).get_body())
     assert {row["account"] for row in report["coverage"]} == {OTHER}
+
+
+def test_no_body_sweeps_a_subscription_that_the_deployment_does_not(deployed: Server, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("REAPER_SUBSCRIPTIONS", SUB)
+    before = len(deployed.requests)
+    for asked in ({"subscription": OTHER}, {"subscriptions": [SUB, OTHER]}):
+        answer = post(asked)
+        assert answer.status_code == 400
+        assert f"'{OTHER}' is not among those that this deployment sweeps" in json.loads(answer.get_body())["error"]
+    assert len(deployed.requests) == before
+    report = json.loads(post({"subscription": SUB.upper()}).get_body())
+    assert {row["account"] for row in report["coverage"]} == {SUB}

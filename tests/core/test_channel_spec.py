@@ -15,7 +15,7 @@ from reaper.policy import Policy
 
 OWNERS = "owners: {domains: [example.com], fallback: ml-admins@example.com}\n"
 EVERY = """\
-  - {type: smtp, host: smtp.example.com, from: reaper@example.com, user: reaper, secret: env:SMTP_PASSWORD}
+  - {type: smtp, host: smtp.example.com, from: reaper@example.com, user: reaper, secret: env:REAPER_SECRET_SMTP}
   - {type: ses, from: reaper@example.com, for: owners}
   - {type: acs, endpoint: "https://mail.communication.azure.com", from: reaper@example.com, to: [ops@example.com]}
   - {type: sns, topic: "arn:aws:sns:us-east-1:123456789012:reaper"}
@@ -60,9 +60,9 @@ SMTP = "type: smtp, host: smtp.example.com, from: reaper@example.com"
         '{type: apprise, url: "json://u:hunter2hunter2@localhost"}',
         '{type: apprise, url: "hunter2hunter2://x"}',
         '{type: apprise, secret: "slack://T1/B2/hunter2hunter2"}',
-        '{type: webhook, url: "https://hooks.slack.com/services/hunter2hunter2", secret: env:K}',
-        '{type: webhook, url: "https://x.example.com/?code=hunter2hunter2", secret: env:K}',
-        '{type: webhook, url: "https://x.example.com/?a=1&sig=hunter2hunter2", secret: env:K}',
+        '{type: webhook, url: "https://hooks.slack.com/services/hunter2hunter2", secret: env:REAPER_SECRET_K}',
+        '{type: webhook, url: "https://x.example.com/?code=hunter2hunter2", secret: env:REAPER_SECRET_K}',
+        '{type: webhook, url: "https://x.example.com/?a=1&sig=hunter2hunter2", secret: env:REAPER_SECRET_K}',
         '{type: acs, endpoint: "https://x.example.com", from: r@example.com, access_key: hunter2hunter2}',
         '{type: acs, endpoint: "https://x.example.com", from: r@example.com, connection_string: hunter2hunter2}',
     ],
@@ -70,7 +70,7 @@ SMTP = "type: smtp, host: smtp.example.com, from: reaper@example.com"
 def test_a_secret_in_the_policy_is_an_error_that_says_how_to_mend_it_and_does_not_repeat_it(line: str):
     said = problem(line)
     assert said.startswith("policy.yaml:4: channels[0]: ")
-    assert "env:NAME" in said
+    assert "env:REAPER_SECRET_NAME" in said
     assert "hunter2hunter2" not in said
 
 
@@ -89,9 +89,9 @@ def test_a_secret_in_the_policy_is_an_error_that_says_how_to_mend_it_and_does_no
         ),
         (f"{{{SMTP}, for: []}}", "channels[0].for: "),
         (f"{{{SMTP}, user: u}}", "user and secret go together"),
-        (f"{{{SMTP}, user: u, secret: env:P, tls: none}}", "would travel in the clear"),
+        (f"{{{SMTP}, user: u, secret: env:REAPER_SECRET_P, tls: none}}", "would travel in the clear"),
         ("{type: sns, topic: reaper}", "channels[0].topic: 'reaper' is not valid"),
-        ('{type: webhook, url: "http://hooks.example.com/", secret: env:K}', "channels[0].url: "),
+        ('{type: webhook, url: "http://hooks.example.com/", secret: env:REAPER_SECRET_K}', "channels[0].url: "),
         ('{type: webhook, url: "https://hooks.example.com/"}', "channels[0].secret: this key is missing"),
         ("{type: apprise}", "give secret, which holds the Apprise address"),
         ('{type: acs, endpoint: "http://mail.example.com", from: r@example.com}', "channels[0].endpoint: "),
@@ -120,6 +120,15 @@ def test_a_message_to_an_owner_never_goes_to_the_channels_own_addresses():
     assert recipients(message(audience=Audience.ADMINS), [], "x") == ["lee@example.com"]
     with pytest.raises(CloudError, match="nobody to send it to"):
         recipients(message(audience=Audience.ADMINS, to=""), [], "x")
+
+
+@pytest.mark.parametrize("to", ["victim%evil.com@example.com", "-oQ@example.com", "a!b@example.com", "x y@example.com"])
+def test_no_channel_sends_to_an_address_that_hides_another(to: str):
+    assert "expected one plain e-mail address" in problem(f"{{type: ses, from: r@example.com, to: '{to}'}}")
+    with pytest.raises(ValueError, match="is not a plain e-mail address"):
+        message(to=to)
+    with pytest.raises(CloudError):
+        recipients(message(audience=Audience.ADMINS), [to], "x")
 
 
 def test_a_secret_is_read_from_the_variable_it_names():

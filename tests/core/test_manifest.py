@@ -70,3 +70,42 @@ def test_a_place_that_cannot_be_one_is_refused(place):
 
 def test_without_a_place_it_is_beside_the_users_own_ledger():
     assert manifest.open(None, {"XDG_STATE_HOME": "/state"}).place == "/state/ml-idle-reaper/manifests"
+
+
+S3, BLOB = "s3://bucket/manifests", "https://acme.blob.core.windows.net/manifests/team a"
+
+
+@pytest.mark.parametrize(
+    ("place", "address", "inside"),
+    [
+        (S3, f"{S3}/run-1/x.json", True),
+        (f"{S3}/", f"{S3}/run-1/x.json", True),
+        ("s3://bucket", "s3://bucket/run-1/x.json", True),
+        (S3, "s3://bucket/manifests2/run-1/x.json", False),
+        (S3, "s3://bucket/reports/x.json", False),
+        (S3, "s3://evil/manifests/run-1/x.json", False),
+        (S3, f"{S3}/../reports/x.json", False),
+        (S3, "https://evil.example/manifests/run-1/x.json", False),
+        (S3, "/tmp/x.json", False),
+        (BLOB, "https://acme.blob.core.windows.net/manifests/team%20a/run-1/x.json", True),
+        (BLOB, "https://evil.blob.core.windows.net/manifests/team%20a/run-1/x.json", False),
+        (BLOB, "https://acme.blob.core.windows.net/manifests/team%20a/%2e%2e/x.json", False),
+        (BLOB, f"{BLOB}/run-1/x.json?sig=x", False),
+        (BLOB, BLOB, False),
+        ("/kept", "/kept/run-1/x.json", True),
+        ("/kept", "/kept/../etc/x.json", False),
+        ("/kept", "/kept2/x.json", False),
+        ("/kept", f"{S3}/run-1/x.json", False),
+    ],
+)
+def test_which_addresses_lie_in_the_place(place: str, address: str, inside: bool):
+    assert manifest.Archive(place=place, store=manifest.Folder()).holds(address) is inside
+
+
+def test_an_address_in_the_ledger_is_read_only_inside_the_place(archive, tmp_path):
+    address = archive.keep(SAVED, 3)
+    assert archive.remembered(address) == SAVED
+    elsewhere = manifest.open(str(tmp_path / "elsewhere"), {}).keep(SAVED, 3)
+    with pytest.raises(CloudError, match=r"does not lie in REAPER_MANIFESTS.*--manifest"):
+        archive.remembered(elsewhere)
+    assert archive.at(elsewhere) == SAVED, "a person may name it"

@@ -46,12 +46,26 @@ def test_the_chain_and_its_source(tags: dict[str, str], people: dict[str, str], 
         "@example.com",
         "jané@example.com",
         "team-a",
+        "victim%evil.com@example.com",
+        "evil.com!victim@example.com",
+        "-oQ/tmp@example.com",
+        "/dev/null@example.com",
+        "|sh@example.com",
+        "x..y@example.com",
+        ".x@example.com",
+        "$(id)@example.com",
+        "x#y@example.com",
     ],
 )
 def test_a_tag_never_makes_us_a_mail_relay(value: str):
     found = owner(resource(tags={"owner": value}), TAGS, DOMAINS, "admins@example.com")
     assert found.address == "admins@example.com"
     assert found.source.startswith("fallback; tag owner names")
+
+
+@pytest.mark.parametrize("value", ["lee.o'brien+ml_2=x@example.com", "a-b@example.com", "7@EXAMPLE.com"])
+def test_the_addresses_that_people_have_are_used(value: str):
+    assert owner(resource(tags={"owner": value}), TAGS, DOMAINS, None).address == value
 
 
 def test_without_domains_no_address_from_a_tag_is_used():

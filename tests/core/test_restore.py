@@ -200,3 +200,29 @@ def test_what_went_with_its_host_is_brought_back_by_restoring_that():
         restore.one(inner, there.bench())
     restore.one(host, there.bench())
     assert set(there.depot.things) == {"host", "inner"}
+
+
+def test_a_manifest_outside_the_configured_place_is_undone_only_where_a_person_names_it():
+    there = stopped(names=("a",))
+    id_, memory = there.depot.id("a"), there.memory("a")
+    elsewhere = (memory.manifest or "").replace("s3://manifests/", "s3://evil/")
+    there.store.texts[elsewhere] = there.store.texts[memory.manifest or ""]
+    there.ledger.remember(id_, replace(memory, manifest=elsewhere), memory.version, there.now)
+    with pytest.raises(CloudError, match="does not lie in REAPER_MANIFESTS"):
+        restore.one(id_, there.bench())
+    assert not there.depot.things["a"].up
+    assert restore.one(id_, there.bench(), elsewhere).undone
+    assert there.depot.things["a"].up
+
+
+def test_no_new_manifest_names_one_that_lies_outside_the_configured_place():
+    there = stopped(names=("a",))
+    memory = there.memory("a")
+    there.ledger.remember(there.depot.id("a"), replace(memory, manifest="s3://evil/x.json"), memory.version, there.now)
+    there.depot.things["a"].up = there.now
+    there.now += DAY
+    there.sweep()
+    there.now += 3 * DAY
+    there.sweep()
+    latest = there.archive.at(there.memory("a").manifest or "")
+    assert (latest.run, latest.record["previous"]) == ("run-4", None)

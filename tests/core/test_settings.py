@@ -62,6 +62,31 @@ def test_a_call_never_raises_the_mode(mode: str):
         narrowed(Settings(mode=Mode.AUDIT), {"mode": mode}, KINDS)
 
 
+@pytest.mark.parametrize(
+    ("ours", "asked"),
+    [
+        ({"regions": ("us-east-1",)}, {"region": "eu-west-1"}),
+        ({"regions": ("us-east-1",)}, {"regions": ["us-east-1", "eu-west-1"]}),
+        ({"regions": ("us-east-1",)}, {"regions": "all"}),
+        ({"accounts": ("111111111111",)}, {"account": "222222222222"}),
+        ({"accounts": ("111111111111",)}, {"accounts": "organization"}),
+        ({"subscriptions": ("aaaa-1",)}, {"subscription": "bbbb-2"}),
+        ({"subscriptions": ("aaaa-1",)}, {"subscriptions": "all"}),
+    ],
+)
+def test_a_call_never_adds_a_place(ours: dict, asked: dict):
+    with pytest.raises(SettingsError, match=r"is not among those that this deployment sweeps .* a call can only narrow them"):
+        narrowed(Settings(**ours), asked, KINDS)
+
+
+def test_a_call_may_ask_for_some_of_the_deployments_own_places():
+    ours = Settings(regions=("us-east-1", "eu-west-1"), subscriptions=("aaaa-1",))
+    assert narrowed(ours, {"region": "eu-west-1"}, KINDS).regions == ("eu-west-1",)
+    assert narrowed(ours, {"subscription": "AAAA-1"}, KINDS).subscriptions == ("AAAA-1",)
+    assert narrowed(ours, {"regions": []}, KINDS).regions == ours.regions
+    assert narrowed(replace(ours, regions=("all",)), {"region": "ap-south-1"}, KINDS).regions == ("ap-south-1",)
+
+
 LASTING = Settings(ledger="dynamodb://table")
 
 

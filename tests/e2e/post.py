@@ -28,7 +28,7 @@ PASSWORD = "correct horse"
 def opened(text: str, **environ: str) -> list[channels.Line]:
     """The channels of a policy with that list, its secrets in `environ`."""
     found = document.parse(HEAD + text, "policy", registry.names())
-    return channels.open(found.channels, Means(secret=lambda ref: secret.read(ref, environ), clock=lambda: NOW))
+    return channels.open(found.channels, Means(secret=lambda ref: secret.read_for_policy(ref, environ), clock=lambda: NOW))
 
 
 def sent(lines: list[channels.Line], *messages: Message) -> list[Delivery]:
@@ -115,7 +115,7 @@ def smtp(inbox: Inbox, **given: Any) -> str:
     return f"  - {json.dumps(spec)}\n"
 
 
-LOGIN = {"user": "reaper", "secret": "env:SMTP_PASSWORD"}
+LOGIN = {"user": "reaper", "secret": "env:REAPER_SECRET_SMTP"}
 
 
 Serve = Callable[..., Inbox]

@@ -17,8 +17,8 @@ from reaper.sandbox.azure.server import Server as Azure
 @pytest.mark.parametrize("by", ["identity", "key"])
 def test_azure_mail_is_sent_by_the_apps_own_identity_or_by_a_key(by: str, azure: Azure):
     spec = {"type": "acs", "endpoint": azure.url, "from": "DoNotReply@mail.example.com"}
-    spec |= {"secret": "env:ACS_KEY"} if by == "key" else {}
-    got = receipt(opened(f"  - {json.dumps(spec)}\n", ACS_KEY=base64.b64encode(b"k" * 32).decode()))
+    spec |= {"secret": "env:REAPER_SECRET_ACS"} if by == "key" else {}
+    got = receipt(opened(f"  - {json.dumps(spec)}\n", REAPER_SECRET_ACS=base64.b64encode(b"k" * 32).decode()))
     [mail] = azure.mails
     assert got == mail["id"]
     assert mail["senderAddress"] == "DoNotReply@mail.example.com"

@@ -14,7 +14,10 @@ from reaper.message import Message
 
 
 def test_a_webhook_is_signed_so_that_the_receiver_can_tell_who_sent_it_and_when(posts: Posts):
-    lines = opened(f"  - {{type: webhook, url: '{posts.url}/hook', secret: 'env:KEY', for: owners}}\n", KEY="s3cret")
+    lines = opened(
+        f"  - {{type: webhook, url: '{posts.url}/hook', secret: 'env:REAPER_SECRET_KEY', for: owners}}\n",
+        REAPER_SECRET_KEY="s3cret",
+    )
     assert receipt(lines) == "HTTP 200 req-7"
     [(path, headers, body)] = posts.got
     stamp, given = (part.partition("=")[2] for part in headers["reaper-signature"].split(","))
@@ -40,7 +43,12 @@ def test_any_answer_but_success_is_an_error_and_no_redirect_is_followed(
     status: int, headers: dict[str, str], trouble: Trouble, posts: Posts
 ):
     posts.answer = (status, headers, b"no")
-    failed = error(opened(f"  - {{type: webhook, url: '{posts.url}/hook', secret: 'env:KEY', for: owners}}\n", KEY="k"))
+    failed = error(
+        opened(
+            f"  - {{type: webhook, url: '{posts.url}/hook', secret: 'env:REAPER_SECRET_KEY', for: owners}}\n",
+            REAPER_SECRET_KEY="k",
+        )
+    )
     assert failed.trouble is trouble
     assert [path for path, _, _ in posts.got] == ["/hook"]
 
@@ -57,10 +65,12 @@ def test_a_chat_gets_subject_and_text_through_apprise(posts: Posts):
 def test_a_chat_address_from_the_environment_is_a_secret_and_stays_one(posts: Posts):
     posts.answer = (500, {}, b"no")
     address = posts.url.replace("http://", "json://user:hunter2@")
-    failed = error(opened("  - {type: apprise, secret: 'env:CHAT', for: owners}\n", CHAT=address))
+    failed = error(opened("  - {type: apprise, secret: 'env:REAPER_SECRET_CHAT', for: owners}\n", REAPER_SECRET_CHAT=address))
     assert "did not take the message" in str(failed)
     assert "hunter2" not in str(failed)
-    assert "hunter2" not in str(error(opened("  - {type: apprise, secret: 'env:CHAT', for: owners}\n", CHAT="hunter2://x")))
+    assert "hunter2" not in str(
+        error(opened("  - {type: apprise, secret: 'env:REAPER_SECRET_CHAT', for: owners}\n", REAPER_SECRET_CHAT="hunter2://x"))
+    )
 
 
 def test_nobody_can_ring_a_whole_room_with_the_name_of_a_resource(posts: Posts):

@@ -11,7 +11,7 @@ from reaper.errors import Trouble
 
 
 def test_a_digest_arrives_over_starttls_and_login_with_both_bodies_and_the_servers_receipt(inbox: Inbox):
-    got = receipt(opened(smtp(inbox, **LOGIN), SMTP_PASSWORD=PASSWORD))
+    got = receipt(opened(smtp(inbox, **LOGIN), REAPER_SECRET_SMTP=PASSWORD))
     assert got == "250 2.0.0 OK queued as M1"
     [(mail, people, authenticated, encrypted)] = inbox.mails
     assert (people, authenticated, encrypted) == (["dana@example.com"], True, True)
@@ -28,7 +28,7 @@ def test_a_digest_arrives_over_starttls_and_login_with_both_bodies_and_the_serve
 
 
 def test_a_wrong_password_is_denied_nothing_is_sent_and_the_password_is_nowhere_in_the_error(inbox: Inbox):
-    failed = error(opened(smtp(inbox, **LOGIN), SMTP_PASSWORD="wrong horse"))
+    failed = error(opened(smtp(inbox, **LOGIN), REAPER_SECRET_SMTP="wrong horse"))
     assert failed.trouble is Trouble.DENIED
     assert "535" in str(failed)
     assert "horse" not in str(failed)
@@ -36,18 +36,18 @@ def test_a_wrong_password_is_denied_nothing_is_sent_and_the_password_is_nowhere_
 
 
 def test_a_missing_password_is_told_by_the_name_of_its_variable(inbox: Inbox):
-    assert "SMTP_PASSWORD" in str(error(opened(smtp(inbox, **LOGIN))))
+    assert "REAPER_SECRET_SMTP" in str(error(opened(smtp(inbox, **LOGIN))))
 
 
 def test_a_refused_recipient_is_an_error_and_no_notice_counts(inbox: Inbox):
-    failed = error(opened(smtp(inbox, **LOGIN), SMTP_PASSWORD=PASSWORD), digest("bad@example.com"))
+    failed = error(opened(smtp(inbox, **LOGIN), REAPER_SECRET_SMTP=PASSWORD), digest("bad@example.com"))
     assert failed.trouble is Trouble.REFUSED
     assert "bad@example.com: 550 5.1.1 no such user here" in str(failed)
     assert inbox.mails == []
 
 
 def test_one_refused_admin_keeps_no_mail_from_the_others_and_is_told(inbox: Inbox):
-    lines = opened(smtp(inbox, to=["bad@example.com", "ops@example.com"], **LOGIN), SMTP_PASSWORD=PASSWORD)
+    lines = opened(smtp(inbox, to=["bad@example.com", "ops@example.com"], **LOGIN), REAPER_SECRET_SMTP=PASSWORD)
     assert "bad@example.com" in str(error(lines, summary()))
     assert [people for _, people, _, _ in inbox.mails] == [["ops@example.com"]]
 
@@ -83,7 +83,7 @@ def test_a_server_that_is_not_there_is_asked_once_and_fails_every_message():
 
 
 def test_one_channel_that_fails_does_not_keep_a_notice_from_counting_that_another_took(inbox: Inbox):
-    lines = opened(smtp(Inbox(port=1), tls="none", name="old") + smtp(inbox, name="new", **LOGIN), SMTP_PASSWORD=PASSWORD)
+    lines = opened(smtp(Inbox(port=1), tls="none", name="old") + smtp(inbox, name="new", **LOGIN), REAPER_SECRET_SMTP=PASSWORD)
     done = sent(lines)
     assert [d.channel for d in done if d.error] == ["old"]
     assert set(channels.given(done)) == set(digest().resource_ids)

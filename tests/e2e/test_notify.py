@@ -18,7 +18,9 @@ from reaper.sandbox.azure.server import Server as Azure
 
 
 def test_a_channel_gets_only_what_is_for_its_readers(posts: Posts):
-    lines = opened(f"  - {{type: webhook, url: '{posts.url}/hook', secret: 'env:KEY', for: admins}}\n", KEY="k")
+    lines = opened(
+        f"  - {{type: webhook, url: '{posts.url}/hook', secret: 'env:REAPER_SECRET_KEY', for: admins}}\n", REAPER_SECRET_KEY="k"
+    )
     assert sent(lines, digest()) == []
     assert [d.message.subject for d in sent(lines, digest(), summary())] == [summary().subject]
 
@@ -26,11 +28,11 @@ def test_a_channel_gets_only_what_is_for_its_readers(posts: Posts):
 def test_a_secret_in_secrets_manager_is_read_when_needed_whole_or_by_key(moto: str, posts: Posts):
     boto3.client("secretsmanager").create_secret(Name="reaper/hook", SecretString='{"signing": "s3cret"}')
     line = f"  - {{type: webhook, url: '{posts.url}/hook', secret: 'secretsmanager:reaper/hook#signing', for: owners}}\n"
-    assert receipt(opened(line))
+    assert receipt(opened(line, REAPER_SECRETS="reaper/*"))
     _, headers, body = posts.got[0]
     stamp, given = (part.partition("=")[2] for part in headers["reaper-signature"].split(","))
     assert given == hmac.new(b"s3cret", f"{stamp}.".encode() + body, hashlib.sha256).hexdigest()
-    assert error(opened(line.replace("reaper/hook#", "gone#"))).operation == "secretsmanager:GetSecretValue"
+    assert error(opened(line.replace("hook#", "gone#"), REAPER_SECRETS="reaper/*")).operation == "secretsmanager:GetSecretValue"
 
 
 def test_a_folder_takes_mails_that_mail_programs_open(tmp_path: Path):
@@ -46,7 +48,7 @@ def reaper_notify(*arguments: str, **environ: str) -> Any:
 
 def test_the_command_sends_a_sample_and_prints_the_receipts(inbox: Inbox, tmp_path: Path):
     lines = smtp(inbox, **LOGIN) + f"  - {{type: folder, path: '{tmp_path}/mail', name: looks}}\n"
-    done = reaper_notify("--to", "dana@example.com", "--policy", HEAD + lines, SMTP_PASSWORD=PASSWORD)
+    done = reaper_notify("--to", "dana@example.com", "--policy", HEAD + lines, REAPER_SECRET_SMTP=PASSWORD)
     assert done.exit_code == 0, done.output
     assert done.stdout.splitlines()[0] == "smtp: 250 2.0.0 OK queued as M1"
     assert done.stdout.splitlines()[1].startswith("looks: ")
@@ -54,14 +56,14 @@ def test_the_command_sends_a_sample_and_prints_the_receipts(inbox: Inbox, tmp_pa
 
 
 def test_the_command_says_what_failed_with_status_3(inbox: Inbox):
-    done = reaper_notify("--to", "bad@example.com", "--policy", HEAD + smtp(inbox, **LOGIN), SMTP_PASSWORD=PASSWORD)
+    done = reaper_notify("--to", "bad@example.com", "--policy", HEAD + smtp(inbox, **LOGIN), REAPER_SECRET_SMTP=PASSWORD)
     assert done.exit_code == 3
     assert "smtp: FAILED smtp:Send: " in done.stdout
     assert "550" in done.stdout
 
 
 def test_the_command_sends_nothing_to_an_address_outside_the_domains_and_nothing_without_channels(inbox: Inbox):
-    done = reaper_notify("--to", "dana@evil.example", "--policy", HEAD + smtp(inbox, **LOGIN), SMTP_PASSWORD=PASSWORD)
+    done = reaper_notify("--to", "dana@evil.example", "--policy", HEAD + smtp(inbox, **LOGIN), REAPER_SECRET_SMTP=PASSWORD)
     assert isinstance(done.exception, SettingsError)
     assert "owners.domains" in str(done.exception)
     none = reaper_notify("--to", "dana@example.com", "--policy", HEAD.replace("channels:\n", ""))

@@ -73,12 +73,18 @@ def _settings(environ: Mapping[str, str], event: dict[str, Any]) -> knobs.Settin
     if not isinstance(asked, dict):
         raise SettingsError(f'the event is a {type(asked).__name__}, expected an object such as {{"mode": "audit"}}')
     aws = tuple(kind.name for kind in registry.kinds("aws"))
-    settings = knobs.narrowed(knobs.from_env(environ), asked, registry.names())
+    settings = knobs.narrowed(_deployed(environ), asked, registry.names())
     if settings.reports and not settings.reports.startswith("s3://"):
         raise SettingsError(f"REAPER_REPORTS={settings.reports!r}: this function stores reports at s3://bucket/prefix")
     if not settings.kinds or not set(settings.kinds) & set(aws) or settings.cloud == "azure":
         raise SettingsError("this function sweeps AWS only")
     return replace(knobs.lasting(settings), cloud="aws", kinds=tuple(k for k in settings.kinds if k in aws))
+
+
+def _deployed(environ: Mapping[str, str]) -> knobs.Settings:
+    """The deployment's settings. Without regions it sweeps its own, so that no event makes it any other."""
+    found, own = knobs.from_env(environ), environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION")
+    return found if found.regions or not own else replace(found, regions=(own,))
 
 
 def _measure(report: Report) -> None:

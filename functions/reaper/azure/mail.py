@@ -12,6 +12,7 @@ from typing import Any
 from azure.communication.email import EmailClient
 from azure.core.exceptions import AzureError
 
+from reaper.azure import hosts
 from reaper.azure.credential import credential
 from reaper.azure.pipeline import TIMEOUTS
 from reaper.errors import CloudError, Trouble
@@ -28,6 +29,8 @@ PATIENCE = 120
 
 def send(email: Email, report: Report, stored: str | None) -> str:
     """Send the summary; gives the service's id of the mail. Raises CloudError when it is not accepted."""
+    if because := hosts.refusal(email.endpoint, "communication"):
+        raise CloudError(Trouble.REFUSED, PERMISSION, f"REAPER_EMAIL_ENDPOINT={because}")
     try:
         with EmailClient(email.endpoint, credential(), **TIMEOUTS) as client:
             poller = client.begin_send(message(email, report, stored), polling_interval=2)

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from urllib.parse import urlsplit
 
 from azure.core import PipelineClient
 from azure.core.exceptions import AzureError
 from azure.core.pipeline.policies import BearerTokenCredentialPolicy, RetryPolicy, UserAgentPolicy
 from azure.core.rest import HttpRequest, HttpResponse
-from azure.identity import DefaultAzureCredential
 
+from reaper.azure import hosts
+from reaper.azure.credential import credential
 from reaper.errors import CloudError, Trouble
 
 OPERATION = "Microsoft.KeyVault/vaults/secrets/getSecret/action"
 API_VERSION = "7.4"
+_PATH = re.compile(r"/secrets/[0-9A-Za-z-]{1,127}(?:/[0-9A-Fa-f]{32})?/?")
 
 
 def read(address: str) -> str:
-    """The secret at `https://<vault>.vault.azure.net/secrets/<name>`, its current version. Raises CloudError."""
+    """The secret at `https://<vault>.vault.azure.net/secrets/<name>`, its current version unless one follows. Raises CloudError."""
     parts = urlsplit(address)
-    if parts.scheme != "https" or not parts.path.startswith("/secrets/"):
+    if not _PATH.fullmatch(parts.path) or parts.query or parts.fragment:
         raise CloudError(Trouble.REFUSED, OPERATION, f"{address}: expected https://<vault>.vault.azure.net/secrets/<name>")
+    domain = hosts.suffix(address, "vault")
+    if domain is None:
+        raise CloudError(Trouble.REFUSED, OPERATION, str(hosts.refusal(address, "vault")))
     try:
-        response = _get(f"https://{parts.netloc}", f"{parts.path}?api-version={API_VERSION}")
+        response = _get(f"https://{parts.netloc}", f"{parts.path}?api-version={API_VERSION}", domain)
     except AzureError as error:
         raise CloudError(Trouble.UNREACHABLE, OPERATION, f"{address}: {str(error).splitlines()[0][:200]}") from error
     if response.status_code in {401, 403}:
@@ -33,9 +39,8 @@ def read(address: str) -> str:
         raise CloudError(Trouble.REFUSED, OPERATION, f"{address}: no secret there ({response.status_code})") from error
 
 
-def _get(vault: str, path: str) -> HttpResponse:
-    host = urlsplit(vault).netloc.partition(".")[2]
-    token = BearerTokenCredentialPolicy(DefaultAzureCredential(), f"https://{host or 'vault.azure.net'}/.default")
+def _get(vault: str, path: str, domain: str) -> HttpResponse:
+    token = BearerTokenCredentialPolicy(credential(), f"https://{domain}/.default")
     policies = [UserAgentPolicy("ml-idle-reaper"), RetryPolicy(retry_total=3), token]
     client: PipelineClient[HttpRequest, HttpResponse] = PipelineClient(vault, policies=policies)
     with client:

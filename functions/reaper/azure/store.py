@@ -24,6 +24,7 @@ from azure.core.exceptions import (
 )
 from azure.storage.blob import BlobServiceClient, ContentSettings
 
+from reaper.azure import hosts
 from reaper.azure.credential import credential
 from reaper.azure.pipeline import TIMEOUTS, TRIES
 from reaper.errors import CloudError, SettingsError, Trouble
@@ -140,9 +141,12 @@ def bare(uri: str) -> str:
 
 
 def _service(account: str, uri: str) -> BlobServiceClient:
+    """Raises SettingsError where our own identity would have to be shown to a host that is not Azure's."""
     signature = urlsplit(uri).query
     if "sig=" in signature:
         return BlobServiceClient(f"{account}?{signature}", **TIMEOUTS, **PATIENCE)
+    if because := hosts.refusal(account, "blob"):
+        raise SettingsError(because)
     return BlobServiceClient(account, credential=credential(), **TIMEOUTS, **PATIENCE)
 
 

@@ -15,6 +15,7 @@ from azure.core import MatchConditions
 from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError
 from azure.data.tables import TableClient, TableEntity, UpdateMode
 
+from reaper.azure import hosts
 from reaper.errors import CloudError, SettingsError, Trouble
 
 PERMISSION = "Microsoft.Storage/storageAccounts/tableServices/tables/entities"
@@ -107,6 +108,8 @@ def connect(account: str, name: str, connection_string: str | None) -> Table:
     from azure.identity import DefaultAzureCredential
 
     host = account if "." in account else f"{account}.{PUBLIC}"
+    if because := hosts.refusal(f"https://{host}", "table"):
+        raise SettingsError(f"REAPER_LEDGER={address}: {because}")
     return Table(TableClient(f"https://{host}", name, credential=DefaultAzureCredential(), **PATIENCE), address)
 
 

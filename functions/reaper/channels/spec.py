@@ -11,10 +11,15 @@ from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
+from reaper import grant
 from reaper.message import Audience, plain
 
-SECRET = r"^(env:[A-Za-z_][A-Za-z0-9_]*|secretsmanager:\S+|keyvault:https://\S+)$"
-MEND = "put it into a variable or a vault and write `secret: env:NAME`, `secretsmanager:name` or `keyvault:https://vault.../secrets/name`"
+SECRET = rf"^(env:{grant.VARIABLE}[A-Z0-9_]+|secretsmanager:\S+|keyvault:https://\S+)$"
+ANY_VARIABLE = r"env:[A-Za-z_][A-Za-z0-9_]*"
+MEND = (
+    f"put it into a variable or a vault and write `secret: env:{grant.VARIABLE}NAME`, `secretsmanager:name` or "
+    "`keyvault:https://vault.../secrets/name`"
+)
 TELLING = re.compile(
     r"pass(word|wd)?|.*token|(api|secret|access|routing)?_?key|credentials?|connection_?string|auth|sig|code", re.IGNORECASE
 )
@@ -46,7 +51,11 @@ Readers = Annotated[
     WithJsonSchema({"anyOf": [_READER, {"type": "array", "items": _READER, "minItems": 1}]}),
 ]
 Ref = Annotated[
-    str, Field(pattern=SECRET, description="where the secret is kept: env:NAME, secretsmanager:name or keyvault:https://…")
+    str,
+    Field(
+        pattern=SECRET,
+        description=f"where the secret is kept: env:{grant.VARIABLE}NAME, secretsmanager:name or keyvault:https://…",
+    ),
 ]
 
 
@@ -152,15 +161,19 @@ MODELS: dict[str, type[_Channel]] = {
 }  # fmt: skip
 
 
+def _no_place(value: object) -> str | None:
+    """What is wrong with a `secret`; None where nothing is. A variable's name is no secret and is said."""
+    if value is None or (isinstance(value, str) and re.fullmatch(SECRET, value)):
+        return None
+    if isinstance(value, str) and re.fullmatch(ANY_VARIABLE, value):
+        return grant.barred(value, {})
+    return f"this is not where a secret is kept; a secret must not stand in the policy: {MEND}"
+
+
 def _inline(key: str, value: object) -> str | None:
     """What is wrong with a value that looks like a secret; None where nothing does. Never says the value."""
     if key == "secret":
-        is_ref = isinstance(value, str) and re.fullmatch(SECRET, value)
-        return (
-            None
-            if is_ref or value is None
-            else f"this is not where a secret is kept; a secret must not stand in the policy: {MEND}"
-        )
+        return _no_place(value)
     if TELLING.fullmatch(key):
         return f"a secret must not stand in the policy: {MEND}"
     if not isinstance(value, str) or ("//" not in value and "@" not in value.partition(":")[2]):

@@ -1,5 +1,7 @@
-"""The findings as CSV, one row each; cells that a spreadsheet would run as a formula are defused with a leading apostrophe.
+"""The findings as CSV, one row each; what a spreadsheet would run as a formula is defused with an apostrophe before it.
 
+A spreadsheet may part the cells at `;`, `|` or tabs, as its user's settings say, and takes quotes inside a cell for what begins one. So a
+formula is looked for behind any of these, not at the beginning of a cell only.
 https://owasp.org/www-community/attacks/CSV_Injection
 """
 
@@ -7,11 +9,14 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from typing import Any
 
 from reaper.model import Report
 from reaper.report.json import finding
 
+FORMULA = re.compile(r"""((?:^|[;|])[\s"']*)(?=[=+@\-\u2212\uff1d\uff0b\uff0d\uff20])""")
+"""Where a cell may begin with `= + - @` or one of the wide forms that some spreadsheets read alike."""
 COLUMNS = (
     "state",
     "confidence",
@@ -48,8 +53,7 @@ def render(report: Report) -> str:
 
 
 def _cell(value: Any) -> Any:
-    """Control and direction marks become blanks; a text that a spreadsheet could take for a formula gets an apostrophe."""
+    """Control and direction marks, tabs among them, become blanks; what could begin a formula gets an apostrophe."""
     if not isinstance(value, str):
         return value
-    line = "".join(c if c.isprintable() else " " for c in value)
-    return f"'{line}" if line.lstrip()[:1] in {"=", "+", "-", "@"} else line
+    return FORMULA.sub(r"\1'", "".join(c if c.isprintable() else " " for c in value))

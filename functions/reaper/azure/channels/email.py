@@ -13,6 +13,7 @@ from azure.core.credentials import AzureKeyCredential, TokenCredential
 from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError
 from azure.identity import DefaultAzureCredential
 
+from reaper.azure import hosts
 from reaper.channels import Means
 from reaper.channels.recipients import recipients
 from reaper.channels.spec import Acs
@@ -60,6 +61,8 @@ class Channel:
     def _credential(self) -> AzureKeyCredential | TokenCredential:
         if self._spec.secret:
             return AzureKeyCredential(self._means.secret(self._spec.secret))
+        if because := hosts.refusal(self._spec.endpoint, "communication"):
+            raise CloudError(Trouble.REFUSED, OPERATION, because)
         return DefaultAzureCredential()
 
 

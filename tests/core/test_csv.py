@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from core.fakes import resource
+from core.letters import finding, report
+from reaper.model import Owner
+from reaper.report import csv as sheet
+
+STARTS = "=+-@−＝＋－＠\t\r"
+
+
+def rendered(text: str) -> str:
+    thing = resource(id=f"arn:{text}", name=text, size=text, tags={text: text})
+    return sheet.render(report(finding(resource=thing, because=text, owner=Owner(address=text, source="x"))))
+
+
+def cells(page: str, separator: str) -> list[list[str]]:
+    return list(csv.reader(io.StringIO(page), delimiter=separator))
+
+
+@pytest.mark.parametrize("separator", [",", ";", "|", "\t"], ids=["comma", "semicolon", "bar", "tab"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "=cmd()|' /C calc'!A0",
+        "  =1+1",
+        "x;=cmd()",
+        "x; +cmd()",
+        'x";"=cmd()',
+        'x;"=cmd()',
+        "x;'=cmd()",
+        "x|@sum(1)",
+        "x\t=cmd()",
+        "x\r=cmd()",
+        "x\n=cmd()",
+        '"=cmd()',
+        "＝cmd()",
+        "x;−1",
+    ],
+    ids=ascii,
+)
+def test_no_cell_is_a_formula_wherever_a_spreadsheet_parts_them(text: str, separator: str):
+    for row in cells(rendered(text), separator):
+        assert [cell for cell in row if cell.lstrip(' "')[:1] in tuple(STARTS)] == []
+
+
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@given(st.text(alphabet=st.one_of(st.characters(), st.sampled_from("=+-@;|\t\r\n,\"' ")), min_size=1, max_size=30))
+def test_whatever_stands_in_a_cell_the_columns_stay_and_nothing_runs(text: str):
+    page = rendered(text)
+    head, row = cells(page, ",")
+    assert (tuple(head), len(row)) == (sheet.COLUMNS, len(sheet.COLUMNS))
+    line = "".join(c if c.isprintable() else " " for c in text)
+    assert row[head.index("name")].replace("'", "") == line.replace("'", "")
+    for separator in ",;|\t":
+        for cell in (cell for row in cells(page, separator) for cell in row):
+            assert cell.lstrip(' "')[:1] not in tuple(STARTS)
+
+
+def test_ordinary_text_stays_as_it_is():
+    text = 'silent for 3d; 2 of 3 signals, a "b" | c-d'
+    head, row = cells(rendered(text), ",")
+    assert row[head.index("because")] == text

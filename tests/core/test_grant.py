@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from core.test_channel_spec import OWNERS, parse, problem
+from reaper import desk, document, grant, secret, settings
+from reaper.errors import CloudError, SettingsError
+
+VAULT = "https://team.vault.azure.net/secrets"
+ARN = "arn:aws:secretsmanager:us-east-1:123456789012:secret"
+HOOK = "type: webhook, url: 'https://hooks.example.com/reaper'"
+
+
+def may_name(ref: str, **environ: str) -> bool:
+    return grant.barred(ref, environ) is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "AWS_SESSION_TOKEN",
+        "AWS_SECRET_ACCESS_KEY",
+        "IDENTITY_HEADER",
+        "AZURE_CLIENT_SECRET",
+        "REAPER_LEDGER",
+        "REAPER_SECRETS",
+        "REAPER_SECRET_",
+        "reaper_secret_smtp",
+        "XREAPER_SECRET_SMTP",
+        "REAPER_SECRET_smtp",
+        "REAPER_SECRET_SMTP\n",
+    ],
+)
+def test_no_policy_carries_the_runtimes_identity_or_other_variables_away(name: str):
+    assert not may_name(f"env:{name}")
+    with pytest.raises(CloudError, match="a policy may only name variables that begin with REAPER_SECRET_"):
+        secret.read_for_policy(f"env:{name}", {name: "hunter2"})
+
+
+def test_a_policy_that_names_another_variable_is_told_the_new_form():
+    said = problem(f"{{{HOOK}, secret: env:SMTP_PASSWORD}}")
+    assert said == (
+        "policy.yaml:4: channels[0]: secret: env:SMTP_PASSWORD: a policy may only name variables that begin with REAPER_SECRET_: "
+        "rename it and write `secret: env:REAPER_SECRET_SMTP_PASSWORD`"
+    )
+
+
+def test_a_policy_may_name_a_variable_that_was_set_aside_for_it():
+    assert parse(f"  - {{{HOOK}, secret: env:REAPER_SECRET_HOOK_2}}\n")
+    assert secret.read_for_policy("env:REAPER_SECRET_HOOK_2", {"REAPER_SECRET_HOOK_2": "s3cret"}) == "s3cret"
+
+
+@pytest.mark.parametrize(
+    ("granted", "ref", "may"),
+    [
+        pytest.param("", "secretsmanager:reaper/hook", False, id="nothing is granted"),
+        pytest.param("reaper/hook", "secretsmanager:reaper/hook#key", True, id="a name, whatever is taken out of it"),
+        pytest.param("secretsmanager:reaper/hook", "secretsmanager:reaper/hook", True, id="with its scheme"),
+        pytest.param("a, reaper/hook", "secretsmanager:reaper/hook", True, id="one of several"),
+        pytest.param("reaper/hook", "secretsmanager:reaper/hook2", False, id="a longer name"),
+        pytest.param("reaper/hook", "secretsmanager:prod/database", False, id="another name"),
+        pytest.param("reaper/*", "secretsmanager:reaper/hook", True, id="a pattern"),
+        pytest.param("reaper/*", "secretsmanager:prod/reaper/hook", False, id="a pattern that fits only the end"),
+        pytest.param("reaper.hook", "secretsmanager:reaper/hook", False, id="a dot is a dot"),
+        pytest.param("reaper/hook", f"secretsmanager:{ARN}:reaper/hook-a1B2c3", False, id="another account's of that name"),
+        pytest.param(f"{ARN}:reaper/*", "secretsmanager:reaper/hook", True, id="the template's pattern"),
+        pytest.param(f"{ARN}:reaper/hook-??????", "secretsmanager:reaper/hook", True, id="a pattern with a suffix"),
+        pytest.param(f"{ARN}:reaper/hook-a1B2c3", "secretsmanager:reaper/hook", True, id="an ARN, by its name"),
+        pytest.param(f"{ARN}:reaper/hook-a1B2c3", f"secretsmanager:{ARN}:reaper/hook", True, id="without its suffix"),
+        pytest.param(f"{ARN}:reaper/*", f"secretsmanager:{ARN}:reaper/hook-a1B2c3", True, id="an ARN within the pattern"),
+        pytest.param(f"{ARN}:reaper/*", f"secretsmanager:{ARN.replace('us-', 'eu-')}:reaper/hook", False, id="another region's"),
+        pytest.param(f"{VAULT}/hook", f"keyvault:{VAULT}/hook", True, id="an address"),
+        pytest.param(f"{VAULT}/hook", f"keyvault:{VAULT.upper().replace('HTTPS', 'https')}/Hook/0123", True, id="in any case"),
+        pytest.param(f"keyvault:{VAULT}/*", f"keyvault:{VAULT}/hook", True, id="a whole vault"),
+        pytest.param(f"{VAULT}/*", "keyvault:https://other.vault.azure.net/secrets/hook", False, id="another vault"),
+        pytest.param("*", f"keyvault:{VAULT}/hook", False, id="a pattern of the other cloud"),
+        pytest.param(f"{VAULT}/hook", f"secretsmanager:{VAULT}/hook", False, id="an address under the other scheme"),
+    ],
+)
+def test_a_policy_names_only_secrets_that_were_granted(granted: str, ref: str, may: bool):
+    assert may_name(ref, REAPER_SECRETS=granted) is may
+
+
+@pytest.mark.parametrize(
+    ("keys", "ref"),
+    [
+        ("env:REAPER_SECRET_KEYS", "env:REAPER_SECRET_KEYS"),
+        ("secretsmanager:snooze", "secretsmanager:snooze"),
+        ("secretsmanager:snooze#ring", "secretsmanager:snooze#k1"),
+        (f"secretsmanager:{ARN}:snooze-a1B2c3", "secretsmanager:snooze"),
+        (f"secretsmanager:{ARN}:snooze-a1B2c3", f"secretsmanager:{ARN}:snooze"),
+        ("secretsmanager:snooze", f"secretsmanager:{ARN}:snooze-a1B2c3"),
+        (f"keyvault:{VAULT}/snooze", f"keyvault:{VAULT}/Snooze/0123"),
+        (f"keyvault:{VAULT}/snooze", "keyvault:https://team.privatelink.vault.azure.net:443/secrets/snooze"),
+    ],
+)
+def test_no_policy_names_the_place_that_signs_links_however_it_is_spelled(keys: str, ref: str):
+    everything = {"REAPER_SECRETS": "*,arn:*,https://*", "REAPER_SNOOZE_KEYS": keys}
+    assert "what signs snooze links is never sent anywhere" in (grant.barred(ref, everything) or "")
+    assert may_name(ref.replace("snooze", "hook").replace("Snooze", "hook").replace("KEYS", "HOOK"), **everything)
+
+
+def test_a_run_that_tells_is_not_begun_with_a_secret_that_was_not_granted():
+    policy = document.parse(
+        f"version: 1\n{OWNERS}channels:\n  - {{{HOOK}, secret: 'secretsmanager:prod/database', for: owners}}\n", "p", []
+    )
+    with pytest.raises(SettingsError, match=r"^channels\[0\].secret: secretsmanager:prod/database: .* add it to REAPER_SECRETS"):
+        desk.open("memory:", policy, {}, lambda: datetime.now(UTC))
+    granted = {"REAPER_SECRETS": "prod/*"}
+    assert desk.open("memory:", policy, granted, lambda: datetime.now(UTC)).lines
+
+
+def test_a_setting_may_name_any_variable():
+    assert secret.read("env:PLAIN", {"PLAIN": "ring"}) == "ring"
+    assert settings.from_env({"REAPER_SECRET_S": "x"}), "a policy's variable is no misspelt setting"
