@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
@@ -141,6 +142,7 @@ def test_the_notice_policy_grants_nothing_that_is_not_used(bundle, libraries, se
     sweeping = guarded(server, cloudformation, {"NoticePolicy", *AUDIT})
     with Runtime(python(sam.RUNTIME), libraries, bundle, SWEEP, environ) as runtime:
         plain = runtime.invoke({})
+    forget(server)
     with serving() as hook:
         hook.answers["/hook"] = {}
         policy = EVERY_CHANNEL.format(topic=topic, url=f"{hook.url}/hook")
@@ -185,19 +187,30 @@ def test_every_kind_of_snooze_uses_all_that_the_page_may_do(bundle, libraries, s
     assert {name for keys in wrote for name in keys["dynamodb:Attributes"]} == set(granted)
 
 
+def table(server: Server) -> Any:
+    """The ledger's table."""
+    return boto3.resource("dynamodb", **connection(server)).Table("ledger")
+
+
 def rows(server: Server) -> dict[str, dict[str, Any]]:
     """All rows of the ledger, by partition key."""
-    rules, server.rules[:] = list(server.rules), []
-    found = boto3.client("dynamodb", **connection(server)).scan(TableName="ledger")["Items"]
-    server.rules[:] = rules
-    return {row["pk"]["S"]: row for row in found}
+    with unguarded(server):
+        return {row["pk"]: row for row in table(server).scan()["Items"]}
 
 
 def forget(server: Server, *keys: str) -> None:
-    """Take those rows away, as if they had never been written."""
+    """Take those rows away, all of them without a key, as if they had never been written."""
+    with unguarded(server):
+        for row in table(server).scan()["Items"]:
+            if not keys or row["pk"] in keys:
+                table(server).delete_item(Key={"pk": row["pk"], "sk": row["sk"]})
+
+
+@contextmanager
+def unguarded(server: Server) -> Iterator[None]:
+    """The test's own calls, which no policy is asked about."""
     rules, server.rules[:] = list(server.rules), []
-    for key in keys:
-        boto3.client("dynamodb", **connection(server)).delete_item(TableName="ledger", Key={"pk": {"S": key}, "sk": {"S": "-"}})
+    yield
     server.rules[:] = rules
 
 
