@@ -121,6 +121,15 @@ def test_nothing_in_an_audits_role_can_change_anything_but_its_own_report(cloudf
 READING = ("List", "Describe", "Get", "BatchGet", "Query", "Scan")
 
 
+def test_only_what_aws_cannot_scope_is_granted_everywhere(cloudformation):
+    """Everything else names the table, the bucket's folder, the secret, or a sort of resource of this account."""
+    allowed = [s for s in policies.statements(policies.of_template(cloudformation, NAMES)) if s["Effect"] == "Allow"]
+    everywhere = {s["Sid"] for s in allowed for r in policies.listed(s["Resource"]) if r == "*" or r.count(":") < 5}
+    assert everywhere == {"ListAndMeasure", "LookAgain"}
+    granted = [action for s in allowed if s["Sid"] in everywhere for action in policies.listed(s["Action"])]
+    assert [action for action in granted if not action.split(":")[1].startswith(READING)] == []
+
+
 def test_nothing_but_the_enforce_role_can_change_a_machine_learning_resource(cloudformation):
     names = {n for n, r in cloudformation["Resources"].items() if r["Type"] == "AWS::IAM::ManagedPolicy"} - {"EnforcePolicy"}
     changing = {a.split(":")[0] for a in actions(cloudformation, names) if not a.split(":")[1].startswith(READING)}
@@ -217,20 +226,29 @@ def test_the_channels_secrets_are_one_pattern_and_no_list(cloudformation, given:
     assert bool(re.search(pattern, given)) is fits
 
 
+DATA = [
+    *(
+        "Cluster",
+        "Domain",
+        "EndpointConfig",
+        "Experiment",
+        "FeatureGroup",
+        "Image",
+        "ImageVersion",
+        "MlflowTrackingServer",
+        "Model",
+    ),
+    *("ModelPackage", "ModelPackageGroup", "NotebookInstance", "Pipeline", "Project", "Space", "UserProfile"),
+]
+
+
 @pytest.mark.parametrize(
     "action",
     [
-        *(
-            f"sagemaker:Delete{what}"
-            for what in ("NotebookInstance", "Space", "Domain", "UserProfile", "Model", "EndpointConfig")
-        ),
-        *(f"sagemaker:Delete{what}" for what in ("FeatureGroup", "ModelPackage", "Image", "Cluster", "Pipeline")),
-        "sagemaker:AddTags",
-        "sagemaker:DeleteTags",
-        "tag:UntagResources",
-        "s3:DeleteObject",
-        "elasticfilesystem:DeleteFileSystem",
-        "ec2:DeleteVolume",
+        *(f"sagemaker:Delete{what}" for what in DATA),
+        *("sagemaker:AddTags", "sagemaker:DeleteTags", "tag:TagResources", "tag:UntagResources"),
+        *("s3:DeleteBucket", "s3:DeleteObject", "s3:DeleteObjectVersion", "ec2:DeleteSnapshot", "ec2:DeleteVolume"),
+        *("elasticfilesystem:DeleteFileSystem", "fsx:DeleteFileSystem"),
     ],
 )
 def test_data_and_tags_stay_out_of_reach_even_under_administrators_rights(cloudformation, action: str):
