@@ -146,7 +146,8 @@ def test_the_notice_policy_grants_nothing_that_is_not_used(bundle, libraries, se
     with serving() as hook:
         hook.answers["/hook"] = {}
         policy = EVERY_CHANNEL.format(topic=topic, url=f"{hook.url}/hook")
-        with Runtime(python(sam.RUNTIME), libraries, bundle, SWEEP, environ | {"REAPER_POLICY": policy}) as runtime:
+        settings = environ | {"REAPER_POLICY": policy, "REAPER_SECRETS": NAMES["ChannelSecrets"]}
+        with Runtime(python(sam.RUNTIME), libraries, bundle, SWEEP, settings) as runtime:
             done = runtime.invoke({})
     assert (plain.error, done.error) == (None, None), plain.log[-3000:] + done.log[-3000:]
     assert [path for path, _, _ in hook.asked] == ["/hook"]

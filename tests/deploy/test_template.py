@@ -312,6 +312,8 @@ def test_every_changing_statement_of_the_enforce_role_knows_its_regions(cloudfor
 def test_regions_are_named_and_not_matched(cloudformation, given: str, fits: bool):
     """CloudFormation looks at each value of the list, without the spaces around it."""
     regions = cloudformation["Parameters"]["Regions"]
+    variables = cloudformation["Resources"]["SweepFunction"]["Properties"]["Environment"]["Variables"]
+    assert variables["REAPER_REGIONS"] == {"Fn::Join": [",", {"Ref": "Regions"}]}
     assert regions["Type"] == "CommaDelimitedList"
     assert bool(re.search(regions["AllowedPattern"], given)) is fits
 
@@ -412,6 +414,7 @@ NOTED = ["because", "by", "expires", "id", "pk", "sk", "touched", "what", "when"
         pytest.param("PutItem", "history#e", [*NOTED, "version"], {}, False, id="an entry with more in it"),
         pytest.param("PutItem", "history#e", NOTED, {"ReturnValues": "ALL_OLD"}, False, id="an entry that reads as well"),
         pytest.param("PutItem", "history#e", None, {}, False, id="an entry that names no attribute"),
+        pytest.param("PutItem", None, NOTED, {}, False, id="an entry without a key"),
         pytest.param("PutItem", "memory#e", NOTED, {}, False, id="a memory written over"),
         pytest.param("PutItem", "state#format", NOTED, {}, False, id="another format"),
         pytest.param("PutItem", "open#aws/1/r", NOTED, {}, False, id="an open action"),
@@ -421,6 +424,7 @@ NOTED = ["because", "by", "expires", "id", "pk", "sk", "touched", "what", "when"
         pytest.param("GetItem", "state#paused", None, {}, False, id="reading the stop switch"),
         pytest.param("GetItem", "history#e", None, {}, False, id="reading the history"),
         pytest.param("BatchGetItem", ["memory#e", "open#aws/1/r"], None, {}, False, id="reading an open action along with it"),
+        pytest.param("GetItem", None, None, {}, False, id="reading one without a key"),
         pytest.param("BatchGetItem", None, None, {}, False, id="reading without a key"),
         pytest.param("DeleteItem", "memory#e", None, {}, False, id="forgetting"),
         pytest.param("Query", "memory#e", None, {}, False, id="a query"),
