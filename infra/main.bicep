@@ -66,6 +66,20 @@ param logDailyCapGb int = 1
 @minValue(1)
 param reportRetentionDays int = 365
 
+@description('Days from its making in which nobody can delete or change a manifest, by an unlocked policy on their container. 0: no such policy.')
+@minValue(0)
+@maxValue(3650)
+param manifestImmutabilityDays int = 0
+
+@description('Public IPv4 addresses or ranges that may reach reports, memory and manifests, besides the app. With them or subnets given every other network is refused.')
+param allowedAddresses array = []
+
+@description('Ids of the subnets that may reach them, with the service endpoint Microsoft.Storage.')
+param allowedSubnets array = []
+
+@description('Id of a subnet, delegated to Microsoft.App/environments, that the app goes out through. Needed where networks are refused, or the app would be, too.')
+param appSubnet string = ''
+
 @description('Hours without a successful sweep after which the admins are told.')
 @minValue(1)
 @maxValue(48)
@@ -100,6 +114,11 @@ var strange = filter(range(0, length(name)), i => !contains('abcdefghijklmnopqrs
 var fits = empty(strange) && !startsWith(name, '-') && !endsWith(name, '-')
 var groupName = { fits: resourceGroupName }[fits ? 'fits' : '${name}: letters, digits and inner hyphens only']
 
+// The same way: an app without a subnet that shuts every network out would shut itself out, and no sweep could store anything.
+var closed = !empty(allowedAddresses) || !empty(allowedSubnets)
+var appGetsIn = !closed || !empty(appSubnet)
+var subnets = { in: closed ? union(allowedSubnets, [ appSubnet ]) : [] }[appGetsIn ? 'in' : 'appSubnet: needed with allowedAddresses or allowedSubnets']
+
 resource group 'Microsoft.Resources/resourceGroups@2024-11-01' = {
   name: groupName
   location: location
@@ -116,6 +135,17 @@ module identity 'modules/identity.bicep' = {
   }
 }
 
+module host 'modules/host.bicep' = {
+  scope: group
+  name: 'reaper-host'
+  params: {
+    name: 'reaperhost${suffix}'
+    location: location
+    tags: tags
+    principalId: identity.outputs.principalId
+  }
+}
+
 module storage 'modules/storage.bicep' = {
   scope: group
   name: 'reaper-storage'
@@ -128,6 +158,9 @@ module storage 'modules/storage.bicep' = {
     reportRetentionDays: reportRetentionDays
     remember: remember || mode != 'audit'
     acts: mode == 'enforce'
+    manifestImmutabilityDays: manifestImmutabilityDays
+    allowedAddresses: allowedAddresses
+    allowedSubnets: subnets
   }
 }
 
@@ -195,8 +228,9 @@ module app 'modules/app.bicep' = {
     pythonVersion: pythonVersion
     identityId: identity.outputs.id
     identityClientId: identity.outputs.clientId
-    blobEndpoint: storage.outputs.blobEndpoint
-    packageUrl: storage.outputs.packageUrl
+    blobEndpoint: host.outputs.blobEndpoint
+    packageUrl: host.outputs.packageUrl
+    subnetId: appSubnet
     insightsName: monitoring.outputs.insightsName
     settings: {
       REAPER_EMAIL_ENDPOINT: mail.outputs.endpoint

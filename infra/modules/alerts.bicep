@@ -1,4 +1,5 @@
-// Two rules that watch the watcher: a sweep failed, did not see everything or holds acts back, and (dead man) no sweep has succeeded for too long.
+// Three rules that watch the watcher: a sweep failed, did not see everything or holds acts back; (dead man) no sweep has succeeded for
+// too long; and the workspace takes in no more logs, which blinds the first one and sooner or later wakes the second.
 // They ask the workspace behind Application Insights. The host logs each function call there as a request, named after the
 // function; host.json must keep requests out of sampling, or a sweep that ran could look as if it had not.
 // https://learn.microsoft.com/azure/azure-monitor/alerts/alerts-types#log-alerts
@@ -101,6 +102,38 @@ resource silent 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = {
         {
           // Counting without a group gives one row even where nothing matches, so silence is a row and not an empty answer.
           query: '${sweeps} and Success == true and TimeGenerated > ago(${silentHours}h) | summarize sweeps = count() | where sweeps == 0'
+          timeAggregation: 'Count'
+          operator: 'GreaterThan'
+          threshold: 0
+          failingPeriods: { minFailingPeriodsToAlert: 1, numberOfEvaluationPeriods: 1 }
+        }
+      ]
+    }
+    actions: { actionGroups: [ people.id ] }
+  }
+}
+
+// The workspace tells about itself, also when it takes in nothing else any more.
+// https://learn.microsoft.com/azure/azure-monitor/logs/daily-cap
+resource deaf 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = {
+  name: '${name}-logs-stopped'
+  location: location
+  tags: tags
+  kind: 'LogAlert'
+  properties: {
+    displayName: 'ML Idle Reaper: no more logs are taken in'
+    description: 'The workspace has reached its daily cap, or ingestion was stopped: until it goes on, a sweep that fails is not noticed. Look at what fills it, or raise logDailyCapGb.'
+    enabled: true
+    severity: 2
+    autoMitigate: true
+    evaluationFrequency: 'PT1H'
+    windowSize: 'PT2H'
+    scopes: [ workspaceId ]
+    skipQueryValidation: true
+    criteria: {
+      allOf: [
+        {
+          query: '_LogOperation | where Category =~ "Ingestion" and Detail has_any ("OverQuota", "ForceOff", "SubscriptionSuspended")'
           timeAggregation: 'Count'
           operator: 'GreaterThan'
           threshold: 0

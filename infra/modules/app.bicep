@@ -28,6 +28,9 @@ param packageUrl string
 @description('Name of the Application Insights component, in the same resource group.')
 param insightsName string
 
+@description('Id of the subnet the app goes out through; empty for the public network.')
+param subnetId string
+
 @description('The settings the product reads: REAPER_... names and their values.')
 param settings object
 
@@ -58,6 +61,7 @@ resource app 'Microsoft.Web/sites@2024-11-01' = {
   properties: {
     serverFarmId: plan.id
     httpsOnly: true
+    virtualNetworkSubnetId: empty(subnetId) ? null : subnetId
     functionAppConfig: {
       deployment: {
         storage: {

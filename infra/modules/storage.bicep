@@ -1,5 +1,5 @@
-// One storage account: the deployed package, the host's own leases and keys, the reports and, when wanted, the memory and what
-// undoing an act takes.
+// The product's own storage account: the reports and, when wanted, the memory and what undoing an act takes. The app has a role on each
+// container and on the table, and none on the account.
 // Nobody can use an account key here: every access is by Entra identity and role.
 // https://learn.microsoft.com/azure/storage/common/shared-key-authorization-prevent
 
@@ -29,7 +29,17 @@ param remember bool
 @description('Whether the app acts, and so keeps what undoing an act takes.')
 param acts bool
 
-var blobDataOwner = subscriptionResourceId('Microsoft.Authorization/roleDefinitions', 'b7e6dc6d-f1e8-4753-8033-0f276bb0955b')
+@description('Days from its making in which nobody can delete or change a manifest; 0 for no such rule.')
+param manifestImmutabilityDays int
+
+@description('Public IPv4 addresses or ranges that may reach the account.')
+param allowedAddresses array
+
+@description('Ids of the subnets that may reach the account. With neither addresses nor subnets every network may.')
+param allowedSubnets array
+
+var closed = !empty(allowedAddresses) || !empty(allowedSubnets)
+var blobDataContributor = subscriptionResourceId('Microsoft.Authorization/roleDefinitions', 'ba92f5b4-2d11-453d-a403-e96b0029c9fe')
 var blobDataReader = subscriptionResourceId('Microsoft.Authorization/roleDefinitions', '2a2b9908-6ea1-4ae2-8e65-a410df84e7d1')
 var tableDataContributor = subscriptionResourceId('Microsoft.Authorization/roleDefinitions', '0a9a7e1f-b9d0-4cc4-a60d-0319b160aaa3')
 
@@ -46,6 +56,12 @@ resource account 'Microsoft.Storage/storageAccounts@2024-01-01' = {
     allowSharedKeyAccess: false
     defaultToOAuthAuthentication: true
     minimumTlsVersion: 'TLS1_2'
+    networkAcls: {
+      bypass: 'AzureServices'
+      defaultAction: closed ? 'Deny' : 'Allow'
+      ipRules: [for address in allowedAddresses: { action: 'Allow', value: address }]
+      virtualNetworkRules: [for id in allowedSubnets: { action: 'Allow', id: id }]
+    }
     supportsHttpsTrafficOnly: true
   }
 }
@@ -56,13 +72,8 @@ resource blobs 'Microsoft.Storage/storageAccounts/blobServices@2024-01-01' = {
   properties: {
     containerDeleteRetentionPolicy: { enabled: true, days: 7 }
     deleteRetentionPolicy: { enabled: true, days: 7 }
+    isVersioningEnabled: true
   }
-}
-
-resource package 'Microsoft.Storage/storageAccounts/blobServices/containers@2024-01-01' = {
-  parent: blobs
-  name: 'package'
-  properties: { publicAccess: 'None' }
 }
 
 resource reports 'Microsoft.Storage/storageAccounts/blobServices/containers@2024-01-01' = {
@@ -79,6 +90,17 @@ resource manifests 'Microsoft.Storage/storageAccounts/blobServices/containers@20
   properties: { publicAccess: 'None' }
 }
 
+// Unlocked, and to stay so: a locked one could never be taken away again, nor the resource group while it lasts.
+// https://learn.microsoft.com/azure/storage/blobs/immutable-time-based-retention-policy-overview
+resource unchangeable 'Microsoft.Storage/storageAccounts/blobServices/containers/immutabilityPolicies@2024-01-01' = if (acts && manifestImmutabilityDays > 0) {
+  parent: manifests
+  name: 'default'
+  properties: {
+    allowProtectedAppendWrites: false
+    immutabilityPeriodSinceCreationInDays: manifestImmutabilityDays
+  }
+}
+
 resource expiry 'Microsoft.Storage/storageAccounts/managementPolicies@2024-01-01' = {
   parent: account
   name: 'default'
@@ -91,7 +113,10 @@ resource expiry 'Microsoft.Storage/storageAccounts/managementPolicies@2024-01-01
           enabled: true
           definition: {
             filters: { blobTypes: [ 'blockBlob' ], prefixMatch: [ '${reports.name}/' ] }
-            actions: { baseBlob: { delete: { daysAfterModificationGreaterThan: reportRetentionDays } } }
+            actions: {
+              baseBlob: { delete: { daysAfterModificationGreaterThan: reportRetentionDays } }
+              version: { delete: { daysAfterCreationGreaterThan: reportRetentionDays } }
+            }
           }
         }
       ]
@@ -109,15 +134,23 @@ resource ledger 'Microsoft.Storage/storageAccounts/tableServices/tables@2024-01-
   name: 'ledger'
 }
 
-// The host keeps leases, keys and schedules in containers of its own making, so this role cannot be narrowed to a container.
-// https://learn.microsoft.com/azure/azure-functions/functions-reference#connecting-to-host-storage-with-an-identity
-resource hostAccess 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
-  name: guid(account.id, principalId, blobDataOwner)
-  scope: account
+resource reportsWritten 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
+  name: guid(reports.id, principalId, blobDataContributor)
+  scope: reports
   properties: {
     principalId: principalId
     principalType: 'ServicePrincipal'
-    roleDefinitionId: blobDataOwner
+    roleDefinitionId: blobDataContributor
+  }
+}
+
+resource manifestsWritten 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (acts) {
+  name: guid(manifests.id, principalId, blobDataContributor)
+  scope: manifests
+  properties: {
+    principalId: principalId
+    principalType: 'ServicePrincipal'
+    roleDefinitionId: blobDataContributor
   }
 }
 
@@ -141,12 +174,6 @@ resource reportAccess 'Microsoft.Authorization/roleAssignments@2022-04-01' = [fo
     roleDefinitionId: blobDataReader
   }
 }]
-
-@description('Address of the blob service, for AzureWebJobsStorage.')
-output blobEndpoint string = account.properties.primaryEndpoints.blob
-
-@description('Address of the container the package is deployed to.')
-output packageUrl string = '${account.properties.primaryEndpoints.blob}${package.name}'
 
 @description('Address of the container the full reports go to, for REAPER_REPORTS.')
 output reportsUrl string = '${account.properties.primaryEndpoints.blob}${reports.name}'

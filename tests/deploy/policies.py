@@ -7,34 +7,52 @@ an explicit deny wins, otherwise any allow does.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 ACCOUNT, REGION = "123456789012", "us-east-1"
-PSEUDO = {"AWS::Partition": "aws", "AWS::Region": REGION, "AWS::AccountId": ACCOUNT, "AWS::StackName": "ml-idle-reaper"}
+PSEUDO = {
+    "AWS::Partition": "aws",
+    "AWS::Region": REGION,
+    "AWS::AccountId": ACCOUNT,
+    "AWS::StackName": "ml-idle-reaper",
+    "AWS::URLSuffix": "amazonaws.com",
+}
+Context = Mapping[str, str | Collection[str]]
+"""Condition keys of one request: one value, or for keys such as `dynamodb:Attributes` a collection of them."""
+Question = tuple[str, str, Context]
+"""Action, resource and condition keys."""
+TEXTS: Mapping[str, Callable[..., Any]] = {
+    "Fn::Join": lambda between, parts: between.join(parts),
+    "Fn::Select": lambda index, parts: parts[int(index)],
+    "Fn::Split": lambda between, text: text.split(between),
+}
+"""CloudFormation's own functions on texts."""
 
 
 @dataclass(slots=True)
 class Policies:
-    """Policy documents, and which of their actions have been needed so far."""
+    """Policy documents, and which of their statements' actions have been needed so far."""
 
     documents: list[dict[str, Any]]
-    used: set[tuple[str, str]] = field(default_factory=set)
+    used: set[tuple[int, str]] = field(default_factory=set)
     denied: list[tuple[str, str]] = field(default_factory=list)
 
-    def allow(self, action: str, resource: str, context: Mapping[str, str] | None = None) -> bool:
-        """Whether these policies let `action` on `resource` pass; remembers the question."""
-        self.used.add((action, resource))
+    def allow(self, action: str, resource: str, context: Context | None = None) -> bool:
+        """Whether these policies let `action` on `resource` pass; remembers which statements said so."""
+        for number, statement in enumerate(statements(self.documents)):
+            if _hits(statement, action, resource, context or {}):
+                self.used |= {(number, granted) for granted in listed(statement["Action"]) if like(granted, action)}
         allowed = evaluate(self.documents, action, resource, context or {})
         if not allowed:
             self.denied.append((action, resource))
         return allowed
 
     def unused(self) -> set[str]:
-        """Granted actions that nothing asked for."""
-        granted = {a for s in statements(self.documents) if s["Effect"] == "Allow" for a in listed(s["Action"])}
-        return {g for g in granted if not any(like(g, action) for action, _ in self.used)}
+        """Granted actions that nothing asked for, statement by statement: one that two statements grant must be needed in both."""
+        allows = [(n, s) for n, s in enumerate(statements(self.documents)) if s["Effect"] == "Allow"]
+        return {a for n, s in allows for a in listed(s["Action"]) if (n, a) not in self.used}
 
 
 def of_template(
@@ -51,7 +69,8 @@ def of_role(cloudformation: Mapping[str, Any], role: str, names: Mapping[str, st
     logical = {n: n for n, r in resources.items() if r["Type"].startswith("AWS::IAM::")}
     own = set(resolve(resources[role]["Properties"].get("ManagedPolicyArns", []), {**names, **logical}))
     for name, found in resources.items():
-        if role in resolve(found["Properties"].get("Roles", []), logical) and names.get(found.get("Condition", "")) == "true":
+        here = "Condition" not in found or names.get(found["Condition"]) == "true"
+        if here and role in resolve(found["Properties"].get("Roles", []), logical):
             own.add(name)
     return own
 
@@ -72,10 +91,12 @@ def resolve(node: Any, names: Mapping[str, str]) -> Any:
             return re.sub(r"\$\{([^}]+)\}", lambda m: {**PSEUDO, **names}[m[1]], value)
         if key == "Fn::If":
             return resolve(value[1] if names.get(value[0]) == "true" else value[2], names)
-    return {key: resolve(value, names) for key, value in node.items()}
+        if key in TEXTS:
+            return TEXTS[key](*resolve(value, names))
+    return {key: r for key, value in node.items() if (r := resolve(value, names)) is not None}
 
 
-def evaluate(documents: list[dict[str, Any]], action: str, resource: str, context: Mapping[str, str]) -> bool:
+def evaluate(documents: list[dict[str, Any]], action: str, resource: str, context: Context) -> bool:
     """Allowed by one statement and denied by none."""
     hits = [s for s in statements(documents) if _hits(s, action, resource, context)]
     return any(s["Effect"] == "Allow" for s in hits) and not any(s["Effect"] == "Deny" for s in hits)
@@ -98,13 +119,14 @@ def like(pattern: str, text: str, *, case: bool = False) -> bool:
     return re.fullmatch(shape, text, 0 if case else re.IGNORECASE | re.DOTALL) is not None
 
 
-def _hits(statement: dict[str, Any], action: str, resource: str, context: Mapping[str, str]) -> bool:
+def _hits(statement: dict[str, Any], action: str, resource: str, context: Context) -> bool:
     on_action = any(like(a, action) for a in listed(statement["Action"]))
     on_resource = any(like(r, resource, case=True) for r in listed(statement["Resource"]))
-    return on_action and on_resource and _conditions(statement.get("Condition", {}), context)
+    return on_action and on_resource and conditions_hold(statement.get("Condition", {}), context)
 
 
-def _conditions(conditions: Mapping[str, Mapping[str, Any]], context: Mapping[str, str]) -> bool:
+def conditions_hold(conditions: Mapping[str, Mapping[str, Any]], context: Context) -> bool:
+    """Whether all of a statement's conditions hold. Keys ignore case, values do not."""
     known = {key.lower(): value for key, value in context.items()}
     return all(
         _holds(operator, known.get(key.lower()), [str(w) for w in listed(wanted)])
@@ -113,19 +135,29 @@ def _conditions(conditions: Mapping[str, Mapping[str, Any]], context: Mapping[st
     )
 
 
-def _holds(operator: str, value: str | None, wanted: list[str]) -> bool:
+def _holds(operator: str, value: str | Collection[str] | None, wanted: list[str]) -> bool:
+    """A key that is not there fails every operator but Null, ...IfExists, StringNot... and, as AWS warns, ForAllValues.
+
+    https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_condition-single-vs-multi-valued-context-keys.html
+    """
     if operator == "Null":
         return (value is None) == (wanted[0].lower() == "true")
-    name = operator.removesuffix("IfExists").removeprefix("ForAllValues:")
+    every = operator.startswith("ForAllValues:")
+    name = operator.removesuffix("IfExists").removeprefix("ForAllValues:").removeprefix("ForAnyValue:")
     if value is None:
-        return operator.endswith("IfExists") or operator.startswith("ForAllValues:") or name.startswith("StringNot")
-    tests = {
-        "StringEquals": value in wanted,
-        "StringNotEquals": value not in wanted,
-        "StringEqualsIgnoreCase": value.lower() in [w.lower() for w in wanted],
-        "StringNotEqualsIgnoreCase": value.lower() not in [w.lower() for w in wanted],
-        "StringLike": any(like(w, value, case=True) for w in wanted),
-        "StringNotLike": not any(like(w, value, case=True) for w in wanted),
-        "Bool": value.lower() in [w.lower() for w in wanted],
-    }
-    return tests[name]
+        return operator.endswith("IfExists") or every or name.startswith("StringNot")
+    test = TESTS[name]
+    found = [test(one, wanted) for one in ([value] if isinstance(value, str) else value)]
+    return all(found) if every else any(found)
+
+
+TESTS: Mapping[str, Callable[[str, list[str]], bool]] = {
+    "StringEquals": lambda value, wanted: value in wanted,
+    "StringNotEquals": lambda value, wanted: value not in wanted,
+    "StringEqualsIgnoreCase": lambda value, wanted: value.lower() in [w.lower() for w in wanted],
+    "StringNotEqualsIgnoreCase": lambda value, wanted: value.lower() not in [w.lower() for w in wanted],
+    "StringLike": lambda value, wanted: any(like(w, value, case=True) for w in wanted),
+    "StringNotLike": lambda value, wanted: not any(like(w, value, case=True) for w in wanted),
+    "Bool": lambda value, wanted: value.lower() in [w.lower() for w in wanted],
+}
+"""One value of the request against those of the policy; an operator that is not here is a KeyError, so that none is overlooked."""

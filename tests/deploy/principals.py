@@ -12,9 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from deploy import policies
-from deploy.test_bundle import resource
-from deploy.test_template import ENFORCE, ENFORCE_OWN, NAMES, SAGEMAKER
+from deploy import policies, wire
+from deploy.test_template import ENFORCE, ENFORCE_OWN, NAMES
 from reaper.sandbox.aws.call import Call
 from reaper.sandbox.aws.fault import Fault, denied
 from reaper.sandbox.aws.server import Server
@@ -39,14 +38,15 @@ class Principals:
             return self._assumed(call)
         if call.action == "sts:AssumeRole":
             self.session = [json.loads(call.params["Policy"])] if call.params.get("Policy") else []
-        return None if self.own.allow(call.action, asked_of(call), context(self.server, call)) else denied()
+        return None if wire.pass_all(self.own, wire.questions(self.server, call)) else denied()
 
     def _assumed(self, call: Call) -> Fault | None:
-        arn, tags = asked_of(call), context(self.server, call)
-        allowed = self.role.allow(call.action, arn, tags)
-        if allowed and self.session and not policies.evaluate(self.session, call.action, arn, tags):
-            self.role.denied.append((call.action, arn))
-            allowed = False
+        asked = wire.questions(self.server, call)
+        allowed = wire.pass_all(self.role, asked)
+        for action, arn, context in asked if allowed and self.session else ():
+            if not policies.evaluate(self.session, action, arn, context):
+                self.role.denied.append((action, arn))
+                allowed = False
         return None if allowed else denied()
 
 
@@ -55,44 +55,4 @@ def principals(server: Server, cloudformation: Mapping[str, Any]) -> Principals:
     own, role = (policies.of_template(cloudformation, NAMES, only=names) for names in (ENFORCE_OWN, ENFORCE))
     found = Principals(server, policies.Policies(own), policies.Policies(role))
     server.rules[:] = [found]
-    return found
-
-
-def asked_of(call: Call) -> str:
-    """The ARN that IAM would see."""
-    given, stem = call.params, SAGEMAKER.replace("us-east-1", call.region)
-    if call.service == "dynamodb":
-        return NAMES["LedgerTable.Arn"]
-    if call.service == "ses":
-        return NAMES["SesIdentity"]
-    if call.action == "sts:AssumeRole":
-        return str(given["RoleArn"])
-    if call.operation in {"RegisterScalableTarget", "DeregisterScalableTarget"}:
-        return f"arn:aws:application-autoscaling:{call.region}:123456789012:scalable-target/0ec5"
-    if call.service == "sagemaker" and "ResourceArn" in given:
-        return str(given["ResourceArn"])
-    if call.operation == "DeleteApp":
-        home = given.get("SpaceName") or given["UserProfileName"]
-        return f"{stem}app/{given['DomainId']}/{home}/{given['AppType']}/{given['AppName']}"
-    if call.service == "sagemaker" and not call.operation.startswith("List"):
-        for key, type_ in (("NotebookInstanceName", "notebook-instance"), ("ModelName", "model")):
-            if key in given:
-                return f"{stem}{type_}/{given[key]}"
-        if call.operation in {"DeleteEndpoint", "UpdateEndpointWeightsAndCapacities"}:
-            return f"{stem}endpoint/{given['EndpointName'].lower()}"
-        if "InferenceComponentName" in given:
-            return f"{stem}inference-component/{given['InferenceComponentName'].lower()}"
-    return resource(call)
-
-
-def context(server: Server, call: Call) -> dict[str, str]:
-    """What IAM knows of the request besides: the resource's own tags, whose autoscaling it is, and whether a write is create-only."""
-    arn = asked_of(call).lower()
-    shelves = server.world.region(call.account, call.region).shelves().values()
-    tags = next((record.tags for shelf in shelves for record in shelf.values() if record.arn.lower() == arn), None) or {}
-    found = {f"aws:ResourceTag/{key}": value for key, value in tags.items()}
-    if "ServiceNamespace" in call.params:
-        found["application-autoscaling:service-namespace"] = call.params["ServiceNamespace"]
-    if "if-none-match" in call.headers:
-        found["s3:if-none-match"] = call.headers["if-none-match"]
     return found

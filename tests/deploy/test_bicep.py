@@ -34,6 +34,7 @@ from reaper.settings import DOCS
 
 APP, ROLE, ALERTS = INFRA / "modules/app.bicep", INFRA / "modules/role.bicep", INFRA / "modules/alerts.bicep"
 ENFORCE = INFRA / "modules/enforce.bicep"
+HOST = INFRA / "modules/host.bicep"
 MONITORING, STORAGE, MAIL = INFRA / "modules/monitoring.bicep", INFRA / "modules/storage.bicep", INFRA / "modules/mail.bicep"
 PUBLISHING = "basicPublishingCredentialsPolicies"
 AT_A_SUBSCRIPTION = [
@@ -125,6 +126,11 @@ def test_the_host_signs_in_to_its_storage_with_the_identity() -> None:
         pytest.param(STORAGE, "account", "properties.supportsHttpsTrafficOnly", "true", id="storage over HTTPS only"),
         pytest.param(STORAGE, "account", "properties.minimumTlsVersion", "'TLS1_2'", id="storage takes TLS 1.2 and up"),
         pytest.param(STORAGE, "account", "properties.allowCrossTenantReplication", "false", id="no copies to other tenants"),
+        pytest.param(HOST, "account", "properties.allowSharedKeyAccess", "false", id="no keys of the host's account"),
+        pytest.param(HOST, "account", "properties.allowBlobPublicAccess", "false", id="no public blobs in the host's"),
+        pytest.param(HOST, "account", "properties.supportsHttpsTrafficOnly", "true", id="the host's over HTTPS only"),
+        pytest.param(HOST, "account", "properties.minimumTlsVersion", "'TLS1_2'", id="the host's takes TLS 1.2 and up"),
+        pytest.param(HOST, "account", "properties.allowCrossTenantReplication", "false", id="no copies of the host's"),
         pytest.param(MONITORING, "workspace", "properties.features.disableLocalAuth", "true", id="no workspace keys"),
         pytest.param(MAIL, "service", "properties.disableLocalAuth", "true", id="no e-mail keys"),
     ],
@@ -217,6 +223,102 @@ def test_what_undoing_takes_is_kept_apart_and_never_expires() -> None:
     assert re.findall(r"prefixMatch: \[ '(.*?)' \]", STORAGE.read_text()) == ["${reports.name}/"]
 
 
+GRANTS = {
+    "access.bicep assignment": ("roleId", "the subscription"),
+    "host.bicep hostAccess": ("blobDataOwner", "account"),
+    "mail.bicep send": ("mailOwner", "service"),
+    "monitoring.bicep publish": ("metricsPublisher", "insights"),
+    "storage.bicep ledgerAccess": ("tableDataContributor", "ledger"),
+    "storage.bicep manifestsWritten": ("blobDataContributor", "manifests"),
+    "storage.bicep reportAccess": ("blobDataReader", "reports"),
+    "storage.bicep reportsWritten": ("blobDataContributor", "reports"),
+}
+"""Every role that is given, and on what. Whoever adds or widens one changes this on purpose."""
+BUILT_IN = {
+    "blobDataContributor": "ba92f5b4-2d11-453d-a403-e96b0029c9fe",
+    "blobDataOwner": "b7e6dc6d-f1e8-4753-8033-0f276bb0955b",
+    "blobDataReader": "2a2b9908-6ea1-4ae2-8e65-a410df84e7d1",
+    "mailOwner": "09976791-48a7-449e-bb21-39d1a415f350",
+    "metricsPublisher": "3913510d-42f4-4e42-8a64-420c390055eb",
+    "tableDataContributor": "0a9a7e1f-b9d0-4cc4-a60d-0319b160aaa3",
+}
+
+
+def test_each_role_is_given_on_just_what_it_is_for() -> None:
+    given: dict[str, tuple[str, str]] = {}
+    for path in FILES:
+        for name, node in declared(path, "resource").items():
+            if resource_type(node) == "Microsoft.Authorization/roleAssignments":
+                where = at(path, name, "scope") or "the subscription"
+                given[f"{path.name} {name}"] = (at(path, name, "properties.roleDefinitionId"), where)
+    assert given == GRANTS
+
+
+def test_the_built_in_roles_are_the_ones_their_names_say() -> None:
+    found = {}
+    for path in FILES:
+        for name, node in declared(path, "variable").items():
+            if name in BUILT_IN:
+                [found[name]] = [guid for guid in strings(node) if re.fullmatch(r"[0-9a-f-]{36}", guid)]
+    assert found == BUILT_IN
+
+
+def test_the_account_that_the_app_owns_holds_nothing_of_the_products() -> None:
+    names = {
+        at(path, n, "name")
+        for path in (HOST,)
+        for n in declared(path, "resource")
+        if "containers" in text(declared(path, "resource")[n])
+    }
+    assert names == {"'package'"}
+    passed = {
+        name: text(properties(properties(value(node))["params"]).get("blobEndpoint", node))
+        for name, node in declared(MAIN, "module").items()
+    }
+    assert passed["app"] == "host.outputs.blobEndpoint"
+
+
+def test_manifests_are_versioned_and_can_be_put_out_of_everyones_reach() -> None:
+    assert at(STORAGE, "blobs", "properties.isVersioningEnabled") == "true"
+    policy = declared(STORAGE, "resource")["unchangeable"]
+    assert resource_type(policy).endswith("/containers/immutabilityPolicies")
+    assert text(policy).partition("{")[0].endswith("= if (acts && manifestImmutabilityDays > 0) ")
+    assert at(STORAGE, "unchangeable", "parent") == "manifests"
+    assert at(STORAGE, "unchangeable", "properties.immutabilityPeriodSinceCreationInDays") == "manifestImmutabilityDays"
+    assert at(STORAGE, "unchangeable", "properties.allowProtectedAppendWrites") == "false"
+    assert text(value(declared(MAIN, "parameter")["manifestImmutabilityDays"])) == "0", "off, so that one can leave"
+
+
+def test_no_immutability_policy_is_ever_locked() -> None:
+    told = [line for path in FILES for line in path.read_text().splitlines() if not line.lstrip().startswith("//")]
+    assert [line for line in told if re.search(r"'Locked'|'lock'|Authorization/locks|immutableStorageWithVersioning", line)] == []
+
+
+def test_versions_of_reports_expire_with_them_and_those_of_manifests_never() -> None:
+    rules = re.findall(r"prefixMatch: \[ '(.*?)' \]", STORAGE.read_text())
+    assert rules == ["${reports.name}/"]
+    assert "version: { delete: { daysAfterCreationGreaterThan: reportRetentionDays } }" in STORAGE.read_text()
+
+
+def test_networks_are_refused_once_some_are_named_and_never_the_app_itself() -> None:
+    assert at(STORAGE, "account", "properties.networkAcls.defaultAction") == "closed ? 'Deny' : 'Allow'"
+    assert text(value(declared(STORAGE, "variable")["closed"])) == "!empty(allowedAddresses) || !empty(allowedSubnets)"
+    told = {name: text(value(node)) for name, node in declared(MAIN, "variable").items()}
+    assert told["closed"] == "!empty(allowedAddresses) || !empty(allowedSubnets)"
+    assert told["appGetsIn"] == "!closed || !empty(appSubnet)"
+    refused = "appSubnet: needed with allowedAddresses or allowedSubnets"
+    assert told["subnets"] == f"{{ in: closed ? union(allowedSubnets, [ appSubnet ]) : [] }}[appGetsIn ? 'in' : '{refused}']"
+    passed = {name: properties(properties(value(node))["params"]) for name, node in declared(MAIN, "module").items()}
+    assert text(passed["storage"]["allowedSubnets"]) == "subnets"
+    assert text(passed["app"]["subnetId"]) == "appSubnet"
+    assert at(APP, "app", "properties.virtualNetworkSubnetId") == "empty(subnetId) ? null : subnetId"
+
+
+@pytest.mark.parametrize("name", ["allowedAddresses", "allowedSubnets", "appSubnet"])
+def test_every_network_gets_in_where_none_is_named(name: str) -> None:
+    assert text(value(declared(MAIN, "parameter")[name])) in {"[]", "''"}
+
+
 def test_role_assignments_name_the_identity_as_what_it_is() -> None:
     for path in FILES:
         for name, node in declared(path, "resource").items():
@@ -236,11 +338,30 @@ def test_the_default_schedule_has_six_fields_and_runs_at_least_daily() -> None:
     assert fields[3:] == ["*", "*", "*"]
 
 
-@pytest.mark.parametrize("rule", ["failed", "silent"])
-def test_both_alert_rules_tell_the_admins(rule: str) -> None:
+@pytest.mark.parametrize("rule", ["failed", "silent", "deaf"])
+def test_every_alert_rule_tells_the_admins(rule: str) -> None:
     assert at(ALERTS, rule, "properties.enabled") == "true"
     assert at(ALERTS, rule, "properties.actions.actionGroups") == "[ people.id ]"
     assert "for (address, index) in recipients" in at(ALERTS, "people", "properties.emailReceivers")
+
+
+def test_there_is_no_other_alert_rule() -> None:
+    rules = [n for n, node in declared(ALERTS, "resource").items() if resource_type(node).endswith("/scheduledQueryRules")]
+    assert rules == ["failed", "silent", "deaf"]
+
+
+def test_the_dead_man_calls_when_nothing_is_logged_at_all() -> None:
+    """A count without groups has one row even of nothing; with a group there would be no row, and no alert."""
+    [query] = [line.strip() for line in at(ALERTS, "silent", "properties.criteria").splitlines() if "query:" in line]
+    assert query.endswith("| summarize sweeps = count() | where sweeps == 0'")
+    assert "ago(${silentHours}h)" in query
+
+
+def test_an_alert_rings_when_the_workspace_takes_in_no_more_logs() -> None:
+    [query] = [line.strip() for line in at(ALERTS, "deaf", "properties.criteria").splitlines() if "query:" in line]
+    assert query.startswith('query: \'_LogOperation | where Category =~ "Ingestion"')
+    assert "OverQuota" in query
+    assert at(MONITORING, "workspace", "properties.workspaceCapping") == "{ dailyQuotaGb: dailyCapGb }"
 
 
 def test_the_dead_man_never_looks_back_further_than_a_rule_can() -> None:

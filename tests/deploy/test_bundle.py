@@ -12,48 +12,20 @@ from pathlib import Path
 import boto3
 import pytest
 
-from deploy import policies, sam
+from deploy import policies, sam, wire
 from deploy.pythons import python
 from deploy.runtime import Runtime
 from deploy.test_template import AUDIT, NAMES
 from deploy.translate import translate
 from reaper.sandbox.aws import scaled
 from reaper.sandbox.aws.account import Account
-from reaper.sandbox.aws.call import Call
-from reaper.sandbox.aws.fault import Fault, denied, on
+from reaper.sandbox.aws.fault import denied, on
 from reaper.sandbox.aws.records import Variant
 from reaper.sandbox.aws.server import Server
 
 NOW = datetime.now(UTC)
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 LIBRARIES = sam.BUILD / "runtime-libraries"
-STEM = "arn:aws:sagemaker:{region}:123456789012:"
-
-
-def resource(call: Call) -> str:
-    """The ARN that IAM would see for a call; `*` where the action knows no resource."""
-    stem, given = STEM.format(region=call.region), call.params
-    match call.action:
-        case "sagemaker:DescribeEndpoint":
-            return f"{stem}endpoint/{given['EndpointName'].lower()}"
-        case "sagemaker:DescribeEndpointConfig":
-            return f"{stem}endpoint-config/{given['EndpointConfigName'].lower()}"
-        case "sagemaker:DescribeInferenceComponent":
-            return f"{stem}inference-component/{given['InferenceComponentName'].lower()}"
-        case "sagemaker:DescribeApp":
-            home = given.get("SpaceName") or given["UserProfileName"]
-            return f"{stem}app/{given['DomainId']}/{home}/{given['AppType']}/{given['AppName']}"
-        case "cloudwatch:DescribeAlarms":
-            return f"arn:aws:cloudwatch:{call.region}:123456789012:alarm:{given['AlarmNames'][0]}"
-        case "logs:DescribeLogStreams":
-            return f"arn:aws:logs:{call.region}:123456789012:log-group:{given['logGroupName']}:log-stream:"
-        case "sns:Publish":
-            return str(given["TopicArn"])
-        case "s3:PutObject":
-            return f"arn:aws:s3:::{given['Bucket']}/{given['Key']}"
-        case "ssm:GetParameter":
-            return f"arn:aws:ssm:{call.region}:123456789012:parameter{given['Name']}"
-    return "*"
 
 
 def missing(why: str) -> None:
@@ -101,15 +73,12 @@ def allowed(server: Server) -> policies.Policies:
     """The template's policies, asked about every call that reaches the server."""
     found = policies.Policies(policies.of_template(translate(sam.ROOT / "template.yaml"), NAMES, only=AUDIT))
 
-    def guard(call: Call) -> Fault | None:
-        return None if found.allow(call.action, resource(call)) else denied()
-
     admin = boto3.Session(region_name="us-east-1")
     settings = {"endpoint_url": server.url, "aws_access_key_id": "AKIAIOSFODNN7EXAMPLE", "aws_secret_access_key": "x"}
     admin.client("sns", **settings).create_topic(Name="summary")
     admin.client("s3", **settings).create_bucket(Bucket="reports-bucket")
     admin.client("ssm", **settings).put_parameter(Name="/ml-idle-reaper/policy", Value="version: 1\n", Type="String")
-    server.rules.append(guard)
+    server.rules.append(wire.guard(server, found))
     return found
 
 

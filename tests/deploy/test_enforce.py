@@ -22,6 +22,8 @@ from reaper.aws import ledger, role
 from reaper.registry import kinds
 from reaper.sandbox.aws import scaled
 from reaper.sandbox.aws.account import Account
+from reaper.sandbox.aws.call import Call
+from reaper.sandbox.aws.fault import Fault, on
 from reaper.sandbox.aws.records import Variant
 from reaper.sandbox.aws.server import Server
 
@@ -171,6 +173,38 @@ def test_warned_then_stopped_and_deleted_under_exactly_the_rights_of_the_templat
     stored = [c.params["Key"] for c in server.calls if c.action == "s3:PutObject" and c.params["Key"].startswith("manifests/")]
     assert len(stored) == len(set(stored)) == len(DUE - {"inside"})
     assert '"Acted":[6.0]' in second.log.replace(" ", "")
+
+
+SCALING = {"RegisterScalableTarget", "DeregisterScalableTarget", "PutScalingPolicy"}
+
+
+def untagged(call: Call, data: dict[str, Any]) -> dict[str, Any]:
+    """The bulk list of tags as it was before somebody wrote the ones that keep: it is known to lag behind."""
+    return data | {"ResourceTagMappingList": [row | {"Tags": []} for row in data["ResourceTagMappingList"]]}
+
+
+@pytest.mark.parametrize("stale", [False, True], ids=["known at once", "known to the authoritative call only"])
+def test_autoscaling_of_what_is_kept_is_never_touched(bundle, libraries, server, fleet, environ, guard, stale: bool):
+    """IAM sees a scalable target's own tags, not those of what it scales: here the code alone stands in the way."""
+    with Runtime(python(sam.RUNTIME), libraries, bundle, HANDLER, environ) as runtime:
+        first = runtime.invoke({}, seconds=600)
+        days_pass(first.answer, 4)
+        here = fleet.contents
+        for kept in (*here.endpoints.values(), *here.components.values()):
+            kept.tags = {"reaper:keep": "true"}
+        if stale:
+            server.rules.append(on("GetResources", Fault(rewrite=untagged)))
+        second = runtime.invoke({}, seconds=600)
+    assert {
+        name: move for name, (move, outcome, _) in steps(second).items() if outcome == "done" and move in {"stop", "delete"}
+    } == {
+        "nb": "stop",
+        "ana/JupyterLab/default": "stop",
+    }
+    assert [call.operation for call in server.calls if call.operation in SCALING] == []
+    assert {name: state(fleet)[name] for name in ("out", "least", "endpoints", "components")} == {
+        name: BEFORE[name] for name in ("out", "least", "endpoints", "components")
+    }
 
 
 def test_the_function_reads_and_acts_as_the_enforce_role_only(bundle, libraries, server, fleet, environ, guard):

@@ -5,21 +5,24 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from urllib.parse import urlsplit
 
 import boto3
 import pytest
 
-from deploy import policies, sam
+from deploy import policies, sam, wire
+from deploy.machine import serving
 from deploy.pythons import python
 from deploy.runtime import Runtime
-from deploy.test_bundle import bundle, libraries, resource
+from deploy.test_bundle import bundle, libraries
 from deploy.test_template import AUDIT, NAMES
 from deploy.translate import translate
 from reaper.sandbox.aws.account import Account
 from reaper.sandbox.aws.call import Call
-from reaper.sandbox.aws.fault import Fault, denied
+from reaper.sandbox.aws.fault import lost, on
 from reaper.sandbox.aws.server import Server
 
 __all__ = ["bundle", "libraries"]
@@ -31,17 +34,17 @@ version: 1
 owners: {tags: [owner], domains: [example.com], fallback: admins@example.com}
 channels: [{type: ses, from: reaper@example.com, region: us-east-1}]
 """
-
-
-def asked_of(call: Call) -> str:
-    """The ARN that IAM would see; the ledger's table, the identity and the secrets besides what an audit touches."""
-    if call.service == "dynamodb":
-        return TABLE
-    if call.service == "ses":
-        return NAMES["SesIdentity"]
-    if call.service == "secretsmanager":
-        return NAMES["SnoozeSecret"] if "snooze" in call.params["SecretId"] else "*"
-    return resource(call)
+EVERY_CHANNEL = """
+version: 1
+owners: {{tags: [owner], domains: [example.com], fallback: admins@example.com}}
+channels:
+  - {{type: ses, from: reaper@example.com, region: us-east-1, configuration_set: ours}}
+  - {{type: sns, topic: "{topic}"}}
+  - {{type: webhook, url: "{url}", secret: "secretsmanager:reaper/hook"}}
+"""
+SWEEP, PAGE = "reaper.aws.lambda_function.handler", "reaper.aws.snooze_function.handler"
+LINK = re.compile(r"https://keep\.example\.com/[^\s\"\\<>]+")
+OWN = "AKIAIOSFODNN7EXAMPLE"
 
 
 @pytest.fixture
@@ -58,15 +61,15 @@ def cloudformation():
     return translate(sam.ROOT / "template.yaml")
 
 
+def connection(server: Server) -> dict[str, str]:
+    """What boto3 needs to reach the account."""
+    return {"endpoint_url": server.url, "aws_access_key_id": OWN, "aws_secret_access_key": "x", "region_name": "us-east-1"}
+
+
 @pytest.fixture
 def environ(server: Server, cloudformation) -> dict[str, str]:
     """The stack's own table and secret, made as the template describes them, and the settings that it gives."""
-    here = {
-        "endpoint_url": server.url,
-        "aws_access_key_id": "AKIAIOSFODNN7EXAMPLE",
-        "aws_secret_access_key": "x",
-        "region_name": "us-east-1",
-    }
+    here = connection(server)
     table = cloudformation["Resources"]["LedgerTable"]["Properties"]
     schema = {key: table[key] for key in ("AttributeDefinitions", "KeySchema", "BillingMode")}
     boto3.client("dynamodb", **here).create_table(TableName="ledger", **schema)
@@ -75,6 +78,7 @@ def environ(server: Server, cloudformation) -> dict[str, str]:
     )
     boto3.client("sesv2", **here).create_email_identity(EmailIdentity="reaper@example.com")
     boto3.client("ssm", **here).put_parameter(Name="/ml-idle-reaper/policy", Value=POLICY, Type="String")
+    boto3.client("sns", **here).create_topic(Name="summary")
     boto3.client("s3", **here).create_bucket(Bucket="reports-bucket")
     return {
         **server.env,
@@ -82,6 +86,7 @@ def environ(server: Server, cloudformation) -> dict[str, str]:
         "REAPER_POLICY": "ssm:/ml-idle-reaper/policy",
         "REAPER_REGIONS": "all",
         "REAPER_REPORTS": "s3://reports-bucket/reports",
+        "REAPER_TOPIC": NAMES["SummaryTopic"],
         "REAPER_LEDGER": "dynamodb://ledger",
         "REAPER_SNOOZE_URL": "https://keep.example.com/",
         "REAPER_SNOOZE_KEYS": "secretsmanager:snooze",
@@ -90,11 +95,7 @@ def environ(server: Server, cloudformation) -> dict[str, str]:
 
 def guarded(server: Server, cloudformation, only: set[str]) -> policies.Policies:
     found = policies.Policies(policies.of_template(cloudformation, NAMES, only=only))
-
-    def guard(call: Call) -> Fault | None:
-        return None if found.allow(call.action, asked_of(call)) else denied()
-
-    server.rules[:] = [guard]
+    server.rules[:] = [wire.guard(server, found)]
     return found
 
 
@@ -104,7 +105,7 @@ def mails(server: Server) -> list[Call]:
 
 def test_an_owner_is_told_once_clicks_and_is_left_in_peace(bundle, libraries, server, environ, cloudformation):
     sweeping = guarded(server, cloudformation, {*AUDIT, "NoticePolicy"})
-    with Runtime(python(sam.RUNTIME), libraries, bundle, "reaper.aws.lambda_function.handler", environ) as runtime:
+    with Runtime(python(sam.RUNTIME), libraries, bundle, SWEEP, environ) as runtime:
         first = runtime.invoke({})
         assert first.error is None, first.log[-3000:]
         again = runtime.invoke({})
@@ -114,20 +115,19 @@ def test_an_owner_is_told_once_clicks_and_is_left_in_peace(bundle, libraries, se
     assert [f["step"] for f in again.answer["findings"]] == ["none"]
     told = [json.dumps(call.params) for call in mails(server)]
     assert len([t for t in told if "ana@example.com" in t and "keep.example.com" in t]) == 1
-    link = urlsplit(re.search(r"https://keep\.example\.com/[^\s\"\\<>]+", next(t for t in told if "keep.example.com" in t))[0])
+    link = urlsplit(LINK.search(next(t for t in told if "keep.example.com" in t))[0])
 
     keeping = guarded(server, cloudformation, {"SnoozePolicy"})
-    with Runtime(python(sam.RUNTIME), libraries, bundle, "reaper.aws.snooze_function.handler", environ) as runtime:
+    with Runtime(python(sam.RUNTIME), libraries, bundle, PAGE, environ) as runtime:
         page = runtime.invoke(_event("GET", link.path, link.query)).answer
         token = re.search(r'name="t" value="([^"]+)"', page["body"])[1]
         kept = runtime.invoke(_event("POST", link.path, "", f"t={token}&days=3&reason=demo")).answer
         forged = runtime.invoke(_event("POST", link.path, "", f"t={token[:-3]}abc&days=3")).answer
     assert (page["statusCode"], kept["statusCode"], forged["statusCode"]) == (200, 200, 403)
     assert keeping.denied == []
-    assert keeping.unused() == {"logs:CreateLogStream", "logs:PutLogEvents"}
 
     guarded(server, cloudformation, {*AUDIT, "NoticePolicy"})
-    with Runtime(python(sam.RUNTIME), libraries, bundle, "reaper.aws.lambda_function.handler", environ) as runtime:
+    with Runtime(python(sam.RUNTIME), libraries, bundle, SWEEP, environ) as runtime:
         after = runtime.invoke({})
     [finding] = after.answer["findings"]
     assert finding["state"] == "exempt"
@@ -135,17 +135,88 @@ def test_an_owner_is_told_once_clicks_and_is_left_in_peace(bundle, libraries, se
 
 
 def test_the_notice_policy_grants_nothing_that_is_not_used(bundle, libraries, server, environ, cloudformation):
+    here, topic = connection(server), NAMES["ChannelTopics"][0]
+    boto3.client("sns", **here).create_topic(Name="team-a")
+    boto3.client("secretsmanager", **here).create_secret(Name="reaper/hook", SecretString="s" * 32)
+    boto3.client("sesv2", **here).create_configuration_set(ConfigurationSetName="ours")
     sweeping = guarded(server, cloudformation, {"NoticePolicy", *AUDIT})
-    with Runtime(python(sam.RUNTIME), libraries, bundle, "reaper.aws.lambda_function.handler", environ) as runtime:
-        done = runtime.invoke({})
-    assert done.error is None, done.log[-3000:]
-    assert {a for a in sweeping.unused() if a.startswith(("dynamodb:", "ses:", "secretsmanager:"))} == set()
+    with Runtime(python(sam.RUNTIME), libraries, bundle, SWEEP, environ) as runtime:
+        plain = runtime.invoke({})
+    forget(server)
+    with serving() as hook:
+        hook.answers["/hook"] = {}
+        policy = EVERY_CHANNEL.format(topic=topic, url=f"{hook.url}/hook")
+        settings = environ | {"REAPER_POLICY": policy, "REAPER_SECRETS": NAMES["ChannelSecrets"]}
+        with Runtime(python(sam.RUNTIME), libraries, bundle, SWEEP, settings) as runtime:
+            done = runtime.invoke({})
+    assert (plain.error, done.error) == (None, None), plain.log[-3000:] + done.log[-3000:]
+    assert [path for path, _, _ in hook.asked] == ["/hook"]
+    assert {call.params["TopicArn"] for call in server.calls if call.action == "sns:Publish"} == {NAMES["SummaryTopic"], topic}
+    assert sweeping.denied == []
+    ours = ("dynamodb:", "ses:", "sns:", "secretsmanager:", "kms:", "s3:", "ssm:")
+    assert {a for a in sweeping.unused() if a.startswith(ours)} == set()
+
+
+def test_every_kind_of_snooze_uses_all_that_the_page_may_do(bundle, libraries, server, environ, cloudformation):
+    guarded(server, cloudformation, {*AUDIT, "NoticePolicy"})
+    with Runtime(python(sam.RUNTIME), libraries, bundle, SWEEP, environ) as runtime:
+        [finding] = runtime.invoke({}).answer["findings"]
+    [link] = [found[0] for call in mails(server) if (found := LINK.search(json.dumps(call.params)))]
+    path, token = urlsplit(link).path, urlsplit(link).query.removeprefix("t=")
+    told = rows(server)[f"memory#{finding['id']}"]
+    keeping = guarded(server, cloudformation, {"SnoozePolicy"})
+    started = len(server.calls)
+    with Runtime(python(sam.RUNTIME), libraries, bundle, PAGE, environ) as runtime:
+
+        def send(form: str) -> int:
+            return int(runtime.invoke(_event("POST", path, "", f"t={token}&{form}")).answer["statusCode"])
+
+        looked = [runtime.invoke(_event(method, path, f"t={token}")).answer["statusCode"] for method in ("GET", "HEAD")]
+        first, again = send("days=3&reason=demo&name=Ana"), send("days=3")
+        server.rules.append(on("UpdateItem", lost(), times=1))
+        longer, shorter = send("days=7"), send("days=1&shorten=yes")
+        after = rows(server)[f"memory#{finding['id']}"]
+        forget(server, "state#format", f"memory#{finding['id']}")
+        anew = send("days=2")
+    assert (looked, first, again, longer, shorter, anew) == ([200, 200], 200, 200, 200, 200, 200)
+    assert (keeping.denied, keeping.unused()) == ([], {"logs:CreateLogStream", "logs:PutLogEvents"})
+    assert {name for name in told if told[name] != after[name]} == {"expires", "touched", "version", "writer"}
+    assert "state#format" not in rows(server), "only a sweep marks a ledger of an earlier version"
+    wrote = [wire.table_keys(call.params) for call in server.calls[started:] if call.operation == "UpdateItem"]
+    statements = {s["Sid"]: s for s in policies.statements(keeping.documents)}
+    granted = statements["Keep"]["Condition"]["ForAllValues:StringEquals"]["dynamodb:Attributes"]
+    assert {name for keys in wrote for name in keys["dynamodb:Attributes"]} == set(granted)
+
+
+def table(server: Server) -> Any:
+    """The ledger's table."""
+    return boto3.resource("dynamodb", **connection(server)).Table("ledger")
+
+
+def rows(server: Server) -> dict[str, dict[str, Any]]:
+    """All rows of the ledger, by partition key."""
+    with unguarded(server):
+        return {row["pk"]: row for row in table(server).scan()["Items"]}
+
+
+def forget(server: Server, *keys: str) -> None:
+    """Take those rows away, all of them without a key, as if they had never been written."""
+    with unguarded(server):
+        for row in table(server).scan()["Items"]:
+            if not keys or row["pk"] in keys:
+                table(server).delete_item(Key={"pk": row["pk"], "sk": row["sk"]})
+
+
+@contextmanager
+def unguarded(server: Server) -> Iterator[None]:
+    """The test's own calls, which no policy is asked about."""
+    rules, server.rules[:] = list(server.rules), []
+    yield
+    server.rules[:] = rules
 
 
 def test_notices_need_a_memory_that_lasts(bundle, libraries, server, environ):
-    with Runtime(
-        python(sam.RUNTIME), libraries, bundle, "reaper.aws.lambda_function.handler", environ | {"REAPER_LEDGER": "memory:"}
-    ) as runtime:
+    with Runtime(python(sam.RUNTIME), libraries, bundle, SWEEP, environ | {"REAPER_LEDGER": "memory:"}) as runtime:
         done = runtime.invoke({})
     assert "needs a ledger that lasts" in done.error["errorMessage"]
 

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import parliament
@@ -13,7 +14,9 @@ from deploy import policies, sam
 from deploy.translate import translate
 from reaper import registry
 from reaper.aws import ledger, snooze_function, targets
+from reaper.ledger import History
 from reaper.model import Mode
+from reaper.row import SNOOZE, columns, from_history
 from reaper.settings import DOCS
 
 ROOT = Path(__file__).parents[2]
@@ -27,6 +30,8 @@ NAMES = {
     "LedgerTable.Arn": "arn:aws:dynamodb:us-east-1:123456789012:table/ledger",
     "SesIdentity": "arn:aws:ses:us-east-1:123456789012:identity/example.com",
     "HasSesIdentity": "true",
+    "SesFrom": "reaper@example.com",
+    "HasSesFrom": "true",
     "SesConfigurationSet": "arn:aws:ses:us-east-1:123456789012:configuration-set/ours",
     "HasSesConfigurationSet": "true",
     "ChannelTopics": ["arn:aws:sns:us-east-1:123456789012:team-a", "arn:aws:sns:eu-west-1:123456789012:team-b"],
@@ -37,6 +42,13 @@ NAMES = {
     "HasSnooze": "true",
     "SnoozeLogs.Arn": "arn:aws:logs:us-east-1:123456789012:log-group:snooze:*",
     "EnforceRole.Arn": "arn:aws:iam::123456789012:role/enforce",
+    "SweepFunction.Arn": "arn:aws:lambda:us-east-1:123456789012:function:sweep",
+    "Regions": ["us-east-1", "eu-west-1"],
+    "KmsKey": "arn:aws:kms:us-east-1:123456789012:key/ours",
+    "HasKmsKey": "true",
+    "SignsByKmsKey": "true",
+    "ChannelKeys": ["arn:aws:kms:us-east-1:123456789012:key/of-the-channels"],
+    "HasChannelKeys": "true",
 }
 AUDIT = {"AuditPolicy", "ReportPolicy"}
 NOTIFY = {*AUDIT, "NoticePolicy"}
@@ -72,7 +84,17 @@ def test_sam_validates_the_template():
 
 
 @pytest.mark.parametrize(
-    "name", ["AuditPolicy", "ReportPolicy", "NoticePolicy", "SnoozePolicy", "EnforcePolicy", "GuardPolicy", "EnforceAccess"]
+    "name",
+    [
+        "AuditPolicy",
+        "ReportPolicy",
+        "NoticePolicy",
+        "SnoozePolicy",
+        "EnforcePolicy",
+        "GuardPolicy",
+        "EnforceAccess",
+        "SchedulePolicy",
+    ],
 )
 def test_parliament_finds_nothing_in_the_policies(cloudformation, name: str):
     document = policies.resolve(cloudformation["Resources"][name]["Properties"]["PolicyDocument"], NAMES)
@@ -92,16 +114,26 @@ def test_the_audit_policy_grants_exactly_what_the_kinds_declare(cloudformation):
 
 def test_nothing_in_an_audits_role_can_change_anything_but_its_own_report(cloudformation):
     changing = {a for a in actions(cloudformation, AUDIT) if not a.split(":")[1].startswith(("List", "Describe", "Get"))}
-    assert changing == {"s3:PutObject", "sns:Publish", "logs:CreateLogStream", "logs:PutLogEvents"}
+    keys = {"kms:Decrypt", "kms:GenerateDataKey"}
+    assert changing == {"s3:PutObject", "sns:Publish", "logs:CreateLogStream", "logs:PutLogEvents", *keys}
 
 
 READING = ("List", "Describe", "Get", "BatchGet", "Query", "Scan")
 
 
+def test_only_what_aws_cannot_scope_is_granted_everywhere(cloudformation):
+    """Everything else names the table, the bucket's folder, the secret, or a sort of resource of this account."""
+    allowed = [s for s in policies.statements(policies.of_template(cloudformation, NAMES)) if s["Effect"] == "Allow"]
+    everywhere = {s["Sid"] for s in allowed for r in policies.listed(s["Resource"]) if r == "*" or r.count(":") < 5}
+    assert everywhere == {"ListAndMeasure", "LookAgain"}
+    granted = [action for s in allowed if s["Sid"] in everywhere for action in policies.listed(s["Action"])]
+    assert [action for action in granted if not action.split(":")[1].startswith(READING)] == []
+
+
 def test_nothing_but_the_enforce_role_can_change_a_machine_learning_resource(cloudformation):
     names = {n for n, r in cloudformation["Resources"].items() if r["Type"] == "AWS::IAM::ManagedPolicy"} - {"EnforcePolicy"}
     changing = {a.split(":")[0] for a in actions(cloudformation, names) if not a.split(":")[1].startswith(READING)}
-    assert changing == {"s3", "sns", "logs", "dynamodb", "ses", "sts"}
+    assert changing == {"s3", "sns", "logs", "dynamodb", "ses", "sts", "kms", "lambda"}
 
 
 @pytest.mark.parametrize(("mode", "own"), [("audit", AUDIT), ("notify", NOTIFY), ("announce", NOTIFY), ("enforce", ENFORCE_OWN)])
@@ -175,7 +207,7 @@ DELETES = {"sagemaker:DeleteEndpoint", "sagemaker:DeleteInferenceComponent"}
 )
 def test_iam_itself_denies_what_a_tag_protects(cloudformation, action: str, name: str, tags: dict, stops: bool, deletes: bool):
     documents = policies.of_template(cloudformation, NAMES, only=ENFORCE)
-    context = {f"aws:ResourceTag/{key}": value for key, value in tags.items()}
+    context = {"aws:RequestedRegion": "us-east-1"} | {f"aws:ResourceTag/{key}": value for key, value in tags.items()}
     assert policies.evaluate(documents, action, SAGEMAKER + name, context) is (deletes if action in DELETES else stops)
 
 
@@ -194,20 +226,29 @@ def test_the_channels_secrets_are_one_pattern_and_no_list(cloudformation, given:
     assert bool(re.search(pattern, given)) is fits
 
 
+DATA = [
+    *(
+        "Cluster",
+        "Domain",
+        "EndpointConfig",
+        "Experiment",
+        "FeatureGroup",
+        "Image",
+        "ImageVersion",
+        "MlflowTrackingServer",
+        "Model",
+    ),
+    *("ModelPackage", "ModelPackageGroup", "NotebookInstance", "Pipeline", "Project", "Space", "UserProfile"),
+]
+
+
 @pytest.mark.parametrize(
     "action",
     [
-        *(
-            f"sagemaker:Delete{what}"
-            for what in ("NotebookInstance", "Space", "Domain", "UserProfile", "Model", "EndpointConfig")
-        ),
-        *(f"sagemaker:Delete{what}" for what in ("FeatureGroup", "ModelPackage", "Image", "Cluster", "Pipeline")),
-        "sagemaker:AddTags",
-        "sagemaker:DeleteTags",
-        "tag:UntagResources",
-        "s3:DeleteObject",
-        "elasticfilesystem:DeleteFileSystem",
-        "ec2:DeleteVolume",
+        *(f"sagemaker:Delete{what}" for what in DATA),
+        *("sagemaker:AddTags", "sagemaker:DeleteTags", "tag:TagResources", "tag:UntagResources"),
+        *("s3:DeleteBucket", "s3:DeleteObject", "s3:DeleteObjectVersion", "ec2:DeleteSnapshot", "ec2:DeleteVolume"),
+        *("elasticfilesystem:DeleteFileSystem", "fsx:DeleteFileSystem"),
     ],
 )
 def test_data_and_tags_stay_out_of_reach_even_under_administrators_rights(cloudformation, action: str):
@@ -220,8 +261,61 @@ def test_autoscaling_is_changed_for_sagemaker_only(cloudformation):
     documents = policies.of_template(cloudformation, NAMES, only=ENFORCE)
     target = "arn:aws:application-autoscaling:us-east-1:123456789012:scalable-target/0ec5"
     for service, allowed in (("sagemaker", True), ("ecs", False)):
-        context = {"application-autoscaling:service-namespace": service}
+        context = {"application-autoscaling:service-namespace": service, "aws:RequestedRegion": "us-east-1"}
         assert policies.evaluate(documents, "application-autoscaling:RegisterScalableTarget", target, context) is allowed
+
+
+@pytest.mark.parametrize("action", ["DeregisterScalableTarget", "RegisterScalableTarget", "PutScalingPolicy"])
+@pytest.mark.parametrize("tag", [{"reaper:keep": "yes"}, {"Reaper:Action": "notify"}])
+def test_iam_denies_autoscaling_whose_own_tag_protects_it(cloudformation, action: str, tag: dict[str, str]):
+    everything = {"Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}
+    documents = [*policies.of_template(cloudformation, NAMES, only=ENFORCE), everything]
+    target = "arn:aws:application-autoscaling:us-east-1:123456789012:scalable-target/0ec5"
+    tags = {f"aws:ResourceTag/{key}": value for key, value in tag.items()}
+    assert policies.evaluate(documents, f"application-autoscaling:{action}", target, {})
+    assert not policies.evaluate(documents, f"application-autoscaling:{action}", target, tags)
+
+
+SCALES = [(f"application-autoscaling:{name}ScalableTarget", "") for name in ("Register", "Deregister")]
+
+
+@pytest.mark.parametrize(("action", "name"), [*ACTS, *SCALES])
+@pytest.mark.parametrize(
+    ("names", "allowed"),
+    [
+        pytest.param({}, {"us-east-1", "eu-west-1"}, id="the regions listed"),
+        pytest.param({"SweepsHere": "true", "Regions": [""]}, {"us-east-1"}, id="the stack's own"),
+        pytest.param({"SweepsEverywhere": "true"}, {"us-east-1", "eu-west-1", "ap-south-1"}, id="all"),
+    ],
+)
+def test_nothing_is_changed_outside_the_regions_listed(cloudformation, action: str, name: str, names: dict, allowed: set[str]):
+    documents = policies.of_template(cloudformation, {**NAMES, **names}, only=ENFORCE)
+    stem, found = SAGEMAKER if name else "arn:aws:application-autoscaling:us-east-1:123456789012:scalable-target/0ec5", set()
+    for region in ("us-east-1", "eu-west-1", "ap-south-1"):
+        context = {"aws:RequestedRegion": region, "application-autoscaling:service-namespace": "sagemaker"}
+        if policies.evaluate(documents, action, (stem + name).replace("us-east-1", region), context):
+            found.add(region)
+    assert found == allowed
+
+
+def test_every_changing_statement_of_the_enforce_role_knows_its_regions(cloudformation):
+    documents = policies.of_template(cloudformation, NAMES, only={"EnforcePolicy"})
+    for statement in policies.statements(documents):
+        changes = [a for a in policies.listed(statement["Action"]) if not a.split(":")[1].startswith(READING)]
+        regions = statement.get("Condition", {}).get("StringLike", {}).get("aws:RequestedRegion")
+        assert bool(changes) is (regions == NAMES["Regions"]), statement["Sid"]
+
+
+@pytest.mark.parametrize(
+    ("given", "fits"), [("", True), ("all", True), ("eu-west-1", True), ("us-gov-west-1", True), ("*", False)]
+)
+def test_regions_are_named_and_not_matched(cloudformation, given: str, fits: bool):
+    """CloudFormation looks at each value of the list, without the spaces around it."""
+    regions = cloudformation["Parameters"]["Regions"]
+    variables = cloudformation["Resources"]["SweepFunction"]["Properties"]["Environment"]["Variables"]
+    assert variables["REAPER_REGIONS"] == {"Fn::Join": [",", {"Ref": "Regions"}]}
+    assert regions["Type"] == "CommaDelimitedList"
+    assert bool(re.search(regions["AllowedPattern"], given)) is fits
 
 
 def test_a_manifest_can_be_written_once_and_never_read_changed_or_deleted_by_the_sweep(cloudformation):
@@ -254,24 +348,186 @@ def test_admins_are_told_of_acts_that_failed_or_are_held(cloudformation, alarm: 
 
 def test_the_notice_policy_grants_exactly_what_the_ledger_and_the_channels_declare(cloudformation):
     channels = {"ses:SendEmail", "sns:Publish", "secretsmanager:GetSecretValue"}
-    assert actions(cloudformation, {"NoticePolicy"}) == {*ledger.PERMISSIONS, *channels}
+    assert actions(cloudformation, {"NoticePolicy"}) == {*ledger.PERMISSIONS, *channels, "kms:Decrypt", "kms:GenerateDataKey"}
 
 
 def test_a_sweep_may_send_where_the_policys_channels_lead_and_nowhere_else(cloudformation):
     plain = {**NAMES, "HasSesConfigurationSet": "false", "HasChannelTopics": "false"}
     topic, configuration = NAMES["ChannelTopics"][1], NAMES["SesConfigurationSet"]
+    ours = {"ses:FromAddress": NAMES["SesFrom"]}
     for names, allowed in ((NAMES, True), (plain, False)):
         found = policies.Policies(policies.of_template(cloudformation, names, only=NOTIFY))
-        assert found.allow("ses:SendEmail", NAMES["SesIdentity"])
-        assert found.allow("ses:SendEmail", configuration) is allowed
+        assert found.allow("ses:SendEmail", NAMES["SesIdentity"], ours)
+        assert found.allow("ses:SendEmail", configuration, ours) is allowed
         assert found.allow("sns:Publish", topic) is allowed
         assert found.allow("sns:Publish", NAMES["SummaryTopic"])
         assert not found.allow("sns:Publish", f"{topic}-of-others")
 
 
+ANY_ADDRESS = {"HasSesFrom": "false"}
+ONE_ADDRESS = {**ANY_ADDRESS, "SesIdentity": "arn:aws:ses:us-east-1:123456789012:identity/reaper@example.com"}
+
+
+@pytest.mark.parametrize(
+    ("names", "sender", "allowed"),
+    [
+        pytest.param({}, "reaper@example.com", True, id="the address given"),
+        pytest.param({}, "ceo@example.com", False, id="another address of the same domain"),
+        pytest.param(ANY_ADDRESS, "ceo@example.com", True, id="any of the domain where none is given"),
+        pytest.param(ANY_ADDRESS, "reaper@ml.example.com", True, id="below the domain"),
+        pytest.param(ANY_ADDRESS, "reaper@notexample.com", False, id="another domain"),
+        pytest.param(ONE_ADDRESS, "reaper@example.com", True, id="the identity is an address"),
+        pytest.param(ONE_ADDRESS, "ceo@example.com", False, id="and no other address"),
+        pytest.param({}, None, False, id="no address at all"),
+    ],
+)
+def test_mail_comes_from_the_notices_own_address(cloudformation, names: dict[str, str], sender: str | None, allowed: bool):
+    documents = policies.of_template(cloudformation, {**NAMES, **names}, only=NOTIFY)
+    context = {"ses:FromAddress": sender} if sender else {}
+    identity = {**NAMES, **names}["SesIdentity"]
+    assert policies.evaluate(documents, "ses:SendEmail", identity, context) is allowed
+
+
 def test_the_keep_links_page_can_do_exactly_what_it_declares(cloudformation):
     log = {"logs:CreateLogStream", "logs:PutLogEvents"}
-    assert actions(cloudformation, {"SnoozePolicy"}) == {*snooze_function.PERMISSIONS, *log}
+    assert actions(cloudformation, {"SnoozePolicy"}) == {*snooze_function.PERMISSIONS, *log, "kms:Decrypt"}
+
+
+SNOOZED = ["pk", "sk", "id", "expires", "snoozed_until", "touched", "version", "writer"]
+NOTED = ["because", "by", "expires", "id", "pk", "sk", "touched", "what", "when"]
+
+
+@pytest.mark.parametrize(
+    ("operation", "keys", "attributes", "more", "allowed"),
+    [
+        pytest.param("UpdateItem", "memory#e", SNOOZED, {}, True, id="a snooze"),
+        pytest.param("UpdateItem", "memory#e", SNOOZED, {"ReturnValues": "NONE"}, True, id="a snooze that wants nothing back"),
+        pytest.param("UpdateItem", "memory#e", SNOOZED, {"ReturnValues": "ALL_OLD"}, False, id="one that reads as well"),
+        pytest.param("UpdateItem", "memory#e", [*SNOOZED, "warned_at"], {}, False, id="when its owner was told"),
+        pytest.param("UpdateItem", "memory#e", [*SNOOZED, "act_result"], {}, False, id="what became of an action"),
+        pytest.param("UpdateItem", "memory#e", None, {}, False, id="an update that names no attribute"),
+        pytest.param("UpdateItem", None, SNOOZED, {}, False, id="an update without a key"),
+        pytest.param("UpdateItem", "history#e", SNOOZED, {}, False, id="an update of the history"),
+        pytest.param("UpdateItem", "state#hold", SNOOZED, {}, False, id="an update of a hold"),
+        pytest.param("UpdateItem", "lease#aws/1/r", SNOOZED, {}, False, id="an update of a lease"),
+        pytest.param("PutItem", "history#e", NOTED, {}, True, id="an entry of the history"),
+        pytest.param("PutItem", "history#e", [*NOTED, "version"], {}, False, id="an entry with more in it"),
+        pytest.param("PutItem", "history#e", NOTED, {"ReturnValues": "ALL_OLD"}, False, id="an entry that reads as well"),
+        pytest.param("PutItem", "history#e", None, {}, False, id="an entry that names no attribute"),
+        pytest.param("PutItem", None, NOTED, {}, False, id="an entry without a key"),
+        pytest.param("PutItem", "memory#e", NOTED, {}, False, id="a memory written over"),
+        pytest.param("PutItem", "state#format", NOTED, {}, False, id="another format"),
+        pytest.param("PutItem", "open#aws/1/r", NOTED, {}, False, id="an open action"),
+        pytest.param("BatchGetItem", "memory#e", None, {}, True, id="reading a memory"),
+        pytest.param("GetItem", "memory#e", None, {}, True, id="reading it again after a write that was lost"),
+        pytest.param("GetItem", "state#format", None, {}, True, id="reading the format"),
+        pytest.param("GetItem", "state#paused", None, {}, False, id="reading the stop switch"),
+        pytest.param("GetItem", "history#e", None, {}, False, id="reading the history"),
+        pytest.param("BatchGetItem", ["memory#e", "open#aws/1/r"], None, {}, False, id="reading an open action along with it"),
+        pytest.param("GetItem", None, None, {}, False, id="reading one without a key"),
+        pytest.param("BatchGetItem", None, None, {}, False, id="reading without a key"),
+        pytest.param("DeleteItem", "memory#e", None, {}, False, id="forgetting"),
+        pytest.param("Query", "memory#e", None, {}, False, id="a query"),
+        pytest.param("Scan", None, None, {}, False, id="a scan"),
+    ],
+)
+def test_the_page_may_write_a_snooze_and_its_history_only(cloudformation, operation, keys, attributes, more, allowed: bool):
+    documents = policies.of_template(cloudformation, NAMES, only={"SnoozePolicy"})
+    given = {"LeadingKeys": policies.listed(keys) if keys else None, "Attributes": attributes, **more}
+    context = {f"dynamodb:{key}": value for key, value in given.items() if value is not None}
+    assert policies.evaluate(documents, f"dynamodb:{operation}", NAMES["LedgerTable.Arn"], context) is allowed
+
+
+def test_the_attributes_a_snooze_may_write_are_its_columns_and_bookkeeping(cloudformation):
+    documents = policies.of_template(cloudformation, NAMES, only={"SnoozePolicy"})
+    granted = {
+        s["Sid"]: s["Condition"].get("ForAllValues:StringEquals", {}) for s in policies.statements(documents) if "Condition" in s
+    }
+    assert set(granted["Keep"]["dynamodb:Attributes"]) == {*columns(SNOOZE), *ledger.BOOKKEEPING}
+    entry = History(id="e", when=datetime(2026, 11, 21, tzinfo=UTC), what="kept", by="ana", because="demo")
+    assert set(granted["Note"]["dynamodb:Attributes"]) == {*from_history(entry), "pk", "sk", "expires", "touched"}
+
+
+def test_only_this_accounts_schedules_can_use_the_schedules_role(cloudformation):
+    resources = cloudformation["Resources"]
+    [schedule] = [r["Properties"] for r in resources.values() if r["Type"] == "AWS::Scheduler::Schedule"]
+    assert schedule["Target"]["RoleArn"] == {"Fn::GetAtt": ["ScheduleRole", "Arn"]}
+    assert "GroupName" not in schedule, "then the group of the trust below is another one"
+    [trust] = policies.resolve(resources["ScheduleRole"]["Properties"]["AssumeRolePolicyDocument"], NAMES)["Statement"]
+    group = "arn:aws:scheduler:us-east-1:123456789012:schedule-group/default"
+    ours = {"aws:SourceAccount": "123456789012", "aws:SourceArn": group}
+    assert (trust["Principal"], trust["Action"]) == ({"Service": "scheduler.amazonaws.com"}, "sts:AssumeRole")
+    assert policies.conditions_hold(trust["Condition"], ours)
+    for other in ({**ours, "aws:SourceAccount": "999999999999"}, {**ours, "aws:SourceArn": f"{group}-of-others"}, {}):
+        assert not policies.conditions_hold(trust["Condition"], other)
+
+
+def test_the_schedule_can_start_the_sweep_and_do_nothing_else(cloudformation):
+    assert policies.of_role(cloudformation, "ScheduleRole", MODES["enforce"]) == {"SchedulePolicy"}
+    [statement] = policies.statements(policies.of_template(cloudformation, NAMES, only={"SchedulePolicy"}))
+    assert (statement["Action"], statement["Resource"]) == ("lambda:InvokeFunction", NAMES["SweepFunction.Arn"])
+
+
+def test_the_ledger_outlives_the_stack_and_a_hasty_delete(cloudformation):
+    table = cloudformation["Resources"]["LedgerTable"]
+    assert (table["DeletionPolicy"], table["UpdateReplacePolicy"]) == ("Retain", "Retain")
+    assert table["Properties"]["DeletionProtectionEnabled"] is True
+
+
+def encryption(cloudformation, names: dict) -> dict[str, object]:
+    """What encrypts each thing that the stack keeps; None for the service's own key."""
+    found = {name: policies.resolve(r["Properties"], names) for name, r in cloudformation["Resources"].items() if name in KEEPS}
+    [bucket] = found["ReportBucket"]["BucketEncryption"]["ServerSideEncryptionConfiguration"]
+    return {
+        **{name: found[name].get("KmsKeyId") for name in ("SweepLogs", "SnoozeLogs", "SnoozeSecret")},
+        "SummaryTopic": found["SummaryTopic"].get("KmsMasterKeyId"),
+        "LedgerTable": found["LedgerTable"].get("SSESpecification", {}).get("KMSMasterKeyId"),
+        "ReportBucket": bucket["ServerSideEncryptionByDefault"].get("KMSMasterKeyID"),
+    }
+
+
+KEEPS = {"SweepLogs", "SnoozeLogs", "SnoozeSecret", "SummaryTopic", "LedgerTable", "ReportBucket"}
+PLAIN = {**NAMES, **dict.fromkeys(("HasKmsKey", "SignsByKmsKey", "HasChannelKeys"), "false")}
+SIZES = {"LogRetentionDays": 90, "ReportRetentionDays": 400}
+
+
+def test_a_customer_key_encrypts_everything_that_the_stack_keeps(cloudformation):
+    assert encryption(cloudformation, {**NAMES, **SIZES}) == dict.fromkeys(KEEPS, NAMES["KmsKey"])
+    assert encryption(cloudformation, {**PLAIN, **SIZES}) == dict.fromkeys(KEEPS, None)
+    kinds = ("Bucket", "Topic", "LogGroup", "Secret", "Table")
+    kept = {n for n, r in cloudformation["Resources"].items() if r["Type"].endswith(tuple(f"::{kind}" for kind in kinds))}
+    assert kept == KEEPS, "something new is kept: encrypt it, too"
+
+
+def test_without_a_customer_key_no_role_has_a_right_in_kms(cloudformation):
+    documents = policies.of_template(cloudformation, PLAIN)
+    assert [a for s in policies.statements(documents) for a in policies.listed(s["Action"]) if a.startswith("kms:")] == []
+
+
+@pytest.mark.parametrize(
+    ("role", "action", "service", "key", "allowed"),
+    [
+        pytest.param(NOTIFY, "GenerateDataKey", "s3", "KmsKey", True, id="the sweep's report"),
+        pytest.param(NOTIFY, "Decrypt", "s3", "KmsKey", False, id="the sweep reads no report"),
+        pytest.param(NOTIFY, "GenerateDataKey", "sns", "KmsKey", True, id="the sweep's summary"),
+        pytest.param(NOTIFY, "Decrypt", "dynamodb", "KmsKey", True, id="the ledger"),
+        pytest.param(NOTIFY, "GenerateDataKey", "dynamodb", "KmsKey", False, id="no new table"),
+        pytest.param(NOTIFY, "Decrypt", "secretsmanager", "KmsKey", True, id="the key that signs"),
+        pytest.param(NOTIFY, "Decrypt", "", "KmsKey", False, id="not by itself"),
+        pytest.param(NOTIFY, "Decrypt", "secretsmanager", "ChannelKeys", True, id="a channel's secret"),
+        pytest.param(NOTIFY, "GenerateDataKey", "sns", "ChannelKeys", True, id="a channel's topic"),
+        pytest.param(NOTIFY, "Decrypt", "s3", "ChannelKeys", False, id="nothing else of the channels' key"),
+        pytest.param({"SnoozePolicy"}, "Decrypt", "dynamodb", "KmsKey", True, id="the page's ledger"),
+        pytest.param({"SnoozePolicy"}, "Decrypt", "secretsmanager", "KmsKey", True, id="the page's keys"),
+        pytest.param({"SnoozePolicy"}, "Decrypt", "s3", "KmsKey", False, id="no report for the page"),
+        pytest.param({"SnoozePolicy"}, "GenerateDataKey", "dynamodb", "KmsKey", False, id="the page encrypts nothing"),
+        pytest.param({"SnoozePolicy"}, "Decrypt", "", "KmsKey", False, id="the page not by itself"),
+    ],
+)
+def test_a_key_is_used_through_the_service_that_needs_it_only(cloudformation, role, action, service, key, allowed: bool):
+    documents = policies.of_template(cloudformation, NAMES, only=role)
+    context = {"kms:ViaService": f"{service}.us-east-1.amazonaws.com"} if service else {}
+    assert policies.evaluate(documents, f"kms:{action}", policies.listed(NAMES[key])[0], context) is allowed
 
 
 @pytest.mark.parametrize("function", ["SweepFunction", "SnoozeFunction"])

@@ -59,6 +59,8 @@ LONGEST_SORT = 900
 """Bytes of an id in a sort key, which may have 1,024."""
 VALUE = "v_"
 """What the attributes of a named row begin with, so that none of them is taken for the table's own."""
+BOOKKEEPING = frozenset({"pk", "sk", "id", "expires", "touched", "version", "writer"})
+"""The attributes of a memory that are no columns of it, and that each write of one names besides: the keep-links' page may write no others."""
 LOST = "ConditionalCheckFailedException"
 
 Item = dict[str, dict[str, str]]
