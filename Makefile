@@ -4,10 +4,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 UV := $(BIN)/uv
+# Every machine gets the same versions, and only files whose hashes are in constraints.txt.
+INSTALL = $(UV) pip install --quiet --python $(BIN)/python --constraint constraints.txt --build-constraint constraints.txt --editable
 export UV_PYTHON_DOWNLOADS := never
 export SAM_CLI_TELEMETRY := 0
 
-.PHONY: demo story test soak check mutate lock bundle bench docs clean
+.PHONY: demo story test soak check mutate lock bundle sbom bench docs clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets.
@@ -16,14 +18,16 @@ help: ## List the targets.
 $(UV):
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	@# pip takes no hashes from constraints, so uv's own entry becomes a requirement: from its line to the first that goes on no further.
+	sed -n '/^uv==/,/[^\]$$/p' constraints.txt > $(VENV)/uv.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $(VENV)/uv.txt
 
-$(VENV)/.demo: $(UV) pyproject.toml
-	$(UV) pip install --quiet --python $(BIN)/python --editable '.[demo]'
+$(VENV)/.demo: $(UV) pyproject.toml constraints.txt
+	$(INSTALL) '.[demo]'
 	@touch $@
 
-$(VENV)/.dev: $(UV) pyproject.toml
-	$(UV) pip install --quiet --python $(BIN)/python --editable '.[dev]'
+$(VENV)/.dev: $(UV) pyproject.toml constraints.txt
+	$(INSTALL) '.[dev]'
 	@touch $@ $(VENV)/.demo
 
 demo: $(VENV)/.demo ## Sweep a pretend fleet; writes demo/report.html and demo/report.json.
@@ -49,12 +53,16 @@ check: $(VENV)/.dev ## Format, lint, types, import boundaries, templates, genera
 	$(BIN)/python tests/deploy/translate.py template.yaml build/template.json
 	$(BIN)/cfn-lint template.yaml build/template.json
 
-lock: $(UV) ## Compile the two requirement files from pyproject.toml.
+lock: $(UV) ## Compile the requirements of both bundles, and the constraints for development, from pyproject.toml.
 	$(UV) pip compile --quiet --universal --python-version 3.13 --generate-hashes --no-header --no-annotate --extra lambda pyproject.toml -o functions/requirements.txt
 	$(UV) pip compile --quiet --universal --python-version 3.12 --generate-hashes --no-header --no-annotate --extra functions pyproject.toml -o requirements.txt
+	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --extra dev pyproject.toml -o constraints.txt
 
 bundle: $(VENV)/.dev ## Build the Lambda bundle with SAM (arm64) into .aws-sam/.
 	$(BIN)/python tests/deploy/sam.py
+
+sbom: $(VENV)/.dev ## Bills of materials of both bundles (CycloneDX) from their lock files: build/sbom-lambda.json, build/sbom-functions.json.
+	$(BIN)/python tests/deploy/sbom.py build
 
 mutate: $(VENV)/.dev ## Break the code that decides and acts in every small way; says what no test notices.
 	$(BIN)/python tests/mutate.py

@@ -233,6 +233,8 @@ module app 'modules/app.bicep' = {
     subnetId: appSubnet
     insightsName: monitoring.outputs.insightsName
     settings: {
+      // The app's own id: what links are signed for.
+      REAPER_DEPLOYMENT: '${group.id}/providers/Microsoft.Web/sites/${appName}'
       REAPER_EMAIL_ENDPOINT: mail.outputs.endpoint
       REAPER_EMAIL_SENDER: mail.outputs.sender
       REAPER_EMAIL_TO: join(admins, ',')

@@ -3,31 +3,38 @@
 Three shapes of text are read: `{"current": "k2", "keys": {"k1": "<base64>", "k2": "<base64>"}}`; the flat one that CloudFormation's
 GenerateSecretString can make, `{"current": "k1", "k1": "<random characters>"}`; and the random characters alone, which are then key k1.
 https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-properties-secretsmanager-secret-generatesecretstring.html
+
+With the ring goes the deployment that its links are for, REAPER_DEPLOYMENT: a CloudFormation stack's ARN or an Azure resource id.
 """
 
 from __future__ import annotations
 
 import json
+import threading
 from base64 import b64decode
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
 from reaper import secret
-from reaper.errors import SettingsError
-from reaper.token import Keys
+from reaper.errors import ReaperError, SettingsError
+from reaper.token import MAX_DEPLOYMENT, Keys
 
 KEEP = timedelta(minutes=5)
 """How long a ring is used before its secret is read again."""
 PAUSE = timedelta(seconds=30)
 """The least time between two readings: strangers who make up key ids cannot make us ask for the secret all the time."""
+FAILED = timedelta(minutes=1)
+"""How long a reading that failed stands before the next one."""
+LAST = KEEP + timedelta(minutes=15)
+"""How old a ring may be while its secret cannot be read. A key that was taken away is believed no longer than that."""
 
 
-def parse(text: str, where: str) -> Keys:
+def parse(text: str, where: str, deployment: str = "") -> Keys:
     """The ring that `text` holds. Raises SettingsError that names `where` and what is wrong, never the secrets."""
     try:
         said = json.loads(text) if text.lstrip().startswith("{") else {"current": "k1", "k1": text.strip()}
-        return Keys(current=_text(said.get("current"), "current"), ring=_ring(said))
+        return Keys(current=_text(said.get("current"), "current"), ring=_ring(said), deployment=deployment)
     except json.JSONDecodeError as error:
         raise SettingsError(f"{where}: not JSON at line {error.lineno}, column {error.colno}") from None
     except ValueError as error:
@@ -35,34 +42,66 @@ def parse(text: str, where: str) -> Keys:
 
 
 def open(where: str, environ: Mapping[str, str]) -> Keyring:
-    """The ring at `where`, any place that `reaper.secret` knows; nothing is read yet. Raises SettingsError where it names no such place."""
+    """The ring at `where`, any place that `reaper.secret` knows, for the deployment that REAPER_DEPLOYMENT names.
+
+    Nothing is read yet. Raises SettingsError where a setting makes no sense.
+    """
     scheme, _, place = where.partition(":")
     if scheme not in {"env", "secretsmanager", "keyvault"} or not place:
         raise SettingsError(f"REAPER_SNOOZE_KEYS={where!r}: expected secretsmanager:<name>, keyvault:<address> or env:<NAME>")
-    return Keyring(lambda: secret.read(where, environ), f"REAPER_SNOOZE_KEYS={where}")
+    return Keyring(lambda: secret.read(where, environ), f"REAPER_SNOOZE_KEYS={where}", deployment(environ))
+
+
+def deployment(environ: Mapping[str, str]) -> str:
+    """What REAPER_DEPLOYMENT says, empty without it; Azure's resource ids in lower case, because Azure compares them without regard to it."""
+    said = environ.get("REAPER_DEPLOYMENT", "").strip()
+    if len(said) > MAX_DEPLOYMENT or not said.isprintable():
+        raise SettingsError(f"REAPER_DEPLOYMENT={said[:80]!r}: expected one line of at most {MAX_DEPLOYMENT} characters")
+    return said.lower() if said.startswith("/") else said
 
 
 class Keyring:
-    """A ring of keys behind `fetch`, which gives the secret's text or raises a ReaperError."""
+    """A ring of keys behind `fetch`, which gives the secret's text or raises a ReaperError. Several threads may ask it.
 
-    def __init__(self, fetch: Callable[[], str], where: str) -> None:
+    `failure` is why the last reading failed, None when it didn't.
+    """
+
+    def __init__(self, fetch: Callable[[], str], where: str, deployment: str = "") -> None:
         self._fetch = fetch
         self._where = where
+        self._deployment = deployment
         self._held: tuple[datetime, Keys] | None = None
+        self._failed_at: datetime | None = None
+        self._lock = threading.Lock()
+        self.failure: ReaperError | None = None
 
     def keys(self, now: datetime, wanted: str | None = None) -> Keys:
         """The keys, read again when they are old or when `wanted` is not among them: a key that was added a moment ago is found.
 
-        Raises what `fetch` raises, and SettingsError for a secret that cannot be used.
+        A reading that failed is not repeated for FAILED, and the last ring holds for LAST. Raises what `fetch` raises, and SettingsError
+        for a secret that cannot be used, where there is no such ring.
         """
-        if self._held is not None:
-            read_at, held = self._held
-            unknown = wanted is not None and wanted not in held.ring
-            if now - read_at < (PAUSE if unknown else KEEP):
-                return held
-        keys = parse(self._fetch(), self._where)
-        self._held = (now, keys)
-        return keys
+        with self._lock:
+            if not self._fresh(now, wanted) and not (self._failed_at and now - self._failed_at < FAILED):
+                self._read(now)
+            if self._held and now - self._held[0] < LAST:
+                return self._held[1]
+            # Without what earlier raises left on it, or one error would hold every request of its minute.
+            raise (self.failure or SettingsError(f"{self._where}: not read")).with_traceback(None)
+
+    def _fresh(self, now: datetime, wanted: str | None) -> bool:
+        if self._held is None:
+            return False
+        read_at, held = self._held
+        unknown = wanted is not None and wanted not in held.ring
+        return now - read_at < (PAUSE if unknown else KEEP)
+
+    def _read(self, now: datetime) -> None:
+        try:
+            self._held = (now, parse(self._fetch(), self._where, self._deployment))
+            self._failed_at = self.failure = None
+        except ReaperError as error:
+            self._failed_at, self.failure = now, error
 
 
 def _ring(said: dict[str, Any]) -> dict[str, bytes]:

@@ -36,12 +36,18 @@ class Meter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meters:
-    """Who is counted: the network that asks (offices and mail scanners share one) and the single link."""
+    """What is counted: the network that asks (offices and mail scanners share one), the single link, and the log lines about one status.
+
+    Log lines have a price too: on Azure, strangers could use up the day's cap, and the alerts would see nothing until midnight.
+    """
 
     source: Meter
     link: Meter
+    lines: Meter
 
 
 def usual() -> Meters:
-    """60 askings at once and one a second from one network; 20 at once and one every three seconds for one link."""
-    return Meters(source=Meter(burst=60, per_second=1), link=Meter(burst=20, per_second=1 / 3))
+    """60 askings at once and one a second from one network; 20 at once and one every three seconds for one link; lines as for networks."""
+    return Meters(
+        source=Meter(burst=60, per_second=1), link=Meter(burst=20, per_second=1 / 3), lines=Meter(burst=60, per_second=1)
+    )

@@ -28,6 +28,7 @@ class Offer:
 def open(environ: Mapping[str, str], now: datetime) -> Offer | None:
     """What REAPER_SNOOZE_URL and REAPER_SNOOZE_KEYS describe; None without an address: messages then offer the tag alone.
 
+    With REAPER_DEPLOYMENT the links are good at the page of that deployment and nowhere else; without it, wherever the secret is.
     Raises SettingsError for an address that is not https (http only to this machine) and for keys that cannot be used, CloudError for
     keys that cannot be read.
     """

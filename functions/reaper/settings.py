@@ -30,6 +30,7 @@ DOCS = {
     "REAPER_EMAIL_SENDER": "the address the summary comes from, of a domain connected to that service",
     "REAPER_EMAIL_TO": "who gets the summary by e-mail, comma-separated",
     "REAPER_SCHEDULE": "when the function app sweeps, in UTC: second minute hour day month weekday; read by the Functions host only",
+    "REAPER_DEPLOYMENT": "which deployment snooze links are for: the stack's ARN or the function app's resource id; its page takes no other's",
     "REAPER_SNOOZE_URL": "the public address that snooze links lead to, without /keep; without it messages offer the tag alone",
     "REAPER_SNOOZE_KEYS": "the secrets that sign snooze links: secretsmanager:name, keyvault:address or env:NAME",
     "REAPER_SECRETS": "the secrets that a policy may name, comma-separated: names, ARNs or Key Vault addresses, with * for any letters; "

@@ -2,11 +2,14 @@
 
 Looking changes nothing, because mail scanners, previews and prefetching browsers follow links; only sending the form does. There is no
 verb here that stops or deletes anything. What a reply must not tell a stranger is in its `note`, for the log.
+
+Anyone may ask, so what costs comes last: path, method, size, rate and the link's shape, then the keys, the signature, and only for a link
+that holds the ledger.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from ipaddress import ip_network
@@ -18,7 +21,7 @@ from reaper.ledger import History, Ledger, known
 from reaper.meter import Meters
 from reaper.model import Memory
 from reaper.row import SNOOZE
-from reaper.token import BadLink, Keys, Link, verify
+from reaper.token import BadLink, Keys, Link, key_id, verify
 from reaper.wish import MAX_BODY, Wish
 
 PATH = "/keep"
@@ -40,20 +43,21 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What it gets, and a line for the log."""
+    """What it gets, and a line for the log. `failed`: something of ours failed, also where the request was answered all the same."""
 
     status: int
     headers: Mapping[str, str]
     body: str
     note: str = ""
+    failed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Desk:
-    """What one request is answered with."""
+    """What one request is answered with, had when it is needed. Both calls raise ReaperError; `keys` takes the key id that is wanted."""
 
-    ledger: Ledger
-    keys: Keys
+    ledger: Callable[[], Ledger]
+    keys: Callable[[str | None], Keys]
     now: datetime
 
 
@@ -69,38 +73,45 @@ def token_of(request: Request) -> str:
     return wish.first(request.body.decode("utf-8", "replace"), "t") if len(request.body) <= MAX_BODY else ""
 
 
-def answer(request: Request, ledger: Ledger, keys: Keys, now: datetime, meters: Meters | None = None) -> Reply:
-    """The reply to one request at `now`. Raises nothing for what a stranger sends, nor when the ledger fails."""
+def answer(request: Request, desk: Desk, meters: Meters | None = None) -> Reply:
+    """The reply to one request. Raises nothing for what a stranger sends, nor when the keys or the ledger fail."""
+    reply = _turned_away(request, desk.now, meters) or _checked(request, desk, meters)
+    return replace(reply, body="") if request.method == "HEAD" else reply
+
+
+def garbled(detail: str) -> Reply:
+    """What to say to something that is no request at all."""
+    return _said(400, "Not understood", "This page answers browsers only. Nothing was changed.", detail)
+
+
+def _turned_away(request: Request, now: datetime, meters: Meters | None) -> Reply | None:
+    """What can be said without a key, None where that is not enough."""
     if request.path != PATH:
         return _said(404, "Not here", "There is no page at this address.", f"no page at {request.path[:80]!r}")
     if request.method not in {"GET", "HEAD", "POST"}:
         reply = _said(405, "Not possible", "This page can be read and its form be sent, nothing else.", repr(request.method[:20]))
         return replace(reply, headers={**reply.headers, "allow": "GET, HEAD, POST"})
+    network = _network(request.source_ip)
+    if meters and not meters.source.allow(network, now):
+        return _too_often(f"too many requests from {network}")
     if len(request.body) > MAX_BODY:
         return _said(413, "Too long", "That was more than this page takes. Nothing was changed.", f"{len(request.body)} bytes")
-    reply = _measured(request, Desk(ledger=ledger, keys=keys, now=now), meters)
-    return replace(reply, body="") if request.method == "HEAD" else reply
+    return None if key_id(token_of(request)) else _refused(now, "not of a link's shape")
 
 
-def unavailable(now: datetime, detail: str) -> Reply:
-    """What to say when not even the keys can be had."""
-    said = "This link cannot be checked just now, so nothing was changed. Try again in a few minutes."
-    return _later(_said(503, "Not now", said, detail, template="refused", until=page.until(now, 7)), 120)
-
-
-def _measured(request: Request, desk: Desk, meters: Meters | None) -> Reply:
-    """The reply, unless the one who asks, or the link, asks too often. Only a link that holds is counted as one."""
-    network = _network(request.source_ip)
-    if meters and not meters.source.allow(network, desk.now):
-        return _too_often(f"too many requests from {network}")
+def _checked(request: Request, desk: Desk, meters: Meters | None) -> Reply:
+    """The reply to a link, if its signature holds and it is not used too often. Only a link that holds is counted as one."""
+    token = token_of(request)
     try:
-        link = verify(token_of(request), desk.keys, desk.now)
+        link = verify(token, desk.keys(key_id(token)), desk.now)
     except BadLink as bad:
         return _refused(desk.now, bad.detail)
-    if meters and not meters.link.allow(token_of(request)[-43:], desk.now):
+    except ReaperError as error:
+        return _unavailable(desk.now, f"keys: {error}")
+    if meters and not meters.link.allow(token[-43:], desk.now):
         return _too_often(f"too many requests for the link of {link.resource}")
     try:
-        return _send(request, link, desk) if request.method == "POST" else _form(Wish(token=token_of(request)), link, desk)
+        return _send(request, link, desk) if request.method == "POST" else _form(Wish(token=token), link, desk)
     except ReaperError as error:
         days = wish.read(request.body).days or 7
         return _trouble(link, page.until(desk.now, min(max(days, 1), link.max_days)), f"{link.resource}: {error}")
@@ -128,15 +139,10 @@ def _send(request: Request, link: Link, desk: Desk) -> Reply:
     asked = wish.read(request.body)
     if asked.days is None or not 1 <= asked.days <= link.max_days:
         return _form(asked, link, desk, "Please choose for how long to keep it.")
-    known(desk.ledger)
+    known(desk.ledger())
     memory, changed = _keep(asked, link, desk)
-    note = (
-        f"{link.resource}: kept until {memory.snoozed_until} by {memory.snoozed_by}"
-        if changed
-        else f"{link.resource}: kept already"
-    )
-    if changed:
-        note += _noted(link, memory, desk)
+    said = f"kept until {memory.snoozed_until} by {memory.snoozed_by}" if changed else "kept already"
+    unwritten = _noted(link, memory, desk) if changed else ""
     body = page.render(
         "kept",
         f"{link.name} is kept",
@@ -147,7 +153,7 @@ def _send(request: Request, link: Link, desk: Desk) -> Reply:
         changed=changed,
         again=f"{PATH[1:]}?t={asked.token}",
     )
-    return _reply(200, body, note)
+    return replace(_reply(200, body, f"{link.resource}: {said}{unwritten}"), failed=bool(unwritten))
 
 
 def _keep(asked: Wish, link: Link, desk: Desk) -> tuple[Memory, bool]:
@@ -160,13 +166,13 @@ def _keep(asked: Wish, link: Link, desk: Desk) -> tuple[Memory, bool]:
             return memory, False
         why = asked.reason or None
         kept = replace(memory, snoozed_until=until, snoozed_at=desk.now, snoozed_by=_who(asked, link), snoozed_why=why)
-        if desk.ledger.remember(link.resource, kept, memory.version, desk.now, SNOOZE):
+        if desk.ledger().remember(link.resource, kept, memory.version, desk.now, SNOOZE):
             return kept, True
     raise ReaperError(f"somebody else wrote first, {TRIES} times in a row")
 
 
 def _recall(link: Link, desk: Desk) -> Memory:
-    memory: Memory = desk.ledger.recall([link.resource], desk.now).get(link.resource, Memory())
+    memory: Memory = desk.ledger().recall([link.resource], desk.now).get(link.resource, Memory())
     return memory
 
 
@@ -179,7 +185,7 @@ def _who(asked: Wish, link: Link) -> str:
 def _noted(link: Link, memory: Memory, desk: Desk) -> str:
     """Write the history; if only that fails, the snooze holds all the same and the log says what is missing."""
     try:
-        desk.ledger.note(
+        desk.ledger().note(
             History(id=link.resource, when=desk.now, what="kept", by=memory.snoozed_by or "", because=_because(memory))
         )
     except ReaperError as error:
@@ -198,6 +204,12 @@ def _network(source_ip: str) -> str:
         return str(ip_network((source_ip, 64 if ":" in source_ip else 32), strict=False))
     except ValueError:
         return "unknown"
+
+
+def _unavailable(now: datetime, detail: str) -> Reply:
+    """What to say when not even the keys can be had."""
+    said = "This link cannot be checked just now, so nothing was changed. Try again in a few minutes."
+    return _later(_said(503, "Not now", said, detail, template="refused", until=page.until(now, 7)), 120)
 
 
 def _refused(now: datetime, detail: str) -> Reply:
@@ -222,4 +234,4 @@ def _later(reply: Reply, seconds: int) -> Reply:
 
 
 def _reply(status: int, body: str, note: str) -> Reply:
-    return Reply(status=status, headers=page.headers(), body=body, note=note)
+    return Reply(status=status, headers=page.headers(), body=body, note=note, failed=status >= 500)

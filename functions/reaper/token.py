@@ -2,6 +2,10 @@
 
 HMAC-SHA256 (RFC 2104) over `version.key.payload`, so that nothing is parsed before it is known to be ours. The text of the signature is
 compared, not its bytes: base64 has several spellings of the same bytes (RFC 4648, section 3.5), and only one of them passes here.
+
+Form `v2` is signed together with the deployment it is for, and no other deployment accepts it, even one with the same secret. Form `v1`
+names no deployment: links of earlier versions, and those of a sweep without REAPER_DEPLOYMENT. Each form signs under a context of its own,
+so that no signature of one form passes as that of the other.
 """
 
 from __future__ import annotations
@@ -17,7 +21,8 @@ from typing import Any
 
 from reaper.errors import ReaperError
 
-VERSION = "v1"
+ANYWHERE, BOUND = "v1", "v2"
+"""The forms: good wherever the secret is, and good at one deployment."""
 VERB = "keep"
 MAX_TOKEN = 2048
 """Characters; mail programs and proxies pass addresses of that length on unharmed."""
@@ -25,8 +30,10 @@ MIN_SECRET = 32
 MAX_DAYS = 3650
 CONTEXT = b"ml-idle-reaper keep-link\0"
 """Keeps a signature made with the same secret for something else from passing here."""
+BOUND_CONTEXT = b"ml-idle-reaper snooze link of one deployment\0"
+MAX_DEPLOYMENT = 1024
 
-_SHAPE = re.compile(r"v1\.([A-Za-z0-9_-]{1,32})\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]{43})")
+_SHAPE = re.compile(r"(v1|v2)\.([A-Za-z0-9_-]{1,32})\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]{43})")
 
 
 class BadLink(ReaperError):
@@ -39,10 +46,14 @@ class BadLink(ReaperError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keys:
-    """Secrets by key id; `current` signs, every one of them verifies. Raises ValueError for a ring that cannot be used."""
+    """Secrets by key id; `current` signs, every one of them verifies. Raises ValueError for a ring that cannot be used.
+
+    `deployment`: whose links these sign; empty where none is named, and links are then of the form that is good anywhere.
+    """
 
     current: str
     ring: Mapping[str, bytes]
+    deployment: str = ""
 
     def __post_init__(self) -> None:
         if self.current not in self.ring:
@@ -52,10 +63,12 @@ class Keys:
                 raise ValueError(f"{name!r} is no name for a key: expected at most 32 letters, digits, - and _")
             if len(secret) < MIN_SECRET:
                 raise ValueError(f"key {name!r} has {len(secret)} bytes, expected {MIN_SECRET} at least")
+        if len(self.deployment) > MAX_DEPLOYMENT or not self.deployment.isprintable():
+            raise ValueError(f"a deployment's name is one line of at most {MAX_DEPLOYMENT} characters")
 
     def __repr__(self) -> str:
         """Without the secrets, so that no log can show them."""
-        return f"Keys(current={self.current!r}, ring=<{len(self.ring)} secrets>)"
+        return f"Keys(current={self.current!r}, ring=<{len(self.ring)} secrets>, deployment={self.deployment!r})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +93,8 @@ def sign(link: Link, keys: Keys) -> str:
     if link.expires.tzinfo is None or not link.resource:
         raise ValueError("a link needs a resource and an expiry with a time zone")
     text = json.dumps(_payload(link), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    head = f"{VERSION}.{keys.current}.{_encode(text.encode())}"
-    token = f"{head}.{_mac(keys.ring[keys.current], head)}"
+    head = f"{BOUND if keys.deployment else ANYWHERE}.{keys.current}.{_encode(text.encode())}"
+    token = f"{head}.{_mac(keys.ring[keys.current], head, keys.deployment)}"
     if len(token) > MAX_TOKEN:
         raise ValueError(f"the link would have {len(token)} characters, expected {MAX_TOKEN} at most")
     return token
@@ -94,12 +107,16 @@ def verify(token: str, keys: Keys, now: datetime) -> Link:
     match = _SHAPE.fullmatch(token)
     if not match:
         raise BadLink("not of a link's shape")
-    secret = keys.ring.get(match[1])
+    form, key, payload, signature = match.groups()
+    secret = keys.ring.get(key)
     if secret is None:
-        raise BadLink(f"key {match[1]} is not among the keys")
-    if not hmac.compare_digest(_mac(secret, token.rpartition(".")[0]), match[3]):
-        raise BadLink(f"the signature is not that of key {match[1]}")
-    link = _link(match[2])
+        raise BadLink(f"key {key} is not among the keys")
+    if form == BOUND and not keys.deployment:
+        raise BadLink("it is of one deployment, and this page has no REAPER_DEPLOYMENT")
+    deployment = keys.deployment if form == BOUND else ""
+    if not hmac.compare_digest(_mac(secret, token.rpartition(".")[0], deployment), signature):
+        raise BadLink(f"the signature is not that of key {key}" + (", or of another deployment" if deployment else ""))
+    link = _link(payload)
     if now >= link.expires:
         raise BadLink(f"expired at {link.expires:%Y-%m-%d %H:%M} UTC")
     return link
@@ -108,11 +125,13 @@ def verify(token: str, keys: Keys, now: datetime) -> Link:
 def key_id(token: str) -> str | None:
     """The id of the key that `token` says it was signed with, unverified; None when it has no such shape."""
     match = _SHAPE.fullmatch(token) if len(token) <= MAX_TOKEN else None
-    return match[1] if match else None
+    return match[2] if match else None
 
 
-def _mac(secret: bytes, head: str) -> str:
-    return _encode(hmac.digest(secret, CONTEXT + head.encode("ascii"), "sha256"))
+def _mac(secret: bytes, head: str, deployment: str) -> str:
+    """No deployment has a NUL in its name, so what is signed can be read in one way only."""
+    context = BOUND_CONTEXT + deployment.encode() + b"\0" if deployment else CONTEXT
+    return _encode(hmac.digest(secret, context + head.encode("ascii"), "sha256"))
 
 
 def _encode(raw: bytes) -> str:

@@ -14,7 +14,6 @@ import pytest
 
 from reaper import ledger
 from reaper.aws import snooze_function
-from reaper.errors import SettingsError
 from reaper.ledger import Ledger
 from reaper.model import Memory
 from reaper.page import until
@@ -113,9 +112,12 @@ def store(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ledger]:
 NOW = datetime.now(UTC)
 
 
-def token(secret: str = FIRST, key: str = "k1", **given: Any) -> str:
+STACK = "arn:aws:cloudformation:us-east-1:123456789012:stack/reaper"
+
+
+def token(secret: str = FIRST, key: str = "k1", stack: str = "", **given: Any) -> str:
     fields = {"resource": ID, "expires": NOW + timedelta(days=14), "max_days": 30, "kind": "sagemaker-endpoint", "name": "churn"}
-    return sign(Link(**{**fields, **given}), Keys(current=key, ring={key: secret.encode()}))
+    return sign(Link(**{**fields, **given}), Keys(current=key, ring={key: secret.encode()}, deployment=stack))
 
 
 def call(asked: dict[str, Any]) -> dict[str, Any]:
@@ -233,15 +235,49 @@ def test_the_log_has_no_token_and_says_what_happened(store: Ledger, caplog: pyte
         pytest.param({**event("POST", body=b"x"), "body": "%%%"}, id="broken base64"),
     ],
 )
-def test_an_event_that_is_no_request_is_an_error(store: Ledger, odd: dict[str, Any]):
-    with pytest.raises(SettingsError, match="through its URL only"):
-        call(odd)
+def test_an_event_that_is_no_request_is_a_400_and_one_line(
+    store: Ledger, server: Server, odd: dict[str, Any], caplog: pytest.LogCaptureFixture
+):
+    reply = call(odd)
+    assert (reply["statusCode"], reply["headers"]["content-type"]) == (400, "text/html; charset=utf-8")
+    assert ["through its URL only" in r.__dict__["note"] for r in caplog.records] == [True]
+    assert server.calls == []
 
 
-def test_a_deployment_without_a_ledger_says_so(store: Ledger, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delenv("REAPER_LEDGER")
-    with pytest.raises(SettingsError, match="REAPER_LEDGER is not set"):
-        call(event("GET"))
+@pytest.mark.parametrize("setting", ["REAPER_LEDGER", "REAPER_SNOOZE_KEYS"])
+def test_a_deployment_that_cannot_work_is_a_503_without_a_trace(
+    store: Ledger, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, setting: str
+):
+    monkeypatch.delenv(setting)
+    assert call(event("GET", f"t={token()}"))["statusCode"] == 503
+    [line] = caplog.records
+    assert f"{setting} is not set" in line.__dict__["note"]
+    assert (line.levelname, line.exc_info) == ("ERROR", None)
+
+
+def test_path_rate_and_shape_come_before_the_secret(store: Ledger, server: Server):
+    asked = [event("GET", f"t={token()}", path="/"), event("PUT", f"t={token()}"), event("GET"), event("POST", body=b"x=1")]
+    assert [call(one)["statusCode"] for one in asked] == [404, 405, 403, 403]
+    assert [call(event("GET", "t=x"))["statusCode"] for _ in range(60)][-1] == 429
+    assert call(event("GET", f"t={token()}"))["statusCode"] == 429
+    assert server.calls == []
+
+
+def test_a_secret_that_may_not_be_read_is_asked_for_once_a_minute(store: Ledger, server: Server):
+    server.rules.append(on("GetSecretValue", denied()))
+    gate, asked = snooze_function._gate(), snooze_function.request(event("GET", f"t={token()}"))
+    statuses = [gate.answer(asked, NOW + timedelta(seconds=second)).status for second in range(0, 60, 6)]
+    assert statuses == [503] * 10
+    assert len(server.calls) == 1
+    server.rules.clear()
+    assert gate.answer(asked, NOW + timedelta(seconds=60)).status == 200
+
+
+def test_a_link_of_another_stack_with_the_same_secret_is_refused(store: Ledger, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("REAPER_DEPLOYMENT", f"{STACK}/11111111-aaaa")
+    assert call(event("GET", f"t={token(stack=f'{STACK}/22222222-bbbb')}"))["statusCode"] == 403
+    assert call(event("GET", f"t={token(stack=f'{STACK}/11111111-aaaa')}"))["statusCode"] == 200
+    assert call(event("GET", f"t={token()}"))["statusCode"] == 200, "mailed before the stack had a name"
 
 
 def test_one_client_can_only_ask_so_often(store: Ledger):

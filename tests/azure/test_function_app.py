@@ -9,10 +9,11 @@ import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 import trustme
@@ -24,8 +25,10 @@ from deploy.pythons import python
 from reaper import registry
 from reaper.sandbox.azure import fleet
 from reaper.sandbox.azure.server import Server
+from reaper.token import Keys, Link, sign
 
 PYTHON = python("3.13")
+SITE = "/subscriptions/1/resourcegroups/rg/providers/microsoft.web/sites/reaper"
 pytestmark = pytest.mark.skipif(
     PYTHON is None, reason="no Python 3.13 on this machine: the function app was NOT run by Microsoft's worker"
 )
@@ -91,21 +94,38 @@ def running(packages: Path, store: tuple[str | None, bytes], tmp_path_factory: p
         env = {"IDENTITY_ENDPOINT": identity, "REQUESTS_CA_BUNDLE": str(trust), "PYTHONPATH": str(packages)} | settings(
             azure, store[0]
         )
-        command = [
-            str(PYTHON),
-            str(Path(__file__).with_name("functions_host.py")),
-            str(bundle.app(Path(tempfile.mkdtemp(dir=folder)))),
-        ]
-        process = subprocess.Popen(
-            command, env={**plain(), **azure.env, **env}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
-        )
-        assert process.stdout
-        url = process.stdout.readline().strip()
-        assert url, (folder / "log").read_text()
         if store[0]:
             container(f"{store[0]}/reports", trust)
-        yield Running(url, azure, store[0], folder / "log")
-        process.communicate(timeout=20)
+        with host(folder, {**azure.env, **env}, log) as url:
+            yield Running(url, azure, store[0], folder / "log")
+
+
+@contextmanager
+def host(folder: Path, env: dict[str, str], log: IO[str]) -> Iterator[str]:
+    """The app under its host with these settings: its address."""
+    command = [
+        str(PYTHON),
+        str(Path(__file__).with_name("functions_host.py")),
+        str(bundle.app(Path(tempfile.mkdtemp(dir=folder)))),
+    ]
+    process = subprocess.Popen(
+        command, env={**plain(), **env}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+    )
+    assert process.stdout
+    url = process.stdout.readline().strip()
+    assert url, (folder / "log").read_text()
+    yield url
+    process.communicate(timeout=20)
+
+
+@pytest.fixture(scope="module")
+def page(packages: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """The app where snooze keys are configured."""
+    folder = tmp_path_factory.mktemp("page")
+    mine = {"REAPER_LEDGER": f"sqlite://{folder}/ledger.db", "REAPER_SNOOZE_KEYS": "env:KEEP_KEYS", "KEEP_KEYS": "s" * 40}
+    env = {"PYTHONPATH": str(packages), "REAPER_SCHEDULE": "0 0 6 * * *", "REAPER_DEPLOYMENT": SITE}
+    with Server() as azure, (folder / "log").open("w") as log, host(folder, {**env, **mine}, log) as url:
+        yield Running(url, azure, None, folder / "log")
 
 
 def settings(azure: Server, blobs: str | None) -> dict[str, str]:
@@ -116,6 +136,13 @@ def settings(azure: Server, blobs: str | None) -> dict[str, str]:
     }
     stored = {"REAPER_REPORTS": f"{blobs}/reports/daily"} if blobs else {}
     return {"AZURE_CLIENT_ID": "the-reaper", "REAPER_SCHEDULE": "0 0 6 * * *", "REAPER_LEDGER": "memory:", **mail, **stored}
+
+
+def snooze_link(deployment: str) -> str:
+    """A token as a sweep of that deployment signs it."""
+    expires = datetime.now(UTC) + timedelta(days=30)
+    link = Link(resource=f"{SITE}/x", expires=expires, max_days=7, kind="azureml-compute-instance", name="churn")
+    return sign(link, Keys(current="k1", ring={"k1": b"s" * 40}, deployment=deployment))
 
 
 def plain() -> dict[str, str]:
@@ -183,6 +210,25 @@ def test_the_report_lies_in_a_blob_and_the_mail_says_where(running: Running):
     assert f"Full report: {stored}" in running.azure.mails[-1]["content"]["plainText"]
     report = json.loads(_blob(stored, running.log.with_name("ca.pem")))
     assert len(report["findings"]) == len(fleet.EXPECTED)
+
+
+def test_without_snooze_keys_there_is_no_page_to_call(running: Running):
+    assert "Keep" not in json.loads(running.ask("/admin/functions")[1])
+    assert running.ask("/api/keep?t=x", key=None)[0] == 404
+
+
+def test_the_page_is_anonymous_keeps_by_its_own_links_and_leaves_no_trace_in_the_log(page: Running):
+    assert json.loads(page.ask("/admin/functions")[1])["Keep"][0]["authLevel"].lower() == "anonymous"
+    mine, foreign = snooze_link(SITE), snooze_link(f"{SITE}-2")
+    assert [page.ask(f"/api/keep?t={token}", key=None)[0] for token in ("x", "", foreign)] == [403] * 3
+    status, shown = page.ask(f"/api/keep?t={mine}", key=None)
+    assert (status, "churn" in shown.decode()) == (200, True)
+    assert page.ask("/api/keep", f"t={mine}&days=3".encode(), key=None)[0] == 200
+    log = page.log.read_text()
+    assert "kept until" in log
+    assert "another deployment" in log
+    assert "Traceback" not in log
+    assert mine[-43:] not in log
 
 
 def test_a_late_run_is_noticed(running: Running):

@@ -9,12 +9,11 @@ from urllib.parse import urlencode
 import azure.functions as func
 import pytest
 
-from reaper import ledger
+from reaper import keyring, ledger
 from reaper.azure import snooze_route
-from reaper.errors import SettingsError
 from reaper.ledger import Ledger
 from reaper.page import until
-from reaper.token import Keys, Link, sign
+from reaper.token import Link, sign
 
 ID = (
     "/subscriptions/00000000-0000-0000-0000-000000000001/resourceGroups/rg/providers/Microsoft.MachineLearningServices"
@@ -39,9 +38,11 @@ def store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Ledger]:
     snooze_route._gate.cache_clear()
 
 
-def token() -> str:
+def token(environ: dict[str, str] | None = None) -> str:
+    """A link as a sweep with these settings signs it."""
+    keys = keyring.open("env:KEEP_KEYS", environ or {"KEEP_KEYS": SECRET}).keys(NOW)
     link = Link(resource=ID, expires=NOW + timedelta(days=14), max_days=30, kind="azureml-online-deployment", name="churn/blue")
-    return sign(link, Keys(current="k1", ring={"k1": SECRET.encode()}))
+    return sign(link, keys)
 
 
 def request(method: str, query: str = "", body: bytes = b"", **headers: str) -> func.HttpRequest:
@@ -100,9 +101,16 @@ def test_the_source_is_what_the_front_end_saw(forwarded: str, address: str):
     assert snooze_route.source_ip(forwarded) == address
 
 
+@pytest.mark.parametrize("environ", [{}, {"REAPER_SNOOZE_KEYS": " "}], ids=["no setting", "an empty one, as Bicep leaves it"])
+def test_without_keys_there_is_no_route(environ: dict[str, str]):
+    app = func.FunctionApp()
+    snooze_route.register(app, environ)
+    assert app.get_functions() == []
+
+
 def test_the_route_is_anonymous_and_takes_what_the_page_needs():
     app = func.FunctionApp()
-    app.register_functions(snooze_route.blueprint)
+    snooze_route.register(app, {"REAPER_SNOOZE_KEYS": "env:KEEP_KEYS"})
     [function] = app.get_functions()
     trigger = function.get_trigger()
     assert (function.get_function_name(), trigger.route) == ("Keep", "keep")
@@ -111,7 +119,39 @@ def test_the_route_is_anonymous_and_takes_what_the_page_needs():
     assert {b.name for b in function.get_bindings()} == {"req", "$return"}
 
 
-def test_a_deployment_without_keys_says_so(store: Ledger, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delenv("REAPER_SNOOZE_KEYS")
-    with pytest.raises(SettingsError, match="REAPER_SNOOZE_KEYS is not set"):
-        call(request("GET"))
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        pytest.param({"REAPER_SNOOZE_KEYS": ""}, "REAPER_SNOOZE_KEYS is not set", id="keys taken away"),
+        pytest.param({"REAPER_SNOOZE_KEYS": "vault:x"}, "expected secretsmanager", id="a place we do not know"),
+        pytest.param({"KEEP_KEYS": ""}, "no variable KEEP_KEYS", id="keys that are not there"),
+        pytest.param({"KEEP_KEYS": "short"}, "5 bytes", id="a weak key"),
+        pytest.param({"REAPER_LEDGER": ""}, "REAPER_LEDGER is not set", id="no ledger"),
+        pytest.param({"REAPER_LEDGER": "table://x"}, "table://account/table", id="half a ledger"),
+    ],
+)
+def test_a_deployment_that_cannot_work_is_a_503_and_one_line(
+    store: Ledger, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, changed: dict[str, str], said: str
+):
+    for name, value in changed.items():
+        monkeypatch.setenv(name, value)
+    assert call(request("GET", f"t={token()}")).status_code == 503
+    [line] = [r for r in caplog.records if r.name == snooze_route.__name__]
+    assert said in line.getMessage()
+    assert (line.levelname, line.exc_info) == ("ERROR", None)
+
+
+@pytest.mark.parametrize("url", [f"{SITE}?t=%", "https://[::1/api/keep?t=x#y", "https://[", ""])
+def test_an_odd_address_is_refused_and_nothing_raised(store: Ledger, url: str):
+    asked = func.HttpRequest(method="GET", url=url, headers={"Host": "["}, body=b"")
+    assert call(asked).status_code == 403
+
+
+def test_a_link_of_another_app_with_the_same_secret_is_refused(store: Ledger, monkeypatch: pytest.MonkeyPatch):
+    mine = "/subscriptions/1/resourceGroups/rg/providers/Microsoft.Web/sites/reaper-x"
+    monkeypatch.setenv("REAPER_DEPLOYMENT", mine)
+    keys = {"KEEP_KEYS": SECRET, "REAPER_DEPLOYMENT": mine}
+    assert call(request("GET", f"t={token(keys | {'REAPER_DEPLOYMENT': f'{mine}2'})}")).status_code == 403
+    assert call(request("GET", f"t={token(keys)}")).status_code == 200
+    assert call(request("GET", f"t={token(keys | {'REAPER_DEPLOYMENT': mine.upper()})}")).status_code == 200
+    assert call(request("GET", f"t={token()}")).status_code == 200, "mailed before the app had a name"

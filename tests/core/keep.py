@@ -14,7 +14,7 @@ from reaper.errors import CloudError, Trouble
 from reaper.fleeting import Fleeting
 from reaper.ledger import Ledger, Recalled
 from reaper.model import Memory
-from reaper.snooze import Reply, Request, answer
+from reaper.snooze import Desk, Reply, Request, answer
 from reaper.token import Keys, Link, sign
 
 KEYS = Keys(current="k1", ring={"k1": b"1" * 32})
@@ -95,14 +95,19 @@ class Page(HTMLParser):
         return found
 
 
+def desk(ledger: Ledger, keys: Keys = KEYS, now: datetime = NOW) -> Desk:
+    """A ledger and keys that are at hand already."""
+    return Desk(ledger=lambda: ledger, keys=lambda wanted: keys, now=now)
+
+
 def look(ledger: Ledger, token: str = TOKEN, method: str = "GET", now: datetime = NOW) -> Reply:
-    return answer(Request(method=method, path="/keep", query=f"t={token}", source_ip="192.0.2.7"), ledger, KEYS, now)
+    return answer(Request(method=method, path="/keep", query=f"t={token}", source_ip="192.0.2.7"), desk(ledger, now=now))
 
 
 def send(ledger: Ledger, now: datetime = NOW, keys: Keys = KEYS, **fields: str) -> Reply:
     sent = {"t": TOKEN, "days": "7", "reason": "", "name": ""} | fields
     request = Request(method="POST", path="/keep", body=urlencode(sent).encode(), source_ip="192.0.2.7")
-    return answer(request, ledger, keys, now)
+    return answer(request, desk(ledger, keys, now))
 
 
 def remembered(ledger: Ledger, id: str = ID) -> Memory:

@@ -1,17 +1,21 @@
 from __future__ import annotations
 
+import threading
+import time
 from base64 import b64encode
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
 
 from core.fakes import NOW
 from reaper import keyring
-from reaper.errors import SettingsError
+from reaper.errors import CloudError, ReaperError, SettingsError, Trouble
 from reaper.keyring import Keyring
 
 ONE, TWO = b"\x01" * 32, b"\x02" * 32
 NESTED = f'{{"current": "k2", "keys": {{"k1": "{b64encode(ONE).decode()}", "k2": "{b64encode(TWO).decode()}"}}}}'
+MINUTE = timedelta(minutes=1)
 LONG = "a-generated-secret-of-64-characters-" + "x" * 28
 
 
@@ -77,3 +81,125 @@ def test_a_key_that_was_added_a_moment_ago_is_found_but_strangers_cannot_make_us
     assert len(asked) == 1
     assert "k2" in ring.keys(NOW + timedelta(seconds=30), wanted="k2").ring
     assert len(asked) == 2
+
+
+class Vault:
+    """A place for a secret that can be down, and counts how often it is asked."""
+
+    def __init__(self, text: str = LONG) -> None:
+        self.text = text
+        self.asked = 0
+        self.down: ReaperError | None = None
+
+    def read(self) -> str:
+        self.asked += 1
+        if self.down:
+            raise self.down
+        return self.text
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(CloudError(Trouble.DENIED, "secretsmanager:GetSecretValue", "no"), id="denied"),
+        pytest.param(None, id="garbled"),
+    ],
+)
+def test_keys_that_cannot_be_read_are_asked_for_once_a_minute(fault: ReaperError | None):
+    vault = Vault("short")
+    vault.down = fault
+    ring = Keyring(vault.read, "env:KEYS")
+    for second in range(60):
+        with pytest.raises(ReaperError):
+            ring.keys(NOW + timedelta(seconds=second), wanted="k1")
+    assert vault.asked == 1
+    vault.down, vault.text = None, LONG
+    assert ring.keys(NOW + MINUTE).current == "k1"
+    assert ring.failure is None
+
+
+def test_the_last_ring_holds_for_a_quarter_of_an_hour_after_a_failed_reading():
+    vault = Vault()
+    ring = Keyring(vault.read, "env:KEYS")
+    ring.keys(NOW)
+    vault.down = CloudError(Trouble.UNREACHABLE, "secretsmanager:GetSecretValue", "timed out")
+    for minute in range(1, 20):
+        assert ring.keys(NOW + minute * MINUTE).ring == {"k1": LONG.encode()}
+    assert ring.failure is vault.down
+    assert vault.asked == 1 + 15
+    with pytest.raises(CloudError, match="timed out"):
+        ring.keys(NOW + 20 * MINUTE)
+
+
+def test_a_ring_that_nobody_used_for_an_hour_is_too_old_to_fall_back_on():
+    vault = Vault()
+    ring = Keyring(vault.read, "env:KEYS")
+    ring.keys(NOW)
+    vault.down = CloudError(Trouble.DENIED, "secretsmanager:GetSecretValue", "no")
+    with pytest.raises(CloudError):
+        ring.keys(NOW + 60 * MINUTE)
+
+
+def test_a_key_id_that_is_made_up_does_not_shorten_a_failures_minute():
+    vault = Vault()
+    ring = Keyring(vault.read, "env:KEYS")
+    ring.keys(NOW)
+    vault.down = CloudError(Trouble.UNREACHABLE, "secretsmanager:GetSecretValue", "timed out")
+    for second in range(30, 90):
+        ring.keys(NOW + timedelta(seconds=second), wanted="made-up")
+    assert vault.asked == 2
+
+
+def test_a_failure_that_is_raised_again_does_not_gather_traces():
+    vault = Vault()
+    vault.down = CloudError(Trouble.UNREACHABLE, "secretsmanager:GetSecretValue", "timed out")
+    ring = Keyring(vault.read, "env:KEYS")
+
+    def depth() -> int:
+        with pytest.raises(CloudError) as raised:
+            ring.keys(NOW)
+        return len(raised.traceback)
+
+    assert [depth() for _ in range(5)] == [depth()] * 5
+
+
+def test_many_threads_at_once_ask_for_the_secret_once():
+    vault, start = Vault(), threading.Barrier(8)
+
+    def slow() -> str:
+        time.sleep(0.05)
+        return vault.read()
+
+    ring = Keyring(slow, "env:KEYS")
+
+    def one(_: int) -> str:
+        start.wait()
+        return ring.keys(NOW).current
+
+    with ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(one, range(8))) == {"k1"}
+    assert vault.asked == 1
+
+
+@pytest.mark.parametrize(
+    ("said", "deployment"),
+    [
+        pytest.param("", "", id="none"),
+        pytest.param("  \n", "", id="blank"),
+        pytest.param(
+            " arn:aws:cloudformation:us-east-1:1:stack/Reaper/x ",
+            "arn:aws:cloudformation:us-east-1:1:stack/Reaper/x",
+            id="an ARN",
+        ),
+        pytest.param("/subscriptions/1/resourceGroups/RG", "/subscriptions/1/resourcegroups/rg", id="an Azure id, in any case"),
+    ],
+)
+def test_a_ring_is_of_the_deployment_that_the_setting_names(said: str, deployment: str):
+    keys = keyring.open("env:KEYS", {"KEYS": LONG, "REAPER_DEPLOYMENT": said}).keys(NOW)
+    assert keys.deployment == deployment
+
+
+@pytest.mark.parametrize("said", ["two\nlines", "x" * 2000])
+def test_a_deployment_that_is_no_name_is_a_settings_error(said: str):
+    with pytest.raises(SettingsError, match="REAPER_DEPLOYMENT"):
+        keyring.open("env:KEYS", {"KEYS": LONG, "REAPER_DEPLOYMENT": said})

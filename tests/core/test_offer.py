@@ -11,7 +11,7 @@ from reaper import offer, page
 from reaper.errors import ReaperError
 from reaper.model import Case, Finding, Move, Outcome, Owner, Price, Result, State, Step, Target, Verdict
 from reaper.offer import Offer, links
-from reaper.token import Keys, verify
+from reaper.token import BadLink, Keys, verify
 
 KEYS = Keys(current="k1", ring={"k1": b"1" * 32})
 OFFER = Offer(base="https://keep.example.com", keys=KEYS)
@@ -98,6 +98,23 @@ def test_the_settings_make_an_offer():
 def test_settings_that_cannot_be_used_are_named(changed: dict[str, str], said: str):
     with pytest.raises(ReaperError, match=said):
         offer.open({**GOOD, **changed}, NOW)
+
+
+def test_links_are_for_the_deployment_that_the_setting_names():
+    made = offer.open({**GOOD, "REAPER_DEPLOYMENT": "arn:aws:cloudformation:us-east-1:1:stack/a/b"}, NOW)
+    assert made
+    [address] = links([finding()], made, NOW).values()
+    token = address.rpartition("t=")[2]
+    assert verify(token, made.keys, NOW).name == "churn"
+    with pytest.raises(BadLink):
+        verify(token, replace(made.keys, deployment="arn:aws:cloudformation:us-east-1:1:stack/a/c"), NOW)
+
+
+def test_without_the_setting_links_are_good_wherever_the_secret_is():
+    made = offer.open(GOOD, NOW)
+    assert made
+    [address] = links([finding()], made, NOW).values()
+    assert verify(address.rpartition("t=")[2], replace(made.keys, deployment="any"), NOW).name == "churn"
 
 
 def test_http_is_for_this_machine_only():

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from core.fakes import DAY, NOW
-from core.keep import ID, KEYS, LINK, TOKEN, WARNED, Down, Forgetful, Page, Raced, look, remembered, send, warned
+from core.keep import ID, KEYS, LINK, TOKEN, WARNED, Down, Forgetful, Page, Raced, desk, look, remembered, send, warned
 from reaper import ledger as ledgers
 from reaper import page, snooze
 from reaper.fleeting import Fleeting
@@ -52,7 +52,7 @@ def test_looking_changes_nothing(ledger: Fleeting, method: str):
     before = remembered(ledger)
     for _ in range(3):
         look(ledger, method=method)
-    answer(Request(method=method, path="/keep", query=f"t={TOKEN}&days=7&reason=x&shorten=yes"), ledger, KEYS, NOW)
+    answer(Request(method=method, path="/keep", query=f"t={TOKEN}&days=7&reason=x&shorten=yes"), desk(ledger))
     assert remembered(ledger) == before
     assert ledger.history(ID) == []
 

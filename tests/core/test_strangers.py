@@ -7,8 +7,9 @@ from urllib.parse import urlencode
 import pytest
 
 from core.fakes import NOW
-from core.keep import KEYS, LINK, TOKEN, WARNED, Down, Page, look, remembered, send, warned
+from core.keep import KEYS, LINK, TOKEN, WARNED, Down, Page, desk, look, remembered, send, warned
 from reaper import snooze, wish
+from reaper.errors import CloudError, Trouble
 from reaper.fleeting import Fleeting
 from reaper.meter import Meter, Meters
 from reaper.model import Memory
@@ -25,6 +26,7 @@ HOSTILE = [
     pytest.param("x" * 10_000, id="ten thousand characters"),
     pytest.param("=cmd|' /C calc'!A0", id="a formula"),
 ]
+LINES = Meter(burst=60, per_second=1)
 
 
 @pytest.fixture
@@ -56,7 +58,7 @@ def test_every_bad_link_gets_the_same_plain_page_and_the_log_gets_the_reason(led
 def test_the_token_must_be_in_the_form_itself(ledger: Fleeting):
     for body in (b"days=7", b""):
         request = Request(method="POST", path="/keep", query=f"t={TOKEN}&days=7", body=body)
-        assert answer(request, ledger, KEYS, NOW).status == 403
+        assert answer(request, desk(ledger)).status == 403
     assert remembered(ledger).snoozed_until is None
 
 
@@ -69,7 +71,7 @@ def test_a_link_keeps_the_resource_that_it_names_and_no_other(ledger: Fleeting):
 @pytest.mark.parametrize("path", ["/", "/keep/", "/Keep", "/stop", "/delete", "/favicon.ico", "//keep", "/%6beep", ""])
 def test_there_is_one_page_and_no_other(ledger: Fleeting, path: str):
     for method in ("GET", "POST", "DELETE"):
-        assert answer(Request(method=method, path=path, query=f"t={TOKEN}"), ledger, KEYS, NOW).status == 404
+        assert answer(Request(method=method, path=path, query=f"t={TOKEN}"), desk(ledger)).status == 404
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "STOP", "get"])
@@ -138,17 +140,17 @@ def test_reasons_are_kept_in_any_script(ledger: Fleeting, sent: str, kept: str |
     ],
 )
 def test_a_body_that_is_no_form_is_refused_and_nothing_raised(ledger: Fleeting, body: bytes):
-    assert answer(Request(method="POST", path="/keep", body=body), ledger, KEYS, NOW).status == 403
+    assert answer(Request(method="POST", path="/keep", body=body), desk(ledger)).status == 403
 
 
 def test_a_reason_that_is_not_utf8_is_kept_with_marks(ledger: Fleeting):
     body = urlencode({"t": TOKEN, "days": "1"}).encode() + b"&reason=caf%E9"
-    assert answer(Request(method="POST", path="/keep", body=body), ledger, KEYS, NOW).status == 200
+    assert answer(Request(method="POST", path="/keep", body=body), desk(ledger)).status == 200
     assert remembered(ledger).snoozed_why == "caf\ufffd"
 
 
 def all_replies() -> list[Callable[[], Reply]]:
-    meters = Meters(source=Meter(burst=0, per_second=0), link=Meter(burst=0, per_second=0))
+    meters = Meters(source=Meter(burst=0, per_second=0), link=Meter(burst=0, per_second=0), lines=LINES)
     request = Request(method="GET", path="/keep", query=f"t={TOKEN}")
     return [
         lambda: look(Fleeting()),
@@ -157,16 +159,21 @@ def all_replies() -> list[Callable[[], Reply]]:
         lambda: look(Fleeting(), token="x"),
         lambda: look(Fleeting(), method="PUT"),
         lambda: look(Down()),
-        lambda: answer(replace(request, path="/"), Fleeting(), KEYS, NOW),
-        lambda: answer(replace(request, body=b"x" * 99_999), Fleeting(), KEYS, NOW),
-        lambda: answer(request, Fleeting(), KEYS, NOW, meters),
-        lambda: snooze.unavailable(NOW, "x"),
+        lambda: answer(replace(request, path="/"), desk(Fleeting())),
+        lambda: answer(replace(request, body=b"x" * 99_999), desk(Fleeting())),
+        lambda: answer(request, desk(Fleeting()), meters),
+        lambda: answer(request, replace(desk(Fleeting()), keys=unreadable)),
+        lambda: snooze.garbled("x"),
     ]
+
+
+def unreadable(wanted: str | None) -> Keys:
+    raise CloudError(Trouble.UNREACHABLE, "secretsmanager:GetSecretValue", "timed out at 10.0.0.7")
 
 
 def test_every_reply_has_the_headers_that_keep_the_token_and_the_page_to_themselves():
     replies = [make() for make in all_replies()]
-    assert [r.status for r in replies] == [200, 200, 400, 403, 405, 503, 404, 413, 429, 503]
+    assert [r.status for r in replies] == [200, 200, 400, 403, 405, 503, 404, 413, 429, 503, 400]
     for reply in replies:
         assert reply.headers["cache-control"] == "no-store"
         assert reply.headers["referrer-policy"] == "no-referrer"
@@ -190,11 +197,11 @@ def test_no_page_has_a_script_or_fetches_anything_or_offers_more_than_keeping():
 
 
 def test_one_link_and_one_network_can_only_ask_so_often(ledger: Fleeting):
-    meters = Meters(source=Meter(burst=3, per_second=0), link=Meter(burst=2, per_second=0))
+    meters = Meters(source=Meter(burst=3, per_second=0), link=Meter(burst=2, per_second=0), lines=LINES)
     other = sign(replace(LINK, name="other"), KEYS)
 
     def ask(token: str, ip: str) -> int:
-        return answer(Request(method="GET", path="/keep", query=f"t={token}", source_ip=ip), ledger, KEYS, NOW, meters).status
+        return answer(Request(method="GET", path="/keep", query=f"t={token}", source_ip=ip), desk(ledger), meters).status
 
     assert [ask(TOKEN, "192.0.2.1"), ask(TOKEN, "192.0.2.2"), ask(TOKEN, "192.0.2.3")] == [200, 200, 429]
     assert [ask("guess", "2001:db8::1"), ask("guess", "2001:db8::2"), ask("guess", "2001:db8::3")] == [403, 403, 403]
@@ -204,8 +211,8 @@ def test_one_link_and_one_network_can_only_ask_so_often(ledger: Fleeting):
 
 
 def test_what_is_over_the_limit_is_told_when_to_come_back(ledger: Fleeting):
-    meters = Meters(source=Meter(burst=0, per_second=0), link=Meter(burst=1, per_second=0))
-    reply = answer(Request(method="POST", path="/keep", body=b""), ledger, KEYS, NOW, meters)
+    meters = Meters(source=Meter(burst=0, per_second=0), link=Meter(burst=1, per_second=0), lines=LINES)
+    reply = answer(Request(method="POST", path="/keep", body=b""), desk(ledger), meters)
     assert (reply.status, reply.headers["retry-after"]) == (429, "60")
 
 

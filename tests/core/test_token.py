@@ -28,7 +28,14 @@ LINK = Link(
     idle_since=NOW - 9 * DAY,
 )
 GOOD = sign(LINK, KEYS)
+EAST = "arn:aws:cloudformation:us-east-1:123456789012:stack/reaper/51af3dc0-da77-11e4-872e-1234567db123"
+WEST = "arn:aws:cloudformation:us-west-2:123456789012:stack/reaper/51af3dc0-da77-11e4-872e-1234567db124"
 ARM = "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/rg/providers/Microsoft.MachineLearningServices/workspaces/ws"
+
+
+def of(deployment: str) -> Keys:
+    """The same secret in a deployment."""
+    return replace(KEYS, deployment=deployment)
 
 
 def forged(**changed: Any) -> str:
@@ -69,6 +76,55 @@ def test_whatever_the_names_a_link_can_be_read_again(name: str, owner: str, pric
     assert len(found.name) <= 100
 
 
+@pytest.mark.parametrize(
+    ("mine", "ours"),
+    [
+        pytest.param(EAST, WEST, id="another one"),
+        pytest.param(EAST, "", id="none"),
+        pytest.param(EAST, EAST[:-1], id="a shorter name"),
+        pytest.param(EAST, f"{EAST}v", id="a longer name"),
+        pytest.param(EAST, EAST.upper(), id="another case"),
+    ],
+)
+def test_a_link_is_good_at_the_deployment_that_it_was_signed_for_alone(mine: str, ours: str):
+    link = sign(LINK, of(mine))
+    assert verify(link, of(mine), NOW) == LINK
+    with pytest.raises(BadLink):
+        verify(link, of(ours), NOW)
+
+
+def test_a_link_of_the_old_form_holds_at_every_page_until_it_expires():
+    assert GOOD.startswith("v1.")
+    for page in ("", EAST, WEST):
+        assert verify(GOOD, of(page), NOW) == LINK
+        with pytest.raises(BadLink):
+            verify(GOOD, of(page), LINK.expires)
+
+
+def test_a_link_of_one_deployment_cannot_be_made_one_of_the_old_form():
+    """Neither by its first letters, nor by moving the deployment from what is signed into the token, nor with its bare signature."""
+    bound = sign(replace(LINK, name="of the east"), of(EAST))
+    head, _, mac = bound.rpartition(".")
+    for attempt in (f"v1{bound[2:]}", f"v1.{EAST}.{bound}", f"v1{head[2:]}.{GOOD[-43:]}", f"{GOOD.rpartition('.')[0]}.{mac}"):
+        for page in ("", EAST, WEST):
+            with pytest.raises(BadLink):
+                verify(attempt, of(page), NOW)
+
+
+def test_a_link_of_the_old_form_cannot_be_made_one_of_a_deployment():
+    with pytest.raises(BadLink):
+        verify(f"v2{GOOD[2:]}", of(EAST), NOW)
+
+
+def test_the_log_says_that_a_link_may_be_of_another_deployment():
+    with pytest.raises(BadLink) as refused:
+        verify(sign(LINK, of(EAST)), of(WEST), NOW)
+    assert "another deployment" in refused.value.detail
+    with pytest.raises(BadLink) as unnamed:
+        verify(sign(LINK, of(EAST)), KEYS, NOW)
+    assert "REAPER_DEPLOYMENT" in unnamed.value.detail
+
+
 @given(st.integers(0, len(GOOD) * 8 - 1))
 def test_any_bit_that_is_flipped_is_refused(bit: int):
     raw = bytearray(GOOD.encode())
@@ -99,6 +155,7 @@ def test_any_other_text_is_refused_and_nothing_else_is_raised(text: str):
         pytest.param(GOOD + "\n", id="a line break at the end"),
         pytest.param(f" {GOOD}", id="a blank in front"),
         pytest.param(GOOD.replace("v1.", "v2.", 1), id="another version"),
+        pytest.param(GOOD.replace("v1.", "v3.", 1), id="a version to come"),
         pytest.param(GOOD.replace(".k1.", ".k2.", 1), id="a key that is not there"),
         pytest.param("v1.k1." + "A" * 3000 + "." + "A" * 43, id="too long"),
         pytest.param(forged(a="stop"), id="another verb, signed by us"),
@@ -176,6 +233,7 @@ def test_the_longest_names_still_fit():
         LINK, resource=ARM + "/onlineEndpoints/" + "e" * 32 + "/deployments/" + "d" * 32, name="名" * 500, owner="@" * 500
     )
     assert len(sign(longest, KEYS)) < token.MAX_TOKEN
+    assert len(sign(longest, of(EAST * 5))) == len(sign(longest, KEYS)), "the deployment is signed, and not in the address"
 
 
 @pytest.mark.parametrize(
@@ -194,3 +252,9 @@ def test_a_ring_that_cannot_be_used_is_refused(current: str, ring: dict[str, byt
 
 def test_a_ring_does_not_show_its_secrets():
     assert "1" * 32 not in repr(KEYS)
+
+
+@pytest.mark.parametrize("name", ["two\nlines", "a\0b", "x" * 1025])
+def test_a_deployment_whose_name_is_no_name_is_refused(name: str):
+    with pytest.raises(ValueError, match="one line"):
+        of(name)

@@ -90,6 +90,7 @@ def environ(server: Server, cloudformation) -> dict[str, str]:
         "REAPER_LEDGER": "dynamodb://ledger",
         "REAPER_SNOOZE_URL": "https://keep.example.com/",
         "REAPER_SNOOZE_KEYS": "secretsmanager:snooze",
+        "REAPER_DEPLOYMENT": "arn:aws:cloudformation:us-east-1:123456789012:stack/reaper/1",
     }
 
 

@@ -17,6 +17,7 @@ from core.fakes import DAY, HOUR, NOW
 from reaper.fleeting import Fleeting
 from reaper.model import Memory
 from reaper.page import until
+from reaper.snooze import Desk as Desks
 from reaper.snooze import Reply, Request, address, answer
 from reaper.token import Keys, Link, sign
 
@@ -61,7 +62,7 @@ class Desk(BaseHTTPRequestHandler):
         asked = urlsplit(self.path)
         self.server.asked.append(f"{self.command} {asked.path}")
         request = Request(method=self.command, path=asked.path, query=asked.query, body=body, source_ip=self.client_address[0])
-        reply: Reply = answer(request, self.server.ledger, KEYS, self.server.now)
+        reply: Reply = answer(request, Desks(ledger=lambda: self.server.ledger, keys=lambda wanted: KEYS, now=self.server.now))
         self.send_response(reply.status)
         for name, value in reply.headers.items():
             self.send_header(name, value)

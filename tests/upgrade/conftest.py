@@ -6,7 +6,7 @@ import json
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from core.conftest import azurite_tables, moto_url  # noqa: F401
 from core.depot import Thing
 from core.enforcer import Enforcer, policy
 from core.stores import Store
-from reaper.snooze import Reply, Request, answer
+from reaper.snooze import Desk, Reply, Request, answer
 from upgrade.make_policy import KEYS, POLICY
 
 HERE = Path(__file__).parent
@@ -34,9 +34,11 @@ class Upgraded:
     links: dict[str, str]
 
     def click(self, name: str, days: int) -> Reply:
-        """The form behind the mailed link, sent now."""
+        """The form behind the mailed link, sent now, to a page that knows its deployment by now."""
         form = f"t={self.links[name].partition('t=')[2]}&days={days}&reason=needed&name=jo".encode()
-        return answer(Request(method="POST", path="/keep", body=form), self.there.ledger, KEYS, self.there.now)
+        keys = replace(KEYS, deployment="arn:aws:cloudformation:us-east-1:123456789012:stack/reaper/1")
+        desk = Desk(ledger=lambda: self.there.ledger, keys=lambda wanted: keys, now=self.there.now)
+        return answer(Request(method="POST", path="/keep", body=form), desk)
 
     def mails(self, to: str) -> list[str]:
         return [m.text for m in self.there.post.messages if m.to == to]

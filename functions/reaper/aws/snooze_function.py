@@ -5,6 +5,7 @@ Events and replies are of payload format 2.0: https://docs.aws.amazon.com/lambda
 
 from __future__ import annotations
 
+import logging
 import os
 from base64 import b64decode
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ from typing import Any
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from reaper import gate
+from reaper import gate, snooze
 from reaper.errors import SettingsError
 from reaper.snooze import Reply, Request
 
@@ -33,11 +34,18 @@ logger = Logger(service="ml-idle-reaper")
 
 @logger.inject_lambda_context
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """One request. Raises SettingsError for a deployment that cannot work and for an event that is not a request."""
-    asked = request(event)
-    reply = _gate().answer(asked, datetime.now(UTC))
-    log = logger.info if reply.status < 400 else logger.error if reply.status >= 500 else logger.warning
-    log("keep-link", method=asked.method, status=reply.status, source=asked.source_ip, note=reply.note)
+    """One request: always a page. What is not a request and a deployment that cannot work are one line in the log, never a trace.
+
+    The alarm of the template counts the replies of 5xx.
+    """
+    try:
+        asked = request(event)
+        reply = _gate().answer(asked, datetime.now(UTC))
+    except SettingsError as error:
+        asked, reply = Request(method="", path=""), snooze.garbled(str(error))
+    if reply.note:
+        log = {logging.INFO: logger.info, logging.WARNING: logger.warning, logging.ERROR: logger.error}[gate.level(reply)]
+        log("keep-link", method=asked.method[:20], status=reply.status, source=asked.source_ip, note=reply.note)
     return response(reply)
 
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache
 from ipaddress import ip_address
-from urllib.parse import urlsplit
 
 import azure.functions as func
 
@@ -24,21 +24,27 @@ log = logging.getLogger(__name__)
 @blueprint.function_name("Keep")
 @blueprint.route(route=PATH.strip("/"), methods=["GET", "HEAD", "POST"], auth_level=func.AuthLevel.ANONYMOUS)
 def keep(req: func.HttpRequest) -> func.HttpResponse:
-    """One request to keep a resource. Raises SettingsError for a deployment that cannot work."""
+    """One request to keep a resource: always a page. A deployment that cannot work is one line in the log, never a trace."""
     asked = request(req)
     reply = _gate().answer(asked, datetime.now(UTC))
-    level = logging.INFO if reply.status < 400 else logging.ERROR if reply.status >= 500 else logging.WARNING
-    log.log(level, "keep-link %s %s from %s: %s", asked.method, reply.status, asked.source_ip, reply.note)
+    if reply.note:
+        log.log(gate.level(reply), "keep-link %s %s from %s: %s", asked.method, reply.status, asked.source_ip, reply.note)
     return response(reply)
 
 
+def register(app: func.FunctionApp, environ: Mapping[str, str]) -> None:
+    """Serve the page where its keys are configured. Without keys no link is good, and what is not there costs nothing and fails nobody."""
+    if environ.get("REAPER_SNOOZE_KEYS", "").strip():
+        app.register_functions(blueprint)
+
+
 def request(asked: func.HttpRequest) -> Request:
-    """What was asked for. The path is the route's own, whatever prefix host.json puts before it."""
+    """What was asked for. The path is the route's own, whatever prefix host.json puts before it; the rest of the address is a stranger's."""
     headers = {name.lower(): value for name, value in asked.headers.items()}
     return Request(
         method=asked.method.upper(),
         path=PATH,
-        query=urlsplit(asked.url).query,
+        query=asked.url.partition("?")[2].partition("#")[0],
         headers=headers,
         body=asked.get_body(),
         source_ip=source_ip(headers.get("x-forwarded-for", "")),

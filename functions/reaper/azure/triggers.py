@@ -21,8 +21,7 @@ import azure.functions as func
 
 from reaper import registry, source
 from reaper import settings as knobs
-from reaper.azure import mail, store, targets
-from reaper.azure.snooze_route import blueprint as keep
+from reaper.azure import mail, snooze_route, store, targets
 from reaper.errors import ReaperError, SettingsError
 from reaper.model import Report, Status
 from reaper.report.json import plain
@@ -41,7 +40,7 @@ log.setLevel(logging.INFO)
 logging.getLogger("azure").setLevel(logging.WARNING)
 """The SDKs would log every request."""
 
-app.register_functions(keep)
+snooze_route.register(app, os.environ)
 
 
 @app.timer_trigger(arg_name="timer", schedule="%REAPER_SCHEDULE%", run_on_startup=False, use_monitor=True)

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from reaper import keyring, ledger, offer
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "SECURITY.md").read_text()
+TEMPLATE, BICEP = (ROOT / "template.yaml").read_text(), (ROOT / "infra/main.bicep").read_text()
+
+
+def anchors(page: Path) -> set[str]:
+    """The names that headings of a page can be linked by."""
+    found = re.findall(r"^#+ (.*)$", page.read_text(), re.M)
+    return {re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-") for title in found}
+
+
+@pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\(((?!http)[^)]+)\)", PAGE))))
+def test_every_link_of_the_security_page_leads_somewhere(link: str):
+    name, _, anchor = link.partition("#")
+    assert (ROOT / name).exists()
+    assert not anchor or anchor in anchors(ROOT / name)
+
+
+def test_the_readme_leads_to_the_security_page():
+    assert "](SECURITY.md)" in (ROOT / "README.md").read_text()
+
+
+def test_every_role_that_the_deployments_make_is_on_the_security_page():
+    aws = re.findall(r"^  (\w+):\n(?:    #.*\n)*    Type: AWS::IAM::Role$", TEMPLATE, re.M)
+    azure = re.findall(r"^param \w*[rR]oleName string = '([\w-]+)'", BICEP, re.M)
+    assert len(aws) >= 3
+    assert len(azure) >= 2
+    assert [name for name in [*aws, *azure] if f"`{name}`" not in PAGE] == []
+
+
+@pytest.mark.parametrize("name", ["ReportRetentionDays", "LogRetentionDays", "SnoozeLinks"])
+def test_what_the_security_page_says_of_parameters_exists(name: str):
+    assert f"`{name}`" in PAGE
+    assert re.search(rf"^  {name}:$", TEMPLATE, re.M)
+
+
+@pytest.mark.parametrize("name", ["reportRetentionDays", "logRetentionDays", "snoozeKeys"])
+def test_what_the_security_page_says_of_azures_parameters_exists(name: str):
+    assert f"`{name}`" in PAGE
+    assert re.search(rf"^param {name} ", BICEP, re.M)
+
+
+def test_the_times_on_the_security_page_are_the_codes():
+    assert f"{ledger.KEEP.days} days after the last write" in PAGE
+    assert f"and {offer.LASTS.days} days;" in PAGE
+    assert f"believed for {keyring.LAST.seconds // 60} minutes at most" in PAGE
