@@ -68,6 +68,7 @@ class Fleet:
         self.things: list[Thing] = []
         self.failed: set[str] = set()
         self.risk = self.dice.choice([0.0, 0.0, 0.03, 0.15])
+        self.listed = self.dice.choice([0.0, 0.5, 1.0])
         self._build()
 
     def of(self, kind: str) -> list[Thing]:
@@ -216,11 +217,11 @@ class Fleet:
         return found
 
     def _status(self, enum: str, usual: str) -> str:
-        return usual if self.dice.random() < 0.6 else self.dice.choice(model("sagemaker").shape_for(enum).enum)
+        return usual if self.dice.random() < 0.8 else self.dice.choice(model("sagemaker").shape_for(enum).enum)
 
     def _old(self) -> dict[str, Any]:
         """Mostly old enough to be judged."""
-        if self.dice.random() < 0.3:
+        if self.dice.random() < 0.15:
             return {}
         return {"CreationTime": self.now - 60 * DAY, "LastModifiedTime": self.now - 30 * DAY}
 
@@ -239,7 +240,7 @@ class Fleet:
 
     def _DescribeEndpoint(self, params: Mapping[str, Any]) -> dict[str, Any]:
         [thing] = [t for t in self.of("sagemaker-endpoint") if t.name == params["EndpointName"]]
-        rows = [self._row("ProductionVariantSummary", VariantName=name) for name in thing.variants]
+        rows = [self._row("ProductionVariantSummary", VariantName=name, **self._usual_variant()) for name in thing.variants]
         cut = self.dice.randint(0, len(rows)) if self.dice.random() < 0.2 else len(rows)
         queue = {"AsyncInferenceConfig": self._row("AsyncInferenceConfig") if thing.asynchronous else ABSENT}
         status = self._status("EndpointStatus", "InService")
@@ -248,10 +249,19 @@ class Fleet:
             return {**found, "ProductionVariants": ABSENT, "ShadowProductionVariants": ABSENT}
         return {**found, "ProductionVariants": rows[:cut], "ShadowProductionVariants": rows[cut:]}
 
+    def _usual_variant(self) -> dict[str, Any]:
+        """Mostly instances that run, and a model of its own."""
+        if self.dice.random() < 0.15:
+            return {}
+        none = dict.fromkeys(("CurrentServerlessConfig", "InstancePools", "ManagedInstanceScaling"), ABSENT)
+        return {"CurrentInstanceCount": self.dice.randint(1, 3), **none}
+
     def _DescribeEndpointConfig(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        names = self.dice.sample(["v0", "v1", "v2"], self.dice.randint(0, 3))
+        usual = self.dice.random() < 0.8
+        names = ["v0", "v1", "v2"] if usual else self.dice.sample(["v0", "v1", "v2"], self.dice.randint(0, 3))
+        given = {"ModelName": "model", "ServerlessConfig": ABSENT} if usual else {}
         return {
-            "ProductionVariants": [self._row("ProductionVariant", VariantName=name) for name in names],
+            "ProductionVariants": [self._row("ProductionVariant", VariantName=name, **given) for name in names],
             "ShadowProductionVariants": ABSENT,
             "AsyncInferenceConfig": ABSENT,
         }
@@ -332,7 +342,7 @@ class Fleet:
         elif params.get("Namespace") == "/aws/sagemaker/InferenceComponents":
             rows += [[("InferenceComponentName", t.name)] for t in self.of("sagemaker-inference-component")]
         else:
-            pairs = [(t.name, v) for t in self.of("sagemaker-endpoint") for v in t.variants if self.dice.random() < 0.8]
+            pairs = [(t.name, v) for t in self.of("sagemaker-endpoint") for v in t.variants if self.dice.random() < self.listed]
             rows += [[("EndpointName", name), ("VariantName", v)] for name, v in pairs]
         if params.get("Namespace") == "/aws/sagemaker/InferenceComponents" and not self.of("sagemaker-inference-component"):
             rows = []
@@ -373,7 +383,7 @@ class Fleet:
     def _beats(self, metric: Mapping[str, Any], dimensions: Mapping[str, str]) -> bool:
         if metric["MetricName"] == "Busy":
             return dimensions["Resource"] in {t.published for t in self.things}
-        return self.dice.random() < (0.85 if "Utilization" in metric["MetricName"] else 0.5)
+        return self.dice.random() < (0.95 if "Utilization" in metric["MetricName"] else 0.5)
 
     def _use(self, metric: Mapping[str, Any], dimensions: Mapping[str, str]) -> datetime | None:
         """When use shows in that very series; of an endpoint, in its last variant's only."""
