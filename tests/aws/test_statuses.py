@@ -170,6 +170,21 @@ def test_what_vanished_since_the_list_is_no_adapter_of_its_neighbours(account: A
     assert (_asked(result, "stays"), _asked(result, "goes")) == (IDLE, UNKNOWN)
 
 
+def test_use_of_what_vanished_since_the_list_still_counts_for_its_neighbours(account: Account, server: Server, swept: Sweep):
+    account.endpoint("host", variants=[Variant(model=None, scaling=(1, 2))])
+    for name in ("base", "adapter"):
+        account.component(name, "host")
+        account.component_alive(name, LONG_AGO, NOW)
+    account.component_invoked("adapter", NOW - 2 * HOUR)
+
+    def vanish(call: Call) -> None:
+        if call.operation == "DescribeInferenceComponent":
+            account.contents.components.pop("adapter", None)
+
+    server.rules.append(vanish)
+    assert _asked(swept("sagemaker-inference-component"), "base") is State.ACTIVE
+
+
 def test_a_neighbour_that_cannot_be_described_may_be_an_adapter(account: Account, server: Server, swept: Sweep):
     account.endpoint("host", variants=[Variant(model=None, scaling=(1, 2))])
     for name in ("stays", "dark"):

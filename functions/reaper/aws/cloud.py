@@ -169,7 +169,7 @@ _GONE = re.compile(r"could not find|recordnotfound|requested resource not found|
 
 def _refused(permission: str, error: ClientError, retried: bool) -> CloudError:
     """What an error reply means: code and text together, because SageMaker says `ValidationException` for almost everything."""
-    code, text = error.response["Error"].get("Code", ""), error.response["Error"].get("Message", "")
+    code, text = (str(error.response["Error"].get(key) or "") for key in ("Code", "Message"))
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
     said = partial(CloudError, code=code, retried=retried)
     if _DENIED.search(code):

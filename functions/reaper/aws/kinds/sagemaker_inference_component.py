@@ -15,7 +15,7 @@ from reaper.aws import component_deeds, guard, restorable, scaling, series, tags
 from reaper.aws.scaling import Scaling
 from reaper.aws.series import Answer, Query
 from reaper.errors import CloudError, Trouble
-from reaper.evidence import either, settled
+from reaper.evidence import either, last_used, settled
 from reaper.model import Kind, Observation, Reading, Resource, Role, Window
 
 if TYPE_CHECKING:
@@ -186,19 +186,23 @@ def _with_adapters(
         if one.resource.facts["endpoint"] != resource.facts["endpoint"] or other is None or one.resource.name == resource.name:
             continue
         if isinstance(other, CloudError) and other.trouble is Trouble.GONE:
-            continue  # what has been deleted is an adapter of nothing
+            # What has been deleted is an adapter of nothing. Of what may have been one until a moment ago, the use still counts.
+            extra += _traffic(one, "deleted component") if last_used(one) else ()
+            continue
         if isinstance(other, CloudError):
             return replace(seen, blind=f"whether {one.resource.name} is an adapter of it could not be read")
         if _base(other) == resource.name:
             within.append(one.resource)
-            extra += [
-                replace(r, signal=f"{r.signal} of adapter {one.resource.name}") for r in one.readings if r.role is Role.ACTIVITY
-            ]
+            extra += _traffic(one, "adapter")
             times = [t for t in (resource.changed, one.resource.created, one.resource.changed) if t]
             resource = replace(resource, changed=max(times, default=None))
     seen = replace(seen, resource=resource, readings=tuple(extra))
     held = {one.name: one.tags for one in within}
     return _with(seen, adapters=tuple(held), within=tuple(within), kept=guard.kept(held, window.end))
+
+
+def _traffic(seen: Observation, what: str) -> list[Reading]:
+    return [replace(r, signal=f"{r.signal} of {what} {seen.resource.name}") for r in seen.readings if r.role is Role.ACTIVITY]
 
 
 def _base(row: Mapping[str, Any]) -> str | None:
