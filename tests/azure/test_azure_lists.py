@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
-from azure.conftest import CLUSTER, DEPLOYMENT, INSTANCE, LONG_AGO, PROVEN, Sweep
+from azure.acting import found
+from azure.conftest import CLUSTER, DEPLOYMENT, INSTANCE, LONG_AGO, NOW, PROVEN, Sweep
+from reaper import document, registry
 from reaper.azure import graph
 from reaper.azure.cloud import Cloud
-from reaper.errors import CloudError
+from reaper.errors import CloudError, Trouble
 from reaper.model import State
 from reaper.sandbox.azure import routes, signals
 from reaper.sandbox.azure.fault import Fault, Guard, error, on
@@ -19,6 +21,7 @@ from reaper.sandbox.azure.request import Reply, Request
 from reaper.sandbox.azure.rights import deny
 from reaper.sandbox.azure.server import Server
 from reaper.sandbox.azure.subscription import Thing, Workspace
+from reaper.sweep import Order, again
 
 GRAPH = ".*/Microsoft.ResourceGraph/resources"
 NOT_IN_GRAPH = Fault(answer=lambda r: Reply(body={"totalRecords": 0, "data": []}))
@@ -189,3 +192,13 @@ def test_what_a_cut_off_result_left_out_is_asked_of_the_workspaces(server: Serve
     server.rules.append(changed(server, "/Microsoft.ResourceGraph/resources", cut))
     result = swept(DEPLOYMENT)
     assert (sorted(result.idle()), result.coverage(DEPLOYMENT).status) == (["d0", "d1", "d2"], "ok")
+
+
+def test_a_deployment_that_goes_before_it_is_looked_at_again_is_gone(cloud: Cloud, vision: Workspace):
+    one = silent(vision, "search", "blue")
+    seen = found(cloud, DEPLOYMENT, "search/blue")
+    one.remove()
+    order = Order(policy=document.parse("version: 1", "policy", registry.names()), now=NOW)
+    with pytest.raises(CloudError, match="not there any more") as caught:
+        again(cloud.anew(), registry.kind(DEPLOYMENT), seen, order)
+    assert caught.value.trouble is Trouble.GONE

@@ -133,8 +133,10 @@ def test_a_resource_that_is_not_in_the_reply_is_asked_alone(server: Server, clou
 
 def test_what_comes_back_twice_is_asked_alone(server: Server, cloud: Cloud, vision: Workspace):
     signals.nodes(vision.cluster("gpus"), active=3, idle=0, since=LONG_AGO)
-    silent = {"resourceid": vision.id, "value": [{"name": {"value": "Active Nodes"}, "timeseries": []}]}
-    server.rules.append(on("POST", ".*metrics:getBatch", Fault(answer=lambda r: Reply(body={"values": [silent, silent]}))))
+    point = {"timeStamp": "2026-11-20T00:00:00Z", "maximum": 9}
+    nine = {"metadatavalues": [{"name": {"value": "clustername"}, "value": "gpus"}], "data": [point]}
+    twin = {"resourceid": vision.id, "value": [{"name": {"value": "Active Nodes"}, "timeseries": [nine]}]}
+    server.rules.append(on("POST", ".*metrics:getBatch", Fault(answer=lambda r: Reply(body={"values": [twin, twin]}))))
     answer = series.answers(cloud, [place(vision)], NODES, WINDOW).of(vision.id, "Active Nodes", "gpus")
     assert (answer.complete, max(answer.series.values)) == (True, 3.0)
 

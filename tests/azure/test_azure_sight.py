@@ -6,7 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
+from azure.acting import found
 from azure.conftest import CLUSTER, LONG_AGO, OTHER, PROVEN, SUB, Sweep
+from reaper.azure import computes
+from reaper.azure.cloud import Cloud
 from reaper.model import State
 from reaper.sandbox.azure import signals
 from reaper.sandbox.azure.fault import error, on
@@ -75,3 +78,19 @@ def test_without_active_nodes_idle_ones_must_account_for_all(vision: Workspace, 
 def test_a_404_of_a_workspace_that_is_still_there_is_a_failure(server: Server, vision: Workspace, swept: Sweep):
     server.rules.append(on("GET", r".*/computes", error(404, "InvalidResourceType", "no such type")))
     assert swept(CLUSTER).coverage(CLUSTER).status == "partial"
+
+
+def test_a_projects_cluster_is_unknown_while_its_hub_cannot_be_read(subscription: Subscription, swept: Sweep):
+    hub = subscription.workspace("hub", kind="Hub")
+    resting(subscription.workspace("project", kind="Project").under(hub))
+    hub.set("properties.associatedWorkspaces", "x")
+    assert "which is out of sight" in swept(CLUSTER).because("gpus")
+
+
+def test_a_project_that_a_hub_has_got_since_is_out_of_sight(cloud: Cloud, subscription: Subscription):
+    hub = subscription.workspace("hub", kind="Hub")
+    resting(hub)
+    seen = found(cloud, CLUSTER, "gpus")
+    assert computes.again(cloud.anew(), seen, "AmlCompute").unseen is None
+    subscription.workspace("new", kind="Project").under(hub)
+    assert computes.again(cloud.anew(), seen, "AmlCompute").unseen == "its hub has got the project new since"

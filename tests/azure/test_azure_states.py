@@ -7,8 +7,10 @@ from enum import Enum
 import pytest
 from azure.mgmt.machinelearningservices import models
 
+from azure.acting import bar
 from azure.conftest import CLUSTER, DAY, DEPLOYMENT, INSTANCE, LONG_AGO, NOW, Sweep
-from reaper.model import State
+from reaper.azure.cloud import Cloud
+from reaper.model import Move, State
 from reaper.sandbox.azure import signals
 from reaper.sandbox.azure.subscription import Thing, Workspace
 
@@ -175,3 +177,11 @@ def test_what_was_stopped_and_runs_has_not_been_up_since_then(vision: Workspace,
     one = vision.instance("ci", started=NOW - 30 * DAY)
     one.body["properties"]["properties"]["lastOperation"]["operationName"] = "Stop"
     assert swept(INSTANCE).state("ci") is State.UNKNOWN
+
+
+@pytest.mark.parametrize(("move", "state"), [(Move.STOP, "Running"), (Move.START, "Stopped")])
+def test_an_operation_in_progress_bars_stop_and_start(cloud: Cloud, vision: Workspace, move: Move, state: str):
+    one = vision.instance("ci").set("properties.properties.state", state)
+    assert bar(cloud, INSTANCE, "ci", move) is None
+    one.body["properties"]["properties"]["lastOperation"] |= {"operationName": "Restart", "operationStatus": "InProgress"}
+    assert bar(cloud, INSTANCE, "ci", move).because == "a restart is in progress"

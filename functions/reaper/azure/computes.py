@@ -113,7 +113,7 @@ def _unseen_by_now(space: Workspace, resource: Resource) -> str | None:
     """What was out of sight before still is; a project that its hub has got since is, too."""
     known = {one.lower() for one in (*resource.facts["spaces"], *resource.facts["workspace"].projects)}
     joined = [one for one in space.projects if one not in known]
-    return resource.facts["unseen"] or (f"its hub has got the project {joined[0]} since" if joined else None)
+    return resource.facts["unseen"] or (f"its hub has got the project {joined[0].rpartition('/')[2]} since" if joined else None)
 
 
 def inner(cloud: Cloud, id_: str) -> dict[str, Any]:
