@@ -11,6 +11,10 @@ MAX_SUBJECT = 150
 _LOCAL = re.compile(r"(?!-)[A-Za-z0-9_+'=-]+(?:\.[A-Za-z0-9_+'=-]+)*")
 """Of what RFC 5322 allows, what people's addresses are made of: a relay reads `%` and `!` as a way to another host, a program a leading
 `-` as an option, a shell or a path the rest as something else."""
+_MARKUP = re.compile(
+    r"\](?=[(:\[])|<(?=\S)|@(?=everyone\b|here\b|channel\b|all\b|team\b|room\b)|(?<![A-Za-z0-9])@(?=\w)", re.IGNORECASE
+)
+"""What begins a link under other words (`[x](…)`, `[x]: …`, `<…|x>`, HTML) or calls somebody or everybody (`<!channel>`, `@here`)."""
 _DOMAIN = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.)+[A-Za-z0-9-]{2,63}")
 
 
@@ -69,3 +73,11 @@ def line(text: str, most: int = MAX_SUBJECT) -> str:
     """`text` as one printable line of at most `most` characters, for subjects: control and direction marks become blanks."""
     kept = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return kept if len(kept) <= most else kept[: most - 1] + "…"
+
+
+def defused(text: str) -> str:
+    """`text` for readers that make markup of it: a word joiner, which is not seen, parts what would be a masked link or a call.
+
+    Names, tags and reasons are other people's words. Links of our own stay: their address is what is shown.
+    """
+    return _MARKUP.sub(lambda found: found[0] + "\u2060", text)

@@ -64,6 +64,16 @@ def test_a_topic_takes_the_longest_text_that_it_may_and_the_cut_is_said(moto: st
     assert len(got["Subject"]) == 99
 
 
+def test_a_topic_gets_no_masked_link(moto: str):
+    topic = boto3.client("sns").create_topic(Name="reaper")["TopicArn"]
+    taken = queue(topic, "taken", {"audience": ["owners"]})
+    masked = "[Keep it](http://evil.example) <http://evil.example|Keep it> <!channel>"
+    said = Message(to="a@example.com", subject=masked, text=masked, html="", attributes={"audience": "owners"})
+    assert receipt(opened(f"  - {{type: sns, topic: '{topic}', for: owners}}\n"), said)
+    [got] = taken()
+    assert not any(mask in got["Message"] + got["Subject"] for mask in ("](http", "<http", "<!"))
+
+
 def test_a_topic_that_is_gone_is_an_error_with_the_permission_it_needs(moto: str):
     failed = error(opened("  - {type: sns, topic: 'arn:aws:sns:us-east-1:123456789012:gone', for: owners}\n"))
     assert failed.operation == "sns:Publish"

@@ -73,6 +73,21 @@ def test_a_chat_address_from_the_environment_is_a_secret_and_stays_one(posts: Po
     )
 
 
+@pytest.mark.parametrize("channel", ["apprise", "webhook"])
+def test_the_name_of_a_resource_makes_no_masked_link_in_a_chat(posts: Posts, channel: str):
+    line = {
+        "apprise": f"{{type: apprise, url: '{posts.url.replace('http', 'json')}', for: owners}}",
+        "webhook": f"{{type: webhook, url: '{posts.url}', secret: env:REAPER_SECRET_KEY, for: owners}}",
+    }[channel]
+    masked = "[Keep it](http://evil.example) <http://evil.example|Keep it>"
+    assert receipt(
+        opened(f"  - {line}\n", REAPER_SECRET_KEY="k"), Message(to="dana@example.com", subject=masked, text=masked, html="")
+    )
+    said = posts.got[0][2].decode()
+    assert "evil.example" in said
+    assert not any(mask in said for mask in ("](http", "<http"))
+
+
 def test_nobody_can_ring_a_whole_room_with_the_name_of_a_resource(posts: Posts):
     address = posts.url.replace("http", "json")
     loud = Message(to="dana@example.com", subject="@everyone", text="<!channel> @here <@U123> ok@example.com", html="")

@@ -11,6 +11,7 @@ import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
 from reaper.errors import CloudError, Trouble
+from reaper.message import defused
 from reaper.model import Report
 from reaper.report import summary
 from reaper.report.totals import complete, totals
@@ -39,7 +40,7 @@ def publish(topic: str, report: Report, stored: str | None) -> str:
 def body(report: Report, stored: str | None) -> str:
     """The summary, cut at a line's end to fit, with a pointer to the full report."""
     pointer = f"Full report: {stored}\n" if stored else ""
-    text = summary.render(report)
+    text = defused(summary.render(report))
     room = MAX_BYTES - len(pointer.encode()) - 100
     if len(text.encode()) > room:
         cut = text.encode()[:room].decode(errors="ignore")

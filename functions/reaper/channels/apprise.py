@@ -1,22 +1,19 @@
 """Slack, Teams, PagerDuty and a hundred more, through Apprise: https://github.com/caronc/apprise/wiki
 
-The text goes as plain text, so that each service's plugin escapes it; what would ring a whole room is broken up here before.
+The text goes as plain text, so that each service's plugin escapes it; masked links and what would ring a whole room are broken up before.
 """
 
 from __future__ import annotations
-
-import re
 
 import apprise
 
 from reaper.channels import Means
 from reaper.channels.spec import Apprise
 from reaper.errors import CloudError, Trouble
-from reaper.message import Message
+from reaper.message import Message, defused
 
 SECONDS = 30
 OPERATION = "apprise:Notify"
-ROOMS = re.compile(r"@(?=everyone\b|here\b|channel\b|all\b|team\b)|<(?=[!@#&])", re.IGNORECASE)
 
 
 class Channel:
@@ -30,7 +27,7 @@ class Channel:
         """Send it; gives the service's name, as chats give no receipts. Raises CloudError when the service did not take it."""
         target = self._target()
         result = target.notify(
-            body=quiet(message.text), title=quiet(message.subject), body_format=apprise.NotifyFormat.TEXT, timeout=SECONDS
+            body=defused(message.text), title=defused(message.subject), body_format=apprise.NotifyFormat.TEXT, timeout=SECONDS
         )
         name = str(target[0].service_name)
         if not result:
@@ -49,11 +46,6 @@ class Channel:
         for service in target:
             service.overflow_mode = apprise.OverflowMode.SPLIT
         return target
-
-
-def quiet(text: str) -> str:
-    """The text with a word joiner after what would call everybody in a room."""
-    return ROOMS.sub(lambda found: found[0] + "\u2060", text)
 
 
 CHANNEL = Channel

@@ -19,7 +19,7 @@ from reaper import __version__
 from reaper.channels import Means, trust
 from reaper.channels.spec import Webhook
 from reaper.errors import CloudError, Trouble
-from reaper.message import Message
+from reaper.message import Message, defused
 
 SECONDS = 15
 OPERATION = "webhook:Post"
@@ -55,13 +55,13 @@ class Channel:
 
 
 def body(message: Message) -> dict[str, Any]:
-    """What is posted, `schema: 1`."""
+    """What is posted, `schema: 1`; subject and text may go on to a chat as they are."""
     return {
         "schema": 1,
         "to": message.to or None,
         "audience": message.audience.value,
-        "subject": message.subject,
-        "text": message.text,
+        "subject": defused(message.subject),
+        "text": defused(message.text),
         "attributes": dict(message.attributes),
         "resources": list(message.resource_ids),
     }

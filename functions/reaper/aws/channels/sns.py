@@ -14,7 +14,7 @@ import boto3
 from reaper.aws.cloud import Cloud
 from reaper.channels import Means
 from reaper.channels.spec import Sns
-from reaper.message import Message, Value
+from reaper.message import Message, Value, defused
 from reaper.model import Target
 
 MAX_BYTES = 262_144
@@ -33,7 +33,7 @@ class Channel:
 
     def send(self, message: Message) -> str:
         """Publish it; gives SNS's message id. Raises CloudError."""
-        title, given = subject(message.subject), attributes(message.attributes)
+        title, given = subject(defused(message.subject)), attributes(message.attributes)
         spent = len(title) + sum(len(name) + sum(len(v.encode()) for v in value.values()) for name, value in given.items())
         reply = self._cloud.call(
             "sns",
@@ -41,7 +41,7 @@ class Channel:
             "MessageId",
             TopicArn=self._topic,
             Subject=title,
-            Message=cut(message.text, MAX_BYTES - spent),
+            Message=cut(defused(message.text), MAX_BYTES - spent),
             MessageAttributes=given,
         )
         return str(reply["MessageId"])
