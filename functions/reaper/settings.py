@@ -193,11 +193,12 @@ def _asked(name: str, value: Any) -> Any:
         if not isinstance(value, str):
             raise SettingsError(f"{name}: {value!r} is not a text")
         return mode(value, name) if name == "mode" else cloud(value)
-    if isinstance(value, str):
-        return words(value)
-    if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
+    if not isinstance(value, str | list) or not all(isinstance(v, str) for v in value):
         raise SettingsError(f"{name}: {value!r} is not a list of texts")
-    return tuple(value)
+    found = words(value if isinstance(value, str) else ",".join(value))
+    if not found:
+        raise SettingsError(f"{name}: {value!r} names nothing; leave it out to ask for all that this deployment sweeps")
+    return found
 
 
 def _email(endpoint: str | None, sender: str | None, to: tuple[str, ...]) -> Email | None:
