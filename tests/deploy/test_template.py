@@ -536,6 +536,12 @@ def test_every_setting_that_the_template_sets_is_one_we_know(cloudformation, fun
     assert {name for name in variables if name.startswith("REAPER_")} <= set(DOCS)
 
 
+def test_the_sweep_is_told_which_secrets_its_role_may_read(cloudformation):
+    variables = cloudformation["Resources"]["SweepFunction"]["Properties"]["Environment"]["Variables"]
+    granted = {"Fn::If": ["HasChannelSecrets", {"Ref": "ChannelSecrets"}, {"Ref": "AWS::NoValue"}]}
+    assert variables["REAPER_SECRETS"] == granted
+
+
 def test_a_deployment_is_an_audit_unless_somebody_says_otherwise(cloudformation):
     variables = cloudformation["Resources"]["SweepFunction"]["Properties"]["Environment"]["Variables"]
     assert variables["REAPER_MODE"] == {"Ref": "Mode"}

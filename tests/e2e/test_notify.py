@@ -55,6 +55,14 @@ def test_the_command_sends_a_sample_and_prints_the_receipts(inbox: Inbox, tmp_pa
     assert inbox.mails[0][0]["Subject"].startswith("[Sample] 3 idle ML resources cost you")
 
 
+def test_the_command_sends_no_secret_that_the_policy_may_not_name(posts: Posts):
+    line = f"  - {{type: webhook, url: '{posts.url}', secret: env:REAPER_SECRET_KEYS, for: owners}}\n"
+    keys = {"REAPER_SECRET_KEYS": "k" * 40, "REAPER_SNOOZE_KEYS": "env:REAPER_SECRET_KEYS"}
+    done = reaper_notify("--to", "dana@example.com", "--policy", HEAD + line, **keys)
+    assert (done.exit_code, posts.got) == (3, [])
+    assert "what signs snooze links is never sent anywhere" in done.stdout
+
+
 def test_the_command_says_what_failed_with_status_3(inbox: Inbox):
     done = reaper_notify("--to", "bad@example.com", "--policy", HEAD + smtp(inbox, **LOGIN), REAPER_SECRET_SMTP=PASSWORD)
     assert done.exit_code == 3
