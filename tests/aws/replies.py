@@ -6,8 +6,10 @@ extreme numbers, empty lists, times of any year. Rows come in pages and sometime
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cache
@@ -63,6 +65,7 @@ class Fleet:
     """A random fleet, and a guard that answers for it."""
 
     def __init__(self, seed: int, now: datetime) -> None:
+        self.seed = seed
         self.dice = random.Random(seed)
         self.now = now
         self.things: list[Thing] = []
@@ -80,10 +83,16 @@ class Fleet:
         return None if call.service == "sts" else Fault(answer=self.answer)
 
     def answer(self, call: Call) -> Reply:
-        """A refusal now and then, else what the operation's output shape allows."""
+        """A refusal now and then, else what the operation's output shape allows; the same for the same call, in whatever order they come."""
+        asked = json.dumps(call.params, sort_keys=True, default=str) if call.operation != "GetMetricData" else ""
+        return copy(self)._answered(call, random.Random(f"{self.seed} {call.operation} {asked}"))
+
+    def _answered(self, call: Call, dice: random.Random) -> Reply:
+        self.dice = dice
         if self.dice.random() < self.risk:
             self.failed.add(call.operation)
-            return reply.refusal(call, self.dice.choice(REFUSALS))
+            # Logs that are not found are no logs, and that would be a lie.
+            return reply.refusal(call, self.dice.choice(REFUSALS[:1] if call.service == "logs" else REFUSALS))
         known = getattr(self, f"_{call.operation}", None)
         if call.operation == "GetMetricData":
             return reply.result(call, self._metrics(call.params))
@@ -351,14 +360,16 @@ class Fleet:
 
     def _metrics(self, params: Mapping[str, Any]) -> dict[str, Any]:
         start, end = read(params["StartTime"]), read(params["EndTime"])
+        paged = "NextToken" not in params and self.dice.random() < 0.3
         rows = [self._series(query, start, end) for query in params["MetricDataQueries"]]
-        if "NextToken" not in params and self.dice.random() < 0.3:
+        if paged:
             cut = [row | {"Timestamps": [], "Values": [], "StatusCode": "PartialData"} for row in rows]
             return {"MetricDataResults": cut, "Messages": [], "NextToken": "more"}
         return {"MetricDataResults": rows, "Messages": []}
 
     def _series(self, query: Mapping[str, Any], start: datetime, end: datetime) -> dict[str, Any]:
         metric = query["MetricStat"]["Metric"]
+        self.dice = random.Random(f"{self.seed} {metric} {start}")
         dimensions = {d["Name"]: d["Value"] for d in metric["Dimensions"]}
         hours = [start + n * HOUR for n in range(-(-(end - start) // HOUR))]
         values = dict.fromkeys(

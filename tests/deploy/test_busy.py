@@ -56,12 +56,12 @@ def ready(machine: Machine) -> Machine:
 
 def readings() -> tuple[Reading, Reading]:
     """What the reaper reads of it: activity and heartbeat. The ARN is spelled as the API lists it, not as the machine does."""
-    now = datetime.now(UTC)
+    now = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
     cloud = targets.clouds(("us-east-1",), (), boto3.Session())[0]
     resource = Resource(
         kind="sagemaker-notebook", id=ARN.lower(), name="vision", target=cloud.target, region="us-east-1", created=None
     )
-    window = Window(start=now - 14 * 24 * HOUR, end=now + HOUR, quiet_from=now)
+    window = Window(start=now - 14 * 24 * HOUR, end=now + 2 * HOUR, quiet_from=now)
     activity, heartbeat = aws_busy.readings(cloud, [resource], window)[resource.id]
     return activity, heartbeat
 
