@@ -301,7 +301,11 @@ def test_versions_of_reports_expire_with_them_and_those_of_manifests_never() -> 
 
 
 def test_networks_are_refused_once_some_are_named_and_never_the_app_itself() -> None:
-    assert at(STORAGE, "account", "properties.networkAcls.defaultAction") == "closed ? 'Deny' : 'Allow'"
+    rules = properties(value(declared(STORAGE, "variable")["networks"]))
+    assert text(rules["defaultAction"]) == "'Deny'"
+    assert text(rules["ipRules"]).startswith("map(allowedAddresses, ")
+    assert text(rules["virtualNetworkRules"]).startswith("map(allowedSubnets, ")
+    assert at(STORAGE, "account", "properties").endswith("}, closed ? { networkAcls: networks } : {})")
     assert text(value(declared(STORAGE, "variable")["closed"])) == "!empty(allowedAddresses) || !empty(allowedSubnets)"
     told = {name: text(value(node)) for name, node in declared(MAIN, "variable").items()}
     assert told["closed"] == "!empty(allowedAddresses) || !empty(allowedSubnets)"
@@ -312,6 +316,15 @@ def test_networks_are_refused_once_some_are_named_and_never_the_app_itself() -> 
     assert text(passed["storage"]["allowedSubnets"]) == "subnets"
     assert text(passed["app"]["subnetId"]) == "appSubnet"
     assert at(APP, "app", "properties.virtualNetworkSubnetId") == "empty(subnetId) ? null : subnetId"
+
+
+@pytest.mark.parametrize("path", [STORAGE, HOST], ids=["the product's account", "the host's account"])
+def test_rules_for_networks_made_by_hand_outlive_a_deployment_that_names_none(path: Path) -> None:
+    """A deployment writes what it says, and `Allow` with empty lists would open what a person has closed."""
+    assert at(path, "account", "properties.networkAcls") == ""
+    assert at(path, "account", "properties.publicNetworkAccess") == ""
+    told = re.findall(r"\bnetworkAcls\b|\bdefaultAction: .*|\bpublicNetworkAccess\b", path.read_text())
+    assert told == (["defaultAction: 'Deny'", "networkAcls"] if path == STORAGE else [])
 
 
 @pytest.mark.parametrize("name", ["allowedAddresses", "allowedSubnets", "appSubnet"])
