@@ -263,6 +263,7 @@ module alerts 'modules/alerts.bicep' = {
     workspaceId: monitoring.outputs.workspaceId
     appName: appName
     timerFunction: timerFunction
+    pageFunction: empty(snoozeKeys) ? '' : 'Keep'
     recipients: admins
     silentHours: silentHours
   }
