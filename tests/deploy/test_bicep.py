@@ -320,7 +320,7 @@ def test_networks_are_refused_once_some_are_named_and_never_the_app_itself() -> 
 
 
 @pytest.mark.parametrize("path", [STORAGE, HOST], ids=["the product's account", "the host's account"])
-def test_rules_for_networks_made_by_hand_outlive_a_deployment_that_names_none(path: Path) -> None:
+def test_network_rules_made_by_hand_outlive_a_deployment_that_names_none(path: Path) -> None:
     """A deployment writes what it says, and `Allow` with empty lists would open what a person has closed."""
     assert at(path, "account", "properties.networkAcls") == ""
     assert at(path, "account", "properties.publicNetworkAccess") == ""
@@ -372,7 +372,7 @@ def test_the_dead_man_calls_when_nothing_is_logged_at_all() -> None:
     assert query.startswith("query: '${succeeded} | where ")
 
 
-def test_the_dead_man_is_calmed_by_the_line_of_a_sweep_that_succeeded_and_by_no_other() -> None:
+def test_only_a_scheduled_sweep_that_succeeded_calms_the_dead_man() -> None:
     told = text(value(declared(ALERTS, "variable")["succeeded"]))
     assert told.startswith("'union (${sweeps} and Success == true), (AppTraces | ")
     [line] = re.findall(r'parse_json\(Message\)\.event\) == "([^"]+)"', told)
