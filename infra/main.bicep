@@ -71,7 +71,7 @@ param reportRetentionDays int = 365
 @maxValue(3650)
 param manifestImmutabilityDays int = 0
 
-@description('Public IPv4 addresses or ranges that may reach reports, memory and manifests, besides the app. With them or subnets given every other network is refused.')
+@description('Public IPv4 addresses or ranges that may reach reports, memory and manifests, besides the app. With them or subnets given every other network is refused; with neither the account\'s rules stay as they are.')
 param allowedAddresses array = []
 
 @description('Ids of the subnets that may reach them, with the service endpoint Microsoft.Storage.')
@@ -263,6 +263,7 @@ module alerts 'modules/alerts.bicep' = {
     workspaceId: monitoring.outputs.workspaceId
     appName: appName
     timerFunction: timerFunction
+    pageFunction: empty(snoozeKeys) ? '' : 'Keep'
     recipients: admins
     silentHours: silentHours
   }

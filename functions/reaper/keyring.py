@@ -26,6 +26,8 @@ PAUSE = timedelta(seconds=30)
 """The least time between two readings: strangers who make up key ids cannot make us ask for the secret all the time."""
 FAILED = timedelta(minutes=1)
 """How long a reading that failed stands before the next one."""
+WAIT = 1.0
+"""Seconds that a request with a key id we don't know waits for a reading that another request has begun. A reading takes less as a rule."""
 LAST = KEEP + timedelta(minutes=15)
 """How old a ring may be while its secret cannot be read. A key that was taken away is believed no longer than that."""
 
@@ -63,6 +65,9 @@ def deployment(environ: Mapping[str, str]) -> str:
 class Keyring:
     """A ring of keys behind `fetch`, which gives the secret's text or raises a ReaperError. Several threads may ask it.
 
+    One of them reads at a time, and no other waits for it that can be answered from the ring that is held: a secret's place that hangs
+    delays the request that reads, once per FAILED. How long it may hang is for `fetch` to limit.
+
     `failure` is why the last reading failed, None when it didn't.
     """
 
@@ -81,20 +86,39 @@ class Keyring:
         A reading that failed is not repeated for FAILED, and the last ring holds for LAST. Raises what `fetch` raises, and SettingsError
         for a secret that cannot be used, where there is no such ring.
         """
-        with self._lock:
-            if not self._fresh(now, wanted) and not (self._failed_at and now - self._failed_at < FAILED):
-                self._read(now)
-            if self._held and now - self._held[0] < LAST:
-                return self._held[1]
-            # Without what earlier raises left on it, or one error would hold every request of its minute.
-            raise (self.failure or SettingsError(f"{self._where}: not read")).with_traceback(None)
+        if self._due(now, wanted) and self._lock.acquire(timeout=self._patience(now, wanted)):
+            try:
+                if self._due(now, wanted):  # nobody else has read it while this one waited
+                    self._read(now)
+            finally:
+                self._lock.release()
+        if held := self._last(now):
+            return held
+        # Without what earlier raises left on it, or one error would hold every request of its minute.
+        raise (self.failure or SettingsError(f"{self._where}: not read")).with_traceback(None)
 
-    def _fresh(self, now: datetime, wanted: str | None) -> bool:
-        if self._held is None:
+    def _due(self, now: datetime, wanted: str | None) -> bool:
+        """Whether it is time to read; asked without the lock, so that a ring that will do is used whoever reads."""
+        failed_at, at_hand = self._failed_at, self._held
+        if failed_at and now - failed_at < FAILED:
             return False
-        read_at, held = self._held
+        if at_hand is None:
+            return True
+        read_at, held = at_hand
         unknown = wanted is not None and wanted not in held.ring
-        return now - read_at < (PAUSE if unknown else KEEP)
+        return now - read_at >= (PAUSE if unknown else KEEP)
+
+    def _patience(self, now: datetime, wanted: str | None) -> float:
+        """Seconds to wait for a reading under way: none with the key at hand, to its end (-1) with no ring at all."""
+        held = self._last(now)
+        if held is None:
+            return -1
+        return WAIT if wanted is not None and wanted not in held.ring else 0
+
+    def _last(self, now: datetime) -> Keys | None:
+        """The last ring, None where it is too old."""
+        held = self._held
+        return held[1] if held and now - held[0] < LAST else None
 
     def _read(self, now: datetime) -> None:
         try:

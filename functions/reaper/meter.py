@@ -47,7 +47,7 @@ class Meters:
 
 
 def usual() -> Meters:
-    """60 askings at once and one a second from one network; 20 at once and one every three seconds for one link; lines as for networks."""
+    """60 askings at once and one a second from one network; 20 at once and one every three seconds for one link; 60 lines and one a minute."""
     return Meters(
-        source=Meter(burst=60, per_second=1), link=Meter(burst=20, per_second=1 / 3), lines=Meter(burst=60, per_second=1)
+        source=Meter(burst=60, per_second=1), link=Meter(burst=20, per_second=1 / 3), lines=Meter(burst=60, per_second=1 / 60)
     )

@@ -1,7 +1,10 @@
-// Three rules that watch the watcher: a sweep failed, did not see everything or holds acts back; (dead man) no sweep has succeeded for
-// too long; and the workspace takes in no more logs, which blinds the first one and sooner or later wakes the second.
-// They ask the workspace behind Application Insights. The host logs each function call there as a request, named after the
-// function; host.json must keep requests out of sampling, or a sweep that ran could look as if it had not.
+// Rules that watch the watcher: a sweep failed, did not see everything or holds acts back; (dead man) no sweep has succeeded for
+// too long; the workspace takes in no more logs, which blinds the first one and sooner or later wakes the second; and, where there is a
+// snooze page, it cannot answer.
+// They ask the workspace behind Application Insights, and rest on lines that the app writes and on failures that the host reports. A call
+// that succeeds leaves no row of its own: anybody may call the page, and such rows, which cannot be had for one function only
+// (https://github.com/Azure/azure-functions-host/issues/4742), would let strangers use up the workspace's daily cap. host.json has the
+// levels, with sampling off: https://learn.microsoft.com/azure/azure-functions/configure-monitoring#configure-log-levels
 // https://learn.microsoft.com/azure/azure-monitor/alerts/alerts-types#log-alerts
 
 @description('Start of the rules\' and the action group\'s names.')
@@ -22,6 +25,9 @@ param appName string
 @description('Name of the timer function, as the logs call it.')
 param timerFunction string
 
+@description('Name of the snooze page\'s function, as the logs call it; empty where the app has no such page.')
+param pageFunction string
+
 @description('E-mail addresses that are told.')
 param recipients array
 
@@ -33,6 +39,10 @@ var sweeps = 'AppRequests | where AppRoleName =~ "${appName}" and OperationName 
 // What reaper.azure.triggers logs for each list that is not complete and for acts that failed, for a report or summary that got
 // nowhere, and for acts that are held because they are too many at once.
 var gaps = 'AppTraces | where AppRoleName =~ "${appName}" and tostring(parse_json(Message).event) in ("coverage incomplete", "summary not sent", "report not stored", "acts held")'
+
+// An app of an earlier version has no such line, but its host logs each call that succeeds.
+var succeeded = 'union (${sweeps} and Success == true), (AppTraces | where AppRoleName =~ "${appName}" and tostring(parse_json(Message).event) == "scheduled sweep succeeded")'
+var thrown = 'AppExceptions | where AppRoleName =~ "${appName}" and OperationName'
 
 resource people 'Microsoft.Insights/actionGroups@2023-01-01' = {
   name: '${name}-people'
@@ -69,7 +79,7 @@ resource failed 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = {
     criteria: {
       allOf: [
         {
-          query: 'union (${sweeps} and Success == false), (${gaps})'
+          query: 'union (${sweeps} and Success == false), (${thrown} == "${timerFunction}"), (${gaps})'
           timeAggregation: 'Count'
           operator: 'GreaterThan'
           threshold: 0
@@ -101,7 +111,7 @@ resource silent 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = {
       allOf: [
         {
           // Counting without a group gives one row even where nothing matches, so silence is a row and not an empty answer.
-          query: '${sweeps} and Success == true and TimeGenerated > ago(${silentHours}h) | summarize sweeps = count() | where sweeps == 0'
+          query: '${succeeded} | where TimeGenerated > ago(${silentHours}h) | summarize sweeps = count() | where sweeps == 0'
           timeAggregation: 'Count'
           operator: 'GreaterThan'
           threshold: 0
@@ -134,6 +144,38 @@ resource deaf 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = {
       allOf: [
         {
           query: '_LogOperation | where Category =~ "Ingestion" and Detail has_any ("OverQuota", "ForceOff", "SubscriptionSuspended")'
+          timeAggregation: 'Count'
+          operator: 'GreaterThan'
+          threshold: 0
+          failingPeriods: { minFailingPeriodsToAlert: 1, numberOfEvaluationPeriods: 1 }
+        }
+      ]
+    }
+    actions: { actionGroups: [ people.id ] }
+  }
+}
+
+// What reaper.azure.snooze_route logs as an error: the page answers 503, or answers with keys that it cannot read again, or could not write
+// its history. The log names what failed.
+resource page 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = if (!empty(pageFunction)) {
+  name: '${name}-page-failed'
+  location: location
+  tags: tags
+  kind: 'LogAlert'
+  properties: {
+    displayName: 'ML Idle Reaper: the snooze page fails'
+    description: 'Owners who follow the link of a notice get an error instead of the page, or soon will: the trace "keep-link" of the function ${pageFunction} says which permission, secret or table is missing. Their tag reaper:keep-until works meanwhile.'
+    enabled: true
+    severity: 2
+    autoMitigate: true
+    evaluationFrequency: 'PT15M'
+    windowSize: 'PT30M'
+    scopes: [ workspaceId ]
+    skipQueryValidation: true
+    criteria: {
+      allOf: [
+        {
+          query: 'union (AppTraces | where AppRoleName =~ "${appName}" and Message startswith "keep-link" and SeverityLevel >= 3), (${thrown} == "${pageFunction}")'
           timeAggregation: 'Count'
           operator: 'GreaterThan'
           threshold: 0

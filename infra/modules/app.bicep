@@ -71,7 +71,8 @@ resource app 'Microsoft.Web/sites@2024-11-01' = {
         }
       }
       runtime: { name: 'python', version: pythonVersion }
-      // 40 is the smallest limit Flex takes. A timer runs on one instance; a hand-made call starts a second one.
+      // 40 is the smallest limit that Flex takes in every region. A timer runs on one instance, a hand-made call starts a second one; the
+      // rest is what strangers can make of the snooze page. HTTP concurrency stays at its default.
       scaleAndConcurrency: { instanceMemoryMB: 2048, maximumInstanceCount: 40 }
     }
     siteConfig: {

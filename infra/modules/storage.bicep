@@ -35,10 +35,16 @@ param manifestImmutabilityDays int
 @description('Public IPv4 addresses or ranges that may reach the account.')
 param allowedAddresses array
 
-@description('Ids of the subnets that may reach the account. With neither addresses nor subnets every network may.')
+@description('Ids of the subnets that may reach the account. With neither addresses nor subnets its rules for networks are left as they are, which in a new account is open to all.')
 param allowedSubnets array
 
 var closed = !empty(allowedAddresses) || !empty(allowedSubnets)
+var networks = {
+  bypass: 'AzureServices'
+  defaultAction: 'Deny'
+  ipRules: map(allowedAddresses, address => { action: 'Allow', value: address })
+  virtualNetworkRules: map(allowedSubnets, id => { action: 'Allow', id: id })
+}
 var blobDataContributor = subscriptionResourceId('Microsoft.Authorization/roleDefinitions', 'ba92f5b4-2d11-453d-a403-e96b0029c9fe')
 var blobDataReader = subscriptionResourceId('Microsoft.Authorization/roleDefinitions', '2a2b9908-6ea1-4ae2-8e65-a410df84e7d1')
 var tableDataContributor = subscriptionResourceId('Microsoft.Authorization/roleDefinitions', '0a9a7e1f-b9d0-4cc4-a60d-0319b160aaa3')
@@ -49,21 +55,16 @@ resource account 'Microsoft.Storage/storageAccounts@2024-01-01' = {
   tags: tags
   kind: 'StorageV2'
   sku: { name: 'Standard_LRS' }
-  properties: {
+  // Where the parameters name no network the rules are left out, not opened: what was made by hand stays as it is.
+  properties: union({
     accessTier: 'Hot'
     allowBlobPublicAccess: false
     allowCrossTenantReplication: false
     allowSharedKeyAccess: false
     defaultToOAuthAuthentication: true
     minimumTlsVersion: 'TLS1_2'
-    networkAcls: {
-      bypass: 'AzureServices'
-      defaultAction: closed ? 'Deny' : 'Allow'
-      ipRules: [for address in allowedAddresses: { action: 'Allow', value: address }]
-      virtualNetworkRules: [for id in allowedSubnets: { action: 'Allow', id: id }]
-    }
     supportsHttpsTrafficOnly: true
-  }
+  }, closed ? { networkAcls: networks } : {})
 }
 
 resource blobs 'Microsoft.Storage/storageAccounts/blobServices@2024-01-01' = {

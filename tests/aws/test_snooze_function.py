@@ -85,6 +85,13 @@ def event(
     return found
 
 
+def with_http(**changed: object) -> dict[str, Any]:
+    """A request of which one field has a type that no request has."""
+    found = event("GET", "t=a")
+    found["requestContext"]["http"] |= changed
+    return found
+
+
 def ring(current: str, **keys: str) -> str:
     return json.dumps({"current": current, **keys})
 
@@ -233,6 +240,26 @@ def test_the_log_has_no_token_and_says_what_happened(store: Ledger, caplog: pyte
         pytest.param({"requestContext": {"http": {}}}, id="half a request"),
         pytest.param({**event("GET"), "headers": None}, id="no headers"),
         pytest.param({**event("POST", body=b"x"), "body": "%%%"}, id="broken base64"),
+        pytest.param({**event("POST", body=b"x"), "isBase64Encoded": "x", "body": "%%%"}, id="base64 or not"),
+        pytest.param({**event("POST", body=b"x"), "isBase64Encoded": 1}, id="encoded once"),
+        pytest.param({**event("POST"), "body": 5}, id="a body that is a number"),
+        pytest.param({**event("POST"), "body": 0}, id="a body that is nothing"),
+        pytest.param({**event("POST"), "body": ["a"]}, id="a list of bodies"),
+        pytest.param(with_http(method=[]), id="a list of methods"),
+        pytest.param(with_http(method=5), id="a method that is a number"),
+        pytest.param(with_http(sourceIp=None), id="a source that is null"),
+        pytest.param(with_http(sourceIp=5), id="a source that is a number"),
+        pytest.param({**event("GET"), "requestContext": {"http": "GET"}}, id="a text for the method and all"),
+        pytest.param({**event("GET"), "requestContext": None}, id="no context"),
+        pytest.param({**event("GET"), "rawPath": None}, id="a path that is null"),
+        pytest.param({**event("GET"), "rawPath": 5}, id="a path that is a number"),
+        pytest.param({**event("GET"), "rawQueryString": 5}, id="a query that is a number"),
+        pytest.param({**event("GET"), "rawQueryString": ["a"]}, id="a list of queries"),
+        pytest.param({**event("GET"), "headers": ["host"]}, id="a list of headers"),
+        pytest.param({**event("GET"), "headers": {"host": 5}}, id="a header that is a number"),
+        pytest.param([], id="a list"),
+        pytest.param("event", id="a text"),
+        pytest.param(None, id="nothing"),
     ],
 )
 def test_an_event_that_is_no_request_is_a_400_and_one_line(

@@ -79,6 +79,27 @@ def test_a_mail_that_is_not_accepted_does_not_take_a_finished_sweep_from_the_one
     assert any('"summary not sent"' in r.getMessage() and r.levelno == logging.ERROR for r in caplog.records)
 
 
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The events in the log."""
+    return [json.loads(r.getMessage())["event"] for r in caplog.records if r.getMessage().startswith('{"event"')]
+
+
+def test_a_scheduled_sweep_that_succeeded_is_the_last_line_in_the_log(deployed: Server, caplog: pytest.LogCaptureFixture):
+    with caplog.at_level(logging.INFO, "reaper"):
+        tick()
+    assert told(caplog)[-1] == "scheduled sweep succeeded"
+
+
+def test_the_dead_man_takes_no_other_sweep_for_one_that_succeeded(deployed: Server, caplog: pytest.LogCaptureFixture):
+    with caplog.at_level(logging.INFO, "reaper"):
+        post({})
+        deployed.rules.append(on("POST", "/emails:send", error(400, "InvalidRequest", "no such sender")))
+        with pytest.raises(CloudError):
+            tick()
+    assert "swept" in told(caplog)
+    assert "scheduled sweep succeeded" not in told(caplog)
+
+
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT"])
 def test_only_a_post_sweeps_stores_or_mails(deployed: Server, method: str):
     before = len(deployed.requests)

@@ -123,7 +123,8 @@ def test_strangers_cannot_fill_the_log_nor_hide_a_failure_in_it():
     notes = [house.ask(query="t=guess", ip=f"10.{n // 250}.{n % 250}.1").note for n in range(1000)]
     assert sum(bool(note) for note in notes) == 60
     assert "timed out" in house.ask().note
-    assert house.ask(query="t=guess", second=5).note
+    assert not house.ask(query="t=guess", second=50).note
+    assert house.ask(query="t=guess", second=60).note
 
 
 @pytest.mark.parametrize("missing", ["REAPER_LEDGER", "REAPER_SNOOZE_KEYS"])

@@ -3,7 +3,8 @@ from __future__ import annotations
 import threading
 import time
 from base64 import b64encode
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
@@ -11,7 +12,8 @@ import pytest
 from core.fakes import NOW
 from reaper import keyring
 from reaper.errors import CloudError, ReaperError, SettingsError, Trouble
-from reaper.keyring import Keyring
+from reaper.keyring import KEEP, PAUSE, Keyring
+from reaper.token import Keys
 
 ONE, TWO = b"\x01" * 32, b"\x02" * 32
 NESTED = f'{{"current": "k2", "keys": {{"k1": "{b64encode(ONE).decode()}", "k2": "{b64encode(TWO).decode()}"}}}}'
@@ -179,6 +181,96 @@ def test_many_threads_at_once_ask_for_the_secret_once():
     with ThreadPoolExecutor(8) as pool:
         assert set(pool.map(one, range(8))) == {"k1"}
     assert vault.asked == 1
+
+
+class Stuck(Vault):
+    """A place for a secret that hangs, once told to, until it is let go. Nothing here waits longer than `LIMIT` for it."""
+
+    LIMIT = 10
+
+    def __init__(self) -> None:
+        super().__init__(f'{{"current": "k1", "k1": "{LONG}"}}')
+        self.hangs = False
+        self.reached, self.go = threading.Event(), threading.Event()
+
+    def read(self) -> str:
+        if self.hangs:
+            self.reached.set()
+            assert self.go.wait(self.LIMIT)
+        return super().read()
+
+
+@pytest.fixture
+def stuck() -> Iterator[Stuck]:
+    """A place that hangs for nobody once the test is over."""
+    vault = Stuck()
+    yield vault
+    vault.go.set()
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    """Other requests, of which one may hang until `stuck` lets it go."""
+    found = ThreadPoolExecutor(8)
+    yield found
+    found.shutdown(wait=False)
+
+
+def under_way(ring: Keyring, vault: Stuck, pool: ThreadPoolExecutor, at: timedelta, wanted: str) -> Future[Keys]:
+    """A ring that was read at NOW, and a request at `at` whose reading hangs."""
+    ring.keys(NOW)
+    vault.hangs = True
+    reader = pool.submit(ring.keys, NOW + at, wanted)
+    assert vault.reached.wait(vault.LIMIT)
+    return reader
+
+
+def test_who_holds_a_good_key_does_not_wait_for_a_strangers_reading(stuck: Stuck, pool: ThreadPoolExecutor):
+    ring = Keyring(stuck.read, "env:KEYS")
+    stranger = under_way(ring, stuck, pool, PAUSE, "made-up")
+    owners = [pool.submit(ring.keys, NOW + PAUSE, "k1") for _ in range(4)]
+    assert [owner.result(stuck.LIMIT).current for owner in owners] == ["k1"] * 4
+    assert not stranger.done()
+
+
+def test_who_comes_while_an_old_ring_is_read_anew_uses_what_is_held(stuck: Stuck, pool: ThreadPoolExecutor):
+    ring = Keyring(stuck.read, "env:KEYS")
+    first = under_way(ring, stuck, pool, KEEP, "k1")
+    second = pool.submit(ring.keys, NOW + KEEP, "k1")
+    assert second.result(stuck.LIMIT).current == "k1"
+    assert not first.done()
+
+
+def test_strangers_wait_for_a_reading_that_hangs_a_moment_only(
+    stuck: Stuck, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(keyring, "WAIT", 0.05)
+    ring = Keyring(stuck.read, "env:KEYS")
+    first = under_way(ring, stuck, pool, PAUSE, "made-up")
+    others = [pool.submit(ring.keys, NOW + PAUSE, f"made-up-{n}") for n in range(5)]
+    assert ["k1" in other.result(stuck.LIMIT).ring for other in others] == [True] * 5
+    assert not first.done()
+    assert stuck.asked == 1, "but the one that hangs"
+
+
+def test_a_new_keys_owner_waits_for_the_reading_that_finds_it(stuck: Stuck, pool: ThreadPoolExecutor):
+    ring = Keyring(stuck.read, "env:KEYS")
+    first = under_way(ring, stuck, pool, PAUSE, "k2")
+    second = pool.submit(ring.keys, NOW + PAUSE, "k2")
+    stuck.text = f'{{"current": "k2", "k2": "{LONG}"}}'
+    stuck.go.set()
+    assert {"k2" in one.result(stuck.LIMIT).ring for one in (first, second)} == {True}
+    assert stuck.asked == 2
+
+
+def test_a_reading_that_timed_out_is_remembered_for_those_who_waited(stuck: Stuck, pool: ThreadPoolExecutor):
+    stuck.hangs, stuck.down = True, CloudError(Trouble.UNREACHABLE, "secretsmanager:GetSecretValue", "timed out")
+    ring = Keyring(stuck.read, "env:KEYS")
+    asked = [pool.submit(ring.keys, NOW, "k1") for _ in range(4)]
+    assert stuck.reached.wait(stuck.LIMIT)
+    stuck.go.set()
+    assert {str(one.exception(stuck.LIMIT)) for one in asked} == {str(stuck.down)}
+    assert stuck.asked == 1
 
 
 @pytest.mark.parametrize(

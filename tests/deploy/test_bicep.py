@@ -5,6 +5,7 @@ Types and names of Azure's own properties are not checked here: that takes the B
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from importlib.util import find_spec
@@ -301,7 +302,11 @@ def test_versions_of_reports_expire_with_them_and_those_of_manifests_never() -> 
 
 
 def test_networks_are_refused_once_some_are_named_and_never_the_app_itself() -> None:
-    assert at(STORAGE, "account", "properties.networkAcls.defaultAction") == "closed ? 'Deny' : 'Allow'"
+    rules = properties(value(declared(STORAGE, "variable")["networks"]))
+    assert text(rules["defaultAction"]) == "'Deny'"
+    assert text(rules["ipRules"]).startswith("map(allowedAddresses, ")
+    assert text(rules["virtualNetworkRules"]).startswith("map(allowedSubnets, ")
+    assert at(STORAGE, "account", "properties").endswith("}, closed ? { networkAcls: networks } : {})")
     assert text(value(declared(STORAGE, "variable")["closed"])) == "!empty(allowedAddresses) || !empty(allowedSubnets)"
     told = {name: text(value(node)) for name, node in declared(MAIN, "variable").items()}
     assert told["closed"] == "!empty(allowedAddresses) || !empty(allowedSubnets)"
@@ -312,6 +317,15 @@ def test_networks_are_refused_once_some_are_named_and_never_the_app_itself() -> 
     assert text(passed["storage"]["allowedSubnets"]) == "subnets"
     assert text(passed["app"]["subnetId"]) == "appSubnet"
     assert at(APP, "app", "properties.virtualNetworkSubnetId") == "empty(subnetId) ? null : subnetId"
+
+
+@pytest.mark.parametrize("path", [STORAGE, HOST], ids=["the product's account", "the host's account"])
+def test_network_rules_made_by_hand_outlive_a_deployment_that_names_none(path: Path) -> None:
+    """A deployment writes what it says, and `Allow` with empty lists would open what a person has closed."""
+    assert at(path, "account", "properties.networkAcls") == ""
+    assert at(path, "account", "properties.publicNetworkAccess") == ""
+    told = re.findall(r"\bnetworkAcls\b|\bdefaultAction: .*|\bpublicNetworkAccess\b", path.read_text())
+    assert told == (["defaultAction: 'Deny'", "networkAcls"] if path == STORAGE else [])
 
 
 @pytest.mark.parametrize("name", ["allowedAddresses", "allowedSubnets", "appSubnet"])
@@ -338,7 +352,7 @@ def test_the_default_schedule_has_six_fields_and_runs_at_least_daily() -> None:
     assert fields[3:] == ["*", "*", "*"]
 
 
-@pytest.mark.parametrize("rule", ["failed", "silent", "deaf"])
+@pytest.mark.parametrize("rule", ["failed", "silent", "deaf", "page"])
 def test_every_alert_rule_tells_the_admins(rule: str) -> None:
     assert at(ALERTS, rule, "properties.enabled") == "true"
     assert at(ALERTS, rule, "properties.actions.actionGroups") == "[ people.id ]"
@@ -347,7 +361,7 @@ def test_every_alert_rule_tells_the_admins(rule: str) -> None:
 
 def test_there_is_no_other_alert_rule() -> None:
     rules = [n for n, node in declared(ALERTS, "resource").items() if resource_type(node).endswith("/scheduledQueryRules")]
-    assert rules == ["failed", "silent", "deaf"]
+    assert rules == ["failed", "silent", "deaf", "page"]
 
 
 def test_the_dead_man_calls_when_nothing_is_logged_at_all() -> None:
@@ -355,6 +369,17 @@ def test_the_dead_man_calls_when_nothing_is_logged_at_all() -> None:
     [query] = [line.strip() for line in at(ALERTS, "silent", "properties.criteria").splitlines() if "query:" in line]
     assert query.endswith("| summarize sweeps = count() | where sweeps == 0'")
     assert "ago(${silentHours}h)" in query
+    assert query.startswith("query: '${succeeded} | where ")
+
+
+def test_only_a_scheduled_sweep_that_succeeded_calms_the_dead_man() -> None:
+    told = text(value(declared(ALERTS, "variable")["succeeded"]))
+    assert told.startswith("'union (${sweeps} and Success == true), (AppTraces | ")
+    [line] = re.findall(r'parse_json\(Message\)\.event\) == "([^"]+)"', told)
+    triggers = ast.parse((ROOT / "functions/reaper/azure/triggers.py").read_text())
+    [swept] = [node for node in triggers.body if isinstance(node, ast.FunctionDef) and node.name == "sweep_on_schedule"]
+    assert ast.unparse(swept.body[-1]) == f"_tell(logging.INFO, '{line}')", "the last thing it does, after all that can fail"
+    assert (ROOT / "functions/reaper/azure/triggers.py").read_text().count(line) == 1
 
 
 def test_an_alert_rings_when_the_workspace_takes_in_no_more_logs() -> None:
@@ -383,15 +408,47 @@ def test_the_alert_rings_for_whatever_the_function_logs_as_not_seen_or_not_told(
     [watched] = re.findall(r"parse_json\(Message\)\.event\) in \(([^)]*)\)", query)
     logged = set(re.findall(r'logging\.ERROR,\s+"([^"]+)"', triggers)) - {"failed"}
     assert set(re.findall(r'"([^"]+)"', watched)) == logged
-    assert "union (${sweeps} and Success == false), (${gaps})" in query
+    assert 'union (${sweeps} and Success == false), (${thrown} == "${timerFunction}"), (${gaps})' in query
 
 
-def test_the_host_logs_every_function_call() -> None:
-    host = ROOT / "host.json"
-    if not host.exists():
-        pytest.skip("host.json does not exist yet")
-    sampling = json.loads(host.read_text())["logging"]["applicationInsights"]["samplingSettings"]
-    assert not sampling.get("isEnabled", True) or "Request" in sampling.get("excludedTypes", "")
+def test_an_alert_rings_for_whatever_the_snooze_page_logs_as_an_error() -> None:
+    route = (ROOT / "functions/reaper/azure/snooze_route.py").read_text()
+    logged = re.findall(r'\blog\.\w+\((?:gate\.level\(reply\), )?"([^"]+)"', route)
+    [begins] = re.findall(r'Message startswith "([^"]+)" and SeverityLevel >= 3', at(ALERTS, "page", "properties.criteria"))
+    assert logged, "the route logs something"
+    assert [line for line in logged if not line.startswith(begins)] == []
+    assert '(${thrown} == "${pageFunction}")' in at(ALERTS, "page", "properties.criteria")
+
+
+def test_the_alert_for_the_snooze_page_is_there_with_the_page() -> None:
+    assert text(declared(ALERTS, "resource")["page"]).partition("{")[0].endswith("= if (!empty(pageFunction)) ")
+    passed = properties(properties(value(declared(MAIN, "module")["alerts"]))["params"])
+    [name] = re.findall(r"^empty\(snoozeKeys\) \? '' : '(\w+)'$", text(passed["pageFunction"]))
+    assert f'function_name("{name}")' in (ROOT / "functions/reaper/azure/snooze_route.py").read_text()
+
+
+def level(category: str) -> str:
+    """The level from which the host logs a category: the longest name in host.json that it begins with."""
+    levels = json.loads((ROOT / "host.json").read_text())["logging"]["logLevel"]
+    names = [name for name in levels if f"{category}.".startswith(f"{name}.")]
+    return str(levels[max(names, key=len, default="default")])
+
+
+def test_a_stranger_who_calls_the_page_leaves_no_row_in_the_logs() -> None:
+    """Those of the host, that is. The app's own lines are metered."""
+    assert level("Host.Results") == "Error", "a row for each call"
+    assert level("Function.Keep") == "Warning", "two lines for each call"
+    assert level("Host.Aggregator") == "Warning", "figures for each thousand calls"
+
+
+def test_the_host_logs_all_that_the_alert_rules_look_for() -> None:
+    assert level("Host.Results") in {"Error", "Information"}, "or a sweep that fails is no row"
+    assert level("Function.sweep_on_schedule") == level("Function.sweep_on_schedule.User") == "Information"
+    assert level("Function.Keep.User") == "Information"
+    assert level("Function.Keep") == "Warning", "or what it throws is no row"
+    assert json.loads((ROOT / "host.json").read_text())["logging"]["applicationInsights"]["samplingSettings"] == {
+        "isEnabled": False
+    }
 
 
 def test_every_setting_of_the_deployment_is_one_the_product_reads() -> None:

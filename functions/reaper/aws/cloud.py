@@ -34,12 +34,14 @@ B = TypeVar("B")
 class Cloud:
     """One target as one kind sees it: shared clients, but its own count of calls and its own list of what went wrong."""
 
-    def __init__(self, session: boto3.Session, target: Target, clients: _Clients | None = None) -> None:
+    def __init__(
+        self, session: boto3.Session, target: Target, clients: _Clients | None = None, limits: Config | None = None
+    ) -> None:
         self.target = target
         self.calls: Counter[str] = Counter()
         self.troubles: list[CloudError] = []
         self._session = session
-        self._clients = clients or _Clients(session, target.region)
+        self._clients = clients or _Clients(session, target.region, limits)
         self._lock = threading.Lock()
 
     @property
@@ -132,8 +134,9 @@ class _Sent(threading.local):
 class _Clients:
     """The clients of one region, each made once."""
 
-    def __init__(self, session: boto3.Session, region: str | None) -> None:
+    def __init__(self, session: boto3.Session, region: str | None, limits: Config | None = None) -> None:
         self._session = session
+        self._config = _config(session).merge(limits) if limits else _config(session)
         self._region = region
         self._made: dict[str, Any] = {}
         self._sent = _Sent()
@@ -143,7 +146,7 @@ class _Clients:
         """The SDK's method, and the count of what it sends."""
         with self._lock:
             if service not in self._made:
-                client = self._session.client(service, region_name=self._region, config=_config(self._session))  # type: ignore[call-overload]
+                client = self._session.client(service, region_name=self._region, config=self._config)  # type: ignore[call-overload]
                 client.meta.events.register("request-created", self._sent.count)
                 self._made[service] = client
         method: Callable[..., Any] = getattr(self._made[service], xform_name(operation))

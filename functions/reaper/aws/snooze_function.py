@@ -53,17 +53,39 @@ def request(event: Mapping[str, Any]) -> Request:
     """What the event asks for. Raises SettingsError for an event that did not come through a function URL."""
     try:
         http = event["requestContext"]["http"]
-        body = event.get("body") or ""
+        headers = event["headers"]
         return Request(
-            method=http["method"],
-            path=event["rawPath"],
-            query=event.get("rawQueryString") or "",
-            headers={name.lower(): value for name, value in event["headers"].items()},
-            body=b64decode(body, validate=True) if event.get("isBase64Encoded") else body.encode("utf-8", "replace"),
-            source_ip=http["sourceIp"],
+            method=_text(http, "method"),
+            path=_text(event, "rawPath"),
+            query=_text_or_none(event, "rawQueryString"),
+            headers={name.lower(): _text(headers, name) for name in headers},
+            body=_body(event),
+            source_ip=_text(http, "sourceIp"),
         )
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise SettingsError(f"this function answers requests through its URL only; the event lacks or garbles {error}") from error
+
+
+def _body(event: Mapping[str, Any]) -> bytes:
+    body = _text_or_none(event, "body")
+    match event.get("isBase64Encoded"):
+        case True:
+            return b64decode(body, validate=True)
+        case False | None:
+            return body.encode("utf-8", "replace")
+    raise TypeError("isBase64Encoded, which is neither true nor false")
+
+
+def _text_or_none(fields: Mapping[str, Any], name: str) -> str:
+    """The text, empty where there is none."""
+    return "" if fields.get(name) is None else _text(fields, name)
+
+
+def _text(fields: Mapping[str, Any], name: str) -> str:
+    value = fields[name]
+    if not isinstance(value, str):
+        raise TypeError(f"{name!r}, which is a {type(value).__name__} and no text")
+    return value
 
 
 def response(reply: Reply) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+from typing import Any
 
 from azure.identity import DefaultAzureCredential
 
@@ -20,8 +21,10 @@ TRUST = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 logging.getLogger("azure").addHandler(logging.NullHandler())
 
 
-def credential() -> DefaultAzureCredential:
+def credential(**limits: Any) -> DefaultAzureCredential:
     """A fresh credential; it keeps its tokens, so one should serve a whole run. Nothing is asked of Azure yet.
+
+    `limits` are options of azure-core's pipeline, for a caller that cannot wait as long as a sweep.
 
     Raises CloudError where the environment names what no credential and no call can be made with.
     """
@@ -29,6 +32,6 @@ def credential() -> DefaultAzureCredential:
         if (path := os.environ.get(name)) and not os.path.exists(path):
             raise CloudError(Trouble.REFUSED, "sign in", f"{name}={path!r}: there is no such file of certificates to trust")
     try:
-        return DefaultAzureCredential(**TIMEOUTS)
+        return DefaultAzureCredential(**{**TIMEOUTS, **limits})
     except ValueError as error:
         raise CloudError(Trouble.REFUSED, "sign in", f"the settings of DefaultAzureCredential cannot be used: {error}") from error

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 from urllib.parse import urlsplit
 
 from azure.core import PipelineClient
 from azure.core.exceptions import AzureError
+from azure.core.pipeline import PipelineResponse
 from azure.core.pipeline.policies import BearerTokenCredentialPolicy, RetryPolicy, UserAgentPolicy
 from azure.core.rest import HttpRequest, HttpResponse
 
@@ -16,6 +18,10 @@ from reaper.errors import CloudError, Trouble
 
 OPERATION = "Microsoft.KeyVault/vaults/secrets/getSecret/action"
 API_VERSION = "7.4"
+LIMITS: dict[str, Any] = {"connection_timeout": 2, "read_timeout": 3, "retry_total": 1}
+"""Seconds and tries, for the token and again for the secret: the snooze page waits for both."""
+LONGEST_WAIT = 2
+"""Seconds of Retry-After that are still waited for; a vault may ask for minutes."""
 _PATH = re.compile(r"/secrets/[0-9A-Za-z-]{1,127}(?:/[0-9A-Fa-f]{32})?/?")
 
 
@@ -39,9 +45,15 @@ def read(address: str) -> str:
         raise CloudError(Trouble.REFUSED, OPERATION, f"{address}: no secret there ({response.status_code})") from error
 
 
+class _Patience(RetryPolicy[Any, Any]):
+    def is_retry(self, settings: dict[str, Any], response: PipelineResponse[Any, Any]) -> bool:
+        wait = self.get_retry_after(response) or 0
+        return bool(wait <= LONGEST_WAIT and super().is_retry(settings, response))
+
+
 def _get(vault: str, path: str, domain: str) -> HttpResponse:
-    token = BearerTokenCredentialPolicy(credential(), f"https://{domain}/.default")
-    policies = [UserAgentPolicy("ml-idle-reaper"), RetryPolicy(retry_total=3), token]
-    client: PipelineClient[HttpRequest, HttpResponse] = PipelineClient(vault, policies=policies)
+    token = BearerTokenCredentialPolicy(credential(**LIMITS), f"https://{domain}/.default")
+    policies = [UserAgentPolicy("ml-idle-reaper"), _Patience(**LIMITS), token]
+    client: PipelineClient[HttpRequest, HttpResponse] = PipelineClient(vault, policies=policies, **LIMITS)
     with client:
         return client.send_request(HttpRequest("GET", f"{vault}{path}"))
