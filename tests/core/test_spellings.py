@@ -11,7 +11,7 @@ import pytest
 
 from core.estate import finding
 from core.fakes import DAY, NOW, TARGET
-from core.keep import KEYS, LINK
+from core.keep import KEYS, LINK, desk
 from reaper import restore, snooze, sqlite, unfinished
 from reaper.fleeting import Fleeting
 from reaper.ledger import History, Ledger, Unfinished
@@ -63,7 +63,7 @@ def test_what_was_remembered_under_the_old_spelling_is_found(ledger: Ledger):
 def test_a_link_that_was_mailed_before_snoozes_the_app(ledger: Ledger):
     token = sign(replace(LINK, resource=OLD, expires=NOW + DAY), KEYS)
     body = f"t={token}&days=3&reason=".encode()
-    reply = snooze.answer(Request(method="POST", path="/keep", query="", body=body), ledger, KEYS, NOW)
+    reply = snooze.answer(Request(method="POST", path="/keep", query="", body=body), desk(ledger, KEYS, NOW))
     assert reply.status == 200
     kept = ledger.recall([NEW], NOW)[NEW].snoozed_until
     assert kept is not None

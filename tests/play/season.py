@@ -219,8 +219,12 @@ class Season:
     def end(self, calm_since: datetime, most: int = 1000) -> None:
         """What must hold when nothing has been out of order since that moment: nothing is stuck, and everything can be brought back.
 
-        Of everything at `most` so many are tried, every kind among them.
+        What the last sweep held back, and an admin released since, is for one more sweep to carry out. Of everything at `most` so many are
+        tried, every kind among them.
         """
+        if self.oracle.releases and self.oracle.releases[-1][0] > self.clock.now - 6 * HOUR:
+            self.until(self.clock.now + 2 * HOUR, self.today)
+            self.sweep(self.today)
         for why in [*self.oracle.stuck(calm_since, self.clock.now), *self.oracle.late_nights(calm_since, self.clock.now)]:
             self.oracle.wrong.append((self.clock.now, why))
         stopped = [thing for thing in self.things if thing.name in self.before_act]
