@@ -23,7 +23,7 @@ from rich.table import Table
 from reaper import __version__, acts_cli, ledger, lint, notify_cli, outlet, registry, source
 from reaper import settings as knobs
 from reaper.clouds import whereabouts
-from reaper.errors import ReaperError, SettingsError
+from reaper.errors import ODD, ReaperError, SettingsError
 from reaper.model import Mode, Report
 from reaper.policy import Policy
 from reaper.report import summary
@@ -214,7 +214,7 @@ def main() -> None:
         status = 2 if isinstance(left.__context__, BrokenPipeError) else int(left.code or 0)
     except ReaperError as error:
         _say(str(error))
-    except (ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError) as error:
+    except (*ODD, MemoryError) as error:
         fault = error
     if unwritten := outlet.lost() or outlet.full(fault):
         _say(f"not all could be written: {unwritten}")

@@ -12,8 +12,22 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-ODD = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RuntimeError)
-"""What code trips over where a reply is so odd that nothing else has noticed."""
+ODD = (
+    ValueError,
+    TypeError,
+    AttributeError,
+    LookupError,
+    ArithmeticError,
+    RuntimeError,
+    AssertionError,
+    EOFError,
+    StopIteration,
+    OSError,
+)
+"""What code trips over where a reply is so odd, or a connection broke so oddly, that no boundary has noticed.
+
+Whatever else is raised ends the run: MemoryError above all, after which nothing that the run goes on to say could be trusted.
+"""
 
 
 class ReaperError(Exception):

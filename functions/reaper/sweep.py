@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol, Self, TypeVar
 
-from reaper import judge, owners, plan, rule
+from reaper import judge, owners, plan, rule, sound
 from reaper.errors import ODD, CloudError, Trouble
 from reaper.evidence import brief
 from reaper.model import (
@@ -81,7 +81,10 @@ class Swept:
 
 
 def sweep(clouds: Sequence[Cloud], kinds: Sequence[Kind[Any]], order: Order) -> Swept:
-    """Every kind of every target. Never raises CloudError: what could not be read is in the coverage."""
+    """Every kind of every target. Never raises CloudError: what could not be read is in the coverage.
+
+    Whatever a kind or a reply trips over (`errors.ODD`) fails that kind only. What is no such thing, MemoryError above all, ends the run.
+    """
     jobs = [(cloud.for_kind(), kind) for cloud in clouds for kind in kinds if kind.cloud == cloud.target.cloud]
     lock = threading.Lock()
 
@@ -102,7 +105,8 @@ def again(cloud: Cloud, kind: Kind[Any], resource: Resource, order: Order) -> Fi
     """The finding of one resource, observed anew up to this very moment. Raises CloudError where anything of it could not be read.
 
     CloudWatch is asked to the end of this minute, so that the present one is seen too; whether Azure Monitor takes an end that lies ahead is
-    not documented, and it is asked up to this minute. The hours begin where those of the sweep began, so that both see the same ones.
+    not documented, and it is asked up to this minute. Its hours begin where those of a sweep at this moment would; they are cut as those
+    of every sweep are, of which an earlier one may have begun some hours earlier.
     """
     on_aws = cloud.target.cloud == "aws"
     end = order.now.replace(second=0, microsecond=0) + (MINUTE if on_aws else timedelta(0))
@@ -114,18 +118,19 @@ def again(cloud: Cloud, kind: Kind[Any], resource: Resource, order: Order) -> Fi
         raise CloudError(Trouble.GARBLED, kind.name, "it was asked for and not observed")
     if seen[0].gone:
         raise CloudError(Trouble.GONE, kind.name, "it is not there any more")
-    return _finding(seen[0], kind, order)
+    [found] = _safely(kind, lambda: [_finding(seen[0], kind, order)])
+    return found
 
 
 def window(policy: Policy, now: datetime, end: datetime | None = None) -> Window:
     """The stretch to read: from a full hour on, back over the longest `idle_after`, to a little before now, or to `end`.
 
-    Both clouds cut their buckets from the start on; from the full hour on, every window cuts the same ones.
+    Both clouds cut their buckets from the start on; from the full hour on, every window cuts the same ones. The start hangs on `now` alone.
     """
-    end = end or _mark(now - LAG)
+    usual = _mark(now - LAG)
     reach = max(policy.defaults.lookback, rule.longest_idle_after(policy) + 2 * HOUR)
-    start = (end - reach).replace(minute=0, second=0, microsecond=0)
-    return Window(start=start, end=end, quiet_from=now - rule.shortest_idle_after(policy))
+    start = (usual - reach).replace(minute=0, second=0, microsecond=0)
+    return Window(start=start, end=end or usual, quiet_from=now - rule.shortest_idle_after(policy))
 
 
 def _mark(moment: datetime) -> datetime:
@@ -135,7 +140,7 @@ def _mark(moment: datetime) -> datetime:
 
 def _visit(cloud: Cloud, kind: Kind[Any], order: Order) -> tuple[Coverage, list[Finding]]:
     try:
-        resources = _once(_safely(kind, lambda: kind.discover(cloud)))
+        resources = _discovered(cloud, kind)
     except CloudError as error:
         status = Status.DENIED if error.trouble is Trouble.DENIED else Status.FAILED
         return _coverage(cloud, kind, status, [error, *cloud.troubles], 0), []
@@ -143,13 +148,24 @@ def _visit(cloud: Cloud, kind: Kind[Any], order: Order) -> tuple[Coverage, list[
         findings = list(_safely(kind, lambda: _findings(cloud, kind, resources, order)))
     except CloudError as error:
         cloud.troubles.append(error)
-        findings = [_finding(_blind(resource, error), kind, order) for resource in resources]
+        findings = [_unjudged(resource, error, kind, order) for resource in resources]
     return _coverage(cloud, kind, _worst(cloud.troubles), cloud.troubles, len(findings)), findings
 
 
-def _once(found: Iterable[Resource]) -> list[Resource]:
-    """Each resource once, as it was listed last: a list that changes while it is paged through may bring a row twice."""
-    return list({(resource.id, resource.name): resource for resource in found}.values())
+def _discovered(cloud: Cloud, kind: Kind[Any]) -> list[Resource]:
+    """Each resource once, as it was listed last: a list that changes while it is paged through may bring a row twice.
+
+    What of one cannot be read is noted and hides no other; one that cannot even be named is left out.
+    """
+    found: dict[tuple[str, str], Resource] = {}
+    for listed in _safely(kind, lambda: kind.discover(cloud)):
+        wrong = sound.faults(listed)
+        if wrong:
+            cloud.troubles.append(CloudError(Trouble.GARBLED, kind.name, sound.told(listed, wrong)))
+        if "id" not in wrong:
+            resource = sound.mended(listed, wrong, kind.name, cloud.target)
+            found[resource.id, resource.name] = resource
+    return list(found.values())
 
 
 def _safely(kind: Kind[Any], found: Callable[[], Iterable[T]]) -> Iterator[T]:
@@ -164,14 +180,42 @@ def _findings(cloud: Cloud, kind: Kind[Any], resources: list[Resource], order: O
     stretch = replace(window(order.policy, order.now), sooner=rule.sooner(order.policy, resources, order.now))
     left = {(resource.id, resource.name): resource for resource in resources}
     for observation in kind.observe(cloud, resources, stretch):
-        if left.pop((observation.resource.id, observation.resource.name), None) and not observation.gone:
-            yield _finding(observation, kind, order)
+        listed = left.pop((observation.resource.id, observation.resource.name), None)
+        if listed and not observation.gone:
+            yield _judged(cloud, _doubted(observation, listed), kind, order)
     for resource in left.values():
-        yield _finding(Observation(resource=resource, blind="it was not observed"), kind, order)
+        yield _judged(cloud, Observation(resource=resource, blind="it was not observed"), kind, order)
+
+
+def _doubted(seen: Observation, listed: Resource) -> Observation:
+    """Where a part of its row could not be read, its silence proves nothing."""
+    unread = listed.facts.get(sound.UNREAD)
+    facts = {**seen.resource.facts, sound.UNREAD: unread}
+    return replace(seen, blind=unread, resource=replace(seen.resource, facts=facts)) if unread else seen
+
+
+def _judged(cloud: Cloud, seen: Observation, kind: Kind[Any], order: Order) -> Finding:
+    """The finding. One that the code trips over is unknown, and noted; the others stay judged."""
+    try:
+        return _finding(seen, kind, order)
+    except ODD as error:
+        trouble = CloudError(Trouble.GARBLED, kind.name, f"{seen.resource.id} could not be judged ({error!r})")
+        cloud.troubles.append(trouble)
+        return _unjudged(seen.resource, trouble, kind, order)
+
+
+def _unjudged(resource: Resource, error: CloudError, kind: Kind[Any], order: Order) -> Finding:
+    """The finding of one of which nothing but its name is believed; not even its tags where it is they that cannot be understood."""
+    blind = _blind(resource, error)
+    try:
+        return _finding(blind, kind, order)
+    except ODD:
+        return _finding(replace(blind, resource=replace(blind.resource, tags=None)), kind, order)
 
 
 def _blind(resource: Resource, error: CloudError) -> Observation:
-    plain = replace(resource, parts=None, size="", people={}, facts={})
+    named = sound.mended(resource, sound.faults(resource), resource.kind, resource.target)
+    plain = replace(named, parts=None, size="", people={}, facts={})
     return Observation(resource=plain, blind=f"it could not be observed: {error}")
 
 
@@ -206,6 +250,8 @@ def _finding(seen: Observation, kind: Kind[Any], order: Order) -> Finding:
 
 def _able(resource: Resource, kind: Kind[Any], order: Order) -> dict[Move, Bar | None]:
     """What bars each move, the rules of whatever lives inside and would go with it included (`facts["within"]`)."""
+    if unread := resource.facts.get(sound.UNREAD):
+        return {move: Bar(because=unread) for move in kind.deeds}
     try:
         bars = dict(kind.able(resource))
     except ODD as error:

@@ -12,6 +12,7 @@ import pytest
 from aws.conftest import DAY, HOUR, NOW, Sweep
 from reaper import document, registry, sweep
 from reaper.aws import targets
+from reaper.errors import ODD
 from reaper.model import Confidence, State
 from reaper.sandbox.aws.account import Account
 from reaper.sandbox.aws.call import Call
@@ -301,9 +302,7 @@ def test_a_row_that_is_listed_twice_is_told_once_even_where_the_kind_fails(accou
         assert ("could not be observed" in done.findings[0].case.verdict.because) == (given.observe is broken)
 
 
-@pytest.mark.parametrize(
-    "odd", [IndexError, KeyError, LookupError, OverflowError, RecursionError, UnicodeError], ids=lambda e: e.__name__
-)
+@pytest.mark.parametrize("odd", [*ODD, IndexError, RecursionError, UnicodeError, TimeoutError], ids=lambda e: e.__name__)
 @pytest.mark.parametrize("part", ["discover", "observe", "able"])
 def test_a_kind_that_trips_over_a_reply_fails_alone(account: Account, swept: Sweep, odd: type[Exception], part: str):
     silent(account)
@@ -320,3 +319,48 @@ def test_a_kind_that_trips_over_a_reply_fails_alone(account: Account, swept: Swe
     assert states["quiet"] is State.IDLE
     assert [c.status for c in done.coverage] == [{"discover": "failed", "observe": "partial", "able": "ok"}[part], "ok"]
     assert ("nb" in states) == (part != "discover")
+
+
+def test_a_kind_that_runs_out_of_memory_ends_the_run(account: Account):
+    def trip(*_: Any) -> Any:
+        raise MemoryError
+
+    order = sweep.Order(policy=document.parse("version: 1", "policy", registry.names()), now=NOW)
+    [cloud] = targets.clouds(["us-east-1"], (), boto3.Session())
+    with pytest.raises(MemoryError):
+        sweep.sweep([cloud], [replace(registry.kind(KIND), discover=trip)], order)
+
+
+@pytest.mark.parametrize("status", ["Creating", "Updating", "Deleting"])
+def test_a_host_is_unsettled_while_a_component_is_described_so(account: Account, server: Server, swept: Sweep, status: str):
+    account.endpoint("host", variants=[Variant(model=None)])
+    account.alive("host", "AllTraffic", LONG_AGO, NOW)
+    for name in ("moving", "resting"):
+        account.component(name, "host")
+    server.rules.append(_of_component("moving", {"InferenceComponentStatus": status}))
+    verdict = swept(KIND).found["host"].case.verdict
+    assert (verdict.state, verdict.because) == (State.YOUNG, f"its component moving is {status}")
+
+
+def test_a_host_is_as_young_as_a_component_is_described(account: Account, server: Server, swept: Sweep):
+    account.endpoint("host", variants=[Variant(model=None)])
+    account.alive("host", "AllTraffic", LONG_AGO, NOW)
+    account.component("changed", "host")
+    server.rules.append(_of_component("changed", {"LastModifiedTime": (NOW - HOUR).timestamp()}))
+    assert swept(KIND).state("host") is State.YOUNG
+
+
+def test_a_host_is_unknown_while_a_components_described_status_is(account: Account, server: Server, swept: Sweep):
+    account.endpoint("host", variants=[Variant(model=None)])
+    account.alive("host", "AllTraffic", LONG_AGO, NOW)
+    account.component("novel", "host")
+    server.rules.append(_of_component("novel", {"InferenceComponentStatus": "Hibernating"}))
+    assert swept(KIND).state("host") is State.UNKNOWN
+
+
+def _of_component(name: str, said: dict[str, Any]) -> Any:
+    """A guard that changes the description of one component."""
+    return rewriting(
+        "DescribeInferenceComponent",
+        lambda call, data: data | said if call.params["InferenceComponentName"] == name else data,
+    )

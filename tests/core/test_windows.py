@@ -55,6 +55,15 @@ def test_windows_start_on_the_hour_and_reach_back_far_enough(minute: int, lookba
     assert timedelta() <= found.end - found.start - policy.defaults.lookback < HOUR
 
 
+@pytest.mark.parametrize("lookback", ["6h", "14d"])
+@pytest.mark.parametrize("minute", [*range(0, 60, 5), 58, 59])
+def test_a_look_before_an_action_starts_where_a_sweep_would(minute: int, lookback: str):
+    now = NIGHT + 10 * HOUR + minute * MINUTE + timedelta(seconds=30)
+    policy = document.parse(f"{{version: 1, defaults: {{idle_after: 2h, lookback: {lookback}}}}}", "policy", ())
+    end = now.replace(second=0) + MINUTE
+    assert window(policy, now, end) == replace(window(policy, now), end=end)
+
+
 def test_the_last_hour_is_busy_to_the_end_of_the_window_only():
     stretch = Window(start=NIGHT, end=NIGHT + 2 * HOUR + 10 * MINUTE, quiet_from=NIGHT)
     late, early = (Reading(signal="use", role=Role.ACTIVITY, series=_series([m], stretch, 1.0)) for m in (125, 61))

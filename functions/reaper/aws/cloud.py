@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
@@ -26,6 +26,10 @@ from reaper.model import Target
 PREFIXES = {"resourcegroupstaggingapi": "tag", "stepfunctions": "states", "sesv2": "ses"}
 WORKERS = 4
 """Calls under way at once in one region; SageMaker publishes no rate, and more only meets the throttle sooner."""
+
+NUMBERS = {"MinCapacity", "MaxCapacity"}
+"""What every true row has and is not a text."""
+MAY_BE_EMPTY = {"Value"}
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -76,11 +80,11 @@ class Cloud:
             reply = method(**params)
         except ClientError as error:
             raise _refused(permission, error, sent.times > 1) from error
+        except (BotoCoreError, OSError) as error:
+            raise CloudError(Trouble.UNREACHABLE, permission, str(error), retried=sent.times > 1) from error
         except (ResponseParserError, *ODD) as error:
             text = f"the reply cannot be read ({error})"
             raise CloudError(Trouble.GARBLED, permission, text, retried=sent.times > 1) from error
-        except BotoCoreError as error:
-            raise CloudError(Trouble.UNREACHABLE, permission, str(error), retried=sent.times > 1) from error
         if not isinstance(reply, dict) or want not in reply:
             raise CloudError(Trouble.GARBLED, permission, f"the reply has no {want}")
         return reply
@@ -90,23 +94,32 @@ class Cloud:
     ) -> Iterator[dict[str, Any]]:
         """Every row of a paged list, following `token` until it is missing or empty.
 
-        `has` are the keys that every true row has. Raises CloudError, also for a row without them and for a page that comes twice.
+        `has` are the keys that every true row has, all of them names but for `NUMBERS`. Raises CloudError, also for a row without them and
+        for a page that comes twice.
         """
         permission = f"{PREFIXES.get(service, service)}:{operation}"
         seen: set[str] = set()
         while True:
             reply = self.call(service, operation, want, **params)
             for row in reply[want] or ():
-                if not isinstance(row, dict) or not row.keys() >= set(has):
+                if not isinstance(row, dict) or not all(_holds(row, key) for key in has):
                     raise CloudError(Trouble.GARBLED, permission, f"a row lacks one of {', '.join(has)}")
                 yield row
             following = reply.get(token)
             if not following:
                 return
-            if following in seen:
-                raise CloudError(Trouble.GARBLED, permission, "the same page came twice")
+            if not isinstance(following, str) or following in seen:
+                raise CloudError(Trouble.GARBLED, permission, "the same page came twice, or the next one cannot be named")
             seen.add(following)
             params[token] = following
+
+    def listed(self, operation: str, want: str, *has: str) -> Iterator[dict[str, Any]]:
+        """The rows of a list of SageMaker's, each for itself: one without a key of `has` is noted and left out, and hides no other."""
+        for row in self.pages("sagemaker", operation, want, MaxResults=100):
+            if all(_holds(row, key) for key in has):
+                yield row
+            else:
+                self.note(CloudError(Trouble.GARBLED, f"sagemaker:{operation}", f"a row lacks one of {', '.join(has)}"))
 
     def each(self, function: Callable[[A], B], items: Sequence[A], at_once: int = WORKERS) -> Iterable[B]:
         """`function` of every item, at most `at_once` at a time, in order."""
@@ -119,6 +132,14 @@ class Cloud:
         """Remember a failure that does not end the kind's sweep: it makes the coverage incomplete."""
         with self._lock:
             self.troubles.append(error)
+
+
+def _holds(row: Mapping[str, Any], key: str) -> bool:
+    """Whether a row says something of the right sort there."""
+    value = row.get(key)
+    if key in NUMBERS:
+        return isinstance(value, int)
+    return isinstance(value, str) and bool(value or key in MAY_BE_EMPTY)
 
 
 class _Sent(threading.local):

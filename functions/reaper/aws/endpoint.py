@@ -52,7 +52,9 @@ def describe(cloud: Cloud, name: str) -> Described:
     row = cloud.call("sagemaker", "DescribeEndpoint", "EndpointStatus", EndpointName=name)
     config = _config(cloud, row.get("EndpointConfigName")) or {}
     try:
-        return _understood(row, config)
+        found = _understood(row, config)
+        size(found)  # what cannot be told to people has not been understood
+        return found
     except ODD as error:
         raise CloudError(
             Trouble.GARBLED, "sagemaker:DescribeEndpoint", f"{name}: the reply cannot be read ({error!r})"
@@ -101,6 +103,8 @@ def _config(cloud: Cloud, name: str | None) -> dict[str, Any] | None:
 def _understood(row: Mapping[str, Any], config: Mapping[str, Any]) -> Described:
     rows = [*(row.get("ProductionVariants") or ()), *(row.get("ShadowProductionVariants") or ())]
     plans = [*(config.get("ProductionVariants") or ()), *(config.get("ShadowProductionVariants") or ())]
+    if odd := [text for text in (row["EndpointStatus"], *(r["VariantName"] for r in rows)) if not isinstance(text, str)]:
+        raise TypeError(f"{odd[0]!r} is neither a status nor a name")
     by_name = {p["VariantName"]: p for p in plans}
     failed = row["EndpointStatus"] == "Failed" and not any(r.get("CurrentInstanceCount") for r in rows)
     return Described(

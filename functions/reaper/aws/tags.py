@@ -6,17 +6,21 @@ https://docs.aws.amazon.com/resourcegroupstagging/latest/APIReference/API_GetRes
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
-from reaper.errors import ODD, CloudError, Trouble
+from reaper.errors import CloudError, Trouble
+from reaper.row import same
 
 if TYPE_CHECKING:
     from reaper.aws.cloud import Cloud
 
 PERMISSION = "tag:GetResources"
-ByName = dict[str, dict[str, str]]
-Tagged = dict[str, dict[str, dict[str, str]]]
-"""Tags by ARN as spelled, by lower-cased ARN: two names may differ in case only."""
+Tags = dict[str, str]
+ByName = dict[str, Tags | None]
+"""None where they could not be read, or two rows contradict each other: either may protect."""
+Tagged = dict[str, dict[str, Tags | None]]
+"""Tags by ARN in the form in which ids are compared, by lower-cased ARN: two names may differ in case only."""
 
 
 def tagged(cloud: Cloud, *types: str) -> Tagged | None:
@@ -35,26 +39,60 @@ def tagged(cloud: Cloud, *types: str) -> Tagged | None:
     try:
         for row in rows:
             arn = row["ResourceARN"]
-            found.setdefault(arn.lower(), {})[arn] = {tag["Key"]: tag["Value"] for tag in row.get("Tags") or ()}
+            spelled, key = found.setdefault(arn.lower(), {}), same(arn)
+            spelled[key] = _noted(cloud, arn, _both(spelled.get(key, {}), _read(row)))
     except CloudError as error:
         cloud.note(error)
-        return None
-    except ODD as error:
-        cloud.note(CloudError(Trouble.GARBLED, PERMISSION, f"a row cannot be read ({error})"))
         return None
     return found
 
 
-def of(found: Tagged | None, *arns: str) -> dict[str, str] | None:
+def _noted(cloud: Cloud, arn: str, tags: Tags | None) -> Tags | None:
+    if tags is None:
+        cloud.note(CloudError(Trouble.GARBLED, PERMISSION, f"the tags of {arn} cannot be read, or contradict each other"))
+    return tags
+
+
+def _read(row: Mapping[str, Any]) -> Tags | None:
+    """The tags of one row; None where one of them is no pair of texts: nobody knows what it protects."""
+    found: Tags | None = {}
+    for tag in row.get("Tags") or ():
+        key, value = tag.get("Key"), tag.get("Value")
+        found = _both(found, {key: value} if isinstance(key, str) and key and isinstance(value, str) else None)
+    return found
+
+
+def _both(one: Tags | None, other: Tags | None) -> Tags | None:
+    """The tags of both; None where they could not be read, or contradict each other."""
+    if one is None or other is None or any(one[key] != other[key] for key in one.keys() & other.keys()):
+        return None
+    return one | other
+
+
+def _all(every: Iterable[Tags | None]) -> Tags | None:
+    """The tags of all; None as soon as some cannot be read or two contradict each other."""
+    merged: Tags | None = {}
+    for tags in every:
+        merged = _both(merged, tags)
+    return merged
+
+
+def of(found: Tagged | None, *arns: str) -> Tags | None:
     """The tags of the first ARN, over those of the others that it lives in; None when tags could not be read."""
     if found is None:
         return None
-    merged: dict[str, str] = {}
+    merged: Tags = {}
     for arn in reversed(arns):
-        spelled = found.get(arn.lower(), {})
-        for tags in [spelled[arn]] if arn in spelled else spelled.values():
-            merged |= tags
+        tags = _of(found.get(arn.lower(), {}), arn)
+        if tags is None:
+            return None
+        merged |= tags
     return merged
+
+
+def _of(spelled: Mapping[str, Tags | None], arn: str) -> Tags | None:
+    """Those of the spelling that is surely the same resource; where there is none, those of all, since one of them may be."""
+    return spelled[same(arn)] if same(arn) in spelled else _all(spelled.values())
 
 
 def by_name(cloud: Cloud, type: str) -> ByName | None:
@@ -64,8 +102,8 @@ def by_name(cloud: Cloud, type: str) -> ByName | None:
         return None
     names: ByName = {}
     for arn, spelled in found.items():
-        for tags in spelled.values():
-            names.setdefault(arn.rpartition("/")[2], {}).update(tags)
+        name = arn.rpartition("/")[2]
+        names[name] = _both(names.get(name, {}), _all(spelled.values()))
     return names
 
 

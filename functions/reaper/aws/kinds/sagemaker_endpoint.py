@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 NAME = "sagemaker-endpoint"
 Components = dict[str, list[dict[str, Any]]]
+MOVING = {*UNSETTLED, "Deleting"}
+KNOWN = {*MOVING, *component.SETTLED}
+"""What the status of a component may be; one that moves unsettles its host."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,10 +47,10 @@ class _Look:
 
 def discover(cloud: Cloud) -> Iterator[Resource]:
     """Every endpoint of the region, whatever its state."""
-    rows = list(cloud.pages("sagemaker", "ListEndpoints", "Endpoints", "EndpointName", "EndpointArn", MaxResults=100))
+    rows = list(cloud.listed("ListEndpoints", "Endpoints", "EndpointArn"))
     found = tags.tagged(cloud, "endpoint") if rows else {}
     for row in rows:
-        yield resource(cloud, row, tags.of(found, row["EndpointArn"]))
+        yield resource(cloud, {"EndpointName": None, **row}, tags.of(found, row["EndpointArn"]))
 
 
 def resource(cloud: Cloud, row: Mapping[str, Any], found: Mapping[str, str] | None) -> Resource:
@@ -145,7 +148,7 @@ def _components(cloud: Cloud) -> Components | None:
 
 
 def _with_components(look: _Look, components: Components | None) -> _Look:
-    """The look with everything to ask for. A host is as young as the youngest of its components, and unsettled while one of them is.
+    """The look with everything to ask for. A host is as young as the youngest of its components, and unsettled or unknown while one is.
 
     One that hosts none, and has no model of its own, can serve nothing: its heartbeat alone proves it idle, since its last change.
     """
@@ -160,13 +163,24 @@ def _with_components(look: _Look, components: Components | None) -> _Look:
             look,
             blind="it may host inference components but has none now, and whether it has models of its own could not be read",
         )
-    times = [t for row in mine for t in (row.get("CreationTime"), row.get("LastModifiedTime")) if t]
-    latest = max([*times, *([look.resource.changed] if look.resource.changed else [])], default=None)
-    moving = next((row for row in mine if row.get("InferenceComponentStatus") in {*UNSETTLED, "Deleting"}), None)
-    busy = f"its component {moving['InferenceComponentName']} is {moving['InferenceComponentStatus']}" if moving else None
     asked = signals.full(look.resource.name, found, [row["InferenceComponentName"] for row in mine])
     asked = signals.without_components(asked) if found.only_hosts and not mine else asked
-    return replace(look, resource=replace(look.resource, changed=latest), busy_with=busy, queries=asked, components=tuple(mine))
+    return _moved(replace(look, queries=asked, components=tuple(mine)), mine)
+
+
+def _moved(look: _Look, rows: Sequence[Mapping[str, Any]]) -> _Look:
+    """The look with what the list, or the descriptions, say of its components: when they changed, and whether one is changing now."""
+    times = [t for row in rows for t in (row.get("CreationTime"), row.get("LastModifiedTime")) if t]
+    latest = max([*times, *([look.resource.changed] if look.resource.changed else [])], default=None)
+    said = {row["InferenceComponentName"]: str(row.get("InferenceComponentStatus", "")) for row in rows}
+    moving = next((f"its component {name} is {status}" for name, status in said.items() if status in MOVING), None)
+    odd = next((f"its component {n} is {s}, which we do not know" for n, s in said.items() if s and s not in KNOWN), None)
+    return replace(
+        look,
+        resource=replace(look.resource, changed=latest),
+        busy_with=look.busy_with or moving,
+        blind=look.blind or odd,
+    )
 
 
 def _with_facts(cloud: Cloud, looks: Sequence[_Look], window: Window) -> list[_Look]:
@@ -176,11 +190,19 @@ def _with_facts(cloud: Cloud, looks: Sequence[_Look], window: Window) -> list[_L
     read = scaling.read_or_note(cloud) if scaled else Scaling()
     found = tags.by_name(cloud, "inference-component") if any(look.components for look in clear) else {}
     names = [row["InferenceComponentName"] for look in clear for row in look.components]
-    rows = dict(zip(names, cloud.each(lambda name: _described_component(cloud, name), names), strict=True))
+    rows: dict[str, Mapping[str, Any] | None] = dict(
+        zip(names, cloud.each(lambda name: _described_component(cloud, name), names), strict=True)
+    )
     configs = [look.described.config for look in clear if look.described]
     gone = restorable.gone(cloud, restorable.models(*configs, *(row for row in rows.values() if row)))
     around = Around(read=read, rows=rows, gone=gone)
-    return [_with_facts_of(cloud, look, around, found, window) for look in looks]
+    return [_with_facts_of(cloud, _as_described(look, rows), around, found, window) for look in looks]
+
+
+def _as_described(look: _Look, rows: Mapping[str, Mapping[str, Any] | None]) -> _Look:
+    """With what its components' descriptions say at this moment; the list may be minutes old."""
+    named = [(one["InferenceComponentName"], rows.get(one["InferenceComponentName"])) for one in look.components]
+    return _moved(look, [{**row, "InferenceComponentName": name} for name, row in named if row])
 
 
 def _described_component(cloud: Cloud, name: str) -> Mapping[str, Any] | None:

@@ -31,11 +31,14 @@ HEARTBEAT = ("CPUUtilizationNormalized", "GPUUtilizationNormalized")
 
 
 def discover(cloud: Cloud) -> Iterator[Resource]:
-    """Every component of the region. Its endpoint's tags are its own too, where it has no others."""
-    rows = list(cloud.pages("sagemaker", "ListInferenceComponents", "InferenceComponents", *KEYS, MaxResults=100))
+    """Every component of the region. Its endpoint's tags are its own too, where it has no others.
+
+    One that cannot be placed fails them all: it may be an adapter of any other.
+    """
+    rows = list(cloud.pages("sagemaker", "ListInferenceComponents", "InferenceComponents", *KEYS[1:], MaxResults=100))
     found = tags.tagged(cloud, "inference-component", "endpoint") if rows else {}
     for row in rows:
-        yield resource(cloud, row, tags.of(found, row["InferenceComponentArn"], host(cloud, row)))
+        yield resource(cloud, {KEYS[0]: None, **row}, tags.of(found, row["InferenceComponentArn"], host(cloud, row)))
 
 
 def host(cloud: Cloud, row: Mapping[str, Any]) -> str:
@@ -156,7 +159,7 @@ def _observation(
 def _as_described(seen: Observation, row: Mapping[str, Any]) -> Observation:
     """With its status and last change of this moment; the list may be minutes old."""
     known = seen.resource
-    status = row.get("InferenceComponentStatus") or known.status
+    status = str(row.get("InferenceComponentStatus") or known.status)
     times = [t for t in (known.changed, row.get("LastModifiedTime")) if t]
     return replace(seen, resource=replace(known, status=status, changed=max(times, default=None)))
 

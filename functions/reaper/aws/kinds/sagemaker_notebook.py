@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 NAME = "sagemaker-notebook"
 LOGS = "/aws/sagemaker/NotebookInstances"
-KEYS = ("NotebookInstanceName", "NotebookInstanceArn")
+NAMED = "NotebookInstanceName"
 UNSETTLED = {"Pending", "Stopping", "Updating", "Deleting", "PendingMaintenance", "InMaintenance"}
 """In none of these can it be stopped: StopNotebookInstance wants InService."""
 LATE = timedelta(hours=1)
@@ -36,10 +36,10 @@ FRESH = ("sagemaker:DescribeNotebookInstance", "sagemaker:ListTags")
 
 def discover(cloud: Cloud) -> Iterator[Resource]:
     """Every notebook instance of the region, stopped ones too."""
-    rows = list(cloud.pages("sagemaker", "ListNotebookInstances", "NotebookInstances", *KEYS, MaxResults=100))
+    rows = list(cloud.listed("ListNotebookInstances", "NotebookInstances", "NotebookInstanceArn"))
     found = tags.tagged(cloud, "notebook-instance") if rows else {}
     for row in rows:
-        yield resource(cloud, row, tags.of(found, row["NotebookInstanceArn"]))
+        yield resource(cloud, {NAMED: None, **row}, tags.of(found, row["NotebookInstanceArn"]))
 
 
 def resource(cloud: Cloud, row: Mapping[str, Any], found: Mapping[str, str] | None) -> Resource:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from reaper.aws.cloud import Cloud
 
 NAME = "sagemaker-studio-app"
-KEYS = ("DomainId", "AppType", "AppName", "Status")
+KEYS = ("DomainId", "AppType", "AppName")
 COMPONENTS = {"KernelGateway": "Studio-Notebook", "JupyterServer": "Studio-Notebook"}
 IDENTITY = ("DomainId", "AppType", "AppName", "SpaceName", "UserProfileName")
 Spaces = dict[tuple[str, str], tuple[str, bool]]
@@ -38,11 +38,20 @@ OWN_BILLING = {"Canvas", "RStudioServerPro"}
 
 def discover(cloud: Cloud) -> Iterator[Resource]:
     """Every app that is not deleted. ListApps gives no ARN, and lists deleted apps for a while."""
-    rows = [row for row in cloud.pages("sagemaker", "ListApps", "Apps", *KEYS, MaxResults=100) if row["Status"] != "Deleted"]
+    listed = [row for row in cloud.listed("ListApps", "Apps", *KEYS) if row.get("Status") != "Deleted"]
+    rows = [row for row in listed if _placed(cloud, row)]
     found = tags.tagged(cloud, "app", "space", "user-profile", "domain") if rows else {}
     for row in rows:
         arn, homes = arns(cloud, row)
         yield resource(cloud, row, tags.of(found, arn, *homes))
+
+
+def _placed(cloud: Cloud, row: Mapping[str, Any]) -> bool:
+    """Whether it can be told whose it is; else that is noted."""
+    placed = all(isinstance(row.get(key, ""), str) for key in IDENTITY)
+    if not placed:
+        cloud.note(CloudError(Trouble.GARBLED, "sagemaker:ListApps", f"whose the app {row['AppName']} is cannot be read"))
+    return placed
 
 
 def resource(cloud: Cloud, row: Mapping[str, Any], found: Mapping[str, str] | None) -> Resource:
@@ -55,12 +64,12 @@ def resource(cloud: Cloud, row: Mapping[str, Any], found: Mapping[str, str] | No
         target=cloud.target,
         region=cloud.region,
         created=row.get("CreationTime"),
-        status=row["Status"],
+        status=row.get("Status", ""),
         size=instance,
         parts=_parts(row["AppType"], instance),
         tags=found,
         people={"Studio user profile": row["UserProfileName"]} if row.get("UserProfileName") else {},
-        facts={key: row[key] for key in (*KEYS, "SpaceName", "UserProfileName") if row.get(key)},
+        facts={key: row[key] for key in IDENTITY if row.get(key)},
     )
 
 
@@ -81,7 +90,7 @@ def _spaces(cloud: Cloud) -> Spaces | None:
         for row in cloud.pages("sagemaker", "ListSpaces", "Spaces", "DomainId", "SpaceName", MaxResults=100):
             owner = (row.get("OwnershipSettingsSummary") or {}).get("OwnerUserProfileName") or ""
             sharing = (row.get("SpaceSharingSettingsSummary") or {}).get("SharingType")
-            found[row["DomainId"], row["SpaceName"]] = owner, bool(owner) and sharing in {None, "Private"}
+            found[row["DomainId"], row["SpaceName"]] = owner, bool(owner) and sharing in (None, "Private")
     except CloudError as error:
         cloud.note(error)
         return None
