@@ -46,7 +46,7 @@ def test_a_heartbeat_in_clock_aligned_buckets_reaches_now_at_any_minute_of_the_h
     grid = chart.Grid(start=end - 48 * HOUR, end=end, step=HOUR)
     whole = (end - 48 * HOUR).replace(minute=0)
     found = grid.series(points(whole, *[1.0] * (48 + bool(end.minute))), "average", None)
-    beat = signs.heartbeat("Total Nodes", Answer(series=found, complete=True, end=end))
+    beat = signs.heartbeat("Total Nodes", Answer(series=found, complete=True))
     assert found.start == whole
     assert alive_from(beat, now - SETTLE) == whole
 
@@ -67,14 +67,14 @@ def test_two_series_of_one_value_are_laid_over_each_other():
 
 def test_a_last_bucket_that_is_still_filling_is_busy_up_to_the_end_of_the_window():
     start, end = NOW.replace(minute=0) - 2 * HOUR, NOW.replace(minute=10)
-    answer = Answer(series=Series(start=start, step=HOUR, values=[0.0, 0.0, 5.0]), complete=True, end=end)
+    answer = Answer(series=Series(start=start, step=HOUR, values=[0.0, 0.0, 5.0], end=end), complete=True)
     assert last_busy(signs.activity("x", answer)) == end
 
 
 def test_a_point_without_a_value_is_silence_in_use_and_a_gap_in_life():
     start = NOW.replace(minute=0) - 3 * HOUR
-    gap = Answer(series=Series(start=start, step=HOUR, values=[1.0, math.nan, 2.0]), complete=True, end=NOW)
-    late = Answer(series=Series(start=start, step=HOUR, values=[1.0, math.nan, math.nan]), complete=True, end=NOW)
+    gap = Answer(series=Series(start=start, step=HOUR, values=[1.0, math.nan, 2.0]), complete=True)
+    late = Answer(series=Series(start=start, step=HOUR, values=[1.0, math.nan, math.nan]), complete=True)
     assert last_busy(signs.activity("x", late)) == start + HOUR
     assert alive_from(signs.heartbeat("x", gap), start + 3 * HOUR) == start + 3 * HOUR
 
@@ -108,7 +108,7 @@ def test_a_point_without_a_value_is_silence_in_use_and_a_gap_in_life():
 )
 def test_idle_nodes_stand_in_for_active_ones_hour_by_hour(active: list, total: list, idle: list, alive: list | None):
     start = NOW.replace(minute=0)
-    three = (Answer(series=Series(start=start, step=HOUR, values=v), complete=True, end=NOW) for v in (active, total, idle))
+    three = (Answer(series=Series(start=start, step=HOUR, values=v), complete=True) for v in (active, total, idle))
     found = signs.stand_in("x", *three)
     assert (None if found is None else [value > found.busy_above for value in found.series.values]) == alive
 
@@ -241,10 +241,14 @@ def test_a_series_that_does_not_say_whose_it_is_blinds_its_metric(server: Server
         assert series.answers(cloud, [place(vision)], NODES, WINDOW).of(vision.id, "Active Nodes", "g").complete is complete
 
 
-def test_a_window_is_never_longer_than_azure_keeps_metrics(server: Server, cloud: Cloud, vision: Workspace):
-    long = Window(start=NOW - 400 * DAY, end=NOW, quiet_from=NOW)
-    series.answers(cloud, [place(vision)], NODES, long)
-    assert server.requests[-1].query["starttime"] == f"{NOW - 92 * DAY:%Y-%m-%dT%H:%M:%SZ}"
+@pytest.mark.parametrize(("late", "hours"), [(timedelta(0), 0), (timedelta(minutes=25), 1)])
+def test_a_window_is_never_longer_than_azure_keeps_metrics(
+    server: Server, cloud: Cloud, vision: Workspace, late: timedelta, hours: int
+):
+    end = NOW.replace(minute=0) + late
+    series.answers(cloud, [place(vision)], NODES, Window(start=end - 400 * DAY, end=end, quiet_from=end))
+    oldest = NOW.replace(minute=0) + hours * HOUR - 92 * DAY
+    assert server.requests[-1].query["starttime"] == f"{oldest:%Y-%m-%dT%H:%M:%SZ}"
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,7 @@ class Grid:
             if not math.isnan(number) and 0 <= place < len(buckets):
                 before = buckets[place]
                 buckets[place] = number if math.isnan(before) else max(before, number)
-        return Series(start=self.start, step=self.step, values=buckets)
+        return Series(start=self.start, step=self.step, values=buckets, end=self.end)
 
     def _place(self, stamp: str) -> int:
         if stamp not in self.places:

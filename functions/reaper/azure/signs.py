@@ -12,20 +12,15 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import replace
 
-from reaper.azure.series import STEP, Answer
+from reaper.azure.series import Answer
 from reaper.model import Reading, Role, Series
 
 BELOW_ANY = float("-inf")
 
 
 def activity(signal: str, answer: Answer, busy_above: float = 0.0) -> Reading:
-    """The answer as a sign of use. A last bucket that is still filling is busy up to the end of the window, not to its own."""
-    reading = Reading(signal=signal, role=Role.ACTIVITY, series=answer.series, complete=answer.complete, busy_above=busy_above)
-    values = answer.series.values
-    if values and values[-1] > busy_above and answer.series.start + len(values) * STEP > answer.end:
-        series = replace(answer.series, values=array("f", [*values[:-1], busy_above]))
-        return replace(reading, series=series, at=answer.end)
-    return reading
+    """The answer as a sign of use."""
+    return Reading(signal=signal, role=Role.ACTIVITY, series=answer.series, complete=answer.complete, busy_above=busy_above)
 
 
 def heartbeat(signal: str, answer: Answer) -> Reading:
