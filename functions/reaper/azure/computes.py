@@ -15,8 +15,7 @@ from reaper.azure.family import Family
 from reaper.azure.moment import latest, moment
 from reaper.azure.workspaces import PERMISSIONS as UPPER
 from reaper.azure.workspaces import PROVIDER, Workspace, region, vanished
-from reaper.azure.workspaces import again as workspace_again
-from reaper.errors import CloudError, Trouble
+from reaper.errors import CloudError, Trouble, aside
 from reaper.model import Observation, Part, Resource
 
 if TYPE_CHECKING:
@@ -102,10 +101,12 @@ def resource(cloud: Cloud, kind: str, one: Compute, status: str, parts: tuple[Pa
 def again(cloud: Cloud, resource: Resource, wanted: str) -> Compute:
     """A compute of the type `wanted` with its workspace's tags as they are now, from the source itself. Raises CloudError."""
     row = cloud.call(Call(permission=PERMISSION, path=resource.id, has=("id", "name", "properties")))
-    space = workspace_again(cloud, resource.facts["workspace"])
+    with aside():
+        space = workspaces.again(cloud, resource.facts["workspace"])
+        kin = _kin_by_now(cloud, space)
     try:
         if _type(row) == wanted.lower():
-            return _compute(row, space, _kin_by_now(cloud, space))
+            return _compute(row, space, kin)
     except UNREADABLE as error:
         raise CloudError(Trouble.GARBLED, PERMISSION, f"{resource.id} cannot be read ({error!r})") from error
     raise CloudError(Trouble.GARBLED, PERMISSION, f"{resource.id} is no {wanted} any more")

@@ -48,7 +48,7 @@ def sight(spaces: Sequence[Workspace], *, hidden: bool = False) -> Sight:
     for key, space in by_key.items():
         named = {one: _meant(one, space, by_key) for one in space.projects}
         lost[key] = tuple(one for one, meant in named.items() if meant is None)
-        for other in {*filter(None, named.values()), *({space.hub} & by_key.keys())}:
+        for other in (one for one in (*named.values(), space.hub) if one and one in by_key):
             links[key].add(other)
             links[other].add(key)
     strays = tuple(key for key, space in by_key.items() if space.odd or _is_stray(space, links[key]))

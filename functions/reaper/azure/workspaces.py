@@ -127,7 +127,7 @@ def _readable(cloud: Cloud, home: str) -> None:
     try:
         cloud.call(Call(permission=SUBSCRIPTION, path=home, has=("subscriptionId",)))
     except CloudError as error:
-        if error.trouble is not Trouble.GONE:
+        if error.trouble is not Trouble.GONE and not error.code.endswith("SubscriptionNotFound"):
             raise
         text = f"{SUBSCRIPTION} is not allowed over scope {home}, or there is no such subscription ({error.code})"
         raise CloudError(Trouble.DENIED, SUBSCRIPTION, text, code=error.code, missing=SUBSCRIPTION) from error
