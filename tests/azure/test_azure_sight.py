@@ -75,6 +75,18 @@ def test_without_active_nodes_idle_ones_must_account_for_all(vision: Workspace, 
     assert (result.state("busy"), result.verdict("resting")) == (State.UNKNOWN, PROVEN)
 
 
+@pytest.mark.parametrize("metric", ["Total Nodes", "Idle Nodes"])
+@pytest.mark.parametrize("others", ["not there", "valueless"])
+def test_one_sign_of_life_proves_the_silence_of_active_nodes(vision: Workspace, swept: Sweep, metric: str, others: str):
+    cluster = vision.cluster("gpus", nodes=(4, 6))
+    split = {"Scenario": "ComputeCluster", "ClusterName": "gpus"}
+    signal = Signal(resource=vision.id, namespace=signals.WORKSPACES, metric=metric, dimensions=split)
+    cluster.metrics.steady(signal, 4, since=LONG_AGO)
+    if others == "valueless":
+        signals.valueless_nodes(cluster, *{"Active Nodes", "Total Nodes", "Idle Nodes"} - {metric})
+    assert swept(CLUSTER).verdict("gpus") == PROVEN
+
+
 def test_a_404_of_a_workspace_that_is_still_there_is_a_failure(server: Server, vision: Workspace, swept: Sweep):
     server.rules.append(on("GET", r".*/computes", error(404, "InvalidResourceType", "no such type")))
     assert swept(CLUSTER).coverage(CLUSTER).status == "partial"
@@ -101,6 +113,7 @@ def _hubless(project: Workspace) -> None:
 
 LINKS: dict[str, Callable[[Workspace, Workspace], object]] = {
     "only the hub names it": lambda hub, project: _hubless(project),
+    "only the hub names it, which is of a default kind": lambda hub, project: (_hubless(project), project.set("kind", "Default")),
     "the hub has a slash at its end": lambda hub, project: project.set("properties.hubResourceId", hub.id + "/"),
     "the hub names it by its number": lambda hub, project: (
         _hubless(project),

@@ -29,9 +29,10 @@ def heartbeat(signal: str, answer: Answer) -> Reading:
 
 
 def stand_in(signal: str, active: Answer, total: Answer, idle: Answer) -> Reading | None:
-    """A sign of life for hours in which `active` said nothing: a gap where nodes were there that `idle` does not account for.
+    """A sign of life for hours in which `active` said nothing: a gap where `idle` and `total` say that nodes were at work all the same.
 
-    None where there is no such hour, so that nothing needs to stand in. An hour in which no node was reported at all is left to the heartbeat.
+    None where there is no such hour, so that nothing needs to stand in. Where one of the two said nothing either, nothing contradicts the
+    silence, and the heartbeat decides.
     """
     complete = total.complete and idle.complete
     reading = Reading(signal=signal, role=Role.HEARTBEAT, series=replace(total.series, values=()), complete=complete)
@@ -44,7 +45,7 @@ def stand_in(signal: str, active: Answer, total: Answer, idle: Answer) -> Readin
 
 
 def _accounted_for(active: float, total: float, idle: float) -> bool:
-    return not math.isnan(active) or total <= 0 or idle >= total or (math.isnan(total) and math.isnan(idle))
+    return not math.isnan(active) or math.isnan(total) or math.isnan(idle) or idle >= total
 
 
 def _padded(answer: Answer, found: Sequence[Series]) -> Sequence[float]:
