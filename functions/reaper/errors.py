@@ -10,6 +10,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 
 ODD = (
@@ -86,6 +88,17 @@ class CloudError(ReaperError):
         return CloudError(
             trouble or self.trouble, self.operation, text, code=self.code, missing=self.missing, retried=self.retried
         )
+
+
+@contextmanager
+def aside() -> Iterator[None]:
+    """What is not found inside is something beside the resource that is looked at, whose own end it must not be taken for."""
+    try:
+        yield
+    except CloudError as error:
+        if error.trouble is not Trouble.GONE:
+            raise
+        raise error.retold(str(error).removeprefix(f"{error.operation}: "), Trouble.PARTIAL) from error
 
 
 class Withdrawn(ReaperError):

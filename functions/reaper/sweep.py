@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol, Self, TypeVar
 
 from reaper import judge, owners, plan, rule, sound
-from reaper.errors import ODD, CloudError, Trouble
+from reaper.errors import ODD, CloudError, Trouble, aside
 from reaper.evidence import brief
 from reaper.model import (
     Action,
@@ -113,7 +113,8 @@ def again(cloud: Cloud, kind: Kind[Any], resource: Resource, order: Order) -> Fi
     stretch = replace(window(order.policy, order.now, end), sooner=rule.sooner(order.policy, [resource], order.now))
     seen = list(_safely(kind, lambda: kind.observe(cloud, [resource], stretch)))
     if cloud.troubles:
-        raise cloud.troubles[0]
+        with aside():
+            raise cloud.troubles[0]
     if [(s.resource.id, s.resource.name) for s in seen] != [(resource.id, resource.name)]:
         raise CloudError(Trouble.GARBLED, kind.name, "it was asked for and not observed")
     if seen[0].gone:

@@ -19,7 +19,7 @@ from reaper.sandbox.azure.request import Reply, Request
 from reaper.sandbox.azure.server import Server
 from reaper.sandbox.azure.subscription import Subscription, Workspace
 
-WINDOW = Window(start=NOW - timedelta(minutes=7) - 14 * DAY, end=NOW - timedelta(minutes=7), quiet_from=NOW - DAY)
+WINDOW = Window(start=NOW.replace(minute=0) - 14 * DAY, end=NOW - timedelta(minutes=7), quiet_from=NOW - DAY)
 NODES = Query(
     namespace="Microsoft.MachineLearningServices/workspaces",
     metrics=("Active Nodes",),
@@ -43,38 +43,60 @@ def points(first: datetime, *values: float | None) -> list[dict[str, object]]:
 def test_a_heartbeat_in_clock_aligned_buckets_reaches_now_at_any_minute_of_the_hour(minute: int):
     now = NOW.replace(minute=minute, second=30)
     end = now.replace(minute=(minute - 5) % 60, second=0) - (HOUR if minute < 5 else timedelta())
-    grid = chart.Grid(start=end - 48 * HOUR, end=end, step=HOUR)
     whole = (end - 48 * HOUR).replace(minute=0)
-    found = grid.series(points(whole, *[1.0] * (48 + bool(end.minute))), "average", None)
-    beat = signs.heartbeat("Total Nodes", Answer(series=found, complete=True, end=end))
-    assert found.start == whole
+    grid = chart.Grid(start=whole, end=end, step=HOUR)
+    found, strange = grid.series(points(whole, *[1.0] * (48 + bool(end.minute))), "average", None)
+    beat = signs.heartbeat("Total Nodes", Answer(series=found, complete=not strange))
+    assert (found.start, beat.complete) == (whole, True)
     assert alive_from(beat, now - SETTLE) == whole
 
 
-def test_buckets_that_begin_where_the_window_does_are_taken_as_they_are():
-    start = NOW.replace(minute=10) - 3 * HOUR
-    found = chart.Grid(start=start, end=start + 3 * HOUR, step=HOUR).series(points(start, 0.0, 2.0, None), "average", None)
-    assert (found.start, len(found.values), found.values[1], math.isnan(found.values[2])) == (start, 3, 2.0, True)
+def shown(*given: dict[str, object]) -> tuple[list[float], str]:
+    """What is read from these points of three hours; -1 where there is none."""
+    start = NOW.replace(minute=0)
+    found, strange = chart.Grid(start=start, end=start + 3 * HOUR, step=HOUR).series(given, "average", None)
+    return [-1.0 if math.isnan(value) else value for value in found.values], strange
+
+
+def test_a_point_that_begins_no_hour_counts_in_both_hours_it_may_be_of():
+    start = NOW.replace(minute=0)
+    values, strange = shown(*points(start + timedelta(minutes=13), 4.0), *points(start + HOUR, 0.0, 0.0))
+    assert (values, "10:13" in strange) == ([4.0, 4.0, 0.0], True)
+    values, strange = shown(*points(start, 0.0, 0.0), *points(start + timedelta(minutes=119), 4.0))
+    assert (values, "11:59" in strange) == ([0.0, 4.0, 4.0], True)
+
+
+@pytest.mark.parametrize("hours", [-40_000, -1, 3, 40_000])
+def test_a_point_outside_of_the_window_is_told(hours: int):
+    start = NOW.replace(minute=0)
+    values, strange = shown(*points(start, 0.0, 0.0, 0.0), *points(start + hours * HOUR, 9.0))
+    assert (values, bool(strange)) == ([0.0, 0.0, 0.0], True)
+
+
+def test_a_point_without_a_value_moves_nothing():
+    start = NOW.replace(minute=0)
+    values, strange = shown(*points(start - timedelta(minutes=1), None), *points(start, 0.0, 2.0, None))
+    assert (values, strange) == ([0.0, 2.0, -1.0], "")
 
 
 def test_two_series_of_one_value_are_laid_over_each_other():
     start = NOW.replace(minute=0)
     grid = chart.Grid(start=start, end=start + 3 * HOUR, step=HOUR)
-    first = grid.series(points(start, 1.0, None, 0.0), "average", None)
-    both = grid.series(points(start, 0.0, 3.0, None), "average", first)
+    first, _ = grid.series(points(start, 1.0, None, 0.0), "average", None)
+    both, _ = grid.series(points(start, 0.0, 3.0, None), "average", first)
     assert list(both.values) == [1.0, 3.0, 0.0]
 
 
 def test_a_last_bucket_that_is_still_filling_is_busy_up_to_the_end_of_the_window():
     start, end = NOW.replace(minute=0) - 2 * HOUR, NOW.replace(minute=10)
-    answer = Answer(series=Series(start=start, step=HOUR, values=[0.0, 0.0, 5.0]), complete=True, end=end)
+    answer = Answer(series=Series(start=start, step=HOUR, values=[0.0, 0.0, 5.0], end=end), complete=True)
     assert last_busy(signs.activity("x", answer)) == end
 
 
 def test_a_point_without_a_value_is_silence_in_use_and_a_gap_in_life():
     start = NOW.replace(minute=0) - 3 * HOUR
-    gap = Answer(series=Series(start=start, step=HOUR, values=[1.0, math.nan, 2.0]), complete=True, end=NOW)
-    late = Answer(series=Series(start=start, step=HOUR, values=[1.0, math.nan, math.nan]), complete=True, end=NOW)
+    gap = Answer(series=Series(start=start, step=HOUR, values=[1.0, math.nan, 2.0]), complete=True)
+    late = Answer(series=Series(start=start, step=HOUR, values=[1.0, math.nan, math.nan]), complete=True)
     assert last_busy(signs.activity("x", late)) == start + HOUR
     assert alive_from(signs.heartbeat("x", gap), start + 3 * HOUR) == start + 3 * HOUR
 
@@ -85,11 +107,12 @@ def test_a_point_without_a_value_is_silence_in_use_and_a_gap_in_life():
         ([0.0, 0.0], [2.0, 2.0], [1.0, 1.0], None),
         ([math.nan, 3.0], [2.0, 3.0], [2.0, 0.0], None),
         ([math.nan, math.nan], [2.0, 2.0], [2.0, 1.0], [True, False]),
-        ([math.nan, math.nan], [0.0, math.nan], [math.nan, 2.0], [True, False]),
+        ([math.nan, math.nan], [0.0, math.nan], [math.nan, 2.0], None),
         ([math.nan, math.nan], [0.0, math.nan], [math.nan, math.nan], None),
         ([], [2.0, 2.0], [2.0, 2.0], None),
-        ([], [], [2.0, 2.0], [False, False]),
-        ([math.nan, math.nan], [2.0, 2.0], [], [False, False]),
+        ([], [], [2.0, 2.0], None),
+        ([math.nan, math.nan], [2.0, 2.0], [], None),
+        ([], [4.0, 4.0], [0.0, math.nan], [False, True]),
         ([0.0], [2.0, 2.0], [2.0, 2.0], []),
         ([], [], [], None),
     ],
@@ -102,13 +125,14 @@ def test_a_point_without_a_value_is_silence_in_use_and_a_gap_in_life():
         "no series",
         "no total",
         "no idle",
+        "none resting",
         "odd",
         "nothing",
     ],
 )
 def test_idle_nodes_stand_in_for_active_ones_hour_by_hour(active: list, total: list, idle: list, alive: list | None):
     start = NOW.replace(minute=0)
-    three = (Answer(series=Series(start=start, step=HOUR, values=v), complete=True, end=NOW) for v in (active, total, idle))
+    three = (Answer(series=Series(start=start, step=HOUR, values=v), complete=True) for v in (active, total, idle))
     found = signs.stand_in("x", *three)
     assert (None if found is None else [value > found.busy_above for value in found.series.values]) == alive
 
@@ -241,10 +265,14 @@ def test_a_series_that_does_not_say_whose_it_is_blinds_its_metric(server: Server
         assert series.answers(cloud, [place(vision)], NODES, WINDOW).of(vision.id, "Active Nodes", "g").complete is complete
 
 
-def test_a_window_is_never_longer_than_azure_keeps_metrics(server: Server, cloud: Cloud, vision: Workspace):
-    long = Window(start=NOW - 400 * DAY, end=NOW, quiet_from=NOW)
-    series.answers(cloud, [place(vision)], NODES, long)
-    assert server.requests[-1].query["starttime"] == f"{NOW - 92 * DAY:%Y-%m-%dT%H:%M:%SZ}"
+@pytest.mark.parametrize(("late", "hours"), [(timedelta(0), 0), (timedelta(minutes=25), 1)])
+def test_a_window_is_never_longer_than_azure_keeps_metrics(
+    server: Server, cloud: Cloud, vision: Workspace, late: timedelta, hours: int
+):
+    end = NOW.replace(minute=0) + late
+    series.answers(cloud, [place(vision)], NODES, Window(start=end - 400 * DAY, end=end, quiet_from=end))
+    oldest = NOW.replace(minute=0) + hours * HOUR - 92 * DAY
+    assert server.requests[-1].query["starttime"] == f"{oldest:%Y-%m-%dT%H:%M:%SZ}"
 
 
 @pytest.mark.parametrize(
@@ -253,6 +281,8 @@ def test_a_window_is_never_longer_than_azure_keeps_metrics(server: Server, cloud
         {},
         {"timeStamp": None},
         {"timeStamp": "today", "maximum": 1},
+        {"timeStamp": "2026-11-20T00:13:00Z", "maximum": 0},
+        {"timeStamp": "2031-01-01T00:00:00Z", "maximum": 1},
         {"timeStamp": "2026-11-20T00:00:00Z", "maximum": "many"},
         {"timeStamp": "2026-11-20T00:00:00Z", "maximum": True},
         {"timeStamp": "2026-11-20T00:00:00Z", "maximum": -1},

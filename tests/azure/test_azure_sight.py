@@ -75,6 +75,18 @@ def test_without_active_nodes_idle_ones_must_account_for_all(vision: Workspace, 
     assert (result.state("busy"), result.verdict("resting")) == (State.UNKNOWN, PROVEN)
 
 
+@pytest.mark.parametrize("metric", ["Total Nodes", "Idle Nodes"])
+@pytest.mark.parametrize("others", ["not there", "valueless"])
+def test_one_sign_of_life_proves_the_silence_of_active_nodes(vision: Workspace, swept: Sweep, metric: str, others: str):
+    cluster = vision.cluster("gpus", nodes=(4, 6))
+    split = {"Scenario": "ComputeCluster", "ClusterName": "gpus"}
+    signal = Signal(resource=vision.id, namespace=signals.WORKSPACES, metric=metric, dimensions=split)
+    cluster.metrics.steady(signal, 4, since=LONG_AGO)
+    if others == "valueless":
+        signals.valueless_nodes(cluster, *{"Active Nodes", "Total Nodes", "Idle Nodes"} - {metric})
+    assert swept(CLUSTER).verdict("gpus") == PROVEN
+
+
 def test_a_404_of_a_workspace_that_is_still_there_is_a_failure(server: Server, vision: Workspace, swept: Sweep):
     server.rules.append(on("GET", r".*/computes", error(404, "InvalidResourceType", "no such type")))
     assert swept(CLUSTER).coverage(CLUSTER).status == "partial"
@@ -87,10 +99,84 @@ def test_a_projects_cluster_is_unknown_while_its_hub_cannot_be_read(subscription
     assert "which is out of sight" in swept(CLUSTER).because("gpus")
 
 
-def test_a_project_that_a_hub_has_got_since_is_out_of_sight(cloud: Cloud, subscription: Subscription):
+def _hub_with_a_busy_project(subscription: Subscription) -> tuple[Workspace, Workspace]:
+    hub = subscription.workspace("hub", kind="Hub")
+    resting(hub)
+    project = subscription.workspace("project", kind="Project").under(hub)
+    project.job("train", on=f"{hub.id}/computes/gpus")
+    return hub, project
+
+
+def _hubless(project: Workspace) -> None:
+    project.set("properties.hubResourceId", None)
+
+
+LINKS: dict[str, Callable[[Workspace, Workspace], object]] = {
+    "only the hub names it": lambda hub, project: _hubless(project),
+    "only the hub names it, which is of a default kind": lambda hub, project: (_hubless(project), project.set("kind", "Default")),
+    "the hub has a slash at its end": lambda hub, project: project.set("properties.hubResourceId", hub.id + "/"),
+    "the hub names it by its number": lambda hub, project: (
+        _hubless(project),
+        hub.set("properties.associatedWorkspaces", [project.body["properties"]["workspaceId"]]),
+    ),
+    "the hub names it by its name": lambda hub, project: hub.set("properties.associatedWorkspaces", ["Project"]),
+    "the hub is of a default kind": lambda hub, project: (_hubless(project), hub.set("kind", "Default")),
+    "neither names the other": lambda hub, project: (_hubless(project), hub.set("properties.associatedWorkspaces", [])),
+    "only the project, with a slash": lambda hub, project: (
+        hub.set("properties.associatedWorkspaces", None),
+        project.set("properties.hubResourceId", hub.id + "/"),
+    ),
+}
+
+
+@pytest.mark.parametrize("how", LINKS.values(), ids=LINKS)
+def test_a_projects_job_counts_however_hub_and_project_name_each_other(
+    subscription: Subscription, swept: Sweep, how: Callable[[Workspace, Workspace], object]
+):
+    how(*_hub_with_a_busy_project(subscription))
+    assert swept(CLUSTER).because("gpus") == "job train on it is Running"
+
+
+def test_a_project_that_does_not_say_whose_it_is_has_no_idle_cluster(subscription: Subscription, swept: Sweep):
+    resting(subscription.workspace("project", kind="Project"))
+    resting(subscription.workspace("plain"), "alone")
+    result = swept(CLUSTER)
+    assert (result.state("gpus"), result.verdict("alone")) == (State.UNKNOWN, PROVEN)
+
+
+def test_a_project_that_a_hub_knows_by_name_is_not_just_any_workspace_of_that_name(subscription: Subscription, swept: Sweep):
+    hub = subscription.workspace("hub", kind="Hub").set("properties.associatedWorkspaces", ["project"])
+    resting(hub)
+    subscription.workspace("project")
+    assert swept(CLUSTER).state("gpus") is State.UNKNOWN
+
+
+def test_a_workspace_row_without_an_id_may_be_any_hubs_project(subscription: Subscription, swept: Sweep):
+    hub, project = _hub_with_a_busy_project(subscription)
+    hub.set("properties.associatedWorkspaces", [])
+    resting(subscription.workspace("plain"), "alone")
+    del project.body["id"]
+    result = swept(CLUSTER)
+    assert (result.state("gpus"), result.verdict("alone")) == (State.UNKNOWN, PROVEN)
+    assert result.coverage(CLUSTER).status == "partial"
+
+
+def test_a_project_that_a_hub_has_got_since_is_looked_at_too(cloud: Cloud, subscription: Subscription):
     hub = subscription.workspace("hub", kind="Hub")
     resting(hub)
     seen = found(cloud, CLUSTER, "gpus")
-    assert computes.again(cloud.anew(), seen, "AmlCompute").unseen is None
-    subscription.workspace("new", kind="Project").under(hub)
-    assert computes.again(cloud.anew(), seen, "AmlCompute").unseen == "its hub has got the project new since"
+    assert computes.again(cloud.anew(), seen, "AmlCompute").spaces == (hub.id,)
+    new = subscription.workspace("new", kind="Project").under(hub)
+    again = computes.again(cloud.anew(), seen, "AmlCompute")
+    assert (again.spaces, again.unseen) == ((hub.id, new.id), None)
+
+
+def test_a_project_out_of_sight_that_a_hub_has_got_since_is_missed(cloud: Cloud, subscription: Subscription):
+    hub = subscription.workspace("hub", kind="Hub")
+    resting(hub)
+    seen = found(cloud, CLUSTER, "gpus")
+    hub.set("properties.associatedWorkspaces", [hub.id.replace("/hub", "/far")])
+    assert "far are out of sight" in str(computes.again(cloud.anew(), seen, "AmlCompute").unseen)
+    hub.set("properties.associatedWorkspaces", [])
+    del subscription.workspace("odd").body["id"]
+    assert "cannot be read at all" in str(computes.again(cloud.anew(), seen, "AmlCompute").unseen)

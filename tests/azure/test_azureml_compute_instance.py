@@ -5,6 +5,8 @@ import pytest
 from azure.conftest import DAY, HOUR, INSTANCE, LIKELY, LONG_AGO, NOW, PROVEN, Sweep
 from reaper.model import State
 from reaper.sandbox.azure import signals
+from reaper.sandbox.azure.fault import Fault, on
+from reaper.sandbox.azure.request import Reply
 from reaper.sandbox.azure.rights import deny
 from reaper.sandbox.azure.server import Server
 from reaper.sandbox.azure.subscription import Workspace
@@ -73,6 +75,33 @@ def test_a_job_since_its_start_shortens_the_silence(vision: Workspace, swept: Sw
     assert result.verdict("ci") == LIKELY
     assert result.found["ci"].case.verdict.idle_for == 3 * DAY
     assert "its last job was heard of at 2026-11-18" in result.because("ci")
+
+
+def test_a_job_is_heard_of_when_its_run_ended(vision: Workspace, swept: Sweep):
+    vision.instance("ci", started=MONTH_AGO)
+    free = {"StartTimeUtc": "2026-11-18 10:20:00", "EndTimeUtc": "2026-11-21 08:17:00", "_azureml.ClusterName": "ci"}
+    vision.job("done", status="Completed", created=NOW - 3 * DAY).set("properties.properties", free)
+    assert (swept(INSTANCE).state("ci"), swept(INSTANCE).because("ci")) == (State.ACTIVE, "jobs shows use 2 h ago")
+
+
+@pytest.mark.parametrize(
+    ("system", "free"),
+    [({}, {}), (None, {}), ({"createdBy": "ada"}, {}), ({"createdAt": "2026-11-18T10:17:00Z"}, {"EndTimeUtc": "soon"})],
+)
+def test_a_job_that_is_over_at_no_known_time_blinds_what_it_ran_on(
+    server: Server, vision: Workspace, swept: Sweep, system: object, free: dict[str, str]
+):
+    for name in ("ci", "other"):
+        vision.instance(name, started=MONTH_AGO)
+    jobs = [
+        vision.job(name, status="Completed", on=where, created=NOW - 3 * DAY).body
+        for name, where in (("on", "ci"), ("off", None))
+    ]
+    told = [{**job, "systemData": system, "properties": {**job["properties"], "properties": free}} for job in jobs]
+    server.rules.append(on("GET", ".*/jobs", Fault(answer=lambda request: Reply(body={"value": told}))))
+    result = swept(INSTANCE)
+    assert (result.state("ci"), result.verdict("other")) == (State.UNKNOWN, LIKELY)
+    assert "when" in result.because("ci")
 
 
 def test_a_fresh_start_makes_it_young(vision: Workspace, swept: Sweep):

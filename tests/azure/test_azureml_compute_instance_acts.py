@@ -226,10 +226,13 @@ def test_what_is_gone_when_it_is_to_be_stopped_is_gone(cloud: Cloud, vision: Wor
     assert act.refused().trouble is Trouble.GONE
 
 
-def test_a_404_of_a_call_that_azure_does_not_know_is_not_taken_for_gone(server: Server, cloud: Cloud, vision: Workspace):
+@pytest.mark.parametrize("code", ["NotFound", "InvalidOperation"])
+def test_a_404_of_a_call_that_azure_does_not_know_is_not_taken_for_gone(
+    server: Server, cloud: Cloud, vision: Workspace, code: str
+):
     vision.instance("ada")
     act = planned(cloud, INSTANCE, "ada", facts=NATIVE)
-    server.rules.append(on("POST", ".*/updateIdleShutdownSetting", error(404, "NotFound", "no such operation")))
+    server.rules.append(on("POST", ".*/updateIdleShutdownSetting", error(404, code, "no such operation")))
     assert (act.refused().trouble, "although it is still there" in str(act.refused())) == (Trouble.REFUSED, True)
 
 

@@ -52,7 +52,7 @@ def change(cloud: Cloud, call: Call, path: str, read: str, permit: Permit) -> No
     try:
         cloud.call(call)
     except CloudError as error:
-        if error.trouble is not Trouble.GONE:
+        if error.trouble is not Trouble.GONE and not error.code.startswith("404"):
             raise
         _there(cloud, Call(permission=read, path=path, has=("id",)), error)
         text = f"Azure answered 404, although it is still there ({error})"

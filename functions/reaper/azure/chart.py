@@ -94,11 +94,15 @@ def _series(cloud: Cloud, key: tuple[str, str], row: Json, query: Query, grid: G
             raise ValueError(f"a series does not say which {query.split} it is of")
         return
     whole = (*key, label)
+    because = ""
     try:
-        found.series[whole] = grid.series(row["data"], aggregation, found.series.get(whole))
+        found.series[whole], strange = grid.series(row["data"], aggregation, found.series.get(whole))
+        because = f"it has a point at {strange}, where no hour that was asked for begins" if strange else ""
     except UNREADABLE as error:
+        because = repr(error)
+    if because:
         found.odd.add(whole)
-        cloud.note(CloudError(Trouble.GARBLED, PERMISSION, f"{key[1]} of {label or key[0]} cannot be read ({error!r})"))
+        cloud.note(CloudError(Trouble.GARBLED, PERMISSION, f"{key[1]} of {label or key[0]} cannot be read ({because})"))
 
 
 def _label(row: Json, split: str | None) -> str | None:
@@ -109,33 +113,45 @@ def _label(row: Json, split: str | None) -> str | None:
 
 @dataclass(slots=True, kw_only=True)
 class Grid:
-    """Buckets over a window. Whether they begin where the window does or at the full hour is read off the first time stamp."""
+    """Buckets over a window. It starts on the full hour, where Azure's hourly buckets begin, too."""
 
     start: datetime
     end: datetime
     step: Any
-    places: dict[str, int] = field(default_factory=dict)
+    places: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
-    def series(self, points: Sequence[Json], value: str, old: Series | None) -> Series:
-        """The points as a series; NaN for a bucket without a point and for a point without a value. `old` is merged in."""
-        places = [self._place(point["timeStamp"]) for point in points]
+    def series(self, points: Sequence[Json], value: str, old: Series | None) -> tuple[Series, str]:
+        """The points as a series, and a time stamp that begins none of its buckets, if any.
+
+        NaN stands for a bucket without a point and for a point without a value. `old` is merged in. A point at such a time stamp is of an
+        hour that is not one of ours, so the series proves nothing, and it counts as use in both hours that it may be of.
+        """
         buckets = array("f", old.values) if old else array("f", [math.nan]) * -(-(self.end - self.start) // self.step)
-        for place, point in zip(places, points, strict=True):
-            number = _number(point.get(value))
-            if not math.isnan(number) and 0 <= place < len(buckets):
-                before = buckets[place]
-                buckets[place] = number if math.isnan(before) else max(before, number)
-        return Series(start=self.start, step=self.step, values=buckets)
+        strange = ""
+        for places, point in zip([self._places(point["timeStamp"]) for point in points], points, strict=True):
+            if math.isnan(number := _number(point.get(value))):
+                continue
+            _put(buckets, number, places)
+            if len(places) > 1 or not 0 <= places[0] < len(buckets):
+                strange = str(point["timeStamp"])
+        return Series(start=self.start, step=self.step, values=buckets, end=self.end), strange
 
-    def _place(self, stamp: str) -> int:
+    def _places(self, stamp: str) -> tuple[int, ...]:
+        """The bucket that begins at `stamp`, or the two that are nearest to it."""
         if stamp not in self.places:
             when = moment(stamp)
             if when is None:
                 raise ValueError("a point has no time")
-            if not self.places and (late := (when - self.start) % self.step):
-                self.start -= self.step - late
-            self.places[stamp] = int((when - self.start) // self.step)
+            index, late = divmod(when - self.start, self.step)
+            self.places[stamp] = (index, index + 1) if late else (index,)
         return self.places[stamp]
+
+
+def _put(buckets: array[float], number: float, places: tuple[int, ...]) -> None:
+    for place in places:
+        if 0 <= place < len(buckets):
+            before = buckets[place]
+            buckets[place] = number if math.isnan(before) else max(before, number)
 
 
 def _number(value: object) -> float:

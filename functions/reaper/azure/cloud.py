@@ -149,7 +149,8 @@ _REGISTER = re.compile(
     r"not\s+(?:been\s+|yet\s+)?registered|unregistered|MissingSubscriptionRegistration|NotRegistered", re.IGNORECASE
 )
 _PROVIDER = re.compile(r"\bmicrosoft\.[a-z]+\b", re.IGNORECASE)
-_GONE = {"ResourceNotFound", "NotFound", "ResourceGroupNotFound", "SubscriptionNotFound", "ParentResourceNotFound"}
+_GONE = {"ResourceNotFound", "NotFound", "ParentResourceNotFound"}
+_NOT_FOUND = re.compile(r"not\s+found|(?:not|n't)\s+be\s+found|not\s+exist|n't\s+exist", re.IGNORECASE)
 
 
 def _refused(call: Call, response: HttpResponse) -> CloudError:
@@ -167,7 +168,7 @@ def _refused(call: Call, response: HttpResponse) -> CloudError:
         return CloudError(Trouble.DENIED, call.permission, because, code=code, missing=action)
     if status == 429:
         return CloudError(Trouble.THROTTLED, call.permission, f"still throttled after every retry ({code or status})", code=code)
-    if status == 404 or (code in _GONE and not call.method):
+    if status == 404 and _speaks_of_one(call, code, text):
         return CloudError(Trouble.GONE, call.permission, text or "not found", code=code)
     if call.method and (status >= 500 or status == 408):
         told = f"{status} {code}: {text}"[:400]
@@ -175,6 +176,17 @@ def _refused(call: Call, response: HttpResponse) -> CloudError:
             Trouble.UNREACHABLE, call.permission, f"{told}; whether it was done is not known", code=f"{status} {code}"
         )
     return CloudError(Trouble.REFUSED, call.permission, f"{status} {code}: {text}"[:500], code=f"{status} {code}".strip())
+
+
+def _speaks_of_one(call: Call, code: str, text: str) -> bool:
+    """Whether a 404 says that what was asked for is not there, or what that hangs below.
+
+    A proxy, a wrong route, API version or subscription answer 404, too, and say nothing of it. Azure ML has a `UserError` for all sorts of
+    things, so there the text must name what is not found.
+    """
+    name = re.escape(call.scope.rstrip("/").rpartition("/")[2])
+    named = re.search(rf"(?<![\w-]){name}(?![\w-])", text, re.IGNORECASE)
+    return code in _GONE or (code == "UserError" and bool(named and _NOT_FOUND.search(text)))
 
 
 def _unregistered(call: Call, status: int, code: str, text: str) -> str | None:

@@ -9,13 +9,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from reaper.azure import tags
+from reaper.azure import family, tags, workspaces
 from reaper.azure.call import UNREADABLE, Call
+from reaper.azure.family import Family
 from reaper.azure.moment import latest, moment
 from reaper.azure.workspaces import PERMISSIONS as UPPER
-from reaper.azure.workspaces import PROVIDER, Workspace, region, unseen, vanished, workspaces
-from reaper.azure.workspaces import again as workspace_again
-from reaper.errors import CloudError, Trouble
+from reaper.azure.workspaces import PROVIDER, Workspace, region, vanished
+from reaper.errors import CloudError, Trouble, aside
 from reaper.model import Observation, Part, Resource
 
 if TYPE_CHECKING:
@@ -56,17 +56,18 @@ def computes(cloud: Cloud, wanted: str) -> Iterator[Compute]:
 
     Raises CloudError when the workspaces cannot be listed.
     """
-    spaces = workspaces(cloud)
-    hubs_first = sorted(spaces, key=lambda space: space.hub is not None)
+    listed = workspaces.noted(cloud)
+    sight = family.sight(listed.spaces, hidden=listed.hidden)
+    hubs_first = sorted(listed.spaces, key=lambda space: (space.kind == family.PROJECT, space.hub is not None))
     found = cloud.each(lambda space: (space, _rows(cloud, space)), hubs_first)
     seen: set[tuple[Any, ...]] = set()
     for space, rows in found:
-        users, lost = _users(space, spaces), unseen(space, spaces)
-        for one in filter(None, (_read(cloud, row, space, users, wanted) for row in rows)):
+        kin = family.of(space, sight)
+        for one in filter(None, (_read(cloud, row, space, kin, wanted) for row in rows)):
             # A project lists the computes of its hub as well, and a list may have one under two spellings.
-            keys = {(space.hub or space.id.lower(), one.name.lower(), one.created), (one.id.lower(),)}
+            keys = {(kin.home, one.name.lower(), one.created), (one.id.lower(),)}
             if not keys & seen:
-                yield replace(one, unseen=lost)
+                yield one
             seen |= keys
 
 
@@ -100,20 +101,22 @@ def resource(cloud: Cloud, kind: str, one: Compute, status: str, parts: tuple[Pa
 def again(cloud: Cloud, resource: Resource, wanted: str) -> Compute:
     """A compute of the type `wanted` with its workspace's tags as they are now, from the source itself. Raises CloudError."""
     row = cloud.call(Call(permission=PERMISSION, path=resource.id, has=("id", "name", "properties")))
-    space = workspace_again(cloud, resource.facts["workspace"])
+    with aside():
+        space = workspaces.again(cloud, resource.facts["workspace"])
+        kin = _kin_by_now(cloud, space)
     try:
         if _type(row) == wanted.lower():
-            return replace(_compute(row, space, resource.facts["spaces"]), unseen=_unseen_by_now(space, resource))
+            return _compute(row, space, kin)
     except UNREADABLE as error:
         raise CloudError(Trouble.GARBLED, PERMISSION, f"{resource.id} cannot be read ({error!r})") from error
     raise CloudError(Trouble.GARBLED, PERMISSION, f"{resource.id} is no {wanted} any more")
 
 
-def _unseen_by_now(space: Workspace, resource: Resource) -> str | None:
-    """What was out of sight before still is; a project that its hub has got since is, too."""
-    known = {one.lower() for one in (*resource.facts["spaces"], *resource.facts["workspace"].projects)}
-    joined = [one for one in space.projects if one not in known]
-    return resource.facts["unseen"] or (f"its hub has got the project {joined[0].rpartition('/')[2]} since" if joined else None)
+def _kin_by_now(cloud: Cloud, space: Workspace) -> Family:
+    """Whom the workspace, as it was just read, shares its computes with by now. What is wrong with other workspaces is no failure of this look."""
+    listed = workspaces.listed(cloud)
+    others = [other for other in listed.spaces if other.key != space.key]
+    return family.of(space, family.sight([space, *others], hidden=listed.hidden))
 
 
 def inner(cloud: Cloud, id_: str) -> dict[str, Any]:
@@ -150,12 +153,12 @@ def _listed(cloud: Cloud, space: Workspace) -> tuple[list[dict[str, Any]], list[
     return list(cloud.pages(PERMISSION, f"{space.id}/computes", has=("id", "name", "properties"), odd=odd.append)), odd
 
 
-def _read(cloud: Cloud, row: dict[str, Any], space: Workspace, users: tuple[str, ...], wanted: str) -> Compute | None:
+def _read(cloud: Cloud, row: dict[str, Any], space: Workspace, kin: Family, wanted: str) -> Compute | None:
     """The compute in `row`; None when it is of another type, or, noted, when it cannot be read."""
     try:
         if _type(row) != wanted.lower():
             return None
-        return _compute(row, space, users)
+        return _compute(row, space, kin)
     except UNREADABLE as error:
         cloud.note(CloudError(Trouble.GARBLED, PERMISSION, f"{row['id']} cannot be read ({error!r})"))
         return None
@@ -175,17 +178,7 @@ def within_sight(seen: Observation) -> Observation:
     return replace(seen, blind=lost) if lost and not seen.in_use else seen
 
 
-def _users(space: Workspace, spaces: list[Workspace]) -> tuple[str, ...]:
-    """The workspace itself, or a hub with all of its projects in sight: the jobs of each may run on the hub's computes.
-
-    Of an odd workspace nobody can tell whose project it is, so its jobs are looked at for every hub.
-    """
-    key = space.hub or space.id.lower()
-    odd = [other.id for other in spaces if other.odd] if space.shared else []
-    return tuple(dict.fromkeys([space.id, *(other.id for other in spaces if key in (other.hub, other.id.lower())), *odd]))
-
-
-def _compute(row: dict[str, Any], space: Workspace, spaces: tuple[str, ...]) -> Compute:
+def _compute(row: dict[str, Any], space: Workspace, kin: Family) -> Compute:
     outer = row["properties"]
     special = _inner(outer.get("properties") or {})
     times = (outer.get("modifiedOn"), special.get("allocationStateTransitionTime"), special["lastOperation"].get("operationTime"))
@@ -194,7 +187,8 @@ def _compute(row: dict[str, Any], space: Workspace, spaces: tuple[str, ...]) -> 
         id=row["id"],
         name=row["name"],
         workspace=space,
-        spaces=spaces,
+        spaces=kin.spaces,
+        unseen=kin.unseen,
         region=region(outer.get("computeLocation") or row.get("location") or space.region),
         created=moment(outer.get("createdOn")) or moment(system.get("createdAt")),
         changed=latest(*(moment(t) for t in times)),

@@ -15,7 +15,7 @@ from reaper.azure.call import Call, Json
 from reaper.azure.workspaces import PERMISSIONS as UPPER
 from reaper.azure.workspaces import PROVIDER, TYPE, Workspace, vanished, workspaces
 from reaper.azure.workspaces import again as workspace_again
-from reaper.errors import CloudError, Trouble
+from reaper.errors import CloudError, Trouble, aside
 
 if TYPE_CHECKING:
     from reaper.azure.cloud import Cloud
@@ -24,8 +24,6 @@ UPPER_ROOT = f"{PROVIDER}/workspaces/onlineEndpoints"
 ROOT = f"{UPPER_ROOT}/deployments"
 ENDPOINTS, DEPLOYMENTS = f"{UPPER_ROOT}/read", f"{ROOT}/read"
 PERMISSIONS = (*UPPER, ENDPOINTS, DEPLOYMENTS)
-NO_SUCH_TYPE = {"InvalidResourceType", "InvalidResourceNamespace", "NoRegisteredProviderFound"}
-"""404s that speak of a whole type."""
 TYPES = (f"{TYPE}/onlineEndpoints", f"{TYPE}/onlineEndpoints/deployments")
 
 
@@ -86,9 +84,11 @@ def again(cloud: Cloud, id_: str) -> tuple[Json, Json]:
 def fresh(cloud: Cloud, id_: str, space: Workspace) -> Deployment:
     """A deployment with all that it hangs on, nothing of it remembered from before. Raises CloudError."""
     above = endpoint_id(id_)
-    rows = cloud.pages(DEPLOYMENTS, f"{above}/deployments", has=("id", "name", "properties"))
-    row, beside = one(cloud, id_), frozenset(_name(other["id"].lower()) for other in rows) - {_name(id_.lower())}
-    return Deployment(row=row, endpoint=endpoint(cloud, above), workspace=workspace_again(cloud, space), beside=beside)
+    row = one(cloud, id_)
+    with aside():
+        rows = cloud.pages(DEPLOYMENTS, f"{above}/deployments", has=("id", "name", "properties"))
+        beside = frozenset(_name(other["id"].lower()) for other in rows) - {_name(id_.lower())}
+        return Deployment(row=row, endpoint=endpoint(cloud, above), workspace=workspace_again(cloud, space), beside=beside)
 
 
 def one(cloud: Cloud, id_: str) -> Json:
@@ -126,15 +126,10 @@ def gone(cloud: Cloud, id_: str) -> bool:
     try:
         one(cloud, id_) if "/deployments/" in id_.lower() else endpoint(cloud, id_)
     except CloudError as error:
-        if not speaks_of_one(error):
+        if error.trouble is not Trouble.GONE:
             raise
         return True
     return False
-
-
-def speaks_of_one(error: CloudError) -> bool:
-    """Whether a failure says that this one resource is not there, and nothing of its whole type."""
-    return error.trouble is Trouble.GONE and error.code not in NO_SUCH_TYPE
 
 
 def _below(cloud: Cloud, above: Json, space: Workspace) -> list[Deployment]:

@@ -25,6 +25,8 @@ PERMISSION = f"{PROVIDER}/workspaces/jobs/read"
 PARTS: dict[str, type] = {"computeId": str, "settings": dict, "jobs": dict, "properties": dict}
 """What may name a compute: of a job itself, of all steps of a pipeline, of a single step, and of where it was run."""
 OVER = {"completed", "failed", "canceled", "cancelled"}
+TIMES = ("starttimeutc", "endtimeutc")
+"""Free properties in which Azure ML notes when a job was at work, in lower case."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -78,7 +80,14 @@ def _computes(properties: dict[str, Any]) -> set[str]:
     """The computes that a job names. Raises TypeError where a part that may name one is of another type than documented."""
     if any(not isinstance(properties.get(part), kind | None) for part, kind in PARTS.items()):
         raise TypeError("its compute, settings or steps are of another type than documented")
+    free = properties.get("properties") or {}
+    if any(_speaks_of_one(key.lower()) and not _is_text(value) for key, value in free.items()):
+        raise TypeError("one of its properties that speak of a compute is no text")
     return set(_named(properties))
+
+
+def _is_text(value: object) -> bool:
+    return value is None or isinstance(value, str) or (isinstance(value, list) and all(isinstance(one, str) for one in value))
 
 
 def _add(uses: Uses, row: dict[str, Any], names: set[str]) -> None:
@@ -87,16 +96,27 @@ def _add(uses: Uses, row: dict[str, Any], names: set[str]) -> None:
         uses.open |= {name: f"job {row['name']} on it is {status}" for name in names if name not in uses.open}
         return
     try:
-        system = row.get("systemData") or {}
-        heard = latest(moment(system.get("createdAt")), moment(system.get("lastModifiedAt")))
+        heard = _heard(row, row["properties"].get("properties") or {} if names else {})
+        if heard is None and names:
+            raise ValueError("it has no time at all")
     except UNREADABLE as error:
         if not names:
             raise
         odd = CloudError(Trouble.GARBLED, PERMISSION, f"when {row['id']} was at work cannot be read ({error!r})")
         uses.odd |= dict.fromkeys(names, odd)
         return
-    if heard:
-        uses.over |= {name: max(heard, uses.over.get(name, heard)) for name in names}
+    uses.over |= {name: max(heard, uses.over.get(name, heard)) for name in names if heard}
+
+
+def _heard(row: dict[str, Any], free: dict[str, Any]) -> datetime | None:
+    """When a job that is over was last heard of: the latest time that anything of it gives. Raises ValueError for one that cannot be read.
+
+    That may be before its end: the list says that only where a run noted it among its `free` properties, as `EndTimeUtc`, or where the job
+    was modified since. Of one that says no more than when it was created, the end is not known, and it counts from there.
+    """
+    system = row.get("systemData") or {}
+    noted = (value for key, value in free.items() if key.lower() in TIMES)
+    return latest(*(moment(text) for text in (system.get("createdAt"), system.get("lastModifiedAt"), *noted)))
 
 
 def _named(value: object, key: str = "") -> Iterator[str]:

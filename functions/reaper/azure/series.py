@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -53,11 +53,10 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """One series. Without any `values` there is no series; NaN is a bucket without a value. Nothing was asked past `end`."""
+    """One series. Without any `values` there is no series; NaN is a bucket without a value."""
 
     series: Series
     complete: bool
-    end: datetime
 
 
 @dataclass(slots=True, kw_only=True)
@@ -78,8 +77,8 @@ class Answers:
         """The answer for one metric of one resource, and for one value of the dimension it was split by."""
         key = (id_.lower(), metric.lower())
         whole = (*key, value.lower())
-        series = self.series.get(whole, Series(start=self.window.start, step=self.step))
-        return Answer(series=series, complete=key in self.complete and whole not in self.odd, end=self.window.end)
+        series = self.series.get(whole, Series(start=self.window.start, step=self.step, end=self.window.end))
+        return Answer(series=series, complete=key in self.complete and whole not in self.odd)
 
 
 Gone = Callable[[str], bool]
@@ -91,7 +90,8 @@ def answers(cloud: Cloud, places: Sequence[Place], query: Query, window: Window,
 
     `gone` is asked about a resource whose metrics are not found: the list that named it may lag behind.
     """
-    found = Answers(window=replace(window, start=max(window.start, window.end - RETENTION)))
+    oldest = (window.end - RETENTION + STEP - timedelta.resolution).replace(minute=0, second=0, microsecond=0)
+    found = Answers(window=replace(window, start=max(window.start, oldest)))
     unique = list({place.id.lower(): place for place in places}.values())
     alone = [place for place in unique if query.published_by_us or not place.region]
     batches = [] if query.published_by_us else list(_batches([place for place in unique if place.region]))

@@ -12,20 +12,15 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import replace
 
-from reaper.azure.series import STEP, Answer
+from reaper.azure.series import Answer
 from reaper.model import Reading, Role, Series
 
 BELOW_ANY = float("-inf")
 
 
 def activity(signal: str, answer: Answer, busy_above: float = 0.0) -> Reading:
-    """The answer as a sign of use. A last bucket that is still filling is busy up to the end of the window, not to its own."""
-    reading = Reading(signal=signal, role=Role.ACTIVITY, series=answer.series, complete=answer.complete, busy_above=busy_above)
-    values = answer.series.values
-    if values and values[-1] > busy_above and answer.series.start + len(values) * STEP > answer.end:
-        series = replace(answer.series, values=array("f", [*values[:-1], busy_above]))
-        return replace(reading, series=series, at=answer.end)
-    return reading
+    """The answer as a sign of use."""
+    return Reading(signal=signal, role=Role.ACTIVITY, series=answer.series, complete=answer.complete, busy_above=busy_above)
 
 
 def heartbeat(signal: str, answer: Answer) -> Reading:
@@ -34,9 +29,10 @@ def heartbeat(signal: str, answer: Answer) -> Reading:
 
 
 def stand_in(signal: str, active: Answer, total: Answer, idle: Answer) -> Reading | None:
-    """A sign of life for hours in which `active` said nothing: a gap where nodes were there that `idle` does not account for.
+    """A sign of life for hours in which `active` said nothing: a gap where `idle` and `total` say that nodes were at work all the same.
 
-    None where there is no such hour, so that nothing needs to stand in. An hour in which no node was reported at all is left to the heartbeat.
+    None where there is no such hour, so that nothing needs to stand in. Where one of the two said nothing either, nothing contradicts the
+    silence, and the heartbeat decides.
     """
     complete = total.complete and idle.complete
     reading = Reading(signal=signal, role=Role.HEARTBEAT, series=replace(total.series, values=()), complete=complete)
@@ -49,7 +45,7 @@ def stand_in(signal: str, active: Answer, total: Answer, idle: Answer) -> Readin
 
 
 def _accounted_for(active: float, total: float, idle: float) -> bool:
-    return not math.isnan(active) or total <= 0 or idle >= total or (math.isnan(total) and math.isnan(idle))
+    return not math.isnan(active) or math.isnan(total) or math.isnan(idle) or idle >= total
 
 
 def _padded(answer: Answer, found: Sequence[Series]) -> Sequence[float]:

@@ -20,14 +20,16 @@ SUBSCRIPTION = "Microsoft.Resources/subscriptions/read"
 PERMISSION = f"{PROVIDER}/workspaces/read"
 PERMISSIONS = (SUBSCRIPTION, PERMISSION)
 TYPE = f"{PROVIDER}/workspaces"
+ALONE = {"default", "featurestore"}
+"""Kinds of workspaces that share their computes with no other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workspace:
-    """One workspace; `hub` is the id of the hub that a project belongs to, lower-cased, `guid` the number that asset ids know it by.
+    """One workspace; `hub` names the hub that a project belongs to, `guid` is the number that asset ids know it by.
 
-    `shared`: it is a hub or a project, so its computes may be at work for projects that this identity cannot even see. `projects` are those
-    that a hub names as its own (`associatedWorkspaces`), lower-cased.
+    `shared`: it is a hub or a project, or of a kind that nobody knows yet, so its computes may be at work for projects that this identity
+    cannot even see. `projects` are those that a hub names as its own (`associatedWorkspaces`). Both are spelled as `key` is.
     `odd`: its description cannot be read, so it may belong to any hub, and its tags may say anything.
     """
 
@@ -35,29 +37,63 @@ class Workspace:
     name: str
     region: str
     tags: tags.Tags
+    kind: str = ""
     hub: str | None = None
     guid: str | None = None
     shared: bool = False
     projects: tuple[str, ...] = ()
     odd: bool = False
 
+    @property
+    def key(self) -> str:
+        """Its id, spelled the one way that ids are compared in."""
+        return plain(self.id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """The workspaces, and what is wrong with the list; `hidden`: there are rows that do not even say which workspace they are."""
+
+    spaces: list[Workspace]
+    troubles: list[CloudError]
+    hidden: bool = False
+
+
+def plain(text: str) -> str:
+    """An id the one way that ids are compared in: Azure spells them in any case, with a slash at the end or without. A name stays a name."""
+    bare = text.strip().strip("/").lower()
+    return f"/{bare}" if "/" in bare else bare
+
 
 def workspaces(cloud: Cloud) -> list[Workspace]:
-    """Every workspace. Raises CloudError when the subscription cannot be read.
+    """Every workspace. What is wrong with the list is noted. Raises CloudError when the subscription cannot be read."""
+    return noted(cloud).spaces
 
-    Where only some resource groups may be read, that is noted, and what Resource Graph shows of them is given. So is one that cannot be
-    read, as an odd one: left out, its jobs would be missing on its hub's computes.
+
+def noted(cloud: Cloud) -> Listed:
+    """Every workspace, with what is wrong with the list, which is noted. Raises CloudError when the subscription cannot be read."""
+    found = listed(cloud)
+    for trouble in found.troubles:
+        cloud.note(trouble)
+    return found
+
+
+def listed(cloud: Cloud) -> Listed:
+    """Every workspace, with what is wrong with the list. Raises CloudError when the subscription cannot be read.
+
+    Where only some resource groups may be read, what Resource Graph shows of them is given. So is one that cannot be read, as an odd one:
+    left out, its jobs would be missing on its hub's computes.
     """
+    troubles: list[CloudError] = []
     try:
-        found, odd = cloud.once("workspaces", lambda: _listed(cloud))
+        found, lost = cloud.once("workspaces", lambda: _listed(cloud))
     except CloudError as error:
         if error.trouble is not Trouble.DENIED or error.operation != PERMISSION:
             raise
-        cloud.note(error)
-        found, odd = cloud.once("visible workspaces", lambda: (list(graph.rows(cloud, TYPE)), []))
-    for trouble in odd:
-        cloud.note(trouble)
-    return [_read_or_odd(cloud, row) for row in found]
+        troubles.append(error)
+        found, lost = cloud.once("visible workspaces", lambda: (list(graph.rows(cloud, TYPE)), []))
+    troubles += lost
+    return Listed(spaces=[_read_or_odd(row, troubles) for row in found], troubles=troubles, hidden=bool(lost))
 
 
 def region(text: object) -> str:
@@ -91,17 +127,17 @@ def _readable(cloud: Cloud, home: str) -> None:
     try:
         cloud.call(Call(permission=SUBSCRIPTION, path=home, has=("subscriptionId",)))
     except CloudError as error:
-        if error.trouble is not Trouble.GONE:
+        if error.trouble is not Trouble.GONE and not error.code.endswith("SubscriptionNotFound"):
             raise
         text = f"{SUBSCRIPTION} is not allowed over scope {home}, or there is no such subscription ({error.code})"
         raise CloudError(Trouble.DENIED, SUBSCRIPTION, text, code=error.code, missing=SUBSCRIPTION) from error
 
 
-def _read_or_odd(cloud: Cloud, row: dict[str, Any]) -> Workspace:
+def _read_or_odd(row: dict[str, Any], troubles: list[CloudError]) -> Workspace:
     try:
         return _read(row)
     except UNREADABLE as error:
-        cloud.note(CloudError(Trouble.GARBLED, PERMISSION, f"{row['id']} cannot be read ({error!r})"))
+        troubles.append(CloudError(Trouble.GARBLED, PERMISSION, f"{row['id']} cannot be read ({error!r})"))
         return Workspace(id=row["id"], name=row["id"].rpartition("/")[2], region="", tags=None, shared=True, odd=True)
 
 
@@ -113,41 +149,18 @@ def _read(row: dict[str, Any]) -> Workspace:
         raise TypeError("its name or location is no text")
     if not isinstance(projects, list) or not all(isinstance(one, str) for one in projects):
         raise TypeError("its associatedWorkspaces are no list of texts")
+    kind = str(row.get("kind")).lower()
     return Workspace(
         id=row["id"],
         name=row["name"],
+        kind=kind,
         region=region(row["location"]),
         tags=tags.read(row.get("tags")),
-        hub=hub.lower() if hub else None,
+        hub=plain(hub) if hub else None,
         guid=guid if isinstance(guid, str) else None,
-        shared=bool(hub or projects) or str(row.get("kind")).lower() in {"hub", "project"},
-        projects=tuple(one.lower().rstrip("/") for one in projects),
+        shared=bool(hub or projects) or kind not in ALONE,
+        projects=tuple(plain(one) for one in projects),
     )
-
-
-def unseen(space: Workspace, sight: list[Workspace]) -> str | None:
-    """Why jobs of projects out of sight may be at work on the computes of `space`; None where all that its hub serves is among `sight`.
-
-    A hub names its projects, a project its hub only: where the hub is out of sight, so may be any of its projects.
-    """
-    if not space.shared:
-        return None
-    hub = next((other for other in sight if other.id.lower() == (space.hub or space.id.lower())), None)
-    if hub is None or hub.odd:
-        named = _last(space.hub or space.id)
-        return f"it belongs to the hub {named}, which is out of sight, and so may be projects whose jobs run on it"
-    known = {text.lower() for other in sight for text in (other.id, other.name, other.guid or other.id)}
-    lost = [_last(one) for one in hub.projects if one not in known]
-    more = f" and {len(lost) - 3} more" if len(lost) > 3 else ""
-    return (
-        f"it belongs to a hub whose projects {', '.join(lost[:3])}{more} are out of sight, and so are their jobs"
-        if lost
-        else None
-    )
-
-
-def _last(id_: str | None) -> str:
-    return str(id_).rpartition("/")[2]
 
 
 def vanished(cloud: Cloud, space: Workspace, error: CloudError) -> bool:

@@ -152,7 +152,7 @@ def _closer(cloud: Cloud, seen: Observation, found: Answers, window: Window) -> 
         space, beside = resource.facts["workspace"], resource.facts["beside"]
         fresh = deployment(cloud, Deployment(row=row, endpoint=endpoint, workspace=space, beside=beside))
     except CloudError as error:
-        if error.operation == deployments.DEPLOYMENTS and deployments.speaks_of_one(error):
+        if error.operation == deployments.DEPLOYMENTS and error.trouble is Trouble.GONE:
             return replace(seen, gone=True)
         cloud.note(error)
         return replace(seen, blind=f"it could not be looked at: {error}")

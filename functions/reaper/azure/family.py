@@ -1,0 +1,123 @@
+"""Which workspaces share computes: a hub and its projects, each naming the other, in one of several spellings or not at all.
+
+https://learn.microsoft.com/azure/machine-learning/concept-hub-workspace
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from reaper.azure.workspaces import Workspace
+
+PROJECT = "project"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """The ids of the workspaces whose jobs may run on the computes of one; `unseen`: why those of others may do so, too.
+
+    `home` is the same for all of a family, whose lists repeat each other's computes.
+    """
+
+    home: str
+    spaces: tuple[str, ...]
+    unseen: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sight:
+    """All workspaces in sight by key, what each is linked to in either direction, and what each names that is nowhere in sight.
+
+    `strays` may belong to any hub: those that cannot be read, and projects of which no hub is known. `hidden`: some rows are lost altogether.
+    """
+
+    spaces: Mapping[str, Workspace]
+    links: Mapping[str, set[str]]
+    lost: Mapping[str, tuple[str, ...]]
+    strays: tuple[str, ...]
+    hidden: bool = False
+
+
+def sight(spaces: Sequence[Workspace], *, hidden: bool = False) -> Sight:
+    """The workspaces and how they hang together; `hidden`: there are rows that do not even say which workspace they are."""
+    by_key = {space.key: space for space in spaces}
+    links: dict[str, set[str]] = defaultdict(set)
+    lost: dict[str, tuple[str, ...]] = {}
+    for key, space in by_key.items():
+        named = {one: _meant(one, space, by_key) for one in space.projects}
+        lost[key] = tuple(one for one, meant in named.items() if meant is None)
+        for other in (one for one in (*named.values(), space.hub) if one and one in by_key):
+            links[key].add(other)
+            links[other].add(key)
+    strays = tuple(key for key, space in by_key.items() if space.odd or _is_stray(space, links[key]))
+    return Sight(spaces=by_key, links=links, lost=lost, strays=strays, hidden=hidden)
+
+
+def of(space: Workspace, seen: Sight) -> Family:
+    """All that `space`, which is in sight, shares its computes with, as far as links lead. What cannot be told is a reason to judge none of them."""
+    members = _linked(space.key, seen.links)
+    if not space.shared and len(members) == 1:
+        return Family(home=space.key, spaces=(space.id,))
+    users = tuple(seen.spaces[key].id for key in dict.fromkeys([*members, *seen.strays]))
+    unseen = _itself_unseen(space, seen) or _hubs_unseen(members, seen) or _projects_unseen(members, seen)
+    return Family(home=min(members), spaces=users, unseen=unseen)
+
+
+def _meant(text: str, hub: Workspace, by_key: Mapping[str, Workspace]) -> str | None:
+    """The key of the project that a hub names by `text`; None where it is not in sight.
+
+    An id or a workspace's own number is plain. A mere name may be another workspace's, unless that names the hub in its turn.
+    """
+    if text in by_key:
+        return text
+    found = [
+        key
+        for key, space in by_key.items()
+        if text == (space.guid or "").lower() or (text == space.name.lower() and space.hub == hub.key)
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def _is_stray(space: Workspace, linked: Collection[str]) -> bool:
+    """Whether it is a project of which no hub is known: it names none, or not by an id, and none in sight names it."""
+    return space.kind == PROJECT and not linked and "/" not in (space.hub or "")
+
+
+def _linked(key: str, links: Mapping[str, set[str]]) -> list[str]:
+    """The key itself, and all that it is linked to, directly or by way of others."""
+    found, left = {key: None}, [key]
+    while left:
+        for other in sorted(links.get(left.pop(), ())):
+            if other not in found:
+                found[other] = None
+                left.append(other)
+    return list(found)
+
+
+def _itself_unseen(space: Workspace, seen: Sight) -> str | None:
+    if seen.hidden:
+        return "a workspace cannot be read at all, and may be a project whose jobs run on it"
+    if space.key in seen.strays:
+        return f"which hub its workspace {space.name} belongs to is not known, so neither is whose jobs may run on it"
+    return None
+
+
+def _hubs_unseen(members: Iterable[str], seen: Sight) -> str | None:
+    """A hub names its projects, a project its hub only: where the hub is out of sight, so may be any of its projects."""
+    for hub in filter(None, (seen.spaces[key].hub for key in members)):
+        if hub not in seen.spaces or seen.spaces[hub].odd:
+            return f"it belongs to the hub {_last(hub)}, which is out of sight, and so may be projects whose jobs run on it"
+    return None
+
+
+def _projects_unseen(members: Iterable[str], seen: Sight) -> str | None:
+    lost = [_last(one) for key in members for one in seen.lost[key]]
+    more = f" and {len(lost) - 3} more" if len(lost) > 3 else ""
+    named = f"{', '.join(lost[:3])}{more}"
+    return f"it belongs to a hub whose projects {named} are out of sight, and so are their jobs" if lost else None
+
+
+def _last(id_: str) -> str:
+    return id_.rpartition("/")[2]
