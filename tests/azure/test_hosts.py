@@ -156,5 +156,5 @@ def test_an_address_that_is_no_secret_of_a_vault_is_refused(path: str):
 
 def test_an_address_with_a_signature_speaks_for_itself_and_needs_no_identity(identity: list[str]):
     with pytest.raises(SettingsError, match="cannot be read"):
-        store.read("https://127.0.0.1:1/account/policies/policy.yaml?sv=1&sig=secret")
+        store.read("https://127.0.0.1:1/account/policies/policy.yaml?sv=1&sig=secret", 9)
     assert identity == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 from string import ascii_lowercase
 
 import pytest
@@ -63,6 +64,28 @@ def test_the_first_hundred_problems_are_told_and_the_others_counted():
 def test_no_limit_is_infinite(limit: str):
     with pytest.raises(PolicyError, match=r"limits.max_usd_per_hour: .* is not valid: expected a finite number"):
         parse(f"{HEAD}limits: {{max_usd_per_hour: {limit}}}\n")
+
+
+def test_a_file_without_end_is_read_no_further_than_a_policy_may_be_long():
+    with pytest.raises(PolicyError, match="expected at most 262,144 bytes"):
+        source.load("/dev/zero")
+
+
+@pytest.mark.parametrize(("length", "may"), [(document.MAX_BYTES, True), (document.MAX_BYTES + 1, False)])
+def test_the_longest_policy_is_read_from_a_file(tmp_path: Path, length: int, may: bool):
+    file = tmp_path / "policy.yaml"
+    file.write_bytes((HEAD + "#").encode().ljust(length - 2, b"x") + "ü".encode())
+    if may:
+        assert len(source.load(str(file)).text.encode()) == length
+        return
+    with pytest.raises(PolicyError, match="expected at most 262,144 bytes"):
+        source.load(str(file))
+
+
+def test_a_file_that_is_no_text_is_a_policy_error(tmp_path: Path):
+    (tmp_path / "policy.yaml").write_bytes(b"version: 1 # \xff")
+    with pytest.raises(PolicyError, match=r"policy.yaml:1: not a text in UTF-8"):
+        source.load(str(tmp_path / "policy.yaml"))
 
 
 def laughing(depth: int) -> str:
