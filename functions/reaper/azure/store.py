@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote
 
 from azure.core.exceptions import (
     AzureError,
@@ -24,6 +24,7 @@ from azure.core.exceptions import (
 )
 from azure.storage.blob import BlobServiceClient, ContentSettings
 
+from reaper.address import split
 from reaper.azure import hosts
 from reaper.azure.credential import credential
 from reaper.azure.pipeline import TIMEOUTS, TRIES
@@ -146,7 +147,7 @@ def bare(uri: str) -> str:
 
 def _service(account: str, uri: str, **more: Any) -> BlobServiceClient:
     """Raises SettingsError where our own identity would have to be shown to a host that is not Azure's."""
-    signature = urlsplit(uri).query
+    signature = split(uri).query
     if "sig=" in signature:
         return BlobServiceClient(f"{account}?{signature}", **TIMEOUTS, **PATIENCE, **more)
     if because := hosts.refusal(account, "blob"):
@@ -156,7 +157,7 @@ def _service(account: str, uri: str, **more: Any) -> BlobServiceClient:
 
 def _place(uri: str) -> tuple[str, str, str]:
     """Account address, container, and the rest of the path."""
-    parts = urlsplit(uri)
+    parts = split(uri)
     path = [part for part in parts.path.split("/") if part]
     owner = path[:1] if LOCAL.fullmatch(parts.hostname or "") else []
     path = path[len(owner) :]
