@@ -61,8 +61,9 @@ class Acts(Generic[C]):
     """How a kind's moves are made. Every function raises CloudError where a call fails, with Trouble.GONE where the resource is no more.
 
     A resource's `facts` may have: `within`, a tuple of `Resource`: what lives inside and would go with it, with the tags its own sweep sees
-    (None: unreadable); `host`, the id of the resource that it lives in, whose snooze keeps it, too; `previous`, the address of an earlier act's manifest that still stands; `shape`, what it was like, for kinds whose
-    changes leave no time; `stop_by`, the rule's way to stop.
+    (None: unreadable); `host`, the id of the resource that it lives in, whose snooze keeps it, too; `previous`, the address of an earlier act's
+    manifest that still stands; `elsewhere`, that it lies outside REAPER_MANIFESTS, so that it is named and never read; `shape`, what it was
+    like, for kinds whose changes leave no time; `stop_by`, the rule's way to stop.
 
     `look(cloud, resource)`: the resource as it is this moment, with its tags from the authoritative call.
     `record(cloud, resource, move)`: what undoing that move will need, read now. Nothing is changed.

@@ -17,7 +17,8 @@ from pydantic import BaseModel, ValidationError
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from reaper.channels import spec
-from reaper.errors import PolicyError
+from reaper.echo import LINE, brief, several, shown
+from reaper.errors import ODD, PolicyError
 from reaper.policy import Policy
 
 Path = tuple[str | int, ...]
@@ -25,20 +26,34 @@ MAX_BYTES = 256 * 1024
 """The longest policy: hundreds of rules, and read in seconds."""
 MOST = 100
 """So many problems are told at most; whoever mends these runs the check again."""
+LONGEST = 2000
+"""The longest key or value, in characters. With aliases one of them may stand in thousands of places, and in the errors about each."""
+TAG = "tag:yaml.org,2002:"
+"""What PyYAML puts before the name of a tag of YAML's own, as in `!!int`."""
 
 
 class _Loader(yaml.SafeLoader):
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012  (PyYAML's own class attribute)
 
 
-for _tag, _shape, _first in (
-    ("null", r"null|Null|NULL|~|", ["n", "N", "~", ""]),
-    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
-    ("int", r"[-+]?[0-9]+", list("-+0123456789")),
-    ("float", r"[-+]?(\.[0-9]+|[0-9]+\.[0-9]*)([eE][-+]?[0-9]+)?", list("-+.0123456789")),
-):
-    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"(?:{_shape})\\Z"), _first)
+SHAPES = {
+    "null": re.compile(r"(?:null|Null|NULL|~|)\Z"),
+    "bool": re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z"),
+    "int": re.compile(r"[-+]?[0-9]+\Z"),
+    "float": re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+\.[0-9]*)(?:[eE][-+]?[0-9]+)?\Z"),
+}
+for _name, _first in (("null", "nN~"), ("bool", "tTfF"), ("int", "-+0123456789"), ("float", "-+.0123456789")):
+    _Loader.add_implicit_resolver(f"{TAG}{_name}", SHAPES[_name], [*_first, *([""] if _name == "null" else [])])
+MADE: dict[str, Callable[[str], Any]] = {
+    "str": str,
+    "null": lambda text: None,
+    "bool": lambda text: text.lower() == "true",
+    "int": int,
+    "float": float,
+}
+"""What a scalar becomes, by its tag. PyYAML's own constructors know more tags, and trip over half of what they are given."""
 
+TOO_LONG = f"the policy is too long: expected at most {MAX_BYTES:,} bytes: give it fewer rules"
 TOO_DEEP = (
     "nested too deep, too long, or aliases that grow without end: expected at most 20 levels and 20,000 keys and list items"
 )
@@ -66,19 +81,29 @@ def parse(text: str, source: str, kinds: Collection[str], startable: Collection[
         policy = Policy.model_validate(data)
     except ValidationError as error:
         every = error.errors()
-        raise PolicyError(
-            [*(_problem(source, lines, data, e) for e in every[:MOST]), *_more(source, len(every) - MOST)]
-        ) from error
+        raise _failed([_problem(source, lines, data, e) for e in every[:MOST]], source, len(every)) from error
     problems = _unknown_kinds(policy, source, lines, kinds)
     if startable is not None:
         problems += _forced_for_good(policy, source, lines, startable)
     if problems:
-        raise PolicyError([*problems[:MOST], *_more(source, len(problems) - MOST)])
+        raise _failed(problems[:MOST], source, len(problems))
     return policy
 
 
-def _more(source: str, count: int) -> list[str]:
-    return [f"{source}: {count} more problems"] if count > 0 else []
+def _failed(problems: list[str], source: str, count: int) -> PolicyError:
+    """The error for `count` problems, of which these are the first. No line is so long that it drowns the others."""
+    more = [f"{source}: {count - len(problems)} more problems"] if count > len(problems) else []
+    return PolicyError([brief(problem, LINE) for problem in (*problems, *more)])
+
+
+def decoded(raw: bytes, source: str) -> str:
+    """The text of a policy that was read up to MAX_BYTES and one more. Raises PolicyError for one that is longer, or no UTF-8."""
+    if len(raw) > MAX_BYTES:
+        raise PolicyError([f"{source}:1: {TOO_LONG}"])
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        raise PolicyError([f"{source}:1: not a text in UTF-8: {error}"]) from error
 
 
 def digest(text: str) -> str:
@@ -98,61 +123,97 @@ def line_of(text: str, source: str) -> Callable[[Path], int]:
 
 
 def _read(text: str, source: str) -> tuple[Any, dict[Path, int]]:
-    if (size := len(text.encode(errors="replace"))) > MAX_BYTES:
-        raise PolicyError([f"{source}:1: the policy has {size:,} bytes, expected at most {MAX_BYTES:,}: give it fewer rules"])
+    if len(text) > MAX_BYTES or len(text.encode(errors="replace")) > MAX_BYTES:
+        raise PolicyError([f"{source}:1: {TOO_LONG}"])
     lines: dict[Path, int] = {(): 1}
     try:
-        loader = _Loader(text)
-        node = loader.get_single_node()
-        data = _plain(node, (), lines, loader, source) if node is not None else {}
+        node = _Loader(text).get_single_node()
+        data = _plain(node, (), lines, source) if node is not None else {}
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise PolicyError(
-            [f"{source}:{mark.line + 1 if mark else 1}: not valid YAML: {error.problem or error.context}"]
-        ) from error
-    except yaml.YAMLError as error:
-        raise PolicyError([f"{source}:1: not valid YAML: {error}"]) from error
+        said = brief(error.problem or error.context or "", LINE // 4)
+        raise PolicyError([f"{source}:{mark.line + 1 if mark else 1}: not valid YAML: {said}"]) from error
     except RecursionError as error:
         raise PolicyError([f"{source}:1: {TOO_DEEP}"]) from error
+    except (yaml.YAMLError, *ODD) as error:
+        # PyYAML itself trips over some escapes and versions, such as "\Uffffffff".
+        raise PolicyError([f"{source}:1: not valid YAML: {brief(str(error), LINE // 4)}"]) from error
     if not isinstance(data, dict):
-        raise PolicyError([f"{source}:1: expected keys such as `version: 1` and `rules:`, got {_show(data)}"])
+        raise PolicyError([f"{source}:1: expected keys such as `version: 1` and `rules:`, got {shown(data)}"])
     return data, lines
 
 
-def _plain(node: Node, path: Path, lines: dict[Path, int], loader: yaml.SafeLoader, source: str) -> Any:
+def _plain(node: Node, path: Path, lines: dict[Path, int], source: str) -> Any:
     if len(path) > 20 or len(lines) > 20_000:
         raise PolicyError([f"{source}:{node.start_mark.line + 1}: {TOO_DEEP}"])
-    if isinstance(node, MappingNode):
-        result: dict[Any, Any] = {}
-        for key_node, value_node in node.value:
-            key = str(key_node.value)
-            line = key_node.start_mark.line + 1
-            if key in result:
-                raise PolicyError([f"{source}:{line}: {_dotted((*path, key))}: the key is given twice, remove one"])
-            lines[(*path, key)] = line
-            result[key] = _plain(value_node, (*path, key), lines, loader, source)
-        return result
-    if isinstance(node, SequenceNode):
-        for index, item in enumerate(node.value):
-            lines[(*path, index)] = item.start_mark.line + 1
-        return [_plain(item, (*path, i), lines, loader, source) for i, item in enumerate(node.value)]
-    assert isinstance(node, ScalarNode)
-    return _scalar(node, path, loader, source)
+    if isinstance(node, ScalarNode):
+        return _scalar(node, path, source)
+    if isinstance(node, MappingNode) and node.tag == f"{TAG}map":
+        return _mapping(node, path, lines, source)
+    if isinstance(node, SequenceNode) and node.tag == f"{TAG}seq":
+        return _sequence(node, path, lines, source)
+    raise _strange(node, path, source)
 
 
-def _scalar(node: ScalarNode, path: Path, loader: yaml.SafeLoader, source: str) -> Any:
+def _mapping(node: MappingNode, path: Path, lines: dict[Path, int], source: str) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for key_node, value_node in node.value:
+        line = key_node.start_mark.line + 1
+        key = _key(key_node, path, source)
+        if key in result:
+            raise PolicyError([f"{source}:{line}: {_dotted((*path, key))}: the key is given twice, remove one"])
+        lines[(*path, key)] = line
+        result[key] = _plain(value_node, (*path, key), lines, source)
+    return result
+
+
+def _key(node: Node, path: Path, source: str) -> str:
+    """The text of a key. A list or mapping is not even spelled: one of aliases is as long as they multiply."""
+    if not isinstance(node, ScalarNode):
+        where = f"{source}:{node.start_mark.line + 1}: {_dotted(path) or 'the policy'}"
+        raise PolicyError([f"{where}: a list or mapping can be no key: expected a text"])
+    _plain_enough(node, path, source)
+    return str(node.value)
+
+
+def _sequence(node: SequenceNode, path: Path, lines: dict[Path, int], source: str) -> list[Any]:
+    for index, item in enumerate(node.value):
+        lines[(*path, index)] = item.start_mark.line + 1
+    return [_plain(item, (*path, index), lines, source) for index, item in enumerate(node.value)]
+
+
+def _plain_enough(node: ScalarNode, path: Path, source: str) -> None:
+    """Raises PolicyError for a tag that says what is not read here, and for a text so long that nothing is meant by it."""
+    if not node.tag.startswith(TAG) or node.tag.removeprefix(TAG) not in MADE:
+        raise _strange(node, path, source)
+    if len(node.value) > LONGEST:
+        where = f"{source}:{node.start_mark.line + 1}: {_dotted(path) or 'the policy'}"
+        raise PolicyError([f"{where}: {shown(node.value)} is too long: expected at most {LONGEST:,} characters"])
+
+
+def _strange(node: Node, path: Path, source: str) -> PolicyError:
+    where = f"{source}:{node.start_mark.line + 1}: {_dotted(path) or 'the policy'}"
+    return PolicyError([f"{where}: the tag {shown(node.tag.replace(TAG, '!!'))} has no place here: write the value without it"])
+
+
+def _scalar(node: ScalarNode, path: Path, source: str) -> Any:
     """The value; under `match` a number or a yes is the text that stands there, because tags and account ids are texts."""
-    tag = node.tag.rpartition(":")[2]
-    if "match" in path and tag in {"int", "float", "bool"}:
+    _plain_enough(node, path, source)
+    name, where = node.tag.removeprefix(TAG), f"{source}:{node.start_mark.line + 1}: {_dotted(path)}"
+    if not _in_shape(name, node.value):
+        raise PolicyError([f"{where}: {shown(node.value)} is no {name}: write it without its tag"])
+    if "match" in path and name in {"int", "float", "bool"}:
         return node.value
     try:
-        if tag == "int":
-            return int(node.value)
-        return loader.construct_object(node)
-    except (ValueError, OverflowError, yaml.YAMLError, KeyError) as error:
-        raise PolicyError(
-            [f"{source}:{node.start_mark.line + 1}: {_dotted(path)}: {_show(node.value)} is no {tag}: {error}"]
-        ) from error
+        return MADE[name](node.value)
+    except ValueError as error:
+        raise PolicyError([f"{where}: {shown(node.value)} is no {name}: {error}"]) from error
+
+
+def _in_shape(name: str, text: str) -> bool:
+    """Whether the text is what its tag says; `!!float 1` is, too."""
+    shapes = {"str": (), "float": (SHAPES["float"], SHAPES["int"])}.get(name) or (SHAPES.get(name),)
+    return any(shape is None or shape.match(text) for shape in shapes)
 
 
 def _problem(source: str, lines: dict[Path, int], data: Any, error: Any) -> str:
@@ -163,8 +224,9 @@ def _problem(source: str, lines: dict[Path, int], data: Any, error: Any) -> str:
     if error["type"] == "extra_forbidden":
         return f"{where}: unknown key{_nearest(str(path[-1]), _keys(spec.MODELS[str(sort)]) if sort else _fields(path[:-1]))}"
     if error["type"].startswith("union_tag_"):
-        asked = str(error["input"].get("type", "")) if isinstance(error["input"], dict) else ""
-        return f"{where}: {_show(asked)} is no type of channel{_nearest(asked, list(spec.MODELS))}"
+        said = error["input"].get("type", "") if isinstance(error["input"], dict) else ""
+        asked = said if isinstance(said, str) else shown(said)
+        return f"{where}: {shown(asked)} is no type of channel{_nearest(asked, list(spec.MODELS))}"
     if error["type"] == "missing":
         return f"{where}: this key is missing{', add `version: 1`' if path == ('version',) else ''}"
     text = PLAIN.get(error["type"]) or error["msg"].removeprefix("Value error, ")
@@ -172,9 +234,9 @@ def _problem(source: str, lines: dict[Path, int], data: Any, error: Any) -> str:
     if isinstance(error["input"], dict | list | BaseModel):
         return f"{where}: {text}"
     if error["type"] == "string_type" and isinstance(error["input"], int | float):
-        return f"{where}: {_show(error['input'])} is a number here: put it in quotes"
+        return f"{where}: {shown(error['input'])} is a number here: put it in quotes"
     hint = _nearest(str(error["input"]), re.findall(r"'([^']+)'", text)) if error["type"] in {"enum", "literal_error"} else ""
-    return f"{where}: {_show(error['input'])} is not valid: {text}{hint}"
+    return f"{where}: {shown(error['input'])} is not valid: {text}{hint}"
 
 
 def _unknown_kinds(policy: Policy, source: str, lines: dict[Path, int], kinds: Collection[str]) -> list[str]:
@@ -184,7 +246,7 @@ def _unknown_kinds(policy: Policy, source: str, lines: dict[Path, int], kinds: C
             if len(problems) <= MOST and not any(fnmatchcase(kind, name) for kind in kinds):
                 path: Path = ("rules", index, "match", "kind")
                 problems.append(
-                    f"{source}:{_line(lines, path)}: {_dotted(path)}: {name!r} is no kind we know{_nearest(name, sorted(kinds))}"
+                    f"{source}:{_line(lines, path)}: {_dotted(path)}: {shown(name)} is no kind we know{_nearest(name, sorted(kinds))}"
                 )
     return problems
 
@@ -198,7 +260,7 @@ def _forced_for_good(policy: Policy, source: str, lines: dict[Path, int], starta
             path: Path = ("rules", index, "hours", "force")
             problems.append(
                 f"{source}:{_line(lines, path)}: {_dotted(path)}: true is not valid: expected a match.kind that can be started again, "
-                f"such as {' or '.join(sorted(startable))}, not {', '.join(named)}"
+                f"such as {' or '.join(sorted(startable))}, not {several(named)}"
             )
     return problems
 
@@ -224,7 +286,7 @@ def _model_in(annotation: Any) -> Any:
 
 
 def _nearest(word: str, valid: list[str]) -> str:
-    near = get_close_matches(word, valid, n=1, cutoff=0.5)
+    near = get_close_matches(brief(word), valid, n=1, cutoff=0.5)
     if near:
         return f", did you mean {near[0]}?"
     return f"; valid here: {', '.join(valid)}" if valid else ""
@@ -237,9 +299,4 @@ def _line(lines: dict[Path, int], path: Path) -> int:
 
 
 def _dotted(path: Path) -> str:
-    return "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in path).lstrip(".")
-
-
-def _show(value: object) -> str:
-    shown = repr(value)
-    return shown if len(shown) <= 80 else shown[:77] + "..."
+    return "".join(f"[{p}]" if isinstance(p, int) else f".{brief(p)}" for p in path).lstrip(".")

@@ -164,10 +164,14 @@ def _nothing_inside_forbids(case: Case, memories: Mapping[str, Memory], task: Ta
 
 
 def _with_previous(resource: Resource, memory: Memory, archive: Archive) -> Resource:
-    """With the address of the manifest of an earlier act that still stands, so that this one's can name it; never one kept elsewhere."""
-    if memory.last_act is None or memory.manifest is None or not archive.holds(memory.manifest):
+    """With the address of the manifest of an earlier act that still stands, so that this one's can name it.
+
+    One that lies outside REAPER_MANIFESTS is only named, so that undoing can say how to go on; nothing is read from there.
+    """
+    if memory.last_act is None or memory.manifest is None:
         return resource
-    return replace(resource, facts={**resource.facts, "previous": memory.manifest})
+    elsewhere = not archive.holds(memory.manifest)
+    return replace(resource, facts={**resource.facts, "previous": memory.manifest, "elsewhere": elsewhere})
 
 
 def _manifest(resource: Resource, task: Task) -> Manifest:

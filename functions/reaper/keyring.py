@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from reaper import secret
+from reaper import grant, secret
 from reaper.errors import ReaperError, SettingsError
 from reaper.token import MAX_DEPLOYMENT, Keys
 
@@ -51,6 +51,8 @@ def open(where: str, environ: Mapping[str, str]) -> Keyring:
     scheme, _, place = where.partition(":")
     if scheme not in {"env", "secretsmanager", "keyvault"} or not place:
         raise SettingsError(f"REAPER_SNOOZE_KEYS={where!r}: expected secretsmanager:<name>, keyvault:<address> or env:<NAME>")
+    if scheme == "keyvault":
+        grant.check(place, "REAPER_SNOOZE_KEYS")
     return Keyring(lambda: secret.read(where, environ), f"REAPER_SNOOZE_KEYS={where}", deployment(environ))
 
 

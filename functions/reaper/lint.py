@@ -11,6 +11,7 @@ from itertools import chain, islice
 from reaper import prices, registry
 from reaper.document import MOST, line_of
 from reaper.duration import spell
+from reaper.echo import LINE, brief, several, shown
 from reaper.model import Action, Move
 from reaper.policy import Match, Policy, Spec
 
@@ -23,7 +24,7 @@ def lint(policy: Policy, text: str, source: str) -> list[str]:
     """One line per finding, each with file and line; the first hundred."""
     found = chain.from_iterable(look(policy) for look in LOOKS)
     line = line_of(text, source)
-    return [f"{source}:{line(path)}: {message}" for path, message in islice(found, MOST)]
+    return [brief(f"{source}:{line(path)}: {message}", LINE) for path, message in islice(found, MOST)]
 
 
 Problem = tuple[tuple[str | int, ...], str]
@@ -69,7 +70,7 @@ def _contradictory(policy: Policy) -> Iterator[Problem]:
         if match.cloud and match.kind and meant and not meant & set(match.cloud):
             yield (
                 ("rules", index, "match"),
-                f"rule {spec.name!r} can never match: its kinds are not in cloud {', '.join(match.cloud)}",
+                f"rule {spec.name!r} can never match: its kinds are not in cloud {several(match.cloud)}",
             )
         if match.account and match.subscription and not set(match.account) & set(match.subscription):
             yield (
@@ -87,12 +88,12 @@ def _case_traps(policy: Policy) -> Iterator[Problem]:
                 if first != value:
                     yield (
                         ("rules", index, "match", "tags"),
-                        f"tag {key}: {value!r} and {first!r} differ only in case; tag values match exactly",
+                        f"tag {brief(key)}: {shown(value)} and {shown(first)} differ only in case; tag values match exactly",
                     )
             if _protects(spec) and any(v != v.lower() for v in values or ()) and not any(v == v.lower() for v in values or ()):
                 yield (
                     ("rules", index, "match", "tags"),
-                    f"tag {key}: values match exactly, so {values} does not protect a lower-case spelling",
+                    f"tag {brief(key)}: values match exactly, so {several(values or ())} does not protect a lower-case spelling",
                 )
 
 
@@ -104,7 +105,7 @@ def _twice(policy: Policy) -> Iterator[Problem]:
             if first.setdefault(key.lower(), key) != key:
                 yield (
                     ("rules", index, "match", "tags"),
-                    f"rule {spec.name!r}: {first[key.lower()]!r} and {key!r} are the same tag, since keys match in any case",
+                    f"rule {spec.name!r}: {shown(first[key.lower()])} and {shown(key)} are the same tag, since keys match in any case",
                 )
 
 
@@ -114,9 +115,12 @@ def _regions(policy: Policy) -> Iterator[Problem]:
     for index, spec in enumerate(policy.rules):
         for region in spec.match.region or ():
             if not any(fnmatchcase(name, region.lower()) for name in known):
-                near = get_close_matches(region.lower(), known, n=1, cutoff=0.6)
+                near = get_close_matches(brief(region.lower()), known, n=1, cutoff=0.6)
                 hint = f", did you mean {near[0]}?" if near else ""
-                yield ("rules", index, "match", "region"), f"rule {spec.name!r}: {region!r} is no region that is known here{hint}"
+                yield (
+                    ("rules", index, "match", "region"),
+                    f"rule {spec.name!r}: {shown(region)} is no region that is known here{hint}",
+                )
 
 
 def _hours(policy: Policy) -> Iterator[Problem]:

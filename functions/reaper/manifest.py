@@ -81,7 +81,7 @@ class Archive:
         if _cloud_of(address) != _cloud_of(self.place):
             return False
         if _cloud_of(address) is None:
-            return Path(address).resolve().is_relative_to(Path(self.place).resolve())
+            return _within(address, self.place)
         parts, ours = _parts(address), _parts(self.place)
         return len(parts) > len(ours) and parts[: len(ours)] == ours and not {".", ".."} & set(parts) and "?" not in address
 
@@ -182,6 +182,13 @@ class Folder:
 def _cloud_of(address: str) -> str | None:
     """The cloud whose store has that address; None for a file or directory."""
     return "aws" if address.startswith("s3://") else "azure" if address.startswith("https://") else None
+
+
+def _within(address: str, place: str) -> bool:
+    try:
+        return Path(address).resolve().is_relative_to(Path(place).resolve())
+    except (OSError, ValueError, RuntimeError):
+        return False
 
 
 def _parts(address: str) -> list[str]:

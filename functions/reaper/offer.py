@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from urllib.parse import urlsplit
 
-from reaper import enrolment, keyring, snooze
+from reaper import address, enrolment, keyring, snooze
 from reaper.errors import SettingsError
 from reaper.model import Finding, Move, State
 from reaper.token import Keys, Link, sign
@@ -71,7 +70,7 @@ def _link(finding: Finding, offer: Offer, now: datetime) -> Link:
 
 
 def _public(base: str) -> str:
-    parts = urlsplit(base)
+    parts = address.split(base)
     local = parts.scheme == "http" and parts.hostname in {"localhost", "127.0.0.1", "::1"}
     if not (parts.scheme == "https" or local) or not parts.hostname or parts.query or parts.fragment:
         raise SettingsError(f"REAPER_SNOOZE_URL={base!r}: expected https://host or https://host/path")

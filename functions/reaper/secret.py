@@ -32,10 +32,29 @@ def read(ref: str, environ: Mapping[str, str]) -> str:
 
 
 def read_for_policy(ref: str, environ: Mapping[str, str]) -> str:
-    """The secret at `ref`, which a policy names. Raises CloudError, also for a place that no policy may name."""
+    """The secret at `ref`, which a policy names. Raises CloudError, also for a place that no policy may name, and SettingsError.
+
+    What looks like the keys that sign snooze links is refused, too: REAPER_SNOOZE_KEYS, which says where they are, may be set elsewhere only.
+    """
     if because := grant.barred(ref, environ):
         raise CloudError(Trouble.REFUSED, OPERATION, because)
-    return read(ref, environ)
+    place, _, key = ref.partition("#") if ref.startswith("secretsmanager:") else (ref, "", "")
+    text = read(place, environ)
+    if _signs_links(text):
+        raise CloudError(
+            Trouble.REFUSED, OPERATION, f"{ref}: keys that sign snooze links are kept there: they are never sent anywhere"
+        )
+    return _inside(text, key, ref)
+
+
+def _signs_links(text: str) -> bool:
+    """Whether it has one of the two shapes that only a ring of keys has (`keyring`); random characters alone may be any secret."""
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    current = said.get("current") if isinstance(said, dict) else None
+    return isinstance(current, str) and (isinstance(said.get("keys"), dict) or isinstance(said.get(current), str))
 
 
 def _cloud(name: str) -> Any:
@@ -50,5 +69,5 @@ def _inside(text: str, key: str, ref: str) -> str:
         return text
     try:
         return str(json.loads(text)[key])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise CloudError(Trouble.REFUSED, OPERATION, f"{ref}: not a JSON object with that key") from None

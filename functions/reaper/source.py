@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 
 from reaper import document
+from reaper.echo import LINE, brief, shown
 from reaper.errors import SettingsError
 from reaper.model import Move
 from reaper.policy import Policy
@@ -51,20 +52,27 @@ def _text(where: str | None) -> tuple[str, str]:
     if "\n" in where or where.lstrip().startswith(("version:", "{")):
         return "inline policy", where
     if where.startswith(("s3://", "ssm:")):
-        return where, _stored("aws", where)
+        return where, document.decoded(_stored("aws", where), where)
     if where.startswith("https://"):
-        return where, _stored("azure", where)
+        return where, document.decoded(_stored("azure", where), where)
+    return where, document.decoded(_on_disk(where), where)
+
+
+def _on_disk(where: str) -> bytes:
+    """What the file begins with, and one byte more than a policy may have: a longer one is known by that."""
     try:
-        return where, Path(where).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"policy {where!r}: cannot be read: {error}") from error
+        with Path(where).open("rb") as file:
+            return file.read(document.MAX_BYTES + 1)
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"policy {shown(where)}: cannot be read: {brief(str(error), LINE)}") from error
 
 
-def _stored(cloud: str, where: str) -> str:
+def _stored(cloud: str, where: str) -> bytes:
+    """As `_on_disk`."""
     try:
         store = import_module(f"reaper.{cloud}.store")
     except ImportError as error:
         raise SettingsError(
             f"policy {where!r}: needs the extra `{cloud}`: pip install 'ml-idle-reaper[{cloud}]' ({error})"
         ) from error
-    return str(store.read(where))
+    return bytes(store.read(where, document.MAX_BYTES + 1))

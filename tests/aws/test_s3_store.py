@@ -1,17 +1,21 @@
 from __future__ import annotations
 
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import boto3
 import pytest
 
 from core.test_manifest import SAVED
-from reaper import manifest
+from reaper import manifest, source
 from reaper.aws import store
-from reaper.errors import CloudError, Trouble
+from reaper.errors import CloudError, PolicyError, Trouble
 from reaper.sandbox.aws.fault import denied, error, on
 from reaper.sandbox.aws.server import Server
 
+BLOCK = b"#" * 1_000_000
 PLACE = "s3://manifests/reaper/"
 
 
@@ -24,6 +28,39 @@ def test_a_text_is_read_back_from_the_address_it_was_given():
     address = store.write(PLACE, "r1/endpoint/a b+ü.json", '{"a": "ü"}')
     assert address == "s3://manifests/reaper/r1/endpoint/a b+ü.json"
     assert store.read_text(address) == '{"a": "ü"}'
+
+
+def test_of_a_policy_no_more_is_fetched_than_was_asked_for():
+    s3 = boto3.client("s3")
+    for key, body in (("long", b"version: 1\n" + b"#" * 300_000), ("empty", b""), ("fits", b"version: 1\n")):
+        s3.put_object(Bucket="manifests", Key=key, Body=body)
+    assert store.read("s3://manifests/long", 11) == b"version: 1\n"
+    assert store.read("s3://manifests/empty", 11) == b""
+    assert source.load("s3://manifests/fits").text == "version: 1\n"
+    with pytest.raises(PolicyError, match="expected at most 262,144 bytes"):
+        source.load("s3://manifests/long")
+
+
+def test_a_policy_of_many_megabytes_is_not_fetched_whole(monkeypatch: pytest.MonkeyPatch):
+    sent: list[int] = []
+
+    class Flood(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", str(100 * len(BLOCK)))
+            self.end_headers()
+            with suppress(OSError):
+                sent.extend(self.wfile.write(BLOCK) for _ in range(100))
+
+        def log_message(self, *parts: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Flood) as server:
+        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"http://127.0.0.1:{server.server_port}")
+        assert len(store.read("s3://manifests/flood", 262_145)) == 262_145
+        server.shutdown()
+    assert len(sent) < 50
 
 
 def test_what_is_there_is_never_overwritten():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,9 +14,10 @@ from azure.storage.blob import BlobServiceClient
 import azurite
 from azure import tokens
 from azure.conftest import NOW
+from reaper import source
 from reaper.azure import store
 from reaper.azure.credential import credential
-from reaper.errors import CloudError, SettingsError, Trouble
+from reaper.errors import CloudError, PolicyError, SettingsError, Trouble
 from reaper.sandbox.azure import identity
 from reaper.sandbox.azure.fault import error, on
 from reaper.sandbox.azure.server import Server
@@ -45,16 +47,31 @@ def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 def test_a_report_is_stored_by_day_and_read_back_from_the_address_that_was_given(account: str):
     stored = store.write_report(f"{account}/reports/daily", "run1", NOW, '{"ü": 1}')
     assert stored == f"{account}/reports/daily/2026/11/21/run1.json"
-    assert store.read(stored) == '{"ü": 1}'
+    assert store.read(stored, 99).decode() == '{"ü": 1}'
 
 
 def test_what_azure_says_of_a_missing_blob_or_container_is_told(account: str):
     with pytest.raises(SettingsError, match=r"policy https:.*cannot be read: The specified blob does not exist"):
-        store.read(f"{account}/reports/policy.yaml")
+        store.read(f"{account}/reports/policy.yaml", 99)
     with pytest.raises(
         SettingsError, match=r"REAPER_REPORTS=.*the report cannot be stored: The specified container does not exist"
     ):
         store.write_report(f"{account}/elsewhere", "run1", NOW, "{}")
+
+
+def test_of_a_policy_no_more_is_fetched_than_was_asked_for(account: str, caplog: pytest.LogCaptureFixture):
+    with BlobServiceClient(account, credential=credential()) as service:
+        service.get_blob_client("reports", "policy.yaml").upload_blob(b"version: 1\n" + b"#" * 1_000_000)
+        service.get_blob_client("reports", "empty.yaml").upload_blob(b"")
+        service.get_blob_client("reports", "fits.yaml").upload_blob(b"version: 1\n")
+    with caplog.at_level("INFO", logger="azure.core.pipeline.policies.http_logging_policy"):
+        assert store.read(f"{account}/reports/policy.yaml", 11) == b"version: 1\n"
+    assert "11" in (lengths := re.findall(r"'content-length': '(\d+)'", caplog.text, re.IGNORECASE))
+    assert max(map(int, lengths)) < 100_000
+    assert store.read(f"{account}/reports/empty.yaml", 11) == b""
+    assert source.load(f"{account}/reports/fits.yaml").text == "version: 1\n"
+    with pytest.raises(PolicyError, match="expected at most 262,144 bytes"):
+        source.load(f"{account}/reports/policy.yaml")
 
 
 def test_a_report_is_never_written_over(account: str):
@@ -136,5 +153,5 @@ def test_what_is_no_container_is_refused(place: str):
 
 def test_a_signature_is_never_shown():
     with pytest.raises(SettingsError) as caught:
-        store.read("https://acme.blob.core.windows.net/policies?sv=1&sig=secret")
+        store.read("https://acme.blob.core.windows.net/policies?sv=1&sig=secret", 99)
     assert "secret" not in str(caught.value)

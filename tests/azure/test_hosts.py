@@ -9,8 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from azure.conftest import NOW
-from reaper import ledger, source
-from reaper.azure import hosts, mail, secret, store
+from reaper import keyring, ledger, offer, source
+from reaper.azure import endpoints, hosts, mail, secret, store
 from reaper.azure.channels.email import Channel
 from reaper.channels import Means
 from reaper.channels.spec import Acs
@@ -29,6 +29,9 @@ PLAYED = {"REAPER_ARM_ENDPOINT": "https://127.0.0.1:4711"}
     [
         ("https://acme.blob.core.windows.net/reports", "blob", {}),
         ("https://acme.blob.core.windows.net:443/reports", "blob", {}),
+        ("https://acme.blob.core.windows.net./reports", "blob", {}),
+        ("https://acme.blob.core.windows.net.:443/reports", "blob", {}),
+        ("https://mail.communication.azure.us", "communication", GOV),
         ("https://ACME.Blob.Core.Windows.Net/reports", "blob", {}),
         ("https://acme.z12.blob.storage.azure.net/reports", "blob", {}),
         ("https://acme.blob.core.usgovcloudapi.net/reports", "blob", GOV),
@@ -56,7 +59,13 @@ def test_azures_own_hosts_get_a_token(address: str, service: str, environ: dict[
         ("https://blob.core.windows.net/reports", "blob", {}),
         ("https://evilblob.core.windows.net/reports", "blob", {}),
         ("https://acme.blob.core.windows.net.evil.example/reports", "blob", {}),
-        ("https://acme.blob.core.windows.net./reports", "blob", {}),
+        ("https://acme.blob.core.windows.net../reports", "blob", {}),
+        ("https://evil.example./reports", "blob", {}),
+        ("https://[acme.blob.core.windows.net/reports", "blob", {}),
+        ("https://acme.table.cosmos.azure.com", "table", {}),
+        ("https://mail.communication.azure.us", "communication", {}),
+        ("https://mail.communication.azure.us", "communication", OTHER),
+        ("http://127.0.0.1:10000/devstoreaccount1/reports", "blob", PLAYED),
         ("https://acme.blob.core.windows.net@evil.example/reports", "blob", {}),
         ("https://evil.example\\@acme.blob.core.windows.net/reports", "blob", {}),
         ("https://me@acme.blob.core.windows.net/reports", "blob", {}),
@@ -79,6 +88,44 @@ def test_azures_own_hosts_get_a_token(address: str, service: str, environ: dict[
 )
 def test_no_other_host_does_however_it_is_spelled(address: str, service: str, environ: dict[str, str]):
     assert "our identity is not shown to it" in (hosts.refusal(address, service, environ) or "")
+
+
+@pytest.mark.parametrize(
+    ("address", "service", "environ", "said"),
+    [
+        ("http://127.0.0.1:10000/reports", "blob", PLAYED, "a token goes over https only, not over http"),
+        ("https://127.0.0.1:10000/reports", "blob", {}, "counts only where REAPER_ARM_ENDPOINT is on this machine, too"),
+        ("http://acme.blob.core.windows.net/reports", "blob", {}, "a token goes over https only, not over http"),
+        ("https://acme.table.cosmos.azure.com", "table", {}, "takes no token for storage, give its connection string"),
+        (
+            "https://files.example.com/reports",
+            "blob",
+            {},
+            "needs an address with a signature (SAS), or use the account's own host",
+        ),
+        ("https://mail.example.com", "communication", GOV, "end with .communication.azure.com, .communication.azure.us"),
+        ("https://files.example.com/reports", "blob", OTHER, ".blob.core.sovereign.example"),
+        ("https://[x/reports", "blob", {}, "this is not an address such as https://<name>.blob.core.windows.net"),
+    ],
+)
+def test_a_refusal_says_what_keeps_the_address_from_being_used(address: str, service: str, environ: dict[str, str], said: str):
+    assert said in (hosts.refusal(address, service, environ) or "")
+
+
+def test_what_is_no_address_at_all_is_an_error_and_no_crash(monkeypatch: pytest.MonkeyPatch):
+    for call in (
+        lambda: secret.read("https://[x/secrets/hook"),
+        lambda: store.read("https://[x/policies/policy.yaml", 9),
+        lambda: store.write_report("https://[x/reports", "r", NOW, "{}"),
+        lambda: store.list("https://[x/manifests/run1"),
+        lambda: endpoints.from_env({"REAPER_ARM_ENDPOINT": "https://[x"}),
+        lambda: keyring.open("keyvault:https://[x/secrets/ring", {}),
+        lambda: offer.open({"REAPER_SNOOZE_URL": "https://[x", "REAPER_SNOOZE_KEYS": "env:K", "K": "x" * 40}, NOW),
+    ):
+        with pytest.raises(ReaperError, match=r"address|expected https://"):
+            call()
+    monkeypatch.setenv("REAPER_ARM_ENDPOINT", "https://[x")
+    assert hosts.refusal("https://127.0.0.1:10000/reports", "blob")
 
 
 @pytest.fixture
@@ -156,5 +203,5 @@ def test_an_address_that_is_no_secret_of_a_vault_is_refused(path: str):
 
 def test_an_address_with_a_signature_speaks_for_itself_and_needs_no_identity(identity: list[str]):
     with pytest.raises(SettingsError, match="cannot be read"):
-        store.read("https://127.0.0.1:1/account/policies/policy.yaml?sv=1&sig=secret")
+        store.read("https://127.0.0.1:1/account/policies/policy.yaml?sv=1&sig=secret", 9)
     assert identity == []

@@ -197,7 +197,13 @@ def record(yard: Yard, one: Resource, move: Move) -> dict[str, Any]:
         "whole": thing.whole,
     }
     inside = {inner.name: dict(inner.tags or {}) for inner in yard.depot.inside(one.name)}
-    return {**kept, "host": thing.host, "inside": inside, "previous": one.facts.get("previous")}
+    return {
+        **kept,
+        "host": thing.host,
+        "inside": inside,
+        "previous": one.facts.get("previous"),
+        "elsewhere": one.facts.get("elsewhere", False),
+    }
 
 
 def carry(yard: Yard, one: Resource, manifest: Manifest, permit: Permit) -> Made:

@@ -67,6 +67,16 @@ def test_what_needs_no_key_is_answered_without_one(asked: dict[str, object], sta
     assert (house.read, house.opened) == (0, 0)
 
 
+def test_keys_at_what_is_no_address_are_a_page_and_no_trace():
+    page = gate.open({"REAPER_LEDGER": "memory:", "REAPER_SNOOZE_KEYS": "keyvault:https://[x/secrets/ring"})
+    asked = Request(method="GET", path="/keep", query=f"t={TOKEN}", source_ip="192.0.2.7")
+    replies = [page.answer(asked, NOW + timedelta(seconds=n)) for n in range(3)]
+    assert [reply.status for reply in replies] == [503] * 3
+    assert {reply.note for reply in replies if reply.note} == {
+        "keys: REAPER_SNOOZE_KEYS: 'https://[x/secrets/ring' is not an address such as https://<vault>.vault.azure.net/secrets/<name>"
+    }
+
+
 def test_the_rate_is_measured_before_the_keys_are_read():
     house = House()
     assert [house.ask(query="t=guess").status for _ in range(60)] == [403] * 60

@@ -96,6 +96,7 @@ S3, BLOB = "s3://bucket/manifests", "https://acme.blob.core.windows.net/manifest
         ("/kept", "/kept/../etc/x.json", False),
         ("/kept", "/kept2/x.json", False),
         ("/kept", f"{S3}/run-1/x.json", False),
+        ("/kept", "/kept/a\0b", False),
     ],
 )
 def test_which_addresses_lie_in_the_place(place: str, address: str, inside: bool):

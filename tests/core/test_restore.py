@@ -215,14 +215,14 @@ def test_a_manifest_outside_the_configured_place_is_undone_only_where_a_person_n
     assert there.depot.things["a"].up
 
 
-def test_no_new_manifest_names_one_that_lies_outside_the_configured_place():
+def test_a_new_manifest_names_one_outside_the_configured_place_which_is_never_read():
     there = stopped(names=("a",))
     memory = there.memory("a")
     there.ledger.remember(there.depot.id("a"), replace(memory, manifest="s3://evil/x.json"), memory.version, there.now)
     there.depot.things["a"].up = there.now
-    there.now += DAY
+    there.now += 2 * DAY
     there.sweep()
     there.now += 3 * DAY
     there.sweep()
     latest = there.archive.at(there.memory("a").manifest or "")
-    assert (latest.run, latest.record["previous"]) == ("run-4", None)
+    assert (latest.run, latest.record["previous"], latest.record["elsewhere"]) == ("run-4", "s3://evil/x.json", True)

@@ -6,6 +6,7 @@ Writing only where nothing is yet: https://docs.aws.amazon.com/AmazonS3/latest/u
 from __future__ import annotations
 
 import builtins
+from contextlib import closing
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,14 +22,19 @@ PERMISSIONS = {"PutObject": "s3:PutObject", "GetObject": "s3:GetObject", "ListOb
 """What each call needs."""
 
 
-def read(uri: str) -> str:
-    """The text at `s3://bucket/key` or `ssm:/name`. Raises SettingsError that names the address and what AWS said."""
+def read(uri: str, most: int) -> bytes:
+    """The first `most` bytes at `s3://bucket/key` or `ssm:/name`; no more is fetched, however long the object is.
+
+    Raises SettingsError that names the address and what AWS said.
+    """
     try:
         if uri.startswith("ssm:"):
             reply = boto3.client("ssm").get_parameter(Name=uri.removeprefix("ssm:"), WithDecryption=True)
-            return str(reply["Parameter"]["Value"])
+            return str(reply["Parameter"]["Value"]).encode()[:most]
         bucket, key = _place(uri)
-        return boto3.client("s3").get_object(Bucket=bucket, Key=key)["Body"].read().decode()
+        # Not by Range, which S3 refuses for an empty object.
+        with closing(boto3.client("s3").get_object(Bucket=bucket, Key=key)["Body"]) as body:
+            return bytes(body.read(most))
     except (ClientError, BotoCoreError, ValueError) as error:
         raise SettingsError(f"policy {uri}: cannot be read: {error}") from error
 

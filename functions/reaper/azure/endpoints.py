@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
+from reaper.address import split
 from reaper.errors import SettingsError
 
 PUBLIC, PUBLIC_METRICS = "https://management.azure.com", "https://metrics.monitor.azure.com"
@@ -47,11 +47,11 @@ def from_env(environ: Mapping[str, str]) -> Endpoints:
 
 def _address(environ: Mapping[str, str], name: str) -> str | None:
     text = environ.get(name, "").strip().rstrip("/")
-    if text and (urlsplit(text).scheme != "https" or not urlsplit(text).netloc):
+    if text and (split(text).scheme != "https" or not split(text).netloc):
         example = {"REAPER_METRICS_ENDPOINT": BATCH_HOSTS[PUBLIC]}.get(name, PUBLIC)
         raise SettingsError(f"{name}={text!r} is not an address such as {example}: no token goes over plain http")
     return text or None
 
 
 def _host(address: str) -> str:
-    return urlsplit(address).hostname or ""
+    return split(address).hostname or ""

@@ -11,9 +11,10 @@ import os
 import re
 from collections.abc import Mapping
 from ipaddress import ip_address
-from urllib.parse import urlsplit
 
+from reaper.address import split
 from reaper.azure.endpoints import BATCH_HOSTS
+from reaper.echo import brief
 
 SUFFIXES = {
     "vault": ("vault.azure.net", "vault.usgovcloudapi.net", "vault.azure.cn"),
@@ -22,7 +23,17 @@ SUFFIXES = {
     "communication": ("communication.azure.com",),
 }
 """By service: what its hosts end with."""
-_HOST = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.)+[a-z0-9-]+(?::443)?", re.IGNORECASE)
+GOVERNMENT = "https://management.usgovcloudapi.net"
+GOVERNMENT_MAIL = "communication.azure.us"
+"""The domain of Communication Services in Azure Government, which counts only there. No page of the vendor's that we know names it."""
+COSMOS = "table.cosmos.azure.com"
+_HOST = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.)+[a-z0-9-]+\.?(?::443)?", re.IGNORECASE)
+_LOCAL = re.compile(r"(?:localhost|127\.0\.0\.1|\[::1\])(?::\d+)?")
+INSTEAD = {
+    "blob": "a domain of your own needs an address with a signature (SAS), or use the account's own host",
+    "table": "another host needs a connection string",
+}
+"""By service: what works where its own hosts are not used."""
 
 
 def suffix(address: str, service: str, environ: Mapping[str, str] | None = None) -> str | None:
@@ -31,38 +42,54 @@ def suffix(address: str, service: str, environ: Mapping[str, str] | None = None)
     A cloud that REAPER_ARM_ENDPOINT names as `https://management.<domain>` has its services under that domain. The domain of a host on
     this machine is the host itself, and counts only where Resource Manager is played on this machine, too.
     """
-    known, parts = os.environ if environ is None else environ, urlsplit(address)
-    arm = known.get("REAPER_ARM_ENDPOINT", "").strip()
+    parts, arm = split(address), _arm(environ)
     if parts.scheme != "https":
         return None
     if _HOST.fullmatch(parts.netloc) and not _digits(parts.hostname):
-        host = (parts.hostname or "").lower()
+        host = (parts.hostname or "").lower().removesuffix(".")
         return next((end for end in (*SUFFIXES[service], *_own(arm, service)) if host.endswith(f".{end}")), None)
-    plain = re.fullmatch(r"(?:localhost|127\.0\.0\.1|\[::1\])(?::\d+)?", parts.netloc)
-    return parts.netloc if plain and is_local(arm) else None
+    return parts.netloc if _LOCAL.fullmatch(parts.netloc) and is_local(arm) else None
 
 
 def refusal(address: str, service: str, environ: Mapping[str, str] | None = None) -> str | None:
     """Why no token is asked for at that address; None where it may be."""
     if suffix(address, service, environ):
         return None
-    return (
-        f"{address.partition('?')[0]}: no host of Azure's for this, which end with .{', .'.join(SUFFIXES[service])}: "
-        "our identity is not shown to it; REAPER_ARM_ENDPOINT names another cloud"
-    )
+    return f"{brief(address.partition('?')[0], 200)}: {_why(address, service, environ)}: our identity is not shown to it"
+
+
+def _why(address: str, service: str, environ: Mapping[str, str] | None) -> str:
+    """What keeps that address from being one of Azure's own."""
+    parts = split(address)
+    host = (parts.hostname or "").lower().removesuffix(".")
+    if not host:
+        return "this is not an address such as https://<name>." + SUFFIXES[service][0]
+    if parts.scheme != "https":
+        return f"a token goes over https only, not over {parts.scheme or 'this'}"
+    if _LOCAL.fullmatch(parts.netloc):
+        return "a host on this machine counts only where REAPER_ARM_ENDPOINT is on this machine, too"
+    if service == "table" and host.endswith(f".{COSMOS}"):
+        return "Azure Cosmos DB takes no token for storage, give its connection string"
+    ends = ", .".join((*SUFFIXES[service], *_own(_arm(environ), service)))
+    more = f"; {INSTEAD[service]}" if service in INSTEAD else ""
+    return f"no host of Azure's for this, which end with .{ends} (REAPER_ARM_ENDPOINT names another cloud){more}"
+
+
+def _arm(environ: Mapping[str, str] | None) -> str:
+    return (os.environ if environ is None else environ).get("REAPER_ARM_ENDPOINT", "").strip()
 
 
 def is_local(address: str) -> bool:
     """Whether the address is on this machine."""
-    host = urlsplit(address).hostname or ""
+    host = split(address).hostname or ""
     return host == "localhost" or (_digits(host) and ip_address(host).is_loopback)
 
 
 def _own(arm: str, service: str) -> tuple[str, ...]:
-    """What hosts of the cloud of that Resource Manager end with; of the three known ones the list above says it."""
+    """What hosts of the cloud of that Resource Manager end with; of the three known ones the list above says nearly all."""
     if arm.rstrip("/") in BATCH_HOSTS:
-        return ()
-    head, _, domain = (urlsplit(arm).hostname or "").partition(".")
+        return (GOVERNMENT_MAIL,) if arm.rstrip("/") == GOVERNMENT and service == "communication" else ()
+    head, _, domain = (split(arm).hostname or "").partition(".")
     return (f"{service}.{domain}", f"{service}.core.{domain}") if head == "management" and "." in domain else ()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from typing import Any
-from urllib.parse import urlsplit
 
 from azure.core import PipelineClient
 from azure.core.exceptions import AzureError
@@ -12,6 +11,7 @@ from azure.core.pipeline import PipelineResponse
 from azure.core.pipeline.policies import BearerTokenCredentialPolicy, RetryPolicy, UserAgentPolicy
 from azure.core.rest import HttpRequest, HttpResponse
 
+from reaper.address import split
 from reaper.azure import hosts
 from reaper.azure.credential import credential
 from reaper.errors import CloudError, Trouble
@@ -27,7 +27,7 @@ _PATH = re.compile(r"/secrets/[0-9A-Za-z-]{1,127}(?:/[0-9A-Fa-f]{32})?/?")
 
 def read(address: str) -> str:
     """The secret at `https://<vault>.vault.azure.net/secrets/<name>`, its current version unless one follows. Raises CloudError."""
-    parts = urlsplit(address)
+    parts = split(address)
     if not _PATH.fullmatch(parts.path) or parts.query or parts.fragment:
         raise CloudError(Trouble.REFUSED, OPERATION, f"{address}: expected https://<vault>.vault.azure.net/secrets/<name>")
     domain = hosts.suffix(address, "vault")

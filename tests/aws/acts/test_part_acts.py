@@ -200,6 +200,16 @@ def test_with_an_unreadable_earlier_manifest_the_count_begins_anew(account: Acco
     assert counts(account) == {"a": 3, "b": 1, "c": 2}
 
 
+def test_an_earlier_manifest_outside_the_place_for_them_is_named_and_not_read(account: Account, stage: Stage, archive: Archive):
+    three(account)
+    _, _, previous = stage.kept("e", Move.STOP, archive)
+    later(account)
+    made, manifest = stage.made("e", Move.STOP, previous=previous, elsewhere=True)
+    assert (made.part, manifest.record["previous"], manifest.record["part"]) == ("1 of 2 variants", previous, 1)
+    assert stage.undo(manifest).because
+    assert counts(account) == {"a": 3, "b": 1, "c": 2}
+
+
 def _scaled_out(account: Account) -> None:
     account.contents.endpoints["e"].variants[1].count = 4
 

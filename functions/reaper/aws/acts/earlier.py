@@ -17,10 +17,11 @@ from reaper.model import Resource
 def part(resource: Resource, goes_on: Callable[[Manifest], bool]) -> int:
     """Which part of one undertaking the next action on it is: 1 where it goes on with none.
 
-    An earlier manifest that cannot be read from here, such as one on another machine, is one of which nothing is known: the count begins
-    anew, `previous` names it all the same, and undoing says how to bring back what it holds.
+    An earlier manifest that cannot be read from here, such as one on another machine, or must not be, because it lies outside
+    REAPER_MANIFESTS, is one of which nothing is known: the count begins anew, `previous` names it all the same, and undoing says how to
+    bring back what it holds.
     """
-    address = resource.facts.get("previous")
+    address = None if resource.facts.get("elsewhere") else resource.facts.get("previous")
     try:
         before = read(address, resource.id) if address else None
     except CloudError:

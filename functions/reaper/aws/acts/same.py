@@ -10,6 +10,7 @@ Tags: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_Tag.html
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -55,5 +56,5 @@ def before(manifest: Manifest) -> list[str]:
     address = manifest.record.get("previous")
     if not address:
         return []
-    command = f"reaper restore {manifest.id} --manifest {address}"
+    command = shlex.join(["reaper", "restore", manifest.id, "--manifest", address])
     return [f"Something had been done to it before; `{command}` brings back what that changed."]

@@ -5,6 +5,7 @@ https://learn.microsoft.com/rest/api/azureml/online-deployments/create-or-update
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -34,9 +35,8 @@ def restore(cloud: Cloud, manifest: Manifest) -> Undone:
     address = manifest.record.get("previous")
     if undone.again or not address:
         return undone
-    earlier = (
-        f"An earlier action had changed it before: `reaper restore {manifest.id} --manifest {address}` takes that back, too."
-    )
+    command = shlex.join(["reaper", "restore", manifest.id, "--manifest", address])
+    earlier = f"An earlier action had changed it before: `{command}` takes that back, too."
     return replace(undone, lost=(*undone.lost, earlier))
 
 

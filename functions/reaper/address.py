@@ -1,0 +1,15 @@
+"""Addresses apart. Python's urlsplit raises ValueError for some texts, such as `https://[x`; where those come from others, that is a crash."""
+
+from __future__ import annotations
+
+from urllib.parse import SplitResult, urlsplit
+
+NONE = SplitResult("", "", "", "", "")
+
+
+def split(text: str) -> SplitResult:
+    """The parts of an address. What is none at all has no scheme and no host."""
+    try:
+        return urlsplit(text)
+    except ValueError:
+        return NONE
