@@ -237,7 +237,7 @@ PLAIN = Resource(
 )
 
 
-@pytest.mark.parametrize("value", [5, [], b"x", {5: []}, object()], ids=repr)
+@pytest.mark.parametrize("value", [5, [], b"x", {5: []}, object()], ids=lambda value: type(value).__name__)
 def test_a_resource_whose_every_field_is_odd_hides_no_other(server: Server, value: Any):
     everything = {field.name: value for field in fields(Resource)}
     named = Resource(**{**everything, "id": PLAIN.id.replace("plain", "odd")})
