@@ -12,7 +12,6 @@ import pytest
 from aws.conftest import DAY, HOUR, NOW, Sweep
 from reaper import document, registry, sweep
 from reaper.aws import targets
-from reaper.errors import ODD
 from reaper.model import Confidence, State
 from reaper.sandbox.aws.account import Account
 from reaper.sandbox.aws.call import Call
@@ -302,7 +301,11 @@ def test_a_row_that_is_listed_twice_is_told_once_even_where_the_kind_fails(accou
         assert ("could not be observed" in done.findings[0].case.verdict.because) == (given.observe is broken)
 
 
-@pytest.mark.parametrize("odd", [*ODD, IndexError, RecursionError, UnicodeError, TimeoutError], ids=lambda e: e.__name__)
+TRIPS = [IndexError, KeyError, LookupError, OverflowError, RecursionError, UnicodeError, TypeError, AttributeError]
+TRIPS += [AssertionError, EOFError, StopIteration, OSError, TimeoutError, NotImplementedError]
+
+
+@pytest.mark.parametrize("odd", TRIPS, ids=lambda e: e.__name__)
 @pytest.mark.parametrize("part", ["discover", "observe", "able"])
 def test_a_kind_that_trips_over_a_reply_fails_alone(account: Account, swept: Sweep, odd: type[Exception], part: str):
     silent(account)

@@ -237,7 +237,7 @@ PLAIN = Resource(
 )
 
 
-@pytest.mark.parametrize("value", [5, [], b"x", {5: []}, object()], ids=repr)
+@pytest.mark.parametrize("value", [5, [], b"x", {5: []}, object()], ids=lambda value: type(value).__name__)
 def test_a_resource_whose_every_field_is_odd_hides_no_other(server: Server, value: Any):
     everything = {field.name: value for field in fields(Resource)}
     named = Resource(**{**everything, "id": PLAIN.id.replace("plain", "odd")})
@@ -266,15 +266,43 @@ def test_where_the_judgement_trips_over_one_the_others_stay_judged(account: Acco
 
     def observe(cloud: Any, resources: Any, window: Any) -> Any:
         for seen in known.observe(cloud, resources, window):
-            odd = replace(seen.resource, people={"owner": 5}, size=5, status=[])  # type: ignore[arg-type, dict-item]
+            odd = replace(seen.resource, created="yesterday", people={"owner": 5}, status=[])  # type: ignore[arg-type, dict-item]
             yield replace(seen, resource=odd) if seen.resource.name == "odd" else seen
 
     [cloud] = targets.clouds(["us-east-1"], (), boto3.Session())
     order = sweep.Order(policy=document.parse("version: 1", "policy", registry.names()), now=NOW)
     done = sweep.sweep([cloud], [replace(known, observe=observe)], order)
-    states = {f.case.resource.name: f.case.verdict.state for f in done.findings}
-    assert states == {"odd": State.UNKNOWN, "other": State.IDLE}
+    found = {f.case.resource.name: f.case for f in done.findings}
+    assert {name: case.verdict.state for name, case in found.items()} == {"odd": State.UNKNOWN, "other": State.IDLE}
+    assert found["odd"].verdict.because == "when it was created is not known"
+    assert sound.faults(found["odd"].resource) == []
     assert [c.status for c in done.coverage] == ["partial"]
+
+
+def test_the_look_before_an_action_that_trips_over_a_reply_is_a_failed_call(account: Account, server: Server):
+    account.notebook("nb", changed=NOW - 5 * DAY)
+    known = registry.kind(NOTEBOOK)
+    order = sweep.Order(policy=document.parse("version: 1", "policy", registry.names()), now=NOW)
+    [cloud] = targets.clouds(["us-east-1"], (), boto3.Session())
+    [found] = known.discover(cloud)
+    with pytest.raises(CloudError, match="could not be understood"):
+        sweep.again(cloud, known, replace(found, people={"owner": 5}), order)  # type: ignore[dict-item]
+
+
+class _Unreadable(str):
+    """A text that trips up whoever looks into it."""
+
+    __slots__ = ()
+
+    def strip(self, *_: Any) -> str:
+        raise TypeError("odd")
+
+
+def test_tags_that_the_rules_trip_over_are_tags_that_cannot_be_read(server: Server):
+    done = _yielding(replace(PLAIN, tags={_Unreadable("x"): "y"}), replace(PLAIN, id=f"{PLAIN.id}2", name="plain2"))
+    because = {f.case.resource.name: f.case.verdict.because for f in done.findings}
+    assert because["plain"] == "its tags could not be read, and a tag may protect it"
+    assert (len(done.findings), [c.status for c in done.coverage]) == (2, ["partial"])
 
 
 # The SDK's edge
@@ -295,7 +323,9 @@ def test_a_connection_that_breaks_in_the_sdk_is_a_failed_call(server: Server, er
 
 
 @pytest.mark.parametrize("token", [5, ["x"], {"a": "b"}], ids=repr)
-def test_a_next_page_without_a_name_is_a_failed_call(account: Account, server: Server, swept: Sweep, token: Any):
+def test_a_next_page_without_a_name_is_a_failed_call(account: Account, server: Server, token: Any):
     account.notebook("nb")
     server.rules.append(on("ListNotebookInstances", Fault(rewrite=lambda call, data: data | {"NextToken": token})))
-    assert swept(NOTEBOOK).coverage(NOTEBOOK).status == "failed"
+    [cloud] = targets.clouds(["us-east-1"], (), boto3.Session())
+    with pytest.raises(CloudError, match="cannot be named"):
+        list(cloud.pages("sagemaker", "ListNotebookInstances", "NotebookInstances"))
