@@ -133,7 +133,7 @@ def _reply(call: Call, session: Session, tries: Tries) -> Json:
         reply = response.json()
     except ClientAuthenticationError as error:
         raise CloudError(Trouble.REFUSED, call.permission, f"no token: {_brief(error)}", code="NoToken") from error
-    except (ServiceRequestError, ServiceResponseError) as error:
+    except (ServiceRequestError, ServiceResponseError, OSError) as error:
         raise CloudError(Trouble.UNREACHABLE, call.permission, _brief(error)) from error
     except UNREADABLE as error:
         raise CloudError(Trouble.GARBLED, call.permission, f"the reply cannot be read ({_brief(error)})") from error
