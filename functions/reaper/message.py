@@ -11,10 +11,19 @@ MAX_SUBJECT = 150
 _LOCAL = re.compile(r"(?!-)[A-Za-z0-9_+'=-]+(?:\.[A-Za-z0-9_+'=-]+)*")
 """Of what RFC 5322 allows, what people's addresses are made of: a relay reads `%` and `!` as a way to another host, a program a leading
 `-` as an option, a shell or a path the rest as something else."""
+_TO = r"(?:[a-z][a-z0-9+.-]{0,30}:|www\.|[/#^~])"
+"""How what a link leads to begins."""
 _MARKUP = re.compile(
-    r"\](?=[(:\[])|<(?=\S)|@(?=everyone\b|here\b|channel\b|all\b|team\b|room\b)|(?<![A-Za-z0-9])@(?=\w)", re.IGNORECASE
+    r"(?<![\w.+'=-])(?P<address>[a-z0-9](?:[a-z0-9._+'=-]{0,62}[a-z0-9_+=-])?@(?:[a-z0-9-]{1,63}\.)+[a-z0-9-]{2,63}(?![\w-]))"
+    rf"|\](?=[(:\[])|<(?=\S)|\[(?=\[?(?:https?:|mailto:|~))|\|(?=\s*{_TO})|\"(?=:{_TO})"
+    r"|@(?=everyone\b|here\b|channel\b|all\b|team\b|room\b|\*|_\*)|(?<![A-Za-z0-9])@(?=\w)",
+    re.IGNORECASE,
 )
-"""What begins a link under other words (`[x](…)`, `[x]: …`, `<…|x>`, HTML) or calls somebody or everybody (`<!channel>`, `@here`)."""
+"""What begins a link under other words (`[x](…)`, `[x]: …`, `<…|x>`, HTML; `[x|…]` and `[~x]` in Jira, `"x":…` in Textile) or calls
+somebody or everybody (`<!channel>`, `@here`, Zulip's `@**all**`). An address of mail is neither, and is found first, to stay as it is.
+"""
+JOINER = "\u2060"
+"""The word joiner: it is not seen, and parts what stands before and behind it."""
 _DOMAIN = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.)+[A-Za-z0-9-]{2,63}")
 
 
@@ -80,4 +89,4 @@ def defused(text: str) -> str:
 
     Names, tags and reasons are other people's words. Links of our own stay: their address is what is shown.
     """
-    return _MARKUP.sub(lambda found: found[0] + "\u2060", text)
+    return _MARKUP.sub(lambda found: found[0] if found["address"] else found[0] + JOINER, text)

@@ -54,7 +54,9 @@ def _text(where: str | None) -> tuple[str, str]:
     if where.startswith(("s3://", "ssm:")):
         return where, document.decoded(_stored("aws", where), where)
     if where.startswith("https://"):
-        return where, document.decoded(_stored("azure", where), where)
+        # Without a signature, which opens the blob: the name stands in errors and logs.
+        name = where.partition("?")[0]
+        return name, document.decoded(_stored("azure", where), name)
     return where, document.decoded(_on_disk(where), where)
 
 
@@ -73,6 +75,6 @@ def _stored(cloud: str, where: str) -> bytes:
         store = import_module(f"reaper.{cloud}.store")
     except ImportError as error:
         raise SettingsError(
-            f"policy {where!r}: needs the extra `{cloud}`: pip install 'ml-idle-reaper[{cloud}]' ({error})"
+            f"policy {where.partition('?')[0]!r}: needs the extra `{cloud}`: pip install 'ml-idle-reaper[{cloud}]' ({error})"
         ) from error
     return bytes(store.read(where, document.MAX_BYTES + 1))

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 import trustme
 from azure.core.exceptions import ServiceRequestError
-from azure.storage.blob import BlobServiceClient
+from azure.storage.blob import BlobServiceClient, generate_blob_sas
 
 import azurite
 from azure import tokens
-from azure.conftest import NOW
+from azure.conftest import DAY, NOW
 from reaper import source
 from reaper.azure import store
 from reaper.azure.credential import credential
@@ -72,6 +73,18 @@ def test_of_a_policy_no_more_is_fetched_than_was_asked_for(account: str, caplog:
     assert source.load(f"{account}/reports/fits.yaml").text == "version: 1\n"
     with pytest.raises(PolicyError, match="expected at most 262,144 bytes"):
         source.load(f"{account}/reports/policy.yaml")
+
+
+@pytest.mark.parametrize("text", [b"version: 2\n", b"#" * 300_000, b"\xff"], ids=["not valid", "too long", "no text"])
+def test_an_error_about_a_policy_does_not_show_the_signature_that_opens_it(account: str, text: bytes):
+    with BlobServiceClient(account, credential=credential()) as service:
+        service.get_blob_client("reports", "policy.yaml").upload_blob(text)
+    signature = generate_blob_sas(
+        azurite.ACCOUNT, "reports", "policy.yaml", account_key=azurite.KEY, permission="r", expiry=datetime.now(UTC) + DAY
+    )
+    with pytest.raises(PolicyError, match=r"^https://127.0.0.1:\d+/devstoreaccount1/reports/policy.yaml:1: ") as caught:
+        source.load(f"{account}/reports/policy.yaml?{signature}")
+    assert "sig=" not in str(caught.value)
 
 
 def test_a_report_is_never_written_over(account: str):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import io
+import unicodedata
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,7 +13,14 @@ from core.letters import finding, report
 from reaper.model import Owner
 from reaper.report import csv as sheet
 
-STARTS = "=+-@−＝＋－＠\t\r"
+STARTS = "=+-@−\t\r"
+BLANKS = ' "\u3164\u2800\u115f\u1160\uffa0\u034f\ufe0f'
+"""What may stand before a formula and is not seen."""
+
+
+def begins(cell: str) -> str:
+    """What a spreadsheet reads first in a cell."""
+    return unicodedata.normalize("NFKC", cell.lstrip(BLANKS)).lstrip(BLANKS)[:1]
 
 
 def rendered(text: str) -> str:
@@ -22,6 +30,11 @@ def rendered(text: str) -> str:
 
 def cells(page: str, separator: str) -> list[list[str]]:
     return list(csv.reader(io.StringIO(page), delimiter=separator))
+
+
+def plain(page: str) -> str:
+    """With the separators that have other forms in their plain one."""
+    return page.translate(dict.fromkeys(map(ord, "；﹔\u037e"), ";") | {ord("｜"): "|"})
 
 
 @pytest.mark.parametrize("separator", [",", ";", "|", "\t"], ids=["comma", "semicolon", "bar", "tab"])
@@ -42,16 +55,25 @@ def cells(page: str, separator: str) -> list[list[str]]:
         '"=cmd()',
         "＝cmd()",
         "x;−1",
+        *(f"{sign}cmd()" for sign in "﹦﹢﹣﹫⁼⁺⁻₌₊₋"),
+        *(f"x{mark}=cmd()" for mark in "；﹔\u037e｜"),
+        *(f"{blank}=cmd()" for blank in "\u3164\u2800\u115f\u1160\uffa0\u00ad\u200b\u034f\ufe0f\u3000\u00a0"),
+        "x; \u3164\u2800'﹦cmd()",
+        "x；\u3164＝cmd()",
     ],
     ids=ascii,
 )
 def test_no_cell_is_a_formula_wherever_a_spreadsheet_parts_them(text: str, separator: str):
-    for row in cells(rendered(text), separator):
-        assert [cell for cell in row if cell.lstrip(' "')[:1] in tuple(STARTS)] == []
+    for row in cells(plain(rendered(text)), separator):
+        assert [cell for cell in row if begins(cell) in tuple(STARTS)] == []
 
 
 @settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
-@given(st.text(alphabet=st.one_of(st.characters(), st.sampled_from("=+-@;|\t\r\n,\"' ")), min_size=1, max_size=30))
+@given(
+    st.text(
+        alphabet=st.one_of(st.characters(), st.sampled_from("=+-@＝﹢⁻﹫；｜\u3164\u2800;|\t\r\n,\"' ")), min_size=1, max_size=30
+    )
+)
 def test_whatever_stands_in_a_cell_the_columns_stay_and_nothing_runs(text: str):
     page = rendered(text)
     head, row = cells(page, ",")
@@ -59,11 +81,17 @@ def test_whatever_stands_in_a_cell_the_columns_stay_and_nothing_runs(text: str):
     line = "".join(c if c.isprintable() else " " for c in text)
     assert row[head.index("name")].replace("'", "") == line.replace("'", "")
     for separator in ",;|\t":
-        for cell in (cell for row in cells(page, separator) for cell in row):
-            assert cell.lstrip(' "')[:1] not in tuple(STARTS)
+        for cell in (cell for row in cells(plain(page), separator) for cell in row):
+            assert begins(cell) not in tuple(STARTS)
 
 
 def test_ordinary_text_stays_as_it_is():
     text = 'silent for 3d; 2 of 3 signals, a "b" | c-d'
+    head, row = cells(rendered(text), ",")
+    assert row[head.index("because")] == text
+
+
+@pytest.mark.parametrize("text", ["größer als 5 %", "日本語−1", "a²", "x ½", "naïve; e\u0301t\u00e9", "ｆｕｌｌ"])
+def test_text_of_other_scripts_stays_as_it_is(text: str):
     head, row = cells(rendered(text), ",")
     assert row[head.index("because")] == text

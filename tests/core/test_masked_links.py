@@ -39,12 +39,26 @@ ATTACKS = [
     "(@channel)",
     "x@everyone",
     "@lee",
+    "@**all** look",
+    "@*group*",
+    "@_**Lee**",
 ]
+OTHERS = [
+    ("[Click here|https://evil.example]", "[Click here|\u2060https://evil.example]"),
+    ("[a|b|https://evil.example|tip]", "[a|b|\u2060https://evil.example|tip]"),
+    ("[here| mailto:x@evil.example]", "[here|\u2060 mailto:x@evil.example]"),
+    ("[here|#top]", "[here|\u2060#top]"),
+    ("[https://evil.example sign in]", "[\u2060https://evil.example sign in]"),
+    ("[~admin]", "[\u2060~admin]"),
+    ('"click here":https://evil.example', '"click here"\u2060:https://evil.example'),
+    ('"click here":/path', '"click here"\u2060:/path'),
+]
+"""Of Jira, MediaWiki and Textile, which no library here reads."""
 
 
 def harmless(text: str) -> bool:
     made = MARKDOWN.render(text)
-    calls = re.search(r"(?<![A-Za-z0-9])@\w|@(everyone|here|channel|all|team|room)\b", text, re.IGNORECASE)
+    calls = re.search(r"(?<![A-Za-z0-9])@[\w*]|@(everyone|here|channel|all|team|room)\b(?!\.\w\w)", text, re.IGNORECASE)
     return not (re.search(r"<(a|img|script|at)\b", made) or SLACK.search(text) or calls)
 
 
@@ -74,7 +88,49 @@ def test_no_name_tag_or_reason_gets_markup_into_a_message(attack: str):
 
 
 @pytest.mark.parametrize(
-    "text", ["lee@example.com", "a < b", "https://keep.example.com/keep?t=a.b", "[ML Idle Reaper] 1 idle", "x (y)"]
+    "text",
+    [
+        "ann@team.example.com",
+        "ann@all.com",
+        "x+@example.com",
+        "first.last_@example.com",
+        "a-b='c@here.example.co.uk",
+        "(ann@room.com).",
+    ],
+)
+def test_an_address_of_mail_can_be_copied(text: str):
+    assert defused(text) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["x@everyone", "x@here,", "@all.com", "ann@team.example.com@here", "'@lee.smith", "a'@lee.smith", "-@lee.smith"]
+)
+def test_what_only_looks_like_an_address_calls_nobody(text: str):
+    assert re.search(r"@\u2060(everyone|here|all|lee)", defused(text))
+
+
+@pytest.mark.parametrize(("attack", "said"), OTHERS)
+def test_the_links_of_ticket_systems_are_parted(attack: str, said: str):
+    assert defused(attack) == said
+
+
+@given(st.text(alphabet="a@.+-_'", max_size=200))
+def test_nothing_but_joiners_is_added(text: str):
+    assert defused(text).replace("\u2060", "") == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "lee@example.com",
+        "a < b",
+        "| a | b |",
+        'a "b": c',
+        "x: [1|2]",
+        "https://keep.example.com/keep?t=a.b",
+        "[ML Idle Reaper] 1 idle",
+        "x (y)",
+    ],
 )
 def test_our_own_words_stay_as_they_are(text: str):
     assert defused(text) == text

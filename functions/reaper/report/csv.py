@@ -1,7 +1,8 @@
 """The findings as CSV, one row each; what a spreadsheet would run as a formula is defused with an apostrophe before it.
 
 A spreadsheet may part the cells at `;`, `|` or tabs, as its user's settings say, and takes quotes inside a cell for what begins one. So a
-formula is looked for behind any of these, not at the beginning of a cell only.
+formula is looked for behind any of these, not at the beginning of a cell only. Wide, small and raised forms count as what they are forms of
+(NFKC), and characters that are not seen as blanks: some spreadsheets read them so. https://www.unicode.org/reports/tr15/
 https://owasp.org/www-community/attacks/CSV_Injection
 """
 
@@ -10,13 +11,18 @@ from __future__ import annotations
 import csv
 import io
 import re
+import unicodedata
+from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 from reaper.model import Report
 from reaper.report.json import finding
 
-FORMULA = re.compile(r"""((?:^|[;|])[\s"']*)(?=[=+@\-\u2212\uff1d\uff0b\uff0d\uff20])""")
-"""Where a cell may begin with `= + - @` or one of the wide forms that some spreadsheets read alike."""
+FORMULA = re.compile(r"""(?:^|[;|])[\s"']*(?=[=+@\-\u2212])""")
+"""Where a cell may begin with `= + - @` or a minus sign, in a text as it is read."""
+UNSEEN = frozenset("\u115f\u1160\u3164\uffa0\u2800\U0001d159")
+"""Letters and symbols without a shape; marks that combine have none of their own either."""
 COLUMNS = (
     "state",
     "confidence",
@@ -56,4 +62,19 @@ def _cell(value: Any) -> Any:
     """Control and direction marks, tabs among them, become blanks; what could begin a formula gets an apostrophe."""
     if not isinstance(value, str):
         return value
-    return FORMULA.sub(r"\1'", "".join(c if c.isprintable() else " " for c in value))
+    text = "".join(c if c.isprintable() else " " for c in value)
+    ends = [0, *(found.end() for found in FORMULA.finditer(_read(text))), len(text)]
+    return "'".join(text[start:end] for start, end in pairwise(ends))
+
+
+def _read(text: str) -> str:
+    """Character by character what a spreadsheet may take the text for."""
+    return text if text.isascii() else "".join(map(_taken_for, text))
+
+
+@lru_cache(maxsize=4096)
+def _taken_for(char: str) -> str:
+    """One character for one: its plain form, and a blank for what is not seen."""
+    if char in UNSEEN or unicodedata.category(char) in {"Mn", "Me"}:
+        return " "
+    return unicodedata.normalize("NFKC", char).strip()[:1] or " "

@@ -7,6 +7,7 @@ Attribute types: https://docs.aws.amazon.com/sns/latest/dg/sns-message-attribute
 from __future__ import annotations
 
 import json
+import unicodedata
 from collections.abc import Mapping
 
 import boto3
@@ -14,7 +15,7 @@ import boto3
 from reaper.aws.cloud import Cloud
 from reaper.channels import Means
 from reaper.channels.spec import Sns
-from reaper.message import Message, Value, defused
+from reaper.message import JOINER, Message, Value, defused
 from reaper.model import Target
 
 MAX_BYTES = 262_144
@@ -48,8 +49,12 @@ class Channel:
 
 
 def subject(text: str) -> str:
-    """In ASCII and short enough; it begins with a letter, a digit or a mark, as SNS demands."""
-    return text.encode("ascii", "replace").decode().strip()[:MAX_SUBJECT]
+    """In ASCII and short enough; it begins with a letter, a digit or a mark, as SNS demands.
+
+    A blank parts what a word joiner did, since that is not ASCII; other characters that are not seen are left out.
+    """
+    seen = "".join(c for c in text.replace(JOINER, " ") if unicodedata.category(c) != "Cf")
+    return seen.encode("ascii", "replace").decode().strip()[:MAX_SUBJECT]
 
 
 def attributes(values: Mapping[str, Value]) -> dict[str, dict[str, str]]:
