@@ -361,6 +361,16 @@ def test_a_host_is_unknown_while_a_components_described_status_is(account: Accou
     assert swept(KIND).state("host") is State.UNKNOWN
 
 
+def test_a_host_is_unknown_while_a_component_cannot_be_described(account: Account, server: Server, swept: Sweep):
+    account.endpoint("host", variants=[Variant(model=None)])
+    account.alive("host", "AllTraffic", LONG_AGO, NOW)
+    account.component("hidden", "host")
+    server.rules.append(on("DescribeInferenceComponent", denied()))
+    found = swept(KIND)
+    assert found.state("host") is State.UNKNOWN
+    assert found.coverage(KIND).status != "ok"
+
+
 def _of_component(name: str, said: dict[str, Any]) -> Any:
     """A guard that changes the description of one component."""
     return rewriting(

@@ -27,11 +27,15 @@ NOT_OF_IT = {
     "the route": error(404, "UserError", "no such route"),
     "another resource": error(404, "UserError", "Environment train was not found"),
     "a part of its name": error(404, "UserError", "Deployment deep-blue was not found"),
+    "what its workspace needs": error(
+        404, "ResourceNotFound", "The Resource 'Microsoft.KeyVault/vaults/kv' under resource group 'ml' was not found."
+    ),
+    "what it needs, in Azure ML's words": error(404, "UserError", "The environment of deployment blue does not exist"),
     "a server error": error(500, "NotFound", "x"),
     "a bad request": error(400, "ResourceNotFound", "x"),
 }
 OF_IT = {
-    "it": error(404, "ResourceNotFound", "The Resource 'x' was not found."),
+    "it": error(404, "ResourceNotFound", "The Resource 'Microsoft.MachineLearningServices/workspaces/vision' was not found."),
     "it, briefly": error(404, "NotFound", "x"),
     "what it hangs below": error(404, "ParentResourceNotFound", "x"),
     "it, in Azure ML's words": error(404, "UserError", "Deployment blue could not be found in endpoint search."),

@@ -12,8 +12,9 @@ from reaper.azure import computes
 from reaper.azure.cloud import Cloud
 from reaper.model import State
 from reaper.sandbox.azure import signals
-from reaper.sandbox.azure.fault import error, on
+from reaper.sandbox.azure.fault import denied, error, on
 from reaper.sandbox.azure.metrics import Signal
+from reaper.sandbox.azure.rights import deny
 from reaper.sandbox.azure.server import Server
 from reaper.sandbox.azure.subscription import Subscription, Workspace
 
@@ -111,6 +112,11 @@ def _hubless(project: Workspace) -> None:
     project.set("properties.hubResourceId", None)
 
 
+def _only_the_project(hub: Workspace, project: Workspace, name: str | None) -> None:
+    hub.set("properties.associatedWorkspaces", None)
+    project.set("properties.hubResourceId", name)
+
+
 LINKS: dict[str, Callable[[Workspace, Workspace], object]] = {
     "only the hub names it": lambda hub, project: _hubless(project),
     "only the hub names it, which is of a default kind": lambda hub, project: (_hubless(project), project.set("kind", "Default")),
@@ -122,6 +128,23 @@ LINKS: dict[str, Callable[[Workspace, Workspace], object]] = {
     "the hub names it by its name": lambda hub, project: hub.set("properties.associatedWorkspaces", ["Project"]),
     "the hub is of a default kind": lambda hub, project: (_hubless(project), hub.set("kind", "Default")),
     "neither names the other": lambda hub, project: (_hubless(project), hub.set("properties.associatedWorkspaces", [])),
+    "the project names it by its number": lambda hub, project: _only_the_project(
+        hub, project, hub.body["properties"]["workspaceId"]
+    ),
+    "by its number, of no kind": lambda hub, project: (
+        _only_the_project(hub, project, hub.body["properties"]["workspaceId"]),
+        project.body.pop("kind"),
+    ),
+    "by a part of its id": lambda hub, project: _only_the_project(hub, project, "workspaces/hub"),
+    "by an id that it had once": lambda hub, project: _only_the_project(hub, project, hub.id.replace("/ml/", "/old/")),
+    "neither, and the project's kind is missing": lambda hub, project: (
+        _only_the_project(hub, project, None),
+        project.body.pop("kind"),
+    ),
+    "neither, and the project's kind has a blank": lambda hub, project: (
+        _only_the_project(hub, project, None),
+        project.set("kind", "Project "),
+    ),
     "only the project, with a slash": lambda hub, project: (
         hub.set("properties.associatedWorkspaces", None),
         project.set("properties.hubResourceId", hub.id + "/"),
@@ -180,3 +203,50 @@ def test_a_project_out_of_sight_that_a_hub_has_got_since_is_missed(cloud: Cloud,
     hub.set("properties.associatedWorkspaces", [])
     del subscription.workspace("odd").body["id"]
     assert "cannot be read at all" in str(computes.again(cloud.anew(), seen, "AmlCompute").unseen)
+
+
+def _some_groups_only(server: Server) -> None:
+    lists = r"/subscriptions/[^/]+/providers/Microsoft.MachineLearningServices/workspaces"
+    server.rules.append(on("GET", lists, denied("Microsoft.MachineLearningServices/workspaces/read")))
+    server.rules.append(deny("Microsoft.MachineLearningServices/*", ".*/resourceGroups/secret.*"))
+
+
+@pytest.mark.parametrize(("names_them", "state"), [(True, State.IDLE), (False, State.UNKNOWN)])
+def test_where_only_some_groups_can_be_read_a_hub_must_name_its_projects(
+    server: Server, subscription: Subscription, swept: Sweep, names_them: bool, state: State
+):
+    hub = subscription.workspace("hub", kind="Hub")
+    resting(hub)
+    subscription.workspace("project", kind="Project").under(hub)
+    if not names_them:
+        hub.set("properties.associatedWorkspaces", None)
+    _some_groups_only(server)
+    assert swept(CLUSTER).state("gpus") is state
+
+
+def test_a_job_in_a_group_that_cannot_be_read_leaves_its_hubs_cluster_unknown(
+    server: Server, subscription: Subscription, swept: Sweep
+):
+    hub = subscription.workspace("hub", kind="Hub")
+    resting(hub)
+    subscription.workspace("project", kind="Project", group="secret").under(hub).job("train", on=f"{hub.id}/computes/gpus")
+    hub.set("properties.associatedWorkspaces", None)
+    _some_groups_only(server)
+    assert swept(CLUSTER).state("gpus") is State.UNKNOWN
+
+
+def test_a_hub_and_a_project_that_name_each_other_otherwise_are_one_family(subscription: Subscription, swept: Sweep):
+    hub = subscription.workspace("hub", kind="Hub")
+    resting(hub)
+    project = subscription.workspace("project", kind="Project").under(hub)
+    project.set("properties.hubResourceId", hub.body["properties"]["workspaceId"])
+    assert swept(CLUSTER).verdict("gpus") == PROVEN
+
+
+def test_workspaces_of_no_kind_share_nothing_where_there_is_no_hub(subscription: Subscription, swept: Sweep):
+    for name in ("one", "two"):
+        space = subscription.workspace(name)
+        space.body.pop("kind")
+        resting(space, f"{name}-gpus")
+    subscription.workspace("three").job("train", on="two-gpus")
+    assert [swept(CLUSTER).verdict(name) for name in ("one-gpus", "two-gpus")] == [PROVEN, PROVEN]

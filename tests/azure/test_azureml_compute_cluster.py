@@ -81,6 +81,18 @@ def test_a_pipeline_that_names_it_in_a_step_or_by_default_is_use(vision: Workspa
     assert swept(CLUSTER).state("gpus") is State.ACTIVE
 
 
+@pytest.mark.parametrize("odd", [7, {"name": "gpus"}])
+@pytest.mark.parametrize("where", ["properties.jobs.train.computeId", "properties.settings.default_compute"])
+def test_a_step_whose_compute_cannot_be_read_leaves_its_workspaces_clusters_unknown(
+    vision: Workspace, swept: Sweep, where: str, odd: object
+):
+    idle(vision)
+    vision.pipeline("nightly", created=NOW - 3 * DAY, steps={"train": None}, default="elsewhere").set(where, odd)
+    found = swept(CLUSTER)
+    assert found.state("gpus") is State.UNKNOWN
+    assert found.coverage(CLUSTER).status == "partial"
+
+
 def test_a_job_on_the_last_page_counts_too(server: Server, vision: Workspace, swept: Sweep):
     server.world.page_size = 5
     idle(vision)

@@ -150,7 +150,9 @@ _REGISTER = re.compile(
 )
 _PROVIDER = re.compile(r"\bmicrosoft\.[a-z]+\b", re.IGNORECASE)
 _GONE = {"ResourceNotFound", "NotFound", "ParentResourceNotFound"}
-_NOT_FOUND = re.compile(r"not\s+found|(?:not|n't)\s+be\s+found|not\s+exist|n't\s+exist", re.IGNORECASE)
+_NOT_FOUND = r"\W+(?:(?:was|is|could|can|does|did|has)\s+)?(?:not|cannot|\w+n't)\s+(?:be\s+|been\s+)?(?:found|exist)"
+_SUBJECT = r"\W*(?:(?!of\b)\w+\s+){0,4}?['\"]?"
+_NAMED = re.compile(r"\bresource '([^']+)'", re.IGNORECASE)
 
 
 def _refused(call: Call, response: HttpResponse) -> CloudError:
@@ -181,12 +183,14 @@ def _refused(call: Call, response: HttpResponse) -> CloudError:
 def _speaks_of_one(call: Call, code: str, text: str) -> bool:
     """Whether a 404 says that what was asked for is not there, or what that hangs below.
 
-    A proxy, a wrong route, API version or subscription answer 404, too, and say nothing of it. Azure ML has a `UserError` for all sorts of
-    things, so there the text must name what is not found.
+    A proxy, a wrong route, API version or subscription answer 404, too, and say nothing of it. So may what it needs: where the text names a
+    resource, it must be this one or one above it. Azure ML has a `UserError` for all sorts of things, so there the sentence must be about it.
     """
-    name = re.escape(call.scope.rstrip("/").rpartition("/")[2])
-    named = re.search(rf"(?<![\w-]){name}(?![\w-])", text, re.IGNORECASE)
-    return code in _GONE or (code == "UserError" and bool(named and _NOT_FOUND.search(text)))
+    if code == "UserError":
+        name = re.escape(call.scope.rstrip("/").rpartition("/")[2])
+        return bool(re.match(f"{_SUBJECT}{name}{_NOT_FOUND}", text, re.IGNORECASE))
+    named = _NAMED.search(text)
+    return code in _GONE and (named is None or f"/{named[1].strip('/')}/".lower() in f"{call.scope.rstrip('/')}/".lower())
 
 
 def _unregistered(call: Call, status: int, code: str, text: str) -> str | None:

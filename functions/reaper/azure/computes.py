@@ -57,7 +57,7 @@ def computes(cloud: Cloud, wanted: str) -> Iterator[Compute]:
     Raises CloudError when the workspaces cannot be listed.
     """
     listed = workspaces.noted(cloud)
-    sight = family.sight(listed.spaces, hidden=listed.hidden)
+    sight = family.sight(listed.spaces, hidden=listed.hidden, narrow=listed.narrow)
     hubs_first = sorted(listed.spaces, key=lambda space: (space.kind == family.PROJECT, space.hub is not None))
     found = cloud.each(lambda space: (space, _rows(cloud, space)), hubs_first)
     seen: set[tuple[Any, ...]] = set()
@@ -116,7 +116,7 @@ def _kin_by_now(cloud: Cloud, space: Workspace) -> Family:
     """Whom the workspace, as it was just read, shares its computes with by now. What is wrong with other workspaces is no failure of this look."""
     listed = workspaces.listed(cloud)
     others = [other for other in listed.spaces if other.key != space.key]
-    return family.of(space, family.sight([space, *others], hidden=listed.hidden))
+    return family.of(space, family.sight([space, *others], hidden=listed.hidden, narrow=listed.narrow))
 
 
 def inner(cloud: Cloud, id_: str) -> dict[str, Any]:

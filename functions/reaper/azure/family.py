@@ -9,9 +9,9 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from reaper.azure.workspaces import Workspace
+from reaper.azure.workspaces import ALONE, Workspace, plain
 
-PROJECT = "project"
+HUB, PROJECT = "hub", "project"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,29 +30,38 @@ class Family:
 class Sight:
     """All workspaces in sight by key, what each is linked to in either direction, and what each names that is nowhere in sight.
 
-    `strays` may belong to any hub: those that cannot be read, and projects of which no hub is known. `hidden`: some rows are lost altogether.
+    `hubs` has the hub of each that names one in sight. `strays` may belong to any hub: those that cannot be read, and what may be a project of
+    which no hub is known. `unsorted` do not even say what they are, so what is plainly a hub may be theirs. `hidden`: some rows are lost
+    altogether. `narrow`: other resource groups may not be read.
     """
 
     spaces: Mapping[str, Workspace]
     links: Mapping[str, set[str]]
     lost: Mapping[str, tuple[str, ...]]
+    hubs: Mapping[str, str]
     strays: tuple[str, ...]
+    unsorted: tuple[str, ...] = ()
     hidden: bool = False
+    narrow: bool = False
 
 
-def sight(spaces: Sequence[Workspace], *, hidden: bool = False) -> Sight:
-    """The workspaces and how they hang together; `hidden`: there are rows that do not even say which workspace they are."""
+def sight(spaces: Sequence[Workspace], *, hidden: bool = False, narrow: bool = False) -> Sight:
+    """The workspaces and how they hang together, with what the list of them lacks."""
     by_key = {space.key: space for space in spaces}
+    hubs = {key: hub for key, space in by_key.items() if (hub := _hub(space, by_key))}
     links: dict[str, set[str]] = defaultdict(set)
     lost: dict[str, tuple[str, ...]] = {}
     for key, space in by_key.items():
         named = {one: _meant(one, space, by_key) for one in space.projects}
         lost[key] = tuple(one for one, meant in named.items() if meant is None)
-        for other in (one for one in (*named.values(), space.hub) if one and one in by_key):
+        for other in filter(None, (*named.values(), hubs.get(key))):
             links[key].add(other)
             links[other].add(key)
-    strays = tuple(key for key, space in by_key.items() if space.odd or _is_stray(space, links[key]))
-    return Sight(spaces=by_key, links=links, lost=lost, strays=strays, hidden=hidden)
+    strays = tuple(key for key, space in by_key.items() if space.odd or (key not in hubs and _is_stray(space, links[key])))
+    unsorted = tuple(
+        key for key, space in by_key.items() if not (links[key] or space.hub or space.kind in {HUB, PROJECT, *ALONE})
+    )
+    return Sight(spaces=by_key, links=links, lost=lost, hubs=hubs, strays=strays, unsorted=unsorted, hidden=hidden, narrow=narrow)
 
 
 def of(space: Workspace, seen: Sight) -> Family:
@@ -60,8 +69,11 @@ def of(space: Workspace, seen: Sight) -> Family:
     members = _linked(space.key, seen.links)
     if not space.shared and len(members) == 1:
         return Family(home=space.key, spaces=(space.id,))
-    users = tuple(seen.spaces[key].id for key in dict.fromkeys([*members, *seen.strays]))
-    unseen = _itself_unseen(space, seen) or _hubs_unseen(members, seen) or _projects_unseen(members, seen)
+    is_hub = any(seen.spaces[key].kind == HUB or seen.spaces[key].projects for key in members)
+    users = tuple(seen.spaces[key].id for key in dict.fromkeys([*members, *seen.strays, *(seen.unsorted if is_hub else ())]))
+    unseen = (
+        _itself_unseen(space, seen) or _hubs_unseen(members, seen) or _projects_unseen(members, seen) or _narrow(members, seen)
+    )
     return Family(home=min(members), spaces=users, unseen=unseen)
 
 
@@ -80,9 +92,20 @@ def _meant(text: str, hub: Workspace, by_key: Mapping[str, Workspace]) -> str | 
     return found[0] if len(found) == 1 else None
 
 
+def _hub(space: Workspace, by_key: Mapping[str, Workspace]) -> str | None:
+    """The key of the hub that a project names by its id or its number; None where it names none, or none in sight."""
+    if space.hub is None or space.hub in by_key:
+        return space.hub
+    found = [key for key, other in by_key.items() if other.guid and plain(other.guid) == space.hub]
+    return found[0] if len(found) == 1 else None
+
+
 def _is_stray(space: Workspace, linked: Collection[str]) -> bool:
-    """Whether it is a project of which no hub is known: it names none, or not by an id, and none in sight names it."""
-    return space.kind == PROJECT and not linked and "/" not in (space.hub or "")
+    """Whether it may be a project of any hub in sight: no hub is known of it, or the one it names is nowhere in its own subscription."""
+    if space.hub:
+        home = "/".join(space.key.split("/")[:3]) + "/"
+        return not space.hub.startswith("/subscriptions/") or space.hub.startswith(home)
+    return not linked and space.kind == PROJECT
 
 
 def _linked(key: str, links: Mapping[str, set[str]]) -> list[str]:
@@ -99,17 +122,26 @@ def _linked(key: str, links: Mapping[str, set[str]]) -> list[str]:
 def _itself_unseen(space: Workspace, seen: Sight) -> str | None:
     if seen.hidden:
         return "a workspace cannot be read at all, and may be a project whose jobs run on it"
-    if space.key in seen.strays:
+    if space.key in seen.strays and (space.odd or space.kind == PROJECT):
         return f"which hub its workspace {space.name} belongs to is not known, so neither is whose jobs may run on it"
     return None
 
 
 def _hubs_unseen(members: Iterable[str], seen: Sight) -> str | None:
     """A hub names its projects, a project its hub only: where the hub is out of sight, so may be any of its projects."""
-    for hub in filter(None, (seen.spaces[key].hub for key in members)):
-        if hub not in seen.spaces or seen.spaces[hub].odd:
+    for key in members:
+        hub = seen.spaces[key].hub
+        if hub and (key not in seen.hubs or seen.spaces[seen.hubs[key]].odd):
             return f"it belongs to the hub {_last(hub)}, which is out of sight, and so may be projects whose jobs run on it"
     return None
+
+
+def _narrow(members: Iterable[str], seen: Sight) -> str | None:
+    """Where other resource groups may not be read, only a hub that names its projects says that there are no others."""
+    silent = [space.name for space in map(seen.spaces.__getitem__, members) if space.kind != PROJECT and not space.projects]
+    if not seen.narrow or not silent:
+        return None
+    return f"its workspace {silent[0]} names no projects, and resource groups that may have some cannot be read"
 
 
 def _projects_unseen(members: Iterable[str], seen: Sight) -> str | None:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 PERMISSION = f"{PROVIDER}/workspaces/jobs/read"
 PARTS: dict[str, type] = {"computeId": str, "settings": dict, "jobs": dict, "properties": dict}
 """What may name a compute: of a job itself, of all steps of a pipeline, of a single step, and of where it was run."""
+NAMES = {"computeid", "default_compute", "defaultcompute"}
+"""What holds the name or id of a compute, in a job and in each step of a pipeline."""
 OVER = {"completed", "failed", "canceled", "cancelled"}
 TIMES = ("starttimeutc", "endtimeutc")
 """Free properties in which Azure ML notes when a job was at work, in lower case."""
@@ -120,7 +122,12 @@ def _heard(row: dict[str, Any], free: dict[str, Any]) -> datetime | None:
 
 
 def _named(value: object, key: str = "") -> Iterator[str]:
-    """The computes that a job names anywhere: by ARM id, or by plain name under a key that speaks of one, such as `_azureml.ClusterName`."""
+    """The computes that a job names anywhere: by ARM id, or by plain name under a key that speaks of one, such as `_azureml.ClusterName`.
+
+    Raises TypeError where what is documented as the name of one is no text.
+    """
+    if key in NAMES and not _is_text(value):
+        raise TypeError(f"its {key} is no text")
     if isinstance(value, dict):
         for inner_key, inner in value.items():
             yield from _named(inner, str(inner_key).lower())

@@ -52,11 +52,15 @@ class Workspace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
-    """The workspaces, and what is wrong with the list; `hidden`: there are rows that do not even say which workspace they are."""
+    """The workspaces, and what is wrong with the list; `hidden`: there are rows that do not even say which workspace they are.
+
+    `narrow`: only those of some resource groups are there, because no more may be read.
+    """
 
     spaces: list[Workspace]
     troubles: list[CloudError]
     hidden: bool = False
+    narrow: bool = False
 
 
 def plain(text: str) -> str:
@@ -92,8 +96,10 @@ def listed(cloud: Cloud) -> Listed:
             raise
         troubles.append(error)
         found, lost = cloud.once("visible workspaces", lambda: (list(graph.rows(cloud, TYPE)), []))
+    narrow = bool(troubles)
     troubles += lost
-    return Listed(spaces=[_read_or_odd(row, troubles) for row in found], troubles=troubles, hidden=bool(lost))
+    spaces = [_read_or_odd(row, troubles) for row in found]
+    return Listed(spaces=spaces, troubles=troubles, hidden=bool(lost), narrow=narrow)
 
 
 def region(text: object) -> str:
@@ -149,7 +155,7 @@ def _read(row: dict[str, Any]) -> Workspace:
         raise TypeError("its name or location is no text")
     if not isinstance(projects, list) or not all(isinstance(one, str) for one in projects):
         raise TypeError("its associatedWorkspaces are no list of texts")
-    kind = str(row.get("kind")).lower()
+    kind = str(row.get("kind") or "").strip().lower()
     return Workspace(
         id=row["id"],
         name=row["name"],

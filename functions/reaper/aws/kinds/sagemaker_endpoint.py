@@ -200,18 +200,22 @@ def _with_facts(cloud: Cloud, looks: Sequence[_Look], window: Window) -> list[_L
 
 
 def _as_described(look: _Look, rows: Mapping[str, Mapping[str, Any] | None]) -> _Look:
-    """With what its components' descriptions say at this moment; the list may be minutes old."""
+    """With what its components' descriptions say at this moment; the list may be minutes old. Blind where one cannot be had."""
     named = [(one["InferenceComponentName"], rows.get(one["InferenceComponentName"])) for one in look.components]
-    return _moved(look, [{**row, "InferenceComponentName": name} for name, row in named if row])
+    moved = _moved(look, [{**row, "InferenceComponentName": name} for name, row in named if row])
+    unread = [name for name, row in named if row is not None and not row]
+    return replace(moved, blind=moved.blind or f"its component {unread[0]} could not be described") if unread else moved
 
 
 def _described_component(cloud: Cloud, name: str) -> Mapping[str, Any] | None:
+    """Its description; None where it is gone by now, and nothing in it where it cannot be had, which is noted."""
     try:
         return cloud.call("sagemaker", "DescribeInferenceComponent", "EndpointName", InferenceComponentName=name)
     except CloudError as error:
-        if error.trouble is not Trouble.GONE:
-            cloud.note(error)
-        return None
+        if error.trouble is Trouble.GONE:
+            return None
+        cloud.note(error)
+        return {}
 
 
 def _with_facts_of(cloud: Cloud, look: _Look, around: Around, found: tags.ByName | None, window: Window) -> _Look:
