@@ -190,7 +190,16 @@ def _speaks_of_one(call: Call, code: str, text: str) -> bool:
         name = re.escape(call.scope.rstrip("/").rpartition("/")[2])
         return bool(re.match(f"{_SUBJECT}{name}{_NOT_FOUND}", text, re.IGNORECASE))
     named = _NAMED.search(text)
-    return code in _GONE and (named is None or f"/{named[1].strip('/')}/".lower() in f"{call.scope.rstrip('/')}/".lower())
+    return code in _GONE and (named is None or named[1].strip("/").lower() in set(_spellings(call.scope.lower())))
+
+
+def _spellings(scope: str) -> Iterator[str]:
+    """How Azure names what is asked for and what is above it: by name, by types and names in turn, by all types and the last name."""
+    provider, *rest = scope.rstrip("/").partition("/providers/")[2].partition("/providers/")[0].split("/")
+    for end in range(2, len(rest) + 1, 2):
+        yield rest[end - 1]
+        yield "/".join([provider, *rest[:end]])
+        yield "/".join([provider, *rest[0:end:2], rest[end - 1]])
 
 
 def _unregistered(call: Call, status: int, code: str, text: str) -> str | None:
