@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import socket
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from botocore.config import Config
 
+from hanging import hanging
 from reaper.aws import secret
 from reaper.errors import CloudError, Trouble
 
@@ -18,36 +18,23 @@ TEMPLATE = Path(__file__).parents[2] / "template.yaml"
 
 
 @pytest.fixture
-def hanging(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[socket.socket]]:
-    """A service that takes every connection and says nothing; the connections."""
-    taken: list[socket.socket] = []
-    door = socket.create_server(("127.0.0.1", 0))
-
-    def take() -> None:
-        while door.fileno() >= 0:
-            try:
-                taken.append(door.accept()[0])
-            except OSError:
-                return
-
-    threading.Thread(target=take, daemon=True).start()
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "x")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{door.getsockname()[1]}")
-    yield taken
-    door.close()
-    for one in taken:
-        one.close()
+def connections(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[socket.socket]]:
+    """Those that a Secrets Manager takes that hangs."""
+    with hanging() as (port, taken):
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            monkeypatch.setenv(name, "x")
+        monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
+        yield taken
 
 
-def test_a_store_that_hangs_is_given_up_after_two_tries(hanging: list[socket.socket], monkeypatch: pytest.MonkeyPatch):
+def test_a_store_that_hangs_is_given_up_after_two_tries(connections: list[socket.socket], monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(secret, "LIMITS", secret.LIMITS.merge(Config(read_timeout=0.1)))
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "9")
     with pytest.raises(CloudError) as refused:
         secret.read("keys")
     assert refused.value.trouble is Trouble.UNREACHABLE
-    assert len(hanging) == 2
+    assert len(connections) == 2
 
 
 def test_reading_the_keys_ends_well_before_the_page_is_stopped():

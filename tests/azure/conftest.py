@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -13,6 +15,9 @@ from reaper import document, registry
 from reaper.azure import targets
 from reaper.azure.cloud import Cloud
 from reaper.model import Confidence, Coverage, Finding, State
+from reaper.sandbox.azure import routes
+from reaper.sandbox.azure.fault import Fault, Guard
+from reaper.sandbox.azure.request import Reply, Request
 from reaper.sandbox.azure.server import Server
 from reaper.sandbox.azure.subscription import Subscription, Workspace
 from reaper.sweep import Order, Swept, sweep
@@ -92,3 +97,16 @@ def swept(server: Server) -> Sweep:
         return Result(done, {f.case.resource.id.rpartition("/")[2]: f for f in done.findings})
 
     return run
+
+
+def changed(server: Server, path: str, change: Callable[[Any], None]) -> Guard:
+    """A guard that answers requests for `path` truly but for `change`, which is made to the body."""
+
+    def guard(request: Request) -> Fault | None:
+        if not request.path.endswith(path):
+            return None
+        body = json.loads(server._checked(request, routes.find(request.method, request.path)[0]).body)
+        change(body)
+        return Fault(answer=lambda r: Reply(body=body))
+
+    return guard

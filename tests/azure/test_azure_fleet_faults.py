@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from azure.conftest import NOW
+from azure.conftest import NOW, changed
 from reaper import document, registry
 from reaper.azure import targets
-from reaper.sandbox.azure import fleet, routes
-from reaper.sandbox.azure.fault import Fault, Guard, cut, error, garbage, on, throttled
-from reaper.sandbox.azure.request import Reply, Request
+from reaper.sandbox.azure import fleet
+from reaper.sandbox.azure.fault import Guard, cut, error, garbage, on, throttled
 from reaper.sandbox.azure.rights import deny
 from reaper.sandbox.azure.server import Server
 from reaper.sweep import Order, Swept, sweep
@@ -31,19 +29,6 @@ SOONER = {"busy-last-night", "valueless-heartbeat-hour"}
 IDLE = ({name for name, one in fleet.EXPECTED.items() if one.state == "idle"} - LATER) | SOONER
 BATCH, GRAPH = ".*metrics:getBatch", ".*/Microsoft.ResourceGraph/resources"
 UNREGISTERED = "The subscription is not registered to use namespace 'Microsoft.Insights'."
-
-
-def changed(server: Server, path: str, change: Any) -> Guard:
-    """A guard that answers requests for `path` truly but for `change`, which is made to the body."""
-
-    def guard(request: Request) -> Fault | None:
-        if not request.path.endswith(path):
-            return None
-        body = json.loads(server._checked(request, routes.find(request.method, request.path)[0]).body)
-        change(body)
-        return Fault(answer=lambda r: Reply(body=body))
-
-    return guard
 
 
 def truncated(body: dict[str, Any]) -> None:

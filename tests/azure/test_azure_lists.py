@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from azure.acting import found
-from azure.conftest import CLUSTER, DEPLOYMENT, INSTANCE, LONG_AGO, NOW, PROVEN, Sweep
+from azure.conftest import CLUSTER, DEPLOYMENT, INSTANCE, LONG_AGO, NOW, PROVEN, Sweep, changed
 from reaper import document, registry
 from reaper.azure import graph
 from reaper.azure.cloud import Cloud
 from reaper.errors import CloudError, Trouble
 from reaper.model import State
 from reaper.sandbox.azure import routes, signals
-from reaper.sandbox.azure.fault import Fault, Guard, error, on
+from reaper.sandbox.azure.fault import Fault, error, on
 from reaper.sandbox.azure.request import Reply, Request
 from reaper.sandbox.azure.rights import deny
 from reaper.sandbox.azure.server import Server
@@ -48,19 +47,6 @@ def stale_graph(server: Server) -> None:
         return Fault(answer=lambda r: kept[key])
 
     server.rules.append(lagging)
-
-
-def changed(server: Server, path: str, change: Callable[[Any], None]) -> Guard:
-    """A guard that answers requests for `path` truly but for `change`, which is made to the body."""
-
-    def guard(request: Request) -> Fault | None:
-        if not request.path.endswith(path):
-            return None
-        body = json.loads(server._checked(request, routes.find(request.method, request.path)[0]).body)
-        change(body)
-        return Fault(answer=lambda r: Reply(body=body))
-
-    return guard
 
 
 @pytest.mark.parametrize("through", ["graph", "lists"])

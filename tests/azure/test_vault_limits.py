@@ -13,6 +13,7 @@ import pytest
 from azure.core.pipeline import PipelineContext, PipelineResponse
 from azure.core.rest import HttpRequest
 
+from hanging import hanging
 from reaper.azure import secret
 from reaper.errors import CloudError, Trouble
 
@@ -20,23 +21,10 @@ VAULT = "https://team.vault.azure.net/secrets/keys"
 
 
 @pytest.fixture
-def hanging() -> Iterator[tuple[int, list[socket.socket]]]:
-    """A service that takes every connection and says nothing: its port and the connections."""
-    taken: list[socket.socket] = []
-    door = socket.create_server(("127.0.0.1", 0))
-
-    def take() -> None:
-        while door.fileno() >= 0:
-            try:
-                taken.append(door.accept()[0])
-            except OSError:
-                return
-
-    threading.Thread(target=take, daemon=True).start()
-    yield door.getsockname()[1], taken
-    door.close()
-    for one in taken:
-        one.close()
+def store() -> Iterator[tuple[int, list[socket.socket]]]:
+    """A service that hangs: its port and the connections."""
+    with hanging() as found:
+        yield found
 
 
 @pytest.fixture
@@ -84,9 +72,9 @@ def at_port(monkeypatch: pytest.MonkeyPatch, port: int) -> None:
 
 
 def test_a_vault_that_hangs_is_given_up_after_two_tries(
-    hurried: None, hanging: tuple[int, list[socket.socket]], identity: int, monkeypatch: pytest.MonkeyPatch
+    hurried: None, store: tuple[int, list[socket.socket]], identity: int, monkeypatch: pytest.MonkeyPatch
 ):
-    port, taken = hanging
+    port, taken = store
     monkeypatch.setenv("IDENTITY_ENDPOINT", f"http://127.0.0.1:{identity}/msi/token")
     at_port(monkeypatch, port)
     with pytest.raises(CloudError, match="timed out") as refused:
@@ -96,9 +84,9 @@ def test_a_vault_that_hangs_is_given_up_after_two_tries(
 
 
 def test_an_identity_that_hangs_is_given_up_after_two_tries(
-    hurried: None, hanging: tuple[int, list[socket.socket]], monkeypatch: pytest.MonkeyPatch
+    hurried: None, store: tuple[int, list[socket.socket]], monkeypatch: pytest.MonkeyPatch
 ):
-    port, taken = hanging
+    port, taken = store
     monkeypatch.setenv("IDENTITY_ENDPOINT", f"http://127.0.0.1:{port}/msi/token")
     with pytest.raises(CloudError) as refused:
         secret.read(VAULT)
