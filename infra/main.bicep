@@ -1,12 +1,12 @@
 // ML Idle Reaper on Azure: one resource group with everything in it, one custom role that reads, and that role's assignment in
 // every audited subscription; in mode enforce a second role, that acts.
 //
-//   az deployment sub create --location westeurope --template-file infra/main.bicep --parameters infra/main.bicepparam
+//   az deployment sub create --name ml-reaper --location westeurope --template-file infra/main.bicep --parameters infra/main.bicepparam
 //
 // docs/deploy-azure.md explains each parameter, each permission, what it costs and how to take it away again.
 targetScope = 'subscription'
 
-@description('Short name of this installation; resource names start with it, and the Log Analytics workspace is called so. Letters, digits and inner hyphens only.')
+@description('Short name of this installation, its own in the tenant; names of resources, roles and deployment records start with it. Letters, digits and inner hyphens only.')
 @minLength(4)
 @maxLength(16)
 param name string = 'ml-reaper'
@@ -88,11 +88,18 @@ param silentHours int = 26
 @description('Where Azure Communication Services keeps its data at rest, for instance Europe or United States.')
 param mailDataLocation string = 'Europe'
 
-@description('Display name of the custom role that reads, unique in the tenant. Give a second installation another one.')
-param roleName string = 'reaper-audit'
+@description('Display name of the custom role that reads, unique in the tenant.')
+param roleName string = name == 'ml-reaper' ? 'reaper-audit' : '${name}-audit'
 
 @description('Display name of the custom role that acts, unique in the tenant; made and assigned in mode enforce only.')
-param enforceRoleName string = 'reaper-enforce'
+param enforceRoleName string = name == 'ml-reaper' ? 'reaper-enforce' : '${name}-enforce'
+
+@description('Ids of the user-assigned identities that your online endpoints run as. In mode enforce the app may assign these and no other, without which it cannot set the traffic of such an endpoint.')
+param endpointIdentities array = []
+
+@description('Further settings of the function app, by name, such as Key Vault references. One that has a parameter of its own is refused.')
+@secure()
+param extraSettings object = {}
 
 @description('Python version of the worker.')
 @allowed([ '3.12', '3.13' ])
@@ -118,6 +125,33 @@ var groupName = { fits: resourceGroupName }[fits ? 'fits' : '${name}: letters, d
 var closed = !empty(allowedAddresses) || !empty(allowedSubnets)
 var appGetsIn = !closed || !empty(appSubnet)
 var subnets = { in: closed ? union(allowedSubnets, [ appSubnet ]) : [] }[appGetsIn ? 'in' : 'appSubnet: needed with allowedAddresses or allowedSubnets']
+
+// And a setting that this deployment makes itself, whatever its case: two values of one setting, and nobody knows which one holds.
+var own = [
+  'applicationinsights_authentication_string'
+  'applicationinsights_connection_string'
+  'azure_client_id'
+  'azurewebjobsstorage__blobserviceuri'
+  'azurewebjobsstorage__clientid'
+  'azurewebjobsstorage__credential'
+  'reaper_deployment'
+  'reaper_email_endpoint'
+  'reaper_email_sender'
+  'reaper_email_to'
+  'reaper_ledger'
+  'reaper_manifests'
+  'reaper_mode'
+  'reaper_policy'
+  'reaper_quiet'
+  'reaper_reports'
+  'reaper_schedule'
+  'reaper_secrets'
+  'reaper_snooze_keys'
+  'reaper_snooze_url'
+  'reaper_subscriptions'
+]
+var twice = filter(objectKeys(extraSettings), key => contains(own, toLower(key)))
+var further = { free: extraSettings }[empty(twice) ? 'free' : 'extraSettings: ${join(twice, ', ')} is made by the deployment itself']
 
 resource group 'Microsoft.Resources/resourceGroups@2024-11-01' = {
   name: groupName
@@ -191,7 +225,7 @@ module mail 'modules/mail.bicep' = {
 // Deployed to the first audited subscription: a role can only be made at one of the scopes it names.
 module role 'modules/role.bicep' = {
   scope: subscription(subscriptions[0])
-  name: 'reaper-role-${installation}'
+  name: '${name}-role-${installation}'
   params: {
     roleName: roleName
     subscriptions: subscriptions
@@ -200,7 +234,7 @@ module role 'modules/role.bicep' = {
 
 module access 'modules/access.bicep' = [for id in subscriptions: {
   scope: subscription(id)
-  name: 'reaper-access-${uniqueString(id, installation)}'
+  name: '${name}-access-${uniqueString(id, installation)}'
   params: {
     role: role.outputs.name
     principalId: identity.outputs.principalId
@@ -210,13 +244,24 @@ module access 'modules/access.bicep' = [for id in subscriptions: {
 // Leaving mode enforce does not take this away again: a deployment deletes nothing. docs/deploy-azure.md has the command.
 module enforce 'modules/enforce.bicep' = if (mode == 'enforce') {
   scope: subscription(subscriptions[0])
-  name: 'reaper-enforce-${installation}'
+  name: '${name}-enforce-${installation}'
   params: {
+    name: name
     roleName: enforceRoleName
     subscriptions: subscriptions
     principalId: identity.outputs.principalId
   }
 }
+
+// Not part of the role that acts, which holds in whole subscriptions: assigning any identity there would be far too much.
+module assign 'modules/assign.bicep' = [for id in endpointIdentities: if (mode == 'enforce') {
+  scope: resourceGroup(split(id, '/')[2], split(id, '/')[4])
+  name: '${name}-assign-${uniqueString(id, installation)}'
+  params: {
+    identityName: last(split(id, '/'))
+    principalId: identity.outputs.principalId
+  }
+}]
 
 module app 'modules/app.bicep' = {
   scope: group
@@ -232,6 +277,7 @@ module app 'modules/app.bicep' = {
     packageUrl: host.outputs.packageUrl
     subnetId: appSubnet
     insightsName: monitoring.outputs.insightsName
+    extraSettings: further
     settings: {
       // The app's own id: what links are signed for.
       REAPER_DEPLOYMENT: '${group.id}/providers/Microsoft.Web/sites/${appName}'
@@ -289,3 +335,18 @@ output principalId string = identity.outputs.principalId
 
 @description('Guid of the custom role that reads.')
 output roleGuid string = role.outputs.name
+
+@description('Display name of the custom role that reads.')
+output auditRole string = roleName
+
+@description('Display name of the custom role that acts; there is one once mode enforce was deployed.')
+output enforceRole string = enforceRoleName
+
+@description('Ids of the audited subscriptions.')
+output auditedSubscriptions array = subscriptions
+
+@description('The storage account with reports, memory and manifests.')
+output storageAccount string = storage.outputs.accountName
+
+@description('The Log Analytics workspace, which Azure keeps for two weeks after its deletion.')
+output workspaceName string = name

@@ -1,8 +1,9 @@
 // Fill in and deploy; every parameter of main.bicep that is not here keeps its default. docs/deploy-azure.md lists them.
 using 'main.bicep'
 
-// Who gets the summary of each sweep and the alerts.
-param admins = [ 'ml-admins@example.com' ]
+// Who gets the summary of each sweep and the alerts: e-mail addresses, with commas and no spaces between them. From the environment, so that
+// nothing is deployed while nobody has said who; or write them here: [ 'ada@contoso.com', 'grace@contoso.com' ]
+param admins = split(readEnvironmentVariable('ADMIN_EMAILS'), ',')
 
 // Which subscriptions to audit. Left out: the one that is deployed to.
 // param subscriptions = [ '00000000-0000-0000-0000-000000000000', '11111111-1111-1111-1111-111111111111' ]

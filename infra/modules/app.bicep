@@ -34,6 +34,10 @@ param subnetId string
 @description('The settings the product reads: REAPER_... names and their values.')
 param settings object
 
+@description('Further settings. The product\'s own and the host\'s win over them.')
+@secure()
+param extraSettings object
+
 resource insights 'Microsoft.Insights/components@2020-02-02' existing = {
   name: insightsName
 }
@@ -62,6 +66,9 @@ resource app 'Microsoft.Web/sites@2024-11-01' = {
     serverFarmId: plan.id
     httpsOnly: true
     virtualNetworkSubnetId: empty(subnetId) ? null : subnetId
+    // Whom a setting that is a Key Vault reference is read as; without it, as the system-assigned identity, which this app has not.
+    // https://learn.microsoft.com/azure/app-service/app-service-key-vault-references
+    keyVaultReferenceIdentity: identityId
     functionAppConfig: {
       deployment: {
         storage: {
@@ -97,10 +104,11 @@ resource noScmPassword 'Microsoft.Web/sites/basicPublishingCredentialsPolicies@2
   dependsOn: [ noFtpPassword ]
 }
 
+// This replaces the whole set: a setting that is not named here is gone after each deployment, whoever made it.
 resource appsettings 'Microsoft.Web/sites/config@2024-11-01' = {
   parent: app
   name: 'appsettings'
-  properties: union(settings, {
+  properties: union(extraSettings, settings, {
     AZURE_CLIENT_ID: identityClientId
     AzureWebJobsStorage__blobServiceUri: blobEndpoint
     AzureWebJobsStorage__clientId: identityClientId

@@ -3,6 +3,9 @@
 // https://learn.microsoft.com/azure/role-based-access-control/custom-roles
 targetScope = 'subscription'
 
+@description('Name of the installation.')
+param name string
+
 @description('Display name of the role, unique in the tenant.')
 param roleName string
 
@@ -41,7 +44,7 @@ resource role 'Microsoft.Authorization/roleDefinitions@2022-04-01' = {
 // Named for the installation (its identity) and the location: a deployment at a subscription keeps its first location.
 module access 'access.bicep' = [for id in subscriptions: {
   scope: subscription(id)
-  name: 'reaper-enforce-${uniqueString(id, principalId, deployment().location)}'
+  name: '${name}-enforce-${uniqueString(id, principalId, deployment().location)}'
   params: {
     role: role.name
     principalId: principalId

@@ -176,6 +176,9 @@ resource reportAccess 'Microsoft.Authorization/roleAssignments@2022-04-01' = [fo
   }
 }]
 
+@description('Name of the account.')
+output accountName string = account.name
+
 @description('Address of the container the full reports go to, for REAPER_REPORTS.')
 output reportsUrl string = '${account.properties.primaryEndpoints.blob}${reports.name}'
 

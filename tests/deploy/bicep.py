@@ -50,7 +50,9 @@ def value(declaration: Node) -> Node | None:
     node = declaration.named_children[-1]
     if node.type in ("type", "identifier") and declaration.type == "parameter_declaration":
         return None
-    return node.named_children[-1] if node.type in ("if_statement", "for_statement") else node
+    while node.type in ("if_statement", "for_statement"):
+        node = node.named_children[-1]
+    return node
 
 
 def properties(node: Node) -> dict[str, Node]:

@@ -27,6 +27,7 @@ from deploy.bicep import (
     resource_type,
     strings,
     text,
+    tree,
     value,
 )
 from reaper import registry
@@ -41,6 +42,8 @@ PUBLISHING = "basicPublishingCredentialsPolicies"
 AT_A_SUBSCRIPTION = [
     (path, name) for path in FILES for name, node in declared(path, "module").items() if "scope: subscription(" in text(node)
 ]
+ASSIGN = "Microsoft.ManagedIdentity/userAssignedIdentities/assign/action"
+"""Not in a role of ours: a built-in one that has it is given on each named identity."""
 GUIDE = ROOT / "docs/deploy-azure.md"
 SECRET = re.compile(
     r"\blist\w*\(|connectionstring|instrumentationkey|accountkey|primarykey|secondarykey|password|secret|\bkeys\b", re.I
@@ -193,9 +196,62 @@ def test_the_audit_role_allows_exactly_what_the_azure_kinds_declare() -> None:
 
 def test_the_enforce_role_allows_exactly_what_the_deeds_of_the_azure_kinds_need_on_top_of_reading() -> None:
     needed = {action for kind in registry.kinds("azure") for deed in kind.deeds.values() for action in deed.permissions}
-    assert set(actions(ENFORCE)) == needed - set(actions())
+    assert set(actions(ENFORCE)) == needed - set(actions()) - {ASSIGN}
     assert actions(ENFORCE) == sorted(set(actions(ENFORCE)), key=str.lower)
     assert [a for a in actions(ENFORCE) if "*" in a] == []
+
+
+def test_only_the_named_identities_of_endpoints_may_be_assigned_and_only_in_enforce() -> None:
+    """Whoever may assign an identity to an endpoint can run code as it, so the right never holds in a whole subscription."""
+    assert [word for path in FILES for word in strings(tree(path)) if "userassignedidentities/" in word.lower()] == []
+    module = text(declared(MAIN, "module")["assign"])
+    assert "[for id in endpointIdentities: if (mode == 'enforce') {" in module
+    assert "scope: resourceGroup(split(id, '/')[2], split(id, '/')[4])" in module
+    assert "identityName: last(split(id, '/'))" in module
+    assert text(value(declared(MAIN, "parameter")["endpointIdentities"])) == "[]"
+    assert [path.name for path in FILES if "'modules/assign.bicep'" in path.read_text()] == ["main.bicep"]
+
+
+def set_by_the_deployment() -> set[str]:
+    """The names of all settings that the deployment makes itself, in lower case."""
+    call = value(declared(APP, "resource")["appsettings"])
+    host = properties(properties(call)["properties"])
+    passed = properties(properties(value(declared(MAIN, "module")["app"]))["params"])
+    return {name.lower() for name in {*host, *properties(passed["settings"])}}
+
+
+def test_a_setting_of_ones_own_outlives_every_deployment() -> None:
+    passed = properties(properties(value(declared(MAIN, "module")["app"]))["params"])
+    assert text(passed["extraSettings"]) == "further"
+    assert at(APP, "appsettings", "properties").startswith("union(extraSettings, settings, {"), "the last one wins: the deployment's own"
+
+
+def test_a_setting_that_has_a_parameter_is_refused_among_ones_own() -> None:
+    told = {name: text(value(node)) for name, node in declared(MAIN, "variable").items()}
+    assert set(strings(value(declared(MAIN, "variable")["own"]))) == set_by_the_deployment()
+    assert told["twice"] == "filter(objectKeys(extraSettings), key => contains(own, toLower(key)))"
+    assert told["further"].startswith("{ free: extraSettings }[empty(twice) ? 'free' : 'extraSettings: ${join(twice, ', ')} ")
+
+
+@pytest.mark.parametrize("path", [MAIN, APP], ids=["main", "app"])
+def test_the_record_of_a_deployment_does_not_show_settings_of_ones_own(path: Path) -> None:
+    assert "secure" in decorators(path, "extraSettings")
+
+
+def test_a_setting_that_is_a_key_vault_reference_is_read_as_the_identity() -> None:
+    assert at(APP, "app", "properties.keyVaultReferenceIdentity") == "identityId", "the app has no system-assigned identity"
+
+
+def test_nothing_is_deployed_while_nobody_has_said_who_the_admins_are() -> None:
+    given = (INFRA / "main.bicepparam").read_text()
+    assert "param admins = split(readEnvironmentVariable('ADMIN_EMAILS'), ',')" in given, "without a default, so that it must be set"
+    assert re.findall(r"[\w-]+@example\.com", given) == []
+
+
+@pytest.mark.parametrize(("parameter", "what"), [("roleName", "audit"), ("enforceRoleName", "enforce")])
+def test_a_second_installation_has_roles_of_its_own(parameter: str, what: str) -> None:
+    given = text(value(declared(MAIN, "parameter")[parameter]))
+    assert given == f"name == 'ml-reaper' ? 'reaper-{what}' : '${{name}}-{what}'"
 
 
 def test_the_one_thing_the_enforce_role_deletes_is_what_a_manifest_brings_back() -> None:
@@ -226,6 +282,7 @@ def test_what_undoing_takes_is_kept_apart_and_never_expires() -> None:
 
 GRANTS = {
     "access.bicep assignment": ("roleId", "the subscription"),
+    "assign.bicep assign": ("identityOperator", "identity"),
     "host.bicep hostAccess": ("blobDataOwner", "account"),
     "mail.bicep send": ("mailOwner", "service"),
     "monitoring.bicep publish": ("metricsPublisher", "insights"),
@@ -239,6 +296,7 @@ BUILT_IN = {
     "blobDataContributor": "ba92f5b4-2d11-453d-a403-e96b0029c9fe",
     "blobDataOwner": "b7e6dc6d-f1e8-4753-8033-0f276bb0955b",
     "blobDataReader": "2a2b9908-6ea1-4ae2-8e65-a410df84e7d1",
+    "identityOperator": "f1a07417-d97a-45cb-824c-7a7467783830",
     "mailOwner": "09976791-48a7-449e-bb21-39d1a415f350",
     "metricsPublisher": "3913510d-42f4-4e42-8a64-420c390055eb",
     "tableDataContributor": "0a9a7e1f-b9d0-4cc4-a60d-0319b160aaa3",
