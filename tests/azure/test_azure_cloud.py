@@ -104,6 +104,20 @@ def test_the_sentence_of_a_denial_names_action_and_scope(server: Server, cloud: 
     assert caught.value.missing == "Microsoft.A/b/read"
 
 
+def test_a_denial_on_a_linked_resource_names_what_is_missing(server: Server, cloud: Cloud, vision: Workspace):
+    text = (
+        "The client 'x' with object id 'x' has permission to perform action 'Microsoft.A/b/write' on scope '/subscriptions/s/b'; however, it "
+        "does not have permission to perform action(s) 'Microsoft.C/d/assign/action' on the linked scope(s) '/subscriptions/s/c,/subscriptions/s/d' "
+        "or the linked scope(s) are invalid."
+    )
+    server.rules.append(on("GET", ".*/computes", error(403, "LinkedAuthorizationFailed", text)))
+    with pytest.raises(
+        CloudError, match="assign/action is not allowed over scope /subscriptions/s/c,/subscriptions/s/d"
+    ) as caught:
+        list(cloud.pages(READ, path(vision)))
+    assert (caught.value.trouble, caught.value.missing) == (Trouble.DENIED, "Microsoft.C/d/assign/action")
+
+
 def test_a_closed_connection_is_unreachable(server: Server, cloud: Cloud, vision: Workspace):
     server.rules.append(on("GET", ".*/computes", cut()))
     with pytest.raises(CloudError) as caught:

@@ -223,7 +223,9 @@ def set_by_the_deployment() -> set[str]:
 def test_a_setting_of_ones_own_outlives_every_deployment() -> None:
     passed = properties(properties(value(declared(MAIN, "module")["app"]))["params"])
     assert text(passed["extraSettings"]) == "further"
-    assert at(APP, "appsettings", "properties").startswith("union(extraSettings, settings, {"), "the last one wins: the deployment's own"
+    assert at(APP, "appsettings", "properties").startswith("union(extraSettings, settings, {"), (
+        "the last one wins: the deployment's own"
+    )
 
 
 def test_a_setting_that_has_a_parameter_is_refused_among_ones_own() -> None:
@@ -244,7 +246,9 @@ def test_a_setting_that_is_a_key_vault_reference_is_read_as_the_identity() -> No
 
 def test_nothing_is_deployed_while_nobody_has_said_who_the_admins_are() -> None:
     given = (INFRA / "main.bicepparam").read_text()
-    assert "param admins = split(readEnvironmentVariable('ADMIN_EMAILS'), ',')" in given, "without a default, so that it must be set"
+    assert "param admins = split(readEnvironmentVariable('ADMIN_EMAILS'), ',')" in given, (
+        "without a default, so that it must be set"
+    )
     assert re.findall(r"[\w-]+@example\.com", given) == []
 
 

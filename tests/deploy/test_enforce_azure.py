@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from deploy.test_bicep import ENFORCE, actions
+from deploy.test_bicep import ASSIGN, ENFORCE, actions
 from reaper.enforce import MOVES
 from reaper.model import Mode, Report
 from reaper.run import run
 from reaper.sandbox.azure import signals
-from reaper.sandbox.azure.rights import only
+from reaper.sandbox.azure.rights import deny, only
 from reaper.sandbox.azure.server import Server
 from reaper.sandbox.azure.subscription import Endpoint, Thing
 from reaper.settings import Settings
@@ -48,6 +48,11 @@ class Estate:
     served: Thing
     gone: Endpoint
 
+    @property
+    def runs_as(self) -> str:
+        """The id of the user-assigned identity of the endpoint whose traffic is set."""
+        return f"{self.gone.id.partition('/providers/')[0]}/providers/Microsoft.ManagedIdentity/userAssignedIdentities/serving"
+
     def sweep(self, mode: Mode) -> Report:
         settings = Settings(
             mode=mode, cloud="azure", ledger=f"sqlite://{self.home}/ledger.db", manifests=str(self.home / "manifests")
@@ -76,7 +81,7 @@ def estate(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Estate]:
     with Server(NOW) as server:
         for name, value in server.env.items():
             monkeypatch.setenv(name, value)
-        server.rules.append(only(*actions(), *actions(ENFORCE)))
+        server.rules.append(only(*actions(), *actions(ENFORCE), ASSIGN))
         server.world.operations.takes = timedelta(0)
         vision = server.subscription("11111111-1111-1111-1111-111111111111").workspace("vision")
         cluster = vision.cluster("nodes", nodes=(3, 6))
@@ -87,7 +92,13 @@ def estate(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Estate]:
         for deployment in (served, gone.deployment("blue")):
             signals.capacity(deployment, since=LONG_AGO)
         gone.traffic(blue=100)
-        yield Estate(server, tmp_path, cluster, instances, served, gone)
+        found = Estate(server, tmp_path, cluster, instances, served, gone)
+        gone.body["identity"] = {
+            "type": "UserAssigned",
+            "userAssignedIdentities": {found.runs_as: {"principalId": "p", "clientId": "c"}},
+        }
+        server.rules.append(deny(ASSIGN, f"(?!{found.runs_as}$).*"))
+        yield found
 
 
 BEFORE = {
@@ -130,6 +141,19 @@ def test_below_enforce_nothing_is_changed_even_with_the_role_at_hand(estate: Est
     estate.later(days=4)
     estate.sweep(mode)
     assert (changes(estate.server), estate.state()) == (set(), BEFORE)
+
+
+def test_an_endpoint_whose_identity_may_not_be_assigned_keeps_its_traffic(estate: Estate):
+    estate.server.rules.append(deny(ASSIGN, estate.runs_as))
+    estate.sweep(Mode.ENFORCE)
+    estate.later(days=4)
+    report = estate.sweep(Mode.ENFORCE)
+    [outcome] = [f.outcome for f in report.findings if f.case.resource.name == "gone/blue"]
+    assert str(outcome.result) == "failed"
+    assert f"{ASSIGN} is not allowed over scope {estate.runs_as}" in str(outcome.error)
+    assert estate.state()["traffic"] == BEFORE["traffic"]
+    [gap] = [c for c in report.coverage if c.kind == "acts"]
+    assert gap.missing == ASSIGN
 
 
 def test_without_the_second_role_every_act_is_a_failure_that_names_what_is_missing(estate: Estate):

@@ -145,6 +145,8 @@ def _reply(call: Call, session: Session, tries: Tries) -> Json:
 
 
 _SENTENCE = re.compile(r"action(?:s|\(s\))? '([^']+)' (?:over|at|on) (?:the )?scope '([^']+)'", re.IGNORECASE)
+# Before that, such a sentence names an action that is allowed.
+_LINKED = re.compile(r"action(?:s|\(s\))? '([^']+)' on the linked scope(?:s|\(s\))? '([^']+)'", re.IGNORECASE)
 _REGISTER = re.compile(
     r"not\s+(?:been\s+|yet\s+)?registered|unregistered|MissingSubscriptionRegistration|NotRegistered", re.IGNORECASE
 )
@@ -164,7 +166,7 @@ def _refused(call: Call, response: HttpResponse) -> CloudError:
         remedy = f"az provider register --namespace {provider}"
         return CloudError(Trouble.REFUSED, call.permission, f"{provider} {UNREGISTERED}; {remedy} does that ({told})", code=told)
     if status in (401, 403):
-        named = _SENTENCE.search(text)
+        named = _LINKED.search(text) or _SENTENCE.search(text)
         action, scope = named.groups() if named else (call.permission, call.scope)
         because = f"{action} is not allowed over scope {scope} ({code or status})"
         return CloudError(Trouble.DENIED, call.permission, because, code=code, missing=action)

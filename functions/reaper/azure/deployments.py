@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 UPPER_ROOT = f"{PROVIDER}/workspaces/onlineEndpoints"
 ROOT = f"{UPPER_ROOT}/deployments"
+ASSIGN = "Microsoft.ManagedIdentity/userAssignedIdentities/assign/action"
+"""Needed on each user-assigned identity of an endpoint that is written, though nothing about it changes."""
 ENDPOINTS, DEPLOYMENTS = f"{UPPER_ROOT}/read", f"{ROOT}/read"
 PERMISSIONS = (*UPPER, ENDPOINTS, DEPLOYMENTS)
 TYPES = (f"{TYPE}/onlineEndpoints", f"{TYPE}/onlineEndpoints/deployments")

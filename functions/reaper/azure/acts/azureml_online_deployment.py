@@ -173,4 +173,6 @@ def _still_meant(cloud: Cloud, resource: Resource, manifest: Manifest) -> None:
         raise CloudError(Trouble.REFUSED, kind.NAME, f"{', '.join(sorted(now.beside))} came beside it a moment ago")
 
 
-ACTS = Acts(look=look, record=record, carry=carry, undo=undo, undo_permissions=(WRITE, endpoint_traffic.WRITE))
+ACTS = Acts(
+    look=look, record=record, carry=carry, undo=undo, undo_permissions=(WRITE, endpoint_traffic.WRITE, deployments.ASSIGN)
+)

@@ -248,9 +248,9 @@ DEEDS = {
     Move.DELETE: Deed(
         verb="deleted",
         what="deletes it where it gets no traffic, or where it is its endpoint's only one, whose traffic is set to 0 % first; refused where its "
-        "model, environment or code version is not there any more. What lies in a registry is taken to be there. What it was is stored before, environment variables included, and those may hold secrets: the store of manifests must be private",
+        "model, environment or code version is not there any more. What lies in a registry is taken to be there. Setting the traffic of an endpoint with user-assigned identities takes the right to assign each of them. What it was is stored before, environment variables included, and those may hold secrets: the store of manifests must be private",
         undo="creates it again with its model, settings, tags, instances and, once it is there, its traffic",
-        permissions=(f"{deployments.ROOT}/delete", f"{deployments.UPPER_ROOT}/write", *assets.PERMISSIONS),
+        permissions=(f"{deployments.ROOT}/delete", f"{deployments.UPPER_ROOT}/write", deployments.ASSIGN, *assets.PERMISSIONS),
     ),
 }
 KIND = Kind(

@@ -13,11 +13,13 @@ from reaper.sandbox.azure.computes import failed
 from reaper.sandbox.azure.moment import zulu
 from reaper.sandbox.azure.page import page
 from reaper.sandbox.azure.place import PROVIDER, child, workspace
-from reaper.sandbox.azure.refusal import bad, conflict
+from reaper.sandbox.azure.refusal import bad, conflict, unlinked
 from reaper.sandbox.azure.request import Json, Reply, Request
+from reaper.sandbox.azure.rights import refuses
 from reaper.sandbox.azure.workspaces import system_data
 from reaper.sandbox.azure.world import World
 
+ASSIGN = "Microsoft.ManagedIdentity/userAssignedIdentities/assign/action"
 WRITTEN = ("authMode", "description", "compute", "publicNetworkAccess", "properties")
 AT_WORK = ("Creating", "Updating", "Deleting", "Scaling")
 
@@ -82,6 +84,7 @@ def put(world: World, request: Request) -> Reply:
     wanted = request.body
     if not isinstance(wanted, dict) or not wanted.get("location") or not isinstance(wanted.get("properties"), dict):
         raise bad("location and properties are required.")
+    _check_identities(world, request, wanted)
     before = world.estate.find(f"{parent['id']}/onlineEndpoints/{name}")
     fresh = deepcopy(idle(before)) if before else body(parent, name, world.now)
     fresh["properties"] |= {key: wanted["properties"].get(key) or {} for key in ("traffic", "mirrorTraffic")}
@@ -126,6 +129,13 @@ def _identity(wanted: Json | None, before: Json | None) -> Json | None:
     """The identity as written; a system-assigned one that stays keeps its object id."""
     kept = {"principalId": before["principalId"]} if before and "principalId" in before else {}
     return wanted and {**wanted, **(kept if "SystemAssigned" in wanted["type"] else {})}
+
+
+def _check_identities(world: World, request: Request, wanted: Json) -> None:
+    """Whoever writes an endpoint must be allowed to assign each identity in it, new there or not."""
+    for id_ in (wanted.get("identity") or {}).get("userAssignedIdentities") or {}:
+        if refuses(world.rules, ASSIGN, id_):
+            raise unlinked(request.action, request.scope, ASSIGN, id_)
 
 
 def _check_traffic(world: World, endpoint: Json) -> None:

@@ -37,6 +37,16 @@ def unauthorized(action: str, scope: str) -> Refused:
     )
 
 
+def unlinked(action: str, scope: str, missing: str, linked: str) -> Refused:
+    """403 for an action that is allowed, whose body names a resource on which another one is not."""
+    return refused(
+        403,
+        "LinkedAuthorizationFailed",
+        f"The client '{PRINCIPAL}' with object id '{PRINCIPAL}' has permission to perform action '{action}' on scope '{scope}'; however, it "
+        f"does not have permission to perform action(s) '{missing}' on the linked scope(s) '{linked}' or the linked scope(s) are invalid.",
+    )
+
+
 def unauthenticated(message: str, code: str = "AuthenticationFailed") -> Refused:
     """401 with the challenge that the SDKs read."""
     challenge = f'Bearer authorization_uri="https://login.microsoftonline.com/common", error="invalid_token", error_description="{message}"'
