@@ -1,0 +1,311 @@
+"""The Azure guide as a newcomer follows it: each of its commands in a shell, against a pretend CLI, a real git and a real curl.
+
+What cannot run here is Azure itself; what a deployment makes is told to the pretend tenant from the Bicep files.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from deploy.az import OPTIONS, Refused, parse
+from deploy.bicep import INFRA, MAIN, ROOT, declared, properties, text, value
+from deploy.test_bicep import AT_A_SUBSCRIPTION, GUIDE
+from reaper.sandbox.azure import authority
+from reaper.sandbox.azure.request import Reply
+from reaper.sandbox.azure.wire import Incoming, Listener
+
+SUBSCRIPTION, ANOTHER = "11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222"
+BLOCKS = re.findall(r"^#+ ([^\n]+)$|^```sh\n(.*?)^```", GUIDE.read_text(), re.M | re.S)
+OLD_CURL = {"--data", "--header", "--request", "--show-error", "--silent", "--write-out"}
+"""What every curl since 7.10 has. --json came with 7.82, --fail-with-body with 7.76: long-lived systems have neither."""
+
+
+def blocks(heading: str) -> list[str]:
+    """The shell commands below a heading of the guide, block by block, with the subscriptions filled in."""
+    found, under = [], ""
+    for name, block in BLOCKS:
+        under = name or under
+        if block and under == heading:
+            found.append(block.replace("SUBSCRIPTION_ID", SUBSCRIPTION).replace("ANOTHER_ID", ANOTHER))
+    return found
+
+
+SIGN_IN, NAMES = blocks("Before the first time")
+DEPLOY, PUBLISH, PREVIEW = blocks("Deploy")
+[PIPELINE] = blocks("Unattended deployment")
+[LEAVE_ENFORCE] = blocks("On top of that in mode enforce")
+[LIFT] = blocks("Manifests that nobody can delete")
+[OLD_ROLE] = blocks("From an earlier version")
+SWEEP, TIMER = blocks("Try it")
+REMOVE, LOOK, FORGET = blocks("Uninstall")
+
+
+def record_names() -> list[str]:
+    """How the Bicep files name their deployments at a subscription."""
+    found = (text(properties(value(declared(path, "module")[name]))["name"]).strip("'") for path, name in AT_A_SUBSCRIPTION)
+    return sorted(set(found))
+
+
+def role_names(parameter: str) -> dict[str, str]:
+    """The role's name by that of the installation; under the empty one what comes after any other installation's name."""
+    [found] = re.findall(r"^name == '(.+)' \? '(.+)' : '\$\{name\}-(.+)'$", text(value(declared(MAIN, "parameter")[parameter])))
+    return {found[0]: found[1], "": found[2]}
+
+
+@dataclass
+class Newcomer:
+    """Somebody with a clone of the repository, a shell and a tenant with two subscriptions."""
+
+    home: Path
+    env: dict[str, str]
+    posted: list[Incoming]
+
+    @property
+    def tenant(self) -> dict[str, Any]:
+        return dict(json.loads((self.home / "tenant.json").read_text()))
+
+    def run(self, *commands: str, name: str = "ml-reaper", **env: str) -> str:
+        """What the commands print in one new shell. What goes wrong is in `refused` of the tenant, and in the exit status."""
+        script = "\n".join([NAMES.replace("reaper=ml-reaper", f"reaper={name}"), *commands])
+        done = subprocess.run(
+            ["sh", "-eu", "-c", script],
+            cwd=self.home,
+            env=self.env | env,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert (done.returncode == 0) == (self.tenant["refused"] == []), done.stderr
+        return done.stdout
+
+    def parameters(self, *lines: str) -> None:
+        """Adds lines to the parameter file of the clone."""
+        with (self.home / "infra/main.bicepparam").open("a") as file:
+            file.writelines(f"\n{line}" for line in lines)
+
+    def left(self) -> dict[str, Any]:
+        """All that costs, grants or blocks something."""
+        tenant = self.tenant
+        records = {id_: sorted(one["records"]) for id_, one in tenant["subscriptions"].items() if one["records"]}
+        return {key: tenant[key] for key in ("assignments", "roles", "groups", "kept") if tenant[key]} | (
+            {"records": records} if records else {}
+        )
+
+
+def clone(home: Path) -> None:
+    """What `git clone` makes, as far as the guide needs it."""
+    code = "functions/reaper/azure"
+    shutil.copytree(ROOT / code, home / code, ignore=lambda _, names: [n for n in names if not n.startswith("t")])
+    shutil.copytree(INFRA, home / "infra")
+    for name in ("host.json", "function_app.py", "requirements.txt"):
+        shutil.copy(ROOT / name, home / name)
+    git = ["git", "-c", "user.name=n", "-c", "user.email=n@example.com", "-c", "commit.gpgsign=false"]
+    for command in (["git", "init", "-q"], ["git", "add", "."], [*git, "commit", "-q", "--no-verify", "-m", "all"]):
+        subprocess.run(command, cwd=home, check=True, timeout=60, env={**os.environ, "GIT_CONFIG_GLOBAL": os.devnull})
+
+
+@pytest.fixture(scope="session")
+def cloned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if not (shutil.which("git") and shutil.which("curl")):
+        pytest.skip("the guide needs git and curl")
+    home = tmp_path_factory.mktemp("cloned")
+    clone(home)
+    return home
+
+
+@pytest.fixture
+def newcomer(tmp_path: Path, cloned: Path) -> Iterator[Newcomer]:
+    home, tools, posted = tmp_path / "home", tmp_path / "tools", []
+    shutil.copytree(cloned, home)
+    tools.mkdir()
+    (tools / "az").write_text(f'#!/bin/sh\nexec "{sys.executable}" "{Path(__file__).with_name("az.py")}" "$@"\n')
+    (tools / "az").chmod(0o755)
+    ca, context = authority.issue(tmp_path)
+
+    def answer(incoming: Incoming) -> Reply:
+        posted.append(incoming)
+        return Reply(body=b'{"schema": 1}')
+
+    app = Listener(answer, context)
+    template = {
+        "outputs": sorted(declared(MAIN, "output")),
+        "records": record_names(),
+        "roles": {"auditRole": role_names("roleName"), "enforceRole": role_names("enforceRoleName")},
+    }
+    empty: dict[str, Any] = {key: [] for key in ("roles", "assignments", "kept", "trusts", "asked", "refused")}
+    places = {id_: {"records": {}, "providers": []} for id_ in (SUBSCRIPTION, ANOTHER)}
+    tenant = {**empty, "groups": {}, "identities": 0, "template": template, "subscriptions": places, "current": ANOTHER}
+    (home / "tenant.json").write_text(json.dumps({**tenant, "host": app.url.removeprefix("https://")}))
+    env = {"PATH": f"{tools}{os.pathsep}{os.environ['PATH']}", "PRETEND_TENANT": str(home / "tenant.json"), "HOME": str(home)}
+    yield Newcomer(home, {**env, "CURL_CA_BUNDLE": str(ca), "no_proxy": "127.0.0.1", "LC_ALL": "C.UTF-8"}, posted)
+    app.stop()
+
+
+def test_a_newcomer_gets_from_signing_in_to_the_first_sweep(newcomer: Newcomer) -> None:
+    said = newcomer.run(SIGN_IN, DEPLOY, PUBLISH, PREVIEW, SWEEP, TIMER)
+    tenant = newcomer.tenant
+    assert tenant["refused"] == []
+    assert tenant["groups"]["rg-ml-reaper"]["published"] is True
+    assert [a["scope"] for a in tenant["assignments"]] == [f"/subscriptions/{SUBSCRIPTION}"]
+    assert tenant["subscriptions"][ANOTHER]["providers"] == ["Microsoft.Insights"]
+    calls = [(p.method, p.path, json.loads(p.body), p.headers["x-functions-key"]) for p in newcomer.posted]
+    assert calls == [
+        ("POST", "/api/sweep", {"mode": "audit"}, "function-key"),
+        ("POST", "/admin/functions/sweep_on_schedule", {}, "master-key"),
+    ]
+    assert {p.headers["content-type"] for p in newcomer.posted} == {"application/json"}
+    assert said.endswith('{"schema": 1}\n200\n'), "the status is told without an option that is new"
+
+
+def test_nothing_is_deployed_without_an_address_for_the_summaries(newcomer: Newcomer) -> None:
+    newcomer.run(SIGN_IN, "unset ADMIN_EMAILS", DEPLOY.partition("\n")[2])
+    [refusal] = newcomer.tenant["refused"]
+    assert "ADMIN_EMAILS" in refusal
+    assert newcomer.left() == {}
+
+
+def installed(newcomer: Newcomer, name: str = "ml-reaper") -> None:
+    """In mode enforce, over both subscriptions."""
+    if "param mode" not in (newcomer.home / "infra/main.bicepparam").read_text().replace("// param mode", ""):
+        newcomer.parameters("param mode = 'enforce'", f"param subscriptions = [ '{SUBSCRIPTION}', '{ANOTHER}' ]")
+    newcomer.run(f"az account set --subscription {SUBSCRIPTION}", DEPLOY, PUBLISH, name=name)
+    assert newcomer.tenant["refused"] == []
+
+
+def give_a_role(newcomer: Newcomer, scope: str) -> None:
+    """A role on something of the admins' own, such as a vault, given to the app's identity by hand."""
+    rest = "--assignee-principal-type ServicePrincipal --role Reader"
+    newcomer.run(f'az role assignment create --assignee-object-id "$(output principalId)" {rest} --scope "{scope}"')
+
+
+def test_the_clean_exit_leaves_nothing_behind(newcomer: Newcomer) -> None:
+    installed(newcomer)
+    give_a_role(newcomer, f"/subscriptions/{ANOTHER}/resourceGroups/rg-keys/providers/Microsoft.KeyVault/vaults/v")
+    assert len(newcomer.tenant["assignments"]) == 5
+    newcomer.run(LIFT)
+    said = newcomer.run(REMOVE, 'echo "looking"', LOOK, FORGET)
+    assert newcomer.tenant["refused"] == []
+    assert newcomer.left() == {}
+    assert said.partition("looking\n")[2] == ""
+
+
+def test_what_is_left_is_shown_by_the_look_back(newcomer: Newcomer) -> None:
+    installed(newcomer)
+    said = newcomer.run("principal=$(output principalId)", LOOK)
+    assert {line.split("\t")[0] for line in said.splitlines()} == {"reaper-audit", "reaper-enforce"}
+
+
+def test_manifests_that_nobody_can_delete_keep_the_group_until_they_are_lifted(newcomer: Newcomer) -> None:
+    installed(newcomer)
+    newcomer.run(REMOVE)
+    [refusal] = newcomer.tenant["refused"]
+    assert "immutability policy" in refusal
+    assert list(newcomer.tenant["groups"]) == ["rg-ml-reaper"]
+
+
+def test_leaving_enforce_takes_the_right_to_act_and_leaves_the_right_to_read(newcomer: Newcomer) -> None:
+    installed(newcomer)
+    said = newcomer.run(LEAVE_ENFORCE)
+    assert [role["roleName"] for role in newcomer.tenant["roles"]] == ["reaper-audit"]
+    assert {a["roleDefinitionName"] for a in newcomer.tenant["assignments"]} == {"reaper-audit"}
+    assert said.splitlines() == [f"reaper-audit\t/subscriptions/{SUBSCRIPTION}"]
+
+
+def test_a_second_installation_comes_and_goes_beside_the_first(newcomer: Newcomer) -> None:
+    installed(newcomer)
+    before = newcomer.left()
+    installed(newcomer, "ml-reaper-dev")
+    names = {role["roleName"] for role in newcomer.tenant["roles"]}
+    assert names == {"reaper-audit", "reaper-enforce", "ml-reaper-dev-audit", "ml-reaper-dev-enforce"}
+    newcomer.run(LIFT, REMOVE, LOOK, FORGET, name="ml-reaper-dev")
+    assert newcomer.tenant["refused"] == []
+    assert newcomer.left() == before
+
+
+def test_after_a_clean_exit_it_can_be_deployed_in_another_region(newcomer: Newcomer) -> None:
+    newcomer.run(SIGN_IN, DEPLOY, REMOVE, FORGET)
+    newcomer.run(SIGN_IN, DEPLOY.replace("westeurope", "northeurope"))
+    assert newcomer.tenant["refused"] == []
+    assert list(newcomer.tenant["groups"]) == ["rg-ml-reaper"]
+
+
+def test_the_record_of_a_deployment_binds_its_name_to_the_region(newcomer: Newcomer) -> None:
+    newcomer.run(SIGN_IN, DEPLOY)
+    newcomer.run(SIGN_IN, DEPLOY.replace("westeurope", "northeurope"))
+    [refusal] = newcomer.tenant["refused"]
+    assert "InvalidDeploymentLocation" in refusal
+    assert "InvalidDeploymentLocation" in GUIDE.read_text()
+
+
+def workflow() -> dict[str, Any]:
+    """The pipeline that the guide shows."""
+    [shown] = [block for block in re.findall(r"```yaml\n(.*?)```", GUIDE.read_text(), re.S) if "azure/login" in block]
+    return dict(yaml.safe_load(shown))
+
+
+def test_a_pipeline_deploys_and_publishes_without_a_question_or_a_password(newcomer: Newcomer) -> None:
+    job = workflow()["jobs"]["deploy"]
+    [script] = [step["run"] for step in job["steps"] if "run" in step]
+    newcomer.run("az login", f"az account set --subscription {SUBSCRIPTION}", script, ADMIN_EMAILS="ada@contoso.com")
+    assert newcomer.tenant["refused"] == []
+    assert newcomer.tenant["groups"]["rg-ml-reaper"]["published"] is True
+    [login] = [step["with"] for step in job["steps"] if "login" in step.get("uses", "")]
+    assert set(login) == {"client-id", "tenant-id", "subscription-id"}, "no secret among them"
+    assert workflow()["permissions"] == {"contents": "read", "id-token": "write"}
+    assert job["env"]["reaper"] == "ml-reaper"
+
+
+def test_the_pipeline_signs_in_from_one_environment_only(newcomer: Newcomer) -> None:
+    newcomer.run(PIPELINE)
+    [trust] = newcomer.tenant["trusts"]
+    assert trust["subject"].endswith(f":environment:{workflow()['jobs']['deploy']['environment']}")
+    assert (trust["issuer"], trust["audiences"]) == (
+        "https://token.actions.githubusercontent.com",
+        ["api://AzureADTokenExchange"],
+    )
+    given = {(a["roleDefinitionName"], a["scope"].rpartition("/")[2]) for a in newcomer.tenant["assignments"]}
+    assert given == {(role, id_) for role in ("Contributor", "User Access Administrator") for id_ in (SUBSCRIPTION, ANOTHER)}
+    assert {a["principalId"] for a in newcomer.tenant["assignments"]} == {"principal-of-app-of-ml-reaper-deploy"}
+
+
+def test_the_role_of_an_earlier_version_can_be_taken_away(newcomer: Newcomer) -> None:
+    newcomer.run(SIGN_IN, DEPLOY, OLD_ROLE)
+    assert newcomer.tenant["refused"] == []
+
+
+def test_every_command_in_a_sentence_of_the_guide_is_one_that_az_has() -> None:
+    said = re.findall(r"`(az [^`]+)`", re.sub(r"^```.*?^```", "", GUIDE.read_text(), flags=re.M | re.S))
+    assert len(said) > 3
+    for command in said:
+        parse(shlex.split(command)[1:])
+
+
+def test_the_pretend_cli_refuses_what_the_real_one_does() -> None:
+    for words in (["group", "drop"], ["group", "delete", "--nmae", "x"], ["group", "delete", "--name"]):
+        with pytest.raises(Refused):
+            parse(words)
+
+
+def test_the_pretend_cli_knows_no_command_that_the_guide_does_not_use() -> None:
+    guide = re.sub(r"\s+", " ", GUIDE.read_text())
+    assert [command for command in OPTIONS if f"az {command}" not in guide] == []
+
+
+def test_the_guide_asks_nothing_of_curl_that_an_old_one_lacks() -> None:
+    calls = [line for _, block in BLOCKS for line in block.splitlines() if line.startswith("curl ")]
+    assert len(calls) == 2
+    assert {word for line in calls for word in shlex.split(line) if word.startswith("--")} <= OLD_CURL
