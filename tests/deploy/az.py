@@ -1,4 +1,4 @@
-"""A pretend Azure CLI: `python az.py WORD… --option value…`, with a tenant in a JSON file that $PRETEND_TENANT names.
+"""A pretend Azure CLI: what a command line prints, and what it does to a pretend tenant.
 
 It knows the commands and options that the Azure guide uses, as `az COMMAND --help` of 2.91 lists them, and refuses every other one. What
 a deployment makes is taken from the Bicep files by the test that writes the tenant. As the real one, `role definition delete` and
@@ -9,14 +9,14 @@ https://learn.microsoft.com/cli/azure/reference-index
 from __future__ import annotations
 
 import json
-import os
 import re
-import sys
 import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
+
+import jmespath
 
 Json = dict[str, Any]
 Given = dict[str, list[str]]
@@ -102,12 +102,12 @@ def register(tenant: Json, given: Given) -> None:
     subscription(tenant, given)["providers"].append(one(given, "namespace"))
 
 
-def asked_for(given: Given) -> Json:
+def asked_for(tenant: Json, given: Given) -> Json:
     """What the parameter file and the command line say. Raises Refused where the file needs a variable that is not set."""
-    files = [Path(word) for word in given["parameters"] if word.endswith(".bicepparam")]
-    text = files[0].read_text()
+    [file] = [word for word in given["parameters"] if word.endswith(".bicepparam")]
+    text = Path(tenant["home"], file).read_text()
     for name in re.findall(r"readEnvironmentVariable\('(\w+)'\)", text):
-        if not os.environ.get(name):
+        if name not in tenant["environment"]:
             raise Refused(
                 f'BCP338: Failed to evaluate parameter "admins": Environment variable "{name}" does not exist, and no default value set.'
             )
@@ -119,9 +119,9 @@ def asked_for(given: Given) -> Json:
 
 def deploy(tenant: Json, given: Given) -> Json:
     """Makes what main.bicep makes, as far as it outlives a moment: group, identity, roles, assignments, records. Raises Refused."""
-    where, asked, template = subscription(tenant, given), asked_for(given), tenant["template"]
+    where, asked, template = subscription(tenant, given), asked_for(tenant, given), tenant["template"]
     name, location = one(given, "name"), one(given, "location")
-    _check(where["records"].get(name), given)
+    _check(tenant, where["records"].get(name), given)
     installation, audited = asked["name"], asked["subscriptions"] or [where["id"]]
     group = tenant["groups"].setdefault(
         f"rg-{installation}", {"principal": _fresh(tenant), "published": False, "immutable": False}
@@ -137,8 +137,8 @@ def deploy(tenant: Json, given: Given) -> Json:
     return {"properties": made}
 
 
-def _check(there: Json | None, given: Given) -> None:
-    if not Path(one(given, "template-file")).is_file():
+def _check(tenant: Json, there: Json | None, given: Given) -> None:
+    if not Path(tenant["home"], one(given, "template-file")).is_file():
         raise Refused(f"[Errno 2] No such file or directory: '{one(given, 'template-file')}'")
     if there and there["location"] != one(given, "location"):
         raise Refused(f"InvalidDeploymentLocation: the deployment already exists in location '{there['location']}'.")
@@ -185,7 +185,7 @@ def _outputs(tenant: Json, installation: str, audited: list[str], principal: str
 
 
 def what_if(tenant: Json, given: Given) -> None:
-    asked_for(given)
+    asked_for(tenant, given)
 
 
 def show(tenant: Json, given: Given) -> Json:
@@ -213,7 +213,7 @@ def group_of(tenant: Json, given: Given, option: str = "resource-group") -> Json
 
 def publish(tenant: Json, given: Given) -> None:
     group = group_of(tenant, given)
-    with zipfile.ZipFile(one(given, "src")) as package:
+    with zipfile.ZipFile(Path(tenant["home"], one(given, "src"))) as package:
         if missing := PACKAGE - set(package.namelist()):
             raise Refused(f"the package lacks {', '.join(sorted(missing))}")
     tenant["groups"][group["name"]]["published"] = one(given, "build-remote") == "true"
@@ -322,31 +322,14 @@ def tsv(value: Any) -> str:
     return "\n".join("\t".join(map(str, row)) if isinstance(row, list) else str(row) for row in rows)
 
 
-def main(words: Sequence[str]) -> str:
-    """What the command prints. The tenant is written back, with the command in its log."""
-    file = Path(os.environ["PRETEND_TENANT"])
-    tenant = json.loads(file.read_text())
-    tenant["asked"].append(list(words))
+def main(words: Sequence[str], tenant: Json) -> str:
+    """What the command prints; the tenant changes with it and keeps a note of what was refused. Raises Refused."""
     try:
         command, given = parse(words)
         found = COMMANDS[command](tenant, given)
-        if "query" in given:
-            import jmespath  # here, because each command is a process of its own
-
-            found = jmespath.search(one(given, "query"), found)
-        return (
-            {"tsv": tsv, "none": lambda _: ""}.get(given.get("output", [""])[0], json.dumps)(found) if found is not None else ""
-        )
     except Refused as problem:
         tenant["refused"].append(f"az {' '.join(words)}: {problem}")
         raise
-    finally:
-        file.write_text(json.dumps(tenant))
-
-
-if __name__ == "__main__":
-    try:
-        if said := main(sys.argv[1:]):
-            print(said)
-    except Refused as problem:
-        sys.exit(f"ERROR: {problem}")
+    found = jmespath.search(one(given, "query"), found) if "query" in given else found
+    form = {"tsv": tsv, "none": lambda _: ""}.get(given.get("output", [""])[0], json.dumps)
+    return form(found) if found is not None else ""

@@ -11,7 +11,6 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any
 import pytest
 import yaml
 
+from deploy import az
 from deploy.az import OPTIONS, Refused, parse
 from deploy.bicep import INFRA, MAIN, ROOT, declared, properties, text, value
 from deploy.test_bicep import AT_A_SUBSCRIPTION, GUIDE
@@ -71,11 +71,8 @@ class Newcomer:
 
     home: Path
     env: dict[str, str]
+    tenant: dict[str, Any]
     posted: list[Incoming]
-
-    @property
-    def tenant(self) -> dict[str, Any]:
-        return dict(json.loads((self.home / "tenant.json").read_text()))
 
     def run(self, *commands: str, name: str = "ml-reaper", **env: str) -> str:
         """What the commands print in one new shell. What goes wrong is in `refused` of the tenant, and in the exit status."""
@@ -99,7 +96,7 @@ class Newcomer:
 
     def left(self) -> dict[str, Any]:
         """All that costs, grants or blocks something."""
-        tenant = self.tenant
+        tenant = json.loads(json.dumps(self.tenant))
         records = {id_: sorted(one["records"]) for id_, one in tenant["subscriptions"].items() if one["records"]}
         return {key: tenant[key] for key in ("assignments", "roles", "groups", "kept") if tenant[key]} | (
             {"records": records} if records else {}
@@ -127,32 +124,56 @@ def cloned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-@pytest.fixture
-def newcomer(tmp_path: Path, cloned: Path) -> Iterator[Newcomer]:
-    home, tools, posted = tmp_path / "home", tmp_path / "tools", []
-    shutil.copytree(cloned, home)
-    tools.mkdir()
-    (tools / "az").write_text(f'#!/bin/sh\nexec "{sys.executable}" "{Path(__file__).with_name("az.py")}" "$@"\n')
-    (tools / "az").chmod(0o755)
-    ca, context = authority.issue(tmp_path)
+AZ = """#!/bin/sh
+printf '%s\\0' "$@" | curl --silent --fail --data-binary @- --header "admins: ${{ADMIN_EMAILS-not set}}" {url}
+"""
+"""Asks the test itself, because a Python for each of some two hundred commands takes too long. Ends with 22 for what is refused."""
 
-    def answer(incoming: Incoming) -> Reply:
-        posted.append(incoming)
-        return Reply(body=b'{"schema": 1}')
 
-    app = Listener(answer, context)
+def empty_tenant(home: Path, host: str) -> dict[str, Any]:
+    """Two subscriptions, and nothing in them. `host` is where the app answers."""
     template = {
         "outputs": sorted(declared(MAIN, "output")),
         "records": record_names(),
         "roles": {"auditRole": role_names("roleName"), "enforceRole": role_names("enforceRoleName")},
     }
-    empty: dict[str, Any] = {key: [] for key in ("roles", "assignments", "kept", "trusts", "asked", "refused")}
+    lists: dict[str, Any] = {key: [] for key in ("roles", "assignments", "kept", "trusts", "refused")}
     places = {id_: {"records": {}, "providers": []} for id_ in (SUBSCRIPTION, ANOTHER)}
-    tenant = {**empty, "groups": {}, "identities": 0, "template": template, "subscriptions": places, "current": ANOTHER}
-    (home / "tenant.json").write_text(json.dumps({**tenant, "host": app.url.removeprefix("https://")}))
-    env = {"PATH": f"{tools}{os.pathsep}{os.environ['PATH']}", "PRETEND_TENANT": str(home / "tenant.json"), "HOME": str(home)}
-    yield Newcomer(home, {**env, "CURL_CA_BUNDLE": str(ca), "no_proxy": "127.0.0.1", "LC_ALL": "C.UTF-8"}, posted)
-    app.stop()
+    where = {"home": str(home), "host": host, "subscriptions": places, "current": ANOTHER}
+    return {**lists, **where, "groups": {}, "identities": 0, "template": template}
+
+
+def answer_of(tenant: dict[str, Any], incoming: Incoming) -> Reply:
+    """What the pretend CLI says to the words of a command, which end with a NUL each."""
+    given = incoming.headers["admins"]
+    tenant["environment"] = {} if given == "not set" else {"ADMIN_EMAILS": given}
+    try:
+        said = az.main(incoming.body.decode().split("\0")[:-1], tenant)
+    except az.Refused:
+        return Reply(status=400)
+    return Reply(body=f"{said}\n".encode() if said else b"")
+
+
+@pytest.fixture
+def newcomer(tmp_path: Path, cloned: Path) -> Iterator[Newcomer]:
+    home, tools, posted = tmp_path / "home", tmp_path / "tools", []
+    shutil.copytree(cloned, home)
+    tools.mkdir()
+    ca, context = authority.issue(tmp_path)
+
+    def app(incoming: Incoming) -> Reply:
+        posted.append(incoming)
+        return Reply(body=b'{"schema": 1}')
+
+    site = Listener(app, context)
+    tenant = empty_tenant(home, site.url.removeprefix("https://"))
+    cli = Listener(lambda incoming: answer_of(tenant, incoming))
+    (tools / "az").write_text(AZ.format(url=cli.url))
+    (tools / "az").chmod(0o755)
+    env = {"PATH": f"{tools}{os.pathsep}{os.environ['PATH']}", "HOME": str(home), "CURL_CA_BUNDLE": str(ca), "LC_ALL": "C.UTF-8"}
+    yield Newcomer(home, env, tenant, posted)
+    site.stop()
+    cli.stop()
 
 
 def test_a_newcomer_gets_from_signing_in_to_the_first_sweep(newcomer: Newcomer) -> None:
