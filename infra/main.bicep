@@ -119,7 +119,11 @@ var installation = uniqueString(suffix, deployment().location)
 // group's name asks: names are worked out before anything is made.
 var strange = filter(range(0, length(name)), i => !contains('abcdefghijklmnopqrstuvwxyz0123456789-', toLower(substring(name, i, 1))))
 var fits = empty(strange) && !startsWith(name, '-') && !endsWith(name, '-')
-var groupName = { fits: resourceGroupName }[fits ? 'fits' : '${name}: letters, digits and inner hyphens only']
+
+// Nor has it one for addresses. A variable of a pipeline that nobody has set is one empty address, and summaries to it would fail one by one.
+var odd = filter(admins, address => !contains(address, '@') || contains(address, ' '))
+var complaint = fits ? 'admins: e-mail addresses, with commas and no spaces between them' : '${name}: letters, digits and inner hyphens only'
+var groupName = { fits: resourceGroupName }[fits && empty(odd) ? 'fits' : complaint]
 
 // The same way: an app without a subnet that shuts every network out would shut itself out, and no sweep could store anything.
 var closed = !empty(allowedAddresses) || !empty(allowedSubnets)

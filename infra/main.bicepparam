@@ -2,7 +2,7 @@
 using 'main.bicep'
 
 // Who gets the summary of each sweep and the alerts: e-mail addresses, with commas and no spaces between them. From the environment, so that
-// nothing is deployed while nobody has said who; or write them here: [ 'ada@contoso.com', 'grace@contoso.com' ]
+// nothing is deployed before someone has said who; or write a list of them here.
 param admins = split(readEnvironmentVariable('ADMIN_EMAILS'), ',')
 
 // Which subscriptions to audit. Left out: the one that is deployed to.

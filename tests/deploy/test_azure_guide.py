@@ -20,7 +20,6 @@ import pytest
 import yaml
 
 from deploy import az
-from deploy.az import OPTIONS, Refused, parse
 from deploy.bicep import INFRA, MAIN, ROOT, declared, properties, text, value
 from deploy.test_bicep import AT_A_SUBSCRIPTION, GUIDE
 from reaper.sandbox.azure import authority
@@ -28,18 +27,26 @@ from reaper.sandbox.azure.request import Reply
 from reaper.sandbox.azure.wire import Incoming, Listener
 
 SUBSCRIPTION, ANOTHER = "11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222"
+FILLED_IN = {
+    "SUBSCRIPTION_ID": SUBSCRIPTION,
+    "ANOTHER_ID": ANOTHER,
+    "YOUR_ADDRESS": "ada@contoso.com",
+    "ANOTHER_ADDRESS": "grace@contoso.com",
+}
 BLOCKS = re.findall(r"^#+ ([^\n]+)$|^```sh\n(.*?)^```", GUIDE.read_text(), re.M | re.S)
 OLD_CURL = {"--data", "--header", "--request", "--show-error", "--silent", "--write-out"}
 """What every curl since 7.10 has. --json came with 7.82, --fail-with-body with 7.76: long-lived systems have neither."""
 
 
 def blocks(heading: str) -> list[str]:
-    """The shell commands below a heading of the guide, block by block, with the subscriptions filled in."""
+    """The shell commands below a heading of the guide, block by block, with the placeholders filled in."""
     found, under = [], ""
-    for name, block in BLOCKS:
-        under = name or under
+    for heading_, block in BLOCKS:
+        under = heading_ or under
         if block and under == heading:
-            found.append(block.replace("SUBSCRIPTION_ID", SUBSCRIPTION).replace("ANOTHER_ID", ANOTHER))
+            for name, filled in FILLED_IN.items():
+                block = block.replace(name, filled)
+            found.append(block)
     return found
 
 
@@ -312,18 +319,18 @@ def test_every_command_in_a_sentence_of_the_guide_is_one_that_az_has() -> None:
     said = re.findall(r"`(az [^`]+)`", re.sub(r"^```.*?^```", "", GUIDE.read_text(), flags=re.M | re.S))
     assert len(said) > 3
     for command in said:
-        parse(shlex.split(command)[1:])
+        az.parse(shlex.split(command)[1:])
 
 
 def test_the_pretend_cli_refuses_what_the_real_one_does() -> None:
     for words in (["group", "drop"], ["group", "delete", "--nmae", "x"], ["group", "delete", "--name"]):
-        with pytest.raises(Refused):
-            parse(words)
+        with pytest.raises(az.Refused):
+            az.parse(words)
 
 
 def test_the_pretend_cli_knows_no_command_that_the_guide_does_not_use() -> None:
     guide = re.sub(r"\s+", " ", GUIDE.read_text())
-    assert [command for command in OPTIONS if f"az {command}" not in guide] == []
+    assert [command for command in az.OPTIONS if f"az {command}" not in guide] == []
 
 
 def test_the_guide_asks_nothing_of_curl_that_an_old_one_lacks() -> None:

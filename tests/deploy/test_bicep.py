@@ -178,7 +178,16 @@ def test_a_name_that_a_workspace_cannot_have_is_refused_by_the_group_name() -> N
     told = {name: text(value(node)) for name, node in declared(MAIN, "variable").items()}
     assert f"'{ascii_lowercase}{digits}-'" in told["strange"]
     assert told["fits"] == "empty(strange) && !startsWith(name, '-') && !endsWith(name, '-')"
-    assert told["groupName"] == "{ fits: resourceGroupName }[fits ? 'fits' : '${name}: letters, digits and inner hyphens only']"
+    assert told["groupName"] == "{ fits: resourceGroupName }[fits && empty(odd) ? 'fits' : complaint]"
+    assert told["complaint"].endswith(" : '${name}: letters, digits and inner hyphens only'")
+
+
+def test_what_is_no_address_of_an_admin_is_refused_before_anything_is_made() -> None:
+    """A pipeline's variable that nobody has set arrives as one empty address."""
+    told = {name: text(value(node)) for name, node in declared(MAIN, "variable").items()}
+    assert told["odd"] == "filter(admins, address => !contains(address, '@') || contains(address, ' '))"
+    assert "empty(odd)" in told["groupName"]
+    assert told["complaint"].startswith("fits ? 'admins: e-mail addresses, ")
 
 
 def test_the_audit_role_only_reads_and_names_every_action_in_full() -> None:
