@@ -237,7 +237,7 @@ def test_what_is_left_is_shown_by_the_look_back(newcomer: Newcomer) -> None:
     assert {line.split("\t")[0] for line in said.splitlines()} == {"reaper-audit", "reaper-enforce"}
 
 
-def test_manifests_that_nobody_can_delete_keep_the_group_until_they_are_lifted(newcomer: Newcomer) -> None:
+def test_immutable_manifests_keep_the_group_until_they_are_lifted(newcomer: Newcomer) -> None:
     installed(newcomer)
     newcomer.run(REMOVE)
     [refusal] = newcomer.tenant["refused"]
@@ -245,7 +245,7 @@ def test_manifests_that_nobody_can_delete_keep_the_group_until_they_are_lifted(n
     assert list(newcomer.tenant["groups"]) == ["rg-ml-reaper"]
 
 
-def test_leaving_enforce_takes_the_right_to_act_and_leaves_the_right_to_read(newcomer: Newcomer) -> None:
+def test_leaving_enforce_takes_the_right_to_act_and_no_other(newcomer: Newcomer) -> None:
     installed(newcomer)
     said = newcomer.run(LEAVE_ENFORCE)
     assert [role["roleName"] for role in newcomer.tenant["roles"]] == ["reaper-audit"]
@@ -285,7 +285,7 @@ def workflow() -> dict[str, Any]:
     return dict(yaml.safe_load(shown))
 
 
-def test_a_pipeline_deploys_and_publishes_without_a_question_or_a_password(newcomer: Newcomer) -> None:
+def test_a_pipeline_deploys_without_a_question_or_a_password(newcomer: Newcomer) -> None:
     job = workflow()["jobs"]["deploy"]
     [script] = [step["run"] for step in job["steps"] if "run" in step]
     newcomer.run("az login", f"az account set --subscription {SUBSCRIPTION}", script, ADMIN_EMAILS="ada@contoso.com")

@@ -182,7 +182,7 @@ def test_a_name_that_a_workspace_cannot_have_is_refused_by_the_group_name() -> N
     assert told["complaint"].endswith(" : '${name}: letters, digits and inner hyphens only'")
 
 
-def test_what_is_no_address_of_an_admin_is_refused_before_anything_is_made() -> None:
+def test_an_admin_without_an_address_is_refused_before_anything_is_made() -> None:
     """A pipeline's variable that nobody has set arrives as one empty address."""
     told = {name: text(value(node)) for name, node in declared(MAIN, "variable").items()}
     assert told["odd"] == "filter(admins, address => !contains(address, '@') || contains(address, ' '))"
@@ -210,7 +210,7 @@ def test_the_enforce_role_allows_exactly_what_the_deeds_of_the_azure_kinds_need_
     assert [a for a in actions(ENFORCE) if "*" in a] == []
 
 
-def test_only_the_named_identities_of_endpoints_may_be_assigned_and_only_in_enforce() -> None:
+def test_only_named_identities_may_be_assigned_and_only_in_enforce() -> None:
     """Whoever may assign an identity to an endpoint can run code as it, so the right never holds in a whole subscription."""
     assert [word for path in FILES for word in strings(tree(path)) if "userassignedidentities/" in word.lower()] == []
     module = text(declared(MAIN, "module")["assign"])
@@ -253,7 +253,7 @@ def test_a_setting_that_is_a_key_vault_reference_is_read_as_the_identity() -> No
     assert at(APP, "app", "properties.keyVaultReferenceIdentity") == "identityId", "the app has no system-assigned identity"
 
 
-def test_nothing_is_deployed_while_nobody_has_said_who_the_admins_are() -> None:
+def test_nothing_is_deployed_before_the_admins_are_named() -> None:
     given = (INFRA / "main.bicepparam").read_text()
     assert "param admins = split(readEnvironmentVariable('ADMIN_EMAILS'), ',')" in given, (
         "without a default, so that it must be set"
