@@ -179,7 +179,8 @@ def _by_hours(found: Finding, hours: Hours, told: tuple[Mode, Memory], now: date
         return f"Its office hours, {named}, are over. It {become} on or after {at}, even while it is used."
     last = spell.last_notice(memory) or now
     # The summary is the last mail of its day, and so has to say what a notice of the same day says.
-    even = f" Whenever they are over it {become}, even while it is used." if hours.force and Move.START in found.case.acts else ""
+    stops = f"{'is' if mode.acts else 'can be'} {verb(found, Move.STOP)}"
+    even = f" Whenever they are over it {stops}, even while it is used." if hours.force and Move.START in found.case.acts else ""
     return f"Its office hours, {named}, are kept.{even} Since {moment(last, hours.tz)} {week or 'it was neither stopped nor started'}."
 
 
