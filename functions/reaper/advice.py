@@ -73,14 +73,16 @@ def undo_command(resource: Resource) -> str | None:
 
 
 def stop_command(case: Case) -> Command | None:
-    """What its owner can run to stop paying for it, the reversible way first. None where the kind has no such command, or something bars it."""
+    """What its owner can run to stop paying for it. None where the kind has no such command, or something bars it.
+
+    Deleting is offered only for what cannot be stopped, and only where the reaper could recreate it.
+    """
     resource = case.resource
-    made = {Move.STOP: STOPS, Move.DELETE: DELETES}
-    open_to = [move for move in made if move in case.acts and case.acts[move] is None]
-    if not _sound(resource):
+    open_to = [move for move in (Move.STOP, Move.DELETE) if move in case.acts and case.acts[move] is None]
+    if not open_to or not _sound(resource):
         return None
-    lines = (make(resource) for move in open_to if (make := made[move].get(resource.kind)))
-    return next((line for line in lines if line), None)
+    make = (STOPS if open_to[0] is Move.STOP else DELETES).get(resource.kind)
+    return make(resource) if make else None
 
 
 def _stop_notebook(resource: Resource) -> Command | None:

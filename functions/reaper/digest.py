@@ -300,7 +300,7 @@ def _headline(found: Sequence[Finding], theirs: bool, occasion: Occasion) -> str
     if _of_hours(found, occasion) or not (sums.count or sums.acted):
         return _hours_headline(found, occasion)
     if not sums.count:
-        return _acted(found)
+        return _acted(found, occasion)
     idle = f"{_many(sums.count, 'idle ')}{'' if theirs else ' with no known owner'}"
     if sums.unpriced == sums.count:
         return f"{idle}, price unknown"
@@ -347,8 +347,8 @@ def _many(count: int, which: str = "") -> str:
     return f"{count} {which}ML resource{'' if count == 1 else 's'}"
 
 
-def _acted(found: Sequence[Finding]) -> str:
-    """Of what was acted on; what may have been is not said to have been."""
+def _acted(found: Sequence[Finding], occasion: Occasion) -> str:
+    """Of what was acted on, and when the rest of it comes; what may have been is not said to have been."""
     made = [f for f in found if f.outcome.result is Result.DONE]
     verbs = " or ".join(sorted({outlook.done(f) for f in made} or {outlook.verb(f, f.step.move) for f in found}))
     if not made:
@@ -356,7 +356,9 @@ def _acted(found: Sequence[Finding]) -> str:
     sums = _sums(made)
     saved = f", saving {money(sums.saved_per_hour * 24)} a day" if sums.saved_per_hour else ""
     unsure = f"; {len(found) - len(made)} more may have been" if len(found) > len(made) else ""
-    return f"{_many(len(made), 'idle ')} {'was' if len(made) == 1 else 'were'} {verbs}{saved}{unsure}"
+    rest = outlook.rest(made, occasion.mode, occasion.now)
+    then = f"; the rest {rest.how} {rest.day}" if rest else ""
+    return f"{_many(len(made), 'idle ')} {'was' if len(made) == 1 else 'were'} {verbs}{saved}{then}{unsure}"
 
 
 def _subject(found: Sequence[Finding], said: str, part: tuple[int, int], occasion: Occasion) -> str:

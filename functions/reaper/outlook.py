@@ -142,6 +142,12 @@ def in_use(found: Sequence[Finding], mode: Mode, memories: Mapping[str, Memory],
     return _first(dates, {verb(f, Move.STOP) for f, _ in dates}, mode, now)
 
 
+def rest(found: Sequence[Finding], mode: Mode, now: datetime) -> Coming | None:
+    """What is left of actions that were made in part, with the first date on which that comes; None where this run announces nothing of it."""
+    parts = [f for f in found if f.outcome.result is Result.DONE and f.outcome.part and mode.announces and plan.leads_on(f.case)]
+    return _first([(f, plan.promise(f.case, now)) for f in parts], {verb(f, f.step.move) for f in parts}, mode, now)
+
+
 def _first(dates: Sequence[tuple[Finding, datetime]], verbs: Iterable[str], mode: Mode, now: datetime) -> Coming | None:
     if not dates:
         return None
@@ -171,7 +177,7 @@ def _by_hours(found: Finding, hours: Hours, told: tuple[Mode, Memory], now: date
     named, become = f"{schedule.written(hours)} ({hours.tz})", f"{will(mode)} {verb(found, Move.STOP)}"
     if found.step.move is Move.WARN:
         when = moment(plan.promise(found.case, now), hours.tz)
-        even = ", even while it is used" if hours.force else " whenever it is idle then"
+        even = ", even while it is used" if hours.force else ", whenever it is idle then"
         restart = " It is started again when they begin." if Move.START in found.case.acts else ""
         return f"From {when} on it {become} outside its office hours, {named}{even}.{restart} After this you get a summary once a week."
     if then := plan.forced_at(found.case, memory, now):

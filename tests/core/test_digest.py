@@ -340,7 +340,7 @@ def test_a_delete_that_left_the_endpoint_running_saves_nothing_yet():
     part = acted(move=Move.DELETE, part="its 2 components; the endpoint itself is left")
     part = replace(part, case=replace(part.case, rule=rule(action=Action.DELETE)))
     message = only(digest.owners([part], occasion()))
-    assert message.subject == "1 idle ML resource was partly deleted: churn"
+    assert message.subject == "1 idle ML resource was partly deleted; the rest will be deleted from Tue 24 Nov: churn"
     assert "Done so far: its 2 components; the endpoint itself is left. The rest will be deleted on or after " in message.text
     summary = overview(report(part), occasion(), frozenset())
     assert summary is not None

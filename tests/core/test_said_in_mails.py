@@ -79,6 +79,14 @@ def test_the_rest_of_an_action_is_only_possible_where_a_person_carries_it_out():
     assert "The rest will be scaled in on or after Tue 24 Nov 2026" in text(part, mode=Mode.ENFORCE)
 
 
+def test_the_mail_about_a_part_says_in_its_subject_when_the_rest_comes():
+    done = Outcome(result=Result.DONE, because="it is going", begun=True, part="1 of 2 variants")
+    part = finding(move=Move.STOP, outcome=done)
+    head = "1 idle ML resource was partly scaled in, saving $24.00 a day"
+    assert subject(part) == f"{head}; the rest will be scaled in from Tue 24 Nov: churn"
+    assert subject(part, mode=Mode.NOTIFY) == f"{head}: churn"
+
+
 def test_what_bars_an_action_is_said_as_its_reason():
     barred = finding(acts={Move.STOP: Bar(because="its status is Updating")})
     assert "It can't be stopped automatically because its status is Updating. It keeps costing money" in text(barred)
@@ -187,6 +195,8 @@ def test_what_cannot_be_scaled_in_can_be_deleted_by_its_owner_unless_more_would_
     one = {Move.STOP: Bar(because="it already runs one", done=True), Move.DELETE: None}
     alone = finding(acts=one)
     assert "Delete it now (its configuration and models stay): aws sagemaker delete-endpoint" in text(alone)
+    assert "delete-endpoint" not in text(finding(acts={Move.STOP: None, Move.DELETE: None})), "it can be scaled in"
+    assert "delete-endpoint" not in text(finding(acts=one | {Move.DELETE: Bar(because="it is managed by a stack")}))
     host = finding(acts=one, resource=made("sagemaker-endpoint", f"{ARN}:endpoint/h", {"within": (resource(),)}))
     assert "delete-endpoint" not in text(host)
     busy = made("azureml-online-deployment", f"{SPACE}/onlineEndpoints/e/deployments/blue", {"share": 100})
