@@ -140,7 +140,7 @@ def _told(done: Any) -> bool:
         sys.stdout.write(f"{done.id}: FAILED {done.error}\n")
         return True
     sys.stdout.write(f"{done.id}: {done.undone.because}\n")
-    sys.stdout.writelines(f"  not back: {line}\n" for line in done.undone.lost)
+    sys.stdout.writelines(f"  - {line}\n" for line in done.undone.lost)
     if done.undone.again:
         sys.stdout.write(f"  run it again in a few minutes: reaper restore {done.id}\n")
     return bool(done.undone.lost or done.undone.again)

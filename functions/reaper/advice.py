@@ -1,21 +1,38 @@
-"""What an owner can paste into a shell: the tag that keeps a resource, and the line that undoes a stop. Pure.
+"""What a reader can paste into a shell: the tag that keeps a resource, the lines that stop it and that undo a stop. Pure.
 
 https://docs.aws.amazon.com/cli/latest/reference/sagemaker/add-tags.html
 https://learn.microsoft.com/en-us/cli/azure/tag#az-tag-update
 https://learn.microsoft.com/en-us/cli/azure/ml/compute
+https://docs.aws.amazon.com/cli/latest/reference/sagemaker/update-endpoint-weights-and-capacities.html
+https://learn.microsoft.com/en-us/cli/azure/ml/online-deployment
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from shlex import quote
 
-from reaper.model import Resource
+from reaper.model import Case, Move, Resource
 
 KEEP_DAYS = 7
 RESTORE = "reaper restore"
 MAX_ID = 1000
 """Characters; a real ARN or ARM id is far shorter, and a longer one is not pasted anywhere."""
+PLACES = ("REAPER_LEDGER", "REAPER_MANIFESTS")
+"""The settings by which a command finds what the deployment remembers."""
+VARIANT = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
+"""A variant's name stands in a list of AWS's shorthand, in which a comma or an equals sign would say something else."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A line for a shell, and what it does: `Stop it now`."""
+
+    label: str
+    line: str
 
 
 def keep_tag(now: datetime) -> str:
@@ -55,6 +72,107 @@ def undo_command(resource: Resource) -> str | None:
     return f"{RESTORE} {quote(resource.id)}"
 
 
+def stop_command(case: Case) -> Command | None:
+    """What its owner can run to stop paying for it. None where the kind has no such command, or something bars it.
+
+    Deleting is offered only for what cannot be stopped, and only where the reaper could recreate it.
+    """
+    resource = case.resource
+    open_to = [move for move in (Move.STOP, Move.DELETE) if move in case.acts and case.acts[move] is None]
+    if not open_to or not _sound(resource):
+        return None
+    make = (STOPS if open_to[0] is Move.STOP else DELETES).get(resource.kind)
+    return make(resource) if make else None
+
+
+def _stop_notebook(resource: Resource) -> Command | None:
+    where = f"--region {quote(resource.region)} --notebook-instance-name {quote(resource.name)}"
+    return Command(label="Stop it now", line=f"aws sagemaker stop-notebook-instance {where}")
+
+
+def _scale_endpoint_in(resource: Resource) -> Command | None:
+    """One variant, since a call takes the capacity of one only."""
+    way = resource.facts.get("scale_in")
+    first = next(iter(way.first.items()), None) if way else None
+    if first is None or not VARIANT.fullmatch(first[0]):
+        return None
+    wanted = f"VariantName={first[0]},DesiredInstanceCount={first[1]:d}"
+    where = f"--region {quote(resource.region)} --endpoint-name {quote(resource.name)}"
+    line = f"aws sagemaker update-endpoint-weights-and-capacities {where} --desired-weights-and-capacities {wanted}"
+    return Command(label="Scale it in now", line=line)
+
+
+def _delete_endpoint(resource: Resource) -> Command | None:
+    """Not one with components inside: these have to go first."""
+    if resource.facts.get("within"):
+        return None
+    where = f"--region {quote(resource.region)} --endpoint-name {quote(resource.name)}"
+    return Command(label="Delete it now (its configuration and models stay)", line=f"aws sagemaker delete-endpoint {where}")
+
+
+def _remove_copies(resource: Resource) -> Command | None:
+    where = f"--region {quote(resource.region)} --inference-component-name {quote(resource.name)}"
+    line = f"aws sagemaker update-inference-component-runtime-config {where} --desired-runtime-config CopyCount=0"
+    return Command(label="Take it to no copies now", line=line)
+
+
+def _delete_app(resource: Resource) -> Command | None:
+    facts, options = resource.facts, {"DomainId": "--domain-id", "AppType": "--app-type", "AppName": "--app-name"}
+    options |= {"SpaceName": "--space-name"} if facts.get("SpaceName") else {"UserProfileName": "--user-profile-name"}
+    values = {option: str(facts.get(key, "")) for key, option in options.items()}
+    if not all(value and value.isprintable() and len(value) <= MAX_ID for value in values.values()):
+        return None
+    named = " ".join(f"{option} {quote(value)}" for option, value in values.items())
+    line = f"aws sagemaker delete-app --region {quote(resource.region)} {named}"
+    return Command(label="Shut it down now (its files stay)", line=line)
+
+
+def _stop_compute(resource: Resource) -> Command | None:
+    place = _place(resource.id)
+    line = f"az ml compute stop --name {quote(resource.name)} {place}"
+    return Command(label="Stop it now", line=line) if place else None
+
+
+def _empty_cluster(resource: Resource) -> Command | None:
+    place = _place(resource.id)
+    line = f"az ml compute update --name {quote(resource.name)} --min-instances 0 {place}"
+    return Command(label="Set its minimum to 0 nodes now", line=line) if place else None
+
+
+def _scale_deployment(resource: Resource) -> Command | None:
+    named = _deployment(resource)
+    line = f"az ml online-deployment update {named} --set instance_count=1"
+    return Command(label="Scale it to one instance now", line=line) if named else None
+
+
+def _delete_deployment(resource: Resource) -> Command | None:
+    """Azure deletes none that still gets traffic."""
+    named = _deployment(resource) if resource.facts.get("share") == 0 else None
+    return Command(label="Delete it now", line=f"az ml online-deployment delete {named}") if named else None
+
+
+def _deployment(resource: Resource) -> str | None:
+    parts, place = _parts(resource.id), _place(resource.id)
+    name, endpoint = parts.get("deployments"), parts.get("onlineendpoints")
+    return f"--name {quote(name)} --endpoint-name {quote(endpoint)} {place}" if name and endpoint and place else None
+
+
+Make = Callable[[Resource], Command | None]
+STOPS: Mapping[str, Make] = {
+    "sagemaker-endpoint": _scale_endpoint_in,
+    "sagemaker-inference-component": _remove_copies,
+    "sagemaker-notebook": _stop_notebook,
+    "sagemaker-studio-app": _delete_app,
+    "azureml-compute-cluster": _empty_cluster,
+    "azureml-compute-instance": _stop_compute,
+    "azureml-online-deployment": _scale_deployment,
+}
+DELETES: Mapping[str, Make] = {
+    "sagemaker-endpoint": _delete_endpoint,
+    "azureml-online-deployment": _delete_deployment,
+}
+
+
 def restore_command(resource_id: str) -> str | None:
     """The command that brings that one back, with all that lived in it; None for an id that cannot stand in a line that people paste."""
     return f"{RESTORE} {quote(resource_id)}" if resource_id.isprintable() and len(resource_id) <= MAX_ID else None
@@ -63,6 +181,20 @@ def restore_command(resource_id: str) -> str | None:
 def for_admins(command: str) -> bool:
     """Whether owners cannot run it: restoring takes the deployment's ledger and manifests, and the right to write."""
     return command.startswith(f"{RESTORE} ")
+
+
+def with_places(command: str, places: Mapping[str, str]) -> str:
+    """The command with the ledger and the manifests that it has to be run with: without these it would ask the reader's own.
+
+    An address that may carry a key or a signature is not written into a mail, nor one that another process cannot open.
+    """
+    named = {name: places.get(name, "") for name in PLACES}
+    told = [
+        f"{name}={quote(value)} "
+        for name, value in named.items()
+        if value and value.isprintable() and not set(value) & set("?@") and not value.startswith("memory:")
+    ]
+    return f"{''.join(told)}{command}"
 
 
 def _place(arm_id: str) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from reaper import channels, grant, ledger, offer, secret
@@ -21,7 +21,7 @@ from reaper.policy import Policy
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Desk:
     """`offer` is None where no page serves keep-links: messages then offer the tag alone. `troubles`: what could not be opened, for the
-    report.
+    report. `places`: where ledger and manifests are, by setting, for the commands in mails to admins.
     """
 
     ledger: Ledger
@@ -29,6 +29,7 @@ class Desk:
     offer: Offer | None
     clock: Callable[[], datetime]
     troubles: tuple[Coverage, ...] = ()
+    places: Mapping[str, str] = field(default_factory=dict)
 
 
 def open(address: str | None, policy: Policy, environ: Mapping[str, str], clock: Callable[[], datetime]) -> Desk:

@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import groupby
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
-from reaper import advice, outlook, plan, spark
+from reaper import advice, console, outlook, plan, spark
 from reaper.duration import text
-from reaper.message import MAX_SUBJECT, Audience, Message, Value, deliverable, line
+from reaper.figures import money
+from reaper.message import MAX_SUBJECT, Audience, Message, Value, deliverable, line, plain
 from reaper.model import Finding, Memory, Mode, Move, Result, State
 from reaper.policy import Owners
 from reaper.registry import kinds
@@ -22,6 +23,8 @@ from reaper.spark import Spark
 from reaper.wish import tidy
 
 DETAILED, ROWS = 6, 24
+NAMED = 5
+"""So many resources are named in a mail that says they belong to another."""
 TOLD = {Move.WARN, Move.REMIND}
 ACTED = {Move.STOP, Move.DELETE, Move.START}
 
@@ -30,7 +33,8 @@ ACTED = {Move.STOP, Move.DELETE, Move.START}
 class Occasion:
     """What holds for every message of one sweep. `keep_link` gives the signed link of a resource id, or None where there is none.
 
-    `weeks`: by resource id, what office hours did since its owner was last told.
+    `weeks`: by resource id, what office hours did since its owner was last told. `places`: the settings that a command for admins needs to
+    find this deployment's ledger and manifests, by name. `sample`: nothing in it is real.
     """
 
     now: datetime
@@ -39,18 +43,33 @@ class Occasion:
     run_id: str = ""
     memories: Mapping[str, Memory] = field(default_factory=dict)
     weeks: Mapping[str, str] = field(default_factory=dict)
+    places: Mapping[str, str] = field(default_factory=dict)
+    sample: bool = False
     keep_link: Callable[[str], str | None] = lambda resource_id: None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What one resource costs, or what acting on it saves: `Cost`, `$97.44 a day`, `$893 wasted`."""
+
+    label: str
+    figure: str
+    besides: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """One resource as the templates show it; every text is one printable line of bounded length. `ask`: only admins can run `undo`."""
+    """One resource as the templates show it; every text is one printable line of bounded length. `ask`: only admins can run `undo`.
+
+    `tz`: the zone that its times are told in. `stop` is the command that stops it now, `console` the address of its page.
+    """
 
     name: str
     kind: str
     size: str
     where: str
     since: datetime | None
+    tz: str
     length: str
     at_least: bool
     because: str
@@ -58,10 +77,13 @@ class Item:
     spark: Spark | None
     usd_per_day: float | None
     wasted: float | None
+    cost: Cost
     acted: bool
     following: str
     keep: str | None
     command: str | None
+    stop: advice.Command | None
+    console: str | None
     undo: str | None
     ask: bool
     owner: str
@@ -105,10 +127,10 @@ def _by_address(findings: Sequence[Finding], occasion: Occasion) -> Iterator[tup
     told.sort(key=lambda pair: (pair[0][0].lower(), pair[0][1]))
     for _, group in groupby(told, key=lambda pair: (pair[0][0].lower(), pair[0][1])):
         pairs = list(group)
-        yield pairs[0][0], sorted((f for _, f in pairs), key=_dearest)
+        yield pairs[0][0], sorted((f for _, f in pairs), key=_by_cost)
 
 
-def _dearest(found: Finding) -> tuple[bool, bool, float, str]:
+def _by_cost(found: Finding) -> tuple[bool, bool, float, str]:
     """What is idle before what was acted on, then by money, those without a price last."""
     price = found.price.usd_per_hour if found.price else 0.0
     return found.step.move in ACTED, found.price is None, -price, found.case.resource.name
@@ -117,26 +139,28 @@ def _dearest(found: Finding) -> tuple[bool, bool, float, str]:
 def _message(address: str, theirs: bool, found: Sequence[Finding], part: tuple[int, int], occasion: Occasion) -> Message:
     from reaper.mail.render import both
 
-    items = [item(f, occasion) for f in found]
+    items = [item(f, occasion, admins=not theirs) for f in found]
     headline = _headline(found, theirs, occasion)
-    subject = _subject(found, headline, part)
-    plain, html = both(
+    subject = _subject(found, _consequences(found, theirs, occasion), part, occasion)
+    text, html = both(
         "owner",
         subject=subject,
         headline=headline,
         items=items[:DETAILED],
         rows=items[DETAILED:],
         theirs=theirs,
+        of_hours=_of_hours(found, occasion),
         sums=_sums(found),
         coming=outlook.coming(found, occasion.mode, occasion.memories, occasion.now),
         tag=advice.keep_tag(occasion.now),
         part=part,
         occasion=occasion,
+        contact=_contact(address, found, theirs, occasion.owners),
     )
     return Message(
         to=address,
         subject=subject,
-        text=plain,
+        text=text,
         html=html,
         audience=Audience.OWNERS,
         attributes=_attributes(address, found),
@@ -144,19 +168,43 @@ def _message(address: str, theirs: bool, found: Sequence[Finding], part: tuple[i
     )
 
 
-def item(found: Finding, occasion: Occasion) -> Item:
-    """A finding as the templates show it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contact:
+    """Whom an owner can ask, and a mailto link to them that names the resources."""
+
+    address: str
+    mailto: str
+
+
+def _contact(address: str, found: Sequence[Finding], theirs: bool, owners: Owners) -> Contact | None:
+    """`owners.contact`, else the fallback; None where there is neither, and for a reader who is that very address or stands in for an owner."""
+    contact = owners.contact or owners.fallback or ""
+    if not theirs or not plain(contact) or contact.lower() == address.lower():
+        return None
+    names = [tidy(f.case.resource.name, 60) or "(no name)" for f in found]
+    subject = f"Not mine: {names[0]}" if len(names) == 1 else f"Not mine: {len(names)} ML resources"
+    more = [f"and {len(found) - NAMED} more"] if len(found) > NAMED else []
+    body = "\n".join([subject, "", *(tidy(f.case.resource.id, 300) for f in found[:NAMED]), *more])
+    fields = f"subject={quote(subject, safe='')}&body={quote(body.replace(chr(10), chr(13) + chr(10)), safe='')}"
+    return Contact(address=contact, mailto=f"mailto:{quote(contact, safe='@')}?{fields}")
+
+
+def item(found: Finding, occasion: Occasion, *, admins: bool = False) -> Item:
+    """A finding as the templates show it. For `admins` a command names the ledger that it needs."""
     resource, verdict = found.case.resource, found.case.verdict
     acted = found.step.move in ACTED
     memory = occasion.memories.get(resource.id, Memory())
     due = outlook.act_at(found, occasion.mode, memory, occasion.now)
     undo = _undo(found) if acted or due else None
+    ask = undo is not None and advice.for_admins(undo)
+    idle = verdict.state is State.IDLE and not acted
     return Item(
         name=tidy(resource.name, 120) or "(no name)",
         kind=title(resource.kind),
         size=tidy(resource.size, 80),
         where=tidy(f"{resource.region}, {advice.home(resource)}", 120),
         since=occasion.now - verdict.idle_for if verdict.idle_for else None,
+        tz=outlook.zone(found),
         length=text(verdict.idle_for) if verdict.idle_for else "",
         at_least=_longer(found, occasion.now),
         because=tidy(verdict.because, 300),
@@ -164,14 +212,31 @@ def item(found: Finding, occasion: Occasion) -> Item:
         spark=spark.pick(found.evidence),
         usd_per_day=found.price.usd_per_hour * 24 if found.price else None,
         wasted=found.wasted_usd,
+        cost=_cost(found, acted),
         acted=acted,
         following=outlook.following(found, occasion.mode, memory, occasion.now, occasion.weeks.get(resource.id, "")),
         keep=_link(occasion.keep_link(resource.id)) if not acted else None,
         command=advice.keep_command(resource, occasion.now),
-        undo=undo,
-        ask=undo is not None and advice.for_admins(undo),
+        stop=advice.stop_command(found.case) if idle else None,
+        console=_link(console.address(resource)) if idle else None,
+        undo=advice.with_places(undo, occasion.places) if undo and ask and admins else undo,
+        ask=ask,
         owner=tidy(found.owner.source, 200),
     )
+
+
+def _cost(found: Finding, acted: bool) -> Cost:
+    """A rate while it is idle. Of what was acted on what that saves, since its cost is not what it was."""
+    rate = f"{money(found.price.usd_per_hour * 24)} a day" if found.price else "price unknown"
+    if not acted:
+        return Cost(
+            label="Cost", figure=rate, besides=f"{money(found.wasted_usd)} wasted" if found.wasted_usd is not None else ""
+        )
+    if found.outcome.result is not Result.DONE:
+        return Cost(label="Cost", figure=rate, besides="if it still runs")
+    if saved := outlook.saved(found):
+        return Cost(label="Saving", figure=f"{money(saved * 24)} a day", besides=f"it cost {rate}")
+    return Cost(label="Cost", figure=rate, besides="until the rest is done" if found.outcome.part else "before that")
 
 
 def _undo(found: Finding) -> str | None:
@@ -230,20 +295,35 @@ def _sums(found: Sequence[Finding]) -> Sums:
 
 
 def _headline(found: Sequence[Finding], theirs: bool, occasion: Occasion) -> str:
-    """`3 idle ML resources cost you $7.09/h`, in the words that fit."""
-    sums, busy = _sums(found), _busy(found, occasion)
+    """`3 idle ML resources cost $171 a day`, or whatever the message is about."""
+    sums = _sums(found)
     if _of_hours(found, occasion) or not (sums.count or sums.acted):
-        new = all(f.step.move is Move.WARN for f in found)
-        return busy or f"Office hours are {'now ' if new else ''}kept for {_many(len(found))}"
+        return _hours_headline(found, occasion)
     if not sums.count:
-        return _acted(found)
-    idle, whose = _many(sums.count, "idle "), "" if theirs else " without a known owner"
-    also = f"; {busy}" if busy else ""
+        return _acted(found, occasion)
+    idle = f"{_many(sums.count, 'idle ')}{'' if theirs else ' with no known owner'}"
     if sums.unpriced == sums.count:
-        return f"{idle}{whose}, price not known{also}"
+        return f"{idle}, price unknown"
     verb = "costs" if sums.count == 1 else "cost"
-    money = f"{'at least ' if sums.unpriced else ''}${sums.usd_per_hour:,.2f}/h"
-    return f"{idle}{whose} {verb} {'you ' if theirs else ''}{money}{also}"
+    return f"{idle} {verb} {'at least ' if sums.unpriced else ''}{money(sums.usd_per_hour * 24)} a day"
+
+
+def _consequences(found: Sequence[Finding], theirs: bool, occasion: Occasion) -> str:
+    """The headline and what follows from it and when: `…; 1 will be scaled in from Tue 24 Nov`, or that it goes on until somebody stops it."""
+    sums, headline = _sums(found), _headline(found, theirs, occasion)
+    if not sums.count or _of_hours(found, occasion):
+        return headline
+    known = (occasion.mode, occasion.memories, occasion.now)
+    coming, new, used = outlook.coming(found, *known), outlook.enrolling(found, *known), outlook.in_use(found, *known)
+    whole = len(found) == 1
+    parts = [f"{'it' if whole else coming.count} {coming.how} {coming.day}"] if coming else []
+    parts += [f"{new.count} {new.how} outside office hours {new.day}"] if new else []
+    parts += [f"{used.count} {used.how} {used.today}, even while used"] if used else []
+    if parts:
+        return "; ".join([headline, *parts])
+    until = f"until you stop {'it' if sums.count == 1 else 'them'}" if theirs else "until stopped"
+    runs = f"; {'it runs' if sums.count == 1 else 'they run'}" if sums.unpriced == sums.count else ""
+    return f"{headline}{runs} {until}"
 
 
 def _of_hours(found: Sequence[Finding], occasion: Occasion) -> bool:
@@ -252,36 +332,43 @@ def _of_hours(found: Sequence[Finding], occasion: Occasion) -> bool:
     return all(outlook.enrols(f, occasion.mode, known.get(f.case.resource.id, Memory()), occasion.now) for f in found)
 
 
-def _busy(found: Sequence[Finding], occasion: Occasion) -> str:
-    """What is told on the day that something is stopped although it is used; empty where nothing is."""
-    known = occasion.memories
-    due = [f for f in found if outlook.stops_in_use(f, occasion.mode, known.get(f.case.resource.id, Memory()), occasion.now)]
-    return f"{_many(len(due))} will be stopped today, even while used" if due else ""
+def _hours_headline(found: Sequence[Finding], occasion: Occasion) -> str:
+    """What office hours lead to and when: a stop today, the first ones from a day on, or nothing new in a weekly summary."""
+    known = (occasion.mode, occasion.memories, occasion.now)
+    if used := outlook.in_use(found, *known):
+        return f"{_many(used.count)} {used.how} {used.today}, even while used"
+    if new := outlook.enrolling(found, *known):
+        rest = f"; weekly summary of {len(found) - new.count} more" if len(found) > new.count else ""
+        return f"{_many(new.count)} {new.how} outside office hours {new.day}{rest}"
+    return f"Weekly summary: office hours are kept for {_many(len(found))}"
 
 
 def _many(count: int, which: str = "") -> str:
     return f"{count} {which}ML resource{'' if count == 1 else 's'}"
 
 
-def _acted(found: Sequence[Finding]) -> str:
-    """Of what was acted on; what may have been is not said to have been."""
+def _acted(found: Sequence[Finding], occasion: Occasion) -> str:
+    """Of what was acted on, and when the rest of it comes; what may have been is not said to have been."""
     made = [f for f in found if f.outcome.result is Result.DONE]
     verbs = " or ".join(sorted({outlook.done(f) for f in made} or {outlook.verb(f, f.step.move) for f in found}))
     if not made:
-        return f"{_many(len(found))} may have been {verbs}"
+        return f"{_many(len(found))} may have been {verbs}; please check"
     sums = _sums(made)
-    saved = f", saving ${sums.saved_per_hour:,.2f}/h" if sums.saved_per_hour else ""
+    saved = f", saving {money(sums.saved_per_hour * 24)} a day" if sums.saved_per_hour else ""
     unsure = f"; {len(found) - len(made)} more may have been" if len(found) > len(made) else ""
-    return f"{_many(len(made), 'idle ')} {'was' if len(made) == 1 else 'were'} {verbs}{saved}{unsure}"
+    rest = outlook.rest(made, occasion.mode, occasion.now)
+    then = f"; the rest {rest.how} {rest.day}" if rest else ""
+    return f"{_many(len(made), 'idle ')} {'was' if len(made) == 1 else 'were'} {verbs}{saved}{then}{unsure}"
 
 
-def _subject(found: Sequence[Finding], headline: str, part: tuple[int, int]) -> str:
-    """The headline, said to be a reminder if it is one of something idle, with the name when there is but one."""
-    idle = any(f.case.verdict.state is State.IDLE for f in found) and not headline.startswith("Office hours")
+def _subject(found: Sequence[Finding], said: str, part: tuple[int, int], occasion: Occasion) -> str:
+    """What is said, as a reminder if it is one of something idle, with the name when there is but one."""
+    idle = any(f.case.verdict.state is State.IDLE for f in found) and not _of_hours(found, occasion)
     again = "Reminder: " if idle and all(f.step.move is Move.REMIND for f in found) else ""
     name = f": {line(found[0].case.resource.name, 60)}" if len(found) == 1 else ""
     number = f" ({part[0]} of {part[1]})" if part[1] > 1 else ""
-    return line(f"{again}{headline}{name}{number}", MAX_SUBJECT)
+    sample = "[Sample] " if occasion.sample else ""
+    return line(f"{sample}{again}{said}{name}{number}", MAX_SUBJECT)
 
 
 def _attributes(address: str, found: Sequence[Finding]) -> dict[str, Value]:

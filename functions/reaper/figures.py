@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+UTC = "UTC"
 
 
-def moment(when: datetime) -> str:
-    """`Sat 28 Nov 2026, 10:00 UTC`."""
-    when = when.astimezone(UTC)
-    return f"{when:%a} {when.day} {when:%b %Y, %H:%M} UTC"
+def moment(when: datetime, tz: str = UTC) -> str:
+    """`Sat 28 Nov 2026, 10:00 UTC`, or in another IANA zone `Sat 28 Nov 2026, 11:00 Europe/Berlin`."""
+    return f"{day(when, tz)} {when.astimezone(ZoneInfo(tz)):%Y, %H:%M} {tz}"
+
+
+def day(when: datetime, tz: str = UTC) -> str:
+    """`Sat 28 Nov`, for a line that has no room for more."""
+    local = when.astimezone(ZoneInfo(tz))
+    return f"{local:%a} {local.day} {local:%b}"
+
+
+def clock(when: datetime, tz: str = UTC) -> str:
+    """`10:00 UTC`: never without the zone's name."""
+    return f"{when.astimezone(ZoneInfo(tz)):%H:%M} {tz}"
 
 
 def money(usd: float) -> str:

@@ -60,4 +60,4 @@ def _sample(to: str, policy: Policy) -> Message:
     if not deliverable(to, policy.owners.domains, policy.owners.fallback):
         domains = ", ".join(policy.owners.domains) or "none yet"
         raise SettingsError(f"--to {to!r}: mail goes only to owners.domains ({domains}) and to owners.fallback")
-    return sample.message(to, now())
+    return sample.message(to, now(), policy.owners.contact or policy.owners.fallback)

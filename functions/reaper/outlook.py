@@ -1,17 +1,22 @@
-"""What happens next to a resource and when, said so that it is true: nothing that the run mode or the evidence forbids is announced. Pure."""
+"""What happens next to a resource and when, said so that it is true: nothing that the run mode or the evidence forbids is announced. Pure.
+
+In run mode `announce` an action only may come, since a person carries it out. Times are in the zone of the resource's office hours, else UTC.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from reaper import enrolment, plan, registry, schedule, spell
-from reaper.figures import moment, money
+from reaper.figures import UTC, clock, day, moment, money
 from reaper.model import Action, Confidence, Finding, Hours, Memory, Mode, Move, Result
 
 DONE = frozenset({Move.STOP, Move.DELETE, Move.START})
 PLAIN = {Move.STOP: "stopped", Move.DELETE: "deleted", Move.START: "started again"}
+UNLESS = "unless it is used or kept before then"
+COSTS_ON = "It keeps costing money until you stop it."
 
 
 def verb(found: Finding, move: Move) -> str:
@@ -19,6 +24,16 @@ def verb(found: Finding, move: Move) -> str:
     kind = found.case.resource.kind
     deeds = registry.kind(kind).deeds if kind in registry.names() else {}
     return deeds[move].verb if move in deeds else PLAIN.get(move, move.value)
+
+
+def zone(found: Finding) -> str:
+    """The zone that its times are told in: that of its office hours, else UTC."""
+    return found.case.rule.hours.tz if found.case.rule.hours else UTC
+
+
+def will(mode: Mode) -> str:
+    """`will be`, or `may be` in a run mode that only announces: there a person decides whether it is carried out."""
+    return "will be" if mode.acts else "may be"
 
 
 def done(found: Finding) -> str:
@@ -34,23 +49,23 @@ def saved(found: Finding) -> float:
 
 
 def following(found: Finding, mode: Mode, memory: Memory, now: datetime, week: str = "") -> str:
-    """One or two sentences for its owner. The grace runs from the notice of this idle spell, so a first notice starts it at `now`.
+    """One to three sentences for its owner. The grace runs from the notice of this idle spell, so a first notice starts it at `now`.
 
     `week`: what its office hours did since its owner was last told, in a weekly summary.
     """
     if found.step.move in DONE:
         return _done(found, mode, now)
     if found.case.rule.hours and enrols(found, mode, memory, now):
-        return _by_hours(found, found.case.rule.hours, memory, now, week)
+        return _by_hours(found, found.case.rule.hours, (mode, memory), now, week)
     when = act_at(found, mode, memory, now)
     if when is None:
         return _why_nothing(found, mode)
     move = plan.act(found.case, now) or Move.STOP
-    stored = ", with everything needed to make it again stored first," if move is Move.DELETE else ""
-    time = f"on {moment(when)} or soon after" if when > now else "at any time"
+    time = f"on or after {moment(when, zone(found))}" if when > now else "at any time"
+    stored = " Its settings are saved first, so it can be recreated." if move is Move.DELETE else ""
     saves = found.case.saves.get(move)
-    saving = f" That saves {money(saves * 24)} a day." if saves else ""
-    return f"It will be {verb(found, move)}{stored} {time}, unless it is used or kept before.{saving}"
+    saving = f" This saves {money(saves * 24)} a day." if saves else ""
+    return f"It {will(mode)} {verb(found, move)} {time} {UNLESS}.{stored}{saving}"
 
 
 def act_at(found: Finding, mode: Mode, memory: Memory, now: datetime) -> datetime | None:
@@ -71,66 +86,108 @@ def enrols(found: Finding, mode: Mode, memory: Memory, now: datetime) -> bool:
     return found.step.move is Move.REMIND and enrolment.since(found.case, memory, now) is not None
 
 
-def stops_in_use(found: Finding, mode: Mode, memory: Memory, now: datetime) -> bool:
-    """Whether the notice is that of the same day: its office hours are over, and it is stopped even while it is used."""
-    return (
-        enrols(found, mode, memory, now)
-        and found.step.move is Move.REMIND
-        and plan.forced_at(found.case, memory, now) is not None
-    )
+def stops_in_use(found: Finding, mode: Mode, memory: Memory, now: datetime) -> datetime | None:
+    """When it is stopped even while it is used, where the notice is that of the same day: its office hours are over. Else None."""
+    if found.step.move is not Move.REMIND or not enrols(found, mode, memory, now):
+        return None
+    return plan.forced_at(found.case, memory, now)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coming:
-    """Of all in a message, how many will be acted on, how (`stopped`, `deleted` or both), and when the first of them; `past`: at any time."""
+    """Of all in a message, how many are meant, how (`will be stopped or deleted`), when the first of them and in which zone that is told.
+
+    `past`: at any time.
+    """
 
     count: int
     how: str
     first: datetime
+    tz: str = UTC
     past: bool = False
+
+    @property
+    def day(self) -> str:
+        """`from Tue 24 Nov`, or `at any time`."""
+        return "at any time" if self.past else f"from {day(self.first, self.tz)}"
+
+    @property
+    def time(self) -> str:
+        """`on or after Tue 24 Nov 2026, 10:17 UTC`, or `at any time`."""
+        return "at any time" if self.past else f"on or after {moment(self.first, self.tz)}"
+
+    @property
+    def today(self) -> str:
+        """`today from 20:30 UTC`."""
+        return f"today from {clock(self.first, self.tz)}"
 
 
 def coming(found: Sequence[Finding], mode: Mode, memories: Mapping[str, Memory], now: datetime) -> Coming | None:
     """What the top of a message announces; None when nothing happens by itself. A date in the past is given as `now`."""
     known = [(f, memories.get(f.case.resource.id, Memory())) for f in found]
     dates = [(f, when) for f, memory in known if not enrols(f, mode, memory, now) and (when := act_at(f, mode, memory, now))]
+    verbs = {verb(f, plan.act(f.case, now) or Move.STOP) for f, _ in dates}
+    return _first(dates, verbs, mode, now)
+
+
+def enrolling(found: Sequence[Finding], mode: Mode, memories: Mapping[str, Memory], now: datetime) -> Coming | None:
+    """Those that a first notice about office hours is for, with the first date from which these are kept; None where there is none."""
+    new = [f for f in found if f.step.move is Move.WARN and enrols(f, mode, memories.get(f.case.resource.id, Memory()), now)]
+    return _first([(f, plan.promise(f.case, now)) for f in new], {verb(f, Move.STOP) for f in new}, mode, now)
+
+
+def in_use(found: Sequence[Finding], mode: Mode, memories: Mapping[str, Memory], now: datetime) -> Coming | None:
+    """Those that are stopped today even while used; None where there is none."""
+    dates = [(f, at) for f in found if (at := stops_in_use(f, mode, memories.get(f.case.resource.id, Memory()), now))]
+    return _first(dates, {verb(f, Move.STOP) for f, _ in dates}, mode, now)
+
+
+def rest(found: Sequence[Finding], mode: Mode, now: datetime) -> Coming | None:
+    """What is left of actions that were made in part, with the first date on which that comes; None where this run announces nothing of it."""
+    parts = [f for f in found if f.outcome.result is Result.DONE and f.outcome.part and mode.announces and plan.leads_on(f.case)]
+    return _first([(f, plan.promise(f.case, now)) for f in parts], {verb(f, f.step.move) for f in parts}, mode, now)
+
+
+def _first(dates: Sequence[tuple[Finding, datetime]], verbs: Iterable[str], mode: Mode, now: datetime) -> Coming | None:
     if not dates:
         return None
-    verbs = sorted({verb(f, plan.act(f.case, now) or Move.STOP) for f, _ in dates}, reverse=True)
-    first = max(now, min(when for _, when in dates))
-    return Coming(count=len(dates), how=" or ".join(verbs), first=first, past=first <= now)
+    first, when = min(dates, key=lambda pair: pair[1])
+    how = f"{will(mode)} {' or '.join(sorted(verbs, reverse=True))}"
+    return Coming(count=len(dates), how=how, first=max(now, when), tz=zone(first), past=when <= now)
 
 
 def _done(found: Finding, mode: Mode, now: datetime) -> str:
     """What was done, or may have been, and when the rest of it comes where this run may announce that."""
     outcome, move = found.outcome, found.step.move
     if outcome.result is not Result.DONE:
-        why = _sentence(outcome.error or "it isn't known what became of it")
-        return f"It may have been {verb(found, move)}. {why}. Please look at it."
+        why = _sentence(outcome.error or "it isn't known whether it was made")
+        return f"It may have been {verb(found, move)}. {why}. Please check it."
     said = f"{_sentence(outcome.because or f'it was {verb(found, move)}')}."
     if outcome.part is None:
         return said
     if not (mode.announces and plan.leads_on(found.case)):
         return f"{said} Done so far: {outcome.part}."
-    when = moment(plan.promise(found.case, now))
-    return f"{said} Done so far: {outcome.part}. The rest will be {verb(found, move)} on {when} or soon after, unless it is used or kept before."
+    when = moment(plan.promise(found.case, now), zone(found))
+    return f"{said} Done so far: {outcome.part}. The rest {will(mode)} {verb(found, move)} on or after {when} {UNLESS}."
 
 
-def _by_hours(found: Finding, hours: Hours, memory: Memory, now: datetime, week: str) -> str:
-    named = f"{schedule.written(hours)} ({hours.tz})"
+def _by_hours(found: Finding, hours: Hours, told: tuple[Mode, Memory], now: datetime, week: str) -> str:
+    """About its office hours as such: `told` is the run mode and what is remembered of it."""
+    mode, memory = told
+    named, become = f"{schedule.written(hours)} ({hours.tz})", f"{will(mode)} {verb(found, Move.STOP)}"
     if found.step.move is Move.WARN:
-        when = moment(plan.promise(found.case, now))
+        when = moment(plan.promise(found.case, now), hours.tz)
         even = ", even while it is used" if hours.force else ", whenever it is idle then"
-        restart = "; it is started again when they begin" if Move.START in found.case.acts else ""
-        return f"From {when} on it will be {verb(found, Move.STOP)} outside its office hours, {named}{even}{restart}. After this you get a summary once a week."
+        restart = " It is started again when they begin." if Move.START in found.case.acts else ""
+        return f"From {when} on it {become} outside its office hours, {named}{even}.{restart} After this you get a summary once a week."
     if then := plan.forced_at(found.case, memory, now):
-        return f"Its office hours, {named}, are over. It will be {verb(found, Move.STOP)} on {moment(then)} or soon after, even while it is used."
+        at = moment(then, hours.tz)
+        return f"Its office hours, {named}, are over. It {become} on or after {at}, even while it is used."
     last = spell.last_notice(memory) or now
     # The summary is the last mail of its day, and so has to say what a notice of the same day says.
-    even = (
-        " Whenever they are over it is stopped, even while it is used." if hours.force and Move.START in found.case.acts else ""
-    )
-    return f"Its office hours, {named}, are kept.{even} Since {moment(last)} {week or 'it was neither stopped nor started'}."
+    stops = f"{'is' if mode.acts else 'can be'} {verb(found, Move.STOP)}"
+    even = f" Whenever they are over it {stops}, even while it is used." if hours.force and Move.START in found.case.acts else ""
+    return f"Its office hours, {named}, are kept.{even} Since {moment(last, hours.tz)} {week or 'it was neither stopped nor started'}."
 
 
 def _sentence(text: str) -> str:
@@ -138,11 +195,11 @@ def _sentence(text: str) -> str:
 
 
 def _why_nothing(found: Finding, mode: Mode) -> str:
-    end = "it costs until you stop it"
     if not mode.announces or found.case.rule.action.rank < Action.STOP.rank:
-        return f"It won't be stopped automatically; {end}."
+        return f"It won't be stopped automatically. {COSTS_ON}"
     if found.case.verdict.confidence is Confidence.LIKELY and found.case.rule.act_on is not Confidence.LIKELY:
-        return f"The evidence is indirect, so it won't be stopped automatically; {end}."
+        return f"The evidence is indirect, so it won't be stopped automatically. {COSTS_ON}"
     bar = found.case.acts.get(Move.DELETE if found.case.rule.action is Action.DELETE else Move.STOP)
-    why = f": {bar.because}" if bar else ""
-    return f"It won't be stopped automatically{why}; {end}."
+    if bar:
+        return f"It can't be stopped automatically because {bar.because}. {COSTS_ON}"
+    return f"It won't be stopped automatically. {COSTS_ON}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import sha256
 
-from reaper import outlook
+from reaper import advice, outlook
 from reaper.digest import ACTED, Item, Occasion, address_of, item, title
 from reaper.figures import money
 from reaper.hold import place
@@ -19,6 +19,7 @@ from reaper.report.totals import troubles as failed
 from reaper.wish import tidy
 
 ROWS, FEW = 10, 6
+COMMANDS = ("release", "plan", "apply")
 GROUPS = 6
 EACH = 10_000
 """So many keys of what is on hold at most, each by itself."""
@@ -108,6 +109,7 @@ def overview(
     report = replace(report, findings=tuple(f for f in report.findings if f.case.resource.id not in over))
     fresh = [f for f in idle(report) if known is not None and f.case.resource.id not in known]
     lost = [f for f in acted if f.outcome.result in {Result.REFUSED, Result.FAILED}]
+    run = {name: advice.with_places(f"reaper {name}", occasion.places) for name in COMMANDS}
     subject = _subject(report, len(fresh), {"held": waiting, "done": ended, "lost": lost, "due": due})
     plain, html = both(
         "admin",
@@ -115,6 +117,7 @@ def overview(
         headline=_headline(report),
         looked_at=looked_at,
         report=report,
+        run=run,
         sums=totals(report),
         fresh=_some(fresh, occasion, FEW),
         dearest=_some(idle(report), occasion),
@@ -159,8 +162,12 @@ class Some:
 
 
 def _some(found: Sequence[Finding], occasion: Occasion, rows: int = ROWS) -> Some:
-    items = tuple((item(f, occasion), tidy(f.outcome.error or f.step.because, 300)) for f in found[:rows])
+    items = tuple((item(f, occasion, admins=True), _sentence(tidy(f.outcome.error or f.step.because, 300))) for f in found[:rows])
     return Some(items=items, more=max(0, len(found) - rows))
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', '…')) else '.'}" if text else ""
 
 
 def _troubles(report: Report) -> list[str]:
@@ -196,7 +203,7 @@ def _team(found: Finding) -> str:
 
 
 def _owner(found: Finding) -> str:
-    return found.owner.address or "nobody"
+    return found.owner.address or "no owner address"
 
 
 def _kind(found: Finding) -> str:
@@ -208,7 +215,7 @@ def _headline(report: Report) -> str:
     count = sums.by_state["idle"]
     if not count:
         return nothing(report)
-    return f"{money(sums.idle_usd_per_hour)} an hour" if count > sums.unpriced_idle else f"{count} idle, price not known"
+    return f"{money(sums.idle_usd_per_hour)} an hour" if count > sums.unpriced_idle else f"{count} idle, price unknown"
 
 
 def _subject(report: Report, fresh: int, actions: Mapping[str, Sequence[Finding]]) -> str:
@@ -217,19 +224,24 @@ def _subject(report: Report, fresh: int, actions: Mapping[str, Sequence[Finding]
     sums = totals(report)
     count = sums.by_state["idle"]
     cost = (
-        f" cost{'s' if count == 1 else ''} ${sums.idle_usd_per_hour:,.2f}/h"
+        f" cost{'s' if count == 1 else ''} {money(sums.idle_usd_per_hour)} an hour"
         if count > sums.unpriced_idle
-        else ", price not known"
+        else ", price unknown"
     )
     head = f"{count} idle ML resource{'' if count == 1 else 's'}{cost}" if count else nothing(report)
-    parts = [f"HELD: {len(held)} act{'s wait' if len(held) > 1 else ' waits'} for you", head] if held else [head]
+    parts = [f"{_actions(held)} on hold", head] if held else [head]
     saved = sum(outlook.saved(f) for f in ended)
-    parts += [f"{len(ended)} acted on" + (f", saving ${saved:,.2f}/h" if saved else "")] if ended else []
-    parts += [f"{len(failed)} failed or not known"] if failed else []
+    parts += [f"{_actions(ended)} taken" + (f", saving {money(saved)} an hour" if saved else "")] if ended else []
+    parts += [f"{_actions(failed)} failed or unknown"] if failed else []
     parts += [f"{len(due)} due, waiting for `reaper apply`"] if due else []
     parts += [f"{fresh} new"] if fresh else []
-    parts += [f"{len(gaps(report))} of {len(lists(report))} lists incomplete"] if gaps(report) else []
+    every = len(lists(report))
+    parts += [f"coverage {every - len(gaps(report))} of {every}"] if gaps(report) else []
     return line("[ML Idle Reaper] " + "; ".join(parts), MAX_SUBJECT)
+
+
+def _actions(found: Sequence[Finding]) -> str:
+    return f"{len(found)} action{'' if len(found) == 1 else 's'}"
 
 
 def _attributes(report: Report, fresh: int) -> dict[str, Value]:

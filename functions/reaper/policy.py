@@ -282,7 +282,10 @@ class Owners(_Part):
 
     tags: list[str] = ["reaper:owner", "owner", "email"]
     domains: list[Annotated[str, BeforeValidator(_domain)]] = []
-    fallback: Annotated[str | None, BeforeValidator(_address)] = None
+    fallback: Annotated[str | None, BeforeValidator(_address)] = Field(None, description="who is told when no owner is known")
+    contact: Annotated[str | None, BeforeValidator(_address)] = Field(
+        None, description="whom owners can ask, named at the end of their mails; the fallback if it is not set"
+    )
 
 
 class Policy(_Part):

@@ -70,7 +70,8 @@ def _follow_up(settings: Settings, policy: Policy, clock: Callable[[], datetime]
     if not settings.mode.writes:
         known = ledger.open(settings.ledger, os.environ, read_only=True)
         return lambda report, clouds, order: tell.recalled(report, policy, known, report.run.started_at)
-    at = desk.open(settings.ledger, policy, os.environ, clock)
+    places = {"REAPER_LEDGER": settings.ledger or ledger.default(os.environ), "REAPER_MANIFESTS": settings.manifests or ""}
+    at = replace(desk.open(settings.ledger, policy, os.environ, clock), places=places)
     if not settings.mode.acts:
         return lambda report, clouds, order: tell.tell(report, policy, at)
     hire = _hands(settings, at, bounds)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timedelta
+from types import SimpleNamespace
 
 from reaper.digest import Occasion, owners
 from reaper.evidence import SLOT, SLOTS
 from reaper.message import Message
 from reaper.model import (
     Action,
+    Bar,
     Case,
     Confidence,
     Evidence,
@@ -43,7 +45,7 @@ def findings(address: str, now: datetime) -> list[Finding]:
     endpoint = "arn:aws:sagemaker:us-east-1:123456789012:endpoint"
     churn = Resource(
         kind="sagemaker-endpoint", id=f"{endpoint}/churn-scoring", name="churn-scoring", target=VIRGINIA, region="us-east-1",
-        created=now - 90 * DAY, size="ml.g5.4xlarge x2",
+        created=now - 90 * DAY, size="ml.g5.4xlarge x2", facts={"scale_in": SimpleNamespace(first={"AllTraffic": 1})},
     )  # fmt: skip
     ranker = Resource(
         kind="sagemaker-endpoint", id=f"{endpoint}/ranker-experiment-7", name="ranker-experiment-7", target=VIRGINIA,
@@ -54,38 +56,52 @@ def findings(address: str, now: datetime) -> list[Finding]:
         created=now - 45 * DAY, size="Standard_NC6s_v3",
     )  # fmt: skip
     silent = "Invocations silent for {} while CPUUtilization reported every hour"
+    one = Bar(because="it already runs no more than one instance per variant", done=True)
     return [
-        _finding(churn, (9 * DAY + 4 * HOUR, silent.format("9 d 4 h"), Confidence.PROVEN), 4.06, address, now),
-        _finding(ranker, (3 * DAY + HOUR, silent.format("3 d 1 h"), Confidence.PROVEN), 0.736, address, now),
-        _finding(instance, (4 * DAY, "up for 4 d and no job since", Confidence.LIKELY), 3.06, address, now),
+        _finding(churn, (9 * DAY + 4 * HOUR, silent.format("9 d 4 h"), Confidence.PROVEN), (4.06, None), address, now),
+        _finding(ranker, (3 * DAY + HOUR, silent.format("3 d 1 h"), Confidence.PROVEN), (0.736, one), address, now),
+        _finding(instance, (4 * DAY, "up for 4 d and no job since", Confidence.LIKELY), (3.06, None), address, now),
     ]
 
 
-def message(address: str, now: datetime) -> Message:
-    """The sample mail to `address`, which says in its subject that it is one."""
-    [made] = owners(findings(address, now), occasion(address, now))
-    return replace(made, subject=f"[Sample] {made.subject}")
+def message(address: str, now: datetime, contact: str | None = None) -> Message:
+    """The sample mail to `address`: a real notice, but that it says in its subject and at its top what it is."""
+    [made] = owners(findings(address, now), replace(occasion(address, now, contact), sample=True))
+    return made
 
 
-def occasion(address: str, now: datetime) -> Occasion:
-    """What the sample mail is made with; its links lead nowhere."""
+def occasion(address: str, now: datetime, contact: str | None = None) -> Occasion:
+    """What the sample mail is made with; its Keep it links lead nowhere."""
     return Occasion(
         now=now,
         mode=Mode.ENFORCE,
-        owners=Owners(domains=[address.rpartition("@")[2]]),
+        owners=Owners(domains=[address.rpartition("@")[2]], contact=contact),
         run_id="sample",
         keep_link=lambda resource_id: "https://example.com/keep?t=sample",
     )
 
 
 def _finding(
-    resource: Resource, seen: tuple[timedelta, str, Confidence], usd_per_hour: float, address: str, now: datetime
+    resource: Resource,
+    seen: tuple[timedelta, str, Confidence],
+    stop: tuple[float, Bar | None],
+    address: str,
+    now: datetime,
 ) -> Finding:
-    idle_for, because, confidence = seen
+    """`stop`: what it costs an hour, of which stopping it saves half, and what bars that."""
+    (idle_for, because, confidence), (usd_per_hour, bar) = seen, stop
     rule = Rule(name="rule 'sample'", action=Action.STOP, idle_after=DAY, grace=3 * DAY, remind_every=7 * DAY)
     verdict = Verdict(state=State.IDLE, because=because, idle_for=idle_for, confidence=confidence, last_busy=now - idle_for)
+    case = Case(
+        resource=resource,
+        rule=rule,
+        verdict=verdict,
+        usd_per_hour=usd_per_hour,
+        acts={Move.STOP: bar, Move.DELETE: None},
+        saves={Move.STOP: usd_per_hour / 2},
+    )
     return Finding(
-        case=Case(resource=resource, rule=rule, verdict=verdict, usd_per_hour=usd_per_hour),
+        case=case,
         step=Step(move=Move.WARN, because="idle for more than 1 d under rule 'sample'"),
         outcome=Outcome(result=Result.PLANNED),
         owner=Owner(address=address, source="tag reaper:owner"),

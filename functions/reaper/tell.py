@@ -359,6 +359,7 @@ def _occasion(found: Sequence[Finding], policy: Policy, desk: Desk, this: _Round
         run_id=this.run_id,
         memories=known,
         weeks=_weeks(found, desk, this),
+        places=desk.places,
         keep_link=links.get,
     )
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -50,7 +51,7 @@ def test_nothing_to_tell_is_no_message(move: Move):
 def test_an_address_outside_the_domains_is_never_written_to_even_if_the_finding_says_so():
     message = only(digest.owners([finding(address="lee@evil.example")], occasion()))
     assert message.to == "ml-admins@example.com"
-    assert "without a known owner" in message.subject
+    assert "with no known owner" in message.subject
 
 
 @pytest.mark.parametrize("fallback", [None])
@@ -88,19 +89,37 @@ def test_only_plain_addresses_in_the_listed_domains_and_the_fallback_are_deliver
 @pytest.mark.parametrize(
     ("found", "subject"),
     [
-        pytest.param([finding("churn", 2.816)], "1 idle ML resource costs you $2.82/h: churn", id="one"),
-        pytest.param([finding("a", 4), finding("b", 3.09)], "2 idle ML resources cost you $7.09/h", id="two"),
-        pytest.param([finding("a", 4), finding("b", None)], "2 idle ML resources cost you at least $4.00/h", id="one unpriced"),
-        pytest.param([finding("a", None)], "1 idle ML resource, price not known: a", id="unpriced"),
-        pytest.param([finding("a", 1, move=Move.REMIND)], "Reminder: 1 idle ML resource costs you $1.00/h: a", id="reminder"),
+        pytest.param(
+            [finding("churn", 2.816)],
+            "1 idle ML resource costs $67.58 a day; it will be scaled in from Tue 24 Nov: churn",
+            id="one",
+        ),
+        pytest.param(
+            [finding("a", 4), finding("b", 3.09)],
+            "2 idle ML resources cost $170 a day; 2 will be scaled in from Tue 24 Nov",
+            id="two",
+        ),
+        pytest.param(
+            [finding("a", 4), finding("b", None)],
+            "2 idle ML resources cost at least $96.00 a day; 2 will be scaled in from Tue 24 Nov",
+            id="one unpriced",
+        ),
+        pytest.param(
+            [finding("a", None)], "1 idle ML resource, price unknown; it will be scaled in from Tue 24 Nov: a", id="unpriced"
+        ),
+        pytest.param(
+            [finding("a", 1, move=Move.REMIND)],
+            "Reminder: 1 idle ML resource costs $24.00 a day; it will be scaled in from Tue 24 Nov: a",
+            id="reminder",
+        ),
         pytest.param(
             [finding("a", 2, move=Move.STOP, outcome=Outcome(result=Result.DONE))],
-            "1 idle ML resource was scaled in, saving $1.00/h: a",
+            "1 idle ML resource was scaled in, saving $24.00 a day: a",
             id="stopped",
         ),
     ],
 )
-def test_the_subject_has_count_and_money(found: list[Finding], subject: str):
+def test_the_subject_has_count_cost_consequence_and_date(found: list[Finding], subject: str):
     assert only(digest.owners(found, occasion())).subject == subject
 
 
@@ -115,7 +134,7 @@ def test_each_resource_has_what_where_since_evidence_cost_next_link_tag_and_undo
         assert "Invocations silent for 9 d while CPUUtilization reported every hour" in body
         assert "$48.00 a day" in body
         assert "$432" in body
-        assert "It will be scaled in on Tue 24 Nov 2026, 10:17 UTC or soon after, unless it is used or kept before." in body
+        assert "It will be scaled in on or after Tue 24 Nov 2026, 10:17 UTC unless it is used or kept before then." in body
         assert "https://keep.example.com/churn" in body
         assert "--resource-arn arn:aws:sagemaker:us-east-1:123456789012:endpoint/churn" in body
         assert "Key=reaper:keep-until,Value=2026-11-28" in body
@@ -134,10 +153,12 @@ def test_each_resource_has_what_where_since_evidence_cost_next_link_tag_and_undo
         pytest.param(
             Mode.ENFORCE,
             {"confidence": Confidence.LIKELY, "rule": rule(act_on=Confidence.LIKELY)},
-            "It will be scaled in on Tue 24 Nov 2026",
+            "It will be scaled in on or after Tue 24 Nov 2026",
             id="likely is enough",
         ),
-        pytest.param(Mode.ENFORCE, {"rule": rule(action=Action.DELETE)}, "It will be deleted, with everything", id="delete"),
+        pytest.param(
+            Mode.ENFORCE, {"rule": rule(action=Action.DELETE)}, "It will be deleted on or after Tue 24 Nov 2026", id="delete"
+        ),
     ],
 )
 def test_only_what_will_happen_is_announced(mode: Mode, given: dict[str, Any], said: str):
@@ -156,32 +177,32 @@ STOPPED = Outcome(result=Result.DONE, because="it is stopping")
     [
         pytest.param(
             finding(),
-            "To bring it back later, ask your admins: they run `reaper restore arn:",
-            "To bring it back later, ask your admins: they run<br>",
+            "To undo this later, ask your admins to run `reaper restore arn:",
+            "To undo this later, ask your admins to run<br>",
             id="announced",
         ),
         pytest.param(
             finding(rule=rule(action=Action.DELETE)),
-            "To bring it back later, ask your admins: they run `reaper restore arn:",
-            "To bring it back later, ask your admins: they run<br>",
+            "To undo this later, ask your admins to run `reaper restore arn:",
+            "To undo this later, ask your admins to run<br>",
             id="announced delete",
         ),
         pytest.param(
             finding(move=Move.STOP, outcome=STOPPED),
-            "To bring it back, ask your admins: they run `reaper restore arn:",
-            "To bring it back, ask your admins: they run<br>",
+            "To undo this, ask your admins to run `reaper restore arn:",
+            "To undo this, ask your admins to run<br>",
             id="done",
         ),
         pytest.param(
             finding(resource=NOTEBOOK),
-            "To bring it back later: aws sagemaker start-notebook-instance",
-            "Afterwards this brings it back:<br>",
+            "To undo this later: aws sagemaker start-notebook-instance",
+            "To undo this later:<br>",
             id="a command of the cloud, announced",
         ),
         pytest.param(
             finding(resource=NOTEBOOK, move=Move.STOP, outcome=STOPPED),
-            "To bring it back: aws sagemaker start-notebook-instance",
-            "To bring it back:<br>",
+            "To undo this: aws sagemaker start-notebook-instance",
+            "To undo this:<br>",
             id="a command of the cloud, done",
         ),
     ],
@@ -195,25 +216,26 @@ def test_an_owner_is_given_no_command_that_only_admins_can_run(found: Finding, t
 
 def test_the_admins_who_stand_in_for_an_owner_are_not_sent_to_themselves():
     message = only(digest.owners([finding(address=None)], occasion()))
-    assert "To bring it back later: reaper restore arn:" in message.text
-    assert "Afterwards this brings it back:<br>" in message.html
+    assert "To undo this later: reaper restore arn:" in message.text
+    assert "To undo this later:<br>" in message.html
 
 
 @pytest.mark.parametrize(
     ("warned", "said"),
-    [(NOW - DAY, "on Mon 23 Nov 2026, 10:17 UTC"), (NOW - 10 * DAY, "at any time")],
+    [(NOW - DAY, "on or after Mon 23 Nov 2026, 10:17 UTC"), (NOW - 10 * DAY, "at any time")],
 )
 def test_the_grace_runs_from_the_first_notice(warned: Any, said: str):
     found = finding(move=Move.REMIND)
     message = only(digest.owners([found], occasion(memories={found.case.resource.id: Memory(warned_at=warned)})))
     assert message.text.count(f"It will be scaled in {said}") == 2
-    assert message.html.count(f"will be scaled in {said}") + message.html.count(f"will be scaled in</b> {said}") == 3
+    page = message.html.partition("</title>")[2]
+    assert page.count(f"will be scaled in {said}") + page.count(f"will be scaled in</b> {said}") == 3
 
 
 def test_the_top_of_a_message_does_not_count_all_as_some_of_them():
     both, one = [finding("a"), finding("b")], [finding("a"), finding("b", rule=rule(action=Action.NOTIFY))]
-    assert "All will be scaled in, the first on " in only(digest.owners(both, occasion())).text
-    assert "1 of them will be scaled in on " in only(digest.owners(one, occasion())).text
+    assert "All will be scaled in, the first on or after " in only(digest.owners(both, occasion())).text
+    assert "\n1 will be scaled in on or after " in only(digest.owners(one, occasion())).text
 
 
 def test_a_silence_that_was_not_seen_to_begin_says_at_least():
@@ -226,7 +248,11 @@ def test_a_silence_that_was_not_seen_to_begin_says_at_least():
 @pytest.mark.parametrize("link", ["javascript:alert(1)", "http://evil.example/keep", "https://", "https://x.example/\n"])
 def test_a_link_that_is_no_web_page_of_ours_is_left_out_and_the_tag_remains(link: str):
     message = only(digest.owners([finding()], occasion(keep_link=lambda i: link)))
-    assert "href=" not in message.html
+    addresses = re.findall(r'href="([^"]*)"', message.html)
+    assert [
+        a for a in addresses if not a.startswith(("mailto:ml-admins@example.com?", "https://us-east-1.console.aws.amazon.com/"))
+    ] == []
+    assert "Keep it</a>" not in message.html
     assert "reaper:keep-until" in message.html
 
 
@@ -303,22 +329,22 @@ def acted(name: str = "churn", move: Move = Move.STOP, **given: Any) -> Finding:
 def test_an_action_nobody_knows_of_is_not_said_to_have_been_made():
     lost = acted(result=Result.FAILED, because=None, error="it isn't known whether it was made: run r1 broke off")
     message = only(digest.owners([lost], occasion()))
-    assert message.subject == "1 ML resource may have been scaled in: churn"
-    assert "It may have been scaled in. It isn't known whether it was made: run r1 broke off. Please look at it." in message.text
-    assert "To bring it back" in message.text
+    assert message.subject == "1 ML resource may have been scaled in; please check: churn"
+    assert "It may have been scaled in. It isn't known whether it was made: run r1 broke off. Please check it." in message.text
+    assert "To undo this: " in message.text or "To undo this, ask" in message.text
     two = only(digest.owners([lost, acted("other")], occasion()))
-    assert two.subject == "1 idle ML resource was scaled in, saving $1.00/h; 1 more may have been"
+    assert two.subject == "1 idle ML resource was scaled in, saving $24.00 a day; 1 more may have been"
 
 
 def test_a_delete_that_left_the_endpoint_running_saves_nothing_yet():
     part = acted(move=Move.DELETE, part="its 2 components; the endpoint itself is left")
     part = replace(part, case=replace(part.case, rule=rule(action=Action.DELETE)))
     message = only(digest.owners([part], occasion()))
-    assert message.subject == "1 idle ML resource was partly deleted: churn"
-    assert "Done so far: its 2 components; the endpoint itself is left. The rest will be deleted on " in message.text
+    assert message.subject == "1 idle ML resource was partly deleted; the rest will be deleted from Tue 24 Nov: churn"
+    assert "Done so far: its 2 components; the endpoint itself is left. The rest will be deleted on or after " in message.text
     summary = overview(report(part), occasion(), frozenset())
     assert summary is not None
-    assert summary.subject == "[ML Idle Reaper] 1 idle ML resource costs $2.00/h; 1 acted on; 1 new"
+    assert summary.subject == "[ML Idle Reaper] 1 idle ML resource costs $2.00 an hour; 1 action taken; 1 new"
     assert totals(report(part)).acted.saves_usd_per_hour == 0
 
 
@@ -326,7 +352,7 @@ def test_the_owner_of_a_component_hears_that_it_went_with_its_endpoint_and_how_b
     host = "arn:aws:sagemaker:us-east-1:123456789012:endpoint/host"
     message = only(digest.owners([acted("k1", Move.DELETE, already=True, begun=False, host=host)], occasion()))
     assert message.subject.startswith("1 idle ML resource was deleted")
-    assert f"they run `reaper restore {host}`" in message.text
+    assert f"ask your admins to run `reaper restore {host}`" in message.text
 
 
 # --- office hours
@@ -355,21 +381,21 @@ def busy(now: datetime = EVENING) -> tuple[Finding, Occasion]:
 def test_a_stop_of_something_in_use_is_the_headline_of_its_notice():
     found, when = busy()
     message = only(digest.owners([found], when))
-    assert message.subject == "1 ML resource will be stopped today, even while used: nb"
-    assert f"It will be stopped on {moment(EVENING + timedelta(hours=1))} or soon after, even while it is used." in message.text
+    assert message.subject == "1 ML resource will be stopped today from 21:17 UTC, even while used: nb"
+    assert f"It will be stopped on or after {moment(EVENING + timedelta(hours=1))}, even while it is used." in message.text
 
 
 def test_a_stop_of_something_in_use_is_promised_for_the_same_day_only():
     found, when = busy(NOW.replace(hour=23, minute=30))
     message = only(digest.owners([found], when))
-    assert message.subject == "Office hours are kept for 1 ML resource: nb"
-    assert "will be stopped" not in message.text
+    assert message.subject == "Weekly summary: office hours are kept for 1 ML resource: nb"
+    assert "will be stopped on" not in message.text
 
 
 def test_a_first_mail_about_office_hours_says_that_they_are_new():
     found, when = busy()
     message = only(digest.owners([replace(found, step=replace(found.step, move=Move.WARN))], replace(when, memories={})))
-    assert message.subject == "Office hours are now kept for 1 ML resource: nb"
+    assert message.subject == "1 ML resource will be stopped outside office hours from Sat 21 Nov: nb"
 
 
 def test_a_start_is_given_no_command_that_brings_it_back():

@@ -54,7 +54,7 @@ def test_a_summary_says_that_it_is_stopped_even_while_used_and_is_no_notice_of_t
     used(there)
     there.sweep()
     [summary] = mails(there)
-    assert "stopped, even while it is used" in summary
+    assert "scaled in, even while it is used" in summary
     there.now += timedelta(hours=1, minutes=5)
     used(there)
     assert only(there.sweep()).step.move is Move.REMIND
@@ -154,4 +154,7 @@ def test_a_mail_about_office_hours_alone_says_so_in_its_subject():
     there.now += 7 * DAY
     there.sweep()
     subjects = [m.subject for m in there.post.messages if m.audience is Audience.OWNERS]
-    assert subjects == ["Office hours are now kept for 1 ML resource: churn", "Office hours are kept for 1 ML resource: churn"]
+    assert subjects == [
+        "1 ML resource will be scaled in outside office hours from Mon 16 Nov: churn",
+        "Weekly summary: office hours are kept for 1 ML resource: churn",
+    ]

@@ -16,7 +16,7 @@ def message(subject: str) -> Message:
 
 @pytest.mark.parametrize("name", ["x" * 60, "word " * 20 + "end"])
 def test_a_long_plain_subject_stays_on_one_line(name: str):
-    subject = f"1 idle ML resource costs you $2.82/h: {name}"
+    subject = f"1 idle ML resource costs $67.58 a day: {name}"
     sent = packed(mail(message(subject), "reaper@example.com", "lee@example.com", NOW))
     assert f"\r\nSubject: {subject}\r\n".encode() in sent
 

@@ -40,18 +40,15 @@ def test_the_summary_has_money_teams_owners_kinds_new_unknown_denied_and_held():
     owners = Owners(domains=["example.com"])
     summary = overview(told, occasion(owners=owners), known={held.case.resource.id}, troubles=["smtp: login refused"])
     assert summary is not None
-    assert (
-        summary.subject
-        == "[ML Idle Reaper] HELD: 1 act waits for you; 3 idle ML resources cost $13.00/h; 2 new; 1 of 1 lists incomplete"
-    )
+    assert summary.subject == "[ML Idle Reaper] 1 action on hold; 3 idle ML resources cost $13.00 an hour; 2 new; coverage 0 of 1"
     for said in (
         "$13.00 an hour", "$9,490 a month", "growth: $3.00 an hour, 1 idle", "lee@example.com: $12.00 an hour, 2 idle",
-        "SageMaker endpoint: $13.00 an hour, 3 idle", "NEW since the last sweep (2)", "its heartbeat stopped",
-        "missing permission sagemaker:ListNotebookInstances", "over the cap of 20 acts", "smtp: login refused", "NOBODY TO TELL",
+        "SageMaker endpoint: $13.00 an hour, 3 idle", "NEWLY IDLE (2)", "its heartbeat stopped",
+        "Grant sagemaker:ListNotebookInstances.", "Over the cap of 20 acts.", "smtp: login refused", "NO OWNER ADDRESS",
     ):  # fmt: skip
         assert said in summary.text
     assert "growth" in summary.html
-    assert "Held, waiting for you" in summary.html
+    assert "On hold (1)" in summary.html
 
 
 def test_nothing_new_is_no_summary_and_anything_new_is_one():
@@ -64,7 +61,7 @@ def test_nothing_new_is_no_summary_and_anything_new_is_one():
     acted = finding("a", move=Move.STOP, outcome=Outcome(result=Result.FAILED, error="throttled"))
     summary = overview(report(acted), occasion(), topics(report(acted)))
     assert summary is not None
-    assert "throttled" in summary.text
+    assert "Throttled." in summary.text
 
 
 def test_a_new_gap_in_coverage_is_news_once():
@@ -80,12 +77,12 @@ def test_a_failure_of_our_own_means_is_a_trouble_and_no_incomplete_list():
     seen = report(finding("a"), coverage=(listed, ours))
     for troubles in ([], ["channel smtp: login refused"]):
         summary = overview(seen, occasion(), troubles=troubles)
-        assert "incomplete" not in summary.subject
+        assert "coverage" not in summary.subject
         assert summary.text.count("channel smtp: login refused") == 1
-        assert "NOT SEEN" not in summary.text.upper()
+        assert "COVERAGE GAPS" not in summary.text.upper()
     assert overview(seen, occasion(), topics(seen)) is None
     mixed = report(coverage=(listed, ours, replace(listed, status=Status.DENIED)))
-    assert "1 of 2 lists incomplete" in overview(mixed, occasion()).subject
+    assert "coverage 1 of 2" in overview(mixed, occasion()).subject
 
 
 def test_the_summary_stays_short_however_much_there_is():
@@ -112,7 +109,9 @@ def test_an_act_is_news_but_what_office_hours_do_every_evening_is_not_unless_it_
 def test_acts_are_told_with_what_they_save_and_are_no_longer_counted_as_idle():
     summary = overview(report(acted(Result.DONE), finding("other", 3)), occasion(), frozenset())
     assert summary is not None
-    assert summary.subject == "[ML Idle Reaper] 1 idle ML resource costs $3.00/h; 1 acted on, saving $1.00/h; 1 new"
+    assert (
+        summary.subject == "[ML Idle Reaper] 1 idle ML resource costs $3.00 an hour; 1 action taken, saving $1.00 an hour; 1 new"
+    )
     assert "It is stopping." in summary.text
 
 
@@ -126,7 +125,7 @@ def test_what_waits_for_apply_is_told_once_and_by_name():
     summary = overview(due, occasion(), known=frozenset())
     assert summary is not None
     assert "1 due, waiting for `reaper apply`" in summary.subject
-    assert "DUE: this mode only announces" in summary.text
+    assert "DUE (1): this mode only announces" in summary.text
     assert overview(due, occasion(), topics(due)) is None
 
 
@@ -134,6 +133,6 @@ def test_an_action_that_may_have_been_made_is_not_among_those_not_done():
     lost = finding("a", move=Move.STOP, outcome=Outcome(result=Result.FAILED, error="it isn't known", begun=True))
     summary = overview(report(lost), occasion(), topics(report(lost)))
     assert summary is not None
-    assert "1 failed or not known" in summary.subject
-    assert "NOT DONE" not in summary.text
-    assert "it isn't known. To bring it back: reaper restore arn:" in summary.text
+    assert "1 action failed or unknown" in summary.subject
+    assert "NOT CARRIED OUT" not in summary.text
+    assert "It isn't known. To undo this: reaper restore arn:" in summary.text

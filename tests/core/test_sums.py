@@ -56,7 +56,7 @@ def test_what_was_acted_on_is_told_apart_so_that_report_and_mail_agree():
     for form in (text.render, summary.render, markdown.render, html.render):
         assert "of which 1 acted on (saving $1.00/h of their $2.00/h)" in form(found)
     assert summary.subject(found) == "[ML Idle Reaper] 2 idle ML resources cost $10.00 an hour; 1 of them acted on"
-    assert mail(found).startswith("1 idle ML resource costs $8.00/h; 1 acted on, saving $1.00/h")
+    assert mail(found).startswith("1 idle ML resource costs $8.00 an hour; 1 action taken, saving $1.00 an hour")
     totals = json.plain(found)["totals"]
     assert (totals["by_state"]["idle"], totals["idle_usd_per_hour"]) == (2, 10.0)
     assert totals["acted"] == {"count": 1, "usd_per_hour": 2.0, "saves_usd_per_hour": 1.0, "already": 0}

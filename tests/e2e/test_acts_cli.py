@@ -188,7 +188,7 @@ def test_announce_hold_release_plan_and_apply_stand_without_a_sweep_that_acts(de
     desk.policy(most=2)
     announced = desk("sweep", "--cloud", "aws", "--mode", "announce", "--format", "json")
     assert {f["step"] for f in json.loads(announced.stdout)["findings"]} == {"hold"}, announced.stderr
-    assert any("HELD" in Path(mail).read_text() for mail in mails(desk)), "the admins are told"
+    assert any("ON HOLD" in Path(mail).read_text() for mail in mails(desk)), "the admins are told"
     made = desk("plan", "--cloud", "aws", "-o", "plan.json")
     assert "0 acts are due and 3 held" in made.stderr
     assert (desk("apply", "plan.json").returncode, desk.counts()) == (0, [3, 3, 3])

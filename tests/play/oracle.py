@@ -337,7 +337,7 @@ class Oracle:
         rows = [f for f in scene.report["findings"] if f["step"] == "hold"]
         held = {f["name"].rpartition("/")[2] for f in rows}
         yield from self._under_a_hold(rows, scene, found)
-        said = " ".join(m.text for m in scene.mails if m.summary and "HELD" in m.subject)
+        said = " ".join(m.text for m in scene.mails if m.summary and "on hold" in m.subject)
         for name in held - self.held:
             self.untold[name] = scene.began
         for name in list(self.untold):

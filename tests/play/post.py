@@ -14,6 +14,7 @@ from email import message_from_bytes, policy
 from email.message import EmailMessage
 from types import TracebackType
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from aiosmtpd.controller import Controller
 
@@ -23,11 +24,11 @@ from play.terms import ADMINS
 
 NUMBERED = re.compile(r"^\d+\. (\S+)$", re.MULTILINE)
 ROW = re.compile(r"^- (\S+) \([^()]+\): (.+?)$((?:\n  \S.*$)*)", re.MULTILINE)
-WILL = re.compile(r"(?<!Nothing )\bwill be (\w+)", re.IGNORECASE)
-DATE = re.compile(r"\b\w{3} (\d{1,2} \w{3} \d{4}, \d\d:\d\d) UTC")
+WILL = re.compile(r"\b(?:will|may) be (\w+)", re.IGNORECASE)
+DATE = re.compile(r"\b\w{3} (\d{1,2} \w{3} \d{4}, \d\d:\d\d) ([A-Z]\w+(?:/\w+)*)")
 KEEP = re.compile(r"https://keep\.example\.com\S+")
-LATER = re.compile(r"To bring it back later")
-BACK = re.compile(r"To bring it back")
+LATER = re.compile(r"To undo this later")
+BACK = re.compile(r"To undo this")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,19 +119,23 @@ def _notices(text: str) -> Iterator[Notice]:
 
 
 def _notice(name: str, about: str) -> Notice:
-    following = next((line for line in about.splitlines() if "Next:" in line), about)
+    following = next((line for line in about.splitlines() if "Next:" in line or "Done:" in line), about)
     announced = WILL.search(following)
     date = DATE.search(following) if announced else None
     link = KEEP.search(about)
     return Notice(
         name=name.rpartition("/")[2],
         announces={"deleted": "delete"}.get(announced[1].lower(), "stop") if announced else None,
-        date=datetime.strptime(date[1], "%d %b %Y, %H:%M").replace(tzinfo=UTC) if date else None,
+        date=_moment(date) if date else None,
         done=bool(BACK.search(about)) and not LATER.search(about),
-        rest="The rest will be" in about,
+        rest="The rest " in about,
         link=link[0] if link else None,
         text=about,
     )
+
+
+def _moment(said: re.Match[str]) -> datetime:
+    return datetime.strptime(said[1], "%d %b %Y, %H:%M").replace(tzinfo=ZoneInfo(said[2])).astimezone(UTC)
 
 
 __all__ = ["ADMINS", "Accident", "Mail", "Notice", "Post"]

@@ -183,7 +183,7 @@ def test_a_hold_stands_while_the_limits_are_exceeded_until_a_release(upgraded: L
     when = old.there.now + DAY
     moves = {of(swept(old, when), f"second-{n}").step.move for n in (1, 2, 3)}
     assert (moves, old.there.depot.log) == ({Move.HOLD}, [])
-    assert any("HELD" in text for text in old.mails(ADMINS))
+    assert any("ON HOLD" in text for text in old.mails(ADMINS))
     enforce.release(old.there.ledger, "lee", old.there.now)
     swept(old, when + HOUR)
     assert sorted(name for move, name, _ in old.there.depot.log) == ["second-1", "second-2", "second-3"]

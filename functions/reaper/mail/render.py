@@ -9,7 +9,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from reaper.duration import text
-from reaper.figures import moment, money
+from reaper.figures import UTC, moment, money
 from reaper.spark import heights
 from reaper.wish import tidy
 
@@ -31,5 +31,6 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    pages.globals["UTC"] = UTC
     pages.filters |= {"moment": moment, "money": money, "length": text, "heights": heights, "tidy": tidy}
     return pages

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 
 NUMBERED = re.compile(r"^\d+\. (.+)$", re.MULTILINE)
 COST = re.compile(r"^ +Cost: (.+)$", re.MULTILINE)
-ROW = re.compile(r"^- (.+) \([^()]+\): (.+?)\. ((?:It will|It won't|The evidence|From|Its office hours) .+)$", re.MULTILINE)
+ROW = re.compile(
+    r"^- (.+) \([^()]+\): (.+?)\. ((?:It will|It may be|It won't|It can't|The evidence|From|Its office hours) .+)$", re.MULTILINE
+)
 NEXT = re.compile(r"^ +Next: (.+)$", re.MULTILINE)
 
 

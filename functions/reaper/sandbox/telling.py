@@ -25,7 +25,7 @@ MARGIN, WIDEST = 20, 118
 MOST = 3
 """So many resources of one mail are told one by one."""
 HELD = re.compile(r"^would \w+, but is on hold since \S+ \S+ UTC: ")
-WAITING = re.compile(r"^- .*\. would (?:stop|delete), but is on hold", re.MULTILINE)
+WAITING = re.compile(r"^- .*\. Would (?:stop|delete), but is on hold", re.MULTILINE)
 STYLES = {
     "": "",
     "mail": "cyan",
@@ -159,4 +159,4 @@ def _of_notices(count: int) -> str:
 
 def _short(following: str) -> str:
     """What a mail says comes next, without what is the same in all of them."""
-    return re.split(r",? or soon after|; it costs until", following)[0]
+    return re.split(r" unless it is used|\. It keeps costing", following)[0]
