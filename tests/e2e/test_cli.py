@@ -14,6 +14,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+import strict
 from reaper.sandbox.aws.account import Account
 from reaper.sandbox.aws.fault import cut, denied, on, rate_limit
 from reaper.sandbox.aws.server import Server
@@ -52,7 +53,7 @@ def reaper(server: Server | None, *arguments: str, **environ: str) -> subprocess
 def test_the_json_report_keeps_its_contract(server: Server, account: Account):
     done = reaper(server, "sweep", "--cloud", "aws", "--format", "json")
     assert done.returncode == 0, done.stderr
-    report = json.loads(done.stdout)
+    report = strict.loads(done.stdout)
     jsonschema.validate(report, CONTRACT)
     by_name = {f["name"]: f for f in report["findings"]}
     assert (by_name["busy"]["state"], by_name["quiet"]["state"]) == ("active", "idle")
@@ -234,6 +235,8 @@ CONTRACT = {
                     ),
                     *(
                         "rule",
+                        "rule_detail",
+                        "memory",
                         "tags",
                         "owner",
                         "usd_per_hour",
@@ -249,7 +252,9 @@ CONTRACT = {
                 "properties": {
                     "state": {"enum": ["active", "idle", "young", "exempt", "unknown"]},
                     "confidence": {"enum": ["proven", "likely", None]},
-                    "owner": {"required": ["address", "source"]},
+                    "owner": {"required": ["address", "source", "claimed"]},
+                    "rule_detail": {"required": ["action", "idle_after", "grace", "hours"]},
+                    "memory": {"type": ["object", "null"], "required": ["idle_since", "warned_at", "snoozed_until"]},
                     "usd_per_hour": {"type": ["number", "null"]},
                     "evidence": {
                         "type": "array",
