@@ -73,12 +73,26 @@ def missing(report: Report) -> list[str]:
 
 def _gap(rows: Sequence[Coverage]) -> Gap:
     """The first one's words stand for all of them."""
-    where = tuple(
-        f"{clean(row.kind)} in {_place(row)}" if row.kind != "*" else f"all of {clean(row.cloud)}" for row in rows[:NAMED]
+    places: dict[str, list[Coverage]] = {}
+    for row in rows:
+        places.setdefault(_place(row), []).append(row)
+    named = list(places.items())[:NAMED]
+    first, more = rows[0], len(rows) - sum(len(here) for _, here in named)
+    return Gap(
+        status=first.status,
+        missing=first.missing and clean(first.missing, 500),
+        error=clean(first.error or "", 500),
+        where=tuple(_where(place, here) for place, here in named),
+        more=more,
     )
-    first, more = rows[0], len(rows) - len(where)
-    lacks = first.missing and clean(first.missing, 500)
-    return Gap(status=first.status, missing=lacks, error=clean(first.error or "", 500), where=where, more=more)
+
+
+def _where(place: str, rows: Sequence[Coverage]) -> str:
+    """`sagemaker-notebook in 123456789012 eu-west-1`, or `4 kinds in …`; a cloud that could not even be opened has no place."""
+    kinds = list(dict.fromkeys(clean(row.kind) for row in rows))
+    if kinds == ["*"]:
+        return f"all of {clean(rows[0].cloud)}"
+    return f"{kinds[0] if len(kinds) == 1 else f'{len(kinds)} kinds'} in {place}"
 
 
 def _cause(row: Coverage) -> str:

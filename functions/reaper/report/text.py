@@ -44,7 +44,7 @@ def render(report: Report, width: int = 120, colour: bool = False, explain: str 
         file=io.StringIO(), width=max(width, NARROW), force_terminal=colour, no_color=not colour, highlight=False, emoji=False
     )
     parts = (_head(report), *_moves(report, width), _idle(report, width, explain), _unknown(report, width), _coverage(report))
-    console.print(Group(*(part for part in parts if part)))
+    console.print(Group(*(part for part in parts if part)), crop=False)
     assert isinstance(console.file, io.StringIO)
     return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines()) + "\n"
 
