@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from math import inf, nan
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -92,3 +93,12 @@ def test_who_may_not_be_mailed_is_claimed_and_never_the_address():
         "claimed": {"address": "a@other.test", "source": "tag owner"},
     }
     assert written(finding())["owner"]["claimed"] is None
+
+
+def test_every_key_of_a_finding_is_documented():
+    page = (Path(__file__).parents[2] / "docs" / "report.md").read_text()
+    row = written(
+        finding(owner=Owner(address=None, source="x", claimed=Claim(address="a@b.test", source="y")), evidence=(HEART,))
+    )
+    keys = [*row, *row["rule_detail"], *row["owner"], *row["evidence"][0]]
+    assert [key for key in keys if f"`{key}`" not in page] == []

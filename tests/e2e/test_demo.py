@@ -81,3 +81,19 @@ def test_the_page_holds_every_finding(demo):
     report = strict.loads((demo[0] / "report.json").read_text())
     page = (demo[0] / "report.html").read_text()
     assert [f["name"] for f in report["findings"] if f["name"] not in page] == []
+
+
+def test_what_the_demo_prints_next_explains_a_resource_of_it(demo):
+    [command] = re.findall(r"Every signal of one:\s+(.* explain NAME --report .*)", demo[1])
+    plain = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "AZURE_", "REAPER_"))}
+    done = subprocess.run(
+        command.replace("NAME", "churn-idle-9-days"),
+        shell=True,
+        env=plain,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "verdict   idle (proven)" in done.stdout
