@@ -93,7 +93,6 @@ def test_exit_status_1_when_something_is_idle_and_asked_to_fail(server: Server, 
         (["sweep"], {"REAPER_MOED": "audit"}, "did you mean REAPER_MODE?"),
         (["policy", "check", "nowhere.yaml"], {}, "cannot be read"),
         (["explain", "no-such-thing", "--cloud", "aws"], {}, "was not found"),
-        (["explain", "QUIET", "--cloud", "aws"], {}, "did you mean quiet?"),
         (["explain", "quiet", "--report", "nowhere.json"], {}, "--report 'nowhere.json': cannot be read"),
         (["explain", "quiet", "--report", "x.json", "--cloud", "aws"], {}, "drop one of the two"),
         (["sweep", "--kind", ""], {}, "--kind '' names nothing"),
@@ -245,6 +244,12 @@ def test_explain_tells_signals_rule_and_verdict(server: Server, account: Account
         "tags      ",
     ):
         assert word in done.stdout
+
+
+def test_explain_suggests_the_name_that_was_meant(server: Server, account: Account):
+    done = reaper(server, "explain", "QUIET", "--cloud", "aws")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "'QUIET' was not found in 2 resources, did you mean quiet?" in done.stderr
 
 
 def test_policy_check_and_schema(tmp_path: Path):
