@@ -53,6 +53,15 @@ def keep_command(resource: Resource, now: datetime) -> str | None:
     return f"az tag update --operation merge --resource-id {quote(resource.id)} --tags {key}={day}"
 
 
+def access(cloud: str, missing: str | None) -> str:
+    """What to do where nothing of a cloud could be read; `missing`: the permission that was refused, None where it was not for one."""
+    if cloud == "aws":
+        allow = f", and allow them {missing}" if missing else ""
+        return f"AWS: check that the credentials are there and of the right account (`aws sts get-caller-identity`){allow}."
+    who = "give the identity the role Reader on it" if missing else "sign in with `az login`"
+    return f"Azure: check the subscription's id (`az account list --output table` shows what can be read), and {who}."
+
+
 def home(resource: Resource) -> str:
     """`account 123456789012`, or on Azure the workspace, which people know better than the subscription."""
     workspace = _parts(resource.id).get("workspaces")

@@ -10,10 +10,12 @@ import json
 import os
 import sys
 import traceback
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
@@ -29,11 +31,11 @@ from reaper.policy import Policy
 from reaper.report import summary
 from reaper.report.totals import complete, exit_status
 from reaper.run import run
-from reaper.terminal import Many, PolicyOption, chosen, err, now, progress
+from reaper.terminal import Many, PolicyOption, chosen, command, err, now, progress, width
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     help="Find idle machine-learning resources in AWS and Azure.",
 )
@@ -50,6 +52,17 @@ class Format(StrEnum):
     CSV = "csv"
     HTML = "html"
     MARKDOWN = "markdown"
+
+
+SUFFIXES = {
+    ".html": Format.HTML,
+    ".htm": Format.HTML,
+    ".json": Format.JSON,
+    ".csv": Format.CSV,
+    ".md": Format.MARKDOWN,
+    ".markdown": Format.MARKDOWN,
+}
+"""What a file's name says of its format."""
 
 
 class CloudName(StrEnum):
@@ -75,7 +88,9 @@ def sweep(
     kind: Annotated[Many, typer.Option(help="Only these kinds; globs allowed.")] = None,
     policy: PolicyOption = None,
     mode: Annotated[Mode | None, typer.Option(help="How far the run may go.")] = None,
-    format: Annotated[Format, typer.Option(help="How to write the report.")] = Format.TEXT,
+    format: Annotated[
+        Format | None, typer.Option(help="How to write the report; without it as the name of --output ends, or text.")
+    ] = None,
     output: Annotated[str, typer.Option(help="Where to write it.", metavar="FILE|-")] = "-",
     fail_on: Annotated[FailOn | None, typer.Option(help="Exit with 1 when something is idle.")] = None,
 ) -> None:
@@ -85,7 +100,9 @@ def sweep(
     found = replace(found, mode=mode or base.mode, policy=base.policy if policy is None else policy)
     outlet.ready(output)
     report = _run(knobs.remembering(found))
-    _write(report, format, output)
+    _write(report, format or SUFFIXES.get(Path(output).suffix.lower(), Format.TEXT), output)
+    if output != "-":
+        err.print(f"Wrote {output}", markup=False, soft_wrap=True)
     raise typer.Exit(exit_status(report, fail_on.value if fail_on else None))
 
 
@@ -96,8 +113,40 @@ def explain(
     cloud: Annotated[CloudName | None, typer.Option(help="Which cloud; without it the one that the id is of, or all.")] = None,
     region: Annotated[Many, typer.Option(help="AWS region; without it the one in the ARN.")] = None,
     subscription: Annotated[Many, typer.Option(help="Azure subscription id; without it the one in the ARM id.")] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Explain it from a saved JSON report; no cloud is asked.", metavar="FILE")
+    ] = None,
 ) -> None:
     """Tell all that is known of one resource: its verdict, the rule that holds, its tags and every signal."""
+    if report:
+        _from_saved(report, resource_id, {"policy": policy, "cloud": cloud, "region": region, "subscription": subscription})
+        return
+    _from_cloud(resource_id, policy, cloud, region, subscription)
+
+
+def _from_saved(file: Path, wanted: str, others: Mapping[str, Any]) -> None:
+    """Explain it as a saved report knows it. Exit status 3 where not everything could be read when it was written."""
+    for name, value in others.items():
+        if value:
+            raise SettingsError(f"--{name} asks a cloud, and --report does not: drop one of the two")
+    saved = import_module("reaper.report.saved")
+    found = saved.load(file)
+    text = saved.render(found, wanted)
+    if text is None and found.complete:
+        raise SettingsError(_missed(wanted, [row.name for row in found.findings], f"{str(file)!r} lists their ids"))
+    sys.stdout.write(text or f"{wanted}: not found, but not everything could be seen when {file} was written\n")
+    raise typer.Exit(0 if found.complete else 3)
+
+
+def _missed(wanted: str, names: Sequence[str], where: str) -> str:
+    """What is said of a resource that is not among those names."""
+    near = import_module("reaper.report.explain").near(wanted, names)
+    more = f", did you mean {' or '.join(near)}?" if near else f"; {where}"
+    return f"{wanted!r} was not found in {len(names)} resources{more}"
+
+
+def _from_cloud(resource_id: str, policy: str | None, cloud: CloudName | None, region: Many, subscription: Many) -> None:
+    """Explain it as it is now."""
     base = knobs.from_env(os.environ)
     at = whereabouts(resource_id)
     where = cloud.value if cloud else at.cloud if at else "all"
@@ -113,9 +162,8 @@ def explain(
     if text is None and not complete(report):
         sys.stdout.write(f"{resource_id}: not found, but not everything could be seen:\n{summary.render(report)}")
     elif text is None:
-        raise SettingsError(
-            f"{resource_id!r} was not found in {len(report.findings)} resources; `reaper sweep --format csv` lists their ids"
-        )
+        names = [f.case.resource.name for f in report.findings]
+        raise SettingsError(_missed(resource_id, names, "`reaper sweep --format csv` lists their ids"))
     sys.stdout.write(text or "")
     raise typer.Exit(exit_status(report, None))
 
@@ -164,14 +212,15 @@ def demo(
         report = sandbox.report(source.load(policy or sandbox.POLICY), directory / "mail", now, tell)
     _write(report, Format.HTML, str(directory / "report.html"))
     _write(report, Format.JSON, str(directory / "report.json"))
-    _write(report, format, "-")
-    err.print(
+    _write(report, format, "-", f" --report {quote(str(directory / 'report.json'))}")
+    said = (
         f"Wrote {directory / 'report.html'} and {directory / 'report.json'}; the mails it would send are in {directory / 'mail'}."
     )
+    err.print(said, markup=False, soft_wrap=True)
 
 
-for command in (acts_cli.plan, acts_cli.apply, acts_cli.restore, acts_cli.undo, acts_cli.release):
-    app.command()(command)
+for later in (acts_cli.plan, acts_cli.apply, acts_cli.restore, acts_cli.undo, acts_cli.release):
+    app.command()(later)
 
 
 @policies.command("check")
@@ -235,12 +284,14 @@ def _run(settings: knobs.Settings) -> Report:
         return run(settings, source.load(settings.policy), now, tell)
 
 
-def _write(report: Report, format: Format, output: str) -> None:
+def _write(report: Report, format: Format, output: str, origin: str = "") -> None:
+    """`origin`: what `reaper explain` needs to be told of where the report comes from."""
     renderer = import_module(f"reaper.report.{format.value}")
     if format is Format.TEXT and output == "-":
         out = Console(highlight=False)
-        width = min(out.width, 180) if out.is_terminal else 120
-        sys.stdout.write(renderer.render(report, width=width, colour=out.is_terminal and not out.no_color))
+        explain = f"{command(sys.argv, os.environ)} explain NAME{origin}"
+        colour = out.is_terminal and not out.no_color
+        sys.stdout.write(renderer.render(report, width=width(out, os.environ), colour=colour, explain=explain))
         return
     outlet.write(output, lambda: renderer.chunks(report) if format is Format.JSON else [renderer.render(report)])
 

@@ -362,11 +362,23 @@ class Price:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """An address that a tag or the cloud names as the owner's, but that may not be mailed. For display only."""
+
+    address: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """Whom to tell, and what said so; `address` None when nobody is known."""
+    """Whom to tell, and what said so; `address` None when nobody is known.
+
+    `claimed`: who the owner is said to be, where no address of the resource's own may be mailed. Nothing is ever sent there.
+    """
 
     address: str | None
     source: str
+    claimed: Claim | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -390,7 +402,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One line of the report."""
+    """One line of the report. `memory`: what the ledger knows of it; None where none was read, or where it knows nothing."""
 
     case: Case
     step: Step
@@ -399,6 +411,7 @@ class Finding:
     price: Price | None
     wasted_usd: float | None
     evidence: tuple[Evidence, ...]
+    memory: Memory | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

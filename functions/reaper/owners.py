@@ -5,23 +5,45 @@ An address is used only if its domain is on the policy's list: a tag must not tu
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from reaper.message import deliverable
-from reaper.model import Owner, Resource
+from reaper.message import deliverable, plain
+from reaper.model import Claim, Owner, Resource
 
 
 def owner(resource: Resource, tags: Sequence[str], domains: Sequence[str], fallback: str | None) -> Owner:
-    """The first address of the chain whose domain is allowed, with its source; else the fallback, which says what was passed over."""
-    passed_over = None
-    for source, value in _candidates(resource, tags):
+    """The first address of the chain whose domain is allowed, with its source; else the fallback, which says what was passed over.
+
+    Where no domain of the chain is allowed, its first address is what the resource's owner is `claimed` to be.
+    """
+    named = list(_candidates(resource, tags))
+    for source, value in named:
         if deliverable(value, domains, None):
             return Owner(address=value, source=source)
-        passed_over = (
-            passed_over or f"{source} names {value[:80]!r}, which is not an address in {', '.join(domains) or 'owners.domains'}"
-        )
-    source = f"fallback; {passed_over}" if passed_over else "fallback"
-    return Owner(address=fallback, source=source if fallback else f"nobody: {passed_over or 'no tag and no fallback'}")
+    allowed = ", ".join(domains) or "owners.domains"
+    passed_over = [f"{source} names {value[:80]!r}, which is not an address in {allowed}" for source, value in named[:1]]
+    claims = (Claim(address=value, source=source) for source, value in named if plain(value) and value != fallback)
+    why = "; ".join(["fallback", *passed_over]) if fallback else f"nobody: {(*passed_over, 'no tag and no fallback')[0]}"
+    return Owner(address=fallback, source=why, claimed=next(claims, None))
+
+
+def shown(owner: Owner) -> str | None:
+    """The owner for people: who may be told; else who is said to own it, marked so; None where neither is known."""
+    return f"{owner.claimed.address} (may not be mailed)" if owner.claimed else owner.address
+
+
+def hint(owners: Iterable[Owner]) -> str | None:
+    """What to set so that the owners whom nobody may mail can be told, naming the three commonest domains; None where there are none."""
+    claims = sorted({owner.claimed.address.lower() for owner in owners if owner.claimed})
+    found = Counter(address.rpartition("@")[2] for address in claims)
+    if not claims:
+        return None
+    domains = ", ".join(domain for domain, _ in found.most_common(3)) + (", ..." if len(found) > 3 else "")
+    many = "1 owner is named whose domain is" if len(claims) == 1 else f"{len(claims)} owners are named whose domains are"
+    return (
+        f"{many} not in the policy's owners.domains, so they cannot be told. If they are yours, set owners.domains: [{domains}]"
+    )
 
 
 def _candidates(resource: Resource, tags: Sequence[str]) -> Iterable[tuple[str, str]]:

@@ -51,7 +51,7 @@ def render(report: Report, scope: Mapping[str, Any], now: datetime, expiry: time
         "acts": [_act(f) for f in report.findings if f.step.move in MOVES],
         "held": [_act(f) for f in report.findings if f.step.move is Move.HOLD],
     }
-    return json.dumps({**plan, "sha256": _hash(plan)}, indent=2) + "\n"
+    return json.dumps({**plan, "sha256": _hash(plan)}, indent=2, allow_nan=False) + "\n"
 
 
 def parse(text: str, name: str, now: datetime) -> PlanFile:

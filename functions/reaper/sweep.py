@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from itertools import count
 from typing import Any, Protocol, Self, TypeVar
 
 from reaper import judge, owners, plan, rule, sound
@@ -86,12 +87,12 @@ def sweep(clouds: Sequence[Cloud], kinds: Sequence[Kind[Any]], order: Order) -> 
     Whatever a kind or a reply trips over (`errors.ODD`) fails that kind only. What is no such thing, MemoryError above all, ends the run.
     """
     jobs = [(cloud.for_kind(), kind) for cloud in clouds for kind in kinds if kind.cloud == cloud.target.cloud]
-    lock = threading.Lock()
+    lock, finished = threading.Lock(), count(1)
 
     def job(pair: tuple[Cloud, Kind[Any]]) -> tuple[Coverage, list[Finding]]:
         done = _visit(*pair, order)
         with lock:
-            order.progress(_told(done[0]))
+            order.progress(f"{next(finished)} of {len(jobs)}: {_told(done[0])}")
         return done
 
     if not jobs:

@@ -387,7 +387,8 @@ def _planned(found: Finding, memories: Recalled, now: datetime, acting: bool) ->
     case = plan.spared_by_memory(found.case, memory, now, host)
     [step] = plan.plan([case], {case.resource.id: memory}, now, acting=acting)
     spared = case.verdict.state is not State.IDLE
-    return replace(found, case=case, step=step, wasted_usd=None if spared else found.wasted_usd)
+    known = memory if memory != Memory() else None
+    return replace(found, case=case, step=step, wasted_usd=None if spared else found.wasted_usd, memory=known)
 
 
 def _left(found: Finding, because: str) -> Finding:
@@ -406,7 +407,7 @@ def _undelivered(found: Finding, deliveries: Sequence[Delivery], this: _Round) -
 
 def _remembered(found: Finding, receipt: str | None, desk: Desk, this: _Round) -> Finding:
     try:
-        _remember(found, receipt, desk, this)
+        found = replace(found, memory=_remember(found, receipt, desk, this))
     except ReaperError as error:
         add(this.gaps, gap("ledger", error))
         return replace(found, outcome=Outcome(result=Result.FAILED, error=f"it could not be remembered: {error}"))
@@ -421,8 +422,8 @@ def _remembered(found: Finding, receipt: str | None, desk: Desk, this: _Round) -
     return found
 
 
-def _remember(found: Finding, receipt: str | None, desk: Desk, this: _Round) -> None:
-    """Write what is to be known from now on; a lost race is decided again on what the other one wrote."""
+def _remember(found: Finding, receipt: str | None, desk: Desk, this: _Round) -> Memory | None:
+    """Write what is to be known from now on; a lost race is decided again on what the other one wrote. None where it is nothing."""
     id_ = found.case.resource.id
     host = intent.host(found.case.resource, this.memories)
 
@@ -432,7 +433,8 @@ def _remember(found: Finding, receipt: str | None, desk: Desk, this: _Round) -> 
             new = memory_updates.told(found.case, new, found.step, receipt, desk.clock(), acting=this.mode.announces)
         return memory_updates.moved(new) if found.outcome.already else new
 
-    update(desk.ledger, id_, change, this.now, this.memories.get(id_, Memory()))
+    new = update(desk.ledger, id_, change, this.now, this.memories.get(id_, Memory()))
+    return new if new != Memory() else None
 
 
 def _made(found: Finding) -> bool:

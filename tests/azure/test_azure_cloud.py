@@ -212,7 +212,7 @@ def test_a_token_never_goes_over_plain_http(address: str):
         from_env({"REAPER_ARM_ENDPOINT": address})
 
 
-@pytest.mark.parametrize("subscription", ["my subscription", "a/b", "../x", "1?x"])
+@pytest.mark.parametrize("subscription", ["my subscription", "a/b", "../x", "1?x", "1111", "my-subscription", f"{SUB}0"])
 def test_what_can_be_no_subscription_id_is_refused(server: Server, subscription: str):
     with pytest.raises(SettingsError, match="no subscription id"):
         targets.clouds([subscription])

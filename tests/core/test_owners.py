@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from core.fakes import resource
-from reaper.owners import owner
+from reaper.owners import hint, owner, shown
 
 TAGS = ("reaper:owner", "owner", "email")
 DOMAINS = ("example.com",)
@@ -70,3 +70,36 @@ def test_the_addresses_that_people_have_are_used(value: str):
 
 def test_without_domains_no_address_from_a_tag_is_used():
     assert owner(resource(tags={"owner": "a@example.com"}), TAGS, (), None).address is None
+
+
+@pytest.mark.parametrize(
+    ("tags", "people", "claimed"),
+    [
+        pytest.param({"owner": "a@other.test"}, {}, ("a@other.test", "tag owner"), id="a tag"),
+        pytest.param({"owner": "team-a", "email": "b@other.test"}, {}, ("b@other.test", "tag email"), id="the first address"),
+        pytest.param({}, {"creator": "c@other.test"}, ("c@other.test", "creator"), id="what the cloud says"),
+        pytest.param({"owner": "team-a"}, {}, None, id="no address"),
+        pytest.param({"owner": "x@other.test\r\nBcc: y@other.test"}, {}, None, id="nothing with an end of line"),
+        pytest.param({"owner": "a@other.test", "email": "b@example.com"}, {}, None, id="not where somebody may be mailed"),
+        pytest.param({"owner": "admins@example.org"}, {}, None, id="not the fallback"),
+        pytest.param({}, {}, None, id="nobody"),
+    ],
+)
+def test_an_owner_who_may_not_be_mailed_is_claimed(tags: dict[str, str], people: dict[str, str], claimed: tuple[str, str] | None):
+    found = owner(resource(tags=tags, people=people), TAGS, DOMAINS, "admins@example.org")
+    assert (found.claimed and (found.claimed.address, found.claimed.source)) == claimed
+    assert found.address == ("b@example.com" if "email" in tags and "example.com" in tags["email"] else "admins@example.org")
+
+
+def test_a_claim_is_shown_as_one_that_may_not_be_mailed():
+    claims = [
+        owner(resource(tags={"owner": f"{n}@{d}"}), TAGS, (), None)
+        for n, d in (("a", "x.test"), ("A", "X.test"), ("b", "y.test"))
+    ]
+    assert [shown(one) for one in claims[::2]] == ["a@x.test (may not be mailed)", "b@y.test (may not be mailed)"]
+    assert shown(owner(resource(tags={"owner": "a@example.com"}), TAGS, DOMAINS, None)) == "a@example.com"
+    assert shown(owner(resource(), TAGS, (), None)) is None
+    said = hint(claims) or ""
+    assert said.startswith("2 owners are named")
+    assert said.endswith("set owners.domains: [x.test, y.test]")
+    assert hint([owner(resource(), TAGS, (), None)]) is None

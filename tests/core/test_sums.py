@@ -82,7 +82,7 @@ def test_what_failed_of_our_own_means_is_no_list_and_no_target(form: Callable[[R
 def test_a_failed_act_is_worded_as_one_and_targets_are_counted_without_it():
     found = report(OTHER, coverage=(LISTED, FAILED))
     assert "failed: acts: the call was throttled" in text.render(found)
-    assert "1 of 1 lists complete, 1 targets" in text.render(found)
+    assert "1 of 1 list complete, 1 target, 0 calls" in text.render(found)
     assert "FAILED\n- acts: the call was throttled" in summary.render(found)
     assert "## Failed\n\n- acts: the call was throttled" in markdown.render(found)
     assert "lists read in full" in html.render(found)

@@ -14,6 +14,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+import strict
 from reaper.sandbox.aws.account import Account
 from reaper.sandbox.aws.fault import cut, denied, on, rate_limit
 from reaper.sandbox.aws.server import Server
@@ -52,7 +53,7 @@ def reaper(server: Server | None, *arguments: str, **environ: str) -> subprocess
 def test_the_json_report_keeps_its_contract(server: Server, account: Account):
     done = reaper(server, "sweep", "--cloud", "aws", "--format", "json")
     assert done.returncode == 0, done.stderr
-    report = json.loads(done.stdout)
+    report = strict.loads(done.stdout)
     jsonschema.validate(report, CONTRACT)
     by_name = {f["name"]: f for f in report["findings"]}
     assert (by_name["busy"]["state"], by_name["quiet"]["state"]) == ("active", "idle")
@@ -92,6 +93,11 @@ def test_exit_status_1_when_something_is_idle_and_asked_to_fail(server: Server, 
         (["sweep"], {"REAPER_MOED": "audit"}, "did you mean REAPER_MODE?"),
         (["policy", "check", "nowhere.yaml"], {}, "cannot be read"),
         (["explain", "no-such-thing", "--cloud", "aws"], {}, "was not found"),
+        (["explain", "quiet", "--report", "nowhere.json"], {}, "--report 'nowhere.json': cannot be read"),
+        (["explain", "quiet", "--report", "x.json", "--cloud", "aws"], {}, "drop one of the two"),
+        (["sweep", "--kind", ""], {}, "--kind '' names nothing"),
+        (["plan", "--output", "-", "--kind", ""], {}, "--kind '' names nothing"),
+        (["sweep", "--cloud", "azure", "--subscription", "my-subscription"], {}, "is no subscription id, such as 0000"),
     ],
 )
 def test_exit_status_2_names_what_is_wrong(server: Server, arguments: list[str], environ: dict[str, str], said: str):
@@ -169,7 +175,61 @@ def test_the_other_formats_carry_the_same_findings(server: Server, account: Acco
     out = tmp_path / "report"
     done = reaper(server, "sweep", "--cloud", "aws", "--format", format_, "--output", str(out))
     assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.endswith(f"Wrote {out}\n")
     assert "quiet" in out.read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "begins"),
+    [
+        ("x.html", "<!doctype html>"),
+        ("x.HTM", "<!doctype html>"),
+        ("x.json", '{"schema": 1'),
+        ("x.csv", "state,"),
+        ("x.md", "# Idle"),
+        ("x", "Idle now"),
+    ],
+)
+def test_the_name_of_the_file_says_which_format(server: Server, account: Account, name: str, begins: str, tmp_path: Path):
+    done = reaper(server, "sweep", "--cloud", "aws", "--output", str(tmp_path / name))
+    assert (done.returncode, done.stdout) == (0, "")
+    assert (tmp_path / name).read_text().startswith(begins)
+
+
+def test_a_format_that_is_asked_for_wins_over_the_name_of_the_file(server: Server, account: Account, tmp_path: Path):
+    reaper(server, "sweep", "--cloud", "aws", "--format", "csv", "--output", str(tmp_path / "x.json"))
+    assert (tmp_path / "x.json").read_text().startswith("state,")
+
+
+def test_long_work_says_how_far_it_is(server: Server, account: Account):
+    lines = reaper(server, "sweep", "--cloud", "aws").stderr.splitlines()
+    assert [line.partition(":")[0] for line in lines] == [f"{n} of 4" for n in (1, 2, 3, 4)]
+
+
+def test_the_report_is_as_wide_as_columns_says(server: Server, account: Account):
+    widths = {c: max(map(len, reaper(server, "sweep", "--cloud", "aws", COLUMNS=c).stdout.splitlines())) for c in ("60", "80")}
+    assert (widths["60"] <= 60, widths["80"] <= 80) == (True, True)
+
+
+def test_nothing_read_is_told_with_a_remedy_and_exit_status_3(server: Server):
+    server.rules.append(on("GetCallerIdentity", denied()))
+    done = reaper(server, "sweep", "--cloud", "aws")
+    assert done.returncode == 3
+    assert done.stdout.startswith("Nothing could be read.\n  AWS: check")
+    assert "allow them sts:GetCallerIdentity" in " ".join(done.stdout.split())
+
+
+@pytest.mark.parametrize("command", [(), ("sweep",), ("explain",), ("policy", "check"), ("notify", "test")])
+def test_help_has_a_short_name(command: tuple[str, ...]):
+    done = reaper(None, *command, "-h")
+    assert done.returncode == 0
+    assert "Usage: reaper" in done.stdout
+
+
+def test_the_shell_can_complete():
+    words = {"_REAPER_COMPLETE": "complete_bash", "COMP_WORDS": "reaper sweep --form", "COMP_CWORD": "2"}
+    assert reaper(None, **words).stdout.split() == ["--format"]
+    assert "_reaper_completion" in reaper(None, "--show-completion", "bash").stdout
 
 
 def test_explain_tells_signals_rule_and_verdict(server: Server, account: Account):
@@ -184,6 +244,12 @@ def test_explain_tells_signals_rule_and_verdict(server: Server, account: Account
         "tags      ",
     ):
         assert word in done.stdout
+
+
+def test_explain_suggests_the_name_that_was_meant(server: Server, account: Account):
+    done = reaper(server, "explain", "QUIET", "--cloud", "aws")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "'QUIET' was not found in 2 resources, did you mean quiet?" in done.stderr
 
 
 def test_policy_check_and_schema(tmp_path: Path):
@@ -234,6 +300,8 @@ CONTRACT = {
                     ),
                     *(
                         "rule",
+                        "rule_detail",
+                        "memory",
                         "tags",
                         "owner",
                         "usd_per_hour",
@@ -249,7 +317,9 @@ CONTRACT = {
                 "properties": {
                     "state": {"enum": ["active", "idle", "young", "exempt", "unknown"]},
                     "confidence": {"enum": ["proven", "likely", None]},
-                    "owner": {"required": ["address", "source"]},
+                    "owner": {"required": ["address", "source", "claimed"]},
+                    "rule_detail": {"required": ["action", "idle_after", "grace", "hours"]},
+                    "memory": {"type": ["object", "null"], "required": ["idle_since", "warned_at", "snoozed_until"]},
                     "usd_per_hour": {"type": ["number", "null"]},
                     "evidence": {
                         "type": "array",

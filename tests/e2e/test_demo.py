@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import strict
 from reaper.registry import CLOUDS, kinds
 
 REAPER = Path(sys.executable).with_name("reaper")
@@ -28,9 +28,15 @@ def demo(tmp_path_factory: pytest.TempPathFactory):
     return folder, done.stdout
 
 
+def test_what_was_told_is_in_the_memory_of_the_report(demo):
+    report = strict.loads((demo[0] / "report.json").read_text())
+    assert {bool(f["memory"] and f["memory"]["warned_at"]) for f in report["findings"] if f["step"] == "warn"} == {True}
+    assert {f["memory"] for f in report["findings"] if f["state"] == "active"} == {None}
+
+
 @pytest.mark.parametrize("cloud", SWEPT)
 def test_every_verdict_of_the_story_is_right(demo, cloud: str):
-    report = json.loads((demo[0] / "report.json").read_text())
+    report = strict.loads((demo[0] / "report.json").read_text())
     expected = import_module(f"reaper.sandbox.{cloud}.fleet").EXPECTED
     name = (lambda f: f["name"]) if cloud == "aws" else (lambda f: f["id"].rpartition("/")[2])
     found = {name(f): (f["state"], f["confidence"]) for f in report["findings"] if f["cloud"] == cloud}
@@ -38,7 +44,7 @@ def test_every_verdict_of_the_story_is_right(demo, cloud: str):
 
 
 def test_coverage_is_complete_and_every_kind_is_in_it(demo):
-    report = json.loads((demo[0] / "report.json").read_text())
+    report = strict.loads((demo[0] / "report.json").read_text())
     assert {c["status"] for c in report["coverage"]} == {"ok"}
     assert {c["kind"] for c in report["coverage"]} == {k.name for k in kinds()}
 
@@ -64,7 +70,7 @@ def test_the_readme_shows_what_the_demo_prints(demo):
 
 
 def test_the_mails_that_would_be_sent_are_written_and_nothing_else_is_done(demo):
-    report = json.loads((demo[0] / "report.json").read_text())
+    report = strict.loads((demo[0] / "report.json").read_text())
     mails = sorted((demo[0] / "mail").glob("*.eml"))
     owners = {f["owner"]["address"] for f in report["findings"] if f["step"] == "warn"}
     assert {m.name.rpartition("-")[0] for m in mails} == owners | {"ml-admins@example.com"}
@@ -72,6 +78,22 @@ def test_the_mails_that_would_be_sent_are_written_and_nothing_else_is_done(demo)
 
 
 def test_the_page_holds_every_finding(demo):
-    report = json.loads((demo[0] / "report.json").read_text())
+    report = strict.loads((demo[0] / "report.json").read_text())
     page = (demo[0] / "report.html").read_text()
     assert [f["name"] for f in report["findings"] if f["name"] not in page] == []
+
+
+def test_what_the_demo_prints_next_explains_a_resource_of_it(demo):
+    [command] = re.findall(r"Every signal of one:\s+(.* explain NAME --report .*)", demo[1])
+    plain = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "AZURE_", "REAPER_"))}
+    done = subprocess.run(
+        command.replace("NAME", "churn-idle-9-days"),
+        shell=True,
+        env=plain,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "verdict   idle (proven)" in done.stdout

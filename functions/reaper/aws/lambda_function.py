@@ -44,7 +44,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     report = run(settings, found, lambda: datetime.now(UTC), logger.info, deadline)
     _measure(report)
     answer = plain(report)
-    text = json.dumps(answer)
+    text = json.dumps(answer, allow_nan=False)
     stored, unstored = _store(settings, report, text)
     _log(report, stored)
     if not settings.mode.writes and settings.topic and (news(report) or not settings.quiet):

@@ -44,7 +44,7 @@ def clouds(subscriptions: Sequence[str], environ: Mapping[str, str] | None = Non
 
 def known(subscription: str) -> str:
     """The id as everything else spells it. Raises SettingsError for what cannot be one."""
-    if not re.fullmatch(r"[0-9A-Za-z-]+", subscription):
+    if not re.fullmatch(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}", subscription):
         raise SettingsError(f"{subscription!r} is no subscription id, such as 00000000-0000-0000-0000-000000000000")
     return subscription.lower()
 

@@ -104,7 +104,7 @@ def _sweep(settings: knobs.Settings) -> tuple[dict[str, Any], list[ReaperError]]
     """The answer, and what failed once the sweep was done: each in the log already."""
     report = run(settings, source.load(settings.policy), lambda: datetime.now(UTC), log.info, datetime.now(UTC) + TIMEOUT)
     answer = plain(report)
-    text = json.dumps(answer)
+    text = json.dumps(answer, allow_nan=False)
     stored, unstored = _store(settings, report, text)
     _measure(report, stored)
     unsent = _mail(settings, report, stored)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,12 @@ from reaper.report.summary import clean
 BAD = (Status.DENIED, Status.FAILED, Status.PARTIAL)
 """Worst first."""
 NAMED = 6
+CALL = re.compile(r"^(?:[a-z0-9-]+:[A-Za-z0-9]+|Microsoft\.[\w./-]+): ")
+"""The call that failed, with which an error begins."""
+VARIES = re.compile(
+    r"arn:\S+|https?://\S+|/subscriptions/\S+|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b\d{12}\b|\b[a-z]{2}(?:-[a-z]+)+-\d\b"
+)
+"""ARNs, addresses, ids of subscriptions and requests, accounts and regions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +60,9 @@ def gaps(report: Report) -> list[Gap]:
     """Every trouble with a list once, the worst and the most widespread first."""
     groups: dict[tuple[Status, str | None, str], list[Coverage]] = {}
     for row in totals.gaps(report):
-        groups.setdefault((row.status, row.missing, clean(row.error or "", 500)), []).append(row)
+        groups.setdefault((row.status, row.missing, _cause(row)), []).append(row)
     ranked = sorted(groups.items(), key=lambda pair: (BAD.index(pair[0][0]), -len(pair[1])))
-    return [_gap(*key, rows) for key, rows in ranked]
+    return [_gap(rows) for _, rows in ranked]
 
 
 def missing(report: Report) -> list[str]:
@@ -64,9 +71,33 @@ def missing(report: Report) -> list[str]:
     return list(dict.fromkeys(clean(one) for text in named for one in text.split(", ")))
 
 
-def _gap(status: Status, lacks: str | None, error: str, rows: Sequence[Coverage]) -> Gap:
-    where = tuple(f"{clean(row.kind)} in {_place(row)}" for row in rows[:NAMED])
-    return Gap(status=status, missing=lacks and clean(lacks, 500), error=error, where=where, more=len(rows) - len(where))
+def _gap(rows: Sequence[Coverage]) -> Gap:
+    """The first one's words stand for all of them."""
+    places: dict[str, list[Coverage]] = {}
+    for row in rows:
+        places.setdefault(_place(row), []).append(row)
+    named = list(places.items())[:NAMED]
+    first, more = rows[0], len(rows) - sum(len(here) for _, here in named)
+    return Gap(
+        status=first.status,
+        missing=first.missing and clean(first.missing, 500),
+        error=clean(first.error or "", 500),
+        where=tuple(_where(place, here) for place, here in named),
+        more=more,
+    )
+
+
+def _where(place: str, rows: Sequence[Coverage]) -> str:
+    """`sagemaker-notebook in 123456789012 eu-west-1`, or `4 kinds in …`; a cloud that could not even be opened has no place."""
+    kinds = list(dict.fromkeys(clean(row.kind) for row in rows))
+    if kinds == ["*"]:
+        return f"all of {clean(rows[0].cloud)}"
+    return f"{kinds[0] if len(kinds) == 1 else f'{len(kinds)} kinds'} in {place}"
+
+
+def _cause(row: Coverage) -> str:
+    """The error without what differs from call to call: which one it was, in which place, by which address, and its number."""
+    return VARIES.sub("", clean(CALL.sub("", row.error or ""), 500))
 
 
 def _map(cloud: str, rows: Sequence[Coverage]) -> Map:

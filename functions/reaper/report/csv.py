@@ -39,6 +39,7 @@ COLUMNS = (
     "because",
     "rule",
     "owner",
+    "owner_claimed",
     "step",
     "outcome",
     "outcome_because",
@@ -53,7 +54,8 @@ def render(report: Report) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(COLUMNS)
     for found in report.findings:
-        row = finding(found) | {"owner": found.owner.address}
+        claimed = found.owner.claimed
+        row = finding(found) | {"owner": found.owner.address, "owner_claimed": claimed.address if claimed else None}
         writer.writerow([_cell(row[column]) for column in COLUMNS])
     return out.getvalue()
 

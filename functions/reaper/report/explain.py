@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from difflib import get_close_matches
 from math import isfinite
 
-from reaper import plan, rule
+from reaper import plan, rule, schedule
 from reaper.duration import spell, text
 from reaper.ledger import History
-from reaper.model import Action, Bar, Confidence, Evidence, Finding, Memory, Move, Report, Role, State
+from reaper.model import Action, Bar, Confidence, Evidence, Finding, Memory, Move, Owner, Report, Role, State
 from reaper.policy import Policy
 from reaper.report.json import stamp
 from reaper.report.summary import clean
 from reaper.tags import PREFIX
 
+NEAR = 3
 LATEST = 10
 """Entries of the history that are shown."""
 
@@ -36,6 +38,16 @@ def render(report: Report, wanted: str, known: Known) -> str | None:
     return "\n".join("\n".join(_one(f, known)) + "\n" for f in found) if found else None
 
 
+def near(wanted: str, names: Sequence[str]) -> list[str]:
+    """At most three of the names that may have been meant: spelled alike, or with `wanted` in them, which a table may have cut short."""
+    text = wanted.strip().rstrip("….").rpartition("/")[2].lower() if ":" in wanted or wanted.startswith("/") else wanted.lower()
+    text = text.strip().rstrip("….")
+    by_text = {name.lower(): name for name in names}
+    alike = get_close_matches(text, by_text, n=NEAR, cutoff=0.7)
+    holding = sorted(key for key in by_text if len(text) > 2 and text in key)
+    return [whole(by_text[key]) for key in dict.fromkeys([*alike, *holding])][:NEAR]
+
+
 def matching(report: Report, wanted: str) -> list[Finding]:
     """The findings of that id or name."""
     return [f for f in report.findings if wanted.lower() == f.case.resource.id.lower() or wanted == f.case.resource.name]
@@ -44,34 +56,34 @@ def matching(report: Report, wanted: str) -> list[Finding]:
 def _one(found: Finding, known: Known) -> Iterator[str]:
     resource, verdict = found.case.resource, found.case.verdict
     price = f"${found.price.usd_per_hour:.4f}/h ({found.price.source}, {found.price.as_of})" if found.price else "unknown"
-    yield _whole(resource.name)
-    yield _line("id", _whole(resource.id))
+    yield whole(resource.name)
+    yield line("id", whole(resource.id))
     where = f"{resource.target.account} {resource.region}"
-    yield _line(
+    yield line(
         "kind",
         f"{resource.kind} in {where}, {clean(resource.size) or 'size unknown'}, {clean(resource.status) or 'status unknown'}",
     )
-    yield _line("created", f"{stamp(resource.created) or 'unknown'}, changed {stamp(resource.changed) or 'unknown'}")
-    yield _line("price", price)
+    yield line("created", f"{stamp(resource.created) or 'unknown'}, changed {stamp(resource.changed) or 'unknown'}")
+    yield line("price", price)
     yield from _tags(found)
     yield from _rules(found, known)
     for evidence in found.evidence:
-        yield _signal(evidence)
+        yield signal(evidence)
     sure = f" ({verdict.confidence})" if verdict.confidence else ""
     idle = f", idle for {text(verdict.idle_for)}" if verdict.idle_for else ""
-    yield _line("verdict", f"{verdict.state}{sure}{idle}: {_whole(verdict.because)}")
+    yield line("verdict", f"{verdict.state}{sure}{idle}: {whole(verdict.because)}")
     yield from _memory(resource.id, known)
     for move, bar in found.case.acts.items():
-        yield _line("kind can", f"{move}{_way(found, move, bar, known)}")
-    yield _line("next", f"{found.step.move}: {_whole(found.step.because)}")
+        yield line("kind can", f"{move}{_way(found, move, bar, known)}")
+    yield line("next", f"{found.step.move}: {whole(found.step.because)}")
     yield from _dates(found, known)
-    yield _line("owner", f"{clean(found.owner.address or 'nobody')} ({clean(found.owner.source)})")
+    yield from owner(found.owner)
 
 
 def _way(found: Finding, move: Move, bar: Bar | None, known: Known) -> str:
     """What is in the way of a move that its kind can make."""
     if bar:
-        return f", but not now: {_whole(bar.because)}"
+        return f", but not now: {whole(bar.because)}"
     forbidden = _forbidden(found, move, known)
     return f", but not here: {forbidden}" if forbidden else ": nothing about it is in the way"
 
@@ -81,7 +93,7 @@ def _forbidden(found: Finding, move: Move, known: Known) -> str | None:
     case, state = found.case, found.case.verdict.state
     needed = Action.DELETE if move is Move.DELETE else Action.STOP
     if case.rule.protected:
-        return f"it is protected: {_whole(case.rule.protected)}"
+        return f"it is protected: {whole(case.rule.protected)}"
     if case.rule.action.rank < needed.rank:
         return f"the policy allows at most {case.rule.action}"
     if move is Move.START:
@@ -97,11 +109,11 @@ def _forbidden(found: Finding, move: Move, known: Known) -> str | None:
 def _tags(found: Finding) -> Iterator[str]:
     tags = found.case.resource.tags
     if tags is None:
-        yield _line("tags", "could not be read, and a tag may protect it")
+        yield line("tags", "could not be read, and a tag may protect it")
         return
-    yield _line("tags", "none" if not tags else f"{len(tags)} read")
+    yield line("tags", "none" if not tags else f"{len(tags)} read")
     for key, value in sorted(tags.items(), key=lambda pair: (not pair[0].lower().startswith(PREFIX), pair[0])):
-        yield _line("", f"{_whole(key)}={_whole(value)}")
+        yield line("", f"{whole(key)}={whole(value)}")
 
 
 def _rules(found: Finding, known: Known) -> Iterator[str]:
@@ -112,23 +124,36 @@ def _rules(found: Finding, known: Known) -> Iterator[str]:
             None: f"may match: {', '.join(lacking)} not known",
             False: f"does not match: {', '.join(lacking)}",
         }[fits]
-        yield _line("looked at", f"rule {clean(name)!r}: {why}")
+        yield line("looked at", f"rule {clean(name)!r}: {why}")
         if fits:
             break
-    yield _line(
+    yield line(
         "rule", f"{clean(holds.name)}: at most {holds.action}, idle after {spell(holds.idle_after)}, grace {spell(holds.grace)}"
     )
     for note in holds.notes:
-        yield _line("", _whole(note))
+        yield line("", whole(note))
     if holds.hours:
-        yield _line("hours", f"in {holds.hours.tz}, start: {holds.hours.restart}{', force' if holds.hours.force else ''}")
+        yield line(
+            "hours",
+            f"{schedule.written(holds.hours)} in {holds.hours.tz}, start: {holds.hours.restart}{', force' if holds.hours.force else ''}",
+        )
     if holds.protected:
-        yield _line("protected", _whole(holds.protected))
+        yield line("protected", whole(holds.protected))
 
 
-def _signal(seen: Evidence) -> str:
+def owner(of: Owner) -> Iterator[str]:
+    """Who is told, and who is said to own it where nobody may be told."""
+    yield line("owner", f"{clean(of.address or 'nobody')} ({clean(of.source, 300)})")
+    if of.claimed:
+        yield line(
+            "", f"{clean(of.claimed.address)} according to {clean(of.claimed.source)}, not in owners.domains: may not be mailed"
+        )
+
+
+def signal(seen: Evidence) -> str:
+    """What one signal showed."""
     what = ", ".join(_seen(seen)) + ("" if seen.complete else ", INCOMPLETE")
-    return _line(seen.role, f"{_whole(f'{seen.signal} {seen.subject}'.strip())}: {what}")
+    return line(seen.role, f"{whole(f'{seen.signal} {seen.subject}'.strip())}: {what}")
 
 
 def _seen(seen: Evidence) -> Iterator[str]:
@@ -145,7 +170,7 @@ def _seen(seen: Evidence) -> Iterator[str]:
 def _memory(id_: str, known: Known) -> Iterator[str]:
     memory = known.memories.get(id_)
     if memory is None:
-        yield _line("memory", "the ledger knows nothing of it")
+        yield line("memory", "the ledger knows nothing of it")
         return
     for name, value in (
         ("idle since", stamp(memory.idle_since)),
@@ -154,19 +179,19 @@ def _memory(id_: str, known: Known) -> Iterator[str]:
         ("kept until", f"{stamp(memory.snoozed_until)} by {clean(memory.snoozed_by or '')}" if memory.snoozed_until else None),
         ("held since", stamp(memory.held_at)),
         ("last act", f"{memory.last_act} on {stamp(memory.acted_at)}" if memory.last_act else None),
-        ("manifest", _whole(memory.manifest) if memory.manifest else None),
+        ("manifest", whole(memory.manifest) if memory.manifest else None),
     ):
         if value:
-            yield _line("memory", f"{name} {value}")
+            yield line("memory", f"{name} {value}")
     for entry in list(known.histories(id_))[-LATEST:]:
-        yield _line("history", f"{stamp(entry.when)} {clean(entry.what)} by {_whole(entry.by)}: {_whole(entry.because)}")
+        yield line("history", f"{stamp(entry.when)} {clean(entry.what)} by {whole(entry.by)}: {whole(entry.because)}")
 
 
 def _told(memory: Memory) -> str | None:
     if memory.warned_at is None:
         return None
     announced = f", announced {memory.announced} not before {stamp(memory.promised)}" if memory.announced else ""
-    return f"{stamp(memory.warned_at)}, receipt {_whole(memory.receipt or 'none')}{announced}"
+    return f"{stamp(memory.warned_at)}, receipt {whole(memory.receipt or 'none')}{announced}"
 
 
 def _dates(found: Finding, known: Known) -> Iterator[str]:
@@ -177,23 +202,24 @@ def _dates(found: Finding, known: Known) -> Iterator[str]:
     due = plan.due_at(found.case, memory, known.now)
     if due is None:
         first = plan.promise(found.case, known.now)
-        yield _line("date", f"{move} not before {stamp(first)}, and only once its owner was told of it in mode enforce")
+        yield line("date", f"{move} not before {stamp(first)}, and only once its owner was told of it in mode enforce")
     else:
         wait = f"in {text(due - known.now)}" if due > known.now else "from now on"
-        yield _line("date", f"{move} not before {stamp(due)}, {wait}, if it is still idle and nobody keeps it")
+        yield line("date", f"{move} not before {stamp(due)}, {wait}, if it is still idle and nobody keeps it")
     last = max((t for t in (memory.warned_at, memory.reminded_at) if t), default=None)
     if last and found.step.move is Move.NONE:
-        yield _line("date", f"the next reminder about {stamp(last + found.case.rule.remind_every)}, {_in(last, found, known)}")
+        yield line("date", f"the next reminder about {stamp(last + found.case.rule.remind_every)}, {_in(last, found, known)}")
 
 
 def _in(last: datetime, found: Finding, known: Known) -> str:
     return f"in {text(max(timedelta(), last + found.case.rule.remind_every - known.now))}"
 
 
-def _whole(value: str) -> str:
+def whole(value: str) -> str:
     """The text as one harmless line, uncut: ids are for copying, and one that lacks its end names nothing or something else."""
     return clean(value, len(value))
 
 
-def _line(name: str, value: str) -> str:
+def line(name: str, value: str) -> str:
+    """A line of the explanation; without a name it goes on with the one before."""
     return f"  {name:<9} {value}"

@@ -1,4 +1,7 @@
-"""The report as JSON, `schema: 1`: the stable interface that dashboards and other programs read."""
+"""The report as JSON, `schema: 1`: the stable interface that dashboards and other programs read.
+
+The text is what RFC 8259 calls JSON: a number that is not finite is null. https://www.rfc-editor.org/rfc/rfc8259#section-6
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,11 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
+from math import isfinite
 from typing import Any
 
-from reaper.model import Coverage, Evidence, Finding, Report
+from reaper import duration, schedule
+from reaper.model import Coverage, Evidence, Finding, Memory, Owner, Report, Rule
 from reaper.report.totals import totals
 
 SCHEMA = 1
@@ -22,11 +27,11 @@ def render(report: Report) -> str:
 def chunks(report: Report) -> Iterator[str]:
     """The whole report, finding by finding, so that a large one need not be in memory twice."""
     frame = _frame(report)
-    yield "{" + "".join(f"{json.dumps(key)}: {json.dumps(value)},\n" for key, value in frame.items() if key != "totals")
+    yield "{" + "".join(f"{text(key)}: {text(value)},\n" for key, value in frame.items() if key != "totals")
     yield '"findings": ['
     for index, found in enumerate(report.findings):
-        yield ("," if index else "") + "\n" + json.dumps(finding(found))
-    yield f'],\n"totals": {json.dumps(frame["totals"])}}}\n'
+        yield ("," if index else "") + "\n" + text(finding(found))
+    yield f'],\n"totals": {text(frame["totals"])}}}\n'
 
 
 def plain(report: Report) -> dict[str, Any]:
@@ -34,9 +39,14 @@ def plain(report: Report) -> dict[str, Any]:
     return _frame(report) | {"findings": [finding(f) for f in report.findings]}
 
 
+def text(value: Any) -> str:
+    """The value as JSON. Raises ValueError for a number that is not finite: `plain` and `finding` have none."""
+    return json.dumps(value, allow_nan=False)
+
+
 def _frame(report: Report) -> dict[str, Any]:
     run = report.run
-    return {
+    frame = {
         "schema": SCHEMA,
         "run": {
             "id": run.id,
@@ -49,12 +59,13 @@ def _frame(report: Report) -> dict[str, Any]:
         "coverage": [_coverage(c) for c in report.coverage],
         "totals": asdict(totals(report)),
     }
+    return {key: _finite(value) for key, value in frame.items()}
 
 
 def finding(found: Finding) -> dict[str, Any]:
     """One line of the report."""
     resource, verdict, rule = found.case.resource, found.case.verdict, found.case.rule
-    return {
+    row = {
         "id": resource.id,
         "kind": resource.kind,
         "name": resource.name,
@@ -71,9 +82,10 @@ def finding(found: Finding) -> dict[str, Any]:
         "idle_for_s": int(verdict.idle_for.total_seconds()) if verdict.idle_for else None,
         "last_busy": stamp(verdict.last_busy),
         "rule": rule.name,
+        "rule_detail": _rule(rule),
         "rule_notes": list(rule.notes),
         "tags": dict(resource.tags) if resource.tags is not None else None,
-        "owner": {"address": found.owner.address, "source": found.owner.source},
+        "owner": _owner(found.owner),
         "usd_per_hour": found.price.usd_per_hour if found.price else None,
         "price": {"source": found.price.source, "as_of": found.price.as_of} if found.price else None,
         "wasted_usd": found.wasted_usd,
@@ -83,13 +95,44 @@ def finding(found: Finding) -> dict[str, Any]:
         "outcome": found.outcome.result.value,
         "outcome_because": found.outcome.because,
         "error": found.outcome.error,
+        "memory": _memory(found.memory) if found.memory else None,
         "evidence": [_evidence(e) for e in found.evidence],
     }
+    return {key: _finite(value) for key, value in row.items()}
 
 
 def stamp(when: datetime | None) -> str | None:
-    """ISO 8601 in UTC to the second, ending in Z."""
-    return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if when else None
+    """ISO 8601 in UTC to the second, ending in Z; every year has four digits, which `strftime` does not give on every system."""
+    return when.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="seconds") + "Z" if when else None
+
+
+def _finite(value: Any) -> Any:
+    """The same with null for every number that is not finite, such as the level of a signal that counts at any value."""
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    return [_finite(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _rule(rule: Rule) -> dict[str, Any]:
+    """What holds for it, spelled as in a policy: `{"idle_after": "24h", "hours": {"on": "mon-fri 07:00-21:00", ...}}`."""
+    hours = rule.hours
+    return {
+        "action": rule.action.value,
+        "idle_after": duration.spell(rule.idle_after),
+        "grace": duration.spell(rule.grace),
+        "hours": {"on": schedule.written(hours), "tz": hours.tz, "start": hours.restart, "force": hours.force} if hours else None,
+    }
+
+
+def _owner(owner: Owner) -> dict[str, Any]:
+    return {"address": owner.address, "source": owner.source, "claimed": asdict(owner.claimed) if owner.claimed else None}
+
+
+def _memory(memory: Memory) -> dict[str, Any]:
+    """What the ledger knows, as far as the report tells it."""
+    return {name: stamp(getattr(memory, name)) for name in ("idle_since", "warned_at", "snoozed_until")}
 
 
 def _coverage(row: Coverage) -> dict[str, Any]:
@@ -97,7 +140,7 @@ def _coverage(row: Coverage) -> dict[str, Any]:
 
 
 def _evidence(row: Evidence) -> dict[str, Any]:
-    peak = None if row.peak is None or row.peak in (float("inf"), float("-inf")) else round(row.peak, 4)
+    peak = None if row.peak is None else round(row.peak, 4)
     return {
         "signal": row.signal,
         "subject": row.subject or None,

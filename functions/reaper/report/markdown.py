@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 
+from reaper import owners
 from reaper.duration import text
 from reaper.model import Finding, Report
-from reaper.report import moves
+from reaper.report import atlas, moves
 from reaper.report.summary import clean
-from reaper.report.totals import gaps, idle, lists, nothing, over, totals, troubles, unknown
+from reaper.report.totals import idle, lists, nothing, over, remedies, totals, troubles, unknown
 
 
 def render(report: Report) -> str:
@@ -33,7 +34,7 @@ def render(report: Report) -> str:
 def _lead(report: Report) -> str:
     sums = totals(report)
     if not sums.by_state["idle"]:
-        return f"**{nothing(report)}.**"
+        return "\n\n".join([f"**{nothing(report)}.**", *remedies(report)])
     money = f"**${sums.idle_usd_per_hour:,.2f} an hour, ${sums.idle_usd_per_month:,.0f} a month** at list price"
     return f"{money}{over(report)}; {sums.unpriced_idle} idle without a known price."
 
@@ -59,7 +60,8 @@ def _idle(report: Report) -> list[str]:
         "| $/h | wasted | idle for | resource | kind | region | owner | why |",
         "| ---: | ---: | ---: | --- | --- | --- | --- | --- |",
     ]
-    return [*head, *(_row(f) for f in found), ""]
+    hint = owners.hint(f.owner for f in found)
+    return [*head, *(_row(f) for f in found), "", *([f"{_plain(hint, 500)}.", ""] if hint else [])]
 
 
 def _row(found: Finding) -> str:
@@ -74,7 +76,7 @@ def _row(found: Finding) -> str:
         resource.name,
         resource.kind,
         resource.region,
-        found.owner.address or "",
+        owners.shown(found.owner) or "",
         f"{verdict.confidence}: {verdict.because}",
     ]
     return "| " + " | ".join(_plain(cell) for cell in cells) + " |"
@@ -94,8 +96,9 @@ def _unknown(report: Report) -> list[str]:
 
 def _coverage(report: Report) -> list[str]:
     rows = [
-        f"- **{c.status}** {c.kind} in {c.account} {c.region or ''}: missing {c.missing or 'nothing named'}: {_plain(c.error or '')}"
-        for c in gaps(report)
+        f"- **{gap.status}**{_plain(f' missing {gap.missing}') if gap.missing else ''}: {_plain(gap.error.removeprefix(f'{gap.missing}: '), 300)}: "
+        f"{_plain('; '.join(gap.where), 500)}{f' and {gap.more} more' if gap.more else ''}"
+        for gap in atlas.gaps(report)
     ]
     whole = [f"Coverage: all {len(lists(report))} lists complete.", ""]
     failed = [f"- {_plain(c.kind)}: {_plain(c.error or '', 300)}" for c in troubles(report)]

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
+from reaper import owners
 from reaper.advice import keep_command, keep_tag
 from reaper.model import Evidence, Finding, Report, Role, State
 from reaper.report.summary import clean
@@ -55,8 +56,8 @@ def arranged(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def nobody(found: Finding) -> str:
-    """The owner's address, or the word for having none."""
-    return clean(found.owner.address) if found.owner.address else "nobody"
+    """The owner's address, or that of one who may not be mailed, said so; or the word for having none."""
+    return clean(owners.shown(found.owner) or "nobody")
 
 
 def _rank(found: Finding) -> tuple[int, bool, float, str]:

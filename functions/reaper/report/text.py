@@ -1,46 +1,50 @@
-"""The report for a terminal: totals and money first, then idle by cost, then unknown with the reason, then coverage."""
+"""The report for a terminal: totals and money first, then idle by cost, then unknown with the reason, then coverage.
+
+Figures are never cut or wrapped: names, sizes and proofs give way first, then whole columns that others can do without.
+"""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from reaper import owners
 from reaper.duration import text
 from reaper.model import Confidence, Coverage, Finding, Move, Report, Result, Role, State, Status
-from reaper.report import moves
+from reaper.report import atlas, layout, moves
 from reaper.report.summary import clean
-from reaper.report.totals import gaps, idle, lists, nothing, over, totals, troubles, unknown
+from reaper.report.totals import gaps, idle, lists, nothing, over, remedies, totals, troubles, unknown
 
 COLOURS = {State.IDLE: "yellow", State.UNKNOWN: "magenta", State.ACTIVE: "green", State.YOUNG: "cyan", State.EXEMPT: "blue"}
-WIDE = 150
+NARROW = 44
+"""Columns without which there is no room for figures and a name."""
+WRAPPED = 100
+"""Below so many columns a reason goes on in the next line instead of being cut."""
+LONGEST = 60
 ROWS = 30
 """Of unknown resources; a permission that is missing makes them all unknown for one reason."""
+RIGHT = frozenset({"$/h", "wasted", "idle for"})
+IDLE = (
+    ("proof", 26), ("size", 19), ("resource", 32), ("owner", 24), ("owner", 0), ("region", 0),
+    ("proof", 6), ("resource", 20), ("size", 12), ("resource", 14), ("size", 0), ("proof", 0), ("kind", 0), ("resource", 8),
+)  # fmt: skip
+"""What gives way in the table of idle resources, first to last; 6 is the length of `proven` and `likely`."""
+REASONED = (("why", 60), ("resource", 32), ("why", 36), ("resource", 16), ("why", 20), ("kind", 0), ("resource", 8), ("why", 8))
 BAD = {Status.PARTIAL: "yellow", Status.DENIED: "bold red", Status.FAILED: "bold red"}
 
 
-def render(report: Report, width: int = 120, colour: bool = False) -> str:
-    """The report as text of at most `width` columns, with terminal colours if asked."""
-    console = Console(file=io.StringIO(), width=width, force_terminal=colour, no_color=not colour, highlight=False, emoji=False)
-    console.print(
-        Group(
-            *(
-                part
-                for part in (
-                    _head(report),
-                    *_moves(report, width),
-                    _idle(report, width),
-                    _unknown(report, width),
-                    _coverage(report),
-                )
-                if part
-            )
-        )
+def render(report: Report, width: int = 120, colour: bool = False, explain: str = "reaper explain NAME") -> str:
+    """The report as text of at most `width` columns, with terminal colours if asked. `explain`: the command that tells all of one."""
+    console = Console(
+        file=io.StringIO(), width=max(width, NARROW), force_terminal=colour, no_color=not colour, highlight=False, emoji=False
     )
+    parts = (_head(report), *_moves(report, width), _idle(report, width, explain), _unknown(report, width), _coverage(report))
+    console.print(Group(*(part for part in parts if part)), crop=False)
     assert isinstance(console.file, io.StringIO)
     return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines()) + "\n"
 
@@ -55,37 +59,53 @@ def _head(report: Report) -> RenderableType:
     head = idle_now if sums.by_state["idle"] else Text(f"{nothing(report)}.", style="bold")
     return Group(
         head,
+        *(Padding(line, (0, 0, 0, 2)) for line in remedies(report)),
         Text.assemble((f"{sums.resources} resources  ", "bold"), states),
         Text(f"Mode: {mode}   run {report.run.id}", style="dim"),
     )
 
 
-def _table(title: str, *columns: str) -> Table:
-    """One line a row; long cells are clipped before, so that figures are never the ones to be shortened."""
-    table = Table(
-        title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim"
-    )
-    for name in columns:
-        right = name in {"$/h", "wasted", "idle for"}
-        table.add_column(name, no_wrap=True, justify="right" if right else "left")
+Rows = Sequence[Mapping[str, str | Text]]
+
+
+def _table(title: str, rows: Rows, stages: Sequence[tuple[str, int]], width: int) -> Table:
+    """One line a row, its cells by column; only reasons go on in the next line, and only on a narrow terminal."""
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
+    table.padding = (0, layout.GAP, 0, 0)
+    natural = {
+        name: min(LONGEST if name != "why" else width, max(len(name), *(len(row[name]) for row in rows))) for name in rows[0]
+    }
+    given = layout.rooms(natural, stages, width)
+    for name, room in given.items():
+        wraps = name == "why" and width < WRAPPED
+        table.add_column(name, width=room, no_wrap=not wraps, justify="right" if name in RIGHT else "left", overflow="ellipsis")
+    for row in rows:
+        table.add_row(*(_cell(name, row[name], given[name]) for name in given))
     return table
 
 
-def _clip(value: str, room: int) -> str:
-    """The value as one harmless line of at most that many characters."""
-    line = clean(value)
-    return line if len(line) <= room else line[: room - 1] + "…"
+def _cell(name: str, value: str | Text, room: int) -> RenderableType:
+    """What fits of a proof is its first word where there is no room for more than that."""
+    if name == "proof" and room < len("proven: no"):
+        return str(value).partition(":")[0]
+    return value
 
 
-def _idle(report: Report, width: int) -> RenderableType | None:
+def _idle(report: Report, width: int, explain: str) -> RenderableType | None:
     found = idle(report)
     if not found:
         return None
-    columns = ["$/h", "wasted", "idle for", "resource", "kind", "size", "proof", *(["region", "tell"] if width >= WIDE else [])]
-    table = _table(f"\nIdle, dearest first ({len(found)})", *columns)
-    for one in found:
-        table.add_row(*_row(one)[: len(columns)])
-    return Group(table, Text(f"{_told(report)}. Every signal of one: reaper explain NAME", style="dim"))
+    table = _table(f"\nIdle, dearest first ({len(found)})", [_row(one) for one in found], IDLE, width)
+    hint = owners.hint(f.owner for f in found)
+    return Group(table, *_after(report, width, explain), *([Text(f"{hint}.", style="dim")] if hint else []))
+
+
+def _after(report: Report, width: int, explain: str) -> list[Text]:
+    """How many owners were told, and the command that tells more; in a line of its own, uncut, where it would not fit, to be pasted."""
+    said = f"{_told(report)}. Every signal of one:"
+    if len(f"{said} {explain}") <= width:
+        return [Text(f"{said} {explain}", style="dim")]
+    return [Text(said, style="dim"), Text(f"  {explain}", style="dim", no_wrap=True, overflow="ignore")]
 
 
 def _told(report: Report) -> str:
@@ -100,36 +120,39 @@ def _told(report: Report) -> str:
     return f"{said}, {len(lost)} could not be told" if lost else said
 
 
-def _row(found: Finding) -> list[RenderableType]:
+def _row(found: Finding) -> dict[str, str | Text]:
     resource, verdict = found.case.resource, found.case.verdict
-    return [
-        f"{found.price.usd_per_hour:.2f}" if found.price else "?",
-        f"${found.wasted_usd:,.0f}" if found.wasted_usd is not None else "?",
-        text(verdict.idle_for) if verdict.idle_for else "",
-        Text(_clip(resource.name, 32), style="bold"),
-        _short(resource.kind),
-        Text(_clip(resource.size, 19)),
-        Text(_clip(f"{verdict.confidence}: {_silent(found)}", 26)),
-        resource.region,
-        Text(_clip(found.owner.address or "nobody known", 28)),
-    ]
+    return {
+        "$/h": f"{found.price.usd_per_hour:,.2f}" if found.price else "?",
+        "wasted": f"${found.wasted_usd:,.0f}" if found.wasted_usd is not None else "?",
+        "idle for": text(verdict.idle_for) if verdict.idle_for else "",
+        "resource": _name(found),
+        "kind": _short(resource.kind),
+        "size": clean(resource.size),
+        "proof": f"{verdict.confidence}: {_silent(found)}",
+        "region": clean(resource.region),
+        "owner": clean(owners.shown(found.owner) or "nobody known"),
+    }
+
+
+def _name(found: Finding) -> Text:
+    return Text(clean(found.case.resource.name), style="bold")
 
 
 def _moves(report: Report, width: int) -> Iterator[RenderableType]:
-    room = max(40, width - 70)
     for group in moves.groups(report):
-        table = _table(f"\n{group.title} ({len(group.findings)})", "move", "$/h", "resource", "kind", "why")
+        rows = [_move(one) for one in group.findings[:ROWS]]
+        table = _table(f"\n{group.title} ({len(group.findings)})", rows, REASONED, width)
         table.title_style = "bold red" if group.loud else "bold"
-        for one in group.findings[:ROWS]:
-            usd = one.case.usd_per_hour
-            cells: list[RenderableType] = [
-                "?" if usd is None else f"{usd:.2f}",
-                Text(_clip(one.case.resource.name, 32), style="bold"),
-            ]
-            table.add_row(moves.word(one), *cells, _short(one.case.resource.kind), Text(_clip(moves.why(one), room)))
         yield table
         if len(group.findings) > ROWS:
             yield Text(f"... and {len(group.findings) - ROWS} more", style="dim")
+
+
+def _move(found: Finding) -> dict[str, str | Text]:
+    usd, kind = found.case.usd_per_hour, _short(found.case.resource.kind)
+    cost = "?" if usd is None else f"{usd:,.2f}"
+    return {"move": moves.word(found), "$/h": cost, "resource": _name(found), "kind": kind, "why": clean(moves.why(found), 300)}
 
 
 def _short(kind: str) -> str:
@@ -154,32 +177,35 @@ def _unknown(report: Report, width: int) -> RenderableType | None:
     found = unknown(report)
     if not found:
         return None
-    table = _table(f"\nUnknown, left alone ({len(found)})", "resource", "kind", "why")
-    room = max(40, width - 48)
-    for one in found[:ROWS]:
-        resource = one.case.resource
-        table.add_row(
-            Text(_clip(resource.name, 32), style="bold"), _short(resource.kind), Text(_clip(one.case.verdict.because, room))
-        )
+    rows: Rows = [
+        {"resource": _name(one), "kind": _short(one.case.resource.kind), "why": clean(one.case.verdict.because, 300)}
+        for one in found[:ROWS]
+    ]
+    table = _table(f"\nUnknown, left alone ({len(found)})", rows, REASONED, width)
     more = f"... and {len(found) - ROWS} more" if len(found) > ROWS else ""
     return Group(table, Text(more, style="dim")) if more else table
 
 
 def _coverage(report: Report) -> RenderableType:
     holes, asked = gaps(report), lists(report)
-    places = {(c.account, c.region) for c in asked}
-    seen = f"{len(asked) - len(holes)} of {len(asked)} lists complete, {len(places)} targets, {totals(report).calls} calls"
+    places, calls = {(c.account, c.region) for c in asked}, totals(report).calls
+    seen = f"{len(asked) - len(holes)} of {_many(len(asked), 'list')} complete, {_many(len(places), 'target')}, {_many(calls, 'call')}"
     head = Text.assemble(("\nCoverage  ", "bold"), (seen, "green" if not holes else "bold red"))
-    rows = []
-    for row in holes:
-        missing = f" missing {row.missing}:" if row.missing else ""
-        where = f"{row.kind} in {row.account} {row.region or ''}".strip()
-        rows.append(
-            Padding(
-                Text.assemble((f"{row.status} ", BAD[row.status]), f"{where}:{missing} {clean(row.error or '')}"), (0, 0, 0, 2)
-            )
-        )
-    return Group(head, *rows, *(_trouble(row) for row in troubles(report)))
+    return Group(head, *(_gap(one) for one in atlas.gaps(report)), *(_trouble(row) for row in troubles(report)))
+
+
+def _gap(one: atlas.Gap) -> RenderableType:
+    """The same trouble once, with the lists that it met."""
+    missing = f" missing {one.missing}:" if one.missing else ""
+    more = f"; and {one.more} more" if one.more else ""
+    error = clean(one.error, 300).removeprefix(f"{one.missing}: ")
+    said = Text.assemble((f"{one.status}", BAD[one.status]), f"{missing} {error}")
+    where = Text(f"{'; '.join(one.where)}{more}", style="dim")
+    return Group(Padding(said, (0, 0, 0, 2)), Padding(where, (0, 0, 0, 4)))
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _trouble(row: Coverage) -> RenderableType:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from reaper import outlook
+from reaper import advice, outlook
 from reaper.model import Coverage, Finding, Move, Report, Result, State, Status
 
 HOURS_A_MONTH = 730
@@ -79,10 +79,24 @@ def over(report: Report) -> str:
     return f", of which {' and '.join(parts)}" if parts else ""
 
 
+def unread(report: Report) -> bool:
+    """Whether not a single list could be read."""
+    asked = lists(report)
+    return bool(asked) and not report.findings and all(row.status in {Status.DENIED, Status.FAILED} for row in asked)
+
+
 def nothing(report: Report) -> str:
     """What is said where nothing idle was found; only of a fleet that was seen in full that nothing in it is idle."""
+    if unread(report):
+        return "Nothing could be read"
     blind = gaps(report) or totals(report).by_state[State.UNKNOWN.value]
     return "Nothing idle was found where we could look" if blind else "Nothing is idle"
+
+
+def remedies(report: Report) -> list[str]:
+    """What to do where nothing at all could be read, a line for each cloud."""
+    rows = {row.cloud: row for row in reversed(gaps(report))} if unread(report) else {}
+    return [advice.access(row.cloud, row.missing) for row in rows.values()]
 
 
 def idle(report: Report) -> list[Finding]:
