@@ -113,11 +113,15 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """One place to sweep: an AWS account and region, or an Azure subscription (region None: its resources name their own)."""
+    """One place to sweep: an AWS account and region, or an Azure subscription (region None: its resources name their own).
+
+    `account_name` is for people, where the cloud told it; it may change, so it is no part of what the place is.
+    """
 
     cloud: str
     account: str
     region: str | None = None
+    account_name: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -410,6 +414,7 @@ class Coverage:
     region: str | None
     kind: str
     status: Status
+    account_name: str | None = None
     resources: int = 0
     calls: Mapping[str, int] = field(default_factory=dict)
     missing: str | None = None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from reaper.model import Coverage, Report, Status
 from reaper.report import totals
-from reaper.report.summary import clean
+from reaper.report.summary import clean, place
 
 BAD = (Status.DENIED, Status.FAILED, Status.PARTIAL)
 """Worst first."""
@@ -16,9 +16,10 @@ NAMED = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """One target: a cell per kind of its map, None where that kind was not asked for there."""
+    """One target: a cell per kind of its map, None where that kind was not asked for there. `account` is the id of one that has a name."""
 
     name: str
+    account: str | None
     cells: tuple[Coverage | None, ...]
     gaps: int
 
@@ -65,23 +66,31 @@ def missing(report: Report) -> list[str]:
 
 
 def _gap(status: Status, lacks: str | None, error: str, rows: Sequence[Coverage]) -> Gap:
-    where = tuple(f"{clean(row.kind)} in {_place(row)}" for row in rows[:NAMED])
+    where = tuple(f"{clean(row.kind)} in {place(row.account, row.account_name, row.region)}" for row in rows[:NAMED])
     return Gap(status=status, missing=lacks and clean(lacks, 500), error=error, where=where, more=len(rows) - len(where))
 
 
 def _map(cloud: str, rows: Sequence[Coverage]) -> Map:
     kinds = tuple(sorted({row.kind for row in rows}))
-    cells: dict[str, dict[str, Coverage]] = {}
+    names = {row.account: row.account_name for row in rows if row.account_name}
+    cells: dict[tuple[str, str | None], dict[str, Coverage]] = {}
     for row in rows:
-        here = cells.setdefault(_place(row), {})
+        here = cells.setdefault((row.account, row.region), {})
         here[row.kind] = _worse(here.get(row.kind), row)
-    places = [_placed(name, [here.get(kind) for kind in kinds]) for name, here in cells.items()]
+    places = [
+        _placed(names.get(account), account, region, [here.get(k) for k in kinds]) for (account, region), here in cells.items()
+    ]
     return Map(cloud=cloud, kinds=tuple(clean(k) for k in kinds), places=tuple(sorted(places, key=lambda p: (-p.gaps, p.name))))
 
 
-def _placed(name: str, cells: Iterable[Coverage | None]) -> Place:
+def _placed(name: str | None, account: str, region: str | None, cells: Iterable[Coverage | None]) -> Place:
     found = tuple(cells)
-    return Place(name=name, cells=found, gaps=sum(1 for cell in found if cell and cell.status is not Status.OK))
+    return Place(
+        name=clean(f"{name or account} {region or ''}".strip()),
+        account=clean(account) if name else None,
+        cells=found,
+        gaps=sum(1 for cell in found if cell and cell.status is not Status.OK),
+    )
 
 
 def _worse(one: Coverage | None, other: Coverage) -> Coverage:
@@ -90,7 +99,3 @@ def _worse(one: Coverage | None, other: Coverage) -> Coverage:
         if one and one.status in BAD and (other.status not in BAD or BAD.index(one.status) <= BAD.index(other.status))
         else other
     )
-
-
-def _place(row: Coverage) -> str:
-    return clean(f"{row.account} {row.region or ''}".strip())

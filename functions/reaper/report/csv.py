@@ -44,6 +44,7 @@ COLUMNS = (
     "outcome_because",
     "error",
     "id",
+    "account_name",
 )
 
 

@@ -7,7 +7,7 @@ import re
 from reaper.duration import text
 from reaper.model import Finding, Report
 from reaper.report import moves
-from reaper.report.summary import clean
+from reaper.report.summary import clean, place
 from reaper.report.totals import gaps, idle, lists, nothing, over, totals, troubles, unknown
 
 
@@ -94,7 +94,7 @@ def _unknown(report: Report) -> list[str]:
 
 def _coverage(report: Report) -> list[str]:
     rows = [
-        f"- **{c.status}** {c.kind} in {c.account} {c.region or ''}: missing {c.missing or 'nothing named'}: {_plain(c.error or '')}"
+        f"- **{c.status}** {c.kind} in {_plain(place(c.account, c.account_name, c.region), 300)}: missing {c.missing or 'nothing named'}: {_plain(c.error or '')}"
         for c in gaps(report)
     ]
     whole = [f"Coverage: all {len(lists(report))} lists complete.", ""]

@@ -13,7 +13,7 @@ from rich.text import Text
 from reaper.duration import text
 from reaper.model import Confidence, Coverage, Finding, Move, Report, Result, Role, State, Status
 from reaper.report import moves
-from reaper.report.summary import clean
+from reaper.report.summary import clean, place
 from reaper.report.totals import gaps, idle, lists, nothing, over, totals, troubles, unknown
 
 COLOURS = {State.IDLE: "yellow", State.UNKNOWN: "magenta", State.ACTIVE: "green", State.YOUNG: "cyan", State.EXEMPT: "blue"}
@@ -173,7 +173,7 @@ def _coverage(report: Report) -> RenderableType:
     rows = []
     for row in holes:
         missing = f" missing {row.missing}:" if row.missing else ""
-        where = f"{row.kind} in {row.account} {row.region or ''}".strip()
+        where = f"{row.kind} in {place(row.account, row.account_name, row.region)}"
         rows.append(
             Padding(
                 Text.assemble((f"{row.status} ", BAD[row.status]), f"{where}:{missing} {clean(row.error or '')}"), (0, 0, 0, 2)
