@@ -449,13 +449,15 @@ C = TypeVar("C")
 class Deed:
     """What one move does to a resource of a kind, and how it is undone, for people.
 
-    `verb` completes `it was …`. `permissions`: what the move needs beyond those for reading.
+    `verb` completes `it was …`. `permissions`: what the move needs beyond those for reading. `undo` is empty where nothing brings it back.
+    `in_vain`: where it changes nothing, as a clause, and what to do then, for `policy check`.
     """
 
     verb: str
     what: str
     undo: str
     permissions: tuple[str, ...]
+    in_vain: str = ""
 
 
 def nothing(resource: Resource) -> Mapping[Move, Bar | None]:
@@ -475,7 +477,8 @@ class Kind(Generic[C]):
     `discover(cloud)` yields the resources, tags included. `observe(cloud, resources, window)` takes the whole batch and yields one
     observation for each. `permissions` are the exact IAM or RBAC actions that both need. `able(resource)` says of an observed resource
     which of the moves in `deeds` could be made now, and `left(resource, move)` what is still paid for after one of them; how they are made
-    is not here but in the cloud's folder `acts`. Without deeds a kind only tells. The rest is for docs/kinds.md.
+    is not here but in the cloud's folder `acts`. Without deeds a kind only tells. `needs`: what has to be set up by hand before one of it is
+    ever proven idle, else only `likely`. The rest is for docs/kinds.md.
     """
 
     name: str
@@ -491,3 +494,4 @@ class Kind(Generic[C]):
     able: Callable[[Resource], Mapping[Move, Bar | None]] = nothing
     left: Callable[[Resource, Move], tuple[Part, ...] | None] = gone
     deeds: Mapping[Move, Deed] = field(default_factory=dict)
+    needs: str = ""
