@@ -23,6 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from reaper import __version__, acts_cli, ledger, lint, notify_cli, outlet, registry, source
+from reaper import schema as schemas
 from reaper import settings as knobs
 from reaper.clouds import whereabouts
 from reaper.errors import ODD, ReaperError, SettingsError
@@ -237,8 +238,7 @@ def check(where: Annotated[str, typer.Argument(help="Policy file, s3://, ssm: or
 @policies.command("schema")
 def schema() -> None:
     """Print the JSON Schema of policy files, for editors."""
-    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "ML Idle Reaper policy"}
-    sys.stdout.write(json.dumps(head | Policy.model_json_schema(by_alias=True) | head, indent=2) + "\n")
+    sys.stdout.write(json.dumps(schemas.schema(registry.names()), indent=2) + "\n")
 
 
 @app.callback(invoke_without_command=True)

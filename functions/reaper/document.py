@@ -226,7 +226,7 @@ def _problem(source: str, lines: dict[Path, int], data: Any, error: Any) -> str:
     if error["type"].startswith("union_tag_"):
         said = error["input"].get("type", "") if isinstance(error["input"], dict) else ""
         asked = said if isinstance(said, str) else shown(said)
-        return f"{where}: {shown(asked)} is no type of channel{_nearest(asked, list(spec.MODELS))}"
+        return f"{where}: {shown(asked)} is no type of channel{spec.instead(asked) or _nearest(asked, list(spec.MODELS))}"
     if error["type"] == "missing":
         return f"{where}: this key is missing{', add `version: 1`' if path == ('version',) else ''}"
     text = PLAIN.get(error["type"]) or error["msg"].removeprefix("Value error, ")

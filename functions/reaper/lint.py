@@ -1,4 +1,6 @@
-"""What is valid in a policy and still probably not meant: rules that can never match, and tags that differ only in case. Pure."""
+"""What is valid in a policy and still probably not meant: rules that can never match, actions that cannot come about, tags that differ only
+in case. Pure.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +9,13 @@ from datetime import timedelta
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from itertools import chain, islice
+from typing import Any
 
 from reaper import prices, registry
 from reaper.document import MOST, line_of
 from reaper.duration import spell
 from reaper.echo import LINE, brief, several, shown
-from reaper.model import Action, Move
+from reaper.model import Action, Kind, Move
 from reaper.policy import Match, Policy, Spec
 
 NIGHT = timedelta(hours=12)
@@ -142,11 +145,48 @@ def _hours(policy: Policy) -> Iterator[Problem]:
             )
 
 
+def _in_vain(policy: Policy) -> Iterator[Problem]:
+    """Rules that ask for an action of kinds they name themselves, and will not get it."""
+    asked = "act_on" in policy.defaults.model_fields_set
+    for index, spec in enumerate(policy.rules):
+        action = spec.action or policy.defaults.action
+        if action.rank < Action.STOP.rank or not spec.match.kind or "*" in spec.match.kind:
+            continue
+        for kind in _reached(spec.match):
+            for key, said in in_vain(kind, spec, action, asked):
+                yield ("rules", index, key), f"rule {spec.name!r}, {key}: {said}"
+
+
+def in_vain(kind: Kind[Any], spec: Spec, action: Action, asked: bool) -> Iterator[tuple[str, str]]:
+    """Where a rule with that action does nothing to one kind: the key that is in the way, and what to write instead.
+
+    `asked`: the defaults say which evidence an action needs; whoever wrote that knows of it.
+    """
+    stop, delete = kind.deeds.get(Move.STOP), kind.deeds.get(Move.DELETE)
+    deed = delete if action is Action.DELETE and delete and not spec.hours else stop
+    if deed is None:
+        can = "`action: delete` exists" if delete and not spec.hours else "it is only told of, as `action: notify` says"
+        yield "action", f"nothing can stop {kind.name}: {can}"
+        return
+    if deed is stop and deed.in_vain:
+        yield "action", f"stop is not for every {kind.name}: {deed.in_vain}"
+    if not deed.undo:
+        yield "action", f"what is {deed.verb} of {kind.name} cannot be brought back: write `action: notify`"
+    forced = spec.hours is not None and spec.hours.force
+    if kind.needs and not (asked or forced or "act_on" in spec.model_fields_set):
+        likely = f"without {kind.needs} {kind.name} is only ever likely idle, and then {action} does nothing"
+        yield "act_on", f"{likely}: set that up and write `act_on: proven`, or write `act_on: likely`"
+
+
+def _reached(match: Match) -> list[Kind[Any]]:
+    """The kinds that the rule is for."""
+    kinds = [k for k in registry.kinds() if match.cloud is None or k.cloud in match.cloud]
+    return [k for k in kinds if match.kind is None or any(fnmatchcase(k.name, glob) for glob in match.kind)]
+
+
 def _lasting(match: Match) -> list[str]:
     """The kinds that the rule is for, that can be stopped, and that nothing starts again."""
-    kinds = [k for k in registry.kinds() if match.cloud is None or k.cloud in match.cloud]
-    kinds = [k for k in kinds if match.kind is None or any(fnmatchcase(k.name, glob) for glob in match.kind)]
-    return [k.name for k in kinds if k.deeds and Move.START not in k.deeds]
+    return [k.name for k in _reached(match) if k.deeds and Move.START not in k.deeds]
 
 
 def _protects(spec: Spec) -> bool:
@@ -158,4 +198,4 @@ def _no_domains(policy: Policy) -> Iterator[Problem]:
         yield ("owners",), "owners.domains is empty: no address from a tag will ever be used, everything goes to the fallback"
 
 
-LOOKS = (_unreachable, _contradictory, _case_traps, _twice, _regions, _hours, _no_domains)
+LOOKS = (_unreachable, _contradictory, _case_traps, _twice, _regions, _hours, _in_vain, _no_domains)

@@ -113,11 +113,15 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """One place to sweep: an AWS account and region, or an Azure subscription (region None: its resources name their own)."""
+    """One place to sweep: an AWS account and region, or an Azure subscription (region None: its resources name their own).
+
+    `account_name` is for people, where the cloud told it; it may change, so it is no part of what the place is.
+    """
 
     cloud: str
     account: str
     region: str | None = None
+    account_name: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -423,6 +427,7 @@ class Coverage:
     region: str | None
     kind: str
     status: Status
+    account_name: str | None = None
     resources: int = 0
     calls: Mapping[str, int] = field(default_factory=dict)
     missing: str | None = None
@@ -457,13 +462,15 @@ C = TypeVar("C")
 class Deed:
     """What one move does to a resource of a kind, and how it is undone, for people.
 
-    `verb` completes `it was …`. `permissions`: what the move needs beyond those for reading.
+    `verb` completes `it was …`. `permissions`: what the move needs beyond those for reading. `undo` is empty where nothing brings it back.
+    `in_vain`: where it changes nothing, as a clause, and what to do then, for `policy check`.
     """
 
     verb: str
     what: str
     undo: str
     permissions: tuple[str, ...]
+    in_vain: str = ""
 
 
 def nothing(resource: Resource) -> Mapping[Move, Bar | None]:
@@ -483,7 +490,8 @@ class Kind(Generic[C]):
     `discover(cloud)` yields the resources, tags included. `observe(cloud, resources, window)` takes the whole batch and yields one
     observation for each. `permissions` are the exact IAM or RBAC actions that both need. `able(resource)` says of an observed resource
     which of the moves in `deeds` could be made now, and `left(resource, move)` what is still paid for after one of them; how they are made
-    is not here but in the cloud's folder `acts`. Without deeds a kind only tells. The rest is for docs/kinds.md.
+    is not here but in the cloud's folder `acts`. Without deeds a kind only tells. `needs`: what has to be set up by hand before one of it is
+    ever proven idle, else only `likely`. The rest is for docs/kinds.md.
     """
 
     name: str
@@ -499,3 +507,4 @@ class Kind(Generic[C]):
     able: Callable[[Resource], Mapping[Move, Bar | None]] = nothing
     left: Callable[[Resource, Move], tuple[Part, ...] | None] = gone
     deeds: Mapping[Move, Deed] = field(default_factory=dict)
+    needs: str = ""

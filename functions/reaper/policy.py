@@ -121,6 +121,12 @@ Accounts = Annotated[
 Comparison = Annotated[
     str, BeforeValidator(_price), WithJsonSchema({"type": "string", "pattern": r"^\s*(>=|<=|>|<|==)\s*\d+(\.\d+)?\s*$"})
 ]
+_CLOUD: dict[str, Any] = {"enum": ["aws", "azure"]}
+Clouds = Annotated[
+    list[Literal["aws", "azure"]],
+    BeforeValidator(_words),
+    WithJsonSchema({"anyOf": [_CLOUD, {"type": "array", "items": _CLOUD}]}),
+]
 Tags = Annotated[
     dict[str, list[str] | None],
     BeforeValidator(_wanted_tags),
@@ -137,15 +143,19 @@ class _Part(BaseModel):
 class Match(_Part):
     """Which resources a rule is for: every condition given must hold; none given means all. Lists and globs mean any of them."""
 
-    cloud: Annotated[list[Literal["aws", "azure"]], BeforeValidator(_words)] | None = None
-    kind: Words | None = Field(None, description="kind names, globs allowed, such as sagemaker-*")
+    cloud: Clouds | None = Field(None, description="aws or azure")
+    kind: Words | None = Field(None, description="kind names, globs allowed, such as sagemaker-*; `reaper kinds` lists them")
     name: Words | None = Field(None, description="name globs; case counts")
     account: Accounts | None = Field(None, description="AWS account ids or Azure subscription ids")
     subscription: Accounts | None = Field(None, description="the same as account, in Azure's word")
-    region: Words | None = None
-    tags: Tags | None = Field(None, description="key: value, list of values, glob, `*` for present, null for absent")
-    size: Words | None = Field(None, description="globs on the size, such as ml.p5.*")
-    usd_per_hour: Comparison | None = Field(None, description='US dollars an hour, such as ">= 5"')
+    region: Words | None = Field(None, description="region names, globs allowed", examples=["us-east-1", ["eu-*", "westeurope"]])
+    tags: Tags | None = Field(
+        None,
+        description="key: value, list of values, glob, `*` for present, null for absent",
+        examples=[{"env": ["dev", "test"], "team": "*", "keep": None}],
+    )
+    size: Words | None = Field(None, description="globs on the size", examples=["ml.p5.*", ["Standard_NC*", "Standard_ND*"]])
+    usd_per_hour: Comparison | None = Field(None, description="a comparison in US dollars an hour", examples=[">= 5"])
 
     def fits(self, resource: Resource, usd_per_hour: float | None) -> bool | None:
         """True or False; None when it hangs on a price or a size that is not known."""
@@ -215,11 +225,15 @@ def _compare(comparison: str, value: float) -> bool:
 class OfficeHours(_Part):
     """When a resource is wanted: outside these hours it may be stopped, inside `start` says what is started again."""
 
-    on: str = Field(description="days and times, such as `mon-fri 07:00-21:00`")
-    tz: str = Field(description="an IANA time zone, such as Europe/Berlin")
-    start: Literal["ours", "all"] = "ours"
-    force: bool = False
-    override: Length = timedelta(hours=4)
+    on: str = Field(description="days and times of day", examples=["mon-fri 07:00-21:00"])
+    tz: str = Field(description="an IANA time zone", examples=["Europe/Berlin", "America/New_York"])
+    start: Literal["ours", "all"] = Field(
+        "ours", description="what is started when the hours begin: only what the reaper stopped (ours), or all that is stopped"
+    )
+    force: bool = Field(False, description="stop what is busy, too; only for kinds that can be started again")
+    override: Length = Field(
+        timedelta(hours=4), description="how long what a person started outside the hours is left alone", examples=["4h"]
+    )
 
     @model_validator(mode="after")
     def _parse(self) -> Self:
@@ -233,35 +247,48 @@ class OfficeHours(_Part):
         return replace(parsed, restart=self.start, force=self.force, override=self.override)
 
 
+ACTION = "the most that may be done: ignore < notify < stop (reversible) < delete (from a manifest that is stored first)"
+IDLE_AFTER = "silent for at least this long; 30m at least"
+GRACE = "from an accepted notice to the action that it names"
+REMIND_EVERY = "how often the owner is reminded, or gets the summary of office hours"
+SNOOZE_MAX = "the longest that one click on a snooze link can ask for, in whole days"
+ACT_ON = "the evidence that an action needs: proven, or likely to act on indirect evidence too"
+TAGS_MAY = "what the resource's own reaper:* tags may do besides protecting: tighten (shorter idle-after), loosen (longer)"
+
+
 class Spec(_Part):
     """One rule of the file; whatever it leaves out comes from the defaults."""
 
-    name: str = Field(min_length=1, max_length=120)
-    match: Match = Match()
-    action: Action | None = None
-    idle_after: Patience | None = None
-    grace: Length | None = None
-    remind_every: Length | None = None
-    snooze_max: SnoozeLength | None = Field(None, description="the most that one click on a keep-link can ask for")
-    act_on: Confidence | None = None
+    name: str = Field(min_length=1, max_length=120, description="what reports and notices call the rule; each needs its own")
+    match: Match = Field(Match(), description="which resources it is for; all without it")
+    action: Action | None = Field(None, description=ACTION)
+    idle_after: Patience | None = Field(None, description=IDLE_AFTER, examples=["2h", "3d"])
+    grace: Length | None = Field(None, description=GRACE, examples=["4h", "3d"])
+    remind_every: Length | None = Field(None, description=REMIND_EVERY, examples=["7d"])
+    snooze_max: SnoozeLength | None = Field(None, description=SNOOZE_MAX, examples=["30d"])
+    act_on: Confidence | None = Field(None, description=ACT_ON)
     stop_by: Literal["stop", "native"] | None = Field(
         None, description="native: switch on the cloud's own idle shutdown instead of stopping, where there is one"
     )
-    tags_may: list[Leeway] | None = None
-    hours: OfficeHours | None = None
+    tags_may: list[Leeway] | None = Field(None, description=TAGS_MAY, examples=[["protect", "tighten", "loosen"]])
+    hours: OfficeHours | None = Field(
+        None, description="office hours: not stopped inside them, stopped outside them when idle and started again"
+    )
 
 
 class Defaults(_Part):
     """What holds where no rule says otherwise. The default action tells people and stops nothing."""
 
-    action: Action = Action.NOTIFY
-    idle_after: Patience = timedelta(hours=24)
-    grace: Length = timedelta(days=3)
-    remind_every: Length = timedelta(days=7)
-    snooze_max: SnoozeLength = timedelta(days=30)
-    lookback: Length = timedelta(days=14)
-    act_on: Confidence = Confidence.PROVEN
-    tags_may: list[Leeway] = [Leeway.PROTECT, Leeway.TIGHTEN]
+    action: Action = Field(Action.NOTIFY, description=ACTION)
+    idle_after: Patience = Field(timedelta(hours=24), description=IDLE_AFTER, examples=["24h"])
+    grace: Length = Field(timedelta(days=3), description=GRACE, examples=["3d"])
+    remind_every: Length = Field(timedelta(days=7), description=REMIND_EVERY, examples=["7d"])
+    snooze_max: SnoozeLength = Field(timedelta(days=30), description=SNOOZE_MAX, examples=["30d"])
+    lookback: Length = Field(
+        timedelta(days=14), description="how far back signals are read; longer where an idle_after asks for it", examples=["14d"]
+    )
+    act_on: Confidence = Field(Confidence.PROVEN, description=ACT_ON)
+    tags_may: list[Leeway] = Field([Leeway.PROTECT, Leeway.TIGHTEN], description=TAGS_MAY)
 
 
 class Limits(_Part):
@@ -270,19 +297,33 @@ class Limits(_Part):
     Whether the file itself sets one is in pydantic's `model_fields_set`: only a written `max_usd_per_hour` holds what has no price.
     """
 
-    max_acts: Annotated[int, Field(ge=0)] = 20
-    max_share: Share = Field(default="25%")  # type: ignore[assignment]
-    max_jump: Share = Field(default="25%")  # type: ignore[assignment]
-    max_usd_per_hour: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 200
+    max_acts: Annotated[int, Field(ge=0, description="the most stops and deletes of one sweep")] = 20
+    max_share: Share = Field(default="25%", description="the most of all of a kind that is stopped or deleted in one sweep")  # type: ignore[assignment]
+    max_jump: Share = Field(
+        default="25%",
+        description="by how much the idle share of a kind in one place may be above what is usual there before nothing is done there",
+    )  # type: ignore[assignment]
+    max_usd_per_hour: Annotated[
+        float,
+        Field(
+            ge=0,
+            allow_inf_nan=False,
+            description="the most that is stopped and deleted in one sweep, in dollars an hour; written here, what has no price is on hold, too",
+        ),
+    ] = 200
     max_scheduled: Annotated[int, Field(ge=0, description="the most stops of one sweep that office hours ask for")] = 200
 
 
 class Owners(_Part):
     """Where an owner's address comes from. Only addresses in `domains` are ever used."""
 
-    tags: list[str] = ["reaper:owner", "owner", "email"]
-    domains: list[Annotated[str, BeforeValidator(_domain)]] = []
-    fallback: Annotated[str | None, BeforeValidator(_address)] = Field(None, description="who is told when no owner is known")
+    tags: list[str] = Field(["reaper:owner", "owner", "email"], description="tags that may name the owner, in order")
+    domains: list[Annotated[str, BeforeValidator(_domain)]] = Field(
+        [], description="the only mail domains whose addresses are ever used", examples=[["example.com"]]
+    )
+    fallback: Annotated[str | None, BeforeValidator(_address)] = Field(
+        None, description="who is told when no owner is known", examples=["ml-admins@example.com"]
+    )
     contact: Annotated[str | None, BeforeValidator(_address)] = Field(
         None, description="whom owners can ask, named at the end of their mails; the fallback if it is not set"
     )
@@ -291,12 +332,12 @@ class Owners(_Part):
 class Policy(_Part):
     """The whole file."""
 
-    version: Literal[1]
-    defaults: Defaults = Defaults()
-    limits: Limits = Limits()
-    owners: Owners = Owners()
-    channels: list[Channel] = []
-    rules: list[Spec] = Field([], max_length=MAX_RULES)
+    version: Literal[1] = Field(description="always 1")
+    defaults: Defaults = Field(Defaults(), description="what holds where no rule says otherwise")
+    limits: Limits = Field(Limits(), description="how much one sweep may do at most")
+    owners: Owners = Field(Owners(), description="where an owner's address comes from")
+    channels: list[Channel] = Field([], description="where messages go; without any, those that the deployment brings along")
+    rules: list[Spec] = Field([], max_length=MAX_RULES, description="the first rule that matches decides")
 
     @model_validator(mode="after")
     def _admins_have_an_address(self) -> Self:

@@ -297,6 +297,7 @@ def _coverage(cloud: Cloud, kind: Kind[Any], status: Status, troubles: Sequence[
     return Coverage(
         cloud=cloud.target.cloud,
         account=cloud.target.account,
+        account_name=cloud.target.account_name,
         region=cloud.target.region,
         kind=kind.name,
         status=status,

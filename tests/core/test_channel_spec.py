@@ -1,14 +1,16 @@
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import jsonschema
 import pytest
 
 from reaper import document, registry, secret
+from reaper.channels import spec
 from reaper.channels.implied import implied
 from reaper.channels.recipients import recipients
-from reaper.channels.spec import MODELS, Acs, Sns
+from reaper.channels.spec import MODELS, Acs, Apprise, Sns
 from reaper.errors import CloudError, PolicyError, SettingsError
 from reaper.message import Audience, Message
 from reaper.policy import Policy
@@ -101,6 +103,33 @@ def test_a_mistake_is_told_with_its_line_and_its_fix(line: str, said: str):
     found = problem(line)
     assert found.startswith("policy.yaml:4: ")
     assert said in found
+
+
+@pytest.mark.parametrize(
+    "asked", ["slack", "Teams", "ms-teams", "microsoft teams", "discord", "telegram", "pagerduty", "google-chat", "webex"]
+)
+def test_a_chat_as_a_type_is_answered_with_the_lines_that_work(asked: str):
+    found = problem(f"{{type: {asked}, url: 'https://hooks.example.com/x'}}")
+    assert found.startswith(f"policy.yaml:4: channels[0]: {asked!r} is no type of channel: chats go through Apprise")
+    [line] = re.findall(r"write `(- \{.*?\})`", found)
+    [channel] = parse(f"  {line}\n").channels
+    assert isinstance(channel, Apprise)
+    assert f"into the variable {str(channel.secret).removeprefix('env:')} " in found
+
+
+@pytest.mark.parametrize(("name", "address"), sorted(set(spec.CHATS.values())))
+def test_the_address_of_a_chat_is_one_that_apprise_knows(name: str, address: str):
+    apprise = pytest.importorskip("apprise")
+    scheme = address.partition("://")[0]
+    assert apprise.plugins.N_MGR[scheme].service_name, name
+
+
+@pytest.mark.parametrize("asked", ["email", "mail", "sendgrid"])
+def test_mail_as_a_type_is_answered_with_the_types_there_are(asked: str):
+    found = problem(f"{{type: {asked}, to: a@example.com}}")
+    [line] = re.findall(r"write `(- \{.*?\})`", found)
+    assert parse(f"  {line}\n").channels[0].type == "smtp"
+    assert "type: ses (Amazon) or acs (Azure)" in found
 
 
 def test_a_mail_channel_for_admins_needs_to_know_where_they_are():

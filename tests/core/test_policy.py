@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -8,10 +9,10 @@ import pytest
 import yaml
 
 from core.fakes import NOW, resource
-from reaper import document, lint, registry, source
+from reaper import document, lint, registry, schema, source
 from reaper.errors import PolicyError
-from reaper.model import Action, Move, Part
-from reaper.policy import Policy
+from reaper.model import Action, Confidence, Move, Part
+from reaper.policy import Policy, Spec
 from reaper.rule import rule, shortest_idle_after, sooner
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "policies").glob("*.yaml"))
@@ -31,7 +32,7 @@ def test_every_example_is_valid_without_warnings_and_fits_the_schema(path: Path)
     text = path.read_text()
     policy = document.parse(text, path.name, KINDS)
     assert lint.lint(policy, text, path.name) == []
-    jsonschema.validate(document.plain(text, path.name), Policy.model_json_schema())
+    jsonschema.validate(document.plain(text, path.name), schema.schema(KINDS))
 
 
 def test_there_are_examples():
@@ -357,6 +358,74 @@ def test_lint_points_at_what_is_probably_not_meant(rules: str, said: str):
 def test_lint_is_silent_about_rules_that_can_match():
     text = "version: 1\nrules: [{name: a, match: {region: [us-east-1, 'eu-*', WestEurope]}}, {name: b, match: {usd_per_hour: '> 3'}}, {name: c}]"
     assert lint.lint(parse(text), text, "p.yaml") == []
+
+
+LIKELY = "is only ever likely idle, and then stop does nothing: set that up and write `act_on: proven`, or write `act_on: likely`"
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        pytest.param(
+            "kind: sagemaker-notebook", f"'a', act_on: without Busy (docs/busy.md) sagemaker-notebook {LIKELY}", id="notebook"
+        ),
+        pytest.param("kind: '*-studio-app'", f"sagemaker-studio-app {LIKELY}", id="an app by a glob"),
+        pytest.param("kind: azureml-compute-instance", f"azureml-compute-instance {LIKELY}", id="instance"),
+        pytest.param(
+            "kind: sagemaker-endpoint", "'a', action: stop is not for every sagemaker-endpoint: one that runs one", id="endpoint"
+        ),
+        pytest.param(
+            "kind: [azureml-*]", "stop is not for every azureml-online-deployment: one that runs one instance", id="deployment"
+        ),
+        pytest.param("kind: sagemaker-inference-component", "without a step scaling policy that would wake it", id="component"),
+    ],
+)
+@pytest.mark.parametrize(
+    "shape", ["[{{name: a, action: stop, match: {{{}}}}}]", "[{{name: a, match: {{{}}}}}]\ndefaults: {{action: stop}}"]
+)
+def test_lint_says_where_a_stop_can_do_nothing(shape: str, rule: str, said: str):
+    text = f"version: 1\nrules: {shape.format(rule)}"
+    warnings = lint.lint(parse(text), text, "p.yaml")
+    assert any(said in w and w.startswith("p.yaml:2: rule ") for w in warnings)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("rules: [{name: a, action: notify, match: {kind: sagemaker-*}}]", id="nothing is to be done"),
+        pytest.param("rules: [{name: a, action: stop, act_on: likely, match: {kind: sagemaker-notebook}}]", id="likely will do"),
+        pytest.param("rules: [{name: a, action: stop, act_on: proven, match: {kind: sagemaker-notebook}}]", id="asked for proof"),
+        pytest.param(
+            "defaults: {act_on: proven}\nrules: [{name: a, action: stop, match: {kind: '*-notebook'}}]", id="for all rules"
+        ),
+        pytest.param("rules: [{name: a, action: delete, match: {kind: sagemaker-endpoint}}]", id="delete ends what stop cannot"),
+        pytest.param("rules: [{name: a, action: stop, match: {kind: azureml-compute-cluster}}]", id="stop always does something"),
+        pytest.param("rules: [{name: a, action: stop, match: {usd_per_hour: '>= 5'}}]", id="no kind is named"),
+        pytest.param("rules: [{name: a, action: stop, match: {kind: '*'}}]", id="every kind"),
+        pytest.param(
+            f"rules: [{{name: a, action: stop, match: {{kind: '*-notebook'}}, idle_after: 2h, hours: {FORCED}}}]",
+            id="stopped even in use",
+        ),
+    ],
+)
+def test_lint_is_silent_where_a_stop_does_something(text: str):
+    assert lint.lint(parse(f"version: 1\n{text}"), f"version: 1\n{text}", "p.yaml") == []
+
+
+def test_lint_knows_kinds_that_nothing_stops_or_brings_back():
+    kind = registry.kind("sagemaker-notebook")
+    spec = Spec(name="a", act_on=Confidence.PROVEN)
+    lost = {Move.STOP: replace(kind.deeds[Move.STOP], undo="")}
+    only = {Move.DELETE: registry.kind("sagemaker-endpoint").deeds[Move.DELETE]}
+    said = {
+        name: [text for _, text in lint.in_vain(replace(kind, deeds=deeds), spec, Action.STOP, False)]
+        for name, deeds in (("told", {}), ("lost", lost), ("only", only))
+    }
+    assert said == {
+        "told": ["nothing can stop sagemaker-notebook: it is only told of, as `action: notify` says"],
+        "lost": ["what is stopped of sagemaker-notebook cannot be brought back: write `action: notify`"],
+        "only": ["nothing can stop sagemaker-notebook: `action: delete` exists"],
+    }
 
 
 @pytest.mark.parametrize("grace", ["2h", "3d"])

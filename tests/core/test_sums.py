@@ -132,3 +132,10 @@ def test_groups_that_are_not_named_are_counted_with_their_money():
 
 def test_the_legend_says_when_likely_evidence_leads_to_more_than_notices():
     assert "leads to notices only, unless a rule says act_on: likely" in html.render(report(OTHER))
+
+
+@pytest.mark.parametrize("form", [text.render, summary.render, markdown.render, html.render])
+def test_a_place_with_a_name_is_told_with_its_name_and_its_id(form: Callable[[Report], str]):
+    lost = replace(DENIED, cloud="azure", account="2222-0000", account_name="Plans & more", region=None)
+    said = " ".join(form(replace(report(BUSY), coverage=(LISTED, lost))).replace("\\", "").replace("&amp;", "&").split())
+    assert "Plans & more (2222-0000)" in said

@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from core.estate import estate, finding, hostile, many, report
+from core.estate import RUN, coverage, estate, finding, hostile, many, report
 from core.fakes import END, HOUR, SPAN, activity, heartbeat
 from reaper.evidence import brief
-from reaper.model import Report, Series, State
+from reaper.model import Mode, Move, Outcome, Report, Result, Series, State, Status, Step, Target
 from reaper.report import html
 
 sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: the report was NOT tried in a browser")
@@ -126,13 +127,97 @@ def test_kind_owner_region_and_words_narrow_it_down_and_clear_brings_all_back(sh
     assert tab.get_by_role("status").inner_text().startswith("48 of 48")
 
 
-def test_a_bar_of_a_chart_filters_by_what_it_stands_for(show: Open):
+def test_a_bar_shows_as_many_rows_as_it_says(show: Open):
     tab = show(report())
-    bar = tab.get_by_role("button", name="nobody 1 $4,283")
-    bar.click()
-    assert (names(tab), tab.get_by_label("Owner").input_value()) == (["vision-labeling"], "nobody")
+    bars = tab.locator("button[data-by]")
+    assert bars.count() == 15
+    for bar in bars.all():
+        bar.click()
+        assert len(names(tab)) == int(bar.locator(".label small").inner_text())
+        assert (set(column(tab, 2)), bar.get_attribute("aria-pressed")) == ({"idle"}, "true")
     bar.click()
     assert len(names(tab)) == 48
+
+
+def test_a_bar_lets_go_of_whatever_else_was_chosen(show: Open):
+    tab = show(report())
+    tab.get_by_label("Region").select_option("us-east-1")
+    tab.get_by_label("Search").fill("recsys")
+    tab.get_by_role("button", name="nobody 1 $4,283").click()
+    assert (names(tab), tab.get_by_label("Owner").input_value()) == (["vision-labeling"], "nobody")
+    tab.get_by_role("button", name="active 0").click()
+    assert tab.locator("button[data-by][aria-pressed=true]").count() == 0, "it shows more than the bar says"
+
+
+def test_on_a_small_screen_a_bar_leads_to_its_rows(show: Open):
+    tab = show(report(), viewport=NARROW)
+    tab.get_by_role("button", name="nobody 1 $4,283").click()
+    sync.expect(tab.locator("#all")).to_be_in_viewport()
+
+
+def test_every_choice_counts_what_it_would_show(show: Open):
+    tab = show(report())
+    tab.get_by_label("Kind").select_option("sagemaker-notebook")
+    chips = tab.locator(".chip").all_inner_texts()
+    assert chips[:2] == ["idle 2", "unknown 0"]
+    assert sum(int(text.split()[1]) for text in chips) == len(names(tab)) == 2
+    regions = {"us-east-1 (1)", "eu-west-1 (1)", "westeurope (0)", "northeurope (0)"}
+    assert set(tab.locator("#region option").all_inner_texts()[1:]) == regions
+    assert "sagemaker-notebook (2)" in tab.locator("#kind option").all_inner_texts()
+    tab.get_by_role("button", name="unknown 0").click()
+    assert tab.locator(".chip").all_inner_texts() == chips, "a chip counts its own state, whichever is chosen"
+    assert "sagemaker-endpoint (2)" in tab.locator("#kind option").all_inner_texts()
+
+
+@pytest.mark.parametrize(
+    ("step", "outcome", "mode", "told"),
+    [
+        pytest.param(Move.NONE, Result.PLANNED, Mode.AUDIT, "Next nothing", id="nothing to do"),
+        pytest.param(Move.STOP, Result.PLANNED, Mode.AUDIT, "Next would stop", id="an audit would"),
+        pytest.param(
+            Move.STOP, Result.PLANNED, Mode.ANNOUNCE, "Next stop: due, waiting for `reaper apply`", id="waits for apply"
+        ),
+        pytest.param(Move.WARN, Result.PLANNED, Mode.NOTIFY, "Next warn: not sent in this run", id="nobody to tell"),
+        pytest.param(Move.WARN, Result.DONE, Mode.NOTIFY, "Done owner notified", id="told"),
+        pytest.param(Move.STOP, Result.DONE, Mode.ENFORCE, "Done scaled in", id="acted"),
+        pytest.param(Move.STOP, Result.FAILED, Mode.ENFORCE, "Failed stop", id="failed"),
+        pytest.param(Move.HOLD, Result.PLANNED, Mode.ENFORCE, "On hold until a person releases it", id="over a limit"),
+    ],
+)
+def test_one_line_tells_the_step_and_what_became_of_it(show: Open, step: Move, outcome: Result, mode: Mode, told: str):
+    found = replace(
+        finding(), step=Step(move=step, because="this is why"), outcome=Outcome(result=outcome, error="and this happened")
+    )
+    tab = show(report((found,), run=replace(RUN, mode=mode)))
+    tab.locator(".open").click()
+    assert tab.locator(".facts dl").first.inner_text().split("\nRule")[0].split("\n") == [
+        *told.replace(" ", "\n", 2 if told.startswith("On") else 1).replace("On\n", "On ").split("\n"),
+        "This is why.",
+        "And this happened.",
+    ]
+
+
+def test_a_subscription_goes_by_its_name_and_is_found_by_its_id(show: Open):
+    sub = "22222222-2222-2222-2222-222222222222"
+    target = Target(cloud="azure", account=sub, account_name="Planning")
+    rows = tuple(replace(row, account=sub, account_name="Planning") for row in coverage() if row.cloud == "azure")
+    tab = show(report((finding(target=target, region="eastus"), finding(name="other")), coverage=rows))
+    assert tab.locator(f"{LINES} > :nth-child(3) small").first.inner_text() == "Planning"
+    assert "Planning\n" + sub in tab.locator(".map tbody th").first.inner_text()
+    tab.get_by_label("Search").fill(sub)
+    tab.locator(".open").click()
+    assert f"azure, Planning, {sub}, eastus" in tab.locator(".detail").inner_text()
+    tab.get_by_label("Search").fill("planning")
+    assert len(names(tab)) == 1
+
+
+def test_turning_to_the_last_page_by_keyboard_keeps_the_focus(show: Open):
+    tab = show(report(tuple(many(60))))
+    tab.get_by_role("button", name="Next").focus()
+    tab.keyboard.press("Enter")
+    assert tab.evaluate("document.activeElement.textContent") == "Previous"
+    tab.keyboard.press("Enter")
+    assert tab.evaluate("document.activeElement.textContent") == "Next"
 
 
 def test_a_column_sorts_both_ways_and_a_third_time_not_at_all(show: Open):
@@ -245,13 +330,27 @@ def test_ten_thousand_owners_do_not_fill_the_choice_and_are_found_by_search(show
     assert names(tab) == ["e9876"]
 
 
-def test_on_paper_idle_rows_are_open_and_the_controls_are_gone(show: Open):
+def test_on_paper_every_row_is_open_and_the_controls_are_gone(show: Open):
     tab = show(report())
+    tab.get_by_role("button", name="unknown 3").click()
     tab.emulate_media(media="print")
-    sync.expect(tab.locator(".detail")).to_have_count(13)
+    sync.expect(tab.locator(".detail")).to_have_count(3)
     assert not tab.locator("#filters").is_visible()
     tab.emulate_media(media="screen")
     sync.expect(tab.locator(".detail")).to_have_count(0)
+    tab.get_by_role("button", name="Clear").click()
+    tab.emulate_media(media="print")
+    sync.expect(tab.locator(".detail")).to_have_count(48)
+
+
+def test_on_paper_no_target_is_folded_away(show: Open):
+    places = [replace(next(coverage()), account=f"{i:012}", status=Status.OK, missing=None, error=None) for i in range(60)]
+    tab = show(report(coverage=tuple(places)))
+    assert not tab.get_by_text("000000000059").is_visible()
+    tab.emulate_media(media="print")
+    sync.expect(tab.get_by_text("000000000059")).to_be_visible()
+    tab.emulate_media(media="screen")
+    sync.expect(tab.get_by_text("000000000059")).not_to_be_visible()
 
 
 def test_paper_takes_two_hundred_rows_and_says_so(show: Open):

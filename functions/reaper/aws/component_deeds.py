@@ -68,6 +68,8 @@ DEEDS = {
             "application-autoscaling:DescribeScheduledActions",
             "application-autoscaling:RegisterScalableTarget",
         ),
+        in_vain="one without a step scaling policy that would wake it keeps its copies; give it one on NoCapacityInvocationFailures, or "
+        "write `action: delete`",
     ),
     Move.DELETE: Deed(
         verb="deleted",

@@ -130,6 +130,8 @@ DEEDS = {
             "application-autoscaling:DescribeScheduledActions",
             "application-autoscaling:RegisterScalableTarget",
         ),
+        in_vain="one that runs one instance per variant, and is not asynchronous with a policy that would wake it, stays and costs as "
+        "before; only `action: delete` ends that",
     ),
     Move.DELETE: Deed(
         verb="deleted",

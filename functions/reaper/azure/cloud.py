@@ -10,6 +10,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TypeVar
 
 from azure.core.exceptions import AzureError, ClientAuthenticationError, ServiceRequestError, ServiceResponseError
@@ -45,6 +46,10 @@ class Cloud:
     def anew(self) -> Cloud:
         """The same target, with nothing remembered from before."""
         return Cloud(self.session.anew(), self.target)
+
+    def named(self, name: str | None) -> None:
+        """Its target goes by this name from now on, in what is shown to people; the target stays the same."""
+        self.target = replace(self.target, account_name=name)
 
     def call(self, call: Call) -> Json:
         """The JSON of one reply, empty where a change is answered without any.

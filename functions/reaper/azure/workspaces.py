@@ -89,6 +89,7 @@ def listed(cloud: Cloud) -> Listed:
     left out, its jobs would be missing on its hub's computes.
     """
     troubles: list[CloudError] = []
+    cloud.named(cloud.once("subscription", lambda: _subscription(cloud)))
     try:
         found, lost = cloud.once("workspaces", lambda: _listed(cloud))
     except CloudError as error:
@@ -116,27 +117,30 @@ def again(cloud: Cloud, space: Workspace) -> Workspace:
         raise CloudError(Trouble.GARBLED, PERMISSION, f"{space.id} cannot be read ({error!r})") from error
 
 
-def _listed(cloud: Cloud) -> tuple[list[dict[str, Any]], list[CloudError]]:
-    """The rows, and what is wrong with others. The subscription first, because it tells a missing right from an empty subscription."""
+def _subscription(cloud: Cloud) -> str | None:
+    """Its name for people, where it says one. Asked for first, because it tells a missing right from an empty subscription."""
     home = f"/subscriptions/{cloud.target.account}"
-    _readable(cloud, home)
-    odd: list[CloudError] = []
     try:
-        return list(cloud.pages(PERMISSION, f"{home}/providers/{TYPE}", has=("id",), odd=odd.append)), odd
-    except CloudError as error:
-        if not error.code.endswith("MissingSubscriptionRegistration"):
-            raise
-        return [], []
-
-
-def _readable(cloud: Cloud, home: str) -> None:
-    try:
-        cloud.call(Call(permission=SUBSCRIPTION, path=home, has=("subscriptionId",)))
+        reply = cloud.call(Call(permission=SUBSCRIPTION, path=home, has=("subscriptionId",)))
     except CloudError as error:
         if error.trouble is not Trouble.GONE and not error.code.endswith("SubscriptionNotFound"):
             raise
         text = f"{SUBSCRIPTION} is not allowed over scope {home}, or there is no such subscription ({error.code})"
         raise CloudError(Trouble.DENIED, SUBSCRIPTION, text, code=error.code, missing=SUBSCRIPTION) from error
+    name = reply.get("displayName")
+    return name.strip() or None if isinstance(name, str) else None
+
+
+def _listed(cloud: Cloud) -> tuple[list[dict[str, Any]], list[CloudError]]:
+    """The rows, and what is wrong with others."""
+    path = f"/subscriptions/{cloud.target.account}/providers/{TYPE}"
+    odd: list[CloudError] = []
+    try:
+        return list(cloud.pages(PERMISSION, path, has=("id",), odd=odd.append)), odd
+    except CloudError as error:
+        if not error.code.endswith("MissingSubscriptionRegistration"):
+            raise
+        return [], []
 
 
 def _read_or_odd(row: dict[str, Any], troubles: list[CloudError]) -> Workspace:

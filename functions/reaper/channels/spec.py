@@ -50,13 +50,9 @@ Readers = Annotated[
     Field(min_length=1, alias="for", description="owners, admins or both"),
     WithJsonSchema({"anyOf": [_READER, {"type": "array", "items": _READER, "minItems": 1}]}),
 ]
-Ref = Annotated[
-    str,
-    Field(
-        pattern=SECRET,
-        description=f"where the secret is kept: env:{grant.VARIABLE}NAME, secretsmanager:name or keyvault:https://…",
-    ),
-]
+Ref = Annotated[str, Field(pattern=SECRET)]
+PLACES = f"env:{grant.VARIABLE}NAME, secretsmanager:name or keyvault:https://…"
+"""Where a secret is kept."""
 
 
 class _Channel(BaseModel):
@@ -82,12 +78,14 @@ class _Mail(_Channel):
 class Smtp(_Mail):
     """A mail server. `starttls` is insisted on; `tls` is for port 465; `none` only makes sense on this machine."""
 
-    type: Literal["smtp"]
-    host: str = Field(min_length=1, pattern=r"^[A-Za-z0-9.:_-]+$")
-    port: int = Field(587, ge=1, le=65535)
-    tls: Literal["starttls", "tls", "none"] = "starttls"
-    user: str | None = None
-    secret: Ref | None = None
+    type: Literal["smtp"] = Field(description="a mail server")
+    host: str = Field(min_length=1, pattern=r"^[A-Za-z0-9.:_-]+$", description="the server's name", examples=["smtp.example.com"])
+    port: int = Field(587, ge=1, le=65535, description="587 for starttls, 465 for tls")
+    tls: Literal["starttls", "tls", "none"] = Field(
+        "starttls", description="how the connection is encrypted; none only on this machine"
+    )
+    user: str | None = Field(None, description="the login, where the server asks for one; goes with secret")
+    secret: Ref | None = Field(None, description=f"the password's place: {PLACES}")
 
     @model_validator(mode="after")
     def _login(self) -> Self:
@@ -101,41 +99,53 @@ class Smtp(_Mail):
 class Ses(_Mail):
     """Amazon SES, version 2 of its API; `from` must be an identity that is verified there."""
 
-    type: Literal["ses"]
+    type: Literal["ses"] = Field(description="Amazon SES")
     region: str | None = Field(None, description="the session's own region without it")
-    configuration_set: str | None = None
+    configuration_set: str | None = Field(None, description="the SES configuration set to send with")
 
 
 class Acs(_Mail):
     """Azure Communication Services e-mail. Without a secret (an access key) the app's own identity is used."""
 
-    type: Literal["acs"]
-    endpoint: str = Field(pattern=r"^(https://[A-Za-z0-9.:-]+|http://(localhost|127\.0\.0\.1)(:\d+)?)/?$")
-    secret: Ref | None = None
+    type: Literal["acs"] = Field(description="Azure Communication Services e-mail")
+    endpoint: str = Field(
+        pattern=r"^(https://[A-Za-z0-9.:-]+|http://(localhost|127\.0\.0\.1)(:\d+)?)/?$",
+        description="the communication service's endpoint",
+        examples=["https://reaper.europe.communication.azure.com"],
+    )
+    secret: Ref | None = Field(None, description=f"an access key's place: {PLACES}; the app's own identity without it")
 
 
 class Sns(_Channel):
     """An SNS topic; owners subscribe with a filter policy on the attribute `owner`."""
 
-    type: Literal["sns"]
-    topic: str = Field(pattern=r"^arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[A-Za-z0-9_-]{1,256}$")
+    type: Literal["sns"] = Field(description="an SNS topic")
+    topic: str = Field(
+        pattern=r"^arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[A-Za-z0-9_-]{1,256}$",
+        description="the topic's ARN",
+        examples=["arn:aws:sns:us-east-1:123456789012:reaper"],
+    )
     readers: Readers = [Audience.ADMINS]
 
 
 class Webhook(_Channel):
     """A POST of JSON to an address of yours, signed with the secret."""
 
-    type: Literal["webhook"]
-    url: str = Field(pattern=r"^(https://|http://(localhost|127\.0\.0\.1)[:/])\S+$")
-    secret: Ref
+    type: Literal["webhook"] = Field(description="a signed POST of JSON")
+    url: str = Field(
+        pattern=r"^(https://|http://(localhost|127\.0\.0\.1)[:/])\S+$",
+        description="where the JSON is posted to",
+        examples=["https://hooks.example.com/reaper"],
+    )
+    secret: Ref = Field(description=f"the signing key's place: {PLACES}")
     readers: Readers = [Audience.ADMINS]
 
 
 class Apprise(_Channel):
     """Slack, Teams, PagerDuty and a hundred more by an Apprise address, which is a secret itself nearly always."""
 
-    type: Literal["apprise"]
-    secret: Ref | None = None
+    type: Literal["apprise"] = Field(description="Slack, Teams and other chats")
+    secret: Ref | None = Field(None, description=f"the Apprise address's place: {PLACES}")
     url: str | None = Field(None, description="only for json://, xml:// and form:// addresses without a password")
     readers: Readers = [Audience.ADMINS]
 
@@ -151,14 +161,42 @@ class Apprise(_Channel):
 class Folder(_Channel):
     """A directory that the mails are written to as .eml files, for looking at what would be sent."""
 
-    type: Literal["folder"]
-    path: str = Field(min_length=1)
+    type: Literal["folder"] = Field(description="a directory, to look at what would be sent")
+    path: str = Field(min_length=1, description="the directory", examples=["mail"])
 
 
 Channel = Annotated[Smtp | Ses | Acs | Sns | Webhook | Apprise | Folder, Field(discriminator="type")]
 MODELS: dict[str, type[_Channel]] = {
     "smtp": Smtp, "ses": Ses, "acs": Acs, "sns": Sns, "webhook": Webhook, "apprise": Apprise, "folder": Folder,
 }  # fmt: skip
+CHATS = {
+    "slack": ("slack", "slack://TokenA/TokenB/TokenC/#channel"),
+    "teams": ("teams", "workflows://host/workflow/signature"),
+    "msteams": ("teams", "workflows://host/workflow/signature"),
+    "discord": ("discord", "discord://webhook-id/webhook-token"),
+    "telegram": ("telegram", "tgram://bot-token/chat-id"),
+    "pagerduty": ("pagerduty", "pagerduty://integration-key@api-key"),
+    "opsgenie": ("opsgenie", "opsgenie://api-key"),
+    "googlechat": ("googlechat", "gchat://workspace/key/token"),
+    "mattermost": ("mattermost", "mmosts://host/token"),
+    "webex": ("webex", "wxteams://token"),
+}
+"""What a chat may be called, as a type that does not exist: its name, and the form of its address in Apprise."""
+MAILS = {"email", "mail", "e-mail", "sendgrid", "mailgun", "gmail", "outlook"}
+
+
+def instead(asked: str) -> str:
+    """What to write for a type that does not exist but means something; empty for any other."""
+    name = asked.lower()
+    if name in MAILS:
+        line = "{type: smtp, host: smtp.example.com, from: reaper@example.com}"
+        return f": for mail write `- {line}`, or type: ses (Amazon) or acs (Azure)"
+    if chat := CHATS.get(re.sub("[ _-]|^microsoft|^ms(?=-)", "", name)):
+        where = f"{grant.VARIABLE}{chat[0].upper()}"
+        line = f"{{type: apprise, name: {chat[0]}, secret: env:{where}}}"
+        put = f"put its address, {chat[1]}, into the variable {where} and write `- {line}`"
+        return f": chats go through Apprise: {put} (it needs the extra chat, which deployments lack: use type: webhook there)"
+    return ""
 
 
 def _no_place(value: object) -> str | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from reaper.model import Coverage, Report, Status
 from reaper.report import totals
-from reaper.report.summary import clean
+from reaper.report.summary import clean, place
 
 BAD = (Status.DENIED, Status.FAILED, Status.PARTIAL)
 """Worst first."""
@@ -23,9 +23,10 @@ VARIES = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """One target: a cell per kind of its map, None where that kind was not asked for there."""
+    """One target: a cell per kind of its map, None where that kind was not asked for there. `account` is the id of one that has a name."""
 
     name: str
+    account: str | None
     cells: tuple[Coverage | None, ...]
     gaps: int
 
@@ -75,24 +76,24 @@ def _gap(rows: Sequence[Coverage]) -> Gap:
     """The first one's words stand for all of them."""
     places: dict[str, list[Coverage]] = {}
     for row in rows:
-        places.setdefault(_place(row), []).append(row)
+        places.setdefault(place(row.account, row.account_name, row.region), []).append(row)
     named = list(places.items())[:NAMED]
     first, more = rows[0], len(rows) - sum(len(here) for _, here in named)
     return Gap(
         status=first.status,
         missing=first.missing and clean(first.missing, 500),
         error=clean(first.error or "", 500),
-        where=tuple(_where(place, here) for place, here in named),
+        where=tuple(_where(where, here) for where, here in named),
         more=more,
     )
 
 
-def _where(place: str, rows: Sequence[Coverage]) -> str:
+def _where(where: str, rows: Sequence[Coverage]) -> str:
     """`sagemaker-notebook in 123456789012 eu-west-1`, or `4 kinds in …`; a cloud that could not even be opened has no place."""
     kinds = list(dict.fromkeys(clean(row.kind) for row in rows))
     if kinds == ["*"]:
         return f"all of {clean(rows[0].cloud)}"
-    return f"{kinds[0] if len(kinds) == 1 else f'{len(kinds)} kinds'} in {place}"
+    return f"{kinds[0] if len(kinds) == 1 else f'{len(kinds)} kinds'} in {where}"
 
 
 def _cause(row: Coverage) -> str:
@@ -102,17 +103,25 @@ def _cause(row: Coverage) -> str:
 
 def _map(cloud: str, rows: Sequence[Coverage]) -> Map:
     kinds = tuple(sorted({row.kind for row in rows}))
-    cells: dict[str, dict[str, Coverage]] = {}
+    names = {row.account: row.account_name for row in rows if row.account_name}
+    cells: dict[tuple[str, str | None], dict[str, Coverage]] = {}
     for row in rows:
-        here = cells.setdefault(_place(row), {})
+        here = cells.setdefault((row.account, row.region), {})
         here[row.kind] = _worse(here.get(row.kind), row)
-    places = [_placed(name, [here.get(kind) for kind in kinds]) for name, here in cells.items()]
+    places = [
+        _placed(names.get(account), account, region, [here.get(k) for k in kinds]) for (account, region), here in cells.items()
+    ]
     return Map(cloud=cloud, kinds=tuple(clean(k) for k in kinds), places=tuple(sorted(places, key=lambda p: (-p.gaps, p.name))))
 
 
-def _placed(name: str, cells: Iterable[Coverage | None]) -> Place:
+def _placed(name: str | None, account: str, region: str | None, cells: Iterable[Coverage | None]) -> Place:
     found = tuple(cells)
-    return Place(name=name, cells=found, gaps=sum(1 for cell in found if cell and cell.status is not Status.OK))
+    return Place(
+        name=clean(f"{name or account} {region or ''}".strip()),
+        account=clean(account) if name else None,
+        cells=found,
+        gaps=sum(1 for cell in found if cell and cell.status is not Status.OK),
+    )
 
 
 def _worse(one: Coverage | None, other: Coverage) -> Coverage:
@@ -121,7 +130,3 @@ def _worse(one: Coverage | None, other: Coverage) -> Coverage:
         if one and one.status in BAD and (other.status not in BAD or BAD.index(one.status) <= BAD.index(other.status))
         else other
     )
-
-
-def _place(row: Coverage) -> str:
-    return clean(f"{row.account} {row.region or ''}".strip())

@@ -45,6 +45,7 @@ COLUMNS = (
     "outcome_because",
     "error",
     "id",
+    "account_name",
 )
 
 

@@ -7,7 +7,7 @@ function line(row, open) {
   return make('tr', { class: open ? 'is-open' : null, 'data-place': row.place },
     make('th', { scope: 'row' }, name, make('small', {}, [say(row.kind), say(row.size)].filter(Boolean).join(', '))),
     make('td', {}, make('span', { class: `pill ${DATA.states[row.state]}` }, DATA.states[row.state]), row.confidence >= 0 && make('small', {}, say(row.confidence))),
-    make('td', { class: 'far' }, say(row.region), make('small', { class: 'short' }, say(row.account))),
+    make('td', { class: 'far' }, say(row.region), make('small', { class: 'short', title: say(row.account) }, say(row.accountName) || say(row.account))),
     make('td', { class: 'far' }, address(say(row.owner))),
     make('td', { class: 'mid' }, evidence(row) ?? make('span', { class: 'dim' }, '–')),
     make('td', { class: 'n mid' }, row.idleFor === null ? '–' : span(row.idleFor)),
@@ -16,14 +16,11 @@ function line(row, open) {
 }
 
 function detail(row) {
-  const would = DATA.mode === 'audit' && say(row.step) !== 'none' ? 'would ' : '';
-  const error = say(row.error);
   return make('tr', { class: 'detail', id: `detail-${row.place}` }, make('td', { colspan: COLUMNS },
     make('p', { class: 'why' }, sentence(say(row.because))),
     make('div', { class: 'facts' },
       list([
-        ['Next', `${would}${say(row.step)}`, say(row.stepBecause)],
-        ['Result', say(row.outcome) === 'planned' ? '' : say(row.outcome), error],
+        [say(row.heading), say(row.progress), say(row.stepBecause), say(row.error)],
         ['Rule', say(row.rule), row.notes.map(say).join('; ')],
         ['Owner', say(row.owner), say(row.ownerSource)],
         ['Price', row.usd === null ? 'not known' : `${EXACT.format(row.usd)} an hour, ${money(row.usd * 730)} a month`,
@@ -34,7 +31,7 @@ function detail(row) {
         ['Created', row.created === null ? 'not known' : ago(row.created)],
         ['Changed', row.changed === null || row.changed === row.created ? '' : ago(row.changed)],
         ['Status', say(row.status)],
-        ['Where', `${say(row.cloud)} ${say(row.account)} ${say(row.region)}`],
+        ['Where', [say(row.cloud), say(row.accountName), say(row.account), say(row.region)].filter(Boolean).join(', ')],
       ])),
     proof(row), tags(row),
     list([['Id', make('code', {}, say(row.id))]]), keep(row)));
@@ -43,8 +40,8 @@ function detail(row) {
 const sentence = (text) => (text ? text[0].toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? '' : '.') : '');
 
 function list(entries) {
-  return make('dl', {}, entries.filter(([, text]) => text).map(([name, text, small]) => [
-    make('dt', {}, name), make('dd', {}, typeof text === 'string' ? make('bdi', {}, text) : text, small && make('small', {}, sentence(small)))]));
+  return make('dl', {}, entries.filter(([, text]) => text).map(([name, text, ...notes]) => [
+    make('dt', {}, name), make('dd', {}, typeof text === 'string' ? make('bdi', {}, text) : text, notes.filter(Boolean).map((note) => make('small', {}, sentence(note))))]));
 }
 
 function proof(row) {

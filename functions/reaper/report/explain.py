@@ -14,7 +14,7 @@ from reaper.ledger import History
 from reaper.model import Action, Bar, Confidence, Evidence, Finding, Memory, Move, Owner, Report, Role, State
 from reaper.policy import Policy
 from reaper.report.json import stamp
-from reaper.report.summary import clean
+from reaper.report.summary import clean, place
 from reaper.tags import PREFIX
 
 NEAR = 3
@@ -58,7 +58,7 @@ def _one(found: Finding, known: Known) -> Iterator[str]:
     price = f"${found.price.usd_per_hour:.4f}/h ({found.price.source}, {found.price.as_of})" if found.price else "unknown"
     yield whole(resource.name)
     yield line("id", whole(resource.id))
-    where = f"{resource.target.account} {resource.region}"
+    where = place(resource.target.account, resource.target.account_name, resource.region)
     yield line(
         "kind",
         f"{resource.kind} in {where}, {clean(resource.size) or 'size unknown'}, {clean(resource.status) or 'status unknown'}",

@@ -71,6 +71,7 @@ def finding(found: Finding) -> dict[str, Any]:
         "name": resource.name,
         "cloud": resource.target.cloud,
         "account": resource.target.account,
+        "account_name": resource.target.account_name,
         "region": resource.region,
         "size": resource.size or None,
         "status": resource.status or None,

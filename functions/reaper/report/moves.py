@@ -8,6 +8,7 @@ from reaper import outlook
 from reaper.model import Finding, Mode, Move, Report, Result
 
 ACTS = frozenset({Move.STOP, Move.DELETE, Move.START})
+TOLD = {Move.WARN: "owner notified", Move.REMIND: "owner reminded"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +43,30 @@ def word(found: Finding) -> str:
 def why(found: Finding) -> str:
     """What was done, or why not, in a sentence."""
     return found.outcome.error or found.outcome.because or found.step.because
+
+
+def progress(found: Finding, mode: Mode) -> tuple[str, str]:
+    """What the run made of a step, as a heading and words: `Next` and `would warn`, `Done` and `scaled in`, `Failed` and `stop`.
+
+    One line tells both, so that what comes next and what became of it cannot contradict each other.
+    """
+    move, result = found.step.move, found.outcome.result
+    if move is Move.HOLD:
+        return "On hold", "until a person releases it"
+    if result is Result.PLANNED:
+        return "Next", _next(move, mode)
+    if result is Result.DONE:
+        return "Done", TOLD.get(move) or word(found)
+    return result.value.capitalize(), move.value
+
+
+def _next(move: Move, mode: Mode) -> str:
+    if move is Move.NONE:
+        return "nothing"
+    if not mode.writes:
+        return f"would {move}"
+    due = _due(mode)
+    return f"{move}: {due[0].lower()}{due[1:]}" if move in ACTS else f"{move}: not sent in this run"
 
 
 def _due(mode: Mode) -> str:

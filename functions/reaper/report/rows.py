@@ -13,7 +13,8 @@ from typing import Any
 
 from reaper import owners
 from reaper.advice import keep_command, keep_tag
-from reaper.model import Evidence, Finding, Report, Role, State
+from reaper.model import Evidence, Finding, Report, Role, Run, State
+from reaper.report import moves
 from reaper.report.summary import clean
 
 ORDER = (State.IDLE, State.UNKNOWN, State.YOUNG, State.ACTIVE, State.EXEMPT)
@@ -38,10 +39,9 @@ class Words:
 def payload(report: Report) -> str:
     """The JSON text: pure ASCII without `<`, `>` and `&`, one line per finding. Moments are seconds since 1970."""
     words, now = Words(), report.run.finished_at
-    rows = [_row(found, words, now) for found in arranged(report.findings)]
+    rows = [_row(found, words, report.run) for found in arranged(report.findings)]
     head = {
         "now": _epoch(now),
-        "mode": report.run.mode.value,
         "keep": keep_tag(now),
         "states": [s.value for s in ORDER],
         "fields": list(rows[0]) if rows else [],
@@ -65,8 +65,9 @@ def _rank(found: Finding) -> tuple[int, bool, float, str]:
     return ORDER.index(found.case.verdict.state), found.price is None, -usd, found.case.resource.name
 
 
-def _row(found: Finding, words: Words, now: datetime) -> dict[str, Any]:
+def _row(found: Finding, words: Words, run: Run) -> dict[str, Any]:
     resource, verdict, rule = found.case.resource, found.case.verdict, found.case.rule
+    heading, progress = moves.progress(found, run.mode)
     looked_at = verdict.state in {State.IDLE, State.UNKNOWN}
     return {
         "state": ORDER.index(verdict.state),
@@ -75,6 +76,7 @@ def _row(found: Finding, words: Words, now: datetime) -> dict[str, Any]:
         "kind": words(resource.kind),
         "cloud": words(resource.target.cloud),
         "account": words(resource.target.account),
+        "accountName": words(resource.target.account_name),
         "region": words(resource.region),
         "size": words(resource.size or None),
         "status": words(resource.status or None),
@@ -95,10 +97,11 @@ def _row(found: Finding, words: Words, now: datetime) -> dict[str, Any]:
         "tags": _tags(resource.tags, words),
         "step": words(found.step.move),
         "stepBecause": words(found.step.because, LONG),
-        "outcome": words(found.outcome.result),
+        "heading": words(heading),
+        "progress": words(progress),
         "error": words(found.outcome.error or found.outcome.because, LONG),
         "evidence": [_signal(e, words) for e in found.evidence],
-        "command": words(keep_command(resource, now) if looked_at else None, 2 * LONG),
+        "command": words(keep_command(resource, run.finished_at) if looked_at else None, 2 * LONG),
     }
 
 

@@ -42,6 +42,12 @@ def clean(value: str, most: int = 120) -> str:
     return kept if len(kept) <= most else kept[: most - 3] + "..."
 
 
+def place(account: str, name: str | None, region: str | None) -> str:
+    """Where something is: `123456789012 us-east-1`, or for what has a name `Planning (22222222-2222-…) eastus`."""
+    where = f"{clean(name)} ({account})" if name else account
+    return clean(f"{where} {region or ''}".strip(), 300)
+
+
 def _money(report: Report) -> str:
     sums = totals(report)
     states = ", ".join(f"{count} {state}" for state, count in sums.by_state.items() if count) or "nothing found"
@@ -103,8 +109,7 @@ def _coverage(report: Report) -> str:
 
 def gap(row: Coverage) -> str:
     """One list that is not complete."""
-    where = f"{row.account} {row.region or ''}".strip()
-    return f"- {row.status}: {row.kind} in {where}{_missing(row)}: {clean(row.error or '')}"
+    return f"- {row.status}: {row.kind} in {place(row.account, row.account_name, row.region)}{_missing(row)}: {clean(row.error or '')}"
 
 
 def trouble(row: Coverage) -> str:

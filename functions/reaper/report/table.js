@@ -3,22 +3,37 @@ const PAGE = 50, CHOICES = 200, ON_PAPER = 200;
 const by = (id) => document.getElementById(id);
 const body = document.querySelector('#resources tbody');
 const FILTERS = ['kind', 'owner', 'region'];
+const COUNTED = ['state', ...FILTERS];
 const NUMBERS = new Set(['idleFor', 'usd', 'wasted']);
 const ORDERS = { state: 1, name: 1, region: 1, owner: 1, idleFor: -1, usd: -1, wasted: -1 };
 const view = { q: '', states: new Set(), kind: '', owner: '', region: '', sort: '', way: 1, page: 0, open: new Set(), paper: false };
-let found = ROWS;
+let found = ROWS, counted = {};
 
-const PLAIN = ['name', 'id', 'kind', 'owner', 'region', 'account', 'size', 'rule', 'because', 'step'];
+const PLAIN = ['name', 'id', 'kind', 'owner', 'region', 'account', 'accountName', 'size', 'rule', 'because', 'step'];
 function haystack(row) {
   row.hay ??= [...PLAIN.map((field) => say(row[field])), ...(row.tags ?? []).map(([key, value]) => `${say(key)}=${say(value)}`)].join('\n').toLowerCase();
   return row.hay;
 }
 
-function wanted() {
+// One test per filter: whether it lets a row through.
+function tests() {
   const words = view.q.toLowerCase().split(/\s+/).filter(Boolean);
-  return (row) => (!view.states.size || view.states.has(row.state))
-    && FILTERS.every((field) => !view[field] || say(row[field]) === view[field])
-    && words.every((word) => haystack(row).includes(word));
+  return {
+    state: (row) => !view.states.size || view.states.has(row.state),
+    ...Object.fromEntries(FILTERS.map((field) => [field, (row) => !view[field] || say(row[field]) === view[field]])),
+    q: (row) => words.every((word) => haystack(row).includes(word)),
+  };
+}
+
+// The rows that every filter lets through, and for each choice of a filter how many rows it would show: those that all other filters let through.
+function sifted() {
+  const filters = Object.entries(tests()), rows = [], counts = Object.fromEntries(COUNTED.map((field) => [field, new Map()]));
+  for (const row of ROWS) {
+    const against = filters.filter(([, passes]) => !passes(row)).map(([name]) => name);
+    if (!against.length) rows.push(row);
+    for (const field of COUNTED) if (against.every((name) => name === field)) counts[field].set(row[field], (counts[field].get(row[field]) ?? 0) + 1);
+  }
+  return { rows, counts };
 }
 
 // What is not known comes last, whichever way; equals stay in the page's own order: idle first, the dearest of them first.
@@ -32,7 +47,8 @@ function order(one, other) {
 }
 
 function refresh(page = 0) {
-  found = ROWS.filter(wanted()).sort(order);
+  const { rows, counts } = sifted();
+  [found, counted] = [rows.sort(order), counts];
   view.page = Math.max(0, Math.min(page, Math.ceil(found.length / PAGE) - 1));
   show();
   remember();
@@ -42,7 +58,7 @@ function show() {
   const idleFirst = view.paper ? [...found.filter((row) => row.state < 2), ...found.filter((row) => row.state >= 2)].slice(0, ON_PAPER) : null;
   const rows = idleFirst ?? found.slice(view.page * PAGE, (view.page + 1) * PAGE);
   const lines = rows.flatMap((row) => {
-    const open = view.open.has(row.place) || (view.paper && row.state === 0);
+    const open = view.open.has(row.place) || view.paper;
     return open ? [line(row, true), detail(row)] : [line(row, false)];
   });
   body.replaceChildren(...(lines.length ? lines : [make('tr', {}, make('td', { colspan: COLUMNS, class: 'none' }, ROWS.length ? 'Nothing matches.' : 'Nothing was found.'))]));
@@ -56,15 +72,51 @@ function told(rows) {
   document.querySelector('.count').textContent = `${number(found.length)} of ${number(ROWS.length)}${usd ? `, ${CENTS.format(usd)} an hour idle` : ''}${part}`;
   by('page').textContent = found.length ? `${number(first + 1)}–${number(Math.min(first + PAGE, found.length))} of ${number(found.length)}` : '';
   by('pages').hidden = found.length <= PAGE;
-  for (const button of by('pages').querySelectorAll('button')) {
-    const to = view.page + Number(button.dataset.turn);
-    button.disabled = to < 0 || to * PAGE >= found.length;
-  }
-  for (const chip of document.querySelectorAll('.chip')) chip.setAttribute('aria-pressed', String(view.states.has(Number(chip.dataset.state))));
+  turns();
+  choices();
   for (const head of document.querySelectorAll('#resources thead [data-sort]')) {
     head.setAttribute('aria-sort', head.dataset.sort !== view.sort ? 'none' : view.way > 0 ? 'ascending' : 'descending');
   }
-  for (const bar of document.querySelectorAll('[data-by]')) bar.setAttribute('aria-pressed', String(view[bar.dataset.by] === bar.dataset.value));
+  for (const bar of document.querySelectorAll('[data-by]')) bar.setAttribute('aria-pressed', String(alone(bar)));
+}
+
+// Whoever turned to the last page by the keyboard goes on from the other button, not from the top of the page.
+function turns() {
+  const [back, on] = by('pages').querySelectorAll('button'), focused = document.activeElement;
+  back.disabled = view.page === 0;
+  on.disabled = (view.page + 1) * PAGE >= found.length;
+  if (focused === on && on.disabled) back.focus();
+  if (focused === back && back.disabled) on.focus();
+}
+
+function choices() {
+  for (const chip of document.querySelectorAll('.chip')) {
+    const place = Number(chip.dataset.state);
+    chip.setAttribute('aria-pressed', String(view.states.has(place)));
+    chip.querySelector('b').textContent = number(counted.state.get(place) ?? 0);
+  }
+  for (const option of document.querySelectorAll('option[data-word]')) {
+    option.textContent = `${option.value} (${number(counted[option.parentNode.id].get(Number(option.dataset.word)) ?? 0)})`;
+  }
+}
+
+// Whether the table shows what a bar stands for, and nothing else: its idle ones, whatever else was chosen before.
+function alone({ dataset }) {
+  const others = ['q', ...FILTERS].filter((field) => field !== dataset.by);
+  return view[dataset.by] === dataset.value && view.states.size === 1 && view.states.has(0) && others.every((field) => !view[field]);
+}
+
+function choose(bar) {
+  const again = alone(bar);
+  clear();
+  if (!again) Object.assign(view, { [bar.dataset.by]: bar.dataset.value, states: new Set([0]) });
+  fields();
+  refresh();
+  if (!again && by('all').getBoundingClientRect().top > innerHeight) by('all').scrollIntoView();
+}
+
+function clear() {
+  Object.assign(view, { q: '', kind: '', owner: '', region: '', states: new Set() });
 }
 
 // What is shown is in the address, so that a filtered page can be passed on.
@@ -96,12 +148,12 @@ function fields() {
   by('q').value = view.q;
 }
 
-function choices() {
+function offer() {
   for (const field of FILTERS) {
     const counts = new Map();
     for (const row of ROWS) counts.set(row[field], (counts.get(row[field]) ?? 0) + 1);
     const often = [...counts].sort((a, b) => b[1] - a[1] || say(a[0]).localeCompare(say(b[0])));
-    by(field).append(...often.slice(0, CHOICES).map(([word, count]) => make('option', { value: say(word) }, `${say(word)} (${number(count)})`)));
+    by(field).append(...often.slice(0, CHOICES).map(([word]) => make('option', { value: say(word), 'data-word': word }, say(word))));
     if (often.length > CHOICES) by(field).append(make('option', { disabled: '' }, `${number(often.length - CHOICES)} more: use the search`));
   }
 }
@@ -120,12 +172,19 @@ function sortBy(field) {
   refresh();
 }
 
+// On paper nothing can be opened, so everything is: the rows, and the targets that are folded away.
 function paper(on) {
-  if (view.paper !== on) { view.paper = on; show(); }
+  if (view.paper === on) return;
+  view.paper = on;
+  for (const folded of document.querySelectorAll(on ? 'details:not([open])' : 'details[data-paper]')) {
+    folded.open = on;
+    folded.toggleAttribute('data-paper', on);
+  }
+  show();
 }
 
 function start() {
-  choices();
+  offer();
   for (const head of document.querySelectorAll('#resources thead [data-sort]')) {
     const button = make('button', { type: 'button', class: 'sort' }, head.textContent);
     button.addEventListener('click', () => sortBy(head.dataset.sort));
@@ -137,12 +196,12 @@ function start() {
   }
   for (const bar of document.querySelectorAll('[data-by]')) {
     bar.disabled = false;
-    bar.addEventListener('click', () => { view[bar.dataset.by] = view[bar.dataset.by] === bar.dataset.value ? '' : bar.dataset.value; fields(); refresh(); });
+    bar.addEventListener('click', () => choose(bar));
   }
   for (const field of FILTERS) by(field).addEventListener('change', (event) => { view[field] = event.target.value; refresh(); });
   by('q').addEventListener('input', (event) => { view.q = event.target.value; refresh(); });
   by('filters').addEventListener('submit', (event) => event.preventDefault());
-  by('filters').addEventListener('reset', (event) => { event.preventDefault(); view.states.clear(); Object.assign(view, { q: '', kind: '', owner: '', region: '', sort: '', way: 1 }); fields(); refresh(); });
+  by('filters').addEventListener('reset', (event) => { event.preventDefault(); clear(); Object.assign(view, { sort: '', way: 1 }); fields(); refresh(); });
   by('pages').addEventListener('click', ({ target }) => { if (target.dataset.turn) { view.page += Number(target.dataset.turn); show(); by('all').scrollIntoView(); } });
   body.addEventListener('click', ({ target }) => {
     const row = target.closest('tr[data-place]');

@@ -164,4 +164,5 @@ KIND = Kind(
             permissions=(*FRESH, "sagemaker:StartNotebookInstance"),
         ),
     },
+    needs="Busy (docs/busy.md)",
 )

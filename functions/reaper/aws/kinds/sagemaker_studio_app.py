@@ -219,4 +219,5 @@ KIND = Kind(
             permissions=("sagemaker:ListTags", "sagemaker:DeleteApp"),
         ),
     },
+    needs="Busy (docs/busy.md)",
 )

@@ -190,4 +190,5 @@ KIND = Kind(
     observe=observe,
     able=able,
     deeds=DEEDS,
+    needs="Busy (docs/busy.md)",
 )

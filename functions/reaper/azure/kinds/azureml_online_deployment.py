@@ -244,6 +244,7 @@ DEEDS = {
         "against an autoscale that adds instances under load",
         undo="scales it back to as many instances as it had",
         permissions=(f"{deployments.ROOT}/write",),
+        in_vain="one that runs one instance stays and costs as before, because Azure allows no fewer; only `action: delete` ends that",
     ),
     Move.DELETE: Deed(
         verb="deleted",
