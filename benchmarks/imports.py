@@ -64,12 +64,11 @@ def main() -> None:
     parser.add_argument("--before", type=Path, help="a checkout of an earlier commit to compare with")
     args = parser.parse_args()
     checkouts = {"now": ROOT, **({"before": args.before.resolve()} if args.before else {})}
-    rows = {}
     for name in ENTRIES:
-        rows[name] = row = measured(name, checkouts, args.times)
+        row = measured(name, checkouts, args.times)
         told = ", ".join(f"{which} {row[which]['wall']:.2f} s ({row[which]['cpu']:.2f} s of CPU)" for which in checkouts)
         print(f"{name}: {told}, goal {row['goal']}", file=sys.stderr, flush=True)
-    results.put("imports", rows)
+        results.put("imports", {name: row})
 
 
 if __name__ == "__main__":
