@@ -9,11 +9,11 @@ INSTALL = $(UV) pip install --quiet --python $(BIN)/python --constraint constrai
 export UV_PYTHON_DOWNLOADS := never
 export SAM_CLI_TELEMETRY := 0
 
-.PHONY: demo story test soak check mutate lock bundle sbom bench docs clean
+.PHONY: demo story test soak check mutate lock bundle sbom bench bench-peers docs clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets.
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 $(UV):
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
@@ -67,11 +67,20 @@ sbom: $(VENV)/.dev ## Bills of materials of both bundles (CycloneDX) from their 
 mutate: $(VENV)/.dev ## Break the code that decides and acts in every small way; says what no test notices.
 	$(BIN)/python tests/mutate.py
 
-bench: $(VENV)/.dev ## Calls, memory and wall time on large fleets.
-	$(BIN)/python benchmarks/endpoints.py
+bench: $(VENV)/.dev ## Calls, memory, CPU and wall time on large fleets, and of loading; writes benchmarks/RESULTS.md.
+	$(BIN)/python benchmarks/imports.py
+	$(BIN)/python benchmarks/endpoints.py $(BENCH)
+
+$(VENV)-c7n/.done: $(UV)
+	$(UV) venv --quiet --python $(BIN)/python $(VENV)-c7n
+	$(UV) pip install --quiet --python $(VENV)-c7n/bin/python 'c7n==0.9.53'
+	@touch $@
+
+bench-peers: $(VENV)/.dev $(VENV)-c7n/.done ## The same beside Cloud Custodian and the script that everybody writes first.
+	$(BIN)/python benchmarks/peers.py
 
 docs: $(VENV)/.dev ## Write docs/kinds.md anew.
 	$(BIN)/python -m docs.kinds
 
 clean: ## Remove everything that was made here.
-	rm -rf $(VENV) $(VENV)-sam .aws-sam build demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-sam $(VENV)-c7n .aws-sam build demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -16,23 +16,24 @@ from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
 from shlex import quote
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from reaper import __version__, acts_cli, ledger, lint, notify_cli, outlet, registry, source
-from reaper import schema as schemas
+from reaper import __version__, acts_cli, ledger, notify_cli, outlet, registry, source
 from reaper import settings as knobs
 from reaper.clouds import whereabouts
 from reaper.errors import ODD, ReaperError, SettingsError
 from reaper.model import Mode, Report
-from reaper.policy import Policy
 from reaper.report import summary
 from reaper.report.totals import complete, exit_status
 from reaper.run import run
 from reaper.terminal import Many, PolicyOption, chosen, command, err, now, progress, width
+
+if TYPE_CHECKING:
+    from reaper.policy import Policy
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -227,6 +228,8 @@ for later in (acts_cli.plan, acts_cli.apply, acts_cli.restore, acts_cli.undo, ac
 @policies.command("check")
 def check(where: Annotated[str, typer.Argument(help="Policy file, s3://, ssm: or blob URL.", metavar="FILE|URI")]) -> None:
     """Validate a policy, and point at rules that can never match and at other traps."""
+    from reaper import lint
+
     found = source.load(where)
     warnings = lint.lint(found.policy, found.text, found.name)
     for warning in warnings:
@@ -238,6 +241,8 @@ def check(where: Annotated[str, typer.Argument(help="Policy file, s3://, ssm: or
 @policies.command("schema")
 def schema() -> None:
     """Print the JSON Schema of policy files, for editors."""
+    from reaper import schema as schemas
+
     sys.stdout.write(json.dumps(schemas.schema(registry.names()), indent=2) + "\n")
 
 

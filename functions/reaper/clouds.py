@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reaper.errors import CloudError, ReaperError, SettingsError
 from reaper.model import Coverage, Status, Target
 from reaper.registry import kinds
 from reaper.settings import Settings
-from reaper.sweep import Cloud
+
+if TYPE_CHECKING:
+    from reaper.sweep import Cloud
 
 
 def opened(settings: Settings, wanted: Sequence[str], progress: Callable[[str], None]) -> tuple[list[Cloud], list[Coverage]]:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from reaper import hold, intent, limit, plan
 from reaper.errors import CloudError, ReaperError, Trouble
@@ -15,7 +16,9 @@ from reaper.hold import Hold, Look, Place, Release
 from reaper.ledger import Ledger, Summary
 from reaper.limit import ENDS, Past, Share
 from reaper.model import Coverage, Finding, Memory, Move, Outcome, Result, Status, Step, Target
-from reaper.policy import Limits
+
+if TYPE_CHECKING:
+    from reaper.policy import Limits
 
 HOLD, RELEASE = "hold", "release"
 """The rows of the ledger that have what is on hold and the last release. Ledgers of 49f8b6c had both in the history."""

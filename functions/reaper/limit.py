@@ -12,12 +12,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from math import floor
 from statistics import median
+from typing import TYPE_CHECKING
 
 from reaper import hold, plan, schedule
 from reaper.enrolment import asked
 from reaper.hold import Hold, Look, Place, Release, Sort
 from reaper.model import Case, Memory, Move, State, Step
-from reaper.policy import Limits
+
+if TYPE_CHECKING:
+    from reaper.policy import Limits
 
 ENDS = frozenset({Move.STOP, Move.DELETE})
 RELEASE = timedelta(hours=24)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from reaper import channels, sample, secret, settings, source
-from reaper.channels.implied import implied
+from reaper import channels, secret, settings, source
 from reaper.errors import SettingsError
 from reaper.message import Message, deliverable
-from reaper.policy import Policy
 from reaper.terminal import now
+
+if TYPE_CHECKING:
+    from reaper.policy import Policy
 
 app = typer.Typer(no_args_is_help=True, help="Try out the channels that messages go through.")
 
@@ -32,6 +33,8 @@ def send_sample(
     channel: Annotated[list[str] | None, typer.Option(help="Only the channels of that name or type.")] = None,
 ) -> None:
     """Send a sample of made-up findings through the policy's channels and print the receipts. Exit status 3 if any refused it."""
+    from reaper.channels.implied import implied
+
     base = settings.from_env(os.environ)
     found = source.load(base.policy if policy is None else policy).policy
     message = _sample(to, found)
@@ -57,6 +60,8 @@ def _chosen(there: list[Any], asked: list[str]) -> list[Any]:
 
 
 def _sample(to: str, policy: Policy) -> Message:
+    from reaper import sample
+
     if not deliverable(to, policy.owners.domains, policy.owners.fallback):
         domains = ", ".join(policy.owners.domains) or "none yet"
         raise SettingsError(f"--to {to!r}: mail goes only to owners.domains ({domains}) and to owners.fallback")

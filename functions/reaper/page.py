@@ -13,13 +13,15 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from reaper.duration import text
 from reaper.token import Link
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 HOUR = timedelta(hours=1)
 
@@ -105,6 +107,8 @@ def _style() -> str:
 
 @cache
 def _template() -> Template:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
     pages = Environment(
         autoescape=True, loader=PackageLoader("reaper", ""), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )

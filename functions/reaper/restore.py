@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reaper import intent, memory_updates, registry, unfinished
 from reaper.acts import Acts, Manifest, Undone
@@ -15,7 +15,9 @@ from reaper.ledger import History, Ledger, update
 from reaper.manifest import Archive
 from reaper.model import Memory, Move, Target
 from reaper.row import same
-from reaper.sweep import Cloud
+
+if TYPE_CHECKING:
+    from reaper.sweep import Cloud
 
 RESTORED = "restored"
 RUN = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{0,63}")

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 from reaper import __version__
 from reaper.clouds import opened
 from reaper.model import Finding, Report, Run
-from reaper.policy import Policy
 from reaper.registry import CLOUDS, kinds
 from reaper.settings import Settings
-from reaper.source import Source
-from reaper.sweep import Cloud, Order, sweep
 
 if TYPE_CHECKING:
     from reaper.desk import Desk
     from reaper.enforce import Hand
+    from reaper.policy import Policy
+    from reaper.source import Source
+    from reaper.sweep import Cloud, Order
 
 
 def run(
@@ -36,6 +36,8 @@ def run(
     `narrow` takes from what is planned whatever a plan file does not ask for.
     Raises SettingsError where nothing can be swept or told; a cloud, ledger or channel that fails is in the coverage.
     """
+    from reaper.sweep import Order, sweep  # with it pydantic, which no `--help` and no cold start waits for
+
     started = clock()
     follow = _follow_up(settings, source.policy, clock, (deadline, narrow))
     asked = [kind for kind in kinds() if not settings.kinds or kind.name in settings.kinds]
@@ -54,7 +56,7 @@ def run(
     return replace(report, run=replace(facts, finished_at=clock()))
 
 
-FollowUp = Callable[[Report, Sequence[Cloud], Order], Report]
+FollowUp = Callable[[Report, Sequence["Cloud"], "Order"], Report]
 
 
 Bounds = tuple[datetime | None, Callable[[Finding], Finding] | None]

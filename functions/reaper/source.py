@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from reaper import document
 from reaper.echo import LINE, brief, shown
 from reaper.errors import SettingsError
 from reaper.model import Move
-from reaper.policy import Policy
 from reaper.registry import kinds, names
+
+if TYPE_CHECKING:
+    from reaper.policy import Policy
 
 BUILT_IN = "version: 1\n"
 """Without a policy of your own: tell about what was idle for 24 hours, stop nothing."""
@@ -28,12 +30,17 @@ class Source:
     @property
     def sha256(self) -> str:
         """The hash of the text, for the report."""
+        from reaper import document
+
         return document.digest(self.text)
 
 
 def load(where: str | None) -> Source:
     """The policy at `where`, or the built-in one. Raises SettingsError if it cannot be read, PolicyError if it does not validate."""
-    name, text = _text(where)
+    from reaper import document  # with it pydantic and PyYAML, which no `--help` and no cold start waits for
+
+    name, said = _said(where, document.MAX_BYTES + 1)
+    text = document.decoded(said, name) if isinstance(said, bytes) else said
     return Source(name=name, text=text, policy=document.parse(text, name, names(), _startable()))
 
 
@@ -42,7 +49,8 @@ def _startable() -> list[str]:
     return [kind.name for kind in kinds() if Move.START in kind.deeds]
 
 
-def _text(where: str | None) -> tuple[str, str]:
+def _said(where: str | None, most: int) -> tuple[str, str | bytes]:
+    """Its name, and the policy's text or the first `most` bytes of it."""
     if where is None:
         return "built-in policy", BUILT_IN
     if not where.strip():
@@ -52,24 +60,23 @@ def _text(where: str | None) -> tuple[str, str]:
     if "\n" in where or where.lstrip().startswith(("version:", "{")):
         return "inline policy", where
     if where.startswith(("s3://", "ssm:")):
-        return where, document.decoded(_stored("aws", where), where)
+        return where, _stored("aws", where, most)
     if where.startswith("https://"):
         # Without a signature, which opens the blob: the name stands in errors and logs.
-        name = where.partition("?")[0]
-        return name, document.decoded(_stored("azure", where), name)
-    return where, document.decoded(_on_disk(where), where)
+        return where.partition("?")[0], _stored("azure", where, most)
+    return where, _on_disk(where, most)
 
 
-def _on_disk(where: str) -> bytes:
-    """What the file begins with, and one byte more than a policy may have: a longer one is known by that."""
+def _on_disk(where: str, most: int) -> bytes:
+    """What the file begins with. `most` is one byte more than a policy may have: a longer one is known by that."""
     try:
         with Path(where).open("rb") as file:
-            return file.read(document.MAX_BYTES + 1)
+            return file.read(most)
     except (OSError, ValueError) as error:
         raise SettingsError(f"policy {shown(where)}: cannot be read: {brief(str(error), LINE)}") from error
 
 
-def _stored(cloud: str, where: str) -> bytes:
+def _stored(cloud: str, where: str, most: int) -> bytes:
     """As `_on_disk`."""
     try:
         store = import_module(f"reaper.{cloud}.store")
@@ -77,4 +84,4 @@ def _stored(cloud: str, where: str) -> bytes:
         raise SettingsError(
             f"policy {where.partition('?')[0]!r}: needs the extra `{cloud}`: pip install 'ml-idle-reaper[{cloud}]' ({error})"
         ) from error
-    return bytes(store.read(where, document.MAX_BYTES + 1))
+    return bytes(store.read(where, most))

@@ -20,7 +20,6 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from reaper import registry, source
 from reaper import settings as knobs
-from reaper.aws import store, topic
 from reaper.errors import SettingsError
 from reaper.model import Report, Status
 from reaper.report.json import plain
@@ -48,6 +47,8 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     stored, unstored = _store(settings, report, text)
     _log(report, stored)
     if not settings.mode.writes and settings.topic and (news(report) or not settings.quiet):
+        from reaper.aws import topic
+
         logger.info("summary sent", message_id=topic.publish(settings.topic, report, stored))
     if unstored:
         raise unstored
@@ -56,6 +57,8 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
 
 def _store(settings: knobs.Settings, report: Report, text: str) -> tuple[str | None, SettingsError | None]:
     """Where the report is now; or why it is not, which is raised only after everybody has been told of what it says."""
+    from reaper.aws import store  # with it boto3, which no cold start waits for
+
     try:
         return (
             store.write_report(settings.reports, report.run.id, report.run.started_at, text) if settings.reports else None

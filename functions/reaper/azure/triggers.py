@@ -21,7 +21,7 @@ import azure.functions as func
 
 from reaper import registry, source
 from reaper import settings as knobs
-from reaper.azure import mail, snooze_route, store, targets
+from reaper.azure import snooze_route
 from reaper.errors import ReaperError, SettingsError
 from reaper.model import Report, Status
 from reaper.report.json import plain
@@ -94,6 +94,8 @@ def _settings(base: knobs.Settings, asked: Mapping[str, Any]) -> knobs.Settings:
     settings = knobs.narrowed(base, asked, registry.names())
     if settings.cloud == "aws" or not set(settings.kinds) & set(ours):
         raise SettingsError("this function sweeps Azure only")
+    from reaper.azure import targets  # with it Azure's SDK, which no cold start waits for
+
     subscriptions = tuple(targets.known(name) for name in settings.subscriptions)
     return replace(
         knobs.lasting(settings), cloud="azure", subscriptions=subscriptions, kinds=tuple(k for k in settings.kinds if k in ours)
@@ -116,6 +118,8 @@ def _mail(settings: knobs.Settings, report: Report, stored: str | None) -> Reape
     """Send an audit's summary if there is one to send; gives why it was not accepted."""
     if settings.mode.writes or not settings.email or (settings.quiet and not news(report)):
         return None
+    from reaper.azure import mail
+
     try:
         _tell(logging.INFO, "summary sent", mail=mail.send(settings.email, report, stored))
     except ReaperError as error:
@@ -126,6 +130,8 @@ def _mail(settings: knobs.Settings, report: Report, stored: str | None) -> Reape
 
 def _store(settings: knobs.Settings, report: Report, text: str) -> tuple[str | None, ReaperError | None]:
     """Where the report is now; or why it is not, which keeps nobody from being told of what it says."""
+    from reaper.azure import store
+
     try:
         return (
             store.write_report(settings.reports, report.run.id, report.run.started_at, text) if settings.reports else None
