@@ -20,6 +20,9 @@ import pytest
 import yaml
 from moto.cloudformation import models, parsing
 from moto.cloudformation.utils import yaml_tag_constructor
+from moto.core.common_models import CloudFormationModel
+from moto.core.config import default_user_config
+from moto.iam.models import iam_backends
 from moto.server import ThreadedMotoServer
 
 from deploy import sam
@@ -47,7 +50,7 @@ class Account:
     def environ(self) -> dict[str, str]:
         """The admin's shell."""
         own = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "REAPER_"))}
-        paths = os.pathsep.join([str(sam.HOME / "bin"), str(AWS / "bin"), own["PATH"]])
+        paths = os.pathsep.join([str(sam.HOME / "bin"), str(AWS / "bin"), str(sam.ROOT / ".venv/bin"), own["PATH"]])
         return own | {
             "PATH": paths,
             "AWS_ENDPOINT_URL": self.url,
@@ -56,6 +59,7 @@ class Account:
             "AWS_DEFAULT_REGION": "us-east-1",
             "AWS_PAGER": "",
             "SAM_CLI_TELEMETRY": "0",
+            "SAM_CLI_POLL_DELAY": "0.2",
         }
 
     def shell(self, command: str, answers: str = "") -> subprocess.CompletedProcess[str]:
@@ -87,6 +91,9 @@ def account(home: Path, patch: pytest.MonkeyPatch) -> Iterator[Account]:
     patch.setattr(models.Stack, "parse_template", staticmethod(_parsed))
     patch.setattr(models.ChangeSet, "_parse_template", _parse_change_set)
     patch.setattr(parsing, "clean_json", _without_nothing(parsing.clean_json))
+    patch.setattr(parsing, "parse_and_delete_resource", _detached_first(parsing.parse_and_delete_resource))
+    patch.setitem(default_user_config["lambda"], "use_docker", False)
+    patch.setattr(parsing, "resource_class_from_type", _known_or_stand_in(parsing.resource_class_from_type))
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     # By that name, because moto finds a template by its address only under this one.
@@ -120,6 +127,48 @@ def _parse_change_set(change_set: models.ChangeSet) -> None:
     change_set.template_dict = _parsed(change_set.template)
 
 
+class StandIn(CloudFormationModel):
+    """A resource of a type that moto's CloudFormation does not know: it has a name and nothing behind it."""
+
+    def __init__(self, name: str) -> None:
+        self.physical_resource_id = name
+
+    @classmethod
+    def create_from_cloudformation_json(cls, resource_name: str, *_: Any, **about: Any) -> StandIn:
+        of_secret = about["ResourceType"] == "AWS::SecretsManager::Secret"
+        return cls(f"arn:aws:secretsmanager:us-east-1:123456789012:secret:{resource_name}" if of_secret else resource_name)
+
+    @classmethod
+    def update_from_cloudformation_json(cls, original_resource: StandIn, *_: Any, **__: Any) -> StandIn:
+        return original_resource
+
+    @classmethod
+    def delete_from_cloudformation_json(cls, *_: Any, **__: Any) -> None:
+        """There is nothing behind it."""
+
+    def get_cfn_attribute(self, name: str) -> str:
+        return (
+            f"https://{self.physical_resource_id}.example.com/"
+            if name == "FunctionUrl"
+            else f"{self.physical_resource_id}.{name}"
+        )
+
+
+def _known_or_stand_in(known: Callable[[str], type[CloudFormationModel] | None]) -> Callable[[str], type[CloudFormationModel]]:
+    return lambda type_: known(type_) or StandIn
+
+
+def _detached_first(delete: Callable[..., None]) -> Callable[..., None]:
+    """moto refuses to delete a role that has policies, where CloudFormation detaches them."""
+
+    def deleted(name: str, node: dict[str, Any], account_id: str, region: str) -> None:
+        if node["Type"] == "AWS::IAM::Role":
+            iam = iam_backends[account_id]["aws"]
+            for arn in list(iam.get_role(name).managed_policies):
+                iam.detach_role_policy(arn, name)
+        delete(name, node, account_id, region)
+
+    return deleted
 
 
 def _without_nothing(clean: Callable[..., Any]) -> Callable[..., Any]:
