@@ -7,7 +7,6 @@ import shutil
 import tomllib
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
