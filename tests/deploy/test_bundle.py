@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import warnings
 from collections.abc import Iterator
@@ -45,21 +46,15 @@ def bundle() -> Path:
 @pytest.fixture(scope="module")
 def libraries() -> Path:
     """What the runtime brings along: its client and boto3."""
-    install = [
-        sam.UV,
-        "pip",
-        "install",
-        "--quiet",
-        "--target",
-        LIBRARIES,
-        "--python-version",
-        sam.RUNTIME,
-        "awslambdaric",
-        "boto3",
-    ]
-    if not LIBRARIES.exists():
-        subprocess.run([*install, "--only-binary", ":all:"], check=True)
-    return LIBRARIES
+    return packages(LIBRARIES, "awslambdaric", "boto3")
+
+
+def packages(home: Path, *requirements: str) -> Path:
+    """A folder with these packages, as the runtime's Python would have them."""
+    install = [sam.UV, "pip", "install", "--quiet", "--target", home, "--python-version", sam.RUNTIME, "--only-binary", ":all:"]
+    if not home.exists():
+        subprocess.run([*install, *requirements], check=True)
+    return home
 
 
 @pytest.fixture
@@ -187,6 +182,38 @@ def test_office_hours_know_their_time_zone_without_the_systems_own_tables(bundle
         done = runtime.invoke({})
     assert done.error is None, done.error
     assert {f["rule"] for f in done.answer["findings"] if f["name"] == "nb"} == {"nights"}
+
+
+STORE_TWICE = """
+from reaper.aws import store
+from reaper.errors import CloudError
+for text in ("first", "second"):
+    try:
+        print(store.write("s3://reports-bucket/manifests", "run/one.json", text))
+    except CloudError as error:
+        print(error.trouble)
+"""
+
+
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [
+        pytest.param("1.35.2", ["s3://reports-bucket/manifests/run/one.json", "refused"], id="the oldest that knows how"),
+        pytest.param("1.35.1", ["unreachable", "unreachable"], id="one that does not: nothing is stored, so nothing is deleted"),
+    ],
+)
+def test_a_manifest_is_written_once_whatever_boto3_the_runtime_has(bundle, server, allowed, version: str, said: list[str]):
+    server.rules.clear()
+    libraries = packages(sam.BUILD / f"boto3-{version}", f"boto3=={version}")
+    environ = {**os.environ, **server.env, "PYTHONPATH": f"{bundle}{os.pathsep}{libraries}"}
+    done = subprocess.run(
+        [python(sam.RUNTIME), "-c", STORE_TWICE], env=environ, capture_output=True, text=True, timeout=120, check=True
+    )
+    assert done.stdout.splitlines() == said
+    kept = boto3.client("s3", endpoint_url=server.url, aws_access_key_id="A" * 20, aws_secret_access_key="x").list_objects_v2(
+        Bucket="reports-bucket"
+    )
+    assert [row["Key"] for row in kept.get("Contents", ())] == ["manifests/run/one.json"][: said.count("refused")]
 
 
 def test_no_summary_when_there_is_nothing_to_say(bundle, libraries, server, allowed, environ):
