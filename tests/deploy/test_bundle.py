@@ -166,11 +166,11 @@ def test_a_policy_that_does_not_parse_fails_the_sweep_and_nothing_is_looked_at(
     bundle, libraries, server, fleet, allowed, environ, text: str
 ):
     """A failed invocation is what the alarm counts, and the message says which line of the policy it is."""
-    settings = environ | {"REAPER_POLICY": put_policy(server, text)}
-    with Runtime(python(sam.RUNTIME), libraries, bundle, "reaper.aws.lambda_function.handler", settings) as runtime:
+    put_policy(server, text)
+    with Runtime(python(sam.RUNTIME), libraries, bundle, "reaper.aws.lambda_function.handler", environ) as runtime:
         done = runtime.invoke({})
     assert done.error["errorType"] == "PolicyError"
-    assert "ssm:/broken:" in done.error["errorMessage"]
+    assert "ssm:/ml-idle-reaper/policy:" in done.error["errorMessage"]
     assert [call.action for call in server.calls if call.service == "sagemaker"] == []
 
 
@@ -235,15 +235,14 @@ def test_a_summary_that_is_not_accepted_makes_the_function_fail(bundle, librarie
     assert _stored(server)["totals"]["by_state"]["idle"] == 5
 
 
-def put_policy(server: Server, text: str) -> str:
-    """A policy in Parameter Store; where a sweep finds it."""
+def put_policy(server: Server, text: str) -> None:
+    """Another policy where the sweep finds it, put there by somebody else than the sweep."""
     client = boto3.client(
         "ssm", endpoint_url=server.url, aws_access_key_id="A" * 20, aws_secret_access_key="x", region_name="us-east-1"
     )
     rules, server.rules[:] = list(server.rules), []
-    client.put_parameter(Name="/broken", Value=text, Type="String", Overwrite=True)
+    client.put_parameter(Name="/ml-idle-reaper/policy", Value=text, Type="String", Overwrite=True)
     server.rules[:] = rules
-    return "ssm:/broken"
 
 
 def _sent(server: Server) -> list[dict]:
