@@ -92,6 +92,9 @@ def account(home: Path, patch: pytest.MonkeyPatch) -> Iterator[Account]:
     patch.setattr(models.ChangeSet, "_parse_template", _parse_change_set)
     patch.setattr(parsing, "clean_json", _without_nothing(parsing.clean_json))
     patch.setattr(parsing, "parse_and_delete_resource", _detached_first(parsing.parse_and_delete_resource))
+    patch.setattr(
+        models.CloudFormationBackend, "execute_change_set", _with_outputs(models.CloudFormationBackend.execute_change_set)
+    )
     patch.setitem(default_user_config["lambda"], "use_docker", False)
     patch.setattr(parsing, "resource_class_from_type", _known_or_stand_in(parsing.resource_class_from_type))
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
@@ -156,6 +159,18 @@ class StandIn(CloudFormationModel):
 
 def _known_or_stand_in(known: Callable[[str], type[CloudFormationModel] | None]) -> Callable[[str], type[CloudFormationModel]]:
     return lambda type_: known(type_) or StandIn
+
+
+def _with_outputs(execute: Callable[..., None]) -> Callable[..., None]:
+    """moto leaves a stack that a change set made without its outputs."""
+
+    def executed(backend: models.CloudFormationBackend, *given: Any, **named: Any) -> None:
+        execute(backend, *given, **named)
+        for stack in backend.stacks.values():
+            stack._parse_template()
+            stack.output_map = stack._create_output_map()
+
+    return executed
 
 
 def _detached_first(delete: Callable[..., None]) -> Callable[..., None]:

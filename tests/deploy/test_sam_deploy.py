@@ -217,8 +217,9 @@ def test_the_clean_exit_leaves_nothing_of_ours_behind(account: Account, left_beh
     """The last of this file, because it takes the stack away."""
     delete, clean = blocks(PAGE, "Uninstall")
     bucket, table = left_behind
-    done = account.shell(f"set -e\n{delete}")
+    done = account.shell(f"set -e\n{delete}echo $BUCKET $TABLE\n")
     assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.split()[-2:] == [bucket, table], "named by the stack before it goes"
     assert bucket in {b["Name"] for b in account.client("s3").list_buckets()["Buckets"]}, "kept on purpose"
     assert account.client("dynamodb").list_tables()["TableNames"] == [table], "kept on purpose"
     done = account.shell(f"set -e\nBUCKET={bucket} TABLE={table}\n{clean}")
