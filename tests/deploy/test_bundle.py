@@ -181,7 +181,7 @@ def test_office_hours_know_their_time_zone_without_the_systems_own_tables(bundle
     with Runtime(python(sam.RUNTIME), libraries, bundle, "reaper.aws.lambda_function.handler", settings) as runtime:
         done = runtime.invoke({})
     assert done.error is None, done.error
-    assert {f["rule"] for f in done.answer["findings"] if f["name"] == "nb"} == {"nights"}
+    assert {f["rule"] for f in done.answer["findings"] if f["name"] == "nb"} == {"rule 'nights'"}
 
 
 STORE_TWICE = """
@@ -204,7 +204,7 @@ for text in ("first", "second"):
 )
 def test_a_manifest_is_written_once_whatever_boto3_the_runtime_has(bundle, server, allowed, version: str, said: list[str]):
     server.rules.clear()
-    libraries = packages(sam.BUILD / f"boto3-{version}", f"boto3=={version}")
+    libraries = packages(sam.BUILD / f"botocore-{version}", f"boto3=={version}", f"botocore=={version}")
     environ = {**os.environ, **server.env, "PYTHONPATH": f"{bundle}{os.pathsep}{libraries}"}
     done = subprocess.run(
         [python(sam.RUNTIME), "-c", STORE_TWICE], env=environ, capture_output=True, text=True, timeout=120, check=True
