@@ -195,7 +195,8 @@ def _protects(spec: Spec) -> bool:
 
 def _no_domains(policy: Policy) -> Iterator[Problem]:
     if policy.owners.tags and not policy.owners.domains and "owners" in policy.model_fields_set:
-        yield ("owners",), "owners.domains is empty: no address from a tag will ever be used, everything goes to the fallback"
+        rest = "everything goes to the fallback" if policy.owners.fallback else "and without a fallback no owner gets mail"
+        yield ("owners",), f"owners.domains is empty: no address from a tag will ever be used, {rest}"
 
 
 LOOKS = (_unreachable, _contradictory, _case_traps, _twice, _regions, _hours, _in_vain, _no_domains)

@@ -161,3 +161,23 @@ TESTS: Mapping[str, Callable[[str, list[str]], bool]] = {
     "Bool": lambda value, wanted: value.lower() in [w.lower() for w in wanted],
 }
 """One value of the request against those of the policy; an operator that is not here is a KeyError, so that none is overlooked."""
+
+
+def present(cloudformation: Mapping[str, Any], parameters: Mapping[str, str]) -> set[str]:
+    """The logical names of what a stack with these parameters, and defaults for the others, consists of."""
+    given = {name: str(p.get("Default", "")) for name, p in cloudformation["Parameters"].items()} | parameters
+    conditions = cloudformation["Conditions"]
+    resources = cloudformation["Resources"]
+    return {n for n, r in resources.items() if "Condition" not in r or _true({"Condition": r["Condition"]}, conditions, given)}
+
+
+def _true(node: Any, conditions: Mapping[str, Any], given: Mapping[str, str]) -> bool:
+    """Whether a condition holds; a function that is not here is an error, so that none is overlooked."""
+    [(key, value)] = node.items()
+    if key == "Condition":
+        return _true(conditions[value], conditions, given)
+    if key == "Fn::Equals":
+        one, other = (str(resolve(part, given)) for part in value)
+        return one == other
+    found = [_true(part, conditions, given) for part in value]
+    return {"Fn::Not": not found[0], "Fn::And": all(found), "Fn::Or": any(found)}[key]

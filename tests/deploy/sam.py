@@ -73,20 +73,18 @@ def _install() -> None:
     BUILD.mkdir(parents=True, exist_ok=True)
     with (ROOT / "build" / "sam.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (HOME / "bin/sam").exists():
-            _make()
+        install(HOME, "aws-sam-cli>=1.145", "bin/sam")
 
 
-def _make() -> None:
-    made = subprocess.run([sys.executable, "-m", "venv", HOME], capture_output=True, text=True, check=False)
-    done = subprocess.run(
-        [UV, "pip", "install", "--quiet", "--python", HOME / "bin/python", "aws-sam-cli>=1.145"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def install(home: Path, requirement: str, program: str) -> None:
+    """An environment of its own with that package, unless its program is there. Raises Missing where it cannot be installed."""
+    if (home / program).exists():
+        return
+    made = subprocess.run([sys.executable, "-m", "venv", home], capture_output=True, text=True, check=False)
+    command = [UV, "pip", "install", "--quiet", "--python", home / "bin/python", requirement]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if made.returncode or done.returncode:
-        raise Missing(f"aws-sam-cli cannot be installed: {made.stderr}{done.stderr}")
+        raise Missing(f"{requirement} cannot be installed: {made.stderr}{done.stderr}")
 
 
 def _link(link: Path, target: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import warnings
 from collections.abc import Iterator
@@ -45,21 +46,15 @@ def bundle() -> Path:
 @pytest.fixture(scope="module")
 def libraries() -> Path:
     """What the runtime brings along: its client and boto3."""
-    install = [
-        sam.UV,
-        "pip",
-        "install",
-        "--quiet",
-        "--target",
-        LIBRARIES,
-        "--python-version",
-        sam.RUNTIME,
-        "awslambdaric",
-        "boto3",
-    ]
-    if not LIBRARIES.exists():
-        subprocess.run([*install, "--only-binary", ":all:"], check=True)
-    return LIBRARIES
+    return packages(LIBRARIES, "awslambdaric", "boto3")
+
+
+def packages(home: Path, *requirements: str) -> Path:
+    """A folder with these packages, as the runtime's Python would have them."""
+    install = [sam.UV, "pip", "install", "--quiet", "--target", home, "--python-version", sam.RUNTIME, "--only-binary", ":all:"]
+    if not home.exists():
+        subprocess.run([*install, *requirements], check=True)
+    return home
 
 
 @pytest.fixture
@@ -92,6 +87,7 @@ def environ(server: Server) -> dict[str, str]:
         "REAPER_REPORTS": "s3://reports-bucket/reports",
         "REAPER_TOPIC": NAMES["SummaryTopic"],
         "REAPER_QUIET": "true",
+        "REAPER_DEPLOYMENT": "arn:aws:cloudformation:us-east-1:123456789012:stack/team-a/1f0c",
     }
 
 
@@ -135,6 +131,8 @@ def test_a_scheduled_sweep_needs_exactly_what_the_template_grants(bundle, librar
     assert _stored(server)["run"] == done.answer["run"]
     metrics = next(json.loads(line) for line in done.log.splitlines() if '"SweepSeconds"' in line)
     assert (metrics["Idle"], metrics["Failures"], metrics["service"]) == ([5.0], [0.0], "ml-idle-reaper")
+    [measured] = metrics["_aws"]["CloudWatchMetrics"]
+    assert ([sorted(names) for names in measured["Dimensions"]], metrics["stack"]) == ([["service", "stack"]], "team-a")
 
 
 def test_by_hand_it_takes_the_command_lines_options_and_never_a_higher_mode(bundle, libraries, server, fleet, allowed, environ):
@@ -163,6 +161,61 @@ def test_a_denied_list_is_in_the_answer_the_summary_and_the_metrics(bundle, libr
     assert '"Failures":[1.0]' in done.log.replace(" ", "")
 
 
+@pytest.mark.parametrize("text", ["version:", "version: 1\nrulez: []\n", "[", "#"])
+def test_a_policy_that_does_not_parse_fails_the_sweep_and_nothing_is_looked_at(
+    bundle, libraries, server, fleet, allowed, environ, text: str
+):
+    """A failed invocation is what the alarm counts, and the message says which line of the policy it is."""
+    put_policy(server, text)
+    with Runtime(python(sam.RUNTIME), libraries, bundle, "reaper.aws.lambda_function.handler", environ) as runtime:
+        done = runtime.invoke({})
+    assert done.error["errorType"] == "PolicyError"
+    assert "ssm:/ml-idle-reaper/policy:" in done.error["errorMessage"]
+    assert [call.action for call in server.calls if call.service == "sagemaker"] == []
+
+
+def test_office_hours_know_their_time_zone_without_the_systems_own_tables(bundle, libraries, server, fleet, allowed, environ):
+    hours = "{on: 'mon-fri 07:00-21:00', tz: Europe/Berlin, start: ours}"
+    rule = f"{{name: nights, match: {{kind: sagemaker-notebook}}, action: stop, hours: {hours}}}"
+    settings = environ | {"REAPER_POLICY": f"version: 1\nrules: [{rule}]\n", "PYTHONTZPATH": ""}
+    with Runtime(python(sam.RUNTIME), libraries, bundle, "reaper.aws.lambda_function.handler", settings) as runtime:
+        done = runtime.invoke({})
+    assert done.error is None, done.error
+    assert {f["rule"] for f in done.answer["findings"] if f["name"] == "nb"} == {"rule 'nights'"}
+
+
+STORE_TWICE = """
+from reaper.aws import store
+from reaper.errors import CloudError
+for text in ("first", "second"):
+    try:
+        print(store.write("s3://reports-bucket/manifests", "run/one.json", text))
+    except CloudError as error:
+        print(error.trouble)
+"""
+
+
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [
+        pytest.param("1.35.2", ["s3://reports-bucket/manifests/run/one.json", "refused"], id="the oldest that knows how"),
+        pytest.param("1.35.1", ["unreachable", "unreachable"], id="one that does not: nothing is stored, so nothing is deleted"),
+    ],
+)
+def test_a_manifest_is_written_once_whatever_boto3_the_runtime_has(bundle, server, allowed, version: str, said: list[str]):
+    server.rules.clear()
+    libraries = packages(sam.BUILD / f"botocore-{version}", f"boto3=={version}", f"botocore=={version}")
+    environ = {**os.environ, **server.env, "PYTHONPATH": f"{bundle}{os.pathsep}{libraries}"}
+    done = subprocess.run(
+        [python(sam.RUNTIME), "-c", STORE_TWICE], env=environ, capture_output=True, text=True, timeout=120, check=True
+    )
+    assert done.stdout.splitlines() == said
+    kept = boto3.client("s3", endpoint_url=server.url, aws_access_key_id="A" * 20, aws_secret_access_key="x").list_objects_v2(
+        Bucket="reports-bucket"
+    )
+    assert [row["Key"] for row in kept.get("Contents", ())] == ["manifests/run/one.json"][: said.count("refused")]
+
+
 def test_no_summary_when_there_is_nothing_to_say(bundle, libraries, server, allowed, environ):
     with Runtime(
         python(sam.RUNTIME), libraries, bundle, "reaper.aws.lambda_function.handler", environ | {"REAPER_REGIONS": ""}
@@ -180,6 +233,16 @@ def test_a_summary_that_is_not_accepted_makes_the_function_fail(bundle, librarie
         done = runtime.invoke({})
     assert "the summary was not accepted" in done.error["errorMessage"]
     assert _stored(server)["totals"]["by_state"]["idle"] == 5
+
+
+def put_policy(server: Server, text: str) -> None:
+    """Another policy where the sweep finds it, put there by somebody else than the sweep."""
+    client = boto3.client(
+        "ssm", endpoint_url=server.url, aws_access_key_id="A" * 20, aws_secret_access_key="x", region_name="us-east-1"
+    )
+    rules, server.rules[:] = list(server.rules), []
+    client.put_parameter(Name="/ml-idle-reaper/policy", Value=text, Type="String", Overwrite=True)
+    server.rules[:] = rules
 
 
 def _sent(server: Server) -> list[dict]:

@@ -558,3 +558,86 @@ def test_every_parameter_and_permission_is_in_the_guide(cloudformation):
     guide = (ROOT / "docs/deploy-aws.md").read_text()
     wanted = {*cloudformation["Parameters"], *actions(cloudformation)}
     assert sorted(name for name in wanted if f"`{name}`" not in guide) == []
+
+
+LINKS = {"SnoozeSecret", "SnoozeFunction", "SnoozeFunctionUrl", "SnoozeFunctionUrlPublicPermissions"}
+LINKS |= {"SnoozeFunctionURLInvokeAllowPublicAccess", "SnoozeRole", "SnoozePolicy", "SnoozeLogs", "SnoozeAlarm"}
+
+
+def test_lowering_the_mode_keeps_the_ledger_and_the_links_that_were_sent(cloudformation):
+    stacks = {mode: policies.present(cloudformation, {"Mode": mode, "SnoozeLinks": "true"}) for mode in MODES}
+    acting = {"EnforceRole", "EnforcePolicy", "GuardPolicy", "EnforceAccess", "ActsFailedAlarm"}
+    assert stacks["enforce"] - stacks["announce"] == acting
+    assert stacks["announce"] - stacks["notify"] == {"HeldAlarm"}
+    assert stacks["notify"] - stacks["audit"] == {"NoticePolicy"}
+    assert stacks["audit"] >= {"LedgerTable", *LINKS}
+    assert not policies.present(cloudformation, {"Mode": "enforce"}) & LINKS
+
+
+@pytest.mark.parametrize("setting", ["REAPER_SNOOZE_URL", "REAPER_SNOOZE_KEYS"])
+def test_an_audit_offers_no_links_even_where_the_page_is_still_there(cloudformation, setting: str):
+    variables = cloudformation["Resources"]["SweepFunction"]["Properties"]["Environment"]["Variables"]
+    assert variables[setting]["Fn::If"][0] == "OffersSnooze"
+    told = {"Fn::And": [{"Condition": "Tells"}, {"Condition": "HasSnooze"}]}
+    assert cloudformation["Conditions"]["OffersSnooze"] == told
+
+
+def test_a_stack_of_an_earlier_version_keeps_the_address_of_its_page(cloudformation, tmp_path: Path):
+    """Earlier ones had it from SAM, whose names and properties these are: another name would be another address."""
+    text = (ROOT / "template.yaml").read_text()
+    ours = text[text.index("  # Not as a FunctionUrlConfig") : text.index("  SnoozeLogs:\n")]
+    config = "      FunctionUrlConfig: {AuthType: NONE, InvokeMode: BUFFERED}\n"
+    environment = "      Environment:\n        Variables:\n          AWS_MAX_ATTEMPTS"
+    earlier = tmp_path / "template.yaml"
+    earlier.write_text(text.replace(ours, "").replace(environment, config + environment))
+    assert translate(earlier)["Resources"] == cloudformation["Resources"]
+
+
+def test_every_role_has_the_permissions_boundary_where_one_is_given(cloudformation):
+    roles = {n: r["Properties"] for n, r in cloudformation["Resources"].items() if r["Type"] == "AWS::IAM::Role"}
+    boundary = {"Fn::If": ["HasPermissionsBoundary", {"Ref": "PermissionsBoundary"}, {"Ref": "AWS::NoValue"}]}
+    assert {name: role.get("PermissionsBoundary") for name, role in roles.items()} == dict.fromkeys(roles, boundary)
+    assert set(roles) == {"ScheduleRole", "SweepRole", "EnforceRole", "SnoozeRole"}
+
+
+def test_no_alarm_listens_to_another_stack(cloudformation):
+    own = [{"Name": "service", "Value": "ml-idle-reaper"}, {"Name": "stack", "Value": "ml-idle-reaper"}]
+    for name, alarm in alarms(cloudformation).items():
+        dimensions = policies.resolve(alarm["Dimensions"], {"SweepFunction": "sweep", "SnoozeFunction": "page"})
+        functions = [[{"Name": "FunctionName", "Value": function}] for function in ("sweep", "page")]
+        assert dimensions in ([own] if alarm["Namespace"] == "MLIdleReaper" else functions), name
+
+
+def test_the_alarm_for_missing_sweeps_also_says_that_they_finish_again(cloudformation):
+    """That of a new stack rang before anybody heard: its OK is the proof that schedule, policy and mail work."""
+    silence = alarms(cloudformation)["SilenceAlarm"]
+    assert (silence["OKActions"], silence["TreatMissingData"]) == ([{"Ref": "SummaryTopic"}], "breaching")
+
+
+def test_a_sweep_that_fails_as_a_whole_rings(cloudformation):
+    error = alarms(cloudformation)["ErrorAlarm"]
+    assert (error["Namespace"], error["MetricName"], error["Threshold"]) == ("AWS/Lambda", "Errors", 1)
+    assert error["Dimensions"] == [{"Name": "FunctionName", "Value": {"Ref": "SweepFunction"}}]
+    assert error["AlarmActions"] == [{"Ref": "SummaryTopic"}]
+    assert "Condition" not in cloudformation["Resources"]["ErrorAlarm"]
+
+
+def alarms(cloudformation) -> dict[str, dict]:
+    """The properties of every alarm."""
+    return {n: r["Properties"] for n, r in cloudformation["Resources"].items() if r["Type"] == "AWS::CloudWatch::Alarm"}
+
+
+@pytest.mark.parametrize("path", ["template.yaml", "samconfig.toml", *sorted(p.name for p in (ROOT / "policies").glob("*.yaml"))])
+def test_nothing_that_is_deployed_mails_an_address_of_somebody_else(path: str):
+    found = ROOT / path if (ROOT / path).exists() else ROOT / "policies" / path
+    assert re.findall(r"[\w.-]+@[\w-]+\.[\w.]+", found.read_text()) == []
+
+
+def test_the_price_list_counts_the_alarms_and_metrics_of_the_stack(cloudformation):
+    guide = (ROOT / "docs/deploy-aws.md").read_text()
+    counted = {mode: len(policies.present(cloudformation, {"Mode": mode}) & set(alarms(cloudformation))) for mode in MODES}
+    assert f"{counted['audit']} in mode `audit`, {counted['enforce']} in `enforce`, one more with `SnoozeLinks`" in guide
+    own = re.findall(
+        r'^        \("(\w+)", MetricUnit', (ROOT / "functions/reaper/aws/lambda_function.py").read_text(), re.MULTILINE
+    )
+    assert f"| {len(own) + 1} metrics of its own" in guide, "the last one is ColdStart"

@@ -16,16 +16,22 @@ MANAGED = {"AWSLambdaBasicExecutionRole": "arn:aws:iam::aws:policy/service-role/
 
 def translate(path: Path) -> dict[str, Any]:
     """CloudFormation with the SAM transform applied; local code becomes a dummy S3 address."""
-    os.environ.setdefault("AWS_DEFAULT_REGION", "us-east-1")
-    import boto3
     from cfnlint.decode.cfn_yaml import load
-    from samtranslator.parser.parser import Parser
-    from samtranslator.translator.translator import Translator
 
     template = _plain(load(str(path)))
     for resource in template["Resources"].values():
         if resource["Type"] == "AWS::Serverless::Function":
             resource["Properties"]["CodeUri"] = "s3://bucket/key"
+    return transformed(template)
+
+
+def transformed(template: dict[str, Any]) -> dict[str, Any]:
+    """A template whose code is in S3 already, with the SAM transform applied."""
+    os.environ.setdefault("AWS_DEFAULT_REGION", "us-east-1")
+    import boto3
+    from samtranslator.parser.parser import Parser
+    from samtranslator.translator.translator import Translator
+
     session = boto3.Session(region_name="us-east-1")
     return dict(Translator(MANAGED, Parser(), boto_session=session).translate(template, parameter_values={}))
 

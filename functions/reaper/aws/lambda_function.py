@@ -93,6 +93,8 @@ def _deployed(environ: Mapping[str, str]) -> knobs.Settings:
 def _measure(report: Report) -> None:
     """The custom metrics, through CloudWatch's embedded metric format."""
     sums = totals(report)
+    if stack := _stack(os.environ.get("REAPER_DEPLOYMENT", "")):
+        metrics.add_dimension(name="stack", value=stack)
     for name, unit, value in (
         ("Resources", MetricUnit.Count, sums.resources),
         ("Idle", MetricUnit.Count, sums.by_state["idle"]),
@@ -105,6 +107,15 @@ def _measure(report: Report) -> None:
         ("SweepSeconds", MetricUnit.Seconds, (report.run.finished_at - report.run.started_at).total_seconds()),
     ):
         metrics.add_metric(name=name, unit=unit, value=value)
+
+
+def _stack(deployment: str) -> str:
+    """The name in a stack's ARN, `arn:aws:cloudformation:REGION:ACCOUNT:stack/NAME/ID`; empty for anything else.
+
+    Every stack of an account and region has metrics of its own by it, so that none silences another's alarms.
+    """
+    kind, _, rest = deployment.strip().rpartition(":")[2].partition("/")
+    return rest.partition("/")[0] if kind == "stack" else ""
 
 
 def _log(report: Report, stored: str | None) -> None:

@@ -1,0 +1,196 @@
+"""An AWS account on loopback, as far as deploying needs one: moto's services, and its CloudFormation taught the SAM transform.
+
+The commands in the docs run against it as they stand: SAM's own command line, and AWS's, which is version 1 on PyPI.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+import yaml
+from moto.cloudformation import models, parsing
+from moto.cloudformation.utils import yaml_tag_constructor
+from moto.core.common_models import CloudFormationModel
+from moto.core.config import default_user_config
+from moto.iam.models import iam_backends
+from moto.server import ThreadedMotoServer
+
+from deploy import sam
+from deploy.translate import transformed
+
+AWS = sam.ROOT / ".venv-aws"
+STACK = "ml-idle-reaper"
+MANAGED = json.dumps(
+    {
+        "Resources": {"Bucket": {"Type": "AWS::S3::Bucket", "Properties": {"BucketName": "aws-sam-cli-managed-default"}}},
+        "Outputs": {"SourceBucket": {"Value": {"Ref": "Bucket"}}},
+    }
+)
+"""What SAM keeps in every account that it has deployed to; moto forgets the tags of a change set, so SAM cannot make it there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """The account, and a folder in which its admin works: the template, samconfig.toml, and a function of one line."""
+
+    url: str
+    home: Path
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """The admin's shell."""
+        own = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "REAPER_"))}
+        paths = os.pathsep.join([str(sam.HOME / "bin"), str(AWS / "bin"), str(sam.ROOT / ".venv/bin"), own["PATH"]])
+        return own | {
+            "PATH": paths,
+            "AWS_ENDPOINT_URL": self.url,
+            "AWS_ACCESS_KEY_ID": "AKIAIOSFODNN7EXAMPLE",
+            "AWS_SECRET_ACCESS_KEY": "x",
+            "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_PAGER": "",
+            "SAM_CLI_TELEMETRY": "0",
+            "SAM_CLI_POLL_DELAY": "0.2",
+        }
+
+    def shell(self, command: str, answers: str = "") -> subprocess.CompletedProcess[str]:
+        """Run a command as the admin would; `answers` is what is typed."""
+        return subprocess.run(
+            ["sh", "-c", command], cwd=self.home, env=self.environ, input=answers, capture_output=True, text=True, timeout=240, check=False
+        )  # fmt: skip
+
+    def client(self, service: str) -> Any:
+        """A client of the account."""
+        keys = {"aws_access_key_id": "AKIAIOSFODNN7EXAMPLE", "aws_secret_access_key": "x"}
+        return boto3.client(service, endpoint_url=self.url, region_name="us-east-1", **keys)  # type: ignore[call-overload]
+
+    def resources(self) -> dict[str, str]:
+        """The stack's resources, by logical name."""
+        found = self.client("cloudformation").describe_stack_resources(StackName=STACK)["StackResources"]
+        return {r["LogicalResourceId"]: r["PhysicalResourceId"] for r in found if "PhysicalResourceId" in r}
+
+    def variables(self) -> dict[str, str]:
+        """The settings of the deployed sweep."""
+        name = self.resources()["SweepFunction"]
+        found = self.client("lambda").get_function_configuration(FunctionName=name)["Environment"]["Variables"]
+        return dict(found)
+
+
+@contextmanager
+def account(home: Path, patch: pytest.MonkeyPatch) -> Iterator[Account]:
+    """An account that SAM has deployed to before, and nothing of ours in it."""
+    patch.setattr(models.Stack, "parse_template", staticmethod(_parsed))
+    patch.setattr(models.ChangeSet, "_parse_template", _parse_change_set)
+    patch.setattr(parsing, "clean_json", _without_nothing(parsing.clean_json))
+    patch.setattr(parsing, "parse_and_delete_resource", _detached_first(parsing.parse_and_delete_resource))
+    patch.setattr(
+        models.CloudFormationBackend, "execute_change_set", _with_outputs(models.CloudFormationBackend.execute_change_set)
+    )
+    patch.setitem(default_user_config["lambda"], "use_docker", False)
+    patch.setattr(parsing, "resource_class_from_type", _known_or_stand_in(parsing.resource_class_from_type))
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    # By that name, because moto finds a template by its address only under this one.
+    found = Account(url=f"http://localhost:{server.get_host_and_port()[1]}", home=home)
+    cloudformation = found.client("cloudformation")
+    tags = [{"Key": "ManagedStackSource", "Value": "AwsSamCli"}]
+    cloudformation.create_stack(StackName="aws-sam-cli-managed-default", TemplateBody=MANAGED, Tags=tags)
+    try:
+        yield found
+    finally:
+        server.stop()
+
+
+def ready() -> None:
+    """Both command lines. Raises sam.Missing where one cannot be installed."""
+    sam.sam("--version")
+    if not (AWS / "bin/aws").exists():
+        sam.BUILD.mkdir(parents=True, exist_ok=True)
+        with (sam.ROOT / "build" / "aws.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            sam.install(AWS, "awscli>=1.40", "bin/aws")
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    yaml.add_multi_constructor("", yaml_tag_constructor)
+    found: dict[str, Any] = yaml.load(text, Loader=yaml.Loader)
+    return transformed(found) if "Transform" in found else found
+
+
+def _parse_change_set(change_set: models.ChangeSet) -> None:
+    change_set.template_dict = _parsed(change_set.template)
+
+
+class StandIn(CloudFormationModel):
+    """A resource of a type that moto's CloudFormation does not know: it has a name and nothing behind it."""
+
+    def __init__(self, name: str) -> None:
+        self.physical_resource_id = name
+
+    @classmethod
+    def create_from_cloudformation_json(cls, resource_name: str, *_: Any, **about: Any) -> StandIn:
+        of_secret = about["ResourceType"] == "AWS::SecretsManager::Secret"
+        return cls(f"arn:aws:secretsmanager:us-east-1:123456789012:secret:{resource_name}" if of_secret else resource_name)
+
+    @classmethod
+    def update_from_cloudformation_json(cls, original_resource: StandIn, *_: Any, **__: Any) -> StandIn:
+        return original_resource
+
+    @classmethod
+    def delete_from_cloudformation_json(cls, *_: Any, **__: Any) -> None:
+        """There is nothing behind it."""
+
+    def get_cfn_attribute(self, name: str) -> str:
+        return (
+            f"https://{self.physical_resource_id}.example.com/"
+            if name == "FunctionUrl"
+            else f"{self.physical_resource_id}.{name}"
+        )
+
+
+def _known_or_stand_in(known: Callable[[str], type[CloudFormationModel] | None]) -> Callable[[str], type[CloudFormationModel]]:
+    return lambda type_: known(type_) or StandIn
+
+
+def _with_outputs(execute: Callable[..., None]) -> Callable[..., None]:
+    """moto leaves a stack that a change set made without its outputs."""
+
+    def executed(backend: models.CloudFormationBackend, *given: Any, **named: Any) -> None:
+        execute(backend, *given, **named)
+        for stack in backend.stacks.values():
+            stack._parse_template()
+            stack.output_map = stack._create_output_map()
+
+    return executed
+
+
+def _detached_first(delete: Callable[..., None]) -> Callable[..., None]:
+    """moto refuses to delete a role that has policies, where CloudFormation detaches them."""
+
+    def deleted(name: str, node: dict[str, Any], account_id: str, region: str) -> None:
+        if node["Type"] == "AWS::IAM::Role":
+            iam = iam_backends[account_id]["aws"]
+            for arn in list(iam.get_role(name).managed_policies):
+                iam.detach_role_policy(arn, name)
+        delete(name, node, account_id, region)
+
+    return deleted
+
+
+def _without_nothing(clean: Callable[..., Any]) -> Callable[..., Any]:
+    """moto leaves AWS::NoValue in lists as null, where CloudFormation takes it out."""
+
+    def cleaned(node: Any, resources: Any) -> Any:
+        found = clean(node, resources)
+        return [item for item in found if item is not None] if isinstance(found, list) else found
+
+    return cleaned

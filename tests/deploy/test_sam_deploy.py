@@ -1,0 +1,235 @@
+"""The way through the AWS pages as a newcomer goes it: SAM's own guided flow, and every command as it stands there, against an account on loopback."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tomllib
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from deploy import cloudformation, policies, sam
+from deploy.cloudformation import STACK, Account
+from deploy.translate import translate
+
+PAGE = (sam.ROOT / "docs/deploy-aws.md").read_text()
+UNATTENDED = (sam.ROOT / "docs/deploy-aws-unattended.md").read_text()
+pytestmark = pytest.mark.timeout(900)
+"""Two command lines that take seconds to start, on a busy machine many."""
+
+
+@pytest.fixture(scope="module")
+def stack() -> dict[str, Any]:
+    return translate(sam.ROOT / "template.yaml")
+
+
+@pytest.fixture(scope="module")
+def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
+    """An account and a folder with what is deployed; building the real function is another test's."""
+    try:
+        cloudformation.ready()
+    except sam.Missing as why:
+        warnings.warn(f"NOT TESTED: deploying with SAM, because {why}", stacklevel=1)
+        pytest.skip(str(why))
+    home = tmp_path_factory.mktemp("admin")
+    for name in ("template.yaml", "samconfig.toml"):
+        shutil.copy(sam.ROOT / name, home)
+    shutil.copytree(sam.ROOT / "policies", home / "policies")
+    (home / "functions").mkdir()
+    (home / "functions/function.py").write_text("def handler(event, context):\n    return event\n")
+    with pytest.MonkeyPatch.context() as patch, cloudformation.account(home, patch) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def guided(account: Account) -> str:
+    """What SAM says to somebody who takes every default, and confirms the changes at the end."""
+    done = guide(account)
+    assert done.startswith("0 "), done
+    return done
+
+
+def guide(account: Account, **answers: str) -> str:
+    """Exit status and output of `sam deploy --guided` with Enter to every question but those named, and y to the last."""
+    parameters = yaml.safe_load(re.sub(r"!\w+", "", (account.home / "template.yaml").read_text()))["Parameters"]
+    typed = ["", "", *(answers.get(name, "") for name in parameters), *[""] * 6]
+    done = account.shell("sam deploy --guided", answers="".join(f"{line}\n" for line in [*typed, "y"]))
+    return f"{done.returncode} {done.stdout}{done.stderr}"
+
+
+def blocks(page: str, heading: str, language: str = "sh") -> list[str]:
+    """The commands under a heading."""
+    section = page.split(f"## {heading}\n")[1].split("\n## ")[0]
+    return re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL)
+
+
+def saved(account: Account) -> str:
+    """The parameters in samconfig.toml."""
+    config = tomllib.loads((account.home / "samconfig.toml").read_text())
+    return str(config["default"]["deploy"]["parameters"]["parameter_overrides"])
+
+
+def test_sam_deploys_with_nothing_but_enter_and_a_yes(account: Account, guided: str):
+    assert f"Successfully created/updated stack - {STACK}" in guided
+    assert "no authentication" not in guided
+    assert account.variables()["REAPER_MODE"] == "audit"
+    assert "SnoozeFunction" not in account.resources()
+
+
+def test_the_answers_are_those_of_the_next_deployment(account: Account, guided: str):
+    assert 'Mode="audit"' in saved(account)
+    plain = account.shell("sam deploy")
+    assert "No changes to deploy" in plain.stderr, plain.stdout + plain.stderr
+    assert plain.returncode != 0
+    assert account.shell(deploy_unattended()).returncode == 0, "and that is what its second option is for"
+
+
+def test_the_mode_chosen_once_is_that_of_the_next_deployment(account: Account, guided: str):
+    mode = guide(account, Mode="notify", SnoozeLinks="true", PolicyParameter="/ml-idle-reaper/policy")
+    assert mode.startswith("0 "), mode
+    assert "Function Url has no authentication" not in mode
+    assert 'Mode="notify"' in saved(account)
+    again = guide(account, Quiet="false")
+    assert "Parameter Mode [notify]" in again
+    assert parameters(account) == {"Mode": "notify", "SnoozeLinks": "true", "Quiet": "false"}
+
+
+def parameters(account: Account) -> dict[str, str]:
+    """Some of the deployed stack's parameters."""
+    [found] = account.client("cloudformation").describe_stacks(StackName=STACK)["Stacks"]
+    chosen = {p["ParameterKey"]: p["ParameterValue"] for p in found["Parameters"]}
+    return {name: chosen[name] for name in ("Mode", "SnoozeLinks", "Quiet")}
+
+
+def deploy_unattended() -> str:
+    """The command of that page, which its workflow runs as well."""
+    [command] = re.findall(r"^\$ (sam deploy .*)$", UNATTENDED, re.MULTILINE)
+    [workflow] = re.findall(r"```yaml\n(.*?)```", UNATTENDED, re.DOTALL)
+    steps = [step["run"] for step in yaml.safe_load(workflow)["jobs"]["deploy"]["steps"] if "run" in step]
+    assert steps[-2:] == ["sam build", command]
+    return str(command)
+
+
+def test_only_one_branch_of_one_repository_may_deploy():
+    [trust] = [yaml.safe_load(block) for block in re.findall(r"```json\n(.*?)```", UNATTENDED, re.DOTALL)]
+    [statement] = trust["Statement"]
+    token = "token.actions.githubusercontent.com"
+    ours = {f"{token}:aud": "sts.amazonaws.com", f"{token}:sub": "repo:ORGANIZATION/REPOSITORY:ref:refs/heads/main"}
+    assert policies.conditions_hold(statement["Condition"], ours)
+    assert not policies.conditions_hold(statement["Condition"], {**ours, f"{token}:sub": f"{ours[f'{token}:sub']}-2"})
+    assert not policies.conditions_hold(statement["Condition"], {**ours, f"{token}:aud": "somebody else"})
+
+
+def test_a_policy_file_reaches_parameter_store_whole(account: Account):
+    [put, _] = blocks(PAGE, "First deployment")
+    done = account.shell(put)
+    assert done.returncode == 0, done.stderr
+    stored = account.client("ssm").get_parameter(Name="/ml-idle-reaper/policy")["Parameter"]
+    assert (stored["Value"], stored["Type"]) == ((sam.ROOT / "policies/default.yaml").read_text(), "String")
+
+
+CUT = 'version: 1\nrules: # "keep" is a word\n  - {name: a, match: {tags: {env: [prod]}}, action: ignore}\n'
+
+
+@pytest.mark.parametrize("quoted", [False, True], ids=["as a word", "in quotation marks"])
+@pytest.mark.parametrize(
+    "text", [CUT, "{version: 1, rules: [{name: a, match: {name: x}, action: ignore}]}", "# mine\nversion: 1\n"]
+)
+def test_a_policy_that_sam_cuts_is_refused_and_never_deployed(account: Account, stack, text: str, quoted: bool):
+    pattern = stack["Parameters"]["Policy"]["AllowedPattern"]
+    arrived = override(account, f'Policy="{text}"' if quoted else f"Policy={text}")
+    whole = arrived == text
+    assert bool(re.fullmatch(pattern, arrived)) is (whole and "\n" not in text)
+
+
+def override(account: Account, argument: str) -> str:
+    """What SAM makes of a parameter on its command line."""
+    (account.home / "argument").write_text(argument)
+    script = "from samcli.cli.types import CfnParameterOverridesType as T; print(T().convert((open('argument').read(),), None, None)['Policy'], end='')"
+    done = account.shell(f'"{sam.HOME}/bin/python" -c "{script}"')
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("text", ["version: 1", "{version: 1, owners: {domains: [example.com]}}"])
+def test_a_policy_of_one_line_is_taken(stack, text: str):
+    assert re.fullmatch(stack["Parameters"]["Policy"]["AllowedPattern"], text)
+
+
+def test_the_alarm_for_missing_sweeps_is_set_back_and_a_sweep_run(account: Account, guided: str, stack):
+    [_, see] = blocks(PAGE, "First deployment")
+    [silence] = [o["OutputValue"] for o in outputs(account) if o["OutputKey"] == "SilenceAlarm"]
+    ring(account, silence, stack["Resources"]["SilenceAlarm"]["Properties"])
+    done = account.shell(f"set -e\n{first_version(see)}")
+    assert done.returncode == 0, done.stderr
+    [found] = account.client("cloudwatch").describe_alarms(AlarmNames=[silence])["MetricAlarms"]
+    assert found["StateValue"] == "OK"
+    assert '"StatusCode": 200' in done.stdout
+    assert (account.home / "answer.json").exists()
+
+
+def first_version(command: str) -> str:
+    """The command without the one option that only version 2 of AWS's command line knows; version 1 always works as it says."""
+    return command.replace("--cli-binary-format raw-in-base64-out ", "")
+
+
+def outputs(account: Account) -> list[dict[str, str]]:
+    """What the stack tells of itself."""
+    [found] = account.client("cloudformation").describe_stacks(StackName=STACK)["Stacks"]
+    return list(found["Outputs"])
+
+
+def ring(account: Account, name: str, properties: dict[str, Any]) -> None:
+    """Make the alarm as the stack does, which moto's CloudFormation does not, and let it go off."""
+    plain = {k: v for k, v in properties.items() if k not in {"AlarmActions", "OKActions", "Dimensions"}}
+    account.client("cloudwatch").put_metric_alarm(AlarmName=name, **plain)
+    account.client("cloudwatch").set_alarm_state(AlarmName=name, StateValue="ALARM", StateReason="a new stack")
+
+
+def test_invoking_by_hand_waits_and_does_not_start_a_second_sweep(account: Account, guided: str):
+    commands = re.findall(r"^.*aws lambda invoke.*$", PAGE, re.MULTILINE)
+    assert len(commands) == 2
+    for command in commands:
+        assert re.search(r"AWS_MAX_ATTEMPTS=1 aws lambda invoke .*--cli-read-timeout 0 ", command), command
+    [command] = [c for c in commands if "NAME" in c]
+    done = account.shell(first_version(command.removeprefix("$ ").replace("NAME", account.resources()["SweepFunction"])))
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture
+def left_behind(account: Account, guided: str) -> tuple[str, str]:
+    """Bucket and table with something in them: versions, a marker of a deletion, and more than one page."""
+    client, found = account.client("s3"), account.resources()
+    bucket = found["ReportBucket"]
+    client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    for number in range(520):
+        client.put_object(Bucket=bucket, Key=f"reports/{number % 300}.json", Body=b"{}")
+    client.delete_object(Bucket=bucket, Key="reports/1.json")
+    account.client("ssm").put_parameter(Name="/ml-idle-reaper/policy", Value="version: 1", Type="String", Overwrite=True)
+    return bucket, found["LedgerTable"]
+
+
+def test_the_clean_exit_leaves_nothing_of_ours_behind(account: Account, left_behind: tuple[str, str]):
+    """The last of this file, because it takes the stack away."""
+    delete, clean = blocks(PAGE, "Uninstall")
+    bucket, table = left_behind
+    done = account.shell(f"set -e\n{delete}echo $BUCKET $TABLE\n")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.split()[-2:] == [bucket, table], "named by the stack before it goes"
+    assert bucket in {b["Name"] for b in account.client("s3").list_buckets()["Buckets"]}, "kept on purpose"
+    assert account.client("dynamodb").list_tables()["TableNames"] == [table], "kept on purpose"
+    done = account.shell(f"set -e\nBUCKET={bucket} TABLE={table}\n{clean}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [b["Name"] for b in account.client("s3").list_buckets()["Buckets"]] == ["aws-sam-cli-managed-default"]
+    assert account.client("dynamodb").list_tables()["TableNames"] == []
+    assert account.client("ssm").describe_parameters()["Parameters"] == []
+    for service, call, key in (
+        ("iam", "list_roles", "Roles"),
+        ("sns", "list_topics", "Topics"),
+        ("lambda", "list_functions", "Functions"),
+    ):
+        assert getattr(account.client(service), call)()[key] == [], service
