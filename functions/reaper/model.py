@@ -149,16 +149,30 @@ class Resource:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
-    """The stretch that signals are read over. What was busy, born or changed after `quiet_from` needs no closer look: no rule calls it idle.
+class Quiet:
+    """Since when one resource must have been silent to count as idle.
 
-    `sooner` has, by resource id, the later moments of those whose own tags ask for a shorter `idle_after` than any rule.
+    `perhaps`: silence since then is enough under some rule that may hold for it. `surely`: since then is enough under each of them. They
+    differ only where a rule asks for a price or a size that is not known yet.
+    """
+
+    perhaps: datetime
+    surely: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """The stretch that signals are read over, and by resource id what the rules that may hold for it say of its silence.
+
+    What was busy, created or changed after `Quiet.perhaps` needs no closer look: no rule calls it idle. `quiet_from` stands for that moment
+    where `quiet` does not name the resource. `whole`: the first look, too, reads the whole stretch.
     """
 
     start: datetime
     end: datetime
     quiet_from: datetime
-    sooner: Mapping[str, datetime] = field(default_factory=dict)
+    quiet: Mapping[str, Quiet] = field(default_factory=dict)
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,7 @@ from reaper.model import (
     Observation,
     Outcome,
     Price,
+    Quiet,
     Resource,
     Result,
     State,
@@ -110,7 +111,7 @@ def again(cloud: Cloud, kind: Kind[Any], resource: Resource, order: Order) -> Fi
     """
     on_aws = cloud.target.cloud == "aws"
     end = order.now.replace(second=0, microsecond=0) + (MINUTE if on_aws else timedelta(0))
-    stretch = replace(window(order.policy, order.now, end), sooner=rule.sooner(order.policy, [resource], order.now))
+    stretch = replace(window(order.policy, order.now, end), quiet=_quiet([resource], order), whole=True)
     seen = list(_safely(kind, lambda: kind.observe(cloud, [resource], stretch)))
     if cloud.troubles:
         with aside():
@@ -132,6 +133,20 @@ def window(policy: Policy, now: datetime, end: datetime | None = None) -> Window
     reach = max(policy.defaults.lookback, rule.longest_idle_after(policy) + 2 * HOUR)
     start = (usual - reach).replace(minute=0, second=0, microsecond=0)
     return Window(start=start, end=end or usual, quiet_from=now - rule.shortest_idle_after(policy))
+
+
+def _quiet(resources: Iterable[Resource], order: Order) -> dict[str, Quiet]:
+    """By id, since when each must have been silent. One that the code trips over is left out: the shortest wait of all stands for it."""
+    shared: dict[tuple[timedelta, timedelta], Quiet] = {}
+    found: dict[str, Quiet] = {}
+    for resource in resources:
+        try:
+            price = order.book.price(resource)
+            waits = rule.waits(order.policy, resource, price.usd_per_hour if price else None, order.now)
+        except ODD:
+            continue
+        found[resource.id] = shared.setdefault(waits, Quiet(perhaps=order.now - waits[0], surely=order.now - waits[1]))
+    return found
 
 
 def _mark(moment: datetime) -> datetime:
@@ -178,7 +193,7 @@ def _safely(kind: Kind[Any], found: Callable[[], Iterable[T]]) -> Iterator[T]:
 
 
 def _findings(cloud: Cloud, kind: Kind[Any], resources: list[Resource], order: Order) -> Iterator[Finding]:
-    stretch = replace(window(order.policy, order.now), sooner=rule.sooner(order.policy, resources, order.now))
+    stretch = replace(window(order.policy, order.now), quiet=_quiet(resources, order))
     left = {(resource.id, resource.name): resource for resource in resources}
     for observation in kind.observe(cloud, resources, stretch):
         listed = left.pop((observation.resource.id, observation.resource.name), None)

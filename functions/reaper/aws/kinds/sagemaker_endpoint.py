@@ -72,7 +72,7 @@ def observe(cloud: Cloud, resources: Sequence[Resource], window: Window) -> Iter
     """Traffic of all in bulk; only what was silent is described, and then asked for every signal that it could show use by."""
     listed = _listed_variants(cloud) if resources else {}
     asked = {r.id: signals.traffic(r.name, listed.get(r.name, ())) for r in resources if r.status not in {"Creating", "Deleting"}}
-    first = series.answers(cloud, [q for queries in asked.values() for q in queries], series.recent(window))
+    first = series.first(cloud, [(r, asked.get(r.id, ())) for r in resources], window)
     silent = []
     for resource in resources:
         seen = Observation(resource=resource, readings=_readings(asked.get(resource.id, {}), first))
