@@ -253,7 +253,10 @@ def test_a_keep_tag_protects_even_where_tags_may_nothing():
 
 def test_a_tag_that_asks_for_less_than_any_rule_shortens_its_own_wait_and_no_other():
     policy = parse(TEXT)
-    quick, usual = resource(id="quick", tags={"reaper:idle-after": "45m"}), resource(id="usual", tags={"reaper:idle-after": "99h"})
+    quick, usual = (
+        resource(id="quick", tags={"reaper:idle-after": "45m"}),
+        resource(id="usual", tags={"reaper:idle-after": "99h"}),
+    )
     assert shortest_idle_after(policy) == timedelta(hours=2)
     assert waits(policy, quick, 1.0, NOW)[0] == timedelta(minutes=45)
     assert waits(policy, usual, 1.0, NOW) == waits(policy, resource(), 1.0, NOW)
