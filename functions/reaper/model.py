@@ -161,11 +161,24 @@ class Quiet:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """What a sweep keeps of a resource for later ones: `body` as JSON can write it, good only while the resource bears this `stamp`."""
+
+    stamp: str
+    body: Mapping[str, Any]
+
+
+def nothing_kept(ids: Iterable[str]) -> Mapping[str, Kept]:
+    """What is kept where nothing is."""
+    return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
     """The stretch that signals are read over, and by resource id what the rules that may hold for it say of its silence.
 
     What was busy, created or changed after `Quiet.perhaps` needs no closer look: no rule calls it idle. `quiet_from` stands for that moment
-    where `quiet` does not name the resource. `whole`: the first look, too, reads the whole stretch.
+    where `quiet` does not name the resource. `whole`: the first look, too, reads the whole stretch. `kept(ids)` has what earlier sweeps kept.
     """
 
     start: datetime
@@ -173,6 +186,7 @@ class Window:
     quiet_from: datetime
     quiet: Mapping[str, Quiet] = field(default_factory=dict)
     whole: bool = False
+    kept: Callable[[Iterable[str]], Mapping[str, Kept]] = nothing_kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,6 +229,7 @@ class Observation:
 
     `in_use`: it is at work right now. `free`: it costs nothing while idle. `unsettled`: it is being created or changed.
     `blind`: why nothing can be proven. `gone`: it was deleted since it was listed, or a list that lags behind still named it.
+    `keep`: what later sweeps need not ask for again.
     """
 
     resource: Resource
@@ -225,6 +240,7 @@ class Observation:
     unsettled: str | None = None
     blind: str | None = None
     gone: bool = False
+    keep: Kept | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

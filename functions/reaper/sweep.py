@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol, Self, TypeVar
 
-from reaper import judge, owners, plan, rule, sound
+from reaper import cache, judge, owners, plan, rule, sound
+from reaper.cache import Cache
 from reaper.errors import ODD, CloudError, Trouble, aside
 from reaper.evidence import brief
 from reaper.model import (
@@ -18,6 +19,7 @@ from reaper.model import (
     Case,
     Coverage,
     Finding,
+    Kept,
     Kind,
     Memory,
     Move,
@@ -31,6 +33,7 @@ from reaper.model import (
     Status,
     Target,
     Window,
+    nothing_kept,
 )
 from reaper.policy import Policy
 from reaper.prices import PriceBook
@@ -64,13 +67,14 @@ class Cloud(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What to sweep with: the policy, the prices, the moment, what is remembered, and whom to tell of progress."""
+    """What to sweep with: the policy, the prices, the moment, what is remembered, whom to tell of progress, and what earlier sweeps kept."""
 
     policy: Policy
     now: datetime
     book: PriceBook = field(default_factory=PriceBook)
     memories: Mapping[str, Memory] = field(default_factory=dict)
     progress: Callable[[str], None] = lambda text: None
+    cache: Cache | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,14 +197,25 @@ def _safely(kind: Kind[Any], found: Callable[[], Iterable[T]]) -> Iterator[T]:
 
 
 def _findings(cloud: Cloud, kind: Kind[Any], resources: list[Resource], order: Order) -> Iterator[Finding]:
-    stretch = replace(window(order.policy, order.now), quiet=_quiet(resources, order))
+    stretch = replace(window(order.policy, order.now), quiet=_quiet(resources, order), kept=_kept(cloud, kind, order))
+    fresh: dict[str, Kept] = {}
     left = {(resource.id, resource.name): resource for resource in resources}
     for observation in kind.observe(cloud, resources, stretch):
         listed = left.pop((observation.resource.id, observation.resource.name), None)
+        if observation.keep:
+            fresh[observation.resource.id] = observation.keep
         if listed and not observation.gone:
             yield _judged(cloud, _doubted(observation, listed), kind, order)
     for resource in left.values():
         yield _judged(cloud, Observation(resource=resource, blind="it was not observed"), kind, order)
+    if order.cache:
+        cache.write(order.cache, cloud.target, kind.name, fresh, {resource.id for resource in resources})
+
+
+def _kept(cloud: Cloud, kind: Kind[Any], order: Order) -> Callable[[Iterable[str]], Mapping[str, Kept]]:
+    """What earlier sweeps kept of resources of that kind there."""
+    held = order.cache
+    return (lambda ids: cache.read(held, cloud.target, kind.name, ids)) if held else nothing_kept
 
 
 def _doubted(seen: Observation, listed: Resource) -> Observation:
