@@ -11,21 +11,23 @@ import json
 import threading
 import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any
 
 from reaper import ledger as book
 from reaper.errors import ODD, ReaperError
 from reaper.ledger import Ledger, State
-from reaper.model import Kept, Target
+from reaper.model import Kept, Part, Resource, Target
 from reaper.row import place
 
 ROWS = 16
 """Among so many rows the resources of one target and kind are shared out."""
 MOST, LONGEST = 500, 200_000
 """Entries in one row, and letters of what they are packed into."""
+LASTS = timedelta(days=1)
+"""So long the size of what was not changed since is taken to be the same: autoscaling may change it, and nothing says that a time tells of it."""
 VALUE = "packed"
 
 
@@ -38,6 +40,18 @@ class Cache:
     writes: bool
     tell: Callable[[str], None]
     lock: threading.Lock
+
+
+def stamp(created: datetime | None, changed: datetime | None) -> str | None:
+    """By what a resource is known as the one that was described: no two lives and no two changes of it have the same; None where that is not known."""
+    return f"{created.isoformat()} {changed.isoformat()}" if created and changed else None
+
+
+def as_kept(resource: Resource, kept: Kept | None, now: datetime) -> Resource | None:
+    """The resource as it ran when it was last described, where that is not long ago and it was not changed since."""
+    if kept is None or kept.stamp != stamp(resource.created, resource.changed) or not timedelta() <= now - kept.at <= LASTS:
+        return None
+    return replace(resource, parts=kept.parts, size=kept.size)
 
 
 def opened(ledger: Ledger, now: datetime, tell: Callable[[str], None], *, writes: bool) -> Cache:
@@ -111,13 +125,24 @@ def _shared_out(target: Target, kind: str, ids: Iterable[str]) -> dict[str, list
 
 
 def _packed(rows: Mapping[str, Kept]) -> str:
-    text = json.dumps({id: [kept.stamp, kept.body] for id, kept in rows.items()})
+    text = json.dumps({id: _written(kept) for id, kept in rows.items()})
     return base64.b64encode(zlib.compress(text.encode())).decode()
 
 
 def _unpacked(held: State) -> dict[str, Kept]:
     try:
         rows: dict[str, Any] = json.loads(zlib.decompress(base64.b64decode(held.values[VALUE]))) if held.values else {}
-        return {id: Kept(stamp=str(stamp), body=dict(body)) for id, (stamp, body) in rows.items()}
+        return {id: _read(row) for id, row in rows.items()}
     except (*ODD, zlib.error):
         return {}
+
+
+def _written(kept: Kept) -> dict[str, Any]:
+    parts = None if kept.parts is None else [[p.component, p.instance, p.count] for p in kept.parts]
+    return {"stamp": kept.stamp, "at": kept.at.isoformat(), "body": dict(kept.body), "parts": parts, "size": kept.size}
+
+
+def _read(row: Mapping[str, Any]) -> Kept:
+    parts = None if row["parts"] is None else tuple(Part(component=c, instance=i, count=n) for c, i, n in row["parts"])
+    at = datetime.fromisoformat(row["at"])
+    return Kept(stamp=str(row["stamp"]), at=at, body=dict(row["body"]), parts=parts, size=str(row["size"]))

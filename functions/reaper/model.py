@@ -162,10 +162,16 @@ class Quiet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """What a sweep keeps of a resource for later ones: `body` as JSON can write it, good only while the resource bears this `stamp`."""
+    """What a sweep keeps of a resource for later ones, good only while the resource bears this `stamp`.
+
+    `body`: what never changes, as JSON can write it. `parts` and `size`: what it ran at `at`, by which a look may be spared and nothing judged.
+    """
 
     stamp: str
-    body: Mapping[str, Any]
+    at: datetime
+    body: Mapping[str, Any] = field(default_factory=dict)
+    parts: tuple[Part, ...] | None = None
+    size: str = ""
 
 
 def nothing_kept(ids: Iterable[str]) -> Mapping[str, Kept]:

@@ -39,6 +39,8 @@ from reaper.policy import Policy
 from reaper.prices import PriceBook
 
 T = TypeVar("T")
+Reads = Callable[[Iterable[str]], Mapping[str, Kept]]
+"""What earlier sweeps kept, by id."""
 LAG = timedelta(minutes=5)
 """Metrics of the last minutes are still arriving, so the window ends this long before now."""
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
@@ -139,18 +141,39 @@ def window(policy: Policy, now: datetime, end: datetime | None = None) -> Window
     return Window(start=start, end=end or usual, quiet_from=now - rule.shortest_idle_after(policy))
 
 
-def _quiet(resources: Iterable[Resource], order: Order) -> dict[str, Quiet]:
+def _quiet(resources: Iterable[Resource], order: Order, kept: Reads = nothing_kept) -> dict[str, Quiet]:
     """By id, since when each must have been silent. One that the code trips over is left out: the shortest wait of all stands for it."""
-    shared: dict[tuple[timedelta, timedelta], Quiet] = {}
-    found: dict[str, Quiet] = {}
+    known: dict[str, tuple[Resource, timedelta, timedelta]] = {}
     for resource in resources:
         try:
-            price = order.book.price(resource)
-            waits = rule.waits(order.policy, resource, price.usd_per_hour if price else None, order.now)
+            known[resource.id] = (resource, *_waits(resource, order))
         except ODD:
             continue
-        found[resource.id] = shared.setdefault(waits, Quiet(perhaps=order.now - waits[0], surely=order.now - waits[1]))
+    left_open = [id for id, (_, short, long) in known.items() if short < long]
+    held = kept(left_open) if left_open else {}
+    shared: dict[tuple[timedelta, timedelta], Quiet] = {}
+    found: dict[str, Quiet] = {}
+    for id, (resource, short, long) in known.items():
+        waits = _as_kept(resource, held.get(id), short, order), long
+        found[id] = shared.setdefault(waits, Quiet(perhaps=order.now - waits[0], surely=order.now - waits[1]))
     return found
+
+
+def _waits(resource: Resource, order: Order) -> tuple[timedelta, timedelta]:
+    price = order.book.price(resource)
+    return rule.waits(order.policy, resource, price.usd_per_hour if price else None, order.now)
+
+
+def _as_kept(resource: Resource, kept: Kept | None, short: timedelta, order: Order) -> timedelta:
+    """The shortest wait that may hold for it, given what it ran when it was last described: that may spare a closer look, and nothing else.
+
+    Never longer than the wait of the rule by which it is judged without one.
+    """
+    known = cache.as_kept(resource, kept, order.now)
+    if known is None:
+        return short
+    judged = rule.rule(order.policy, resource, None, order.now).idle_after
+    return max(short, min(judged, _waits(known, order)[0]))
 
 
 def _mark(moment: datetime) -> datetime:
@@ -197,7 +220,8 @@ def _safely(kind: Kind[Any], found: Callable[[], Iterable[T]]) -> Iterator[T]:
 
 
 def _findings(cloud: Cloud, kind: Kind[Any], resources: list[Resource], order: Order) -> Iterator[Finding]:
-    stretch = replace(window(order.policy, order.now), quiet=_quiet(resources, order), kept=_kept(cloud, kind, order))
+    kept = _kept(cloud, kind, order)
+    stretch = replace(window(order.policy, order.now), quiet=_quiet(resources, order, kept), kept=kept)
     fresh: dict[str, Kept] = {}
     left = {(resource.id, resource.name): resource for resource in resources}
     for observation in kind.observe(cloud, resources, stretch):
@@ -212,7 +236,7 @@ def _findings(cloud: Cloud, kind: Kind[Any], resources: list[Resource], order: O
         cache.write(order.cache, cloud.target, kind.name, fresh, {resource.id for resource in resources})
 
 
-def _kept(cloud: Cloud, kind: Kind[Any], order: Order) -> Callable[[Iterable[str]], Mapping[str, Kept]]:
+def _kept(cloud: Cloud, kind: Kind[Any], order: Order) -> Reads:
     """What earlier sweeps kept of resources of that kind there."""
     held = order.cache
     return (lambda ids: cache.read(held, cloud.target, kind.name, ids)) if held else nothing_kept
