@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import lru_cache
 
-from reaper.model import Evidence, Observation, Reading, Role, Series, Window
+from reaper.model import Evidence, Observation, Quiet, Reading, Resource, Role, Series, Window
 
 SETTLE = timedelta(minutes=25)
 """Points younger than 20 minutes may not have arrived yet, and a heartbeat beats every five: one bucket that began before that has a point."""
@@ -45,10 +45,35 @@ def last_used(observation: Observation) -> datetime | None:
 
 
 def settled(observation: Observation, window: Window) -> bool:
-    """Whether it was used, created or changed so lately that no rule and no tag of its own can call it idle."""
-    resource = observation.resource
-    since = window.sooner.get(resource.id, window.quiet_from)
-    return any(t and t > since for t in (last_used(observation), resource.created, resource.changed))
+    """Whether it was used, created or changed so lately that no rule that may hold for it, and no tag of its own, can call it idle.
+
+    Of what is young only a closer look tells whether an earlier use makes it active, where the rules that may hold differ about that.
+    """
+    quiet, used = _quiet(observation.resource, window), last_used(observation)
+    if used and used > quiet.perhaps:
+        return True
+    return _young(observation.resource, quiet) and not (used and used > quiet.surely)
+
+
+def first_look(resource: Resource, window: Window) -> datetime:
+    """From which hour on a look has to read that settles whatever was used since it must have been silent.
+
+    Of what is young that is the whole window: it is not read again, and its last use must be true.
+    """
+    quiet = _quiet(resource, window)
+    if window.whole or _young(resource, quiet):
+        return window.start
+    start = min(quiet.perhaps, window.end - timedelta(minutes=1)).replace(minute=0, second=0, microsecond=0)
+    return max(window.start, start)
+
+
+def _quiet(resource: Resource, window: Window) -> Quiet:
+    usual = Quiet(perhaps=window.quiet_from, surely=window.quiet_from)
+    return window.quiet.get(resource.id, usual)
+
+
+def _young(resource: Resource, quiet: Quiet) -> bool:
+    return any(t and t > quiet.perhaps for t in (resource.created, resource.changed))
 
 
 def alive_from(reading: Reading, until: datetime) -> datetime | None:

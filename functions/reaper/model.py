@@ -153,16 +153,50 @@ class Resource:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
-    """The stretch that signals are read over. What was busy, born or changed after `quiet_from` needs no closer look: no rule calls it idle.
+class Quiet:
+    """Since when one resource must have been silent to count as idle.
 
-    `sooner` has, by resource id, the later moments of those whose own tags ask for a shorter `idle_after` than any rule.
+    `perhaps`: silence since then is enough under some rule that may hold for it. `surely`: since then is enough under each of them. They
+    differ only where a rule asks for a price or a size that is not known yet.
+    """
+
+    perhaps: datetime
+    surely: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """What a sweep keeps of a resource for later ones, good only while the resource bears this `stamp`.
+
+    `body`: what never changes, as JSON can write it. `parts` and `size`: what it ran at `at`, by which a look may be spared and nothing judged.
+    """
+
+    stamp: str
+    at: datetime
+    body: Mapping[str, Any] = field(default_factory=dict)
+    parts: tuple[Part, ...] | None = None
+    size: str = ""
+
+
+def nothing_kept(ids: Iterable[str]) -> Mapping[str, Kept]:
+    """What is kept where nothing is."""
+    return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """The stretch that signals are read over, and by resource id what the rules that may hold for it say of its silence.
+
+    What was busy, created or changed after `Quiet.perhaps` needs no closer look: no rule calls it idle. `quiet_from` stands for that moment
+    where `quiet` does not name the resource. `whole`: the first look, too, reads the whole stretch. `kept(ids)` has what earlier sweeps kept.
     """
 
     start: datetime
     end: datetime
     quiet_from: datetime
-    sooner: Mapping[str, datetime] = field(default_factory=dict)
+    quiet: Mapping[str, Quiet] = field(default_factory=dict)
+    whole: bool = False
+    kept: Callable[[Iterable[str]], Mapping[str, Kept]] = nothing_kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,6 +239,7 @@ class Observation:
 
     `in_use`: it is at work right now. `free`: it costs nothing while idle. `unsettled`: it is being created or changed.
     `blind`: why nothing can be proven. `gone`: it was deleted since it was listed, or a list that lags behind still named it.
+    `keep`: what later sweeps need not ask for again.
     """
 
     resource: Resource
@@ -215,6 +250,7 @@ class Observation:
     unsettled: str | None = None
     blind: str | None = None
     gone: bool = False
+    keep: Kept | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

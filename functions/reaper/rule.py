@@ -6,7 +6,7 @@ the next matching rule holds, so that a missing price never costs anybody a reso
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -17,13 +17,19 @@ from reaper.policy import SHORTEST, Leeway, Policy, Spec
 
 def rule(policy: Policy, resource: Resource, usd_per_hour: float | None, now: datetime) -> Rule:
     """What holds for `resource` at `now`. With unreadable tags the file's rules are used; `judge` then says `unknown`."""
+    return _held(policy, list(_matching(policy, resource, usd_per_hour)), tags.read(resource.tags or {}, now), now)
+
+
+def waits(policy: Policy, resource: Resource, usd_per_hour: float | None, now: datetime) -> tuple[timedelta, timedelta]:
+    """The shortest and the longest `idle_after` that may hold for `resource` at `now`, its own tags and office hours included.
+
+    They differ only where a price or a size is not known: whatever these turn out to be, `rule` then asks for no less and no more.
+    """
     specs = list(_matching(policy, resource, usd_per_hour))
-    asked = [_plain(policy, spec) for spec in specs]
-    found = asked[0] if len(asked) == 1 else _gentlest(asked, now)
-    found = replace(found, protected=f"{found.name} says ignore") if found.action is Action.IGNORE else found
     wishes = tags.read(resource.tags or {}, now)
-    tagged = _with_tags(found, _may(policy, specs), wishes)
-    return tagged if wishes.idle_after == tagged.idle_after else _out_of_hours(tagged, _enough(specs), now)
+    alone = [[spec] for spec in specs] if len(specs) > 1 else []
+    found = [_held(policy, some, wishes, now).idle_after for some in (specs, *alone)]
+    return min(found), max(found)
 
 
 def looked_at(policy: Policy, resource: Resource, usd_per_hour: float | None) -> Iterator[tuple[str, bool | None, list[str]]]:
@@ -40,16 +46,18 @@ def shortest_idle_after(policy: Policy) -> timedelta:
     return min([policy.defaults.idle_after, *written, *hours])
 
 
-def sooner(policy: Policy, resources: Iterable[Resource], now: datetime) -> dict[str, datetime]:
-    """By resource id, the moment before which silence counts for those whose own tag asks for less than any rule does."""
-    usual = shortest_idle_after(policy)
-    asked = {r.id: tags.read(r.tags or {}, now).idle_after for r in resources if r.tags}
-    return {id_: now - wish for id_, wish in asked.items() if wish and wish < usual}
-
-
 def longest_idle_after(policy: Policy) -> timedelta:
     """The longest `idle_after` in the file: the window must reach back at least that far."""
     return max([spec.idle_after for spec in policy.rules if spec.idle_after] + [policy.defaults.idle_after])
+
+
+def _held(policy: Policy, specs: list[Spec | None], wishes: tags.Wishes, now: datetime) -> Rule:
+    """What holds where any of `specs` may, with the resource's own tags."""
+    asked = [_plain(policy, spec) for spec in specs]
+    found = asked[0] if len(asked) == 1 else _gentlest(asked, now)
+    found = replace(found, protected=f"{found.name} says ignore") if found.action is Action.IGNORE else found
+    tagged = _with_tags(found, _may(policy, specs), wishes)
+    return tagged if wishes.idle_after == tagged.idle_after else _out_of_hours(tagged, _enough(specs), now)
 
 
 def _matching(policy: Policy, resource: Resource, usd_per_hour: float | None) -> Iterator[Spec | None]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from reaper import __version__
+from reaper import __version__, cache
 from reaper.clouds import opened
 from reaper.model import Finding, Report, Run
 from reaper.registry import CLOUDS, kinds
@@ -18,6 +18,7 @@ from reaper.settings import Settings
 if TYPE_CHECKING:
     from reaper.desk import Desk
     from reaper.enforce import Hand
+    from reaper.ledger import Ledger
     from reaper.policy import Policy
     from reaper.source import Source
     from reaper.sweep import Cloud, Order
@@ -39,10 +40,11 @@ def run(
     from reaper.sweep import Order, sweep  # with it pydantic, which no `--help` and no cold start waits for
 
     started = clock()
-    follow = _follow_up(settings, source.policy, clock, (deadline, narrow))
+    follow, kept = _follow_up(settings, source.policy, clock, (deadline, narrow))
     asked = [kind for kind in kinds() if not settings.kinds or kind.name in settings.kinds]
     clouds, failed = opened(settings, [c for c in CLOUDS if any(k.cloud == c for k in asked)], progress)
-    order = Order(policy=source.policy, now=started, progress=progress)
+    held = cache.opened(kept, started, progress, writes=settings.mode.writes) if kept else None
+    order = Order(policy=source.policy, now=started, progress=progress, cache=held)
     swept = sweep(clouds, asked, order)
     facts = Run(
         id=uuid.uuid4().hex[:12],
@@ -63,21 +65,26 @@ Bounds = tuple[datetime | None, Callable[[Finding], Finding] | None]
 """Until when may be acted, and what takes away from what is planned."""
 
 
-def _follow_up(settings: Settings, policy: Policy, clock: Callable[[], datetime], bounds: Bounds) -> FollowUp:
-    """What comes after the sweep. An audit writes nothing; it reads a ledger where one was named, to know of snoozes and notices."""
+def _follow_up(
+    settings: Settings, policy: Policy, clock: Callable[[], datetime], bounds: Bounds
+) -> tuple[FollowUp, Ledger | None]:
+    """What comes after the sweep, and the ledger where there is one.
+
+    An audit writes nothing; it reads a ledger where one was named, to know of snoozes and notices.
+    """
     if not settings.mode.writes and settings.ledger is None:
-        return lambda report, clouds, order: report
+        return lambda report, clouds, order: report, None
     from reaper import desk, ledger, tell
 
     if not settings.mode.writes:
         known = ledger.open(settings.ledger, os.environ, read_only=True)
-        return lambda report, clouds, order: tell.recalled(report, policy, known, report.run.started_at)
+        return lambda report, clouds, order: tell.recalled(report, policy, known, report.run.started_at), known
     places = {"REAPER_LEDGER": settings.ledger or ledger.default(os.environ), "REAPER_MANIFESTS": settings.manifests or ""}
     at = replace(desk.open(settings.ledger, policy, os.environ, clock), places=places)
     if not settings.mode.acts:
-        return lambda report, clouds, order: tell.tell(report, policy, at)
+        return lambda report, clouds, order: tell.tell(report, policy, at), at.ledger
     hire = _hands(settings, at, bounds)
-    return lambda report, clouds, order: tell.tell(report, policy, at, hire(report, clouds, order))
+    return lambda report, clouds, order: tell.tell(report, policy, at, hire(report, clouds, order)), at.ledger
 
 
 def _hands(settings: Settings, at: Desk, bounds: Bounds) -> Callable[[Report, Sequence[Cloud], Order], Hand]:

@@ -10,7 +10,8 @@ from datetime import datetime, timedelta
 from itertools import count
 from typing import Any, Protocol, Self, TypeVar
 
-from reaper import judge, owners, plan, rule, sound
+from reaper import cache, judge, owners, plan, rule, sound
+from reaper.cache import Cache
 from reaper.errors import ODD, CloudError, Trouble, aside
 from reaper.evidence import brief
 from reaper.model import (
@@ -19,23 +20,28 @@ from reaper.model import (
     Case,
     Coverage,
     Finding,
+    Kept,
     Kind,
     Memory,
     Move,
     Observation,
     Outcome,
     Price,
+    Quiet,
     Resource,
     Result,
     State,
     Status,
     Target,
     Window,
+    nothing_kept,
 )
 from reaper.policy import Policy
 from reaper.prices import PriceBook
 
 T = TypeVar("T")
+Reads = Callable[[Iterable[str]], Mapping[str, Kept]]
+"""What earlier sweeps kept, by id."""
 LAG = timedelta(minutes=5)
 """Metrics of the last minutes are still arriving, so the window ends this long before now."""
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
@@ -64,13 +70,14 @@ class Cloud(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What to sweep with: the policy, the prices, the moment, what is remembered, and whom to tell of progress."""
+    """What to sweep with: the policy, the prices, the moment, what is remembered, whom to tell of progress, and what earlier sweeps kept."""
 
     policy: Policy
     now: datetime
     book: PriceBook = field(default_factory=PriceBook)
     memories: Mapping[str, Memory] = field(default_factory=dict)
     progress: Callable[[str], None] = lambda text: None
+    cache: Cache | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +118,7 @@ def again(cloud: Cloud, kind: Kind[Any], resource: Resource, order: Order) -> Fi
     """
     on_aws = cloud.target.cloud == "aws"
     end = order.now.replace(second=0, microsecond=0) + (MINUTE if on_aws else timedelta(0))
-    stretch = replace(window(order.policy, order.now, end), sooner=rule.sooner(order.policy, [resource], order.now))
+    stretch = replace(window(order.policy, order.now, end), quiet=_quiet([resource], order), whole=True)
     seen = list(_safely(kind, lambda: kind.observe(cloud, [resource], stretch)))
     if cloud.troubles:
         with aside():
@@ -133,6 +140,41 @@ def window(policy: Policy, now: datetime, end: datetime | None = None) -> Window
     reach = max(policy.defaults.lookback, rule.longest_idle_after(policy) + 2 * HOUR)
     start = (usual - reach).replace(minute=0, second=0, microsecond=0)
     return Window(start=start, end=end or usual, quiet_from=now - rule.shortest_idle_after(policy))
+
+
+def _quiet(resources: Iterable[Resource], order: Order, kept: Reads = nothing_kept) -> dict[str, Quiet]:
+    """By id, since when each must have been silent. One that the code trips over is left out: the shortest wait of all stands for it."""
+    known: dict[str, tuple[Resource, timedelta, timedelta]] = {}
+    for resource in resources:
+        try:
+            known[resource.id] = (resource, *_waits(resource, order))
+        except ODD:
+            continue
+    left_open = [id for id, (_, short, long) in known.items() if short < long]
+    held = kept(left_open) if left_open else {}
+    shared: dict[tuple[timedelta, timedelta], Quiet] = {}
+    found: dict[str, Quiet] = {}
+    for id, (resource, short, long) in known.items():
+        waits = _as_kept(resource, held.get(id), short, order), long
+        found[id] = shared.setdefault(waits, Quiet(perhaps=order.now - waits[0], surely=order.now - waits[1]))
+    return found
+
+
+def _waits(resource: Resource, order: Order) -> tuple[timedelta, timedelta]:
+    price = order.book.price(resource)
+    return rule.waits(order.policy, resource, price.usd_per_hour if price else None, order.now)
+
+
+def _as_kept(resource: Resource, kept: Kept | None, short: timedelta, order: Order) -> timedelta:
+    """The shortest wait that may hold for it, given what it ran when it was last described: that may spare a closer look, and nothing else.
+
+    Never longer than the wait of the rule by which it is judged without one.
+    """
+    known = cache.as_kept(resource, kept, order.now)
+    if known is None:
+        return short
+    judged = rule.rule(order.policy, resource, None, order.now).idle_after
+    return max(short, min(judged, _waits(known, order)[0]))
 
 
 def _mark(moment: datetime) -> datetime:
@@ -179,14 +221,26 @@ def _safely(kind: Kind[Any], found: Callable[[], Iterable[T]]) -> Iterator[T]:
 
 
 def _findings(cloud: Cloud, kind: Kind[Any], resources: list[Resource], order: Order) -> Iterator[Finding]:
-    stretch = replace(window(order.policy, order.now), sooner=rule.sooner(order.policy, resources, order.now))
+    kept = _kept(cloud, kind, order)
+    stretch = replace(window(order.policy, order.now), quiet=_quiet(resources, order, kept), kept=kept)
+    fresh: dict[str, Kept] = {}
     left = {(resource.id, resource.name): resource for resource in resources}
     for observation in kind.observe(cloud, resources, stretch):
         listed = left.pop((observation.resource.id, observation.resource.name), None)
+        if observation.keep:
+            fresh[observation.resource.id] = observation.keep
         if listed and not observation.gone:
             yield _judged(cloud, _doubted(observation, listed), kind, order)
     for resource in left.values():
         yield _judged(cloud, Observation(resource=resource, blind="it was not observed"), kind, order)
+    if order.cache:
+        cache.write(order.cache, cloud.target, kind.name, fresh, {resource.id for resource in resources})
+
+
+def _kept(cloud: Cloud, kind: Kind[Any], order: Order) -> Reads:
+    """What earlier sweeps kept of resources of that kind there."""
+    held = order.cache
+    return (lambda ids: cache.read(held, cloud.target, kind.name, ids)) if held else nothing_kept
 
 
 def _doubted(seen: Observation, listed: Resource) -> Observation:

@@ -13,7 +13,7 @@ from reaper import document, lint, registry, schema, source
 from reaper.errors import PolicyError
 from reaper.model import Action, Confidence, Move, Part
 from reaper.policy import Policy, Spec
-from reaper.rule import rule, shortest_idle_after, sooner
+from reaper.rule import rule, shortest_idle_after, waits
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "policies").glob("*.yaml"))
 KINDS = registry.names()
@@ -255,11 +255,15 @@ def test_a_keep_tag_protects_even_where_tags_may_nothing():
     assert rule(policy, resource(tags={"reaper:keep": "true"}), None, NOW).protected
 
 
-def test_a_tag_that_asks_for_less_than_any_rule_is_looked_at_sooner_and_alone():
+def test_a_tag_that_asks_for_less_than_any_rule_shortens_its_own_wait_and_no_other():
     policy = parse(TEXT)
-    quick, usual = resource(id="quick", tags={"reaper:idle-after": "45m"}), resource(id="usual", tags={"reaper:idle-after": "9h"})
+    quick, usual = (
+        resource(id="quick", tags={"reaper:idle-after": "45m"}),
+        resource(id="usual", tags={"reaper:idle-after": "99h"}),
+    )
     assert shortest_idle_after(policy) == timedelta(hours=2)
-    assert sooner(policy, [quick, usual], NOW) == {"quick": NOW - timedelta(minutes=45)}
+    assert waits(policy, quick, 1.0, NOW)[0] == timedelta(minutes=45)
+    assert waits(policy, usual, 1.0, NOW) == waits(policy, resource(), 1.0, NOW)
 
 
 def test_a_size_that_is_not_known_takes_the_gentler_rule_and_every_type_is_looked_at():

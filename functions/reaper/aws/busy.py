@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from reaper.aws import series
 from reaper.aws.series import Query
 from reaper.errors import CloudError
-from reaper.evidence import last_busy, points
-from reaper.model import Reading, Resource, Role, Window
+from reaper.evidence import points, settled
+from reaper.model import Observation, Reading, Resource, Role, Window
 
 if TYPE_CHECKING:
     from reaper.aws.cloud import Cloud
@@ -24,12 +24,13 @@ NAMESPACE, METRIC, DIMENSION = "MLIdleReaper", "Busy", "Resource"
 def readings(cloud: Cloud, resources: Sequence[Resource], window: Window) -> dict[str, tuple[Reading, ...]]:
     """Busy as activity and as heartbeat, by resource id. Without any point both are empty: nobody publishes it there.
 
-    The whole window is only read where the last part of it was silent.
+    The whole window is only read of what the first look leaves open.
     """
     spelled = _spellings(cloud) if resources else {}
     asked = {r.id: [_query(arn) for arn in (spelled or {}).get(r.id.lower(), [r.id])] for r in resources}
-    first = series.answers(cloud, [q for queries in asked.values() for q in queries], series.recent(window))
-    silent = [id_ for id_, queries in asked.items() if not any(last_busy(r) for q in queries for r in _pair(first[q])[:1])]
+    first = series.first(cloud, [(r, asked[r.id]) for r in resources], window)
+    seen = [Observation(resource=r, readings=tuple(_pair(first[q])[0] for q in asked[r.id])) for r in resources]
+    silent = [one.resource.id for one in seen if not settled(one, window)]
     answers = first | series.answers(cloud, [q for id_ in silent for q in asked[id_]], window)
     found = {id_: tuple(r for q in queries for r in _pair(answers[q])) for id_, queries in asked.items()}
     return found if spelled is not None else {id_: _doubted(pairs) for id_, pairs in found.items()}

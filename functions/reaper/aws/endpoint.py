@@ -5,7 +5,7 @@ https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeEndpoint.h
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -47,11 +47,22 @@ class Described:
     config: Mapping[str, Any] = field(default_factory=dict)
 
 
-def describe(cloud: Cloud, name: str) -> Described:
-    """Two calls. Raises CloudError when the endpoint cannot be described or understood; a configuration that is gone costs the types only."""
+Recall = Callable[[Mapping[str, Any]], Mapping[str, Any] | None]
+"""The configuration that is known already of an endpoint as just described; None where it has to be asked for."""
+
+
+def unknown(row: Mapping[str, Any]) -> None:
+    """No configuration is known before it was asked for."""
+
+
+def describe(cloud: Cloud, name: str, recall: Recall = unknown) -> Described:
+    """Two calls, or one where the configuration is known.
+
+    Raises CloudError when the endpoint cannot be described or understood; a configuration that is gone costs the types only.
+    """
     row = cloud.call("sagemaker", "DescribeEndpoint", "EndpointStatus", EndpointName=name)
-    config = _config(cloud, row.get("EndpointConfigName")) or {}
     try:
+        config = recall(row) or _config(cloud, row) or {}
         found = _understood(row, config)
         size(found)  # what cannot be told to people has not been understood
         return found
@@ -89,15 +100,24 @@ def size(described: Described) -> str:
     return ", ".join(f"{name} x{count}" if count else name for name, count in counts.items())
 
 
-def _config(cloud: Cloud, name: str | None) -> dict[str, Any] | None:
+def _config(cloud: Cloud, row: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The configuration that the endpoint runs; None where it cannot be had."""
+    name = row.get("EndpointConfigName")
     if not name:
         return None
     try:
-        return cloud.call("sagemaker", "DescribeEndpointConfig", "ProductionVariants", EndpointConfigName=name)
+        found = cloud.call("sagemaker", "DescribeEndpointConfig", "ProductionVariants", EndpointConfigName=name)
     except CloudError as error:
         if error.trouble is not Trouble.GONE:
             cloud.note(error)
         return None
+    return None if _made_since(found, row) else found
+
+
+def _made_since(config: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
+    """Whether a configuration of that name was created after the endpoint's last change: the one it runs was deleted."""
+    made, changed = config.get("CreationTime"), row.get("LastModifiedTime")
+    return bool(made and changed and made > changed)
 
 
 def _understood(row: Mapping[str, Any], config: Mapping[str, Any]) -> Described:

@@ -8,13 +8,14 @@ does, which CloudWatch rounds down to the hour beyond 63 days: windows start on 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from reaper.errors import ODD, CloudError, Trouble
-from reaper.model import Series, Window
+from reaper.evidence import first_look
+from reaper.model import Resource, Series, Window
 
 if TYPE_CHECKING:
     from reaper.aws.cloud import Cloud
@@ -47,24 +48,43 @@ class Answer:
 
 def answers(cloud: Cloud, queries: Sequence[Query], window: Window) -> dict[Query, Answer]:
     """One answer per distinct query. A batch that fails is noted on the cloud and leaves its answers empty and incomplete."""
-    asked = list(dict.fromkeys(queries))
-    found = {query: Answer(series=Series(start=window.start, step=STEP, end=window.end)) for query in asked}
-    size = max(1, min(MAX_QUERIES, MAX_POINTS // _buckets(window)))
-    batches = [asked[i : i + size] for i in range(0, len(asked), size)]
-    cloud.each(lambda batch: _ask(cloud, batch, window, found), batches, AT_ONCE)
-    return found
+    return _answered(cloud, dict.fromkeys(queries, window.start), window)
 
 
-def recent(window: Window) -> Window:
-    """The part of the window in which use settles the matter: it is asked of all, the whole window only of what was silent in it."""
-    start = min(window.quiet_from, window.end - timedelta(minutes=1)).replace(minute=0, second=0, microsecond=0)
-    return replace(window, start=max(window.start, start))
+def first(cloud: Cloud, asked: Iterable[tuple[Resource, Iterable[Query]]], window: Window) -> dict[Query, Answer]:
+    """The same of the part of the window in which use settles the matter for that very resource, or of some hours more.
+
+    It is asked of all, the whole window only of what was silent in it.
+    """
+    starts: dict[Query, datetime] = {}
+    for resource, queries in asked:
+        start = first_look(resource, window)
+        for query in queries:
+            starts[query] = min(start, starts.get(query, start))
+    return _answered(cloud, starts, window)
 
 
 def dimensions(cloud: Cloud, namespace: str, metric: str) -> Iterator[dict[str, str]]:
     """The dimensions of every series of a metric with a point in the last two weeks. Raises CloudError."""
     for row in cloud.pages("cloudwatch", "ListMetrics", "Metrics", Namespace=namespace, MetricName=metric):
         yield {str(d.get("Name")): str(d.get("Value")) for d in row.get("Dimensions") or ()}
+
+
+def _answered(cloud: Cloud, starts: Mapping[Query, datetime], window: Window) -> dict[Query, Answer]:
+    """One answer for each query, from at least its own start on."""
+    found = {query: Answer(series=Series(start=start, step=STEP, end=window.end)) for query, start in starts.items()}
+    cloud.each(lambda batch: _ask(cloud, *batch, found), list(_batches(starts, window)), AT_ONCE)
+    return found
+
+
+def _batches(starts: Mapping[Query, datetime], window: Window) -> Iterator[tuple[list[Query], Window]]:
+    """The queries in as few calls as points and queries allow: those that reach back furthest first, each batch as far as its first."""
+    left = sorted(starts, key=lambda query: starts[query])
+    while left:
+        stretch = replace(window, start=starts[left[0]])
+        size = max(1, min(MAX_QUERIES, MAX_POINTS // _buckets(stretch)))
+        yield left[:size], stretch
+        left = left[size:]
 
 
 def _buckets(window: Window) -> int:

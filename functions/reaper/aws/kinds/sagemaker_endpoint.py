@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from reaper.aws import endpoint, endpoint_deeds, restorable, scaling, series, tags
+from reaper.aws import endpoint, endpoint_deeds, remembered, restorable, scaling, series, tags
 from reaper.aws import endpoint_signals as signals
 from reaper.aws.endpoint import Described
 from reaper.aws.endpoint_deeds import SETTLED, UNSETTLED, Around
@@ -21,7 +21,7 @@ from reaper.aws.scaling import Scaling
 from reaper.aws.series import Query
 from reaper.errors import CloudError, Trouble
 from reaper.evidence import settled
-from reaper.model import Hint, Kind, Observation, Reading, Resource, Window
+from reaper.model import Hint, Kept, Kind, Observation, Reading, Resource, Window
 
 if TYPE_CHECKING:
     from reaper.aws.cloud import Cloud
@@ -42,6 +42,7 @@ class _Look:
     blind: str | None = None
     busy_with: str | None = None
     components: tuple[Mapping[str, Any], ...] = ()
+    keep: Kept | None = None
     queries: signals.Queries = field(default_factory=dict)
 
 
@@ -72,7 +73,7 @@ def observe(cloud: Cloud, resources: Sequence[Resource], window: Window) -> Iter
     """Traffic of all in bulk; only what was silent is described, and then asked for every signal that it could show use by."""
     listed = _listed_variants(cloud) if resources else {}
     asked = {r.id: signals.traffic(r.name, listed.get(r.name, ())) for r in resources if r.status not in {"Creating", "Deleting"}}
-    first = series.answers(cloud, [q for queries in asked.values() for q in queries], series.recent(window))
+    first = series.first(cloud, [(r, asked.get(r.id, ())) for r in resources], window)
     silent = []
     for resource in resources:
         seen = Observation(resource=resource, readings=_readings(asked.get(resource.id, {}), first))
@@ -80,7 +81,8 @@ def observe(cloud: Cloud, resources: Sequence[Resource], window: Window) -> Iter
             yield settled
         else:
             silent.append(resource)
-    looks = list(cloud.each(lambda resource: _look(cloud, resource), silent))
+    kept = window.kept([r.id for r in silent]) if silent else {}
+    looks = list(cloud.each(lambda resource: _look(cloud, resource, kept.get(resource.id), window), silent))
     components = _components(cloud) if _may_host(cloud, looks) else {}
     full = _with_facts(cloud, [_with_components(look, components) for look in looks], window)
     answers = series.answers(cloud, [q for look in full for q in look.queries], window)
@@ -112,16 +114,17 @@ def _listed_variants(cloud: Cloud) -> dict[str, list[str]]:
     return found
 
 
-def _look(cloud: Cloud, resource: Resource) -> _Look:
+def _look(cloud: Cloud, resource: Resource, kept: Kept | None, window: Window) -> _Look:
     try:
-        found = endpoint.describe(cloud, resource.name)
+        found = endpoint.describe(cloud, resource.name, lambda row: remembered.recalled(resource, kept, row))
     except CloudError as error:
         if error.trouble is not Trouble.GONE:
             cloud.note(error)
         return _Look(resource=resource, blind=f"it could not be described: {error}")
     changed = found.raw.get("LastModifiedTime") or resource.changed
     known = replace(resource, status=found.status, changed=changed, parts=endpoint.parts(found), size=endpoint.size(found))
-    return _Look(resource=known, described=found)
+    keep = remembered.renewed(remembered.keep(resource, found, window.end), kept)
+    return _Look(resource=known, described=found, keep=keep)
 
 
 def _may_host(cloud: Cloud, looks: Sequence[_Look]) -> bool:
@@ -249,7 +252,7 @@ def _readings(asked: signals.Queries, answers: dict[Query, series.Answer]) -> tu
 
 
 def _observation(look: _Look, readings: tuple[Reading, ...], window: Window) -> Observation:
-    seen = Observation(resource=look.resource, readings=readings, blind=look.blind)
+    seen = Observation(resource=look.resource, readings=readings, blind=look.blind, keep=look.keep)
     found, status = look.described, look.resource.status
     if found is None:
         return seen

@@ -74,8 +74,7 @@ def observe(cloud: Cloud, resources: Sequence[Resource], window: Window) -> Iter
     """
     asked_for = {r.name for r in resources}
     resources = [*resources, *(s for r in resources for s in r.facts.get("siblings", ()) if s.name not in asked_for)]
-    traffic = [q for r in resources for q in _queries(r.name)[: len(ACTIVITY)]]
-    first = series.answers(cloud, traffic, series.recent(window))
+    first = series.first(cloud, [(r, _queries(r.name)[: len(ACTIVITY)]) for r in resources], window)
     seen = {r.name: Observation(resource=r, readings=_readings(r.name, first)) for r in resources}
     silent = {name for name, one in seen.items() if not _recent(one, window)}
     answers = series.answers(cloud, [q for name in silent for q in _queries(name)], window)

@@ -1,0 +1,249 @@
+"""Configurations that earlier sweeps have seen: they spare calls, and are never taken for another one of the same name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+
+import reaper.aws.acts
+from aws.conftest import DAY, HOUR, NOW
+from reaper import cache, document, registry, sweep
+from reaper.aws import endpoint, targets
+from reaper.fleeting import Fleeting
+from reaper.model import Finding, State
+from reaper.sandbox.aws.account import Account
+from reaper.sandbox.aws.call import Call
+from reaper.sandbox.aws.fault import Fault, on
+from reaper.sandbox.aws.records import Variant
+from reaper.sandbox.aws.server import Server
+
+KIND = "sagemaker-endpoint"
+CONFIG = "sagemaker:DescribeEndpointConfig"
+SMALL, LARGE = [Variant(name="v", instance="ml.m5.large")], [Variant(name="v", instance="ml.p4d.24xlarge")]
+CHANGED = NOW - 20 * DAY
+
+
+@pytest.fixture
+def quiet(account: Account) -> Any:
+    """An endpoint that nobody calls."""
+    made = account.endpoint("quiet", variants=SMALL, created=NOW - 40 * DAY, changed=CHANGED)
+    account.alive("quiet", "v", NOW - 15 * DAY, NOW + DAY)
+    return made
+
+
+class Sweeper:
+    """Sweeps that share one ledger."""
+
+    def __init__(self) -> None:
+        self.ledger, self.now, self.policy = Fleeting(), NOW, "version: 1"
+
+    def order(self, *, writes: bool = True) -> sweep.Order:
+        held = cache.opened(self.ledger, self.now, print, writes=writes)
+        return sweep.Order(policy=document.parse(self.policy, "policy", registry.names()), now=self.now, cache=held)
+
+    def run(self, *, writes: bool = True) -> tuple[Finding, int]:
+        """What was found, and how many configurations were described for it."""
+        done = sweep.sweep(targets.clouds(["us-east-1"], (), boto3.Session()), [registry.kind(KIND)], self.order(writes=writes))
+        return done.findings[0], done.coverage[0].calls.get(CONFIG, 0)
+
+
+@pytest.fixture
+def sweeper(quiet: Any) -> Sweeper:
+    return Sweeper()
+
+
+def test_a_later_sweep_asks_for_no_configuration_and_finds_the_same(sweeper: Sweeper):
+    (before, first), (after, second) = sweeper.run(), sweeper.run()
+    assert (first, second) == (1, 0)
+    assert after == before
+    assert (after.case.verdict.state, after.case.resource.size) == (State.IDLE, "ml.m5.large x1")
+    assert after.price is not None
+
+
+def test_a_sweep_that_finds_nothing_new_writes_nothing(sweeper: Sweeper):
+    sweeper.run()
+    versions = {name: row.version for name, row in sweeper.ledger._states.items()}
+    sweeper.run()
+    assert {name: row.version for name, row in sweeper.ledger._states.items()} == versions
+
+
+def test_an_audit_reads_what_is_remembered_and_writes_nothing(sweeper: Sweeper):
+    assert [sweeper.run(writes=False)[1], len(sweeper.ledger._states)] == [1, 0]
+    sweeper.run()
+    assert sweeper.run(writes=False)[1] == 0
+
+
+def remade(account: Account, made: datetime) -> None:
+    account.config("quiet-config", variants=LARGE, created=made)
+
+
+def updated(account: Account, server: Server) -> None:
+    """Its configuration deleted and made anew under the same name, and the endpoint updated to it."""
+    account.contents.endpoints["quiet"].changed = NOW - 2 * DAY
+    remade(account, NOW - 3 * DAY)
+
+
+def made_anew(account: Account, server: Server) -> None:
+    account.contents.endpoints["quiet"].created = NOW - 16 * DAY
+    remade(account, NOW - 30 * DAY)
+
+
+def listed_late(account: Account, server: Server) -> None:
+    """As updated, but the list still has the old time."""
+    updated(account, server)
+
+    def late(call: Call, data: dict[str, Any]) -> dict[str, Any]:
+        return data | {"Endpoints": [row | {"LastModifiedTime": CHANGED.timestamp()} for row in data["Endpoints"]]}
+
+    server.rules.append(on("ListEndpoints", Fault(rewrite=late)))
+
+
+def renamed(account: Account, server: Server) -> None:
+    """Another configuration, though no time says so."""
+    account.config("other-config", variants=LARGE, created=NOW - 30 * DAY)
+    account.contents.endpoints["quiet"].config = "other-config"
+
+
+@pytest.mark.parametrize("change", [updated, made_anew, listed_late, renamed])
+def test_what_may_run_another_configuration_is_described_again(
+    account: Account, server: Server, sweeper: Sweeper, change: Callable[[Account, Server], None]
+):
+    sweeper.run()
+    change(account, server)
+    found, asked = sweeper.run()
+    assert asked == 1
+    assert found.case.resource.size == "ml.p4d.24xlarge x1"
+
+
+def test_one_made_anew_under_its_name_is_not_what_a_remembered_endpoint_runs(account: Account, sweeper: Sweeper):
+    sweeper.run()
+    remade(account, NOW - 2 * DAY)
+    found, asked = sweeper.run()
+    assert (asked, found.case.resource.size) == (0, "ml.m5.large x1")
+
+
+def test_a_configuration_created_after_the_last_change_leaves_the_price_unknown(account: Account, sweeper: Sweeper):
+    remade(account, CHANGED + timedelta(seconds=1))
+    for _ in range(2):
+        found, asked = sweeper.run()
+        assert (asked, found.price, found.case.resource.size) == (1, None, "unknown x1")
+        assert found.case.verdict.state is State.IDLE
+
+
+def test_a_configuration_as_old_as_the_last_change_is_what_it_runs(account: Account, sweeper: Sweeper):
+    remade(account, CHANGED)
+    assert sweeper.run()[0].case.resource.size == "ml.p4d.24xlarge x1"
+
+
+@pytest.mark.parametrize("status", ["OutOfService", "UpdateRollbackFailed"])
+def test_only_an_endpoint_in_service_is_remembered_or_recalled(quiet: Any, sweeper: Sweeper, status: str):
+    quiet.status = status
+    assert [sweeper.run()[1], sweeper.run()[1]] == [1, 1]
+    quiet.status = "InService"
+    assert [sweeper.run()[1], sweeper.run()[1]] == [1, 0]
+    quiet.status = status
+    assert sweeper.run()[1] == 1
+
+
+def test_the_look_before_an_action_asks_for_the_configuration(account: Account, sweeper: Sweeper):
+    found, _ = sweeper.run()
+    [cloud] = targets.clouds(["us-east-1"], (), boto3.Session())
+    sweep.again(cloud, registry.kind(KIND), found.case.resource, sweeper.order())
+    assert cloud.calls[CONFIG] == 1
+
+
+def test_nothing_that_acts_records_or_restores_knows_of_what_is_remembered():
+    [folder] = reaper.aws.acts.__path__
+    texts = {path.name: path.read_text() for path in Path(folder).glob("*.py")}
+    assert len(texts) > 10
+    assert not [name for name, text in texts.items() if "remembered" in text or "reaper.cache" in text or "recall=" in text]
+
+
+def test_a_description_by_itself_never_uses_what_is_remembered(sweeper: Sweeper):
+    sweeper.run()
+    [cloud] = targets.clouds(["us-east-1"], (), boto3.Session())
+    endpoint.describe(cloud, "quiet")
+    assert cloud.calls[CONFIG] == 1
+
+
+def test_an_endpoint_that_was_used_is_not_described_and_not_remembered(account: Account, sweeper: Sweeper):
+    account.invoked("quiet", "v", NOW - HOUR)
+    assert sweeper.run()[1] == 0
+    assert sweeper.ledger._states == {}
+
+
+DEAR = "{version: 1, rules: [{name: dear, match: {usd_per_hour: '>= 5'}, idle_after: 2h}]}"
+LOOSE = """
+version: 1
+rules:
+  - {name: dear, match: {usd_per_hour: ">= 0.01"}, idle_after: 2h, tags_may: [protect, loosen]}
+"""
+
+
+def looks(sweeper: Sweeper) -> tuple[Finding, int]:
+    """What was found, and how many endpoints were described for it."""
+    done = sweep.sweep(targets.clouds(["us-east-1"], (), boto3.Session()), [registry.kind(KIND)], sweeper.order())
+    return done.findings[0], done.coverage[0].calls.get("sagemaker:DescribeEndpoint", 0)
+
+
+def test_a_price_rule_that_did_not_match_costs_nothing_in_later_sweeps(account: Account, sweeper: Sweeper):
+    account.invoked("quiet", "v", NOW - 6 * HOUR)
+    sweeper.policy = DEAR
+    (before, first), (after, second) = looks(sweeper), looks(sweeper)
+    assert (first, second) == (1, 0)
+    assert (before.case.verdict.state, before.case.verdict.because) == (after.case.verdict.state, after.case.verdict.because)
+    assert after.case.verdict.state is State.ACTIVE
+
+
+def test_a_price_rule_that_matched_is_held_to_in_every_sweep(account: Account, quiet: Any, server: Server, sweeper: Sweeper):
+    quiet.variants[0].spec["InstanceType"] = "ml.p4d.24xlarge"
+    account.config("quiet-config", variants=LARGE, created=NOW - 40 * DAY)
+    account.invoked("quiet", "v", NOW - 6 * HOUR)
+    sweeper.policy = DEAR
+    for _ in range(3):
+        found, asked = looks(sweeper)
+        assert (found.case.verdict.state, found.case.rule.name, asked) == (State.IDLE, "rule 'dear'", 1)
+
+
+@pytest.mark.parametrize("change", [updated, made_anew])
+def test_what_was_changed_since_is_looked_at_for_a_price_rule(
+    account: Account, server: Server, sweeper: Sweeper, change: Callable[[Account, Server], None]
+):
+    account.invoked("quiet", "v", NOW - 6 * HOUR)
+    sweeper.policy = DEAR
+    looks(sweeper)
+    change(account, server)
+    found, asked = looks(sweeper)
+    assert (found.case.verdict.state, asked) == (State.IDLE, 1)
+
+
+def test_after_a_day_what_a_price_rule_may_hold_for_is_looked_at_again(account: Account, server: Server, sweeper: Sweeper):
+    sweeper.policy = DEAR
+    asked = []
+    for hours in (0, 12, 25, 26):
+        account.invoked("quiet", "v", NOW + (hours - 6) * HOUR)
+        server.now = sweeper.now = NOW + hours * HOUR
+        asked.append(looks(sweeper)[1])
+    assert asked == [1, 0, 1, 0]
+
+
+def test_idleness_is_never_judged_by_a_remembered_size(account: Account, quiet: Any, sweeper: Sweeper):
+    """Even where no time tells of a change: it may be called idle later than its price asks for, and never sooner."""
+    account.invoked("quiet", "v", NOW - 6 * HOUR)
+    sweeper.policy = DEAR
+    looks(sweeper)
+    quiet.variants[0].count = 0
+    found, _ = looks(sweeper)
+    assert found.case.verdict.state is State.ACTIVE
+
+
+def test_a_remembered_size_spares_no_look_beyond_the_rule_it_is_judged_by(account: Account, quiet: Any, sweeper: Sweeper):
+    quiet.tags = {"reaper:idle-after": "48h"}
+    account.invoked("quiet", "v", NOW - 30 * HOUR)
+    sweeper.policy = LOOSE
+    assert [looks(sweeper)[0].case.verdict.state for _ in range(2)] == [State.ACTIVE, State.ACTIVE]
