@@ -26,6 +26,8 @@ ROWS = 16
 """Among so many rows the resources of one target and kind are shared out."""
 MOST, LONGEST = 500, 200_000
 """Entries in one row, and letters of what they are packed into."""
+UNPACKED = 8 * 1024 * 1024
+"""Bytes that a row may take unpacked."""
 LASTS = timedelta(days=1)
 """So long the size of what was not changed since is taken to be the same: autoscaling may change it, and nothing says that a time tells of it."""
 VALUE = "packed"
@@ -131,10 +133,15 @@ def _packed(rows: Mapping[str, Kept]) -> str:
 
 def _unpacked(held: State) -> dict[str, Kept]:
     try:
-        rows: dict[str, Any] = json.loads(zlib.decompress(base64.b64decode(held.values[VALUE]))) if held.values else {}
+        rows: dict[str, Any] = json.loads(_text(held.values[VALUE])) if held.values else {}
         return {id: _read(row) for id, row in rows.items()}
     except (*ODD, zlib.error):
         return {}
+
+
+def _text(packed: str) -> bytes:
+    """Cut at `UNPACKED`, so that no row that somebody else wrote can use up the memory of a sweep."""
+    return zlib.decompressobj().decompress(base64.b64decode(packed), UNPACKED)
 
 
 def _written(kept: Kept) -> dict[str, Any]:

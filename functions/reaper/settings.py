@@ -103,7 +103,7 @@ def narrowed(settings: Settings, asked: Mapping[str, Any], kinds: Collection[str
                 f"{key!r} is not an option of a sweep"
                 + (f", did you mean {near[0]!r}?" if near else f"; valid: {', '.join(ASKABLE)}")
             )
-        if value not in ([], "", None):
+        if value not in ([], None):
             given[name] = _asked(name, value)
     if MODES.index(given.get("mode", settings.mode)) > MODES.index(settings.mode):
         raise SettingsError(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import random
+import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -121,6 +123,17 @@ def test_a_row_that_cannot_be_understood_has_nothing_and_is_replaced(text: str):
     assert cache.read(opened(book), HERE, KIND, rows) == {}
     cache.write(opened(book), HERE, KIND, rows, rows)
     assert cache.read(opened(book), HERE, KIND, rows) == rows
+
+
+def test_a_row_that_unpacks_to_far_more_than_was_packed_has_nothing():
+    bomb = base64.b64encode(zlib.compress(b" " * (cache.UNPACKED + 1) + b"{}")).decode()
+    book = Fleeting()
+    cache.write(opened(book), HERE, KIND, rows := entries(1), rows)
+    [name] = set(book._states) - {FORMAT_ROW}
+    book.write_state(name, {cache.VALUE: bomb}, 1, NOW)
+    assert cache._unpacked(book.state(name)) == {}
+    assert cache._text(bomb) == b" " * cache.UNPACKED
+    assert cache.read(opened(book), HERE, KIND, rows) == {}
 
 
 def test_of_two_sweeps_that_write_at_once_the_first_stays():

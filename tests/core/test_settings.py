@@ -87,7 +87,9 @@ def test_a_call_may_ask_for_some_of_the_deployments_own_places():
     assert narrowed(replace(ours, regions=("all",)), {"region": "ap-south-1"}, KINDS).regions == ("ap-south-1",)
 
 
-@pytest.mark.parametrize("asked", [{"subscriptions": ","}, {"regions": [""]}, {"regions": [" ", ","]}, {"kind": " "}])
+@pytest.mark.parametrize(
+    "asked", [{"subscriptions": ","}, {"kinds": ""}, {"regions": [""]}, {"regions": [" ", ","]}, {"kind": " "}]
+)
 def test_a_call_that_names_nothing_is_not_a_call_for_everything(asked: dict):
     with pytest.raises(SettingsError, match=r"names nothing; leave it out to ask for all"):
         narrowed(Settings(regions=("us-east-1",), subscriptions=("aaaa-1",)), asked, KINDS)
