@@ -24,7 +24,7 @@ param tags object = {}
 @minLength(1)
 param admins array
 
-@description('Ids of the subscriptions to audit. Without it, the one that is deployed to.')
+@description('Ids of the subscriptions to audit. Without it, the one that is deployed to. Before you take one out, take back the roles there (docs/deploy-azure.md).')
 @minLength(1)
 param subscriptions array = [ subscription().subscriptionId ]
 
@@ -316,6 +316,29 @@ module alerts 'modules/alerts.bicep' = {
     pageFunction: empty(snoozeKeys) ? '' : 'Keep'
     recipients: admins
     silentHours: silentHours
+  }
+}
+
+// After everything else, so that it is left alone when anything fails.
+module kept 'modules/outputs.bicep' = {
+  scope: group
+  name: 'reaper-outputs'
+  dependsOn: [ access, alerts, assign, enforce ]
+  params: {
+    values: {
+      appHostName: app.outputs.hostName
+      appName: app.outputs.name
+      auditRole: roleName
+      auditedSubscriptions: subscriptions
+      enforceRole: enforceRoleName
+      mailSender: mail.outputs.sender
+      principalId: identity.outputs.principalId
+      reportsUrl: storage.outputs.reportsUrl
+      resourceGroupName: group.name
+      roleGuid: role.outputs.name
+      storageAccount: storage.outputs.accountName
+      workspaceName: name
+    }
   }
 }
 

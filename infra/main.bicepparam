@@ -5,7 +5,8 @@ using 'main.bicep'
 // nothing is deployed before someone has said who; or write a list of them here.
 param admins = split(readEnvironmentVariable('ADMIN_EMAILS'), ',')
 
-// Which subscriptions to audit. Left out: the one that is deployed to.
+// Which subscriptions to audit. Left out: the one that is deployed to. Before you take one out, take back the roles there:
+// "Fewer subscriptions" in docs/deploy-azure.md.
 // param subscriptions = [ '00000000-0000-0000-0000-000000000000', '11111111-1111-1111-1111-111111111111' ]
 
 // Which Entra groups may read the stored reports. Left out: nobody but the app.

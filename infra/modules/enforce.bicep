@@ -37,6 +37,7 @@ resource role 'Microsoft.Authorization/roleDefinitions@2022-04-01' = {
     description: 'What ML Idle Reaper changes in mode enforce: it stops and starts compute, scales in, and deletes online deployments that it can bring back.'
     type: 'customRole'
     permissions: [ { actions: actions, notActions: [], dataActions: [], notDataActions: [] } ]
+    // One in which the role is still given cannot be taken out: https://github.com/Azure/bicep/issues/17145
     assignableScopes: [for id in subscriptions: '/subscriptions/${id}']
   }
 }

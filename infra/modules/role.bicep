@@ -30,6 +30,7 @@ resource role 'Microsoft.Authorization/roleDefinitions@2022-04-01' = {
     description: 'What ML Idle Reaper reads: it cannot change, start, stop or delete anything.'
     type: 'customRole'
     permissions: [ { actions: actions, notActions: [], dataActions: [], notDataActions: [] } ]
+    // One in which the role is still given cannot be taken out: https://github.com/Azure/bicep/issues/17145
     assignableScopes: [for id in subscriptions: '/subscriptions/${id}']
   }
 }

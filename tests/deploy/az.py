@@ -1,8 +1,9 @@
 """A pretend Azure CLI: what a command line prints, and what it does to a pretend tenant.
 
 It knows the commands and options that the Azure guide uses, as `az COMMAND --help` of 2.91 lists them, and refuses every other one. What
-a deployment makes is taken from the Bicep files by the test that writes the tenant. As the real one, `role definition delete` and
-`role assignment delete` say nothing about what they do not find, and records outlive the resource group.
+a deployment makes is taken from the Bicep files by the test that writes the tenant. As the real one, it takes an empty `--assignee`,
+`--role` or `--name` of a role for no filter at all (azure-cli 2.91, command_modules/role/custom.py), says nothing about a role definition that
+it does not find, keeps no outputs of a deployment that failed, and records outlive the resource group.
 https://learn.microsoft.com/cli/azure/reference-index
 """
 
@@ -21,6 +22,7 @@ import jmespath
 Json = dict[str, Any]
 Given = dict[str, list[str]]
 OPTIONS = {
+    "account list": "",
     "account set": "subscription",
     "account show": "",
     "ad app create": "display-name",
@@ -28,6 +30,9 @@ OPTIONS = {
     "ad app federated-credential create": "id parameters",
     "ad sp create": "id",
     "bicep upgrade": "",
+    "deployment group delete": "resource-group name",
+    "deployment group list": "resource-group",
+    "deployment group show": "resource-group name",
     "deployment sub create": "name location template-file parameters",
     "deployment sub delete": "name",
     "deployment sub list": "",
@@ -38,6 +43,7 @@ OPTIONS = {
     "functionapp keys list": "resource-group name",
     "functionapp list-flexconsumption-locations": "",
     "group delete": "yes name",
+    "identity show": "resource-group name",
     "login": "",
     "monitor log-analytics workspace delete": "force yes resource-group workspace-name",
     "provider register": "wait namespace",
@@ -114,27 +120,52 @@ def asked_for(tenant: Json, given: Given) -> Json:
     told = dict(re.findall(r"^param (\w+) = (.+)$", text, re.M))
     inline = dict(word.split("=", 1) for word in given["parameters"] if "=" in word)
     subscriptions = re.findall(r"'([^']+)'", told.get("subscriptions", ""))
-    return {"mode": told.get("mode", "'audit'").strip("'"), "subscriptions": subscriptions, "name": "ml-reaper", **inline}
+    endpoints = re.findall(r"'([^']+)'", told.get("endpointIdentities", ""))
+    made = {"mode": told.get("mode", "'audit'").strip("'"), "subscriptions": subscriptions, "endpoints": endpoints}
+    return made | {"name": "ml-reaper", **inline}
 
 
 def deploy(tenant: Json, given: Given) -> Json:
     """Makes what main.bicep makes, as far as it outlives a moment: group, identity, roles, assignments, records. Raises Refused."""
-    where, asked, template = subscription(tenant, given), asked_for(tenant, given), tenant["template"]
+    where, asked = subscription(tenant, given), asked_for(tenant, given)
     name, location = one(given, "name"), one(given, "location")
     _check(tenant, where["records"].get(name), given)
-    installation, audited = asked["name"], asked["subscriptions"] or [where["id"]]
-    group = tenant["groups"].setdefault(
-        f"rg-{installation}", {"principal": _fresh(tenant), "published": False, "immutable": False}
-    )
-    group["immutable"] |= asked["mode"] == "enforce"
-    names = {role: names.get(installation, f"{installation}-{names['']}") for role, names in template["roles"].items()}
-    for role in names if asked["mode"] == "enforce" else ["auditRole"]:
-        _grant(tenant, names[role], audited, group["principal"])
-    _note(tenant, installation, {"location": location}, audited, asked["mode"])
-    outputs = _outputs(tenant, installation, audited, group["principal"]) | names
-    made = {"location": location, "outputs": {key: {"value": outputs[key]} for key in template["outputs"]}}
+    audited = asked["subscriptions"] or [where["id"]]
+    group = _group(tenant, asked, where["id"])
+    failed: Json = {"location": location, "outputs": None}
+    tenant["subscriptions"][where["id"]]["records"][name] = failed
+    names = _roles(tenant, asked, audited, group["principal"])
+    _note(tenant, asked["name"], {"location": location}, audited, asked["mode"])
+    _endpoints(tenant, asked, group["principal"])
+    group["outputs"] = _outputs(tenant, asked["name"], audited, group["principal"]) | names
+    made = failed | {"outputs": {key: {"value": group["outputs"][key]} for key in tenant["template"]["outputs"]}}
     tenant["subscriptions"][where["id"]]["records"][name] = made
     return {"properties": made}
+
+
+def _group(tenant: Json, asked: Json, home: str) -> Json:
+    new = {"principal": _fresh(tenant), "published": False, "immutable": False, "subscription": home, "outputs": {}}
+    group: Json = tenant["groups"].setdefault(f"rg-{asked['name']}", new)
+    group["immutable"] |= asked["mode"] == "enforce"
+    return group
+
+
+def _roles(tenant: Json, asked: Json, audited: list[str], principal: str) -> dict[str, str]:
+    """The custom roles' names by their outputs; the roles with their assignments are made. Raises Refused."""
+    installation, roles = asked["name"], tenant["template"]["roles"]
+    names = {role: named.get(installation, f"{installation}-{named['']}") for role, named in roles.items()}
+    for role in names if asked["mode"] == "enforce" else ["auditRole"]:
+        _grant(tenant, names[role], audited, principal)
+    return names
+
+
+def _endpoints(tenant: Json, asked: Json, principal: str) -> None:
+    """The right to assign each of the endpoints' identities, and the record of giving it, in that identity's group."""
+    for id_ in asked["endpoints"] if asked["mode"] == "enforce" else ():
+        there = tenant["records"].setdefault(id_.split("/")[4], [])
+        name = f"{asked['name']}-assign-{str(uuid5(NAMESPACE_URL, id_))[:13]}"
+        there += [] if name in there else [name]
+        _add(tenant, _assignment(principal, "Managed Identity Operator", id_))
 
 
 def _check(tenant: Json, there: Json | None, given: Given) -> None:
@@ -160,14 +191,20 @@ def _fresh(tenant: Json) -> str:
 
 
 def _grant(tenant: Json, role: str, audited: list[str], principal: str) -> None:
-    """The role with these scopes and its assignments. Raises Refused where it would leave a scope in which it is in use."""
+    """The role with these scopes and its assignments. Raises Refused where it would leave a scope in which it is in use, by whomever."""
     scopes = [f"/subscriptions/{id_}" for id_ in audited]
-    used = {a["scope"] for a in tenant["assignments"] if a["roleDefinitionName"] == role and a["principalId"] != principal}
+    used = {a["scope"] for a in tenant["assignments"] if a["roleDefinitionName"] == role}
     if lost := used - set(scopes):
-        raise Refused(f"RoleDefinitionHasAssignments: '{role}' is in use at {', '.join(sorted(lost))}.")
+        # https://github.com/Azure/bicep/issues/17145
+        raise Refused(f"RoleScopeBeingRemovedContainsAssignments: {', '.join(sorted(lost))} is being removed from '{role}'.")
     tenant["roles"] = [r for r in tenant["roles"] if r["roleName"] != role] + [{"roleName": role, "assignableScopes": scopes}]
-    tenant["assignments"] = [a for a in tenant["assignments"] if (a["principalId"], a["roleDefinitionName"]) != (principal, role)]
-    tenant["assignments"] += [_assignment(principal, role, scope) for scope in scopes]
+    for scope in scopes:
+        _add(tenant, _assignment(principal, role, scope))
+
+
+def _add(tenant: Json, assignment: Json) -> None:
+    if assignment not in tenant["assignments"]:
+        tenant["assignments"].append(assignment)
 
 
 def _assignment(principal: str, role: str, scope: str) -> Json:
@@ -204,9 +241,33 @@ def forget(tenant: Json, given: Given) -> None:
     del tenant["subscriptions"][subscription(tenant, given)["id"]]["records"][one(given, "name")]
 
 
+def show_below(tenant: Json, given: Given) -> Json:
+    """The record of the module that keeps the outputs of the last deployment that went through; the only one asked for in a group."""
+    group = group_of(tenant, given)
+    if one(given, "name") != "reaper-outputs" or not group["outputs"]:
+        raise Refused(f"DeploymentNotFound: Deployment '{one(given, 'name')}' could not be found.")
+    return {"properties": {"outputs": {"values": {"value": group["outputs"]}}}}
+
+
+def records_below(tenant: Json, given: Given) -> list[Json]:
+    return [{"name": name} for name in tenant["records"].get(one(given, "resource-group"), [])]
+
+
+def forget_below(tenant: Json, given: Given) -> None:
+    tenant["records"][one(given, "resource-group")].remove(one(given, "name"))
+
+
+def identity(tenant: Json, given: Given) -> Json:
+    """Named as the installation is, and found in the subscription that its group is in only."""
+    group = group_of(tenant, given)
+    if group["name"] != f"rg-{one(given, 'name')}":
+        raise Refused(f"ResourceNotFound: 'Microsoft.ManagedIdentity/userAssignedIdentities/{one(given, 'name')}' was not found.")
+    return {"principalId": group["principal"]}
+
+
 def group_of(tenant: Json, given: Given, option: str = "resource-group") -> Json:
     name = one(given, option)
-    if name not in tenant["groups"]:
+    if tenant["groups"].get(name, {"subscription": ""})["subscription"] != subscription(tenant, given)["id"]:
         raise Refused(f"ResourceGroupNotFound: Resource group '{name}' could not be found.")
     return dict(name=name, **tenant["groups"][name])
 
@@ -231,23 +292,46 @@ def assign(tenant: Json, given: Given) -> None:
 
 
 def assignments(tenant: Json, given: Given) -> list[Json]:
-    """Those in one subscription and below, only: with `--all`, or at the subscription itself."""
-    home = f"/subscriptions/{subscription(tenant, given)['id']}"
-    mine = [a for a in tenant["assignments"] if a["principalId"] == one(given, "assignee")]
+    """Those in one subscription and below, only: with `--all`, or at the subscription itself. An empty assignee is no filter."""
+    asked = subscription(tenant, given)
+    if asked["tenantId"] != subscription(tenant, {})["tenantId"]:
+        raise Refused(f"InvalidAuthenticationTokenTenant: '{asked['id']}' belongs to another tenant.")
+    home, whose = f"/subscriptions/{asked['id']}", _assignee(tenant, given)
+    mine = [_named(tenant, a) for a in tenant["assignments"] if whose in ("", a["principalId"])]
     return [a for a in mine if (a["scope"].startswith(home) if "all" in given else a["scope"] == home)]
 
 
+def _named(tenant: Json, assignment: Json) -> Json:
+    """A principal that is gone has an empty name. The Graph is asked for the others."""
+    gone = assignment["principalId"] in tenant["gone"]
+    return assignment | {"principalName": "" if gone else f"name of {assignment['principalId']}"}
+
+
+def _assignee(tenant: Json, given: Given) -> str:
+    """Raises Refused for one that the directory does not know, such as an identity that is gone."""
+    whose = given.get("assignee", [""])[0]
+    if whose in tenant["gone"]:
+        raise Refused(f"Cannot find user or service principal in graph database for '{whose}'.")
+    return whose
+
+
 def unassign(tenant: Json, given: Given) -> None:
-    if "ids" not in given:
-        gone = {
-            a["id"]
-            for a in tenant["assignments"]
-            if a["principalId"] == one(given, "assignee") and a["scope"] == one(given, "scope")
-        }
-        gone &= {a["id"] for a in tenant["assignments"] if a["roleDefinitionName"] == one(given, "role")}
-    else:
-        gone = {one(given, "ids")}
-    tenant["assignments"] = [a for a in tenant["assignments"] if a["id"] not in gone]
+    """By their ids; else all at the scope (by default the subscription) that have this assignee and this role, where these are not empty."""
+    if ids := given.get("ids"):
+        tenant["assignments"] = [a for a in tenant["assignments"] if a["id"] not in ids]
+        return
+    whose, role, scope = _assignee(tenant, given), *(given.get(key, [""])[0] for key in ("role", "scope"))
+    if not (whose or role or scope):
+        raise Refused("Please provide at least one of these arguments: --ids, --assignee, --role, --scope")
+    scope = scope or f"/subscriptions/{subscription(tenant, given)['id']}"
+    keep = [
+        a
+        for a in tenant["assignments"]
+        if a["scope"] != scope or whose not in ("", a["principalId"]) or role not in ("", a["roleDefinitionName"])
+    ]
+    if keep == tenant["assignments"]:
+        raise Refused("No matched assignments were found to delete")
+    tenant["assignments"] = keep
 
 
 def definitions(tenant: Json, given: Given) -> list[Json]:
@@ -256,7 +340,8 @@ def definitions(tenant: Json, given: Given) -> list[Json]:
 
 
 def undefine(tenant: Json, given: Given) -> None:
-    found = [role for role in definitions(tenant, given) if role["roleName"] == one(given, "name")]
+    """An empty name means all at this scope."""
+    found = [role for role in definitions(tenant, given) if given["name"][0] in ("", role["roleName"])]
     for role in found:
         if any(a["roleDefinitionName"] == role["roleName"] for a in tenant["assignments"]):
             raise Refused("RoleDefinitionHasAssignments: There are existing role assignments referencing role.")
@@ -274,6 +359,7 @@ def drop_group(tenant: Json, given: Given) -> None:
     if group["immutable"]:
         raise Refused("Deleting resource group failed: the storage account has a container with an immutability policy.")
     del tenant["groups"][group["name"]]
+    tenant["gone"].append(group["principal"])
     tenant["kept"] += [] if group.get("purged") else [group["name"]]
 
 
@@ -289,11 +375,15 @@ def lift(tenant: Json, given: Given) -> None:
 
 
 COMMANDS: dict[str, Callable[[Json, Given], Any]] = {
+    "account list": lambda tenant, given: [{"id": id_, **one} for id_, one in tenant["subscriptions"].items()],
     "account set": use,
     "account show": subscription,
     "ad app create": lambda tenant, given: {"appId": "app-of-" + one(given, "display-name")},
     "ad app federated-credential create": lambda tenant, given: tenant["trusts"].append(json.loads(one(given, "parameters"))),
     "ad sp create": lambda tenant, given: {"id": "principal-of-" + one(given, "id")},
+    "deployment group delete": forget_below,
+    "deployment group list": records_below,
+    "deployment group show": show_below,
     "deployment sub create": deploy,
     "deployment sub delete": forget,
     "deployment sub list": records,
@@ -302,6 +392,7 @@ COMMANDS: dict[str, Callable[[Json, Given], Any]] = {
     "functionapp deployment source config-zip": publish,
     "functionapp keys list": keys,
     "group delete": drop_group,
+    "identity show": identity,
     "login": lambda tenant, given: None,
     "monitor log-analytics workspace delete": drop_workspace,
     "provider register": register,

@@ -27,11 +27,15 @@ from reaper.sandbox.azure.request import Reply
 from reaper.sandbox.azure.wire import Incoming, Listener
 
 SUBSCRIPTION, ANOTHER = "11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222"
+OF_ANOTHER_TENANT = "33333333-3333-3333-3333-333333333333"
+ENDPOINT = f"/subscriptions/{ANOTHER}/resourceGroups/rg-ml/providers/Microsoft.ManagedIdentity/userAssignedIdentities/scoring"
 FILLED_IN = {
     "SUBSCRIPTION_ID": SUBSCRIPTION,
     "ANOTHER_ID": ANOTHER,
     "YOUR_ADDRESS": "ada@contoso.com",
     "ANOTHER_ADDRESS": "grace@contoso.com",
+    "GROUP_OF_IDENTITY": "rg-ml",
+    "IDENTITY_ID": ENDPOINT,
 }
 BLOCKS = re.findall(r"^#+ ([^\n]+)$|^```sh\n(.*?)^```", GUIDE.read_text(), re.M | re.S)
 OLD_CURL = {"--data", "--header", "--request", "--show-error", "--silent", "--write-out"}
@@ -52,12 +56,16 @@ def blocks(heading: str) -> list[str]:
 
 SIGN_IN, NAMES = blocks("Before the first time")
 DEPLOY, PUBLISH, PREVIEW = blocks("Deploy")
+[DROP] = blocks("Fewer subscriptions")
+[ORPHANS] = blocks("Again, after an uninstallation")
 [PIPELINE] = blocks("Unattended deployment")
 [LEAVE_ENFORCE] = blocks("On top of that in mode enforce")
+[DROP_ENDPOINT] = blocks("Endpoints with user-assigned identities")
 [LIFT] = blocks("Manifests that nobody can delete")
-[OLD_ROLE] = blocks("From an earlier version")
+OLD_ROLE, OLD_RECORDS = blocks("From an earlier version")
 SWEEP, TIMER = blocks("Try it")
-REMOVE, LOOK, FORGET = blocks("Uninstall")
+WHOSE, DELETE, LOOK, FORGET, FORGET_ENDPOINT = blocks("Uninstall")
+REMOVE = f"{WHOSE}\n{DELETE}"
 
 
 def record_names() -> list[str]:
@@ -84,17 +92,37 @@ class Newcomer:
     def run(self, *commands: str, name: str = "ml-reaper", **env: str) -> str:
         """What the commands print in one new shell. What goes wrong is in `refused` of the tenant, and in the exit status."""
         script = "\n".join([NAMES.replace("reaper=ml-reaper", f"reaper={name}"), *commands])
-        done = subprocess.run(
-            ["sh", "-eu", "-c", script],
+        done = self.shell("sh", "-eu", "-c", script, **env)
+        assert (done.returncode == 0) == (self.tenant["refused"] == []), done.stderr
+        return done.stdout
+
+    def paste(self, *commands: str) -> str:
+        """What a person sees who pastes them, line by line, into a shell that goes on after every failure."""
+        if not shutil.which("bash"):
+            pytest.skip("no bash, whose prompt goes on after a failure")
+        return self.shell("bash", "--norc", "--noprofile", "-i", input="\n".join(commands) + "\n").stderr
+
+    def shell(self, *words: str, input: str | None = None, **env: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            words,
+            input=input,
             cwd=self.home,
             env=self.env | env,
             capture_output=True,
             text=True,
             timeout=120,
             check=False,
+            start_new_session=True,
         )
-        assert (done.returncode == 0) == (self.tenant["refused"] == []), done.stderr
-        return done.stdout
+
+    def refusals(self) -> list[str]:
+        """What was refused so far, which is then forgotten."""
+        said, self.tenant["refused"] = self.tenant["refused"], []
+        return list(said)
+
+    def grants(self) -> list[tuple[str, str, str]]:
+        """Who has which role where."""
+        return sorted((a["principalId"], a["roleDefinitionName"], a["scope"]) for a in self.tenant["assignments"])
 
     def parameters(self, *lines: str) -> None:
         """Adds lines to the parameter file of the clone."""
@@ -105,6 +133,8 @@ class Newcomer:
         """All that costs, grants or blocks something."""
         tenant = json.loads(json.dumps(self.tenant))
         records = {id_: sorted(one["records"]) for id_, one in tenant["subscriptions"].items() if one["records"]}
+        below = {group: names for group, names in tenant["records"].items() if names}
+        records |= below
         return {key: tenant[key] for key in ("assignments", "roles", "groups", "kept") if tenant[key]} | (
             {"records": records} if records else {}
         )
@@ -144,10 +174,11 @@ def empty_tenant(home: Path, host: str) -> dict[str, Any]:
         "records": record_names(),
         "roles": {"auditRole": role_names("roleName"), "enforceRole": role_names("enforceRoleName")},
     }
-    lists: dict[str, Any] = {key: [] for key in ("roles", "assignments", "kept", "trusts", "refused")}
-    places = {id_: {"records": {}, "providers": []} for id_ in (SUBSCRIPTION, ANOTHER)}
+    lists: dict[str, Any] = {key: [] for key in ("roles", "assignments", "kept", "gone", "trusts", "refused")}
+    tenants = {SUBSCRIPTION: "contoso", ANOTHER: "contoso", OF_ANOTHER_TENANT: "fabrikam"}
+    places = {id_: {"records": {}, "providers": [], "tenantId": whose} for id_, whose in tenants.items()}
     where = {"home": str(home), "host": host, "subscriptions": places, "current": ANOTHER}
-    return {**lists, **where, "groups": {}, "identities": 0, "template": template}
+    return {**lists, **where, "groups": {}, "records": {}, "identities": 0, "template": template}
 
 
 def answer_of(tenant: dict[str, Any], incoming: Incoming) -> Reply:
@@ -200,16 +231,19 @@ def test_a_newcomer_gets_from_signing_in_to_the_first_sweep(newcomer: Newcomer) 
 
 
 def test_nothing_is_deployed_without_an_address_for_the_summaries(newcomer: Newcomer) -> None:
-    newcomer.run(SIGN_IN, "unset ADMIN_EMAILS", DEPLOY.partition("\n")[2])
+    newcomer.run(SIGN_IN, "unset ADMIN_EMAILS", DEPLOY)
     [refusal] = newcomer.tenant["refused"]
     assert "ADMIN_EMAILS" in refusal
     assert newcomer.left() == {}
 
 
+IN_ENFORCE = ("param mode = 'enforce'", f"param subscriptions = [ '{SUBSCRIPTION}', '{ANOTHER}' ]")
+
+
 def installed(newcomer: Newcomer, name: str = "ml-reaper") -> None:
     """In mode enforce, over both subscriptions."""
     if "param mode" not in (newcomer.home / "infra/main.bicepparam").read_text().replace("// param mode", ""):
-        newcomer.parameters("param mode = 'enforce'", f"param subscriptions = [ '{SUBSCRIPTION}', '{ANOTHER}' ]")
+        newcomer.parameters(*IN_ENFORCE, f"param endpointIdentities = [ '{ENDPOINT}' ]")
     newcomer.run(f"az account set --subscription {SUBSCRIPTION}", DEPLOY, PUBLISH, name=name)
     assert newcomer.tenant["refused"] == []
 
@@ -223,9 +257,9 @@ def give_a_role(newcomer: Newcomer, scope: str) -> None:
 def test_the_clean_exit_leaves_nothing_behind(newcomer: Newcomer) -> None:
     installed(newcomer)
     give_a_role(newcomer, f"/subscriptions/{ANOTHER}/resourceGroups/rg-keys/providers/Microsoft.KeyVault/vaults/v")
-    assert len(newcomer.tenant["assignments"]) == 5
+    assert len(newcomer.tenant["assignments"]) == 6
     newcomer.run(LIFT)
-    said = newcomer.run(REMOVE, 'echo "looking"', LOOK, FORGET)
+    said = newcomer.run(REMOVE, 'echo "looking"', LOOK, FORGET, FORGET_ENDPOINT)
     assert newcomer.tenant["refused"] == []
     assert newcomer.left() == {}
     assert said.partition("looking\n")[2] == ""
@@ -233,16 +267,18 @@ def test_the_clean_exit_leaves_nothing_behind(newcomer: Newcomer) -> None:
 
 def test_what_is_left_is_shown_by_the_look_back(newcomer: Newcomer) -> None:
     installed(newcomer)
-    said = newcomer.run("principal=$(output principalId)", LOOK)
-    assert {line.split("\t")[0] for line in said.splitlines()} == {"reaper-audit", "reaper-enforce"}
+    said = newcomer.run(WHOSE, LOOK)
+    assert {line.split("\t")[0] for line in said.splitlines()} == {"reaper-audit", "reaper-enforce", "Managed Identity Operator"}
 
 
 def test_immutable_manifests_keep_the_group_until_they_are_lifted(newcomer: Newcomer) -> None:
     installed(newcomer)
     newcomer.run(REMOVE)
-    [refusal] = newcomer.tenant["refused"]
+    [refusal] = newcomer.refusals()
     assert "immutability policy" in refusal
     assert list(newcomer.tenant["groups"]) == ["rg-ml-reaper"]
+    newcomer.run(LIFT, REMOVE)
+    assert newcomer.tenant["groups"] == {}, "the same commands again end what was begun"
 
 
 def test_leaving_enforce_takes_the_right_to_act_and_no_other(newcomer: Newcomer) -> None:
@@ -250,7 +286,7 @@ def test_leaving_enforce_takes_the_right_to_act_and_no_other(newcomer: Newcomer)
     said = newcomer.run(LEAVE_ENFORCE)
     assert [role["roleName"] for role in newcomer.tenant["roles"]] == ["reaper-audit"]
     assert {a["roleDefinitionName"] for a in newcomer.tenant["assignments"]} == {"reaper-audit"}
-    assert said.splitlines() == [f"reaper-audit\t/subscriptions/{SUBSCRIPTION}"]
+    assert said.splitlines() == [f"reaper-audit\t/subscriptions/{id_}" for id_ in (SUBSCRIPTION, ANOTHER)]
 
 
 def test_a_second_installation_comes_and_goes_beside_the_first(newcomer: Newcomer) -> None:
@@ -259,9 +295,133 @@ def test_a_second_installation_comes_and_goes_beside_the_first(newcomer: Newcome
     installed(newcomer, "ml-reaper-dev")
     names = {role["roleName"] for role in newcomer.tenant["roles"]}
     assert names == {"reaper-audit", "reaper-enforce", "ml-reaper-dev-audit", "ml-reaper-dev-enforce"}
-    newcomer.run(LIFT, REMOVE, LOOK, FORGET, name="ml-reaper-dev")
+    newcomer.run(LIFT, REMOVE, LOOK, FORGET, FORGET_ENDPOINT, name="ml-reaper-dev")
     assert newcomer.tenant["refused"] == []
     assert newcomer.left() == before
+
+
+def others(newcomer: Newcomer) -> list[tuple[str, str, str]]:
+    """Gives roles to people who have nothing to do with it, in both subscriptions, and a custom role. What they have then."""
+    for who, scope in (("the-owner", SUBSCRIPTION), ("the-auditor", ANOTHER)):
+        newcomer.tenant["assignments"].append(az._assignment(who, "Owner", f"/subscriptions/{scope}"))
+    scopes = [f"/subscriptions/{id_}" for id_ in (SUBSCRIPTION, ANOTHER)]
+    newcomer.tenant["roles"].append({"roleName": "somebody's", "assignableScopes": scopes})
+    return newcomer.grants()
+
+
+TAKES_RIGHTS = {
+    "uninstall": f"{REMOVE}\n{LOOK}\n{FORGET}",
+    "only the deletion": DELETE,
+    "leave enforce": LEAVE_ENFORCE,
+    "drop": DROP,
+    "drop an endpoint": DROP_ENDPOINT,
+    "old role": OLD_ROLE,
+    "orphans": ORPHANS,
+}
+
+
+@pytest.mark.parametrize("block", TAKES_RIGHTS)
+@pytest.mark.parametrize(
+    "before", ["", NAMES, f"{NAMES}\naz account set --subscription {ANOTHER}"], ids=["bare", "new", "elsewhere"]
+)
+def test_nothing_is_taken_from_anybody_where_a_name_is_empty(newcomer: Newcomer, block: str, before: str) -> None:
+    if "account set" in before:
+        installed(newcomer)
+    had = others(newcomer)
+    newcomer.paste(before, TAKES_RIGHTS[block])
+    assert [grant for grant in had if grant[0].startswith("the-")] == [g for g in newcomer.grants() if g[0].startswith("the-")]
+    assert "somebody's" in [role["roleName"] for role in newcomer.tenant["roles"]]
+
+
+@pytest.mark.parametrize("empty", ["principal", "reads", "acts"])
+def test_an_uninstallation_without_a_name_deletes_nothing_at_all(newcomer: Newcomer, empty: str) -> None:
+    installed(newcomer)
+    newcomer.run(LIFT)
+    others(newcomer)
+    before = newcomer.left()
+    assert empty in newcomer.paste(NAMES, WHOSE, f"{empty}=", DELETE)
+    assert newcomer.left() == before
+
+
+def only(newcomer: Newcomer, *subscriptions: str) -> None:
+    """Leaves just these in the parameter file."""
+    file = newcomer.home / "infra/main.bicepparam"
+    listed = ", ".join(f"'{id_}'" for id_ in subscriptions)
+    file.write_text(re.sub(r"(?m)^param subscriptions = .*$", f"param subscriptions = [ {listed} ]", file.read_text()))
+
+
+def test_a_subscription_with_roles_left_in_it_stops_the_deployment(newcomer: Newcomer) -> None:
+    installed(newcomer)
+    only(newcomer, SUBSCRIPTION)
+    newcomer.run(DEPLOY)
+    [refusal] = newcomer.tenant["refused"]
+    assert "RoleScopeBeingRemovedContainsAssignments" in refusal
+    assert "RoleScopeBeingRemovedContainsAssignments" in GUIDE.read_text()
+
+
+def test_a_dropped_subscription_is_out_of_the_identitys_reach(newcomer: Newcomer) -> None:
+    installed(newcomer)
+    had = others(newcomer)
+    newcomer.run(DROP, DROP_ENDPOINT)
+    only(newcomer, SUBSCRIPTION)
+    newcomer.parameters("param endpointIdentities = []")
+    newcomer.run(DEPLOY)
+    assert newcomer.tenant["refused"] == []
+    mine = newcomer.tenant["groups"]["rg-ml-reaper"]["principal"]
+    assert newcomer.grants() == [grant for grant in had if not (grant[0] == mine and ANOTHER in grant[2])]
+
+
+def test_after_a_failed_deployment_the_commands_still_work(newcomer: Newcomer) -> None:
+    installed(newcomer)
+    only(newcomer, SUBSCRIPTION)
+    newcomer.run(DEPLOY)
+    newcomer.refusals()
+    assert newcomer.tenant["subscriptions"][SUBSCRIPTION]["records"]["ml-reaper"]["outputs"] is None
+    newcomer.run(PUBLISH, LIFT, REMOVE, LOOK, FORGET, FORGET_ENDPOINT)
+    assert newcomer.left() == {}
+
+
+def test_roles_of_an_identity_that_is_gone_do_not_stop_the_next(newcomer: Newcomer) -> None:
+    installed(newcomer)
+    newcomer.run(LIFT, 'az group delete --yes --name "$group"')
+    had = others(newcomer)
+    only(newcomer, SUBSCRIPTION)
+    newcomer.run(ORPHANS, DEPLOY)
+    assert newcomer.tenant["refused"] == []
+    mine = newcomer.tenant["groups"]["rg-ml-reaper"]["principal"]
+    custom = {grant for grant in newcomer.grants() if grant[1] in ("reaper-audit", "reaper-enforce")}
+    assert custom == {(mine, role, f"/subscriptions/{SUBSCRIPTION}") for role in ("reaper-audit", "reaper-enforce")}
+    assert {grant for grant in had if grant[1] == "Owner"} <= set(newcomer.grants())
+
+
+def test_an_identity_that_is_there_keeps_its_roles_when_orphans_go(newcomer: Newcomer) -> None:
+    installed(newcomer)
+    had = others(newcomer)
+    newcomer.run(ORPHANS)
+    assert newcomer.grants() == had
+
+
+def test_records_of_earlier_versions_can_be_deleted(newcomer: Newcomer) -> None:
+    installed(newcomer)
+    before = newcomer.left()
+    for name in ("reaper-role", "reaper-role-x", "reaper-access-x", "reaper-enforce", "reaper-enforce-x"):
+        newcomer.tenant["subscriptions"][ANOTHER]["records"][name] = {"location": "westeurope"}
+    newcomer.run(OLD_RECORDS)
+    assert newcomer.left() == before
+
+
+def test_the_kept_outputs_are_those_of_the_deployment() -> None:
+    kept = properties(properties(properties(value(declared(MAIN, "module")["kept"]))["params"])["values"])
+    told = {name: text(value(node)) for name, node in declared(MAIN, "output").items()}
+    assert {name: text(node) for name, node in kept.items()} == told
+
+
+def test_the_outputs_are_kept_after_all_else_went_through() -> None:
+    modules = set(declared(MAIN, "module"))
+    last = text(properties(value(declared(MAIN, "module")["kept"]))["dependsOn"])
+    told = " ".join(text(value(node)) for node in declared(MAIN, "output").values())
+    direct = {name for name in modules if re.search(rf"\b{name}\b", last) or f"{name}.outputs" in told}
+    assert modules - direct == {"kept", "host", "monitoring"}, "on which the app depends"
 
 
 def test_after_a_clean_exit_it_can_be_deployed_in_another_region(newcomer: Newcomer) -> None:
