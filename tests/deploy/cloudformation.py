@@ -99,6 +99,7 @@ def account(home: Path, patch: pytest.MonkeyPatch, setup: str) -> Iterator[Accou
     patch.setattr(
         models.CloudFormationBackend, "execute_change_set", _with_outputs(models.CloudFormationBackend.execute_change_set)
     )
+    patch.setattr(models.CloudFormationBackend, "create_change_set", _in_texts(models.CloudFormationBackend.create_change_set))
     patch.setitem(default_user_config["lambda"], "use_docker", False)
     patch.setattr(parsing, "resource_class_from_type", _known_or_stand_in(parsing.resource_class_from_type))
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
@@ -163,6 +164,16 @@ class StandIn(CloudFormationModel):
 
 def _known_or_stand_in(known: Callable[[str], type[CloudFormationModel] | None]) -> Callable[[str], type[CloudFormationModel]]:
     return lambda type_: known(type_) or StandIn
+
+
+def _in_texts(create: Callable[..., Any]) -> Callable[..., Any]:
+    """moto takes the previous value of a list for a text, and fails at it."""
+
+    def created(backend: models.CloudFormationBackend, *given: Any, parameters: dict[str, Any], **named: Any) -> Any:
+        texts = {name: ",".join(value) if isinstance(value, list) else str(value) for name, value in parameters.items()}
+        return create(backend, *given, parameters=texts, **named)
+
+    return created
 
 
 def _with_outputs(execute: Callable[..., None]) -> Callable[..., None]:

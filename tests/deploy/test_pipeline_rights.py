@@ -43,13 +43,20 @@ ARNS = {
 }
 """What CloudFormation names a resource of each type. A secret is named without the stack."""
 UNSCOPED = {"cloudwatch:DescribeAlarms", "logs:DescribeLogGroups", "logs:DescribeResourcePolicies", "logs:DescribeIndexPolicies"}
-UNSCOPED |= {"secretsmanager:GetRandomPassword", "sns:Unsubscribe", "sns:GetSubscriptionAttributes", "sns:SetSubscriptionAttributes"}
+UNSCOPED |= {
+    "secretsmanager:GetRandomPassword",
+    "sns:Unsubscribe",
+    "sns:GetSubscriptionAttributes",
+    "sns:SetSubscriptionAttributes",
+}
 """Asked of no resource, or of one that has not got the stack's name."""
 OF_OTHERS = r"(ec2|elasticfilesystem|firehose|kinesis|kms|s3files|s3tables):|iam:(Attach|Detach)(User|Group)Policy|iam:CreateServiceLinkedRole"
 ITEMS = r"dynamodb:(Scan|Query|\w*Item|ImportTable|\w*TableReplica|DeleteResourcePolicy|PutResourcePolicy|\w*Kinesis\w*|UpdateContributorInsights)$"
 OBJECTS = r"s3:(Get|Put|Delete)Object(Acl|Version|Metadata)?$|s3:REST"
 REPLICAS = r"secretsmanager:(ReplicateSecretToRegions|RemoveRegionsFromReplication)$"
-UNUSED = re.compile(f"{OF_OTHERS}|{ITEMS}|{OBJECTS}|{REPLICAS}|lambda:(GetCodeSigningConfig|GetLayerVersion|PassCapacityProvider)")
+UNUSED = re.compile(
+    f"{OF_OTHERS}|{ITEMS}|{OBJECTS}|{REPLICAS}|lambda:(GetCodeSigningConfig|GetLayerVersion|PassCapacityProvider)"
+)
 """What AWS lists for features that the template has not: replicas, imports, streams, layers, networks; keys have a statement of their own."""
 
 

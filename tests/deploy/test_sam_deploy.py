@@ -72,8 +72,13 @@ def blocks(page: str, heading: str, language: str = "sh") -> list[str]:
 
 def saved(account: Account) -> str:
     """The parameters in samconfig.toml."""
+    return str(answers(account)["parameter_overrides"])
+
+
+def answers(account: Account) -> dict[str, Any]:
+    """All that samconfig.toml has of the first installation."""
     config = tomllib.loads((account.home / "samconfig.toml").read_text())
-    return str(config["default"]["deploy"]["parameters"]["parameter_overrides"])
+    return dict(config["default"]["deploy"]["parameters"])
 
 
 def test_sam_deploys_with_nothing_but_enter_and_a_yes(account: Account, guided: str):
@@ -168,15 +173,26 @@ def test_a_parameter_is_emptied_in_the_file(account: Account, guided: str):
 
 def test_a_second_installation_has_its_own_answers(account: Account, guided: str):
     [first] = re.findall(r"\$ (sam deploy --guided --config-env .*)\n", PAGE)
-    before = (account.resources(), saved(account))
+    before = (account.resources(), answers(account))
     done = guide(account, f"stack=ml-idle-reaper-dev\n{first}", Mode="announce", PolicyParameter="/ml-idle-reaper-dev/policy")
     assert done.startswith("0 "), done
     assert account.variables("ml-idle-reaper-dev")["REAPER_POLICY"] == "ssm:/ml-idle-reaper-dev/policy"
-    assert (account.resources(), saved(account)) == before
-    again = account.shell("stack=ml-idle-reaper-dev\nsam deploy --config-env \"$stack\" --no-fail-on-empty-changeset --no-confirm-changeset")
+    assert (account.resources(), answers(account)) == before
+    again = account.shell(
+        'stack=ml-idle-reaper-dev\nsam deploy --config-env "$stack" --no-fail-on-empty-changeset --no-confirm-changeset'
+    )
     assert again.returncode == 0, again.stdout + again.stderr
     assert account.variables("ml-idle-reaper-dev")["REAPER_MODE"] == "announce"
-    assert account.shell("stack=ml-idle-reaper-dev\nsam delete --stack-name \"$stack\" --no-prompts").returncode == 0
+    [delete, clean] = blocks(PAGE, "Uninstall")
+    done = account.shell(f"stack=ml-idle-reaper-dev\n{put_policy()}{delete}{clean}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert account.resources() == before[0], "and only the second one is taken away"
+
+
+def put_policy() -> str:
+    """The command that stores the policy, without the check before it."""
+    [_, _, put, _] = blocks(PAGE, "First deployment")
+    return str(put.split("\n", 1)[1])
 
 
 def deploy_unattended() -> str:
@@ -189,7 +205,7 @@ def deploy_unattended() -> str:
 
 
 def test_only_one_branch_of_one_repository_may_deploy():
-    [trust] = [yaml.safe_load(block) for block in re.findall(r"```json\n(.*?)```", UNATTENDED, re.DOTALL)]
+    [trust, _] = [yaml.safe_load(block) for block in re.findall(r"```json\n(.*?)```", UNATTENDED, re.DOTALL)]
     [statement] = trust["Statement"]
     token = "token.actions.githubusercontent.com"
     ours = {f"{token}:aud": "sts.amazonaws.com", f"{token}:sub": "repo:ORGANIZATION/REPOSITORY:ref:refs/heads/main"}
