@@ -41,10 +41,14 @@ MANAGED = json.dumps(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """The account, and a folder in which its admin works: the template, samconfig.toml, and a function of one line."""
+    """The account, and a folder in which its admin works: the template, samconfig.toml, and a function of one line.
+
+    `setup` is what the admin runs first in each new shell; the region comes from there and from nowhere else.
+    """
 
     url: str
     home: Path
+    setup: str
 
     @property
     def environ(self) -> dict[str, str]:
@@ -56,7 +60,7 @@ class Account:
             "AWS_ENDPOINT_URL": self.url,
             "AWS_ACCESS_KEY_ID": "AKIAIOSFODNN7EXAMPLE",
             "AWS_SECRET_ACCESS_KEY": "x",
-            "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_CONFIG_FILE": "/dev/null",
             "AWS_PAGER": "",
             "SAM_CLI_TELEMETRY": "0",
             "SAM_CLI_POLL_DELAY": "0.2",
@@ -65,7 +69,7 @@ class Account:
     def shell(self, command: str, answers: str = "") -> subprocess.CompletedProcess[str]:
         """Run a command as the admin would; `answers` is what is typed."""
         return subprocess.run(
-            ["sh", "-c", command], cwd=self.home, env=self.environ, input=answers, capture_output=True, text=True, timeout=240, check=False
+            ["sh", "-c", self.setup + command], cwd=self.home, env=self.environ, input=answers, capture_output=True, text=True, timeout=240, check=False
         )  # fmt: skip
 
     def client(self, service: str) -> Any:
@@ -73,20 +77,20 @@ class Account:
         keys = {"aws_access_key_id": "AKIAIOSFODNN7EXAMPLE", "aws_secret_access_key": "x"}
         return boto3.client(service, endpoint_url=self.url, region_name="us-east-1", **keys)  # type: ignore[call-overload]
 
-    def resources(self) -> dict[str, str]:
+    def resources(self, stack: str = STACK) -> dict[str, str]:
         """The stack's resources, by logical name."""
-        found = self.client("cloudformation").describe_stack_resources(StackName=STACK)["StackResources"]
+        found = self.client("cloudformation").describe_stack_resources(StackName=stack)["StackResources"]
         return {r["LogicalResourceId"]: r["PhysicalResourceId"] for r in found if "PhysicalResourceId" in r}
 
-    def variables(self) -> dict[str, str]:
+    def variables(self, stack: str = STACK) -> dict[str, str]:
         """The settings of the deployed sweep."""
-        name = self.resources()["SweepFunction"]
+        name = self.resources(stack)["SweepFunction"]
         found = self.client("lambda").get_function_configuration(FunctionName=name)["Environment"]["Variables"]
         return dict(found)
 
 
 @contextmanager
-def account(home: Path, patch: pytest.MonkeyPatch) -> Iterator[Account]:
+def account(home: Path, patch: pytest.MonkeyPatch, setup: str) -> Iterator[Account]:
     """An account that SAM has deployed to before, and nothing of ours in it."""
     patch.setattr(models.Stack, "parse_template", staticmethod(_parsed))
     patch.setattr(models.ChangeSet, "_parse_template", _parse_change_set)
@@ -95,12 +99,13 @@ def account(home: Path, patch: pytest.MonkeyPatch) -> Iterator[Account]:
     patch.setattr(
         models.CloudFormationBackend, "execute_change_set", _with_outputs(models.CloudFormationBackend.execute_change_set)
     )
+    patch.setattr(models.CloudFormationBackend, "create_change_set", _in_texts(models.CloudFormationBackend.create_change_set))
     patch.setitem(default_user_config["lambda"], "use_docker", False)
     patch.setattr(parsing, "resource_class_from_type", _known_or_stand_in(parsing.resource_class_from_type))
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     # By that name, because moto finds a template by its address only under this one.
-    found = Account(url=f"http://localhost:{server.get_host_and_port()[1]}", home=home)
+    found = Account(url=f"http://localhost:{server.get_host_and_port()[1]}", home=home, setup=setup)
     cloudformation = found.client("cloudformation")
     tags = [{"Key": "ManagedStackSource", "Value": "AwsSamCli"}]
     cloudformation.create_stack(StackName="aws-sam-cli-managed-default", TemplateBody=MANAGED, Tags=tags)
@@ -159,6 +164,16 @@ class StandIn(CloudFormationModel):
 
 def _known_or_stand_in(known: Callable[[str], type[CloudFormationModel] | None]) -> Callable[[str], type[CloudFormationModel]]:
     return lambda type_: known(type_) or StandIn
+
+
+def _in_texts(create: Callable[..., Any]) -> Callable[..., Any]:
+    """moto takes the previous value of a list for a text, and fails at it."""
+
+    def created(backend: models.CloudFormationBackend, *given: Any, parameters: dict[str, Any], **named: Any) -> Any:
+        texts = {name: ",".join(value) if isinstance(value, list) else str(value) for name, value in parameters.items()}
+        return create(backend, *given, parameters=texts, **named)
+
+    return created
 
 
 def _with_outputs(execute: Callable[..., None]) -> Callable[..., None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shutil
 import tomllib
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
+from moto.cloudwatch.models import cloudwatch_backends
 
 from deploy import cloudformation, policies, sam
 from deploy.cloudformation import STACK, Account
@@ -30,6 +32,7 @@ def stack() -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
     """An account and a folder with what is deployed; building the real function is another test's."""
+    [_, setup, _, _] = blocks(PAGE, "First deployment")
     try:
         cloudformation.ready()
     except sam.Missing as why:
@@ -41,7 +44,7 @@ def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
     shutil.copytree(sam.ROOT / "policies", home / "policies")
     (home / "functions").mkdir()
     (home / "functions/function.py").write_text("def handler(event, context):\n    return event\n")
-    with pytest.MonkeyPatch.context() as patch, cloudformation.account(home, patch) as found:
+    with pytest.MonkeyPatch.context() as patch, cloudformation.account(home, patch, setup) as found:
         yield found
 
 
@@ -53,11 +56,11 @@ def guided(account: Account) -> str:
     return done
 
 
-def guide(account: Account, **answers: str) -> str:
-    """Exit status and output of `sam deploy --guided` with Enter to every question but those named, and y to the last."""
+def guide(account: Account, command: str = "sam deploy --guided", **answers: str) -> str:
+    """Exit status and output of the guided command with Enter to every question but those named, and y to the last."""
     parameters = yaml.safe_load(re.sub(r"!\w+", "", (account.home / "template.yaml").read_text()))["Parameters"]
     typed = ["", "", *(answers.get(name, "") for name in parameters), *[""] * 6]
-    done = account.shell("sam deploy --guided", answers="".join(f"{line}\n" for line in [*typed, "y"]))
+    done = account.shell(command, answers="".join(f"{line}\n" for line in [*typed, "y"]))
     return f"{done.returncode} {done.stdout}{done.stderr}"
 
 
@@ -69,8 +72,13 @@ def blocks(page: str, heading: str, language: str = "sh") -> list[str]:
 
 def saved(account: Account) -> str:
     """The parameters in samconfig.toml."""
+    return str(answers(account)["parameter_overrides"])
+
+
+def answers(account: Account) -> dict[str, Any]:
+    """All that samconfig.toml has of the first installation."""
     config = tomllib.loads((account.home / "samconfig.toml").read_text())
-    return str(config["default"]["deploy"]["parameters"]["parameter_overrides"])
+    return dict(config["default"]["deploy"]["parameters"])
 
 
 def test_sam_deploys_with_nothing_but_enter_and_a_yes(account: Account, guided: str):
@@ -98,11 +106,93 @@ def test_the_mode_chosen_once_is_that_of_the_next_deployment(account: Account, g
     assert parameters(account) == {"Mode": "notify", "SnoozeLinks": "true", "Quiet": "false"}
 
 
-def parameters(account: Account) -> dict[str, str]:
-    """Some of the deployed stack's parameters."""
+def chosen(account: Account) -> dict[str, str]:
+    """The deployed stack's parameters."""
     [found] = account.client("cloudformation").describe_stacks(StackName=STACK)["Stacks"]
-    chosen = {p["ParameterKey"]: p["ParameterValue"] for p in found["Parameters"]}
-    return {name: chosen[name] for name in ("Mode", "SnoozeLinks", "Quiet")}
+    return {p["ParameterKey"]: p["ParameterValue"] for p in found["Parameters"]}
+
+
+def parameters(account: Account) -> dict[str, str]:
+    """Some of them."""
+    found = chosen(account)
+    return {name: found[name] for name in ("Mode", "SnoozeLinks", "Quiet")}
+
+
+def ship(account: Account) -> None:
+    """A fresh clone's samconfig.toml in place of the one with the answers."""
+    shutil.copy(sam.ROOT / "samconfig.toml", account.home)
+
+
+def test_no_release_changes_the_file_that_holds_the_answers():
+    """Everybody who deployed has edited it since it first came: any change here is a conflict for them, and theirs to lose."""
+    shipped = (sam.ROOT / "samconfig.toml").read_bytes()
+    assert hashlib.sha256(shipped).hexdigest() == "fd7c9c72357e7d3a8a33aee6128cb1b86d8ad792313c922052f02f314e14434c"
+    assert b"parameter_overrides" not in shipped
+
+
+def test_a_fresh_clone_deploys_without_touching_a_parameter(account: Account, guided: str):
+    ship(account)
+    assert guide(account, Mode="notify", SnoozeLinks="true", Quiet="false").startswith("0 ")
+    ship(account)
+    done = account.shell(deploy_unattended())
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert parameters(account) == {"Mode": "notify", "SnoozeLinks": "true", "Quiet": "false"}
+
+
+def test_the_answers_come_back_from_the_stack(account: Account, guided: str):
+    ship(account)
+    assert guide(account, Mode="notify", SnoozeLinks="true", Quiet="false").startswith("0 ")
+    ship(account)
+    [rebuild] = blocks(PAGE, "Updating")
+    done = account.shell(rebuild)
+    assert done.returncode == 0, done.stderr
+    answer(account, done.stdout)
+    again = guide(account)
+    assert "Parameter Mode [notify]" in again, again
+    assert "Parameter Policy [version: 1]" in again
+    assert parameters(account) == {"Mode": "notify", "SnoozeLinks": "true", "Quiet": "false"}
+
+
+def answer(account: Account, line: str) -> None:
+    """Put a line under [default.deploy.parameters] by hand, in place of the one that may be there."""
+    path = account.home / "samconfig.toml"
+    text = re.sub(r"^parameter_overrides = .*\n", "", path.read_text(), flags=re.MULTILINE)
+    path.write_text(text.replace("[default.deploy.parameters]\n", f"[default.deploy.parameters]\n{line}"))
+
+
+def test_a_parameter_is_emptied_in_the_file(account: Account, guided: str):
+    assert guide(account, SesFrom="reaper@example.com").startswith("0 ")
+    assert chosen(account)["SesFrom"] == "reaper@example.com"
+    path = account.home / "samconfig.toml"
+    assert 'To empty a parameter write `Email=\\"\\"` in the file' in PAGE
+    path.write_text(path.read_text().replace('SesFrom=\\"reaper@example.com\\"', 'SesFrom=\\"\\"'))
+    done = account.shell(deploy_unattended())
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert chosen(account)["SesFrom"] == ""
+
+
+def test_a_second_installation_has_its_own_answers(account: Account, guided: str):
+    [first] = re.findall(r"\$ (sam deploy --guided --config-env .*)\n", PAGE)
+    before = (account.resources(), answers(account))
+    done = guide(account, f"stack=ml-idle-reaper-dev\n{first}", Mode="announce", PolicyParameter="/ml-idle-reaper-dev/policy")
+    assert done.startswith("0 "), done
+    assert account.variables("ml-idle-reaper-dev")["REAPER_POLICY"] == "ssm:/ml-idle-reaper-dev/policy"
+    assert (account.resources(), answers(account)) == before
+    again = account.shell(
+        'stack=ml-idle-reaper-dev\nsam deploy --config-env "$stack" --no-fail-on-empty-changeset --no-confirm-changeset'
+    )
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert account.variables("ml-idle-reaper-dev")["REAPER_MODE"] == "announce"
+    [delete, clean] = blocks(PAGE, "Uninstall")
+    done = account.shell(f"stack=ml-idle-reaper-dev\n{put_policy()}{delete}{clean}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert account.resources() == before[0], "and only the second one is taken away"
+
+
+def put_policy() -> str:
+    """The command that stores the policy, without the check before it."""
+    [_, _, put, _] = blocks(PAGE, "First deployment")
+    return str(put.split("\n", 1)[1])
 
 
 def deploy_unattended() -> str:
@@ -115,7 +205,7 @@ def deploy_unattended() -> str:
 
 
 def test_only_one_branch_of_one_repository_may_deploy():
-    [trust] = [yaml.safe_load(block) for block in re.findall(r"```json\n(.*?)```", UNATTENDED, re.DOTALL)]
+    [trust, _] = [yaml.safe_load(block) for block in re.findall(r"```json\n(.*?)```", UNATTENDED, re.DOTALL)]
     [statement] = trust["Statement"]
     token = "token.actions.githubusercontent.com"
     ours = {f"{token}:aud": "sts.amazonaws.com", f"{token}:sub": "repo:ORGANIZATION/REPOSITORY:ref:refs/heads/main"}
@@ -125,7 +215,7 @@ def test_only_one_branch_of_one_repository_may_deploy():
 
 
 def test_a_policy_file_reaches_parameter_store_whole(account: Account):
-    [put, _] = blocks(PAGE, "First deployment")
+    [_, _, put, _] = blocks(PAGE, "First deployment")
     done = account.shell(put)
     assert done.returncode == 0, done.stderr
     stored = account.client("ssm").get_parameter(Name="/ml-idle-reaper/policy")["Parameter"]
@@ -160,15 +250,19 @@ def test_a_policy_of_one_line_is_taken(stack, text: str):
     assert re.fullmatch(stack["Parameters"]["Policy"]["AllowedPattern"], text)
 
 
-def test_the_alarm_for_missing_sweeps_is_set_back_and_a_sweep_run(account: Account, guided: str, stack):
-    [_, see] = blocks(PAGE, "First deployment")
+def test_the_first_look_makes_the_alarm_mail_by_itself_and_sweeps(account: Account, guided: str, stack):
+    """Without waiting for an evaluation, which is an hour away: each change that is set by hand is mailed at once."""
+    [_, _, _, see] = blocks(PAGE, "First deployment")
     [silence] = [o["OutputValue"] for o in outputs(account) if o["OutputKey"] == "SilenceAlarm"]
     ring(account, silence, stack["Resources"]["SilenceAlarm"]["Properties"])
     done = account.shell(f"set -e\n{first_version(see)}")
     assert done.returncode == 0, done.stderr
-    [found] = account.client("cloudwatch").describe_alarms(AlarmNames=[silence])["MetricAlarms"]
-    assert found["StateValue"] == "OK"
+    alarm = cloudwatch_backends[policies.ACCOUNT][policies.REGION].alarms[silence]
+    assert [*(state for *_, state, _ in alarm.history), alarm.state_value][-3:] == ["ALARM", "OK", "ALARM"]
+    silent = stack["Resources"]["SilenceAlarm"]["Properties"]
+    assert silent["AlarmActions"] == silent["OKActions"] == [{"Ref": "SummaryTopic"}]
     assert '"StatusCode": 200' in done.stdout
+    assert "FunctionError" not in done.stdout
     assert (account.home / "answer.json").exists()
 
 
@@ -211,6 +305,25 @@ def left_behind(account: Account, guided: str) -> tuple[str, str]:
     client.delete_object(Bucket=bucket, Key="reports/1.json")
     account.client("ssm").put_parameter(Name="/ml-idle-reaper/policy", Value="version: 1", Type="String", Overwrite=True)
     return bucket, found["LedgerTable"]
+
+
+REFUSED = 'aws() { case "$2" in delete-objects) echo denied >&2; return 254;; list-object-versions) command aws "$@";; *) echo "$2";; esac; }\n'
+"""An account in which objects may be listed and not deleted."""
+
+
+def test_emptying_the_bucket_ends_where_nothing_may_be_deleted(account: Account, left_behind: tuple[str, str]):
+    bucket, table = left_behind
+    [_, clean] = blocks(PAGE, "Uninstall")
+    done = account.shell(f"{REFUSED}BUCKET={bucket} TABLE={table}\n{clean}")
+    assert "not deleted" in done.stdout, "and it ends at all"
+    assert done.stderr.count("denied") == 1
+    assert done.stdout.index("update-table") < done.stdout.index("wait") < done.stdout.index("delete-table")
+
+
+def test_uninstalling_what_is_not_there_deletes_nothing(account: Account, guided: str):
+    [delete, _] = blocks(PAGE, "Uninstall")
+    done = account.shell(f"sam() {{ echo deleted; }}\nstack=other\n{delete}")
+    assert (done.returncode != 0, done.stdout) == (True, "")
 
 
 def test_the_clean_exit_leaves_nothing_of_ours_behind(account: Account, left_behind: tuple[str, str]):

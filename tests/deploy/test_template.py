@@ -636,7 +636,9 @@ def test_nothing_that_is_deployed_mails_an_address_of_somebody_else(path: str):
 def test_the_price_list_counts_the_alarms_and_metrics_of_the_stack(cloudformation):
     guide = (ROOT / "docs/deploy-aws.md").read_text()
     counted = {mode: len(policies.present(cloudformation, {"Mode": mode}) & set(alarms(cloudformation))) for mode in MODES}
-    assert f"{counted['audit']} in mode `audit`, {counted['enforce']} in `enforce`, one more with `SnoozeLinks`" in guide
+    assert counted["audit"] == counted["notify"]
+    told = f"{counted['audit']} in modes `audit` and `notify`, {counted['announce']} in `announce`, {counted['enforce']} in `enforce`"
+    assert f"{told}, one more with `SnoozeLinks`" in guide
     own = re.findall(
         r'^        \("(\w+)", MetricUnit', (ROOT / "functions/reaper/aws/lambda_function.py").read_text(), re.MULTILINE
     )
