@@ -25,14 +25,14 @@ TICK = timedelta(minutes=20)
 FALLBACK = "ml-admins@example.com"
 NEXT = re.compile(r"^\d+\. (\S+)\n(?:   .*\n)*?   Next: (.*)", re.MULTILINE)
 """What a letter says of each thing in it."""
-WHEN = r"(?:on \w{3} (\d+ \w{3} \d{4}, \d\d:\d\d) UTC|at any time)"
+WHEN = r"(?:on or after \w{3} (\d+ \w{3} \d{4}, \d\d:\d\d) UTC|at any time)"
 SORTS = {
-    "hours": re.compile(r"^From \w{3} (\d+ \w{3} \d{4}, \d\d:\d\d) UTC on it will be (scaled|stopped)"),
-    "today": re.compile(rf"^Its office hours, .*, are over\. It will be (?:scaled in|stopped) {WHEN}"),
+    "hours": re.compile(r"^From \w{3} (\d+ \w{3} \d{4}, \d\d:\d\d) UTC on it (?:will|may) be (scaled|stopped)"),
+    "today": re.compile(rf"^Its office hours, .*, are over\. It (?:will|may) be (?:scaled in|stopped) {WHEN}"),
     "week": re.compile(r"^Its office hours, .*, are kept\.()"),
-    "rest": re.compile(rf"The rest will be (?:scaled in|stopped|deleted) {WHEN}"),
-    "deleted": re.compile(rf"^It will be deleted.*? {WHEN}"),
-    "stopped": re.compile(rf"^It will be (?:scaled in|stopped).*? {WHEN}"),
+    "rest": re.compile(rf"The rest (?:will|may) be (?:scaled in|stopped|deleted) {WHEN}"),
+    "deleted": re.compile(rf"^It (?:will|may) be deleted.*? {WHEN}"),
+    "stopped": re.compile(rf"^It (?:will|may) be (?:scaled in|stopped).*? {WHEN}"),
 }
 """By what it announces: how it is said, and when."""
 CLOSE = re.compile(r"07:00-(\d\d):00")
