@@ -19,6 +19,7 @@ from reaper.report import summary as brief
 BERLIN = replace(schedule.parse("mon-fri 07:00-21:00", "Europe/Berlin"), by_rule=True)
 BUENOS_AIRES = replace(schedule.parse("mon-fri 07:00-21:00", "America/Argentina/Buenos_Aires"), by_rule=True)
 CLUSTER = {"id": "/subscriptions/s/resourceGroups/g/providers/Microsoft.MachineLearningServices/workspaces/w/computes/c"}
+BOTH = {Move.STOP: None, Move.START: None}
 PLACES = {"REAPER_LEDGER": "dynamodb://reaper-ledger", "REAPER_MANIFESTS": "s3://bucket/manifests"}
 
 
@@ -69,7 +70,7 @@ RHYTHMS = [
 
 @pytest.mark.parametrize(("every", "promised", "named"), RHYTHMS)
 def test_a_summary_comes_as_often_as_its_rule_says(every: timedelta, promised: str, named: str):
-    given = {"rule": rule(hours=BERLIN, remind_every=every), "acts": {Move.STOP: None, Move.START: None}}
+    given = {"rule": rule(hours=BERLIN, remind_every=every), "acts": BOTH}
     assert promised in owner_mail(finding("nb", **given)).text
     kept = finding("nb", move=Move.REMIND, **given)
     known = {kept.case.resource.id: Memory(warned_at=NOW - every, enrolled="x", promised=NOW - every)}
@@ -149,7 +150,10 @@ def test_a_long_subject_keeps_what_happens_and_when():
             for n in range(3)
         ),
         *(finding(f"e{n}", None, None) for n in range(3)),
-        *(finding(f"nb{n}", 1.0, None, rule=rule(hours=replace(BUENOS_AIRES, force=True)), state=State.ACTIVE) for n in range(5)),
+        *(
+            finding(f"nb{n}", 1.0, None, rule=rule(hours=replace(BUENOS_AIRES, force=True)), state=State.ACTIVE, acts=BOTH)
+            for n in range(5)
+        ),
     ]
     said = subject(*stopped)
     assert len(said) <= MAX_SUBJECT
@@ -176,7 +180,7 @@ def test_of_several_messages_the_number_of_each_stands_in_its_subject():
 
 def test_a_subject_never_says_that_more_happens_to_its_resources_than_there_are():
     idle = [finding(f"a{n}", 1.0) for n in range(7)]
-    used = [finding(f"nb{n}", 1.0, rule=rule(hours=replace(BERLIN, force=True)), state=State.ACTIVE) for n in range(2)]
+    used = [finding(f"nb{n}", 1.0, rule=rule(hours=replace(BERLIN, force=True)), state=State.ACTIVE, acts=BOTH) for n in range(2)]
     both = [finding(f"i{n}", 1.0, rule=rule(hours=BERLIN)) for n in range(3)]
     said = subject(*idle, *used, *both)
     assert said.startswith("10 of 12 ML resources are idle and cost $240 a day; 7 will be scaled in from ")
