@@ -63,10 +63,12 @@ def access(cloud: str, missing: str | None) -> str:
 
 
 def home(resource: Resource) -> str:
-    """`account 123456789012`, or on Azure the workspace, which people know better than the subscription."""
+    """`account 123456789012`, or on Azure the workspace, which people know better than the subscription, else that with its name."""
     workspace = _parts(resource.id).get("workspaces")
     if resource.target.cloud == "azure":
-        return f"workspace {workspace}" if workspace else f"subscription {resource.target.account}"
+        target = resource.target
+        named = f"{target.account_name} ({target.account})" if target.account_name else target.account
+        return f"workspace {workspace}" if workspace else f"subscription {named}"
     return f"account {resource.target.account}"
 
 

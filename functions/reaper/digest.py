@@ -14,7 +14,7 @@ from urllib.parse import quote, urlsplit
 
 from reaper import advice, console, outlook, plan, spark
 from reaper.duration import text
-from reaper.figures import money
+from reaper.figures import LEAST, money
 from reaper.message import MAX_SUBJECT, Audience, Message, Value, deliverable, line, plain
 from reaper.model import Finding, Memory, Mode, Move, Result, State
 from reaper.policy import Owners
@@ -23,6 +23,8 @@ from reaper.spark import Spark
 from reaper.wish import tidy
 
 DETAILED, ROWS = 6, 24
+SHORT = 20
+"""Characters to which a name in a subject may be cut."""
 NAMED = 5
 """So many resources are named in a mail that says they belong to another."""
 TOLD = {Move.WARN, Move.REMIND}
@@ -141,7 +143,7 @@ def _message(address: str, theirs: bool, found: Sequence[Finding], part: tuple[i
 
     items = [item(f, occasion, admins=not theirs) for f in found]
     headline = _headline(found, theirs, occasion)
-    subject = _subject(found, _consequences(found, theirs, occasion), part, occasion)
+    subject = _subject(found, _forms(found, theirs, occasion), part, occasion)
     text, html = both(
         "owner",
         subject=subject,
@@ -229,9 +231,7 @@ def _cost(found: Finding, acted: bool) -> Cost:
     """A rate while it is idle. Of what was acted on what that saves, since its cost is not what it was."""
     rate = f"{money(found.price.usd_per_hour * 24)} a day" if found.price else "price unknown"
     if not acted:
-        return Cost(
-            label="Cost", figure=rate, besides=f"{money(found.wasted_usd)} wasted" if found.wasted_usd is not None else ""
-        )
+        return Cost(label="Cost", figure=rate, besides=f"{money(found.wasted_usd)} wasted" if found.wasted_usd else "")
     if found.outcome.result is not Result.DONE:
         return Cost(label="Cost", figure=rate, besides="if it still runs")
     if saved := outlook.saved(found):
@@ -271,8 +271,9 @@ def _link(address: str | None) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sums:
-    """What the idle ones cost; `unpriced` of them are not counted in it."""
+    """What the idle ones cost; `unpriced` of them are not counted in it. `told`: all that were not acted on, also those that are not idle."""
 
+    told: int
     count: int
     usd_per_hour: float
     wasted: float
@@ -285,6 +286,7 @@ def _sums(found: Sequence[Finding]) -> Sums:
     idle = [f for f in found if f.step.move in TOLD and f.case.verdict.state is State.IDLE]
     acted = [f for f in found if f.step.move in ACTED]
     return Sums(
+        told=sum(1 for f in found if f.step.move in TOLD),
         count=len(idle),
         usd_per_hour=sum(f.price.usd_per_hour for f in idle if f.price),
         wasted=sum(f.wasted_usd or 0 for f in idle),
@@ -294,36 +296,74 @@ def _sums(found: Sequence[Finding]) -> Sums:
     )
 
 
-def _headline(found: Sequence[Finding], theirs: bool, occasion: Occasion) -> str:
-    """`3 idle ML resources cost $171 a day`, or whatever the message is about."""
+def amount(usd: float, unpriced: int) -> str:
+    """Dollars as they are told, `at least` where `unpriced` more have no price; empty where next to nothing is known of them."""
+    if unpriced and usd < LEAST:
+        return ""
+    return f"{'at least ' if unpriced else ''}{money(usd)}"
+
+
+def missing(unpriced: int, count: int) -> str:
+    """`price unknown`, or where it is so for some of them `price unknown for 2`."""
+    return "price unknown" if unpriced == count else f"price unknown for {unpriced}"
+
+
+def _headline(found: Sequence[Finding], theirs: bool, occasion: Occasion, *, brief: bool = False) -> str:
+    """`3 idle ML resources cost $171 a day`, or whatever the message is about; `brief`: `3 idle, $171 a day`."""
     sums = _sums(found)
     if _of_hours(found, occasion) or not (sums.count or sums.acted):
-        return _hours_headline(found, occasion)
+        return _hours_headline(found, occasion, brief=brief)
     if not sums.count:
-        return _acted(found, occasion)
-    idle = f"{_many(sums.count, 'idle ')}{'' if theirs else ' with no known owner'}"
-    if sums.unpriced == sums.count:
-        return f"{idle}, price unknown"
-    verb = "costs" if sums.count == 1 else "cost"
-    return f"{idle} {verb} {'at least ' if sums.unpriced else ''}{money(sums.usd_per_hour * 24)} a day"
+        return _acted(found, occasion, brief=brief)
+    cost = amount(sums.usd_per_hour * 24, sums.unpriced) if sums.unpriced < sums.count else ""
+    said = f"{cost} a day" if cost else missing(sums.unpriced, sums.count)
+    if brief:
+        return f"{sums.count}{f' of {sums.told}' if sums.told > sums.count else ''} idle, {said}"
+    return f"{_idle(sums, theirs)}{(' costs ' if sums.count == 1 else ' cost ') if cost else ', '}{said}"
 
 
-def _consequences(found: Sequence[Finding], theirs: bool, occasion: Occasion) -> str:
-    """The headline and what follows from it and when: `…; 1 will be scaled in from Tue 24 Nov`, or that it goes on until somebody stops it."""
-    sums, headline = _sums(found), _headline(found, theirs, occasion)
-    if not sums.count or _of_hours(found, occasion):
-        return headline
+def _idle(sums: Sums, theirs: bool) -> str:
+    """Whatever the message announces is among those that its headline counts: `3 idle ML resources`, `3 of 5 ML resources are idle and`."""
+    whose = "" if theirs else " with no known owner"
+    if sums.told == sums.count:
+        return f"{_many(sums.count, 'idle ')}{whose}"
+    known = " and" if sums.usd_per_hour else ""
+    return f"{sums.count} of {_many(sums.told)}{whose} {'is' if sums.count == 1 else 'are'} idle{known}"
+
+
+def _forms(found: Sequence[Finding], theirs: bool, occasion: Occasion) -> list[str]:
+    """What the subject says, the longest form first: what happens and when stays, count and cost give way."""
+    full, short = (_headline(found, theirs, occasion, brief=brief) for brief in (False, True))
+    if occasion.sample:
+        return [f"{full}; nothing will be stopped"]
+    if not _sums(found).count or _of_hours(found, occasion):
+        return [full, short]
+    said, brief = (_consequences(found, occasion, brief=brief) for brief in (False, True))
+    if said:
+        return ["; ".join(parts) for parts in ([full, *said], [short, *said], [short, *brief], brief)]
+    goes_on = _goes_on(_sums(found), theirs)
+    return [f"{full}{goes_on}", f"{short}{goes_on}"]
+
+
+def _consequences(found: Sequence[Finding], occasion: Occasion, *, brief: bool) -> list[str]:
+    """What follows and when: `1 will be scaled in from Tue 24 Nov`; in `brief` `1 will be acted on from Tue 24 Nov`."""
     known = (occasion.mode, occasion.memories, occasion.now)
     coming, new, used = outlook.coming(found, *known), outlook.enrolling(found, *known), outlook.in_use(found, *known)
-    whole = len(found) == 1
-    parts = [f"{'it' if whole else coming.count} {coming.how} {coming.day}"] if coming else []
-    parts += [f"{new.count} {new.how} outside office hours {new.day}"] if new else []
-    parts += [f"{used.count} {used.how} {used.today}, even while used"] if used else []
-    if parts:
-        return "; ".join([headline, *parts])
+    who = "it" if len(found) == 1 else ""
+    parts = [f"{who or coming.count} {_how(coming, brief)} {coming.day}"] if coming else []
+    parts += [f"{new.count} {_how(new, brief)} outside office hours {new.day}"] if new else []
+    return parts + ([f"{used.count} {_how(used, brief)} {used.today}, even while used"] if used else [])
+
+
+def _how(coming: outlook.Coming, brief: bool) -> str:
+    return coming.brief if brief else coming.how
+
+
+def _goes_on(sums: Sums, theirs: bool) -> str:
+    """That nothing happens by itself: ` until you stop it`."""
     until = f"until you stop {'it' if sums.count == 1 else 'them'}" if theirs else "until stopped"
     runs = f"; {'it runs' if sums.count == 1 else 'they run'}" if sums.unpriced == sums.count else ""
-    return f"{headline}{runs} {until}"
+    return f"{runs} {until}"
 
 
 def _of_hours(found: Sequence[Finding], occasion: Occasion) -> bool:
@@ -332,43 +372,53 @@ def _of_hours(found: Sequence[Finding], occasion: Occasion) -> bool:
     return all(outlook.enrols(f, occasion.mode, known.get(f.case.resource.id, Memory()), occasion.now) for f in found)
 
 
-def _hours_headline(found: Sequence[Finding], occasion: Occasion) -> str:
-    """What office hours lead to and when: a stop today, the first ones from a day on, or nothing new in a weekly summary."""
+def _hours_headline(found: Sequence[Finding], occasion: Occasion, *, brief: bool = False) -> str:
+    """What office hours lead to and when: a stop today, the first ones from a day on, or nothing new in a summary."""
     known = (occasion.mode, occasion.memories, occasion.now)
     if used := outlook.in_use(found, *known):
-        return f"{_many(used.count)} {used.how} {used.today}, even while used"
+        return f"{_many(used.count)} {_how(used, brief)} {used.today}, even while used"
+    summary = outlook.summary(f for f in found if f.step.move is Move.REMIND)
     if new := outlook.enrolling(found, *known):
-        rest = f"; weekly summary of {len(found) - new.count} more" if len(found) > new.count else ""
-        return f"{_many(new.count)} {new.how} outside office hours {new.day}{rest}"
-    return f"Weekly summary: office hours are kept for {_many(len(found))}"
+        rest = f"; {summary} of {len(found) - new.count} more" if len(found) > new.count else ""
+        return f"{_many(new.count)} {_how(new, brief)} outside office hours {new.day}{rest}"
+    return f"{summary.capitalize()}: office hours are kept for {_many(len(found))}"
 
 
 def _many(count: int, which: str = "") -> str:
     return f"{count} {which}ML resource{'' if count == 1 else 's'}"
 
 
-def _acted(found: Sequence[Finding], occasion: Occasion) -> str:
+def _acted(found: Sequence[Finding], occasion: Occasion, *, brief: bool = False) -> str:
     """Of what was acted on, and when the rest of it comes; what may have been is not said to have been."""
     made = [f for f in found if f.outcome.result is Result.DONE]
-    verbs = " or ".join(sorted({outlook.done(f) for f in made} or {outlook.verb(f, f.step.move) for f in found}))
+    verbs = (
+        outlook.ANY
+        if brief
+        else " or ".join(sorted({outlook.done(f) for f in made} or {outlook.verb(f, f.step.move) for f in found}))
+    )
     if not made:
         return f"{_many(len(found))} may have been {verbs}; please check"
     sums = _sums(made)
-    saved = f", saving {money(sums.saved_per_hour * 24)} a day" if sums.saved_per_hour else ""
+    saved = f", saving {money(sums.saved_per_hour * 24)} a day" if sums.saved_per_hour and not brief else ""
     unsure = f"; {len(found) - len(made)} more may have been" if len(found) > len(made) else ""
     rest = outlook.rest(made, occasion.mode, occasion.now)
-    then = f"; the rest {rest.how} {rest.day}" if rest else ""
+    then = f"; the rest {_how(rest, brief)} {rest.day}" if rest else ""
     return f"{_many(len(made), 'idle ')} {'was' if len(made) == 1 else 'were'} {verbs}{saved}{then}{unsure}"
 
 
-def _subject(found: Sequence[Finding], said: str, part: tuple[int, int], occasion: Occasion) -> str:
-    """What is said, as a reminder if it is one of something idle, with the name when there is but one."""
+def _subject(found: Sequence[Finding], forms: Sequence[str], part: tuple[int, int], occasion: Occasion) -> str:
+    """The first form that has room, as a reminder if it is one of something idle, with the name, cut if need be, when there is but one."""
     idle = any(f.case.verdict.state is State.IDLE for f in found) and not _of_hours(found, occasion)
     again = "Reminder: " if idle and all(f.step.move is Move.REMIND for f in found) else ""
-    name = f": {line(found[0].case.resource.name, 60)}" if len(found) == 1 else ""
+    name = line(found[0].case.resource.name, 60) if len(found) == 1 else ""
     number = f" ({part[0]} of {part[1]})" if part[1] > 1 else ""
     sample = "[Sample] " if occasion.sample else ""
-    return line(f"{sample}{again}{said}{name}{number}", MAX_SUBJECT)
+    before = f"{sample}{again}"
+    for said in forms:
+        room = MAX_SUBJECT - len(f"{before}{said}: {number}")
+        if room >= min(len(name), SHORT):
+            return line(f"{before}{said}{f': {line(name, room)}' if name else ''}{number}", MAX_SUBJECT)
+    return f"{line(f'{before}{forms[-1]}', MAX_SUBJECT - len(number))}{number}"
 
 
 def _attributes(address: str, found: Sequence[Finding]) -> dict[str, Value]:

@@ -6,6 +6,8 @@ from datetime import datetime
 from zoneinfo import ZoneInfo
 
 UTC = "UTC"
+LEAST = 0.005
+"""Dollars that are not yet told as a cent."""
 
 
 def moment(when: datetime, tz: str = UTC) -> str:
@@ -25,5 +27,7 @@ def clock(when: datetime, tz: str = UTC) -> str:
 
 
 def money(usd: float) -> str:
-    """`$8.45`, `$1,204`."""
+    """`$8.45`, `$1,204`, `less than $0.01`: nothing that costs is told as zero dollars."""
+    if 0 < usd < LEAST:
+        return "less than $0.01"
     return f"${usd:,.2f}" if abs(usd) < 100 else f"${usd:,.0f}"

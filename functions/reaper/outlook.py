@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from reaper import enrolment, plan, registry, schedule, spell
 from reaper.figures import UTC, clock, day, moment, money
@@ -15,7 +15,10 @@ from reaper.model import Action, Confidence, Finding, Hours, Memory, Mode, Move,
 
 DONE = frozenset({Move.STOP, Move.DELETE, Move.START})
 PLAIN = {Move.STOP: "stopped", Move.DELETE: "deleted", Move.START: "started again"}
+ANY = "acted on"
+"""Any of these, where there is no room for which."""
 UNLESS = "unless it is used or kept before then"
+NAMED = {timedelta(days=7): ("once a week", "weekly"), timedelta(days=1): ("once a day", "daily")}
 COSTS_ON = "It keeps costing money until you stop it."
 
 
@@ -97,11 +100,12 @@ def stops_in_use(found: Finding, mode: Mode, memory: Memory, now: datetime) -> d
 class Coming:
     """Of all in a message, how many are meant, how (`will be stopped or deleted`), when the first of them and in which zone that is told.
 
-    `past`: at any time.
+    `past`: at any time. `brief` stands for `how` where that has no room: `will be acted on`.
     """
 
     count: int
     how: str
+    brief: str
     first: datetime
     tz: str = UTC
     past: bool = False
@@ -153,14 +157,14 @@ def _first(dates: Sequence[tuple[Finding, datetime]], verbs: Iterable[str], mode
         return None
     first, when = min(dates, key=lambda pair: pair[1])
     how = f"{will(mode)} {' or '.join(sorted(verbs, reverse=True))}"
-    return Coming(count=len(dates), how=how, first=max(now, when), tz=zone(first), past=when <= now)
+    return Coming(count=len(dates), how=how, brief=f"{will(mode)} {ANY}", first=max(now, when), tz=zone(first), past=when <= now)
 
 
 def _done(found: Finding, mode: Mode, now: datetime) -> str:
     """What was done, or may have been, and when the rest of it comes where this run may announce that."""
     outcome, move = found.outcome, found.step.move
     if outcome.result is not Result.DONE:
-        why = _sentence(outcome.error or "it isn't known whether it was made")
+        why = _sentence(outcome.error or outcome.because or "it isn't known whether it was made")
         return f"It may have been {verb(found, move)}. {why}. Please check it."
     said = f"{_sentence(outcome.because or f'it was {verb(found, move)}')}."
     if outcome.part is None:
@@ -171,6 +175,29 @@ def _done(found: Finding, mode: Mode, now: datetime) -> str:
     return f"{said} Done so far: {outcome.part}. The rest {will(mode)} {verb(found, move)} on or after {when} {UNLESS}."
 
 
+def every(found: Finding) -> str:
+    """How often its owner gets a summary of its office hours: `once a week`, `every 14 days`."""
+    length = found.case.rule.remind_every
+    count, unit = _counted(length)
+    return NAMED[length][0] if length in NAMED else f"every {count} {unit}s"
+
+
+def summary(found: Iterable[Finding]) -> str:
+    """What a summary of office hours is called: `weekly summary`, `14-day summary`; just `summary` where their rules have it differ."""
+    lengths = {f.case.rule.remind_every for f in found}
+    if len(lengths) != 1:
+        return "summary"
+    [length] = lengths
+    count, unit = _counted(length)
+    return f"{NAMED[length][1] if length in NAMED else f'{count}-{unit}'} summary"
+
+
+def _counted(length: timedelta) -> tuple[int, str]:
+    """`14` and `day`, in the largest unit of which it is a whole number."""
+    units = {"day": timedelta(days=1), "hour": timedelta(hours=1), "minute": timedelta(minutes=1)}
+    return next((length // one, name) for name, one in units.items() if not length % one or name == "minute")
+
+
 def _by_hours(found: Finding, hours: Hours, told: tuple[Mode, Memory], now: datetime, week: str) -> str:
     """About its office hours as such: `told` is the run mode and what is remembered of it."""
     mode, memory = told
@@ -179,7 +206,7 @@ def _by_hours(found: Finding, hours: Hours, told: tuple[Mode, Memory], now: date
         when = moment(plan.promise(found.case, now), hours.tz)
         even = ", even while it is used" if hours.force else ", whenever it is idle then"
         restart = " It is started again when they begin." if Move.START in found.case.acts else ""
-        return f"From {when} on it {become} outside its office hours, {named}{even}.{restart} After this you get a summary once a week."
+        return f"From {when} on it {become} outside its office hours, {named}{even}.{restart} After this you get a summary {every(found)}."
     if then := plan.forced_at(found.case, memory, now):
         at = moment(then, hours.tz)
         return f"Its office hours, {named}, are over. It {become} on or after {at}, even while it is used."

@@ -9,12 +9,14 @@ from datetime import datetime
 from hashlib import sha256
 
 from reaper import advice, outlook
-from reaper.digest import ACTED, Item, Occasion, address_of, item, title
+from reaper.digest import ACTED, Item, Occasion, address_of, amount, item, missing, title
 from reaper.figures import money
 from reaper.hold import place
 from reaper.message import MAX_SUBJECT, Audience, Message, Value, line
 from reaper.model import Finding, Mode, Move, Report, Result, Status
-from reaper.report.totals import complete, gaps, idle, is_done, lists, nothing, totals, unknown
+from reaper.report import moves
+from reaper.report.summary import place as spot
+from reaper.report.totals import HOURS_A_MONTH, complete, gaps, idle, is_done, lists, nothing, totals, unknown
 from reaper.report.totals import troubles as failed
 from reaper.wish import tidy
 
@@ -31,14 +33,16 @@ TEAM_TAGS = ("team", "cost-center", "costcenter", "department")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """What one team, owner or kind has idle; `percent` is its part of the dearest one's money, for a bar.
+    """What one team, owner or kind has idle; `percent` is its part of the dearest one's money, for a bar, 0 where no price is known.
 
-    `others`: how many groups it stands for that are not named themselves; 0 for a group of its own.
+    `cost`: dollars an hour as they are told, empty where they are not known; `unpriced` of `count` are not in it. `others`: how many groups
+    it stands for that are not named themselves; 0 for a group of its own.
     """
 
     name: str
     count: int
-    usd_per_hour: float
+    unpriced: int
+    cost: str
     percent: int
     others: int = 0
 
@@ -115,6 +119,8 @@ def overview(
         "admin",
         subject=subject,
         headline=_headline(report),
+        month=_cost(idle(report), HOURS_A_MONTH),
+        spot=spot,
         looked_at=looked_at,
         report=report,
         run=run,
@@ -162,8 +168,13 @@ class Some:
 
 
 def _some(found: Sequence[Finding], occasion: Occasion, rows: int = ROWS) -> Some:
-    items = tuple((item(f, occasion, admins=True), _sentence(tidy(f.outcome.error or f.step.because, 300))) for f in found[:rows])
+    items = tuple((item(f, occasion, admins=True), _sentence(tidy(_why(f), 300))) for f in found[:rows])
     return Some(items=items, more=max(0, len(found) - rows))
+
+
+def _why(found: Finding) -> str:
+    """What was done or why not, without the command that releases it: the heading has that, with the ledger that it needs."""
+    return moves.why(found).partition(". `reaper release`")[0]
 
 
 def _sentence(text: str) -> str:
@@ -180,21 +191,31 @@ def _shares(report: Report, of: Callable[[Finding], str]) -> list[Share]:
     groups: dict[str, list[Finding]] = defaultdict(list)
     for found in idle(report):
         groups[of(found)].append(found)
-    sums = {name: sum(f.price.usd_per_hour for f in group if f.price) for name, group in groups.items()}
+    sums = {name: _usd(group) for name, group in groups.items()}
     top = max(sums.values(), default=0.0)
     names = sorted(groups, key=lambda name: (-sums[name], name))
     shown = len(names) if len(names) <= GROUPS + 1 else GROUPS
     parts = [(tidy(name, 60) or "(no name)", [name], 0) for name in names[:shown]]
     if rest := names[shown:]:
         parts.append((f"and {len(rest)} others", rest, len(rest)))
-    return [_share(label, [(len(groups[n]), sums[n]) for n in named], others, top) for label, named, others in parts]
+    return [_share(label, [f for n in named for f in groups[n]], others, top) for label, named, others in parts]
 
 
-def _share(name: str, groups: Sequence[tuple[int, float]], others: int, top: float) -> Share:
-    """Of groups, each with how many it has and their dollars an hour."""
-    usd = sum(usd for _, usd in groups)
-    percent = min(100, max(1, round(100 * usd / top))) if top else 1
-    return Share(name=name, count=sum(count for count, _ in groups), usd_per_hour=usd, percent=percent, others=others)
+def _share(name: str, found: Sequence[Finding], others: int, top: float) -> Share:
+    """Of what a group has; `top`: the dollars an hour of the dearest."""
+    usd, unpriced = _usd(found), _unpriced(found)
+    percent = min(100, max(1, round(100 * usd / top))) if top and unpriced < len(found) else 0
+    cost = amount(usd, unpriced) if unpriced < len(found) else ""
+    return Share(name=name, count=len(found), unpriced=unpriced, cost=cost, percent=percent, others=others)
+
+
+def _usd(found: Iterable[Finding]) -> float:
+    """Dollars an hour; what has no price is not in it."""
+    return sum(f.price.usd_per_hour for f in found if f.price)
+
+
+def _unpriced(found: Iterable[Finding]) -> int:
+    return sum(1 for f in found if f.price is None)
 
 
 def _team(found: Finding) -> str:
@@ -211,33 +232,54 @@ def _kind(found: Finding) -> str:
 
 
 def _headline(report: Report) -> str:
-    sums = totals(report)
-    count = sums.by_state["idle"]
-    if not count:
+    found = idle(report)
+    if not found:
         return nothing(report)
-    return f"{money(sums.idle_usd_per_hour)} an hour" if count > sums.unpriced_idle else f"{count} idle, price unknown"
+    cost = _cost(found)
+    return f"{cost} an hour" if cost else f"{len(found)} idle, {missing(_unpriced(found), len(found))}"
+
+
+def _cost(found: Sequence[Finding], times: float = 1) -> str:
+    """What they cost an hour, or in `times` hours, as it is told; empty where that is not known."""
+    return amount(_usd(found) * times, _unpriced(found)) if _unpriced(found) < len(found) else ""
 
 
 def _subject(report: Report, fresh: int, actions: Mapping[str, Sequence[Finding]]) -> str:
+    """The long form, or where that has no room the brief one: what went wrong stands at the end and must not be cut."""
+    full, short = (_said(report, fresh, actions, brief=brief) for brief in (False, True))
+    return line(full if len(full) <= MAX_SUBJECT else short, MAX_SUBJECT)
+
+
+def _said(report: Report, fresh: int, actions: Mapping[str, Sequence[Finding]], *, brief: bool) -> str:
     held, ended, due = actions["held"], actions["done"], actions["due"]
     failed = [f for f in actions["lost"] if f.outcome.result is Result.FAILED]
-    sums = totals(report)
-    count = sums.by_state["idle"]
-    cost = (
-        f" cost{'s' if count == 1 else ''} {money(sums.idle_usd_per_hour)} an hour"
-        if count > sums.unpriced_idle
-        else ", price unknown"
-    )
-    head = f"{count} idle ML resource{'' if count == 1 else 's'}{cost}" if count else nothing(report)
-    parts = [f"{_actions(held)} on hold", head] if held else [head]
-    saved = sum(outlook.saved(f) for f in ended)
-    parts += [f"{_actions(ended)} taken" + (f", saving {money(saved)} an hour" if saved else "")] if ended else []
-    parts += [f"{_actions(failed)} failed or unknown"] if failed else []
-    parts += [f"{len(due)} due, waiting for `reaper apply`"] if due else []
+    parts = [f"{_actions(held)} on hold"] if held else []
+    parts += [_idle(report, brief=brief)]
+    saved = 0 if brief else sum(outlook.saved(f) for f in ended)
+    parts += [f"{_many(ended, brief)} taken" + (f", saving {money(saved)} an hour" if saved else "")] if ended else []
+    parts += [f"{_many(failed, brief)} failed or unknown"] if failed else []
+    parts += [f"{len(due)} due" + ("" if brief else ", waiting for `reaper apply`")] if due else []
     parts += [f"{fresh} new"] if fresh else []
     every = len(lists(report))
     parts += [f"coverage {every - len(gaps(report))} of {every}"] if gaps(report) else []
-    return line("[ML Idle Reaper] " + "; ".join(parts), MAX_SUBJECT)
+    return "[ML Idle Reaper] " + "; ".join(parts)
+
+
+def _idle(report: Report, *, brief: bool) -> str:
+    """`3 idle ML resources cost $8.13 an hour`, or in brief `3 idle, $8.13 an hour`."""
+    found = idle(report)
+    if not found:
+        return nothing(report)
+    count, cost = len(found), _cost(found)
+    said = f"{cost} an hour" if cost else missing(_unpriced(found), count)
+    if brief:
+        return f"{count} idle, {said}"
+    verb = " costs " if count == 1 else " cost "
+    return f"{count} idle ML resource{'' if count == 1 else 's'}{verb if cost else ', '}{said}"
+
+
+def _many(found: Sequence[Finding], brief: bool) -> str:
+    return str(len(found)) if brief else _actions(found)
 
 
 def _actions(found: Sequence[Finding]) -> str:

@@ -77,7 +77,7 @@ def occasion(address: str, now: datetime, contact: str | None = None) -> Occasio
         mode=Mode.ENFORCE,
         owners=Owners(domains=[address.rpartition("@")[2]], contact=contact),
         run_id="sample",
-        keep_link=lambda resource_id: "https://example.com/keep?t=sample",
+        keep_link=lambda resource_id: "https://sample.invalid/keep?t=sample",
     )
 
 

@@ -368,7 +368,7 @@ def test_an_address_with_blanks_is_one_argument():
 
 def test_the_sample_says_that_none_of_its_three_resources_is_stopped():
     message = sample.message("dana@example.com", NOW, "ml-admins@example.com")
-    assert message.subject.startswith("[Sample] 3 idle ML resources cost $189 a day; 1 will be scaled in from ")
+    assert message.subject == "[Sample] 3 idle ML resources cost $189 a day; nothing will be stopped"
     assert message.text.startswith("This is a sample. All 3 resources in it are made up, and nothing will be stopped.\n")
     assert "All 3 resources in it are made up, and nothing will be stopped." in message.html
 

@@ -52,7 +52,7 @@ def test_the_command_sends_a_sample_and_prints_the_receipts(inbox: Inbox, tmp_pa
     assert done.exit_code == 0, done.output
     assert done.stdout.splitlines()[0] == "smtp: 250 2.0.0 OK queued as M1"
     assert done.stdout.splitlines()[1].startswith("looks: ")
-    assert inbox.mails[0][0]["Subject"].startswith("[Sample] 3 idle ML resources cost $189 a day; 1 will be scaled in from ")
+    assert inbox.mails[0][0]["Subject"].startswith("[Sample] 3 idle ML resources cost $189 a day; nothing will be stopped")
 
 
 def test_the_command_sends_no_secret_that_the_policy_may_not_name(posts: Posts):

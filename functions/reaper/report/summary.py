@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from reaper.duration import text
 from reaper.model import Coverage, Finding, Report
 from reaper.report import moves
-from reaper.report.totals import gaps, idle, lists, nothing, over, totals, troubles, unknown
+from reaper.report.totals import gaps, idle, lists, nothing, over, remedies, totals, troubles, unknown
+
+if TYPE_CHECKING:
+    from reaper.report.atlas import Gap
 
 ROWS = 25
 
@@ -18,7 +23,7 @@ def subject(report: Report) -> str:
     many = f"{count} idle ML resource{'' if count == 1 else 's'}{cost if count > sums.unpriced_idle else ', price not known'}"
     parts = [many if count else nothing(report)]
     parts += [f"{sums.acted.count} of them acted on"] if sums.acted.count else []
-    parts += [f"{len(gaps(report))} of {len(lists(report))} lists incomplete"] if gaps(report) else []
+    parts += [_lists(report)] if gaps(report) else []
     parts += [f"failed: {', '.join(row.kind for row in troubles(report))}"] if troubles(report) else []
     return f"[ML Idle Reaper] {'; '.join(parts)}".encode("ascii", "replace").decode()[:100]
 
@@ -56,7 +61,7 @@ def _money(report: Report) -> str:
         f"${sums.idle_usd_per_hour:,.2f} an hour, ${sums.idle_usd_per_month:,.0f} a month, ${sums.wasted_usd:,.0f} since idle"
     )
     head = f"Idle now: {dollars}{over(report)}{unpriced}" if sums.by_state["idle"] else f"{nothing(report)}."
-    return f"{head}\n{sums.resources} resources: {states}"
+    return "\n".join([head, *(f"  {line}" for line in remedies(report)), f"{sums.resources} resources: {states}"])
 
 
 def _idle(report: Report, rows: int) -> str:
@@ -100,16 +105,27 @@ def _unknown(report: Report, rows: int) -> str:
 
 
 def _coverage(report: Report) -> str:
-    holes, failed = gaps(report), troubles(report)
-    head = "COVERAGE INCOMPLETE" if holes else f"COVERAGE complete: {len(lists(report))} lists, {totals(report).calls} calls"
-    blocks = ["\n".join([head, *(gap(row) for row in holes)])]
+    from reaper.report import atlas  # it needs this module's words
+
+    failed, calls = troubles(report), totals(report).calls
+    head = f"COVERAGE{' INCOMPLETE' if gaps(report) else ''}: {_lists(report)}, {calls} call{'' if calls == 1 else 's'}"
+    blocks = ["\n".join([head, *(line for one in atlas.gaps(report) for line in _gap(one))])]
     blocks += ["\n".join(["FAILED", *(trouble(row) for row in failed)])] if failed else []
     return "\n\n".join(blocks)
 
 
-def gap(row: Coverage) -> str:
-    """One list that is not complete."""
-    return f"- {row.status}: {row.kind} in {place(row.account, row.account_name, row.region)}{_missing(row)}: {clean(row.error or '')}"
+def _lists(report: Report) -> str:
+    """`13 of 14 lists complete`."""
+    every = len(lists(report))
+    return f"{every - len(gaps(report))} of {every} list{'' if every == 1 else 's'} complete"
+
+
+def _gap(one: Gap) -> list[str]:
+    """The same trouble once, with the lists that it met."""
+    missing = f" missing {one.missing}:" if one.missing else ""
+    more = f"; and {one.more} more" if one.more else ""
+    error = clean(one.error, 300).removeprefix(f"{one.missing}: ")
+    return [f"- {one.status}:{missing} {error}", f"    {'; '.join(one.where)}{more}"]
 
 
 def trouble(row: Coverage) -> str:
