@@ -23,7 +23,7 @@ SILENCES = {"4h": 4 * HOUR, "24h": DAY}
 TICK = timedelta(minutes=20)
 """The most that time goes on within one sweep, after it looked."""
 FALLBACK = "ml-admins@example.com"
-NEXT = re.compile(r"^\d+\. (\S+)\n(?:   .*\n)*?   Next: (.*)", re.MULTILINE)
+NEXT = re.compile(r"^\d+\. (\S+)\n(?:   .*\n)*?   (?:Next|Done): (.*)", re.MULTILINE)
 """What a letter says of each thing in it."""
 WHEN = r"(?:on or after \w{3} (\d+ \w{3} \d{4}, \d\d:\d\d) UTC|at any time)"
 SORTS = {

@@ -73,7 +73,7 @@ def test_a_held_act_says_why_and_how_many_and_what_to_do_and_admins_are_told():
     assert found.outcome.result is Result.PLANNED
     since = "would stop, but is on hold since 2026-11-24 10:17 UTC"
     assert found.step.because == f"{since}: 4 actions are more than max_acts: 3. `reaper release` releases it"
-    assert any("held" in m.text.lower() and m.audience == "admins" for m in there.post.messages[-3:])
+    assert any("on hold" in m.text.lower() and m.audience == "admins" for m in there.post.messages[-3:])
 
 
 def test_one_action_is_one():
