@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.fakes import NOW, resource, rule
@@ -222,6 +222,7 @@ HOSTILE = st.text(
 )
 
 
+@settings(deadline=None)
 @given(HOSTILE)
 def test_no_name_gets_more_than_itself_into_a_command_to_stop_it(name: str):
     for kind in advice.STOPS:
@@ -281,6 +282,7 @@ def test_the_page_of_a_resource_in_its_console(thing: Resource, page: str | None
     assert console.address(thing) == page
 
 
+@settings(deadline=None)
 @given(HOSTILE)
 def test_no_name_leads_a_console_link_elsewhere(name: str):
     hosts = {"us-east-1.console.aws.amazon.com", "ml.azure.com"}
@@ -311,6 +313,7 @@ def test_those_who_would_be_asked_are_not_sent_to_themselves():
     assert "Not yours" not in text(finding(address="ml-admins@example.com"))
 
 
+@settings(deadline=None)
 @given(HOSTILE)
 def test_a_mailto_link_has_one_recipient_and_no_header_of_a_names_choosing(name: str):
     found = finding(resource=resource(name=name, id=f"{ARN}:endpoint/{name}"))
