@@ -58,7 +58,8 @@ def settled(observation: Observation, window: Window) -> bool:
 def first_look(resource: Resource, window: Window) -> datetime:
     """From which hour on a look has to read that settles whatever was used since it must have been silent.
 
-    Of what is young that is the whole window: it is not read again, and its last use must be true.
+    Of what is young that is the whole window, as it is not read again: its last use is the last that the first signals show. What only a
+    closer look asks for (the queue of an asynchronous endpoint, the components of a host) is not told of it while it is young.
     """
     quiet = _quiet(resource, window)
     if window.whole or _young(resource, quiet):

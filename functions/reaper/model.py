@@ -169,10 +169,11 @@ class Kept:
     """What a sweep keeps of a resource for later ones, good only while the resource bears this `stamp`.
 
     `body`: what never changes, as JSON can write it. `parts` and `size`: what it ran at `at`, by which a look may be spared and nothing judged.
+    `at` is the clock of the run that wrote it, None until then.
     """
 
     stamp: str
-    at: datetime
+    at: datetime | None = None
     body: Mapping[str, Any] = field(default_factory=dict)
     parts: tuple[Part, ...] | None = None
     size: str = ""
@@ -527,7 +528,7 @@ class Kind(Generic[C]):
     observation for each. `permissions` are the exact IAM or RBAC actions that both need. `able(resource)` says of an observed resource
     which of the moves in `deeds` could be made now, and `left(resource, move)` what is still paid for after one of them; how they are made
     is not here but in the cloud's folder `acts`. Without deeds a kind only tells. `needs`: what has to be set up by hand before one of it is
-    ever proven idle, else only `likely`. The rest is for docs/kinds.md.
+    ever proven idle, else only `likely`. Not `priced`: none ever has a price of its own. The rest is for docs/kinds.md.
     """
 
     name: str
@@ -544,3 +545,4 @@ class Kind(Generic[C]):
     left: Callable[[Resource, Move], tuple[Part, ...] | None] = gone
     deeds: Mapping[Move, Deed] = field(default_factory=dict)
     needs: str = ""
+    priced: bool = True

@@ -20,16 +20,25 @@ def rule(policy: Policy, resource: Resource, usd_per_hour: float | None, now: da
     return _held(policy, list(_matching(policy, resource, usd_per_hour)), tags.read(resource.tags or {}, now), now)
 
 
-def waits(policy: Policy, resource: Resource, usd_per_hour: float | None, now: datetime) -> tuple[timedelta, timedelta]:
+def waits(
+    policy: Policy, resource: Resource, usd_per_hour: float | None, now: datetime, *, priced: bool = True
+) -> tuple[timedelta, timedelta]:
     """The shortest and the longest `idle_after` that may hold for `resource` at `now`, its own tags and office hours included.
 
     They differ only where a price or a size is not known: whatever these turn out to be, `rule` then asks for no less and no more.
+    Not `priced`: a price that is not known now is not known after a closer look either.
     """
     specs = list(_matching(policy, resource, usd_per_hour))
     wishes = tags.read(resource.tags or {}, now)
-    alone = [[spec] for spec in specs] if len(specs) > 1 else []
+    may_change = len(specs) > 1 and (priced or any(_hangs_on_size(spec, resource) for spec in specs if spec))
+    alone = [[spec] for spec in specs] if may_change else []
     found = [_held(policy, some, wishes, now).idle_after for some in (specs, *alone)]
     return min(found), max(found)
+
+
+def may_delete(policy: Policy, resource: Resource, usd_per_hour: float | None) -> bool:
+    """Whether any rule that may hold for `resource` allows to delete it; its own tags may allow less and never more."""
+    return any(_plain(policy, spec).action is Action.DELETE for spec in _matching(policy, resource, usd_per_hour))
 
 
 def looked_at(policy: Policy, resource: Resource, usd_per_hour: float | None) -> Iterator[tuple[str, bool | None, list[str]]]:
@@ -69,6 +78,10 @@ def _matching(policy: Policy, resource: Resource, usd_per_hour: float | None) ->
         if fits is True:
             return
     yield None
+
+
+def _hangs_on_size(spec: Spec, resource: Resource) -> bool:
+    return spec.match.conditions(resource, None).get("size", True) is None
 
 
 def _may(policy: Policy, specs: list[Spec | None]) -> set[Leeway]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import count
 from typing import Any, Protocol, Self, TypeVar
 
@@ -42,6 +43,8 @@ from reaper.prices import PriceBook
 T = TypeVar("T")
 Reads = Callable[[Iterable[str]], Mapping[str, Kept]]
 """What earlier sweeps kept, by id."""
+Waits = tuple[timedelta, timedelta]
+"""The shortest and the longest that one may have to be silent."""
 LAG = timedelta(minutes=5)
 """Metrics of the last minutes are still arriving, so the window ends this long before now."""
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
@@ -142,39 +145,48 @@ def window(policy: Policy, now: datetime, end: datetime | None = None) -> Window
     return Window(start=start, end=end or usual, quiet_from=now - rule.shortest_idle_after(policy))
 
 
-def _quiet(resources: Iterable[Resource], order: Order, kept: Reads = nothing_kept) -> dict[str, Quiet]:
-    """By id, since when each must have been silent. One that the code trips over is left out: the shortest wait of all stands for it."""
-    known: dict[str, tuple[Resource, timedelta, timedelta]] = {}
+def _quiet(resources: Iterable[Resource], order: Order, kept: Reads = nothing_kept, *, priced: bool = True) -> dict[str, Quiet]:
+    """By id, since when each must have been silent. One that the code trips over is left out: the shortest wait of all stands for it.
+
+    Not `priced`: none of them ever has a price. Of several with one id each may be the one that is looked at: both ends stand for all.
+    """
+    left_out: set[str] = set()
+    known: list[tuple[Resource, Waits]] = []
     for resource in resources:
         try:
-            known[resource.id] = (resource, *_waits(resource, order))
+            known.append((resource, _waits(resource, order, priced=priced)))
         except ODD:
-            continue
-    left_open = [id for id, (_, short, long) in known.items() if short < long]
+            left_out.add(resource.id)
+    left_open = [resource.id for resource, (short, long) in known if short < long]
     held = kept(left_open) if left_open else {}
-    shared: dict[tuple[timedelta, timedelta], Quiet] = {}
-    found: dict[str, Quiet] = {}
-    for id, (resource, short, long) in known.items():
-        waits = _as_kept(resource, held.get(id), short, order), long
-        found[id] = shared.setdefault(waits, Quiet(perhaps=order.now - waits[0], surely=order.now - waits[1]))
-    return found
+    found: dict[str, Waits] = {}
+    for resource, (short, long) in known:
+        least, most = found.get(resource.id, (long, long))
+        found[resource.id] = min(least, _as_kept(resource, held.get(resource.id), short, order)), max(most, long)
+    shared = {waits: Quiet(perhaps=order.now - waits[0], surely=order.now - waits[1]) for waits in found.values()}
+    return {id: shared[waits] for id, waits in found.items() if id not in left_out}
 
 
-def _waits(resource: Resource, order: Order) -> tuple[timedelta, timedelta]:
+def _waits(resource: Resource, order: Order, *, priced: bool) -> Waits:
+    """With a type that has no price, too, there is nothing that a closer look could find out about it."""
     price = order.book.price(resource)
-    return rule.waits(order.policy, resource, price.usd_per_hour if price else None, order.now)
+    usd = price.usd_per_hour if price else None
+    return rule.waits(order.policy, resource, usd, order.now, priced=priced and not resource.parts)
 
 
 def _as_kept(resource: Resource, kept: Kept | None, short: timedelta, order: Order) -> timedelta:
     """The shortest wait that may hold for it, given what it ran when it was last described: that may spare a closer look, and nothing else.
 
-    Never longer than the wait of the rule by which it is judged without one.
+    Never longer than the wait of the rule by which it is judged without one. What makes no sense is as if it had not been kept.
     """
-    known = cache.as_kept(resource, kept, order.now)
-    if known is None:
+    try:
+        known = cache.as_kept(resource, kept, order.now)
+        if known is None:
+            return short
+        judged = rule.rule(order.policy, resource, None, order.now).idle_after
+        return max(short, min(judged, _waits(known, order, priced=False)[0]))
+    except ODD:
         return short
-    judged = rule.rule(order.policy, resource, None, order.now).idle_after
-    return max(short, min(judged, _waits(known, order)[0]))
 
 
 def _mark(moment: datetime) -> datetime:
@@ -221,8 +233,10 @@ def _safely(kind: Kind[Any], found: Callable[[], Iterable[T]]) -> Iterator[T]:
 
 
 def _findings(cloud: Cloud, kind: Kind[Any], resources: list[Resource], order: Order) -> Iterator[Finding]:
-    kept = _kept(cloud, kind, order)
-    stretch = replace(window(order.policy, order.now), quiet=_quiet(resources, order, kept), kept=kept)
+    shelf = cache.shelf(order.cache, cloud.target, kind.name) if order.cache else None
+    reads: Reads = partial(cache.read, shelf) if shelf else nothing_kept
+    quiet = _quiet(resources, order, reads, priced=kind.priced)
+    stretch = replace(window(order.policy, order.now), quiet=quiet, kept=_spared(resources, order, reads))
     fresh: dict[str, Kept] = {}
     left = {(resource.id, resource.name): resource for resource in resources}
     for observation in kind.observe(cloud, resources, stretch):
@@ -233,14 +247,27 @@ def _findings(cloud: Cloud, kind: Kind[Any], resources: list[Resource], order: O
             yield _judged(cloud, _doubted(observation, listed), kind, order)
     for resource in left.values():
         yield _judged(cloud, Observation(resource=resource, blind="it was not observed"), kind, order)
-    if order.cache:
-        cache.write(order.cache, cloud.target, kind.name, fresh, {resource.id for resource in resources})
+    if shelf:
+        cache.write(shelf, fresh, {resource.id for resource in resources})
 
 
-def _kept(cloud: Cloud, kind: Kind[Any], order: Order) -> Reads:
-    """What earlier sweeps kept of resources of that kind there."""
-    held = order.cache
-    return (lambda ids: cache.read(held, cloud.target, kind.name, ids)) if held else nothing_kept
+def _spared(resources: Iterable[Resource], order: Order, reads: Reads) -> Reads:
+    """What earlier sweeps kept of those that no rule may delete: whether one could be created again must be asked for anew."""
+
+    def kept(ids: Iterable[str]) -> Mapping[str, Kept]:
+        wanted = set(ids)
+        mine = [resource for resource in resources if resource.id in wanted]
+        return reads(wanted - {resource.id for resource in mine if _may_delete(resource, order)})
+
+    return kept
+
+
+def _may_delete(resource: Resource, order: Order) -> bool:
+    """Whether a rule may; so it is for one that the code trips over."""
+    try:
+        return rule.may_delete(order.policy, resource, None)
+    except ODD:
+        return True
 
 
 def _doubted(seen: Observation, listed: Resource) -> Observation:

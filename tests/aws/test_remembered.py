@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import time
+import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,7 +20,8 @@ from aws.conftest import DAY, HOUR, NOW
 from reaper import cache, document, registry, sweep
 from reaper.aws import endpoint, targets
 from reaper.fleeting import Fleeting
-from reaper.model import Finding, State
+from reaper.ledger import FORMAT_ROW
+from reaper.model import Finding, Move, State
 from reaper.sandbox.aws.account import Account
 from reaper.sandbox.aws.call import Call
 from reaper.sandbox.aws.fault import Fault, on
@@ -57,10 +63,11 @@ def sweeper(quiet: Any) -> Sweeper:
     return Sweeper()
 
 
-def test_a_later_sweep_asks_for_no_configuration_and_finds_the_same(sweeper: Sweeper):
+def test_a_later_sweep_asks_for_no_configuration_and_judges_the_same(sweeper: Sweeper):
     (before, first), (after, second) = sweeper.run(), sweeper.run()
     assert (first, second) == (1, 0)
-    assert after == before
+    assert replace(after, case=replace(after.case, resource=before.case.resource, acts=before.case.acts)) == before
+    assert (after.case.acts[Move.STOP], after.case.saves) == (before.case.acts[Move.STOP], before.case.saves)
     assert (after.case.verdict.state, after.case.resource.size) == (State.IDLE, "ml.m5.large x1")
     assert after.price is not None
 
@@ -201,7 +208,7 @@ def test_a_price_rule_that_did_not_match_costs_nothing_in_later_sweeps(account: 
 
 
 def test_a_price_rule_that_matched_is_held_to_in_every_sweep(account: Account, quiet: Any, server: Server, sweeper: Sweeper):
-    quiet.variants[0].spec["InstanceType"] = "ml.p4d.24xlarge"
+    quiet.variants[0].spec = LARGE[0].spec()
     account.config("quiet-config", variants=LARGE, created=NOW - 40 * DAY)
     account.invoked("quiet", "v", NOW - 6 * HOUR)
     sweeper.policy = DEAR
@@ -222,14 +229,34 @@ def test_what_was_changed_since_is_looked_at_for_a_price_rule(
     assert (found.case.verdict.state, asked) == (State.IDLE, 1)
 
 
-def test_after_a_day_what_a_price_rule_may_hold_for_is_looked_at_again(account: Account, server: Server, sweeper: Sweeper):
-    sweeper.policy = DEAR
-    asked = []
-    for hours in (0, 12, 25, 26):
-        account.invoked("quiet", "v", NOW + (hours - 6) * HOUR)
-        server.now = sweeper.now = NOW + hours * HOUR
+def looks_at(account: Account, server: Server, sweeper: Sweeper, hours: list[float]) -> list[int]:
+    """How many endpoints were described in sweeps so many hours from now, each six hours after a use."""
+    sweeper.policy, asked = DEAR, []
+    for later in hours:
+        account.invoked("quiet", "v", NOW + (later - 6) * HOUR)
+        server.now = sweeper.now = NOW + later * HOUR
         asked.append(looks(sweeper)[1])
-    assert asked == [1, 0, 1, 0]
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("hours", "expected"),
+    [
+        pytest.param([0, 12, 29.9, 30.1, 31], [1, 0, 0, 1, 0], id="now and then"),
+        pytest.param([0, 24.1, 48.2, 72.3], [1, 0, 1, 0], id="every day, a little later"),
+    ],
+)
+def test_more_than_a_day_later_what_a_price_rule_may_hold_for_is_looked_at_again(
+    account: Account, server: Server, sweeper: Sweeper, hours: list[float], expected: list[int]
+):
+    assert looks_at(account, server, sweeper, hours) == expected
+
+
+def test_what_is_too_old_to_spare_a_look_is_written_anew(account: Account, server: Server, sweeper: Sweeper):
+    sweeper.run()
+    server.now = sweeper.now = NOW + cache.LASTS + timedelta(minutes=1)
+    sweeper.run()
+    assert looks_at(account, server, sweeper, [(sweeper.now - NOW) / HOUR + 1]) == [0]
 
 
 def test_idleness_is_never_judged_by_a_remembered_size(account: Account, quiet: Any, sweeper: Sweeper):
@@ -247,3 +274,151 @@ def test_a_remembered_size_spares_no_look_beyond_the_rule_it_is_judged_by(accoun
     account.invoked("quiet", "v", NOW - 30 * HOUR)
     sweeper.policy = LOOSE
     assert [looks(sweeper)[0].case.verdict.state for _ in range(2)] == [State.ACTIVE, State.ACTIVE]
+
+
+def tampered(sweeper: Sweeper, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """Every entry as `change` makes it."""
+    [name] = set(sweeper.ledger._states) - {FORMAT_ROW}
+    held = sweeper.ledger._states[name]
+    rows = json.loads(zlib.decompress(base64.b64decode(held.values[cache.VALUE])))
+    text = json.dumps({id: change(row) for id, row in rows.items()})
+    packed = base64.b64encode(zlib.compress(text.encode())).decode()
+    assert sweeper.ledger.write_state(name, {cache.VALUE: packed}, held.version, NOW)
+
+
+def parts(*part: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    return lambda row: row | {"parts": [list(part)]}
+
+
+def body(**fields: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    return lambda row: row | {"body": row["body"] | fields}
+
+
+BAD_ENTRIES = {
+    "naive moment": lambda row: row | {"at": row["at"].replace("+00:00", "")},
+    "no moment": lambda row: row | {"at": None},
+    "count is text": parts("Hosting", "ml.m5.large", "x"),
+    "count is null": parts("Hosting", "ml.m5.large", None),
+    "count is no number": parts("Hosting", "ml.m5.large", float("nan")),
+    "count is true": parts("Hosting", "ml.m5.large", True),
+    "instance is null": parts("Hosting", None, 1),
+    "instance is a list": parts("Hosting", ["a"], 1),
+    "part too short": parts("Hosting"),
+    "size is a number": lambda row: row | {"size": 5},
+    "stamp is null": lambda row: row | {"stamp": None},
+    "no entry": lambda row: [],
+}
+BAD_BODIES = {
+    "body is text": lambda row: row | {"body": "abc"},
+    "only the name": lambda row: row | {"body": {"EndpointConfigName": "quiet-config"}},
+    "types are text": body(types="abc"),
+    "types are a list": body(types=["v"]),
+    "no types": body(types={}),
+    "another variant": body(types={"w": "ml.m5.large"}),
+    "one variant more": body(types={"v": "ml.m5.large", "w": "ml.m5.large"}),
+    "type is a number": body(types={"v": 5}),
+    "type is null": body(types={"v": None}),
+    "type is no type": body(types={"v": "cheap"}),
+    "a whole configuration": body(
+        types=None,
+        ProductionVariants=[{"VariantName": "v", "ServerlessConfig": {"MemorySizeInMB": 1}}],
+        CreationTime="2026-01-01",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", [*BAD_ENTRIES, *BAD_BODIES])
+@pytest.mark.parametrize("policy", ["version: 1", DEAR], ids=["default", "price rule"])
+def test_a_bad_entry_is_as_if_it_were_not_there_and_is_replaced(account: Account, sweeper: Sweeper, case: str, policy: str):
+    sweeper.policy = policy
+    before, first = sweeper.run()
+    good = dict(sweeper.ledger._states)
+    tampered(sweeper, {**BAD_ENTRIES, **BAD_BODIES}[case])
+    after, again = sweeper.run()
+    assert (after, first, again) == (before, 1, 1)
+    assert (after.case.verdict.state, after.case.resource.size) == (State.IDLE, "ml.m5.large x1")
+    assert {name: row.values for name, row in sweeper.ledger._states.items()} == {name: row.values for name, row in good.items()}
+
+
+@pytest.mark.parametrize("case", BAD_ENTRIES)
+def test_a_bad_entry_blinds_no_other_endpoint(account: Account, sweeper: Sweeper, case: str):
+    sweeper.policy = DEAR
+    sweeper.run()
+    tampered(sweeper, BAD_ENTRIES[case])
+    account.invoked("quiet", "v", NOW - 6 * HOUR)
+    account.endpoint("other", variants=SMALL, created=NOW - 40 * DAY, changed=CHANGED)
+    account.alive("other", "v", NOW - 15 * DAY, NOW + DAY)
+    done = sweep.sweep(targets.clouds(["us-east-1"], (), boto3.Session()), [registry.kind(KIND)], sweeper.order())
+    assert {f.case.resource.name: f.case.verdict.state for f in done.findings} == {"quiet": State.ACTIVE, "other": State.IDLE}
+    assert done.coverage[0].error is None
+
+
+ODD_ONES: dict[str, dict[str, Any]] = {
+    "serverless": {"variants": [Variant(name="v", memory_mb=2048)]},
+    "asynchronous": {"variants": SMALL, "asynchronous": True},
+    "a host of components": {"variants": [Variant(name="v", model=None, scaling=(1, 2))]},
+    "no model of its own": {"variants": [Variant(name="v", model=None)]},
+    "pools": {"variants": [Variant(name="v", instance=None, pools=(("ml.m5.large", 1),))]},
+    "scaled in": {"variants": [Variant(name="v", count=0)]},
+}
+
+
+@pytest.mark.parametrize("case", ODD_ONES)
+def test_what_does_not_run_models_on_instances_is_asked_for_its_configuration(account: Account, sweeper: Sweeper, case: str):
+    """Even where an entry of it was tampered with to say that it does."""
+    sweeper.ledger._states.clear()
+    del account.contents.endpoints["quiet"]
+    account.endpoint("odd", created=NOW - 40 * DAY, changed=CHANGED, **ODD_ONES[case])
+    account.alive("odd", "v", NOW - 15 * DAY, NOW + DAY)
+    (before, _), (after, second) = sweeper.run(), sweeper.run()
+    tampered(sweeper, body(EndpointConfigName="odd-config", types={"v": "ml.p4d.24xlarge"}))
+    last, third = sweeper.run()
+    assert (after, last, second, third) == (before, before, 1, 1)
+
+
+def test_a_deletion_is_never_promised_for_what_is_only_remembered(account: Account, sweeper: Sweeper):
+    sweeper.policy = "{version: 1, defaults: {action: delete}}"
+    before, _ = sweeper.run()
+    del account.contents.configs["quiet-config"]
+    found, asked = sweeper.run()
+    [cloud] = targets.clouds(["us-east-1"], (), boto3.Session())
+    again = sweep.again(cloud, registry.kind(KIND), found.case.resource, sweeper.order())
+    assert before.case.acts[Move.DELETE] is None
+    assert asked == 1
+    assert found.case.acts[Move.DELETE] == again.case.acts[Move.DELETE] is not None
+
+
+def test_a_rule_that_may_delete_it_has_its_configuration_asked_for(account: Account, sweeper: Sweeper):
+    """Though which rule holds hangs on its price."""
+    sweeper.policy = "{version: 1, rules: [{name: dear, match: {usd_per_hour: '>= 5'}, action: delete}]}"
+    assert [sweeper.run()[1], sweeper.run()[1]] == [1, 1]
+    versions = [row.version for row in sweeper.ledger._states.values()]
+    assert versions == [1, 1]
+
+
+def test_of_what_is_only_remembered_it_is_not_said_that_it_could_be_created_again(sweeper: Sweeper):
+    bars = [sweeper.run()[0].case.acts[Move.DELETE] for _ in range(2)]
+    assert bars[0] is None
+    assert bars[1] is not None
+    assert "was not looked at" in bars[1].because
+
+
+@pytest.mark.parametrize("zone", ["Asia/Kolkata", "America/New_York"])
+def test_what_was_remembered_is_good_in_any_zone_of_the_machine(sweeper: Sweeper, monkeypatch: pytest.MonkeyPatch, zone: str):
+    asked = []
+    for name in ("UTC", zone, "UTC"):
+        monkeypatch.setenv("TZ", name)
+        time.tzset()
+        asked.append(sweeper.run()[1])
+    monkeypatch.undo()
+    time.tzset()
+    assert asked == [1, 0, 0]
+
+
+def test_an_endpoint_of_a_type_without_price_is_looked_at_once_for_a_price_rule(account: Account, sweeper: Sweeper):
+    account.endpoint("odd", variants=[Variant(name="v", instance="ml.zz9.large")], created=NOW - 40 * DAY, changed=CHANGED)
+    account.alive("odd", "v", NOW - 15 * DAY, NOW + DAY)
+    for name in ("quiet", "odd"):
+        account.invoked(name, "v", NOW - 6 * HOUR)
+    sweeper.policy = DEAR
+    assert [looks(sweeper)[1] for _ in range(3)] == [2, 0, 0]

@@ -15,7 +15,7 @@ from aws.conftest import DAY, HOUR, NOW, Sweep
 from reaper import document, registry, rule, sweep
 from reaper.aws import series, targets
 from reaper.aws.series import Query
-from reaper.model import Finding, Quiet, Resource, State, Target, Window
+from reaper.model import Finding, Kind, Quiet, Resource, State, Target, Window
 from reaper.sandbox.aws.account import Account
 from reaper.sandbox.aws.call import Call
 from reaper.sandbox.aws.records import Variant
@@ -96,6 +96,39 @@ def described(seen: sweep.Swept) -> dict[str, Finding]:
     return {f.case.resource.name: f for f in seen.findings}
 
 
+def thorough(kind: Kind[Any]) -> Kind[Any]:
+    """The same, with everything looked at closely."""
+
+    def observe(cloud: Any, resources: Any, window: Window) -> Any:
+        never = Quiet(perhaps=NOW + DAY, surely=NOW + DAY)
+        return kind.observe(cloud, resources, replace(window, quiet={r.id: never for r in resources}, whole=True))
+
+    return replace(kind, observe=observe)
+
+
+def test_use_of_a_variant_without_instances_is_told_in_one_way(account: Account):
+    account.endpoint("pair", variants=[Variant(name="v"), Variant(name="w", count=0)], created=NOW - 40 * DAY)
+    for name in ("v", "w"):
+        account.alive("pair", name, NOW - 10 * DAY, NOW)
+    account.invoked("pair", "w", NOW - 2 * HOUR)
+    order = sweep.Order(policy=document.parse("version: 1", "policy", registry.names()), now=NOW)
+    known, [cloud] = registry.kind(KIND), targets.clouds(["us-east-1"], (), boto3.Session())
+    found = [described(sweep.sweep([cloud], [kind], order))["pair"].case.verdict for kind in (known, thorough(known))]
+    assert found[0] == found[1]
+    assert found[0].because.startswith("Invocations of w shows use")
+
+
+def test_a_component_has_no_price_and_costs_no_look_for_a_rule_on_prices(account: Account, swept: Sweep):
+    account.endpoint("host", variants=[Variant(model=None, scaling=(1, 2))])
+    for index in range(5):
+        account.component(f"part-{index}", "host")
+        account.component_invoked(f"part-{index}", NOW - 6 * HOUR)
+    kind = "sagemaker-inference-component"
+    result = swept(kind, policy=policy("match: {usd_per_hour: '>= 5'}, idle_after: 2h"))
+    assert "sagemaker:DescribeInferenceComponent" not in result.coverage(kind).calls
+    assert {f.case.verdict.state for f in result.found.values()} == {State.ACTIVE}
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_every_verdict_is_that_of_a_sweep_which_describes_everything(account: Account, server: Server, seed: int):
     fleet(account, seed)
@@ -103,13 +136,8 @@ def test_every_verdict_is_that_of_a_sweep_which_describes_everything(account: Ac
     text = policy(*chance.sample(RULES, chance.randint(1, len(RULES))))
     order = sweep.Order(policy=document.parse(text, "policy", registry.names()), now=NOW)
     known, [cloud] = registry.kind(KIND), targets.clouds(["us-east-1"], (), boto3.Session())
-
-    def thorough(cloud: Any, resources: Any, window: Window) -> Any:
-        never = Quiet(perhaps=NOW + DAY, surely=NOW + DAY)
-        return known.observe(cloud, resources, replace(window, quiet={r.id: never for r in resources}, whole=True))
-
     found = described(sweep.sweep([cloud], [known], order))
-    full = described(sweep.sweep([cloud], [replace(known, observe=thorough)], order))
+    full = described(sweep.sweep([cloud], [thorough(known)], order))
     assert len(full) == 24
     for name, one in full.items():
         expected, verdict, held = one.case.verdict, found[name].case.verdict, found[name].case.rule

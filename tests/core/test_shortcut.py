@@ -12,18 +12,20 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from core.fakes import DAY, HOUR, resource
-from reaper import document, registry, rule
+from reaper import cache, document, registry, rule, sweep
 from reaper.evidence import first_look, settled
 from reaper.judge import judge
-from reaper.model import Observation, Part, Quiet, Reading, Resource, Role, Series, State, Verdict, Window
+from reaper.model import Kept, Observation, Part, Quiet, Reading, Resource, Role, Series, State, Verdict, Window
 from reaper.policy import Policy
-from reaper.sweep import window
+from reaper.prices import PriceBook
+from reaper.sweep import Order, window
 
 NOON = datetime(2026, 11, 20, 12, 17, tzinfo=UTC)
 """A Friday."""
 NIGHT = datetime(2026, 11, 20, 23, 17, tzinfo=UTC)
 OFFICE = '{on: "mon-fri 07:00-21:00", tz: UTC}'
 TYPE = "ml.g5.xlarge"
+Ran = tuple[str | None, float | None]
 
 
 def parse(text: str) -> Policy:
@@ -76,10 +78,19 @@ def test_hours_shorten_the_wait_only_outside_them_and_of_whom_they_are_for(now: 
     assert waits(f"rules: [{{name: a, match: {{tags: {{team: web}}}}, hours: {OFFICE}}}]", listed(tags=tags), now) == expected
 
 
-def quiet(policy: Policy, one: Resource, now: datetime) -> Window:
-    """The window of a sweep as it stands for that one resource."""
-    short, long = rule.waits(policy, one, None, now)
-    return replace(window(policy, now), quiet={one.id: Quiet(perhaps=now - short, surely=now - long)})
+def quiet(policy: Policy, one: Resource, now: datetime, ran: Ran = (None, None), *, priced: bool = True) -> Window:
+    """The window of a sweep as it stands for that one resource, and for the type and price that an earlier sweep kept of it."""
+    kind, usd = ran
+    parts, mark = (Part(component="Hosting", instance=kind or ""),), cache.stamp(one.created, one.changed) or ""
+    held = {one.id: Kept(stamp=mark, at=now - HOUR, parts=parts, size=f"{kind} x1")} if kind else {}
+    order = Order(policy=policy, now=now, book=book(kind, usd))
+    return replace(window(policy, now), quiet=sweep._quiet([one], order, lambda ids: held, priced=priced))
+
+
+def book(kind: str | None, usd: float | None) -> PriceBook:
+    """That one price, or none."""
+    rows = {"Hosting": {kind: [usd, "list"]} if kind and usd else {}}
+    return PriceBook({"aws": {"prices": {"us-east-1": rows}, "dates": {}, "as_of": "2026-11-01"}})
 
 
 def looked(one: Resource, uses: list[float], start: datetime, stretch: Window, now: datetime) -> Observation:
@@ -99,9 +110,11 @@ def looked(one: Resource, uses: list[float], start: datetime, stretch: Window, n
     )
 
 
-def in_short(policy: Policy, one: Resource, uses: list[float], now: datetime) -> Verdict | None:
+def in_short(
+    policy: Policy, one: Resource, uses: list[float], now: datetime, ran: Ran = (None, None), *, priced: bool = True
+) -> Verdict | None:
     """The verdict without a closer look; None for one that needs it."""
-    stretch = quiet(policy, one, now)
+    stretch = quiet(policy, one, now, ran, priced=priced)
     seen = looked(one, uses, first_look(one, stretch), stretch, now)
     blind = replace(seen, blind="it was used or changed too recently for a closer look")
     return judge(one, blind, rule.rule(policy, one, None, now), now) if settled(seen, stretch) else None
@@ -141,27 +154,70 @@ DEAR = [("{usd_per_hour: '>= 5'}", {"idle_after": "2h"})]
     born=st.tuples(ages, ages),
     run=st.tuples(st.sampled_from([TYPE, "ml.p5.48xlarge"]), st.sampled_from([None, 1.0, 9.0])),
     at=st.datetimes(datetime(2026, 11, 16), datetime(2026, 11, 23)),  # noqa: DTZ001
+    how=st.sampled_from(["listed", "kept", "never priced"]),
 )
-@example(DEAR, {}, [5.0], (90.0, 1.0), (TYPE, 9.0), NOON.replace(tzinfo=None))
-@example(DEAR, {}, [5.0], (90.0, 1.0), (TYPE, 1.0), NOON.replace(tzinfo=None))
-@example([], {}, [30.0], (90.0, 1.0), (TYPE, 1.0), NOON.replace(tzinfo=None))
+@example(DEAR, {}, [5.0], (90.0, 1.0), (TYPE, 9.0), NOON.replace(tzinfo=None), "listed")
+@example(DEAR, {}, [5.0], (90.0, 1.0), (TYPE, 1.0), NOON.replace(tzinfo=None), "listed")
+@example([], {}, [30.0], (90.0, 1.0), (TYPE, 1.0), NOON.replace(tzinfo=None), "listed")
+@example(DEAR, {}, [5.0], (90.0, 80.0), (TYPE, 9.0), NOON.replace(tzinfo=None), "kept")
+@example(DEAR, {}, [5.0], (90.0, 80.0), (TYPE, None), NOON.replace(tzinfo=None), "kept")
+@example(DEAR, {}, [5.0], (90.0, 80.0), (TYPE, None), NOON.replace(tzinfo=None), "never priced")
 def test_what_is_spared_a_closer_look_gets_the_verdict_of_one(
-    specs: list, tags: dict, uses: list[float], born: tuple[float, float], run: tuple[str, float | None], at: datetime
+    specs: list, tags: dict, uses: list[float], born: tuple[float, float], run: tuple[str, float | None], at: datetime, how: str
 ):
     now = at.replace(tzinfo=UTC)
     rows = [{"match": match, **{k: v for k, v in more.items() if v}} for match, more in specs]
     text = ", ".join(f"{{name: r{n}" + "".join(f", {k}: {v}" for k, v in row.items()) + "}" for n, row in enumerate(rows))
     policy = parse(f"rules: [{text}]")
     one = listed(tags=tags, created=now - max(born) * HOUR, changed=now - min(born) * HOUR)
+    priced = how != "never priced"
     known = replace(one, parts=(Part(component="Hosting", instance=run[0]),), size=f"{run[0]} x1")
-    short, full = in_short(policy, one, uses, now), in_full(policy, known, uses, run[1], now)
+    known, usd = (known, run[1]) if priced else (replace(one, size="1 copy"), None)
+    short = in_short(policy, one, uses, now, run if how == "kept" else (None, None), priced=priced)
+    full = in_full(policy, known, uses, usd, now)
     if short:
         assert (short.state, short.last_busy) == (full.state, full.last_busy)
         assert short.because == full.because or short.state is not State.ACTIVE
         assert short.state is not State.IDLE
-    held = rule.rule(policy, known, run[1], now).idle_after
-    least, most = rule.waits(policy, one, None, now)
+    held = rule.rule(policy, known, usd, now).idle_after
+    least, most = rule.waits(policy, one, None, now, priced=priced)
     assert least <= held <= most
+
+
+@pytest.mark.parametrize(
+    ("ran", "priced", "spared"),
+    [
+        pytest.param((None, None), True, False, id="nothing known of it"),
+        pytest.param((TYPE, 9.0), True, False, id="dear when it was described"),
+        pytest.param((TYPE, 1.0), True, True, id="cheap when it was described"),
+        pytest.param((TYPE, None), True, True, id="of a type without price"),
+        pytest.param((None, None), False, True, id="of a kind without prices"),
+    ],
+)
+def test_a_rule_on_prices_asks_for_a_look_only_where_a_price_may_be_found(ran: Ran, priced: bool, spared: bool):
+    policy = parse("rules: [{name: dear, match: {usd_per_hour: '>= 5'}, idle_after: 2h}]")
+    one = listed(changed=NOON - 2 * DAY)
+    found = in_short(policy, one, [5.0], NOON, ran, priced=priced)
+    assert found == (in_full(policy, one, [5.0], None, NOON) if spared else None)
+
+
+def test_a_kind_without_prices_still_needs_a_look_for_its_size():
+    policy = parse("rules: [{name: big, match: {size: 'ml.p5.*'}, idle_after: 2h}]")
+    assert in_short(policy, listed(), [5.0], NOON, priced=False) is None
+
+
+def test_two_of_one_id_share_the_shorter_wait():
+    policy = parse("rules: [{name: hot, match: {tags: {tier: hot}}, idle_after: 4h}]")
+    hot, cold = listed(tags={"tier": "hot"}), listed()
+    for both in ([hot, cold], [cold, hot]):
+        assert sweep._quiet(both, Order(policy=policy, now=NOON)) == {
+            hot.id: Quiet(perhaps=NOON - 4 * HOUR, surely=NOON - DAY),
+        }
+
+
+def test_of_two_of_one_id_an_odd_one_leaves_both_the_shortest_wait_of_all():
+    odd = listed(tags={"reaper:keep": 5})
+    assert sweep._quiet([listed(), odd], Order(policy=parse(""), now=NOON)) == {}
 
 
 def test_what_was_used_within_every_wait_is_spared_a_closer_look():

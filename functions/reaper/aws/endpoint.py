@@ -35,7 +35,8 @@ class Described:
     """One endpoint as described. `hosts` is whether it looks like a host of inference components, `only_hosts` whether its configuration
     says that no variant has a model of its own.
 
-    `raw` and `config` are the replies; `config` is empty where the configuration is gone or cannot be read.
+    `raw` and `config` are the replies; `config` is empty where the configuration is gone, cannot be read, or was not asked for because
+    the types that it has were `recalled`.
     """
 
     status: str
@@ -45,25 +46,28 @@ class Described:
     only_hosts: bool = False
     raw: Mapping[str, Any] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
+    recalled: bool = False
 
 
-Recall = Callable[[Mapping[str, Any]], Mapping[str, Any] | None]
-"""The configuration that is known already of an endpoint as just described; None where it has to be asked for."""
+Types = Mapping[str, str]
+"""The instance type of each variant, by its name."""
+Recall = Callable[[Mapping[str, Any]], Types | None]
+"""The types that are known already of an endpoint as just described; None where its configuration has to be asked for."""
 
 
 def unknown(row: Mapping[str, Any]) -> None:
-    """No configuration is known before it was asked for."""
+    """Nothing is known before the configuration was asked for."""
 
 
 def describe(cloud: Cloud, name: str, recall: Recall = unknown) -> Described:
-    """Two calls, or one where the configuration is known.
+    """Two calls, or one where the types are known.
 
     Raises CloudError when the endpoint cannot be described or understood; a configuration that is gone costs the types only.
     """
     row = cloud.call("sagemaker", "DescribeEndpoint", "EndpointStatus", EndpointName=name)
     try:
-        config = recall(row) or _config(cloud, row) or {}
-        found = _understood(row, config)
+        types = recall(row)
+        found = _understood(row, {} if types else _config(cloud, row) or {}, types or {})
         size(found)  # what cannot be told to people has not been understood
         return found
     except ODD as error:
@@ -120,22 +124,24 @@ def _made_since(config: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
     return bool(made and changed and made > changed)
 
 
-def _understood(row: Mapping[str, Any], config: Mapping[str, Any]) -> Described:
+def _understood(row: Mapping[str, Any], config: Mapping[str, Any], types: Types) -> Described:
     rows = [*(row.get("ProductionVariants") or ()), *(row.get("ShadowProductionVariants") or ())]
     plans = [*(config.get("ProductionVariants") or ()), *(config.get("ShadowProductionVariants") or ())]
     if odd := [text for text in (row["EndpointStatus"], *(r["VariantName"] for r in rows)) if not isinstance(text, str)]:
         raise TypeError(f"{odd[0]!r} is neither a status nor a name")
     by_name = {p["VariantName"]: p for p in plans}
+    known = by_name or {name: {"InstanceType": kind} for name, kind in types.items()}
     failed = row["EndpointStatus"] == "Failed" and not any(r.get("CurrentInstanceCount") for r in rows)
     return Described(
         status=row["EndpointStatus"],
-        variants=tuple(_variant(r, by_name.get(r["VariantName"], {}), failed) for r in rows),
+        variants=tuple(_variant(r, known.get(r["VariantName"], {}), failed) for r in rows),
         asynchronous=bool(row.get("AsyncInferenceConfig") or config.get("AsyncInferenceConfig")),
         hosts=any(_hosts(r, by_name.get(r["VariantName"])) for r in rows),
         only_hosts=bool(rows)
         and all(r["VariantName"] in by_name and not by_name[r["VariantName"]].get("ModelName") for r in rows),
         raw=row,
         config=config,
+        recalled=bool(types),
     )
 
 

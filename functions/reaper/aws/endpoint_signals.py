@@ -24,11 +24,11 @@ ASYNC = (
 
 
 def traffic(name: str, variants: Iterable[str], *, subject: bool = True) -> Queries:
-    """Invocations of those variants."""
+    """Invocations of those variants. Without `subject`, of ones that have no heartbeat of their own: these are named all the same."""
     return {
         Query(namespace=TRAFFIC, metric="Invocations", stat="Sum", dimensions=_pair(name, v)): (
             Role.ACTIVITY,
-            "Invocations",
+            "Invocations" if subject else f"Invocations of {v}",
             v if subject else "",
         )
         for v in variants
@@ -53,7 +53,8 @@ def _pair(name: str, variant: str) -> tuple[tuple[str, str], ...]:
 def without_components(asked: Queries) -> Queries:
     """The same for a host that hosts nothing, as the report calls it: nothing on it can be invoked."""
     bare = "Invocations (it hosts no inference component)"
-    return {query: (role, bare if signal == "Invocations" else signal, what) for query, (role, signal, what) in asked.items()}
+    named = {signal: bare for _, signal, _ in asked.values() if signal.partition(" of ")[0] == "Invocations"}
+    return {query: (role, named.get(signal, signal), what) for query, (role, signal, what) in asked.items()}
 
 
 def full(name: str, found: Described, components: Iterable[str]) -> Queries:

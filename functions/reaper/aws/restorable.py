@@ -84,6 +84,8 @@ def strange(row: Mapping[str, Any], *known: Collection[str]) -> str | None:
 
 def endpoint(found: Described) -> str | None:
     """The clause that says why the endpoint could not be created again; what hangs on it aside."""
+    if found.recalled:
+        return "whether its configuration is still there was not looked at, as no rule asks to delete it"
     if not found.config:
         return "its configuration is gone or cannot be read, so it could not be created again"
     if odd := config(found.config) or strange(found.raw, ENDPOINT, ENDPOINTS_OWN):

@@ -82,7 +82,7 @@ def observe(cloud: Cloud, resources: Sequence[Resource], window: Window) -> Iter
         else:
             silent.append(resource)
     kept = window.kept([r.id for r in silent]) if silent else {}
-    looks = list(cloud.each(lambda resource: _look(cloud, resource, kept.get(resource.id), window), silent))
+    looks = list(cloud.each(lambda resource: _look(cloud, resource, kept.get(resource.id)), silent))
     components = _components(cloud) if _may_host(cloud, looks) else {}
     full = _with_facts(cloud, [_with_components(look, components) for look in looks], window)
     answers = series.answers(cloud, [q for look in full for q in look.queries], window)
@@ -114,7 +114,7 @@ def _listed_variants(cloud: Cloud) -> dict[str, list[str]]:
     return found
 
 
-def _look(cloud: Cloud, resource: Resource, kept: Kept | None, window: Window) -> _Look:
+def _look(cloud: Cloud, resource: Resource, kept: Kept | None) -> _Look:
     try:
         found = endpoint.describe(cloud, resource.name, lambda row: remembered.recalled(resource, kept, row))
     except CloudError as error:
@@ -123,8 +123,7 @@ def _look(cloud: Cloud, resource: Resource, kept: Kept | None, window: Window) -
         return _Look(resource=resource, blind=f"it could not be described: {error}")
     changed = found.raw.get("LastModifiedTime") or resource.changed
     known = replace(resource, status=found.status, changed=changed, parts=endpoint.parts(found), size=endpoint.size(found))
-    keep = remembered.renewed(remembered.keep(resource, found, window.end), kept)
-    return _Look(resource=known, described=found, keep=keep)
+    return _Look(resource=known, described=found, keep=remembered.keep(resource, found))
 
 
 def _may_host(cloud: Cloud, looks: Sequence[_Look]) -> bool:

@@ -233,4 +233,5 @@ KIND = Kind(
     observe=observe,
     able=component_deeds.able,
     deeds=component_deeds.DEEDS,
+    priced=False,
 )
