@@ -52,9 +52,9 @@ def plan(
     text = plan_file.render(report, scope, now(), lasting)
     outlet.write(output, lambda: [text])
     acts = len([f for f in report.findings if f.step.move in MOVES])
-    err.print(f"{acts} acts are due and {len(held(report))} held, of {len(report.findings)} resources.", highlight=False)
+    err.print(f"{acts} acts are due and {len(held(report))} held, of {len(report.findings)} resources.")
     if not complete(report):
-        err.print(summary.render(report), markup=False, soft_wrap=True)
+        err.print(summary.render(report), soft_wrap=True)
     raise typer.Exit(exit_status(report, None))
 
 
@@ -79,7 +79,7 @@ def apply(
     sys.stdout.write("".join(f"{line}\n" for line in left))
     sys.stdout.write(f"{len(agreed.acts) - len(left)} of {len(agreed.acts)} acts were made in run {report.run.id}\n")
     if not complete(report):
-        err.print(summary.render(report), markup=False, soft_wrap=True)
+        err.print(summary.render(report), soft_wrap=True)
     raise typer.Exit(exit_status(report, None) or int(bool(left)))
 
 
@@ -148,7 +148,7 @@ def _told(done: Any) -> bool:
 
 def _bench() -> Any:
     base = knobs.from_env(os.environ)
-    err.print(f"ledger: {_named(base)}", markup=False, soft_wrap=True)
+    err.print(f"ledger: {_named(base)}", soft_wrap=True)
     kept = ledger.open(_ledger(base), os.environ)
     ledger.ready(kept, now())
     return import_module("reaper.restore").Bench(

@@ -104,7 +104,7 @@ def sweep(
     report = _run(knobs.remembering(found))
     _write(report, format or SUFFIXES.get(Path(output).suffix.lower(), Format.TEXT), output)
     if output != "-":
-        err.print(f"Wrote {output}", markup=False, soft_wrap=True)
+        err.print(f"Wrote {output}", soft_wrap=True)
     raise typer.Exit(exit_status(report, fail_on.value if fail_on else None))
 
 
@@ -185,7 +185,7 @@ def list_kinds() -> None:
     table = Table("kind", "cloud", "what it is", box=None, pad_edge=False, header_style="dim")
     for kind in registry.kinds():
         table.add_row(kind.name, kind.cloud, kind.title)
-    Console(highlight=False).print(table)
+    Console(highlight=False, markup=False, emoji=False).print(table)
 
 
 @app.command()
@@ -218,7 +218,7 @@ def demo(
     said = (
         f"Wrote {directory / 'report.html'} and {directory / 'report.json'}; the mails it would send are in {directory / 'mail'}."
     )
-    err.print(said, markup=False, soft_wrap=True)
+    err.print(said, soft_wrap=True)
 
 
 for later in (acts_cli.plan, acts_cli.apply, acts_cli.restore, acts_cli.undo, acts_cli.release):
@@ -233,8 +233,8 @@ def check(where: Annotated[str, typer.Argument(help="Policy file, s3://, ssm: or
     found = source.load(where)
     warnings = lint.lint(found.policy, found.text, found.name)
     for warning in warnings:
-        err.print("[yellow]warning[/yellow]", end=" ")
-        err.print(warning, markup=False, soft_wrap=True)
+        err.print("warning", style="yellow", end=" ")
+        err.print(warning, soft_wrap=True)
     sys.stdout.write(f"{found.name}: valid, {len(found.policy.rules)} rules, {len(warnings)} warnings\n")
 
 
@@ -280,8 +280,8 @@ def main() -> None:
 
 
 def _say(text: str) -> None:
-    err.print("[bold red]error[/bold red]", end=" ")
-    err.print(text, markup=False, soft_wrap=True)
+    err.print("error", style="bold red", end=" ")
+    err.print(text, soft_wrap=True)
 
 
 def _run(settings: knobs.Settings) -> Report:

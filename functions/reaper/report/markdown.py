@@ -43,7 +43,7 @@ def _moves(report: Report) -> list[str]:
     lines = []
     for group in moves.groups(report):
         told = [
-            f"- {moves.word(f)} {_plain(f.case.resource.name)} ({f.case.resource.kind}): {_plain(moves.why(f))}"
+            f"- {moves.word(f)} {_plain(f.case.resource.name)} ({_plain(f.case.resource.kind)}): {_plain(moves.why(f))}"
             for f in group.findings
         ]
         lines += [f"## {group.title}", "", *told, ""]
@@ -89,7 +89,7 @@ def _unknown(report: Report) -> list[str]:
     return [
         "## Unknown, left alone",
         "",
-        *(f"- {_plain(f.case.resource.name)} ({f.case.resource.kind}): {_plain(f.case.verdict.because)}" for f in found),
+        *(f"- {_plain(f.case.resource.name)} ({_plain(f.case.resource.kind)}): {_plain(f.case.verdict.because)}" for f in found),
         "",
     ]
 

@@ -41,7 +41,13 @@ BAD = {Status.PARTIAL: "yellow", Status.DENIED: "bold red", Status.FAILED: "bold
 def render(report: Report, width: int = 120, colour: bool = False, explain: str = "reaper explain NAME") -> str:
     """The report as text of at most `width` columns, with terminal colours if asked. `explain`: the command that tells all of one."""
     console = Console(
-        file=io.StringIO(), width=max(width, NARROW), force_terminal=colour, no_color=not colour, highlight=False, emoji=False
+        file=io.StringIO(),
+        width=max(width, NARROW),
+        force_terminal=colour,
+        no_color=not colour,
+        highlight=False,
+        markup=False,
+        emoji=False,
     )
     parts = (_head(report), *_moves(report, width), _idle(report, width, explain), _unknown(report, width), _coverage(report))
     console.print(Group(*(part for part in parts if part)), crop=False)
@@ -59,7 +65,7 @@ def _head(report: Report) -> RenderableType:
     head = idle_now if sums.by_state["idle"] else Text(f"{nothing(report)}.", style="bold")
     return Group(
         head,
-        *(Padding(line, (0, 0, 0, 2)) for line in remedies(report)),
+        *(Padding(Text(line), (0, 0, 0, 2)) for line in remedies(report)),
         Text.assemble((f"{sums.resources} resources  ", "bold"), states),
         Text(f"Mode: {mode}   run {report.run.id}", style="dim"),
     )
@@ -70,7 +76,7 @@ Rows = Sequence[Mapping[str, str | Text]]
 
 def _table(title: str, rows: Rows, stages: Sequence[tuple[str, int]], width: int) -> Table:
     """One line a row, its cells by column; only reasons go on in the next line, and only on a narrow terminal."""
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
+    table = Table(title=Text(title), title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
     table.padding = (0, layout.GAP, 0, 0)
     natural = {
         name: min(LONGEST if name != "why" else width, max(len(name), *(len(row[name]) for row in rows))) for name in rows[0]
@@ -84,11 +90,11 @@ def _table(title: str, rows: Rows, stages: Sequence[tuple[str, int]], width: int
     return table
 
 
-def _cell(name: str, value: str | Text, room: int) -> RenderableType:
-    """What fits of a proof is its first word where there is no room for more than that."""
+def _cell(name: str, value: str | Text, room: int) -> Text:
+    """A text, in which brackets are no markup. What fits of a proof is its first word where there is no room for more than that."""
     if name == "proof" and room < len("proven: no"):
-        return str(value).partition(":")[0]
-    return value
+        return Text(str(value).partition(":")[0])
+    return value if isinstance(value, Text) else Text(value)
 
 
 def _idle(report: Report, width: int, explain: str) -> RenderableType | None:
@@ -127,7 +133,7 @@ def _row(found: Finding) -> dict[str, str | Text]:
         "wasted": f"${found.wasted_usd:,.0f}" if found.wasted_usd is not None else "?",
         "idle for": text(verdict.idle_for) if verdict.idle_for else "",
         "resource": _name(found),
-        "kind": _short(resource.kind),
+        "kind": clean(_short(resource.kind)),
         "size": clean(resource.size),
         "proof": f"{verdict.confidence}: {_silent(found)}",
         "region": clean(resource.region),
@@ -150,7 +156,7 @@ def _moves(report: Report, width: int) -> Iterator[RenderableType]:
 
 
 def _move(found: Finding) -> dict[str, str | Text]:
-    usd, kind = found.case.usd_per_hour, _short(found.case.resource.kind)
+    usd, kind = found.case.usd_per_hour, clean(_short(found.case.resource.kind))
     cost = "?" if usd is None else f"{usd:,.2f}"
     return {"move": moves.word(found), "$/h": cost, "resource": _name(found), "kind": kind, "why": clean(moves.why(found), 300)}
 
@@ -178,7 +184,7 @@ def _unknown(report: Report, width: int) -> RenderableType | None:
     if not found:
         return None
     rows: Rows = [
-        {"resource": _name(one), "kind": _short(one.case.resource.kind), "why": clean(one.case.verdict.because, 300)}
+        {"resource": _name(one), "kind": clean(_short(one.case.resource.kind)), "why": clean(one.case.verdict.because, 300)}
         for one in found[:ROWS]
     ]
     table = _table(f"\nUnknown, left alone ({len(found)})", rows, REASONED, width)
