@@ -82,7 +82,7 @@ def test_a_text_in_brackets_stands_there_as_it_is_in_every_format(format_: str, 
     "field", [{"size": "W"}, {"region": "W"}, {"kind": "W"}, {"name": "W"}], ids=lambda field: next(iter(field))
 )
 def test_every_column_of_the_table_takes_brackets(field: dict[str, str], word: str):
-    one = finding(resource=resource(**{name: word for name in field}))
+    one = finding(resource=resource(**dict.fromkeys(field, word)))
     assert word in text.render(report(one), width=200)
 
 

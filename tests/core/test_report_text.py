@@ -11,7 +11,7 @@ from core import estate
 from core.fakes import resource
 from core.letters import finding, report
 from reaper.model import Claim, Coverage, Move, Outcome, Owner, Report, Result, State, Status
-from reaper.report import csv, layout, markdown, text
+from reaper.report import csv, html, layout, markdown, text
 
 LONG = {"name": "a-very-long-name-that-nobody-can-remember-or-pronounce", "size": "ml.p4d.24xlarge x3, ml.g5.12xlarge x2"}
 DEAR = replace(finding(usd=1234.5, resource=resource(id="x", region="ap-southeast-2", **LONG)), wasted_usd=12_345_678.0)
@@ -77,6 +77,17 @@ def test_an_owner_who_may_not_be_mailed_is_named_and_the_remedy_with_it():
     assert "lee@corp.test (may not be mailed)" in page
     assert "set owners.domains: [corp.test]" in page
     assert "owners.domains" not in text.render(report(finding()))
+
+
+def test_beside_a_claimed_owner_every_format_names_whom_the_mail_goes_to():
+    told = finding(owner=replace(CLAIMED.owner, address="admins@corp.test"))
+    for shown in (
+        text.render(report(told), width=200),
+        markdown.render(report(told)).replace("\\", ""),
+        html.render(report(told)),
+    ):
+        assert "admins@corp.test (lee@corp.test may not be mailed)" in shown
+        assert "cannot be told" not in shown
 
 
 @pytest.mark.parametrize(
