@@ -11,7 +11,7 @@ from core import estate
 from core.fakes import resource
 from core.letters import finding, report
 from reaper.model import Claim, Coverage, Move, Outcome, Owner, Report, Result, State, Status
-from reaper.report import csv, html, layout, markdown, text
+from reaper.report import atlas, csv, html, layout, markdown, text
 
 LONG = {"name": "a-very-long-name-that-nobody-can-remember-or-pronounce", "size": "ml.p4d.24xlarge x3, ml.g5.12xlarge x2"}
 DEAR = replace(finding(usd=1234.5, resource=resource(id="x", region="ap-southeast-2", **LONG)), wasted_usd=12_345_678.0)
@@ -122,8 +122,25 @@ def test_a_cause_is_told_once_however_many_lists_it_met():
     rows = [gap(region, kind) for region in ("us-east-1", "eu-west-1") for kind in ("sagemaker-endpoint", "sagemaker-notebook")]
     for shown in (text.render(of(*rows), width=200), markdown.render(of(*rows))):
         assert shown.count("is expired") == 1
-        assert "2 kinds in 123456789012 us-east-1; 2 kinds in 123456789012 eu-west-1" in shown
+        assert (
+            "sagemaker-endpoint, sagemaker-notebook in 123456789012 us-east-1; the same 2 kinds in 123456789012 eu-west-1"
+            in shown
+        )
     assert "0 of 4 lists complete" in text.render(of(*rows))
+
+
+def test_a_cause_that_several_calls_met_names_each_of_them():
+    calls = {
+        "endpoint": "sagemaker:ListEndpoints",
+        "notebook": "sagemaker:ListNotebookInstances",
+        "studio-app": "cloudwatch:GetMetricData",
+    }
+    rows = [gap("us-east-1", f"sagemaker-{kind}", error=f"{call}: cannot be reached") for kind, call in calls.items()]
+    for shown in (text.render(of(*rows), width=250), markdown.render(of(*rows)), html.render(of(*rows))):
+        assert f"{', '.join(calls.values())}: cannot be reached" in shown
+        assert "sagemaker-endpoint, sagemaker-notebook, sagemaker-studio-app in 123456789012 us-east-1" in shown
+    [one] = atlas.gaps(of(*rows[:1]))
+    assert one.error == "sagemaker:ListEndpoints: cannot be reached"
 
 
 def test_another_permission_is_another_cause():
