@@ -61,7 +61,10 @@ YET = Step(move=Move.WARN, because="its owner has not been told in this idle spe
         pytest.param(YET, Outcome(result=Result.PLANNED), (YET.because, None), id="planned"),
         pytest.param(YET, Outcome(result=Result.FAILED, error="refused"), (YET.because, "refused"), id="a notice that failed"),
         pytest.param(
-            YET, Outcome(result=Result.DONE), ("a channel accepted the mail to lee@example.com", None), id="a notice that went out"
+            YET,
+            Outcome(result=Result.DONE),
+            ("a channel accepted the mail to lee@example.com", None),
+            id="a notice that went out",
         ),
         pytest.param(
             YET,
@@ -70,7 +73,10 @@ YET = Step(move=Move.WARN, because="its owner has not been told in this idle spe
             id="a notice that one of two channels took",
         ),
         pytest.param(
-            Step(move=Move.STOP, because="due"), Outcome(result=Result.DONE, because="it stopped"), (None, "it stopped"), id="done"
+            Step(move=Move.STOP, because="due"),
+            Outcome(result=Result.DONE, because="it stopped"),
+            (None, "it stopped"),
+            id="done",
         ),
     ],
 )
