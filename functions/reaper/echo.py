@@ -34,6 +34,11 @@ def several(values: Sequence[str]) -> str:
     return ", ".join(map(brief, values[:FEW])) + (f" and {more:,} more" if more > 0 else "")
 
 
+def many(count: int, noun: str) -> str:
+    """`1 list`, `2 lists`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def nearest(word: str, valid: Collection[str], cutoff: float = 0.6) -> str:
     """`, did you mean us-east-1?`: the name most like `word`, two swapped letters before another letter; empty where none is alike."""
     by_text = {name.lower(): name for name in valid}

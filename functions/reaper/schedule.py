@@ -62,7 +62,9 @@ def zone(name: str) -> ZoneInfo:
 @lru_cache(maxsize=64)
 def _alike(name: str) -> str:
     """The zone that was meant. Kept, since thousands of tags may say the same."""
-    return nearest(name, available_timezones())
+    zones = available_timezones()
+    city = min((zone for zone in zones if zone.lower().endswith(f"/{name.lower()}")), default=None)
+    return f", did you mean {city}?" if city else nearest(name, zones)
 
 
 def is_open(hours: Hours, at: datetime) -> bool:

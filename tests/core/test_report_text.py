@@ -10,8 +10,8 @@ import pytest
 from core import estate
 from core.fakes import resource
 from core.letters import finding, report
-from reaper.model import Claim, Coverage, Move, Outcome, Owner, Report, Result, State, Status
-from reaper.report import atlas, csv, html, layout, markdown, text
+from reaper.model import Claim, Confidence, Coverage, Move, Outcome, Owner, Report, Result, State, Status
+from reaper.report import atlas, csv, html, layout, markdown, summary, text
 
 LONG = {"name": "a-very-long-name-that-nobody-can-remember-or-pronounce", "size": "ml.p4d.24xlarge x3, ml.g5.12xlarge x2"}
 DEAR = replace(finding(usd=1234.5, resource=resource(id="x", region="ap-southeast-2", **LONG)), wasted_usd=12_345_678.0)
@@ -152,3 +152,34 @@ def test_another_permission_is_another_cause():
 def test_a_cloud_that_could_not_be_opened_is_named():
     row = gap(None, "*", account="unknown", error="sts:GetCallerIdentity: Unable to locate credentials")
     assert "all of aws" in text.render(of(row))
+
+
+@pytest.mark.parametrize(
+    ("because", "said"),
+    [
+        ("it has been up since 2026-11-02 10:17 UTC and it has written no jupyter log; no Busy signal proves it", "no log"),
+        ("it has been up since 2026-11-02 10:17 UTC, no job has run on it since, and its idle shutdown is off", "no job run"),
+        ("it keeps provisioned concurrency and shows no invocation; serverless", "no invocation"),
+        ("it has been up since 2026-11-02 10:17 UTC and somebody said so, twice", "somebody said so"),
+    ],
+)  # fmt: skip
+def test_indirect_evidence_is_told_by_what_it_is(because: str, said: str):
+    likely = finding(confidence=Confidence.LIKELY, because=because)
+    assert f"likely: {said}" in text.render(report(likely), width=200)
+
+
+def test_one_of_a_thing_is_counted_in_the_singular():
+    one = report(finding(), coverage=(gap("us-east-1", status=Status.OK),))
+    shown = "\n".join(form(one) for form in (text.render, markdown.render, summary.render))
+    assert "1 resource " in shown
+    assert not re.search(r"\b1 (?:resources|lists|calls|targets)\b", shown)
+
+
+def test_a_line_for_other_formats_counts_the_gaps_and_names_the_first_cause():
+    rows = [gap("us-east-1", status=Status.DENIED, missing="a:B"), gap("eu-west-1", status=Status.OK)]
+    said = summary.incomplete(of(*rows))
+    assert said.startswith("coverage incomplete: 1 of 2 lists, first denied: sagemaker-endpoint in 123456789012 us-east-1")
+    assert "missing permission a:B" in said
+    assert "\n" not in said
+    ledger = gap("", kind="ledger", cloud="reaper", error="dynamodb:PutItem: refused")
+    assert "1 failure of the reaper's own means, first ledger: dynamodb:PutItem: refused" in summary.incomplete(of(ledger))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from reaper.duration import text
+from reaper.echo import many
 from reaper.model import Coverage, Finding, Report
 from reaper.report import moves
 from reaper.report.totals import gaps, idle, lists, nothing, over, totals, troubles, unknown
@@ -18,7 +19,7 @@ def subject(report: Report) -> str:
     many = f"{count} idle ML resource{'' if count == 1 else 's'}{cost if count > sums.unpriced_idle else ', price not known'}"
     parts = [many if count else nothing(report)]
     parts += [f"{sums.acted.count} of them acted on"] if sums.acted.count else []
-    parts += [f"{len(gaps(report))} of {len(lists(report))} lists incomplete"] if gaps(report) else []
+    parts += [f"{len(gaps(report))} of {many(len(lists(report)), 'list')} incomplete"] if gaps(report) else []
     parts += [f"failed: {', '.join(row.kind for row in troubles(report))}"] if troubles(report) else []
     return f"[ML Idle Reaper] {'; '.join(parts)}".encode("ascii", "replace").decode()[:100]
 
@@ -56,7 +57,7 @@ def _money(report: Report) -> str:
         f"${sums.idle_usd_per_hour:,.2f} an hour, ${sums.idle_usd_per_month:,.0f} a month, ${sums.wasted_usd:,.0f} since idle"
     )
     head = f"Idle now: {dollars}{over(report)}{unpriced}" if sums.by_state["idle"] else f"{nothing(report)}."
-    return f"{head}\n{sums.resources} resources: {states}"
+    return f"{head}\n{many(sums.resources, 'resource')}: {states}"
 
 
 def _idle(report: Report, rows: int) -> str:
@@ -101,10 +102,23 @@ def _unknown(report: Report, rows: int) -> str:
 
 def _coverage(report: Report) -> str:
     holes, failed = gaps(report), troubles(report)
-    head = "COVERAGE INCOMPLETE" if holes else f"COVERAGE complete: {len(lists(report))} lists, {totals(report).calls} calls"
+    head = (
+        "COVERAGE INCOMPLETE"
+        if holes
+        else f"COVERAGE complete: {many(len(lists(report)), 'list')}, {many(totals(report).calls, 'call')}"
+    )
     blocks = ["\n".join([head, *(gap(row) for row in holes)])]
     blocks += ["\n".join(["FAILED", *(trouble(row) for row in failed)])] if failed else []
     return "\n\n".join(blocks)
+
+
+def incomplete(report: Report) -> str:
+    """One line for where the report itself is not read at once: how many lists have gaps, or which of our own means failed, and the first cause."""
+    holes, failed = gaps(report), troubles(report)
+    counted = [f"{len(holes)} of {many(len(lists(report)), 'list')}"] if holes else []
+    counted += [f"{many(len(failed), 'failure')} of the reaper's own means"] if failed else []
+    first = gap(holes[0]) if holes else trouble(failed[0])
+    return f"coverage incomplete: {' and '.join(counted)}, first {first.removeprefix('- ')}"
 
 
 def gap(row: Coverage) -> str:

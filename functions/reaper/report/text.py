@@ -6,6 +6,7 @@ Figures are never cut or wrapped: names, sizes and proofs give way first, then w
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Console, Group, RenderableType
@@ -15,6 +16,7 @@ from rich.text import Text
 
 from reaper import owners
 from reaper.duration import text
+from reaper.echo import many
 from reaper.model import Confidence, Coverage, Finding, Move, Report, Result, Role, State, Status
 from reaper.report import atlas, layout, moves
 from reaper.report.summary import clean
@@ -35,6 +37,18 @@ IDLE = (
 )  # fmt: skip
 """What gives way in the table of idle resources, first to last; 6 is the length of `proven` and `likely`."""
 REASONED = (("why", 60), ("resource", 32), ("why", 36), ("resource", 16), ("why", 20), ("kind", 0), ("resource", 8), ("why", 8))
+UP = re.compile(r"^it has been (?:up|running) since [0-9-]+ [0-9:]+ UTC(?:,| and) ")
+"""How every sentence about something that is only likely idle begins."""
+INDIRECT = {
+    "written no jupyter log": "no log",
+    "jupyter log has been silent": "log silent",
+    "last user activity is old": "no user activity",
+    "nothing tells whether anybody uses it": "no sign of use",
+    "no job has run on it since": "no job run",
+    "its last job was heard of": "no job lately",
+    "shows no invocation": "no invocation",
+}
+"""What the sentences about indirect evidence come down to."""
 BAD = {Status.PARTIAL: "yellow", Status.DENIED: "bold red", Status.FAILED: "bold red"}
 
 
@@ -66,7 +80,7 @@ def _head(report: Report) -> RenderableType:
     return Group(
         head,
         *(Padding(Text(line), (0, 0, 0, 2)) for line in remedies(report)),
-        Text.assemble((f"{sums.resources} resources  ", "bold"), states),
+        Text.assemble((f"{many(sums.resources, 'resource')}  ", "bold"), states),
         Text(f"Mode: {mode}   run {report.run.id}", style="dim"),
     )
 
@@ -172,11 +186,17 @@ def _short(kind: str) -> str:
 
 
 def _silent(found: Finding) -> str:
-    """The signals that were silent, in a word or two."""
+    """The signals that were silent, in a word or two; of indirect evidence what there is of it besides a date."""
     signals = list(dict.fromkeys(e.signal for e in found.evidence if e.role is Role.ACTIVITY))
     if found.case.verdict.confidence is Confidence.LIKELY or not signals:
-        return "up for long"
+        return _indirect(found.case.verdict.because)
     return f"no {clean(signals[0])}" + (f" +{len(signals) - 1}" if len(signals) > 1 else "")
+
+
+def _indirect(because: str) -> str:
+    """What there is of indirect evidence, in few words; a sentence that is not known here is told up to its first pause."""
+    known = (short for words, short in INDIRECT.items() if words in because)
+    return next(known, clean(UP.sub("", because).partition(";")[0].partition(",")[0], 40))
 
 
 def _unknown(report: Report, width: int) -> RenderableType | None:
@@ -195,7 +215,9 @@ def _unknown(report: Report, width: int) -> RenderableType | None:
 def _coverage(report: Report) -> RenderableType:
     holes, asked = gaps(report), lists(report)
     places, calls = {(c.account, c.region) for c in asked}, totals(report).calls
-    seen = f"{len(asked) - len(holes)} of {_many(len(asked), 'list')} complete, {_many(len(places), 'target')}, {_many(calls, 'call')}"
+    seen = (
+        f"{len(asked) - len(holes)} of {many(len(asked), 'list')} complete, {many(len(places), 'target')}, {many(calls, 'call')}"
+    )
     head = Text.assemble(("\nCoverage  ", "bold"), (seen, "green" if not holes else "bold red"))
     return Group(head, *(_gap(one) for one in atlas.gaps(report)), *(_trouble(row) for row in troubles(report)))
 
@@ -208,10 +230,6 @@ def _gap(one: atlas.Gap) -> RenderableType:
     said = Text.assemble((f"{one.status}", BAD[one.status]), f"{missing} {error}")
     where = Text(f"{'; '.join(one.where)}{more}", style="dim")
     return Group(Padding(said, (0, 0, 0, 2)), Padding(where, (0, 0, 0, 4)))
-
-
-def _many(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _trouble(row: Coverage) -> RenderableType:
