@@ -43,7 +43,7 @@ def near(wanted: str, names: Sequence[str]) -> list[str]:
     text = wanted.strip().rstrip("….").rpartition("/")[2].lower() if ":" in wanted or wanted.startswith("/") else wanted.lower()
     text = text.strip().rstrip("….")
     by_text = {name.lower(): name for name in names}
-    alike = get_close_matches(text, by_text, n=NEAR, cutoff=0.7)
+    alike = get_close_matches(text, by_text, n=max(1, len(by_text)), cutoff=0.7)
     holding = sorted(key for key in by_text if len(text) > 2 and text in key)
     return [whole(by_text[key]) for key in dict.fromkeys([*alike, *holding])]
 

@@ -16,8 +16,8 @@ def subject(report: Report) -> str:
     sums = totals(report)
     count = sums.by_state["idle"]
     cost = f" cost{'s' if count == 1 else ''} ${sums.idle_usd_per_hour:,.2f} an hour"
-    many = f"{count} idle ML resource{'' if count == 1 else 's'}{cost if count > sums.unpriced_idle else ', price not known'}"
-    parts = [many if count else nothing(report)]
+    found = f"{count} idle ML resource{'' if count == 1 else 's'}{cost if count > sums.unpriced_idle else ', price not known'}"
+    parts = [found if count else nothing(report)]
     parts += [f"{sums.acted.count} of them acted on"] if sums.acted.count else []
     parts += [f"{len(gaps(report))} of {many(len(lists(report)), 'list')} incomplete"] if gaps(report) else []
     parts += [f"failed: {', '.join(row.kind for row in troubles(report))}"] if troubles(report) else []
