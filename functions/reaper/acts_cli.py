@@ -16,6 +16,7 @@ import typer
 from reaper import duration, ledger, manifest, outlet, plan_file, source
 from reaper import settings as knobs
 from reaper.clouds import sessions
+from reaper.echo import many
 from reaper.enforce import MOVES
 from reaper.errors import CloudError, SettingsError, Trouble
 from reaper.model import Mode, Target
@@ -33,10 +34,10 @@ MOST = timedelta(days=7)
 def plan(
     output: Annotated[str, typer.Option("--output", "-o", help="Where to write the plan file.", metavar="FILE|-")],
     cloud: Annotated[str, typer.Option(help="aws, azure or all.")] = "all",
-    account: Annotated[Many, typer.Option(help="AWS account the credentials must be of.")] = None,
+    account: Annotated[Many, typer.Option(help="AWS account the credentials must be of; can be repeated.")] = None,
     region: Annotated[Many, typer.Option(help="AWS region, or all; repeat or separate by commas.")] = None,
-    subscription: Annotated[Many, typer.Option(help="Azure subscription id.")] = None,
-    kind: Annotated[Many, typer.Option(help="Only these kinds; globs allowed.")] = None,
+    subscription: Annotated[Many, typer.Option(help="Azure subscription id; can be repeated.")] = None,
+    kind: Annotated[Many, typer.Option(help="Only these kinds; globs allowed; can be repeated.")] = None,
     policy: PolicyOption = None,
     expires: Annotated[str, typer.Option(help="How long the plan may be applied.", metavar="DURATION")] = "24h",
 ) -> None:
@@ -52,9 +53,11 @@ def plan(
     text = plan_file.render(report, scope, now(), lasting)
     outlet.write(output, lambda: [text])
     acts = len([f for f in report.findings if f.step.move in MOVES])
-    err.print(f"{acts} acts are due and {len(held(report))} held, of {len(report.findings)} resources.", highlight=False)
+    err.print(
+        f"{many(acts, 'act')} {'is' if acts == 1 else 'are'} due and {len(held(report))} held, of {many(len(report.findings), 'resource')}."
+    )
     if not complete(report):
-        err.print(summary.render(report), markup=False, soft_wrap=True)
+        err.print(summary.render(report), soft_wrap=True)
     raise typer.Exit(exit_status(report, None))
 
 
@@ -62,7 +65,10 @@ def apply(
     file: Annotated[Path, typer.Argument(help="The plan file that `reaper plan` wrote.", metavar="FILE")],
     policy: PolicyOption = None,
 ) -> None:
-    """Carry out a plan file: each act is looked at again and refused where anything changed. Exit status 1 when any was not made."""
+    """Carry out a plan file: each act is looked at again and refused where anything changed. Exit status 1 when any was not made.
+
+    Notices and manifests are those of the deployment: set REAPER_LEDGER and REAPER_MANIFESTS as it has them.
+    """
     base = knobs.from_env(os.environ)
     agreed = plan_file.parse(_read(file), str(file), now())
     if not agreed.acts:
@@ -77,9 +83,11 @@ def apply(
         report = run(settings, found, now, tell, narrow=lambda finding: plan_file.narrowed(finding, agreed))
     left = plan_file.left(agreed, report)
     sys.stdout.write("".join(f"{line}\n" for line in left))
-    sys.stdout.write(f"{len(agreed.acts) - len(left)} of {len(agreed.acts)} acts were made in run {report.run.id}\n")
+    sys.stdout.write(
+        f"{len(agreed.acts) - len(left)} of {many(len(agreed.acts), 'act')} {'was' if len(agreed.acts) == 1 else 'were'} made in run {report.run.id}\n"
+    )
     if not complete(report):
-        err.print(summary.render(report), markup=False, soft_wrap=True)
+        err.print(summary.render(report), soft_wrap=True)
     raise typer.Exit(exit_status(report, None) or int(bool(left)))
 
 
@@ -89,7 +97,10 @@ def restore(
         str | None, typer.Option("--manifest", help="Its manifest, where the ledger does not know it.", metavar="ADDRESS")
     ] = None,
 ) -> None:
-    """Bring back what the reaper last stopped or deleted of a resource. Exit status 3 when not all of it is back."""
+    """Bring back what the reaper last stopped or deleted of a resource. Exit status 3 when not all of it is back.
+
+    It looks it up in the deployment's own ledger and manifests: set REAPER_LEDGER and REAPER_MANIFESTS as the deployment has them.
+    """
     restoring = import_module("reaper.restore")
     done = restoring.one(resource_id, _bench(), manifest_address)
     raise typer.Exit(3 if _told(done) else 0)
@@ -101,7 +112,10 @@ def undo(
     ],
     deletes: Annotated[bool, typer.Option("--deletes", help="Bring back what was deleted, too.")] = False,
 ) -> None:
-    """Take back everything that one sweep stopped. Exit status 3 when not all of it is back."""
+    """Take back everything that one sweep stopped. Exit status 3 when not all of it is back.
+
+    It looks it up in the deployment's own ledger and manifests: set REAPER_LEDGER and REAPER_MANIFESTS as the deployment has them.
+    """
     restoring = import_module("reaper.restore")
     missing = False
     for done in restoring.run(run_id, _bench(), deletes):
@@ -115,7 +129,10 @@ def undo(
 def release(
     lasting: Annotated[str, typer.Option("--for", help="How long it holds.", metavar="DURATION")] = "24h",
 ) -> None:
-    """Release every action whose date has come, and remove what is on hold: the next sweeps, or a new plan, carry it out."""
+    """Release every action whose date has come, and remove what is on hold: the next sweeps, or a new plan, carry it out.
+
+    What is on hold is in the deployment's ledger: set REAPER_LEDGER (and REAPER_MANIFESTS for `apply`) as the deployment has them.
+    """
     enforcing = import_module("reaper.enforce")
     base = knobs.from_env(os.environ)
     length, where = _duration("--for", lasting), _named(base)
@@ -148,7 +165,7 @@ def _told(done: Any) -> bool:
 
 def _bench() -> Any:
     base = knobs.from_env(os.environ)
-    err.print(f"ledger: {_named(base)}", markup=False, soft_wrap=True)
+    err.print(f"ledger: {_named(base)}", soft_wrap=True)
     kept = ledger.open(_ledger(base), os.environ)
     ledger.ready(kept, now())
     return import_module("reaper.restore").Bench(

@@ -25,6 +25,7 @@ from rich.table import Table
 from reaper import __version__, acts_cli, ledger, notify_cli, outlet, registry, source
 from reaper import settings as knobs
 from reaper.clouds import whereabouts
+from reaper.echo import many
 from reaper.errors import ODD, ReaperError, SettingsError
 from reaper.model import Mode, Report
 from reaper.report import summary
@@ -56,6 +57,10 @@ class Format(StrEnum):
     MARKDOWN = "markdown"
 
 
+MODE = (
+    "How far the run may go: audit reports only, notify also tells owners, announce also names the date of an action, enforce also "
+    "acts; REAPER_MODE without it, else audit."
+)
 SUFFIXES = {
     ".html": Format.HTML,
     ".htm": Format.HTML,
@@ -63,6 +68,8 @@ SUFFIXES = {
     ".csv": Format.CSV,
     ".md": Format.MARKDOWN,
     ".markdown": Format.MARKDOWN,
+    ".txt": Format.TEXT,
+    "": Format.TEXT,
 }
 """What a file's name says of its format."""
 
@@ -84,27 +91,37 @@ class FailOn(StrEnum):
 @app.command()
 def sweep(
     cloud: Annotated[CloudName, typer.Option(help="Which cloud.")] = CloudName.ALL,
-    account: Annotated[Many, typer.Option(help="AWS account the credentials must be of.")] = None,
+    account: Annotated[Many, typer.Option(help="AWS account the credentials must be of; can be repeated.")] = None,
     region: Annotated[Many, typer.Option(help="AWS region, or all; repeat or separate by commas.")] = None,
-    subscription: Annotated[Many, typer.Option(help="Azure subscription id.")] = None,
-    kind: Annotated[Many, typer.Option(help="Only these kinds; globs allowed.")] = None,
+    subscription: Annotated[Many, typer.Option(help="Azure subscription id; can be repeated.")] = None,
+    kind: Annotated[Many, typer.Option(help="Only these kinds; globs allowed; can be repeated.")] = None,
     policy: PolicyOption = None,
-    mode: Annotated[Mode | None, typer.Option(help="How far the run may go.")] = None,
+    mode: Annotated[
+        str | None, typer.Option(help=MODE, metavar="|".join(Mode), autocompletion=lambda: [mode.value for mode in Mode])
+    ] = None,
     format: Annotated[
         Format | None, typer.Option(help="How to write the report; without it as the name of --output ends, or text.")
     ] = None,
     output: Annotated[str, typer.Option(help="Where to write it.", metavar="FILE|-")] = "-",
     fail_on: Annotated[FailOn | None, typer.Option(help="Exit with 1 when something is idle.")] = None,
 ) -> None:
-    """Sweep once and report."""
+    """Sweep once and report.
+
+    Exit status: 0 complete, 1 complete and --fail-on matched, 2 an error of usage, policy or settings, 3 something could not be read or done.
+    """
     base = knobs.from_env(os.environ)
     found = chosen(base, cloud.value, account, region, subscription, kind)
-    found = replace(found, mode=mode or base.mode, policy=base.policy if policy is None else policy)
+    found = replace(
+        found, mode=base.mode if mode is None else knobs.mode(mode, "--mode"), policy=base.policy if policy is None else policy
+    )
+    form = _form(format, output)
     outlet.ready(output)
     report = _run(knobs.remembering(found))
-    _write(report, format or SUFFIXES.get(Path(output).suffix.lower(), Format.TEXT), output)
+    _write(report, form, output)
     if output != "-":
-        err.print(f"Wrote {output}", markup=False, soft_wrap=True)
+        err.print(f"Wrote {output}", soft_wrap=True)
+    if not complete(report) and (output != "-" or form is not Format.TEXT):
+        err.print(summary.incomplete(report), soft_wrap=True)
     raise typer.Exit(exit_status(report, fail_on.value if fail_on else None))
 
 
@@ -142,9 +159,8 @@ def _from_saved(file: Path, wanted: str, others: Mapping[str, Any]) -> None:
 
 def _missed(wanted: str, names: Sequence[str], where: str) -> str:
     """What is said of a resource that is not among those names."""
-    near = import_module("reaper.report.explain").near(wanted, names)
-    more = f", did you mean {' or '.join(near)}?" if near else f"; {where}"
-    return f"{wanted!r} was not found in {len(names)} resources{more}"
+    near = import_module("reaper.report.explain").suggested(wanted, names)
+    return f"{wanted!r} was not found in {many(len(names), 'resource')}{near or f'; {where}'}"
 
 
 def _from_cloud(resource_id: str, policy: str | None, cloud: CloudName | None, region: Many, subscription: Many) -> None:
@@ -185,19 +201,20 @@ def list_kinds() -> None:
     table = Table("kind", "cloud", "what it is", box=None, pad_edge=False, header_style="dim")
     for kind in registry.kinds():
         table.add_row(kind.name, kind.cloud, kind.title)
-    Console(highlight=False).print(table)
+    Console(highlight=False, markup=False, emoji=False).print(table)
 
 
 @app.command()
 def demo(
-    directory: Annotated[
-        Path, typer.Option("--output", help="Where to write report.html and report.json.", metavar="DIR")
-    ] = Path("demo"),
+    output: Annotated[str, typer.Option(help="Where to write report.html and report.json.", metavar="DIR")] = "demo",
     format: Annotated[Format, typer.Option(help="How to print the report.")] = Format.TEXT,
     policy: PolicyOption = None,
     story: Annotated[bool, typer.Option("--story", help="Tell two weeks of notices, stops and restores instead.")] = False,
 ) -> None:
     """Sweep a pretend fleet, with no account and no network."""
+    if not output.strip():
+        raise SettingsError("--output '' names no folder: leave it out, or name one")
+    directory = Path(output)
     if story and (policy or format is not Format.TEXT):
         raise SettingsError("--story has a policy and a format of its own: leave --policy and --format out")
     if story:
@@ -218,7 +235,7 @@ def demo(
     said = (
         f"Wrote {directory / 'report.html'} and {directory / 'report.json'}; the mails it would send are in {directory / 'mail'}."
     )
-    err.print(said, markup=False, soft_wrap=True)
+    err.print(said, soft_wrap=True)
 
 
 for later in (acts_cli.plan, acts_cli.apply, acts_cli.restore, acts_cli.undo, acts_cli.release):
@@ -233,9 +250,9 @@ def check(where: Annotated[str, typer.Argument(help="Policy file, s3://, ssm: or
     found = source.load(where)
     warnings = lint.lint(found.policy, found.text, found.name)
     for warning in warnings:
-        err.print("[yellow]warning[/yellow]", end=" ")
-        err.print(warning, markup=False, soft_wrap=True)
-    sys.stdout.write(f"{found.name}: valid, {len(found.policy.rules)} rules, {len(warnings)} warnings\n")
+        err.print("warning", style="yellow", end=" ")
+        err.print(warning, soft_wrap=True)
+    sys.stdout.write(f"{found.name}: valid, {many(len(found.policy.rules), 'rule')}, {many(len(warnings), 'warning')}\n")
 
 
 @policies.command("schema")
@@ -280,8 +297,17 @@ def main() -> None:
 
 
 def _say(text: str) -> None:
-    err.print("[bold red]error[/bold red]", end=" ")
-    err.print(text, markup=False, soft_wrap=True)
+    err.print("error", style="bold red", end=" ")
+    err.print(text, soft_wrap=True)
+
+
+def _form(asked: Format | None, output: str) -> Format:
+    """The format that was asked for, else the one that the file's name says. Raises SettingsError for a name that says another."""
+    suffix = Path(output).suffix.lower()
+    if asked is None and suffix not in SUFFIXES:
+        known = ", ".join(name for name in SUFFIXES if name)
+        raise SettingsError(f"--output {output!r}: {suffix} is no format we write: end it in {known}, or say which with --format")
+    return asked or SUFFIXES[suffix]
 
 
 def _run(settings: knobs.Settings) -> Report:

@@ -71,6 +71,10 @@ PLAIN = dict.fromkeys(("model_type", "dict_type", "model_attributes_type"), "exp
 """What is said where the validator would speak of itself."""
 
 
+EMPTY = frozenset({"defaults", "limits", "owners", "channels", "rules"})
+"""The keys that mean nothing where nothing stands below them."""
+
+
 def parse(text: str, source: str, kinds: Collection[str], startable: Collection[str] | None = None) -> Policy:
     """The policy in `text`. Raises PolicyError with every problem found, one line each.
 
@@ -78,7 +82,7 @@ def parse(text: str, source: str, kinds: Collection[str], startable: Collection[
     """
     data, lines = _read(text, source)
     try:
-        policy = Policy.model_validate(data)
+        policy = Policy.model_validate(_said(data))
     except ValidationError as error:
         every = error.errors()
         raise _failed([_problem(source, lines, data, e) for e in every[:MOST]], source, len(every)) from error
@@ -88,6 +92,11 @@ def parse(text: str, source: str, kinds: Collection[str], startable: Collection[
     if problems:
         raise _failed(problems[:MOST], source, len(problems))
     return policy
+
+
+def _said(data: dict[str, Any]) -> dict[str, Any]:
+    """The policy without the parts that are there and empty, such as `defaults:` with every line below it a comment."""
+    return {key: value for key, value in data.items() if value is not None or key not in EMPTY}
 
 
 def _failed(problems: list[str], source: str, count: int) -> PolicyError:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
+from difflib import get_close_matches
 
 MOST = 80
 """The longest repetition of one value, in characters."""
@@ -30,3 +32,17 @@ def several(values: Sequence[str]) -> str:
     """The first of them, shortened, and how many more there are: `a, b, c and 8,997 more`."""
     more = len(values) - FEW
     return ", ".join(map(brief, values[:FEW])) + (f" and {more:,} more" if more > 0 else "")
+
+
+def many(count: int, noun: str) -> str:
+    """`1 list`, `2 lists`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def nearest(word: str, valid: Collection[str], cutoff: float = 0.6) -> str:
+    """`, did you mean us-east-1?`: the name most like `word`, two swapped letters before another letter; empty where none is alike."""
+    by_text = {name.lower(): name for name in valid}
+    word = brief(word.lower())
+    near = get_close_matches(word, by_text, n=5, cutoff=cutoff)
+    best = min(near, key=lambda name: (Counter(word) - Counter(name)).total(), default=None)
+    return f", did you mean {by_text[best]}?" if best else ""

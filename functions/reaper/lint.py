@@ -6,21 +6,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from itertools import chain, islice
 from typing import Any
 
 from reaper import prices, registry
 from reaper.document import MOST, line_of
 from reaper.duration import spell
-from reaper.echo import LINE, brief, several, shown
+from reaper.echo import LINE, brief, nearest, several, shown
 from reaper.model import Action, Kind, Move
 from reaper.policy import Match, Policy, Spec
 
 NIGHT = timedelta(hours=12)
 """About what office hours leave of a working day."""
-FIELDS = ("cloud", "kind", "name", "account", "subscription", "region", "size")
+FIELDS = ("name", "account", "subscription", "region", "size")
 
 
 def lint(policy: Policy, text: str, source: str) -> list[str]:
@@ -45,7 +45,13 @@ def _unreachable(policy: Policy) -> Iterator[Problem]:
 
 
 def covers(wide: Match, narrow: Match) -> bool:
-    """Whether everything that `narrow` matches, `wide` matches too. May miss some cases, never claims a wrong one."""
+    """Whether everything that `narrow` matches, `wide` matches too. May miss some cases, never claims a wrong one.
+
+    Cloud and kind are one question: what is of cloud aws is of a kind `sagemaker-*`.
+    """
+    reached = _names(narrow)
+    if not reached or not reached <= _names(wide):
+        return False
     for name in FIELDS:
         mine, other = getattr(wide, name), getattr(narrow, name)
         if mine is not None and "*" not in mine and (other is None or not set(other) <= set(mine)):
@@ -118,11 +124,9 @@ def _regions(policy: Policy) -> Iterator[Problem]:
     for index, spec in enumerate(policy.rules):
         for region in spec.match.region or ():
             if not any(fnmatchcase(name, region.lower()) for name in known):
-                near = get_close_matches(brief(region.lower()), known, n=1, cutoff=0.6)
-                hint = f", did you mean {near[0]}?" if near else ""
                 yield (
                     ("rules", index, "match", "region"),
-                    f"rule {spec.name!r}: {shown(region)} is no region that is known here{hint}",
+                    f"rule {spec.name!r}: {shown(region)} is no region that is known here{nearest(region, known)}",
                 )
 
 
@@ -178,10 +182,58 @@ def in_vain(kind: Kind[Any], spec: Spec, action: Action, asked: bool) -> Iterato
         yield "act_on", f"{likely}: set that up and write `act_on: proven`, or write `act_on: likely`"
 
 
+def _widest(policy: Policy) -> Iterator[Problem]:
+    """Actions that are for every kind: what they delete, what they only stop, and where a stop in the defaults does nothing."""
+    base = policy.defaults
+    if base.action is Action.DELETE:
+        yield ("defaults", "action"), f"defaults: {_deleted(Match())} that no rule gives another action"
+    if base.action.rank >= Action.STOP.rank:
+        asked = "act_on" in base.model_fields_set
+        yield from ((("defaults", "action"), f"defaults: {said}") for said in _all_in_vain(base.action, asked))
+    for index, spec in enumerate(policy.rules):
+        if spec.action is Action.DELETE and not spec.hours and "*" in (spec.match.kind or ["*"]):
+            yield ("rules", index, "action"), f"rule {spec.name!r}: {_deleted(spec.match)} that the rule matches"
+
+
+def _deleted(match: Match) -> str:
+    """`delete names no kind: it deletes every idle a and b, and stops every idle c and d`."""
+    found = _reached(match)
+    gone = [kind.name for kind in found if Move.DELETE in kind.deeds]
+    kept = [kind.name for kind in found if Move.DELETE not in kind.deeds and Move.STOP in kind.deeds]
+    parts = [f"it {verb} every idle {', '.join(names)}" for verb, names in (("deletes", gone), ("stops", kept)) if names]
+    return f"delete names no kind: {' and '.join(parts) or 'there is none'}"
+
+
+def _all_in_vain(action: Action, asked: bool) -> Iterator[str]:
+    """What a stop in the defaults does not do: of the kinds that stay, and of those that are only ever likely idle."""
+    kinds = [kind for kind in registry.kinds() if not (action is Action.DELETE and Move.DELETE in kind.deeds)]
+    stay = [kind.name for kind in kinds if Move.STOP in kind.deeds and kind.deeds[Move.STOP].in_vain]
+    if stay:
+        yield f"stop is not for every {', '.join(stay)}: some stay and cost as before; a rule that names one of these kinds is told why"
+    likely = {kind.name: kind.needs for kind in kinds if kind.needs}
+    if likely and not asked:
+        needs = ", ".join(dict.fromkeys(likely.values()))
+        yield (
+            f"without {needs} {', '.join(likely)} are only ever likely idle, and then {action} does nothing: set that up and write "
+            "`act_on: proven`, or write `act_on: likely`"
+        )
+
+
 def _reached(match: Match) -> list[Kind[Any]]:
     """The kinds that the rule is for."""
     kinds = [k for k in registry.kinds() if match.cloud is None or k.cloud in match.cloud]
     return [k for k in kinds if match.kind is None or any(fnmatchcase(k.name, glob) for glob in match.kind)]
+
+
+def _names(match: Match) -> frozenset[str]:
+    return _named(tuple(match.cloud or ("*",)), tuple(match.kind or ("*",)))
+
+
+@lru_cache(maxsize=1024)
+def _named(clouds: tuple[str, ...], globs: tuple[str, ...]) -> frozenset[str]:
+    """The names of the kinds that are of one of the clouds and fit one of the globs."""
+    kinds = [kind for kind in registry.kinds() if "*" in clouds or kind.cloud in clouds]
+    return frozenset(kind.name for kind in kinds if any(fnmatchcase(kind.name, glob) for glob in globs))
 
 
 def _lasting(match: Match) -> list[str]:
@@ -199,4 +251,4 @@ def _no_domains(policy: Policy) -> Iterator[Problem]:
         yield ("owners",), f"owners.domains is empty: no address from a tag will ever be used, {rest}"
 
 
-LOOKS = (_unreachable, _contradictory, _case_traps, _twice, _regions, _hours, _in_vain, _no_domains)
+LOOKS = (_unreachable, _contradictory, _case_traps, _twice, _regions, _hours, _in_vain, _widest, _no_domains)

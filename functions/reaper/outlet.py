@@ -18,6 +18,8 @@ FULL = {errno.ENOSPC, errno.EFBIG, errno.EIO, errno.EDQUOT, errno.EPIPE}
 
 def ready(output: str) -> None:
     """Make sure that `output` can be written, and change nothing. Raises SettingsError: then nothing has been done yet."""
+    if not output.strip():
+        raise SettingsError("--output '' names no file: leave it out, or name one")
     path = Path(output)
     if output == "-" or (path.exists() and not path.is_file() and not path.is_dir() and os.access(path, os.W_OK)):
         return

@@ -29,21 +29,35 @@ def owner(resource: Resource, tags: Sequence[str], domains: Sequence[str], fallb
 
 
 def shown(owner: Owner) -> str | None:
-    """The owner for people: who may be told; else who is said to own it, marked so; None where neither is known."""
-    return f"{owner.claimed.address} (may not be mailed)" if owner.claimed else owner.address
+    """The owner for people: who is told, then who is said to own it but may not be mailed; None where neither is known."""
+    if owner.claimed is None:
+        return owner.address
+    if owner.address is None:
+        return f"{owner.claimed.address} (may not be mailed)"
+    return f"{owner.address} ({owner.claimed.address} may not be mailed)"
 
 
 def hint(owners: Iterable[Owner]) -> str | None:
     """What to set so that the owners whom nobody may mail can be told, naming the three commonest domains; None where there are none."""
-    claims = sorted({owner.claimed.address.lower() for owner in owners if owner.claimed})
+    claiming = [owner for owner in owners if owner.claimed]
+    claims = sorted({owner.claimed.address.lower() for owner in claiming if owner.claimed})
     found = Counter(address.rpartition("@")[2] for address in claims)
     if not claims:
         return None
     domains = ", ".join(domain for domain, _ in found.most_common(3)) + (", ..." if len(found) > 3 else "")
     many = "1 owner is named whose domain is" if len(claims) == 1 else f"{len(claims)} owners are named whose domains are"
     return (
-        f"{many} not in the policy's owners.domains, so they cannot be told. If they are yours, set owners.domains: [{domains}]"
+        f"{many} not in the policy's owners.domains, so {_instead(claiming)}. If they are yours, set owners.domains: [{domains}]"
     )
+
+
+def _instead(claiming: Iterable[Owner]) -> str:
+    """Who gets their mail: the fallback, where the policy has one."""
+    told = {owner.address for owner in claiming}
+    if told == {None}:
+        return "they cannot be told"
+    [one] = told if len(told) == 1 else ["the fallback, where there is one,"]
+    return f"{one} is told in their place"
 
 
 def _candidates(resource: Resource, tags: Sequence[str]) -> Iterable[tuple[str, str]]:

@@ -11,8 +11,9 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
+from reaper.echo import nearest, shown
 from reaper.model import Hours
 
 Stretch = tuple[datetime, datetime]
@@ -54,7 +55,16 @@ def zone(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise ValueError("expected an IANA time zone such as Europe/Berlin") from error
+        near = _alike(name) or " such as Europe/Berlin"
+        raise ValueError(f"{shown(name)} is not known: expected an IANA time zone{near}") from error
+
+
+@lru_cache(maxsize=64)
+def _alike(name: str) -> str:
+    """The zone that was meant. Kept, since thousands of tags may say the same."""
+    zones = available_timezones()
+    city = min((zone for zone in zones if zone.lower().endswith(f"/{name.lower()}")), default=None)
+    return f", did you mean {city}?" if city else nearest(name, zones)
 
 
 def is_open(hours: Hours, at: datetime) -> bool:

@@ -22,7 +22,7 @@ from reaper.errors import SettingsError
 from reaper.report.summary import clean
 from reaper.settings import Settings
 
-err = Console(stderr=True, highlight=False)
+err = Console(stderr=True, highlight=False, markup=False, emoji=False)
 USUAL, WIDEST = 120, 200
 """Columns of a report that no terminal shows, and of one on a very wide terminal."""
 SPINNER = 3
@@ -69,7 +69,7 @@ def chosen(base: Settings, cloud: str, account: Many, region: Many, subscription
 def progress() -> Iterator[Callable[[str], None]]:
     """One line that changes, on a terminal; one line per step elsewhere."""
     if not err.is_terminal or err.is_dumb_terminal:
-        yield lambda text: err.print(text, markup=False, soft_wrap=True)
+        yield lambda text: err.print(text, soft_wrap=True)
         return
     with Spinner("starting", console=err) as spinner:
         yield lambda text: spinner.update(one_line(text, err.width))

@@ -191,6 +191,21 @@ def test_without_a_script_idle_and_unknown_are_there_and_nothing_else():
     assert "shows use 20 min ago" not in found
 
 
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        pytest.param(Status.DENIED, "Nothing could be read: what is missing stands below.", id="nothing was read"),
+        pytest.param(Status.PARTIAL, "Nothing idle or unknown was found where we could look.", id="read in part"),
+        pytest.param(Status.OK, "Nothing is idle or unknown.", id="all was read"),
+    ],
+)
+def test_without_a_script_an_empty_table_says_no_more_than_was_read(status: Status, said: str):
+    row = Coverage(cloud="aws", account="1", region="r", kind="k", status=status, missing="a:B", error="no")
+    words = page(report((), coverage=(row,))).shown
+    assert said in words
+    assert words.count("Nothing is idle or unknown") == (status is Status.OK)
+
+
 def test_without_a_script_a_long_list_says_how_much_is_left_out():
     found = page(report(tuple(many(1_000, (State.IDLE,)))))
     assert "The first 200 that are idle or unknown; 800 more are in the JSON report." in found.shown

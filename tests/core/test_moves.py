@@ -8,8 +8,8 @@ from importlib import import_module
 import pytest
 
 from core.letters import finding, report
-from reaper.model import Mode, Move, Outcome, Result
-from reaper.report.moves import groups
+from reaper.model import Mode, Move, Outcome, Owner, Result, Step
+from reaper.report.moves import groups, progress, reasons
 
 FOUND = (
     finding("<b>held", move=Move.HOLD),
@@ -50,3 +50,43 @@ def test_every_format_tells_them(format):
     for said in ("kept by lee", "not allowed", "3 to 1", "scaled in"):
         assert said in text.replace("\\", ""), said
     assert format == "text" or format == "summary" or "<b>held" not in text
+
+
+YET = Step(move=Move.WARN, because="its owner has not been told in this idle spell that it will be stopped")
+
+
+@pytest.mark.parametrize(
+    ("step", "outcome", "said"),
+    [
+        pytest.param(YET, Outcome(result=Result.PLANNED), (YET.because, None), id="planned"),
+        pytest.param(YET, Outcome(result=Result.FAILED, error="refused"), (YET.because, "refused"), id="a notice that failed"),
+        pytest.param(
+            YET,
+            Outcome(result=Result.DONE),
+            ("a channel accepted the mail to lee@example.com", None),
+            id="a notice that went out",
+        ),
+        pytest.param(
+            YET,
+            Outcome(result=Result.DONE, error="slack: down"),
+            ("a channel accepted the mail to lee@example.com", "slack: down"),
+            id="a notice that one of two channels took",
+        ),
+        pytest.param(
+            Step(move=Move.STOP, because="due"),
+            Outcome(result=Result.DONE, because="it stopped"),
+            (None, "it stopped"),
+            id="done",
+        ),
+    ],
+)
+def test_beside_what_is_done_the_reason_is_the_outcomes(step: Step, outcome: Outcome, said: tuple[str | None, str | None]):
+    assert reasons(finding(step=step, outcome=outcome)) == said
+
+
+def test_an_audit_with_nobody_to_tell_says_so():
+    nobody = finding(owner=Owner(address=None, source="nobody: no tag and no fallback"))
+    assert progress(nobody, Mode.AUDIT) == ("Next", "would warn, but it has no owner address")
+    assert progress(finding(), Mode.AUDIT) == ("Next", "would warn")
+    page = import_module("reaper.report.html").render(replace(report(nobody), run=replace(report().run, mode=Mode.AUDIT)))
+    assert "would warn, but it has no owner address" in page

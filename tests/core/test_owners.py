@@ -103,3 +103,14 @@ def test_a_claim_is_shown_as_one_that_may_not_be_mailed():
     assert said.startswith("2 owners are named")
     assert said.endswith("set owners.domains: [x.test, y.test]")
     assert hint([owner(resource(), TAGS, (), None)]) is None
+
+
+def test_beside_a_fallback_who_is_told_comes_first_and_the_hint_says_so():
+    told = owner(resource(tags={"owner": "bob@x.test"}), TAGS, (), "admins@example.com")
+    assert shown(told) == "admins@example.com (bob@x.test may not be mailed)"
+    said = hint([told]) or ""
+    assert "so admins@example.com is told in their place. If they are yours, set owners.domains: [x.test]" in said
+    assert "cannot be told" not in said
+    alone = owner(resource(tags={"owner": "bob@x.test"}), TAGS, (), None)
+    assert "so they cannot be told. If" in (hint([alone]) or "")
+    assert "the fallback, where there is one, is told" in (hint([told, alone]) or "")

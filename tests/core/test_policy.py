@@ -120,7 +120,7 @@ def test_there_are_examples():
         ),
         pytest.param(
             'version: 1\nrules: [{name: a, hours: {on: "mon-fri 07:00-21:00", tz: Berlin}}]',
-            "policy.yaml:2: rules[0].hours: expected an IANA time zone such as Europe/Berlin",
+            "policy.yaml:2: rules[0].hours: 'Berlin' is not known: expected an IANA time zone, did you mean Europe/Berlin?",
             id="zone",
         ),
         pytest.param(

@@ -10,8 +10,8 @@ import pytest
 from core import estate
 from core.fakes import resource
 from core.letters import finding, report
-from reaper.model import Claim, Coverage, Move, Outcome, Owner, Report, Result, State, Status
-from reaper.report import csv, layout, markdown, text
+from reaper.model import Claim, Confidence, Coverage, Move, Outcome, Owner, Report, Result, State, Status
+from reaper.report import atlas, csv, html, layout, markdown, summary, text
 
 LONG = {"name": "a-very-long-name-that-nobody-can-remember-or-pronounce", "size": "ml.p4d.24xlarge x3, ml.g5.12xlarge x2"}
 DEAR = replace(finding(usd=1234.5, resource=resource(id="x", region="ap-southeast-2", **LONG)), wasted_usd=12_345_678.0)
@@ -79,6 +79,17 @@ def test_an_owner_who_may_not_be_mailed_is_named_and_the_remedy_with_it():
     assert "owners.domains" not in text.render(report(finding()))
 
 
+def test_beside_a_claimed_owner_every_format_names_whom_the_mail_goes_to():
+    told = finding(owner=replace(CLAIMED.owner, address="admins@corp.test"))
+    for shown in (
+        text.render(report(told), width=200),
+        markdown.render(report(told)).replace("\\", ""),
+        html.render(report(told)),
+    ):
+        assert "admins@corp.test (lee@corp.test may not be mailed)" in shown
+        assert "cannot be told" not in shown
+
+
 @pytest.mark.parametrize(
     ("row", "remedy"),
     [
@@ -111,8 +122,25 @@ def test_a_cause_is_told_once_however_many_lists_it_met():
     rows = [gap(region, kind) for region in ("us-east-1", "eu-west-1") for kind in ("sagemaker-endpoint", "sagemaker-notebook")]
     for shown in (text.render(of(*rows), width=200), markdown.render(of(*rows))):
         assert shown.count("is expired") == 1
-        assert "2 kinds in 123456789012 us-east-1; 2 kinds in 123456789012 eu-west-1" in shown
+        assert (
+            "sagemaker-endpoint, sagemaker-notebook in 123456789012 us-east-1; the same 2 kinds in 123456789012 eu-west-1"
+            in shown
+        )
     assert "0 of 4 lists complete" in text.render(of(*rows))
+
+
+def test_a_cause_that_several_calls_met_names_each_of_them():
+    calls = {
+        "endpoint": "sagemaker:ListEndpoints",
+        "notebook": "sagemaker:ListNotebookInstances",
+        "studio-app": "cloudwatch:GetMetricData",
+    }
+    rows = [gap("us-east-1", f"sagemaker-{kind}", error=f"{call}: cannot be reached") for kind, call in calls.items()]
+    for shown in (text.render(of(*rows), width=250), markdown.render(of(*rows)), html.render(of(*rows))):
+        assert f"{', '.join(calls.values())}: cannot be reached" in shown
+        assert "sagemaker-endpoint, sagemaker-notebook, sagemaker-studio-app in 123456789012 us-east-1" in shown
+    [one] = atlas.gaps(of(*rows[:1]))
+    assert one.error == "sagemaker:ListEndpoints: cannot be reached"
 
 
 def test_another_permission_is_another_cause():
@@ -124,3 +152,34 @@ def test_another_permission_is_another_cause():
 def test_a_cloud_that_could_not_be_opened_is_named():
     row = gap(None, "*", account="unknown", error="sts:GetCallerIdentity: Unable to locate credentials")
     assert "all of aws" in text.render(of(row))
+
+
+@pytest.mark.parametrize(
+    ("because", "said"),
+    [
+        ("it has been up since 2026-11-02 10:17 UTC and it has written no jupyter log; no Busy signal proves it", "no log"),
+        ("it has been up since 2026-11-02 10:17 UTC, no job has run on it since, and its idle shutdown is off", "no job run"),
+        ("it keeps provisioned concurrency and shows no invocation; serverless", "no invocation"),
+        ("it has been up since 2026-11-02 10:17 UTC and somebody said so, twice", "somebody said so"),
+    ],
+)  # fmt: skip
+def test_indirect_evidence_is_told_by_what_it_is(because: str, said: str):
+    likely = finding(confidence=Confidence.LIKELY, because=because)
+    assert f"likely: {said}" in text.render(report(likely), width=200)
+
+
+def test_one_of_a_thing_is_counted_in_the_singular():
+    one = report(finding(), coverage=(gap("us-east-1", status=Status.OK),))
+    shown = "\n".join(form(one) for form in (text.render, markdown.render, summary.render))
+    assert "1 resource " in shown
+    assert not re.search(r"\b1 (?:resources|lists|calls|targets)\b", shown)
+
+
+def test_a_line_for_other_formats_counts_the_gaps_and_names_the_first_cause():
+    rows = [gap("us-east-1", status=Status.DENIED, missing="a:B"), gap("eu-west-1", status=Status.OK)]
+    said = summary.incomplete(of(*rows))
+    assert said.startswith("coverage incomplete: 1 of 2 lists, first denied: sagemaker-endpoint in 123456789012 us-east-1")
+    assert "missing permission a:B" in said
+    assert "\n" not in said
+    ledger = gap("", kind="ledger", cloud="reaper", error="dynamodb:PutItem: refused")
+    assert "1 failure of the reaper's own means, first ledger: dynamodb:PutItem: refused" in summary.incomplete(of(ledger))

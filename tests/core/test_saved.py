@@ -127,3 +127,11 @@ NAMES = ["churn-idle-9-days", "health-checks-only/JupyterLab/default", "summarie
 )
 def test_near_misses_are_suggested(wanted: str, names: list[str]):
     assert explain.near(wanted, NAMES) == names
+
+
+def test_of_many_near_misses_three_are_named_and_the_others_counted():
+    names = [f"churn-{n}" for n in range(7)]
+    assert explain.suggested("churn", names).endswith(", or one of 4 more?")
+    assert explain.suggested("churn", names).count("churn-") == 3
+    assert "more" not in explain.suggested("churn", names[:3])
+    assert explain.suggested("nothing-like-it", names) == ""

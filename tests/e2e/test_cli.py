@@ -96,6 +96,11 @@ def test_exit_status_1_when_something_is_idle_and_asked_to_fail(server: Server, 
         (["explain", "quiet", "--report", "nowhere.json"], {}, "--report 'nowhere.json': cannot be read"),
         (["explain", "quiet", "--report", "x.json", "--cloud", "aws"], {}, "drop one of the two"),
         (["sweep", "--kind", ""], {}, "--kind '' names nothing"),
+        (["sweep", "--mode", "foo"], {}, "error --mode='foo' is not a mode: expected audit, notify, announce or enforce"),
+        (["sweep", "--output", ""], {}, "--output '' names no file"),
+        (["sweep", "--output", "report.pdf"], {}, ".pdf is no format we write: end it in .html, .htm, .json, .csv"),
+        (["plan", "--output", ""], {}, "--output '' names no file"),
+        (["demo", "--output", ""], {}, "--output '' names no folder"),
         (["plan", "--output", "-", "--kind", ""], {}, "--kind '' names nothing"),
         (["sweep", "--cloud", "azure", "--subscription", "my-subscription"], {}, "is no subscription id, such as 0000"),
     ],
@@ -224,6 +229,30 @@ def test_help_has_a_short_name(command: tuple[str, ...]):
     done = reaper(None, *command, "-h")
     assert done.returncode == 0
     assert "Usage: reaper" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("sweep", ["Exit status: 0 complete", "audit reports only", "REAPER_MODE without it, else audit", "can be repeated"]),
+        ("apply", ["REAPER_LEDGER", "REAPER_MANIFESTS"]),
+        ("restore", ["REAPER_LEDGER", "REAPER_MANIFESTS"]),
+        ("undo", ["REAPER_LEDGER", "REAPER_MANIFESTS"]),
+        ("release", ["REAPER_LEDGER", "REAPER_MANIFESTS"]),
+    ],
+)
+def test_help_says_what_a_command_goes_by(command: str, said: list[str]):
+    done = reaper(None, command, "-h", COLUMNS="300")
+    assert [word for word in said if word not in " ".join(done.stdout.split())] == []
+
+
+@pytest.mark.parametrize("format_", ["json", "csv", "html", "markdown"])
+def test_a_report_that_is_not_read_at_once_says_beside_it_what_is_missing(server: Server, account: Account, format_: str):
+    server.fault = on("ListNotebookInstances", denied)
+    done = reaper(server, "sweep", "--cloud", "aws", "--format", format_)
+    assert done.returncode == 3
+    assert "coverage incomplete: 1 of 4 lists, first denied: sagemaker-notebook in 123456789012" in done.stderr
+    assert "coverage incomplete" not in reaper(server, "sweep", "--cloud", "aws").stderr
 
 
 def test_the_shell_can_complete():

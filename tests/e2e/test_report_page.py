@@ -190,11 +190,38 @@ def test_one_line_tells_the_step_and_what_became_of_it(show: Open, step: Move, o
     )
     tab = show(report((found,), run=replace(RUN, mode=mode)))
     tab.locator(".open").click()
+    planned = {
+        "Done owner notified": ["A channel accepted the mail to jo@example.com."],
+        "Done scaled in": [],
+    }.get(told, ["This is why."])
     assert tab.locator(".facts dl").first.inner_text().split("\nRule")[0].split("\n") == [
         *told.replace(" ", "\n", 2 if told.startswith("On") else 1).replace("On\n", "On ").split("\n"),
-        "This is why.",
+        *planned,
         "And this happened.",
     ]
+
+
+@pytest.mark.parametrize("width", [390, 700], ids=["a phone", "700 px"])
+def test_the_wasted_money_is_seen_and_sorted_by_on_a_narrow_screen(show: Open, width: int):
+    tab = show(report(), viewport={"width": width, "height": 844})
+    head = tab.locator("th[data-sort=wasted]")
+    assert head.is_visible()
+    head.get_by_role("button").click()
+    assert column(tab, 8)[0] == "$5,789"
+    assert tab.locator(f"{LINES} > :nth-child(8)").first.is_visible()
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    wide = tab.locator(".wide").first
+    assert wide.evaluate("e => e.scrollWidth <= e.clientWidth"), "no figure is out of sight"
+    tab.get_by_role("button", name="llm-ranker-a100", exact=True).click()
+    shown = tab.locator(".detail").inner_text()
+    assert all(said in shown for said in ("6 d 9 h", "$5,789 since it fell idle", "mara.lindt@example.com"))
+
+
+def test_without_a_script_a_phone_shows_how_long_and_whose(show: Open):
+    tab = show(report(), viewport=NARROW, java_script_enabled=False)
+    row = tab.locator("#resources tbody tr").first
+    assert "Idle for 6 d 9 h. Owner: mara.lindt@example.com" in row.inner_text()
+    assert "$5,789" in row.inner_text()
 
 
 def test_a_subscription_goes_by_its_name_and_is_found_by_its_id(show: Open):

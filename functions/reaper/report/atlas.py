@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from reaper.echo import several
 from reaper.model import Coverage, Report, Status
 from reaper.report import totals
 from reaper.report.summary import clean, place
@@ -73,27 +74,43 @@ def missing(report: Report) -> list[str]:
 
 
 def _gap(rows: Sequence[Coverage]) -> Gap:
-    """The first one's words stand for all of them."""
+    """The first one's words stand for all of them, but for the calls, which are all named."""
     places: dict[str, list[Coverage]] = {}
     for row in rows:
         places.setdefault(place(row.account, row.account_name, row.region), []).append(row)
     named = list(places.items())[:NAMED]
     first, more = rows[0], len(rows) - sum(len(here) for _, here in named)
+    kinds = [_kinds(here) for _, here in named]
     return Gap(
         status=first.status,
         missing=first.missing and clean(first.missing, 500),
-        error=clean(first.error or "", 500),
-        where=tuple(_where(where, here) for where, here in named),
+        error=_error(rows),
+        where=tuple(_where(named[i][0], kinds[i], first.cloud, kinds[i] in kinds[:i]) for i in range(len(named))),
         more=more,
     )
 
 
-def _where(where: str, rows: Sequence[Coverage]) -> str:
-    """`sagemaker-notebook in 123456789012 eu-west-1`, or `4 kinds in …`; a cloud that could not even be opened has no place."""
-    kinds = list(dict.fromkeys(clean(row.kind) for row in rows))
+def _error(rows: Sequence[Coverage]) -> str:
+    """The first one's error; where it was not the same call everywhere, under every call that failed."""
+    first, calls = rows[0].error or "", dict.fromkeys(found[0] for row in rows if (found := CALL.match(row.error or "")))
+    if len(calls) < 2:
+        return clean(first, 500)
+    return clean(f"{several([call.removesuffix(': ') for call in calls])}: {CALL.sub('', first)}", 500)
+
+
+def _kinds(rows: Sequence[Coverage]) -> list[str]:
+    return list(dict.fromkeys(clean(row.kind) for row in rows))
+
+
+def _where(where: str, kinds: Sequence[str], cloud: str, again: bool) -> str:
+    """`sagemaker-notebook, sagemaker-endpoint in 123456789012 eu-west-1`; where they are named already, `the same 2 kinds in …`.
+
+    A cloud that could not even be opened has no place.
+    """
     if kinds == ["*"]:
-        return f"all of {clean(rows[0].cloud)}"
-    return f"{kinds[0] if len(kinds) == 1 else f'{len(kinds)} kinds'} in {where}"
+        return f"all of {clean(cloud)}"
+    said = f"the same {len(kinds)} kinds" if again and len(kinds) > 1 else ", ".join(kinds)
+    return f"{said} in {where}"
 
 
 def _cause(row: Coverage) -> str:

@@ -12,7 +12,7 @@ function line(row, open) {
     make('td', { class: 'mid' }, evidence(row) ?? make('span', { class: 'dim' }, '–')),
     make('td', { class: 'n mid' }, row.idleFor === null ? '–' : span(row.idleFor)),
     make('td', { class: row.state ? 'n' : 'n money' }, row.usd === null ? '?' : CENTS.format(row.usd)),
-    make('td', { class: row.state ? 'n mid' : 'n mid money' }, row.wasted === null ? '–' : money(row.wasted)));
+    make('td', { class: row.state ? 'n' : 'n money' }, row.wasted === null ? '–' : money(row.wasted)));
 }
 
 function detail(row) {
@@ -27,6 +27,8 @@ function detail(row) {
           row.usd === null ? 'not counted in any figure' : `${say(row.priceSource)}, ${say(row.priceDate)}`],
       ]),
       list([
+        ['Idle for', row.idleFor === null ? '' : span(row.idleFor)],
+        ['Wasted', row.wasted === null ? '' : `${money(row.wasted)} since it fell idle`],
         ['Last use', row.lastBusy === null ? 'none seen' : ago(row.lastBusy)],
         ['Created', row.created === null ? 'not known' : ago(row.created)],
         ['Changed', row.changed === null || row.changed === row.created ? '' : ago(row.changed)],

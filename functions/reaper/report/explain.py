@@ -39,13 +39,20 @@ def render(report: Report, wanted: str, known: Known) -> str | None:
 
 
 def near(wanted: str, names: Sequence[str]) -> list[str]:
-    """At most three of the names that may have been meant: spelled alike, or with `wanted` in them, which a table may have cut short."""
+    """The names that may have been meant: spelled alike, or with `wanted` in them, which a table may have cut short."""
     text = wanted.strip().rstrip("….").rpartition("/")[2].lower() if ":" in wanted or wanted.startswith("/") else wanted.lower()
     text = text.strip().rstrip("….")
     by_text = {name.lower(): name for name in names}
-    alike = get_close_matches(text, by_text, n=NEAR, cutoff=0.7)
+    alike = get_close_matches(text, by_text, n=max(1, len(by_text)), cutoff=0.7)
     holding = sorted(key for key in by_text if len(text) > 2 and text in key)
-    return [whole(by_text[key]) for key in dict.fromkeys([*alike, *holding])][:NEAR]
+    return [whole(by_text[key]) for key in dict.fromkeys([*alike, *holding])]
+
+
+def suggested(wanted: str, names: Sequence[str]) -> str:
+    """`, did you mean a, b or c, or one of 4 more?`, naming three; empty where nothing comes near."""
+    found = near(wanted, names)
+    more = f", or one of {len(found) - NEAR} more" if len(found) > NEAR else ""
+    return f", did you mean {' or '.join(found[:NEAR])}{more}?" if found else ""
 
 
 def matching(report: Report, wanted: str) -> list[Finding]:

@@ -20,7 +20,7 @@ from reaper.figures import moment, money
 from reaper.model import Report, State
 from reaper.report import atlas, bars, moves, rows
 from reaper.report.summary import clean
-from reaper.report.totals import gaps, lists, nothing, over, totals, troubles
+from reaper.report.totals import gaps, lists, nothing, over, totals, troubles, unread
 
 PLAIN = 200
 """Rows that are there without a script; the script puts its own in their place."""
@@ -47,6 +47,7 @@ def render(report: Report) -> str:
         lists=len(lists(report)),
         troubles=troubles(report),
         nothing=nothing(report),
+        unread=unread(report),
         over=over(report),
         fold=FOLD,
         style=Markup(_asset("report.css")),

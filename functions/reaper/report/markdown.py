@@ -6,6 +6,7 @@ import re
 
 from reaper import owners
 from reaper.duration import text
+from reaper.echo import many
 from reaper.model import Finding, Report
 from reaper.report import atlas, moves
 from reaper.report.summary import clean
@@ -20,7 +21,7 @@ def render(report: Report) -> str:
         "",
         _lead(report),
         "",
-        f"{sums.resources} resources: " + ", ".join(f"{count} {state}" for state, count in sums.by_state.items()) + ".",
+        f"{many(sums.resources, 'resource')}: " + ", ".join(f"{count} {state}" for state, count in sums.by_state.items()) + ".",
         "",
         *_moves(report),
         *_idle(report),
@@ -43,7 +44,7 @@ def _moves(report: Report) -> list[str]:
     lines = []
     for group in moves.groups(report):
         told = [
-            f"- {moves.word(f)} {_plain(f.case.resource.name)} ({f.case.resource.kind}): {_plain(moves.why(f))}"
+            f"- {moves.word(f)} {_plain(f.case.resource.name)} ({_plain(f.case.resource.kind)}): {_plain(moves.why(f))}"
             for f in group.findings
         ]
         lines += [f"## {group.title}", "", *told, ""]
@@ -89,7 +90,7 @@ def _unknown(report: Report) -> list[str]:
     return [
         "## Unknown, left alone",
         "",
-        *(f"- {_plain(f.case.resource.name)} ({f.case.resource.kind}): {_plain(f.case.verdict.because)}" for f in found),
+        *(f"- {_plain(f.case.resource.name)} ({_plain(f.case.resource.kind)}): {_plain(f.case.verdict.because)}" for f in found),
         "",
     ]
 
@@ -100,7 +101,7 @@ def _coverage(report: Report) -> list[str]:
         f"{_plain('; '.join(gap.where), 500)}{f' and {gap.more} more' if gap.more else ''}"
         for gap in atlas.gaps(report)
     ]
-    whole = [f"Coverage: all {len(lists(report))} lists complete.", ""]
+    whole = [f"Coverage: all {many(len(lists(report)), 'list')} complete.", ""]
     failed = [f"- {_plain(c.kind)}: {_plain(c.error or '', 300)}" for c in troubles(report)]
     return [*(["## Coverage incomplete", "", *rows, ""] if rows else whole), *(["## Failed", "", *failed, ""] if failed else [])]
 

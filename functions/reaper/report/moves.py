@@ -45,6 +45,16 @@ def why(found: Finding) -> str:
     return found.outcome.error or found.outcome.because or found.step.because
 
 
+def reasons(found: Finding) -> tuple[str | None, str | None]:
+    """Why it is planned, and what came of it. Beside what is done the plan's reason stands no more: it says that nobody was told yet."""
+    came = found.outcome.error or found.outcome.because
+    if found.outcome.result is not Result.DONE:
+        return found.step.because, came
+    if found.step.move in TOLD:
+        return f"a channel accepted the mail to {found.owner.address or 'its owner'}", came
+    return (None, came) if came else (found.step.because, None)
+
+
 def progress(found: Finding, mode: Mode) -> tuple[str, str]:
     """What the run made of a step, as a heading and words: `Next` and `would warn`, `Done` and `scaled in`, `Failed` and `stop`.
 
@@ -54,7 +64,7 @@ def progress(found: Finding, mode: Mode) -> tuple[str, str]:
     if move is Move.HOLD:
         return "On hold", "until a person releases it"
     if result is Result.PLANNED:
-        return "Next", _next(move, mode)
+        return "Next", f"{_next(move, mode)}{_unheard(found)}"
     if result is Result.DONE:
         return "Done", TOLD.get(move) or word(found)
     return result.value.capitalize(), move.value
@@ -67,6 +77,11 @@ def _next(move: Move, mode: Mode) -> str:
         return f"would {move}"
     due = _due(mode)
     return f"{move}: {due[0].lower()}{due[1:]}" if move in ACTS else f"{move}: not sent in this run"
+
+
+def _unheard(found: Finding) -> str:
+    """What is in the way of a notice that has nobody to go to."""
+    return ", but it has no owner address" if found.step.move in TOLD and not found.owner.address else ""
 
 
 def _due(mode: Mode) -> str:

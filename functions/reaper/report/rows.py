@@ -68,6 +68,7 @@ def _rank(found: Finding) -> tuple[int, bool, float, str]:
 def _row(found: Finding, words: Words, run: Run) -> dict[str, Any]:
     resource, verdict, rule = found.case.resource, found.case.verdict, found.case.rule
     heading, progress = moves.progress(found, run.mode)
+    planned, came = moves.reasons(found)
     looked_at = verdict.state in {State.IDLE, State.UNKNOWN}
     return {
         "state": ORDER.index(verdict.state),
@@ -96,10 +97,10 @@ def _row(found: Finding, words: Words, run: Run) -> dict[str, Any]:
         "notes": [words(note, LONG) for note in (*rule.notes, *([rule.protected] if rule.protected else ()))],
         "tags": _tags(resource.tags, words),
         "step": words(found.step.move),
-        "stepBecause": words(found.step.because, LONG),
+        "stepBecause": words(planned, LONG),
         "heading": words(heading),
         "progress": words(progress),
-        "error": words(found.outcome.error or found.outcome.because, LONG),
+        "error": words(came, LONG),
         "evidence": [_signal(e, words) for e in found.evidence],
         "command": words(keep_command(resource, run.finished_at) if looked_at else None, 2 * LONG),
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from reaper.duration import text
+from reaper.echo import many
 from reaper.model import Coverage, Finding, Report
 from reaper.report import moves
 from reaper.report.totals import gaps, idle, lists, nothing, over, remedies, totals, troubles, unknown
@@ -20,8 +21,8 @@ def subject(report: Report) -> str:
     sums = totals(report)
     count = sums.by_state["idle"]
     cost = f" cost{'s' if count == 1 else ''} ${sums.idle_usd_per_hour:,.2f} an hour"
-    many = f"{count} idle ML resource{'' if count == 1 else 's'}{cost if count > sums.unpriced_idle else ', price not known'}"
-    parts = [many if count else nothing(report)]
+    found = f"{count} idle ML resource{'' if count == 1 else 's'}{cost if count > sums.unpriced_idle else ', price not known'}"
+    parts = [found if count else nothing(report)]
     parts += [f"{sums.acted.count} of them acted on"] if sums.acted.count else []
     parts += [_lists(report)] if gaps(report) else []
     parts += [f"failed: {', '.join(row.kind for row in troubles(report))}"] if troubles(report) else []
@@ -61,7 +62,7 @@ def _money(report: Report) -> str:
         f"${sums.idle_usd_per_hour:,.2f} an hour, ${sums.idle_usd_per_month:,.0f} a month, ${sums.wasted_usd:,.0f} since idle"
     )
     head = f"Idle now: {dollars}{over(report)}{unpriced}" if sums.by_state["idle"] else f"{nothing(report)}."
-    return "\n".join([head, *(f"  {line}" for line in remedies(report)), f"{sums.resources} resources: {states}"])
+    return "\n".join([head, *(f"  {line}" for line in remedies(report)), f"{many(sums.resources, 'resource')}: {states}"])
 
 
 def _idle(report: Report, rows: int) -> str:
@@ -108,7 +109,7 @@ def _coverage(report: Report) -> str:
     from reaper.report import atlas  # it needs this module's words
 
     failed, calls = troubles(report), totals(report).calls
-    head = f"COVERAGE{' INCOMPLETE' if gaps(report) else ''}: {_lists(report)}, {calls} call{'' if calls == 1 else 's'}"
+    head = f"COVERAGE{' INCOMPLETE' if gaps(report) else ''}: {_lists(report)}, {many(calls, 'call')}"
     blocks = ["\n".join([head, *(line for one in atlas.gaps(report) for line in _gap(one))])]
     blocks += ["\n".join(["FAILED", *(trouble(row) for row in failed)])] if failed else []
     return "\n\n".join(blocks)
@@ -117,7 +118,7 @@ def _coverage(report: Report) -> str:
 def _lists(report: Report) -> str:
     """`13 of 14 lists complete`."""
     every = len(lists(report))
-    return f"{every - len(gaps(report))} of {every} list{'' if every == 1 else 's'} complete"
+    return f"{every - len(gaps(report))} of {many(every, 'list')} complete"
 
 
 def _gap(one: Gap) -> list[str]:
@@ -126,6 +127,22 @@ def _gap(one: Gap) -> list[str]:
     more = f"; and {one.more} more" if one.more else ""
     error = clean(one.error, 300).removeprefix(f"{one.missing}: ")
     return [f"- {one.status}:{missing} {error}", f"    {'; '.join(one.where)}{more}"]
+
+
+def incomplete(report: Report) -> str:
+    """One line for where the report itself is not read at once: how many lists have gaps, or which of our own means failed, and the first cause."""
+    holes, failed = gaps(report), troubles(report)
+    counted = [f"{len(holes)} of {many(len(lists(report)), 'list')}"] if holes else []
+    counted += [f"{many(len(failed), 'failure')} of the reaper's own means"] if failed else []
+    first = _one(holes[0]) if holes else trouble(failed[0]).removeprefix("- ")
+    return f"coverage incomplete: {' and '.join(counted)}, first {first}"
+
+
+def _one(row: Coverage) -> str:
+    """One list that is not complete."""
+    return (
+        f"{row.status}: {row.kind} in {place(row.account, row.account_name, row.region)}{_missing(row)}: {clean(row.error or '')}"
+    )
 
 
 def trouble(row: Coverage) -> str:

@@ -6,6 +6,7 @@ Figures are never cut or wrapped: names, sizes and proofs give way first, then w
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Console, Group, RenderableType
@@ -15,6 +16,7 @@ from rich.text import Text
 
 from reaper import owners
 from reaper.duration import text
+from reaper.echo import many
 from reaper.model import Confidence, Coverage, Finding, Move, Report, Result, Role, State, Status
 from reaper.report import atlas, layout, moves
 from reaper.report.summary import clean
@@ -35,13 +37,31 @@ IDLE = (
 )  # fmt: skip
 """What gives way in the table of idle resources, first to last; 6 is the length of `proven` and `likely`."""
 REASONED = (("why", 60), ("resource", 32), ("why", 36), ("resource", 16), ("why", 20), ("kind", 0), ("resource", 8), ("why", 8))
+UP = re.compile(r"^it has been (?:up|running) since [0-9-]+ [0-9:]+ UTC(?:,| and) ")
+"""How every sentence about something that is only likely idle begins."""
+INDIRECT = {
+    "written no jupyter log": "no log",
+    "jupyter log has been silent": "log silent",
+    "last user activity is old": "no user activity",
+    "nothing tells whether anybody uses it": "no sign of use",
+    "no job has run on it since": "no job run",
+    "its last job was heard of": "no job lately",
+    "shows no invocation": "no invocation",
+}
+"""What the sentences about indirect evidence come down to."""
 BAD = {Status.PARTIAL: "yellow", Status.DENIED: "bold red", Status.FAILED: "bold red"}
 
 
 def render(report: Report, width: int = 120, colour: bool = False, explain: str = "reaper explain NAME") -> str:
     """The report as text of at most `width` columns, with terminal colours if asked. `explain`: the command that tells all of one."""
     console = Console(
-        file=io.StringIO(), width=max(width, NARROW), force_terminal=colour, no_color=not colour, highlight=False, emoji=False
+        file=io.StringIO(),
+        width=max(width, NARROW),
+        force_terminal=colour,
+        no_color=not colour,
+        highlight=False,
+        markup=False,
+        emoji=False,
     )
     parts = (_head(report), *_moves(report, width), _idle(report, width, explain), _unknown(report, width), _coverage(report))
     console.print(Group(*(part for part in parts if part)), crop=False)
@@ -59,8 +79,8 @@ def _head(report: Report) -> RenderableType:
     head = idle_now if sums.by_state["idle"] else Text(f"{nothing(report)}.", style="bold")
     return Group(
         head,
-        *(Padding(line, (0, 0, 0, 2)) for line in remedies(report)),
-        Text.assemble((f"{sums.resources} resources  ", "bold"), states),
+        *(Padding(Text(line), (0, 0, 0, 2)) for line in remedies(report)),
+        Text.assemble((f"{many(sums.resources, 'resource')}  ", "bold"), states),
         Text(f"Mode: {mode}   run {report.run.id}", style="dim"),
     )
 
@@ -70,7 +90,7 @@ Rows = Sequence[Mapping[str, str | Text]]
 
 def _table(title: str, rows: Rows, stages: Sequence[tuple[str, int]], width: int) -> Table:
     """One line a row, its cells by column; only reasons go on in the next line, and only on a narrow terminal."""
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
+    table = Table(title=Text(title), title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
     table.padding = (0, layout.GAP, 0, 0)
     natural = {
         name: min(LONGEST if name != "why" else width, max(len(name), *(len(row[name]) for row in rows))) for name in rows[0]
@@ -84,11 +104,11 @@ def _table(title: str, rows: Rows, stages: Sequence[tuple[str, int]], width: int
     return table
 
 
-def _cell(name: str, value: str | Text, room: int) -> RenderableType:
-    """What fits of a proof is its first word where there is no room for more than that."""
+def _cell(name: str, value: str | Text, room: int) -> Text:
+    """A text, in which brackets are no markup. What fits of a proof is its first word where there is no room for more than that."""
     if name == "proof" and room < len("proven: no"):
-        return str(value).partition(":")[0]
-    return value
+        return Text(str(value).partition(":")[0])
+    return value if isinstance(value, Text) else Text(value)
 
 
 def _idle(report: Report, width: int, explain: str) -> RenderableType | None:
@@ -127,7 +147,7 @@ def _row(found: Finding) -> dict[str, str | Text]:
         "wasted": f"${found.wasted_usd:,.0f}" if found.wasted_usd is not None else "?",
         "idle for": text(verdict.idle_for) if verdict.idle_for else "",
         "resource": _name(found),
-        "kind": _short(resource.kind),
+        "kind": clean(_short(resource.kind)),
         "size": clean(resource.size),
         "proof": f"{verdict.confidence}: {_silent(found)}",
         "region": clean(resource.region),
@@ -150,7 +170,7 @@ def _moves(report: Report, width: int) -> Iterator[RenderableType]:
 
 
 def _move(found: Finding) -> dict[str, str | Text]:
-    usd, kind = found.case.usd_per_hour, _short(found.case.resource.kind)
+    usd, kind = found.case.usd_per_hour, clean(_short(found.case.resource.kind))
     cost = "?" if usd is None else f"{usd:,.2f}"
     return {"move": moves.word(found), "$/h": cost, "resource": _name(found), "kind": kind, "why": clean(moves.why(found), 300)}
 
@@ -166,11 +186,17 @@ def _short(kind: str) -> str:
 
 
 def _silent(found: Finding) -> str:
-    """The signals that were silent, in a word or two."""
+    """The signals that were silent, in a word or two; of indirect evidence what there is of it besides a date."""
     signals = list(dict.fromkeys(e.signal for e in found.evidence if e.role is Role.ACTIVITY))
     if found.case.verdict.confidence is Confidence.LIKELY or not signals:
-        return "up for long"
+        return _indirect(found.case.verdict.because)
     return f"no {clean(signals[0])}" + (f" +{len(signals) - 1}" if len(signals) > 1 else "")
+
+
+def _indirect(because: str) -> str:
+    """What there is of indirect evidence, in few words; a sentence that is not known here is told up to its first pause."""
+    known = (short for words, short in INDIRECT.items() if words in because)
+    return next(known, clean(UP.sub("", because).partition(";")[0].partition(",")[0], 40))
 
 
 def _unknown(report: Report, width: int) -> RenderableType | None:
@@ -178,7 +204,7 @@ def _unknown(report: Report, width: int) -> RenderableType | None:
     if not found:
         return None
     rows: Rows = [
-        {"resource": _name(one), "kind": _short(one.case.resource.kind), "why": clean(one.case.verdict.because, 300)}
+        {"resource": _name(one), "kind": clean(_short(one.case.resource.kind)), "why": clean(one.case.verdict.because, 300)}
         for one in found[:ROWS]
     ]
     table = _table(f"\nUnknown, left alone ({len(found)})", rows, REASONED, width)
@@ -189,7 +215,9 @@ def _unknown(report: Report, width: int) -> RenderableType | None:
 def _coverage(report: Report) -> RenderableType:
     holes, asked = gaps(report), lists(report)
     places, calls = {(c.account, c.region) for c in asked}, totals(report).calls
-    seen = f"{len(asked) - len(holes)} of {_many(len(asked), 'list')} complete, {_many(len(places), 'target')}, {_many(calls, 'call')}"
+    seen = (
+        f"{len(asked) - len(holes)} of {many(len(asked), 'list')} complete, {many(len(places), 'target')}, {many(calls, 'call')}"
+    )
     head = Text.assemble(("\nCoverage  ", "bold"), (seen, "green" if not holes else "bold red"))
     return Group(head, *(_gap(one) for one in atlas.gaps(report)), *(_trouble(row) for row in troubles(report)))
 
@@ -202,10 +230,6 @@ def _gap(one: atlas.Gap) -> RenderableType:
     said = Text.assemble((f"{one.status}", BAD[one.status]), f"{missing} {error}")
     where = Text(f"{'; '.join(one.where)}{more}", style="dim")
     return Group(Padding(said, (0, 0, 0, 2)), Padding(where, (0, 0, 0, 4)))
-
-
-def _many(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _trouble(row: Coverage) -> RenderableType:
