@@ -248,7 +248,7 @@ def test_help_says_what_a_command_goes_by(command: str, said: list[str]):
 
 @pytest.mark.parametrize("format_", ["json", "csv", "html", "markdown"])
 def test_a_report_that_is_not_read_at_once_says_beside_it_what_is_missing(server: Server, account: Account, format_: str):
-    server.fault = on("ListNotebookInstances", denied)
+    server.rules.append(on("ListNotebookInstances", denied()))
     done = reaper(server, "sweep", "--cloud", "aws", "--format", format_)
     assert done.returncode == 3
     assert "coverage incomplete: 1 of 4 lists, first denied: sagemaker-notebook in 123456789012" in done.stderr
