@@ -20,7 +20,7 @@ SWEPT = [cloud for cloud in CLOUDS if kinds(cloud)]
 def demo(tmp_path_factory: pytest.TempPathFactory):
     """The demo run as a newcomer runs it, in an environment without any account."""
     folder = tmp_path_factory.mktemp("demo")
-    plain = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "AZURE_", "REAPER_"))}
+    plain = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "AZURE_", "REAPER_", "COLUMNS"))}
     done = subprocess.run(
         [REAPER, "demo", "--output", str(folder)], env=plain, capture_output=True, text=True, timeout=240, check=False
     )
@@ -85,7 +85,7 @@ def test_the_page_holds_every_finding(demo):
 
 def test_what_the_demo_prints_next_explains_a_resource_of_it(demo):
     [command] = re.findall(r"Every signal of one:\s+(.* explain NAME --report .*)", demo[1])
-    plain = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "AZURE_", "REAPER_"))}
+    plain = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "AZURE_", "REAPER_", "COLUMNS"))}
     done = subprocess.run(
         command.replace("NAME", "churn-idle-9-days"),
         shell=True,
