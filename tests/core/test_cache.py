@@ -227,3 +227,10 @@ def test_what_cannot_be_written_as_json_fails_nothing():
     cache.write(shelf(book, tell=told.append), rows, rows)
     assert len(told) == 1
     assert set(book._states) <= {FORMAT_ROW}
+
+
+def test_the_failure_is_known_before_the_next_thread_may_ask():
+    opened = cache.opened(Counted(0), NOW, print, writes=True)
+    with pytest.raises(CloudError):
+        cache._ask(opened, lambda: opened.ledger.state("row"))
+    assert cache._ask(opened, lambda: opened.ledger.state("row")) is None

@@ -201,6 +201,12 @@ def test_a_rule_on_prices_asks_for_a_look_only_where_a_price_may_be_found(ran: R
     assert found == (in_full(policy, one, [5.0], None, NOON) if spared else None)
 
 
+def test_what_is_listed_with_a_type_without_price_needs_no_look_for_a_price():
+    policy = parse("rules: [{name: dear, match: {usd_per_hour: '>= 5'}, idle_after: 2h}]")
+    one = resource(parts=(Part(component="Hosting", instance="ml.zz9.large"),))
+    assert in_short(policy, one, [5.0], NOON) == in_full(policy, one, [5.0], None, NOON)
+
+
 def test_a_kind_without_prices_still_needs_a_look_for_its_size():
     policy = parse("rules: [{name: big, match: {size: 'ml.p5.*'}, idle_after: 2h}]")
     assert in_short(policy, listed(), [5.0], NOON, priced=False) is None

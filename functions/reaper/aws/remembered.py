@@ -54,9 +54,8 @@ def _runs(found: Described) -> bool:
 
 def _types(found: Described) -> dict[str, str] | None:
     """The type of each variant; None for what is not the plain case."""
-    plans = [*(found.config.get("ProductionVariants") or ()), *(found.config.get("ShadowProductionVariants") or ())]
     kinds = {v.name: v.instances[0][0] for v in found.variants if len(v.instances) == 1}
-    if kinds.keys() != _plain(found.raw) or found.asynchronous or found.hosts or not all(p.get("ModelName") for p in plans):
+    if kinds.keys() != _plain(found.raw) or found.asynchronous or found.hosts:
         return None
     return {name: kind for name, kind in kinds.items() if kind} if all(_is_type(kind) for kind in kinds.values()) else None
 
