@@ -31,7 +31,7 @@ def endpoints(rows: Mapping[str, Row]) -> str:
 `make bench` (parts of it: `python benchmarks/endpoints.py --endpoints 1000 --idle 0`). {measured(rows)}
 Each call is answered {_latency(rows)} ms late. *Silent* endpoints show no invocations; most are idle, the others asynchronous, serverless,
 young or without metrics. *audit* has no memory; *first* and *second* are two sweeps in mode notify with one SQLite ledger, messages
-included. *goal*: 0.04 calls for each endpoint, and 2 for each silent one (1 in the second sweep), and 2 for each that a price rule may be
+included. *goal*: 0.04 calls for each endpoint, and 2 for each silent one (1 in the second sweep, though asynchronous ones, hosts and pools need 2 in each), and 2 for each that a price rule may be
 for and that was silent for as long as that rule asks (0 in the second). *wrong*: verdicts that differ from what the fleet was made to be.
 
 {table(heads, lines)}"""
