@@ -59,7 +59,7 @@ def test_a_chat_gets_subject_and_text_through_apprise(posts: Posts):
     said = json.loads(posts.got[0][2])
     assert said["title"] == digest().subject
     assert "churn-scoring" in said["message"]
-    assert "Keep it: https://example.com/keep?t=sample" in said["message"]
+    assert "Keep it: https://sample.invalid/keep?t=sample" in said["message"]
 
 
 def test_a_chat_address_from_the_environment_is_a_secret_and_stays_one(posts: Posts):

@@ -59,7 +59,7 @@ def test_an_output_that_cannot_be_written_is_noticed_before_anybody_is_told(serv
     told = {"REAPER_LEDGER": f"sqlite://{tmp_path}/ledger.db", "REAPER_POLICY": POLICY.format(tmp_path)}
     where = f"{tmp_path}/{output}" if output else ""
     done = reaper(server, "sweep", "--cloud", "aws", "--mode", "notify", "--output", where, **told)
-    refused(done, "cannot be written")
+    refused(done, "cannot be written" if output else "--output '' names no file")
     assert (done.stdout, list(tmp_path.iterdir())) == ("", [])
 
 
@@ -105,7 +105,8 @@ def test_a_reader_that_has_left_never_looks_like_something_idle(arguments: list[
 )
 def test_what_keeps_azure_from_being_opened_is_a_line_of_the_coverage(environ: dict[str, str], said: str):
     done = reaper(None, "sweep", "--cloud", "azure", "--format", "json", **environ)
-    assert (done.returncode, done.stderr) == (3, "")
+    assert (done.returncode, done.stderr.count("\n")) == (3, 1)
+    assert done.stderr.startswith("coverage incomplete: 1 of 1 list, first failed: ")
     [row] = json.loads(done.stdout)["coverage"]
     assert (row["cloud"], row["status"], said in row["error"]) == ("azure", "failed", True)
 
