@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 import boto3
 import pytest
@@ -106,6 +107,7 @@ def account(home: Path, patch: pytest.MonkeyPatch, setup: str) -> Iterator[Accou
     server.start()
     # By that name, because moto finds a template by its address only under this one.
     found = Account(url=f"http://localhost:{server.get_host_and_port()[1]}", home=home, setup=setup)
+    urlopen(Request(f"{found.url}/moto-api/reset", method="POST")).close()  # its accounts are those of the process
     cloudformation = found.client("cloudformation")
     tags = [{"Key": "ManagedStackSource", "Value": "AwsSamCli"}]
     cloudformation.create_stack(StackName="aws-sam-cli-managed-default", TemplateBody=MANAGED, Tags=tags)
