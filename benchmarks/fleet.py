@@ -226,11 +226,11 @@ def _no_points(here: Account, plan: Plan, now: datetime) -> None:
 
 
 def _pipeline_down(here: Account, plan: Plan, now: datetime) -> None:
-    """No metric of it has come for three days: silence says nothing."""
+    """No metric of it has come for five days: silence says nothing, not even to who waits for three."""
     _endpoint(here, plan, now, alive=False)
-    here.alive(plan.name, "AllTraffic", now - SEEN, now - 3 * DAY)
+    here.alive(plan.name, "AllTraffic", now - SEEN, now - 5 * DAY)
     pair = {"EndpointName": plan.name, "VariantName": "AllTraffic"}
-    here.steady("AWS/SageMaker", "Invocations", pair, now - SEEN, now - 3 * DAY, 12)
+    here.steady("AWS/SageMaker", "Invocations", pair, now - SEEN, now - 5 * DAY, 12)
 
 
 MAKERS: dict[str, Callable[[Account, Plan, datetime], None]] = {

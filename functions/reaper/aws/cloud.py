@@ -20,6 +20,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 
+from reaper.aws import timestamps
 from reaper.errors import ODD, CloudError, Trouble
 from reaper.model import Target
 
@@ -156,6 +157,8 @@ class _Clients:
     """The clients of one region, each made once."""
 
     def __init__(self, session: boto3.Session, region: str | None, limits: Config | None = None) -> None:
+        factory: Any = session._session.get_component("response_parser_factory")
+        factory.set_parser_defaults(timestamp_parser=timestamps.parse)
         self._session = session
         self._config = _config(session).merge(limits) if limits else _config(session)
         self._region = region
