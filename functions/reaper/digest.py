@@ -314,21 +314,20 @@ def _headline(found: Sequence[Finding], theirs: bool, occasion: Occasion, *, bri
     if _of_hours(found, occasion) or not (sums.count or sums.acted):
         return _hours_headline(found, occasion, brief=brief)
     if not sums.count:
-        return _acted(found, occasion, brief=brief)
+        return _acted_and_hours(found, occasion, brief=brief)
     cost = amount(sums.usd_per_hour * 24, sums.unpriced) if sums.unpriced < sums.count else ""
     said = f"{cost} a day" if cost else missing(sums.unpriced, sums.count)
     if brief:
         return f"{sums.count}{f' of {sums.told}' if sums.told > sums.count else ''} idle, {said}"
-    return f"{_idle(sums, theirs)}{(' costs ' if sums.count == 1 else ' cost ') if cost else ', '}{said}"
+    return f"{_idle(sums, theirs, known=bool(cost))}{(' costs ' if sums.count == 1 else ' cost ') if cost else ', '}{said}"
 
 
-def _idle(sums: Sums, theirs: bool) -> str:
+def _idle(sums: Sums, theirs: bool, *, known: bool) -> str:
     """Whatever the message announces is among those that its headline counts: `3 idle ML resources`, `3 of 5 ML resources are idle and`."""
     whose = "" if theirs else " with no known owner"
     if sums.told == sums.count:
         return f"{_many(sums.count, 'idle ')}{whose}"
-    known = " and" if sums.usd_per_hour else ""
-    return f"{sums.count} of {_many(sums.told)}{whose} {'is' if sums.count == 1 else 'are'} idle{known}"
+    return f"{sums.count} of {_many(sums.told)}{whose} {'is' if sums.count == 1 else 'are'} idle{' and' if known else ''}"
 
 
 def _forms(found: Sequence[Finding], theirs: bool, occasion: Occasion) -> list[str]:
@@ -339,10 +338,11 @@ def _forms(found: Sequence[Finding], theirs: bool, occasion: Occasion) -> list[s
     if not _sums(found).count or _of_hours(found, occasion):
         return [full, short]
     said, brief = (_consequences(found, occasion, brief=brief) for brief in (False, True))
+    also = _also(found)
     if said:
-        return ["; ".join(parts) for parts in ([full, *said], [short, *said], [short, *brief], brief)]
-    goes_on = _goes_on(_sums(found), theirs)
-    return [f"{full}{goes_on}", f"{short}{goes_on}"]
+        return ["; ".join([*parts, *also]) for parts in ([full, *said], [short, *said], [short, *brief], brief)]
+    goes_on = _goes_on(found, theirs, occasion)
+    return ["; ".join([f"{head}{goes_on}", *also]) for head in (full, short)]
 
 
 def _consequences(found: Sequence[Finding], occasion: Occasion, *, brief: bool) -> list[str]:
@@ -359,17 +359,37 @@ def _how(coming: outlook.Coming, brief: bool) -> str:
     return coming.brief if brief else coming.how
 
 
-def _goes_on(sums: Sums, theirs: bool) -> str:
-    """That nothing happens by itself: ` until you stop it`."""
+def _goes_on(found: Sequence[Finding], theirs: bool, occasion: Occasion) -> str:
+    """That nothing happens by itself: ` until you stop it`; not so of what keeps office hours."""
+    if kept := sum(_enrols(f, occasion) for f in found):
+        return f"; office hours are kept for {kept}"
+    sums = _sums(found)
     until = f"until you stop {'it' if sums.count == 1 else 'them'}" if theirs else "until stopped"
     runs = f"; {'it runs' if sums.count == 1 else 'they run'}" if sums.unpriced == sums.count else ""
     return f"{runs} {until}"
 
 
+def _also(found: Sequence[Finding]) -> list[str]:
+    """What was done beside what is idle, or may have been: `1 was deleted`, `1 may have been deleted, please check`."""
+    acted = [f for f in found if f.step.move in ACTED]
+    made, unsure = ([f for f in acted if (f.outcome.result is Result.DONE) is done] for done in (True, False))
+    parts = [f"{len(made)} {'was' if len(made) == 1 else 'were'} {_verbs(made)}"] if made else []
+    return parts + ([f"{len(unsure)} may have been {_verbs(unsure)}, please check"] if unsure else [])
+
+
+def _verbs(acted: Sequence[Finding]) -> str:
+    """`deleted or scaled in`: what was done, or was begun."""
+    named = {outlook.done(f) if f.outcome.result is Result.DONE else outlook.verb(f, f.step.move) for f in acted}
+    return " or ".join(sorted(named))
+
+
+def _enrols(found: Finding, occasion: Occasion) -> bool:
+    return outlook.enrols(found, occasion.mode, occasion.memories.get(found.case.resource.id, Memory()), occasion.now)
+
+
 def _of_hours(found: Sequence[Finding], occasion: Occasion) -> bool:
     """Whether all of it is about office hours as such: idle or not, nothing is said of that in the headline."""
-    known = occasion.memories
-    return all(outlook.enrols(f, occasion.mode, known.get(f.case.resource.id, Memory()), occasion.now) for f in found)
+    return all(_enrols(f, occasion) for f in found)
 
 
 def _hours_headline(found: Sequence[Finding], occasion: Occasion, *, brief: bool = False) -> str:
@@ -388,19 +408,29 @@ def _many(count: int, which: str = "") -> str:
     return f"{count} {which}ML resource{'' if count == 1 else 's'}"
 
 
-def _acted(found: Sequence[Finding], occasion: Occasion, *, brief: bool = False) -> str:
+def _acted_and_hours(found: Sequence[Finding], occasion: Occasion, *, brief: bool) -> str:
+    """What was done, and what office hours lead to: first of all where that is new, or a stop of something in use."""
+    acted = [f for f in found if f.step.move in ACTED]
+    told = [f for f in found if f.step.move in TOLD]
+    said = _acted(acted, occasion, brief=brief)
+    if not told:
+        return said
+    known = (occasion.mode, occasion.memories, occasion.now)
+    hours = _hours_headline(told, occasion, brief=brief)
+    if outlook.in_use(told, *known) or outlook.enrolling(told, *known):
+        return f"{hours}; {said}"
+    return f"{said}; {hours[:1].lower()}{hours[1:]}"
+
+
+def _acted(acted: Sequence[Finding], occasion: Occasion, *, brief: bool) -> str:
     """Of what was acted on, and when the rest of it comes; what may have been is not said to have been."""
-    made = [f for f in found if f.outcome.result is Result.DONE]
-    verbs = (
-        outlook.ANY
-        if brief
-        else " or ".join(sorted({outlook.done(f) for f in made} or {outlook.verb(f, f.step.move) for f in found}))
-    )
+    made = [f for f in acted if f.outcome.result is Result.DONE]
+    verbs = outlook.ANY if brief else _verbs(made or acted)
     if not made:
-        return f"{_many(len(found))} may have been {verbs}; please check"
+        return f"{_many(len(acted))} may have been {verbs}; please check"
     sums = _sums(made)
     saved = f", saving {money(sums.saved_per_hour * 24)} a day" if sums.saved_per_hour and not brief else ""
-    unsure = f"; {len(found) - len(made)} more may have been" if len(found) > len(made) else ""
+    unsure = f"; {len(acted) - len(made)} more may have been" if len(acted) > len(made) else ""
     rest = outlook.rest(made, occasion.mode, occasion.now)
     then = f"; the rest {_how(rest, brief)} {rest.day}" if rest else ""
     return f"{_many(len(made), 'idle ')} {'was' if len(made) == 1 else 'were'} {verbs}{saved}{then}{unsure}"

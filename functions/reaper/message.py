@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 MAX_SUBJECT = 150
+SHORT_SUBJECT = 99
+"""What every channel has room for: https://docs.aws.amazon.com/sns/latest/api/API_Publish.html"""
 _LOCAL = re.compile(r"(?!-)[A-Za-z0-9_+'=-]+(?:\.[A-Za-z0-9_+'=-]+)*")
 """Of what RFC 5322 allows, what people's addresses are made of: a relay reads `%` and `!` as a way to another host, a program a leading
 `-` as an option, a shell or a path the rest as something else."""

@@ -12,7 +12,7 @@ from reaper import advice, outlook
 from reaper.digest import ACTED, Item, Occasion, address_of, amount, item, missing, title
 from reaper.figures import money
 from reaper.hold import place
-from reaper.message import MAX_SUBJECT, Audience, Message, Value, line
+from reaper.message import MAX_SUBJECT, SHORT_SUBJECT, Audience, Message, Value, line
 from reaper.model import Finding, Mode, Move, Report, Result, Status
 from reaper.report import moves
 from reaper.report.summary import place as spot
@@ -129,6 +129,7 @@ def overview(
         dearest=_some(idle(report), occasion),
         shares={"Team": _shares(report, _team), "Owner": _shares(report, _owner), "Kind": _shares(report, _kind)},
         held=_some(waiting, occasion),
+        acted=len(over),
         done=_some(ended, occasion),
         undone=_some([f for f in lost if not f.outcome.begun], occasion),
         unsure=_some([f for f in lost if f.outcome.begun], occasion),
@@ -245,23 +246,29 @@ def _cost(found: Sequence[Finding], times: float = 1) -> str:
 
 
 def _subject(report: Report, fresh: int, actions: Mapping[str, Sequence[Finding]]) -> str:
-    """The long form, or where that has no room the brief one: what went wrong stands at the end and must not be cut."""
+    """The long form, or the brief one where that has no room, or where a channel with less of it would cut off what went wrong."""
     full, short = (_said(report, fresh, actions, brief=brief) for brief in (False, True))
-    return line(full if len(full) <= MAX_SUBJECT else short, MAX_SUBJECT)
+    wrong = gaps(report) or _failed(actions)
+    return line(full if len(full) <= (SHORT_SUBJECT if wrong else MAX_SUBJECT) else short, MAX_SUBJECT)
+
+
+def _failed(actions: Mapping[str, Sequence[Finding]]) -> list[Finding]:
+    return [f for f in actions["lost"] if f.outcome.result is Result.FAILED]
 
 
 def _said(report: Report, fresh: int, actions: Mapping[str, Sequence[Finding]], *, brief: bool) -> str:
     held, ended, due = actions["held"], actions["done"], actions["due"]
-    failed = [f for f in actions["lost"] if f.outcome.result is Result.FAILED]
-    parts = [f"{_actions(held)} on hold"] if held else []
-    parts += [_idle(report, brief=brief)]
+    failed = _failed(actions)
     saved = 0 if brief else sum(outlook.saved(f) for f in ended)
-    parts += [f"{_many(ended, brief)} taken" + (f", saving {money(saved)} an hour" if saved else "")] if ended else []
-    parts += [f"{_many(failed, brief)} failed or unknown"] if failed else []
-    parts += [f"{len(due)} due" + ("" if brief else ", waiting for `reaper apply`")] if due else []
-    parts += [f"{fresh} new"] if fresh else []
     every = len(lists(report))
-    parts += [f"coverage {every - len(gaps(report))} of {every}"] if gaps(report) else []
+    first = [f"{_actions(held)} on hold"] if held else []
+    first += [_idle(report, brief=brief)]
+    done = [f"{_many(ended, brief)} taken" + (f", saving {money(saved)} an hour" if saved else "")] if ended else []
+    lost = [f"{_many(failed, brief)} failed or unknown"] if failed else []
+    news = [f"{len(due)} due" + ("" if brief else ", waiting for `reaper apply`")] if due else []
+    news += [f"{fresh} new"] if fresh else []
+    seen = [f"coverage {every - len(gaps(report))} of {every}"] if gaps(report) else []
+    parts = [*first, *lost, *seen, *done, *news] if brief else [*first, *done, *lost, *news, *seen]
     return "[ML Idle Reaper] " + "; ".join(parts)
 
 

@@ -21,7 +21,7 @@ from reaper.sandbox.aws.records import Variant
 def _read(parse: Any, value: Any) -> datetime | type[BaseException]:
     try:
         return parse(value)
-    except Exception as error:  # noqa: BLE001 - whichever it is, it must be the same one
+    except (ArithmeticError, AttributeError, OSError, RuntimeError, TypeError, ValueError) as error:
         return type(error)
 
 

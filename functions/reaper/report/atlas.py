@@ -51,6 +51,17 @@ class Gap:
     where: tuple[str, ...]
     more: int
 
+    @property
+    def why(self) -> str:
+        """`missing sagemaker:ListEndpoints: access denied`, or the error alone."""
+        error = clean(self.error, 300).removeprefix(f"{self.missing}: ")
+        return f"missing {self.missing}: {error}" if self.missing else error
+
+    @property
+    def places(self) -> str:
+        """`sagemaker-endpoint in 123456789012 eu-west-1; …; and 3 more`."""
+        return "; ".join([*self.where, *([f"and {self.more} more"] if self.more else [])])
+
 
 def maps(report: Report) -> list[Map]:
     """One map per cloud, by name."""

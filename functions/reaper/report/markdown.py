@@ -96,11 +96,7 @@ def _unknown(report: Report) -> list[str]:
 
 
 def _coverage(report: Report) -> list[str]:
-    rows = [
-        f"- **{gap.status}**{_plain(f' missing {gap.missing}') if gap.missing else ''}: {_plain(gap.error.removeprefix(f'{gap.missing}: '), 300)}: "
-        f"{_plain('; '.join(gap.where), 500)}{f' and {gap.more} more' if gap.more else ''}"
-        for gap in atlas.gaps(report)
-    ]
+    rows = [f"- **{gap.status}** {_plain(gap.why, 500)}: {_plain(gap.places, 500)}" for gap in atlas.gaps(report)]
     whole = [f"Coverage: all {many(len(lists(report)), 'list')} complete.", ""]
     failed = [f"- {_plain(c.kind)}: {_plain(c.error or '', 300)}" for c in troubles(report)]
     return [*(["## Coverage incomplete", "", *rows, ""] if rows else whole), *(["## Failed", "", *failed, ""] if failed else [])]

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from reaper.duration import text
 from reaper.echo import many
 from reaper.model import Coverage, Finding, Report
 from reaper.report import moves
 from reaper.report.totals import gaps, idle, lists, nothing, over, remedies, totals, troubles, unknown
-
-if TYPE_CHECKING:
-    from reaper.report.atlas import Gap
 
 ROWS = 25
 
@@ -110,7 +105,7 @@ def _coverage(report: Report) -> str:
 
     failed, calls = troubles(report), totals(report).calls
     head = f"COVERAGE{' INCOMPLETE' if gaps(report) else ''}: {_lists(report)}, {many(calls, 'call')}"
-    blocks = ["\n".join([head, *(line for one in atlas.gaps(report) for line in _gap(one))])]
+    blocks = ["\n".join([head, *(f"- {one.status} {one.why}\n    {one.places}" for one in atlas.gaps(report))])]
     blocks += ["\n".join(["FAILED", *(trouble(row) for row in failed)])] if failed else []
     return "\n\n".join(blocks)
 
@@ -119,14 +114,6 @@ def _lists(report: Report) -> str:
     """`13 of 14 lists complete`."""
     every = len(lists(report))
     return f"{every - len(gaps(report))} of {many(every, 'list')} complete"
-
-
-def _gap(one: Gap) -> list[str]:
-    """The same trouble once, with the lists that it met."""
-    missing = f" missing {one.missing}:" if one.missing else ""
-    more = f"; and {one.more} more" if one.more else ""
-    error = clean(one.error, 300).removeprefix(f"{one.missing}: ")
-    return [f"- {one.status}:{missing} {error}", f"    {'; '.join(one.where)}{more}"]
 
 
 def incomplete(report: Report) -> str:

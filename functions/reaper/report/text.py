@@ -224,11 +224,8 @@ def _coverage(report: Report) -> RenderableType:
 
 def _gap(one: atlas.Gap) -> RenderableType:
     """The same trouble once, with the lists that it met."""
-    missing = f" missing {one.missing}:" if one.missing else ""
-    more = f"; and {one.more} more" if one.more else ""
-    error = clean(one.error, 300).removeprefix(f"{one.missing}: ")
-    said = Text.assemble((f"{one.status}", BAD[one.status]), f"{missing} {error}")
-    where = Text(f"{'; '.join(one.where)}{more}", style="dim")
+    said = Text.assemble((f"{one.status}", BAD[one.status]), f" {one.why}")
+    where = Text(one.places, style="dim")
     return Group(Padding(said, (0, 0, 0, 2)), Padding(where, (0, 0, 0, 4)))
 
 

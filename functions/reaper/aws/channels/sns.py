@@ -15,12 +15,10 @@ import boto3
 from reaper.aws.cloud import Cloud
 from reaper.channels import Means
 from reaper.channels.spec import Sns
-from reaper.message import JOINER, Message, Value, defused
+from reaper.message import JOINER, SHORT_SUBJECT, Message, Value, defused
 from reaper.model import Target
 
 MAX_BYTES = 262_144
-MAX_SUBJECT = 99
-"""Fewer than 100 characters of ASCII."""
 CUT = "\n[cut here: SNS takes no longer messages]\n"
 
 
@@ -54,7 +52,7 @@ def subject(text: str) -> str:
     A blank parts what a word joiner did, since that is not ASCII; other characters that are not seen are left out.
     """
     seen = "".join(c for c in text.replace(JOINER, " ") if unicodedata.category(c) != "Cf")
-    return seen.encode("ascii", "replace").decode().strip()[:MAX_SUBJECT]
+    return seen.encode("ascii", "replace").decode().strip()[:SHORT_SUBJECT]
 
 
 def attributes(values: Mapping[str, Value]) -> dict[str, dict[str, str]]:
