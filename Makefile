@@ -47,9 +47,9 @@ check: $(VENV)/.dev ## Format, lint, types, import boundaries, templates, genera
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	PYTHONPATH=functions $(BIN)/lint-imports
+	PYTHONPATH=functions:sandbox $(BIN)/lint-imports
 	$(BIN)/python -m docs.kinds --check
-	$(BIN)/pytest -q tests/docs tests/core/test_boundaries.py
+	$(BIN)/pytest -q tests/docs tests/test_boundaries.py
 	$(BIN)/python tests/deploy/translate.py template.yaml build/template.json
 	$(BIN)/cfn-lint template.yaml build/template.json
 

@@ -13,8 +13,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from reaper.sandbox.aws.account import Account
-    from reaper.sandbox.aws.records import Variant
+    from reaper_sandbox.aws.account import Account
+    from reaper_sandbox.aws.records import Variant
 
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 SEEN = 15 * DAY
@@ -128,7 +128,7 @@ def seed(here: Account, plans: Iterator[Plan], now: datetime) -> None:
 
 
 def _endpoint(here: Account, plan: Plan, now: datetime, *names: str, born: datetime | None = None, **more: object) -> None:
-    from reaper.sandbox.aws.records import Variant
+    from reaper_sandbox.aws.records import Variant
 
     variants = [Variant(name=name, instance=plan.instance, count=plan.count) for name in names or ("AllTraffic",)]
     _made(here, plan, now, variants, born=born, **more)
@@ -177,7 +177,7 @@ def _second_busy(here: Account, plan: Plan, now: datetime) -> None:
 
 
 def _shadow_busy(here: Account, plan: Plan, now: datetime) -> None:
-    from reaper.sandbox.aws.records import Variant
+    from reaper_sandbox.aws.records import Variant
 
     _endpoint(here, plan, now, shadows=[Variant(name="shadow")])
     _zeros(here, plan, "AllTraffic", now - SEEN, now)
@@ -195,7 +195,7 @@ def _asynchronous(here: Account, plan: Plan, now: datetime) -> None:
 
 
 def _serverless(here: Account, plan: Plan, now: datetime) -> None:
-    from reaper.sandbox.aws.records import Variant
+    from reaper_sandbox.aws.records import Variant
 
     _made(here, plan, now, [Variant(instance=None, memory_mb=2048)], alive=False)
 

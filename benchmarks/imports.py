@@ -19,7 +19,7 @@ import results
 
 ROOT = Path(__file__).parent.parent
 ENTRIES = {
-    "reaper --help": ("import sys; sys.argv = ['reaper', '--help']; from reaper.cli import main; main()", 0.3),
+    "reaper --help": ("import sys; sys.argv = ['reaper', '--help']; from reaper.cli.main import main; main()", 0.3),
     "Lambda handler": ("import reaper.aws.lambda_function", 0.5),
     "Lambda snooze handler": ("import reaper.aws.snooze_function", 0.5),
     "function app": ("import function_app", 0.8),

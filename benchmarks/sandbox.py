@@ -117,9 +117,9 @@ def serving(wanted: Fleet) -> Iterator[Serving]:
 
 def serve(wanted: Fleet) -> None:
     """Be the sandbox, until standard input ends."""
-    from reaper.sandbox.aws import fault
-    from reaper.sandbox.aws.account import Account
-    from reaper.sandbox.aws.server import Server
+    from reaper_sandbox.aws import fault
+    from reaper_sandbox.aws.account import Account
+    from reaper_sandbox.aws.server import Server
 
     now = datetime.now(UTC)
     with Server() as server:

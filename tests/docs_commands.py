@@ -13,15 +13,15 @@ from types import TracebackType
 
 import pytest
 
-from reaper import ledger
+from reaper.ledger import port
 from reaper.model import Memory, Mode, Move
+from reaper.policy.file import load
 from reaper.registry import CLOUDS, kinds
 from reaper.run import run
-from reaper.sandbox.aws.account import Account
-from reaper.sandbox.aws.records import Variant
-from reaper.sandbox.aws.server import Server
 from reaper.settings import Settings
-from reaper.source import load
+from reaper_sandbox.aws.account import Account
+from reaper_sandbox.aws.records import Variant
+from reaper_sandbox.aws.server import Server
 
 NOT_RUN = {
     "make": "it would run the tests from within the tests; CI runs it",
@@ -60,8 +60,8 @@ class Fleet:
         now = datetime.now(UTC)
         for cloud in CLOUDS:
             if kinds(cloud):
-                server = self._stack.enter_context(import_module(f"reaper.sandbox.{cloud}.server").Server(now))
-                import_module(f"reaper.sandbox.{cloud}.fleet").settle(server, now)
+                server = self._stack.enter_context(import_module(f"reaper_sandbox.{cloud}.server").Server(now))
+                import_module(f"reaper_sandbox.{cloud}.fleet").settle(server, now)
                 self.env |= server.env
                 if cloud == "aws":
                     self._stop_one(server, now)
@@ -76,7 +76,7 @@ class Fleet:
         id_ = account.endpoint(STOPPED, variants=(Variant(count=3),)).arn
         account.alive(STOPPED, "AllTraffic", now - 20 * DAY, now + DAY)
         told = {"warned_at": now - 4 * DAY, "receipt": "r", "announced": Move.STOP, "promised": now - DAY}
-        kept = ledger.open(kept_at["REAPER_LEDGER"], os.environ)
+        kept = port.open(kept_at["REAPER_LEDGER"], os.environ)
         kept.remember(id_, Memory(idle_since=now - 20 * DAY, idle_seen=now - DAY / 24, **told), 0, now)  # type: ignore[arg-type]
         settings = Settings(
             mode=Mode.ENFORCE, cloud="aws", regions=("us-east-1",), kinds=("sagemaker-endpoint",),

@@ -30,21 +30,24 @@ import pytest  # noqa: E402
 from hypothesis import Phase, settings  # noqa: E402
 
 PLANS = [
-    *("test_plan", "test_spell", "test_plan_acts", "test_plan_over_time", "test_snooze_anew", "test_evenings"),
-    *("test_acting_rules", "test_hands", "test_invariants"),
+    *("test_plan", "test_idle_period", "test_plan_actions", "test_plan_over_time", "snooze/test_recreated_resources"),
+    *("test_office_hours_in_mails", "actions/test_acting_rules", "actions/test_executor", "test_invariants"),
 ]
-ACTS = ["test_hands", "test_replies_lost", "test_crash", "test_acting_rules", "test_limits", "test_invariants"]
+ACTS = [
+    *("actions/test_executor", "actions/test_lost_answers", "actions/test_crash", "actions/test_acting_rules"),
+    *("test_limits", "test_invariants"),
+]
 TESTS = {
     "judge": ["test_judge", "test_invariants"],
     "plan": PLANS,
     "memory_updates": PLANS,
-    "spell": PLANS,
+    "idle_period": PLANS,
     "enrolment": PLANS,
-    "limit": ["test_limits", "test_breaker", "test_invariants"],
-    "hold": ["test_hold", "test_breaker", "test_limits"],
-    "hands": ACTS,
-    "intent": ACTS,
-    "unfinished": ACTS,
+    "limits": ["test_limits", "test_breaker", "test_invariants"],
+    "actions.holds": ["actions/test_holds", "test_breaker", "test_limits"],
+    "actions.executor": ACTS,
+    "actions.intent": ACTS,
+    "actions.unfinished": ACTS,
 }
 EXAMPLES = 50
 PLAIN = ["-x", "-q", "--noconftest", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", str(ROOT)]
@@ -115,7 +118,7 @@ def mutants(module: str) -> Iterator[Mutant]:
 
 
 def _parsed(module: str) -> ast.Module:
-    return ast.parse((ROOT / "functions" / "reaper" / f"{module}.py").read_text("utf-8"))
+    return ast.parse((ROOT / "functions" / "reaper" / f"{module.replace('.', '/')}.py").read_text("utf-8"))
 
 
 def _words(node: ast.AST) -> list[ast.AST]:
@@ -195,7 +198,7 @@ def _trial(mutant: Mutant) -> int:
         _become(importlib.import_module(f"reaper.{mutant.module}"), mutant.tree())
     except Exception:  # noqa: BLE001 - a module that cannot even be loaded is noticed
         return 1
-    files = [str(ROOT / "tests" / "core" / f"{name}.py") for name in TESTS[mutant.module]]
+    files = [str(ROOT / "tests" / f"{name}.py") for name in TESTS[mutant.module]]
     return int(pytest.main([*PLAIN, *files], plugins=[Many()]))
 
 
@@ -217,8 +220,8 @@ def load() -> None:
     """Everything that a trial needs, once."""
     for name in sorted({name for names in TESTS.values() for name in names}):
         with contextlib.suppress(ModuleNotFoundError):
-            importlib.import_module(f"core.{name}")
-    there = importlib.import_module("core.enforcer").Enforcer()
+            importlib.import_module(name.replace("/", "."))
+    there = importlib.import_module("fakes.fake_deployment").Enforcer()
     there.depot.add("churn")
     there.sweep()
     there.later(days=3)
@@ -228,7 +231,7 @@ def load() -> None:
 def known() -> set[str]:
     """The survivors that docs/mutation.md explains, as they are printed, without their line numbers."""
     page = ROOT / "docs" / "mutation.md"
-    return set(re.findall(r"^    (\w+: .+)$", page.read_text("utf-8"), re.MULTILINE)) if page.exists() else set()
+    return set(re.findall(r"^    ([\w.]+: .+)$", page.read_text("utf-8"), re.MULTILINE)) if page.exists() else set()
 
 
 def main() -> int:

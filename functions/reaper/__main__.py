@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from reaper.cli import main
+from reaper.cli.main import main
 
 main()

@@ -18,11 +18,11 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any, TypeVar
 
-from reaper import ledger as book
 from reaper.errors import ODD, ReaperError
-from reaper.ledger import Ledger, State
+from reaper.ledger import port as book
+from reaper.ledger.codec import place
+from reaper.ledger.port import Ledger, State
 from reaper.model import Kept, Part, Resource, Target
-from reaper.row import place
 
 ROWS = 16
 """Among so many rows the resources of one target and kind are shared out."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from hashlib import sha256
 
-from reaper import spell
+from reaper import idle_period
 from reaper.model import Action, Case, Hours, Memory, Move
 
 JITTER = timedelta(hours=1)
@@ -34,13 +34,13 @@ def since(case: Case, memory: Memory, now: datetime) -> datetime | None:
         hours is None
         or not asked(case)
         or case.rule.action.rank < Action.STOP.rank
-        or not spell.enrolling(memory)
+        or not idle_period.enrolling(memory)
         or memory.enrolled != digest(hours)
     ):
         return None
-    if told is None or told > now + spell.SKEW or (created is not None and created > told):
+    if told is None or told > now + idle_period.SKEW or (created is not None and created > told):
         return None
-    void = spell.lapsed(case, memory, now) or spell.handed_over(case, memory) or spell.answered(memory, now)
+    void = idle_period.lapsed(case, memory, now) or idle_period.handed_over(case, memory) or idle_period.answered(memory, now)
     return None if void else told
 
 
@@ -48,8 +48,8 @@ def next_mail(case: Case, memory: Memory, now: datetime) -> datetime | None:
     """From when on the weekly summary is due, or an enrolment that is void may be replaced; None where there was none, or one so
     far ahead that a wrong clock dated it.
     """
-    last = spell.last_notice(memory)
-    if last is None or last > now + case.rule.remind_every or not spell.enrolling(memory):
+    last = idle_period.last_notice(memory)
+    if last is None or last > now + case.rule.remind_every or not idle_period.enrolling(memory):
         return None
     return last + case.rule.remind_every - min(JITTER, case.rule.remind_every / 10)
 

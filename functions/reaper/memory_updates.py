@@ -8,15 +8,15 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from reaper import enrolment, plan, spell
+from reaper import enrolment, idle_period, plan
 from reaper.model import Announced, Case, Memory, Move, Result, State, Step
 
 
 def heeding(memory: Memory, host: Memory | None) -> Memory:
     """The memory once a snooze of what it lives in has answered its notice, as one of its own would have."""
-    last = memory.warned_at if spell.enrolling(memory) else spell.last_notice(memory)
+    last = memory.warned_at if idle_period.enrolling(memory) else idle_period.last_notice(memory)
     until = host.snoozed_until if host else None
-    return spell.spent(memory) if last and until and last < until else memory
+    return idle_period.spent(memory) if last and until and last < until else memory
 
 
 def told(case: Case, memory: Memory, step: Step, receipt: str, now: datetime, *, acting: bool = True) -> Memory:
@@ -52,7 +52,7 @@ def _warned(case: Case, memory: Memory, receipt: str, now: datetime, acting: boo
 def told_of_part(case: Case, memory: Memory, receipt: str, now: datetime) -> Memory:
     """The memory once a channel has accepted the mail about the first part of an action: it is the notice for the rest."""
     return replace(
-        spell.silent(memory),
+        idle_period.silent(memory),
         warned_at=now,
         receipt=receipt,
         told=case.owner,
@@ -124,7 +124,7 @@ def is_open(memory: Memory, run: str | None = None) -> bool:
 
 def moved(memory: Memory) -> Memory:
     """The memory once a move was made: its notice is used up, another move needs another. An enrolment lasts."""
-    kept = memory if spell.enrolling(memory) else spell.silent(memory)
+    kept = memory if idle_period.enrolling(memory) else idle_period.silent(memory)
     return replace(kept, idle_since=None, idle_seen=None)
 
 
@@ -141,19 +141,19 @@ def after(case: Case, memory: Memory, now: datetime) -> Memory:
     or when a snooze was given to what had this id before.
     """
     if memory.snoozed_until and not plan.is_snoozed(case, memory, now):
-        memory = _ended_snooze(case, spell.spent(memory) if spell.answered(memory, now) else memory, now)
+        memory = _ended_snooze(case, idle_period.spent(memory) if idle_period.answered(memory, now) else memory, now)
     if case.verdict.state in {State.ACTIVE, State.YOUNG} or case.rule.protected:
-        return replace(memory if _outlasts(case, memory, now) else spell.silent(memory), idle_since=None, idle_seen=None)
-    return spell.renewed(case, memory, now) if plan.may_move(case) else memory
+        return replace(memory if _outlasts(case, memory, now) else idle_period.silent(memory), idle_since=None, idle_seen=None)
+    return idle_period.renewed(case, memory, now) if plan.may_move(case) else memory
 
 
 def _ended_snooze(case: Case, memory: Memory, now: datetime) -> Memory:
     """The memory without a snooze that is over. With something inside it stays for as long as a notice about that could still count, for
     it answers that one, too, and its row may not be read today.
     """
-    counts = memory.snoozed_until is not None and now <= memory.snoozed_until + spell.lapse(case)
+    counts = memory.snoozed_until is not None and now <= memory.snoozed_until + idle_period.lapse(case)
     stays = counts and case.resource.facts.get("within") and not plan.is_anew(case, memory)
-    return memory if stays else spell.awake(memory)
+    return memory if stays else idle_period.awake(memory)
 
 
 def _outlasts(case: Case, memory: Memory, now: datetime) -> bool:
@@ -162,7 +162,7 @@ def _outlasts(case: Case, memory: Memory, now: datetime) -> bool:
     One of office hours also while these only protect, as under a rule with a price while that is not known, which it never is of an
     endpoint in use: whether the enrolment counts is looked at each time (`enrolment.since`).
     """
-    if spell.lasting(case, memory):
+    if idle_period.lasting(case, memory):
         return case.rule.hours is not None
-    rest = case.verdict.state is State.YOUNG and spell.of_a_part(memory) and not case.rule.protected
-    return rest and not spell.void(case, memory, now)
+    rest = case.verdict.state is State.YOUNG and idle_period.of_a_part(memory) and not case.rule.protected
+    return rest and not idle_period.void(case, memory, now)

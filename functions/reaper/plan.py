@@ -12,10 +12,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from reaper import enrolment, schedule, spell
+from reaper import enrolment, idle_period
 from reaper.duration import text
 from reaper.enrolment import JITTER
 from reaper.model import Action, Case, Confidence, Hours, Memory, Move, Result, State, Step, Verdict
+from reaper.policy import office_hours
 
 CONFIRM = timedelta(hours=1)
 """So long a move that was asked for may take to show; what has not come about by then is planned anew."""
@@ -47,7 +48,13 @@ def forced(case: Case, now: datetime) -> bool:
     what cannot be started again.
     """
     hours, state = case.rule.hours, case.verdict.state
-    if hours is None or not hours.force or not _stoppable(case) or Move.START not in case.acts or schedule.is_open(hours, now):
+    if (
+        hours is None
+        or not hours.force
+        or not _stoppable(case)
+        or Move.START not in case.acts
+        or office_hours.is_open(hours, now)
+    ):
         return False
     return state in {State.ACTIVE, State.YOUNG, State.IDLE}
 
@@ -57,7 +64,7 @@ def may_start(case: Case, memory: Memory, now: datetime) -> bool:
     nobody has touched it since they began.
     """
     hours = case.rule.hours
-    if hours is None or not _stoppable(case) or case.verdict.state is not State.EXEMPT or not schedule.is_open(hours, now):
+    if hours is None or not _stoppable(case) or case.verdict.state is not State.EXEMPT or not office_hours.is_open(hours, now):
         return False
     if Move.START not in case.acts or case.acts[Move.START] is not None:
         return False
@@ -81,8 +88,8 @@ def _sure(case: Case) -> bool:
 def promise(case: Case, told: datetime) -> datetime:
     """Before which moment nothing is done after a notice at `told`: its grace, and with office hours not inside them."""
     when = told + case.rule.grace
-    if case.rule.hours and schedule.is_open(case.rule.hours, when):
-        return schedule.next_close(case.rule.hours, when) or when
+    if case.rule.hours and office_hours.is_open(case.rule.hours, when):
+        return office_hours.next_close(case.rule.hours, when) or when
     return when
 
 
@@ -107,14 +114,14 @@ def leads_on(case: Case) -> bool:
 def notice(case: Case, memory: Memory, now: datetime) -> datetime | None:
     """When the warning about the present idle spell was given: what a grace period counts from. None where none counts."""
     warned = memory.warned_at
-    if warned is None or warned > now + spell.SKEW or spell.of_another(case, memory):
+    if warned is None or warned > now + idle_period.SKEW or idle_period.of_another(case, memory):
         return None
     if case.resource.created and case.resource.created > warned:
         return None
-    if not may_move(case) or spell.void(case, memory, now):
+    if not may_move(case) or idle_period.void(case, memory, now):
         return None
-    left = case.resource.changed if spell.of_a_part(memory) else None
-    return warned if max(warned, left or warned) >= spell.began(case, memory, now) else None
+    left = case.resource.changed if idle_period.of_a_part(memory) else None
+    return warned if max(warned, left or warned) >= idle_period.began(case, memory, now) else None
 
 
 def due_at(case: Case, memory: Memory, now: datetime) -> datetime | None:
@@ -181,7 +188,7 @@ def _by_hours(case: Case, memory: Memory, now: datetime) -> Step:
 
 def _due_by_hours(case: Case, memory: Memory, now: datetime) -> datetime | None:
     """From when on office hours stop it: its enrolment's grace, and while it is used a notice of the same day besides."""
-    hours, told, last = case.rule.hours, enrolment.since(case, memory, now), spell.last_notice(memory)
+    hours, told, last = case.rule.hours, enrolment.since(case, memory, now), idle_period.last_notice(memory)
     if hours is None or told is None or last is None:
         return None
     when = max(promise(case, told), memory.promised or told)
@@ -194,8 +201,8 @@ def _said_today(hours: Hours, told: datetime, last: datetime, now: datetime) -> 
     """Whether its owner was told today that it is stopped even while used: by the enrolment, or since its hours ended. A weekly summary in
     the daytime doesn't say so.
     """
-    closed = schedule.closed_since(hours, now)
-    return schedule.same_day(hours, last, now) and (last == told or (closed is not None and last >= closed))
+    closed = office_hours.closed_since(hours, now)
+    return office_hours.same_day(hours, last, now) and (last == told or (closed is not None and last >= closed))
 
 
 def forced_at(case: Case, memory: Memory, now: datetime) -> datetime | None:
@@ -204,11 +211,11 @@ def forced_at(case: Case, memory: Memory, now: datetime) -> datetime | None:
     if hours is None or told is None or (may_move(case) and _sure(case)) or not forced(case, now) or _by_hand(case, now):
         return None
     when = max(promise(case, told), memory.promised or told, now + min(case.rule.grace, FORCED))
-    return when if schedule.same_day(hours, when, now) else None
+    return when if office_hours.same_day(hours, when, now) else None
 
 
 def _ago(memory: Memory, now: datetime) -> str:
-    return text(now - (spell.last_notice(memory) or now))
+    return text(now - (idle_period.last_notice(memory) or now))
 
 
 def _due(case: Case, memory: Memory, now: datetime) -> Step | None:
@@ -229,7 +236,7 @@ def _due(case: Case, memory: Memory, now: datetime) -> Step | None:
 def _notice(case: Case, memory: Memory, now: datetime, acting: bool) -> Step:
     move = act(case, now) if acting else None
     unsaid = move is not None and due_at(case, memory, now) is None
-    last = None if spell.void(case, memory, now) else spell.last_notice(memory)
+    last = None if idle_period.void(case, memory, now) else idle_period.last_notice(memory)
     if because := _told_of_hours_lately(case, memory, now) if move is None else None:
         return Step(move=Move.NONE, because=because)
     if last is None:
@@ -253,8 +260,8 @@ def _notice(case: Case, memory: Memory, now: datetime, acting: bool) -> Step:
 
 def _told_of_hours_lately(case: Case, memory: Memory, now: datetime) -> str | None:
     """Why nobody is told again of what is idle every evening, where nothing can be announced: told once, the next mail is a reminder's time off."""
-    last = spell.last_notice(memory)
-    if last is None or not enrolment.asked(case) or spell.enrolling(memory) or spell.handed_over(case, memory):
+    last = idle_period.last_notice(memory)
+    if last is None or not enrolment.asked(case) or idle_period.enrolling(memory) or idle_period.handed_over(case, memory):
         return None
     due = last + case.rule.remind_every - min(JITTER, case.rule.remind_every / 10)
     return f"its owner was told {text(now - last)} ago and is told again in {text(due - now)}" if last <= now < due else None
@@ -283,7 +290,7 @@ def _by_hand(case: Case, now: datetime) -> str | None:
     """Why it is left running out of hours: somebody started it there, not long ago."""
     hours = case.rule.hours
     started = max((t for t in (case.resource.created, case.resource.changed) if t), default=None)
-    since = schedule.closed_since(hours, now) if hours else None
+    since = office_hours.closed_since(hours, now) if hours else None
     if hours is None or since is None or started is None or started < since or now - started >= hours.override:
         return None
     return f"it was started outside its office hours {text(now - started)} ago, which is respected for {text(hours.override)}"
@@ -291,7 +298,7 @@ def _by_hand(case: Case, now: datetime) -> str | None:
 
 def _wanted(case: Case, now: datetime) -> str | None:
     hours = case.rule.hours
-    return "its office hours are on, so it is left running" if hours and schedule.is_open(hours, now) else None
+    return "its office hours are on, so it is left running" if hours and office_hours.is_open(hours, now) else None
 
 
 def _ours(case: Case, memory: Memory) -> bool:
@@ -306,7 +313,7 @@ def _ours(case: Case, memory: Memory) -> bool:
 
 def _untouched_since_opening(case: Case, now: datetime) -> bool:
     """Whether nobody has stopped or changed it in the hours that run now. What does not say when it was changed may have been."""
-    opened = schedule.opened_today(case.rule.hours, now) if case.rule.hours else None
+    opened = office_hours.opened_today(case.rule.hours, now) if case.rule.hours else None
     return opened is not None and case.resource.changed is not None and case.resource.changed < opened
 
 
@@ -326,7 +333,7 @@ def is_snoozed(case: Case, memory: Memory, now: datetime) -> bool:
 def is_anew(case: Case, memory: Memory) -> bool:
     """Whether the resource was made after its snooze was given, under an id that another one had."""
     given, created = memory.snoozed_at, case.resource.created
-    return given is not None and created is not None and created > given + spell.SKEW
+    return given is not None and created is not None and created > given + idle_period.SKEW
 
 
 def _kept(memory: Memory) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from reaper.model import Kind
 
 if TYPE_CHECKING:
-    from reaper.acts import Acts
+    from reaper.actions.contract import Acts
 
 CLOUDS = ("aws", "azure")
 
@@ -38,7 +38,7 @@ def kind(name: str) -> Kind[Any]:
 
 def acts(name: str) -> Acts[Any]:
     """How the moves of that kind are made. Imported in mode enforce and for undoing only. Raises KeyError for a kind that only tells."""
-    module = f"reaper.{kind(name).cloud}.acts.{name.replace('-', '_')}"
+    module = f"reaper.{kind(name).cloud}.actions.{name.replace('-', '_')}"
     if not kind(name).deeds:
         raise KeyError(name)
     found: Acts[Any] = import_module(module).ACTS

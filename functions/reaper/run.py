@@ -10,18 +10,18 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from reaper import __version__, cache
-from reaper.clouds import opened
 from reaper.model import Finding, Report, Run
 from reaper.registry import CLOUDS, kinds
+from reaper.sessions import opened
 from reaper.settings import Settings
 
 if TYPE_CHECKING:
-    from reaper.desk import Desk
-    from reaper.enforce import Hand
-    from reaper.ledger import Ledger
-    from reaper.policy import Policy
-    from reaper.source import Source
-    from reaper.sweep import Cloud, Order
+    from reaper.decide import Hand
+    from reaper.ledger.port import Ledger
+    from reaper.notices.context import Desk
+    from reaper.observe import Cloud, Order
+    from reaper.policy.file import Source
+    from reaper.policy.schema import Policy
 
 
 def run(
@@ -37,7 +37,7 @@ def run(
     `narrow` takes from what is planned whatever a plan file does not ask for.
     Raises SettingsError where nothing can be swept or told; a cloud, ledger or channel that fails is in the coverage.
     """
-    from reaper.sweep import Order, sweep  # with it pydantic, which no `--help` and no cold start waits for
+    from reaper.observe import Order, sweep  # with it pydantic, which no `--help` and no cold start waits for
 
     started = clock()
     follow, kept = _follow_up(settings, source.policy, clock, (deadline, narrow))
@@ -74,36 +74,40 @@ def _follow_up(
     """
     if not settings.mode.writes and settings.ledger is None:
         return lambda report, clouds, order: report, None
-    from reaper import desk, ledger, tell
+    from reaper import conclude
+    from reaper.ledger import port
+    from reaper.notices import context
 
     if not settings.mode.writes:
-        known = ledger.open(settings.ledger, os.environ, read_only=True)
-        return lambda report, clouds, order: tell.recalled(report, policy, known, report.run.started_at), known
-    places = {"REAPER_LEDGER": settings.ledger or ledger.default(os.environ), "REAPER_MANIFESTS": settings.manifests or ""}
-    at = replace(desk.open(settings.ledger, policy, os.environ, clock), places=places)
+        known = port.open(settings.ledger, os.environ, read_only=True)
+        return lambda report, clouds, order: conclude.recalled(report, policy, known, report.run.started_at), known
+    places = {"REAPER_LEDGER": settings.ledger or port.default(os.environ), "REAPER_MANIFESTS": settings.manifests or ""}
+    at = replace(context.open(settings.ledger, policy, os.environ, clock), places=places)
     if not settings.mode.acts:
-        return lambda report, clouds, order: tell.tell(report, policy, at), at.ledger
+        return lambda report, clouds, order: conclude.tell(report, policy, at), at.ledger
     hire = _hands(settings, at, bounds)
-    return lambda report, clouds, order: tell.tell(report, policy, at, hire(report, clouds, order)), at.ledger
+    return lambda report, clouds, order: conclude.tell(report, policy, at, hire(report, clouds, order)), at.ledger
 
 
 def _hands(settings: Settings, at: Desk, bounds: Bounds) -> Callable[[Report, Sequence[Cloud], Order], Hand]:
     """What acts. Nothing of it is loaded in a mode that does not."""
-    from reaper import enforce, hands, manifest, turn
+    from reaper import decide
+    from reaper.actions import executor, manifest
+    from reaper.ledger import lease
 
     archive = manifest.open(settings.manifests, os.environ)
 
     def hire(report: Report, clouds: Sequence[Cloud], order: Order) -> Hand:
-        ours = hands.Hands(
+        ours = executor.Hands(
             clouds={cloud.target: cloud for cloud in clouds},
             order=order,
             ledger=at.ledger,
             archive=archive,
             clock=at.clock,
             run=report.run.id,
-            renew=lambda target: at.ledger.lease(target, report.run.id, at.clock(), turn.LEASE),
+            renew=lambda target: at.ledger.lease(target, report.run.id, at.clock(), lease.LEASE),
             deadline=bounds[0],
         )
-        return enforce.Hand(act=lambda found: hands.act(found, ours), narrow=bounds[1] or enforce.anything)
+        return decide.Hand(act=lambda found: executor.act(found, ours), narrow=bounds[1] or decide.anything)
 
     return hire

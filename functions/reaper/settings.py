@@ -9,9 +9,9 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Any
 
-from reaper import grant
 from reaper.errors import SettingsError
 from reaper.model import Mode
+from reaper.policy import secret_grants
 
 DOCS = {
     "REAPER_MODE": "how far a run may go: audit (the default), notify, announce or enforce",
@@ -72,7 +72,7 @@ class Settings:
 def from_env(environ: Mapping[str, str]) -> Settings:
     """The settings in `environ`. Raises SettingsError for a value that cannot be used and for a name that looks misspelt."""
     for name in environ:
-        strange = name.startswith("REAPER_") and not name.startswith(grant.VARIABLE) and name not in DOCS
+        strange = name.startswith("REAPER_") and not name.startswith(secret_grants.VARIABLE) and name not in DOCS
         if strange and (near := get_close_matches(name, DOCS, n=1, cutoff=0.85)):
             raise SettingsError(f"{name} is not a setting, did you mean {near[0]}?")
     get = {name: value.strip() for name, value in environ.items() if name in DOCS and value.strip()}.get

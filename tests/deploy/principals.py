@@ -14,9 +14,9 @@ from typing import Any
 
 from deploy import policies, wire
 from deploy.test_template import ENFORCE, ENFORCE_OWN, NAMES
-from reaper.sandbox.aws.call import Call
-from reaper.sandbox.aws.fault import Fault, denied
-from reaper.sandbox.aws.server import Server
+from reaper_sandbox.aws.call import Call
+from reaper_sandbox.aws.fault import Fault, denied
+from reaper_sandbox.aws.server import Server
 
 OWN_KEY, TEST_KEY = "AKIAIOSFODNN7EXAMPLE", "AKIAIOSFODNN7THETEST"
 """The function's key, and that of the test itself, which may do everything."""

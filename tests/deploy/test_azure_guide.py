@@ -22,9 +22,9 @@ import yaml
 from deploy import az
 from deploy.bicep import INFRA, MAIN, ROOT, declared, properties, text, value
 from deploy.test_bicep import AT_A_SUBSCRIPTION, GUIDE
-from reaper.sandbox.azure import authority
-from reaper.sandbox.azure.request import Reply
-from reaper.sandbox.azure.wire import Incoming, Listener
+from reaper_sandbox.azure import authority
+from reaper_sandbox.azure.request import Reply
+from reaper_sandbox.azure.wire import Incoming, Listener
 
 SUBSCRIPTION, ANOTHER = "11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222"
 OF_ANOTHER_TENANT = "33333333-3333-3333-3333-333333333333"

@@ -18,11 +18,11 @@ from deploy.pythons import python
 from deploy.runtime import Runtime
 from deploy.test_template import AUDIT, NAMES
 from deploy.translate import translate
-from reaper.sandbox.aws import scaled
-from reaper.sandbox.aws.account import Account
-from reaper.sandbox.aws.fault import denied, on
-from reaper.sandbox.aws.records import Variant
-from reaper.sandbox.aws.server import Server
+from reaper_sandbox.aws import scaled
+from reaper_sandbox.aws.account import Account
+from reaper_sandbox.aws.fault import denied, on
+from reaper_sandbox.aws.records import Variant
+from reaper_sandbox.aws.server import Server
 
 NOW = datetime.now(UTC)
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
@@ -185,11 +185,11 @@ def test_office_hours_know_their_time_zone_without_the_systems_own_tables(bundle
 
 
 STORE_TWICE = """
-from reaper.aws import store
+from reaper.aws import text_store
 from reaper.errors import CloudError
 for text in ("first", "second"):
     try:
-        print(store.write("s3://reports-bucket/manifests", "run/one.json", text))
+        print(text_store.write("s3://reports-bucket/manifests", "run/one.json", text))
     except CloudError as error:
         print(error.trouble)
 """

@@ -19,8 +19,8 @@ from reaper.aws import targets
 from reaper.azure import busy as azure_busy
 from reaper.evidence import last_busy, points
 from reaper.model import Reading, Resource, Window
-from reaper.sandbox.aws.fault import denied, on
-from reaper.sandbox.aws.server import Server
+from reaper_sandbox.aws.fault import denied, on
+from reaper_sandbox.aws.server import Server
 
 WORKSPACE = "/subscriptions/11111111-1111-1111-1111-111111111111/resourceGroups/rg/providers/Microsoft.MachineLearningServices/workspaces/w"
 PUBLISHED, FAILED, CANNOT_TELL = 0, 1, 3

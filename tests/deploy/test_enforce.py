@@ -18,14 +18,14 @@ from deploy.runtime import Invocation, Runtime
 from deploy.test_bundle import bundle, libraries
 from deploy.test_template import MODES, NAMES
 from deploy.translate import translate
-from reaper.aws import ledger, role
+from reaper.aws import assumed_role, dynamodb_ledger
 from reaper.registry import kinds
-from reaper.sandbox.aws import scaled
-from reaper.sandbox.aws.account import Account
-from reaper.sandbox.aws.call import Call
-from reaper.sandbox.aws.fault import Fault, on
-from reaper.sandbox.aws.records import Variant
-from reaper.sandbox.aws.server import Server
+from reaper_sandbox.aws import scaled
+from reaper_sandbox.aws.account import Account
+from reaper_sandbox.aws.call import Call
+from reaper_sandbox.aws.fault import Fault, on
+from reaper_sandbox.aws.records import Variant
+from reaper_sandbox.aws.server import Server
 
 __all__ = ["bundle", "libraries"]
 NOW = datetime.now(UTC)
@@ -147,7 +147,7 @@ def steps(done: Invocation) -> dict[str, tuple[str, str, str | None]]:
 
 def days_pass(answer: dict[str, Any], days: int) -> None:
     """The ledger as if everything in it had been written so many days earlier: the function itself reads the real clock."""
-    book, now = ledger.open("ledger", {}), datetime.now(UTC)
+    book, now = dynamodb_ledger.open("ledger", {}), datetime.now(UTC)
     for id_, known in book.recall([f["id"] for f in answer["findings"]], now).items():
         when = ("idle_since", "idle_seen", "warned_at", "reminded_at", "promised", "held_at")
         moved = {name: at - timedelta(days=days) for name in when if (at := getattr(known, name))}
@@ -227,7 +227,7 @@ def test_lowered_by_hand_to_an_audit_it_could_not_act_even_if_it_tried(
     assert guard.session, "its session was narrowed"
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", OWN_KEY)
     reading = sorted({action for kind in kinds("aws") for action in kind.permissions})
-    client = role.session(NAMES["EnforceRole.Arn"], False, reading).client("sagemaker")
+    client = assumed_role.session(NAMES["EnforceRole.Arn"], False, reading).client("sagemaker")
     with pytest.raises(ClientError, match="not authorized"):
         client.stop_notebook_instance(NotebookInstanceName="nb")
     assert client.list_notebook_instances()["NotebookInstances"]
@@ -240,7 +240,7 @@ def test_iam_itself_refuses_what_a_tag_protects_with_the_codes_own_guard_out_of_
     for record in [*here.endpoints.values(), *here.components.values(), *here.notebooks.values(), *here.apps.values()]:
         record.tags = dict(tags)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", OWN_KEY)
-    client = role.session(NAMES["EnforceRole.Arn"], True, []).client("sagemaker")
+    client = assumed_role.session(NAMES["EnforceRole.Arn"], True, []).client("sagemaker")
     app = {"DomainId": "d-sandbox", "SpaceName": "ana", "AppType": "JupyterLab", "AppName": "default"}
     counts = [{"VariantName": "AllTraffic", "DesiredInstanceCount": 1}]
     for call, given in (

@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 from deploy.test_bicep import ASSIGN, ENFORCE, actions
-from reaper.enforce import MOVES
+from reaper.decide import MOVES
 from reaper.model import Mode, Report
+from reaper.policy.file import load
 from reaper.run import run
-from reaper.sandbox.azure import signals
-from reaper.sandbox.azure.rights import deny, only
-from reaper.sandbox.azure.server import Server
-from reaper.sandbox.azure.subscription import Endpoint, Thing
 from reaper.settings import Settings
-from reaper.source import load
+from reaper_sandbox.azure import signals
+from reaper_sandbox.azure.rights import deny, only
+from reaper_sandbox.azure.server import Server
+from reaper_sandbox.azure.subscription import Endpoint, Thing
 
 NOW = datetime(2026, 11, 21, 10, 17, tzinfo=UTC)
 LONG_AGO, DAY = NOW - timedelta(days=20), timedelta(days=1)

@@ -20,10 +20,10 @@ from deploy.runtime import Runtime
 from deploy.test_bundle import bundle, libraries
 from deploy.test_template import AUDIT, NAMES
 from deploy.translate import translate
-from reaper.sandbox.aws.account import Account
-from reaper.sandbox.aws.call import Call
-from reaper.sandbox.aws.fault import lost, on
-from reaper.sandbox.aws.server import Server
+from reaper_sandbox.aws.account import Account
+from reaper_sandbox.aws.call import Call
+from reaper_sandbox.aws.fault import lost, on
+from reaper_sandbox.aws.server import Server
 
 __all__ = ["bundle", "libraries"]
 NOW = datetime.now(UTC)

@@ -13,10 +13,10 @@ import pytest
 from deploy import policies, sam
 from deploy.translate import translate
 from reaper import registry
-from reaper.aws import ledger, snooze_function, targets
-from reaper.ledger import History
+from reaper.aws import dynamodb_ledger, snooze_function, targets
+from reaper.ledger.codec import SNOOZE, columns, from_history
+from reaper.ledger.port import History
 from reaper.model import Mode
-from reaper.row import SNOOZE, columns, from_history
 from reaper.settings import DOCS
 
 ROOT = Path(__file__).parents[2]
@@ -348,7 +348,12 @@ def test_admins_are_told_of_acts_that_failed_or_are_held(cloudformation, alarm: 
 
 def test_the_notice_policy_grants_exactly_what_the_ledger_and_the_channels_declare(cloudformation):
     channels = {"ses:SendEmail", "sns:Publish", "secretsmanager:GetSecretValue"}
-    assert actions(cloudformation, {"NoticePolicy"}) == {*ledger.PERMISSIONS, *channels, "kms:Decrypt", "kms:GenerateDataKey"}
+    assert actions(cloudformation, {"NoticePolicy"}) == {
+        *dynamodb_ledger.PERMISSIONS,
+        *channels,
+        "kms:Decrypt",
+        "kms:GenerateDataKey",
+    }
 
 
 def test_a_sweep_may_send_where_the_policys_channels_lead_and_nowhere_else(cloudformation):
@@ -443,7 +448,7 @@ def test_the_attributes_a_snooze_may_write_are_its_columns_and_bookkeeping(cloud
     granted = {
         s["Sid"]: s["Condition"].get("ForAllValues:StringEquals", {}) for s in policies.statements(documents) if "Condition" in s
     }
-    assert set(granted["Keep"]["dynamodb:Attributes"]) == {*columns(SNOOZE), *ledger.BOOKKEEPING}
+    assert set(granted["Keep"]["dynamodb:Attributes"]) == {*columns(SNOOZE), *dynamodb_ledger.BOOKKEEPING}
     entry = History(id="e", when=datetime(2026, 11, 21, tzinfo=UTC), what="kept", by="ana", because="demo")
     assert set(granted["Note"]["dynamodb:Attributes"]) == {*from_history(entry), "pk", "sk", "expires", "touched"}
 

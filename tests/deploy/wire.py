@@ -14,9 +14,9 @@ from typing import Any
 
 from deploy.policies import Policies, Question
 from deploy.test_template import NAMES, SAGEMAKER
-from reaper.sandbox.aws.call import Call
-from reaper.sandbox.aws.fault import Fault, Guard, denied
-from reaper.sandbox.aws.server import Server
+from reaper_sandbox.aws.call import Call
+from reaper_sandbox.aws.fault import Fault, Guard, denied
+from reaper_sandbox.aws.server import Server
 
 EXPRESSIONS = ("UpdateExpression", "ConditionExpression", "ProjectionExpression", "KeyConditionExpression")
 WORDS = {"SET", "REMOVE", "ADD", "DELETE", "AND", "OR", "NOT", "IN", "BETWEEN"}

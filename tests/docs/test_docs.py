@@ -12,7 +12,9 @@ import pytest
 import yaml
 
 from docs_commands import FIRST, NOT_RUN, Fleet
-from reaper import channels, document, grant, policy, registry, settings, tags
+from reaper import registry, settings
+from reaper.notices.channels import delivery
+from reaper.policy import schema, secret_grants, tags, yaml_lines
 
 ROOT = Path(__file__).parents[2]
 PAGES = {path.relative_to(ROOT).as_posix(): path.read_text() for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]}
@@ -27,7 +29,7 @@ def test_every_setting_is_in_the_readme(setting: str):
 
 def test_every_setting_in_the_docs_exists():
     named = set(re.findall(r"\bREAPER_[A-Z_]+\b", EVERYTHING))
-    assert {name for name in named if not name.startswith(grant.VARIABLE)} <= set(settings.DOCS)
+    assert {name for name in named if not name.startswith(secret_grants.VARIABLE)} <= set(settings.DOCS)
 
 
 @pytest.mark.parametrize("tag", sorted(tags.KEYS))
@@ -47,7 +49,7 @@ def test_every_kind_is_in_the_docs_and_the_changelog(kind: str):
     assert f"`{kind}`" in PAGES["CHANGELOG.md"]
 
 
-@pytest.mark.parametrize("model", [policy.Defaults, policy.Limits, policy.Owners, policy.Match, policy.Spec])
+@pytest.mark.parametrize("model", [schema.Defaults, schema.Limits, schema.Owners, schema.Match, schema.Spec])
 def test_every_key_of_the_policy_is_on_its_page(model: type):
     assert [name for name in model.model_fields if not re.search(rf"`([a-z]+\.)?{name}`", PAGES["docs/policy.md"])] == []
 
@@ -57,14 +59,14 @@ def test_every_key_of_the_policy_is_on_its_page(model: type):
 )
 def test_every_policy_in_the_docs_is_valid(block: str):
     if "version" in (yaml.safe_load(block) or {}):
-        document.parse(block, "docs", registry.names())
+        yaml_lines.parse(block, "docs", registry.names())
 
 
 def test_the_docs_examples_use_channels_that_a_deployment_has():
     blocks = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", EVERYTHING, re.DOTALL)]
     used = {spec["type"] for block in blocks if isinstance(block, dict) for spec in block.get("channels", ())}
     assert used
-    assert {channels.MODULES[type_][1] for type_ in used} <= {"cli", "aws", "azure"}
+    assert {delivery.MODULES[type_][1] for type_ in used} <= {"cli", "aws", "azure"}
     assert "it needs the extra `chat`" in PAGES["docs/notices.md"]
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from reaper import keyring, ledger, offer
+from reaper.ledger import port
+from reaper.snooze import keys, links
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "SECURITY.md").read_text()
@@ -50,6 +51,6 @@ def test_what_the_security_page_says_of_azures_parameters_exists(name: str):
 
 
 def test_the_times_on_the_security_page_are_the_codes():
-    assert f"{ledger.KEEP.days} days after the last write" in PAGE
-    assert f"and {offer.LASTS.days} days;" in PAGE
-    assert f"believed for {keyring.LAST.seconds // 60} minutes at most" in PAGE
+    assert f"{port.KEEP.days} days after the last write" in PAGE
+    assert f"and {links.LASTS.days} days;" in PAGE
+    assert f"believed for {keys.LAST.seconds // 60} minutes at most" in PAGE

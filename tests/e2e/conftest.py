@@ -14,7 +14,7 @@ from aiosmtpd.controller import Controller
 from moto.server import ThreadedMotoServer
 
 from e2e.post import NOW, Inbox, Posts, Serve, free_port, login, tls
-from reaper.sandbox.azure.server import Server as Azure
+from reaper_sandbox.azure.server import Server as Azure
 
 
 @pytest.fixture

@@ -15,42 +15,45 @@ from typing import Any
 import trustme
 from aiosmtpd.smtp import AuthResult, LoginPassword
 
-from reaper import channels, document, registry, sample, secret
-from reaper.channels import Delivery, Means
+from reaper import registry, secret_store
+from reaper.cli import sample_notice
 from reaper.errors import CloudError
-from reaper.message import Audience, Message
+from reaper.notices.channels import delivery
+from reaper.notices.channels.delivery import Delivery, Means
+from reaper.notices.message import Audience, Message
+from reaper.policy import yaml_lines
 
 NOW = datetime(2026, 11, 21, 10, 17, tzinfo=UTC)
 HEAD = "version: 1\nowners: {domains: [example.com], fallback: ml-admins@example.com}\nchannels:\n"
 PASSWORD = "correct horse"
 
 
-def opened(text: str, **environ: str) -> list[channels.Line]:
+def opened(text: str, **environ: str) -> list[delivery.Line]:
     """The channels of a policy with that list, its secrets in `environ`."""
-    found = document.parse(HEAD + text, "policy", registry.names())
-    return channels.open(found.channels, Means(secret=lambda ref: secret.read_for_policy(ref, environ), clock=lambda: NOW))
+    found = yaml_lines.parse(HEAD + text, "policy", registry.names())
+    return delivery.open(found.channels, Means(secret=lambda ref: secret_store.read_for_policy(ref, environ), clock=lambda: NOW))
 
 
-def sent(lines: list[channels.Line], *messages: Message) -> list[Delivery]:
-    return channels.deliver(messages or (digest(),), lines)
+def sent(lines: list[delivery.Line], *messages: Message) -> list[Delivery]:
+    return delivery.deliver(messages or (digest(),), lines)
 
 
-def receipt(lines: list[channels.Line], *messages: Message) -> str:
+def receipt(lines: list[delivery.Line], *messages: Message) -> str:
     [done] = sent(lines, *messages)
     assert done.error is None, done.error
     assert done.receipt
     return done.receipt
 
 
-def error(lines: list[channels.Line], *messages: Message) -> CloudError:
+def error(lines: list[delivery.Line], *messages: Message) -> CloudError:
     done = sent(lines, *messages)
-    assert not channels.given(done)
+    assert not delivery.given(done)
     assert done[0].error is not None
     return done[0].error
 
 
 def digest(to: str = "dana@example.com") -> Message:
-    return sample.message(to, NOW)
+    return sample_notice.message(to, NOW)
 
 
 def summary() -> Message:

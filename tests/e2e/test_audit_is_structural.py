@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from reaper.sandbox.aws.account import Account
-from reaper.sandbox.aws.server import Server as Aws
-from reaper.sandbox.azure import signals
-from reaper.sandbox.azure.server import Server as Azure
+from reaper_sandbox.aws.account import Account
+from reaper_sandbox.aws.server import Server as Aws
+from reaper_sandbox.azure import signals
+from reaper_sandbox.azure.server import Server as Azure
 
 NOW = datetime.now(UTC)
 ACTING = re.compile(r"reaper\.hands|reaper\.acts|reaper\.manifest|reaper\.restore|reaper\.(aws|azure)\.acts(\..+)?")
@@ -78,7 +78,7 @@ def test_below_enforce_what_acts_is_never_loaded(mode: str, ledger: bool, tmp_pa
 def test_a_sweep_that_acts_does_load_it(tmp_path: Path):
     with Aws(NOW) as aws, Azure(NOW) as azure:
         _fill(aws, azure)
-        assert "reaper.hands" in swept("enforce", aws.env | azure.env, tmp_path, ledger=True)["modules"]
+        assert "reaper.actions.executor" in swept("enforce", aws.env | azure.env, tmp_path, ledger=True)["modules"]
 
 
 def _fill(aws: Aws, azure: Azure) -> None:

@@ -12,9 +12,9 @@ import pytest
 from e2e.post import NOW, Posts, digest, error, opened, receipt, sent, summary
 from reaper.aws.channels import sns
 from reaper.errors import Trouble
-from reaper.message import Message
-from reaper.sandbox.aws.fault import denied, on
-from reaper.sandbox.aws.server import Server as Aws
+from reaper.notices.message import Message
+from reaper_sandbox.aws.fault import denied, on
+from reaper_sandbox.aws.server import Server as Aws
 
 
 def queue(topic: str, name: str, wanted: dict[str, Any]) -> Callable[[], list[dict[str, Any]]]:

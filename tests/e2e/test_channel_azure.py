@@ -10,8 +10,8 @@ import pytest
 
 from e2e.post import digest, error, opened, receipt
 from reaper.errors import Trouble
-from reaper.sandbox.azure import fault as azure_fault
-from reaper.sandbox.azure.server import Server as Azure
+from reaper_sandbox.azure import fault as azure_fault
+from reaper_sandbox.azure.server import Server as Azure
 
 
 @pytest.mark.parametrize("by", ["identity", "key"])
@@ -49,6 +49,6 @@ def test_azure_mail_that_was_accepted_but_failed_later_is_an_error(azure: Azure)
 
 
 def _reply(body: dict[str, Any]) -> Any:
-    from reaper.sandbox.azure.request import Reply
+    from reaper_sandbox.azure.request import Reply
 
     return Reply(body=json.dumps(body).encode())

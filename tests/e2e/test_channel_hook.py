@@ -10,7 +10,7 @@ import pytest
 
 from e2e.post import NOW, Posts, digest, error, opened, receipt
 from reaper.errors import Trouble
-from reaper.message import Message
+from reaper.notices.message import Message
 
 
 def test_a_webhook_is_signed_so_that_the_receiver_can_tell_who_sent_it_and_when(posts: Posts):

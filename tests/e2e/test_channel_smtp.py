@@ -6,8 +6,8 @@ import pytest
 import trustme
 
 from e2e.post import LOGIN, NOW, PASSWORD, Inbox, Serve, digest, error, opened, receipt, sent, smtp, summary, tls
-from reaper import channels
 from reaper.errors import Trouble
+from reaper.notices.channels import delivery
 
 
 def test_a_digest_arrives_over_starttls_and_login_with_both_bodies_and_the_servers_receipt(inbox: Inbox):
@@ -86,5 +86,5 @@ def test_one_channel_that_fails_does_not_keep_a_notice_from_counting_that_anothe
     lines = opened(smtp(Inbox(port=1), tls="none", name="old") + smtp(inbox, name="new", **LOGIN), REAPER_SECRET_SMTP=PASSWORD)
     done = sent(lines)
     assert [d.channel for d in done if d.error] == ["old"]
-    assert set(channels.given(done)) == set(digest().resource_ids)
-    assert all(receipt.startswith("new: 250") for receipt in channels.given(done).values())
+    assert set(delivery.given(done)) == set(digest().resource_ids)
+    assert all(receipt.startswith("new: 250") for receipt in delivery.given(done).values())

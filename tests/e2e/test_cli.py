@@ -15,9 +15,9 @@ import jsonschema
 import pytest
 
 import strict
-from reaper.sandbox.aws.account import Account
-from reaper.sandbox.aws.fault import cut, denied, on, rate_limit
-from reaper.sandbox.aws.server import Server
+from reaper_sandbox.aws.account import Account
+from reaper_sandbox.aws.fault import cut, denied, on, rate_limit
+from reaper_sandbox.aws.server import Server
 
 NOW = datetime.now(UTC)
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)

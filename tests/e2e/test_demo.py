@@ -37,7 +37,7 @@ def test_what_was_told_is_in_the_memory_of_the_report(demo):
 @pytest.mark.parametrize("cloud", SWEPT)
 def test_every_verdict_of_the_story_is_right(demo, cloud: str):
     report = strict.loads((demo[0] / "report.json").read_text())
-    expected = import_module(f"reaper.sandbox.{cloud}.fleet").EXPECTED
+    expected = import_module(f"reaper_sandbox.{cloud}.fleet").EXPECTED
     name = (lambda f: f["name"]) if cloud == "aws" else (lambda f: f["id"].rpartition("/")[2])
     found = {name(f): (f["state"], f["confidence"]) for f in report["findings"] if f["cloud"] == cloud}
     assert found == {name: (e.state, e.confidence) for name, e in expected.items()}

@@ -11,18 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from reaper import ledger, manifest, plan_file, restore
-from reaper.clouds import sessions
+from reaper.actions import manifest, plan_file, restore
 from reaper.errors import SettingsError
+from reaper.ledger import port
 from reaper.model import Finding, Mode, Report
+from reaper.policy.file import Source, load
 from reaper.run import run
-from reaper.sandbox.aws.account import Account
-from reaper.sandbox.aws.records import Variant
-from reaper.sandbox.aws.server import Server as Aws
-from reaper.sandbox.azure import signals
-from reaper.sandbox.azure.server import Server as Azure
+from reaper.sessions import sessions
 from reaper.settings import Settings
-from reaper.source import Source, load
+from reaper_sandbox.aws.account import Account
+from reaper_sandbox.aws.records import Variant
+from reaper_sandbox.aws.server import Server as Aws
+from reaper_sandbox.azure import signals
+from reaper_sandbox.azure.server import Server as Azure
 
 NOW = datetime(2026, 11, 21, 10, 17, tzinfo=UTC)
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
@@ -80,7 +81,7 @@ class Stage:
 
     def bench(self) -> restore.Bench:
         return restore.Bench(
-            ledger=ledger.open(self.settings.ledger, os.environ),
+            ledger=port.open(self.settings.ledger, os.environ),
             archive=manifest.open(self.settings.manifests, os.environ),
             cloud=lambda target: sessions(self.settings, target.cloud)[0],
             clock=lambda: self.now,

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from reaper.sandbox.aws.account import Account
-from reaper.sandbox.aws.server import Server
+from reaper_sandbox.aws.account import Account
+from reaper_sandbox.aws.server import Server
 
 NOW = datetime.now(UTC)
 DAY = timedelta(days=1)

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from core.fakes import NOW
-from reaper import digest, sample
-from reaper.message import Message
+from fakes.builders import NOW
+from reaper.cli import sample_notice
 from reaper.model import Coverage, Mode, Report, Run, Status
-from reaper.overview import overview
+from reaper.notices import owner_notice
+from reaper.notices.admin_summary import overview
+from reaper.notices.message import Message
 
 sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: the mails were NOT looked at in a browser")
 axe = pytest.importorskip(
@@ -29,14 +30,14 @@ PICTURE = "REAPER_TEST_PICTURES"
 
 def owner_mail() -> Message:
     """The sample as the real notice that it shows."""
-    [made] = digest.owners(
-        sample.findings("dana@example.com", NOW), sample.occasion("dana@example.com", NOW, "ml-admins@example.com")
+    [made] = owner_notice.owners(
+        sample_notice.findings("dana@example.com", NOW), sample_notice.occasion("dana@example.com", NOW, "ml-admins@example.com")
     )
     return made
 
 
 def sample_mail() -> Message:
-    return sample.message("dana@example.com", NOW, "ml-admins@example.com")
+    return sample_notice.message("dana@example.com", NOW, "ml-admins@example.com")
 
 
 def admin_mail() -> Message:
@@ -50,9 +51,9 @@ def admin_mail() -> Message:
         missing="sagemaker:ListNotebookInstances",
         error="sagemaker:ListNotebookInstances: access denied",
     )
-    found = tuple(sample.findings("dana@example.com", NOW))
+    found = tuple(sample_notice.findings("dana@example.com", NOW))
     report = Report(run=run, coverage=(denied,), findings=found)
-    message = overview(report, sample.occasion("dana@example.com", NOW), {found[0].case.resource.id})
+    message = overview(report, sample_notice.occasion("dana@example.com", NOW), {found[0].case.resource.id})
     assert message is not None
     return message
 

@@ -12,9 +12,9 @@ import boto3
 from typer.testing import CliRunner
 
 from e2e.post import HEAD, LOGIN, PASSWORD, Inbox, Posts, digest, error, opened, receipt, sent, smtp, summary
-from reaper import notify_cli
+from reaper.cli import notify
 from reaper.errors import SettingsError
-from reaper.sandbox.azure.server import Server as Azure
+from reaper_sandbox.azure.server import Server as Azure
 
 
 def test_a_channel_gets_only_what_is_for_its_readers(posts: Posts):
@@ -43,7 +43,7 @@ def test_a_folder_takes_mails_that_mail_programs_open(tmp_path: Path):
 
 
 def reaper_notify(*arguments: str, **environ: str) -> Any:
-    return CliRunner().invoke(notify_cli.app, ["test", *arguments], env=environ)
+    return CliRunner().invoke(notify.app, ["test", *arguments], env=environ)
 
 
 def test_the_command_sends_a_sample_and_prints_the_receipts(inbox: Inbox, tmp_path: Path):

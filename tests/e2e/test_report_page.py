@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from core.estate import RUN, coverage, estate, finding, hostile, many, report
-from core.fakes import END, HOUR, SPAN, activity, heartbeat
+from fakes.builders import END, HOUR, SPAN, activity, heartbeat
+from fakes.sample_reports import RUN, coverage, estate, finding, hostile, many, report
 from reaper.evidence import brief
 from reaper.model import Mode, Move, Outcome, Report, Result, Series, State, Status, Step, Target
 from reaper.report import html

@@ -13,13 +13,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from core.fakes import DAY, HOUR, NOW
-from reaper.fleeting import Fleeting
+from fakes.builders import DAY, HOUR, NOW
+from reaper.ledger.in_memory import Fleeting
 from reaper.model import Memory
-from reaper.page import until
-from reaper.snooze import Desk as Desks
-from reaper.snooze import Reply, Request, address, answer
-from reaper.token import Keys, Link, sign
+from reaper.snooze.pages import until
+from reaper.snooze.record import Desk as Desks
+from reaper.snooze.record import Reply, Request, address, answer
+from reaper.snooze.token import Keys, Link, sign
 
 sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: the page was NOT tried in a browser")
 axe = pytest.importorskip(

@@ -16,17 +16,18 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from reaper import gate, ledger
 from reaper.errors import ReaperError, SettingsError
+from reaper.ledger import port
 from reaper.model import Finding, Mode, Report
+from reaper.policy.file import load
 from reaper.run import run
-from reaper.sandbox.aws.account import Account
-from reaper.sandbox.aws.server import Server as Aws
-from reaper.sandbox.azure import signals
-from reaper.sandbox.azure.server import Server as Azure
 from reaper.settings import Settings
-from reaper.snooze import Request
-from reaper.source import load
+from reaper.snooze import handler
+from reaper.snooze.record import Request
+from reaper_sandbox.aws.account import Account
+from reaper_sandbox.aws.server import Server as Aws
+from reaper_sandbox.azure import signals
+from reaper_sandbox.azure.server import Server as Azure
 
 NOW = datetime(2026, 11, 21, 10, 17, tzinfo=UTC)
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
@@ -76,7 +77,7 @@ class Stage:
     def snooze(self, days: int) -> int:
         """Click the link of the last mail and send the form."""
         link = urlsplit(re.search(r"https://keep\.example\.com/\S+", self.text())[0])
-        door = gate.open({**os.environ, "REAPER_LEDGER": f"sqlite://{self.home}/ledger.db"})
+        door = handler.open({**os.environ, "REAPER_LEDGER": f"sqlite://{self.home}/ledger.db"})
         shown = door.answer(Request(method="GET", path=link.path, query=link.query), self.now)
         token = re.search(r'name="t" value="([^"]+)"', shown.body)[1]
         return door.answer(
@@ -163,7 +164,7 @@ def test_two_sweeps_at_once_give_one_notice(stage: Stage):
     assert len(reports) == 2
     assert sorted(one(r).step.move for r in reports) == ["none", "warn"]
     assert [m["To"] for m in stage.messages()] == [OWNER]
-    kept = ledger.open(f"sqlite://{stage.home}/ledger.db", {})
+    kept = port.open(f"sqlite://{stage.home}/ledger.db", {})
     assert [entry.what for entry in kept.history(one(reports[0]).case.resource.id)] == ["warned"]
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import time_machine
 
-LEFT_OUT = ("sandbox", "__main__")
+LEFT_OUT = ("__main__",)
 """Parts of the product that no command imports."""
 
 
@@ -41,7 +41,7 @@ def _warm() -> None:
     for found in walk_packages(import_module("reaper").__path__, "reaper."):
         if not any(part in LEFT_OUT for part in found.name.split(".")):
             import_module(found.name)
-    import_module("reaper.sample").message("warm@example.com", datetime.now(UTC))
+    import_module("reaper.cli.sample_notice").message("warm@example.com", datetime.now(UTC))
 
 
 def _say(message: dict[str, Any]) -> None:
@@ -79,7 +79,7 @@ def _status(program: Callable[[], None]) -> int:
 
 def reaper() -> None:
     """The command line."""
-    import_module("reaper.cli").main()
+    import_module("reaper.cli.main").main()
 
 
 def click() -> None:

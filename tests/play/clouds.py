@@ -17,17 +17,17 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from play.clock import Clock
-from reaper.sandbox.aws.call import Call
-from reaper.sandbox.aws.fault import Fault
-from reaper.sandbox.aws.reply import Reply as AwsReply
-from reaper.sandbox.aws.server import Server as AwsServer
-from reaper.sandbox.aws.server import Start, _hang_up
-from reaper.sandbox.aws.world import World as AwsWorld
-from reaper.sandbox.azure.request import Reply as AzureReply
-from reaper.sandbox.azure.request import Request
-from reaper.sandbox.azure.routes import Route
-from reaper.sandbox.azure.server import Server as AzureServer
-from reaper.sandbox.azure.world import World as AzureWorld
+from reaper_sandbox.aws.call import Call
+from reaper_sandbox.aws.fault import Fault
+from reaper_sandbox.aws.reply import Reply as AwsReply
+from reaper_sandbox.aws.server import Server as AwsServer
+from reaper_sandbox.aws.server import Start, _hang_up
+from reaper_sandbox.aws.world import World as AwsWorld
+from reaper_sandbox.azure.request import Reply as AzureReply
+from reaper_sandbox.azure.request import Request
+from reaper_sandbox.azure.routes import Route
+from reaper_sandbox.azure.server import Server as AzureServer
+from reaper_sandbox.azure.world import World as AzureWorld
 
 READING = ("Describe", "List", "Get", "BatchGet", "Query", "Scan", "Head", "Search", "AssumeRole")
 """How the names of calls begin that change nothing."""

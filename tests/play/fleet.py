@@ -15,14 +15,14 @@ from typing import Any, ClassVar
 
 from play import terms
 from play.terms import DAY, MINUTE
-from reaper.sandbox.aws import scaled
-from reaper.sandbox.aws.account import Account
-from reaper.sandbox.aws.records import Endpoint, Notebook, Variant
-from reaper.sandbox.aws.sagemaker.listing import settle
-from reaper.sandbox.azure import signals
-from reaper.sandbox.azure.subscription import Endpoint as AzEndpoint
-from reaper.sandbox.azure.subscription import Thing as AzThing
-from reaper.sandbox.azure.subscription import Workspace
+from reaper_sandbox.aws import scaled
+from reaper_sandbox.aws.account import Account
+from reaper_sandbox.aws.records import Endpoint, Notebook, Variant
+from reaper_sandbox.aws.sagemaker.listing import settle
+from reaper_sandbox.azure import signals
+from reaper_sandbox.azure.subscription import Endpoint as AzEndpoint
+from reaper_sandbox.azure.subscription import Thing as AzThing
+from reaper_sandbox.azure.subscription import Workspace
 
 Span = tuple[datetime, datetime]
 RESTORED = "ml-idle-reaper:restored"
@@ -585,7 +585,7 @@ class AzInstance(OnAzure):
         self._turn("Stopped", "Stop", now)
 
     def _turn(self, state: str, verb: str, now: datetime) -> None:
-        from reaper.sandbox.azure import instances
+        from reaper_sandbox.azure import instances
 
         inner = self.body()["properties"]["properties"]
         inner["state"], inner["lastOperation"] = state, instances.operation(verb, now)

@@ -31,10 +31,10 @@ from play.oracle import Oracle, Scene, State
 from play.post import Post
 from play.shell import PRODUCT, Done, Shell
 from play.terms import DAY, HOUR, MINUTE
-from reaper import gate
-from reaper.sandbox.aws import fault as aws_fault
-from reaper.sandbox.azure import fault as azure_fault
-from reaper.snooze import Request
+from reaper.snooze import handler
+from reaper.snooze.record import Request
+from reaper_sandbox.aws import fault as aws_fault
+from reaper_sandbox.azure import fault as azure_fault
 
 SWEEPS = ((1, 10), (5, 0), (8, 20), (11, 50), (15, 30), (18, 40), (21, 50))
 """When a day's sweeps are, give or take some minutes."""
@@ -354,7 +354,7 @@ class Season:
         self.counts["snoozed in the middle of a sweep"] += 1
         parts = urlsplit(link)
         form = urlencode({"t": parts.query.removeprefix("t="), "days": 1, "reason": "just in time"}).encode()
-        door = gate.open(keys)
+        door = handler.open(keys)
         said = door.answer(Request(method="POST", path=parts.path, body=form), self.clock.now)
         self.say(f"{thing.name} is snoozed in the middle of the sweep: {said.status}")
         if said.status == 200:

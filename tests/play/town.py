@@ -9,9 +9,9 @@ from random import Random
 from play import terms
 from play.fleet import AwsApp, AwsComponent, AwsEndpoint, AwsHost, AwsNotebook, AzCluster, AzDeployment, AzInstance, Span, Thing
 from play.terms import DAY, HOUR, MINUTE
-from reaper.sandbox.aws.account import Account
-from reaper.sandbox.aws.server import Server as Aws
-from reaper.sandbox.azure.server import Server as Azure
+from reaper_sandbox.aws.account import Account
+from reaper_sandbox.aws.server import Server as Aws
+from reaper_sandbox.azure.server import Server as Azure
 
 REGIONS = ("us-east-1", "eu-west-1")
 SUBSCRIPTION = "11111111-1111-1111-1111-111111111111"

@@ -9,13 +9,13 @@ from datetime import UTC, datetime
 from html import unescape
 from urllib.parse import urlencode, urlsplit
 
-from reaper import gate
-from reaper.snooze import Request
+from reaper.snooze import handler
+from reaper.snooze.record import Request
 
 
 def visit(address: str, days: str) -> None:
     """Ends the process with status 1 where the page did not take the wish."""
-    door, link = gate.open(os.environ), urlsplit(address)
+    door, link = handler.open(os.environ), urlsplit(address)
     shown = door.answer(Request(method="GET", path=link.path, query=link.query), datetime.now(UTC))
     token = re.search(r'name="t" value="([^"]+)"', shown.body)
     form = urlencode({"t": token[1] if token else "", "days": days, "reason": "still needed"}).encode()

@@ -6,7 +6,7 @@ import json
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,12 @@ import boto3
 import pytest
 from azure.data.tables import TableClient
 
-from core import stores
-from core.conftest import azurite_tables, moto_url  # noqa: F401
-from core.depot import Thing
-from core.enforcer import Enforcer, policy
-from core.stores import Store
-from reaper.snooze import Desk, Reply, Request, answer
+from fakes import ledger_places
+from fakes.fake_cloud import Thing
+from fakes.fake_deployment import Enforcer, policy
+from fakes.ledger_places import Store
+from reaper.snooze.record import Desk, Reply, Request, answer
+from reaper.snooze.token import Keys
 from upgrade.make_policy import KEYS, POLICY
 
 HERE = Path(__file__).parent
@@ -36,7 +36,7 @@ class Upgraded:
     def click(self, name: str, days: int) -> Reply:
         """The form behind the mailed link, sent now, to a page that knows its deployment by now."""
         form = f"t={self.links[name].partition('t=')[2]}&days={days}&reason=needed&name=jo".encode()
-        keys = replace(KEYS, deployment="arn:aws:cloudformation:us-east-1:123456789012:stack/reaper/1")
+        keys = Keys(**KEYS, deployment="arn:aws:cloudformation:us-east-1:123456789012:stack/reaper/1")
         desk = Desk(ledger=lambda: self.there.ledger, keys=lambda wanted: keys, now=self.there.now)
         return answer(Request(method="POST", path="/keep", body=form), desk)
 
@@ -87,7 +87,7 @@ def _sqlite(request: pytest.FixtureRequest, patch: pytest.MonkeyPatch, folder: P
 
 
 def _dynamodb(request: pytest.FixtureRequest, patch: pytest.MonkeyPatch, folder: Path, play: str) -> Store:
-    store = stores.dynamodb(request.getfixturevalue("moto_url"), patch)
+    store = ledger_places.dynamodb(request.getfixturevalue("moto_url"), patch)
     client, table = boto3.client("dynamodb"), store.address.rpartition("/")[2]
     for item in json.loads((HERE / f"{play}.dynamodb.json").read_text()):
         client.put_item(TableName=table, Item=item)
@@ -95,7 +95,7 @@ def _dynamodb(request: pytest.FixtureRequest, patch: pytest.MonkeyPatch, folder:
 
 
 def _table(request: pytest.FixtureRequest, patch: pytest.MonkeyPatch, folder: Path, play: str) -> Store:
-    store = stores.table(request.getfixturevalue("azurite_tables"))
+    store = ledger_places.table(request.getfixturevalue("azurite_tables"))
     name = store.address.rpartition("/")[2]
     with TableClient.from_connection_string(store.environ["AZURE_STORAGE_CONNECTION_STRING"], name) as client:
         for entity in json.loads((HERE / f"{play}.table.json").read_text()):

@@ -13,19 +13,20 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+import core.enforcer
 import pytest
 from azure.data.tables import TableClient
-from make_policy import KEYS, POLICY
-from moto.server import ThreadedMotoServer
-
-import azurite
-import core.enforcer
 from core import stores
 from core.enforcer import Enforcer, policy
-from reaper import enforce
+from make_policy import KEYS, POLICY
+from moto.server import ThreadedMotoServer
 from reaper.desk import Desk
-from reaper.ledger import Ledger
 from reaper.offer import Offer
+from reaper.token import Keys
+
+import azurite
+from reaper import enforce
+from reaper.ledger import Ledger
 from reaper.snooze import Request, answer
 
 
@@ -53,7 +54,7 @@ def begun(ledger: Ledger, most: int) -> Enforcer:
     """A deployment with links in its mails, on a Monday."""
 
     def desk(**given: Any) -> Desk:
-        return Desk(**{**given, "offer": Offer(base="https://keep.example.com", keys=KEYS)})
+        return Desk(**{**given, "offer": Offer(base="https://keep.example.com", keys=Keys(**KEYS))})
 
     core.enforcer.Desk = desk
     return Enforcer(
@@ -96,7 +97,7 @@ def link(there: Enforcer, name: str) -> str:
 
 def click(there: Enforcer, name: str, days: int, when: datetime) -> None:
     form = f"t={link(there, name).partition('t=')[2]}&days={days}&reason=needed&name=jo".encode()
-    reply = answer(Request(method="POST", path="/keep", body=form), there.ledger.ledger, KEYS, when)
+    reply = answer(Request(method="POST", path="/keep", body=form), there.ledger.ledger, Keys(**KEYS), when)
     assert reply.status == 200, reply.note
 
 

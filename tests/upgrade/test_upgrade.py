@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from core.enforcer import Enforcer, of
-from core.fakes import DAY, HOUR, TARGET
-from reaper import enforce, restore
+from fakes.builders import DAY, HOUR, TARGET
+from fakes.fake_deployment import Enforcer, of
+from reaper import decide
+from reaper.actions import restore
 from reaper.model import Announced, Mode, Move, Result
 from upgrade.conftest import Upgraded
 
@@ -184,7 +185,7 @@ def test_a_hold_stands_while_the_limits_are_exceeded_until_a_release(upgraded: L
     moves = {of(swept(old, when), f"second-{n}").step.move for n in (1, 2, 3)}
     assert (moves, old.there.depot.log) == ({Move.HOLD}, [])
     assert any("ON HOLD" in text for text in old.mails(ADMINS))
-    enforce.release(old.there.ledger, "lee", old.there.now)
+    decide.release(old.there.ledger, "lee", old.there.now)
     swept(old, when + HOUR)
     assert sorted(name for move, name, _ in old.there.depot.log) == ["second-1", "second-2", "second-3"]
 
@@ -201,9 +202,9 @@ def test_a_hold_is_not_ended_by_a_run_over_less_than_the_old_one_read(upgraded: 
 
 def test_a_release_before_the_first_new_run_ends_the_hold(upgraded: Load):
     old = upgraded("holds", most=1)
-    assert [h.sort for h in enforce.standing(old.there.ledger)] == ["older"]
-    enforce.release(old.there.ledger, "lee", old.there.now)
-    assert enforce.standing(old.there.ledger) == []
+    assert [h.sort for h in decide.standing(old.there.ledger)] == ["older"]
+    decide.release(old.there.ledger, "lee", old.there.now)
+    assert decide.standing(old.there.ledger) == []
     old.there.later(hours=1)
     assert sorted(name for move, name, _ in old.there.depot.log) == ["second-1", "second-2", "second-3"]
 

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from reaper.aws import series
-from reaper.aws.series import Query
+from reaper.aws import metrics
+from reaper.aws.metrics import Query
 from reaper.errors import CloudError
 from reaper.evidence import points, settled
 from reaper.model import Observation, Reading, Resource, Role, Window
 
 if TYPE_CHECKING:
-    from reaper.aws.cloud import Cloud
+    from reaper.aws.session import Cloud
 
 NAMESPACE, METRIC, DIMENSION = "MLIdleReaper", "Busy", "Resource"
 
@@ -28,10 +28,10 @@ def readings(cloud: Cloud, resources: Sequence[Resource], window: Window) -> dic
     """
     spelled = _spellings(cloud) if resources else {}
     asked = {r.id: [_query(arn) for arn in (spelled or {}).get(r.id.lower(), [r.id])] for r in resources}
-    first = series.first(cloud, [(r, asked[r.id]) for r in resources], window)
+    first = metrics.first(cloud, [(r, asked[r.id]) for r in resources], window)
     seen = [Observation(resource=r, readings=tuple(_pair(first[q])[0] for q in asked[r.id])) for r in resources]
     silent = [one.resource.id for one in seen if not settled(one, window)]
-    answers = first | series.answers(cloud, [q for id_ in silent for q in asked[id_]], window)
+    answers = first | metrics.answers(cloud, [q for id_ in silent for q in asked[id_]], window)
     found = {id_: tuple(r for q in queries for r in _pair(answers[q])) for id_, queries in asked.items()}
     return found if spelled is not None else {id_: _doubted(pairs) for id_, pairs in found.items()}
 
@@ -41,7 +41,7 @@ def _doubted(readings: tuple[Reading, ...]) -> tuple[Reading, ...]:
     return tuple(replace(r, complete=r.complete and points(r) > 0) for r in readings)
 
 
-def _pair(answer: series.Answer) -> tuple[Reading, Reading]:
+def _pair(answer: metrics.Answer) -> tuple[Reading, Reading]:
     activity = Reading(signal=METRIC, role=Role.ACTIVITY, series=answer.series, complete=answer.complete)
     below_any = float("-inf")
     heart = Reading(
@@ -61,7 +61,7 @@ def _spellings(cloud: Cloud) -> dict[str, list[str]] | None:
     """
     found: dict[str, list[str]] = {}
     try:
-        for pairs in series.dimensions(cloud, NAMESPACE, METRIC):
+        for pairs in metrics.dimensions(cloud, NAMESPACE, METRIC):
             if DIMENSION in pairs and len(pairs) == 1:
                 found.setdefault(pairs[DIMENSION].lower(), []).append(pairs[DIMENSION])
     except CloudError as error:

@@ -18,10 +18,11 @@ from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from reaper import registry, source
+from reaper import registry
 from reaper import settings as knobs
 from reaper.errors import SettingsError
 from reaper.model import Report, Status
+from reaper.policy import file
 from reaper.report.json import plain
 from reaper.report.totals import acted, failed, held, news, totals
 from reaper.run import run
@@ -38,7 +39,7 @@ metrics = Metrics(namespace="MLIdleReaper", service="ml-idle-reaper")
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """One sweep. Raises ReaperError when nothing could be swept or the summary was not accepted, so that the error alarm rings."""
     settings = _settings(os.environ, event)
-    found = source.load(settings.policy)
+    found = file.load(settings.policy)
     deadline = datetime.now(UTC) + timedelta(milliseconds=context.get_remaining_time_in_millis())
     report = run(settings, found, lambda: datetime.now(UTC), logger.info, deadline)
     _measure(report)
@@ -57,11 +58,11 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
 
 def _store(settings: knobs.Settings, report: Report, text: str) -> tuple[str | None, SettingsError | None]:
     """Where the report is now; or why it is not, which is raised only after everybody has been told of what it says."""
-    from reaper.aws import store  # with it boto3, which no cold start waits for
+    from reaper.aws import text_store  # with it boto3, which no cold start waits for
 
     try:
         return (
-            store.write_report(settings.reports, report.run.id, report.run.started_at, text) if settings.reports else None
+            text_store.write_report(settings.reports, report.run.id, report.run.started_at, text) if settings.reports else None
         ), None
     except SettingsError as error:
         logger.error("report not stored", error=str(error))

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from reaper.aws.endpoint import Described
-from reaper.aws.reply import DONE
+from reaper.aws.endpoint_description import Described
+from reaper.aws.plain_json import DONE
 from reaper.errors import CloudError
 
 if TYPE_CHECKING:
-    from reaper.aws.cloud import Cloud
+    from reaper.aws.session import Cloud
 
 CONFIG = (
     "ProductionVariants", "ShadowProductionVariants", "DataCaptureConfig", "KmsKeyId", "AsyncInferenceConfig", "ExplainerConfig",

@@ -16,9 +16,10 @@ from typing import Any
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from reaper import gate, snooze
 from reaper.errors import SettingsError
-from reaper.snooze import Reply, Request
+from reaper.snooze import handler as snooze_handler
+from reaper.snooze import record
+from reaper.snooze.record import Reply, Request
 
 PERMISSIONS = (
     "dynamodb:BatchGetItem",
@@ -42,9 +43,11 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         asked = request(event)
         reply = _gate().answer(asked, datetime.now(UTC))
     except SettingsError as error:
-        asked, reply = Request(method="", path=""), snooze.garbled(str(error))
+        asked, reply = Request(method="", path=""), record.garbled(str(error))
     if reply.note:
-        log = {logging.INFO: logger.info, logging.WARNING: logger.warning, logging.ERROR: logger.error}[gate.level(reply)]
+        log = {logging.INFO: logger.info, logging.WARNING: logger.warning, logging.ERROR: logger.error}[
+            snooze_handler.level(reply)
+        ]
         log("keep-link", method=asked.method[:20], status=reply.status, source=asked.source_ip, note=reply.note)
     return response(reply)
 
@@ -94,5 +97,5 @@ def response(reply: Reply) -> dict[str, Any]:
 
 
 @cache
-def _gate() -> gate.Gate:
-    return gate.open(os.environ)
+def _gate() -> snooze_handler.Gate:
+    return snooze_handler.open(os.environ)

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from reaper.errors import CloudError, Trouble
-from reaper.row import same
+from reaper.ledger.codec import same
 
 if TYPE_CHECKING:
-    from reaper.aws.cloud import Cloud
+    from reaper.aws.session import Cloud
 
 PERMISSION = "tag:GetResources"
 Tags = dict[str, str]

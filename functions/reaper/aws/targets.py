@@ -11,7 +11,7 @@ from difflib import get_close_matches
 import boto3
 from botocore.exceptions import BotoCoreError
 
-from reaper.aws.cloud import Cloud
+from reaper.aws.session import Cloud
 from reaper.errors import CloudError, SettingsError
 from reaper.model import Target
 

@@ -11,9 +11,9 @@ import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
 from reaper.errors import CloudError, Trouble
-from reaper.message import defused
 from reaper.model import Report
-from reaper.report import summary
+from reaper.notices.message import defused
+from reaper.report import brief
 from reaper.report.totals import complete, totals
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def publish(topic: str, report: Report, stored: str | None) -> str:
     region = topic.split(":")[3]
     try:
         reply = boto3.client("sns", region_name=region).publish(
-            TopicArn=topic, Subject=summary.subject(report), Message=body(report, stored), MessageAttributes=_attributes(report)
+            TopicArn=topic, Subject=brief.subject(report), Message=body(report, stored), MessageAttributes=_attributes(report)
         )
     except (ClientError, BotoCoreError) as error:
         raise CloudError(
@@ -40,7 +40,7 @@ def publish(topic: str, report: Report, stored: str | None) -> str:
 def body(report: Report, stored: str | None) -> str:
     """The summary, cut at a line's end to fit, with a pointer to the full report."""
     pointer = f"Full report: {stored}\n" if stored else ""
-    text = defused(summary.render(report))
+    text = defused(brief.render(report))
     room = MAX_BYTES - len(pointer.encode()) - 100
     if len(text.encode()) > room:
         cut = text.encode()[:room].decode(errors="ignore")

@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from reaper.azure.call import Call, Json
+from reaper.azure.request import Call, Json
 from reaper.azure.workspaces import PROVIDER, TYPE, Workspace
 from reaper.errors import CloudError, Trouble
 
 if TYPE_CHECKING:
-    from reaper.azure.cloud import Cloud
+    from reaper.azure.session import Cloud
 
 COLLECTIONS = {"model": "models", "environment": "environments", "code": "codes"}
 PERMISSIONS = tuple(f"{TYPE}/{collection}/versions/read" for collection in COLLECTIONS.values())

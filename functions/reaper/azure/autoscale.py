@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from reaper.azure.call import UNREADABLE, Json
+from reaper.azure.request import UNREADABLE, Json
 from reaper.errors import CloudError, Trouble
 
 if TYPE_CHECKING:
-    from reaper.azure.cloud import Cloud
+    from reaper.azure.session import Cloud
 
 PERMISSION, VERSION = "Microsoft.Insights/autoscaleSettings/read", "2022-10-01"
 

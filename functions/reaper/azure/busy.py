@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from reaper.azure import series, signs
-from reaper.azure.series import Place, Query
+from reaper.azure import metrics
+from reaper.azure import readings as azure_readings
+from reaper.azure.metrics import Place, Query
 from reaper.model import Reading, Resource, Window
 
 if TYPE_CHECKING:
-    from reaper.azure.cloud import Cloud
+    from reaper.azure.session import Cloud
 
 QUERY = Query(namespace="MLIdleReaper", metrics=("Busy",), aggregation="Maximum", split="ComputeName", published_by_us=True)
 
@@ -22,6 +23,9 @@ QUERY = Query(namespace="MLIdleReaper", metrics=("Busy",), aggregation="Maximum"
 def readings(cloud: Cloud, resources: Sequence[Resource], window: Window) -> dict[str, tuple[Reading, ...]]:
     """Busy as activity and as heartbeat, by resource id. Without any point both are empty: nobody publishes it there."""
     places = [Place(id=r.facts["workspace"].id, region=r.facts["workspace"].region) for r in resources]
-    found = series.answers(cloud, places, QUERY, window)
+    found = metrics.answers(cloud, places, QUERY, window)
     answers = {r.id: found.of(r.facts["workspace"].id, "Busy", r.name) for r in resources}
-    return {id_: (signs.activity("Busy", answer), signs.heartbeat("Busy points", answer)) for id_, answer in answers.items()}
+    return {
+        id_: (azure_readings.activity("Busy", answer), azure_readings.heartbeat("Busy points", answer))
+        for id_, answer in answers.items()
+    }

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from reaper.azure import family, tags, workspaces
-from reaper.azure.call import UNREADABLE, Call
+from reaper.azure.arm_values import latest, moment
 from reaper.azure.family import Family
-from reaper.azure.moment import latest, moment
+from reaper.azure.request import UNREADABLE, Call
 from reaper.azure.workspaces import PERMISSIONS as UPPER
 from reaper.azure.workspaces import PROVIDER, Workspace, region, vanished
 from reaper.errors import CloudError, Trouble, aside
@@ -21,7 +21,7 @@ from reaper.model import Observation, Part, Resource
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from reaper.azure.cloud import Cloud
+    from reaper.azure.session import Cloud
 
 ROOT = f"{PROVIDER}/workspaces/computes"
 PERMISSION = f"{ROOT}/read"

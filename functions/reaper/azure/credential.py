@@ -11,7 +11,7 @@ from typing import Any
 
 from azure.identity import DefaultAzureCredential
 
-from reaper.azure.pipeline import TIMEOUTS
+from reaper.azure.http_policies import TIMEOUTS
 from reaper.errors import CloudError, Trouble
 
 TRUST = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")

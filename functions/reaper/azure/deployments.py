@@ -10,15 +10,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from reaper.azure import graph
-from reaper.azure.call import Call, Json
+from reaper.azure import resource_graph
+from reaper.azure.request import Call, Json
 from reaper.azure.workspaces import PERMISSIONS as UPPER
 from reaper.azure.workspaces import PROVIDER, TYPE, Workspace, vanished, workspaces
 from reaper.azure.workspaces import again as workspace_again
 from reaper.errors import CloudError, Trouble, aside
 
 if TYPE_CHECKING:
-    from reaper.azure.cloud import Cloud
+    from reaper.azure.session import Cloud
 
 UPPER_ROOT = f"{PROVIDER}/workspaces/onlineEndpoints"
 ROOT = f"{UPPER_ROOT}/deployments"
@@ -111,7 +111,7 @@ def endpoint_id(id_: str) -> str:
 def _shown(cloud: Cloud) -> list[Json]:
     """What Resource Graph shows. Where it fails, nothing: then every workspace is asked itself, which costs calls and loses nothing."""
     try:
-        return list(graph.rows(cloud, *TYPES))
+        return list(resource_graph.rows(cloud, *TYPES))
     except CloudError:
         return []
 

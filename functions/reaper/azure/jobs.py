@@ -12,14 +12,14 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from reaper.azure.call import UNREADABLE
-from reaper.azure.moment import latest, moment
+from reaper.azure.arm_values import latest, moment
+from reaper.azure.request import UNREADABLE
 from reaper.azure.workspaces import PROVIDER
 from reaper.errors import CloudError, Trouble
 from reaper.model import Observation, Reading, Role
 
 if TYPE_CHECKING:
-    from reaper.azure.cloud import Cloud
+    from reaper.azure.session import Cloud
 
 PERMISSION = f"{PROVIDER}/workspaces/jobs/read"
 PARTS: dict[str, type] = {"computeId": str, "settings": dict, "jobs": dict, "properties": dict}

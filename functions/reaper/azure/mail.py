@@ -12,12 +12,12 @@ from typing import Any
 from azure.communication.email import EmailClient
 from azure.core.exceptions import AzureError
 
-from reaper.azure import hosts
+from reaper.azure import trusted_hosts
 from reaper.azure.credential import credential
-from reaper.azure.pipeline import TIMEOUTS
+from reaper.azure.http_policies import TIMEOUTS
 from reaper.errors import CloudError, Trouble
 from reaper.model import Report
-from reaper.report import html, summary
+from reaper.report import brief, html
 from reaper.settings import Email
 
 PERMISSION = "Microsoft.Communication/CommunicationServices/write"
@@ -29,7 +29,7 @@ PATIENCE = 120
 
 def send(email: Email, report: Report, stored: str | None) -> str:
     """Send the summary; gives the service's id of the mail. Raises CloudError when it is not accepted."""
-    if because := hosts.refusal(email.endpoint, "communication"):
+    if because := trusted_hosts.refusal(email.endpoint, "communication"):
         raise CloudError(Trouble.REFUSED, PERMISSION, f"REAPER_EMAIL_ENDPOINT={because}")
     try:
         with EmailClient(email.endpoint, credential(), **TIMEOUTS) as client:
@@ -50,13 +50,13 @@ def send(email: Email, report: Report, stored: str | None) -> str:
 
 def message(email: Email, report: Report, stored: str | None) -> dict[str, Any]:
     """The mail as the service wants it."""
-    text = summary.render(report) + (f"Full report: {stored}\n" if stored else "")
+    text = brief.render(report) + (f"Full report: {stored}\n" if stored else "")
     page = html.render(report)
     if len(page) > LARGEST_PAGE:
         page = f"<!doctype html><html lang='en'><body><pre>{escape(text)}</pre></body></html>"
     return {
         "senderAddress": email.sender,
         "recipients": {"to": [{"address": address} for address in email.to]},
-        "content": {"subject": summary.subject(report), "plainText": text, "html": page},
+        "content": {"subject": brief.subject(report), "plainText": text, "html": page},
         "userEngagementTrackingDisabled": True,
     }

@@ -1,107 +1,235 @@
-"""What all kinds of one subscription share: the SDK's clients, each made once, and what was read once for all of them.
+"""One Azure subscription: calls, paging, bounded concurrency, and the one place where azure-core's errors become CloudError.
 
-azure-mgmt-machinelearningservices is pinned to the pre-release 2.0.0b2, because the stable release speaks an API of 2020 without
-endpoints. Its typed models lose facts (unknown compute types, `tags: null`), so its pipeline is used and the JSON read as it is.
+Error envelopes: https://learn.microsoft.com/azure/azure-resource-manager/troubleshooting/common-deployment-errors
 """
 
 from __future__ import annotations
 
-import copy
+import re
 import threading
-import time
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TypeVar
 
-from azure.core.credentials import TokenCredential
-from azure.core.exceptions import ServiceRequestError
+from azure.core.exceptions import AzureError, ClientAuthenticationError, ServiceRequestError, ServiceResponseError
 from azure.core.rest import HttpRequest, HttpResponse
-from azure.mgmt.machinelearningservices import MachineLearningServicesMgmtClient
-from azure.monitor.querymetrics import MetricsClient
 
-from reaper.azure.call import API_VERSIONS
-from reaper.azure.endpoints import Endpoints
-from reaper.azure.pipeline import TIMEOUTS, TRIES_OPTION, Pace, Tries, policies
-from reaper.errors import CloudError
+from reaper.azure.clients import Session
+from reaper.azure.http_policies import Tries
+from reaper.azure.request import UNREADABLE, UNREGISTERED, Call, Json, local, rows
+from reaper.errors import CloudError, Trouble
+from reaper.model import Target
 
+WORKERS = 3
+"""Calls under way at once per kind; three kinds share one client, whose pool holds ten connections."""
 
-@dataclass(slots=True)
-class _Memo:
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    done: bool = False
-    value: Any = None
-    error: CloudError | None = None
+A = TypeVar("A")
+B = TypeVar("B")
 
 
-class Session:
-    """The clients of one subscription. `bulk` is whether metrics may be asked for in bulk: so until Azure says no.
+class Cloud:
+    """One subscription as one kind sees it: shared clients, but its own count of calls and its own list of what went wrong."""
 
-    `pause(seconds)` is how an act waits.
-    """
-
-    def __init__(self, credential: TokenCredential, subscription: str, endpoints: Endpoints, pace: Pace) -> None:
-        self.bulk = endpoints.metrics is not None
-        self.pause: Callable[[float], None] = time.sleep
-        self._credential, self._endpoints, self._pace = credential, endpoints, pace
-        self._arm = MachineLearningServicesMgmtClient(
-            credential,
-            subscription,
-            base_url=endpoints.arm,
-            api_version=API_VERSIONS["Microsoft.MachineLearningServices"],
-            credential_scopes=[endpoints.arm_scope],
-            policies=policies(credential, endpoints.arm_scope, pace),
-            **TIMEOUTS,
-        )
-        self._arm.__enter__()
-        self._metrics: dict[str, MetricsClient] = {}
-        self._memos: dict[Hashable, _Memo] = {}
+    def __init__(self, session: Session, target: Target) -> None:
+        self.target = target
+        self.calls: Counter[str] = Counter()
+        self.troubles: list[CloudError] = []
+        self.session = session
         self._lock = threading.Lock()
 
-    def send(self, request: HttpRequest, region: str | None, tries: Tries) -> HttpResponse:
-        """One request to Resource Manager, or to the batch metrics host of `region`. Raises what azure-core raises.
+    def for_kind(self) -> Cloud:
+        """The same target with fresh counters."""
+        return Cloud(self.session, self.target)
 
-        `tries` is told, whatever comes of it, of tries that may have been carried out before the last one.
+    def anew(self) -> Cloud:
+        """The same target, with nothing remembered from before."""
+        return Cloud(self.session.anew(), self.target)
+
+    def named(self, name: str | None) -> None:
+        """Its target goes by this name from now on, in what is shown to people; the target stays the same."""
+        self.target = replace(self.target, account_name=name)
+
+    def call(self, call: Call) -> Json:
+        """The JSON of one reply, empty where a change is answered without any.
+
+        Raises CloudError, and nothing else, when the call fails or the reply lacks what it must have.
         """
-        option: dict[str, Any] = {TRIES_OPTION: tries}
-        try:
-            if region is None:
-                return self._arm._send_request(request, **option)
-            return self._regional(region).send_request(request, **option)
-        except OSError as error:
-            # What requests says of this machine's files, such as certificates to trust, comes through azure-core as it is.
-            raise ServiceRequestError(f"this machine cannot make the call: {error}") from error
-
-    def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """What `make` gives, made by whoever asks first; a CloudError is remembered and raised to everybody."""
         with self._lock:
-            memo = self._memos.setdefault(key, _Memo())
-        with memo.lock:
-            if not memo.done:
-                try:
-                    memo.value = make()
-                except CloudError as error:
-                    memo.error = error
-                memo.done = True
-        if memo.error:
-            raise memo.error
-        return memo.value
+            self.calls[call.counted] += 1
+        reply = _answered(call, self.session)
+        lacking = [key for key in call.has if key not in reply]
+        if lacking:
+            raise CloudError(Trouble.GARBLED, call.permission, f"the reply has no {', '.join(lacking)}")
+        return reply
 
-    def anew(self) -> Session:
-        """The same clients, with nothing remembered from before: for looking again."""
-        fresh = copy.copy(self)
-        fresh._memos = {}
-        return fresh
+    def pages(
+        self,
+        permission: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        has: Sequence[str] = ("id",),
+        odd: Callable[[CloudError], None] | None = None,
+    ) -> Iterator[Json]:
+        """Every row of a paged list. `has` are the keys of every true row; one without them is told to `odd`, and the others are given.
 
-    def _regional(self, region: str) -> MetricsClient:
+        Raises CloudError, also for a page that comes twice and, without `odd`, for such a row.
+        """
+        seen: set[str] = set()
+        call = Call(permission=permission, path=path, query=query or {}, has=("value",))
+        while True:
+            reply = self.call(call)
+            yield from rows(permission, reply["value"], has, odd)
+            following = reply.get("nextLink")
+            if not following:
+                return
+            if not isinstance(following, str) or following in seen:
+                raise CloudError(Trouble.GARBLED, permission, "the same page came twice")
+            seen.add(following)
+            call = Call(permission=permission, path=_next(permission, following), has=("value",))
+
+    def once(self, key: Hashable, make: Callable[[], A]) -> A:
+        """What `make` gives, read once for all kinds of this subscription. Raises the CloudError that it raised."""
+        found: A = self.session.once(key, make)
+        return found
+
+    def each(self, function: Callable[[A], B], items: Sequence[A]) -> Iterable[B]:
+        """`function` of every item, at most WORKERS at once, in order."""
+        if len(items) < 2:
+            return [function(item) for item in items]
+        with ThreadPoolExecutor(min(WORKERS, len(items))) as pool:
+            return list(pool.map(function, items))
+
+    def note(self, error: CloudError) -> None:
+        """Remember a failure that does not end the kind's sweep: it makes the coverage incomplete."""
         with self._lock:
-            if region not in self._metrics:
-                scope = self._endpoints.metrics_scope
-                client = MetricsClient(
-                    str(self._endpoints.metrics).replace("{region}", region),
-                    self._credential,
-                    audience=scope.removesuffix("/.default"),
-                    policies=policies(self._credential, scope, self._pace),
-                    **TIMEOUTS,
-                )
-                self._metrics[region] = client.__enter__()
-            return self._metrics[region]
+            self.troubles.append(error)
+
+
+def _request(call: Call) -> HttpRequest:
+    return HttpRequest(call.verb, call.url) if call.body is None else HttpRequest(call.verb, call.url, json=call.body)
+
+
+def _next(permission: str, link: str) -> str:
+    try:
+        return local(link)
+    except UNREADABLE as error:
+        raise CloudError(Trouble.GARBLED, permission, f"the link to the next page cannot be read ({_brief(error)})") from error
+
+
+def _answered(call: Call, session: Session) -> Json:
+    """The reply. A CloudError knows whether an earlier try of the SDK's may have been carried out."""
+    tries = Tries()
+    try:
+        return _reply(call, session, tries)
+    except CloudError as error:
+        error.retried = tries.doubtful > 0
+        raise
+
+
+def _reply(call: Call, session: Session, tries: Tries) -> Json:
+    try:
+        response = session.send(_request(call), call.region, tries)
+        if response.status_code >= 300:
+            raise _refused(call, response)
+        if call.method and not response.content:
+            return {}
+        reply = response.json()
+    except ClientAuthenticationError as error:
+        raise CloudError(Trouble.REFUSED, call.permission, f"no token: {_brief(error)}", code="NoToken") from error
+    except (ServiceRequestError, ServiceResponseError, OSError) as error:
+        raise CloudError(Trouble.UNREACHABLE, call.permission, _brief(error)) from error
+    except UNREADABLE as error:
+        raise CloudError(Trouble.GARBLED, call.permission, f"the reply cannot be read ({_brief(error)})") from error
+    except AzureError as error:
+        raise CloudError(Trouble.GARBLED, call.permission, f"the reply broke off ({_brief(error)})") from error
+    if not isinstance(reply, dict):
+        raise CloudError(Trouble.GARBLED, call.permission, f"the reply is {type(reply).__name__}, not an object")
+    return reply
+
+
+_SENTENCE = re.compile(r"action(?:s|\(s\))? '([^']+)' (?:over|at|on) (?:the )?scope '([^']+)'", re.IGNORECASE)
+# Before that, such a sentence names an action that is allowed.
+_LINKED = re.compile(r"action(?:s|\(s\))? '([^']+)' on the linked scope(?:s|\(s\))? '([^']+)'", re.IGNORECASE)
+_REGISTER = re.compile(
+    r"not\s+(?:been\s+|yet\s+)?registered|unregistered|MissingSubscriptionRegistration|NotRegistered", re.IGNORECASE
+)
+_PROVIDER = re.compile(r"\bmicrosoft\.[a-z]+\b", re.IGNORECASE)
+_GONE = {"ResourceNotFound", "NotFound", "ParentResourceNotFound"}
+_NOT_FOUND = r"\W+(?:(?:was|is|could|can|does|did|has)\s+)?(?:not|cannot|\w+n't)\s+(?:be\s+|been\s+)?(?:found|exist)"
+_SUBJECT = r"\W*(?:(?!of\b)\w+\s+){0,4}?['\"]?"
+_NAMED = re.compile(r"\bresource '([^']+)'", re.IGNORECASE)
+
+
+def _refused(call: Call, response: HttpResponse) -> CloudError:
+    """What an error reply means, from its status, its code and, when access was denied, from its sentence."""
+    status = response.status_code
+    code, text = _envelope(response)
+    if provider := _unregistered(call, status, code, text):
+        told = f"{status} {code}".strip()
+        remedy = f"az provider register --namespace {provider}"
+        return CloudError(Trouble.REFUSED, call.permission, f"{provider} {UNREGISTERED}; {remedy} does that ({told})", code=told)
+    if status in (401, 403):
+        named = _LINKED.search(text) or _SENTENCE.search(text)
+        action, scope = named.groups() if named else (call.permission, call.scope)
+        because = f"{action} is not allowed over scope {scope} ({code or status})"
+        return CloudError(Trouble.DENIED, call.permission, because, code=code, missing=action)
+    if status == 429:
+        return CloudError(Trouble.THROTTLED, call.permission, f"still throttled after every retry ({code or status})", code=code)
+    if status == 404 and _speaks_of_one(call, code, text):
+        return CloudError(Trouble.GONE, call.permission, text or "not found", code=code)
+    if call.method and (status >= 500 or status == 408):
+        told = f"{status} {code}: {text}"[:400]
+        return CloudError(
+            Trouble.UNREACHABLE, call.permission, f"{told}; whether it was done is not known", code=f"{status} {code}"
+        )
+    return CloudError(Trouble.REFUSED, call.permission, f"{status} {code}: {text}"[:500], code=f"{status} {code}".strip())
+
+
+def _speaks_of_one(call: Call, code: str, text: str) -> bool:
+    """Whether a 404 says that what was asked for is not there, or what that hangs below.
+
+    A proxy, a wrong route, API version or subscription answer 404, too, and say nothing of it. So may what it needs: where the text names a
+    resource, it must be this one or one above it. Azure ML has a `UserError` for all sorts of things, so there the sentence must be about it.
+    """
+    if code == "UserError":
+        name = re.escape(call.scope.rstrip("/").rpartition("/")[2])
+        return bool(re.match(f"{_SUBJECT}{name}{_NOT_FOUND}", text, re.IGNORECASE))
+    named = _NAMED.search(text)
+    return code in _GONE and (named is None or named[1].strip("/").lower() in set(_spellings(call.scope.lower())))
+
+
+def _spellings(scope: str) -> Iterator[str]:
+    """How Azure names what is asked for and what is above it: by name, by types and names in turn, by all types and the last name."""
+    provider, *rest = scope.rstrip("/").partition("/providers/")[2].partition("/providers/")[0].split("/")
+    for end in range(2, len(rest) + 1, 2):
+        yield rest[end - 1]
+        yield "/".join([provider, *rest[:end]])
+        yield "/".join([provider, *rest[0:end:2], rest[end - 1]])
+
+
+def _unregistered(call: Call, status: int, code: str, text: str) -> str | None:
+    """The resource provider that the reply says is not registered in the subscription; None where it says no such thing.
+
+    Resource Manager answers 409 MissingSubscriptionRegistration, the batch metrics hosts 403; a missing role is 401 there.
+    """
+    if status not in (403, 409) or code == "AuthorizationFailed" or not _REGISTER.search(f"{code} {text}"):
+        return None
+    named = _PROVIDER.search(text)
+    return named[0] if named else call.permission.partition("/")[0]
+
+
+def _envelope(response: HttpResponse) -> tuple[str, str]:
+    """Code and message. The single metrics call answers without the usual `error` around them; a proxy may answer with no JSON at all."""
+    try:
+        body = response.json()
+    except ValueError:
+        return "", response.text()[:200]
+    error = body.get("error", body) if isinstance(body, dict) else {}
+    return (str(error.get("code") or ""), str(error.get("message") or "")) if isinstance(error, dict) else ("", str(error)[:200])
+
+
+def _brief(error: Exception) -> str:
+    lines = str(error).strip().splitlines() or [repr(error)]
+    return lines[0][:300]

@@ -14,8 +14,8 @@ from ipaddress import ip_address
 
 import azure.functions as func
 
-from reaper import gate
-from reaper.snooze import PATH, Reply, Request
+from reaper.snooze import handler
+from reaper.snooze.record import PATH, Reply, Request
 
 blueprint = func.Blueprint()  # type: ignore[no-untyped-call]
 log = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ def keep(req: func.HttpRequest) -> func.HttpResponse:
     asked = request(req)
     reply = _gate().answer(asked, datetime.now(UTC))
     if reply.note:
-        log.log(gate.level(reply), "keep-link %s %s from %s: %s", asked.method, reply.status, asked.source_ip, reply.note)
+        log.log(handler.level(reply), "keep-link %s %s from %s: %s", asked.method, reply.status, asked.source_ip, reply.note)
     return response(reply)
 
 
@@ -70,5 +70,5 @@ def response(reply: Reply) -> func.HttpResponse:
 
 
 @cache
-def _gate() -> gate.Gate:
-    return gate.open(os.environ)
+def _gate() -> handler.Gate:
+    return handler.open(os.environ)

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from azure.core.credentials import TokenCredential
 
-from reaper.azure.cloud import Cloud
+from reaper.azure.clients import Session
 from reaper.azure.credential import credential
-from reaper.azure.endpoints import Endpoints, from_env
-from reaper.azure.pipeline import Pace
-from reaper.azure.session import Session
+from reaper.azure.http_policies import Pace
+from reaper.azure.service_hosts import Endpoints, from_env
+from reaper.azure.session import Cloud
 from reaper.azure.workspaces import SUBSCRIPTION
 from reaper.errors import CloudError, SettingsError, Trouble
 from reaper.model import Target

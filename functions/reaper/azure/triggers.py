@@ -19,11 +19,12 @@ from typing import Any
 
 import azure.functions as func
 
-from reaper import registry, source
+from reaper import registry
 from reaper import settings as knobs
 from reaper.azure import snooze_route
 from reaper.errors import ReaperError, SettingsError
 from reaper.model import Report, Status
+from reaper.policy import file
 from reaper.report.json import plain
 from reaper.report.totals import acted, failed, held, news, totals
 from reaper.run import run
@@ -104,7 +105,7 @@ def _settings(base: knobs.Settings, asked: Mapping[str, Any]) -> knobs.Settings:
 
 def _sweep(settings: knobs.Settings) -> tuple[dict[str, Any], list[ReaperError]]:
     """The answer, and what failed once the sweep was done: each in the log already."""
-    report = run(settings, source.load(settings.policy), lambda: datetime.now(UTC), log.info, datetime.now(UTC) + TIMEOUT)
+    report = run(settings, file.load(settings.policy), lambda: datetime.now(UTC), log.info, datetime.now(UTC) + TIMEOUT)
     answer = plain(report)
     text = json.dumps(answer, allow_nan=False)
     stored, unstored = _store(settings, report, text)
@@ -130,11 +131,11 @@ def _mail(settings: knobs.Settings, report: Report, stored: str | None) -> Reape
 
 def _store(settings: knobs.Settings, report: Report, text: str) -> tuple[str | None, ReaperError | None]:
     """Where the report is now; or why it is not, which keeps nobody from being told of what it says."""
-    from reaper.azure import store
+    from reaper.azure import text_store
 
     try:
         return (
-            store.write_report(settings.reports, report.run.id, report.run.started_at, text) if settings.reports else None
+            text_store.write_report(settings.reports, report.run.id, report.run.started_at, text) if settings.reports else None
         ), None
     except ReaperError as error:
         _tell(logging.ERROR, "report not stored", error=str(error))

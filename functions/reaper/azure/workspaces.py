@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from reaper.azure import graph, tags
-from reaper.azure.call import UNREADABLE, Call
+from reaper.azure import resource_graph, tags
+from reaper.azure.request import UNREADABLE, Call
 from reaper.errors import CloudError, Trouble
 
 if TYPE_CHECKING:
-    from reaper.azure.cloud import Cloud
+    from reaper.azure.session import Cloud
 
 PROVIDER = "Microsoft.MachineLearningServices"
 SUBSCRIPTION = "Microsoft.Resources/subscriptions/read"
@@ -96,7 +96,7 @@ def listed(cloud: Cloud) -> Listed:
         if error.trouble is not Trouble.DENIED or error.operation != PERMISSION:
             raise
         troubles.append(error)
-        found, lost = cloud.once("visible workspaces", lambda: (list(graph.rows(cloud, TYPE)), []))
+        found, lost = cloud.once("visible workspaces", lambda: (list(resource_graph.rows(cloud, TYPE)), []))
     narrow = bool(troubles)
     troubles += lost
     spaces = [_read_or_odd(row, troubles) for row in found]

@@ -8,14 +8,15 @@ from datetime import datetime, timedelta
 from difflib import get_close_matches
 from math import isfinite
 
-from reaper import plan, rule, schedule
+from reaper import plan
 from reaper.duration import spell, text
-from reaper.ledger import History
+from reaper.ledger.port import History
 from reaper.model import Action, Bar, Confidence, Evidence, Finding, Memory, Move, Owner, Report, Role, State
-from reaper.policy import Policy
+from reaper.policy import office_hours, rules
+from reaper.policy.schema import Policy
+from reaper.policy.tags import PREFIX
+from reaper.report.brief import clean, place
 from reaper.report.json import stamp
-from reaper.report.summary import clean, place
-from reaper.tags import PREFIX
 
 NEAR = 3
 LATEST = 10
@@ -125,7 +126,7 @@ def _tags(found: Finding) -> Iterator[str]:
 
 def _rules(found: Finding, known: Known) -> Iterator[str]:
     holds = found.case.rule
-    for name, fits, lacking in rule.looked_at(known.policy, found.case.resource, found.case.usd_per_hour):
+    for name, fits, lacking in rules.looked_at(known.policy, found.case.resource, found.case.usd_per_hour):
         why = {
             True: "matches",
             None: f"may match: {', '.join(lacking)} not known",
@@ -142,7 +143,7 @@ def _rules(found: Finding, known: Known) -> Iterator[str]:
     if holds.hours:
         yield line(
             "hours",
-            f"{schedule.written(holds.hours)} in {holds.hours.tz}, start: {holds.hours.restart}{', force' if holds.hours.force else ''}",
+            f"{office_hours.written(holds.hours)} in {holds.hours.tz}, start: {holds.hours.restart}{', force' if holds.hours.force else ''}",
         )
     if holds.protected:
         yield line("protected", whole(holds.protected))

@@ -16,11 +16,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from reaper.duration import text
-from reaper.figures import moment, money
 from reaper.model import Report, State
-from reaper.report import atlas, bars, moves, rows
-from reaper.report.summary import clean
+from reaper.report import action_groups, charts, coverage_map, html_rows
+from reaper.report.brief import clean
 from reaper.report.totals import gaps, lists, nothing, over, totals, troubles, unread
+from reaper.text import moment, money
 
 PLAIN = 200
 """Rows that are there without a script; the script puts its own in their place."""
@@ -31,18 +31,18 @@ FOLD = 24
 def render(report: Report) -> str:
     """The page. Everything in it is escaped or made of numbers; it works from a mail attachment as well as from a web server."""
     sums = totals(report)
-    shown = [f for f in rows.arranged(report.findings) if f.case.verdict.state in {State.IDLE, State.UNKNOWN}]
+    shown = [f for f in html_rows.arranged(report.findings) if f.case.verdict.state in {State.IDLE, State.UNKNOWN}]
     return _template().render(
         report=report,
         sums=sums,
         shown=shown[:PLAIN],
         left_out=len(shown) - PLAIN,
-        states=[(state.value, sums.by_state[state.value]) for state in rows.ORDER],
-        charts=[("kind", bars.by_kind(report)), ("owner", bars.by_owner(report))],
-        maps=atlas.maps(report),
-        gaps=atlas.gaps(report),
-        moves=moves.groups(report),
-        missing=atlas.missing(report),
+        states=[(state.value, sums.by_state[state.value]) for state in html_rows.ORDER],
+        charts=[("kind", charts.by_kind(report)), ("owner", charts.by_owner(report))],
+        maps=coverage_map.maps(report),
+        gaps=coverage_map.gaps(report),
+        moves=action_groups.groups(report),
+        missing=coverage_map.missing(report),
         holes=len(gaps(report)),
         lists=len(lists(report)),
         troubles=troubles(report),
@@ -54,7 +54,7 @@ def render(report: Report) -> str:
         script=Markup(_script()),
         policy=policy(),
         icon=f"data:image/svg+xml,{quote(_asset('report.svg'))}",
-        data=Markup(rows.payload(report)),
+        data=Markup(html_rows.payload(report)),
     )
 
 
@@ -81,15 +81,19 @@ def _asset(name: str) -> str:
 @cache
 def _template() -> Template:
     page = Environment(
-        autoescape=True, loader=PackageLoader("reaper", "report"), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        autoescape=True,
+        loader=PackageLoader("reaper.report", ""),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     page.filters |= {
         "clean": clean,
         "length": text,
         "money": money,
         "moment": moment,
-        "nobody": rows.nobody,
-        "word": moves.word,
-        "why": moves.why,
+        "nobody": html_rows.nobody,
+        "word": action_groups.word,
+        "why": action_groups.why,
     }
     return page.get_template("report.html.j2")

@@ -12,8 +12,9 @@ from datetime import UTC, datetime
 from math import isfinite
 from typing import Any
 
-from reaper import duration, schedule
+from reaper import duration
 from reaper.model import Coverage, Evidence, Finding, Memory, Owner, Report, Rule
+from reaper.policy import office_hours
 from reaper.report.totals import totals
 
 SCHEMA = 1
@@ -123,7 +124,9 @@ def _rule(rule: Rule) -> dict[str, Any]:
         "action": rule.action.value,
         "idle_after": duration.spell(rule.idle_after),
         "grace": duration.spell(rule.grace),
-        "hours": {"on": schedule.written(hours), "tz": hours.tz, "start": hours.restart, "force": hours.force} if hours else None,
+        "hours": {"on": office_hours.written(hours), "tz": hours.tz, "start": hours.restart, "force": hours.force}
+        if hours
+        else None,
     }
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-from reaper import owners
 from reaper.duration import text
 from reaper.echo import many
 from reaper.model import Finding, Report
-from reaper.report import atlas, moves
-from reaper.report.summary import clean
+from reaper.policy import owners
+from reaper.report import action_groups, coverage_map
+from reaper.report.brief import clean
 from reaper.report.totals import idle, lists, nothing, over, remedies, totals, troubles, unknown
 
 
@@ -42,9 +42,9 @@ def _lead(report: Report) -> str:
 
 def _moves(report: Report) -> list[str]:
     lines = []
-    for group in moves.groups(report):
+    for group in action_groups.groups(report):
         told = [
-            f"- {moves.word(f)} {_plain(f.case.resource.name)} ({_plain(f.case.resource.kind)}): {_plain(moves.why(f))}"
+            f"- {action_groups.word(f)} {_plain(f.case.resource.name)} ({_plain(f.case.resource.kind)}): {_plain(action_groups.why(f))}"
             for f in group.findings
         ]
         lines += [f"## {group.title}", "", *told, ""]
@@ -96,7 +96,7 @@ def _unknown(report: Report) -> list[str]:
 
 
 def _coverage(report: Report) -> list[str]:
-    rows = [f"- **{gap.status}** {_plain(gap.why, 500)}: {_plain(gap.places, 500)}" for gap in atlas.gaps(report)]
+    rows = [f"- **{gap.status}** {_plain(gap.why, 500)}: {_plain(gap.places, 500)}" for gap in coverage_map.gaps(report)]
     whole = [f"Coverage: all {many(len(lists(report)), 'list')} complete.", ""]
     failed = [f"- {_plain(c.kind)}: {_plain(c.error or '', 300)}" for c in troubles(report)]
     return [*(["## Coverage incomplete", "", *rows, ""] if rows else whole), *(["## Failed", "", *failed, ""] if failed else [])]

@@ -14,12 +14,12 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from reaper import owners
 from reaper.duration import text
 from reaper.echo import many
 from reaper.model import Confidence, Coverage, Finding, Move, Report, Result, Role, State, Status
-from reaper.report import atlas, layout, moves
-from reaper.report.summary import clean
+from reaper.policy import owners
+from reaper.report import action_groups, coverage_map, layout
+from reaper.report.brief import clean
 from reaper.report.totals import gaps, idle, lists, nothing, over, remedies, totals, troubles, unknown
 
 COLOURS = {State.IDLE: "yellow", State.UNKNOWN: "magenta", State.ACTIVE: "green", State.YOUNG: "cyan", State.EXEMPT: "blue"}
@@ -160,7 +160,7 @@ def _name(found: Finding) -> Text:
 
 
 def _moves(report: Report, width: int) -> Iterator[RenderableType]:
-    for group in moves.groups(report):
+    for group in action_groups.groups(report):
         rows = [_move(one) for one in group.findings[:ROWS]]
         table = _table(f"\n{group.title} ({len(group.findings)})", rows, REASONED, width)
         table.title_style = "bold red" if group.loud else "bold"
@@ -172,7 +172,13 @@ def _moves(report: Report, width: int) -> Iterator[RenderableType]:
 def _move(found: Finding) -> dict[str, str | Text]:
     usd, kind = found.case.usd_per_hour, clean(_short(found.case.resource.kind))
     cost = "?" if usd is None else f"{usd:,.2f}"
-    return {"move": moves.word(found), "$/h": cost, "resource": _name(found), "kind": kind, "why": clean(moves.why(found), 300)}
+    return {
+        "move": action_groups.word(found),
+        "$/h": cost,
+        "resource": _name(found),
+        "kind": kind,
+        "why": clean(action_groups.why(found), 300),
+    }
 
 
 def _short(kind: str) -> str:
@@ -219,10 +225,10 @@ def _coverage(report: Report) -> RenderableType:
         f"{len(asked) - len(holes)} of {many(len(asked), 'list')} complete, {many(len(places), 'target')}, {many(calls, 'call')}"
     )
     head = Text.assemble(("\nCoverage  ", "bold"), (seen, "green" if not holes else "bold red"))
-    return Group(head, *(_gap(one) for one in atlas.gaps(report)), *(_trouble(row) for row in troubles(report)))
+    return Group(head, *(_gap(one) for one in coverage_map.gaps(report)), *(_trouble(row) for row in troubles(report)))
 
 
-def _gap(one: atlas.Gap) -> RenderableType:
+def _gap(one: coverage_map.Gap) -> RenderableType:
     """The same trouble once, with the lists that it met."""
     said = Text.assemble((f"{one.status}", BAD[one.status]), f" {one.why}")
     where = Text(one.places, style="dim")

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from reaper import advice, outlook
 from reaper.model import Coverage, Finding, Move, Report, Result, State, Status
+from reaper.notices import commands, forecast
 
 HOURS_A_MONTH = 730
 MOVES = {Move.STOP, Move.DELETE, Move.START}
@@ -64,7 +64,7 @@ def _acted(found: Iterable[Finding]) -> Acted:
     return Acted(
         count=len(made),
         usd_per_hour=round(sum(f.price.usd_per_hour for f in over if f.price), 4),
-        saves_usd_per_hour=round(sum(outlook.saved(f) for f in made), 4),
+        saves_usd_per_hour=round(sum(forecast.saved(f) for f in made), 4),
         already=len(over) - len(made),
     )
 
@@ -96,7 +96,7 @@ def nothing(report: Report) -> str:
 def remedies(report: Report) -> list[str]:
     """What to do where nothing at all could be read, a line for each cloud."""
     rows = {row.cloud: row for row in reversed(gaps(report))} if unread(report) else {}
-    return [advice.access(row.cloud, row.missing) for row in rows.values()]
+    return [commands.access(row.cloud, row.missing) for row in rows.values()]
 
 
 def idle(report: Report) -> list[Finding]:

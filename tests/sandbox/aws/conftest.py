@@ -9,8 +9,8 @@ import boto3
 import pytest
 from botocore.config import Config
 
-from reaper.sandbox.aws.account import Account
-from reaper.sandbox.aws.server import Server
+from reaper_sandbox.aws.account import Account
+from reaper_sandbox.aws.server import Server
 from sandbox.aws.clients import NOW, Client
 
 

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from reaper.sandbox.aws import autoscaling, scaled
-from reaper.sandbox.aws.account import Account
-from reaper.sandbox.aws.autoscaling import COPIES, VARIANT
-from reaper.sandbox.aws.records import Variant
-from reaper.sandbox.aws.server import Server
+from reaper_sandbox.aws import autoscaling, scaled
+from reaper_sandbox.aws.account import Account
+from reaper_sandbox.aws.autoscaling import COPIES, VARIANT
+from reaper_sandbox.aws.records import Variant
+from reaper_sandbox.aws.server import Server
 from sandbox.aws.clients import Client
 
 NAMED = {"ServiceNamespace": "sagemaker", "ResourceId": "endpoint/e/variant/AllTraffic", "ScalableDimension": VARIANT}

@@ -14,9 +14,9 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from reaper.sandbox.aws.account import Account
-from reaper.sandbox.aws.fault import denied, on
-from reaper.sandbox.aws.server import Server
+from reaper_sandbox.aws.account import Account
+from reaper_sandbox.aws.fault import denied, on
+from reaper_sandbox.aws.server import Server
 from sandbox.aws.clients import NOW, Client
 
 HOUR, DAY, MINUTE = timedelta(hours=1), timedelta(days=1), timedelta(minutes=1)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from reaper.sandbox.aws.account import Account
-from reaper.sandbox.aws.records import Variant
-from reaper.sandbox.aws.server import Server
+from reaper_sandbox.aws.account import Account
+from reaper_sandbox.aws.records import Variant
+from reaper_sandbox.aws.server import Server
 from sandbox.aws.clients import NOW, Client
 
 DAY = timedelta(days=1)

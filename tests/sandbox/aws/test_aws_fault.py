@@ -10,9 +10,9 @@ import pytest
 from botocore.exceptions import ClientError, ConnectionClosedError
 from botocore.parsers import ResponseParserError
 
-from reaper.sandbox.aws.account import Account
-from reaper.sandbox.aws.call import Call
-from reaper.sandbox.aws.fault import (
+from reaper_sandbox.aws.account import Account
+from reaper_sandbox.aws.call import Call
+from reaper_sandbox.aws.fault import (
     Fault,
     cut,
     denied,
@@ -27,7 +27,7 @@ from reaper.sandbox.aws.fault import (
     rate_limit,
     throttled,
 )
-from reaper.sandbox.aws.server import Server
+from reaper_sandbox.aws.server import Server
 from sandbox.aws.clients import NOW, Client
 
 SERVICES = {

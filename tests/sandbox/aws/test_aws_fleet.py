@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from reaper.sandbox.aws import cbor, fleet
-from reaper.sandbox.aws.account import Account
-from reaper.sandbox.aws.fleet.traffic import office
-from reaper.sandbox.aws.server import Server
+from reaper_sandbox.aws import cbor, fleet
+from reaper_sandbox.aws.account import Account
+from reaper_sandbox.aws.fleet.traffic import office
+from reaper_sandbox.aws.server import Server
 from sandbox.aws.clients import NOW, Client
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)

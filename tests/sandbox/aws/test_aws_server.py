@@ -12,9 +12,9 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 
-from reaper.sandbox.aws.account import Account
-from reaper.sandbox.aws.call import query_params
-from reaper.sandbox.aws.server import Server
+from reaper_sandbox.aws.account import Account
+from reaper_sandbox.aws.call import query_params
+from reaper_sandbox.aws.server import Server
 from sandbox.aws.clients import NOW, Client
 
 

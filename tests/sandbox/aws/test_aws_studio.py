@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from reaper.sandbox.aws.account import Account
-from reaper.sandbox.aws.server import Server
+from reaper_sandbox.aws.account import Account
+from reaper_sandbox.aws.server import Server
 from sandbox.aws.clients import NOW, Client
 
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)

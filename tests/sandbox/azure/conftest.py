@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from reaper.sandbox.azure.server import Server
-from reaper.sandbox.azure.subscription import Workspace
+from reaper_sandbox.azure.server import Server
+from reaper_sandbox.azure.subscription import Workspace
 from sandbox.azure.sdk import SUB
 
 NOW = datetime(2026, 11, 20, 12, 30, tzinfo=UTC)

@@ -11,7 +11,7 @@ from azure.mgmt.monitor import MonitorManagementClient
 from azure.mgmt.resourcegraph import ResourceGraphClient
 from azure.monitor.querymetrics import MetricsClient
 
-from reaper.sandbox.azure.server import Server
+from reaper_sandbox.azure.server import Server
 
 SUB = "11111111-1111-1111-1111-111111111111"
 MANAGEMENT = "https://management.azure.com"

@@ -9,7 +9,7 @@ from azure.communication.email import EmailClient
 from azure.core.credentials import AzureKeyCredential
 from azure.core.exceptions import HttpResponseError
 
-from reaper.sandbox.azure.server import Server
+from reaper_sandbox.azure.server import Server
 from sandbox.azure import sdk
 
 MAIL = {

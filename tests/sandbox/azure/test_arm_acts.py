@@ -10,9 +10,9 @@ from azure.core.exceptions import HttpResponseError, ResourceExistsError, Resour
 from azure.core.rest import HttpRequest
 from azure.mgmt.machinelearningservices import models
 
-from reaper.sandbox.azure import autoscale
-from reaper.sandbox.azure.server import Server
-from reaper.sandbox.azure.subscription import Thing, Workspace
+from reaper_sandbox.azure import autoscale
+from reaper_sandbox.azure.server import Server
+from reaper_sandbox.azure.subscription import Thing, Workspace
 from sandbox.azure import sdk
 
 

@@ -11,10 +11,10 @@ from azure.core.exceptions import ClientAuthenticationError, HttpResponseError, 
 from azure.core.rest import HttpRequest
 from azure.identity import ManagedIdentityCredential
 
-from reaper.sandbox.azure import jobs
-from reaper.sandbox.azure.fault import on, throttled
-from reaper.sandbox.azure.server import Server
-from reaper.sandbox.azure.subscription import Workspace
+from reaper_sandbox.azure import jobs
+from reaper_sandbox.azure.fault import on, throttled
+from reaper_sandbox.azure.server import Server
+from reaper_sandbox.azure.subscription import Workspace
 from sandbox.azure import sdk
 
 SECOND = "22222222-2222-2222-2222-222222222222"

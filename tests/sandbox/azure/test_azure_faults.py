@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from azure.core.exceptions import AzureError, DecodeError, HttpResponseError
 
-from reaper.sandbox.azure.fault import cut, denied, empty, error, garbage, latency, lost, on, throttled
-from reaper.sandbox.azure.rights import deny, only
-from reaper.sandbox.azure.server import Server
-from reaper.sandbox.azure.subscription import Workspace
+from reaper_sandbox.azure.fault import cut, denied, empty, error, garbage, latency, lost, on, throttled
+from reaper_sandbox.azure.rights import deny, only
+from reaper_sandbox.azure.server import Server
+from reaper_sandbox.azure.subscription import Workspace
 from sandbox.azure import sdk
 
 READ = "Microsoft.MachineLearningServices/workspaces/computes/read"

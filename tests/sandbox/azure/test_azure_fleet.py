@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from reaper.sandbox.azure import fleet
-from reaper.sandbox.azure.server import Server
+from reaper_sandbox.azure import fleet
+from reaper_sandbox.azure.server import Server
 from sandbox.azure import sdk
 
 KINDS = {

@@ -8,9 +8,9 @@ import pytest
 from azure.core.exceptions import HttpResponseError
 from azure.mgmt.resourcegraph.models import QueryRequest, QueryRequestOptions
 
-from reaper.sandbox.azure.rights import deny, only
-from reaper.sandbox.azure.server import Server
-from reaper.sandbox.azure.subscription import Workspace
+from reaper_sandbox.azure.rights import deny, only
+from reaper_sandbox.azure.server import Server
+from reaper_sandbox.azure.subscription import Workspace
 from sandbox.azure import sdk
 
 SECOND = "22222222-2222-2222-2222-222222222222"

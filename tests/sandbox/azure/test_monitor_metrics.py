@@ -11,10 +11,10 @@ from azure.core.exceptions import ClientAuthenticationError, HttpResponseError
 from azure.core.rest import HttpRequest
 from azure.monitor.querymetrics import MetricsQueryResult
 
-from reaper.sandbox.azure import signals
-from reaper.sandbox.azure.metrics import Signal
-from reaper.sandbox.azure.server import Server
-from reaper.sandbox.azure.subscription import Thing, Workspace
+from reaper_sandbox.azure import signals
+from reaper_sandbox.azure.metrics import Signal
+from reaper_sandbox.azure.server import Server
+from reaper_sandbox.azure.subscription import Thing, Workspace
 from sandbox.azure import sdk
 
 HOUR = timedelta(hours=1)

@@ -7,13 +7,13 @@ from typing import Any
 
 import boto3
 
-from reaper.aws.cloud import Cloud
-from reaper.channels import Means
-from reaper.channels.mime import NAME
-from reaper.channels.recipients import recipients
-from reaper.channels.spec import Ses
-from reaper.message import Message
+from reaper.aws.session import Cloud
 from reaper.model import Target
+from reaper.notices.channels.delivery import Means
+from reaper.notices.channels.mime import NAME
+from reaper.notices.channels.recipients import recipients
+from reaper.notices.message import Message
+from reaper.policy.channel_settings import Ses
 
 OPERATION = "ses:SendEmail"
 

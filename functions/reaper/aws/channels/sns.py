@@ -12,11 +12,11 @@ from collections.abc import Mapping
 
 import boto3
 
-from reaper.aws.cloud import Cloud
-from reaper.channels import Means
-from reaper.channels.spec import Sns
-from reaper.message import JOINER, SHORT_SUBJECT, Message, Value, defused
+from reaper.aws.session import Cloud
 from reaper.model import Target
+from reaper.notices.channels.delivery import Means
+from reaper.notices.message import JOINER, SHORT_SUBJECT, Message, Value, defused
+from reaper.policy.channel_settings import Sns
 
 MAX_BYTES = 262_144
 CUT = "\n[cut here: SNS takes no longer messages]\n"

@@ -11,20 +11,20 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from reaper.aws import endpoint, endpoint_deeds, remembered, restorable, scaling, series, tags
-from reaper.aws import endpoint_signals as signals
-from reaper.aws.endpoint import Described
-from reaper.aws.endpoint_deeds import SETTLED, UNSETTLED, Around
+from reaper.aws import autoscaling, configuration_cache, endpoint_actions, endpoint_description, metrics, restorable, tags
+from reaper.aws import endpoint_metrics as signals
+from reaper.aws.autoscaling import Scaling
+from reaper.aws.endpoint_actions import SETTLED, UNSETTLED, Around
+from reaper.aws.endpoint_description import Described
 from reaper.aws.kinds import sagemaker_inference_component as component
-from reaper.aws.scale_in import needs_scaling
-from reaper.aws.scaling import Scaling
-from reaper.aws.series import Query
+from reaper.aws.metrics import Query
+from reaper.aws.scale_in_plan import needs_scaling
 from reaper.errors import CloudError, Trouble
 from reaper.evidence import settled
 from reaper.model import Hint, Kept, Kind, Observation, Reading, Resource, Window
 
 if TYPE_CHECKING:
-    from reaper.aws.cloud import Cloud
+    from reaper.aws.session import Cloud
 
 NAME = "sagemaker-endpoint"
 Components = dict[str, list[dict[str, Any]]]
@@ -73,7 +73,7 @@ def observe(cloud: Cloud, resources: Sequence[Resource], window: Window) -> Iter
     """Traffic of all in bulk; only what was silent is described, and then asked for every signal that it could show use by."""
     listed = _listed_variants(cloud) if resources else {}
     asked = {r.id: signals.traffic(r.name, listed.get(r.name, ())) for r in resources if r.status not in {"Creating", "Deleting"}}
-    first = series.first(cloud, [(r, asked.get(r.id, ())) for r in resources], window)
+    first = metrics.first(cloud, [(r, asked.get(r.id, ())) for r in resources], window)
     silent = []
     for resource in resources:
         seen = Observation(resource=resource, readings=_readings(asked.get(resource.id, {}), first))
@@ -85,7 +85,7 @@ def observe(cloud: Cloud, resources: Sequence[Resource], window: Window) -> Iter
     looks = list(cloud.each(lambda resource: _look(cloud, resource, kept.get(resource.id)), silent))
     components = _components(cloud) if _may_host(cloud, looks) else {}
     full = _with_facts(cloud, [_with_components(look, components) for look in looks], window)
-    answers = series.answers(cloud, [q for look in full for q in look.queries], window)
+    answers = metrics.answers(cloud, [q for look in full for q in look.queries], window)
     for look in full:
         yield _observation(look, _readings(look.queries, answers), window)
 
@@ -106,7 +106,7 @@ def _listed_variants(cloud: Cloud) -> dict[str, list[str]]:
     """Variants by endpoint that ran within two weeks, from the heartbeat's own dimensions: 500 a call instead of one Describe each."""
     found: dict[str, list[str]] = {}
     try:
-        for pairs in series.dimensions(cloud, signals.INSTANCES, "CPUUtilization"):
+        for pairs in metrics.dimensions(cloud, signals.INSTANCES, "CPUUtilization"):
             if pairs.keys() == {"EndpointName", "VariantName"}:
                 found.setdefault(pairs["EndpointName"], []).append(pairs["VariantName"])
     except CloudError as error:
@@ -116,14 +116,20 @@ def _listed_variants(cloud: Cloud) -> dict[str, list[str]]:
 
 def _look(cloud: Cloud, resource: Resource, kept: Kept | None) -> _Look:
     try:
-        found = endpoint.describe(cloud, resource.name, lambda row: remembered.recalled(resource, kept, row))
+        found = endpoint_description.describe(cloud, resource.name, lambda row: configuration_cache.recalled(resource, kept, row))
     except CloudError as error:
         if error.trouble is not Trouble.GONE:
             cloud.note(error)
         return _Look(resource=resource, blind=f"it could not be described: {error}")
     changed = found.raw.get("LastModifiedTime") or resource.changed
-    known = replace(resource, status=found.status, changed=changed, parts=endpoint.parts(found), size=endpoint.size(found))
-    return _Look(resource=known, described=found, keep=remembered.keep(resource, found))
+    known = replace(
+        resource,
+        status=found.status,
+        changed=changed,
+        parts=endpoint_description.parts(found),
+        size=endpoint_description.size(found),
+    )
+    return _Look(resource=known, described=found, keep=configuration_cache.keep(resource, found))
 
 
 def _may_host(cloud: Cloud, looks: Sequence[_Look]) -> bool:
@@ -131,7 +137,7 @@ def _may_host(cloud: Cloud, looks: Sequence[_Look]) -> bool:
     if not looks or any(look.described and look.described.hosts for look in looks):
         return bool(looks)
     try:
-        return any(True for _ in series.dimensions(cloud, "/aws/sagemaker/InferenceComponents", "CPUUtilizationNormalized"))
+        return any(True for _ in metrics.dimensions(cloud, "/aws/sagemaker/InferenceComponents", "CPUUtilizationNormalized"))
     except CloudError as error:
         cloud.note(error)
         return True
@@ -189,7 +195,7 @@ def _with_facts(cloud: Cloud, looks: Sequence[_Look], window: Window) -> list[_L
     """What `able` needs: what scaling in would do, whether it could be created again, and whether a component's own tags forbid it."""
     clear = [look for look in looks if look.described and not look.blind]
     scaled = any(look.described and needs_scaling(look.described) for look in clear)
-    read = scaling.read_or_note(cloud) if scaled else Scaling()
+    read = autoscaling.read_or_note(cloud) if scaled else Scaling()
     found = tags.by_name(cloud, "inference-component") if any(look.components for look in clear) else {}
     names = [row["InferenceComponentName"] for look in clear for row in look.components]
     rows: dict[str, Mapping[str, Any] | None] = dict(
@@ -229,7 +235,7 @@ def _with_facts_of(cloud: Cloud, look: _Look, around: Around, found: tags.ByName
     inside = {name: None if found is None else found.get(name.lower(), {}) for name in own}
     listed = {row["InferenceComponentArn"]: component.inside(cloud, row, inside[name], known.tags) for name, row in own.items()}
     within = tuple((listed | {c.id: c for c in known.facts.get("within", ())}).values())
-    more = endpoint_deeds.facts(known, look.described, inside, around, window.end) | _hosted(look.components)
+    more = endpoint_actions.facts(known, look.described, inside, around, window.end) | _hosted(look.components)
     return replace(look, resource=replace(known, facts={**known.facts, **more, "within": within}))
 
 
@@ -243,7 +249,7 @@ def _hosted(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {"shape": f"hosts {sha256(' '.join(names).encode()).hexdigest()[:16]}" if names else "hosts nothing", "joined": joined}
 
 
-def _readings(asked: signals.Queries, answers: dict[Query, series.Answer]) -> tuple[Reading, ...]:
+def _readings(asked: signals.Queries, answers: dict[Query, metrics.Answer]) -> tuple[Reading, ...]:
     return tuple(
         Reading(signal=signal, role=role, subject=subject, series=answers[query].series, complete=answers[query].complete)
         for query, (role, signal, subject) in asked.items()
@@ -295,8 +301,8 @@ KIND = Kind(
         "sagemaker:DescribeInferenceComponent",
         "sagemaker:ListModels",
         tags.PERMISSION,
-        *series.PERMISSIONS,
-        *scaling.PERMISSIONS,
+        *metrics.PERMISSIONS,
+        *autoscaling.PERMISSIONS,
     ),
     activity="Invocations of every production and shadow variant and of every inference component it hosts; asynchronous: backlog, "
     "processed and failed invocations, model latency",
@@ -305,7 +311,7 @@ KIND = Kind(
     "components that has none now is judged by its heartbeat alone, from its last change",
     discover=discover,
     observe=observe,
-    able=endpoint_deeds.able,
-    left=endpoint_deeds.left,
-    deeds=endpoint_deeds.DEEDS,
+    able=endpoint_actions.able,
+    left=endpoint_actions.left,
+    deeds=endpoint_actions.DEEDS,
 )

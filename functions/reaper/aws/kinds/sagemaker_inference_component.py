@@ -11,15 +11,15 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from reaper.aws import component_deeds, guard, restorable, scaling, series, tags
-from reaper.aws.scaling import Scaling
-from reaper.aws.series import Answer, Query
+from reaper.aws import autoscaling, component_actions, metrics, protection, restorable, tags
+from reaper.aws.autoscaling import Scaling
+from reaper.aws.metrics import Answer, Query
 from reaper.errors import CloudError, Trouble
 from reaper.evidence import either, last_used, settled
 from reaper.model import Kind, Observation, Reading, Resource, Role, Window
 
 if TYPE_CHECKING:
-    from reaper.aws.cloud import Cloud
+    from reaper.aws.session import Cloud
 
 NAME = "sagemaker-inference-component"
 KEYS = ("InferenceComponentName", "InferenceComponentArn", "EndpointName")
@@ -74,10 +74,10 @@ def observe(cloud: Cloud, resources: Sequence[Resource], window: Window) -> Iter
     """
     asked_for = {r.name for r in resources}
     resources = [*resources, *(s for r in resources for s in r.facts.get("siblings", ()) if s.name not in asked_for)]
-    first = series.first(cloud, [(r, _queries(r.name)[: len(ACTIVITY)]) for r in resources], window)
+    first = metrics.first(cloud, [(r, _queries(r.name)[: len(ACTIVITY)]) for r in resources], window)
     seen = {r.name: Observation(resource=r, readings=_readings(r.name, first)) for r in resources}
     silent = {name for name, one in seen.items() if not _recent(one, window)}
-    answers = series.answers(cloud, [q for name in silent for q in _queries(name)], window)
+    answers = metrics.answers(cloud, [q for name in silent for q in _queries(name)], window)
     seen |= {name: replace(seen[name], readings=_readings(name, answers)) for name in silent}
     hosts = {seen[name].resource.facts["endpoint"] for name in silent}
     asked = [r for r in resources if r.facts["endpoint"] in hosts]
@@ -88,7 +88,7 @@ def observe(cloud: Cloud, resources: Sequence[Resource], window: Window) -> Iter
         if name in asked_for
     ]
     runs = any(one.resource.facts.get("copies") and not one.free and not one.blind for one in found)
-    read = scaling.read_or_note(cloud) if runs else None
+    read = autoscaling.read_or_note(cloud) if runs else None
     gone = restorable.gone(cloud, {name for one in found for name in one.resource.facts.get("models", ())})
     yield from (_with_gone(_with_wake(one, read), gone) for one in found)
 
@@ -168,7 +168,7 @@ def _with(seen: Observation, **facts: Any) -> Observation:
 
 
 def _with_wake(seen: Observation, read: Scaling | None) -> Observation:
-    wakes = None if read is None else scaling.wakes_component(read, seen.resource.name)
+    wakes = None if read is None else autoscaling.wakes_component(read, seen.resource.name)
     return _with(seen, wakes=wakes)
 
 
@@ -200,7 +200,7 @@ def _with_adapters(
             resource = replace(resource, changed=max(times, default=None))
     seen = replace(seen, resource=resource, readings=tuple(extra))
     held = {one.name: one.tags for one in within}
-    return _with(seen, adapters=tuple(held), within=tuple(within), kept=guard.kept(held, window.end))
+    return _with(seen, adapters=tuple(held), within=tuple(within), kept=protection.kept(held, window.end))
 
 
 def _traffic(seen: Observation, what: str) -> list[Reading]:
@@ -223,15 +223,15 @@ KIND = Kind(
         "sagemaker:DescribeInferenceComponent",
         "sagemaker:ListModels",
         tags.PERMISSION,
-        *series.PERMISSIONS,
-        *scaling.PERMISSIONS,
+        *metrics.PERMISSIONS,
+        *autoscaling.PERMISSIONS,
     ),
     activity="Invocations by InferenceComponentName, its adapters' included; NoCapacityInvocationFailures",
     heartbeat="CPUUtilizationNormalized or GPUUtilizationNormalized samples in /aws/sagemaker/InferenceComponents, same dimension",
     otherwise="unknown; exempt with no copies. Its money is its endpoint's, so it has no price of its own",
     discover=discover,
     observe=observe,
-    able=component_deeds.able,
-    deeds=component_deeds.DEEDS,
+    able=component_actions.able,
+    deeds=component_actions.DEEDS,
     priced=False,
 )

@@ -11,13 +11,13 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from reaper.aws import busy, series, tags
+from reaper.aws import busy, metrics, tags
 from reaper.errors import CloudError, Trouble
 from reaper.evidence import settled
 from reaper.model import Bar, Deed, Hint, Kind, Move, Observation, Part, Reading, Resource, Role, Window
 
 if TYPE_CHECKING:
-    from reaper.aws.cloud import Cloud
+    from reaper.aws.session import Cloud
 
 NAME = "sagemaker-notebook"
 LOGS = "/aws/sagemaker/NotebookInstances"
@@ -143,7 +143,7 @@ KIND = Kind(
     cloud="aws",
     title="SageMaker notebook instance",
     docs="https://docs.aws.amazon.com/sagemaker/latest/dg/nbi.html",
-    permissions=("sagemaker:ListNotebookInstances", "logs:DescribeLogStreams", tags.PERMISSION, *series.PERMISSIONS),
+    permissions=("sagemaker:ListNotebookInstances", "logs:DescribeLogStreams", tags.PERMISSION, *metrics.PERMISSIONS),
     activity="Busy above 0; a fresh event in the notebook's jupyter log",
     heartbeat="points of Busy",
     otherwise="likely once up, unmodified and log-silent (counted from an hour after the last event known, since a later one may not be known yet) for longer than idle_after where nobody published Busy within the look-back; exempt when stopped",

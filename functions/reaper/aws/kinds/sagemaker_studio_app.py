@@ -11,13 +11,13 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from reaper.aws import busy, series, tags
+from reaper.aws import busy, metrics, tags
 from reaper.errors import CloudError, Trouble
 from reaper.evidence import settled
 from reaper.model import Bar, Deed, Hint, Kind, Move, Observation, Part, Reading, Resource, Role, Window
 
 if TYPE_CHECKING:
-    from reaper.aws.cloud import Cloud
+    from reaper.aws.session import Cloud
 
 NAME = "sagemaker-studio-app"
 KEYS = ("DomainId", "AppType", "AppName")
@@ -204,7 +204,7 @@ KIND = Kind(
     cloud="aws",
     title="SageMaker Studio app",
     docs="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeApp.html",
-    permissions=("sagemaker:ListApps", "sagemaker:DescribeApp", "sagemaker:ListSpaces", tags.PERMISSION, *series.PERMISSIONS),
+    permissions=("sagemaker:ListApps", "sagemaker:DescribeApp", "sagemaker:ListSpaces", tags.PERMISSION, *metrics.PERMISSIONS),
     activity="Busy above 0; LastUserActivityTimestamp, only where it differs from LastHealthCheckTimestamp",
     heartbeat="points of Busy",
     otherwise="likely by age where nobody published Busy within the look-back; system instances are exempt",

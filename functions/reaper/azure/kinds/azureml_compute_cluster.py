@@ -10,15 +10,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from reaper.azure import computes, jobs, series, signs
+from reaper.azure import computes, jobs, metrics, readings
 from reaper.azure.computes import Compute
 from reaper.azure.count import count
-from reaper.azure.series import Answers, Place, Query
+from reaper.azure.metrics import Answers, Place, Query
 from reaper.evidence import either, settled
 from reaper.model import Bar, Deed, Kind, Move, Observation, Part, Reading, Resource, Window
 
 if TYPE_CHECKING:
-    from reaper.azure.cloud import Cloud
+    from reaper.azure.session import Cloud
 
 NAME, TYPE = "azureml-compute-cluster", "AmlCompute"
 NODES = Query(
@@ -48,7 +48,7 @@ def observe(cloud: Cloud, resources: Sequence[Resource], window: Window) -> Iter
     """What the control plane says settles most; nodes of the others in bulk, then the jobs of what was silent."""
     seen = [_settled(resource) for resource in resources]
     spaces = [one.resource.facts["workspace"] for one in seen if not _is_settled(one)]
-    found = series.answers(cloud, [Place(id=space.id, region=space.region) for space in spaces], NODES, window)
+    found = metrics.answers(cloud, [Place(id=space.id, region=space.region) for space in spaces], NODES, window)
     yield from cloud.each(lambda one: one if _is_settled(one) else _closer(cloud, one, found, window), seen)
 
 
@@ -108,9 +108,9 @@ def _closer(cloud: Cloud, seen: Observation, found: Answers, window: Window) -> 
 
 def _readings(resource: Resource, found: Answers) -> tuple[Reading, ...]:
     active, total, idle = (found.of(resource.facts["workspace"].id, metric, resource.name) for metric in NODES.metrics)
-    heart = either(signs.heartbeat("Total Nodes", total), signs.heartbeat("Idle Nodes", idle))
-    instead = signs.stand_in(STAND_IN, active, total, idle)
-    return (signs.activity("Active Nodes", active), heart, *([instead] if instead else []))
+    heart = either(readings.heartbeat("Total Nodes", total), readings.heartbeat("Idle Nodes", idle))
+    instead = readings.stand_in(STAND_IN, active, total, idle)
+    return (readings.activity("Active Nodes", active), heart, *([instead] if instead else []))
 
 
 def able(resource: Resource) -> dict[Move, Bar | None]:
@@ -145,7 +145,7 @@ KIND = Kind(
     cloud="azure",
     title="Azure ML compute cluster",
     docs="https://learn.microsoft.com/azure/machine-learning/how-to-create-attach-compute-cluster",
-    permissions=(*computes.PERMISSIONS, jobs.PERMISSION, series.PERMISSION),
+    permissions=(*computes.PERMISSIONS, jobs.PERMISSION, metrics.PERMISSION),
     activity="Active Nodes above 0; a job or pipeline step on it that is not over; nodes running; allocation state Resizing",
     heartbeat="points of Total Nodes or Idle Nodes",
     otherwise="unknown; exempt where the minimum is 0 nodes. The waste is the minimum nodes' price",

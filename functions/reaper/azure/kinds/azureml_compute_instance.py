@@ -9,16 +9,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from reaper.azure import busy, computes, jobs, series
+from reaper.azure import busy, computes, jobs, metrics
+from reaper.azure.arm_values import moment
 from reaper.azure.computes import Compute
-from reaper.azure.moment import moment
 from reaper.evidence import heard, last_used, settled
 from reaper.model import Bar, Deed, Hint, Kind, Move, Observation, Part, Reading, Resource, Window
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from reaper.azure.cloud import Cloud
+    from reaper.azure.session import Cloud
 
 NAME, TYPE = "azureml-compute-instance", "ComputeInstance"
 UNSETTLED = {"Creating", "Updating", "Starting", "Stopping", "Restarting", "Resizing", "SettingUp", "UserSettingUp"}
@@ -182,7 +182,7 @@ KIND = Kind(
     cloud="azure",
     title="Azure ML compute instance",
     docs="https://learn.microsoft.com/azure/machine-learning/how-to-create-compute-instance",
-    permissions=(*computes.PERMISSIONS, jobs.PERMISSION, series.PERMISSION),
+    permissions=(*computes.PERMISSIONS, jobs.PERMISSION, metrics.PERMISSION),
     activity="Busy above 0; a job on it that is not over; state JobRunning",
     heartbeat="points of Busy",
     otherwise="likely by uptime since the last start and no job since, where nobody ever published Busy; exempt when stopped",

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from reaper.azure import assets, autoscale, deployments, series, signs, tags, traffic
-from reaper.azure.call import UNREADABLE
+from reaper.azure import assets, autoscale, deployments, metrics, readings, tags, traffic
+from reaper.azure.arm_values import moment
 from reaper.azure.count import count
 from reaper.azure.deployments import Deployment
-from reaper.azure.moment import moment
-from reaper.azure.series import Answers, Place, Query
+from reaper.azure.metrics import Answers, Place, Query
+from reaper.azure.request import UNREADABLE
 from reaper.azure.workspaces import region
 from reaper.errors import CloudError, Trouble
 from reaper.evidence import either, settled
@@ -24,7 +24,7 @@ from reaper.model import Bar, Deed, Kind, Move, Observation, Part, Reading, Reso
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from reaper.azure.cloud import Cloud
+    from reaper.azure.session import Cloud
 
 NAME = "azureml-online-deployment"
 TRAFFIC = Query(
@@ -50,7 +50,7 @@ def observe(cloud: Cloud, resources: Sequence[Resource], window: Window) -> Iter
     """Traffic and life signs of all in bulk; only what was silent is looked at once more, at the source."""
     seen = [_settled(Observation(resource=r)) for r in resources]
     asked = [Place(id=one.resource.id, region=one.resource.region) for one in seen if not one.free]
-    found = series.answers(cloud, asked, TRAFFIC, window, gone=lambda id_: deployments.gone(cloud, id_))
+    found = metrics.answers(cloud, asked, TRAFFIC, window, gone=lambda id_: deployments.gone(cloud, id_))
     looked = cloud.each(lambda one: one if one.free else _closer(cloud, one, found, window), seen)
     yield from (one if one.gone else replace(one, resource=with_autoscale(cloud, one.resource)) for one in looked)
 
@@ -176,8 +176,8 @@ def _with_endpoint(seen: Observation) -> Observation:
 
 def _readings(resource: Resource, found: Answers) -> tuple[Reading, ...]:
     traffic, cpu, capacity = (found.of(resource.id, metric) for metric in TRAFFIC.metrics)
-    heart = either(signs.heartbeat("CpuUtilizationPercentage", cpu), signs.heartbeat("DeploymentCapacity", capacity))
-    return (signs.activity("RequestsPerMinute", traffic), heart)
+    heart = either(readings.heartbeat("CpuUtilizationPercentage", cpu), readings.heartbeat("DeploymentCapacity", capacity))
+    return (readings.activity("RequestsPerMinute", traffic), heart)
 
 
 def left(resource: Resource, move: Move) -> tuple[Part, ...] | None:
@@ -259,7 +259,7 @@ KIND = Kind(
     cloud="azure",
     title="Azure ML managed online deployment",
     docs="https://learn.microsoft.com/azure/machine-learning/concept-endpoints-online",
-    permissions=(*deployments.PERMISSIONS, series.PERMISSION, autoscale.PERMISSION),
+    permissions=(*deployments.PERMISSIONS, metrics.PERMISSION, autoscale.PERMISSION),
     activity="RequestsPerMinute (Average) above 0",
     heartbeat="points of CpuUtilizationPercentage or DeploymentCapacity",
     otherwise="unknown; exempt on Kubernetes, whose nodes Azure ML does not bill, and where it runs no machines",

@@ -1,0 +1,1 @@
+"""Acting and undoing: the executor, holds, intents, manifests and plan files."""

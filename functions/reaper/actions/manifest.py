@@ -1,0 +1,207 @@
+"""Manifests: what an act is about to change or take away, written down before it does, and read again to undo it.
+
+`REAPER_MANIFESTS` is `s3://bucket/prefix`, a blob container's https URL, or a directory; the command line's default is a directory beside
+the user's ledger. Each act has one file, `<run>/<hash of the id>-<move>-<version of its row>.json`, which is never overwritten.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import sha256
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol, cast
+from urllib.parse import unquote
+
+from reaper.actions.contract import Manifest
+from reaper.errors import CloudError, SettingsError, Trouble
+from reaper.ledger import port
+from reaper.model import Move, Target
+
+SCHEMA = 1
+OPERATION = "manifest"
+
+
+class Store(Protocol):
+    """Where texts are kept by name. Every operation raises CloudError."""
+
+    def write(self, place: str, name: str, text: str) -> str:
+        """Keep the text as `<place>/<name>` and give its address; what is there already is never overwritten."""
+        ...
+
+    def read_text(self, address: str) -> str:
+        """The text at an address that `write` gave."""
+        ...
+
+    def list(self, place: str) -> list[str]:
+        """The addresses of everything kept under `place`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Archive:
+    """The manifests at one place."""
+
+    place: str
+    store: Store
+
+    def keep(self, manifest: Manifest, version: int) -> str:
+        """Store it; gives its address. `version`: that of the ledger's row which will name it, so that no two attempts share a name.
+
+        Raises CloudError: then nothing must be changed.
+        """
+        name = f"{manifest.run}/{sha256(manifest.id.encode()).hexdigest()[:24]}-{manifest.move}-{version}.json"
+        return self.store.write(self.place, name, render(manifest))
+
+    def of_run(self, run: str) -> list[tuple[str, Manifest | CloudError]]:
+        """Every manifest of that run with its address, or why it cannot be read. Raises CloudError where they cannot be listed."""
+        return [(address, self._tried(address)) for address in self.store.list(f"{self.place.rstrip('/')}/{run}")]
+
+    def at(self, address: str) -> Manifest:
+        """The manifest at that address, which may be of another sort than this place. Raises CloudError, also for what is no manifest."""
+        store = self.store if _cloud_of(address) == _cloud_of(self.place) else _store(address)
+        return parse(store.read_text(address), address)
+
+    def remembered(self, address: str) -> Manifest:
+        """The manifest at an address that the ledger names. Raises CloudError, also for one that does not lie in this place.
+
+        Undoing makes what a manifest says, so one that only the ledger points to must be one that this place took.
+        """
+        if not self.holds(address):
+            because = f"{address} does not lie in REAPER_MANIFESTS={self.place}: name it with --manifest if it is one of yours"
+            raise CloudError(Trouble.REFUSED, OPERATION, because)
+        return self.at(address)
+
+    def holds(self, address: str) -> bool:
+        """Whether the address lies in this place."""
+        if _cloud_of(address) != _cloud_of(self.place):
+            return False
+        if _cloud_of(address) is None:
+            return _within(address, self.place)
+        parts, ours = _parts(address), _parts(self.place)
+        return len(parts) > len(ours) and parts[: len(ours)] == ours and not {".", ".."} & set(parts) and "?" not in address
+
+    def _tried(self, address: str) -> Manifest | CloudError:
+        try:
+            return self.at(address)
+        except CloudError as error:
+            return error
+
+
+def open(place: str | None, environ: Mapping[str, str]) -> Archive:
+    """The archive at `place`; without one, beside the user's own ledger. Raises SettingsError for a place that cannot be one."""
+    where = (place or default(environ)).strip()
+    if where.startswith("https://") and "?" in where:
+        raise SettingsError(
+            "REAPER_MANIFESTS: an address with a signature cannot be kept for undoing; give the container's own address"
+        )
+    if "://" in where and not _cloud_of(where):
+        raise SettingsError(
+            f"REAPER_MANIFESTS={where!r}: expected s3://bucket/prefix, a blob container's https URL, or a directory"
+        )
+    return Archive(place=where, store=_store(where))
+
+
+def default(environ: Mapping[str, str]) -> str:
+    """The folder `manifests` beside the user's own ledger. Raises SettingsError where the user has no home."""
+    return str(Path(port.default(environ).removeprefix("sqlite://")).parent / "manifests")
+
+
+def render(manifest: Manifest) -> str:
+    """The manifest as JSON."""
+    target = manifest.target
+    return json.dumps(
+        {
+            "schema": SCHEMA,
+            "id": manifest.id,
+            "kind": manifest.kind,
+            "name": manifest.name,
+            "cloud": target.cloud,
+            "account": target.account,
+            "target_region": target.region,
+            "region": manifest.region,
+            "move": manifest.move.value,
+            "run": manifest.run,
+            "at": manifest.at.isoformat(),
+            "record": manifest.record,
+        },
+        indent=1,
+    )
+
+
+def parse(text: str, address: str) -> Manifest:
+    """The manifest that `text` holds. Raises CloudError that names the address for anything else."""
+    try:
+        said: dict[str, Any] = json.loads(text)
+        if said["schema"] != SCHEMA:
+            raise ValueError(f"schema {said['schema']!r} is not {SCHEMA}")
+        return Manifest(
+            id=str(said["id"]),
+            kind=str(said["kind"]),
+            name=str(said["name"]),
+            target=Target(cloud=str(said["cloud"]), account=str(said["account"]), region=said["target_region"]),
+            region=str(said["region"]),
+            move=Move(said["move"]),
+            run=str(said["run"]),
+            at=datetime.fromisoformat(said["at"]),
+            record=dict(said["record"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise CloudError(Trouble.GARBLED, OPERATION, f"{address} is no manifest ({type(error).__name__}: {error})") from error
+
+
+class Folder:
+    """Manifests as files of one machine."""
+
+    def write(self, place: str, name: str, text: str) -> str:
+        path = Path(place, name)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+        except (OSError, ValueError) as error:
+            raise CloudError(Trouble.REFUSED, OPERATION, f"{path} cannot be written: {error}") from error
+        return str(path)
+
+    def read_text(self, address: str) -> str:
+        try:
+            return Path(address).read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            raise CloudError(Trouble.GONE, OPERATION, f"{address} cannot be read: {error}") from error
+
+    def list(self, place: str) -> list[str]:
+        return sorted(str(path) for path in Path(place).glob("*.json"))
+
+
+def _cloud_of(address: str) -> str | None:
+    """The cloud whose store has that address; None for a file or directory."""
+    return "aws" if address.startswith("s3://") else "azure" if address.startswith("https://") else None
+
+
+def _within(address: str, place: str) -> bool:
+    try:
+        return Path(address).resolve().is_relative_to(Path(place).resolve())
+    except (OSError, ValueError, RuntimeError):
+        return False
+
+
+def _parts(address: str) -> list[str]:
+    """The host or bucket and each part of the path; of a blob's address without its percent signs."""
+    text = unquote(address) if _cloud_of(address) == "azure" else address
+    return [part for part in text.split("/") if part]
+
+
+def _store(where: str) -> Store:
+    cloud = _cloud_of(where)
+    if cloud is None:
+        return Folder()
+    try:
+        return cast(Store, import_module(f"reaper.{cloud}.text_store"))
+    except ImportError as error:
+        raise SettingsError(f"manifests at {where} need an extra: pip install 'ml-idle-reaper[{cloud}]' ({error})") from error

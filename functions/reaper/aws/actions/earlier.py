@@ -1,0 +1,55 @@
+"""The manifests of earlier actions that a later one goes on with: of the first of two variants, of the components of a host.
+
+A record's `part` above 1 says that it goes on with the action whose manifest `previous` names, and undoing it brings back both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from reaper.actions import manifest as archive
+from reaper.actions.contract import Manifest
+from reaper.errors import CloudError, SettingsError, Trouble
+from reaper.model import Resource
+
+
+def part(resource: Resource, goes_on: Callable[[Manifest], bool]) -> int:
+    """Which part of one undertaking the next action on it is: 1 where it goes on with none.
+
+    An earlier manifest that cannot be read from here, such as one on another machine, or must not be, because it lies outside
+    REAPER_MANIFESTS, is one of which nothing is known: the count begins anew, `previous` names it all the same, and undoing says how to
+    bring back what it holds.
+    """
+    address = None if resource.facts.get("elsewhere") else resource.facts.get("previous")
+    try:
+        before = read(address, resource.id) if address else None
+    except CloudError:
+        return 1
+    return _part(before.record) + 1 if before and goes_on(before) else 1
+
+
+def chain(manifest: Manifest, failed: list[str]) -> list[Manifest]:
+    """It and those that it goes on with, the latest first. One that cannot be read is told to `failed`, and is the end."""
+    found = [manifest]
+    try:
+        while _part(found[-1].record) > 1 and len(found) < _part(manifest.record):
+            found.append(read(found[-1].record["previous"], manifest.id))
+    except CloudError as error:
+        failed.append(f"Not back: what the action before it took ({error}).")
+    return found
+
+
+def read(address: str, id_: str) -> Manifest:
+    """The manifest at that address. Raises CloudError where it cannot be read from here, or is about something else."""
+    try:
+        found = archive.open(address, {}).at(address)
+    except SettingsError as error:
+        raise CloudError(Trouble.REFUSED, "manifest", str(error)) from error
+    if found.id != id_:
+        raise CloudError(Trouble.GARBLED, "manifest", f"{address} is about {found.id}")
+    return found
+
+
+def _part(record: Mapping[str, Any]) -> int:
+    return int(record.get("part", 1))

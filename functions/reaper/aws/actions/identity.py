@@ -1,0 +1,60 @@
+"""Whether what has a name today is what had it when a manifest was made, or what was created again from one.
+
+Names are given anew, so a name proves nothing. CreationTime tells one incarnation from the next. What we ourselves create again has a new
+one, so it gets a tag with the birth of the first, and later runs go on with that one only. No other sign would do: whoever applies a
+template again makes an endpoint with the same configuration, tags and numbers as the deleted one, later than it, and yet it is theirs.
+The tag also lets a scale-in that was made before a deletion be undone after it. It may be taken off once all is back.
+
+Tags: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_Tag.html
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from reaper.actions.contract import Manifest
+from reaper.aws import tags
+from reaper.aws.plain_json import plain
+from reaper.aws.restorable import MARK, crowded
+from reaper.aws.session import Cloud
+from reaper.errors import CloudError, Trouble
+
+ANEW = "was made anew by somebody since: it is left as it is"
+CODE = "MadeAnew"
+"""The code of the error that says so: running it again changes nothing."""
+
+
+def born(row: Mapping[str, Any], own: Mapping[str, str]) -> str:
+    """When the first incarnation was created, in ISO 8601, from a description and the resource's own tags."""
+    return own.get(MARK) or str(plain(row["CreationTime"]))
+
+
+def same(cloud: Cloud, row: Mapping[str, Any], arn: str, first: str | None) -> bool:
+    """Whether what is described is the one that was born `first`, or was created again in its place."""
+    return bool(first) and born(row, tags.fresh(cloud, arn)) == first
+
+
+def anew(operation: str, name: str) -> CloudError:
+    """The error for what is not the same one any more."""
+    return CloudError(Trouble.REFUSED, operation, f"{name} {ANEW}", code=CODE)
+
+
+def marked(own: Mapping[str, str], first: str) -> dict[str, str]:
+    """The tags to create it again with. Raises CloudError where they leave no room for the mark."""
+    if text := crowded(own):
+        raise CloudError(Trouble.REFUSED, "sagemaker:AddTags", text)
+    return {**own, MARK: first}
+
+
+def before(manifest: Manifest) -> list[str]:
+    """The sentence that says how to undo what had been done to it before it was deleted, if anything had been.
+
+    What the manifest goes on with is undone with it (`earlier`), and needs none.
+    """
+    address = manifest.record.get("previous")
+    if not address:
+        return []
+    command = shlex.join(["reaper", "restore", manifest.id, "--manifest", address])
+    return [f"Something had been done to it before; `{command}` brings back what that changed."]

@@ -1,0 +1,165 @@
+"""Application Auto Scaling of one region's SageMaker resources, as read: what scales what, and what would wake it from zero.
+
+Target tracking cannot leave zero, because its metrics stop with the last instance; only a step policy can whose alarm watches what is
+asked for in vain: https://docs.aws.amazon.com/sagemaker/latest/dg/async-inference-autoscale.html and
+https://docs.aws.amazon.com/sagemaker/latest/dg/endpoint-auto-scaling-zero-instances.html
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from reaper.errors import CloudError
+
+if TYPE_CHECKING:
+    from reaper.aws.session import Cloud
+
+SERVICE = "application-autoscaling"
+NAMESPACE = {"ServiceNamespace": "sagemaker"}
+VARIANT = "sagemaker:variant:DesiredInstanceCount"
+COPIES = "sagemaker:inference-component:DesiredCopyCount"
+ALARMS_A_CALL = 100
+SPARSE = {"NoCapacityInvocationFailures"}
+"""Metrics that have no points at all while nobody asks; a backlog is told every minute."""
+ABOVE: Mapping[str, Callable[[float, float], bool]] = {
+    "GreaterThanThreshold": operator.gt,
+    "GreaterThanOrEqualToThreshold": operator.ge,
+}
+UNITS = (None, "None", "Count")
+"""An alarm on another unit sees no points."""
+PERMISSIONS = (
+    "application-autoscaling:DescribeScalableTargets",
+    "application-autoscaling:DescribeScalingPolicies",
+    "cloudwatch:DescribeAlarms",
+)
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scaling:
+    """Scalable targets, their policies, and by name the alarms that set those off."""
+
+    targets: tuple[Row, ...] = ()
+    policies: tuple[Row, ...] = ()
+    alarms: Mapping[str, Row] = field(default_factory=dict)
+
+
+def read(cloud: Cloud) -> Scaling:
+    """All of the region's, in bulk: one call where nothing is scaled, three or a few more otherwise. Raises CloudError."""
+    has = ("ResourceId", "ScalableDimension", "MinCapacity", "MaxCapacity")
+    targets = tuple(cloud.pages(SERVICE, "DescribeScalableTargets", "ScalableTargets", *has, **NAMESPACE))
+    named = ("PolicyName", "PolicyARN", "PolicyType", "ResourceId", "ScalableDimension")
+    policies = tuple(cloud.pages(SERVICE, "DescribeScalingPolicies", "ScalingPolicies", *named, **NAMESPACE)) if targets else ()
+    return Scaling(targets=targets, policies=policies, alarms=_alarms(cloud, policies))
+
+
+def read_or_note(cloud: Cloud) -> Scaling | None:
+    """The same for a sweep: None, and noted, when it cannot be read."""
+    try:
+        return read(cloud)
+    except CloudError as error:
+        cloud.note(error)
+        return None
+
+
+def of(found: Scaling, ids: Iterable[str]) -> Scaling:
+    """What belongs to those resource ids, such as `endpoint/x/variant/y`, only."""
+    wanted = set(ids)
+    policies = tuple(p for p in found.policies if p["ResourceId"] in wanted)
+    names = {name for policy in policies for name in _names(policy)}
+    targets = tuple(t for t in found.targets if t["ResourceId"] in wanted)
+    return Scaling(targets=targets, policies=policies, alarms={n: a for n, a in found.alarms.items() if n in names})
+
+
+def variant(endpoint: str, name: str) -> str:
+    """How autoscaling calls a variant."""
+    return f"endpoint/{endpoint}/variant/{name}"
+
+
+def component(name: str) -> str:
+    """How autoscaling calls an inference component."""
+    return f"inference-component/{name}"
+
+
+def wakes_variant(found: Scaling, endpoint: str, name: str) -> bool:
+    """Whether a request would bring an asynchronous endpoint's variant back from zero."""
+    watched = ("HasBacklogWithoutCapacity", {"EndpointName": endpoint})
+    return _wakes(found, (variant(endpoint, name), VARIANT), *watched)
+
+
+def wakes_component(found: Scaling, name: str) -> bool:
+    """Whether a request would bring an inference component back from no copies."""
+    watched = ("NoCapacityInvocationFailures", {"InferenceComponentName": name})
+    return _wakes(found, (component(name), COPIES), *watched)
+
+
+def _wakes(found: Scaling, key: tuple[str, str], metric: str, dimensions: Mapping[str, str]) -> bool:
+    targets = [t for t in found.targets if _key(t) == key and int(t["MaxCapacity"]) > 0]
+    free = any(not (t.get("SuspendedState") or {}).get("DynamicScalingOutSuspended") for t in targets)
+    return free and any(
+        _rings(found.alarms.get(name), policy["PolicyARN"], metric, dimensions)
+        for policy in found.policies
+        if _key(policy) == key and _adds(policy)
+        for name in _names(policy)
+    )
+
+
+def _key(row: Row) -> tuple[str, str]:
+    return row["ResourceId"], row["ScalableDimension"]
+
+
+def _adds(policy: Row) -> bool:
+    """A step policy that adds a fixed number: a percentage of nothing is nothing."""
+    steps = policy.get("StepScalingPolicyConfiguration") or {}
+    fixed = steps.get("AdjustmentType") in {"ChangeInCapacity", "ExactCapacity"}
+    return (
+        policy["PolicyType"] == "StepScaling"
+        and fixed
+        and any(step.get("ScalingAdjustment", 0) > 0 for step in steps.get("StepAdjustments") or ())
+    )
+
+
+def _rings(alarm: Row | None, policy: str, metric: str, dimensions: Mapping[str, str]) -> bool:
+    if not alarm or not alarm.get("ActionsEnabled") or policy not in (alarm.get("AlarmActions") or ()):
+        return False
+    watched = {d.get("Name"): d.get("Value") for d in alarm.get("Dimensions") or ()}
+    right = (alarm.get("Namespace"), alarm.get("MetricName"), watched) == ("AWS/SageMaker", metric, dict(dimensions))
+    return right and _breached_by_one(alarm) and (metric not in SPARSE or _by_a_single_point(alarm))
+
+
+def _breached_by_one(alarm: Row) -> bool:
+    """Both metrics are 1 where something is asked for in vain: an alarm that waits for more may wait for ever."""
+    level, compare = alarm.get("Threshold"), ABOVE.get(alarm.get("ComparisonOperator", ""))
+    if compare is None or not isinstance(level, (int, float)) or alarm.get("Unit") not in UNITS:
+        return False
+    return compare(1.0, level)
+
+
+def _by_a_single_point(alarm: Row) -> bool:
+    """A metric with points only where a request fails may show one point and then none for long. An alarm that needs several rings
+    then only where it takes no account of missing ones.
+
+    https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html
+    """
+    needed = alarm.get("DatapointsToAlarm") or alarm.get("EvaluationPeriods") or 1
+    return bool(needed == 1 or alarm.get("TreatMissingData", "missing") in {"missing", "breaching"})
+
+
+def _names(policy: Row) -> list[str]:
+    return [str(a["AlarmName"]) for a in policy.get("Alarms") or () if a.get("AlarmName")]
+
+
+def _alarms(cloud: Cloud, policies: Iterable[Row]) -> dict[str, Row]:
+    """The alarms of all step policies; target tracking keeps alarms of its own."""
+    names = sorted({name for policy in policies if policy["PolicyType"] == "StepScaling" for name in _names(policy)})
+    found: dict[str, Row] = {}
+    for start in range(0, len(names), ALARMS_A_CALL):
+        asked = names[start : start + ALARMS_A_CALL]
+        rows = cloud.pages(
+            "cloudwatch", "DescribeAlarms", "MetricAlarms", "AlarmName", AlarmNames=asked, MaxRecords=ALARMS_A_CALL
+        )
+        found |= {row["AlarmName"]: row for row in rows}
+    return found

@@ -1,0 +1,163 @@
+"""What DescribeEndpoint and DescribeEndpointConfig say of one endpoint: its variants, what runs in them, and what that is billed as.
+
+https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeEndpoint.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from reaper.errors import ODD, CloudError, Trouble
+from reaper.model import Part
+
+if TYPE_CHECKING:
+    from reaper.aws.session import Cloud
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """A production or shadow variant; `instances` are (type or None where it is not known, how many run)."""
+
+    name: str
+    instances: tuple[tuple[str | None, int], ...] = ()
+    serverless: Mapping[str, Any] | None = None
+
+    @property
+    def count(self) -> int:
+        """How many instances run."""
+        return sum(count for _, count in self.instances)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Described:
+    """One endpoint as described. `hosts` is whether it looks like a host of inference components, `only_hosts` whether its configuration
+    says that no variant has a model of its own.
+
+    `raw` and `config` are the replies; `config` is empty where the configuration is gone, cannot be read, or was not asked for because
+    the types that it has were `recalled`.
+    """
+
+    status: str
+    variants: tuple[Variant, ...]
+    asynchronous: bool
+    hosts: bool
+    only_hosts: bool = False
+    raw: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
+    recalled: bool = False
+
+
+Types = Mapping[str, str]
+"""The instance type of each variant, by its name."""
+Recall = Callable[[Mapping[str, Any]], Types | None]
+"""The types that are known already of an endpoint as just described; None where its configuration has to be asked for."""
+
+
+def unknown(row: Mapping[str, Any]) -> None:
+    """Nothing is known before the configuration was asked for."""
+
+
+def describe(cloud: Cloud, name: str, recall: Recall = unknown) -> Described:
+    """Two calls, or one where the types are known.
+
+    Raises CloudError when the endpoint cannot be described or understood; a configuration that is gone costs the types only.
+    """
+    row = cloud.call("sagemaker", "DescribeEndpoint", "EndpointStatus", EndpointName=name)
+    try:
+        types = recall(row)
+        found = _understood(row, {} if types else _config(cloud, row) or {}, types or {})
+        size(found)  # what cannot be told to people has not been understood
+        return found
+    except ODD as error:
+        raise CloudError(
+            Trouble.GARBLED, "sagemaker:DescribeEndpoint", f"{name}: the reply cannot be read ({error!r})"
+        ) from error
+
+
+def parts(described: Described) -> tuple[Part, ...] | None:
+    """What is paid for; None as soon as one running instance's type is not known."""
+    component = "AsyncInf" if described.asynchronous else "Hosting"
+    found = []
+    for variant in described.variants:
+        if variant.serverless and (units := variant.serverless.get("ProvisionedConcurrency")):
+            memory = f"{variant.serverless['MemorySizeInMB']}MB"
+            found.append(Part(component="ServerlessProvisionedConcurrency", instance=memory, count=units))
+        for kind, count in variant.instances:
+            if count and not kind:
+                return None
+            if count and kind:
+                found.append(Part(component=component, instance=kind, count=count))
+    return tuple(found)
+
+
+def size(described: Described) -> str:
+    """`ml.g5.xlarge x2, ml.m5.large x1`, for people and for the policy's globs."""
+    counts: dict[str, int] = {}
+    for variant in described.variants:
+        if variant.serverless:
+            name = f"serverless {variant.serverless.get('MemorySizeInMB', '?')} MB"
+            counts[name] = counts.get(name, 0) + int(variant.serverless.get("ProvisionedConcurrency") or 0)
+        for kind, count in variant.instances:
+            counts[kind or "unknown"] = counts.get(kind or "unknown", 0) + count
+    return ", ".join(f"{name} x{count}" if count else name for name, count in counts.items())
+
+
+def _config(cloud: Cloud, row: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The configuration that the endpoint runs; None where it cannot be had."""
+    name = row.get("EndpointConfigName")
+    if not name:
+        return None
+    try:
+        found = cloud.call("sagemaker", "DescribeEndpointConfig", "ProductionVariants", EndpointConfigName=name)
+    except CloudError as error:
+        if error.trouble is not Trouble.GONE:
+            cloud.note(error)
+        return None
+    return None if _made_since(found, row) else found
+
+
+def _made_since(config: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
+    """Whether a configuration of that name was created after the endpoint's last change: the one it runs was deleted."""
+    made, changed = config.get("CreationTime"), row.get("LastModifiedTime")
+    return bool(made and changed and made > changed)
+
+
+def _understood(row: Mapping[str, Any], config: Mapping[str, Any], types: Types) -> Described:
+    rows = [*(row.get("ProductionVariants") or ()), *(row.get("ShadowProductionVariants") or ())]
+    plans = [*(config.get("ProductionVariants") or ()), *(config.get("ShadowProductionVariants") or ())]
+    if odd := [text for text in (row["EndpointStatus"], *(r["VariantName"] for r in rows)) if not isinstance(text, str)]:
+        raise TypeError(f"{odd[0]!r} is neither a status nor a name")
+    by_name = {p["VariantName"]: p for p in plans}
+    known = by_name or {name: {"InstanceType": kind} for name, kind in types.items()}
+    failed = row["EndpointStatus"] == "Failed" and not any(r.get("CurrentInstanceCount") for r in rows)
+    return Described(
+        status=row["EndpointStatus"],
+        variants=tuple(_variant(r, known.get(r["VariantName"], {}), failed) for r in rows),
+        asynchronous=bool(row.get("AsyncInferenceConfig") or config.get("AsyncInferenceConfig")),
+        hosts=any(_hosts(r, by_name.get(r["VariantName"])) for r in rows),
+        only_hosts=bool(rows)
+        and all(r["VariantName"] in by_name and not by_name[r["VariantName"]].get("ModelName") for r in rows),
+        raw=row,
+        config=config,
+        recalled=bool(types),
+    )
+
+
+def _hosts(row: Mapping[str, Any], plan: Mapping[str, Any] | None) -> bool:
+    """A variant that hosts components scales them itself, and has no model of its own."""
+    return bool(row.get("ManagedInstanceScaling")) or not (plan.get("ModelName") if plan else row.get("DeployedImages"))
+
+
+def _variant(row: Mapping[str, Any], plan: Mapping[str, Any], failed: bool) -> Variant:
+    serverless = row.get("CurrentServerlessConfig") or plan.get("ServerlessConfig")
+    if serverless:
+        return Variant(name=row["VariantName"], serverless=serverless)
+    if pools := row.get("InstancePools"):
+        return Variant(
+            name=row["VariantName"], instances=tuple((p.get("InstanceType"), int(p["CurrentInstanceCount"])) for p in pools)
+        )
+    return Variant(
+        name=row["VariantName"], instances=((plan.get("InstanceType"), 0 if failed else int(row["CurrentInstanceCount"])),)
+    )

@@ -1,0 +1,87 @@
+"""Mail by Azure Communication Services: accepted at first, sent once its operation says so.
+
+https://learn.microsoft.com/azure/communication-services/quickstarts/email/send-email
+"""
+
+from __future__ import annotations
+
+import binascii
+from typing import Any
+
+from azure.communication.email import EmailClient
+from azure.core.credentials import AzureKeyCredential, TokenCredential
+from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError
+from azure.identity import DefaultAzureCredential
+
+from reaper.azure import trusted_hosts
+from reaper.errors import CloudError, Trouble
+from reaper.notices.channels.delivery import Means
+from reaper.notices.channels.recipients import recipients
+from reaper.notices.message import Audience, Message
+from reaper.policy.channel_settings import Acs
+
+SECONDS = 60
+"""For the service to say that it has sent the mail."""
+TIMEOUTS = {"connection_timeout": 5, "read_timeout": 30, "retry_total": 3, "polling_interval": 1}
+OPERATION = "Microsoft.Communication/emails/action"
+
+
+class Channel:
+    """One communication service; by its access key, or else by the app's own identity."""
+
+    def __init__(self, spec: Acs, means: Means) -> None:
+        self._spec = spec
+        self._means = means
+
+    def send(self, message: Message) -> str:
+        """Send it and wait until the service says it did; gives the operation's id. Raises CloudError."""
+        people = recipients(message, self._spec.to, OPERATION)
+        mail = {
+            "senderAddress": self._spec.sender,
+            "recipients": {"to": [{"address": address} for address in people]},
+            "content": {"subject": message.subject, "plainText": message.text, "html": message.html},
+            "headers": {"X-Auto-Response-Suppress": "All"},
+            "userEngagementTrackingDisabled": message.audience is Audience.OWNERS,
+        }
+        credential = self._credential()
+        try:
+            with EmailClient(self._spec.endpoint, credential, **TIMEOUTS) as client:
+                poller: Any = client.begin_send(mail)
+                done = poller.result(SECONDS)
+        except (AzureError, binascii.Error) as error:
+            raise _refused(error) from error
+        if not poller.done():
+            raise CloudError(Trouble.PARTIAL, OPERATION, f"not said to be sent after {SECONDS} seconds")
+        if done.get("status") != "Succeeded":
+            raise CloudError(
+                Trouble.REFUSED, OPERATION, f"{done.get('status')}: {(done.get('error') or {}).get('message', '')}"[:300]
+            )
+        return str(done["id"])
+
+    def _credential(self) -> AzureKeyCredential | TokenCredential:
+        if self._spec.secret:
+            return AzureKeyCredential(self._means.secret(self._spec.secret))
+        if because := trusted_hosts.refusal(self._spec.endpoint, "communication"):
+            raise CloudError(Trouble.REFUSED, OPERATION, because)
+        return DefaultAzureCredential()
+
+
+def _refused(error: Exception) -> CloudError:
+    """What azure-core's errors mean. The text of a wrong key is not repeated."""
+    if isinstance(error, ClientAuthenticationError):
+        return CloudError(Trouble.DENIED, OPERATION, _brief(error), missing=OPERATION)
+    if isinstance(error, binascii.Error):
+        return CloudError(Trouble.REFUSED, OPERATION, "the access key is not base64")
+    if not isinstance(error, HttpResponseError):
+        return CloudError(Trouble.UNREACHABLE, OPERATION, _brief(error))
+    if error.status_code == 403:
+        return CloudError(Trouble.DENIED, OPERATION, _brief(error), code="403", missing=OPERATION)
+    trouble = Trouble.THROTTLED if error.status_code == 429 else Trouble.REFUSED
+    return CloudError(trouble, OPERATION, _brief(error), code=str(error.status_code or ""))
+
+
+def _brief(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [repr(error)])[0][:300]
+
+
+CHANNEL = Channel

@@ -1,0 +1,229 @@
+"""The commands about acts: `plan` and `apply`, `restore` and `undo`, `release`. `cli` adds them to the command line."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import sys
+from dataclasses import replace
+from datetime import timedelta
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from reaper import duration
+from reaper import settings as knobs
+from reaper.actions import manifest, plan_file
+from reaper.actions.plan_file import PlanFile
+from reaper.cli import output as cli_output
+from reaper.cli.options import Many, PolicyOption, chosen, err, now, progress
+from reaper.decide import MOVES
+from reaper.echo import many
+from reaper.errors import CloudError, SettingsError, Trouble
+from reaper.ledger import port
+from reaper.model import Mode, Target
+from reaper.policy import file as policy_file
+from reaper.report import brief
+from reaper.report.totals import complete, exit_status, held
+from reaper.run import run
+from reaper.sessions import sessions
+from reaper.settings import Settings
+
+MOST = timedelta(days=7)
+"""A plan or a release that holds for longer says nothing of what is held or due by then."""
+
+
+def plan(
+    output: Annotated[str, typer.Option("--output", "-o", help="Where to write the plan file.", metavar="FILE|-")],
+    cloud: Annotated[str, typer.Option(help="aws, azure or all.")] = "all",
+    account: Annotated[Many, typer.Option(help="AWS account the credentials must be of; can be repeated.")] = None,
+    region: Annotated[Many, typer.Option(help="AWS region, or all; repeat or separate by commas.")] = None,
+    subscription: Annotated[Many, typer.Option(help="Azure subscription id; can be repeated.")] = None,
+    kind: Annotated[Many, typer.Option(help="Only these kinds; globs allowed; can be repeated.")] = None,
+    policy: PolicyOption = None,
+    expires: Annotated[str, typer.Option(help="How long the plan may be applied.", metavar="DURATION")] = "24h",
+) -> None:
+    """Write down what is due now, to be read before `reaper apply` does it. Nothing is changed and nobody is told."""
+    base = knobs.from_env(os.environ)
+    found = chosen(base, knobs.cloud(cloud), account, region, subscription, kind)
+    found = replace(found, mode=Mode.AUDIT, ledger=_ledger(base))
+    lasting = _duration("--expires", expires)
+    cli_output.ready(output)
+    with progress() as tell:
+        report = run(found, policy_file.load(base.policy if policy is None else policy), now, tell)
+    scope = {key: list(value) if isinstance(value := getattr(found, key), tuple) else value for key in plan_file.SCOPE}
+    text = plan_file.render(report, scope, now(), lasting)
+    cli_output.write(output, lambda: [text])
+    acts = len([f for f in report.findings if f.step.move in MOVES])
+    err.print(
+        f"{many(acts, 'act')} {'is' if acts == 1 else 'are'} due and {len(held(report))} held, of {many(len(report.findings), 'resource')}."
+    )
+    if not complete(report):
+        err.print(brief.render(report), soft_wrap=True)
+    raise typer.Exit(exit_status(report, None))
+
+
+def apply(
+    file: Annotated[Path, typer.Argument(help="The plan file that `reaper plan` wrote.", metavar="FILE")],
+    policy: PolicyOption = None,
+) -> None:
+    """Carry out a plan file: each act is looked at again and refused where anything changed. Exit status 1 when any was not made.
+
+    Notices and manifests are those of the deployment: set REAPER_LEDGER and REAPER_MANIFESTS as it has them.
+    """
+    base = knobs.from_env(os.environ)
+    agreed = plan_file.parse(_read(file), str(file), now())
+    if not agreed.acts:
+        more = f"; {agreed.held} were held when it was made" if agreed.held else ""
+        sys.stdout.write(f"{file} asks for no act{more}: nothing was done\n")
+        return
+    found = policy_file.load(base.policy if policy is None else policy)
+    if found.sha256 != agreed.policy_sha256:
+        raise SettingsError(f"{file}: it was made under another policy than {found.name}: make a new one with `reaper plan`")
+    settings = knobs.remembering(replace(base, mode=Mode.ENFORCE, ledger=_ledger(base), **_scope(agreed)))
+    with progress() as tell:
+        report = run(settings, found, now, tell, narrow=lambda finding: plan_file.narrowed(finding, agreed))
+    left = plan_file.left(agreed, report)
+    sys.stdout.write("".join(f"{line}\n" for line in left))
+    sys.stdout.write(
+        f"{len(agreed.acts) - len(left)} of {many(len(agreed.acts), 'act')} {'was' if len(agreed.acts) == 1 else 'were'} made in run {report.run.id}\n"
+    )
+    if not complete(report):
+        err.print(brief.render(report), soft_wrap=True)
+    raise typer.Exit(exit_status(report, None) or int(bool(left)))
+
+
+def restore(
+    resource_id: Annotated[str, typer.Argument(help="ARN or ARM id of the resource, as the report spells it.")],
+    manifest_address: Annotated[
+        str | None, typer.Option("--manifest", help="Its manifest, where the ledger does not know it.", metavar="ADDRESS")
+    ] = None,
+) -> None:
+    """Bring back what the reaper last stopped or deleted of a resource. Exit status 3 when not all of it is back.
+
+    It looks it up in the deployment's own ledger and manifests: set REAPER_LEDGER and REAPER_MANIFESTS as the deployment has them.
+    """
+    restoring = import_module("reaper.actions.restore")
+    done = restoring.one(resource_id, _bench(), manifest_address)
+    raise typer.Exit(3 if _told(done) else 0)
+
+
+def undo(
+    run_id: Annotated[
+        str, typer.Option("--run", help="The run whose stops are taken back; reports call it run.id.", metavar="RUN_ID")
+    ],
+    deletes: Annotated[bool, typer.Option("--deletes", help="Bring back what was deleted, too.")] = False,
+) -> None:
+    """Take back everything that one sweep stopped. Exit status 3 when not all of it is back.
+
+    It looks it up in the deployment's own ledger and manifests: set REAPER_LEDGER and REAPER_MANIFESTS as the deployment has them.
+    """
+    restoring = import_module("reaper.actions.restore")
+    missing = False
+    for done in restoring.run(run_id, _bench(), deletes):
+        if isinstance(done, restoring.Left):
+            sys.stdout.write(f"{done.id}: left as it is: {done.because}\n")
+        else:
+            missing |= _told(done)
+    raise typer.Exit(3 if missing else 0)
+
+
+def release(
+    lasting: Annotated[str, typer.Option("--for", help="How long it holds.", metavar="DURATION")] = "24h",
+) -> None:
+    """Release every action whose date has come, and remove what is on hold: the next sweeps, or a new plan, carry it out.
+
+    What is on hold is in the deployment's ledger: set REAPER_LEDGER (and REAPER_MANIFESTS for `apply`) as the deployment has them.
+    """
+    enforcing = import_module("reaper.decide")
+    base = knobs.from_env(os.environ)
+    length, where = _duration("--for", lasting), _named(base)
+    kept = port.open(_ledger(base), os.environ)
+    at = now()
+    port.ready(kept, at)
+    holds = enforcing.standing(kept)
+    given = enforcing.release(kept, _me(), at, length)
+    sys.stdout.write(
+        "".join(f"On hold since {hold.since:%Y-%m-%d %H:%M} UTC (run {hold.run}): {hold.because}\n" for hold in holds)
+    )
+    sys.stdout.write("" if holds else f"Nothing was on hold in {where}.\n")
+    sys.stdout.write(
+        f"Every action whose date, or the end of whose office hours, had come by {given.given:%Y-%m-%d %H:%M} UTC is released until "
+        f"{given.until:%Y-%m-%d %H:%M} UTC in {where}. What comes due later is not. Each is looked at again before it is made.\n"
+    )
+
+
+def _told(done: Any) -> bool:
+    """Say what became of it; whether anything is not back."""
+    if done.error:
+        sys.stdout.write(f"{done.id}: FAILED {done.error}\n")
+        return True
+    sys.stdout.write(f"{done.id}: {done.undone.because}\n")
+    sys.stdout.writelines(f"  - {line}\n" for line in done.undone.lost)
+    if done.undone.again:
+        sys.stdout.write(f"  run it again in a few minutes: reaper restore {done.id}\n")
+    return bool(done.undone.lost or done.undone.again)
+
+
+def _bench() -> Any:
+    base = knobs.from_env(os.environ)
+    err.print(f"ledger: {_named(base)}", soft_wrap=True)
+    kept = port.open(_ledger(base), os.environ)
+    port.ready(kept, now())
+    return import_module("reaper.actions.restore").Bench(
+        ledger=kept,
+        archive=manifest.open(base.manifests, os.environ),
+        cloud=lambda target: _session(replace(base, mode=Mode.ENFORCE), target),
+        clock=now,
+        by=_me(),
+    )
+
+
+def _session(settings: Settings, target: Target) -> Any:
+    """A session of that very target. Raises CloudError where the credentials in use do not lead there."""
+    if target.cloud == "aws":
+        chosen = replace(settings, cloud="aws", regions=(target.region or "",), accounts=(target.account,))
+    else:
+        chosen = replace(settings, cloud="azure", subscriptions=(target.account,))
+    try:
+        [session] = sessions(chosen, target.cloud)
+    except SettingsError as error:
+        raise CloudError(Trouble.REFUSED, "restore", str(error)) from error
+    return session
+
+
+def _scope(agreed: PlanFile) -> dict[str, Any]:
+    known = {key: agreed.scope[key] for key in plan_file.SCOPE}
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in known.items()}
+
+
+def _ledger(base: Settings) -> str:
+    """The deployment's ledger, or the user's own."""
+    return base.ledger or port.default(os.environ)
+
+
+def _named(base: Settings) -> str:
+    return _ledger(base) if base.ledger else f"{_ledger(base)} (your own: REAPER_LEDGER is not set)"
+
+
+def _duration(name: str, text: str) -> timedelta:
+    try:
+        return duration.parse(text, MOST)
+    except ValueError as error:
+        raise SettingsError(f"{name} {text!r}: {error}") from error
+
+
+def _me() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return "somebody at the command line"
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{str(file)!r}: cannot be read: {error}") from error

@@ -1,0 +1,1 @@
+"""The ledger: what is remembered between runs, the port and its implementations."""

@@ -1,0 +1,285 @@
+"""What is remembered between sweeps: the port, what goes through it, and the address that chooses an implementation.
+
+`REAPER_LEDGER` is `memory:`, `sqlite:///path`, `dynamodb://table` or `table://account/table`; without it SQLite keeps the ledger in the
+user's state directory (https://specifications.freedesktop.org/basedir-spec/latest/). Resources themselves are never written to.
+
+Azure compares resource ids without regard to case and so does every ledger; ARNs are compared exactly.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from importlib import import_module
+from pathlib import Path, PurePath, PureWindowsPath
+from typing import Any, Protocol, TypeVar
+
+from reaper.errors import CloudError, SettingsError, Trouble
+from reaper.model import Memory, Move, Target
+
+FORMAT, FORMAT_ROW = 2, "format"
+"""The form in which this version writes, and the named row that says so. Ledgers of 49f8b6c have no such row."""
+TRIES = 8
+"""How often a write is tried again after somebody else has written in between."""
+KEEP = timedelta(days=400)
+"""What nobody has written for this long is forgotten; a snooze that ends later counts as written then."""
+HOMES = {
+    "memory": "reaper.ledger.in_memory",
+    "sqlite": "reaper.ledger.sqlite",
+    "dynamodb": "reaper.aws.dynamodb_ledger",
+    "table": "reaper.azure.table_ledger",
+}
+EXTRAS = {"dynamodb": "aws", "table": "azure"}
+Row = TypeVar("Row")
+EXPECTED = "memory:, sqlite:///path, dynamodb://table or table://account/table"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """One sweep of one target and kind in numbers. `usd_per_hour` is what the idle ones cost, without the `unpriced` among them.
+
+    `held`: its idle share was a sudden jump, so that it says nothing of what is usual.
+    """
+
+    run: str
+    target: Target
+    kind: str
+    started: datetime
+    seen: int
+    idle: int
+    usd_per_hour: float = 0.0
+    unpriced: int = 0
+    held: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """One thing that happened to a resource: `what` in a word or two (`warned`, `kept`), `by` whom, and the sentence that says why."""
+
+    id: str
+    when: datetime
+    what: str
+    by: str
+    because: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unfinished:
+    """A hint that an action on `id` was begun and its owner not told of the result yet: enough to tell of it when it is no longer listed."""
+
+    target: Target
+    id: str
+    kind: str
+    name: str
+    region: str
+    owner: str | None
+    action: Move
+    run: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """One named row of the ledger: what it says, and how often it was written; 0 where there is none."""
+
+    values: Mapping[str, str] = field(default_factory=dict)
+    version: int = 0
+
+
+class Recalled(dict[str, Memory]):
+    """The memories that could be read, by id. `garbled`: the ids of those that are there but cannot be read.
+
+    Nobody may take one of these for a resource without a memory, for it may be kept by its owner: asking for it raises CloudError.
+    """
+
+    def __init__(self, found: Mapping[str, Memory], garbled: Mapping[str, CloudError]) -> None:
+        super().__init__(found)
+        self._errors = dict(garbled)
+
+    @property
+    def garbled(self) -> frozenset[str]:
+        """Leave these alone, and say so."""
+        return frozenset(self._errors)
+
+    @property
+    def errors(self) -> list[CloudError]:
+        """What is wrong with each of them."""
+        return list(self._errors.values())
+
+    def error(self, id: str) -> CloudError:
+        """What is wrong with that one."""
+        return self._errors[id]
+
+    def __missing__(self, id: str) -> Memory:
+        raise self._errors.get(id) or KeyError(id)
+
+    def get(self, id: str, default: Any = None) -> Any:
+        """The memory, or `default` where there is none. Raises CloudError where there is one that cannot be read."""
+        return default if id not in self and id not in self._errors else self[id]
+
+
+def readable(rows: Mapping[str, Row], memory: Callable[[str, Row], Memory]) -> Recalled:
+    """The rows as memories; one that is garbled spoils no other. Every other error of `memory` goes through."""
+    found: dict[str, Memory] = {}
+    garbled: dict[str, CloudError] = {}
+    for id, row in rows.items():
+        try:
+            found[id] = memory(id, row)
+        except CloudError as error:
+            if error.trouble is not Trouble.GARBLED:
+                raise
+            garbled[id] = error
+    return Recalled(found, garbled)
+
+
+class Ledger(Protocol):
+    """What a ledger can do. Every operation raises CloudError when the store fails; none is safe to take for done unless it returns."""
+
+    def recall(self, ids: Iterable[str], now: datetime) -> Recalled:
+        """The memories of those ids that have one which is not forgotten at `now`, keyed by the ids as they were asked for.
+
+        One that cannot be read is in `garbled` and raises when it is asked for; the others are there all the same.
+        """
+        ...
+
+    def remember(
+        self, id: str, memory: Memory, expected_version: int, now: datetime, fields: Collection[str] | None = None
+    ) -> bool:
+        """Write `memory` if the stored version is still `expected_version` (0: there is none); it is one higher afterwards.
+
+        Only columns that this version knows are set or removed, and of these only the ones of `fields` where it is given. False when
+        somebody else wrote first: nothing was written, recall and decide again. `memory.version` is not looked at.
+        """
+        ...
+
+    def unfinished(self, target: Target, now: datetime) -> list[Unfinished]:
+        """Every hint of an action that was begun there and not told of yet, oldest first."""
+        ...
+
+    def begin(self, entry: Unfinished) -> None:
+        """Leave a hint before an action begins; a second one of the same target and id replaces the first."""
+        ...
+
+    def end(self, target: Target, id: str) -> None:
+        """Remove the hint; nothing happens where there is none."""
+        ...
+
+    def state(self, name: str) -> State:
+        """The named row, empty where there is none. It is never forgotten."""
+        ...
+
+    def write_state(self, name: str, values: Mapping[str, str], expected_version: int, now: datetime) -> bool:
+        """Replace the named row if its version is still `expected_version` (0: there is none); False when somebody else wrote first."""
+        ...
+
+    def lease(self, target: Target, holder: str, now: datetime, ttl: timedelta) -> bool:
+        """Take the target until `now + ttl`, or prolong the holder's own lease. False while another holder's lease runs."""
+        ...
+
+    def release(self, target: Target, holder: str) -> None:
+        """Give the lease back; nothing happens where somebody else holds it by now."""
+        ...
+
+    def record(self, summary: Summary) -> None:
+        """Keep the summary; a second one of the same run, target and kind replaces the first."""
+        ...
+
+    def summaries(self, target: Target, kind: str, limit: int) -> list[Summary]:
+        """The last `limit` summaries of that target and kind, newest first."""
+        ...
+
+    def note(self, entry: History) -> None:
+        """Append to the history. The very same entry twice is one, so that a repeated call does no harm."""
+        ...
+
+    def history(self, id: str) -> list[History]:
+        """Everything that was noted of the resource, oldest first."""
+        ...
+
+    def forget_before(self, moment: datetime) -> int:
+        """Remove what was last written before `moment` and gives how much that was; a memory whose snooze ends later stays.
+
+        To be called after every sweep: a store that forgets by itself does nothing, and one where it is dear does it once a day.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of files and connections."""
+        ...
+
+
+def open(address: str | None, environ: Mapping[str, str], *, read_only: bool = False) -> Ledger:
+    """The ledger at `address`, the user's own without one. Raises SettingsError for an address that cannot be used.
+
+    `read_only` is for an audit: nothing is made, upgraded or written by opening it, and a file that is not there is an empty memory.
+    """
+    scheme, colon, place = (address or default(environ)).strip().partition(":")
+    if not colon or scheme not in HOMES:
+        raise SettingsError(f"REAPER_LEDGER={address!r}: expected {EXPECTED}")
+    try:
+        home = import_module(HOMES[scheme])
+    except ImportError as error:
+        extra = EXTRAS.get(scheme, "cli")
+        raise SettingsError(
+            f"REAPER_LEDGER={address}: needs an extra: pip install 'ml-idle-reaper[{extra}]' ({error})"
+        ) from error
+    found: Ledger = home.open(place.removeprefix("//"), environ, read_only=read_only)
+    return found
+
+
+def update(ledger: Ledger, id: str, change: Callable[[Memory], Memory], now: datetime, known: Memory | None = None) -> Memory:
+    """What is remembered of it after `change`, made on whatever version stands; what `change` leaves as it is is not written.
+
+    `known`: the memory as it was read before, which saves reading it. Raises CloudError where the ledger fails, or others write first each time.
+    """
+    for _ in range(TRIES):
+        memory: Memory = ledger.recall([id], now).get(id, Memory()) if known is None else known
+        new, known = change(memory), None
+        if new == memory or ledger.remember(id, new, memory.version, now):
+            return new
+    raise CloudError(Trouble.REFUSED, "ledger", f"{id}: somebody else wrote first, {TRIES} times")
+
+
+def ready(ledger: Ledger, now: datetime) -> None:
+    """To be called before the first write: marks the ledger with the format that this version writes.
+
+    Raises SettingsError for one that a newer version has written to, CloudError where that cannot be read.
+    """
+    for _ in range(3):
+        held = known(ledger)
+        if held.values.get("number") == str(FORMAT) or ledger.write_state(FORMAT_ROW, {"number": str(FORMAT)}, held.version, now):
+            return
+    raise CloudError(Trouble.REFUSED, "ledger", "its format could not be written: somebody else wrote first, 3 times")
+
+
+def known(ledger: Ledger) -> State:
+    """The row that says which format the ledger has, for one that this version can write to.
+
+    Raises SettingsError for one that a newer version has written to, CloudError where that cannot be read.
+    """
+    held = ledger.state(FORMAT_ROW)
+    number = held.values.get("number", "1")
+    if not number.isdecimal() or int(number) > FORMAT:
+        raise SettingsError(
+            f"the ledger has format {number}, and this version of ML Idle Reaper knows {FORMAT}: install a newer version"
+        )
+    return held
+
+
+def default(environ: Mapping[str, str], platform: str = sys.platform) -> str:
+    """The address of the user's own ledger. Raises SettingsError where the environment does not say where the user's files are."""
+    if platform == "win32":
+        home, below = environ.get("LOCALAPPDATA", ""), ("ml-idle-reaper", "ledger.db")
+        found: PurePath = PureWindowsPath(home, *below)
+    elif Path(environ.get("XDG_STATE_HOME", "")).is_absolute():
+        home, found = environ["XDG_STATE_HOME"], Path(environ["XDG_STATE_HOME"], "ml-idle-reaper", "ledger.db")
+    else:
+        home = environ.get("HOME", "")
+        found = Path(home, ".local", "state", "ml-idle-reaper", "ledger.db")
+    if not home:
+        raise SettingsError(
+            "REAPER_LEDGER is not set and no home directory is known: set it, for example to sqlite:///var/lib/reaper.db"
+        )
+    return f"sqlite://{found}"

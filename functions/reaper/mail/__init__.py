@@ -1,1 +1,0 @@
-"""The templates of the mails and what fills them."""

@@ -1,0 +1,1 @@
+"""Channels for notices and summaries: one file per type."""

@@ -1,0 +1,40 @@
+"""Mails as files, for the demo and for looking at what would be sent: one .eml and one .html each."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+
+from reaper.errors import CloudError, Trouble
+from reaper.notices.channels.delivery import Means
+from reaper.notices.channels.mime import mail, packed
+from reaper.notices.message import Message
+from reaper.policy.channel_settings import Folder
+
+SENDER = "ml-idle-reaper@localhost.localdomain"
+ADMINS = "admins@localhost.localdomain"
+
+
+class Channel:
+    """One directory; made when the first mail is written."""
+
+    def __init__(self, spec: Folder, means: Means) -> None:
+        self._folder = Path(spec.path)
+        self._means = means
+
+    def send(self, message: Message) -> str:
+        """Write it; gives the path of the .eml. The same message written twice is one file."""
+        to = message.to or ADMINS
+        digest = hashlib.sha256(f"{to}\n{message.subject}\n{message.text}".encode("utf-8", "replace")).hexdigest()[:8]
+        path = self._folder / f"{re.sub(r'[^A-Za-z0-9.@-]+', '-', to)[:80]}-{digest}.eml"
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(packed(mail(message, SENDER, to, self._means.clock()), "\n"))
+            path.with_suffix(".html").write_text(message.html, encoding="utf-8")
+        except OSError as error:
+            raise CloudError(Trouble.REFUSED, "folder:Write", f"{self._folder}: {error}") from error
+        return str(path)
+
+
+CHANNEL = Channel

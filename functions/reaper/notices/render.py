@@ -1,0 +1,36 @@
+"""A mail's two bodies from its templates. HTML is escaped, plain text is not markup and is left as it is."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from reaper.duration import text
+from reaper.notices.sparkline import heights
+from reaper.snooze.form import tidy
+from reaper.text import UTC, moment, money
+
+
+def both(name: str, **shown: Any) -> tuple[str, str]:
+    """Plain text and HTML of the mail `owner` or `admin`."""
+    pages = _environment()
+    plain = pages.get_template(f"{name}.txt.j2").render(**shown)
+    html = pages.get_template(f"{name}.html.j2").render(**shown)
+    return re.sub(r"\n{3,}", "\n\n", plain).strip() + "\n", re.sub(r"\n\s*\n+", "\n", html).strip() + "\n"
+
+
+@cache
+def _environment() -> Environment:
+    pages = Environment(
+        autoescape=lambda name: name is None or not name.endswith(".txt.j2"),
+        loader=PackageLoader("reaper.notices", "templates"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    pages.globals["UTC"] = UTC
+    pages.filters |= {"moment": moment, "money": money, "length": text, "heights": heights, "tidy": tidy}
+    return pages

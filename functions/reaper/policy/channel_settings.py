@@ -1,0 +1,228 @@
+"""What the policy says of channels: where messages go, for whom, and where the secret is kept. The secret itself never stands there. Pure.
+
+Anything that looks like a secret in the file is an error that says how to mend it and does not repeat the value.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import parse_qsl, urlsplit
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+
+from reaper.notices.message import Audience, plain
+from reaper.policy import secret_grants
+
+SECRET = rf"^(env:{secret_grants.VARIABLE}[A-Z0-9_]+|secretsmanager:\S+|keyvault:https://\S+)$"
+ANY_VARIABLE = r"env:[A-Za-z_][A-Za-z0-9_]*"
+MEND = (
+    f"put it into a variable or a vault and write `secret: env:{secret_grants.VARIABLE}NAME`, `secretsmanager:name` or "
+    "`keyvault:https://vault.../secrets/name`"
+)
+TELLING = re.compile(
+    r"pass(word|wd)?|.*token|(api|secret|access|routing)?_?key|credentials?|connection_?string|auth|sig|code", re.IGNORECASE
+)
+HARMLESS = {"json", "jsons", "xml", "xmls", "form", "forms"}
+"""The Apprise schemes whose address holds no token by itself."""
+WALLS = re.compile(r"hooks\.slack\.com|discord(app)?\.com|.*\.webhook\.office\.com|chat\.googleapis\.com", re.IGNORECASE)
+"""Hosts whose addresses are the secret."""
+LOOPBACK = {"localhost", "127.0.0.1", "::1"}
+
+
+def _one_or_many(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+def _address(value: object) -> object:
+    if not isinstance(value, str) or not plain(value):
+        raise ValueError("expected one plain e-mail address such as reaper@example.com")
+    return value
+
+
+Address = Annotated[str, BeforeValidator(_address)]
+_MANY: dict[str, Any] = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
+Addresses = Annotated[list[Address], BeforeValidator(_one_or_many), WithJsonSchema(_MANY)]
+_READER: dict[str, Any] = {"enum": [reader.value for reader in Audience]}
+Readers = Annotated[
+    list[Audience],
+    BeforeValidator(_one_or_many),
+    Field(min_length=1, alias="for", description="owners, admins or both"),
+    WithJsonSchema({"anyOf": [_READER, {"type": "array", "items": _READER, "minItems": 1}]}),
+]
+Ref = Annotated[str, Field(pattern=SECRET)]
+PLACES = f"env:{secret_grants.VARIABLE}NAME, secretsmanager:name or keyvault:https://…"
+"""Where a secret is kept."""
+
+
+class _Channel(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+    readers: Readers = [Audience.OWNERS, Audience.ADMINS]
+    name: str = Field("", max_length=60, description="what the report calls it; its type without one")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_secrets(cls, data: Any) -> Any:
+        for key, value in data.items() if isinstance(data, dict) else ():
+            if problem := _inline(str(key), value):
+                raise ValueError(f"{key}: {problem}")
+        return data
+
+
+class _Mail(_Channel):
+    sender: Address = Field(alias="from", description="the sender's address")
+    to: Addresses = Field([], description="who gets what is for admins; owners.fallback without it")
+
+
+class Smtp(_Mail):
+    """A mail server. `starttls` is insisted on; `tls` is for port 465; `none` only makes sense on this machine."""
+
+    type: Literal["smtp"] = Field(description="a mail server")
+    host: str = Field(min_length=1, pattern=r"^[A-Za-z0-9.:_-]+$", description="the server's name", examples=["smtp.example.com"])
+    port: int = Field(587, ge=1, le=65535, description="587 for starttls, 465 for tls")
+    tls: Literal["starttls", "tls", "none"] = Field(
+        "starttls", description="how the connection is encrypted; none only on this machine"
+    )
+    user: str | None = Field(None, description="the login, where the server asks for one; goes with secret")
+    secret: Ref | None = Field(None, description=f"the password's place: {PLACES}")
+
+    @model_validator(mode="after")
+    def _login(self) -> Self:
+        if (self.user is None) != (self.secret is None):
+            raise ValueError("user and secret go together: give both, or neither for a server that asks for no login")
+        if self.user and self.tls == "none" and self.host not in LOOPBACK:
+            raise ValueError("with tls: none the password would travel in the clear: use starttls or tls")
+        return self
+
+
+class Ses(_Mail):
+    """Amazon SES, version 2 of its API; `from` must be an identity that is verified there."""
+
+    type: Literal["ses"] = Field(description="Amazon SES")
+    region: str | None = Field(None, description="the session's own region without it")
+    configuration_set: str | None = Field(None, description="the SES configuration set to send with")
+
+
+class Acs(_Mail):
+    """Azure Communication Services e-mail. Without a secret (an access key) the app's own identity is used."""
+
+    type: Literal["acs"] = Field(description="Azure Communication Services e-mail")
+    endpoint: str = Field(
+        pattern=r"^(https://[A-Za-z0-9.:-]+|http://(localhost|127\.0\.0\.1)(:\d+)?)/?$",
+        description="the communication service's endpoint",
+        examples=["https://reaper.europe.communication.azure.com"],
+    )
+    secret: Ref | None = Field(None, description=f"an access key's place: {PLACES}; the app's own identity without it")
+
+
+class Sns(_Channel):
+    """An SNS topic; owners subscribe with a filter policy on the attribute `owner`."""
+
+    type: Literal["sns"] = Field(description="an SNS topic")
+    topic: str = Field(
+        pattern=r"^arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[A-Za-z0-9_-]{1,256}$",
+        description="the topic's ARN",
+        examples=["arn:aws:sns:us-east-1:123456789012:reaper"],
+    )
+    readers: Readers = [Audience.ADMINS]
+
+
+class Webhook(_Channel):
+    """A POST of JSON to an address of yours, signed with the secret."""
+
+    type: Literal["webhook"] = Field(description="a signed POST of JSON")
+    url: str = Field(
+        pattern=r"^(https://|http://(localhost|127\.0\.0\.1)[:/])\S+$",
+        description="where the JSON is posted to",
+        examples=["https://hooks.example.com/reaper"],
+    )
+    secret: Ref = Field(description=f"the signing key's place: {PLACES}")
+    readers: Readers = [Audience.ADMINS]
+
+
+class Apprise(_Channel):
+    """Slack, Teams, PagerDuty and a hundred more by an Apprise address, which is a secret itself nearly always."""
+
+    type: Literal["apprise"] = Field(description="Slack, Teams and other chats")
+    secret: Ref | None = Field(None, description=f"the Apprise address's place: {PLACES}")
+    url: str | None = Field(None, description="only for json://, xml:// and form:// addresses without a password")
+    readers: Readers = [Audience.ADMINS]
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.url is None) == (self.secret is None):
+            raise ValueError("give secret, which holds the Apprise address, or for a harmless address url")
+        if self.url and urlsplit(self.url).scheme not in HARMLESS:
+            raise ValueError(f"url: expected one of {', '.join(sorted(HARMLESS))}; any other Apprise address is a secret: {MEND}")
+        return self
+
+
+class Folder(_Channel):
+    """A directory that the mails are written to as .eml files, for looking at what would be sent."""
+
+    type: Literal["folder"] = Field(description="a directory, to look at what would be sent")
+    path: str = Field(min_length=1, description="the directory", examples=["mail"])
+
+
+Channel = Annotated[Smtp | Ses | Acs | Sns | Webhook | Apprise | Folder, Field(discriminator="type")]
+MODELS: dict[str, type[_Channel]] = {
+    "smtp": Smtp, "ses": Ses, "acs": Acs, "sns": Sns, "webhook": Webhook, "apprise": Apprise, "folder": Folder,
+}  # fmt: skip
+CHATS = {
+    "slack": ("slack", "slack://TokenA/TokenB/TokenC/#channel"),
+    "teams": ("teams", "workflows://host/workflow/signature"),
+    "msteams": ("teams", "workflows://host/workflow/signature"),
+    "discord": ("discord", "discord://webhook-id/webhook-token"),
+    "telegram": ("telegram", "tgram://bot-token/chat-id"),
+    "pagerduty": ("pagerduty", "pagerduty://integration-key@api-key"),
+    "opsgenie": ("opsgenie", "opsgenie://api-key"),
+    "googlechat": ("googlechat", "gchat://workspace/key/token"),
+    "mattermost": ("mattermost", "mmosts://host/token"),
+    "webex": ("webex", "wxteams://token"),
+}
+"""What a chat may be called, as a type that does not exist: its name, and the form of its address in Apprise."""
+MAILS = {"email", "mail", "e-mail", "sendgrid", "mailgun", "gmail", "outlook"}
+
+
+def instead(asked: str) -> str:
+    """What to write for a type that does not exist but means something; empty for any other."""
+    name = asked.lower()
+    if name in MAILS:
+        line = "{type: smtp, host: smtp.example.com, from: reaper@example.com}"
+        return f": for mail write `- {line}`, or type: ses (Amazon) or acs (Azure)"
+    if chat := CHATS.get(re.sub("[ _-]|^microsoft|^ms(?=-)", "", name)):
+        where = f"{secret_grants.VARIABLE}{chat[0].upper()}"
+        line = f"{{type: apprise, name: {chat[0]}, secret: env:{where}}}"
+        put = f"put its address, {chat[1]}, into the variable {where} and write `- {line}`"
+        return f": chats go through Apprise: {put} (it needs the extra chat, which deployments lack: use type: webhook there)"
+    return ""
+
+
+def _no_place(value: object) -> str | None:
+    """What is wrong with a `secret`; None where nothing is. A variable's name is no secret and is said."""
+    if value is None or (isinstance(value, str) and re.fullmatch(SECRET, value)):
+        return None
+    if isinstance(value, str) and re.fullmatch(ANY_VARIABLE, value):
+        return secret_grants.barred(value, {})
+    return f"this is not where a secret is kept; a secret must not stand in the policy: {MEND}"
+
+
+def _inline(key: str, value: object) -> str | None:
+    """What is wrong with a value that looks like a secret; None where nothing does. Never says the value."""
+    if key == "secret":
+        return _no_place(value)
+    if TELLING.fullmatch(key):
+        return f"a secret must not stand in the policy: {MEND}"
+    if not isinstance(value, str) or ("//" not in value and "@" not in value.partition(":")[2]):
+        return None
+    try:
+        parts = urlsplit(value if "//" in value else f"//{value}")
+        telling = bool(parts.password) or any(TELLING.fullmatch(name) for name, _ in parse_qsl(parts.query))
+    except ValueError:
+        telling = True
+    if telling or (key == "url" and parts.username):
+        return f"this address holds a password or token, which must not stand in the policy: {MEND}"
+    if key == "url" and (parts.scheme not in HARMLESS | {"http", "https"} or WALLS.fullmatch(parts.hostname or "")):
+        return f"an address of this sort is a secret itself; for a chat use type: apprise, and {MEND}"
+    return None

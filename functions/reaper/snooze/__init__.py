@@ -1,0 +1,1 @@
+"""Snooze links: signed links in notices, the pages behind them, and what a click records."""

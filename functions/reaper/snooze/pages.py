@@ -1,0 +1,120 @@
+"""The pages behind a keep-link: their texts, their numbers in words, and the headers that every one of them carries.
+
+No script at all and one inline style that the policy names by its hash; the token is in the address, so nothing may store it or pass it on:
+https://developer.mozilla.org/en-US/docs/Web/HTTP/Reference/Headers/Content-Security-Policy
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
+
+from reaper.duration import text
+from reaper.snooze.token import Link
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+HOUR = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """One answer to "for how long": `usd` is what it costs to keep the resource that long, None when its price is not known."""
+
+    days: int
+    label: str
+    until: datetime
+    usd: float | None
+    checked: bool
+
+
+def choices(link: Link, now: datetime) -> list[Choice]:
+    """A day, three days, a week and the most that the link allows; the longest of at most three days is chosen beforehand."""
+    offered = sorted({days for days in (1, 3, 7) if days < link.max_days} | {link.max_days})
+    preset = max([days for days in offered if days <= 3], default=offered[0])
+    return [
+        Choice(
+            days=days,
+            label=label(days),
+            until=until(now, days),
+            usd=None if link.usd_per_hour is None else link.usd_per_hour * 24 * days,
+            checked=days == preset,
+        )
+        for days in offered
+    ]
+
+
+def until(now: datetime, days: int) -> datetime:
+    """The end of a snooze: a full hour, so that the same answer given twice says the same."""
+    end = now + timedelta(days=days)
+    full = end.replace(minute=0, second=0, microsecond=0)
+    return full if full == end else full + HOUR
+
+
+def label(days: int) -> str:
+    """`1 day`, `1 week`, `10 days`, `2 weeks`."""
+    count, unit = (days // 7, "week") if days % 7 == 0 else (days, "day")
+    return f"{count} {unit}{'s' if count != 1 else ''}"
+
+
+def render(page: str, title: str, **shown: Any) -> str:
+    """The page as HTML; everything in `shown` is escaped. Pages: form, kept, trouble, refused, plain."""
+    return _template().render(page=page, title=title, style=Markup(_style()), **shown)
+
+
+@cache
+def headers() -> Mapping[str, str]:
+    """What every reply carries, names in lower case."""
+    digest = b64encode(sha256(_style().encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    return {
+        "content-type": "text/html; charset=utf-8",
+        "content-security-policy": policy,
+        "cache-control": "no-store",
+        "cross-origin-opener-policy": "same-origin",
+        "referrer-policy": "no-referrer",
+        "strict-transport-security": "max-age=31536000",
+        "x-content-type-options": "nosniff",
+        "x-frame-options": "DENY",
+        "x-robots-tag": "noindex, nofollow",
+    }
+
+
+def moment(when: datetime) -> str:
+    """`Sat 28 Nov 2026, 10:00 UTC`."""
+    when = when.astimezone(UTC)
+    return f"{when:%a} {when.day} {when:%b %Y, %H:%M} UTC"
+
+
+def money(usd: float) -> str:
+    """`$8.45`, `$1,204`."""
+    return f"${usd:,.2f}" if usd < 100 else f"${usd:,.0f}"
+
+
+@cache
+def _style() -> str:
+    return files("reaper.snooze").joinpath("snooze.css").read_text(encoding="utf-8")
+
+
+@cache
+def _template() -> Template:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    pages = Environment(
+        autoescape=True,
+        loader=PackageLoader("reaper.snooze", ""),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    pages.filters |= {"moment": moment, "money": money, "length": text}
+    return pages.get_template("snooze.html.j2")

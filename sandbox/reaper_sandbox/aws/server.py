@@ -1,0 +1,217 @@
+"""The embedded AWS account over real HTTP: faults first, then the sandbox's own services, then moto for all the others.
+
+    with Server() as server:
+        os.environ.update(server.env)
+        boto3.client("sagemaker").list_endpoints()
+        server.calls[-1].action == "sagemaker:ListEndpoints"
+
+moto: https://docs.getmoto.org/en/latest/docs/server_mode.html
+"""
+
+from __future__ import annotations
+
+import io
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Any
+
+from reaper_sandbox.aws import alarms, autoscaling, cloudwatch, logs, reply, sagemaker, tagging
+from reaper_sandbox.aws.call import Call, Request, read
+from reaper_sandbox.aws.fault import Fault, Guard
+from reaper_sandbox.aws.reply import Refusal, Reply
+from reaper_sandbox.aws.world import Region, World
+
+OPERATIONS: dict[str, dict[str, Any]] = {
+    "sagemaker": dict(sagemaker.OPERATIONS),
+    "cloudwatch": {**cloudwatch.OPERATIONS, **alarms.OPERATIONS},
+    "application-autoscaling": dict(autoscaling.OPERATIONS),
+    "tag": dict(tagging.OPERATIONS),
+    "logs": dict(logs.OPERATIONS),
+}
+"""What the sandbox answers itself, by service and operation."""
+
+Start = Callable[..., Any]
+
+
+class Server:
+    """One AWS on 127.0.0.1. `world` is its clock, knobs and contents; `calls` all that was asked; `rules` what goes wrong."""
+
+    def __init__(
+        self,
+        now: datetime | None = None,
+        *,
+        settle_after: timedelta = timedelta(0),
+        page_points: int = 100_800,
+    ) -> None:
+        self.world = World(fixed=now, settle_after=settle_after, page_points=page_points)
+        self.calls: list[Call] = []
+        self.rules: list[Guard] = []
+        self.url = ""
+        self._http: Any = None
+        self._thread: threading.Thread | None = None
+        self._moto: Any = None
+        self._table = threading.Lock()
+
+    @property
+    def now(self) -> datetime:
+        """The time in the sandbox: the real one, until it is set."""
+        return self.world.now
+
+    @now.setter
+    def now(self, moment: datetime | None) -> None:
+        self.world.fixed = moment
+
+    @property
+    def env(self) -> dict[str, str]:
+        """Environment variables that lead every AWS SDK here, and nowhere else."""
+        return {
+            "AWS_ENDPOINT_URL": self.url,
+            "AWS_ACCESS_KEY_ID": "AKIAIOSFODNN7EXAMPLE",
+            "AWS_SECRET_ACCESS_KEY": "sandbox",
+            "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_REGION": "us-east-1",
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "AWS_CONFIG_FILE": "/dev/null",
+            "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
+        }
+
+    def __enter__(self) -> Server:
+        serving, handler, self._moto = _moto()
+        _reset()
+        self._http = serving.make_server("127.0.0.1", 0, self._answer, threaded=True, request_handler=handler)
+        self._http.daemon_threads = True
+        self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        self._thread.start()
+        self.url = f"http://127.0.0.1:{self._http.server_port}"
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+        if self._thread:
+            self._thread.join()
+        _reset()
+
+    def _answer(self, environ: dict[str, Any], start: Start) -> Iterable[bytes]:
+        if environ["PATH_INFO"].startswith("/moto-api"):  # moto's own dashboard and switches
+            return self._from_moto(environ, start)
+        request = _request(environ)
+        call = read(request, _account_of)
+        self.calls.append(call)
+        faults = list(_faults(self.rules, call))
+        for fault in faults:
+            time.sleep(fault.delay)
+            if fault.closed:
+                _hang_up(environ)
+            if fault.answer:
+                return _send(fault.answer(call), environ, start)
+        answer = self._answered(call, faults, environ, start)
+        if any(fault.lost for fault in faults):
+            _hang_up(environ)
+        return answer
+
+    def _answered(self, call: Call, faults: list[Fault], environ: dict[str, Any], start: Start) -> Iterable[bytes]:
+        """The sandbox's own answer, else moto's."""
+        found = self._own(call, faults)
+        if found:
+            return _send(found, environ, start)
+        # DynamoDB's conditional writes are atomic, moto's are not.
+        turn = self._table if call.service == "dynamodb" else nullcontext()
+        try:
+            with turn:
+                return list(self._from_moto(environ, start))
+        except NotImplementedError:
+            unknown = Refusal("UnknownOperationException", f"The sandbox does not know {call.action}.")
+            return _send(reply.refusal(call, unknown), environ, start)
+
+    def _own(self, call: Call, faults: list[Fault]) -> Reply | None:
+        """The sandbox's own answer; None for what is moto's."""
+        handler: Callable[[Region, dict[str, Any]], dict[str, Any] | None] | None
+        handler = OPERATIONS.get(call.service, {}).get(call.operation)
+        if handler is None:
+            return None
+        try:
+            with self.world.lock:
+                data = handler(self.world.region(call.account, call.region), call.params)
+        except Refusal as refused:
+            return reply.refusal(call, refused)
+        if data is None:
+            return None
+        for fault in faults:
+            data = fault.rewrite(call, data) if fault.rewrite else data
+        return reply.result(call, data)
+
+    def _from_moto(self, environ: dict[str, Any], start: Start) -> Iterable[bytes]:
+        found: Iterable[bytes] = self._moto(environ, start)
+        return found
+
+
+def _moto() -> tuple[Any, Any, Any]:
+    """werkzeug's server, a handler that logs no requests, and moto's application. Raises ImportError that names the extra."""
+    try:
+        from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
+        from werkzeug import serving
+    except ImportError as error:
+        raise ImportError("the sandbox needs moto: pip install 'ml-idle-reaper[demo]'") from error
+
+    class Quiet(MotoRequestHandler):
+        def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+            """Requests are in `Server.calls`."""
+
+    return serving, Quiet, DomainDispatcherApplication(create_backend_app)
+
+
+def _reset() -> None:
+    from moto.core.base_backend import BackendDict
+    from moto.core.model_instances import reset_model_data
+
+    BackendDict.reset()
+    reset_model_data()
+
+
+def _account_of(access_key: str) -> str:
+    from moto.iam.models import get_account_id_from
+
+    return str(get_account_id_from(access_key))
+
+
+def _request(environ: dict[str, Any]) -> Request:
+    """The request, read to its end; a fresh stream is left for moto."""
+    from werkzeug.wsgi import get_input_stream
+
+    body = get_input_stream(environ).read()
+    environ["wsgi.input"], environ["CONTENT_LENGTH"] = io.BytesIO(body), str(len(body))
+    headers = {key[5:].replace("_", "-").lower(): value for key, value in environ.items() if key.startswith("HTTP_")}
+    return Request(
+        method=environ["REQUEST_METHOD"],
+        path=environ["PATH_INFO"],
+        query=environ.get("QUERY_STRING", ""),
+        headers=headers | {"content-type": environ.get("CONTENT_TYPE", "")},
+        body=body,
+    )
+
+
+def _faults(rules: list[Guard], call: Call) -> Iterable[Fault]:
+    for guard in tuple(rules):
+        fault = guard(call)
+        if fault:
+            yield fault
+            if fault.final:
+                return
+
+
+def _hang_up(environ: dict[str, Any]) -> None:
+    """Close the connection without a word; werkzeug takes the error for a client that went away."""
+    environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
+    raise ConnectionAbortedError("cut by a fault")
+
+
+def _send(answer: Reply, environ: dict[str, Any], start: Start) -> Iterable[bytes]:
+    headers = [*answer.headers.items(), ("Content-Length", str(len(answer.body)))]
+    start(f"{answer.status} {'OK' if answer.status < 400 else 'Refused'}", headers)
+    return [answer.body] if environ["REQUEST_METHOD"] != "HEAD" else []

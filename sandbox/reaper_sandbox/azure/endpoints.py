@@ -1,0 +1,147 @@
+"""Online endpoints: traffic is changed by PUT, PATCH takes tags and identity only, and they cannot be stopped.
+
+https://learn.microsoft.com/rest/api/azureml/online-endpoints
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from datetime import datetime
+
+from reaper_sandbox.azure import accepted
+from reaper_sandbox.azure.computes import failed
+from reaper_sandbox.azure.moment import zulu
+from reaper_sandbox.azure.page import page
+from reaper_sandbox.azure.place import PROVIDER, child, workspace
+from reaper_sandbox.azure.refusal import bad, conflict, unlinked
+from reaper_sandbox.azure.request import Json, Reply, Request
+from reaper_sandbox.azure.rights import refuses
+from reaper_sandbox.azure.workspaces import system_data
+from reaper_sandbox.azure.world import World
+
+ASSIGN = "Microsoft.ManagedIdentity/userAssignedIdentities/assign/action"
+WRITTEN = ("authMode", "description", "compute", "publicNetworkAccess", "properties")
+AT_WORK = ("Creating", "Updating", "Deleting", "Scaling")
+
+
+def body(parent: Json, name: str, created: datetime, compute: str | None = None) -> Json:
+    """An endpoint without deployments; `compute` is the id of an attached Kubernetes cluster, None for a managed one."""
+    return {
+        "id": f"{parent['id']}/onlineEndpoints/{name}",
+        "name": name,
+        "type": f"{PROVIDER}/workspaces/onlineEndpoints",
+        "location": parent["location"],
+        "kind": "K8S" if compute else "Managed",
+        "tags": {},
+        "identity": {"type": "SystemAssigned", "principalId": "9a7f8f0e-88a5-4f8a-9f0c-5a8d0c2f7b11"},
+        "sku": None,
+        "systemData": system_data(created),
+        "properties": {
+            "authMode": "Key",
+            "description": "",
+            "compute": compute,
+            "traffic": {},
+            "mirrorTraffic": {},
+            "provisioningState": "Succeeded",
+            "publicNetworkAccess": "Enabled",
+            "scoringUri": f"https://{name}.{parent['location']}.inference.ml.azure.com/score",
+            "swaggerUri": f"https://{name}.{parent['location']}.inference.ml.azure.com/swagger.json",
+            "properties": {},
+        },
+    }
+
+
+def several(world: World, request: Request) -> Reply:
+    """The endpoints of a workspace, by `name` and `computeType` where asked for."""
+    name, kind = request.query.get("name"), request.query.get("computeType")
+    found = [
+        one
+        for one in world.estate.children(workspace(world, request)["id"], "onlineEndpoints")
+        if name in (None, one["name"]) and (kind is None or kind == ("Kubernetes" if one["properties"]["compute"] else "Managed"))
+    ]
+    count = request.query.get("count", "")
+    return page(world, request, found, int(count) if count.isdigit() and count != "0" else None)
+
+
+def one(world: World, request: Request) -> Reply:
+    """One endpoint."""
+    return Reply(body=child(world, request, ("onlineEndpoints", "endpoint")))
+
+
+def patch(world: World, request: Request) -> Reply:
+    """Tags and identity; anything else is refused."""
+    found = idle(child(world, request, ("onlineEndpoints", "endpoint")))
+    if not isinstance(request.body, dict) or set(request.body) - {"tags", "identity"}:
+        raise bad("Only tags and identity of an online endpoint can be patched.")
+    found.update(request.body)
+    return changing(world, request, found, 202)
+
+
+def put(world: World, request: Request) -> Reply:
+    """Creates or replaces: `location` is needed, traffic adds up to 0 or 100 and names deployments that are there."""
+    parent = workspace(world, request)
+    name = request.names["endpoint"]
+    wanted = request.body
+    if not isinstance(wanted, dict) or not wanted.get("location") or not isinstance(wanted.get("properties"), dict):
+        raise bad("location and properties are required.")
+    _check_identities(world, request, wanted)
+    before = world.estate.find(f"{parent['id']}/onlineEndpoints/{name}")
+    fresh = deepcopy(idle(before)) if before else body(parent, name, world.now)
+    fresh["properties"] |= {key: wanted["properties"].get(key) or {} for key in ("traffic", "mirrorTraffic")}
+    # What a PUT leaves out is gone afterwards.
+    blank = body(parent, name, world.now)["properties"]
+    fresh["properties"] |= {key: wanted["properties"].get(key, blank[key]) for key in WRITTEN}
+    fresh |= {"tags": wanted.get("tags") or {}, "identity": _identity(wanted.get("identity"), fresh["identity"])}
+    _check_traffic(world, fresh)
+    kept = before if before is not None else world.estate.put(fresh)
+    kept.update(fresh)
+    return changing(world, request, kept, 200 if before else 201)
+
+
+def delete(world: World, request: Request) -> Reply:
+    """Deletes an endpoint with its deployments."""
+    found = idle(child(world, request, ("onlineEndpoints", "endpoint")))
+    found["properties"]["provisioningState"] = "Deleting"
+    headers = accepted.begun(world, request, accepted.MFE, lambda at: world.estate.drop(found["id"]), lambda: failed(found))
+    return Reply(status=202, headers=headers)
+
+
+def changing(world: World, request: Request, found: Json, status: int) -> Reply:
+    """The reply to a change: `Updating` until the operation ends, then `Succeeded`. 202 carries no body."""
+    found["properties"]["provisioningState"] = "Creating" if status == 201 else "Updating"
+    found["systemData"] |= {"lastModifiedAt": zulu(world.now)}
+
+    def finish(at: datetime) -> None:
+        found["properties"]["provisioningState"] = "Succeeded"
+
+    headers = accepted.begun(world, request, accepted.MFE, finish, lambda: failed(found))
+    return Reply(status=status, body=None if status == 202 else found, headers=headers)
+
+
+def idle(found: Json) -> Json:
+    """The endpoint or deployment itself. Raises Refused (409) while an operation is at work on it."""
+    if found["properties"]["provisioningState"] in AT_WORK:
+        raise conflict(f"{found['name']} is {found['properties']['provisioningState']}; another operation is at work on it.")
+    return found
+
+
+def _identity(wanted: Json | None, before: Json | None) -> Json | None:
+    """The identity as written; a system-assigned one that stays keeps its object id."""
+    kept = {"principalId": before["principalId"]} if before and "principalId" in before else {}
+    return wanted and {**wanted, **(kept if "SystemAssigned" in wanted["type"] else {})}
+
+
+def _check_identities(world: World, request: Request, wanted: Json) -> None:
+    """Whoever writes an endpoint must be allowed to assign each identity in it, new there or not."""
+    for id_ in (wanted.get("identity") or {}).get("userAssignedIdentities") or {}:
+        if refuses(world.rules, ASSIGN, id_):
+            raise unlinked(request.action, request.scope, ASSIGN, id_)
+
+
+def _check_traffic(world: World, endpoint: Json) -> None:
+    traffic = endpoint["properties"]["traffic"]
+    there = {d["name"] for d in world.estate.children(endpoint["id"], "deployments")}
+    if missing := set(traffic) - there:
+        raise bad(f"Traffic names deployments that are not there: {', '.join(sorted(missing))}.")
+    if sum(traffic.values()) not in (0, 100):
+        raise bad(f"Traffic adds up to {sum(traffic.values())}, but must to 0 or 100.")

@@ -1,0 +1,48 @@
+"""What lies above workspaces: subscriptions and resource groups. https://learn.microsoft.com/rest/api/resources/subscriptions"""
+
+from __future__ import annotations
+
+from reaper_sandbox.azure.page import page
+from reaper_sandbox.azure.refusal import no_subscription
+from reaper_sandbox.azure.request import Json, Reply, Request
+from reaper_sandbox.azure.world import World
+
+TENANT = "5b7c5a51-2f1b-4a43-9d1c-3f6f0a7d8e10"
+
+
+def subscriptions(world: World, request: Request) -> Reply:
+    """The subscriptions that the identity can see; one without rights is simply not in the list."""
+    unreadable = {one.lower() for one in world.unreadable}
+    shown = [_body(sub, name) for sub, name in world.estate.subscriptions.items() if sub not in unreadable]
+    return page(world, request, shown)
+
+
+def subscription(world: World, request: Request) -> Reply:
+    """One subscription."""
+    sub = request.names["sub"].lower()
+    if sub not in world.estate.subscriptions:
+        raise no_subscription(sub)
+    return Reply(body=_body(sub, world.estate.subscriptions[sub]))
+
+
+def groups(world: World, request: Request) -> Reply:
+    """The resource groups of a subscription."""
+    sub = request.names["sub"].lower()
+    if sub not in world.estate.subscriptions:
+        raise no_subscription(sub)
+    start = f"/subscriptions/{sub}/resourceGroups"
+    found = [{"id": f"{start}/{name}", "name": name} for (of, _), name in world.estate.groups.items() if of == sub]
+    return page(world, request, found)
+
+
+def _body(sub: str, name: str) -> Json:
+    policies = {"locationPlacementId": "Public_2014-09-01", "quotaId": "PayAsYouGo_2014-09-01", "spendingLimit": "Off"}
+    return {
+        "id": f"/subscriptions/{sub}",
+        "subscriptionId": sub,
+        "tenantId": TENANT,
+        "displayName": name,
+        "state": "Enabled",
+        "authorizationSource": "RoleBased",
+        "subscriptionPolicies": policies,
+    }

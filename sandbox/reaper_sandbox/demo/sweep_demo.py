@@ -1,0 +1,69 @@
+"""A sweep of the pretend fleet: the real run, the real SDKs, but every call goes to servers in this process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from datetime import datetime
+from importlib import import_module
+from pathlib import Path
+
+from reaper.policy.channel_settings import Folder
+from reaper.model import Mode, Report
+from reaper.registry import CLOUDS, kinds
+from reaper.run import run
+from reaper.settings import Settings
+from reaper.policy.file import Source
+
+POLICY = """\
+# The demo's policy.
+version: 1
+defaults: {action: notify, idle_after: 24h, grace: 3d, remind_every: 7d, lookback: 14d}
+owners: {tags: ["reaper:owner", owner, email], domains: [example.com], fallback: ml-admins@example.com}
+rules:
+  - name: production is left alone
+    match: {tags: {env: [prod, production]}}
+    action: ignore
+  - name: dear machines get a short rope
+    match: {usd_per_hour: ">= 5"}
+    idle_after: 12h
+    grace: 12h
+    action: stop
+"""
+SETTINGS = Settings(mode=Mode.NOTIFY, cloud="all", regions=("us-east-1", "eu-west-1"), ledger="memory:")
+
+
+def report(source: Source, mails: Path, clock: Callable[[], datetime], tell: Callable[[str], None]) -> Report:
+    """The report of one sweep in mode notify over every sandbox there is; what would be mailed is written to the folder `mails`.
+
+    Needs the extra `demo`; leaves the environment as it was.
+    """
+    folder = Folder(type="folder", path=str(mails))
+    source = replace(source, policy=source.policy.model_copy(update={"channels": [folder]}))
+    now = clock()
+    with ExitStack() as stack:
+        environ: dict[str, str] = {}
+        for cloud in CLOUDS:
+            if kinds(cloud):
+                tell(f"{cloud}: setting up the pretend fleet")
+                server = stack.enter_context(import_module(f"reaper_sandbox.{cloud}.server").Server(now))
+                import_module(f"reaper_sandbox.{cloud}.fleet").settle(server, now)
+                environ |= server.env
+        stack.enter_context(environment(environ))
+        return run(SETTINGS, source, clock, tell)
+
+
+@contextmanager
+def environment(environ: Mapping[str, str]) -> Iterator[None]:
+    """Only what `environ` says is known of clouds and reaper; as it was before, afterwards."""
+    before = dict(os.environ)
+    for name in [n for n in os.environ if n.startswith(("AWS_", "AZURE_", "REAPER_"))]:
+        del os.environ[name]
+    os.environ.update(environ)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)

@@ -1,0 +1,111 @@
+"""What lives in a resource and goes with it: its own owner is told of that, with the command that brings both back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from fakes.builders import DAY, TARGET, resource
+from fakes.fake_deployment import POLICY, Enforcer, of, policy
+from fakes.sample_findings import finding, occasion
+from reaper import decide
+from reaper.model import Bar, Finding, Move, Outcome, Owner, Result
+from reaper.notices import owner_notice
+
+HOST = finding("host", move=Move.DELETE)
+INNER = resource(
+    kind="sagemaker-inference-component", id="arn:aws:sagemaker:us-east-1:123456789012:inference-component/inner", name="inner"
+)
+
+
+def inner(move: Move = Move.NONE) -> Finding:
+    """A component of the host that belongs to somebody else."""
+    base = finding("inner", move=move)
+    within = replace(INNER, facts={"host": HOST.case.resource.id})
+    fay = Owner(address="fay@example.com", source="tag owner")
+    return replace(base, case=replace(base.case, resource=within, owner=fay.address), owner=fay)
+
+
+def carried(host: Finding, guest: Finding, outcome: Outcome) -> list[Finding]:
+    """Both after a run in which the host's action came to `outcome`, and a guest was not to be found any more."""
+    gone = Outcome(result=Result.DONE, because="it is gone already", already=True)
+    done = {host.case.resource.id: outcome}
+    act = lambda f: (replace(f, outcome=done.get(f.case.resource.id, gone)), (), {})  # noqa: E731
+    return decide.carried([replace(host, outcome=PLANNED), replace(guest, outcome=PLANNED)], act).findings
+
+
+PLANNED = Outcome(result=Result.PLANNED)
+DONE = Outcome(result=Result.DONE, because="it was deleted", begun=True)
+
+
+def to_fay(found: list[Finding]) -> list[str]:
+    return [m.text for m in owner_notice.owners(found, occasion()) if m.to == "fay@example.com"]
+
+
+def test_the_owner_of_what_went_with_its_host_is_told():
+    for guest in (inner(), inner(Move.DELETE), inner(Move.WARN)):
+        [text] = to_fay(carried(HOST, guest, DONE))
+        assert "It was deleted with host, which it lives in, and comes back with it." in text
+        assert f"reaper restore {HOST.case.resource.id}" in text
+
+
+def test_nobody_is_told_of_a_guest_whose_host_was_not_done():
+    for outcome in (Outcome(result=Result.REFUSED, because="no"), replace(DONE, begun=False, already=True)):
+        assert to_fay(carried(HOST, inner(), outcome)) == []
+
+
+def test_what_did_not_run_is_not_stopped_with_its_host():
+    host, guest = finding("host", move=Move.STOP), inner()
+    bar = Bar(because="it runs no copies already", done=True)
+    asleep = replace(guest, case=replace(guest.case, acts={Move.STOP: bar}))
+    assert to_fay(carried(host, asleep, DONE)) == []
+    assert to_fay(carried(host, guest, DONE)) != []
+
+
+def house(**inner: Any) -> Enforcer:
+    """Something idle of Lee's, and in it something of Fay's."""
+    there = Enforcer(policy=policy(POLICY.replace("action: stop", "action: delete")))
+    there.depot.add("host", tags={"owner": "lee@example.com"})
+    there.depot.add("inner", host="host", tags={"owner": "fay@example.com"}, **inner)
+    return there
+
+
+def test_nothing_is_promised_that_would_take_along_what_its_owner_cannot_be_told_of():
+    there = house(vague=True)
+    for _ in range(3):
+        report = there.sweep()
+        assert of(report, "host").step.move in {Move.WARN, Move.NONE, Move.REMIND}
+        there.now += 4 * DAY
+    said = "inner inside it belongs to another owner, to whom nothing can be announced"
+    assert of(report, "host").case.acts[Move.DELETE] == Bar(because=said)
+    mails = [m.text for m in there.post.messages if m.to == "lee@example.com"]
+    assert mails
+    assert not [text for text in mails if "will be" in text]
+    assert there.depot.log == []
+
+
+def test_both_owners_are_told_and_both_go():
+    there = house()
+    there.sweep()
+    there.now += 3 * DAY
+    there.sweep()
+    assert there.depot.things == {}
+    told = {m.to for m in there.post.messages if "will be" in m.text}
+    assert {"lee@example.com", "fay@example.com"} <= told
+
+
+def test_the_owner_of_what_went_with_its_host_is_told_by_a_later_run_where_the_mail_failed():
+    there = house()
+    there.sweep()
+    there.now += 3 * DAY
+    there.post.messages.clear()
+    there.post.shut = True
+    there.sweep()
+    assert (there.depot.things, there.post.messages) == ({}, [])
+    there.post.shut = False
+    for _ in range(2):
+        there.now += DAY
+        there.sweep()
+    told = [m.text for m in there.post.messages if m.to == "fay@example.com"]
+    assert ["deleted" in text for text in told] == [True]
+    assert there.ledger.unfinished(TARGET, there.now) == []

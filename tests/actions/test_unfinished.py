@@ -1,0 +1,98 @@
+"""What earlier runs did and did not get to tell: told to whoever owned it then, once, and never taken for a notice to somebody else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from fakes.builders import DAY, NOW, TARGET
+from fakes.fake_cloud import ACTS, DENIED, Yard
+from fakes.fake_deployment import POLICY, Enforcer, policy
+from reaper.actions import unfinished
+from reaper.actions.contract import Made, Manifest, Permit
+from reaper.ledger.in_memory import Fleeting
+from reaper.model import Memory, Move, Resource
+from reaper.notices.message import Audience, Message
+
+
+def in_parts(yard: Yard, one: Resource, manifest: Manifest, permit: Permit) -> Made:
+    """The first action leaves a second one."""
+    permit()
+    thing, first = yard.depot.thing("carry", one.name), not yard.depot.log
+    yard.depot.log.append((manifest.move, one.name, yard.depot.clock()))
+    thing.changed = yard.depot.clock()
+    return Made(because="it is scaling in", part="1 of 2 variants" if first else None)
+
+
+def untold(there: Enforcer, **given: Any) -> None:
+    """One thing that was acted on while no mail went out."""
+    there.depot.add("churn", **given)
+    there.sweep()
+    there.now += 3 * DAY
+    there.post.shut = True
+    there.sweep()
+    there.post.shut = False
+    there.post.messages.clear()
+
+
+def readers(there: Enforcer) -> list[str]:
+    return [m.to for m in there.post.messages if m.audience is Audience.OWNERS]
+
+
+def test_a_late_mail_to_an_earlier_owner_is_no_notice_to_the_present_one():
+    there = Enforcer(acts=replace(ACTS, carry=in_parts))
+    untold(there, tags={"reaper:owner": "ann@example.com"})
+    there.depot.things["churn"].tags = {"reaper:owner": "bob@example.com"}
+    there.later(hours=6)
+    assert readers(there) == ["ann@example.com"]
+    while len(there.depot.log) == 1:
+        before = readers(there)
+        there.later(hours=6)
+    assert before == ["ann@example.com", "bob@example.com"]
+
+
+def test_a_stop_that_nobody_was_told_of_is_told_although_its_rule_keeps_hours_by_now():
+    there = Enforcer()
+    untold(there, tags={})
+    there.policy = policy(POLICY + "rules: [{name: office, hours: {on: 'mon-fri 07:00-19:00', tz: UTC}}]\n")
+    there.later(hours=6)
+    assert readers(there) == ["ml-admins@example.com"]
+
+
+def test_an_open_action_is_not_closed_where_nobody_can_be_told_of_it():
+    ledger, host = Fleeting(), "arn:aws:sagemaker:us-east-1:123456789012:endpoint/host"
+    meant = Memory(last_act=Move.DELETE, acted_at=NOW - DAY, manifest="m", act_run="r0")
+    ledger.remember(host, meant, 0, NOW)
+    unfinished.late([], [], ledger.recall([host], NOW), ledger, NOW)
+    assert ledger.recall([host], NOW)[host].act_result is None
+
+
+def test_what_was_done_is_told_also_where_nothing_can_be_read_by_now():
+    there = Enforcer()
+    untold(there, tags={})
+
+    def denied(call: str, name: str) -> None:
+        if call == "list":
+            raise DENIED
+
+    there.depot.blunder = denied
+    there.later(hours=6)
+    assert readers(there) == ["ml-admins@example.com"]
+    there.later(hours=6)
+    assert len(readers(there)) == 1
+
+
+def test_who_has_lost_the_lease_tells_nothing_more():
+    there = Enforcer()
+    untold(there, tags={})
+    for name in "ab":
+        there.depot.add(name, tags={"reaper:owner": f"{name}@example.com"})
+
+    def taken_over(message: Message) -> None:
+        there.now += timedelta(minutes=16)
+        there.ledger.lease(TARGET, "another run", there.now, timedelta(hours=1))
+
+    there.post.heard = taken_over
+    there.later(hours=6)
+    assert readers(there) == ["a@example.com"]

@@ -1,0 +1,322 @@
+"""plan, apply, restore, undo, release and explain as a person runs them: processes of their own against the sandbox."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from reaper.ledger import port
+from reaper.model import Memory, Move
+from reaper_sandbox.aws.account import Account
+from reaper_sandbox.aws.fault import denied, on
+from reaper_sandbox.aws.records import Variant
+from reaper_sandbox.aws.server import Server
+
+REAPER = Path(sys.executable).with_name("reaper")
+DAY, HOUR = timedelta(days=1), timedelta(hours=1)
+POLICY = """\
+version: 1
+defaults: {{action: stop, idle_after: 24h, grace: 3d}}
+limits: {{max_acts: {most}, max_share: 100%}}
+owners: {{domains: [example.com], fallback: admins@example.com}}
+channels: [{{type: folder, path: "{folder}"}}]
+"""
+
+
+class Desk:
+    """Three endpoints of three instances, idle for weeks and warned of four days ago, and the command to run on them."""
+
+    def __init__(self, home: Path, server: Server) -> None:
+        self.home, self.server, self.now = home, server, datetime.now(UTC)
+        self.account = Account(server)
+        self.ids = [self._quiet(name) for name in ("a", "b", "c")]
+        self.policy(most=20)
+
+    def _quiet(self, name: str) -> str:
+        found = self.account.endpoint(name, variants=(Variant(count=3),))
+        self.account.alive(name, "AllTraffic", self.now - 20 * DAY, self.now + DAY)
+        memory = Memory(
+            idle_since=self.now - 20 * DAY,
+            idle_seen=self.now - HOUR,
+            warned_at=self.now - 4 * DAY,
+            receipt="r",
+            announced=Move.STOP,
+            promised=self.now - DAY,
+        )
+        kept = port.open(f"sqlite://{self.home}/ledger.db", {})
+        assert kept.remember(found.arn, memory, 0, self.now - HOUR)
+        kept.close()
+        return found.arn
+
+    def policy(self, most: int) -> None:
+        (self.home / "policy.yaml").write_text(POLICY.format(most=most, folder=self.home / "mails"))
+
+    def counts(self) -> list[int]:
+        return [self.account.contents.endpoints[name].variants[0].count for name in ("a", "b", "c")]
+
+    def __call__(self, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+        plain = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "AZURE_", "REAPER_", "IDENTITY_"))}
+        ours = {
+            "REAPER_LEDGER": f"sqlite://{self.home}/ledger.db",
+            "REAPER_MANIFESTS": str(self.home / "manifests"),
+            "REAPER_POLICY": str(self.home / "policy.yaml"),
+        }
+        env = {**plain, **self.server.env, **ours, **environ}
+        return subprocess.run(
+            [REAPER, *arguments], env=env, cwd=self.home, capture_output=True, text=True, timeout=120, check=False
+        )
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    with Server() as server:
+        yield Desk(tmp_path, server)
+
+
+def test_a_plan_changes_nothing_and_is_then_applied_and_undone(desk: Desk):
+    made = desk("plan", "--cloud", "aws", "-o", "plan.json")
+    assert (made.returncode, made.stdout, desk.counts()) == (0, "", [3, 3, 3]), made.stderr
+    assert len(json.loads((desk.home / "plan.json").read_text())["acts"]) == 3
+    applied = desk("apply", "plan.json")
+    assert (applied.returncode, desk.counts()) == (0, [1, 1, 1]), applied.stdout + applied.stderr
+    assert "3 of 3 acts were made in run " in applied.stdout
+    run_id = applied.stdout.split()[-1]
+    undone = desk("undo", "--run", run_id)
+    assert (undone.returncode, desk.counts()) == (0, [3, 3, 3]), undone.stdout + undone.stderr
+    again = desk("apply", "plan.json")
+    assert (again.returncode, desk.counts()) == (1, [3, 3, 3]), again.stdout + again.stderr
+
+
+def test_a_plan_leaves_alone_what_is_not_in_it(desk: Desk):
+    desk.account.contents.endpoints["c"].tags = {"reaper:keep": "true"}
+    assert desk("plan", "--cloud", "aws", "-o", "plan.json").returncode == 0
+    desk.account.contents.endpoints["c"].tags = {}
+    applied = desk("apply", "plan.json")
+    assert (applied.returncode, desk.counts()) == (0, [1, 1, 3]), applied.stdout + applied.stderr
+
+
+def test_an_act_that_drifted_is_refused_and_the_others_are_made(desk: Desk):
+    desk("plan", "--cloud", "aws", "-o", "plan.json")
+    desk.account.contents.endpoints["b"].tags = {"team": "vision"}
+    applied = desk("apply", "plan.json")
+    assert (applied.returncode, desk.counts()) == (1, [1, 3, 1]), applied.stdout + applied.stderr
+    assert "endpoint/b: refused: changed since the plan was made: tags" in applied.stdout
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        pytest.param(lambda text: text.replace("stop", "delete"), "changed after it was made", id="changed by hand"),
+        pytest.param(lambda text: "nonsense", "is no plan file such as `reaper plan` writes: it is not JSON", id="no plan"),
+        pytest.param(lambda text: "[]", "writes: something in it is not what belongs there", id="a list"),
+        pytest.param(lambda text: "{}", "writes: it has no 'sha256'", id="empty"),
+    ],
+)
+def test_a_spoilt_plan_is_refused_before_anything_is_swept(desk: Desk, spoil, said):
+    desk("plan", "--cloud", "aws", "-o", "plan.json")
+    file = desk.home / "plan.json"
+    file.write_text(spoil(file.read_text()))
+    applied = desk("apply", "plan.json")
+    assert (applied.returncode, desk.counts()) == (2, [3, 3, 3])
+    assert said in applied.stderr
+    assert "Error" not in applied.stderr
+
+
+def test_a_plan_made_under_another_policy_is_refused(desk: Desk):
+    desk("plan", "--cloud", "aws", "-o", "plan.json")
+    desk.policy(most=2)
+    applied = desk("apply", "plan.json")
+    assert (applied.returncode, desk.counts()) == (2, [3, 3, 3])
+    assert "under another policy" in applied.stderr
+
+
+def test_too_many_are_held_until_they_are_released(desk: Desk):
+    desk.policy(most=2)
+    held = desk("sweep", "--cloud", "aws", "--mode", "enforce", "--format", "json")
+    assert ({f["step"] for f in json.loads(held.stdout)["findings"]}, desk.counts()) == ({"hold"}, [3, 3, 3]), held.stderr
+    released = desk("release")
+    assert (released.returncode, "is released until" in released.stdout) == (0, True), released.stderr
+    assert f"(run {json.loads(held.stdout)['run']['id']}): 3 actions are more than max_acts: 2\n" in released.stdout
+    assert f"in sqlite://{desk.home}/ledger.db" in released.stdout
+    done = desk("sweep", "--cloud", "aws", "--mode", "enforce", "--format", "json")
+    assert ({f["outcome"] for f in json.loads(done.stdout)["findings"]}, desk.counts()) == ({"done"}, [1, 1, 1]), done.stderr
+
+
+def test_a_release_needs_no_hold_and_says_what_it_covers_and_in_which_ledger(desk: Desk):
+    for environ, where in (
+        ({}, f"sqlite://{desk.home}/ledger.db"),
+        ({"REAPER_LEDGER": "", "XDG_STATE_HOME": str(desk.home / "state")}, "ledger.db (your own: REAPER_LEDGER is not set)"),
+    ):
+        done = desk("release", "--for", "2h", **environ)
+        assert done.returncode == 0, done.stderr
+        assert "Nothing was on hold in " in done.stdout
+        assert "Every action whose date, or the end of whose office hours, had come by " in done.stdout
+        assert where in done.stdout
+    desk.policy(most=2)
+    acted = desk("sweep", "--cloud", "aws", "--mode", "enforce")
+    assert desk.counts() == [1, 1, 1], acted.stdout
+
+
+def kept(desk: Desk) -> list[str]:
+    """Everything in the ledger, as SQL."""
+    with closing(sqlite3.connect(f"file:{desk.home}/ledger.db?mode=ro", uri=True)) as store:
+        return list(store.iterdump())
+
+
+def mails(desk: Desk) -> list[str]:
+    return sorted(str(path) for path in (desk.home / "mails").rglob("*") if path.is_file())
+
+
+def test_a_plan_writes_nothing_and_tells_nobody(desk: Desk):
+    desk.policy(most=2)
+    before = kept(desk)
+    assert desk("plan", "--cloud", "aws", "-o", "plan.json").returncode == 0
+    assert (kept(desk), mails(desk)) == (before, [])
+
+
+def test_announce_hold_release_plan_and_apply_stand_without_a_sweep_that_acts(desk: Desk):
+    desk.policy(most=2)
+    announced = desk("sweep", "--cloud", "aws", "--mode", "announce", "--format", "json")
+    assert {f["step"] for f in json.loads(announced.stdout)["findings"]} == {"hold"}, announced.stderr
+    assert any("ON HOLD" in Path(mail).read_text() for mail in mails(desk)), "the admins are told"
+    made = desk("plan", "--cloud", "aws", "-o", "plan.json")
+    assert "0 acts are due and 3 held" in made.stderr
+    assert (desk("apply", "plan.json").returncode, desk.counts()) == (0, [3, 3, 3])
+    assert "On hold since " in desk("release").stdout
+    made = desk("plan", "--cloud", "aws", "-o", "plan.json")
+    assert "3 acts are due and 0 held" in made.stderr
+    applied = desk("apply", "plan.json")
+    assert (applied.returncode, desk.counts()) == (0, [1, 1, 1]), applied.stdout + applied.stderr
+    assert not (desk.home / "manifests" / json.loads(announced.stdout)["run"]["id"]).exists()
+
+
+def test_a_release_that_is_over_before_apply_holds_again(desk: Desk):
+    desk.policy(most=2)
+    desk("sweep", "--cloud", "aws", "--mode", "announce")
+    desk("release")
+    assert "3 acts are due and 0 held" in desk("plan", "--cloud", "aws", "-o", "plan.json").stderr
+    store = port.open(f"sqlite://{desk.home}/ledger.db", {})
+    row = store.state("release")
+    store.write_state("release", {**row.values, "until": row.values["given"]}, row.version, desk.now)
+    store.close()
+    applied = desk("apply", "plan.json")
+    assert (applied.returncode, desk.counts()) == (1, [3, 3, 3]), applied.stdout + applied.stderr
+    assert "would stop, but is on hold since " in applied.stdout
+    assert "0 of 3 acts were made in run " in applied.stdout
+
+
+def test_to_apply_a_part_of_what_is_too_much_does_not_get_past_the_limit(desk: Desk):
+    desk.account.contents.endpoints["c"].tags = {"reaper:keep": "true"}
+    desk.policy(most=2)
+    assert "2 acts are due and 0 held" in desk("plan", "--cloud", "aws", "-o", "plan.json").stderr
+    desk.account.contents.endpoints["c"].tags = {}
+    applied = desk("apply", "plan.json")
+    assert (applied.returncode, desk.counts()) == (1, [3, 3, 3]), applied.stdout + applied.stderr
+
+
+def test_apply_tells_nobody_of_what_is_not_in_its_plan(desk: Desk):
+    assert desk("plan", "--cloud", "aws", "-o", "plan.json").returncode == 0
+    late = desk.account.endpoint("late", variants=(Variant(count=3),))
+    late.created = desk.now - 40 * DAY
+    desk.account.alive("late", "AllTraffic", desk.now - 20 * DAY, desk.now + DAY)
+    applied = desk("apply", "plan.json")
+    assert (applied.returncode, desk.counts()) == (0, [1, 1, 1]), applied.stdout + applied.stderr
+    store = port.open(f"sqlite://{desk.home}/ledger.db", {})
+    assert store.recall([late.arn], desk.now).get(late.arn, Memory()).warned_at is None
+    store.close()
+
+
+def test_a_plan_counts_what_is_held_and_says_that_it_asks_for_nothing(desk: Desk):
+    desk.policy(most=2)
+    made = desk("plan", "--cloud", "aws", "-o", "plan.json")
+    assert "0 acts are due and 3 held, of 3 resources." in made.stderr
+    applied = desk("apply", "plan.json")
+    assert (applied.returncode, desk.counts()) == (0, [3, 3, 3]), applied.stderr
+    assert applied.stdout == "plan.json asks for no act; 3 were held when it was made: nothing was done\n"
+
+
+def test_a_plan_is_not_applied_with_a_memory_that_ends_with_the_run(desk: Desk):
+    desk("plan", "--cloud", "aws", "-o", "plan.json")
+    applied = desk("apply", "plan.json", REAPER_LEDGER="memory:")
+    assert (applied.returncode, desk.counts()) == (2, [3, 3, 3])
+    assert "forgets all with this run" in applied.stderr
+
+
+def test_nothing_is_stopped_where_the_report_could_not_be_written(desk: Desk):
+    done = desk("sweep", "--cloud", "aws", "--mode", "enforce", "--output", "nowhere/report")
+    assert (done.returncode, desk.counts()) == (2, [3, 3, 3])
+
+
+def test_one_is_restored_by_its_id_and_again_does_no_harm(desk: Desk):
+    desk("sweep", "--cloud", "aws", "--mode", "enforce")
+    assert desk.counts() == [1, 1, 1]
+    back = desk("restore", desk.ids[1])
+    assert (back.returncode, desk.counts()) == (0, [1, 3, 1]), back.stdout + back.stderr
+    twice = desk("restore", desk.ids[1])
+    assert (twice.returncode, "it is back already, since " in twice.stdout) == (0, True)
+    [manifest] = [str(p) for p in (desk.home / "manifests").glob("*/*.json") if "endpoint/a" in p.read_text()]
+    named = desk("restore", desk.ids[0], "--manifest", manifest)
+    assert (named.returncode, desk.counts()) == (0, [3, 3, 1]), named.stdout + named.stderr
+
+
+def test_an_act_that_is_denied_is_a_failure_with_status_3_and_names_the_permission(desk: Desk):
+    desk.server.rules.append(on("UpdateEndpointWeightsAndCapacities", denied()))
+    done = desk("sweep", "--cloud", "aws", "--mode", "enforce", "--format", "json")
+    report = json.loads(done.stdout)
+    assert (done.returncode, desk.counts()) == (3, [3, 3, 3])
+    assert {f["outcome"] for f in report["findings"]} == {"failed"}
+    [row] = [c for c in report["coverage"] if c["kind"] == "acts"]
+    assert row["missing"] == "sagemaker:UpdateEndpointWeightsAndCapacities"
+
+
+def test_explain_tells_memory_rules_moves_and_dates(desk: Desk):
+    done = desk("explain", "a", "--cloud", "aws")
+    assert done.returncode == 0, done.stderr
+    for said in (
+        "announced stop not before",
+        "kind can  stop: nothing about it is in the way",
+        "next      stop: ",
+        "busy above 0",
+        "memory    warned",
+    ):
+        assert said in done.stdout, done.stdout
+
+
+def test_below_enforce_nothing_is_acted_on(desk: Desk):
+    for mode in ("audit", "notify", "announce"):
+        assert desk("sweep", "--cloud", "aws", "--mode", mode).returncode == 0
+    assert desk.counts() == [3, 3, 3]
+    assert not (desk.home / "manifests").exists()
+
+
+def test_the_owner_of_a_component_is_told_that_it_was_deleted_with_its_endpoint(desk: Desk):
+    host = desk.account.endpoint("host", variants=(Variant(count=1, model=None),), tags={"owner": "ana@example.com"})
+    inside = desk.account.component("inside", "host", tags={"owner": "kay@example.com"})
+    desk.account.alive("host", "AllTraffic", desk.now - 20 * DAY, desk.now + DAY)
+    memory = Memory(warned_at=desk.now - 4 * DAY, receipt="r", announced=Move.DELETE, promised=desk.now - DAY)
+    kept = port.open(f"sqlite://{desk.home}/ledger.db", {})
+    for id_ in (host.arn, inside.arn):
+        row = replace(memory, idle_since=desk.now - 20 * DAY, idle_seen=desk.now - HOUR)
+        assert kept.remember(id_, row, 0, desk.now - HOUR)
+    kept.close()
+    (desk.home / "policy.yaml").write_text(
+        POLICY.format(most=20, folder=desk.home / "mails").replace("action: stop", "action: delete")
+    )
+    made = desk("sweep", "--cloud", "aws", "--kind", "sagemaker-*", "--mode", "enforce", "--format", "json")
+    assert (made.returncode, "host" in desk.account.contents.endpoints, inside.name in desk.account.contents.components) == (
+        0,
+        False,
+        False,
+    ), made.stderr
+    [mail] = [path.read_text() for path in (desk.home / "mails").glob("kay@*.eml")]
+    assert "Subject: 1 idle ML resource was deleted: inside" in mail

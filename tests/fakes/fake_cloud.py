@@ -1,0 +1,312 @@
+"""A cloud of one kind in memory, in the shape that both clouds have: things that are used, stopped, started, deleted and brought back.
+
+It stands for the boundary that is ours (kind, acts, cloud), so that the plan, the hands and the ledger can be driven through thousands of
+sweeps. Things tell the truth of themselves when they are looked at; `blunder` and `meanwhile` make calls fail or the world change in between.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from fakes.builders import DAY, HOUR, NOW, TARGET
+from reaper.actions.contract import Acts, Made, Manifest, Permit, Undone
+from reaper.errors import CloudError, Trouble
+from reaper.model import Bar, Deed, Hint, Kind, Move, Observation, Part, Reading, Resource, Role, Series, Target, Window
+
+KIND = "sagemaker-endpoint"
+DENIED = CloudError(Trouble.DENIED, "sagemaker:DeleteEndpoint", "not allowed", missing="sagemaker:DeleteEndpoint")
+
+
+@dataclass(slots=True, kw_only=True)
+class Thing:
+    """One resource. `uses` are the moments at which it was used; `up` since when its heartbeat beats, None while stopped. `barred`: why
+    nothing can be done to it now.
+
+    `variants`: how many of its `whole` still run; one action scales one of them in. `host`: the name of the thing that it lives in and goes
+    with. `slow`: what lives inside it takes longer to go than an action may wait. `refused`: a restore gets no machine for it now.
+
+    `deaf`: stretches of which there are no metrics. `vague`: it never had a heartbeat, only a hint. `patchy`: its replies are incomplete.
+    """
+
+    name: str
+    created: datetime = NOW - 60 * DAY
+    changed: datetime | None = None
+    tags: dict[str, str] | None = field(default_factory=dict)
+    uses: list[datetime] = field(default_factory=list)
+    up: datetime | None = NOW - 60 * DAY
+    status: str = "InService"
+    instance: str = "ml.g5.xlarge"
+    deaf: list[tuple[datetime, datetime]] = field(default_factory=list)
+    vague: bool = False
+    patchy: bool = False
+    barred: str = ""
+    region: str = "us-east-1"
+    variants: int = 1
+    whole: int = 1
+    host: str = ""
+    slow: bool = False
+    refused: bool = False
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Depot:
+    """Everything there is. `log` has every act as (move, name, when). `witness` sees every
+    call just before it takes effect; `asking` is called right before leave for it is asked for."""
+
+    clock: Callable[[], datetime]
+    things: dict[str, Thing] = field(default_factory=dict)
+    log: list[tuple[Move, str, datetime]] = field(default_factory=list)
+    blunder: Callable[[str, str], None] = lambda call, name: None
+    meanwhile: Callable[[str, str], None] = lambda call, name: None
+    witness: Callable[[Manifest, Thing], None] = lambda manifest, thing: None
+    asking: Callable[[], None] = lambda: None
+
+    def add(self, name: str, **given: Any) -> Thing:
+        self.things[name] = Thing(**{"name": name, "whole": given.get("variants", 1), **given})
+        return self.things[name]
+
+    def inside(self, name: str) -> list[Thing]:
+        """What lives in it."""
+        return [thing for thing in self.things.values() if thing.host == name]
+
+    def id(self, name: str) -> str:
+        return f"arn:aws:sagemaker:us-east-1:123456789012:endpoint/{name}"
+
+    def thing(self, call: str, name: str) -> Thing:
+        """The thing, as a call finds it. Raises CloudError where the call fails or the thing is gone."""
+        self.blunder(call, name)
+        if name not in self.things:
+            raise CloudError(Trouble.GONE, call, f"could not find {name}")
+        self.meanwhile(call, name)
+        if name not in self.things:
+            raise CloudError(Trouble.GONE, call, f"could not find {name}")
+        return self.things[name]
+
+
+class Yard:
+    """A session of the depot: `reaper.observe.Cloud`."""
+
+    def __init__(self, depot: Depot, target: Target = TARGET) -> None:
+        self.depot, self.target = depot, target
+        self.calls: Counter[str] = Counter()
+        self.troubles: list[CloudError] = []
+
+    def for_kind(self) -> Yard:
+        return Yard(self.depot, self.target)
+
+    anew = for_kind
+
+
+def resource(yard: Yard, thing: Thing) -> Resource:
+    return Resource(
+        kind=KIND,
+        id=yard.depot.id(thing.name),
+        name=thing.name,
+        target=yard.target,
+        region="us-east-1",
+        created=thing.created,
+        changed=thing.changed,
+        status=thing.status,
+        size=thing.instance,
+        parts=(Part(component="Hosting", instance=thing.instance),) if thing.up else (),
+        tags=None if thing.tags is None else dict(thing.tags),
+        facts={"barred": thing.barred, **_around(yard, thing), **thing.facts},
+    )
+
+
+def _around(yard: Yard, thing: Thing) -> dict[str, Any]:
+    """What lives inside it, and what it lives in."""
+    within = tuple(resource(yard, inner) for inner in yard.depot.inside(thing.name))
+    return {**({"within": within} if within else {}), **({"host": yard.depot.id(thing.host)} if thing.host else {})}
+
+
+def discover(yard: Yard) -> Iterator[Resource]:
+    yard.calls["sagemaker:ListEndpoints"] += 1
+    yard.depot.meanwhile("list", "")
+    yard.depot.blunder("list", "")
+    yield from [resource(yard, thing) for thing in yard.depot.things.values() if thing.region == yard.target.region]
+
+
+def observe(yard: Yard, resources: Sequence[Resource], window: Window) -> Iterator[Observation]:
+    for one in resources:
+        yard.calls["cloudwatch:GetMetricData"] += 1
+        yard.depot.meanwhile("observe", one.name)
+        yard.depot.blunder("observe", one.name)
+        thing = yard.depot.things.get(one.name)
+        if thing is None:
+            yield Observation(resource=one, blind="it is gone")
+        else:
+            yield _seen(one, thing, window)
+
+
+def _seen(one: Resource, thing: Thing, window: Window) -> Observation:
+    hours = -(-(window.end - window.start) // HOUR)
+    used = [1.0 if any(_in(window, h, use) for use in thing.uses) else math.nan for h in range(hours)]
+    alive = [60.0 if _alive(thing, window.start + h * HOUR) else math.nan for h in range(hours)]
+    activity = Reading(signal="Invocations", role=Role.ACTIVITY, series=_series(window, used), complete=not thing.patchy)
+    heart = Reading(signal="CPUUtilization", role=Role.HEARTBEAT, series=_series(window, alive))
+    return Observation(
+        resource=one,
+        readings=(activity,) if thing.vague else (activity, heart),
+        hint=Hint(since=max([thing.up, *thing.uses]), because="it has been up") if thing.vague and thing.up else None,
+        unsettled=None if thing.status == "InService" else f"its status is {thing.status}",
+        free="it is stopped" if thing.up is None and thing.status == "InService" else None,
+    )
+
+
+def _series(window: Window, values: list[float]) -> Series:
+    return Series(start=window.start, step=HOUR, values=array("f", values), end=window.end)
+
+
+def _alive(thing: Thing, hour: datetime) -> bool:
+    """Whether its heartbeat beat in the hour that begins then; it takes no more than a moment of a gap to miss it."""
+    up = thing.up is not None and hour + HOUR > thing.up
+    return up and not any(start < hour + HOUR and hour < end for start, end in thing.deaf)
+
+
+def _in(window: Window, hour: int, moment: datetime) -> bool:
+    return window.start + hour * HOUR <= moment < min(window.start + (hour + 1) * HOUR, window.end)
+
+
+def able(one: Resource) -> dict[Move, Bar | None]:
+    busy = Bar(because=f"its status is {one.status}") if one.status != "InService" else None
+    busy = Bar(because=one.facts["barred"]) if one.facts["barred"] else busy
+    stopped = Bar(because="it is stopped already", done=True) if not one.parts else None
+    running = None if not one.parts else Bar(because="it is running already", done=True)
+    return {Move.STOP: busy or stopped, Move.DELETE: busy, Move.START: busy or running}
+
+
+def look(yard: Yard, one: Resource) -> Resource:
+    yard.calls["sagemaker:DescribeEndpoint"] += 1
+    return resource(yard, yard.depot.thing("look", one.name))
+
+
+def record(yard: Yard, one: Resource, move: Move) -> dict[str, Any]:
+    thing = yard.depot.thing("record", one.name)
+    kept = {
+        "instance": thing.instance,
+        "tags": dict(thing.tags or {}),
+        "created": thing.created.isoformat(),
+        "whole": thing.whole,
+    }
+    inside = {inner.name: dict(inner.tags or {}) for inner in yard.depot.inside(one.name)}
+    return {
+        **kept,
+        "host": thing.host,
+        "inside": inside,
+        "previous": one.facts.get("previous"),
+        "elsewhere": one.facts.get("elsewhere", False),
+    }
+
+
+def carry(yard: Yard, one: Resource, manifest: Manifest, permit: Permit) -> Made:
+    """Everything that lives inside goes first, each by a call of its own, and where that is slow it stays at that; then the thing itself."""
+    names = [inner.name for inner in one.facts.get("within", ())] if manifest.move is not Move.START else []
+    inside = [name for name in names if name in yard.depot.things]
+    for name in inside:
+        _call(yard, name, manifest, permit, _delete)
+    slow = one.name in yard.depot.things and yard.depot.things[one.name].slow
+    if inside and slow:
+        return Made(because=f"{len(inside)} inside it were deleted", part="what lived inside it")
+    return _call(yard, one.name, manifest, permit, {Move.DELETE: _delete, Move.START: _start}.get(manifest.move, _stop))
+
+
+def _call(yard: Yard, name: str, manifest: Manifest, permit: Permit, change: Callable[[Depot, Thing], Made]) -> Made:
+    """One changing call: leave for it, its way there, its effect, and its way back."""
+    depot = yard.depot
+    depot.asking()
+    permit()
+    thing = depot.thing("carry", name)
+    depot.witness(manifest, thing)
+    depot.log.append((manifest.move, name, depot.clock()))
+    made = change(depot, thing)
+    depot.blunder("carried", name)
+    return made
+
+
+def _delete(depot: Depot, thing: Thing) -> Made:
+    del depot.things[thing.name]
+    return Made(because="the endpoint was deleted")
+
+
+def _start(depot: Depot, thing: Thing) -> Made:
+    thing.up = thing.changed = depot.clock()
+    thing.variants = thing.whole
+    return Made(because="it was started")
+
+
+def _stop(depot: Depot, thing: Thing) -> Made:
+    thing.variants -= 1
+    thing.changed = depot.clock()
+    if thing.variants:
+        return Made(because="one variant was scaled in", part=f"{thing.whole - thing.variants} of {thing.whole} variants")
+    thing.up = None
+    return Made(because="it was stopped")
+
+
+def undo(yard: Yard, manifest: Manifest) -> Undone:
+    """The thing as the manifest and those before it have it, with what lived inside. Where no machine is to be had the rest comes later.
+
+    Manifests of 49f8b6c, which the upgrade brings, know of no hosts and no parts.
+    """
+    depot, now, kept = yard.depot, yard.depot.clock(), manifest.record
+    thing = depot.things.get(manifest.name) or depot.add(manifest.name, created=now, up=None, host=kept.get("host", ""))
+    thing.instance, thing.tags = kept["instance"], dict(kept["tags"])
+    for name, tags in kept.get("inside", {}).items():
+        if name not in depot.things:
+            depot.add(name, created=now, up=now, changed=now, tags=dict(tags), host=manifest.name)
+    if thing.refused:
+        return Undone(because="not all of it is back", lost=("one variant: no machine is to be had",), again=True)
+    thing.variants = thing.whole = max(kept.get("whole", 1), thing.whole)
+    thing.up, thing.changed = thing.up or now, now
+    return Undone(because="it runs again")
+
+
+DEED = Deed(verb="stopped", what="stops it", undo="reaper restore", permissions=("sagemaker:DeleteEndpoint",))
+DEPOT = Kind(
+    name=KIND,
+    cloud="aws",
+    title="thing",
+    docs="",
+    permissions=("sagemaker:ListEndpoints",),
+    activity="uses",
+    heartbeat="being up",
+    otherwise="",
+    discover=discover,
+    observe=observe,
+    able=able,
+    deeds={Move.STOP: DEED, Move.DELETE: DEED, Move.START: DEED},
+)
+ACTS = Acts(look=look, record=record, carry=carry, undo=undo, undo_permissions=())
+
+
+class Archive:
+    """Manifests in a dictionary: `reaper.actions.manifest.Store`. `full`: nothing more can be stored."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, str] = {}
+        self.full = False
+        self.blunder: Callable[[str, str], None] = lambda call, name: None
+
+    def write(self, place: str, name: str, text: str) -> str:
+        self.blunder("write", name)
+        if self.full:
+            raise CloudError(Trouble.DENIED, "s3:PutObject", "no", missing="s3:PutObject")
+        address = f"{place}/{name}"
+        if address in self.texts:
+            raise CloudError(Trouble.REFUSED, "s3:PutObject", f"{address} is there already")
+        self.texts[address] = text
+        return address
+
+    def read_text(self, address: str) -> str:
+        return self.texts[address]
+
+    def list(self, place: str) -> list[str]:
+        return sorted(a for a in self.texts if a.startswith(f"{place}/"))

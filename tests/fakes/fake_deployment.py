@@ -1,0 +1,136 @@
+"""A whole deployment in mode enforce over the depot: its own clock, ledger, channel and archive; one `sweep()` after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from fakes.builders import NOW, TARGET
+from fakes.fake_cloud import ACTS, DEPOT, Archive, Depot, Yard
+from reaper import conclude
+from reaper.actions import executor, manifest, restore
+from reaper.actions.contract import Acts
+from reaper.decide import Hand
+from reaper.errors import CloudError, Trouble
+from reaper.ledger import lease
+from reaper.ledger.in_memory import Fleeting
+from reaper.ledger.port import Ledger
+from reaper.model import Finding, Memory, Mode, Report, Run
+from reaper.notices.channels.delivery import Line
+from reaper.notices.context import Desk
+from reaper.notices.message import Audience, Message
+from reaper.observe import Order, sweep
+from reaper.policy import yaml_lines
+from reaper.policy.schema import Policy
+from reaper.registry import names
+
+POLICY = """
+version: 1
+defaults: {action: stop, idle_after: 24h, grace: 3d, remind_every: 7d}
+limits: {max_acts: 20, max_share: 100%, max_usd_per_hour: 1000}
+owners: {domains: [example.com], fallback: ml-admins@example.com}
+"""
+
+
+class Postbox:
+    """A channel that keeps what it is given; `shut`: it takes nothing. `heard` hears of every message that was taken."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.shut = False
+        self.blunder: Callable[[str, str], None] = lambda call, name: None
+        self.heard: Callable[[Message], None] = lambda message: None
+
+    def send(self, message: Message) -> str:
+        self.blunder("send", "")
+        if self.shut:
+            raise CloudError(Trouble.UNREACHABLE, "post:Send", "no answer")
+        self.messages.append(message)
+        self.heard(message)
+        self.blunder("sent", "")
+        return f"receipt-{len(self.messages)}"
+
+
+@dataclass
+class Enforcer:
+    """The deployment. `now` is its clock."""
+
+    policy: Policy = field(default_factory=lambda: policy(POLICY))
+    now: datetime = NOW
+    ledger: Ledger = field(default_factory=Fleeting)
+    store: Archive = field(default_factory=Archive)
+    post: Postbox = field(default_factory=Postbox)
+    deadline: datetime | None = None
+    more: list[Line] = field(default_factory=list)
+    regions: tuple[str, ...] = ("us-east-1",)
+    runs: int = 0
+    acts: Acts[Any] = ACTS
+
+    def __post_init__(self) -> None:
+        self.depot = Depot(clock=lambda: self.now)
+        self.archive = manifest.Archive(place="s3://manifests", store=self.store)
+
+    def sweep(self, mode: Mode = Mode.ENFORCE, regions: Sequence[str] | None = None) -> Report:
+        """One sweep now: the report as an entry point would give it. Without `regions` it looks at all of them."""
+        self.runs += 1
+        run, yards = f"run-{self.runs}", [Yard(self.depot, replace(TARGET, region=r)) for r in regions or self.regions]
+        order = Order(policy=self.policy, now=self.now)
+        swept = sweep(yards, [DEPOT], order)
+        facts = Run(id=run, started_at=self.now, finished_at=self.now, mode=mode, version="0", policy_sha256="0" * 64)
+        report = Report(run=facts, coverage=swept.coverage, findings=swept.findings)
+        lines = [Line(name="post", readers=frozenset(Audience), sender=self.post), *self.more]
+        if mode is Mode.AUDIT:
+            return conclude.recalled(report, self.policy, self.ledger, self.now)
+        desk = Desk(ledger=self.ledger, lines=lines, offer=None, clock=lambda: self.now)
+        ours = self.hands(yards, order, run)
+        hand = Hand(act=lambda found: executor.act(found, ours)) if mode.acts else None
+        return conclude.tell(report, self.policy, desk, hand)
+
+    def hands(self, yards: Sequence[Yard], order: Order, run: str) -> hands.Hands:
+        return executor.Hands(
+            clouds={yard.target: yard for yard in yards},
+            order=order,
+            ledger=self.ledger,
+            archive=self.archive,
+            clock=lambda: self.now,
+            run=run,
+            renew=lambda target: self.ledger.lease(target, run, self.now, lease.LEASE),
+            deadline=self.deadline,
+            kinds=lambda name: DEPOT,
+            acts=lambda name: self.acts,
+        )
+
+    def later(self, **given: Any) -> Report:
+        """A sweep after so much time."""
+        self.now += timedelta(**given)
+        return self.sweep()
+
+    def bench(self) -> restore.Bench:
+        """What a person who takes things back works with."""
+        return restore.Bench(
+            ledger=self.ledger,
+            archive=self.archive,
+            cloud=lambda target: Yard(self.depot, target),
+            clock=lambda: self.now,
+            by="lee",
+            acts=lambda name: ACTS,
+        )
+
+    def memory(self, name: str) -> Memory:
+        return self.ledger.recall([self.depot.id(name)], self.now).get(self.depot.id(name), Memory())
+
+
+def policy(text: str) -> Policy:
+    return yaml_lines.parse(text, "test policy", names())
+
+
+def only(report: Report) -> Finding:
+    [found] = report.findings
+    return found
+
+
+def of(report: Report, name: str) -> Finding:
+    [found] = [f for f in report.findings if f.case.resource.name == name]
+    return found

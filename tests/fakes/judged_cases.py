@@ -1,0 +1,31 @@
+"""Judged resources for the plan's tests, and what the plan makes of one."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from fakes.builders import DAY, NOW, resource, rule
+from reaper.model import Case, Confidence, Memory, Move, State, Verdict
+from reaper.plan import plan
+
+WEEK = 7 * DAY
+LOOKBACK = 14 * DAY
+
+
+def case(state: State = State.IDLE, idle_for: timedelta | None = 3 * DAY, **given: Any) -> Case:
+    """A resource that is idle for three days, if nothing else is said; `last_busy`, `changed` and what a rule has may be said."""
+    verdict = Verdict(
+        state=state,
+        because="said so",
+        idle_for=idle_for if state is State.IDLE else None,
+        last_busy=given.pop("last_busy", None),
+        confidence=Confidence.PROVEN if state is State.IDLE else None,
+    )
+    thing, acts = resource(changed=given.pop("changed", None)), given.pop("acts", {})
+    return Case(resource=thing, rule=rule(**given), verdict=verdict, acts=acts)
+
+
+def move(of: Case, memory: Memory | None = None, now: datetime = NOW) -> Move:
+    [step] = plan([of], {of.resource.id: memory} if memory else {}, now)
+    return step.move

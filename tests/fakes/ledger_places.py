@@ -1,0 +1,191 @@
+"""A place for each kind of ledger to keep its things in, so that one suite can be run against all of them."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any
+from urllib.parse import urlsplit
+
+import boto3
+import pytest
+from azure.data.tables import TableClient, TableServiceClient, UpdateMode
+
+import azurite
+from reaper.azure.table_keys import partition, row_key
+from reaper.ledger import port
+from reaper.ledger.codec import same
+from reaper.ledger.in_memory import Fleeting
+from reaper.ledger.port import Ledger
+from reaper.model import Target
+
+ARN = "arn:aws:sagemaker:us-east-1:123456789012:endpoint/churn"
+ARM = "/subscriptions/0f0f/resourceGroups/Rg-Ä/providers/Microsoft.MachineLearningServices/workspaces/w/onlineEndpoints/e/deployments/blue"
+HERE = Target(cloud="aws", account="123456789012", region="us-east-1")
+THERE = Target(cloud="azure", account="0f0f0f0f")
+AWS = {
+    "AWS_ACCESS_KEY_ID": "AKIAIOSFODNN7EXAMPLE",
+    "AWS_SECRET_ACCESS_KEY": "test",
+    "AWS_REGION": "eu-west-1",
+    "AWS_MAX_ATTEMPTS": "3",
+}
+
+
+class Store:
+    """An empty place at `address`. Whoever opens it sees what the others write."""
+
+    def __init__(self, address: str, environ: Mapping[str, str]) -> None:
+        self.address, self.environ = address, environ
+        self._opened: list[Ledger] = []
+
+    def open(self) -> Ledger:
+        """One more ledger on the same place; a fleeting one has no other place than itself."""
+        if self.address != "memory:" or not self._opened:
+            self._opened.append(port.open(self.address, self.environ))
+        return self._opened[-1]
+
+    def garble(self, id: str, field: str, value: str | int) -> None:
+        """Put `value` where a memory that is there keeps `field`, behind the ledger's back."""
+        scheme, _, place = self.address.partition(":")
+        GARBLE[scheme](self, place.removeprefix("//"), id, field, value)
+
+    def stored(self, id: str) -> Mapping[str, Any]:
+        """What the place itself holds as the memory, column by column."""
+        scheme, _, place = self.address.partition(":")
+        return STORED[scheme](self, place.removeprefix("//"), id)
+
+    def close(self) -> None:
+        for opened in self._opened:
+            opened.close()
+
+
+def dynamodb(url: str, patch: pytest.MonkeyPatch) -> Store:
+    """A new table as template.yaml makes it. The process's environment is changed: boto3 reads nothing else."""
+    for variable, value in (AWS | {"AWS_DEFAULT_REGION": AWS["AWS_REGION"], "AWS_ENDPOINT_URL": url}).items():
+        patch.setenv(variable, value)
+    name = f"ledger-{uuid.uuid4().hex}"
+    boto3.client("dynamodb").create_table(
+        TableName=name,
+        BillingMode="PAY_PER_REQUEST",
+        KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
+        AttributeDefinitions=[{"AttributeName": n, "AttributeType": "S"} for n in ("pk", "sk")],
+    )
+    return Store(f"dynamodb://{name}", {})
+
+
+def table(connection_string: str) -> Store:
+    """A new table at Azurite."""
+    name = f"ledger{uuid.uuid4().hex}"
+    with TableServiceClient.from_connection_string(connection_string) as service:
+        service.create_table(name)
+    return Store(f"table://{azurite.ACCOUNT}/{name}", {"AZURE_STORAGE_CONNECTION_STRING": connection_string})
+
+
+def _garble_memory(store: Store, place: str, id: str, field: str, value: Any) -> None:
+    kept = store.open()
+    assert isinstance(kept, Fleeting)
+    touched, version, row = kept._memories[same(id)]
+    kept._memories[same(id)] = (touched, value if field == "version" else version, {**row, field: value})
+
+
+def _garble_sqlite(store: Store, place: str, id: str, field: str, value: Any) -> None:
+    with closing(sqlite3.connect(place)) as connection, connection:
+        [(row,)] = connection.execute("SELECT row FROM memory WHERE key = ?", (same(id),))
+        connection.execute("UPDATE memory SET row = ? WHERE key = ?", (json.dumps({**json.loads(row), field: value}), same(id)))
+        if field == "version":
+            connection.execute("UPDATE memory SET version = ? WHERE key = ?", (value, same(id)))
+
+
+def _garble_dynamodb(store: Store, place: str, id: str, field: str, value: Any) -> None:
+    boto3.client("dynamodb").update_item(
+        TableName=place,
+        Key={"pk": {"S": f"memory#{same(id)}"}, "sk": {"S": "-"}},
+        UpdateExpression="SET #field = :value",
+        ConditionExpression="attribute_exists(pk)",
+        ExpressionAttributeNames={"#field": field},
+        ExpressionAttributeValues={":value": {"N": str(value)} if isinstance(value, int) else {"S": value}},
+    )
+
+
+def _garble_table(store: Store, place: str, id: str, field: str, value: Any) -> None:
+    connection_string, name = store.environ["AZURE_STORAGE_CONNECTION_STRING"], place.rpartition("/")[2]
+    with TableClient.from_connection_string(connection_string, name) as client:
+        entity = {"PartitionKey": partition(id), "RowKey": row_key(id), field: value}
+        client.update_entity(entity, mode=UpdateMode.MERGE)
+
+
+GARBLE = {"memory": _garble_memory, "sqlite": _garble_sqlite, "dynamodb": _garble_dynamodb, "table": _garble_table}
+
+
+def _stored_memory(store: Store, place: str, id: str) -> Mapping[str, Any]:
+    kept = store.open()
+    assert isinstance(kept, Fleeting)
+    return kept._memories[same(id)][2]
+
+
+def _stored_sqlite(store: Store, place: str, id: str) -> Mapping[str, Any]:
+    with closing(sqlite3.connect(place)) as connection:
+        [(row,)] = connection.execute("SELECT row FROM memory WHERE key = ?", (same(id),))
+    found: Mapping[str, Any] = json.loads(row)
+    return found
+
+
+def _stored_dynamodb(store: Store, place: str, id: str) -> Mapping[str, Any]:
+    key = {"pk": {"S": f"memory#{same(id)}"}, "sk": {"S": "-"}}
+    item = boto3.client("dynamodb").get_item(TableName=place, Key=key)["Item"]
+    return {name: next(iter(value.values())) for name, value in item.items()}
+
+
+def _stored_table(store: Store, place: str, id: str) -> Mapping[str, Any]:
+    connection_string, name = store.environ["AZURE_STORAGE_CONNECTION_STRING"], place.rpartition("/")[2]
+    with TableClient.from_connection_string(connection_string, name) as client:
+        return client.get_entity(partition(id), row_key(id))
+
+
+STORED = {"memory": _stored_memory, "sqlite": _stored_sqlite, "dynamodb": _stored_dynamodb, "table": _stored_table}
+
+
+@contextmanager
+def cut(url: str, when: Callable[[str, bytes], bool]) -> Iterator[str]:
+    """A way to `url` on which a request for which `when(method, body)` holds does arrive, but its reply gets lost."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def _pass(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            upstream = HTTPConnection(urlsplit(url).netloc)
+            upstream.request(self.command, self.path, body, dict(self.headers))
+            reply = upstream.getresponse()
+            content = reply.read()
+            upstream.close()
+            if when(self.command, body):
+                self.close_connection = True
+                return
+            self.send_response_only(reply.status)
+            for name, value in reply.getheaders():
+                if name.lower() not in {"transfer-encoding", "content-length", "connection"}:
+                    self.send_header(name, value)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        do_GET = do_POST = do_PUT = do_PATCH = do_MERGE = do_DELETE = _pass
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Nothing to say."""
+
+    with ExitStack() as stack:
+        server = stack.enter_context(ThreadingHTTPServer(("127.0.0.1", 0), Handler))
+        server.daemon_threads = True
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        thread.start()
+        stack.callback(thread.join)
+        stack.callback(server.shutdown)
+        yield f"http://127.0.0.1:{server.server_port}"

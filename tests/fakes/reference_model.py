@@ -1,0 +1,336 @@
+"""What must be true whenever something is acted on, worked out from the truth of the depot and from the letters that were taken.
+
+Nothing here asks the product what it thinks: office hours, protection, grace and silence are worked out once more, in the plainest way.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from fakes.builders import DAY, HOUR
+from fakes.fake_cloud import Thing
+from fakes.fake_deployment import policy
+from reaper.model import Mode, Move
+from reaper.notices.message import Audience, Message
+from reaper.policy.schema import Policy
+
+RANK = {"ignore": 0, "notify": 1, "stop": 2, "delete": 3}
+GRACES = {"1h": HOUR, "1d": DAY, "3d": 3 * DAY, "7d": 7 * DAY}
+SILENCES = {"4h": 4 * HOUR, "24h": DAY}
+TICK = timedelta(minutes=20)
+"""The most that time goes on within one sweep, after it looked."""
+FALLBACK = "ml-admins@example.com"
+NEXT = re.compile(r"^\d+\. (\S+)\n(?:   .*\n)*?   (?:Next|Done): (.*)", re.MULTILINE)
+"""What a letter says of each thing in it."""
+WHEN = r"(?:on or after \w{3} (\d+ \w{3} \d{4}, \d\d:\d\d) UTC|at any time)"
+SORTS = {
+    "hours": re.compile(r"^From \w{3} (\d+ \w{3} \d{4}, \d\d:\d\d) UTC on it (?:will|may) be (scaled|stopped)"),
+    "today": re.compile(rf"^Its office hours, .*, are over\. It (?:will|may) be (?:scaled in|stopped) {WHEN}"),
+    "week": re.compile(r"^Its office hours, .*, are kept\.()"),
+    "rest": re.compile(rf"The rest (?:will|may) be (?:scaled in|stopped|deleted) {WHEN}"),
+    "deleted": re.compile(rf"^It (?:will|may) be deleted.*? {WHEN}"),
+    "stopped": re.compile(rf"^It (?:will|may) be (?:scaled in|stopped).*? {WHEN}"),
+}
+"""By what it announces: how it is said, and when."""
+CLOSE = re.compile(r"07:00-(\d\d):00")
+LAPSE = 14 * DAY
+TEXT = """
+version: 1
+defaults: {{action: {action}, idle_after: {idle_after}, grace: {grace}, remind_every: 7d}}
+limits: {{max_acts: {acts}, max_share: {share}%, {usd}max_jump: {jump}%}}
+owners: {{domains: [example.com], fallback: ml-admins@example.com}}
+rules:
+  - {{name: production, match: {{name: "prod-*"}}, action: ignore}}
+  - {{name: guesses will do, match: {{name: "likely-*"}}, act_on: likely}}
+  - {{name: dustbin, match: {{name: "waste-*"}}, action: delete}}
+  - name: office
+    match: {{name: "office-*"}}
+    action: stop
+    hours: {{on: "{hours}", tz: UTC, start: ours}}
+  - name: strict office
+    match: {{name: "strict-*"}}
+    action: stop
+    hours: {{on: "{hours}", tz: UTC, start: all, force: true}}
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Knobs:
+    """What the policy's authors turn."""
+
+    action: str = "stop"
+    idle_after: str = "24h"
+    grace: str = "3d"
+    acts: int = 20
+    share: int = 100
+    usd: float | None = 1000
+    jump: int = 100
+    close: int = 21
+
+    def policy(self) -> Policy:
+        usd = "" if self.usd is None else f"max_usd_per_hour: {self.usd}, "
+        text = TEXT.format(**{**self.__dict__, "usd": usd, "hours": f"mon-fri 07:00-{self.close}:00"})
+        if text not in _PARSED:
+            _PARSED[text] = policy(text)
+        return _PARSED[text]
+
+
+_PARSED: dict[str, Policy] = {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """A letter about one thing: when it was taken, what it announced (a key of SORTS, or nothing) for when, the grace in force then, and the
+    end of the office hours that it named.
+    """
+
+    name: str
+    when: datetime
+    sort: str
+    date: datetime
+    grace: timedelta
+    to: str
+    close: int
+
+
+@dataclass(kw_only=True)
+class Oracle:
+    """What really happened. `acts`: (move, name, when, run). `snoozes`: by name, (given, until), the newest last. `known`: those that were
+    given when leave for the last call was asked for. `hosts`: by name, what it lives in. `ours`: by name, when we changed it last.
+    """
+
+    knobs: Knobs = field(default_factory=Knobs)
+    mode: Mode = Mode.ENFORCE
+    told: list[Told] = field(default_factory=list)
+    acts: list[tuple[Move, str, datetime, str]] = field(default_factory=list)
+    snoozes: dict[str, list[tuple[datetime, datetime]]] = field(default_factory=dict)
+    known: dict[str, list[tuple[datetime, datetime]]] = field(default_factory=dict)
+    garbled: set[str] = field(default_factory=set)
+
+    def hear(self, message: Message, addresses: Mapping[str, set[str]], now: datetime) -> Iterator[str]:
+        """Notes what a letter announces. Yields what is wrong with it. `addresses`: by name, where letters about a thing may go."""
+        if message.audience is not Audience.OWNERS:
+            return
+        for name, said in NEXT.findall(message.text):
+            sort, date = _announced(said, now)
+            if sort and self.mode not in {Mode.ENFORCE, Mode.ANNOUNCE}:
+                yield f"{name}: {said!r} in mode {self.mode}"
+            if message.to not in addresses.get(name, set()) and not _past(said):
+                yield f"{name}: told to {message.to}"
+            if sort or not _past(said):
+                grace, close = GRACES[self.knobs.grace], CLOSE.search(said)
+                self.told.append(
+                    Told(
+                        name=name, when=now, sort=sort, date=date, grace=grace, to=message.to, close=int(close[1]) if close else 0
+                    )
+                )
+
+    def wrong(self, thing: Thing, move: Move, now: datetime) -> Iterator[str]:
+        """Everything that forbids this act now."""
+        if self.mode is not Mode.ENFORCE:
+            yield f"acted in mode {self.mode}"
+        if {thing.name, thing.host} & self.garbled:
+            yield "what is remembered of it cannot be read"
+        yield from _protected(thing, self.knobs, move, now)
+        if any(name == thing.name and now - when < HOUR for m, name, when, _ in self.acts if m is move):
+            yield f"{move} twice within the hour"
+        if move is Move.START:
+            yield from self._unasked(thing, now)
+            return
+        yield from self.kept(thing, now)
+        busy = _busy(thing, self.knobs, now)
+        forced = _strict(thing.name) and _shut(now, _close(thing, self.knobs)) and not self.snoozed(thing.host, now)
+        if forced:
+            yield from [] if busy else _unknown(thing, self.knobs, now)
+        else:
+            yield from [*busy, *_unknown(thing, self.knobs, now)]
+        if (_office(thing.name) or _tagged(thing)) and not _shut(now, _close(thing, self.knobs)):
+            yield "inside its office hours"
+        if not self.right(thing, move, now):
+            why = [(t.when.isoformat(), t.sort, *self._void(t, thing, move, now)) for t in self.told if t.name == thing.name]
+            yield f"no notice: {why}"
+        if forced and busy and not self._same_day(thing, now):
+            yield "busy, and not told on the same day"
+
+    def kept(self, thing: Thing, now: datetime) -> Iterator[str]:
+        """Which snooze keeps it: its own, or that of what it lives in."""
+        for name in (thing.name, thing.host):
+            if self.snoozed(name, now):
+                yield f"{name} is kept by a snooze"
+
+    def snoozed(self, name: str, now: datetime) -> bool:
+        """Whether a snooze holds that was given before leave was asked for."""
+        return any(given <= now < until for given, until in self.known.get(name, []))
+
+    def right(self, thing: Thing, move: Move, now: datetime) -> list[Told]:
+        """The letters that give the right to this act: of idleness, or under a rule's office hours the enrolment."""
+        mine = [told for told in self.told if told.name == thing.name]
+        if not mine or not mine[-1].sort:
+            return []
+        return [told for told in mine if not [*self._void(told, thing, move, now)]]
+
+    def _void(self, told: Told, thing: Thing, move: Move, now: datetime) -> Iterator[str]:
+        """Why that letter gives no right to this act."""
+        wanted = (
+            {"hours"} if _office(thing.name) else {"deleted", "rest"} if move is Move.DELETE else {"deleted", "stopped", "rest"}
+        )
+        if told.sort not in wanted:
+            yield f"announced {told.sort} only"
+        if now - told.when < told.grace:
+            yield f"the grace of {told.grace} is not over"
+        if now < told.date:
+            yield f"it said {told.date}"
+        last = max(t.when for t in self.told if t.name == told.name)
+        if now > max(last, told.date) + LAPSE:
+            yield f"so long ago that it lapsed, the last letter was of {last}"
+        if told.to != address(thing):
+            yield f"told to {told.to}, who is no longer its owner"
+        both = [
+            *self.known.get(thing.name, []),
+            *(self.known.get(thing.host, [])),
+        ]  # what came after the leave nobody could know of
+        if any(until > told.when for given, until in both if given < now):
+            yield "answered by a snooze"
+        if thing.created > told.when:
+            yield "made anew since"
+        if _office(thing.name):
+            if told.close != _close(thing, self.knobs):
+                yield "about other hours"
+            return
+        after = told.sort == "rest"
+        if any(name == thing.name and (when > told.when if after else when >= told.when) for _, name, when, _ in self.acts):
+            yield "used up by an act"
+        if any(told.when < use <= now for use in thing.uses):
+            yield "used since"
+        if thing.changed and thing.changed > told.when:
+            yield "changed since"
+        if not thing.vague and any(start < now - 2 * TICK and end > told.when for start, end in thing.deaf):
+            yield "without proof since"
+
+    def _same_day(self, thing: Thing, now: datetime) -> bool:
+        """Whether its owner was told of its hours today, an hour ago or a whole grace."""
+        days = {now.date(), (now - TICK).date()}
+        mine = [t for t in self.told if t.name == thing.name and t.sort in {"hours", "today", "week"} and t.to == address(thing)]
+        return any(t.when.date() in days and now - t.when >= min(t.grace, HOUR) for t in mine)
+
+    def _unasked(self, thing: Thing, now: datetime) -> Iterator[str]:
+        """Why it must not be started."""
+        if not _office(thing.name) or not (_open(now, _close(thing, self.knobs)) or _open(now - TICK, _close(thing, self.knobs))):
+            yield "started outside of office hours"
+        if thing.up:
+            yield "started although it runs"
+        last = [(move, when) for move, name, when, _ in self.acts if name == thing.name][-1:]
+        ours = last and last[0][0] is Move.STOP and (thing.changed is None or thing.changed <= last[0][1] + HOUR)
+        if not _strict(thing.name) and not ours:
+            yield "started although somebody else had stopped it"
+        opened = now.replace(hour=7, minute=0, second=0, microsecond=0)
+        if not ours and thing.changed and opened <= thing.changed:
+            yield "started although it was changed after today's opening"
+
+
+def _announced(said: str, now: datetime) -> tuple[str, datetime]:
+    """What a sentence announces and for when; for nothing, and now, where it announces nothing."""
+    for sort, pattern in SORTS.items():
+        if found := pattern.search(said):
+            date = found.group(1)
+            return sort, datetime.strptime(date, "%d %b %Y, %H:%M").replace(tzinfo=UTC) if date else now
+    return "", now
+
+
+def _past(said: str) -> bool:
+    """Whether a sentence is about what was done, or may have been, and nothing that comes."""
+    return not said.startswith(("It will", "From ", "Its office hours", "Nothing is done", "The evidence"))
+
+
+def address(thing: Thing) -> str:
+    """To whom letters about it go."""
+    said = (thing.tags or {}).get("reaper:owner", "")
+    return said if said.endswith("@example.com") else FALLBACK
+
+
+def ceiling(name: str, knobs: Knobs) -> str:
+    """The most that the policy's file lets be done."""
+    return {"prod": "ignore", "waste": "delete", "office": "stop", "strict": "stop"}.get(name.split("-")[0], knobs.action)
+
+
+def _protected(thing: Thing, knobs: Knobs, move: Move, now: datetime) -> Iterator[str]:
+    if thing.tags is None:
+        yield "its tags cannot be read"
+        return
+    most = RANK[ceiling(thing.name, knobs)]
+    for key, value in thing.tags.items():
+        if key == "reaper:action":
+            most = min(most, RANK.get(value, 0))
+        elif key == "reaper:keep-until":
+            until = datetime.fromisoformat(value)
+            if now < (until if until.tzinfo else until.replace(tzinfo=UTC) + DAY + 12 * HOUR):
+                yield f"kept until {value}"
+        elif key not in {"reaper:owner", "reaper:idle-after", "reaper:hours", "team"}:
+            yield f"protected by {key}"
+    if most < RANK[Move.STOP if move is Move.START else move]:
+        yield f"{move} is more than policy and tags allow"
+
+
+def _busy(thing: Thing, knobs: Knobs, now: datetime) -> list[str]:
+    close, least, changed = _close(thing, knobs), _silence(thing, knobs, now), thing.changed
+    if _office(thing.name) and not _open(now, close) and changed and not _open(changed, close) and now - changed < 4 * HOUR:
+        same_night = not any(_open(changed + n * HOUR / 4, close) for n in range(16) if changed + n * HOUR / 4 <= now)
+        if same_night and not _strict(thing.name):
+            return ["started by hand out of hours"]
+    return [
+        *[f"used {now - use} ago" for use in thing.uses if now - least < use <= now],
+        *[f"made or changed {now - when} ago" for when in (thing.created, changed) if when and now - when < least],
+        *([f"its status is {thing.status}"] if thing.status != "InService" else []),
+    ]
+
+
+def _unknown(thing: Thing, knobs: Knobs, now: datetime) -> Iterator[str]:
+    if thing.up is None:
+        yield "it is stopped already"
+    if thing.patchy:
+        yield "its metrics are incomplete"
+    if thing.vague and not thing.name.startswith(
+        ("likely", "strict")
+    ):  # what is stopped even while used needs no proof of silence
+        yield "the evidence is indirect"
+    least = _silence(thing, knobs, now)
+    if not thing.vague and any(start < now - 2 * TICK and end > now - least for start, end in thing.deaf):
+        yield "its heartbeat was not there all the time"
+
+
+def _silence(thing: Thing, knobs: Knobs, now: datetime) -> timedelta:
+    """How long it must have been silent."""
+    least, wish = SILENCES[knobs.idle_after], SILENCES.get((thing.tags or {}).get("reaper:idle-after", ""))
+    if wish and wish <= least:
+        return wish
+    return min(least, HOUR / 2) if _office(thing.name) and _shut(now, _close(thing, knobs)) else least
+
+
+def _office(name: str) -> bool:
+    return name.startswith(("office", "strict"))
+
+
+def _strict(name: str) -> bool:
+    return name.startswith("strict")
+
+
+def _tagged(thing: Thing) -> bool:
+    """Whether a tag sets its office hours."""
+    return "reaper:hours" in (thing.tags or {})
+
+
+def _close(thing: Thing, knobs: Knobs) -> int:
+    """The hour at which its office hours end: its tag's, or its rule's."""
+    return 21 if _tagged(thing) else knobs.close
+
+
+def _shut(now: datetime, close: int) -> bool:
+    """Whether office hours are over, or were when the sweep looked."""
+    return not (_open(now, close) and _open(now - TICK, close))
+
+
+def _open(at: datetime, close: int) -> bool:
+    return at.weekday() < 5 and 7 <= at.hour < close

@@ -1,0 +1,75 @@
+"""Findings, occasions and reports for the tests of messages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fakes.builders import DAY, NOW, resource, rule
+from reaper.model import (
+    Case,
+    Confidence,
+    Coverage,
+    Finding,
+    Mode,
+    Move,
+    Outcome,
+    Owner,
+    Price,
+    Report,
+    Result,
+    Run,
+    State,
+    Step,
+    Verdict,
+)
+from reaper.notices.message import Message
+from reaper.notices.owner_notice import Occasion
+from reaper.policy.schema import Owners
+
+OWNERS = Owners(domains=["example.com"], fallback="ml-admins@example.com")
+CLIPPED = 102_000
+"""Bytes of HTML above which Gmail hides the rest."""
+
+
+def finding(name: str = "churn", usd: float | None = 2.0, address: str | None = "lee@example.com", **given: Any) -> Finding:
+    """An endpoint idle for nine days, whose owner is due a first notice."""
+    thing = given.pop("resource", None) or resource(id=f"arn:aws:sagemaker:us-east-1:123456789012:endpoint/{name}", name=name)
+    verdict = Verdict(
+        state=given.pop("state", State.IDLE),
+        because=given.pop("because", "Invocations silent for 9 d while CPUUtilization reported every hour"),
+        idle_for=9 * DAY,
+        last_busy=NOW - 9 * DAY,
+        confidence=given.pop("confidence", Confidence.PROVEN),
+    )
+    price = None if usd is None else Price(usd_per_hour=usd, source="test", as_of="2026-11-20")
+    fields: dict[str, Any] = {
+        "case": Case(
+            resource=thing,
+            rule=given.pop("rule", rule()),
+            verdict=verdict,
+            usd_per_hour=usd,
+            acts=given.pop("acts", {Move.STOP: None, Move.DELETE: None}),
+            saves={} if usd is None else {Move.STOP: usd / 2, Move.DELETE: usd},
+        ),
+        "step": Step(move=given.pop("move", Move.WARN), because="idle under the rule"),
+        "outcome": Outcome(result=Result.PLANNED),
+        "owner": Owner(address=address, source="tag owner"),
+        "price": price,
+        "wasted_usd": None if usd is None else usd * 9 * 24,
+        "evidence": (),
+    }
+    return Finding(**{**fields, **given})
+
+
+def occasion(**given: Any) -> Occasion:
+    return Occasion(**{"now": NOW, "mode": Mode.ENFORCE, "owners": OWNERS, **given})
+
+
+def report(*findings: Finding, coverage: tuple[Coverage, ...] = ()) -> Report:
+    run = Run(id="r1", started_at=NOW, finished_at=NOW, mode=Mode.NOTIFY, version="0", policy_sha256="0" * 64)
+    return Report(run=run, coverage=coverage, findings=findings)
+
+
+def only(messages: list[Message]) -> Message:
+    [message] = messages
+    return message

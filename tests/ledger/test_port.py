@@ -1,0 +1,243 @@
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from fakes.builders import DAY, HOUR, NOW
+from fakes.ledger_places import ARM, ARN, HERE
+from reaper.errors import CloudError, SettingsError, Trouble
+from reaper.ledger import port
+from reaper.ledger.port import KEEP, History, Ledger
+from reaper.model import Memory, Move
+
+FULL = Memory(
+    idle_since=NOW - 3 * DAY,
+    idle_seen=NOW,
+    warned_at=NOW - 2 * DAY,
+    receipt="ses:0102",
+    reminded_at=NOW - DAY,
+    snoozed_until=NOW + DAY,
+    snoozed_at=NOW - HOUR,
+    snoozed_by="jo@example.com",
+    snoozed_why="demo on “Friday” 🙂\n<b>'quoted'</b>",
+    last_act=Move.STOP,
+    acted_at=NOW - 9 * DAY,
+    manifest="s3://bucket/manifest.json",
+)
+
+
+def recall(kept: Ledger, id: str, now: datetime = NOW) -> Memory | None:
+    return kept.recall([id], now).get(id)
+
+
+def test_nothing_is_known_of_what_nobody_wrote_down(kept):
+    assert kept.recall([ARN, ARM], NOW) == {}
+    assert kept.recall([], NOW) == {}
+    assert kept.history(ARN) == []
+    assert kept.summaries(HERE, "sagemaker-endpoint", 5) == []
+
+
+def test_a_memory_comes_back_as_it_was_one_version_on(store):
+    assert store.open().remember(ARN, FULL, 0, NOW)
+    assert recall(store.open(), ARN) == replace(FULL, version=1)
+
+
+def test_what_a_later_write_leaves_out_is_gone(kept):
+    kept.remember(ARN, FULL, 0, NOW)
+    assert kept.remember(ARN, Memory(snoozed_until=NOW + DAY), 1, NOW)
+    assert recall(kept, ARN) == Memory(snoozed_until=NOW + DAY, version=2)
+
+
+def test_an_empty_memory_is_still_a_write(kept):
+    assert kept.remember(ARN, Memory(), 0, NOW)
+    assert recall(kept, ARN) == Memory(version=1)
+
+
+def test_moments_of_any_zone_come_back_as_the_same_moment(kept):
+    late = datetime(2026, 11, 21, 23, 59, 59, 999999, tzinfo=timezone(timedelta(hours=9, minutes=30)))
+    kept.remember(ARN, Memory(warned_at=late), 0, NOW)
+    assert recall(kept, ARN).warned_at == late
+
+
+def test_a_naive_moment_is_refused(kept):
+    with pytest.raises(ValueError, match="no time zone"):
+        kept.remember(ARN, Memory(warned_at=datetime(2026, 11, 21)), 0, NOW)  # noqa: DTZ001
+    assert recall(kept, ARN) is None
+
+
+@pytest.mark.parametrize("expected", [0, 2, 7])
+def test_a_write_that_expects_another_version_is_refused_and_changes_nothing(kept, expected):
+    kept.remember(ARN, FULL, 0, NOW)
+    assert not kept.remember(ARN, Memory(), expected, NOW)
+    assert recall(kept, ARN) == replace(FULL, version=1)
+
+
+def test_a_write_that_expects_a_version_where_there_is_none_is_refused(kept):
+    assert not kept.remember(ARN, FULL, 3, NOW)
+    assert recall(kept, ARN) is None
+
+
+def test_of_many_sweeps_at_once_exactly_one_may_warn(store):
+    ledgers = [store.open() for _ in range(6)]
+    for version, id in enumerate((ARN, ARN, ARM, ARM), start=0):
+        expected = version % 2
+        with ThreadPoolExecutor(6) as pool:
+            won = list(pool.map(lambda k, i=id, e=expected: k.remember(i, Memory(receipt=str(k)), e, NOW), ledgers))
+        assert won.count(True) == 1
+        assert recall(store.open(), id).version == expected + 1
+
+
+def test_two_that_write_the_very_same_do_not_both_win(store):
+    one, other = store.open(), store.open()
+    assert one.remember(ARN, FULL, 0, NOW)
+    assert not other.remember(ARN, FULL, 0, NOW)
+
+
+def test_a_snooze_given_while_a_sweep_thinks_is_not_lost(store):
+    sweep, page = store.open(), store.open()
+    sweep.remember(ARN, Memory(idle_since=NOW), 0, NOW)
+    seen = recall(sweep, ARN)
+    clicked = recall(page, ARN)
+    assert page.remember(ARN, replace(clicked, snoozed_until=NOW + 7 * DAY, snoozed_by="jo"), clicked.version, NOW)
+    assert not sweep.remember(ARN, replace(seen, warned_at=NOW), seen.version, NOW)
+    assert recall(sweep, ARN).snoozed_by == "jo"
+    assert recall(sweep, ARN).warned_at is None
+
+
+@pytest.mark.parametrize(
+    "id",
+    [
+        pytest.param(ARM, id="letters beyond ASCII"),
+        pytest.param(ARN + "/" + "x" * 2048, id="two kilobytes"),
+        pytest.param("/subscriptions/0f0f/resourceGroups/" + "ä😀" * 700, id="thousands of bytes beyond ASCII"),
+        pytest.param("/subscriptions/0f0f/a\\b#c?d%2Fe|f=g'h\"i\x07j\x7fk\u200fl", id="everything that no key may hold"),
+        pytest.param("arn:aws:sagemaker:us-east-1:1:endpoint/a b+c&d", id="blanks and signs of an address"),
+        pytest.param("memory#x", id="looks like a key"),
+        pytest.param("/", id="a slash alone"),
+        pytest.param("/subscriptions", id="an address that ends early"),
+    ],
+)
+def test_any_id_can_be_remembered(kept, id):
+    assert kept.remember(id, FULL, 0, NOW)
+    kept.note(History(id=id, when=NOW, what="warned", by="reaper", because="idle"))
+    assert recall(kept, id) == replace(FULL, version=1)
+    assert [entry.id for entry in kept.history(id)] == [id]
+
+
+def test_ids_that_differ_anywhere_are_different_resources(kept):
+    long = "arn:aws:sagemaker:us-east-1:1:endpoint/" + "x" * 3000
+    ids = [ARN, ARN.replace("churn", "Churn"), "/a/b", "/a|b", "/a=2Fb", "/a\\b", long, long + "y", "x" + long, "/ä", "/a"]
+    assert all(kept.remember(id, Memory(receipt=id), 0, NOW) for id in ids)
+    assert {id: memory.receipt for id, memory in kept.recall(ids, NOW).items()} == {id: id for id in ids}
+
+
+def test_arm_ids_that_differ_only_by_case_are_one_resource(kept):
+    spellings = [ARM, ARM.upper(), ARM.lower()]
+    assert kept.remember(ARM, FULL, 0, NOW)
+    assert not kept.remember(ARM.upper(), Memory(), 0, NOW)
+    assert kept.remember(ARM.lower(), FULL, 1, NOW)
+    assert kept.recall(spellings, NOW) == dict.fromkeys(spellings, replace(FULL, version=2))
+    for n, id in enumerate(spellings):
+        kept.note(History(id=id, when=NOW + n * HOUR, what="warned", by="reaper", because="idle"))
+    assert [entry.id for entry in kept.history(ARM)] == spellings
+
+
+def test_two_thousand_memories_are_recalled_at_once(kept):
+    arm = [f"/subscriptions/0f0f/resourceGroups/rg/providers/Microsoft.X/computes/c-{n}" for n in range(1000)]
+    ids = [f"{ARN}-{n}" for n in range(1000)] + arm
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(lambda id: kept.remember(id, replace(FULL, receipt=id), 0, NOW), ids))
+    found = kept.recall([*ids, ARM, ARN, *ids[:50]], NOW)
+    assert {id: memory.receipt for id, memory in found.items()} == {id: id for id in ids}
+
+
+def test_a_few_out_of_many_are_recalled(kept):
+    ids = [f"{ARN}-{n}" for n in range(30)]
+    for id in ids[::2]:
+        kept.remember(id, FULL, 0, NOW)
+    assert set(kept.recall(ids[:5], NOW)) == set(ids[:5:2])
+    assert set(kept.recall(ids, NOW)) == set(ids[::2])
+
+
+def test_a_long_manifest_is_kept(kept):
+    manifest = '{"EndpointConfigName": "ä"}' * 1000
+    kept.remember(ARN, Memory(manifest=manifest), 0, NOW)
+    assert recall(kept, ARN).manifest == manifest
+
+
+def test_a_memory_that_nobody_wrote_for_long_is_forgotten_and_its_place_is_free(kept):
+    kept.remember(ARN, FULL, 0, NOW)
+    kept.remember(ARN, Memory(receipt="old"), 1, NOW)
+    assert recall(kept, ARN, NOW + KEEP)
+    later = NOW + KEEP + HOUR
+    assert recall(kept, ARN, later) is None
+    assert not kept.remember(ARN, FULL, 2, later)
+    assert kept.remember(ARN, Memory(receipt="new"), 0, later)
+    assert recall(kept, ARN, later) == Memory(receipt="new", version=1)
+
+
+def test_a_snooze_outlives_the_usual_time(kept):
+    kept.remember(ARN, Memory(snoozed_until=NOW + 3 * KEEP), 0, NOW)
+    kept.remember(ARM, Memory(snoozed_until=datetime.max.replace(tzinfo=UTC)), 0, NOW)
+    assert kept.forget_before(NOW + 2 * KEEP) == 0
+    assert set(kept.recall([ARN, ARM], NOW + 3 * KEEP)) == {ARN, ARM}
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        pytest.param("snoozed_until", "next summer", id="no date"),
+        pytest.param("snoozed_until", "2026-12-24T00:00:00", id="a date of no zone"),
+        pytest.param("snoozed_until", 20261224, id="a number for a date"),
+        pytest.param("last_act", "explode", id="no move"),
+        pytest.param("snoozed_by", 7, id="a number for a text"),
+        pytest.param("version", "first", id="no version"),
+        pytest.param("version", 0, id="the version of what is not there"),
+    ],
+)
+@pytest.mark.parametrize("others", [1, 20])
+def test_a_memory_that_cannot_be_read_spoils_no_other_and_is_not_taken_for_none(store, field, value, others):
+    kept, ids = store.open(), [f"{ARN}-{n}" for n in range(others)]
+    for id in [ARN, *ids]:
+        kept.remember(id, FULL, 0, NOW)
+    store.garble(ARN, field, value)
+    found = kept.recall([*ids, ARN, ARM], NOW)
+    assert found == dict.fromkeys(ids, replace(FULL, version=1))
+    assert found.garbled == {ARN}
+    assert found.get(ARM) is None
+    assert [error.trouble for error in found.errors] == [Trouble.GARBLED]
+    for ask in (lambda: found[ARN], lambda: found.get(ARN, Memory())):
+        with pytest.raises(CloudError, match=r"endpoint/churn cannot be read"):
+            ask()
+
+
+@pytest.mark.parametrize("others", [1, 20])
+def test_a_memory_that_does_not_say_when_it_was_written_is_not_a_forgotten_one(store, others):
+    if store.address.startswith(("memory:", "sqlite:")):
+        pytest.skip("every row of this store says it: it has no place for one that does not")
+    kept, ids = store.open(), [f"{ARN}-{n}" for n in range(others)]
+    for id in [ARN, *ids]:
+        kept.remember(id, FULL, 0, NOW)
+    store.garble(ARN, "touched", 5)
+    assert kept.recall([ARN, *ids], NOW) == dict.fromkeys([ARN, *ids], replace(FULL, version=1))
+
+
+@pytest.mark.parametrize(
+    ("address", "says"),
+    [
+        pytest.param("redis://x", "expected memory:", id="an unknown scheme"),
+        pytest.param("ledger.db", "expected memory:", id="no scheme"),
+        pytest.param("sqlite://", "expected a file", id="no file"),
+        pytest.param("sqlite:///", "expected a file", id="the root"),
+        pytest.param("dynamodb://a/b", "expected a table's name", id="not a table's name"),
+        pytest.param("table://account", "expected table://account/table", id="no table"),
+        pytest.param("table://acc_ount/ledger", "expected table://account/table", id="not an account"),
+        pytest.param("table://account/my-ledger", "letters and digits", id="a table's name with a dash"),
+    ],
+)
+def test_an_address_that_cannot_be_meant_is_refused(address, says):
+    with pytest.raises(SettingsError, match=says):
+        port.open(address, {})

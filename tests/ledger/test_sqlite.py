@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fakes.builders import DAY, NOW
+from fakes.ledger_places import ARM, ARN
+from reaper.errors import CloudError, SettingsError
+from reaper.ledger import port
+from reaper.model import Memory
+
+
+@pytest.fixture
+def file(tmp_path) -> Path:
+    return tmp_path / "new" / "folders" / "ledger.db"
+
+
+def opened(file: Path):
+    return port.open(f"sqlite://{file}", {})
+
+
+def test_without_an_address_the_users_state_directory_keeps_it(tmp_path):
+    kept = port.open(None, {"XDG_STATE_HOME": str(tmp_path)})
+    kept.remember(ARN, Memory(warned_at=NOW), 0, NOW)
+    kept.close()
+    assert (tmp_path / "ml-idle-reaper" / "ledger.db").is_file()
+
+
+@pytest.mark.parametrize(
+    ("environ", "platform", "expected"),
+    [
+        pytest.param({"HOME": "/home/jo"}, "linux", "sqlite:///home/jo/.local/state/ml-idle-reaper/ledger.db", id="a home"),
+        pytest.param({"HOME": "/h", "XDG_STATE_HOME": "/s"}, "linux", "sqlite:///s/ml-idle-reaper/ledger.db", id="a state home"),
+        pytest.param(
+            {"HOME": "/h", "XDG_STATE_HOME": "state"},
+            "linux",
+            "sqlite:///h/.local/state/ml-idle-reaper/ledger.db",
+            id="a relative state home does not count",
+        ),
+        pytest.param({"HOME": "/Users/jo"}, "darwin", "sqlite:///Users/jo/.local/state/ml-idle-reaper/ledger.db", id="macOS"),
+        pytest.param(
+            {"LOCALAPPDATA": r"C:\Users\jo\AppData\Local", "HOME": "/h"},
+            "win32",
+            r"sqlite://C:\Users\jo\AppData\Local\ml-idle-reaper\ledger.db",
+            id="Windows",
+        ),
+    ],
+)
+def test_where_the_users_own_ledger_is(environ, platform, expected):
+    assert port.default(environ, platform) == expected
+
+
+@pytest.mark.parametrize("platform", ["linux", "win32"])
+def test_without_any_home_the_setting_is_asked_for(platform):
+    with pytest.raises(SettingsError, match="REAPER_LEDGER is not set"):
+        port.default({}, platform)
+
+
+def test_the_folder_is_made_for_its_user_only(file):
+    opened(file).close()
+    assert file.parent.stat().st_mode & 0o077 == 0
+
+
+def test_what_is_kept_survives_the_process(file):
+    code = (
+        "import sys; from datetime import UTC, datetime; from reaper.ledger import port; from reaper.model import Memory\n"
+        "kept = port.open(sys.argv[1], {}); now = datetime(2026, 11, 21, tzinfo=UTC)\n"
+        "print(sum(kept.remember(f'r{n}', Memory(receipt=sys.argv[2]), 0, now) for n in range(50)))"
+    )
+    command = [sys.executable, "-c", code, f"sqlite://{file}"]
+    running = [subprocess.Popen([*command, str(n)], stdout=subprocess.PIPE, text=True) for n in range(4)]
+    assert sum(int(process.communicate(timeout=60)[0]) for process in running) == 50
+    kept = opened(file)
+    assert len(kept.recall([f"r{n}" for n in range(50)], NOW)) == 50
+    kept.close()
+
+
+def test_a_file_of_a_newer_version_is_left_alone(file):
+    opened(file).close()
+    with sqlite3.connect(file) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    with pytest.raises(SettingsError, match="newer version"):
+        opened(file)
+
+
+def seen(folder: Path) -> dict[str, tuple[bytes, int]]:
+    return {str(path): (path.read_bytes() if path.is_file() else b"", path.stat().st_mtime_ns) for path in folder.rglob("*")}
+
+
+def test_an_audit_finds_an_empty_memory_where_there_is_no_file_and_makes_none(file, tmp_path):
+    kept = port.open(f"sqlite://{file}", {}, read_only=True)
+    assert kept.recall([ARN], NOW) == {}
+    assert list(tmp_path.iterdir()) == []
+    kept.close()
+
+
+@pytest.mark.parametrize("writing", [False, True])
+def test_an_audit_reads_what_is_there_and_changes_nothing(file, tmp_path, writing):
+    other = opened(file)
+    other.remember(ARN, Memory(warned_at=NOW), 0, NOW)
+    if not writing:
+        other.close()
+    before = seen(tmp_path)
+    kept = port.open(f"sqlite://{file}", {}, read_only=True)
+    assert kept.recall([ARN], NOW) == {ARN: Memory(warned_at=NOW, version=1)}
+    with pytest.raises(CloudError, match="sqlite:Remember"):
+        kept.remember(ARN, Memory(), 1, NOW)
+    kept.close()
+    assert {path: data for path, data in seen(tmp_path).items() if not path.endswith("-shm")} == {
+        path: data for path, data in before.items() if not path.endswith("-shm")
+    }
+    assert set(seen(tmp_path)) == set(before)
+    other.close()
+
+
+def test_an_audit_upgrades_no_file(file, tmp_path):
+    file.parent.mkdir(parents=True)
+    sqlite3.connect(file).executescript("PRAGMA user_version = 0; CREATE TABLE old (x)").connection.close()
+    before = seen(tmp_path)
+    kept = port.open(f"sqlite://{file}", {}, read_only=True)
+    assert kept.recall([ARN], NOW) == {}
+    kept.close()
+    assert seen(tmp_path) == before
+
+
+def test_an_audit_refuses_a_file_of_a_newer_version_too(file):
+    opened(file).close()
+    with sqlite3.connect(file) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    with pytest.raises(SettingsError, match="newer version"):
+        port.open(f"sqlite://{file}", {}, read_only=True)
+
+
+def test_a_file_that_is_something_else_is_refused(file):
+    file.parent.mkdir(parents=True)
+    file.write_text("this is a letter, not a database, and it is long enough to look at\n" * 20)
+    for read_only in (False, True):
+        with pytest.raises(SettingsError, match="not a database"):
+            port.open(f"sqlite://{file}", {}, read_only=read_only)
+
+
+def test_a_place_that_cannot_be_written_is_refused(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(SettingsError, match="cannot be opened"):
+        opened(tmp_path / "file" / "ledger.db")
+
+
+def test_a_memory_that_cannot_be_read_is_an_error_and_not_a_blank(file):
+    kept = opened(file)
+    kept.remember(ARN, Memory(warned_at=NOW), 0, NOW)
+    kept.remember(ARM, Memory(warned_at=NOW), 0, NOW)
+    for broken in (
+        "not JSON",
+        "[]",
+        '{"warned_at": "yesterday"}',
+        '{"warned_at": "2026-11-21T00:00:00"}',
+        '{"last_act": "explode"}',
+        '{"snoozed_by": ["jo"]}',
+        b"\xff\xfe",
+    ):
+        with sqlite3.connect(file) as connection:
+            connection.execute("UPDATE memory SET row = ? WHERE key = ?", (broken, ARN))
+        connection.close()
+        found = kept.recall([ARN, ARM], NOW)
+        assert set(found) == {ARM}
+        with pytest.raises(CloudError, match="Read"):
+            found.get(ARN, Memory())
+    kept.close()
+
+
+def test_a_failing_file_is_a_cloud_error(file):
+    kept = opened(file)
+    with sqlite3.connect(file) as connection:
+        connection.execute("DROP TABLE memory")
+    connection.close()
+    with pytest.raises(CloudError, match="sqlite:Recall: no such table"):
+        kept.recall([ARN], NOW)
+    with pytest.raises(CloudError, match="sqlite:Remember"):
+        kept.remember(ARN, Memory(), 0, NOW + DAY)
+    kept.close()
+
+
+def test_a_home_may_be_written_as_a_tilde(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    port.open("sqlite://~/mine.db", {}).close()
+    assert (tmp_path / "mine.db").is_file()

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fakes.builders import NOW
+from reaper.errors import CloudError, Trouble
+from reaper.notices.channels.delivery import Delivery, Means, attempt, given, missed
+from reaper.notices.channels.delivery import open as opened
+from reaper.notices.message import Audience, Message
+from reaper.policy.channel_settings import Apprise, Folder
+
+TOLD = Message(to="lee@example.com", subject="s", text="t", html="h", audience=Audience.OWNERS, resource_ids=("a", "b"))
+REFUSED = CloudError(Trouble.DENIED, "smtp:LOGIN", "login refused")
+
+
+def test_a_channel_that_failed_is_named_for_every_resource_although_the_notice_counts():
+    done = [
+        Delivery(message=TOLD, channel="ses", receipt="0102"),
+        Delivery(message=TOLD, channel="smtp", error=REFUSED),
+        Delivery(message=replace(TOLD, resource_ids=("b",)), channel="smtp", error=REFUSED),
+        Delivery(message=replace(TOLD, resource_ids=("c",)), channel="ses", receipt="0103"),
+    ]
+    assert given(done) == {"a": "ses: 0102", "b": "ses: 0102", "c": "ses: 0103"}
+    assert missed(done) == dict.fromkeys("ab", f"smtp: {REFUSED}")
+
+
+def test_what_the_admins_missed_says_nothing_of_the_owners_notice():
+    assert missed([Delivery(message=replace(TOLD, audience=Audience.ADMINS), channel="sns", error=REFUSED)]) == {}
+
+
+def test_a_channel_that_cannot_be_opened_refuses_and_says_what_it_needs_and_the_next_one_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(sys.modules, "apprise", None)
+    monkeypatch.delitem(sys.modules, "reaper.notices.channels.apprise", raising=False)
+    specs = [Apprise(type="apprise", url="json://localhost"), Folder(type="folder", path=str(tmp_path))]
+    lines = opened(specs, Means(secret=lambda ref: "", clock=lambda: NOW))
+    shut, done = [attempt(TOLD, line) for line in lines]
+    assert "it needs the extra `chat`: pip install 'ml-idle-reaper[chat]'" in str(shut.error)
+    assert done.receipt
+    assert len(list(tmp_path.glob("*.eml"))) == 1

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from fakes.builders import resource, rule
+from fakes.sample_findings import CLIPPED, finding, occasion, report
+from reaper.model import (
+    Coverage,
+    Finding,
+    Mode,
+    Move,
+    Outcome,
+    Report,
+    Result,
+    State,
+    Status,
+    Step,
+)
+from reaper.notices.admin_summary import overview, topics
+from reaper.policy import office_hours
+from reaper.policy.schema import Owners
+
+
+def test_the_summary_has_money_teams_owners_kinds_new_unknown_denied_and_held():
+    teams = finding("a", 3, resource=resource(name="a", tags={"Team": "growth"}))
+    denied = Coverage(
+        cloud="aws",
+        account="123456789012",
+        region="eu-west-1",
+        kind="sagemaker-notebook",
+        status=Status.DENIED,
+        missing="sagemaker:ListNotebookInstances",
+        error="not allowed",
+    )
+    held = finding("held", 9, move=Move.HOLD, step=Step(move=Move.HOLD, because="over the cap of 20 acts"))
+    blind = finding("blind", 1, state=State.UNKNOWN, because="its heartbeat stopped", move=Move.NONE)
+    nobody = finding("stray", 1, address=None)
+    told = report(teams, held, blind, nobody, coverage=(denied,))
+    owners = Owners(domains=["example.com"])
+    summary = overview(told, occasion(owners=owners), known={held.case.resource.id}, troubles=["smtp: login refused"])
+    assert summary is not None
+    assert summary.subject == "[ML Idle Reaper] 1 action on hold; 3 idle ML resources cost $13.00 an hour; 2 new; coverage 0 of 1"
+    for said in (
+        "$13.00 an hour", "$9,490 a month", "growth: $3.00 an hour, 1 idle", "lee@example.com: $12.00 an hour, 2 idle",
+        "SageMaker endpoint: $13.00 an hour, 3 idle", "NEWLY IDLE (2)", "its heartbeat stopped",
+        "Grant sagemaker:ListNotebookInstances.", "Over the cap of 20 acts.", "smtp: login refused", "NO OWNER ADDRESS",
+    ):  # fmt: skip
+        assert said in summary.text
+    assert "growth" in summary.html
+    assert "On hold (1)" in summary.html
+
+
+def test_nothing_new_is_no_summary_and_anything_new_is_one():
+    first = report(finding("a"), finding("b", state=State.UNKNOWN, move=Move.NONE))
+    assert overview(first, occasion()) is not None
+    assert overview(first, occasion(), topics(first)) is None
+    assert overview(report(*first.findings, finding("c")), occasion(), topics(first)) is not None
+    assert overview(first, occasion(), topics(first), ["smtp: it failed"]) is not None
+    assert overview(report(), occasion()) is None
+    acted = finding("a", move=Move.STOP, outcome=Outcome(result=Result.FAILED, error="throttled"))
+    summary = overview(report(acted), occasion(), topics(report(acted)))
+    assert summary is not None
+    assert "Throttled." in summary.text
+
+
+def test_a_new_gap_in_coverage_is_news_once():
+    gap = Coverage(cloud="aws", account="1", region="x", kind="k", status=Status.FAILED, error="down")
+    seen = report(coverage=(gap,))
+    assert overview(seen, occasion()) is not None
+    assert overview(seen, occasion(), topics(seen)) is None
+
+
+def test_a_failure_of_our_own_means_is_a_trouble_and_no_incomplete_list():
+    listed = Coverage(cloud="aws", account="1", region="x", kind="k", status=Status.OK)
+    ours = Coverage(cloud="reaper", account="", region=None, kind="channel smtp", status=Status.FAILED, error="login refused")
+    seen = report(finding("a"), coverage=(listed, ours))
+    for troubles in ([], ["channel smtp: login refused"]):
+        summary = overview(seen, occasion(), troubles=troubles)
+        assert "coverage" not in summary.subject
+        assert summary.text.count("channel smtp: login refused") == 1
+        assert "COVERAGE GAPS" not in summary.text.upper()
+    assert overview(seen, occasion(), topics(seen)) is None
+    mixed = report(coverage=(listed, ours, replace(listed, status=Status.DENIED)))
+    assert "coverage 1 of 2" in overview(mixed, occasion()).subject
+
+
+def test_the_summary_stays_short_however_much_there_is():
+    many = [finding(f"r{n}", 1.0, address=f"p{n}@example.com") for n in range(400)]
+    summary = overview(report(*many), occasion(), known=set())
+    assert summary is not None
+    assert len(summary.html.encode()) < CLIPPED
+    assert "and 390 more" in summary.text
+    assert len(summary.resource_ids) == 400
+
+
+def acted(result: Result, **given: Any) -> Finding:
+    return finding("dev", move=Move.STOP, outcome=Outcome(result=result, because="it is stopping"), rule=rule(**given))
+
+
+def test_an_act_is_news_but_what_office_hours_do_every_evening_is_not_unless_it_went_wrong():
+    hours = office_hours.parse("mon-fri 07:00-21:00", "Europe/Berlin")
+    known = {acted(Result.DONE).case.resource.id}
+    assert overview(report(acted(Result.DONE)), occasion(), known) is not None
+    assert overview(report(acted(Result.DONE, hours=hours)), occasion(), known) is None
+    assert overview(report(acted(Result.REFUSED, hours=hours)), occasion(), known) is not None
+
+
+def test_acts_are_told_with_what_they_save_and_are_no_longer_counted_as_idle():
+    summary = overview(report(acted(Result.DONE), finding("other", 3)), occasion(), frozenset())
+    assert summary is not None
+    assert (
+        summary.subject == "[ML Idle Reaper] 1 idle ML resource costs $3.00 an hour; 1 action taken, saving $1.00 an hour; 1 new"
+    )
+    assert "It is stopping." in summary.text
+
+
+def announced(*found: Finding) -> Report:
+    told = report(*found)
+    return replace(told, run=replace(told.run, mode=Mode.ANNOUNCE))
+
+
+def test_what_waits_for_apply_is_told_once_and_by_name():
+    due = announced(finding("a", move=Move.STOP))
+    summary = overview(due, occasion(), known=frozenset())
+    assert summary is not None
+    assert "1 due, waiting for `reaper apply`" in summary.subject
+    assert "DUE (1): this mode only announces" in summary.text
+    assert overview(due, occasion(), topics(due)) is None
+
+
+def test_an_action_that_may_have_been_made_is_not_among_those_not_done():
+    lost = finding("a", move=Move.STOP, outcome=Outcome(result=Result.FAILED, error="it isn't known", begun=True))
+    summary = overview(report(lost), occasion(), topics(report(lost)))
+    assert summary is not None
+    assert "1 action failed or unknown" in summary.subject
+    assert "NOT CARRIED OUT" not in summary.text
+    assert "It isn't known. To undo this: reaper restore arn:" in summary.text

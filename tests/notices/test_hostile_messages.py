@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import shlex
+import unicodedata
+from dataclasses import replace
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fakes.builders import NOW, resource, rule
+from fakes.sample_findings import finding, occasion, only, report
+from reaper.model import (
+    Coverage,
+    Evidence,
+    Finding,
+    Owner,
+    Role,
+    Status,
+    Target,
+)
+from reaper.notices import commands, owner_notice
+from reaper.notices.admin_summary import overview
+from reaper.notices.message import Message, plain
+
+HOSTILE = "<script>alert(1)</script>\"'\r\nBcc: all@evil.example\u202egpj.exe &lt;"
+
+
+class Shape(HTMLParser):
+    """The tags and attribute names of a page, and its texts."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, tuple[str, ...]]] = []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, tuple(name for name, _ in attrs)))
+
+
+def hostile(text: str) -> Finding:
+    thing = resource(
+        id=f"arn:aws:sagemaker:us-east-1:123456789012:endpoint/{text}",
+        name=text,
+        size=text or "x",
+        tags={text: text, "team": text},
+        target=Target(cloud="aws", account=text, region=text),
+    )
+    seen = Evidence(
+        signal=text, subject=text, role=Role.ACTIVITY, points=1, last_busy=NOW, peak=1, complete=True, shape=(1, 2, 3)
+    )
+    owner = Owner(address="ml-admins@example.com", source=f"fallback; tag owner names {text}")
+    return finding(resource=thing, because=text, owner=owner, evidence=(seen,), rule=rule(name=text))
+
+
+LETTERS = st.text(
+    alphabet=st.one_of(st.characters(), st.sampled_from("<>\"'&{}%\r\n\x00\x1b\u202e\u2066\u200f=@;`$()")),
+    min_size=1,
+    max_size=60,
+)
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@given(LETTERS)
+def test_hostile_text_changes_no_markup_and_leaves_no_control_or_direction_marks(text: str):
+    gap = Coverage(
+        cloud="aws", account=text, region=text, kind="sagemaker-endpoint", status=Status.DENIED, missing=text, error=text
+    )
+    harmless = replace(gap, account="x", region="x", missing="x", error="x")
+    made, calm = (
+        [
+            only(owner_notice.owners([hostile(t)], occasion())),
+            overview(report(hostile(t), coverage=(g,)), occasion(), None, [t]),
+        ]
+        for t, g in ((text, gap), ("x", harmless))
+    )
+    for message, usual in zip(made, calm, strict=True):
+        assert message is not None
+        assert usual is not None
+        assert [t for t in Shape(message.html).tags if t[0] != "br"] == [t for t in Shape(usual.html).tags if t[0] != "br"] or (
+            not text.isprintable()
+        )
+        assert {t for t, _ in Shape(message.html).tags} <= {t for t, _ in Shape(usual.html).tags}
+        assert message.subject.isprintable()
+        for body in (message.text, message.html):
+            assert not {c for c in body if unicodedata.category(c) in {"Cc", "Cf", "Cs"} and c not in "\n\u200c\u200d"}
+            body.encode()
+
+
+@pytest.mark.parametrize(
+    "text", [HOSTILE, "=cmd()|' /C calc'!A0", "\u202eevil", "a" * 10_000, "\ud800", "{{ 7*7 }}"], ids=lambda t: ascii(t)[:30]
+)
+def test_known_attacks_come_out_harmless(text: str):
+    message = only(owner_notice.owners([hostile(text)], occasion()))
+    summary = overview(report(hostile(text)), occasion())
+    assert summary is not None
+    for one in (message, summary):
+        assert "<script" not in one.html
+        assert "\nBcc" not in one.text
+        assert len(one.subject) <= 150
+        assert len(one.html) < 40_000
+        assert not any(c in one.html + one.text + one.subject for c in "\u202e\r")
+        assert "49" not in one.subject
+
+
+def test_no_mail_asks_for_anything_from_the_network():
+    message = only(owner_notice.owners([finding()], occasion()))
+    summary = overview(report(finding()), occasion())
+    assert summary is not None
+    for page in (message.html, summary.html):
+        assert not any(mark in page for mark in ("<img", "src=", "url(", "<link", "<script", "@import"))
+        assert 'name="color-scheme"' in page
+        assert 'name="viewport"' in page
+
+
+@settings(deadline=None, max_examples=100)
+@given(LETTERS)
+def test_what_is_pasted_into_a_shell_is_one_argument_however_the_resource_is_called(text: str):
+    thing = resource(id=f"arn:{text}", name=text, kind="sagemaker-notebook")
+    for command in (commands.keep_command(thing, NOW), commands.undo_command(thing)):
+        if command is not None:
+            assert "\n" not in command
+            words = shlex.split(command)
+            assert f"arn:{text}" in words or text in words
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"subject": "a\r\nBcc: x@evil.example"},
+        {"subject": ""},
+        {"subject": "a\u202e"},
+        {"subject": "a" * 151},
+        {"to": "x@y.z\r\nBcc: a@b.c"},
+        {"to": ""},
+        {"to": "<x@example.com>"},
+        {"text": " \n"},
+    ],
+    ids=repr,
+)
+def test_a_message_with_a_hostile_header_or_nothing_in_it_cannot_be_made(given: dict[str, Any]):
+    with pytest.raises(ValueError):
+        Message(**{"to": "lee@example.com", "subject": "s", "text": "t", "html": "h", **given})
+
+
+@given(st.text(max_size=40))
+def test_no_address_that_passes_can_end_a_header_line(text: str):
+    if plain(text):
+        assert text.isascii()
+        assert text.isprintable()
+        assert not set(text) & set(' <>,;:"()[]\\')

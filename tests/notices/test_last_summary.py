@@ -1,0 +1,97 @@
+"""What the admins know already: exact for what must be told, nearly exact and bounded for the rest, and one row whatever the fleet."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from fakes.builders import DAY, HOUR, NOW
+from fakes.fake_deployment import POLICY, Enforcer, policy
+from fakes.sample_findings import finding, report
+from reaper import decide
+from reaper.model import Move
+from reaper.notices import last_summary
+from reaper.notices.admin_summary import EACH, alarms, topics
+from reaper.notices.message import Audience
+
+MANY = [f"arn:aws:sagemaker:us-east-1:123456789012:endpoint/e-{n}" for n in range(20_000)]
+
+
+def test_no_topic_is_forgotten_and_no_new_one_is_known():
+    row = last_summary.to_row({"hold:1"}, MANY[:10_000])
+    assert last_summary.known({"hold:1", "hold:2"}, MANY, row) == {"hold:1", *MANY[:10_000]}
+
+
+def test_the_row_is_bounded_and_errs_as_seldom_as_it_says():
+    crowd = [f"r{n}" for n in range(65_000)]
+    row = last_summary.to_row((), crowd)
+    assert len(row["many"]) <= 180_000
+    assert len(last_summary.known((), MANY, row)) < len(MANY) * 0.002
+
+
+def test_what_must_be_told_is_never_taken_for_known_because_of_what_is_idle():
+    row = last_summary.to_row((), [*MANY, "hold:1"])
+    assert last_summary.known({"hold:1"}, (), row) == frozenset()
+
+
+def test_a_row_that_cannot_be_read_knows_nothing():
+    assert last_summary.known({"a"}, {"b"}, {}) == frozenset()
+    assert last_summary.known({"a"}, {"b"}, {"exact": "", "many": "?"}) == frozenset()
+
+
+def test_a_hold_is_told_by_its_beginning():
+    held = report(finding("a", move=Move.HOLD))
+    id_ = held.findings[0].case.resource.id
+    first, second = alarms(held, {id_: {NOW}}), alarms(held, {id_: {NOW + DAY}})
+    assert len(first) == len(second) == 1
+    assert first != second
+    assert alarms(held, {id_: {NOW, NOW + DAY}}) == first | second, "one hold more is news, one less is none"
+    assert first <= topics(held, {id_: {NOW}})
+
+
+def test_very_many_on_hold_have_one_key_which_changes_with_any_of_them():
+    one = finding("a", move=Move.HOLD)
+    crowd = report(*[one] * (EACH + 1))
+    assert len(alarms(crowd)) == 1
+    assert alarms(crowd) != alarms(report(*[one] * (EACH + 2)))
+
+
+# --- through whole sweeps
+
+
+def summaries(there: Enforcer) -> int:
+    return sum(1 for message in there.post.messages if message.audience is Audience.ADMINS)
+
+
+def held_once() -> Enforcer:
+    """Two things that are due where only one may be acted on; the admins know."""
+    limits = "{max_acts: 1, max_share: 100%, max_usd_per_hour: 1000}"
+    there = Enforcer(policy=policy(POLICY.replace("{max_acts: 20, max_share: 100%, max_usd_per_hour: 1000}", limits)))
+    there.depot.add("a")
+    there.depot.add("b")
+    there.sweep()
+    there.now += 3 * DAY
+    there.sweep()
+    assert summaries(there) == 2
+    return there
+
+
+def test_a_hold_that_lasts_is_told_once():
+    there = held_once()
+    for _ in range(3):
+        there.now += HOUR
+        there.sweep()
+    assert summaries(there) == 2
+
+
+def test_a_hold_that_ends_and_comes_back_is_told_again():
+    there = held_once()
+    decide.release(there.ledger, "lee", there.now, timedelta(minutes=30))
+    there.now += HOUR
+    assert {f.step.move for f in there.sweep().findings} == {Move.HOLD}
+    assert summaries(there) == 3
+
+
+def test_the_admins_knowledge_is_one_row_and_no_history():
+    there = held_once()
+    assert there.ledger.history("overview") == []
+    assert there.ledger.state("summary").version == 2

@@ -1,0 +1,135 @@
+"""One mail about several things at once: each is said in the subject as it is, and none hides another."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from fakes.builders import DAY, NOW, resource, rule
+from fakes.sample_findings import finding, occasion, only, report
+from reaper import enrolment
+from reaper.model import Announced, Coverage, Finding, Memory, Mode, Move, Outcome, Report, Result, State, Status
+from reaper.notices import admin_summary, owner_notice
+from reaper.notices.message import SHORT_SUBJECT
+from reaper.policy import office_hours
+
+OFFICE = replace(office_hours.parse("mon-fri 07:00-17:00", "UTC"), by_rule=True)
+EVENING = NOW.replace(hour=20)
+"""Of a Saturday."""
+DONE = Outcome(result=Result.DONE)
+BEGUN = Outcome(result=Result.FAILED, begun=True)
+STOPPED = finding("stopped", move=Move.STOP, outcome=DONE)
+"""Was idle, and is scaled in."""
+
+
+def _in_hours(name: str, *, force: bool = False, **given: Any) -> Finding:
+    return finding(
+        name,
+        resource=resource(kind="sagemaker-notebook", id=name, name=name),
+        rule=rule(hours=replace(OFFICE, force=force), grace=timedelta(hours=1)),
+        acts={Move.STOP: None, Move.START: None},
+        **{"state": State.ACTIVE, "move": Move.REMIND, **given},
+    )
+
+
+def _subject(*found: Finding) -> str:
+    """Of the one mail about them, to an owner who has known of the office hours for three days."""
+    enrolled = {
+        f.case.resource.id: Memory(
+            warned_at=EVENING - 3 * DAY,
+            announced=Announced.HOURS,
+            enrolled=enrolment.digest(f.case.rule.hours),
+            told=f.case.owner,
+            receipt="r",
+        )
+        for f in found
+        if f.case.rule.hours and f.step.move is Move.REMIND
+    }
+    return only(owner_notice.owners(found, occasion(now=EVENING, memories=enrolled))).subject
+
+
+def test_a_stop_of_something_in_use_is_not_hidden_by_one_that_was_made():
+    said = _subject(STOPPED, _in_hours("lab", force=True))
+
+    assert said.startswith("1 ML resource will be stopped today from 21:17 UTC, ")
+    assert said.endswith(", even while used; 1 idle ML resource was scaled in, saving $24.00 a day")
+
+
+def test_a_summary_of_office_hours_is_no_action_that_may_have_been_made():
+    said = _subject(STOPPED, _in_hours("lab"))
+
+    assert said == (
+        "1 idle ML resource was scaled in, saving $24.00 a day; weekly summary: office hours are kept for 1 ML resource"
+    )
+
+
+def test_office_hours_that_are_new_are_told_before_what_was_done():
+    said = _subject(STOPPED, _in_hours("lab", force=True, move=Move.WARN))
+
+    assert said.startswith("1 ML resource will be stopped outside office hours from ")
+    assert said.endswith("; 1 idle ML resource was scaled in, saving $24.00 a day")
+
+
+def test_only_what_was_begun_may_have_been_made():
+    begun = finding("begun", move=Move.STOP, outcome=BEGUN)
+
+    assert _subject(begun, _in_hours("lab")).startswith("1 ML resource may have been scaled in; please check; ")
+
+
+def test_what_keeps_office_hours_does_not_go_on_until_its_owner_stops_it():
+    barred = finding("barred", acts={})
+
+    assert _subject(barred, _in_hours("lab", state=State.IDLE)) == (
+        "2 idle ML resources cost $96.00 a day; office hours are kept for 1"
+    )
+
+
+@pytest.mark.parametrize(
+    ("outcome", "said"),
+    [
+        pytest.param(DONE, "; 1 was deleted", id="made"),
+        pytest.param(BEGUN, "; 1 may have been deleted, please check", id="perhaps made"),
+    ],
+)
+def test_what_was_deleted_is_said_beside_what_is_idle(outcome: Outcome, said: str):
+    subject = _subject(finding("idle"), finding("gone", move=Move.DELETE, outcome=outcome))
+
+    assert subject.startswith("1 idle ML resource costs $48.00 a day; 1 will be scaled in from ")
+    assert subject.endswith(said)
+
+
+def test_next_to_no_money_makes_a_whole_sentence():
+    found = [finding("a", usd=0.00001), finding("b", usd=None), _in_hours("lab")]
+
+    assert "2 of 3 ML resources are idle, price unknown for 1" in _subject(*found)
+
+
+def _enforced(*found: Finding, coverage: tuple[Coverage, ...] = ()) -> Report:
+    plain = report(*found, coverage=coverage)
+    return replace(plain, run=replace(plain.run, mode=Mode.ENFORCE))
+
+
+def test_what_went_wrong_stands_where_no_channel_cuts_it_off():
+    idle = [finding(f"idle-{n}", usd=2.415) for n in range(6)]
+    failed = finding("failed", usd=0.5, move=Move.STOP, outcome=BEGUN)
+    listed = Coverage(cloud="aws", account="1", region="us-east-1", kind="sagemaker-notebook", status=Status.OK)
+    holes = (listed, replace(listed, kind="sagemaker-endpoint", status=Status.DENIED, error="not allowed"))
+
+    mail = admin_summary.overview(
+        replace(report(*idle, failed, coverage=holes), run=replace(report().run, mode=Mode.ENFORCE)), occasion()
+    )
+
+    assert mail is not None
+    assert "1 failed or unknown; coverage 1 of 2" in mail.subject[:SHORT_SUBJECT]
+
+
+def test_what_was_deleted_in_part_is_counted_as_idle_alone():
+    part = finding("part", move=Move.DELETE, outcome=replace(DONE, part="1 of 2 variants"))
+
+    mail = admin_summary.overview(_enforced(part), occasion())
+
+    assert mail is not None
+    assert "1 resource checked: 1 idle.\n" in mail.text

@@ -1,0 +1,274 @@
+"""What a mail must not get wrong: the reason of a refusal, the time of the next summary, and money that nobody knows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from fakes.builders import DAY, HOUR, NOW, resource, rule
+from fakes.sample_findings import finding, occasion, only, report
+from reaper import text
+from reaper.cli import sample_notice
+from reaper.model import Coverage, Finding, Memory, Mode, Move, Outcome, Result, State, Status, Step, Target
+from reaper.notices import owner_notice
+from reaper.notices.admin_summary import overview
+from reaper.notices.message import MAX_SUBJECT, Message
+from reaper.policy import office_hours
+from reaper.report import brief
+
+BERLIN = replace(office_hours.parse("mon-fri 07:00-21:00", "Europe/Berlin"), by_rule=True)
+BUENOS_AIRES = replace(office_hours.parse("mon-fri 07:00-21:00", "America/Argentina/Buenos_Aires"), by_rule=True)
+CLUSTER = {"id": "/subscriptions/s/resourceGroups/g/providers/Microsoft.MachineLearningServices/workspaces/w/computes/c"}
+BOTH = {Move.STOP: None, Move.START: None}
+PLACES = {"REAPER_LEDGER": "dynamodb://reaper-ledger", "REAPER_MANIFESTS": "s3://bucket/manifests"}
+
+
+def owner_mail(*found: Finding, **given: Any) -> Message:
+    return only(owner_notice.owners(list(found), occasion(**given)))
+
+
+def admin_mail(*found: Finding, coverage: tuple[Coverage, ...] = (), **given: Any) -> Message:
+    made = overview(report(*found, coverage=coverage), occasion(**given), frozenset())
+    assert made is not None
+    return made
+
+
+# --- reasons
+
+
+def test_an_action_that_was_refused_is_told_with_the_reason_of_the_refusal():
+    why = "it is exempt now: kept by tag reaper:keep"
+    refused = finding("a", move=Move.STOP, outcome=Outcome(result=Result.REFUSED, because=why))
+    made = admin_mail(refused)
+    assert "a (SageMaker endpoint, us-east-1, account 123456789012): It is exempt now: kept by tag reaper:keep.\n" in made.text
+    for body in (made.text, made.html):
+        assert "It is exempt now" in body
+        assert "Idle under the rule" not in body
+
+
+def test_what_is_on_hold_names_one_release_command_and_that_with_its_ledger():
+    because = (
+        "would stop, but is on hold since 2026-11-21 10:17 UTC: 5 acts are more than max_acts: 4. `reaper release` releases it"
+    )
+    made = admin_mail(finding("a", move=Move.HOLD, step=Step(move=Move.HOLD, because=because)), places=PLACES)
+    for body in (made.text, made.html):
+        assert body.count("reaper release") == 1
+        assert "REAPER_LEDGER=dynamodb://reaper-ledger REAPER_MANIFESTS=s3://bucket/manifests reaper release" in body
+        assert "5 acts are more than max_acts: 4." in body
+
+
+# --- how often
+
+
+RHYTHMS = [
+    pytest.param(7 * DAY, "a summary once a week.", "Weekly summary", id="week"),
+    pytest.param(DAY, "a summary once a day.", "Daily summary", id="day"),
+    pytest.param(14 * DAY, "a summary every 14 days.", "14-day summary", id="14 days"),
+    pytest.param(36 * HOUR, "a summary every 36 hours.", "36-hour summary", id="36 hours"),
+]
+
+
+@pytest.mark.parametrize(("every", "promised", "named"), RHYTHMS)
+def test_a_summary_comes_as_often_as_its_rule_says(every: timedelta, promised: str, named: str):
+    given = {"rule": rule(hours=BERLIN, remind_every=every), "acts": BOTH}
+    assert promised in owner_mail(finding("nb", **given)).text
+    kept = finding("nb", move=Move.REMIND, **given)
+    known = {kept.case.resource.id: Memory(warned_at=NOW - every, enrolled="x", promised=NOW - every)}
+    assert owner_notice._hours_headline([kept], occasion(memories=known)) == f"{named}: office hours are kept for 1 ML resource"
+
+
+def test_summaries_of_different_rhythms_promise_none():
+    kept = [finding(f"nb{n}", rule=rule(hours=BERLIN, remind_every=n * DAY), move=Move.REMIND) for n in (1, 7)]
+    assert owner_notice._hours_headline(kept, occasion()) == "Summary: office hours are kept for 2 ML resources"
+
+
+# --- money that nobody knows
+
+
+def test_a_group_without_any_price_costs_an_unknown_amount_and_never_nothing():
+    made = admin_mail(finding("a", None, address="kim@example.com"), finding("b", 2.0))
+    assert "- kim@example.com: price unknown, 1 idle\n" in made.text
+    assert "- lee@example.com: $2.00 an hour, 1 idle\n" in made.text
+    for body in (made.text, made.html):
+        assert "$0" not in body
+
+
+def test_a_group_of_which_some_have_no_price_says_how_many():
+    made = admin_mail(finding("a", None), finding("b", None), finding("c", 2.0))
+    assert "- lee@example.com: at least $2.00 an hour, 3 idle (2 of them: price unknown)\n" in made.text
+    assert "(3, 2 of them: price unknown)" in made.html
+
+
+def test_the_summary_of_partly_unpriced_ones_says_at_least():
+    made = admin_mail(finding("a", None), finding("b", 2.0))
+    assert made.subject == "[ML Idle Reaper] 2 idle ML resources cost at least $2.00 an hour; 2 new"
+    assert made.text.startswith("2 idle resources cost at least $2.00 an hour, at least $1,460 a month; ")
+    assert "The price of 1 of them is unknown." in made.text
+    assert "At least $2.00 an hour</h1>" in made.html
+    assert "The price of 1 of them is unknown." in made.html
+
+
+def test_the_summary_of_unpriced_ones_shows_no_amount():
+    made = admin_mail(finding("a", None))
+    assert made.subject == "[ML Idle Reaper] 1 idle ML resource, price unknown; 1 new"
+    assert "$0" not in made.text + made.html
+
+
+def test_an_owner_hears_of_how_many_of_theirs_the_price_is_unknown():
+    made = owner_mail(finding("a", None), finding("b", 2.0))
+    for body in (made.text, made.html):
+        assert "The price of 1 of them is unknown." in body
+        assert "1 more" not in body
+
+
+@pytest.mark.parametrize("usd", [1e-6, 0.00001, 0.0001, 0.004])
+def test_what_costs_a_little_never_costs_zero(usd: float):
+    for made in (owner_mail(finding("a", usd)), admin_mail(finding("a", usd)), owner_mail(finding("a", usd), finding("b", None))):
+        assert "$0.00" not in made.subject + made.text + made.html.partition("</style>")[2]
+        assert "at least less" not in (made.subject + made.text + made.html).lower()
+    assert text.money(0.004) == "less than $0.01"
+    assert text.money(0.006) == "$0.01"
+
+
+# --- subjects
+
+
+def subject(*found: Finding, **given: Any) -> str:
+    return owner_mail(*found, **given).subject
+
+
+def clusters(count: int, **given: Any) -> list[Finding]:
+    made = [resource(kind="azureml-compute-cluster", name=f"c{n}", id=f"{CLUSTER['id']}{n}") for n in range(count)]
+    return [finding(f"c{n}", 400.0, resource=one, **given) for n, one in enumerate(made)]
+
+
+def test_a_long_subject_keeps_what_happens_and_when():
+    stopped = [
+        *clusters(4, address=None),
+        *(
+            finding(f"d{n}", 500.0, None, resource=resource(kind="sagemaker-studio-app", name=f"d{n}", id=f"d{n}"))
+            for n in range(3)
+        ),
+        *(finding(f"e{n}", None, None) for n in range(3)),
+        *(
+            finding(f"nb{n}", 1.0, None, rule=rule(hours=replace(BUENOS_AIRES, force=True)), state=State.ACTIVE, acts=BOTH)
+            for n in range(5)
+        ),
+    ]
+    said = subject(*stopped)
+    assert len(said) <= MAX_SUBJECT
+    assert "10 of 15" in said
+    assert "10 will be " in said
+    assert "5 will be " in said
+    assert said.count("from Tue 24 Nov") == 2
+    assert "…" not in said
+
+
+def test_a_long_name_gives_way_to_what_happens_and_when():
+    [found] = clusters(1, address=None)
+    named = replace(found, case=replace(found.case, resource=replace(found.case.resource, name="n" * 300)))
+    said = subject(named)
+    assert len(said) <= MAX_SUBJECT
+    assert "it will be set to a minimum of 0 nodes from Tue 24 Nov: nnnn" in said
+
+
+def test_of_several_messages_the_number_of_each_stands_in_its_subject():
+    many = [*clusters(20, address=None), *(finding(f"e{n}", 500.0, None) for n in range(20))]
+    made = owner_notice.owners(many, occasion())
+    assert [m.subject[-9:] for m in made] == [" (1 of 2)", " (2 of 2)"]
+
+
+def test_a_subject_never_says_that_more_happens_to_its_resources_than_there_are():
+    idle = [finding(f"a{n}", 1.0) for n in range(7)]
+    used = [finding(f"nb{n}", 1.0, rule=rule(hours=replace(BERLIN, force=True)), state=State.ACTIVE, acts=BOTH) for n in range(2)]
+    both = [finding(f"i{n}", 1.0, rule=rule(hours=BERLIN)) for n in range(3)]
+    said = subject(*idle, *used, *both)
+    assert said.startswith("10 of 12 ML resources are idle and cost $240 a day; 7 will be scaled in from ")
+    assert "; 5 will be scaled in outside office hours from " in said
+
+
+def test_a_long_subject_for_admins_keeps_coverage_and_what_failed():
+    lost = [finding(f"l{n}", 900.0, move=Move.STOP, outcome=Outcome(result=Result.FAILED, error="lost")) for n in range(12)]
+    gone = [finding(f"g{n}", 900.0, move=Move.STOP, outcome=Outcome(result=Result.DONE, because="it stopped")) for n in range(12)]
+    held = [finding(f"h{n}", 900.0, move=Move.HOLD) for n in range(12)]
+    gap = Coverage(cloud="aws", account="1", region="x", kind="k", status=Status.DENIED, error="no")
+    said = admin_mail(*lost, *gone, *held, finding("x", None), coverage=(gap,)).subject
+    assert len(said) <= MAX_SUBJECT
+    for part in (
+        "12 actions on hold",
+        "25 idle, at least $21,600 an hour",
+        "12 taken",
+        "12 failed or unknown",
+        "coverage 0 of 1",
+    ):
+        assert part in said
+
+
+# --- the sample
+
+
+def test_the_sample_promises_no_stop_in_its_subject_and_its_links_lead_nowhere():
+    made = sample_notice.message("dana@example.com", NOW)
+    assert made.subject == "[Sample] 3 idle ML resources cost $189 a day; nothing will be stopped"
+    assert "https://sample.invalid/" in made.text
+    for body in (made.text, made.html):
+        assert "https://example.com" not in body
+
+
+# --- where
+
+
+def test_admins_read_the_name_of_a_subscription_where_it_is_known():
+    id_ = "11111111-2222-3333-4444-555555555555"
+    denied = Coverage(
+        cloud="azure",
+        account=id_,
+        account_name="Planning",
+        region=None,
+        kind="azureml-compute-cluster",
+        status=Status.DENIED,
+        error="no",
+    )
+    target = Target(cloud="azure", account=id_, account_name="Planning")
+    made = admin_mail(finding("x", resource=resource(id="/subscriptions/x", name="x", target=target)), coverage=(denied,))
+    for body in (made.text, made.html):
+        assert f"azureml-compute-cluster in Planning ({id_})" in body
+        assert f"subscription Planning ({id_})" in body
+
+
+# --- the audit's summary
+
+
+def rows(*, status: Status = Status.DENIED) -> tuple[Coverage, ...]:
+    return tuple(
+        Coverage(
+            cloud="aws", account="123456789012", region=f"eu-west-{n}", kind="sagemaker-endpoint", status=status,
+            missing="sagemaker:ListEndpoints", error="sagemaker:ListEndpoints: not allowed",
+        )
+        for n in (1, 2, 3)
+    )  # fmt: skip
+
+
+def test_the_audits_summary_tells_one_cause_once_with_its_places():
+    said = brief.render(report(finding("a"), coverage=rows()))
+    assert said.count("not allowed") == 1
+    assert "0 of 3 lists complete" in said
+    for n in (1, 2, 3):
+        assert f"sagemaker-endpoint in 123456789012 eu-west-{n}" in said
+    assert "0 of 3 lists complete" in brief.subject(report(coverage=rows()))
+
+
+def test_the_audits_summary_says_what_to_do_where_nothing_could_be_read():
+    said = brief.render(report(coverage=rows()))
+    assert said.startswith("Nothing could be read.\n")
+    assert "aws sts get-caller-identity" in said
+    assert "Planning" not in said
+
+
+@pytest.mark.parametrize("mode", [Mode.NOTIFY, Mode.ENFORCE])
+def test_a_complete_summary_counts_its_lists_as_the_terminal_does(mode: Mode):
+    seen = report(coverage=(replace(rows()[0], status=Status.OK, missing=None, error=None),))
+    assert "1 of 1 list complete" in brief.render(replace(seen, run=replace(seen.run, mode=mode)))

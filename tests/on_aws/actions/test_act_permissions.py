@@ -1,0 +1,110 @@
+"""What a deed declares is what its move asks for, and nothing else; the same for undoing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from on_aws.actions.stage import Stage
+from reaper import registry
+from reaper.actions.contract import Manifest
+from reaper.model import Move
+from reaper_sandbox.aws import scaled
+from reaper_sandbox.aws.account import Account
+from reaper_sandbox.aws.records import Variant
+from reaper_sandbox.aws.server import Server
+
+IMPLIED = {"iam:PassRole", "sagemaker:AddTags"}
+"""Checked by AWS inside of create calls; never calls of their own here."""
+Scene = Callable[[Account], str]
+
+
+def asynchronous(account: Account) -> str:
+    account.endpoint("e", asynchronous=True, tags={"team": "x"})
+    named = scaled.variant(account, "e")
+    scaled.wake(account, named)
+    scaled.schedule(account, named)
+    account.contents.endpoints["e"].variants[0].count = 2
+    return "e"
+
+
+def host(account: Account) -> str:
+    account.endpoint("h", variants=[Variant(model=None, scaling=(0, 4))])
+    account.component("c", "h", tags={"team": "x"})
+    scaled.wake(account, scaled.copies(account, "c"), "wake-c")
+    return "h"
+
+
+def component(account: Account) -> str:
+    host(account)
+    scaled.schedule(account, {"ServiceNamespace": "sagemaker", "ResourceId": "inference-component/c",
+                              "ScalableDimension": "sagemaker:inference-component:DesiredCopyCount"})  # fmt: skip
+    account.component("sibling", "h")
+    return "c"
+
+
+def running(account: Account) -> str:
+    account.notebook("nb")
+    return "nb"
+
+
+def stopped(account: Account) -> str:
+    account.notebook("nb", status="Stopped")
+    return "nb"
+
+
+def app(account: Account) -> str:
+    account.domain()
+    account.user("ana")
+    account.space("lab", owner="ana")
+    account.app(space="lab", tags={"team": "x"})
+    return "lab/JupyterLab/default"
+
+
+SCENES: list[tuple[str, Move, list[Scene]]] = [
+    ("sagemaker-endpoint", Move.STOP, [asynchronous, host]),
+    ("sagemaker-endpoint", Move.DELETE, [asynchronous, host]),
+    ("sagemaker-inference-component", Move.STOP, [component]),
+    ("sagemaker-inference-component", Move.DELETE, [component]),
+    ("sagemaker-notebook", Move.STOP, [running]),
+    ("sagemaker-notebook", Move.START, [stopped]),
+    ("sagemaker-studio-app", Move.STOP, [app]),
+]
+
+
+def test_every_deed_of_every_kind_is_played():
+    deeds = {(kind.name, move) for kind in registry.kinds("aws") for move in kind.deeds}
+    assert deeds == {(kind, move) for kind, move, _ in SCENES}
+
+
+@pytest.mark.parametrize(("kind", "move", "scenes"), SCENES, ids=lambda v: str(v) if isinstance(v, str) else "")
+def test_a_move_asks_for_exactly_what_its_deed_declares(account: Account, server: Server, kind: str, move: Move, scenes):
+    stage, known = Stage(server, kind), registry.kind(kind)
+    names = [scene(account) for scene in scenes]
+    for name in names:
+        stage.move(name, move)
+    used = {call.action for call in server.calls}
+    assert used - set(known.permissions) == set(known.deeds[move].permissions)
+
+
+@pytest.mark.parametrize("kind", sorted({kind for kind, _, _ in SCENES}))
+def test_undoing_asks_for_exactly_what_it_declares(account: Account, server: Server, kind: str):
+    stage, used = Stage(server, kind), set()
+    for move, scene in ((m, s) for k, m, scenes in SCENES for s in scenes if k == kind and m is not Move.START):
+        for shelf in (*account.contents.shelves().values(), account.contents.scalable, account.contents.alarms):
+            shelf.clear()
+        manifests: list[Manifest] = [stage.move(scene(account), move)[1]]
+        account.contents.configs.clear() if move is Move.DELETE and kind == "sagemaker-endpoint" else None
+        server.calls.clear()
+        for manifest in manifests:
+            stage.undo(manifest)
+        used |= {call.action for call in server.calls}
+    assert used == set(registry.acts(kind).undo_permissions) - IMPLIED
+
+
+def test_no_act_can_touch_data_or_what_an_endpoint_is_made_of():
+    declared = {p for k in registry.kinds("aws") for d in k.deeds.values() for p in d.permissions}
+    declared |= {p for k in registry.kinds("aws") if k.deeds for p in registry.acts(k.name).undo_permissions}
+    deleting = {p.split(":")[1] for p in declared if p.split(":")[1].startswith(("Delete", "Deregister"))}
+    assert deleting == {"DeleteApp", "DeleteEndpoint", "DeleteInferenceComponent", "DeregisterScalableTarget"}

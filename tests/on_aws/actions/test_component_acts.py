@@ -1,0 +1,221 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from on_aws.actions.stage import Stage
+from on_aws.conftest import HOUR, NOW
+from reaper import registry
+from reaper.errors import CloudError, Trouble
+from reaper.model import Bar, Move
+from reaper_sandbox.aws import scaled
+from reaper_sandbox.aws.account import Account
+from reaper_sandbox.aws.autoscaling import COPIES
+from reaper_sandbox.aws.fault import denied, error, garbage, on
+from reaper_sandbox.aws.records import Variant
+from reaper_sandbox.aws.server import Server
+
+KIND = "sagemaker-inference-component"
+KEY = ("inference-component/One", COPIES)
+MINUTES = timedelta(minutes=10)
+
+
+@pytest.fixture
+def stage(server: Server, account: Account) -> Stage:
+    account.endpoint("e", variants=[Variant(model=None, scaling=(1, 4), count=2)], tags={"team": "language"})
+    account.component("One", "e", copies=3, tags={"owner": "kofi"})
+    return Stage(server, KIND)
+
+
+def woken(account: Account, **alarm: object) -> None:
+    scaled.wake(account, scaled.copies(account, "One", least=2), **alarm)
+
+
+def test_copies_go_to_zero_under_autoscaling_and_come_back(account: Account, stage: Stage, server: Server):
+    woken(account)
+    said, manifest = stage.move("One", Move.STOP)
+    order = [
+        c.operation for c in server.calls if c.operation in ("RegisterScalableTarget", "UpdateInferenceComponentRuntimeConfig")
+    ]
+    assert order == ["RegisterScalableTarget", "UpdateInferenceComponentRuntimeConfig"]
+    assert (account.contents.components["One"].copies, account.contents.scalable[KEY].least) == (0, 0)
+    assert said == "its 3 copies are being taken to zero; a request wakes it again"
+    stage.undo(manifest)
+    assert (account.contents.components["One"].copies, account.contents.scalable[KEY].least) == (3, 2)
+
+
+def test_without_a_wake_up_policy_it_keeps_its_copies(account: Account, stage: Stage):
+    assert "NoCapacityInvocationFailures would wake it" in stage.bar("One", Move.STOP)
+    woken(account, MetricName="Invocations")
+    assert "NoCapacityInvocationFailures would wake it" in stage.bar("One", Move.STOP)
+
+
+def test_the_wake_up_policy_must_still_be_there_when_the_record_is_made(account: Account, stage: Stage):
+    woken(account)
+    resource = stage.again(stage.seen("One")).resource
+    account.contents.alarms.clear()
+    with pytest.raises(CloudError, match="nothing would wake it"):
+        stage.manifest(resource, Move.STOP)
+
+
+@pytest.mark.parametrize("operation", ["DescribeScalableTargets", "DescribeScalingPolicies", "DescribeAlarms"])
+@pytest.mark.parametrize("fault", [denied(), garbage()], ids=["denied", "garbled"])
+def test_autoscaling_that_cannot_be_read_bars_it_and_is_told(
+    account: Account, stage: Stage, server: Server, operation: str, fault
+):
+    woken(account)
+    server.rules.append(on(operation, fault))
+    cloud = stage.cloud()
+    bar = registry.kind(KIND).able(stage.seen("One", cloud))[Move.STOP]
+    assert bar == Bar(because="whether anything would wake it again could not be read")
+    assert operation in str(cloud.troubles[0])
+
+
+def test_a_failed_scale_in_puts_the_minimum_back(account: Account, stage: Stage, server: Server):
+    woken(account)
+    server.rules.append(on("UpdateInferenceComponentRuntimeConfig", denied()))
+    with pytest.raises(CloudError):
+        stage.move("One", Move.STOP)
+    assert (account.contents.components["One"].copies, account.contents.scalable[KEY].least) == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("given", "stop", "delete"),
+    [
+        pytest.param({"status": "Updating"}, "its status is Updating", "its status is Updating", id="updating"),
+        pytest.param({"status": "Creating"}, "its status is Creating", "its status is Creating", id="creating"),
+        pytest.param({"status": "Deleting"}, "it is being deleted already", "it is being deleted already", id="deleting"),
+        pytest.param({"status": "Failed"}, "its status is Failed, in which it cannot be scaled", "", id="failed"),
+        pytest.param({"copies": 0}, "it runs no copies already", "", id="no copies"),
+        pytest.param({"copies": 1}, "", "", id="in service"),
+    ],
+)
+def test_each_state_allows_what_it_allows(account: Account, stage: Stage, given: dict, stop: str, delete: str):
+    woken(account)
+    account.component("One", "e", **given)
+    assert (stage.bar("One", Move.STOP), stage.bar("One", Move.DELETE)) == (stop, delete)
+
+
+def test_an_adapter_is_never_acted_on_and_its_base_is_not_deleted(account: Account, stage: Stage):
+    woken(account)
+    account.component("adapter", "e", base="One")
+    assert "adapter inside One" in stage.bar("adapter", Move.STOP)
+    assert "adapter inside One" in stage.bar("adapter", Move.DELETE)
+    assert (stage.bar("One", Move.STOP), stage.bar("One", Move.DELETE)) == ("", "its adapter adapter would go with it")
+
+
+def test_use_of_an_adapter_since_the_sweep_is_seen_by_the_look_before_the_act(account: Account, stage: Stage):
+    account.component("adapter", "e", base="One")
+    seen = stage.seen("One")
+    account.component_invoked("adapter", NOW - 2 * HOUR)
+    used = [r for r in stage.again(seen).readings if r.series and any(v > 0 for v in r.series.values)]
+    assert [r.signal for r in used] == ["Invocations of adapter adapter"]
+
+
+def test_an_adapters_own_tags_protect_its_base(account: Account, stage: Stage):
+    woken(account)
+    account.component("adapter", "e", base="One")
+    seen = stage.seen("One")
+    account.contents.components["adapter"].tags = {"reaper:keep": "true"}
+    able = registry.kind(KIND).able(stage.again(seen).resource)
+    assert able[Move.STOP]
+    assert "adapter inside it is protected" in able[Move.STOP].because
+
+
+def test_the_fresh_look_merges_its_endpoints_tags(account: Account, stage: Stage):
+    seen = stage.seen("One")
+    account.contents.endpoints["e"].tags = {"reaper:keep": "true"}
+    assert stage.again(seen).resource.tags == {"reaper:keep": "true", "owner": "kofi"}
+    assert seen.tags == {"team": "language", "owner": "kofi"}
+
+
+def test_a_deleted_component_comes_back_with_its_tags_copies_and_autoscaling(account: Account, stage: Stage):
+    woken(account)
+    before = replace(account.contents.components["One"])
+    said, manifest = stage.move("One", Move.DELETE)
+    assert (account.contents.components, account.contents.scalable) == ({}, {})
+    assert said == "it is being deleted; its endpoint and model stay"
+    undone = stage.undo(manifest)
+    after = account.contents.components["One"]
+    same = ("name", "arn", "endpoint", "variant", "copies", "status", "spec")
+    assert [getattr(after, name) for name in same] == [getattr(before, name) for name in same]
+    assert after.tags == {**(before.tags or {}), "ml-idle-reaper:restored": before.created.isoformat()}
+    assert (account.contents.scalable[KEY].least, list(account.contents.scalable[KEY].policies)) == (2, ["wake"])
+    arn = account.contents.scalable[KEY].policies["wake"]["PolicyARN"]
+    assert account.contents.alarms["wake-alarm"]["AlarmActions"] == [arn]
+    assert undone.because == "it was created again"
+
+
+def test_its_autoscaling_waits_until_it_is_in_service(account: Account, stage: Stage, server: Server):
+    woken(account)
+    _, manifest = stage.move("One", Move.DELETE)
+    server.world.settle_after = MINUTES
+    first = stage.undo(manifest)
+    assert "its status is Creating: run it again" in first.lost[0]
+    server.now = NOW + 2 * MINUTES
+    assert stage.undo(manifest).lost == ("The tags of its autoscaling are not kept.",)
+    assert KEY in account.contents.scalable
+
+
+def test_a_container_is_created_again_from_the_image_as_it_was_named(account: Account, stage: Stage):
+    shown = {"SpecifiedImage": "repo/serve:1", "ResolvedImage": "repo/serve@sha256:1"}
+    component = account.contents.components["One"]
+    component.spec = {
+        "Container": {"DeployedImage": shown, "Environment": {"A": "b"}},
+        "ComputeResourceRequirements": {"MinMemoryRequiredInMb": 128},
+    }
+    _, manifest = stage.move("One", Move.DELETE)
+    stage.undo(manifest)
+    assert account.contents.components["One"].spec["Container"] == {"Image": "repo/serve:1", "Environment": {"A": "b"}}
+
+
+def test_without_its_model_it_is_not_deleted(account: Account, stage: Stage):
+    account.contents.lost_models.add("model")
+    assert stage.bar("One", Move.DELETE) == "its model model is gone, so it could not be created again"
+    with pytest.raises(CloudError, match="its model model is gone"):
+        stage.manifest(stage.seen("One"), Move.DELETE)
+
+
+def test_one_without_copies_comes_back_without_copies(account: Account, stage: Stage):
+    account.component("One", "e", copies=0)
+    _, manifest = stage.move("One", Move.DELETE)
+    undone = stage.undo(manifest)
+    assert (account.contents.components["One"].copies, undone.lost) == (0, ())
+
+
+def test_one_that_cannot_be_made_without_copies_gets_one_and_says_so(account: Account, stage: Stage, server: Server):
+    account.component("One", "e", copies=0)
+    _, manifest = stage.move("One", Move.DELETE)
+    refuse = on("CreateInferenceComponent", error(400, "ValidationException", "CopyCount must be greater than 0"))
+    server.rules.append(lambda call: refuse(call) if (call.params.get("RuntimeConfig") or {}).get("CopyCount") == 0 else None)
+    undone = stage.undo(manifest)
+    assert account.contents.components["One"].copies == 1
+    assert "One has one copy and not 0 as before" in undone.lost[0]
+
+
+def test_without_its_endpoint_it_cannot_be_brought_back_and_says_so(account: Account, stage: Stage):
+    _, manifest = stage.move("One", Move.DELETE)
+    account.contents.endpoints.clear()
+    with pytest.raises(CloudError) as told:
+        stage.undo(manifest)
+    assert "Could not find endpoint" in str(told.value)
+    assert account.contents.components == {}
+
+
+def test_one_that_is_gone_says_so(account: Account, stage: Stage):
+    seen = stage.seen("One")
+    account.contents.components.clear()
+    with pytest.raises(CloudError) as told:
+        stage.again(seen)
+    assert told.value.trouble is Trouble.GONE
+
+
+@pytest.mark.parametrize("operation", ["DescribeInferenceComponent", "ListTags", "ListInferenceComponents"])
+def test_what_cannot_be_looked_at_is_left_alone(account: Account, stage: Stage, server: Server, operation: str):
+    seen = stage.seen("One")
+    server.rules.append(on(operation, denied()))
+    with pytest.raises(CloudError) as told:
+        registry.acts(KIND).look(stage.cloud(), seen)
+    assert told.value.missing == f"sagemaker:{operation}"

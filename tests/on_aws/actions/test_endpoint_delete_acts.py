@@ -1,0 +1,535 @@
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+
+from on_aws.actions.stage import Barred, Stage
+from on_aws.conftest import DAY, NOW
+from reaper import registry
+from reaper.actions import manifest as archives
+from reaper.actions.contract import Made
+from reaper.actions.manifest import Archive
+from reaper.aws.restorable import MARK
+from reaper.aws.session import Cloud
+from reaper.errors import CloudError, Trouble
+from reaper.model import Move
+from reaper_sandbox.aws import autoscaling, scaled
+from reaper_sandbox.aws.account import Account
+from reaper_sandbox.aws.autoscaling import COPIES, VARIANT
+from reaper_sandbox.aws.fault import denied, error, on
+from reaper_sandbox.aws.records import Variant
+from reaper_sandbox.aws.server import Server
+
+KIND = "sagemaker-endpoint"
+MINUTES = timedelta(minutes=10)
+
+
+@pytest.fixture
+def stage(server: Server) -> Stage:
+    return Stage(server, KIND)
+
+
+def two_variants(account: Account) -> None:
+    """Two variants under autoscaling whose numbers and weights are not those of the configuration any more."""
+    blue, green = Variant(name="blue", instance="ml.g5.xlarge", weight=9.0), Variant(name="green", instance="ml.c5.xlarge")
+    account.endpoint("e", variants=[blue, green], tags={"team": "growth", "owner": "lee@example.com"})
+    config = account.contents.configs["e-config"]
+    config.tags = {"repo": "models"}
+    config.spec["DataCaptureConfig"] = {
+        "EnableCapture": True, "InitialSamplingPercentage": 10, "DestinationS3Uri": "s3://captured/e", "CaptureOptions": [{"CaptureMode": "Input"}],
+    }  # fmt: skip
+    config.spec["KmsKeyId"] = "alias/models"
+    for name, least, count, weight in (("blue", 2, 3, 4.0), ("green", 1, 1, 6.0)):
+        variant = next(v for v in account.contents.endpoints["e"].variants if v.name == name)
+        variant.count, variant.weight = count, weight
+        named = scaled.variant(account, "e", name, least=least, most=5)
+        scaled.track(account, named, f"track-{name}")
+        scaled.wake(account, named, f"step-{name}")
+        scaled.schedule(account, named)
+    autoscaling.register(account.contents, {**named, "SuspendedState": {"DynamicScalingInSuspended": True}})
+
+
+FORGOTTEN = {
+    "CreationTime", "LastModifiedTime", "ScalableTargetARN", "PolicyARN", "ScheduledActionARN", "Alarms", "AlarmActions",
+    "ResponseMetadata", "StateUpdatedTimestamp",
+}  # fmt: skip
+"""What is new on whatever is created again: birth, and the ARNs that hold a random id."""
+
+
+def bare(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: bare(v) for k, v in value.items() if k not in FORGOTTEN}
+    return [bare(v) for v in value] if isinstance(value, list) else value
+
+
+def everything(name: str = "e", config: str = "e-config") -> dict[str, Any]:
+    """All that AWS shows of an endpoint, its configuration, its components and its autoscaling, but for the mark of what was restored."""
+    sagemaker, scaling = boto3.client("sagemaker"), boto3.client("application-autoscaling")
+    endpoint, made = sagemaker.describe_endpoint(EndpointName=name), sagemaker.describe_endpoint_config(EndpointConfigName=config)
+    rows = sagemaker.list_inference_components(EndpointNameEquals=name, SortBy="Name")["InferenceComponents"]
+    parts = [sagemaker.describe_inference_component(InferenceComponentName=r["InferenceComponentName"]) for r in rows]
+    arns = [endpoint["EndpointArn"], made["EndpointConfigArn"], *(p["InferenceComponentArn"] for p in parts)]
+    asked = {"ServiceNamespace": "sagemaker"}
+    policies = scaling.describe_scaling_policies(**asked)["ScalingPolicies"]
+    alarms = [
+        a for a in boto3.client("cloudwatch").describe_alarms()["MetricAlarms"] if not a["AlarmName"].startswith("TargetTr")
+    ]
+    by_arn = {p["PolicyARN"]: p["PolicyName"] for p in policies}
+    found = {
+        "endpoint": endpoint,
+        "config": made,
+        "components": parts,
+        "tags": [sorted((t for t in sagemaker.list_tags(ResourceArn=arn)["Tags"] if t["Key"] != MARK), key=str) for arn in arns],
+        "targets": scaling.describe_scalable_targets(**asked)["ScalableTargets"],
+        "policies": policies,
+        "actions": scaling.describe_scheduled_actions(**asked)["ScheduledActions"],
+        "alarms": alarms,
+        "what the alarms set off": {a["AlarmName"]: [by_arn.get(one, one) for one in a["AlarmActions"]] for a in alarms},
+    }
+    return bare(found)
+
+
+@pytest.mark.parametrize("config_deleted", [False, True], ids=["configuration kept", "configuration deleted meanwhile"])
+def test_a_two_variant_autoscaled_endpoint_comes_back_as_it_was(account: Account, stage: Stage, config_deleted: bool):
+    two_variants(account)
+    before = everything()
+    assert {v["VariantName"]: (v["CurrentInstanceCount"], v["CurrentWeight"]) for v in before["endpoint"]["ProductionVariants"]} == {
+        "blue": (3, 4.0), "green": (1, 6.0)
+    }  # fmt: skip
+    said, manifest = stage.move("e", Move.DELETE)
+    assert (account.contents.endpoints, account.contents.scalable) == ({}, {})
+    assert said == "it is being deleted with its autoscaling; its configuration e-config stays"
+    assert "e-config" in account.contents.configs
+    if config_deleted:
+        account.contents.configs.clear()
+    undone = stage.undo(manifest)
+    after = everything()
+    for part in before:
+        assert after[part] == before[part], part
+    assert undone.because == "it was created again"
+    assert undone.lost == ("The tags of its autoscaling are not kept.",)
+
+
+def test_what_needs_it_in_service_is_brought_back_by_another_run(account: Account, stage: Stage, server: Server):
+    two_variants(account)
+    before = everything()
+    _, manifest = stage.move("e", Move.DELETE)
+    server.world.settle_after = MINUTES
+    first = stage.undo(manifest)
+    assert first.lost[0] == (
+        "Not back yet: numbers of instances, autoscaling; its status is Creating: run it again as soon as the endpoint is in service."
+    )
+    assert account.contents.scalable == {}
+    server.now = NOW + 2 * MINUTES
+    second = stage.undo(manifest)
+    assert "its status is Updating" in second.lost[0]
+    server.now = NOW + 4 * MINUTES
+    assert "Not back yet: the size of" not in " ".join(stage.undo(manifest).lost)
+    server.now = NOW + 6 * MINUTES
+    third = stage.undo(manifest)
+    assert third.lost == ("The tags of its autoscaling are not kept.",)
+    assert everything() == before
+    made = {name: len(stage.asked(f"application-autoscaling:{name}")) for name in ("RegisterScalableTarget", "PutScalingPolicy")}
+    assert stage.undo(manifest).lost == third.lost
+    assert {name: len(stage.asked(f"application-autoscaling:{name}")) for name in made} == made
+
+
+def test_undoing_while_it_is_still_being_deleted_says_when(account: Account, stage: Stage, server: Server):
+    account.endpoint("e")
+    server.world.settle_after = MINUTES
+    _, manifest = stage.move("e", Move.DELETE)
+    with pytest.raises(CloudError, match="still being deleted: run it again when it is gone"):
+        stage.undo(manifest)
+
+
+def test_a_new_run_does_not_meddle_with_numbers_that_autoscaling_has_in_hand(account: Account, stage: Stage):
+    two_variants(account)
+    _, manifest = stage.move("e", Move.DELETE)
+    stage.undo(manifest)
+    account.contents.endpoints["e"].variants[0].count = 5
+    stage.undo(manifest)
+    assert account.contents.endpoints["e"].variants[0].count == 5
+
+
+def test_an_endpoint_that_somebody_made_under_its_name_is_left_alone(account: Account, stage: Stage):
+    account.endpoint("e")
+    _, manifest = stage.move("e", Move.DELETE)
+    account.endpoint("e", variants=[Variant(count=4)])
+    account.contents.endpoints["e"].config = "another"
+    with pytest.raises(CloudError, match="left alone"):
+        stage.undo(manifest)
+    assert account.contents.endpoints["e"].variants[0].count == 4
+
+
+def test_a_configuration_that_is_another_by_now_is_not_used(account: Account, stage: Stage):
+    account.endpoint("e")
+    _, manifest = stage.move("e", Move.DELETE)
+    account.config("e-config", variants=[Variant(instance="ml.p4d.24xlarge")])
+    with pytest.raises(CloudError, match="another one by now"):
+        stage.undo(manifest)
+    assert account.contents.endpoints == {}
+
+
+@pytest.mark.parametrize("when", ["before the sweep", "since the sweep"])
+def test_without_a_configuration_to_create_it_from_it_is_not_deleted(account: Account, stage: Stage, when: str):
+    account.endpoint("e")
+    resource = stage.seen("e")
+    account.contents.configs.clear()
+    if when == "before the sweep":
+        with pytest.raises(Barred, match="could not be created again"):
+            stage.move("e", Move.DELETE)
+    else:
+        with pytest.raises(CloudError, match="could not be created again"):
+            stage.manifest(resource, Move.DELETE)
+    assert "e" in account.contents.endpoints
+
+
+@pytest.mark.parametrize("when", ["before the sweep", "since the sweep"])
+def test_without_its_model_it_is_not_deleted(account: Account, stage: Stage, when: str):
+    account.endpoint("e")
+    resource = stage.seen("e")
+    account.contents.lost_models.add("model")
+    if when == "before the sweep":
+        assert stage.bar("e", Move.DELETE) == "its model model is gone, so it could not be created again"
+    else:
+        with pytest.raises(CloudError, match="its model model is gone"):
+            stage.manifest(resource, Move.DELETE)
+    assert "e" in account.contents.endpoints
+
+
+class Newer:
+    """A session of a newer SDK: one operation shows a member that is new to us."""
+
+    def __init__(self, cloud: Cloud, operation: str) -> None:
+        self._cloud, self._operation = cloud, operation
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cloud, name)
+
+    def call(self, service: str, operation: str, want: str, **params: Any) -> dict[str, Any]:
+        return self._cloud.call(service, operation, want, **params) | self._new(operation)
+
+    def pages(self, service: str, operation: str, *given: str, **params: Any) -> Iterator[dict[str, Any]]:
+        return (row | self._new(operation) for row in self._cloud.pages(service, operation, *given, **params))
+
+    def _new(self, operation: str) -> dict[str, Any]:
+        return {"QuantumConfig": {"Qubits": 4}} if operation == self._operation else {}
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        "DescribeEndpointConfig",
+        "DescribeAlarms",
+        "DescribeScalingPolicies",
+        "DescribeScalableTargets",
+        "DescribeScheduledActions",
+    ],
+)
+def test_what_has_members_that_are_new_to_us_is_not_deleted(account: Account, stage: Stage, operation: str):
+    two_variants(account)
+    resource = stage.seen("e")
+    with pytest.raises(CloudError, match="QuantumConfig, which we do not know how to bring back"):
+        registry.acts(KIND).record(Newer(stage.cloud(), operation), resource, Move.DELETE)  # type: ignore[arg-type]
+
+
+def test_members_that_are_new_to_us_do_not_keep_it_from_being_scaled_in(account: Account, stage: Stage):
+    two_variants(account)
+    resource = stage.again(stage.seen("e")).resource
+    record = registry.acts(KIND).record(Newer(stage.cloud(), "DescribeAlarms"), resource, Move.STOP)  # type: ignore[arg-type]
+    assert record["variants"] == {"blue": 1}
+
+
+def host(account: Account) -> None:
+    account.endpoint("e", variants=[Variant(model=None, scaling=(1, 4), count=2)], tags={"team": "language"})
+    for name, copies in (("One", 2), ("two", 1)):
+        account.component(name, "e", copies=copies, tags={"owner": name})
+        scaled.wake(account, scaled.copies(account, name), f"wake-{name}")
+    account.contents.components["two"].spec["StartupParameters"] = {"ModelDataDownloadTimeoutInSeconds": 600}
+
+
+def test_a_host_comes_back_with_its_components(account: Account, stage: Stage):
+    host(account)
+    before = everything()
+    said, manifest = stage.move("e", Move.DELETE)
+    assert (account.contents.endpoints, account.contents.components, account.contents.scalable) == ({}, {}, {})
+    assert said.startswith("it is being deleted with its 2 inference components and with its autoscaling;")
+    stage.undo(manifest)
+    after = everything()
+    for part in before:
+        assert after[part] == before[part], part
+
+
+def test_a_components_autoscaling_waits_for_the_component(account: Account, stage: Stage, server: Server):
+    host(account)
+    before = everything()
+    _, manifest = stage.move("e", Move.DELETE)
+    server.world.settle_after = MINUTES
+    stage.undo(manifest)
+    server.now = NOW + 2 * MINUTES
+    second = stage.undo(manifest)
+    assert any("Component One is Creating" in text and "run it again" in text for text in second.lost)
+    server.now = NOW + 4 * MINUTES
+    third = stage.undo(manifest)
+    assert third.lost == ("The tags of its autoscaling are not kept.",)
+    assert everything() == before
+
+
+def test_components_are_waited_for_before_their_endpoint_goes(account: Account, stage: Stage, server: Server):
+    host(account)
+    server.world.settle_after = MINUTES
+
+    def clock(call: Any) -> None:
+        going = any(c.status == "Deleting" for c in account.contents.components.values())
+        if call.operation == "ListInferenceComponents" and going:
+            server.now = server.now + 2 * MINUTES
+
+    server.rules.append(clock)
+    stage.move("e", Move.DELETE)
+    assert account.contents.endpoints["e"].status == "Deleting"
+    assert account.contents.components == {}
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Archive:
+    return archives.open(str(tmp_path), {})
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """A minute of waiting that takes no time; how long was slept."""
+    slept: list[float] = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+    return slept
+
+
+def half_deleted(account: Account, stage: Stage, server: Server, archive: Archive) -> tuple[Made, str]:
+    """A host whose components took longer than the action waits, and are gone by now; with the address of its manifest."""
+    server.world.settle_after = MINUTES
+    made, _, address = stage.kept("e", Move.DELETE, archive)
+    server.now = NOW + 2 * MINUTES
+    server.world.settle_after = timedelta(0)
+    account.contents.endpoints["e"].changed = NOW - DAY
+    return made, address
+
+
+def test_components_that_take_long_leave_their_host_to_an_action_of_its_own(
+    account: Account, stage: Stage, server: Server, archive: Archive, impatient: list[float]
+):
+    host(account)
+    made, _ = half_deleted(account, stage, server, archive)
+    assert made.part == "its 2 components; the endpoint itself is left"
+    assert made.because == "its 2 components are still being deleted; the endpoint itself runs on"
+    assert 50 <= sum(impatient) <= 60
+    assert not stage.asked("sagemaker:DeleteEndpoint")
+    assert (account.contents.endpoints["e"].status, account.contents.scalable) == ("InService", {})
+
+
+@pytest.mark.usefixtures("impatient")
+def test_what_is_left_of_a_host_is_deleted_by_itself_and_comes_back_whole(
+    account: Account, stage: Stage, server: Server, archive: Archive
+):
+    host(account)
+    before = everything()
+    _, address = half_deleted(account, stage, server, archive)
+    made, rest, _ = stage.kept("e", Move.DELETE, archive, previous=address)
+    assert (made.part, account.contents.endpoints, account.contents.components) == (None, {}, {})
+    assert (rest.record["components"], rest.record["previous"], rest.record["part"]) == ([], address, 2)
+    undone = stage.undo(rest)
+    after = everything()
+    for part in before:
+        assert after[part] == before[part], part
+    assert (undone.again, undone.lost) == (False, ("The tags of its autoscaling are not kept.",))
+
+
+@pytest.mark.usefixtures("impatient")
+def test_the_components_of_the_earlier_part_wait_for_their_host(account: Account, stage: Stage, server: Server, archive: Archive):
+    host(account)
+    before = everything()
+    _, address = half_deleted(account, stage, server, archive)
+    _, rest, _ = stage.kept("e", Move.DELETE, archive, previous=address)
+    server.world.settle_after = MINUTES
+    first = stage.undo(rest)
+    assert (first.again, "Not back yet: numbers of instances, components, autoscaling" in first.lost[0]) == (True, True)
+    for round_ in range(2, 5):
+        server.now = NOW + round_ * 2 * MINUTES
+        undone = stage.undo(rest)
+    assert (undone.again, everything()) == (False, before)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_components_that_somebody_else_deletes_leave_the_host_as_it_is(account: Account, stage: Stage, server: Server):
+    host(account)
+    resource = stage.again(stage.seen("e")).resource
+    for component in account.contents.components.values():
+        component.status = "Deleting"
+    manifest = stage.manifest(resource, Move.DELETE)
+    assert manifest.record["components"] == []
+    with pytest.raises(CloudError, match="still being deleted") as told:
+        stage.carry(resource, manifest)
+    assert (told.value.trouble, stage.asked("sagemaker:DeleteInferenceComponent")) == (Trouble.REFUSED, [])
+
+
+def test_a_component_put_on_it_in_the_last_moment_saves_it(account: Account, stage: Stage):
+    host(account)
+    resource = stage.again(stage.seen("e")).resource
+    manifest = stage.manifest(resource, Move.DELETE)
+    account.component("new", "e")
+    with pytest.raises(CloudError, match="was put on e just now"):
+        stage.carry(resource, manifest)
+    assert set(account.contents.components) == {"One", "two", "new"}
+
+
+@pytest.mark.parametrize("operation", ["DeleteInferenceComponent", "DeleteEndpoint"])
+def test_a_host_that_is_half_deleted_says_so_and_is_made_whole_by_undoing(
+    account: Account, stage: Stage, server: Server, operation: str
+):
+    host(account)
+    before = everything()
+    resource = stage.again(stage.seen("e")).resource
+    manifest = stage.manifest(resource, Move.DELETE)
+    refuse = on(operation, error(400, "ValidationException", "no"))
+    server.rules.append(lambda call: refuse(call) if len(account.contents.components) < 2 else None)
+    with pytest.raises(CloudError, match="undo brings them back") as told:
+        stage.carry(resource, manifest)
+    assert told.value.trouble is Trouble.PARTIAL
+    server.rules.clear()
+    stage.undo(manifest)
+    assert everything() == before
+
+
+def test_a_host_of_adapters_is_not_deleted(account: Account, stage: Stage):
+    host(account)
+    account.component("adapter", "e", base="One")
+    with pytest.raises(CloudError, match="adapter"):
+        stage.manifest(stage.seen("e"), Move.DELETE)
+    assert (
+        stage.bar("e", Move.DELETE) == "adapter is an adapter, or does not say what it is made of: what hosts it is not deleted"
+    )
+
+
+@pytest.mark.parametrize(
+    "asynchronous", [{"asynchronous": True}, {"shadows": [Variant(name="shadow")]}], ids=["asynchronous", "shadow"]
+)
+def test_other_sorts_come_back_too(account: Account, stage: Stage, asynchronous: dict[str, Any]):
+    account.endpoint("e", **asynchronous)
+    before = everything()
+    _, manifest = stage.move("e", Move.DELETE)
+    stage.undo(manifest)
+    assert everything() == before
+
+
+def test_serverless_comes_back_with_its_provisioned_concurrency_of_that_day(account: Account, stage: Stage):
+    account.endpoint("e", variants=[Variant(memory_mb=2048, provisioned=2)])
+    variant = account.contents.endpoints["e"].variants[0]
+    variant.serverless = {**(variant.serverless or {}), "ProvisionedConcurrency": 5}
+    before = everything()
+    _, manifest = stage.move("e", Move.DELETE)
+    stage.undo(manifest)
+    assert everything() == before
+
+
+def test_an_alarm_that_somebody_changed_meanwhile_keeps_the_change(account: Account, stage: Stage):
+    two_variants(account)
+    _, manifest = stage.move("e", Move.DELETE)
+    account.contents.alarms["step-blue-alarm"]["Threshold"] = 7.0
+    account.contents.alarms["step-blue-alarm"]["AlarmActions"].append("arn:aws:sns:us-east-1:123456789012:pager")
+    stage.undo(manifest)
+    alarm = account.contents.alarms["step-blue-alarm"]
+    arn = account.contents.scalable["endpoint/e/variant/blue", VARIANT].policies["step-blue"]["PolicyARN"]
+    assert (alarm["Threshold"], alarm["AlarmActions"]) == (7.0, ["arn:aws:sns:us-east-1:123456789012:pager", arn])
+
+
+def test_an_alarm_that_is_gone_comes_back_too(account: Account, stage: Stage):
+    two_variants(account)
+    before = copy.deepcopy(account.contents.alarms["step-blue-alarm"])
+    _, manifest = stage.move("e", Move.DELETE)
+    account.contents.alarms.clear()
+    stage.undo(manifest)
+    after = account.contents.alarms["step-blue-alarm"]
+    assert {k: v for k, v in after.items() if k != "AlarmActions"} == {k: v for k, v in before.items() if k != "AlarmActions"}
+
+
+MODERN = {
+    "ActionConfiguration": {"AlarmTagsPropagation": {"Enabled": True}},
+    "EvaluationWindow": {"SlidingWindow": {}},
+    "EvaluationInterval": 30,
+    "WarmUpConfiguration": {"WarmUpPeriodDurationInMinutes": 5},
+}
+
+
+@pytest.mark.parametrize("gone", [False, True], ids=["still there", "gone meanwhile"])
+def test_an_alarm_comes_back_with_all_that_it_had(account: Account, stage: Stage, gone: bool):
+    two_variants(account)
+    account.contents.alarms["step-blue-alarm"] |= MODERN
+    _, manifest = stage.move("e", Move.DELETE)
+    if gone:
+        account.contents.alarms.clear()
+    stage.undo(manifest)
+    alarm = account.contents.alarms["step-blue-alarm"]
+    assert {name: alarm.get(name) for name in MODERN} == MODERN
+
+
+def test_an_alarm_that_could_not_be_led_to_its_policy_is_led_by_the_next_run(account: Account, stage: Stage, server: Server):
+    two_variants(account)
+    _, manifest = stage.move("e", Move.DELETE)
+    server.rules.append(on("PutMetricAlarm", denied()))
+    assert stage.undo(manifest).again
+    server.rules.clear()
+    assert not stage.undo(manifest).again
+    arn = account.contents.scalable["endpoint/e/variant/blue", VARIANT].policies["step-blue"]["PolicyARN"]
+    assert account.contents.alarms["step-blue-alarm"]["AlarmActions"] == [arn]
+
+
+def test_components_without_copies_come_back_without_copies(account: Account, stage: Stage):
+    host(account)
+    account.contents.components["two"].copies = 0
+    account.contents.scalable["inference-component/two", COPIES].least = 0
+    _, manifest = stage.move("e", Move.DELETE)
+    stage.undo(manifest)
+    assert {c.name: c.copies for c in account.contents.components.values()} == {"One": 2, "two": 0}
+
+
+def test_autoscaling_that_cannot_be_brought_back_is_told_and_the_rest_is_there(account: Account, stage: Stage, server: Server):
+    two_variants(account)
+    _, manifest = stage.move("e", Move.DELETE)
+    server.rules.append(on("PutScalingPolicy", error(400, "ValidationException", "no")))
+    undone = stage.undo(manifest)
+    assert sum("could not be made anew" in text for text in undone.lost) == 4
+    assert len(account.contents.scalable) == 2
+
+
+@pytest.mark.parametrize(
+    "operation", ["DeleteEndpoint", "DescribeScalableTargets", "ListTags", "DescribeModel", "DescribeScheduledActions"]
+)
+def test_denied_is_told_and_nothing_is_deleted(account: Account, stage: Stage, server: Server, operation: str):
+    two_variants(account)
+    resource = stage.seen("e")
+    server.rules.append(on(operation, denied()))
+    with pytest.raises(CloudError) as told:
+        stage.carry(resource, stage.manifest(resource, Move.DELETE))
+    assert (told.value.missing or "").endswith(operation)
+    assert (set(account.contents.endpoints), len(account.contents.scalable)) == ({"e"}, 2)
+
+
+def test_a_scalable_target_that_cannot_be_taken_away_is_told(account: Account, stage: Stage, server: Server):
+    host(account)
+    server.rules.append(on("DeregisterScalableTarget", denied()))
+    said, _ = stage.move("e", Move.DELETE)
+    assert "the scalable target of inference-component/One could not be deregistered" in said
+    assert ("inference-component/One", COPIES) in account.contents.scalable
+
+
+def test_models_and_configurations_are_never_deleted(account: Account, stage: Stage):
+    two_variants(account)
+    stage.move("e", Move.DELETE)
+    assert not stage.asked("sagemaker:DeleteModel")
+    assert not stage.asked("sagemaker:DeleteEndpointConfig")
+    assert account.contents.configs["e-config"].created < NOW - DAY

@@ -1,0 +1,382 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from on_aws.actions.stage import WINDOW, Barred, Stage
+from on_aws.conftest import DAY, HOUR, NOW, Sweep
+from reaper import registry
+from reaper.actions.contract import Made
+from reaper.errors import CloudError, Trouble
+from reaper.model import Move, State
+from reaper_sandbox.aws import scaled
+from reaper_sandbox.aws.account import Account
+from reaper_sandbox.aws.autoscaling import COPIES, VARIANT
+from reaper_sandbox.aws.fault import denied, garbage, on, throttled
+from reaper_sandbox.aws.records import Variant
+from reaper_sandbox.aws.server import Server
+
+KIND = "sagemaker-endpoint"
+SCALABLE = "application-autoscaling"
+HOST = Variant(model=None, scaling=(0, 4), count=2)
+
+
+@pytest.fixture
+def stage(server: Server) -> Stage:
+    return Stage(server, KIND)
+
+
+def counts(account: Account, name: str = "e") -> dict[str, int]:
+    return {v.name: v.count for v in account.contents.endpoints[name].variants}
+
+
+def least(account: Account, id_: str = "endpoint/e/variant/AllTraffic", dimension: str = VARIANT) -> int:
+    return account.contents.scalable[id_, dimension].least
+
+
+def asynchronous(account: Account, *, count: int = 1, minimum: int = 1) -> dict[str, Any]:
+    """An asynchronous endpoint with target tracking; gives the parameters that name its scalable target."""
+    account.endpoint("e", asynchronous=True, variants=[Variant(count=count)])
+    named = scaled.variant(account, "e", least=minimum)
+    scaled.track(account, named)
+    return named
+
+
+def test_a_real_time_endpoint_goes_to_one_instance_and_back(account: Account, stage: Stage):
+    account.endpoint("e", variants=[Variant(name="a", count=3), Variant(name="b")])
+    made, manifest = stage.made("e", Move.STOP)
+    assert counts(account) == {"a": 1, "b": 1}
+    assert made == Made(because="it is scaling in: a from 3 to 1")
+    undone = stage.undo(manifest)
+    assert counts(account) == {"a": 3, "b": 1}
+    assert undone.lost == ()
+
+
+def test_the_deed_says_that_one_instance_breaks_a_rule_of_two():
+    assert "does not keep a rule of two instances" in registry.kind(KIND).deeds[Move.STOP].what
+
+
+def test_the_autoscaling_minimum_is_lowered_before_and_brought_back_after(account: Account, stage: Stage, server: Server):
+    account.endpoint("e", variants=[Variant(count=3)])
+    scaled.variant(account, "e", least=2)
+    said, manifest = stage.move("e", Move.STOP)
+    order = [c.operation for c in server.calls if c.operation in ("RegisterScalableTarget", "UpdateEndpointWeightsAndCapacities")]
+    assert order == ["RegisterScalableTarget", "UpdateEndpointWeightsAndCapacities"]
+    assert (counts(account), least(account)) == ({"AllTraffic": 1}, 1), "autoscaling brings it back where its minimum stays"
+    assert "minimum was lowered first" in said
+    stage.undo(manifest)
+    assert (counts(account), least(account)) == ({"AllTraffic": 3}, 2)
+    assert account.contents.scalable["endpoint/e/variant/AllTraffic", VARIANT].most == 4
+
+
+def test_a_scale_in_that_fails_puts_the_minimum_back(account: Account, stage: Stage, server: Server):
+    account.endpoint("e", variants=[Variant(count=3)])
+    scaled.variant(account, "e", least=2)
+    server.rules.append(on("UpdateEndpointWeightsAndCapacities", denied()))
+    with pytest.raises(CloudError) as told:
+        stage.move("e", Move.STOP)
+    assert told.value.missing == "sagemaker:UpdateEndpointWeightsAndCapacities"
+    assert (counts(account), least(account)) == ({"AllTraffic": 3}, 2)
+
+
+def test_a_minimum_that_cannot_be_lowered_leaves_the_instances_alone(account: Account, stage: Stage, server: Server):
+    account.endpoint("e", variants=[Variant(count=3)])
+    scaled.variant(account, "e", least=2)
+    server.rules.append(on("RegisterScalableTarget", denied()))
+    with pytest.raises(CloudError):
+        stage.move("e", Move.STOP)
+    assert counts(account) == {"AllTraffic": 3}
+
+
+def test_undoing_leaves_what_somebody_scaled_up_since_alone(account: Account, stage: Stage):
+    account.endpoint("e", variants=[Variant(count=2)])
+    _, manifest = stage.move("e", Move.STOP)
+    account.contents.endpoints["e"].variants[0].count = 5
+    stage.undo(manifest)
+    assert counts(account) == {"AllTraffic": 5}
+
+
+def test_an_asynchronous_endpoint_goes_to_zero_where_a_step_policy_wakes_it(account: Account, stage: Stage):
+    scaled.wake(account, asynchronous(account))
+    _, manifest = stage.move("e", Move.STOP)
+    assert (counts(account), least(account)) == ({"AllTraffic": 0}, 0)
+    stage.undo(manifest)
+    assert (counts(account), least(account)) == ({"AllTraffic": 1}, 1)
+
+
+@pytest.mark.parametrize(
+    "alarm",
+    [
+        pytest.param({"MetricName": "ApproximateBacklogSizePerInstance"}, id="a metric that stops with the last instance"),
+        pytest.param({"Dimensions": [{"Name": "EndpointName", "Value": "other"}]}, id="another endpoint's"),
+        pytest.param({"ActionsEnabled": False}, id="its actions are switched off"),
+        pytest.param({"AlarmActions": []}, id="it sets nothing off"),
+        pytest.param({"ComparisonOperator": "LessThanThreshold"}, id="it rings for less"),
+        pytest.param({"Namespace": "Mine"}, id="a metric of somebody's own"),
+    ],
+)
+def test_an_alarm_that_would_not_wake_it_keeps_it_at_one(account: Account, stage: Stage, alarm: dict[str, Any]):
+    scaled.wake(account, asynchronous(account, count=2), **alarm)
+    _, _ = stage.move("e", Move.STOP)
+    assert counts(account) == {"AllTraffic": 1}
+
+
+def test_target_tracking_alone_wakes_nothing(account: Account, stage: Stage):
+    asynchronous(account)
+    bar = stage.able("e")[Move.STOP]
+    assert bar
+    assert (bar.done, "HasBacklogWithoutCapacity" in bar.because) == (True, True)
+
+
+def test_scaling_out_that_is_suspended_wakes_nothing(account: Account, stage: Stage):
+    scaled.wake(account, asynchronous(account))
+    account.contents.scalable["endpoint/e/variant/AllTraffic", VARIANT].suspended = {"DynamicScalingOutSuspended": True}
+    assert "would wake it" in stage.bar("e", Move.STOP)
+
+
+def test_a_policy_that_adds_a_percentage_of_nothing_wakes_nothing(account: Account, stage: Stage):
+    scaled.wake(account, asynchronous(account))
+    policy = account.contents.scalable["endpoint/e/variant/AllTraffic", VARIANT].policies["wake"]
+    policy["StepScalingPolicyConfiguration"] = {**scaled.WAKE, "AdjustmentType": "PercentChangeInCapacity"}
+    assert "would wake it" in stage.bar("e", Move.STOP)
+
+
+def test_the_wake_up_policy_must_still_be_there_when_the_record_is_made(account: Account, stage: Stage):
+    scaled.wake(account, asynchronous(account))
+    resource = stage.again(stage.seen("e")).resource
+    account.contents.alarms.clear()
+    with pytest.raises(CloudError, match="no more than one instance"):
+        stage.manifest(resource, Move.STOP)
+
+
+@pytest.mark.parametrize("operation", ["DescribeScalableTargets", "DescribeScalingPolicies", "DescribeAlarms"])
+@pytest.mark.parametrize("fault", [denied(), garbage()], ids=["denied", "garbled"])
+def test_autoscaling_that_cannot_be_read_bars_it_and_is_told(
+    account: Account, stage: Stage, server: Server, operation: str, fault: Any, swept: Sweep
+):
+    scaled.wake(account, asynchronous(account))
+    account.alive("e", "AllTraffic", NOW - 15 * DAY, NOW)
+    server.rules.append(on(operation, fault))
+    assert stage.bar("e", Move.STOP) == "whether anything would wake it again could not be read"
+    result = swept(KIND)
+    assert result.state("e") is State.IDLE
+    assert operation in (result.coverage(KIND).error or "")
+
+
+def host(account: Account, *names: str, wakes: bool = True, variant: Variant = HOST) -> None:
+    """A host of components, each with autoscaling that wakes it."""
+    account.endpoint("e", variants=[variant])
+    for name in names:
+        account.component(name, "e", copies=2)
+        named = scaled.copies(account, name, least=1)
+        if wakes:
+            scaled.wake(account, named, f"wake-{name}")
+
+
+def test_a_host_goes_to_zero_by_its_components_and_back(account: Account, stage: Stage):
+    host(account, "one", "two")
+    said, manifest = stage.move("e", Move.STOP)
+    assert {c.copies for c in account.contents.components.values()} == {0}
+    assert (counts(account), least(account, "inference-component/one", COPIES)) == ({"AllTraffic": 0}, 0)
+    assert "component one from 2 to no copies" in said
+    stage.undo(manifest)
+    assert {c.copies for c in account.contents.components.values()} == {2}
+    assert least(account, "inference-component/one", COPIES) == 1
+
+
+def test_a_host_whose_components_have_no_copies_already_has_nothing_to_stop(account: Account, stage: Stage):
+    host(account, "one", "two")
+    for one in account.contents.components.values():
+        one.copies = 0
+    bar = stage.able("e")[Move.STOP]
+    assert bar
+    assert (bar.because, bar.done) == ("its components have no copies already; SageMaker lets its instances go", True)
+    account.contents.components["two"].copies = 1
+    assert stage.able("e")[Move.STOP] is None
+
+
+def test_a_host_that_is_half_scaled_in_says_so(account: Account, stage: Stage, server: Server):
+    host(account, "one", "two")
+    refuse = on("UpdateInferenceComponentRuntimeConfig", denied())
+    server.rules.append(lambda call: refuse(call) if any(not c.copies for c in account.contents.components.values()) else None)
+    with pytest.raises(CloudError, match="went to no copies before") as told:
+        stage.move("e", Move.STOP)
+    assert told.value.trouble is Trouble.PARTIAL
+    assert least(account, "inference-component/two", COPIES) == 1
+
+
+def test_a_component_that_vanishes_does_not_pass_for_an_endpoint_that_is_gone(account: Account, stage: Stage):
+    host(account, "one", "two")
+    resource = stage.again(stage.seen("e")).resource
+    manifest = stage.manifest(resource, Move.STOP)
+    del account.contents.components["one"]
+    with pytest.raises(CloudError) as told:
+        stage.carry(resource, manifest)
+    assert told.value.trouble is Trouble.REFUSED
+    assert (account.contents.components["two"].copies, least(account, "inference-component/two", COPIES)) == (2, 1)
+
+
+def test_a_minimum_that_cannot_be_put_back_is_told(account: Account, stage: Stage, server: Server):
+    account.endpoint("e", variants=[Variant(count=3)])
+    scaled.variant(account, "e", least=2)
+    server.rules += [on("UpdateEndpointWeightsAndCapacities", denied())]
+    refuse = on("RegisterScalableTarget", denied())
+    server.rules.append(lambda call: refuse(call) if least(account) == 1 else None)
+    with pytest.raises(CloudError, match="minimum stays lowered, because it could not be put back") as told:
+        stage.move("e", Move.STOP)
+    assert told.value.trouble is Trouble.PARTIAL
+    assert "endpoint/e/variant/AllTraffic (2 before); the manifest that run r1 stored brings it back" in str(told.value)
+
+
+def test_a_host_with_one_component_that_nothing_wakes_stays_as_it_is(account: Account, stage: Stage):
+    host(account, "one", "two")
+    del account.contents.alarms["wake-two-alarm"]
+    assert "would wake its component two" in stage.bar("e", Move.STOP)
+
+
+@pytest.mark.parametrize("variant", [Variant(model=None, scaling=(1, 4)), Variant(model=None, count=2)])
+def test_a_host_whose_instances_may_not_go_to_zero_is_not_scaled_in(account: Account, stage: Stage, variant: Variant):
+    host(account, "one", variant=variant)
+    assert "ManagedInstanceScaling" in stage.bar("e", Move.STOP)
+
+
+@pytest.mark.parametrize(
+    ("variants", "because"),
+    [
+        ([Variant(memory_mb=2048, provisioned=2)], "serverless"),
+        ([Variant(pools=(("ml.g5.xlarge", 2), ("ml.m5.large", 1)))], "pools of several instance types"),
+        ([Variant()], "no more than one instance per variant"),
+    ],
+)
+def test_what_cannot_be_scaled_in_says_why(account: Account, stage: Stage, variants: list[Variant], because: str):
+    account.endpoint("e", variants=variants)
+    assert because in stage.bar("e", Move.STOP)
+
+
+@pytest.mark.parametrize(
+    ("status", "stop", "delete"),
+    [
+        ("InService", "", ""),
+        ("Updating", "its status is Updating", "its status is Updating"),
+        ("Creating", "its status is Creating", "its status is Creating"),
+        ("SystemUpdating", "its status is SystemUpdating", "its status is SystemUpdating"),
+        ("RollingBack", "its status is RollingBack", "its status is RollingBack"),
+        ("Deleting", "it is being deleted already", "it is being deleted already"),
+        ("Failed", "its status is Failed, in which it cannot be scaled", ""),
+        ("OutOfService", "its status is OutOfService, in which it cannot be scaled", ""),
+        ("UpdateRollbackFailed", "its status is UpdateRollbackFailed, in which it cannot be scaled", ""),
+        ("Novel", "its status is Novel", "its status is Novel"),
+    ],
+)
+def test_each_state_allows_what_it_allows(account: Account, stage: Stage, status: str, stop: str, delete: str):
+    account.endpoint("e", status=status, variants=[Variant(count=2)])
+    assert (stage.bar("e", Move.STOP), stage.bar("e", Move.DELETE)) == (stop, delete)
+
+
+def test_one_that_was_not_looked_at_closely_is_barred(account: Account, stage: Stage):
+    account.endpoint("e", variants=[Variant(count=2)])
+    account.alive("e", "AllTraffic", NOW - DAY, NOW)
+    account.invoked("e", "AllTraffic", NOW - HOUR)
+    assert {stage.bar("e", m) for m in (Move.STOP, Move.DELETE)} == {"it was not looked at closely"}
+
+
+@pytest.mark.parametrize("tags", [{"reaper:keep": "true"}, {"reaper:kepp": "true"}, {"reaper:keep-until": "2027-01-01"}])
+@pytest.mark.parametrize("when", ["before the sweep", "since the sweep"])
+def test_a_component_that_its_own_tags_protect_protects_its_endpoint(account: Account, stage: Stage, tags: dict, when: str):
+    host(account, "one", "two")
+    seen = stage.seen("e")
+    account.contents.components["two"].tags = tags
+    if when == "before the sweep":
+        assert all("two inside it is protected" in stage.bar("e", m) for m in (Move.STOP, Move.DELETE))
+    else:
+        account.contents.components["two"].tags = tags
+        able = registry.kind(KIND).able(stage.again(seen).resource)
+        assert all("two inside it is protected" in able[m].because for m in (Move.STOP, Move.DELETE))
+
+
+def test_the_fresh_tags_of_a_component_protect_even_where_the_bulk_ones_lag(account: Account, stage: Stage):
+    host(account, "one")
+    seen = stage.seen("e")
+    account.contents.components["one"].tags = {"reaper:keep": "true"}
+    fresh = registry.acts(KIND).look(stage.cloud(), seen)
+    account.contents.components["one"].tags = None
+    [found] = registry.kind(KIND).observe(stage.cloud(), [fresh], WINDOW)
+    able = registry.kind(KIND).able(found.resource)
+    assert all("one inside it is protected" in able[m].because for m in (Move.STOP, Move.DELETE))
+
+
+def test_a_component_that_may_be_stopped_at_most_forbids_only_the_deletion(account: Account, stage: Stage):
+    host(account, "one")
+    account.contents.components["one"].tags = {"reaper:action": "stop"}
+    assert (stage.bar("e", Move.STOP), "allows no more" in stage.bar("e", Move.DELETE)) == ("", True)
+
+
+def test_components_whose_tags_cannot_be_read_protect_their_endpoint(account: Account, stage: Stage, server: Server):
+    host(account, "one")
+    seen = stage.seen("e")
+    server.rules.append(on("GetResources", denied()))
+    assert "tags could not be read" in stage.bar("e", Move.DELETE)
+    server.rules[:] = [on("ListTags", denied())]
+    with pytest.raises(CloudError):
+        stage.again(seen)
+
+
+def test_one_that_is_gone_says_so(account: Account, stage: Stage):
+    account.endpoint("e", variants=[Variant(count=2)])
+    seen = stage.seen("e")
+    account.contents.endpoints.clear()
+    with pytest.raises(CloudError) as told:
+        stage.again(seen)
+    assert told.value.trouble is Trouble.GONE
+
+
+def test_one_that_is_being_updated_since_the_sweep_is_barred(account: Account, stage: Stage):
+    account.endpoint("e", variants=[Variant(count=2)])
+    seen = stage.seen("e")
+    account.contents.endpoints["e"].status = "Updating"
+    assert stage.again(seen).unsettled == "its status is Updating"
+    with pytest.raises(Barred):
+        stage.move("e", Move.STOP)
+
+
+def test_use_since_the_sweep_is_seen(account: Account, stage: Stage):
+    account.endpoint("e", variants=[Variant(count=2)])
+    seen = stage.seen("e")
+    account.alive("e", "AllTraffic", NOW - DAY, NOW)
+    account.invoked("e", "AllTraffic", NOW - HOUR)
+    used = [
+        r for r in stage.again(seen).readings if r.signal == "Invocations" and r.series and any(v > 0 for v in r.series.values)
+    ]
+    assert used
+
+
+def test_a_fleet_of_plain_endpoints_never_asks_for_autoscaling(account: Account, stage: Stage, server: Server):
+    for index in range(5):
+        account.endpoint(f"e{index}", variants=[Variant(count=2)])
+    account.endpoint("busy", asynchronous=True)
+    account.alive("busy", "AllTraffic", NOW - DAY, NOW)
+    account.invoked("busy", "AllTraffic", NOW - HOUR)
+    list(registry.kind(KIND).observe(cloud := stage.cloud(), list(registry.kind(KIND).discover(cloud)), WINDOW))
+    assert not [name for name in cloud.calls if name.startswith(SCALABLE)]
+
+
+def test_many_endpoints_that_could_sleep_cost_three_more_calls(account: Account, stage: Stage):
+    for index in range(6):
+        account.endpoint(f"e{index}", asynchronous=True)
+        scaled.wake(account, scaled.variant(account, f"e{index}"), f"wake{index}")
+    cloud = stage.cloud()
+    list(registry.kind(KIND).observe(cloud, list(registry.kind(KIND).discover(cloud)), WINDOW))
+    more = {n: c for n, c in cloud.calls.items() if n.startswith(SCALABLE) or n == "cloudwatch:DescribeAlarms"}
+    assert more == {
+        f"{SCALABLE}:DescribeScalableTargets": 1,
+        f"{SCALABLE}:DescribeScalingPolicies": 1,
+        "cloudwatch:DescribeAlarms": 1,
+    }
+
+
+def test_a_passing_fault_is_retried(account: Account, stage: Stage, server: Server):
+    account.endpoint("e", variants=[Variant(count=2)])
+    server.rules.append(on("UpdateEndpointWeightsAndCapacities", throttled(), times=1))
+    stage.move("e", Move.STOP)
+    assert counts(account) == {"AllTraffic": 1}

@@ -1,0 +1,126 @@
+"""What lives inside an endpoint or a component, as the core sees it; and what a stack manages."""
+
+from __future__ import annotations
+
+import pytest
+
+from on_aws.actions.stage import WINDOW, Stage
+from on_aws.conftest import DAY, NOW
+from reaper import registry
+from reaper.model import Move, Resource
+from reaper.policy import rules as policy_rules
+from reaper.policy.file import load
+from reaper_sandbox.aws import scaled
+from reaper_sandbox.aws.account import Account
+from reaper_sandbox.aws.fault import denied, on
+from reaper_sandbox.aws.records import Variant
+from reaper_sandbox.aws.server import Server
+
+COMPONENT = "sagemaker-inference-component"
+STACK = {"aws:cloudformation:stack-name": "prod"}
+POLICY = """
+version: 1
+defaults: {action: delete}
+rules:
+  - {name: hers are left alone, match: {kind: sagemaker-inference-component, name: "Pro*", tags: {owner: kofi, team: language}}, action: ignore}
+"""
+
+
+@pytest.fixture
+def stage(server: Server, account: Account) -> Stage:
+    account.endpoint("e", variants=[Variant(model=None, scaling=(0, 4), count=2)], tags={"team": "language"})
+    account.component("Prod", "e", copies=2, tags={"owner": "kofi"})
+    account.component("test", "e")
+    for name in ("Prod", "test"):
+        scaled.wake(account, scaled.copies(account, name), f"wake-{name}")
+    return Stage(server, "sagemaker-endpoint")
+
+
+def within(resource: Resource) -> dict[str, Resource]:
+    return {one.name: one for one in resource.facts["within"]}
+
+
+def looked(stage: Stage, name: str = "e") -> Resource:
+    return registry.acts(stage.kind).look(stage.cloud(), stage.seen(name))
+
+
+@pytest.mark.parametrize("how", ["sweep", "look", "again"])
+def test_an_endpoint_brings_its_components_along_as_their_own_sweep_sees_them(stage: Stage, how: str):
+    seen = {"sweep": stage.seen, "look": lambda name: looked(stage), "again": lambda name: stage.again(stage.seen(name)).resource}
+    found = within(seen[how]("e"))
+    own = Stage(stage.server, COMPONENT).seen("Prod")
+    same = ("kind", "id", "name", "target", "region", "created", "changed", "status", "tags")
+    assert [getattr(found["Prod"], name) for name in same] == [getattr(own, name) for name in same]
+    assert found["Prod"].tags == {"team": "language", "owner": "kofi"}
+    assert set(found) == {"Prod", "test"}
+    rules = {name: policy_rules.rule(load(POLICY).policy, one, None, NOW) for name, one in found.items()}
+    assert (rules["Prod"].protected, rules["test"].protected) == ("rule 'hers are left alone' says ignore", None)
+
+
+@pytest.mark.parametrize("how", ["sweep", "again"])
+def test_a_component_names_its_host_as_the_hosts_own_sweep_does(stage: Stage, how: str):
+    part = Stage(stage.server, COMPONENT)
+    found = part.seen("Prod") if how == "sweep" else part.again(part.seen("Prod")).resource
+    assert found.facts["host"] == stage.seen("e").id
+
+
+def test_the_tags_of_the_fresh_look_are_the_ones_that_count(account: Account, stage: Stage):
+    seen = stage.seen("e")
+    account.contents.components["test"].tags = {"owner": "ana"}
+    fresh = registry.acts(stage.kind).look(stage.cloud(), seen)
+    account.contents.components["test"].tags = None
+    [found] = registry.kind(stage.kind).observe(stage.cloud(), [fresh], WINDOW)
+    assert within(found.resource)["test"].tags == {"team": "language", "owner": "ana"}
+
+
+def test_components_whose_tags_cannot_be_read_say_so(stage: Stage, server: Server):
+    server.rules.append(on("GetResources", denied()))
+    assert {one.tags is None for one in within(stage.seen("e")).values()} == {True}
+
+
+def test_an_endpoint_without_components_has_nothing_inside(account: Account, stage: Stage):
+    account.endpoint("plain", variants=[Variant(count=2)])
+    assert (within(stage.seen("plain")), within(looked(stage, "plain"))) == ({}, {})
+
+
+@pytest.mark.parametrize("how", ["sweep", "again"])
+def test_a_component_brings_its_adapters_along(account: Account, stage: Stage, how: str):
+    account.component("adapter", "e", base="Prod", tags={"owner": "ana"})
+    part = Stage(stage.server, COMPONENT)
+    found = within(part.seen("Prod") if how == "sweep" else part.again(part.seen("Prod")).resource)
+    assert {name: one.tags for name, one in found.items()} == {"adapter": {"team": "language", "owner": "ana"}}
+    assert found["adapter"].created == NOW - 30 * DAY
+
+
+@pytest.mark.parametrize(
+    ("tags", "because"),
+    [
+        (STACK, "it is managed by the stack prod: delete it there"),
+        ({"aws:other": "x"}, "its tag aws:other is one that AWS keeps for itself and could not be put back"),
+    ],
+)
+def test_what_has_tags_that_cannot_be_put_back_is_not_deleted(account: Account, stage: Stage, tags: dict, because: str):
+    account.contents.endpoints["e"].tags = tags
+    bar = stage.able("e")[Move.DELETE]
+    assert bar
+    assert (bar.because, bar.done) == (because, False)
+    part = Stage(stage.server, COMPONENT).able("Prod")[Move.DELETE]
+    assert part
+    assert (part.because, part.done) == (because, False)
+
+
+@pytest.mark.parametrize("when", ["before the sweep", "since the sweep"])
+def test_a_component_that_a_stack_manages_keeps_its_endpoint(account: Account, stage: Stage, when: str):
+    seen = stage.seen("e")
+    account.contents.components["test"].tags = STACK
+    able = stage.able("e") if when == "before the sweep" else registry.kind(stage.kind).able(stage.again(seen).resource)
+    assert able[Move.DELETE]
+    assert "it is managed by the stack prod" in able[Move.DELETE].because
+    assert able[Move.STOP] is None
+
+
+@pytest.mark.parametrize(("kind", "name"), [("sagemaker-endpoint", "e"), (COMPONENT, "Prod")])
+def test_a_stop_says_that_a_stack_may_undo_it(account: Account, stage: Stage, kind: str, name: str):
+    account.contents.endpoints["e"].tags = STACK
+    said, _ = Stage(stage.server, kind).move(name, Move.STOP)
+    assert said.endswith("; the stack prod, which manages it, may set its numbers again")

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from on_aws.actions.stage import Barred, Stage
+from on_aws.conftest import NOW
+from reaper.errors import CloudError, Trouble
+from reaper.model import Bar, Move
+from reaper_sandbox.aws.account import Account
+from reaper_sandbox.aws.fault import denied, garbage, on
+from reaper_sandbox.aws.server import Server
+
+
+@pytest.fixture
+def stage(server: Server) -> Stage:
+    return Stage(server, "sagemaker-notebook")
+
+
+def status(account: Account, name: str = "nb") -> str:
+    return account.contents.notebooks[name].status
+
+
+def test_a_stopped_notebook_is_started_again_by_undoing_the_stop(account: Account, stage: Stage):
+    account.notebook("nb")
+    said, manifest = stage.move("nb", Move.STOP)
+    assert (status(account), said) == ("Stopped", "it is stopping; its volume stays")
+    undone = stage.undo(manifest)
+    assert (status(account), undone.because) == ("InService", "it is starting")
+    assert "lost" in undone.lost[0]
+
+
+def test_a_start_is_made_and_never_undone(account: Account, stage: Stage):
+    account.notebook("nb", status="Stopped")
+    _, manifest = stage.move("nb", Move.START)
+    assert status(account) == "InService"
+    with pytest.raises(CloudError, match="end somebody's work"):
+        stage.undo(manifest)
+    assert status(account) == "InService"
+
+
+@pytest.mark.parametrize(
+    ("given", "stop", "start"),
+    [
+        ("InService", None, Bar(because="it is running already", done=True)),
+        ("Stopped", Bar(because="it is stopped already", done=True), None),
+        *((s, Bar(because=f"its status is {s}"), Bar(because=f"its status is {s}")) for s in ("Pending", "Stopping", "Updating")),
+        *((s, Bar(because=f"its status is {s}"), Bar(because=f"its status is {s}")) for s in ("Deleting", "Failed", "Novel")),
+    ],
+)
+def test_each_state_allows_what_it_allows(account: Account, stage: Stage, given: str, stop: Bar | None, start: Bar | None):
+    account.notebook("nb", status=given)
+    assert stage.able("nb") == {Move.STOP: stop, Move.START: start}
+
+
+def test_one_that_is_updated_since_the_sweep_is_barred(account: Account, stage: Stage):
+    account.notebook("nb")
+    seen = stage.seen("nb")
+    account.contents.notebooks["nb"].status = "Updating"
+    assert stage.again(seen).unsettled == "its status is Updating"
+    with pytest.raises(Barred):
+        stage.move("nb", Move.STOP)
+
+
+def test_one_that_somebody_stops_a_moment_before_is_done(account: Account, stage: Stage, server: Server):
+    account.notebook("nb")
+    resource = stage.again(stage.seen("nb")).resource
+    manifest = stage.manifest(resource, Move.STOP)
+    account.contents.notebooks["nb"].status = "Stopped"
+    said = stage.carry(resource, manifest).because
+    assert said == "it had just been stopped already"
+
+
+def test_one_that_is_gone_says_so(account: Account, stage: Stage):
+    account.notebook("nb")
+    seen = stage.seen("nb")
+    account.contents.notebooks.clear()
+    with pytest.raises(CloudError) as told:
+        stage.again(seen)
+    assert told.value.trouble is Trouble.GONE
+
+
+@pytest.mark.parametrize("operation", ["DescribeNotebookInstance", "ListTags"])
+@pytest.mark.parametrize("fault", [denied(), garbage()], ids=["denied", "garbled"])
+def test_what_cannot_be_looked_at_is_not_stopped(account: Account, stage: Stage, server: Server, operation: str, fault):
+    account.notebook("nb")
+    server.rules.append(on(operation, fault))
+    with pytest.raises(CloudError):
+        stage.move("nb", Move.STOP)
+    assert status(account) == "InService"
+
+
+def test_a_denied_stop_names_the_permission(account: Account, stage: Stage, server: Server):
+    account.notebook("nb")
+    server.rules.append(on("StopNotebookInstance", denied()))
+    with pytest.raises(CloudError) as told:
+        stage.move("nb", Move.STOP)
+    assert told.value.missing == "sagemaker:StopNotebookInstance"
+
+
+def test_the_fresh_look_has_the_tags_of_this_moment(account: Account, stage: Stage):
+    account.notebook("nb", tags={"team": "x"})
+    seen = stage.seen("nb")
+    account.contents.notebooks["nb"].tags = {"team": "x", "reaper:keep": "true"}
+    assert stage.again(seen).resource.tags == {"team": "x", "reaper:keep": "true"}
+
+
+def test_undoing_waits_for_a_stop_to_end(account: Account, stage: Stage, server: Server):
+    server.world.settle_after = timedelta(minutes=3)
+    account.notebook("nb")
+    _, manifest = stage.move("nb", Move.STOP)
+    with pytest.raises(CloudError, match="run it again once it is Stopped"):
+        stage.undo(manifest)
+    server.now = NOW + timedelta(minutes=4)
+    assert stage.undo(manifest).because == "it is starting"

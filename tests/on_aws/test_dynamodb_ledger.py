@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import boto3
+import pytest
+
+from fakes import ledger_places
+from fakes.builders import DAY, HOUR, NOW
+from fakes.ledger_places import ARN, HERE, Store
+from reaper.aws.dynamodb_ledger import ROUNDS, Dynamo
+from reaper.aws.session import Cloud
+from reaper.errors import CloudError, SettingsError, Trouble
+from reaper.ledger import port
+from reaper.ledger.port import KEEP
+from reaper.model import Memory, Target
+from reaper_sandbox.aws import fault, reply
+from reaper_sandbox.aws.call import Call
+from reaper_sandbox.aws.server import Server
+
+
+@pytest.fixture
+def store(server: Server, monkeypatch: pytest.MonkeyPatch) -> Store:
+    return ledger_places.dynamodb(server.url, monkeypatch)
+
+
+def patient(store: Store, waited: list[float]) -> Dynamo:
+    """The ledger with its waiting written down instead of done."""
+    cloud = Cloud(boto3.Session(), Target(cloud="aws", account="1", region="eu-west-1"))
+    return Dynamo(cloud, store.address.removeprefix("dynamodb://"), waited.append)
+
+
+def unprocessed(some: int, times: int):
+    """A guard under which the table does not get to `some` keys of a batch and does not say what the others hold."""
+    left = [times]
+
+    def guard(call: Call):
+        if call.operation != "BatchGetItem" or left[0] == 0:
+            return None
+        left[0] -= 1
+        [(table, asked)] = call.params["RequestItems"].items()
+        data = {"Responses": {table: []}, "UnprocessedKeys": {table: {**asked, "Keys": asked["Keys"][:some]}}}
+        return fault.Fault(answer=lambda call: reply.result(call, data))
+
+    return guard
+
+
+def test_keys_that_the_table_did_not_get_to_are_asked_for_again(store, server):
+    waited: list[float] = []
+    kept = patient(store, waited)
+    ids = [f"{ARN}-{n}" for n in range(130)]
+    for id in ids:
+        kept.remember(id, Memory(receipt=id), 0, NOW)
+    server.rules.append(unprocessed(100, 3))
+    found = kept.recall(ids, NOW)
+    assert {id: memory.receipt for id, memory in found.items()} == {id: id for id in ids}
+    assert len(waited) == 3
+    assert sorted(waited) == waited
+
+
+def test_a_table_that_never_gets_to_them_is_an_error_and_not_a_blank(store, server):
+    waited: list[float] = []
+    server.rules.append(unprocessed(100, -1))
+    with pytest.raises(CloudError, match="stay unprocessed") as caught:
+        patient(store, waited).recall([ARN], NOW)
+    assert caught.value.trouble is Trouble.THROTTLED
+    assert len(waited) == ROUNDS - 1
+
+
+def test_a_batch_never_has_more_than_a_hundred_keys_and_none_twice(store, server):
+    server.calls.clear()
+    store.open().recall([f"{ARN}-{n % 250}" for n in range(500)], NOW)
+    sizes = [len(asked["Keys"]) for call in server.calls for asked in call.params["RequestItems"].values()]
+    assert sizes == [100, 100, 50]
+
+
+def test_a_write_whose_reply_got_lost_is_known_as_our_own(store, server, monkeypatch):
+    lost: list[bytes] = []
+
+    def first(method: str, body: bytes) -> bool:
+        lost.append(body)
+        return len(lost) == 1
+
+    with ledger_places.cut(server.url, first) as url:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", url)
+        assert store.open().remember(ARN, Memory(warned_at=NOW), 0, NOW)
+        assert len(lost) >= 2
+        lost.clear()
+        assert store.open().lease(HERE, "one", NOW, HOUR)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
+    assert store.open().recall([ARN], NOW)[ARN].version == 1
+    assert not store.open().lease(HERE, "two", NOW, HOUR)
+
+
+def test_a_denied_call_names_the_permission(store, server):
+    server.rules.append(fault.on("BatchGetItem", fault.denied()))
+    with pytest.raises(CloudError) as caught:
+        store.open().recall([ARN], NOW)
+    assert (caught.value.trouble, caught.value.missing) == (Trouble.DENIED, "dynamodb:BatchGetItem")
+
+
+def test_a_denied_write_is_an_error_and_not_a_lost_race(store, server):
+    server.rules += [fault.on("PutItem", fault.denied()), fault.on("UpdateItem", fault.denied())]
+    with pytest.raises(CloudError, match="dynamodb:UpdateItem"):
+        store.open().remember(ARN, Memory(), 0, NOW)
+    with pytest.raises(CloudError, match="dynamodb:PutItem"):
+        store.open().lease(HERE, "one", NOW, HOUR)
+
+
+def test_a_missing_table_is_a_matter_of_settings(store):
+    with pytest.raises(SettingsError, match="dynamodb://not-there: no such table in eu-west-1"):
+        port.open("dynamodb://not-there", {}).recall([ARN], NOW)
+
+
+def test_without_a_region_the_address_is_refused(monkeypatch):
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
+    with pytest.raises(SettingsError, match="no AWS region"):
+        port.open("dynamodb://ledger", {})
+
+
+def test_forgetting_is_left_to_the_time_to_live_and_asks_nothing_of_the_table(store, server):
+    kept = store.open()
+    kept.remember(ARN, Memory(), 0, NOW)
+    server.calls.clear()
+    assert kept.forget_before(NOW + 2 * KEEP) == 0
+    assert server.calls == []
+
+
+def test_the_time_to_live_is_an_epoch_second_after_the_last_write_or_snooze(store):
+    kept = store.open()
+    kept.remember(ARN, Memory(snoozed_until=NOW + DAY), 0, NOW)
+    [item] = boto3.client("dynamodb").scan(TableName=store.address.removeprefix("dynamodb://"))["Items"]
+    assert item["expires"] == {"N": str(int((NOW + DAY + KEEP).timestamp()))}

@@ -1,0 +1,56 @@
+"""What an event may ask the Lambda function for: less than it is deployed for, and never anything else."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from reaper.aws import lambda_function
+from reaper.errors import SettingsError
+from reaper_sandbox.aws.server import Server
+
+CONTEXT = SimpleNamespace(
+    function_name="sweep",
+    memory_limit_in_mb=1024,
+    invoked_function_arn="arn:aws:lambda:us-east-1:123456789012:function:sweep",
+    aws_request_id="1",
+    get_remaining_time_in_millis=lambda: 900_000,
+)
+
+
+def invoked(event: dict[str, Any]) -> dict[str, Any]:
+    answer: dict[str, Any] = lambda_function.handler(event, CONTEXT)  # type: ignore[arg-type]
+    return answer
+
+
+@pytest.fixture
+def deployed(server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
+    for name, value in {"AWS_REGION": "us-east-1", "REAPER_REGIONS": "us-east-1,us-west-2", "REAPER_QUIET": "true"}.items():
+        monkeypatch.setenv(name, value)
+    return server
+
+
+WIDER: list[dict[str, Any]] = [
+    {"region": "eu-west-1"},
+    {"regions": ["us-east-1", "eu-west-1"]},
+    {"regions": "all"},
+    {"source": "aws.events", "detail-type": "x", "detail": {"regions": "all"}},
+]
+
+
+@pytest.mark.parametrize("event", WIDER, ids=repr)
+@pytest.mark.parametrize("regions", ["us-east-1,us-west-2", ""], ids=["some regions", "its own region"])
+def test_no_event_sweeps_a_region_that_the_deployment_does_not(
+    deployed: Server, monkeypatch: pytest.MonkeyPatch, event: dict[str, Any], regions: str
+):
+    monkeypatch.setenv("REAPER_REGIONS", regions)
+    with pytest.raises(SettingsError, match="is not among those that this deployment sweeps"):
+        invoked(event)
+    assert deployed.calls == []
+
+
+def test_an_event_may_ask_for_one_of_the_deployments_regions(deployed: Server):
+    report = invoked({"region": "us-west-2", "kinds": ["sagemaker-notebook"]})
+    assert {row["region"] for row in report["coverage"]} == {"us-west-2"}

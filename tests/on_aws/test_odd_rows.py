@@ -1,0 +1,333 @@
+"""One row that cannot be read is one resource that is not judged: it hides no other, and what may protect it protects it."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+import boto3
+import pytest
+
+from on_aws.conftest import DAY, NOW, Result, Sweep
+from reaper import conformance, registry
+from reaper import observe as reaper_observe
+from reaper.aws import tags, targets
+from reaper.aws.session import Cloud
+from reaper.errors import CloudError, Trouble
+from reaper.model import Resource, State, Target
+from reaper.policy import yaml_lines
+from reaper_sandbox.aws.account import Account
+from reaper_sandbox.aws.call import Call
+from reaper_sandbox.aws.fault import Fault, on
+from reaper_sandbox.aws.records import Variant
+from reaper_sandbox.aws.server import Server
+
+LONG_AGO = NOW - 15 * DAY
+NOTEBOOK, ENDPOINT, APP = "sagemaker-notebook", "sagemaker-endpoint", "sagemaker-studio-app"
+COMPONENT = "sagemaker-inference-component"
+POLICIES = {
+    "no rule": "version: 1",
+    "by name": "{version: 1, rules: [{name: a, match: {name: 'dev-*'}, action: notify}]}",
+    "by tag": "{version: 1, rules: [{name: a, match: {tags: {env: 'pr*'}}, action: notify}]}",
+    "by size": "{version: 1, rules: [{name: a, match: {size: 'ml.*'}, action: notify}]}",
+}
+OF_ONE = {
+    NOTEBOOK: ("ListNotebookInstances", "NotebookInstances", "NotebookInstanceName"),
+    ENDPOINT: ("ListEndpoints", "Endpoints", "EndpointName"),
+    COMPONENT: ("ListInferenceComponents", "InferenceComponents", "InferenceComponentName"),
+    APP: ("ListApps", "Apps", "AppName"),
+}
+
+
+def _house(account: Account, kind: str) -> None:
+    """Two idle ones of a kind, `odd` and `other`, each apart from the other."""
+    for name in ("odd", "other"):
+        if kind == NOTEBOOK:
+            account.notebook(name, changed=NOW - 5 * DAY)
+        elif kind == APP:
+            account.app(name, user="ana", created=NOW - 6 * DAY)
+        else:
+            account.endpoint(name, variants=[Variant(model=None if kind == COMPONENT else "m")])
+            account.alive(name, "AllTraffic", LONG_AGO, NOW)
+        if kind == COMPONENT:
+            account.component(name, name)
+            account.component_alive(name, LONG_AGO, NOW)
+
+
+def _odd_row(server: Server, kind: str, field: str, value: Any) -> None:
+    operation, rows, named = OF_ONE[kind]
+
+    def rewrite(call: Call, data: dict[str, Any]) -> dict[str, Any]:
+        return data | {rows: [row | {field: value} if row[named] == "odd" else row for row in data[rows]]}
+
+    server.rules.append(on(operation, Fault(rewrite=rewrite)))
+
+
+def _by_end(result: Result) -> dict[str, State]:
+    """The states by the last part of their names."""
+    return {name.rpartition("/")[2]: f.case.verdict.state for name, f in result.found.items()}
+
+
+@pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
+@pytest.mark.parametrize("value", [5, [], {}, True], ids=repr)
+@pytest.mark.parametrize(
+    ("kind", "field"),
+    [
+        (NOTEBOOK, "NotebookInstanceName"),
+        (NOTEBOOK, "NotebookInstanceStatus"),
+        (NOTEBOOK, "InstanceType"),
+        (ENDPOINT, "EndpointName"),
+        (ENDPOINT, "EndpointStatus"),
+        (COMPONENT, "InferenceComponentStatus"),
+        (APP, "Status"),
+    ],
+)
+def test_a_row_with_an_odd_field_is_unknown_alone(
+    account: Account, server: Server, swept: Sweep, kind: str, field: str, value: Any, policy: str
+):
+    _house(account, kind)
+    _odd_row(server, kind, field, value)
+    result = swept(kind, policy=policy)
+    assert _by_end(result) == {"odd": State.UNKNOWN, "other": State.IDLE}
+    assert result.coverage(kind).status == "partial"
+    assert all(bar for f in result.swept.findings if f.case.verdict.state is State.UNKNOWN for bar in f.case.acts.values())
+
+
+@pytest.mark.parametrize("value", [5, None, "", []], ids=repr)
+@pytest.mark.parametrize(
+    ("kind", "field"),
+    [
+        (NOTEBOOK, "NotebookInstanceArn"),
+        (ENDPOINT, "EndpointArn"),
+        (APP, "DomainId"),
+        (APP, "AppType"),
+    ],
+)
+def test_a_row_that_cannot_be_named_hides_no_other(
+    account: Account, server: Server, swept: Sweep, kind: str, field: str, value: Any
+):
+    _house(account, kind)
+    _odd_row(server, kind, field, value)
+    result = swept(kind)
+    assert _by_end(result) == {"other": State.IDLE}
+    assert result.coverage(kind).status == "partial"
+
+
+@pytest.mark.parametrize("field", ["SpaceName", "UserProfileName"])
+def test_an_app_of_nobody_knows_whom_is_left_out_loudly(account: Account, server: Server, swept: Sweep, field: str):
+    _house(account, APP)
+    _odd_row(server, APP, field, [])
+    result = swept(APP)
+    assert _by_end(result) == {"other": State.IDLE}
+    assert result.coverage(APP).status == "partial"
+
+
+@pytest.mark.parametrize("field", ["InferenceComponentArn", "EndpointName"])
+def test_a_component_that_cannot_be_placed_fails_them_all(account: Account, server: Server, swept: Sweep, field: str):
+    _house(account, COMPONENT)
+    _odd_row(server, COMPONENT, field, 5)
+    result = swept(COMPONENT)
+    assert (result.found, result.coverage(COMPONENT).status) == ({}, "failed")
+
+
+@pytest.mark.parametrize("value", [5, [], "Novel"], ids=repr)
+def test_a_host_whose_components_status_is_odd_is_unknown(account: Account, server: Server, swept: Sweep, value: Any):
+    _house(account, COMPONENT)
+    _odd_row(server, COMPONENT, "InferenceComponentStatus", value)
+    result = swept(ENDPOINT)
+    assert (result.state("odd"), result.state("other")) == (State.UNKNOWN, State.IDLE)
+
+
+@pytest.mark.parametrize("value", [5, [5], {"a": 5}], ids=repr)
+@pytest.mark.parametrize("field", ["EndpointStatus", "VariantName", "InstanceType"])
+def test_a_description_with_an_odd_field_blinds_its_endpoint_only(
+    account: Account, server: Server, swept: Sweep, field: str, value: Any
+):
+    _house(account, ENDPOINT)
+
+    def rewrite(call: Call, data: dict[str, Any]) -> dict[str, Any]:
+        if not str(call.params).count("odd"):
+            return data
+        variants = [row | {field: value} for row in data["ProductionVariants"]]
+        return data | ({field: value} if field == "EndpointStatus" else {"ProductionVariants": variants})
+
+    server.rules.append(on("DescribeEndpointConfig" if field == "InstanceType" else "DescribeEndpoint", Fault(rewrite=rewrite)))
+    result = swept(ENDPOINT)
+    assert (result.state("odd"), result.state("other")) == (State.UNKNOWN, State.IDLE)
+    assert result.coverage(ENDPOINT).status == "partial"
+
+
+# Tags
+
+
+def _tagged_rows(server: Server, change: Any) -> None:
+    """Changes the rows of what GetResources says."""
+
+    def rewrite(call: Call, data: dict[str, Any]) -> dict[str, Any]:
+        return data | {"ResourceTagMappingList": [new for row in data["ResourceTagMappingList"] for new in change(row)]}
+
+    server.rules.append(on("GetResources", Fault(rewrite=rewrite), service="tag"))
+
+
+@pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
+@pytest.mark.parametrize(
+    "odd", [{"Key": 5}, {"Key": []}, {"Key": ""}, {"Key": None}, {"Value": 5}, {"Value": {}}, {"Value": None}], ids=str
+)
+def test_a_tag_that_is_no_text_makes_its_resource_unknown_alone(
+    account: Account, server: Server, swept: Sweep, odd: dict[str, Any], policy: str
+):
+    account.notebook("odd", changed=NOW - 5 * DAY, tags={"env": "prod"})
+    account.notebook("other", changed=NOW - 5 * DAY, tags={"env": "dev"})
+    _tagged_rows(
+        server,
+        lambda row: [row | {"Tags": [tag | odd for tag in row["Tags"]]}] if row["ResourceARN"].endswith("/odd") else [row],
+    )
+    result = swept(NOTEBOOK, policy=policy)
+    assert _by_end(result) == {"odd": State.UNKNOWN, "other": State.IDLE}
+    assert "could not be read" in result.found["odd"].case.verdict.because
+    assert result.coverage(NOTEBOOK).status == "partial"
+
+
+def _other_spelling(row: dict[str, Any], **given: Any) -> dict[str, Any]:
+    return row | {"ResourceARN": row["ResourceARN"].replace("/JupyterLab/", "/jupyterlab/")} | given
+
+
+@pytest.mark.parametrize(
+    ("change", "state"),
+    [
+        pytest.param(lambda row: [_other_spelling(row), row | {"Tags": []}], State.EXEMPT, id="kept under the old one"),
+        pytest.param(lambda row: [row, _other_spelling(row, Tags=[])], State.EXEMPT, id="kept under the new one"),
+        pytest.param(
+            lambda row: [row, _other_spelling(row, Tags=[{"Key": "reaper:keep", "Value": "false"}])],
+            State.UNKNOWN,
+            id="they contradict each other",
+        ),
+        pytest.param(lambda row: [row, row | {"Tags": []}], State.EXEMPT, id="the same spelling twice"),
+    ],
+)
+def test_a_tag_under_either_spelling_of_an_app_protects_it(
+    account: Account, server: Server, swept: Sweep, change: Any, state: State
+):
+    account.app(user="ana", created=NOW - 6 * DAY, tags={"reaper:keep": "true"})
+    _tagged_rows(server, change)
+    assert swept(APP).state("ana/JupyterLab/default") is state
+
+
+def test_tags_of_names_that_differ_in_case_stay_apart():
+    found: tags.Tagged = {"arn:x/a": {"arn:x/A": {"team": "one"}, "arn:x/a": {"team": "two"}}}
+    assert (tags.of(found, "arn:x/A"), tags.of(found, "arn:x/a")) == ({"team": "one"}, {"team": "two"})
+
+
+# Whatever a kind yields
+
+
+def _yielding(*resources: Any) -> reaper_observe.Swept:
+    known = replace(registry.kind(NOTEBOOK), discover=lambda cloud: iter(resources))
+    [cloud] = targets.clouds(["us-east-1"], (), boto3.Session())
+    policy = yaml_lines.parse(POLICIES["by name"], "policy", registry.names())
+    return reaper_observe.sweep([cloud], [known], reaper_observe.Order(policy=policy, now=NOW))
+
+
+PLAIN = Resource(
+    kind=NOTEBOOK,
+    id="arn:aws:sagemaker:us-east-1:123456789012:notebook-instance/plain",
+    name="plain",
+    target=Target(cloud="aws", account="123456789012", region="us-east-1"),
+    region="us-east-1",
+    created=NOW - 60 * DAY,
+    status="Stopped",
+)
+
+
+@pytest.mark.parametrize("value", [5, [], b"x", {5: []}, object()], ids=lambda value: type(value).__name__)
+def test_a_resource_whose_every_field_is_odd_hides_no_other(server: Server, value: Any):
+    everything = {field.name: value for field in fields(Resource)}
+    named = Resource(**{**everything, "id": PLAIN.id.replace("plain", "odd")})
+    done = _yielding(Resource(**everything), named, value, PLAIN)
+    assert {f.case.resource.name: f.case.verdict.state for f in done.findings} == {"odd": State.UNKNOWN, "plain": State.EXEMPT}
+    assert [(c.status, c.resources) for c in done.coverage] == [("partial", 2)]
+
+
+@pytest.mark.parametrize("field", [field.name for field in fields(Resource) if field.name not in {"id", "kind", "target"}])
+def test_each_field_that_cannot_be_read_is_told_and_forbids(server: Server, field: str):
+    odd = replace(PLAIN, **{field: object()}, **({} if field == "status" else {"status": "InService"}))
+    [found] = _yielding(odd).findings
+    assert found.case.verdict.state is State.UNKNOWN
+    assert all(bar and field in bar.because for bar in found.case.acts.values())
+
+
+def test_a_sound_resource_is_left_as_it_is():
+    assert conformance.faults(PLAIN) == []
+    assert conformance.mended(PLAIN, [], "x", PLAIN.target) is PLAIN
+
+
+def test_where_the_judgement_trips_over_one_the_others_stay_judged(account: Account, server: Server):
+    for name in ("odd", "other"):
+        account.notebook(name, changed=NOW - 5 * DAY)
+    known = registry.kind(NOTEBOOK)
+
+    def observe(cloud: Any, resources: Any, window: Any) -> Any:
+        for seen in known.observe(cloud, resources, window):
+            odd = replace(seen.resource, created="yesterday", people={"owner": 5}, status=[])  # type: ignore[arg-type, dict-item]
+            yield replace(seen, resource=odd) if seen.resource.name == "odd" else seen
+
+    [cloud] = targets.clouds(["us-east-1"], (), boto3.Session())
+    order = reaper_observe.Order(policy=yaml_lines.parse("version: 1", "policy", registry.names()), now=NOW)
+    done = reaper_observe.sweep([cloud], [replace(known, observe=observe)], order)
+    found = {f.case.resource.name: f.case for f in done.findings}
+    assert {name: case.verdict.state for name, case in found.items()} == {"odd": State.UNKNOWN, "other": State.IDLE}
+    assert found["odd"].verdict.because == "when it was created is not known"
+    assert conformance.faults(found["odd"].resource) == []
+    assert [c.status for c in done.coverage] == ["partial"]
+
+
+def test_the_look_before_an_action_that_trips_over_a_reply_is_a_failed_call(account: Account, server: Server):
+    account.notebook("nb", changed=NOW - 5 * DAY)
+    known = registry.kind(NOTEBOOK)
+    order = reaper_observe.Order(policy=yaml_lines.parse("version: 1", "policy", registry.names()), now=NOW)
+    [cloud] = targets.clouds(["us-east-1"], (), boto3.Session())
+    [found] = known.discover(cloud)
+    with pytest.raises(CloudError, match="could not be understood"):
+        reaper_observe.again(cloud, known, replace(found, people={"owner": 5}), order)  # type: ignore[dict-item]
+
+
+class _Unreadable(str):
+    """A text that trips up whoever looks into it."""
+
+    __slots__ = ()
+
+    def strip(self, *_: Any) -> str:
+        raise TypeError("odd")
+
+
+def test_tags_that_the_rules_trip_over_are_tags_that_cannot_be_read(server: Server):
+    done = _yielding(replace(PLAIN, tags={_Unreadable("x"): "y"}), replace(PLAIN, id=f"{PLAIN.id}2", name="plain2"))
+    because = {f.case.resource.name: f.case.verdict.because for f in done.findings}
+    assert because["plain"] == "its tags could not be read, and a tag may protect it"
+    assert (len(done.findings), [c.status for c in done.coverage]) == (2, ["partial"])
+
+
+# The SDK's edge
+
+
+@pytest.mark.parametrize("error", [OSError("no route"), ConnectionResetError("reset"), EOFError("over")], ids=repr)
+def test_a_connection_that_breaks_in_the_sdk_is_a_failed_call(server: Server, error: Exception):
+    session = boto3.Session()
+
+    def broken(**_: Any) -> None:
+        raise error
+
+    session.events.register("before-send.sagemaker.ListEndpoints", broken)
+    cloud = Cloud(session, Target(cloud="aws", account="123456789012", region="us-east-1"))
+    with pytest.raises(CloudError) as told:
+        cloud.call("sagemaker", "ListEndpoints", "Endpoints")
+    assert told.value.trouble is (Trouble.UNREACHABLE if isinstance(error, OSError) else Trouble.GARBLED)
+
+
+@pytest.mark.parametrize("token", [5, ["x"], {"a": "b"}], ids=repr)
+def test_a_next_page_without_a_name_is_a_failed_call(account: Account, server: Server, token: Any):
+    account.notebook("nb")
+    server.rules.append(on("ListNotebookInstances", Fault(rewrite=lambda call, data: data | {"NextToken": token})))
+    [cloud] = targets.clouds(["us-east-1"], (), boto3.Session())
+    with pytest.raises(CloudError, match="cannot be named"):
+        list(cloud.pages("sagemaker", "ListNotebookInstances", "NotebookInstances"))

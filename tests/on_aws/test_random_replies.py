@@ -1,0 +1,66 @@
+"""A few hundred random fleets in schema-valid random replies: no sweep crashes, loses or repeats anything, or calls idle what is used."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import boto3
+import pytest
+
+from on_aws.conftest import NOW
+from on_aws.replies import Fleet, names
+from reaper import registry
+from reaper.aws.session import Cloud
+from reaper.model import State, Status, Target
+from reaper.observe import Order, Swept, sweep
+from reaper.policy import yaml_lines
+from reaper_sandbox.aws.server import Server
+
+FLEETS, A_TEST = 240, 40
+LISTS = {
+    "sagemaker-endpoint": "ListEndpoints",
+    "sagemaker-inference-component": "ListInferenceComponents",
+    "sagemaker-notebook": "ListNotebookInstances",
+    "sagemaker-studio-app": "ListApps",
+}
+POLICY = """
+version: 1
+rules:
+  - {name: large, match: {usd_per_hour: ">= 5"}, idle_after: 21h}
+  - {name: apps, match: {kind: sagemaker-studio-app}, idle_after: 2d, action: stop}
+"""
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[tuple[Server, Cloud]]:
+    with pytest.MonkeyPatch.context() as patch, Server(NOW) as server:
+        for name, value in server.env.items():
+            patch.setenv(name, value)
+        yield server, Cloud(boto3.Session(), Target(cloud="aws", account="123456789012", region="us-east-1"))
+
+
+def _swept(place: tuple[Server, Cloud], fleet: Fleet) -> Swept:
+    server, cloud = place
+    server.rules[:] = [fleet.guard]
+    order = Order(policy=yaml_lines.parse(POLICY, "policy", registry.names()), now=NOW)
+    return sweep([cloud], registry.kinds("aws"), order)
+
+
+@pytest.mark.parametrize("first", range(0, FLEETS, A_TEST))
+def test_no_reply_crashes_loses_repeats_or_falsely_idles(place: tuple[Server, Cloud], first: int):
+    states: Counter[State] = Counter()
+    for seed in range(first, first + A_TEST):
+        fleet = Fleet(seed, NOW)
+        done = _swept(place, fleet)
+        assert [c.kind for c in done.coverage] == [kind.name for kind in registry.kinds("aws")], seed
+        for coverage in done.coverage:
+            found = sorted(f.case.resource.name for f in done.findings if f.case.resource.kind == coverage.kind)
+            assert coverage.resources == len(found), seed
+            if LISTS[coverage.kind] in fleet.failed and coverage.status in {Status.DENIED, Status.FAILED} and not found:
+                continue
+            assert found == names(fleet.of(coverage.kind)), (seed, coverage)
+        idle = {f.case.resource.name for f in done.findings if f.case.verdict.state is State.IDLE}
+        assert not idle & fleet.truly_used(), seed
+        states.update(f.case.verdict.state for f in done.findings)
+    assert all(states[state] > 5 for state in (State.IDLE, State.ACTIVE, State.UNKNOWN, State.YOUNG)), states

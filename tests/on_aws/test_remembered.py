@@ -1,0 +1,425 @@
+"""Configurations that earlier sweeps have seen: they spare calls, and are never taken for another one of the same name."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+import zlib
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+
+import reaper.aws.actions
+from on_aws.conftest import DAY, HOUR, NOW
+from reaper import cache, observe, registry
+from reaper.aws import endpoint_description, targets
+from reaper.ledger.in_memory import Fleeting
+from reaper.ledger.port import FORMAT_ROW
+from reaper.model import Finding, Move, State
+from reaper.policy import yaml_lines
+from reaper_sandbox.aws.account import Account
+from reaper_sandbox.aws.call import Call
+from reaper_sandbox.aws.fault import Fault, on
+from reaper_sandbox.aws.records import Variant
+from reaper_sandbox.aws.server import Server
+
+KIND = "sagemaker-endpoint"
+CONFIG = "sagemaker:DescribeEndpointConfig"
+SMALL, LARGE = [Variant(name="v", instance="ml.m5.large")], [Variant(name="v", instance="ml.p4d.24xlarge")]
+CHANGED = NOW - 20 * DAY
+
+
+@pytest.fixture
+def quiet(account: Account) -> Any:
+    """An endpoint that nobody calls."""
+    made = account.endpoint("quiet", variants=SMALL, created=NOW - 40 * DAY, changed=CHANGED)
+    account.alive("quiet", "v", NOW - 15 * DAY, NOW + DAY)
+    return made
+
+
+class Sweeper:
+    """Sweeps that share one ledger."""
+
+    def __init__(self) -> None:
+        self.ledger, self.now, self.policy = Fleeting(), NOW, "version: 1"
+
+    def order(self, *, writes: bool = True) -> observe.Order:
+        held = cache.opened(self.ledger, self.now, print, writes=writes)
+        return observe.Order(policy=yaml_lines.parse(self.policy, "policy", registry.names()), now=self.now, cache=held)
+
+    def run(self, *, writes: bool = True) -> tuple[Finding, int]:
+        """What was found, and how many configurations were described for it."""
+        done = observe.sweep(targets.clouds(["us-east-1"], (), boto3.Session()), [registry.kind(KIND)], self.order(writes=writes))
+        return done.findings[0], done.coverage[0].calls.get(CONFIG, 0)
+
+
+@pytest.fixture
+def sweeper(quiet: Any) -> Sweeper:
+    return Sweeper()
+
+
+def test_a_later_sweep_asks_for_no_configuration_and_judges_the_same(sweeper: Sweeper):
+    (before, first), (after, second) = sweeper.run(), sweeper.run()
+    assert (first, second) == (1, 0)
+    assert replace(after, case=replace(after.case, resource=before.case.resource, acts=before.case.acts)) == before
+    assert (after.case.acts[Move.STOP], after.case.saves) == (before.case.acts[Move.STOP], before.case.saves)
+    assert (after.case.verdict.state, after.case.resource.size) == (State.IDLE, "ml.m5.large x1")
+    assert after.price is not None
+
+
+def test_a_sweep_that_finds_nothing_new_writes_nothing(sweeper: Sweeper):
+    sweeper.run()
+    versions = {name: row.version for name, row in sweeper.ledger._states.items()}
+    sweeper.run()
+    assert {name: row.version for name, row in sweeper.ledger._states.items()} == versions
+
+
+def test_an_audit_reads_what_is_remembered_and_writes_nothing(sweeper: Sweeper):
+    assert [sweeper.run(writes=False)[1], len(sweeper.ledger._states)] == [1, 0]
+    sweeper.run()
+    assert sweeper.run(writes=False)[1] == 0
+
+
+def remade(account: Account, made: datetime) -> None:
+    account.config("quiet-config", variants=LARGE, created=made)
+
+
+def updated(account: Account, server: Server) -> None:
+    """Its configuration deleted and made anew under the same name, and the endpoint updated to it."""
+    account.contents.endpoints["quiet"].changed = NOW - 2 * DAY
+    remade(account, NOW - 3 * DAY)
+
+
+def made_anew(account: Account, server: Server) -> None:
+    account.contents.endpoints["quiet"].created = NOW - 16 * DAY
+    remade(account, NOW - 30 * DAY)
+
+
+def listed_late(account: Account, server: Server) -> None:
+    """As updated, but the list still has the old time."""
+    updated(account, server)
+
+    def late(call: Call, data: dict[str, Any]) -> dict[str, Any]:
+        return data | {"Endpoints": [row | {"LastModifiedTime": CHANGED.timestamp()} for row in data["Endpoints"]]}
+
+    server.rules.append(on("ListEndpoints", Fault(rewrite=late)))
+
+
+def renamed(account: Account, server: Server) -> None:
+    """Another configuration, though no time says so."""
+    account.config("other-config", variants=LARGE, created=NOW - 30 * DAY)
+    account.contents.endpoints["quiet"].config = "other-config"
+
+
+@pytest.mark.parametrize("change", [updated, made_anew, listed_late, renamed])
+def test_what_may_run_another_configuration_is_described_again(
+    account: Account, server: Server, sweeper: Sweeper, change: Callable[[Account, Server], None]
+):
+    sweeper.run()
+    change(account, server)
+    found, asked = sweeper.run()
+    assert asked == 1
+    assert found.case.resource.size == "ml.p4d.24xlarge x1"
+
+
+def test_one_made_anew_under_its_name_is_not_what_a_remembered_endpoint_runs(account: Account, sweeper: Sweeper):
+    sweeper.run()
+    remade(account, NOW - 2 * DAY)
+    found, asked = sweeper.run()
+    assert (asked, found.case.resource.size) == (0, "ml.m5.large x1")
+
+
+def test_a_configuration_created_after_the_last_change_leaves_the_price_unknown(account: Account, sweeper: Sweeper):
+    remade(account, CHANGED + timedelta(seconds=1))
+    for _ in range(2):
+        found, asked = sweeper.run()
+        assert (asked, found.price, found.case.resource.size) == (1, None, "unknown x1")
+        assert found.case.verdict.state is State.IDLE
+
+
+def test_a_configuration_as_old_as_the_last_change_is_what_it_runs(account: Account, sweeper: Sweeper):
+    remade(account, CHANGED)
+    assert sweeper.run()[0].case.resource.size == "ml.p4d.24xlarge x1"
+
+
+@pytest.mark.parametrize("status", ["OutOfService", "UpdateRollbackFailed"])
+def test_only_an_endpoint_in_service_is_remembered_or_recalled(quiet: Any, sweeper: Sweeper, status: str):
+    quiet.status = status
+    assert [sweeper.run()[1], sweeper.run()[1]] == [1, 1]
+    quiet.status = "InService"
+    assert [sweeper.run()[1], sweeper.run()[1]] == [1, 0]
+    quiet.status = status
+    assert sweeper.run()[1] == 1
+
+
+def test_the_look_before_an_action_asks_for_the_configuration(account: Account, sweeper: Sweeper):
+    found, _ = sweeper.run()
+    [cloud] = targets.clouds(["us-east-1"], (), boto3.Session())
+    observe.again(cloud, registry.kind(KIND), found.case.resource, sweeper.order())
+    assert cloud.calls[CONFIG] == 1
+
+
+def test_nothing_that_acts_records_or_restores_knows_of_what_is_remembered():
+    [folder] = reaper.aws.acts.__path__
+    texts = {path.name: path.read_text() for path in Path(folder).glob("*.py")}
+    assert len(texts) > 10
+    assert not [name for name, text in texts.items() if "remembered" in text or "reaper.cache" in text or "recall=" in text]
+
+
+def test_a_description_by_itself_never_uses_what_is_remembered(sweeper: Sweeper):
+    sweeper.run()
+    [cloud] = targets.clouds(["us-east-1"], (), boto3.Session())
+    endpoint_description.describe(cloud, "quiet")
+    assert cloud.calls[CONFIG] == 1
+
+
+def test_an_endpoint_that_was_used_is_not_described_and_not_remembered(account: Account, sweeper: Sweeper):
+    account.invoked("quiet", "v", NOW - HOUR)
+    assert sweeper.run()[1] == 0
+    assert sweeper.ledger._states == {}
+
+
+DEAR = "{version: 1, rules: [{name: dear, match: {usd_per_hour: '>= 5'}, idle_after: 2h}]}"
+LOOSE = """
+version: 1
+rules:
+  - {name: dear, match: {usd_per_hour: ">= 0.01"}, idle_after: 2h, tags_may: [protect, loosen]}
+"""
+
+
+def looks(sweeper: Sweeper) -> tuple[Finding, int]:
+    """What was found, and how many endpoints were described for it."""
+    done = observe.sweep(targets.clouds(["us-east-1"], (), boto3.Session()), [registry.kind(KIND)], sweeper.order())
+    return done.findings[0], done.coverage[0].calls.get("sagemaker:DescribeEndpoint", 0)
+
+
+def test_a_price_rule_that_did_not_match_costs_nothing_in_later_sweeps(account: Account, sweeper: Sweeper):
+    account.invoked("quiet", "v", NOW - 6 * HOUR)
+    sweeper.policy = DEAR
+    (before, first), (after, second) = looks(sweeper), looks(sweeper)
+    assert (first, second) == (1, 0)
+    assert (before.case.verdict.state, before.case.verdict.because) == (after.case.verdict.state, after.case.verdict.because)
+    assert after.case.verdict.state is State.ACTIVE
+
+
+def test_a_price_rule_that_matched_is_held_to_in_every_sweep(account: Account, quiet: Any, server: Server, sweeper: Sweeper):
+    quiet.variants[0].spec = LARGE[0].spec()
+    account.config("quiet-config", variants=LARGE, created=NOW - 40 * DAY)
+    account.invoked("quiet", "v", NOW - 6 * HOUR)
+    sweeper.policy = DEAR
+    for _ in range(3):
+        found, asked = looks(sweeper)
+        assert (found.case.verdict.state, found.case.rule.name, asked) == (State.IDLE, "rule 'dear'", 1)
+
+
+@pytest.mark.parametrize("change", [updated, made_anew])
+def test_what_was_changed_since_is_looked_at_for_a_price_rule(
+    account: Account, server: Server, sweeper: Sweeper, change: Callable[[Account, Server], None]
+):
+    account.invoked("quiet", "v", NOW - 6 * HOUR)
+    sweeper.policy = DEAR
+    looks(sweeper)
+    change(account, server)
+    found, asked = looks(sweeper)
+    assert (found.case.verdict.state, asked) == (State.IDLE, 1)
+
+
+def looks_at(account: Account, server: Server, sweeper: Sweeper, hours: list[float]) -> list[int]:
+    """How many endpoints were described in sweeps so many hours from now, each six hours after a use."""
+    sweeper.policy, asked = DEAR, []
+    for later in hours:
+        account.invoked("quiet", "v", NOW + (later - 6) * HOUR)
+        server.now = sweeper.now = NOW + later * HOUR
+        asked.append(looks(sweeper)[1])
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("hours", "expected"),
+    [
+        pytest.param([0, 12, 29.9, 30.1, 31], [1, 0, 0, 1, 0], id="now and then"),
+        pytest.param([0, 24.1, 48.2, 72.3], [1, 0, 1, 0], id="every day, a little later"),
+    ],
+)
+def test_more_than_a_day_later_what_a_price_rule_may_hold_for_is_looked_at_again(
+    account: Account, server: Server, sweeper: Sweeper, hours: list[float], expected: list[int]
+):
+    assert looks_at(account, server, sweeper, hours) == expected
+
+
+def test_what_is_too_old_to_spare_a_look_is_written_anew(account: Account, server: Server, sweeper: Sweeper):
+    sweeper.run()
+    server.now = sweeper.now = NOW + cache.LASTS + timedelta(minutes=1)
+    sweeper.run()
+    assert looks_at(account, server, sweeper, [(sweeper.now - NOW) / HOUR + 1]) == [0]
+
+
+def test_idleness_is_never_judged_by_a_remembered_size(account: Account, quiet: Any, sweeper: Sweeper):
+    """Even where no time tells of a change: it may be called idle later than its price asks for, and never sooner."""
+    account.invoked("quiet", "v", NOW - 6 * HOUR)
+    sweeper.policy = DEAR
+    looks(sweeper)
+    quiet.variants[0].count = 0
+    found, _ = looks(sweeper)
+    assert found.case.verdict.state is State.ACTIVE
+
+
+def test_a_remembered_size_spares_no_look_beyond_the_rule_it_is_judged_by(account: Account, quiet: Any, sweeper: Sweeper):
+    quiet.tags = {"reaper:idle-after": "48h"}
+    account.invoked("quiet", "v", NOW - 30 * HOUR)
+    sweeper.policy = LOOSE
+    assert [looks(sweeper)[0].case.verdict.state for _ in range(2)] == [State.ACTIVE, State.ACTIVE]
+
+
+def tampered(sweeper: Sweeper, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """Every entry as `change` makes it."""
+    [name] = set(sweeper.ledger._states) - {FORMAT_ROW}
+    held = sweeper.ledger._states[name]
+    rows = json.loads(zlib.decompress(base64.b64decode(held.values[cache.VALUE])))
+    text = json.dumps({id: change(row) for id, row in rows.items()})
+    packed = base64.b64encode(zlib.compress(text.encode())).decode()
+    assert sweeper.ledger.write_state(name, {cache.VALUE: packed}, held.version, NOW)
+
+
+def parts(*part: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    return lambda row: row | {"parts": [list(part)]}
+
+
+def body(**fields: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    return lambda row: row | {"body": row["body"] | fields}
+
+
+BAD_ENTRIES = {
+    "naive moment": lambda row: row | {"at": row["at"].replace("+00:00", "")},
+    "no moment": lambda row: row | {"at": None},
+    "count is text": parts("Hosting", "ml.m5.large", "x"),
+    "count is null": parts("Hosting", "ml.m5.large", None),
+    "count is no number": parts("Hosting", "ml.m5.large", float("nan")),
+    "count is true": parts("Hosting", "ml.m5.large", True),
+    "instance is null": parts("Hosting", None, 1),
+    "instance is a list": parts("Hosting", ["a"], 1),
+    "part too short": parts("Hosting"),
+    "size is a number": lambda row: row | {"size": 5},
+    "stamp is null": lambda row: row | {"stamp": None},
+    "no entry": lambda row: [],
+}
+BAD_BODIES = {
+    "body is text": lambda row: row | {"body": "abc"},
+    "only the name": lambda row: row | {"body": {"EndpointConfigName": "quiet-config"}},
+    "types are text": body(types="abc"),
+    "types are a list": body(types=["v"]),
+    "no types": body(types={}),
+    "another variant": body(types={"w": "ml.m5.large"}),
+    "one variant more": body(types={"v": "ml.m5.large", "w": "ml.m5.large"}),
+    "type is a number": body(types={"v": 5}),
+    "type is null": body(types={"v": None}),
+    "type is no type": body(types={"v": "cheap"}),
+    "a whole configuration": body(
+        types=None,
+        ProductionVariants=[{"VariantName": "v", "ServerlessConfig": {"MemorySizeInMB": 1}}],
+        CreationTime="2026-01-01",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", [*BAD_ENTRIES, *BAD_BODIES])
+@pytest.mark.parametrize("policy", ["version: 1", DEAR], ids=["default", "price rule"])
+def test_a_bad_entry_is_as_if_it_were_not_there_and_is_replaced(account: Account, sweeper: Sweeper, case: str, policy: str):
+    sweeper.policy = policy
+    before, first = sweeper.run()
+    good = dict(sweeper.ledger._states)
+    tampered(sweeper, {**BAD_ENTRIES, **BAD_BODIES}[case])
+    after, again = sweeper.run()
+    assert (after, first, again) == (before, 1, 1)
+    assert (after.case.verdict.state, after.case.resource.size) == (State.IDLE, "ml.m5.large x1")
+    assert {name: row.values for name, row in sweeper.ledger._states.items()} == {name: row.values for name, row in good.items()}
+
+
+@pytest.mark.parametrize("case", BAD_ENTRIES)
+def test_a_bad_entry_blinds_no_other_endpoint(account: Account, sweeper: Sweeper, case: str):
+    sweeper.policy = DEAR
+    sweeper.run()
+    tampered(sweeper, BAD_ENTRIES[case])
+    account.invoked("quiet", "v", NOW - 6 * HOUR)
+    account.endpoint("other", variants=SMALL, created=NOW - 40 * DAY, changed=CHANGED)
+    account.alive("other", "v", NOW - 15 * DAY, NOW + DAY)
+    done = observe.sweep(targets.clouds(["us-east-1"], (), boto3.Session()), [registry.kind(KIND)], sweeper.order())
+    assert {f.case.resource.name: f.case.verdict.state for f in done.findings} == {"quiet": State.ACTIVE, "other": State.IDLE}
+    assert done.coverage[0].error is None
+
+
+ODD_ONES: dict[str, dict[str, Any]] = {
+    "serverless": {"variants": [Variant(name="v", memory_mb=2048)]},
+    "asynchronous": {"variants": SMALL, "asynchronous": True},
+    "a host of components": {"variants": [Variant(name="v", model=None, scaling=(1, 2))]},
+    "no model of its own": {"variants": [Variant(name="v", model=None)]},
+    "pools": {"variants": [Variant(name="v", instance=None, pools=(("ml.m5.large", 1),))]},
+    "scaled in": {"variants": [Variant(name="v", count=0)]},
+}
+
+
+@pytest.mark.parametrize("case", ODD_ONES)
+def test_what_does_not_run_models_on_instances_is_asked_for_its_configuration(account: Account, sweeper: Sweeper, case: str):
+    """Even where an entry of it was tampered with to say that it does."""
+    sweeper.ledger._states.clear()
+    del account.contents.endpoints["quiet"]
+    account.endpoint("odd", created=NOW - 40 * DAY, changed=CHANGED, **ODD_ONES[case])
+    account.alive("odd", "v", NOW - 15 * DAY, NOW + DAY)
+    (before, _), (after, second) = sweeper.run(), sweeper.run()
+    tampered(sweeper, body(EndpointConfigName="odd-config", types={"v": "ml.p4d.24xlarge"}))
+    last, third = sweeper.run()
+    assert (after, last, second, third) == (before, before, 1, 1)
+
+
+def test_a_deletion_is_never_promised_for_what_is_only_remembered(account: Account, sweeper: Sweeper):
+    sweeper.policy = "{version: 1, defaults: {action: delete}}"
+    before, _ = sweeper.run()
+    del account.contents.configs["quiet-config"]
+    found, asked = sweeper.run()
+    [cloud] = targets.clouds(["us-east-1"], (), boto3.Session())
+    again = observe.again(cloud, registry.kind(KIND), found.case.resource, sweeper.order())
+    assert before.case.acts[Move.DELETE] is None
+    assert asked == 1
+    assert found.case.acts[Move.DELETE] == again.case.acts[Move.DELETE] is not None
+
+
+def test_a_rule_that_may_delete_it_has_its_configuration_asked_for(account: Account, sweeper: Sweeper):
+    """Though which rule holds hangs on its price."""
+    sweeper.policy = "{version: 1, rules: [{name: dear, match: {usd_per_hour: '>= 5'}, action: delete}]}"
+    assert [sweeper.run()[1], sweeper.run()[1]] == [1, 1]
+    versions = [row.version for row in sweeper.ledger._states.values()]
+    assert versions == [1, 1]
+
+
+def test_of_what_is_only_remembered_it_is_not_said_that_it_could_be_created_again(sweeper: Sweeper):
+    bars = [sweeper.run()[0].case.acts[Move.DELETE] for _ in range(2)]
+    assert bars[0] is None
+    assert bars[1] is not None
+    assert "was not looked at" in bars[1].because
+
+
+@pytest.mark.parametrize("zone", ["Asia/Kolkata", "America/New_York"])
+def test_what_was_remembered_is_good_in_any_zone_of_the_machine(sweeper: Sweeper, monkeypatch: pytest.MonkeyPatch, zone: str):
+    asked = []
+    for name in ("UTC", zone, "UTC"):
+        monkeypatch.setenv("TZ", name)
+        time.tzset()
+        asked.append(sweeper.run()[1])
+    monkeypatch.undo()
+    time.tzset()
+    assert asked == [1, 0, 0]
+
+
+def test_an_endpoint_of_a_type_without_price_is_looked_at_once_for_a_price_rule(account: Account, sweeper: Sweeper):
+    account.endpoint("odd", variants=[Variant(name="v", instance="ml.zz9.large")], created=NOW - 40 * DAY, changed=CHANGED)
+    account.alive("odd", "v", NOW - 15 * DAY, NOW + DAY)
+    for name in ("quiet", "odd"):
+        account.invoked(name, "v", NOW - 6 * HOUR)
+    sweeper.policy = DEAR
+    assert [looks(sweeper)[1] for _ in range(3)] == [2, 0, 0]

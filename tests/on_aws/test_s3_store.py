@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import boto3
+import pytest
+
+from actions.test_manifest import SAVED
+from reaper.actions import manifest
+from reaper.aws import text_store
+from reaper.errors import CloudError, PolicyError, Trouble
+from reaper.policy import file
+from reaper_sandbox.aws.fault import denied, error, on
+from reaper_sandbox.aws.server import Server
+
+BLOCK = b"#" * 1_000_000
+PLACE = "s3://manifests/reaper/"
+
+
+@pytest.fixture(autouse=True)
+def bucket(server: Server) -> None:
+    boto3.client("s3").create_bucket(Bucket="manifests")
+
+
+def test_a_text_is_read_back_from_the_address_it_was_given():
+    address = text_store.write(PLACE, "r1/endpoint/a b+ü.json", '{"a": "ü"}')
+    assert address == "s3://manifests/reaper/r1/endpoint/a b+ü.json"
+    assert text_store.read_text(address) == '{"a": "ü"}'
+
+
+def test_of_a_policy_no_more_is_fetched_than_was_asked_for():
+    s3 = boto3.client("s3")
+    for key, body in (("long", b"version: 1\n" + b"#" * 300_000), ("empty", b""), ("fits", b"version: 1\n")):
+        s3.put_object(Bucket="manifests", Key=key, Body=body)
+    assert text_store.read("s3://manifests/long", 11) == b"version: 1\n"
+    assert text_store.read("s3://manifests/empty", 11) == b""
+    assert file.load("s3://manifests/fits").text == "version: 1\n"
+    with pytest.raises(PolicyError, match="expected at most 262,144 bytes"):
+        file.load("s3://manifests/long")
+
+
+def test_a_policy_of_many_megabytes_is_not_fetched_whole(monkeypatch: pytest.MonkeyPatch):
+    sent: list[int] = []
+
+    class Flood(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", str(100 * len(BLOCK)))
+            self.end_headers()
+            with suppress(OSError):
+                sent.extend(self.wfile.write(BLOCK) for _ in range(100))
+
+        def log_message(self, *parts: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Flood) as server:
+        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"http://127.0.0.1:{server.server_port}")
+        assert len(text_store.read("s3://manifests/flood", 262_145)) == 262_145
+        server.shutdown()
+    assert len(sent) < 50
+
+
+def test_what_is_there_is_never_overwritten():
+    address = text_store.write(PLACE, "one.json", "first")
+    with pytest.raises(CloudError, match="there is a text of that name already"):
+        text_store.write(PLACE, "one.json", "second")
+    assert text_store.read_text(address) == "first"
+
+
+def test_all_of_a_place_and_nothing_beside_it_is_listed():
+    wanted = sorted(text_store.write(PLACE, f"r/{n:04}.json", "x") for n in range(1003))
+    text_store.write("s3://manifests/reaper-2", "other.json", "x")
+    assert text_store.list("s3://manifests/reaper") == wanted
+
+
+def test_a_place_without_a_prefix_is_the_whole_bucket():
+    assert text_store.list("s3://manifests") == []
+    address = text_store.write("s3://manifests", "a.json", "x")
+    assert text_store.list("s3://manifests") == [address]
+
+
+def test_one_that_is_not_there_is_gone():
+    with pytest.raises(CloudError) as told:
+        text_store.read_text("s3://manifests/none.json")
+    assert told.value.trouble is Trouble.GONE
+
+
+@pytest.mark.parametrize(
+    ("operation", "permission"),
+    [("PutObject", "s3:PutObject"), ("GetObject", "s3:GetObject"), ("ListObjectsV2", "s3:ListBucket")],
+)
+def test_denied_names_the_permission(server: Server, operation: str, permission: str):
+    address = text_store.write(PLACE, "one.json", "x")
+    server.rules.append(on(operation, denied()))
+    calls = {
+        "PutObject": lambda: text_store.write(PLACE, "two.json", "x"),
+        "GetObject": lambda: text_store.read_text(address),
+        "ListObjectsV2": lambda: text_store.list(PLACE),
+    }
+    with pytest.raises(CloudError) as told:
+        calls[operation]()
+    assert (told.value.trouble, told.value.missing) == (Trouble.DENIED, permission)
+
+
+def test_a_bucket_that_fails_is_told(server: Server):
+    server.rules.append(on("PutObject", error(400, "InvalidRequest", "no")))
+    with pytest.raises(CloudError, match="InvalidRequest"):
+        text_store.write(PLACE, "one.json", "x")
+
+
+def test_an_address_that_is_none_is_a_refusal():
+    with pytest.raises(CloudError, match="not an address"):
+        text_store.write("https://example.com", "one.json", "x")
+
+
+def test_a_manifest_in_a_bucket_is_read_where_manifests_are_kept_in_a_folder(tmp_path: Path):
+    elsewhere, here = manifest.open("s3://manifests/reaper", {}), manifest.open(str(tmp_path), {})
+    address = elsewhere.keep(SAVED, 1)
+    assert here.at(address) == SAVED
+    assert elsewhere.at(here.keep(SAVED, 2)) == SAVED

@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import boto3
+import pytest
+
+from on_aws.conftest import DAY, HOUR, NOW, Sweep
+from reaper.model import Confidence, State
+from reaper_sandbox.aws.account import Account
+from reaper_sandbox.aws.fault import denied, garbage, on
+from reaper_sandbox.aws.server import Server
+
+KIND = "sagemaker-studio-app"
+LONG_AGO = NOW - 15 * DAY
+LAB = "ana/JupyterLab/default"
+
+
+def test_silent_busy_points_prove_it_idle(account: Account, swept: Sweep):
+    account.space("ana")
+    app = account.app(space="ana")
+    account.busy_steadily(app.arn, LONG_AGO, NOW)
+    found = swept(KIND).found[LAB]
+    assert (found.case.verdict.state, found.case.verdict.confidence) == (State.IDLE, Confidence.PROVEN)
+    assert (found.price.usd_per_hour, found.price.source) == (0.05, "snapshot")
+
+
+def test_equal_timestamps_prove_nothing_so_it_is_likely_by_age_only(account: Account, swept: Sweep):
+    account.app(space="ana", created=NOW - 6 * DAY)
+    found = swept(KIND).found[LAB]
+    assert (found.case.verdict.state, found.case.verdict.confidence) == (State.IDLE, Confidence.LIKELY)
+    assert found.case.verdict.idle_for == 6 * DAY
+
+
+def test_user_activity_older_than_the_health_check_is_believed(account: Account, swept: Sweep):
+    account.app(space="ana", used=NOW - 2 * HOUR, checked=NOW - HOUR)
+    account.app(space="bob", used=NOW - 3 * DAY, checked=NOW - HOUR)
+    result = swept(KIND)
+    assert result.state(LAB) is State.ACTIVE
+    found = result.found["bob/JupyterLab/default"]
+    assert (found.case.verdict.confidence, found.case.verdict.idle_for) == (Confidence.LIKELY, 3 * DAY)
+
+
+def test_user_activity_beats_silent_busy_points(account: Account, swept: Sweep):
+    app = account.app(space="ana", used=NOW - 2 * HOUR, checked=NOW - HOUR)
+    account.busy_steadily(app.arn, LONG_AGO, NOW)
+    assert swept(KIND).state(LAB) is State.ACTIVE
+
+
+@pytest.mark.parametrize(
+    "type_", ["JupyterLab", "CodeEditor", "KernelGateway", "JupyterServer", "TensorBoard", "Canvas", "RStudioServerPro"]
+)
+def test_every_app_type_of_users_and_spaces_is_seen(account: Account, swept: Sweep, type_: str):
+    account.app(user="eve", type=type_)
+    account.app(space="ana", type=type_)
+    assert set(swept(KIND).found) == {f"eve/{type_}/default", f"ana/{type_}/default"}
+
+
+@pytest.mark.parametrize(
+    ("given", "state"),
+    [
+        pytest.param({"instance": "system"}, State.EXEMPT, id="system instances are free"),
+        pytest.param({"status": "Deleting"}, State.EXEMPT, id="being deleted"),
+        pytest.param({"status": "Pending"}, State.YOUNG, id="starting"),
+        pytest.param({"status": "Failed"}, State.EXEMPT, id="failed"),
+        pytest.param({"created": NOW - HOUR}, State.YOUNG, id="started an hour ago"),
+    ],
+)
+def test_every_state_has_its_verdict(account: Account, swept: Sweep, given: dict, state: State):
+    account.app(space="ana", **given)
+    assert swept(KIND).state(LAB) is state
+
+
+def test_deleted_apps_are_not_resources(account: Account, swept: Sweep):
+    account.app(space="ana", status="Deleted")
+    assert swept(KIND).found == {}
+
+
+@pytest.mark.parametrize("where", ["app", "space", "domain"])
+def test_a_keep_tag_on_the_app_its_space_or_its_domain_protects(account: Account, swept: Sweep, where: str):
+    keep = {"reaper:keep": "true"}
+    account.domain(tags=keep if where == "domain" else None)
+    account.space("ana", tags=keep if where == "space" else None)
+    account.app(space="ana", tags=keep if where == "app" else {"team": "x"})
+    assert swept(KIND).state(LAB) is State.EXEMPT
+
+
+def test_a_keep_tag_on_the_user_protects_the_users_apps(account: Account, swept: Sweep):
+    account.user("eve", tags={"reaper:keep": "true"})
+    account.app(user="eve", type="KernelGateway")
+    assert swept(KIND).state("eve/KernelGateway/default") is State.EXEMPT
+
+
+def test_more_than_one_page_of_apps(account: Account, swept: Sweep):
+    for index in range(130):
+        account.app(space=f"s{index}", instance="system")
+    assert len(swept(KIND).found) == 130
+
+
+@pytest.mark.parametrize(
+    ("operation", "fault", "status", "missing"),
+    [
+        ("ListApps", denied(), "denied", "sagemaker:ListApps"),
+        ("ListApps", garbage(), "failed", None),
+        ("DescribeApp", denied(), "denied", "sagemaker:DescribeApp"),
+        ("GetMetricData", denied(), "denied", "cloudwatch:GetMetricData"),
+        ("GetResources", denied(), "denied", "tag:GetResources"),
+    ],
+)
+def test_no_fault_makes_it_idle(account: Account, server: Server, swept: Sweep, operation, fault, status, missing):
+    app = account.app(space="ana")
+    account.busy_steadily(app.arn, LONG_AGO, NOW)
+    server.rules.append(on(operation, fault))
+    result = swept(KIND)
+    assert result.idle() == []
+    assert (result.coverage(KIND).status, result.coverage(KIND).missing) == (status, missing)
+
+
+def test_an_idle_app_in_a_space_is_its_owners_and_the_spaces_are_listed_once(account: Account, server: Server, swept: Sweep):
+    account.space("ana", owner="ana-lee")
+    account.space("common")
+    for space in ("ana", "common"):
+        account.app(space=space)
+        account.app("second", space=space, type="CodeEditor")
+    found = swept(KIND).found
+    assert {name: dict(f.case.resource.people) for name, f in found.items()} == {
+        LAB: {"Studio space owner": "ana-lee"},
+        "ana/CodeEditor/second": {"Studio space owner": "ana-lee"},
+        "common/JupyterLab/default": {},
+        "common/CodeEditor/second": {},
+    }
+    assert "Studio space owner names 'ana-lee'" in found[LAB].owner.source
+    assert [call.operation for call in server.calls].count("ListSpaces") == 1
+
+
+def test_spaces_are_not_listed_where_no_app_in_one_was_silent(account: Account, server: Server, swept: Sweep):
+    account.space("ana", owner="ana")
+    account.app(space="ana", instance="system")
+    account.app(user="eve", type="KernelGateway")
+    swept(KIND)
+    assert "ListSpaces" not in [call.operation for call in server.calls]
+
+
+def test_one_that_vanishes_before_it_is_described_is_unknown(account: Account, server: Server, swept: Sweep):
+    account.app(space="ana")
+    server.rules.append(lambda call: account.contents.apps.clear() if call.operation == "DescribeApp" else None)
+    result = swept(KIND)
+    assert result.state(LAB) is State.UNKNOWN
+    assert result.coverage(KIND).status == "ok"
+
+
+@pytest.mark.parametrize("type_", ["JupyterLab", "CodeEditor", "KernelGateway", "JupyterServer"])
+def test_an_app_is_reported_as_its_description_spells_it(account: Account, server: Server, swept: Sweep, type_: str):
+    account.space("Ana")
+    account.app("My-App", space="Ana", type=type_)
+    [found] = swept(KIND).found.values()
+    names = {"DomainId": "d-sandbox", "SpaceName": "Ana", "AppType": type_, "AppName": "My-App"}
+    described = boto3.Session().client("sagemaker").describe_app(**names)
+    assert found.case.resource.id == described["AppArn"]
+    assert f"/{type_}/" in found.case.resource.id

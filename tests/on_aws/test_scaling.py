@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from reaper.aws import autoscaling
+from reaper.aws.autoscaling import Scaling
+
+ROW = {"ResourceId": "endpoint/e/variant/v", "ScalableDimension": autoscaling.VARIANT}
+STEPS = {"AdjustmentType": "ChangeInCapacity", "StepAdjustments": [{"ScalingAdjustment": 1}]}
+ALARM = {
+    "AlarmName": "a", "ActionsEnabled": True, "AlarmActions": ["arn:policy"], "ComparisonOperator": "GreaterThanThreshold", "Threshold": 0.0,
+    "Namespace": "AWS/SageMaker", "MetricName": "HasBacklogWithoutCapacity", "Dimensions": [{"Name": "EndpointName", "Value": "e"}],
+}  # fmt: skip
+
+
+def wakes(
+    target: dict[str, Any] | None = None, policy: dict[str, Any] | None = None, alarm: dict[str, Any] | None = None
+) -> bool:
+    """Whether it wakes where everything is as it should be but for what is given."""
+    found = Scaling(
+        targets=({**ROW, "MinCapacity": 0, "MaxCapacity": 2, **(target or {})},),
+        policies=(
+            {
+                **ROW,
+                "PolicyName": "p",
+                "PolicyARN": "arn:policy",
+                "PolicyType": "StepScaling",
+                "Alarms": [{"AlarmName": "a"}],
+                "StepScalingPolicyConfiguration": STEPS,
+                **(policy or {}),
+            },
+        ),
+        alarms={"a": {**ALARM, **(alarm or {})}},
+    )
+    return autoscaling.wakes_variant(found, "e", "v")
+
+
+def test_a_step_policy_with_an_alarm_on_the_backlog_wakes_it():
+    assert wakes()
+
+
+def test_nothing_less_does():
+    assert not wakes(target={"MaxCapacity": 0})
+    assert not wakes(target={"ResourceId": "endpoint/e/variant/other"})
+    assert not wakes(policy={"PolicyType": "TargetTrackingScaling"})
+    assert not wakes(policy={"ScalableDimension": autoscaling.COPIES})
+    assert not wakes(policy={"StepScalingPolicyConfiguration": {**STEPS, "StepAdjustments": [{"ScalingAdjustment": -1}]}})
+    assert not wakes(policy={"Alarms": []})
+    assert not wakes(alarm={"AlarmActions": ["arn:another"]})
+    assert not wakes(alarm={"AlarmActions": None})
+    assert not wakes(alarm={"Dimensions": []})
+
+
+ABOVE, AT = "GreaterThanThreshold", "GreaterThanOrEqualToThreshold"
+
+
+@pytest.mark.parametrize(
+    ("alarm", "rings"),
+    [
+        pytest.param({"ComparisonOperator": AT, "Threshold": 1.0}, True, id="at least one"),
+        pytest.param({"ComparisonOperator": ABOVE, "Threshold": 0.0}, True, id="more than none"),
+        pytest.param({"ComparisonOperator": ABOVE, "Threshold": 0.5}, True, id="more than a half"),
+        pytest.param({"ComparisonOperator": ABOVE, "Threshold": 1.0}, False, id="more than its highest value"),
+        pytest.param({"ComparisonOperator": AT, "Threshold": 1.1}, False, id="at least more than its highest value"),
+        pytest.param({"ComparisonOperator": AT, "Threshold": 1000.0}, False, id="a thousand"),
+        pytest.param({"ComparisonOperator": "GreaterThanUpperThreshold", "Threshold": 0.0}, False, id="a band"),
+        pytest.param({"ComparisonOperator": "LessThanThreshold", "Threshold": 5.0}, False, id="less"),
+        pytest.param({"Threshold": None}, False, id="no threshold"),
+        pytest.param({"Unit": "Percent"}, False, id="a unit without points"),
+        pytest.param(
+            {"DatapointsToAlarm": 3, "TreatMissingData": "notBreaching"}, True, id="three points that come every minute"
+        ),
+    ],
+)
+def test_an_alarm_must_ring_for_one(alarm: dict[str, Any], rings: bool):
+    assert wakes(alarm=alarm) is rings
+
+
+@pytest.mark.parametrize(
+    ("alarm", "rings"),
+    [
+        pytest.param({}, True, id="one point"),
+        pytest.param(
+            {"EvaluationPeriods": 3, "DatapointsToAlarm": 1, "TreatMissingData": "notBreaching"}, True, id="one of three"
+        ),
+        pytest.param({"EvaluationPeriods": 3, "TreatMissingData": "missing"}, True, id="missing ones do not count"),
+        pytest.param({"EvaluationPeriods": 3, "TreatMissingData": "notBreaching"}, False, id="missing ones count as none"),
+        pytest.param({"EvaluationPeriods": 2, "TreatMissingData": "ignore"}, False, id="missing ones leave it as it is"),
+        pytest.param({"Threshold": 5.0}, False, id="more than one request"),
+    ],
+)
+def test_a_single_request_in_vain_must_ring_for_a_component(alarm: dict[str, Any], rings: bool):
+    row = {"ResourceId": "inference-component/c", "ScalableDimension": autoscaling.COPIES}
+    policy = {**row, "PolicyName": "p", "PolicyARN": "arn:policy", "PolicyType": "StepScaling", "Alarms": [{"AlarmName": "a"}]}
+    watched = {"MetricName": "NoCapacityInvocationFailures", "Dimensions": [{"Name": "InferenceComponentName", "Value": "c"}]}
+    found = Scaling(
+        targets=({**row, "MinCapacity": 0, "MaxCapacity": 2},),
+        policies=({**policy, "StepScalingPolicyConfiguration": STEPS},),
+        alarms={"a": {**ALARM, **watched, **alarm}},
+    )
+    assert autoscaling.wakes_component(found, "c") is rings

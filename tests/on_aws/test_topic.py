@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+import pytest
+
+from fakes.sample_findings import report
+from notices.test_hostile_messages import hostile
+from reaper.aws import topic
+from reaper.aws.channels import sns
+from reaper.notices.message import defused
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("idle: [Keep](http://evil.example)", "idle: [Keep] (http://evil.example)"),
+        ("<!channel> @here", "< !channel> @ here"),
+        ("a\u200bb\u00adc \u202egnp", "abc gnp"),
+        ("churn of ann@team.example.com", "churn of ann@team.example.com"),
+        ("größer", "gr??er"),
+    ],
+)
+def test_a_subject_shows_no_mark_for_what_is_not_seen(text: str, said: str):
+    assert sns.subject(defused(text)) == said
+
+
+def test_the_summary_on_the_topic_has_no_masked_link():
+    text = topic.body(report(hostile("[Keep it](http://evil.example) <http://evil.example|Keep it> <!channel>")), None)
+    assert "evil.example" in text
+    assert not any(mask in text for mask in ("](http", "<http", "<!"))

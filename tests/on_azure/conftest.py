@@ -1,0 +1,113 @@
+"""A sandbox of Azure per test, and a sweep of it through the real SDKs."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from reaper import registry
+from reaper.azure import targets
+from reaper.azure.session import Cloud
+from reaper.model import Confidence, Coverage, Finding, State
+from reaper.observe import Order, Swept, sweep
+from reaper.policy import yaml_lines
+from reaper_sandbox.azure import routes
+from reaper_sandbox.azure.fault import Fault, Guard
+from reaper_sandbox.azure.request import Reply, Request
+from reaper_sandbox.azure.server import Server
+from reaper_sandbox.azure.subscription import Subscription, Workspace
+
+NOW = datetime(2026, 11, 21, 10, 17, tzinfo=UTC)
+DAY, HOUR = timedelta(days=1), timedelta(hours=1)
+LONG_AGO = NOW - 20 * DAY
+SUB = "11111111-1111-1111-1111-111111111111"
+OTHER = "22222222-2222-2222-2222-222222222222"
+CLUSTER, INSTANCE, DEPLOYMENT = "azureml-compute-cluster", "azureml-compute-instance", "azureml-online-deployment"
+PROVEN = (State.IDLE, Confidence.PROVEN)
+LIKELY = (State.IDLE, Confidence.LIKELY)
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    for name in [n for n in os.environ if n.startswith(("AZURE_", "REAPER_", "IDENTITY_"))]:
+        monkeypatch.delenv(name)
+    with Server(NOW) as running:
+        for name, value in running.env.items():
+            monkeypatch.setenv(name, value)
+        yield running
+
+
+@pytest.fixture
+def subscription(server: Server) -> Subscription:
+    return server.subscription(SUB)
+
+
+@pytest.fixture
+def vision(subscription: Subscription) -> Workspace:
+    return subscription.workspace("vision")
+
+
+@pytest.fixture
+def cloud(server: Server, vision: Workspace) -> Cloud:
+    """A session of one subscription with one workspace."""
+    return targets.clouds([SUB])[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A sweep's findings by the last part of their id and coverage by kind, for short assertions."""
+
+    swept: Swept
+    found: dict[str, Finding]
+
+    def state(self, name: str) -> State:
+        return self.found[name].case.verdict.state
+
+    def verdict(self, name: str) -> tuple[State, Confidence | None]:
+        verdict = self.found[name].case.verdict
+        return verdict.state, verdict.confidence
+
+    def because(self, name: str) -> str:
+        return self.found[name].case.verdict.because
+
+    def coverage(self, kind: str, subscription: str = SUB) -> Coverage:
+        return next(c for c in self.swept.coverage if (c.kind, c.account) == (kind, subscription))
+
+    def calls(self, kind: str) -> int:
+        return sum(self.coverage(kind).calls.values())
+
+    def idle(self) -> list[str]:
+        return [name for name, f in self.found.items() if f.case.verdict.state is State.IDLE]
+
+
+Sweep = Callable[..., Result]
+
+
+@pytest.fixture
+def swept(server: Server) -> Sweep:
+    def run(*kinds: str, policy: str = "version: 1", subscriptions: tuple[str, ...] = (), now: datetime = NOW) -> Result:
+        asked = [k for k in registry.kinds("azure") if not kinds or k.name in kinds]
+        order = Order(policy=yaml_lines.parse(policy, "policy", registry.names()), now=now)
+        done = sweep(targets.clouds(subscriptions), asked, order)
+        return Result(done, {f.case.resource.id.rpartition("/")[2]: f for f in done.findings})
+
+    return run
+
+
+def changed(server: Server, path: str, change: Callable[[Any], None]) -> Guard:
+    """A guard that answers requests for `path` truly but for `change`, which is made to the body."""
+
+    def guard(request: Request) -> Fault | None:
+        if not request.path.endswith(path):
+            return None
+        body = json.loads(server._checked(request, routes.find(request.method, request.path)[0]).body)
+        change(body)
+        return Fault(answer=lambda r: Reply(body=body))
+
+    return guard

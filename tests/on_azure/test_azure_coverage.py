@@ -1,0 +1,184 @@
+"""What goes wrong in one place is told with the missing action and scope, and never hides or spoils the rest."""
+
+from __future__ import annotations
+
+import pytest
+
+from on_azure.conftest import CLUSTER, DAY, DEPLOYMENT, INSTANCE, LIKELY, LONG_AGO, NOW, OTHER, PROVEN, SUB, Sweep
+from reaper import registry
+from reaper.errors import CloudError
+from reaper.model import State
+from reaper_sandbox.azure import signals
+from reaper_sandbox.azure.fault import cut, empty, error, garbage, latency, on, throttled
+from reaper_sandbox.azure.rights import deny, only
+from reaper_sandbox.azure.server import Server
+from reaper_sandbox.azure.subscription import Subscription, Workspace
+
+ML = "Microsoft.MachineLearningServices"
+METRICS = "Microsoft.Insights/metrics/read"
+
+
+@pytest.fixture
+def fleet(subscription: Subscription, vision: Workspace) -> None:
+    """One idle thing of each kind in `vision`, and an idle cluster in each of another workspace and another subscription."""
+    furnish(vision)
+    for name, home in (("speech", subscription), ("planning", Subscription(subscription.world, OTHER))):
+        signals.nodes(home.workspace(name).cluster(f"in-{name}"), active=0, idle=1, since=LONG_AGO)
+
+
+def furnish(space: Workspace) -> None:
+    signals.nodes(space.cluster("gpus"), active=0, idle=1, since=LONG_AGO)
+    space.instance("ci", started=NOW - 30 * DAY)
+    one = space.endpoint("search").deployment("blue")
+    signals.requests(one, 0, since=LONG_AGO)
+    signals.capacity(one, since=LONG_AGO)
+
+
+@pytest.mark.usefixtures("fleet")
+def test_without_trouble_all_of_it_is_idle(swept: Sweep):
+    result = swept()
+    assert (result.verdict("gpus"), result.verdict("ci"), result.verdict("blue")) == (PROVEN, LIKELY, PROVEN)
+    assert {c.status for c in result.swept.coverage} == {"ok"}
+
+
+@pytest.mark.usefixtures("fleet")
+def test_a_denied_workspace_is_told_and_the_others_are_judged(server: Server, swept: Sweep):
+    server.rules.append(deny(f"{ML}/workspaces/computes/read", ".*/workspaces/vision"))
+    result = swept()
+    coverage = result.coverage(CLUSTER)
+    assert sorted(result.idle()) == ["blue", "in-planning", "in-speech"]
+    assert (coverage.status, coverage.missing) == ("denied", f"{ML}/workspaces/computes/read")
+    assert f"/subscriptions/{SUB}/resourceGroups/ml/providers/{ML}/workspaces/vision" in coverage.error
+    assert result.coverage(CLUSTER, OTHER).status == "ok"
+
+
+@pytest.mark.usefixtures("fleet")
+def test_a_denied_subscription_that_was_asked_for_is_denied_and_not_empty(server: Server, swept: Sweep):
+    server.world.unreadable.add(OTHER)
+    result = swept(subscriptions=(SUB, OTHER))
+    lost = [c for c in result.swept.coverage if c.account == OTHER]
+    assert {(c.status, c.missing) for c in lost} == {("denied", "Microsoft.Resources/subscriptions/read")}
+    assert all(f"/subscriptions/{OTHER}" in c.error for c in lost)
+    assert "gpus" in result.idle()
+
+
+@pytest.mark.usefixtures("fleet")
+def test_a_subscription_that_does_not_exist_is_denied_and_not_empty(swept: Sweep):
+    result = swept(subscriptions=("33333333-3333-3333-3333-333333333333",))
+    assert {(c.status, c.missing) for c in result.swept.coverage} == {("denied", "Microsoft.Resources/subscriptions/read")}
+
+
+@pytest.mark.usefixtures("fleet")
+def test_without_a_list_of_subscriptions_only_the_readable_ones_are_swept(server: Server, swept: Sweep):
+    server.world.unreadable.add(OTHER)
+    assert {c.account for c in swept().swept.coverage} == {SUB}
+
+
+def test_an_identity_that_can_read_nothing_at_all_is_an_error(server: Server, swept: Sweep):
+    with pytest.raises(CloudError, match="no subscription at all") as caught:
+        swept()
+    assert caught.value.missing == "Microsoft.Resources/subscriptions/read"
+
+
+@pytest.mark.usefixtures("fleet")
+def test_where_workspaces_cannot_be_listed_what_can_be_seen_is_judged_and_the_gap_is_told(server: Server, swept: Sweep):
+    server.rules.append(deny(f"{ML}/workspaces/read", f"/subscriptions/{SUB}"))
+    result = swept()
+    assert result.verdict("gpus") == PROVEN
+    assert {result.coverage(kind).missing for kind in (CLUSTER, INSTANCE, DEPLOYMENT)} == {f"{ML}/workspaces/read"}
+
+
+@pytest.mark.usefixtures("fleet")
+def test_denied_metrics_leave_everything_unknown(server: Server, swept: Sweep):
+    server.rules.append(deny(METRICS))
+    result = swept()
+    assert {name: result.state(name) for name in result.found} == dict.fromkeys(result.found, State.UNKNOWN)
+    assert {c.missing for c in result.swept.coverage if c.resources} == {METRICS}
+
+
+@pytest.mark.usefixtures("fleet")
+def test_metrics_that_may_only_be_read_one_by_one_are_and_coverage_tells(server: Server, swept: Sweep):
+    server.rules.append(deny(METRICS, "/subscriptions/[^/]+"))
+    result = swept()
+    assert (result.verdict("gpus"), result.verdict("blue")) == (PROVEN, PROVEN)
+    assert {c.status for c in result.swept.coverage} == {"ok"}
+    calls = result.coverage(CLUSTER).calls
+    assert (calls[METRICS], calls.get(f"{METRICS} (batch)", 0) <= 1) == (2, True)
+
+
+@pytest.mark.usefixtures("fleet")
+def test_with_bulk_reading_the_coverage_tells_so(swept: Sweep):
+    calls = swept().coverage(CLUSTER).calls
+    assert (calls[f"{METRICS} (batch)"], METRICS in calls) == (1, False)
+
+
+@pytest.mark.usefixtures("fleet")
+def test_a_throttle_with_retry_after_is_waited_for(server: Server, swept: Sweep):
+    server.rules.append(on("GET", ".*/computes", throttled(1), times=1))
+    server.rules.append(on("POST", ".*", throttled(1), times=1))
+    result = swept()
+    assert {c.status for c in result.swept.coverage} == {"ok"}
+    assert "gpus" in result.idle()
+
+
+@pytest.mark.usefixtures("fleet")
+def test_a_throttle_that_asks_for_an_hour_is_told_and_not_waited_for(server: Server, swept: Sweep):
+    server.rules.append(on("POST", ".*metrics:getBatch", throttled(3600)))
+    result = swept(CLUSTER)
+    assert result.idle() == []
+    assert "still throttled" in result.coverage(CLUSTER).error
+
+
+@pytest.mark.usefixtures("fleet")
+@pytest.mark.parametrize(
+    ("fault", "alone"),
+    [(error(503, "ServerBusy"), True), (garbage(), False), (empty(), False), (cut(), True)],
+    ids=["503", "garbage", "empty", "cut off"],
+)
+@pytest.mark.parametrize("path", [".*metrics:getBatch", ".*/workspaces/vision/computes", ".*/workspaces/vision/jobs"])
+def test_whatever_stays_broken_is_told_and_nothing_is_idle_without_proof(
+    server: Server, swept: Sweep, path: str, fault, alone: bool
+):
+    server.rules.append(on(".*", path, fault))
+    if alone and "getBatch" in path:
+        server.rules.append(deny(METRICS))
+    result = swept(CLUSTER)
+    assert result.coverage(CLUSTER).status in {"partial", "denied"}
+    assert "gpus" not in result.idle()
+    assert (result.idle() == []) is ("getBatch" in path)
+
+
+@pytest.mark.usefixtures("fleet")
+def test_a_passing_server_error_is_tried_again(server: Server, swept: Sweep):
+    for path in (".*/computes", ".*/jobs", ".*metrics:getBatch", ".*/resources"):
+        server.rules.append(on(".*", path, error(503, "ServerBusy"), times=1))
+    assert {c.status for c in swept().swept.coverage} == {"ok"}
+
+
+@pytest.mark.usefixtures("fleet")
+def test_slow_replies_are_only_slow(server: Server, swept: Sweep):
+    server.rules.append(on(".*", ".*", latency(0.3)))
+    assert {c.status for c in swept().swept.coverage} == {"ok"}
+
+
+@pytest.mark.usefixtures("fleet")
+def test_a_subscription_that_never_had_azure_ml_is_empty_and_nobody_registers_it(server: Server, swept: Sweep):
+    text = f"The subscription is not registered to use namespace '{ML}'."
+    server.rules.append(on("GET", f"/subscriptions/{OTHER}/providers/.*", error(409, "MissingSubscriptionRegistration", text)))
+    result = swept(subscriptions=(OTHER,))
+    assert {(c.status, c.resources) for c in result.swept.coverage} == {("ok", 0)}
+    assert server.mutations == []
+
+
+@pytest.mark.usefixtures("fleet")
+def test_the_role_as_deployed_is_enough(server: Server, swept: Sweep):
+    server.rules.append(only(*{p for kind in registry.kinds("azure") for p in kind.permissions}))
+    assert {c.status for c in swept().swept.coverage} == {"ok"}
+
+
+@pytest.mark.usefixtures("fleet")
+def test_trouble_never_leads_to_a_change(server: Server, swept: Sweep):
+    server.rules.append(on("GET", ".*/jobs", error(501)))
+    server.rules.append(on("POST", ".*metrics:getBatch", garbage()))
+    swept()
+    assert server.mutations == []

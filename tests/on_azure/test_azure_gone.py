@@ -1,0 +1,127 @@
+"""Gone is only what a 404 says so of: any other answer about a resource leaves it unknown, and says so."""
+
+from __future__ import annotations
+
+import pytest
+
+from on_azure.acting import found, planned
+from on_azure.conftest import CLUSTER, DEPLOYMENT, INSTANCE, LONG_AGO, NOW, Sweep
+from reaper import observe, registry
+from reaper.azure import deployments
+from reaper.azure.session import Cloud
+from reaper.errors import CloudError, Trouble
+from reaper.model import State
+from reaper.policy import yaml_lines
+from reaper_sandbox.azure import signals
+from reaper_sandbox.azure.fault import Fault, error, on
+from reaper_sandbox.azure.request import Reply
+from reaper_sandbox.azure.server import Server
+from reaper_sandbox.azure.subscription import Subscription, Workspace
+
+PAGE = Fault(answer=lambda request: Reply(status=404, body=b"<html>404 page not found</html>"))
+NOT_OF_IT = {
+    "a proxy's page": PAGE,
+    "no body": Fault(answer=lambda request: Reply(status=404, body=b"")),
+    "the subscription": error(404, "SubscriptionNotFound", "The subscription could not be found."),
+    "the version": error(404, "InvalidApiVersionParameter", "x"),
+    "the group": error(404, "ResourceGroupNotFound", "x"),
+    "the route": error(404, "UserError", "no such route"),
+    "another resource": error(404, "UserError", "Environment train was not found"),
+    "a part of its name": error(404, "UserError", "Deployment deep-blue was not found"),
+    "what its workspace needs": error(
+        404, "ResourceNotFound", "The Resource 'Microsoft.KeyVault/vaults/kv' under resource group 'ml' was not found."
+    ),
+    "what it needs, in Azure ML's words": error(404, "UserError", "The environment of deployment blue does not exist"),
+    "a server error": error(500, "NotFound", "x"),
+    "a bad request": error(400, "ResourceNotFound", "x"),
+}
+OF_IT = {
+    "it": error(404, "ResourceNotFound", "The Resource 'Microsoft.MachineLearningServices/workspaces/vision' was not found."),
+    "it, briefly": error(404, "NotFound", "x"),
+    "what it hangs below": error(404, "ParentResourceNotFound", "x"),
+    "it, in Azure ML's words": error(404, "UserError", "Deployment blue could not be found in endpoint search."),
+}
+
+
+def silent(space: Workspace) -> None:
+    signals.capacity(space.endpoint("search").deployment("blue"), since=LONG_AGO)
+
+
+@pytest.mark.parametrize("fault", NOT_OF_IT.values(), ids=NOT_OF_IT)
+def test_a_deployment_is_unknown_where_an_answer_is_not_of_it(server: Server, vision: Workspace, swept: Sweep, fault: Fault):
+    silent(vision)
+    server.rules.append(on("GET", ".*/deployments/blue", fault))
+    result = swept(DEPLOYMENT)
+    assert (result.state("blue"), result.coverage(DEPLOYMENT).status) == (State.UNKNOWN, "partial")
+
+
+@pytest.mark.parametrize("fault", OF_IT.values(), ids=OF_IT)
+def test_a_deployment_that_is_not_there_any_more_is_dropped(server: Server, vision: Workspace, swept: Sweep, fault: Fault):
+    silent(vision)
+    server.rules.append(on("GET", ".*/deployments/blue", fault))
+    result = swept(DEPLOYMENT)
+    assert (result.found, result.coverage(DEPLOYMENT).status) == ({}, "ok")
+
+
+def test_computes_do_not_vanish_behind_a_page_that_nobody_asked_for(server: Server, vision: Workspace, swept: Sweep):
+    signals.nodes(vision.cluster("gpus"), active=0, idle=1, since=LONG_AGO)
+    server.rules.append(on("GET", ".*/workspaces/vision(/computes)?", PAGE))
+    assert swept(CLUSTER).coverage(CLUSTER).status == "partial"
+
+
+def test_endpoints_do_not_vanish_behind_a_page_that_nobody_asked_for(server: Server, vision: Workspace, swept: Sweep):
+    silent(vision)
+    server.rules.append(on("POST", ".*ResourceGraph/resources", error(500)))
+    server.rules.append(on("GET", ".*/onlineEndpoints/search(/deployments.*)?", PAGE))
+    assert swept(DEPLOYMENT).coverage(DEPLOYMENT).status == "partial"
+
+
+def test_what_a_page_hides_is_not_gone_when_it_is_to_be_stopped(server: Server, cloud: Cloud, vision: Workspace):
+    vision.instance("ada")
+    act = planned(cloud, INSTANCE, "ada")
+    server.rules.append(on(".*", ".*/computes/ada.*", PAGE))
+    assert act.refused().trouble is not Trouble.GONE
+
+
+def _again(cloud: Cloud, name: str) -> CloudError:
+    kind, order = (
+        registry.kind(CLUSTER),
+        observe.Order(policy=yaml_lines.parse("version: 1", "policy", registry.names()), now=NOW),
+    )
+    with pytest.raises(CloudError) as caught:
+        observe.again(cloud.anew(), kind, registry.acts(CLUSTER).look(cloud.anew(), found(cloud, CLUSTER, name)), order)
+    return caught.value
+
+
+@pytest.mark.parametrize("path", [".*/project/jobs", ".*/microsoft.insights/metrics"], ids=["jobs", "metrics"])
+def test_what_is_not_found_beside_a_cluster_is_not_its_own_end(
+    server: Server, cloud: Cloud, subscription: Subscription, path: str
+):
+    hub = subscription.workspace("hub", kind="Hub")
+    signals.nodes(hub.cluster("gpus"), active=0, idle=1, since=LONG_AGO)
+    subscription.workspace("project", kind="Project").under(hub)
+    if "metrics" in path:
+        server.rules.append(on("POST", ".*metrics:getBatch", error(404, "ResourceNotFound", "x")))
+    server.rules.append(on("GET", path, error(404, "ResourceNotFound", "x")))
+    failed = _again(cloud, "gpus")
+    assert (failed.trouble, failed.code) == (Trouble.PARTIAL, "ResourceNotFound")
+
+
+@pytest.mark.parametrize("path", ["/subscriptions/[^/]+/providers/.*/workspaces", ".*/workspaces/vision"], ids=["list", "own"])
+def test_a_workspace_that_is_not_found_is_not_its_clusters_end(server: Server, cloud: Cloud, vision: Workspace, path: str):
+    signals.nodes(vision.cluster("gpus"), active=0, idle=1, since=LONG_AGO)
+    one = found(cloud, CLUSTER, "gpus")
+    server.rules.append(on("GET", path, error(404, "ResourceNotFound", "x")))
+    with pytest.raises(CloudError) as caught:
+        registry.acts(CLUSTER).look(cloud.anew(), one)
+    assert caught.value.trouble is Trouble.PARTIAL
+
+
+@pytest.mark.parametrize("path", [".*/search/deployments", ".*/onlineEndpoints/search"], ids=["its siblings", "its endpoint"])
+def test_what_is_not_found_around_a_deployment_is_not_its_own_end(server: Server, cloud: Cloud, vision: Workspace, path: str):
+    silent(vision)
+    one = found(cloud, DEPLOYMENT, "search/blue")
+    server.rules.append(on("GET", path, error(404, "NotFound", "x")))
+    with pytest.raises(CloudError) as caught:
+        deployments.fresh(cloud.anew(), one.id, one.facts["workspace"])
+    assert caught.value.trouble is Trouble.PARTIAL

@@ -1,0 +1,191 @@
+"""What is odd, denied or gone in a list costs that one thing, is told, and hides none of its neighbours."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from on_azure.acting import found
+from on_azure.conftest import CLUSTER, DEPLOYMENT, INSTANCE, LONG_AGO, NOW, PROVEN, Sweep, changed
+from reaper import registry
+from reaper.azure import resource_graph
+from reaper.azure.session import Cloud
+from reaper.errors import CloudError, Trouble
+from reaper.model import State
+from reaper.observe import Order, again
+from reaper.policy import yaml_lines
+from reaper_sandbox.azure import routes, signals
+from reaper_sandbox.azure.fault import Fault, error, on
+from reaper_sandbox.azure.request import Reply, Request
+from reaper_sandbox.azure.rights import deny
+from reaper_sandbox.azure.server import Server
+from reaper_sandbox.azure.subscription import Thing, Workspace
+
+GRAPH = ".*/Microsoft.ResourceGraph/resources"
+NOT_IN_GRAPH = Fault(answer=lambda r: Reply(body={"totalRecords": 0, "data": []}))
+
+
+def silent(vision: Workspace, endpoint: str, name: str) -> Thing:
+    one = vision.endpoint(endpoint).deployment(name)
+    signals.requests(one, 0, since=LONG_AGO)
+    signals.capacity(one, since=LONG_AGO)
+    return one
+
+
+def stale_graph(server: Server) -> None:
+    """From now on Resource Graph shows what it shows when it is asked next, whatever is deleted later."""
+    kept: dict[str, Reply] = {}
+    route = routes.find("POST", "/providers/Microsoft.ResourceGraph/resources")[0]
+
+    def lagging(request: Request) -> Fault | None:
+        if not request.path.endswith("/Microsoft.ResourceGraph/resources"):
+            return None
+        key = json.dumps(request.body)
+        if key not in kept:
+            kept[key] = server._checked(request, route)
+        return Fault(answer=lambda r: kept[key])
+
+    server.rules.append(lagging)
+
+
+@pytest.mark.parametrize("through", ["graph", "lists"])
+@pytest.mark.parametrize("status", [403, 404, 500])
+def test_one_endpoint_that_cannot_be_read_hides_no_other(
+    server: Server, vision: Workspace, swept: Sweep, through: str, status: int
+):
+    vision.endpoint("lost")
+    silent(vision, "found", "blue")
+    if through == "lists":
+        server.rules.append(on("POST", GRAPH, NOT_IN_GRAPH))
+    server.rules.append(on("GET", ".*/onlineEndpoints/lost/deployments", error(status, "AuthorizationFailed", "no")))
+    result = swept(DEPLOYMENT)
+    assert result.verdict("blue") == PROVEN
+    assert result.coverage(DEPLOYMENT).status == ("denied" if status == 403 else "partial")
+
+
+@pytest.mark.parametrize("lacking", ["name", "properties", "id"])
+def test_one_row_of_computes_that_cannot_be_read_costs_itself(server: Server, vision: Workspace, swept: Sweep, lacking: str):
+    for name in ("lost", "found"):
+        signals.nodes(vision.cluster(name), active=0, idle=1, since=LONG_AGO)
+    server.rules.append(changed(server, "/computes", lambda body: body["value"][0].pop(lacking)))
+    result = swept(CLUSTER, INSTANCE)
+    assert {name: result.verdict(name) for name in result.found} == {"found": PROVEN}
+    assert (result.coverage(CLUSTER).status, result.coverage(INSTANCE).status) == ("partial", "partial")
+
+
+@pytest.mark.parametrize("lacking", ["name", "properties", "id"])
+@pytest.mark.parametrize("path", ["/onlineEndpoints", "/deployments"])
+def test_one_row_of_endpoints_that_cannot_be_read_costs_itself(
+    server: Server, vision: Workspace, swept: Sweep, path: str, lacking: str
+):
+    for name in ("lost", "found"):
+        silent(vision, f"in-{name}", name)
+    silent(vision, "in-lost", "lost")
+    server.rules.append(on("POST", GRAPH, NOT_IN_GRAPH))
+    where = path if path == "/onlineEndpoints" else "/in-lost/deployments"
+    server.rules.append(changed(server, where, lambda body: body["value"][0].pop(lacking)))
+    result = swept(DEPLOYMENT)
+    assert {name: result.verdict(name) for name in result.found} == {"found": PROVEN}
+    assert result.coverage(DEPLOYMENT).status == "partial"
+
+
+def test_a_workspace_without_an_id_costs_itself(server: Server, vision: Workspace, swept: Sweep):
+    signals.nodes(vision.cluster("found"), active=0, idle=1, since=LONG_AGO)
+    server.rules.append(changed(server, "/workspaces", lambda body: body["value"].append({"name": "odd"})))
+    result = swept(CLUSTER, DEPLOYMENT)
+    assert result.verdict("found") == PROVEN
+    assert {c.status for c in result.swept.coverage} == {"partial"}
+
+
+@pytest.mark.parametrize("given", [None, "", 7, "absent"])
+def test_a_compute_without_a_type_is_told(vision: Workspace, swept: Sweep, given: object):
+    one = vision.cluster("which").set("properties.computeType", given)
+    if given == "absent":
+        one.without("properties.computeType")
+    result = swept(CLUSTER, INSTANCE)
+    assert result.found == {}
+    assert all(one.id in result.coverage(kind).error for kind in (CLUSTER, INSTANCE))
+
+
+def test_an_endpoint_that_graph_still_shows_after_its_deletion_is_dropped(server: Server, vision: Workspace, swept: Sweep):
+    silent(vision, "search", "blue")
+    bare, gone = vision.endpoint("bare"), silent(vision, "past", "green")
+    stale_graph(server)
+    assert swept(DEPLOYMENT).coverage(DEPLOYMENT).status == "ok"
+    bare.remove()
+    vision.world.estate.drop(gone.id.partition("/deployments/")[0])
+    result = swept(DEPLOYMENT)
+    assert {name: result.verdict(name) for name in result.found} == {"blue": PROVEN}
+    assert (result.coverage(DEPLOYMENT).status, result.coverage(DEPLOYMENT).error) == ("ok", None)
+
+
+@pytest.mark.parametrize("metrics", ["still there", "404 for all", "left out"])
+def test_a_deployment_that_graph_still_shows_after_its_deletion_is_dropped(
+    server: Server, vision: Workspace, swept: Sweep, metrics: str
+):
+    silent(vision, "search", "blue")
+    gone = silent(vision, "past", "green")
+    stale_graph(server)
+    swept(DEPLOYMENT)
+    gone.remove()
+    if metrics == "404 for all":
+        server.rules.append(on("POST", ".*metrics:getBatch", error(404, "ResourceNotFound", "one is not there")))
+    if metrics == "left out":
+        drop = lambda body: body.update(values=[one for one in body["values"] if one["resourceid"] != gone.id])  # noqa: E731
+        server.rules.append(changed(server, "metrics:getBatch", drop))
+    result = swept(DEPLOYMENT)
+    assert {name: result.verdict(name) for name in result.found} == {"blue": PROVEN}
+    assert (result.coverage(DEPLOYMENT).status, result.coverage(DEPLOYMENT).error) == ("ok", None)
+
+
+def test_a_404_about_the_type_drops_no_deployment(server: Server, vision: Workspace, swept: Sweep):
+    silent(vision, "search", "blue")
+    server.rules.append(on("GET", ".*/deployments/blue", error(404, "InvalidResourceType", "no such type")))
+    result = swept(DEPLOYMENT)
+    assert (result.state("blue"), result.coverage(DEPLOYMENT).status) == (State.UNKNOWN, "partial")
+
+
+def test_metrics_not_found_of_what_is_there_are_told(server: Server, vision: Workspace, swept: Sweep):
+    one = silent(vision, "search", "blue")
+    for path in (".*metrics:getBatch", f"{one.id}/.*metrics"):
+        server.rules.append(on(".*", path, error(404, "ResourceNotFound", "no")))
+    result = swept(DEPLOYMENT)
+    assert (result.state("blue"), result.coverage(DEPLOYMENT).status) == (State.UNKNOWN, "partial")
+
+
+def test_a_deployment_that_may_not_be_looked_at_is_never_idle(server: Server, vision: Workspace, swept: Sweep):
+    silent(vision, "search", "blue")
+    server.rules.append(deny("*/onlineEndpoints/deployments/read", ".*/deployments/blue"))
+    result = swept(DEPLOYMENT)
+    assert (result.idle(), result.coverage(DEPLOYMENT).status) == ([], "denied")
+
+
+def test_a_result_cut_off_without_a_way_to_go_on_is_incomplete(server: Server, cloud: Cloud, vision: Workspace):
+    body = {"totalRecords": 1, "resultTruncated": "true", "data": [{"id": vision.id, "name": "vision", "type": "x"}]}
+    server.rules.append(on("POST", GRAPH, Fault(answer=lambda r: Reply(body=body))))
+    with pytest.raises(CloudError, match="cut off after 1 rows"):
+        list(resource_graph.rows(cloud, "x"))
+
+
+def test_what_a_cut_off_result_left_out_is_asked_of_the_workspaces(server: Server, vision: Workspace, swept: Sweep):
+    for number in range(3):
+        silent(vision, f"e{number}", f"d{number}")
+
+    def cut(body: Any) -> None:
+        body.update(data=body["data"][:2], totalRecords=2, resultTruncated="true")
+
+    server.rules.append(changed(server, "/Microsoft.ResourceGraph/resources", cut))
+    result = swept(DEPLOYMENT)
+    assert (sorted(result.idle()), result.coverage(DEPLOYMENT).status) == (["d0", "d1", "d2"], "ok")
+
+
+def test_a_deployment_that_goes_before_it_is_looked_at_again_is_gone(cloud: Cloud, vision: Workspace):
+    one = silent(vision, "search", "blue")
+    seen = found(cloud, DEPLOYMENT, "search/blue")
+    one.remove()
+    order = Order(policy=yaml_lines.parse("version: 1", "policy", registry.names()), now=NOW)
+    with pytest.raises(CloudError, match="not there any more") as caught:
+        again(cloud.anew(), registry.kind(DEPLOYMENT), seen, order)
+    assert caught.value.trouble is Trouble.GONE

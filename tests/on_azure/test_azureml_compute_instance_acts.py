@@ -1,0 +1,320 @@
+"""Stopping, starting and shutting down compute instances, over TLS against the sandbox."""
+
+from __future__ import annotations
+
+import pytest
+
+from on_azure.acting import bar, found, later, planned
+from on_azure.conftest import INSTANCE, NOW
+from reaper import registry
+from reaper.azure.session import Cloud
+from reaper.errors import CloudError, Trouble
+from reaper.model import Move
+from reaper_sandbox.azure.fault import cut, error, on
+from reaper_sandbox.azure.request import Request
+from reaper_sandbox.azure.rights import deny, only
+from reaper_sandbox.azure.server import Server
+from reaper_sandbox.azure.subscription import Thing, Workspace
+
+NATIVE = {"stop_by": "native"}
+STATE, IDLE = "properties.properties.state", "properties.properties.idleTimeBeforeShutdown"
+
+
+def inner(thing: Thing) -> dict[str, object]:
+    return thing.body["properties"]["properties"]
+
+
+def test_it_is_stopped_by_one_call_and_not_waited_for(server: Server, cloud: Cloud, vision: Workspace):
+    ada = vision.instance("ada")
+    told = planned(cloud, INSTANCE, "ada").carry()
+    assert inner(ada)["state"] == "Stopping"
+    assert told == "its stop has begun; the next sweep sees what became of it"
+    assert [m.path.rpartition("/")[2] for m in server.mutations] == ["stop"]
+    assert not any("OperationsStatus" in r.path for r in server.requests)
+    later(server)
+    assert found(cloud, INSTANCE, "ada").status == "Stopped"
+
+
+def test_a_stop_is_undone_by_a_start(server: Server, cloud: Cloud, vision: Workspace):
+    ada = vision.instance("ada")
+    act = planned(cloud, INSTANCE, "ada")
+    act.carry()
+    later(server)
+    undone = registry.acts(INSTANCE).undo(cloud, act.manifest)
+    assert inner(ada)["state"] == "Starting"
+    assert "kernels, terminals and what was in memory when it was stopped are not brought back" in undone.because
+    assert undone.lost == ()
+    assert registry.acts(INSTANCE).undo(cloud, act.manifest).because == "it is Starting already"
+
+
+def test_it_is_not_started_while_it_is_stopping(server: Server, cloud: Cloud, vision: Workspace):
+    vision.instance("ada")
+    act = planned(cloud, INSTANCE, "ada")
+    act.carry()
+    with pytest.raises(CloudError, match="it is still Stopping: run it again in a few minutes") as caught:
+        registry.acts(INSTANCE).undo(cloud, act.manifest)
+    assert caught.value.trouble is Trouble.REFUSED
+
+
+def test_it_is_started_and_a_start_is_not_undone(server: Server, cloud: Cloud, vision: Workspace):
+    ada = vision.instance("ada").set(STATE, "Stopped")
+    act = planned(cloud, INSTANCE, "ada", Move.START)
+    act.carry()
+    later(server)
+    assert found(cloud, INSTANCE, "ada").status == "Running"
+    with pytest.raises(CloudError, match="a start is not undone"):
+        registry.acts(INSTANCE).undo(cloud, act.manifest)
+    assert inner(ada)["state"] == "Running"
+
+
+def test_its_own_idle_shutdown_is_switched_on_and_off_again(server: Server, cloud: Cloud, vision: Workspace):
+    ada = vision.instance("ada")
+    act = planned(cloud, INSTANCE, "ada", facts=NATIVE)
+    assert act.carry() == "its own idle shutdown is on, after PT60M without use"
+    assert (inner(ada)["state"], inner(ada)["idleTimeBeforeShutdown"]) == ("Running", "PT60M")
+    undone = registry.acts(INSTANCE).undo(cloud, act.manifest)
+    assert (undone.because, undone.lost) == ("its own idle shutdown is off again", ())
+    assert inner(ada)["idleTimeBeforeShutdown"] is None
+
+
+def test_an_idle_shutdown_that_azure_does_not_take_back_off_is_told(server: Server, cloud: Cloud, vision: Workspace):
+    ada = vision.instance("ada")
+    act = planned(cloud, INSTANCE, "ada", facts=NATIVE)
+    act.carry()
+    server.rules.append(on("POST", ".*/updateIdleShutdownSetting", error(400, "BadRequest", "a duration is needed")))
+    [lost] = registry.acts(INSTANCE).undo(cloud, act.manifest).lost
+    assert "could not be switched off again; it is on, after PT60M" in lost
+    assert inner(ada)["idleTimeBeforeShutdown"] == "PT60M"
+
+
+@pytest.mark.parametrize(
+    ("since", "told"),
+    [
+        ("PT3H", "its own idle shutdown is after PT3H, which somebody chose since: left as it is"),
+        (None, "its own idle shutdown is off already"),
+        ("PT1H", "its own idle shutdown is off again"),
+    ],
+)
+def test_an_idle_shutdown_that_somebody_chose_since_is_left_alone(cloud: Cloud, vision: Workspace, since: str | None, told: str):
+    ada = vision.instance("ada")
+    act = planned(cloud, INSTANCE, "ada", facts=NATIVE)
+    act.carry()
+    ada.set(IDLE, since)
+    assert registry.acts(INSTANCE).undo(cloud, act.manifest).because == told
+    assert inner(ada)["idleTimeBeforeShutdown"] == (None if "off" in told else since)
+
+
+def test_an_instance_made_anew_under_its_name_is_not_started(server: Server, cloud: Cloud, vision: Workspace):
+    vision.instance("ada")
+    act = planned(cloud, INSTANCE, "ada")
+    act.carry()
+    later(server)
+    anew = vision.instance("ada", created=server.world.now).set(STATE, "Stopped")
+    with pytest.raises(CloudError, match="it was made anew on 2026-11-21 10:22 UTC: left as it is") as caught:
+        registry.acts(INSTANCE).undo(cloud, act.manifest)
+    assert (caught.value.trouble, inner(anew)["state"]) == (Trouble.REFUSED, "Stopped")
+
+
+def test_a_managed_identity_makes_its_idle_shutdown_doubtful(cloud: Cloud, vision: Workspace):
+    vision.instance("ada").body["identity"] = {"type": "SystemAssigned"}
+    assert "Azure will silently not shut it down" in planned(cloud, INSTANCE, "ada", facts=NATIVE).carry()
+    assert "Contributor" in registry.kind(INSTANCE).deeds[Move.STOP].what
+
+
+def test_an_idle_shutdown_that_azure_does_not_show_afterwards_is_a_failure(server: Server, cloud: Cloud, vision: Workspace):
+    ada = vision.instance("ada")
+    act = planned(cloud, INSTANCE, "ada", facts=NATIVE)
+
+    def forget(request: Request) -> None:
+        if request.method == "GET" and inner(ada)["idleTimeBeforeShutdown"]:
+            ada.set(IDLE, None)
+
+    server.rules.append(forget)
+    assert "took PT60M as its idle shutdown, but shows none" in str(act.refused())
+
+
+def test_someone_elses_idle_shutdown_is_left_as_it_is(cloud: Cloud, vision: Workspace):
+    ada = vision.instance("ada")
+    act = planned(cloud, INSTANCE, "ada", facts=NATIVE)
+    ada.set(IDLE, "PT3H")
+    assert act.carry() == "its own idle shutdown was on already, after PT3H"
+    assert inner(ada)["idleTimeBeforeShutdown"] == "PT3H"
+
+
+@pytest.mark.parametrize(
+    ("state", "because", "done"),
+    [
+        ("Running", None, False),
+        ("Stopped", "it is stopped already", True),
+        ("JobRunning", "a job is running on it", False),
+        *[(s, f"its state is {s}", False) for s in ("Creating", "Deleting", "Stopping", "Starting", "Restarting", "Resizing")],
+        *[(s, f"its state is {s}", False) for s in ("SettingUp", "UserSettingUp", "Unusable", "SetupFailed", "SomethingNew")],
+    ],
+)
+def test_it_is_stopped_only_while_it_runs(cloud: Cloud, vision: Workspace, state: str, because: str | None, done: bool):
+    vision.instance("ada").set(STATE, state)
+    for by in ("stop", "native"):
+        barred = bar(cloud, INSTANCE, "ada", stop_by=by)
+        assert (barred and barred.because, bool(barred and barred.done)) == (because, done)
+
+
+@pytest.mark.parametrize(
+    ("state", "because", "done"),
+    [
+        ("Stopped", None, False),
+        ("Running", "it is running already", True),
+        ("JobRunning", "it is running already", True),
+        ("Stopping", "its state is Stopping", False),
+        ("Starting", "its state is Starting", False),
+        ("Unusable", "its state is Unusable", False),
+    ],
+)
+def test_it_is_started_only_while_it_is_stopped(cloud: Cloud, vision: Workspace, state: str, because: str | None, done: bool):
+    vision.instance("ada").set(STATE, state)
+    barred = bar(cloud, INSTANCE, "ada", Move.START)
+    assert (barred and barred.because, bool(barred and barred.done)) == (because, done)
+
+
+def test_native_has_nothing_to_do_where_idle_shutdown_is_on(cloud: Cloud, vision: Workspace):
+    vision.instance("ada").set(IDLE, "PT30M")
+    barred = bar(cloud, INSTANCE, "ada", stop_by="native")
+    assert barred
+    assert (barred.because, barred.done) == ("its own idle shutdown is on already", True)
+    assert bar(cloud, INSTANCE, "ada") is None
+
+
+@pytest.mark.parametrize("state", ["Updating", "Creating"])
+def test_a_change_of_the_compute_itself_bars_both(cloud: Cloud, vision: Workspace, state: str):
+    vision.instance("ada").set("properties.provisioningState", state)
+    barred = bar(cloud, INSTANCE, "ada")
+    assert barred
+    assert (barred.because, barred.done) == (f"its provisioning state is {state}", False)
+    vision.instance("bob").set("properties.provisioningState", state).set(STATE, "Stopped")
+    assert bar(cloud, INSTANCE, "bob", Move.START).because == f"its provisioning state is {state}"
+
+
+def test_a_look_sees_tags_of_this_moment_its_own_and_the_workspaces(cloud: Cloud, vision: Workspace):
+    ada = vision.instance("ada").tagged(team="x")
+    seen = found(cloud, INSTANCE, "ada")
+    ada.tagged({"reaper:keep": "true"})
+    vision.tagged({"reaper:owner": "ada@example.com"})
+    look = registry.acts(INSTANCE).look
+    assert look(cloud, seen).tags == {"reaper:keep": "true", "reaper:owner": "ada@example.com"}
+    ada.tagged(None)
+    assert look(cloud, seen).tags == {"reaper:owner": "ada@example.com"}
+    ada.without("tags")
+    assert look(cloud, seen).tags == {"reaper:owner": "ada@example.com"}
+    ada.body["tags"] = ["reaper:keep"]
+    assert look(cloud, seen).tags is None
+
+
+def test_a_look_at_what_is_gone_or_cannot_be_read_fails(cloud: Cloud, vision: Workspace):
+    ada, bob = vision.instance("ada"), vision.instance("bob")
+    seen, other = found(cloud, INSTANCE, "ada"), found(cloud, INSTANCE, "bob")
+    ada.remove()
+    bob.set("properties.createdOn", "yesterday")
+    for resource, trouble in ((seen, Trouble.GONE), (other, Trouble.GARBLED)):
+        with pytest.raises(CloudError) as caught:
+            registry.acts(INSTANCE).look(cloud, resource)
+        assert caught.value.trouble is trouble
+
+
+def test_what_is_gone_when_it_is_to_be_stopped_is_gone(cloud: Cloud, vision: Workspace):
+    ada = vision.instance("ada")
+    act = planned(cloud, INSTANCE, "ada")
+    ada.remove()
+    assert act.refused().trouble is Trouble.GONE
+
+
+@pytest.mark.parametrize("code", ["NotFound", "InvalidOperation"])
+def test_a_404_of_a_call_that_azure_does_not_know_is_not_taken_for_gone(
+    server: Server, cloud: Cloud, vision: Workspace, code: str
+):
+    vision.instance("ada")
+    act = planned(cloud, INSTANCE, "ada", facts=NATIVE)
+    server.rules.append(on("POST", ".*/updateIdleShutdownSetting", error(404, code, "no such operation")))
+    assert (act.refused().trouble, "although it is still there" in str(act.refused())) == (Trouble.REFUSED, True)
+
+
+def test_azures_own_words_tell_why_it_refuses(server: Server, cloud: Cloud, vision: Workspace):
+    ada = vision.instance("ada")
+    act = planned(cloud, INSTANCE, "ada")
+    ada.set(STATE, "Restarting")
+    failed = act.refused()
+    assert (failed.trouble, failed.code) == (Trouble.REFUSED, "409 Conflict")
+    assert "Cannot stop compute instance ada while it is in the state Restarting" in str(failed)
+
+
+def test_a_stop_whose_reply_was_lost_is_no_failure(server: Server, cloud: Cloud, vision: Workspace):
+    ada = vision.instance("ada")
+    act = planned(cloud, INSTANCE, "ada")
+    left = [True]
+
+    def lose(request: Request) -> object:
+        if request.path.endswith("/stop") and left:
+            left.clear()
+            ada.set(STATE, "Stopping")
+            return cut()
+        return None
+
+    server.rules.append(lose)
+    assert act.carry() == "it is Stopping already"
+
+
+def test_whether_it_was_done_is_not_known_after_an_error_of_azures_own(server: Server, cloud: Cloud, vision: Workspace):
+    vision.instance("ada")
+    act = planned(cloud, INSTANCE, "ada")
+    server.rules.append(on("POST", ".*/stop", error(501, "Oops", "sorry")))
+    failed = act.refused()
+    assert (failed.trouble, "whether it was done is not known" in str(failed)) == (Trouble.UNREACHABLE, True)
+
+
+def test_a_change_that_could_not_be_looked_at_afterwards_is_no_refusal(server: Server, cloud: Cloud, vision: Workspace):
+    ada = vision.instance("ada")
+    act = planned(cloud, INSTANCE, "ada", facts=NATIVE)
+
+    def denied(request: Request) -> object:
+        refuse = deny("*/computes/read")
+        return refuse(request) if inner(ada)["idleTimeBeforeShutdown"] else None
+
+    server.rules.append(denied)
+    failed = act.refused()
+    assert (failed.trouble, failed.missing) == (
+        Trouble.PARTIAL,
+        "Microsoft.MachineLearningServices/workspaces/computes/read",
+    )
+
+
+@pytest.mark.parametrize(
+    ("move", "facts", "action"),
+    [
+        (Move.STOP, {}, "stop/action"),
+        (Move.STOP, NATIVE, "updateIdleShutdownSetting/action"),
+        (Move.START, {}, "start/action"),
+    ],
+)
+def test_a_missing_right_is_named(
+    server: Server, cloud: Cloud, vision: Workspace, move: Move, facts: dict[str, str], action: str
+):
+    ada = vision.instance("ada").set(STATE, "Stopped" if move is Move.START else "Running")
+    before = dict(inner(ada))
+    act = planned(cloud, INSTANCE, "ada", move, facts)
+    kind = registry.kind(INSTANCE)
+    server.rules.append(only(*kind.permissions))
+    failed = act.refused()
+    assert (failed.trouble, failed.missing) == (Trouble.DENIED, f"Microsoft.MachineLearningServices/workspaces/computes/{action}")
+    assert inner(ada) == before
+    server.rules[:] = [only(*kind.permissions, *kind.deeds[move].permissions)]
+    act.carry()
+    assert inner(ada) != before
+    server.rules[:] = [only(*kind.permissions, *registry.acts(INSTANCE).undo_permissions)]
+    later(server)
+    if move is Move.STOP:
+        registry.acts(INSTANCE).undo(cloud, act.manifest)
+
+
+def test_a_stop_by_an_unknown_name_is_refused(server: Server, cloud: Cloud, vision: Workspace):
+    vision.instance("ada")
+    assert planned(cloud, INSTANCE, "ada", facts={"stop_by": "force"}).refused().trouble is Trouble.REFUSED
+    assert not server.mutations
+    assert server.world.now == NOW

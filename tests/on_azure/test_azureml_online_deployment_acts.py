@@ -1,0 +1,601 @@
+"""Deployments scaled to one instance, deleted and brought back, over TLS against the sandbox."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from on_azure.acting import Planned, bar, found, later, planned
+from on_azure.conftest import DEPLOYMENT, NOW
+from reaper import registry
+from reaper.actions.contract import Undone
+from reaper.azure import assets
+from reaper.azure.session import Cloud
+from reaper.errors import CloudError, Trouble
+from reaper.model import Bar, Move, Window
+from reaper_sandbox.azure import autoscale
+from reaper_sandbox.azure.fault import cut, error, on
+from reaper_sandbox.azure.request import Request
+from reaper_sandbox.azure.rights import deny, only
+from reaper_sandbox.azure.server import Server
+from reaper_sandbox.azure.subscription import Endpoint, Thing, Workspace
+
+ML = "Microsoft.MachineLearningServices/workspaces"
+OWN = ("id", "name", "type", "location", "kind", "tags", "sku", "identity", "properties")
+
+
+@pytest.fixture
+def chat(vision: Workspace) -> Endpoint:
+    """An endpoint that has more to lose than its traffic."""
+    one = vision.endpoint("chat").tagged(team="speech")
+    one.set("properties.publicNetworkAccess", "Disabled").set("properties.authMode", "AADToken")
+    return one.set("properties.properties", {"a": "b"})
+
+
+def full(endpoint: Endpoint, name: str = "blue", capacity: int = 3) -> Thing:
+    """A deployment with everything that can be set."""
+    one = endpoint.deployment(name, size="Standard_NC6s_v3", capacity=capacity).tagged(team="speech", cost="42")
+    one.body["identity"] = {"type": "UserAssigned", "userAssignedIdentities": {f"{endpoint.id}/id": {}}}
+    return (
+        one.set("properties.environmentVariables", {"TOKEN": "secret", "LEVEL": "3"})
+        .set("properties.model", "azureml://registries/r/models/m/versions/7")
+        .set("properties.environmentId", "azureml://registries/r/environments/e/versions/2")
+        .set("properties.requestSettings.maxConcurrentRequestsPerInstance", 8)
+        .set("properties.livenessProbe", {"initialDelay": "PT10S", "failureThreshold": 30})
+    )
+
+
+def delete(cloud: Cloud, name: str = "chat/blue") -> Planned:
+    return planned(cloud, DEPLOYMENT, name, Move.DELETE)
+
+
+def undo(cloud: Cloud, act: Planned) -> Undone:
+    return registry.acts(DEPLOYMENT).undo(cloud.anew(), act.manifest)
+
+
+def traffic(endpoint: Endpoint) -> dict[str, int]:
+    return dict(endpoint.body["properties"]["traffic"])
+
+
+def waits(server: Server, cloud: Cloud, seconds: float = 0) -> list[float]:
+    """What the acts wait for passes on the sandbox's clock; gives the waits."""
+    waited: list[float] = []
+
+    def pause(given: float) -> None:
+        waited.append(given)
+        server.now = server.world.now + timedelta(seconds=given + seconds)
+
+    cloud.session.pause = pause
+    return waited
+
+
+# Stop: one instance
+
+
+def test_it_is_scaled_to_one_instance_and_keeps_its_tags_and_sku(server: Server, cloud: Cloud, chat: Endpoint):
+    blue = full(chat)
+    act = planned(cloud, DEPLOYMENT, "chat/blue")
+    blue.tagged(team="speech", cost="42")
+    assert act.carry() == "scaling it from 3 instances to one has begun; the next sweep sees what became of it"
+    assert blue.body["sku"] == {"name": "Default", "tier": "Standard", "capacity": 1}
+    assert blue.body["tags"] == {"team": "speech", "cost": "42"}
+    assert [m.method for m in server.mutations] == ["PATCH"]
+    assert not any("Operations" in r.path for r in server.requests)
+    assert bar(cloud, DEPLOYMENT, "chat/blue").because == "its state is Updating"
+    later(server)
+    barred = bar(cloud, DEPLOYMENT, "chat/blue")
+    assert (barred.because, barred.done) == ("it runs one instance already, and Azure allows no fewer", True)
+
+
+def test_it_is_scaled_back(server: Server, cloud: Cloud, chat: Endpoint):
+    blue = full(chat)
+    act = planned(cloud, DEPLOYMENT, "chat/blue")
+    act.carry()
+    later(server)
+    assert undo(cloud, act) == Undone(because="scaling it back from 1 to 3 instances has begun")
+    assert blue.body["sku"] == {"name": "Default", "tier": "Standard", "capacity": 3}
+    later(server)
+    assert undo(cloud, act) == Undone(because="it runs 3 instances already")
+
+
+def looked_at(cloud: Cloud, name: str = "chat/blue") -> Bar | None:
+    """What keeps it from being scaled in, as a sweep knows it."""
+    kind, session = registry.kind(DEPLOYMENT), cloud.anew()
+    window = Window(start=NOW - timedelta(days=14), end=NOW, quiet_from=NOW - timedelta(days=1))
+    [seen] = kind.observe(session, [found(cloud, DEPLOYMENT, name)], window)
+    assert session.troubles == []
+    return kind.able(seen.resource)[Move.STOP]
+
+
+@pytest.mark.parametrize(("least", "enabled", "barred"), [(2, True, True), (1, True, False), (2, False, False)])
+def test_an_autoscale_that_would_undo_it_bars_it_before_it_is_announced(
+    server: Server, cloud: Cloud, chat: Endpoint, least: int, enabled: bool, barred: bool
+):
+    blue = full(chat)
+    setting = autoscale.body(blue.id.upper(), "keeps", "westeurope", least, 9)
+    setting["properties"]["enabled"] = enabled
+    server.world.autoscale += [autoscale.body(f"{blue.id}2", "other", "westeurope", 5, 9), setting]
+    server.world.page_size = 1
+    told = "Azure Monitor's autoscale keeps at least 2 instances, and would undo it"
+    assert looked_at(cloud) == (Bar(because=told) if barred else None)
+
+
+def test_an_autoscale_that_came_a_moment_ago_saves_it(server: Server, cloud: Cloud, chat: Endpoint):
+    blue = full(chat)
+    act = planned(cloud, DEPLOYMENT, "chat/blue")
+    server.world.autoscale.append(autoscale.body(blue.id, "keeps", "westeurope", 2, 9))
+    assert "autoscale keeps at least 2 instances" in str(act.refused())
+    assert not server.mutations
+
+
+def test_the_default_of_an_autoscale_holds_while_metrics_are_missing_and_so_counts(server: Server, cloud: Cloud, chat: Endpoint):
+    server.world.autoscale.append(autoscale.body(full(chat).id, "keeps", "westeurope", 1, 9))
+    server.world.autoscale[0]["properties"]["profiles"][0]["capacity"]["default"] = "3"
+    assert "keeps at least 3 instances" in looked_at(cloud).because
+
+
+def test_autoscale_is_read_once_for_all_and_not_for_what_runs_one_instance(
+    server: Server, cloud: Cloud, chat: Endpoint, vision: Workspace
+):
+    def asked() -> int:
+        server.requests.clear()
+        kind = registry.kind(DEPLOYMENT)
+        session = cloud.anew()
+        window = Window(start=NOW - timedelta(days=14), end=NOW, quiet_from=NOW - timedelta(days=1))
+        list(kind.observe(session, list(kind.discover(session)), window))
+        return sum(r.path.lower().endswith("/autoscalesettings") for r in server.requests)
+
+    full(chat, capacity=1)
+    assert asked() == 0
+    for name in ("green", "red", "grey"):
+        full(chat, name)
+    full(vision.endpoint("other"))
+    assert asked() == 1
+
+
+def test_a_share_of_less_than_all_is_never_moved_even_where_no_sibling_is_in_sight(cloud: Cloud, chat: Endpoint):
+    full(chat)
+    chat.traffic(blue=40, hidden=60)
+    barred = bar(cloud, DEPLOYMENT, "chat/blue", Move.DELETE)
+    assert barred.because == "it gets 40 % of its endpoint's traffic, which would have to move to another"
+
+
+def test_autoscale_that_cannot_be_read_bars_it_and_is_told(server: Server, cloud: Cloud, chat: Endpoint):
+    blue = full(chat)
+    server.world.autoscale.append(autoscale.body(blue.id, "odd", "westeurope", 1, 9))
+    for odd in ("some", None):
+        server.world.autoscale[0]["properties"]["profiles"][0]["capacity"]["minimum"] = odd
+        assert "whether Azure Monitor's autoscale would undo it could not be read" in looked_at(cloud).because
+    server.world.autoscale[0]["properties"] = "odd"
+    assert "an autoscale setting cannot be read" in looked_at(cloud).because
+    server.rules.append(deny("Microsoft.Insights/autoscaleSettings/read"))
+    assert "Microsoft.Insights/autoscaleSettings/read is not allowed" in looked_at(cloud).because
+
+
+def test_autoscale_that_was_not_looked_at_bars_it(cloud: Cloud, chat: Endpoint):
+    full(chat)
+    one = found(cloud, DEPLOYMENT, "chat/blue")
+    assert registry.kind(DEPLOYMENT).able(one)[Move.STOP].because == (
+        "whether Azure Monitor's autoscale would undo it was not looked at"
+    )
+
+
+@pytest.mark.parametrize(
+    ("scale", "because"),
+    [
+        ({"scaleType": "TargetUtilization", "minInstances": 2}, "its own scaling keeps at least 2 instances, and would undo it"),
+        ({"scaleType": "TargetUtilization", "minInstances": 1}, None),
+        ({"scaleType": "Default"}, None),
+        (None, None),
+    ],
+)
+def test_its_own_scaling_bars_it_when_it_would_undo_it(cloud: Cloud, chat: Endpoint, scale: Any, because: str | None):
+    full(chat).set("properties.scaleSettings", scale)
+    barred = bar(cloud, DEPLOYMENT, "chat/blue")
+    assert (barred and barred.because) == because
+
+
+@pytest.mark.parametrize("move", [Move.STOP, Move.DELETE])
+@pytest.mark.parametrize("state", ["Creating", "Updating", "Deleting", "Scaling", "SomethingNew"])
+def test_a_state_in_between_bars_both_moves(cloud: Cloud, chat: Endpoint, state: str, move: Move):
+    full(chat).set("properties.provisioningState", state)
+    barred = bar(cloud, DEPLOYMENT, "chat/blue", move)
+    assert (barred.because, barred.done) == (f"its state is {state}", False)
+
+
+@pytest.mark.parametrize("move", [Move.STOP, Move.DELETE])
+def test_an_endpoint_that_is_being_changed_bars_both_moves(cloud: Cloud, chat: Endpoint, move: Move):
+    full(chat)
+    chat.set("properties.provisioningState", "Updating")
+    assert bar(cloud, DEPLOYMENT, "chat/blue", move).because == "its endpoint's state is Updating"
+
+
+@pytest.mark.parametrize("capacity", [None, True, -2, "3", 2.5])
+def test_a_number_of_instances_that_is_none_bars_scaling(cloud: Cloud, chat: Endpoint, capacity: object):
+    full(chat).set("sku.capacity", capacity)
+    assert bar(cloud, DEPLOYMENT, "chat/blue").because == "how many instances it runs is not known"
+
+
+def test_kubernetes_and_what_could_not_be_observed_are_barred(cloud: Cloud, vision: Workspace):
+    own = vision.endpoint("own", kubernetes=vision.kubernetes("aks").id)
+    own.deployment("blue", capacity=3)
+    one = found(cloud, DEPLOYMENT, "own/blue")
+    for resource in (one, replace(one, facts={})):
+        assert all(b and not b.done for b in registry.kind(DEPLOYMENT).able(resource).values())
+
+
+# Delete
+
+
+def test_one_without_traffic_is_deleted_and_its_sibling_stays(server: Server, cloud: Cloud, chat: Endpoint):
+    full(chat)
+    green = full(chat, "green")
+    chat.traffic(blue=0, green=100)
+    act = delete(cloud)
+    assert act.carry() == "deleting it has begun; the next sweep sees what became of it"
+    later(server)
+    assert server.world.estate.find(act.resource.id) is None
+    assert (server.world.estate.find(green.id), traffic(chat)) == (green.body, {"green": 100})
+    assert [m.method for m in server.mutations] == ["DELETE"]
+
+
+def test_the_only_one_loses_its_traffic_first_and_the_endpoint_nothing_else(server: Server, cloud: Cloud, chat: Endpoint):
+    full(chat)
+    chat.traffic(blue=100)
+    before = deepcopy(chat.body)
+    waited = waits(server, cloud, 30)
+    act = delete(cloud)
+    told = act.carry()
+    assert told == "its 100 % of the traffic was set to 0 %, and deleting it has begun; the next sweep sees what became of it"
+    assert ([m.method for m in server.mutations], sum(waited)) == (["PUT", "DELETE"], 15)
+    later(server)
+    assert server.world.estate.find(act.resource.id) is None
+    after = deepcopy(chat.body)
+    for body in (before, after):
+        del body["properties"]["traffic"], body["systemData"]
+    assert after == before
+
+
+def test_deletes_and_restores_to_the_same_field_by_field(server: Server, cloud: Cloud, chat: Endpoint):
+    blue = full(chat)
+    chat.traffic(blue=100)
+    before = {key: deepcopy(blue.body[key]) for key in OWN}
+    waits(server, cloud, 60)
+    act = delete(cloud)
+    act.carry()
+    later(server)
+    begun = undo(cloud, act)
+    assert begun.because == "creating it again has begun, with its settings, its tags and 3 instances"
+    assert begun.lost == ("it is not there yet: run it again in a few minutes, which puts its traffic (100 %) back",)
+    assert undo(cloud, act).lost == ("it is still Creating: run it again in a few minutes, which puts its traffic (100 %) back",)
+    later(server)
+    assert undo(cloud, act) == Undone(because="it is there, and gets 100 % of the traffic again")
+    later(server)
+    back = server.world.estate.find(act.resource.id)
+    assert {key: back[key] for key in OWN} == before
+    assert (traffic(chat), chat.body["tags"], chat.body["properties"]["authMode"]) == (
+        {"blue": 100},
+        {"team": "speech"},
+        "AADToken",
+    )
+    assert undo(cloud, act) == Undone(because="it is there, with 100 % of the traffic")
+
+
+def test_one_that_had_no_traffic_comes_back_without_any(server: Server, cloud: Cloud, chat: Endpoint):
+    blue = full(chat)
+    full(chat, "green")
+    chat.traffic(green=100)
+    before = {key: deepcopy(blue.body[key]) for key in OWN}
+    act = delete(cloud)
+    act.carry()
+    later(server)
+    for told in ("it is not there yet", "it is still Creating"):
+        undone = undo(cloud, act)
+        assert (undone.lost, undone.again) == ((f"{told}: run it again in a few minutes",), True)
+    later(server)
+    assert undo(cloud, act) == Undone(because="it is there, with 0 % of the traffic")
+    back = server.world.estate.find(act.resource.id)
+    assert ({key: back[key] for key in OWN}, traffic(chat)) == (before, {"green": 100})
+
+
+def test_traffic_that_somebody_else_has_by_now_is_not_taken_away(server: Server, cloud: Cloud, chat: Endpoint):
+    full(chat)
+    chat.traffic(blue=100)
+    waits(server, cloud, 60)
+    act = delete(cloud)
+    act.carry()
+    later(server)
+    full(chat, "green")
+    chat.traffic(green=100)
+    undo(cloud, act)
+    later(server)
+    assert undo(cloud, act).lost == ("its 100 % of the traffic now goes to green",)
+    assert traffic(chat) == {"green": 100}
+
+
+def test_another_deployment_under_its_name_gets_nothing(server: Server, cloud: Cloud, chat: Endpoint):
+    full(chat)
+    chat.traffic(blue=100)
+    waits(server, cloud, 60)
+    act = delete(cloud)
+    act.carry()
+    later(server)
+    chat.deployment("blue")
+    with pytest.raises(CloudError, match="another deployment blue is there now"):
+        undo(cloud, act)
+    assert traffic(chat) == {}
+
+
+@pytest.mark.parametrize(
+    ("state", "told"),
+    [
+        ("Deleting", "it is still Deleting: run it again in a few minutes"),
+        ("Failed", "its state is Failed: run it again when it is gone"),
+    ],
+)
+def test_one_that_is_still_going_or_broken_is_not_written_over(
+    server: Server, cloud: Cloud, chat: Endpoint, state: str, told: str
+):
+    blue = full(chat)
+    act = delete(cloud)
+    blue.set("properties.provisioningState", state)
+    with pytest.raises(CloudError, match=told):
+        undo(cloud, act)
+    assert not server.mutations
+
+
+def test_without_its_endpoint_it_cannot_come_back(cloud: Cloud, chat: Endpoint):
+    full(chat)
+    act = delete(cloud)
+    chat.remove()
+    with pytest.raises(CloudError) as caught:
+        undo(cloud, act)
+    assert caught.value.trouble is Trouble.GONE
+
+
+def test_the_manifest_has_all_of_it(cloud: Cloud, chat: Endpoint):
+    blue = full(chat)
+    chat.traffic(blue=100)
+    record = delete(cloud).manifest.record
+    assert record["deployment"] == blue.body
+    endpoint = record["endpoint"]
+    assert endpoint == chat.body
+    assert endpoint["properties"]["traffic"] == {"blue": 100}
+    assert "must be private" in registry.kind(DEPLOYMENT).deeds[Move.DELETE].what
+
+
+def test_a_system_assigned_identity_is_told_to_be_a_new_one(server: Server, cloud: Cloud, chat: Endpoint):
+    full(chat).body["identity"] = {"type": "SystemAssigned", "principalId": "p", "tenantId": "t"}
+    act = delete(cloud)
+    act.carry()
+    later(server)
+    assert "identity is a new one" in undo(cloud, act).lost[1]
+    assert server.mutations[-1].body["identity"] == {"type": "SystemAssigned"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "shares", "because"),
+    [
+        ("traffic", {"blue": 40, "green": 60}, "it gets 40 % of its endpoint's traffic, which would have to move to green"),
+        ("traffic", {"Blue": 100}, "it gets 100 % of its endpoint's traffic, which would have to move to green"),
+        ("mirrorTraffic", {"blue": 10}, "10 % of its endpoint's traffic is mirrored to it"),
+        ("traffic", {"blue": None}, "how much of its endpoint's traffic it gets is not known"),
+        ("traffic", {"blue": True}, "how much of its endpoint's traffic it gets is not known"),
+        ("traffic", {"blue": -1}, "how much of its endpoint's traffic it gets is not known"),
+        ("traffic", ["blue"], "how much of its endpoint's traffic it gets is not known"),
+        ("mirrorTraffic", "blue", "how much of its endpoint's traffic it gets is not known"),
+        ("traffic", {"green": 100}, None),
+        ("traffic", {"blue": 0, "green": 100}, None),
+        ("traffic", None, None),
+    ],
+)
+def test_what_traffic_bars_a_delete(cloud: Cloud, chat: Endpoint, kind: str, shares: Any, because: str | None):
+    full(chat)
+    full(chat, "green")
+    chat.set(f"properties.{kind}", shares)
+    barred = bar(cloud, DEPLOYMENT, "chat/blue", Move.DELETE)
+    assert (barred and barred.because) == because
+
+
+def test_an_endpoint_that_did_not_come_along_bars_a_delete(cloud: Cloud, chat: Endpoint):
+    full(chat)
+    barred = bar(cloud, DEPLOYMENT, "chat/blue", Move.DELETE, share=None)
+    assert barred.because == "how much of its endpoint's traffic it gets is not known"
+
+
+def traffic_moved(chat: Endpoint) -> None:
+    chat.traffic(blue=1, green=99)
+
+
+def mirrored(chat: Endpoint) -> None:
+    chat.set("properties.mirrorTraffic", {"blue": 5})
+
+
+def being_changed(chat: Endpoint) -> None:
+    chat.set("properties.provisioningState", "Updating")
+
+
+@pytest.mark.parametrize("meanwhile", [traffic_moved, mirrored, being_changed])
+@pytest.mark.parametrize("lenient", [False, True], ids=["", "even if Azure would let it"])
+def test_traffic_that_came_a_moment_ago_saves_it(server: Server, cloud: Cloud, chat: Endpoint, meanwhile: Any, lenient: bool):
+    blue = full(chat)
+    full(chat, "green")
+    chat.traffic(blue=0, green=100)
+    act = delete(cloud)
+    meanwhile(chat)
+    if lenient:
+        server.rules.append(on("DELETE", ".*", error(202, "", "")))
+    assert act.refused().trouble is Trouble.REFUSED
+    assert (server.world.estate.find(blue.id), server.mutations) == (blue.body, [])
+
+
+def test_a_sibling_that_came_a_moment_ago_saves_it_and_its_traffic(server: Server, cloud: Cloud, chat: Endpoint):
+    full(chat)
+    chat.traffic(blue=100)
+    act = delete(cloud)
+    full(chat, "green")
+    assert "would have to move to green" in str(act.refused())
+    assert (traffic(chat), server.mutations) == ({"blue": 100}, [])
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "what"),
+    [
+        ("tags", {"reaper:keep": "true"}, "tags"),
+        ("sku.capacity", 5, "sku"),
+        ("properties.model", "m:8", "properties"),
+    ],
+)
+@pytest.mark.parametrize("move", [Move.STOP, Move.DELETE])
+def test_what_its_manifest_would_not_bring_back_is_not_taken_away(
+    server: Server, cloud: Cloud, chat: Endpoint, path: str, value: object, what: str, move: Move
+):
+    blue = full(chat)
+    act = planned(cloud, DEPLOYMENT, "chat/blue", move)
+    blue.set(path, value)
+    assert f"its {what} changed a moment ago" in str(act.refused())
+    assert not server.mutations
+
+
+def test_it_is_not_deleted_while_its_endpoint_does_not_settle(server: Server, cloud: Cloud, chat: Endpoint):
+    blue = full(chat)
+    chat.traffic(blue=100)
+    act = delete(cloud)
+    waited: list[float] = []
+    cloud.session.pause = waited.append
+    failed = act.refused()
+    assert (failed.trouble, sum(waited)) == (Trouble.PARTIAL, 70)
+    assert "its endpoint's state is Updating, so it was not deleted; its traffic had been set from 100 % to 0 %" in str(failed)
+    assert "undoing puts the traffic back" in str(failed)
+    assert server.world.estate.find(blue.id) is not None
+    later(server)
+    undo(cloud, act)
+    assert traffic(chat) == {"blue": 100}
+
+
+@pytest.mark.parametrize(
+    ("path", "value"), [("properties.traffic", {"blue": 0, "green": 100}), ("tags", {"team": "other"})], ids=["traffic", "tags"]
+)
+def test_an_endpoint_that_comes_out_otherwise_than_meant_keeps_it(
+    server: Server, cloud: Cloud, chat: Endpoint, path: str, value: object
+):
+    blue = full(chat)
+    chat.traffic(blue=100)
+    waits(server, cloud, 60)
+    act = delete(cloud)
+
+    def bend(request: Request) -> None:
+        if request.method == "GET" and server.mutations:
+            chat.set(path, value)
+
+    server.rules.append(bend)
+    assert act.refused().trouble is Trouble.PARTIAL
+    assert server.world.estate.find(blue.id) is not None
+
+
+def test_a_delete_that_fails_after_its_traffic_was_moved_says_so(server: Server, cloud: Cloud, chat: Endpoint):
+    full(chat)
+    chat.traffic(blue=100)
+    waits(server, cloud, 60)
+    act = delete(cloud)
+    server.rules.append(on("DELETE", ".*", error(409, "Conflict", "not now")))
+    failed = act.refused()
+    assert failed.trouble is Trouble.PARTIAL
+    assert "not now; its traffic had been set from 100 % to 0 %, and setting it back to 100 % has begun" in str(failed)
+    later(server)
+    assert undo(cloud, act) == Undone(because="it is there, with 100 % of the traffic")
+    assert traffic(chat) == {"blue": 100}
+
+
+def test_a_delete_whose_reply_was_lost_is_no_failure(server: Server, cloud: Cloud, chat: Endpoint):
+    blue = full(chat)
+    act = delete(cloud)
+    left = [True]
+
+    def lose(request: Request) -> object:
+        if request.method == "DELETE" and left:
+            left.clear()
+            blue.set("properties.provisioningState", "Deleting")
+            return cut()
+        return None
+
+    server.rules.append(lose)
+    assert act.carry() == "it is being deleted already"
+
+
+def test_what_is_gone_is_gone(cloud: Cloud, chat: Endpoint):
+    blue = full(chat)
+    acts = [delete(cloud), planned(cloud, DEPLOYMENT, "chat/blue")]
+    blue.remove()
+    assert {act.refused().trouble for act in acts} == {Trouble.GONE}
+
+
+def test_a_look_sees_tags_traffic_and_siblings_of_this_moment(cloud: Cloud, vision: Workspace, chat: Endpoint):
+    blue = full(chat)
+    seen = found(cloud, DEPLOYMENT, "chat/blue")
+    blue.tagged(None)
+    chat.tagged({"reaper:keep": "true"}).traffic(blue=7, green=93)
+    vision.tagged(owner="ada")
+    chat.deployment("green")
+    session = cloud.anew()
+    registry.acts(DEPLOYMENT).look(session, seen)
+    chat.tagged({"reaper:keep": "false"})
+    fresh = registry.acts(DEPLOYMENT).look(session, seen)
+    assert fresh.tags == {"reaper:keep": "false", "owner": "ada"}
+    assert (fresh.facts["share"], fresh.facts["beside"], fresh.id) == (7, {"green"}, seen.id)
+
+
+@pytest.mark.parametrize("place", ["deployment", "endpoint", "workspace"])
+def test_tags_that_cannot_be_read_anywhere_above_it_are_none(cloud: Cloud, vision: Workspace, chat: Endpoint, place: str):
+    things = {"deployment": full(chat), "endpoint": chat, "workspace": vision}
+    seen = found(cloud, DEPLOYMENT, "chat/blue")
+    things[place].body["tags"] = "reaper:keep"
+    assert registry.acts(DEPLOYMENT).look(cloud, seen).tags is None
+
+
+def test_a_look_at_what_cannot_be_read_fails(cloud: Cloud, chat: Endpoint):
+    blue = full(chat)
+    seen = found(cloud, DEPLOYMENT, "chat/blue")
+    blue.body["systemData"]["createdAt"] = "yesterday"
+    with pytest.raises(CloudError) as caught:
+        registry.acts(DEPLOYMENT).look(cloud, seen)
+    assert caught.value.trouble is Trouble.GARBLED
+
+
+@pytest.mark.parametrize(
+    ("move", "granted", "missing"),
+    [
+        (Move.STOP, f"{ML}/onlineEndpoints/read", f"{ML}/onlineEndpoints/deployments/write"),
+        (Move.DELETE, f"{ML}/onlineEndpoints/write", f"{ML}/onlineEndpoints/deployments/delete"),
+        (Move.DELETE, f"{ML}/onlineEndpoints/deployments/delete", f"{ML}/onlineEndpoints/write"),
+    ],
+)
+def test_a_missing_right_is_named_and_the_declared_ones_are_enough(
+    server: Server, cloud: Cloud, chat: Endpoint, move: Move, granted: str, missing: str
+):
+    full(chat)
+    chat.traffic(blue=100)
+    waits(server, cloud, 60)
+    kind = registry.kind(DEPLOYMENT)
+    server.rules.append(only(*kind.permissions, *assets.PERMISSIONS, granted))
+    failed = planned(cloud, DEPLOYMENT, "chat/blue", move).refused()
+    # Where its traffic was moved already, it is not as it was.
+    expected = Trouble.PARTIAL if missing.endswith("deployments/delete") else Trouble.DENIED
+    assert (failed.trouble, failed.missing) == (expected, missing)
+    chat.traffic(blue=100).set("properties.provisioningState", "Succeeded")
+    server.rules[:] = [only(*kind.permissions, *kind.deeds[move].permissions)]
+    act = planned(cloud, DEPLOYMENT, "chat/blue", move)
+    act.carry()
+    later(server)
+    server.rules[:] = [only(*kind.permissions, *registry.acts(DEPLOYMENT).undo_permissions)]
+    undo(cloud, act)
+    later(server)
+    undo(cloud, act)
+    later(server)
+    assert server.world.estate.find(act.resource.id)["sku"]["capacity"] == 3
+    assert traffic(chat) == {"blue": 100}
+    assert server.world.now > NOW

@@ -1,0 +1,209 @@
+"""No token of ours goes to a host that is not Azure's: what a policy, a setting or the ledger names is looked at first."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from on_azure.conftest import NOW
+from reaper.azure import mail, secret_store, service_hosts, text_store, trusted_hosts
+from reaper.azure.channels.acs import Channel
+from reaper.cli.sample_notice import message
+from reaper.errors import CloudError, ReaperError, SettingsError
+from reaper.ledger import port
+from reaper.model import Mode, Report, Run
+from reaper.notices.channels.delivery import Means
+from reaper.policy import file
+from reaper.policy.channel_settings import Acs
+from reaper.settings import Email
+from reaper.snooze import keys, links
+
+GOV = {"REAPER_ARM_ENDPOINT": "https://management.usgovcloudapi.net"}
+OTHER = {"REAPER_ARM_ENDPOINT": "https://management.sovereign.example/"}
+PLAYED = {"REAPER_ARM_ENDPOINT": "https://127.0.0.1:4711"}
+
+
+@pytest.mark.parametrize(
+    ("address", "service", "environ"),
+    [
+        ("https://acme.blob.core.windows.net/reports", "blob", {}),
+        ("https://acme.blob.core.windows.net:443/reports", "blob", {}),
+        ("https://acme.blob.core.windows.net./reports", "blob", {}),
+        ("https://acme.blob.core.windows.net.:443/reports", "blob", {}),
+        ("https://mail.communication.azure.us", "communication", GOV),
+        ("https://ACME.Blob.Core.Windows.Net/reports", "blob", {}),
+        ("https://acme.z12.blob.storage.azure.net/reports", "blob", {}),
+        ("https://acme.blob.core.usgovcloudapi.net/reports", "blob", GOV),
+        ("https://acme.blob.core.chinacloudapi.cn/reports", "blob", {}),
+        ("https://acme.table.core.windows.net", "table", {}),
+        ("https://team.vault.azure.net/secrets/x", "vault", {}),
+        ("https://team.vault.usgovcloudapi.net/secrets/x", "vault", GOV),
+        ("https://team.vault.azure.cn/secrets/x", "vault", {}),
+        ("https://mail.germany.communication.azure.com", "communication", {}),
+        ("https://team.vault.sovereign.example/secrets/x", "vault", OTHER),
+        ("https://acme.blob.core.sovereign.example/reports", "blob", OTHER),
+        ("https://acme.table.sovereign.example", "table", OTHER),
+        ("https://127.0.0.1:10000/devstoreaccount1/reports", "blob", PLAYED),
+        ("https://localhost:10000/devstoreaccount1/reports", "blob", PLAYED),
+    ],
+)
+def test_azures_own_hosts_get_a_token(address: str, service: str, environ: dict[str, str]):
+    assert trusted_hosts.refusal(address, service, environ) is None
+
+
+@pytest.mark.parametrize(
+    ("address", "service", "environ"),
+    [
+        ("https://evil.example/reports", "blob", {}),
+        ("https://blob.core.windows.net/reports", "blob", {}),
+        ("https://evilblob.core.windows.net/reports", "blob", {}),
+        ("https://acme.blob.core.windows.net.evil.example/reports", "blob", {}),
+        ("https://acme.blob.core.windows.net../reports", "blob", {}),
+        ("https://evil.example./reports", "blob", {}),
+        ("https://[acme.blob.core.windows.net/reports", "blob", {}),
+        ("https://acme.table.cosmos.azure.com", "table", {}),
+        ("https://mail.communication.azure.us", "communication", {}),
+        ("https://mail.communication.azure.us", "communication", OTHER),
+        ("http://127.0.0.1:10000/devstoreaccount1/reports", "blob", PLAYED),
+        ("https://acme.blob.core.windows.net@evil.example/reports", "blob", {}),
+        ("https://evil.example\\@acme.blob.core.windows.net/reports", "blob", {}),
+        ("https://me@acme.blob.core.windows.net/reports", "blob", {}),
+        ("https://acme.blob.core.windows.net:8443/reports", "blob", {}),
+        ("https://evil.example#.blob.core.windows.net/reports", "blob", {}),
+        ("https://evil.example?.blob.core.windows.net/reports", "blob", {}),
+        ("http://acme.blob.core.windows.net/reports", "blob", {}),
+        ("https://acme.vault.azure.net/reports", "blob", {}),
+        ("https://acme.blob.core.windows.net/secrets/x", "vault", {}),
+        ("https://team.vault.sovereign.example/secrets/x", "vault", GOV),
+        ("https://team.vault.azure.com/secrets/x", "vault", {"REAPER_ARM_ENDPOINT": "https://management.azure.com"}),
+        ("https://x.vault.com/secrets/x", "vault", {"REAPER_ARM_ENDPOINT": "https://management.com"}),
+        ("https://team.vault.corp.example/secrets/x", "vault", {"REAPER_ARM_ENDPOINT": "https://proxy.corp.example"}),
+        ("https://127.0.0.1:10000/devstoreaccount1/reports", "blob", {}),
+        ("https://127.0.0.1:10000/devstoreaccount1/reports", "blob", GOV),
+        ("https://203.0.113.7/devstoreaccount1/reports", "blob", PLAYED),
+        ("https://169.254.169.254/x/y", "blob", PLAYED),
+        ("https://127.0.0.1@evil.example/x", "blob", PLAYED),
+    ],
+)
+def test_no_other_host_does_however_it_is_spelled(address: str, service: str, environ: dict[str, str]):
+    assert "our identity is not shown to it" in (trusted_hosts.refusal(address, service, environ) or "")
+
+
+@pytest.mark.parametrize(
+    ("address", "service", "environ", "said"),
+    [
+        ("http://127.0.0.1:10000/reports", "blob", PLAYED, "a token goes over https only, not over http"),
+        ("https://127.0.0.1:10000/reports", "blob", {}, "counts only where REAPER_ARM_ENDPOINT is on this machine, too"),
+        ("http://acme.blob.core.windows.net/reports", "blob", {}, "a token goes over https only, not over http"),
+        ("https://acme.table.cosmos.azure.com", "table", {}, "takes no token for storage, give its connection string"),
+        (
+            "https://files.example.com/reports",
+            "blob",
+            {},
+            "needs an address with a signature (SAS), or use the account's own host",
+        ),
+        ("https://mail.example.com", "communication", GOV, "end with .communication.azure.com, .communication.azure.us"),
+        ("https://files.example.com/reports", "blob", OTHER, ".blob.core.sovereign.example"),
+        ("https://[x/reports", "blob", {}, "this is not an address such as https://<name>.blob.core.windows.net"),
+    ],
+)
+def test_a_refusal_says_what_keeps_the_address_from_being_used(address: str, service: str, environ: dict[str, str], said: str):
+    assert said in (trusted_hosts.refusal(address, service, environ) or "")
+
+
+def test_what_is_no_address_at_all_is_an_error_and_no_crash(monkeypatch: pytest.MonkeyPatch):
+    for call in (
+        lambda: secret_store.read("https://[x/secrets/hook"),
+        lambda: text_store.read("https://[x/policies/policy.yaml", 9),
+        lambda: text_store.write_report("https://[x/reports", "r", NOW, "{}"),
+        lambda: text_store.list("https://[x/manifests/run1"),
+        lambda: service_hosts.from_env({"REAPER_ARM_ENDPOINT": "https://[x"}),
+        lambda: keys.open("keyvault:https://[x/secrets/ring", {}),
+        lambda: links.open({"REAPER_SNOOZE_URL": "https://[x", "REAPER_SNOOZE_KEYS": "env:K", "K": "x" * 40}, NOW),
+    ):
+        with pytest.raises(ReaperError, match=r"address|expected https://"):
+            call()
+    monkeypatch.setenv("REAPER_ARM_ENDPOINT", "https://[x")
+    assert trusted_hosts.refusal("https://127.0.0.1:10000/reports", "blob")
+
+
+@pytest.fixture
+def identity(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """A managed identity's endpoint; what was asked of it."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_error(500)
+
+        def log_message(self, *parts: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+    monkeypatch.delenv("REAPER_ARM_ENDPOINT", raising=False)
+    monkeypatch.delenv("AZURE_STORAGE_CONNECTION_STRING", raising=False)
+    monkeypatch.setenv("IDENTITY_ENDPOINT", f"http://127.0.0.1:{server.server_port}/msi/token")
+    monkeypatch.setenv("IDENTITY_HEADER", "x")
+    monkeypatch.setenv("AZURE_TOKEN_CREDENTIALS", "ManagedIdentityCredential")
+    yield asked
+    server.shutdown()
+    server.server_close()
+
+
+def _acs(endpoint: str) -> Channel:
+    spec = Acs.model_validate({"type": "acs", "endpoint": endpoint, "from": "reaper@example.com"})
+    return Channel(spec, Means(secret=lambda ref: "", clock=lambda: NOW))
+
+
+REPORT = Report(
+    run=Run(id="r", started_at=NOW, finished_at=NOW, mode=Mode.AUDIT, version="0", policy_sha256="0"), coverage=(), findings=()
+)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        pytest.param(lambda: file.load("https://evil.example/policies/policy.yaml"), id="a policy's address"),
+        pytest.param(lambda: text_store.write("https://evil.example/manifests", "a.json", "{}"), id="where manifests go"),
+        pytest.param(lambda: text_store.read_text("https://evil.example/manifests/a.json"), id="a manifest's address"),
+        pytest.param(lambda: text_store.list("https://evil.example/manifests/run1"), id="the manifests of a run"),
+        pytest.param(lambda: text_store.write_report("https://evil.example/reports", "r", NOW, "{}"), id="where reports go"),
+        pytest.param(lambda: secret_store.read("https://evil.example/secrets/hook"), id="a vault"),
+        pytest.param(lambda: port.open("table://acme.evil.example/ledger", {}), id="a ledger"),
+        pytest.param(lambda: _acs("https://evil.example").send(message("lee@example.com", NOW)), id="a policy's mail service"),
+        pytest.param(
+            lambda: mail.send(
+                Email(endpoint="https://evil.example", sender="r@example.com", to=("a@example.com",)), REPORT, None
+            ),
+            id="the deployment's mail service",
+        ),
+    ],
+)
+def test_a_strange_host_is_refused_before_a_token_is_asked_for(call, identity: list[str]):
+    with pytest.raises(ReaperError, match="our identity is not shown to it"):
+        call()
+    assert identity == []
+
+
+def test_the_legitimate_address_next_to_it_is_still_opened(identity: list[str]):
+    with pytest.raises(CloudError):
+        secret_store.read("https://team.vault.azure.net/secrets/hook")
+    assert identity, "a token was asked for"
+    assert "vault.azure.net" in identity[0]
+
+
+@pytest.mark.parametrize("path", ["secrets/a%2Fb", "secrets/", "secrets/a/b/c", "keys/a", "secrets/a?x=1", "secrets/%61"])
+def test_an_address_that_is_no_secret_of_a_vault_is_refused(path: str):
+    with pytest.raises(CloudError, match="expected https://<vault>"):
+        secret_store.read(f"https://team.vault.azure.net/{path}")
+
+
+def test_an_address_with_a_signature_speaks_for_itself_and_needs_no_identity(identity: list[str]):
+    with pytest.raises(SettingsError, match="cannot be read"):
+        text_store.read("https://127.0.0.1:1/account/policies/policy.yaml?sv=1&sig=secret", 9)
+    assert identity == []

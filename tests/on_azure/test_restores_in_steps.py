@@ -1,0 +1,161 @@
+"""Restores in several runs: a step that Azure refuses, as for want of quota, and actions that came one after the other."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from on_azure.acting import Planned, later, planned
+from on_azure.conftest import DEPLOYMENT
+from reaper import registry
+from reaper.actions.contract import Undone
+from reaper.azure.session import Cloud
+from reaper.errors import CloudError, Trouble
+from reaper.model import Move
+from reaper_sandbox.azure.fault import Fault, error, on
+from reaper_sandbox.azure.rights import deny
+from reaper_sandbox.azure.server import Server
+from reaper_sandbox.azure.subscription import Endpoint, Workspace
+
+TEXT = "Not enough quota available for Standard_NC6s_v3 in SubscriptionId 1. Current usage/limit: 6/6. Additional needed: 18"
+QUOTA = error(400, "BadRequest", TEXT)
+QUOTA_LATER = {"code": "OutOfQuota", "message": TEXT}
+BACK = Undone(because="it is there, and gets 100 % of the traffic again")
+
+
+@pytest.fixture
+def chat(vision: Workspace) -> Endpoint:
+    one = vision.endpoint("chat")
+    one.deployment("blue", size="Standard_NC6s_v3", capacity=3)
+    return one.traffic(blue=100)
+
+
+@pytest.fixture
+def gone(server: Server, cloud: Cloud, chat: Endpoint) -> Planned:
+    """The endpoint's only deployment, deleted."""
+
+    def pause(seconds: float) -> None:
+        server.now = server.world.now + timedelta(seconds=seconds + 60)
+
+    cloud.session.pause = pause
+    one = planned(cloud, DEPLOYMENT, "chat/blue", Move.DELETE)
+    one.carry()
+    later(server)
+    return one
+
+
+def undo(one: Planned) -> Undone:
+    return registry.acts(DEPLOYMENT).undo(one.cloud.anew(), one.manifest)
+
+
+@pytest.mark.parametrize("refusal", [QUOTA, error(409, "OutOfCapacity", TEXT)], ids=["quota", "capacity"])
+def test_a_create_refused_for_want_of_quota_is_made_by_a_later_run(server: Server, chat: Endpoint, gone: Planned, refusal: Fault):
+    server.rules.append(on("PUT", ".*/deployments/blue", refusal, times=1))
+    with pytest.raises(CloudError, match="Not enough quota") as caught:
+        undo(gone)
+    assert caught.value.trouble is Trouble.REFUSED
+    assert undo(gone).again
+    later(server)
+    assert undo(gone) == BACK
+
+
+def test_a_create_that_azure_breaks_off_later_is_made_once_more(server: Server, chat: Endpoint, gone: Planned):
+    server.world.operations.failures.append(QUOTA_LATER)
+    undo(gone)
+    later(server)
+    assert server.world.estate.find(gone.resource.id)["properties"]["provisioningState"] == "Failed"
+    assert undo(gone).because.startswith("creating it again has begun")
+    later(server)
+    assert undo(gone) == BACK
+    later(server)
+    assert (chat.body["properties"]["traffic"], server.world.estate.find(gone.resource.id)["sku"]["capacity"]) == (
+        {"blue": 100},
+        3,
+    )
+
+
+def test_a_broken_one_that_somebody_else_made_is_not_written_over(server: Server, chat: Endpoint, gone: Planned):
+    chat.deployment("blue", created=server.world.now).set("properties.provisioningState", "Failed")
+    before = len(server.mutations)
+    with pytest.raises(CloudError, match="another deployment blue is there now"):
+        undo(gone)
+    assert len(server.mutations) == before
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [on("PUT", ".*/onlineEndpoints/chat", error(400, "BadRequest", "no")), deny("*/onlineEndpoints/write"),
+     on("PUT", ".*/onlineEndpoints/chat", error(500))],
+    ids=["refused", "denied", "server error"],
+)  # fmt: skip
+def test_traffic_that_cannot_be_put_back_leaves_it_restored_and_comes_with_a_later_run(
+    server: Server, chat: Endpoint, gone: Planned, refusal: object
+):
+    undo(gone)
+    later(server)
+    server.rules.append(refusal)
+    undone = undo(gone)
+    assert (undone.because, undone.again) == ("it is there", True)
+    assert undone.lost[0].startswith("its 100 % of the traffic could not be put back: ")
+    server.rules.remove(refusal)
+    assert undo(gone) == BACK
+
+
+def test_a_scale_out_refused_for_want_of_quota_is_made_by_a_later_run(server: Server, cloud: Cloud, chat: Endpoint):
+    one = planned(cloud, DEPLOYMENT, "chat/blue")
+    one.carry()
+    later(server)
+    server.rules.append(on("PATCH", ".*", QUOTA, times=1))
+    with pytest.raises(CloudError, match="Not enough quota"):
+        undo(one)
+    assert undo(one) == Undone(because="scaling it back from 1 to 3 instances has begun")
+    assert server.world.estate.find(one.resource.id)["sku"]["capacity"] == 3
+
+
+def earlier(one: Planned) -> str:
+    return f"An earlier action had changed it before: `reaper restore {one.resource.id} --manifest first` takes that back, too."
+
+
+def test_one_that_was_scaled_in_before_it_was_deleted_gets_its_instances_back(server: Server, cloud: Cloud, chat: Endpoint):
+    chat.deployment("green")
+    chat.traffic(green=100)
+    first = planned(cloud, DEPLOYMENT, "chat/blue")
+    first.carry()
+    later(server)
+    second = planned(cloud, DEPLOYMENT, "chat/blue", Move.DELETE, {"previous": "first"})
+    second.carry()
+    later(server)
+    undo(second)
+    later(server)
+    assert undo(second) == Undone(because="it is there, with 0 % of the traffic", lost=(earlier(second),))
+    assert undo(first) == Undone(because="scaling it back from 1 to 3 instances has begun")
+    later(server)
+    assert server.world.estate.find(first.resource.id)["sku"]["capacity"] == 3
+
+
+@pytest.mark.parametrize("path", ["tags", "properties.environmentVariables"])
+def test_another_one_under_its_name_gets_no_instances(server: Server, cloud: Cloud, chat: Endpoint, path: str):
+    first = planned(cloud, DEPLOYMENT, "chat/blue")
+    first.carry()
+    later(server)
+    server.world.estate.drop(first.resource.id)
+    chat.deployment("blue", size="Standard_NC6s_v3", created=server.world.now).set(path, {"a": "b"})
+    with pytest.raises(CloudError, match="it was made anew on"):
+        undo(first)
+
+
+def test_a_delete_broken_off_after_its_traffic_went_leaves_what_brings_the_traffic_back(
+    server: Server, cloud: Cloud, chat: Endpoint
+):
+    first = planned(cloud, DEPLOYMENT, "chat/blue", Move.DELETE)
+    chat.traffic(blue=0)
+    second = planned(cloud, DEPLOYMENT, "chat/blue", Move.DELETE, {"previous": "first"})
+    second.carry()
+    later(server)
+    undo(second)
+    later(server)
+    assert undo(second).lost == (earlier(second),)
+    assert undo(first) == BACK
+    later(server)
+    assert chat.body["properties"]["traffic"] == {"blue": 100}

@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from urllib.parse import urlencode
+
+import azure.functions as func
+import pytest
+
+from reaper.azure import snooze_route
+from reaper.ledger import port
+from reaper.ledger.port import Ledger
+from reaper.snooze import keys as snooze_keys
+from reaper.snooze.pages import until
+from reaper.snooze.token import Link, sign
+
+ID = (
+    "/subscriptions/00000000-0000-0000-0000-000000000001/resourceGroups/rg/providers/Microsoft.MachineLearningServices"
+    "/workspaces/ws/onlineEndpoints/churn/deployments/blue"
+)
+SECRET = "s" * 43
+NOW = datetime.now(UTC)
+SITE = "https://reaper-x.azurewebsites.net/api/keep"
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Ledger]:
+    """A deployment's settings, a route that has not started yet, and the ledger behind it."""
+    where = f"sqlite://{tmp_path}/ledger.db"
+    monkeypatch.setenv("REAPER_LEDGER", where)
+    monkeypatch.setenv("REAPER_SNOOZE_KEYS", "env:KEEP_KEYS")
+    monkeypatch.setenv("KEEP_KEYS", SECRET)
+    snooze_route._gate.cache_clear()
+    found = port.open(where, {})
+    yield found
+    found.close()
+    snooze_route._gate.cache_clear()
+
+
+def token(environ: dict[str, str] | None = None) -> str:
+    """A link as a sweep with these settings signs it."""
+    keys = snooze_keys.open("env:KEEP_KEYS", environ or {"KEEP_KEYS": SECRET}).keys(NOW)
+    link = Link(resource=ID, expires=NOW + timedelta(days=14), max_days=30, kind="azureml-online-deployment", name="churn/blue")
+    return sign(link, keys)
+
+
+def request(method: str, query: str = "", body: bytes = b"", **headers: str) -> func.HttpRequest:
+    """As the host hands it over: header names in its own case, the address with the app's route prefix."""
+    given = {"X-Forwarded-For": "198.51.100.9, 203.0.113.7:51034", "Host": "reaper-x.azurewebsites.net", **headers}
+    return func.HttpRequest(method=method, url=f"{SITE}{'?' if query else ''}{query}", headers=given, body=body)
+
+
+def call(asked: func.HttpRequest) -> func.HttpResponse:
+    return snooze_route.keep(asked)
+
+
+def test_a_get_shows_the_page_and_writes_nothing(store: Ledger):
+    reply = call(request("GET", f"t={token()}"))
+    assert (reply.status_code, reply.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert "Keep “churn/blue” as it is?" in reply.get_body().decode()
+    assert 'action="keep"' in reply.get_body().decode(), "relative, so that it stays under /api"
+    assert store.recall([ID], NOW) == {}
+
+
+def test_a_post_keeps_the_resource(store: Ledger):
+    body = urlencode({"t": token(), "days": "7", "reason": "für Ōsaka"}).encode()
+    before = datetime.now(UTC)
+    reply = call(request("POST", body=body, **{"Content-Type": "application/x-www-form-urlencoded"}))
+    found = store.recall([ID], NOW)[ID]
+    assert reply.status_code == 200
+    assert found.snoozed_until in {until(before, 7), until(datetime.now(UTC), 7)}
+    assert found.snoozed_why == "für Ōsaka"
+
+
+def test_head_has_the_headers_and_no_page(store: Ledger):
+    reply = call(request("HEAD", f"t={token()}"))
+    assert (reply.status_code, reply.get_body()) == (200, b"")
+
+
+def test_a_bad_link_is_refused_and_logged_without_its_token(store: Ledger, caplog: pytest.LogCaptureFixture):
+    with caplog.at_level(logging.INFO):
+        assert call(request("GET", f"t={token()}x")).status_code == 403
+    assert "403 from 203.0.113.7: refused" in caplog.text
+    assert token()[-43:] not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("forwarded", "address"),
+    [
+        pytest.param("203.0.113.7:51034", "203.0.113.7", id="with a port"),
+        pytest.param("6.6.6.6, 203.0.113.7:51034", "203.0.113.7", id="what the client claims is not believed"),
+        pytest.param("203.0.113.7", "203.0.113.7", id="without a port"),
+        pytest.param("[2001:db8::1]:51034", "2001:db8::1", id="version 6 with a port"),
+        pytest.param("2001:db8::1", "2001:db8::1", id="version 6"),
+        pytest.param("", "", id="none, on one's own machine"),
+        pytest.param("1.2.3.4\nERROR forged", "", id="something else"),
+    ],
+)
+def test_the_source_is_what_the_front_end_saw(forwarded: str, address: str):
+    assert snooze_route.source_ip(forwarded) == address
+
+
+@pytest.mark.parametrize("environ", [{}, {"REAPER_SNOOZE_KEYS": " "}], ids=["no setting", "an empty one, as Bicep leaves it"])
+def test_without_keys_there_is_no_route(environ: dict[str, str]):
+    app = func.FunctionApp()
+    snooze_route.register(app, environ)
+    assert app.get_functions() == []
+
+
+def test_the_route_is_anonymous_and_takes_what_the_page_needs():
+    app = func.FunctionApp()
+    snooze_route.register(app, {"REAPER_SNOOZE_KEYS": "env:KEEP_KEYS"})
+    [function] = app.get_functions()
+    trigger = function.get_trigger()
+    assert (function.get_function_name(), trigger.route) == ("Keep", "keep")
+    assert trigger.auth_level == func.AuthLevel.ANONYMOUS
+    assert {str(getattr(m, "value", m)) for m in trigger.methods} == {"GET", "HEAD", "POST"}
+    assert {b.name for b in function.get_bindings()} == {"req", "$return"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        pytest.param({"REAPER_SNOOZE_KEYS": ""}, "REAPER_SNOOZE_KEYS is not set", id="keys taken away"),
+        pytest.param({"REAPER_SNOOZE_KEYS": "vault:x"}, "expected secretsmanager", id="a place we do not know"),
+        pytest.param({"KEEP_KEYS": ""}, "no variable KEEP_KEYS", id="keys that are not there"),
+        pytest.param({"KEEP_KEYS": "short"}, "5 bytes", id="a weak key"),
+        pytest.param({"REAPER_LEDGER": ""}, "REAPER_LEDGER is not set", id="no ledger"),
+        pytest.param({"REAPER_LEDGER": "table://x"}, "table://account/table", id="half a ledger"),
+    ],
+)
+def test_a_deployment_that_cannot_work_is_a_503_and_one_line(
+    store: Ledger, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, changed: dict[str, str], said: str
+):
+    for name, value in changed.items():
+        monkeypatch.setenv(name, value)
+    assert call(request("GET", f"t={token()}")).status_code == 503
+    [line] = [r for r in caplog.records if r.name == snooze_route.__name__]
+    assert said in line.getMessage()
+    assert (line.levelname, line.exc_info) == ("ERROR", None)
+
+
+@pytest.mark.parametrize("url", [f"{SITE}?t=%", "https://[::1/api/keep?t=x#y", "https://[", ""])
+def test_an_odd_address_is_refused_and_nothing_raised(store: Ledger, url: str):
+    asked = func.HttpRequest(method="GET", url=url, headers={"Host": "["}, body=b"")
+    assert call(asked).status_code == 403
+
+
+def test_a_link_of_another_app_with_the_same_secret_is_refused(store: Ledger, monkeypatch: pytest.MonkeyPatch):
+    mine = "/subscriptions/1/resourceGroups/rg/providers/Microsoft.Web/sites/reaper-x"
+    monkeypatch.setenv("REAPER_DEPLOYMENT", mine)
+    keys = {"KEEP_KEYS": SECRET, "REAPER_DEPLOYMENT": mine}
+    assert call(request("GET", f"t={token(keys | {'REAPER_DEPLOYMENT': f'{mine}2'})}")).status_code == 403
+    assert call(request("GET", f"t={token(keys)}")).status_code == 200
+    assert call(request("GET", f"t={token(keys | {'REAPER_DEPLOYMENT': mine.upper()})}")).status_code == 200
+    assert call(request("GET", f"t={token()}")).status_code == 200, "mailed before the app had a name"

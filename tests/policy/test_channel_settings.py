@@ -1,0 +1,222 @@
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import jsonschema
+import pytest
+
+from reaper import registry, secret_store
+from reaper.errors import CloudError, PolicyError, SettingsError
+from reaper.notices.channels.deployment import implied
+from reaper.notices.channels.recipients import recipients
+from reaper.notices.message import Audience, Message
+from reaper.policy import channel_settings, yaml_lines
+from reaper.policy.channel_settings import MODELS, Acs, Apprise, Sns
+from reaper.policy.schema import Policy
+
+OWNERS = "owners: {domains: [example.com], fallback: ml-admins@example.com}\n"
+EVERY = """\
+  - {type: smtp, host: smtp.example.com, from: reaper@example.com, user: reaper, secret: env:REAPER_SECRET_SMTP}
+  - {type: ses, from: reaper@example.com, for: owners}
+  - {type: acs, endpoint: "https://mail.communication.azure.com", from: reaper@example.com, to: [ops@example.com]}
+  - {type: sns, topic: "arn:aws:sns:us-east-1:123456789012:reaper"}
+  - {type: webhook, url: "https://hooks.example.com/reaper", secret: "secretsmanager:reaper/hook#key", for: [owners, admins]}
+  - {type: apprise, secret: "keyvault:https://vault.vault.azure.net/secrets/slack", name: slack}
+  - {type: apprise, url: "json://localhost:8080/chat"}
+  - {type: folder, path: mails}
+"""
+
+
+def parse(channels: str, head: str = OWNERS) -> Policy:
+    return yaml_lines.parse(f"version: 1\n{head}channels:\n{channels}", "policy.yaml", registry.names())
+
+
+def problem(line: str, head: str = OWNERS) -> str:
+    with pytest.raises(PolicyError) as caught:
+        parse(f"  - {line}\n", head)
+    return str(caught.value)
+
+
+def test_every_type_of_channel_can_be_declared_and_fits_the_schema():
+    policy = parse(EVERY)
+    assert {c.type for c in policy.channels} == set(MODELS)
+    data = yaml_lines.plain(f"version: 1\n{OWNERS}channels:\n{EVERY}", "policy.yaml")
+    jsonschema.validate(data, Policy.model_json_schema())
+    assert [list(c.readers) for c in policy.channels[1:4]] == [["owners"], ["owners", "admins"], ["admins"]]
+
+
+SMTP = "type: smtp, host: smtp.example.com, from: reaper@example.com"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"{{{SMTP}, user: u, secret: hunter2hunter2}}",
+        f"{{{SMTP}, password: hunter2hunter2}}",
+        f"{{{SMTP}, smtp_token: hunter2hunter2}}",
+        '{type: smtp, host: "smtp://u:hunter2hunter2@smtp.example.com", from: r@example.com}',
+        '{type: smtp, host: "u:hunter2hunter2@smtp.example.com", from: r@example.com}',
+        '{type: apprise, url: "slack://T1/B2/hunter2hunter2"}',
+        '{type: apprise, url: "https://hooks.slack.com/services/T0/B0/hunter2hunter2"}',
+        '{type: apprise, url: "json://u:hunter2hunter2@localhost"}',
+        '{type: apprise, url: "hunter2hunter2://x"}',
+        '{type: apprise, secret: "slack://T1/B2/hunter2hunter2"}',
+        '{type: webhook, url: "https://hooks.slack.com/services/hunter2hunter2", secret: env:REAPER_SECRET_K}',
+        '{type: webhook, url: "https://x.example.com/?code=hunter2hunter2", secret: env:REAPER_SECRET_K}',
+        '{type: webhook, url: "https://x.example.com/?a=1&sig=hunter2hunter2", secret: env:REAPER_SECRET_K}',
+        '{type: acs, endpoint: "https://x.example.com", from: r@example.com, access_key: hunter2hunter2}',
+        '{type: acs, endpoint: "https://x.example.com", from: r@example.com, connection_string: hunter2hunter2}',
+    ],
+)
+def test_a_secret_in_the_policy_is_an_error_that_says_how_to_mend_it_and_does_not_repeat_it(line: str):
+    said = problem(line)
+    assert said.startswith("policy.yaml:4: channels[0]: ")
+    assert "env:REAPER_SECRET_NAME" in said
+    assert "hunter2hunter2" not in said
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("{type: smpt, host: a}", "channels[0]: 'smpt' is no type of channel, did you mean smtp?"),
+        ("{host: a}", "valid here: smtp, ses, acs, sns, webhook, apprise, folder"),
+        (f"{{{SMTP}, prot: 25}}", "channels[0].prot: unknown key, did you mean port?"),
+        (f"{{{SMTP}, fron: a@b.cd}}", "channels[0].fron: unknown key, did you mean from?"),
+        ("{type: smtp, from: r@example.com}", "channels[0].host: this key is missing"),
+        ("{type: smtp, host: a.example, from: R <r@example.com>}", "expected one plain e-mail address"),
+        (
+            f"{{{SMTP}, for: owner}}",
+            "channels[0].for[0]: 'owner' is not valid: expected 'owners' or 'admins', did you mean owners?",
+        ),
+        (f"{{{SMTP}, for: []}}", "channels[0].for: "),
+        (f"{{{SMTP}, user: u}}", "user and secret go together"),
+        (f"{{{SMTP}, user: u, secret: env:REAPER_SECRET_P, tls: none}}", "would travel in the clear"),
+        ("{type: sns, topic: reaper}", "channels[0].topic: 'reaper' is not valid"),
+        ('{type: webhook, url: "http://hooks.example.com/", secret: env:REAPER_SECRET_K}', "channels[0].url: "),
+        ('{type: webhook, url: "https://hooks.example.com/"}', "channels[0].secret: this key is missing"),
+        ("{type: apprise}", "give secret, which holds the Apprise address"),
+        ('{type: acs, endpoint: "http://mail.example.com", from: r@example.com}', "channels[0].endpoint: "),
+    ],
+)
+def test_a_mistake_is_told_with_its_line_and_its_fix(line: str, said: str):
+    found = problem(line)
+    assert found.startswith("policy.yaml:4: ")
+    assert said in found
+
+
+@pytest.mark.parametrize(
+    "asked", ["slack", "Teams", "ms-teams", "microsoft teams", "discord", "telegram", "pagerduty", "google-chat", "webex"]
+)
+def test_a_chat_as_a_type_is_answered_with_the_lines_that_work(asked: str):
+    found = problem(f"{{type: {asked}, url: 'https://hooks.example.com/x'}}")
+    assert found.startswith(f"policy.yaml:4: channels[0]: {asked!r} is no type of channel: chats go through Apprise")
+    [line] = re.findall(r"write `(- \{.*?\})`", found)
+    [channel] = parse(f"  {line}\n").channels
+    assert isinstance(channel, Apprise)
+    assert f"into the variable {str(channel.secret).removeprefix('env:')} " in found
+
+
+@pytest.mark.parametrize(("name", "address"), sorted(set(channel_settings.CHATS.values())))
+def test_the_address_of_a_chat_is_one_that_apprise_knows(name: str, address: str):
+    apprise = pytest.importorskip("apprise")
+    scheme = address.partition("://")[0]
+    assert apprise.plugins.N_MGR[scheme].service_name, name
+
+
+@pytest.mark.parametrize("asked", ["email", "mail", "sendgrid"])
+def test_mail_as_a_type_is_answered_with_the_types_there_are(asked: str):
+    found = problem(f"{{type: {asked}, to: a@example.com}}")
+    [line] = re.findall(r"write `(- \{.*?\})`", found)
+    assert parse(f"  {line}\n").channels[0].type == "smtp"
+    assert "type: ses (Amazon) or acs (Azure)" in found
+
+
+def test_a_mail_channel_for_admins_needs_to_know_where_they_are():
+    assert "give it a `to`, or the policy an owners.fallback" in problem("{type: ses, from: r@example.com}", "")
+    assert problem("{type: ses, from: r@example.com}", "owners: {fallback: nobody}\n")
+    assert parse("  - {type: ses, from: r@example.com, for: owners}\n", "")
+    assert parse("  - {type: ses, from: r@example.com, to: ops@example.com}\n", "")
+
+
+def message(**given: Any) -> Message:
+    return Message(**{"to": "lee@example.com", "subject": "s", "text": "t", "html": "h", **given})
+
+
+def test_a_message_to_an_owner_never_goes_to_the_channels_own_addresses():
+    assert recipients(message(), ["ops@example.com"], "x") == ["lee@example.com"]
+    assert recipients(message(audience=Audience.ADMINS), ["ops@example.com", "ops@example.com"], "x") == ["ops@example.com"]
+    assert recipients(message(audience=Audience.ADMINS), [], "x") == ["lee@example.com"]
+    with pytest.raises(CloudError, match="nobody to send it to"):
+        recipients(message(audience=Audience.ADMINS, to=""), [], "x")
+
+
+@pytest.mark.parametrize("to", ["victim%evil.com@example.com", "-oQ@example.com", "a!b@example.com", "x y@example.com"])
+def test_no_channel_sends_to_an_address_that_hides_another(to: str):
+    assert "expected one plain e-mail address" in problem(f"{{type: ses, from: r@example.com, to: '{to}'}}")
+    with pytest.raises(ValueError, match="is not a plain e-mail address"):
+        message(to=to)
+    with pytest.raises(CloudError):
+        recipients(message(audience=Audience.ADMINS), [to], "x")
+
+
+def test_a_secret_is_read_from_the_variable_it_names():
+    assert secret_store.read("env:KEY", {"KEY": "s3cret"}) == "s3cret"
+
+
+@pytest.mark.parametrize("ref", ["env:KEY", "env:EMPTY", "file:/etc/passwd", "s3cret", ""])
+def test_a_secret_that_cannot_be_had_is_an_error(ref: str):
+    with pytest.raises(CloudError) as caught:
+        secret_store.read(ref, {"EMPTY": ""})
+    assert "s3cret" not in str(caught.value)
+
+
+BROUGHT = {
+    "REAPER_EMAIL_ENDPOINT": "https://mail.communication.azure.com",
+    "REAPER_EMAIL_SENDER": "DoNotReply@mail.example.com",
+    "REAPER_EMAIL_TO": "a@example.com, b@example.com",
+    "REAPER_TOPIC": "arn:aws:sns:us-east-1:123456789012:reaper",
+}
+
+
+def test_what_the_deployment_brings_along_holds_where_the_policy_names_no_channel():
+    mail, topic = implied([], BROUGHT)
+    assert isinstance(mail, Acs)
+    assert isinstance(topic, Sns)
+    assert (mail.to, mail.sender) == (["a@example.com", "b@example.com"], "DoNotReply@mail.example.com")
+    assert list(topic.readers) == [Audience.ADMINS]
+    assert list(mail.readers) == [Audience.OWNERS, Audience.ADMINS]
+    assert implied([], {}) == []
+
+
+def channels(*said: str) -> list[Any]:
+    return parse("".join(f"  - {line}\n" for line in said)).channels
+
+
+@pytest.mark.parametrize(
+    ("own", "brought"),
+    [
+        pytest.param(["{type: ses, from: r@example.com, for: owners}"], ["acs", "sns"], id="owners are told otherwise"),
+        pytest.param(['{type: sns, topic: "arn:aws:sns:us-east-1:123456789012:x"}'], ["acs"], id="a topic of its own for admins"),
+        pytest.param(
+            ['{type: sns, topic: "arn:aws:sns:us-east-1:123456789012:x", for: owners}'], ["acs", "sns"], id="a topic for owners"
+        ),
+        pytest.param(['{type: acs, endpoint: "https://x.example.com", from: r@example.com}'], ["sns"], id="mail of its own"),
+    ],
+)
+def test_what_the_deployment_brings_along_still_tells_the_admins_unless_the_policy_does_so_itself(
+    own: list[str], brought: list[str]
+):
+    declared = channels(*own)
+    found = implied(declared, BROUGHT)
+    assert found[: len(declared)] == declared
+    assert [spec.type for spec in found[len(declared) :]] == brought
+    assert all(list(spec.readers) == [Audience.ADMINS] for spec in found[len(declared) :])
+    assert len({spec.name or spec.type for spec in found}) == len(found)
+    assert implied(declared, {}) == declared
+
+
+@pytest.mark.parametrize("broken", [{"REAPER_EMAIL_ENDPOINT": "mail"}, {"REAPER_TOPIC": "reaper"}])
+def test_a_deployments_setting_that_makes_no_channel_is_an_error(broken: dict[str, str]):
+    with pytest.raises(SettingsError, match="REAPER_"):
+        implied([], broken)

@@ -1,0 +1,82 @@
+"""The JSON Schema helps whoever writes a policy in an editor: each key is described, and every policy that we show fits it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from reaper import registry
+from reaper.policy import yaml_lines
+from reaper.policy.json_schema import schema
+
+ROOT = Path(__file__).parents[2]
+SCHEMA = schema(registry.names())
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FILES = {path.name: path.read_text() for path in sorted((ROOT / "policies").glob("*.yaml"))}
+BLOCKS = {
+    f"{page.name} {i}": block
+    for page in PAGES
+    for i, block in enumerate(re.findall(r"```yaml\n(.*?)```", page.read_text(), re.DOTALL))
+    if re.search(r"^version: 1$", block, re.MULTILINE)
+}
+
+
+def keys(part: dict[str, Any] = SCHEMA, name: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every key of a policy by its place, with what the schema says of it."""
+    for key, said in part.get("properties", {}).items():
+        yield f"{name}.{key}", said
+    for inner, said in part.get("$defs", {}).items():
+        yield from keys(said, inner)
+
+
+def fits(text: str) -> list[str]:
+    found = jsonschema.Draft202012Validator(SCHEMA).iter_errors(yaml_lines.plain(text, "policy.yaml"))
+    return [error.message for error in found]
+
+
+def test_every_key_of_the_schema_is_described():
+    assert [name for name, said in keys() if not said.get("description")] == []
+    assert len(list(keys())) > 60
+
+
+@pytest.mark.parametrize("text", [*FILES.values(), *BLOCKS.values()], ids=[*FILES, *BLOCKS])
+def test_the_schema_takes_every_policy_that_is_shown(text: str):
+    assert fits(text) == []
+
+
+def test_policies_are_found_in_the_docs():
+    assert len(BLOCKS) >= 2
+
+
+@pytest.mark.parametrize("said", [said for _, said in keys()], ids=[name for name, _ in keys()])
+def test_a_default_and_an_example_fit_their_own_key(said: dict[str, Any]):
+    for value in [*([said["default"]] if "default" in said else []), *said.get("examples", [])]:
+        jsonschema.Draft202012Validator({**said, "$defs": SCHEMA["$defs"]}).validate(value)
+
+
+@pytest.mark.parametrize("kind", ["sagemaker-notebook", "sagemaker-*", ["azureml-compute-instance", "*"]])
+def test_a_kind_or_a_glob_is_taken(kind: str | list[str]):
+    assert fits(_rule(kind)) == []
+
+
+def test_a_kind_that_does_not_exist_is_marked_by_the_editor():
+    assert fits(_rule("sagemaker-notebok"))
+
+
+def test_a_default_is_spelled_as_in_a_file():
+    defaults = SCHEMA["$defs"]["Defaults"]["properties"]
+    assert (defaults["idle_after"]["default"], defaults["lookback"]["default"]) == ("1d", "2w")
+    assert SCHEMA["$defs"]["Limits"]["properties"]["max_share"]["default"] == "25%"
+
+
+def test_a_cloud_may_be_one_word_as_the_policy_takes_it():
+    assert fits("version: 1\nrules: [{name: a, match: {cloud: aws}}]") == []
+
+
+def _rule(kind: str | list[str]) -> str:
+    return f"version: 1\nrules: [{{name: a, match: {{kind: {kind!r}}}}}]"

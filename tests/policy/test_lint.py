@@ -1,0 +1,124 @@
+"""`policy check` about actions for every kind, rules that their clouds keep from ever matching, and names that are nearly right."""
+
+from __future__ import annotations
+
+import pytest
+
+from reaper import registry
+from reaper.echo import nearest
+from reaper.errors import PolicyError
+from reaper.policy import lint, yaml_lines
+from reaper.policy.schema import Policy
+
+
+def parse(text: str) -> Policy:
+    return yaml_lines.parse(text, "p.yaml", registry.names(), [])
+
+
+def warnings(text: str) -> list[str]:
+    return lint.lint(parse(f"version: 1\n{text}"), f"version: 1\n{text}", "p.yaml")
+
+
+GONE = "it deletes every idle sagemaker-endpoint, sagemaker-inference-component, azureml-online-deployment"
+KEPT = "it stops every idle sagemaker-notebook, sagemaker-studio-app, azureml-compute-cluster, azureml-compute-instance"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param("defaults: {action: delete}", f"p.yaml:2: defaults: delete names no kind: {GONE} and {KEPT}", id="defaults"),
+        pytest.param(
+            "rules: [{name: a, action: delete, match: {tags: {env: dev}}}]",
+            f"rule 'a': delete names no kind: {GONE} and {KEPT} that the rule matches",
+            id="a rule without kinds",
+        ),
+        pytest.param(
+            "rules: [{name: a, action: delete, match: {cloud: azure, kind: '*'}}]",
+            "it deletes every idle azureml-online-deployment and it stops every idle azureml-compute-cluster, azureml-compute-instance",
+            id="a rule for all kinds of a cloud",
+        ),
+        pytest.param("defaults: {action: stop}", "defaults: stop is not for every sagemaker-endpoint", id="a stop that stays"),
+        pytest.param(
+            "defaults: {action: stop}",
+            "without Busy (docs/busy.md) sagemaker-notebook, sagemaker-studio-app, azureml-compute-instance are only ever likely idle",
+            id="a stop of what is only likely idle",
+        ),
+        pytest.param(
+            "defaults: {action: delete}", "are only ever likely idle, and then delete does nothing", id="a delete of it"
+        ),
+    ],
+)
+def test_lint_says_what_the_widest_actions_do_and_do_not(text: str, said: str):
+    assert any(said in warning for warning in warnings(text)), warnings(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "defaults: {action: notify}",
+        "rules: [{name: a, action: delete, match: {kind: sagemaker-endpoint}}]",
+        "rules: [{name: a, action: stop, match: {tags: {env: dev}}}]",
+    ],
+)
+def test_lint_is_silent_where_kinds_are_named_or_nothing_is_deleted(text: str):
+    assert warnings(text) == []
+
+
+def test_a_default_that_says_which_evidence_it_needs_is_not_asked_again():
+    assert not any("likely idle" in warning for warning in warnings("defaults: {action: stop, act_on: proven}"))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "never"),
+    [
+        pytest.param("kind: 'sagemaker-*'", "cloud: aws", True, id="all kinds of a cloud above the cloud"),
+        pytest.param("cloud: aws", "kind: sagemaker-notebook", True, id="the cloud above one of its kinds"),
+        pytest.param("kind: '*-notebook'", "kind: sagemaker-notebook", True, id="a glob above what it fits"),
+        pytest.param("kind: 'sagemaker-*', name: x", "cloud: aws", False, id="only some of them"),
+        pytest.param("kind: 'sagemaker-*'", "cloud: azure", False, id="another cloud"),
+        pytest.param("kind: sagemaker-notebook", "cloud: aws", False, id="one kind of it"),
+    ],
+)
+def test_a_rule_that_the_kinds_above_it_leave_nothing_is_pointed_at(first: str, second: str, never: bool):
+    found = warnings(f"rules: [{{name: a, match: {{{first}}}}}, {{name: b, match: {{{second}}}}}]")
+    assert any("rule 'b' can never match: 'a' above it" in warning for warning in found) is never
+
+
+@pytest.mark.parametrize(
+    ("word", "valid", "best"),
+    [
+        ("us-esat-1", ("us-west-1", "us-west-2", "us-east-1", "us-east-2"), "us-east-1"),
+        ("eu-wset-1", ("eu-east-1", "eu-west-1", "us-west-1"), "eu-west-1"),
+        ("WestEurop", ("westus", "westeurope"), "westeurope"),
+    ],
+)
+def test_swapped_letters_are_put_right_before_others_are_changed(word: str, valid: tuple[str, ...], best: str):
+    assert nearest(word, valid) == f", did you mean {best}?"
+    assert nearest("qqqq", valid) == ""
+
+
+def test_a_misspelt_region_is_put_right():
+    [warning] = warnings("rules: [{name: a, match: {region: us-esat-1}}]")
+    assert warning.endswith("'us-esat-1' is no region that is known here, did you mean us-east-1?")
+
+
+@pytest.mark.parametrize(
+    ("zone", "said"),
+    [
+        ("Europe/Brelin", "'Europe/Brelin' is not known: expected an IANA time zone, did you mean Europe/Berlin?"),
+        ("Mars", "'Mars' is not known: expected an IANA time zone such as Europe/Berlin"),
+    ],
+)
+def test_a_misspelt_time_zone_is_named_with_the_one_that_was_meant(zone: str, said: str):
+    hours = f"{{on: 'mon-fri 07:00-21:00', tz: {zone}}}"
+    with pytest.raises(PolicyError, match="time zone") as caught:
+        parse(f"version: 1\nrules: [{{name: a, match: {{kind: sagemaker-notebook}}, hours: {hours}}}]")
+    assert said in str(caught.value)
+
+
+def test_a_part_that_is_there_and_empty_is_as_one_left_out():
+    text = "version: 1\ndefaults:\nlimits:\nowners:\nchannels:\nrules:\n"
+    assert parse(text) == parse("version: 1\n")
+    assert lint.lint(parse(text), text, "p.yaml") == []
+    with pytest.raises(PolicyError, match="version"):
+        parse("version:\n")

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import pytest
+
+from fakes.builders import resource
+from reaper.policy.owners import hint, owner, shown
+
+TAGS = ("reaper:owner", "owner", "email")
+DOMAINS = ("example.com",)
+
+
+@pytest.mark.parametrize(
+    ("tags", "people", "address", "source"),
+    [
+        pytest.param({"Owner": "a@example.com"}, {}, "a@example.com", "tag Owner", id="tag keys ignore case"),
+        pytest.param(
+            {"email": "b@example.com", "reaper:owner": "a@example.com"},
+            {},
+            "a@example.com",
+            "tag reaper:owner",
+            id="in the policy's order",
+        ),
+        pytest.param(
+            {"owner": "x@evil.test", "email": "b@EXAMPLE.com"}, {}, "b@EXAMPLE.com", "tag email", id="the first allowed one"
+        ),
+        pytest.param({}, {"space owner": "c@example.com"}, "c@example.com", "space owner", id="what the cloud says of people"),
+        pytest.param({}, {}, "admins@example.com", "fallback", id="nobody known"),
+    ],
+)
+def test_the_chain_and_its_source(tags: dict[str, str], people: dict[str, str], address: str, source: str):
+    found = owner(resource(tags=tags, people=people), TAGS, DOMAINS, "admins@example.com")
+    assert (found.address, found.source) == (address, source)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "x@evil.test",
+        "x@example.com.evil.test",
+        "x@sub.example.com",
+        "x@evil.test@example.com",
+        "x@example.com,y@evil.test",
+        "x@example.com\r\nBcc: y@evil.test",
+        "<x@example.com>",
+        "x y@example.com",
+        "@example.com",
+        "jané@example.com",
+        "team-a",
+        "victim%evil.com@example.com",
+        "evil.com!victim@example.com",
+        "-oQ/tmp@example.com",
+        "/dev/null@example.com",
+        "|sh@example.com",
+        "x..y@example.com",
+        ".x@example.com",
+        "$(id)@example.com",
+        "x#y@example.com",
+    ],
+)
+def test_a_tag_never_makes_us_a_mail_relay(value: str):
+    found = owner(resource(tags={"owner": value}), TAGS, DOMAINS, "admins@example.com")
+    assert found.address == "admins@example.com"
+    assert found.source.startswith("fallback; tag owner names")
+
+
+@pytest.mark.parametrize("value", ["lee.o'brien+ml_2=x@example.com", "a-b@example.com", "7@EXAMPLE.com"])
+def test_the_addresses_that_people_have_are_used(value: str):
+    assert owner(resource(tags={"owner": value}), TAGS, DOMAINS, None).address == value
+
+
+def test_without_domains_no_address_from_a_tag_is_used():
+    assert owner(resource(tags={"owner": "a@example.com"}), TAGS, (), None).address is None
+
+
+@pytest.mark.parametrize(
+    ("tags", "people", "claimed"),
+    [
+        pytest.param({"owner": "a@other.test"}, {}, ("a@other.test", "tag owner"), id="a tag"),
+        pytest.param({"owner": "team-a", "email": "b@other.test"}, {}, ("b@other.test", "tag email"), id="the first address"),
+        pytest.param({}, {"creator": "c@other.test"}, ("c@other.test", "creator"), id="what the cloud says"),
+        pytest.param({"owner": "team-a"}, {}, None, id="no address"),
+        pytest.param({"owner": "x@other.test\r\nBcc: y@other.test"}, {}, None, id="nothing with an end of line"),
+        pytest.param({"owner": "a@other.test", "email": "b@example.com"}, {}, None, id="not where somebody may be mailed"),
+        pytest.param({"owner": "admins@example.org"}, {}, None, id="not the fallback"),
+        pytest.param({}, {}, None, id="nobody"),
+    ],
+)
+def test_an_owner_who_may_not_be_mailed_is_claimed(tags: dict[str, str], people: dict[str, str], claimed: tuple[str, str] | None):
+    found = owner(resource(tags=tags, people=people), TAGS, DOMAINS, "admins@example.org")
+    assert (found.claimed and (found.claimed.address, found.claimed.source)) == claimed
+    assert found.address == ("b@example.com" if "email" in tags and "example.com" in tags["email"] else "admins@example.org")
+
+
+def test_a_claim_is_shown_as_one_that_may_not_be_mailed():
+    claims = [
+        owner(resource(tags={"owner": f"{n}@{d}"}), TAGS, (), None)
+        for n, d in (("a", "x.test"), ("A", "X.test"), ("b", "y.test"))
+    ]
+    assert [shown(one) for one in claims[::2]] == ["a@x.test (may not be mailed)", "b@y.test (may not be mailed)"]
+    assert shown(owner(resource(tags={"owner": "a@example.com"}), TAGS, DOMAINS, None)) == "a@example.com"
+    assert shown(owner(resource(), TAGS, (), None)) is None
+    said = hint(claims) or ""
+    assert said.startswith("2 owners are named")
+    assert said.endswith("set owners.domains: [x.test, y.test]")
+    assert hint([owner(resource(), TAGS, (), None)]) is None
+
+
+def test_beside_a_fallback_who_is_told_comes_first_and_the_hint_says_so():
+    told = owner(resource(tags={"owner": "bob@x.test"}), TAGS, (), "admins@example.com")
+    assert shown(told) == "admins@example.com (bob@x.test may not be mailed)"
+    said = hint([told]) or ""
+    assert "so admins@example.com is told in their place. If they are yours, set owners.domains: [x.test]" in said
+    assert "cannot be told" not in said
+    alone = owner(resource(tags={"owner": "bob@x.test"}), TAGS, (), None)
+    assert "so they cannot be told. If" in (hint([alone]) or "")
+    assert "the fallback, where there is one, is told" in (hint([told, alone]) or "")

@@ -1,0 +1,163 @@
+"""A policy that is too long, too deep or too large is an error like any other: it never stops or outlasts a run."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from string import ascii_lowercase
+
+import pytest
+
+from reaper import registry
+from reaper.errors import PolicyError
+from reaper.policy import file as policy_file
+from reaper.policy import lint, yaml_lines
+from reaper.policy.schema import MAX_RULES, Policy
+
+HEAD = "version: 1\n"
+LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{b}: &{b} [{', '.join([f'*{a}'] * 9)}]\n" for a, b in pairwise(ascii_lowercase)
+)
+
+
+def parse(text: str) -> Policy:
+    return yaml_lines.parse(text, "policy.yaml", registry.names())
+
+
+def rules(count: int, more: str = "") -> str:
+    return HEAD + "rules:\n" + "".join(f"- {{name: r{n}{more}}}\n" for n in range(count))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param(rules(60_000), r"^policy.yaml:1: the policy is too long: expected at most 262,144 bytes", id="60,000 rules"),
+        pytest.param(HEAD + "#" + "ü" * 131_072, "expected at most 262,144", id="bytes, not letters"),
+        pytest.param(rules(MAX_RULES + 1), r"^policy.yaml:2: rules: .*at most 500", id="too many rules"),
+        pytest.param(HEAD + "rules: " + "[" * 3000 + "]" * 3000, "policy.yaml:1: nested too deep", id="deep lists"),
+        pytest.param(HEAD + "rules: " + "{a: " * 3000 + "}" * 3000, "policy.yaml:1: nested too deep", id="deep mappings"),
+        pytest.param(HEAD + "rules:" + "\n" + "".join(f"{' ' * n}-\n" for n in range(600)), "policy.yaml", id="deep blocks"),
+        pytest.param(HEAD + "rules: &a [*a]\n", "nested too deep", id="what holds itself"),
+        pytest.param(HEAD + LAUGHS, "aliases that grow without end", id="a billion laughs"),
+    ],
+)
+def test_a_policy_that_is_too_much_is_a_policy_error(text: str, said: str):
+    with pytest.raises(PolicyError, match=said):
+        parse(text)
+    with pytest.raises(PolicyError):
+        policy_file.load(text)
+
+
+def test_as_many_rules_as_may_be_are_read_and_checked():
+    text = rules(MAX_RULES, ", match: {tags: {team: a}}")
+    policy = parse(text)
+    assert len(policy.rules) == MAX_RULES
+    assert len(lint.lint(policy, text, "policy.yaml")) == yaml_lines.MOST
+
+
+def test_the_first_hundred_problems_are_told_and_the_others_counted():
+    with pytest.raises(PolicyError) as caught:
+        parse(rules(300, ", action: stpo"))
+    assert len(caught.value.problems) == yaml_lines.MOST + 1
+    assert caught.value.problems[-1] == "policy.yaml: 200 more problems"
+
+
+@pytest.mark.parametrize("limit", ["1e999", "9" * 400 + ".0"])
+def test_no_limit_is_infinite(limit: str):
+    with pytest.raises(PolicyError, match=r"limits.max_usd_per_hour: .* is not valid: expected a finite number"):
+        parse(f"{HEAD}limits: {{max_usd_per_hour: {limit}}}\n")
+
+
+def test_a_file_without_end_is_read_no_further_than_a_policy_may_be_long():
+    with pytest.raises(PolicyError, match="expected at most 262,144 bytes"):
+        policy_file.load("/dev/zero")
+
+
+@pytest.mark.parametrize(("length", "may"), [(yaml_lines.MAX_BYTES, True), (yaml_lines.MAX_BYTES + 1, False)])
+def test_the_longest_policy_is_read_from_a_file(tmp_path: Path, length: int, may: bool):
+    file = tmp_path / "policy.yaml"
+    file.write_bytes((HEAD + "#").encode().ljust(length - 2, b"x") + "ü".encode())
+    if may:
+        assert len(policy_file.load(str(file)).text.encode()) == length
+        return
+    with pytest.raises(PolicyError, match="expected at most 262,144 bytes"):
+        policy_file.load(str(file))
+
+
+def test_a_file_that_is_no_text_is_a_policy_error(tmp_path: Path):
+    (tmp_path / "policy.yaml").write_bytes(b"version: 1 # \xff")
+    with pytest.raises(PolicyError, match=r"policy.yaml:1: not a text in UTF-8"):
+        policy_file.load(str(tmp_path / "policy.yaml"))
+
+
+def laughing(depth: int) -> str:
+    lists = [f"&a0 [{', '.join('x' * 9)}]"]
+    lists += [f"&a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, depth)]
+    return f"[{', '.join(lists)}]"
+
+
+@pytest.mark.parametrize(
+    "key", [laughing(30), "&a [*a]", "{a: b}", "[" * 250 + "]" * 250], ids=["laughs", "itself", "map", "deep"]
+)
+def test_a_key_that_is_no_text_is_an_error_before_it_is_spelled(key: str):
+    with pytest.raises(PolicyError, match=r"^p.yaml:2: the policy: a list or mapping can be no key"):
+        yaml_lines.parse(f"{HEAD}? {key}\n: v\n", "p.yaml", [])
+
+
+LONG = "*azureml-online-deployment" + "x" * 1900
+MANY = f"[&a '{LONG}', {', '.join(['*a'] * 9000)}]"
+HOURS = "hours: {on: 'mon 07:00-08:00', tz: UTC, force: true}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(f"rules: [{{name: x, match: {{kind: {MANY}}}, {HOURS}}}]", id="forced for good"),
+        pytest.param(f"rules: [{{name: x, match: {{kind: {MANY}}}}}]", id="no kinds"),
+        pytest.param(f"owners: {{domains: {MANY}}}", id="domains"),
+        pytest.param(f"channels: [{{type: {MANY}}}]", id="a channel's type"),
+        pytest.param(
+            f"channels: [&c {{type: folder, path: x, secret: 'env:{LONG[1:].replace('-', '_')}'}}{', *c' * 4000}]", id="secrets"
+        ),
+        pytest.param(f"channels: [&c {{type: '{LONG}'}}{', *c' * 4000}]", id="channels of no type"),
+        pytest.param(f"rules: [{{{', '.join(f'{n}{LONG[:200]}: x' for n in range(900))}}}]", id="unknown keys"),
+        pytest.param(MANY, id="no keys at all"),
+        pytest.param(f"rules: *{'a' * 200_000}", id="an alias of nothing"),
+        pytest.param(f"!{'a' * 200_000} x", id="a tag"),
+    ],
+)
+def test_what_an_error_repeats_is_bounded(text: str):
+    with pytest.raises(PolicyError) as caught:
+        yaml_lines.parse(text if text[0] in "[!" else HEAD + text, "p.yaml", registry.names(), ["sagemaker-notebook"])
+    assert max(map(len, caught.value.problems)) <= 1000
+    assert len(caught.value.problems) <= yaml_lines.MOST + 1
+
+
+def test_an_error_about_many_names_the_first_and_counts_the_others():
+    kinds = ", ".join(["azureml-online-deployment"] * 9000)
+    with pytest.raises(PolicyError, match=r"not azureml-online-deployment, azureml-online-deployment, \S+ and 8,997 more$"):
+        yaml_lines.parse(
+            f"{HEAD}rules: [{{name: x, match: {{kind: [{kinds}]}}, {HOURS}}}]", "p.yaml", registry.names(), ["sagemaker-notebook"]
+        )
+
+
+@pytest.mark.parametrize(("value", "may"), [("x" * 2000, True), ("x" * 2001, False)])
+def test_no_key_or_value_is_longer_than_a_text_that_means_something(value: str, may: bool):
+    for text in (
+        f"{HEAD}rules: [{{name: x, match: {{name: {value}}}}}]",
+        f"{HEAD}rules: [{{name: x, match: {{tags: {{? {value} : y}}}}}}]",
+    ):
+        try:
+            parse(text)
+            read = True
+        except PolicyError as error:
+            read = "is too long: expected at most 2,000 characters" not in str(error)
+        assert read is may
+
+
+def test_no_hint_of_the_check_is_longer_than_a_line():
+    values = ", ".join(["&a 'X" + "x" * 1900 + "'", *["*a"] * 3000])
+    text = f"{HEAD}rules: [{{name: x, action: ignore, match: {{tags: {{t: [{values}]}}, region: [{values.replace('a', 'b')}]}}}}]"
+    hints = lint.lint(parse(text), text, "policy.yaml")
+    assert hints
+    assert max(map(len, hints)) <= 1000

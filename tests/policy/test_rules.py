@@ -1,0 +1,186 @@
+"""Which rule holds under office hours, and which where a price is not known."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fakes.builders import resource
+from reaper import registry
+from reaper.model import Action, Confidence, Hours, Rule
+from reaper.policy import yaml_lines
+from reaper.policy.rules import rule, shortest_idle_after
+from reaper.policy.schema import SHORTEST, Policy
+
+HOUR = timedelta(hours=1)
+NOON, NIGHT = datetime(2026, 11, 20, 12, tzinfo=UTC), datetime(2026, 11, 20, 23, tzinfo=UTC)
+DAY_AND_NIGHT = {"day": NOON, "night": NIGHT}
+OFFICE = '{on: "mon-fri 07:00-21:00", tz: UTC}'
+LATE = '{on: "mon-fri 20:00-24:00", tz: UTC}'
+DEAR = '{usd_per_hour: "> 5"}'
+TAG = {"reaper:hours": "mon-fri 07:00-21:00 UTC"}
+
+
+def parse(text: str) -> Policy:
+    return yaml_lines.parse(f"version: 1\n{text}", "policy.yaml", registry.names())
+
+
+def holds(text: str, now: datetime, tags: dict[str, str] | None = None, usd: float | None = 1.0) -> Rule:
+    """What holds for one resource with `tags` under that text."""
+    return rule(parse(text), resource(tags=tags or {}), usd, now)
+
+
+def two(first: str, second: str, now: datetime = NIGHT, tags: dict[str, str] | None = None) -> Rule:
+    """What holds where an unknown price leaves open which of two rules does."""
+    rules = f'[{{name: a, match: {{usd_per_hour: ">= 5"}}, {first}}}, {{name: b, {second}}}]'
+    return holds(f"defaults: {{action: stop}}\nrules: {rules}", now, tags, usd=None)
+
+
+def test_an_hours_tag_counts_where_the_rule_has_no_hours_and_forces_nothing():
+    hours = holds("defaults: {action: stop}", NIGHT, TAG).hours
+    assert hours == Hours(days=frozenset(range(5)), start=420, end=1260, tz="UTC", restart="ours", force=False, by_rule=False)
+
+
+@pytest.mark.parametrize("now", DAY_AND_NIGHT.values(), ids=DAY_AND_NIGHT)
+@pytest.mark.parametrize("may", ["[]", "[protect]", "[protect, tighten, loosen]"])
+def test_an_hours_tag_alone_shortens_no_idle_after_and_protects_whatever_tags_may(may: str, now: datetime):
+    found = holds(f"defaults: {{action: stop, idle_after: 24h, tags_may: {may}}}", now, TAG)
+    assert (found.idle_after, found.notes) == (24 * HOUR, ())
+    assert found.hours is not None
+
+
+def test_under_hours_of_the_rule_a_tag_sets_the_calendar_and_the_rule_the_rest():
+    text = 'rules: [{name: a, hours: {on: "mon 01:00-02:00", tz: Europe/Berlin, start: all, force: true, override: 2h}}]'
+    found = holds(text, NIGHT, TAG)
+    assert found.hours == Hours(
+        days=frozenset(range(5)), start=420, end=1260, tz="UTC", restart="all", force=True, override=2 * HOUR, by_rule=True
+    )
+    assert found.idle_after == SHORTEST
+
+
+@pytest.mark.parametrize(
+    ("wait", "tags", "by_night"),
+    [
+        pytest.param("", {}, 0.5, id="from the defaults"),
+        pytest.param("idle_after: 8h, ", {}, 8, id="written in the rule"),
+        pytest.param("idle_after: 24h, ", {}, 24, id="written in the rule as by default"),
+        pytest.param("", {"reaper:idle-after": "6h"}, 6, id="written in a tag"),
+        pytest.param("", {"reaper:idle-after": "24h"}, 24, id="written in a tag as by default"),
+        pytest.param("idle_after: 8h, ", {"reaper:idle-after": "2h"}, 2, id="in both, and the tag may tighten"),
+        pytest.param("idle_after: 8h, ", {"reaper:idle-after": "9h"}, 8, id="in both, and the tag may not loosen"),
+        pytest.param("", {"reaper:idle-after": "48h"}, 0.5, id="a tag that is not honoured"),
+    ],
+)
+def test_outside_the_hours_half_an_hour_is_enough_unless_something_else_is_written(wait: str, tags: dict, by_night: float):
+    text = f"defaults: {{idle_after: 24h}}\nrules: [{{name: a, {wait}hours: {OFFICE}}}]"
+    found = holds(text, NIGHT, tags)
+    assert found.idle_after == by_night * HOUR
+    assert ("outside its office hours 30m of silence are enough" in found.notes) is (by_night == 0.5)
+    assert holds(text, NOON, tags).idle_after == (by_night if by_night != 0.5 else 24) * HOUR
+
+
+def test_the_shortest_wait_of_a_policy_knows_what_hours_shorten_and_what_is_written():
+    assert shortest_idle_after(parse(f"rules: [{{name: a, hours: {OFFICE}}}]")) == SHORTEST
+    assert shortest_idle_after(parse(f"rules: [{{name: a, idle_after: 8h, hours: {OFFICE}}}]")) == 8 * HOUR
+
+
+GENTLER: dict[str, tuple[str, str, Any]] = {
+    "name": ("grace: 1h", "grace: 2h", "rule 'a' or rule 'b'"),
+    "action": ("action: delete", "action: notify", Action.NOTIFY),
+    "idle_after": ("idle_after: 2h", "idle_after: 8h", 8 * HOUR),
+    "grace": ("grace: 1h", "grace: 2h", 2 * HOUR),
+    "remind_every": ("remind_every: 1d", "remind_every: 2d", 48 * HOUR),
+    "snooze_max": ("snooze_max: 1d", "snooze_max: 2d", 48 * HOUR),
+    "act_on": ("act_on: likely", "act_on: proven", Confidence.PROVEN),
+    "stop_by": ("stop_by: native", "stop_by: stop", "stop"),
+    "hours": ("grace: 1h", f"hours: {OFFICE}", Hours(days=frozenset(range(5)), start=420, end=1260, tz="UTC", by_rule=False)),
+    "protected": ("action: stop", "action: ignore", "rule 'a' or rule 'b' says ignore"),
+    "notes": ("grace: 1h", "grace: 2h", ("its price or size is not known, so the gentler of these rules holds",)),
+}
+
+
+def test_every_field_of_a_rule_has_a_gentler_value():
+    assert set(GENTLER) == set(Rule.__dataclass_fields__)
+
+
+@pytest.mark.parametrize("field", GENTLER)
+def test_of_two_rules_that_may_hold_the_gentler_does_in_either_order(field: str):
+    one, other, expected = GENTLER[field]
+    assert getattr(two(one, other), field) == expected
+    assert getattr(two(other, one), field) == expected
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "force", "restart", "by_rule"),
+    [
+        pytest.param("force: true, start: all", "force: true, start: all", True, "all", True, id="both force"),
+        pytest.param("force: true", "start: all", False, "ours", True, id="one forces"),
+        pytest.param("start: all", "start: all", False, "all", True, id="both start all"),
+        pytest.param("start: all", "force: true", False, "ours", True, id="the other forces"),
+    ],
+)
+def test_what_may_hold_forces_and_starts_all_only_where_both_rules_do(
+    first: str, second: str, force: bool, restart: str, by_rule: bool
+):
+    one, other = (f"hours: {{{OFFICE.strip('{}')}, {more}}}" for more in (first, second))
+    hours = two(one, other).hours
+    assert hours is not None
+    assert (hours.force, hours.restart, hours.by_rule) == (force, restart, by_rule)
+
+
+def test_of_two_overrides_the_longer_holds():
+    one, other = (f"hours: {{{OFFICE.strip('{}')}, override: {wait}}}" for wait in ("1h", "6h"))
+    assert [two(*order).hours.override for order in ((one, other), (other, one))] == [6 * HOUR, 6 * HOUR]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "idle_after"),
+    [
+        pytest.param(f"hours: {OFFICE}", "grace: 1h", 24 * HOUR, id="the first has hours"),
+        pytest.param("grace: 1h", f"hours: {OFFICE}", 24 * HOUR, id="the second has hours"),
+        pytest.param(f"hours: {OFFICE}", f"hours: {LATE}", 24 * HOUR, id="the hours differ"),
+        pytest.param(f"hours: {OFFICE}", f"hours: {OFFICE}", SHORTEST, id="both have the same"),
+        pytest.param(f"hours: {OFFICE}", f"idle_after: 8h, hours: {OFFICE}", 8 * HOUR, id="one waits longer"),
+    ],
+)
+def test_what_may_hold_shortens_no_wait_unless_both_rules_do(first: str, second: str, idle_after: timedelta):
+    at = datetime(2026, 11, 21, 3, tzinfo=UTC)
+    assert two(first, second, at).idle_after == two(second, first, at).idle_after == idle_after
+
+
+@pytest.mark.parametrize("now", DAY_AND_NIGHT.values(), ids=DAY_AND_NIGHT)
+def test_of_hours_that_differ_those_that_are_open_protect_and_none_force(now: datetime):
+    one, other = (f"hours: {{{hours.strip('{}')}, force: true, start: all}}" for hours in (OFFICE, LATE))
+    for hours in (two(one, other, now).hours, two(other, one, now).hours):
+        assert hours is not None
+        assert hours.start == (420 if now == NOON else 1200)
+        assert (hours.by_rule, hours.force, hours.restart) == (False, False, "ours")
+
+
+def test_a_tag_does_not_make_hours_that_may_hold_stop_or_shorten_anything():
+    found = two(f"hours: {{{OFFICE.strip('{}')}, force: true}}", "grace: 1h", NIGHT, {"reaper:hours": "mon 01:00-02:00 UTC"})
+    assert found.hours is not None
+    assert (found.hours.start, found.hours.by_rule, found.hours.force, found.idle_after) == (60, False, False, 24 * HOUR)
+
+
+waits = st.sampled_from([None, "30m", "2h", "8h", "3d"])
+calendars = st.sampled_from([None, OFFICE, LATE])
+specs = st.builds(lambda wait, hours: {"idle_after": wait, "hours": hours} if hours else {"idle_after": wait}, waits, calendars)
+
+
+def _written(name: str, spec: dict[str, Any], match: str) -> str:
+    keys = "".join(f", {key}: {value}" for key, value in spec.items() if value)
+    return f"{{name: {name}, match: {match}{keys}}}"
+
+
+@given(specs, specs, st.datetimes(datetime(2026, 11, 16), datetime(2026, 11, 23)))  # noqa: DTZ001
+def test_where_the_price_is_unknown_nothing_is_idle_sooner_than_under_either_rule(first: dict, second: dict, at: datetime):
+    now = at.replace(tzinfo=UTC)
+    both = f"rules: [{_written('a', first, DEAR)}, {_written('b', second, '{}')}]"
+    unknown, dear, cheap = (holds(both, now, usd=usd) for usd in (None, 9.0, 1.0))
+    assert unknown.idle_after >= max(dear.idle_after, cheap.idle_after)
+    assert shortest_idle_after(parse(both)) <= min(r.idle_after for r in (unknown, dear, cheap))

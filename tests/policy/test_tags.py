@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fakes.builders import NOW
+from reaper.model import Action
+from reaper.policy.tags import KEYS, read
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [
+        {"reaper:keep": "true"},
+        {"reaper:keep": ""},
+        {"reaper:keep": "yes please"},
+        {"Reaper:Keep": "TRUE"},
+        {" reaper:keep ": "true"},
+        {"reaper:keep-until": "2026-12-01"},
+        {"reaper:keep-until": "2026-11-21"},
+        {"reaper:keep-until": "2026-11-21T10:18:00+00:00"},
+        {"reaper:keep-until": "next tuesday"},
+        {"reaper:keep-until": "2026-13-45"},
+        {"reaper:keep-until": ""},
+        {"reaper:kepp": "true"},
+        {"reaper:keepuntil": "2020-01-01"},
+        {"reaper_keep": "true"},
+        {"reaper-keep": "false"},
+        {"reaper/keep": "true"},
+        {"reaper.keep": "true"},
+        {"reaper keep": "true"},
+        {"raeper:keep": "true"},
+        {"reper:keep": "true"},
+        {"ReaperKeep": "true"},
+        {"reaper=keep": "true"},
+        {"reaper+keep": "true"},
+        {"reper:kepe": "true"},
+        {"idle-reaper:keep": "true"},
+        {"reaper:": "x"},
+        {"reaper:something-else": "x"},
+        {"reaper:action": "ignore"},
+        {"reaper:action": "stpo"},
+        {"reaper:idle-after": "4 hours"},
+        {"reaper:idle-after": "0h"},
+        {"reaper:owner": "jane"},
+        {"reaper:hours": "mon-fri"},
+        {"reaper:hours": "mon-fri 07:00-21:00 Mars/Olympus"},
+        {"reaper:keep": "false", "Reaper:Keep": "true"},
+    ],
+    ids=str,
+)
+def test_what_protects(tags: dict[str, str]):
+    assert read(tags, NOW).protected
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [
+        {},
+        {"reaper:keep": "false"},
+        {"reaper:keep-until": "2026-11-19"},
+        {"reaper:keep-until": "2026-11-21T10:16:59Z"},
+        {"reaper:owner": "jane@example.com"},
+        {"reaper:action": "stop"},
+        {"reaper:idle-after": "4h"},
+        {"reaper:hours": "mon-fri 07:00-21:00 Europe/Berlin"},
+        {"team": "x", "owner": "y", "keep": "true", "repo:owner": "z", "aws:cloudformation:stack-name": "s", "keeper": "k"},
+    ],
+    ids=str,
+)
+def test_what_does_not_protect(tags: dict[str, str]):
+    assert read(tags, NOW).protected is None
+
+
+def test_an_unreadable_value_is_named_with_its_key_and_what_was_expected():
+    reason = read({"reaper:keep-until": "next tuesday"}, NOW).protected
+    assert (
+        reason
+        == "tag reaper:keep-until='next tuesday' cannot be read, expected an ISO date or datetime such as 2026-12-31: left alone"
+    )
+
+
+def test_a_misspelt_key_names_the_key_that_was_probably_meant():
+    assert "did you mean reaper:keep?" in (read({"reaper:kepp": "true"}, NOW).protected or "")
+
+
+def test_a_keep_until_date_holds_until_that_day_is_over_everywhere_on_earth():
+    tags = {"reaper:keep-until": "2026-11-20"}
+    over = datetime(2026, 11, 21, 12, tzinfo=UTC)
+    assert read(tags, over - timedelta(seconds=1)).protected
+    assert read(tags, over).protected is None
+
+
+def test_two_spellings_of_one_tag_are_both_read_and_the_gentler_holds():
+    wishes = read({"reaper:action": "stop", "Reaper:Action": "notify", "reaper:idle-after": "2h", "REAPER:IDLE-AFTER": "9h"}, NOW)
+    assert wishes.action is Action.NOTIFY
+    assert wishes.idle_after == timedelta(hours=9)
+
+
+@given(st.text(max_size=40), st.sampled_from(sorted(set(KEYS) - {"reaper:owner"})))
+def test_no_value_of_a_reaper_tag_is_ever_ignored_or_crashes(value: str, key: str):
+    wishes = read({key: value}, NOW)
+    understood = wishes.action or wishes.idle_after or wishes.hours
+    assert wishes.protected or understood or value.strip().lower() == "false" or _past(value)
+
+
+def _past(value: str) -> bool:
+    try:
+        return datetime.fromisoformat(value.strip()).replace(tzinfo=UTC) < NOW
+    except ValueError:
+        return False
+
+
+@given(st.text(max_size=30))
+def test_every_key_in_our_namespace_is_known_or_protects(rest: str):
+    key = f"reaper:{rest}"
+    if key.strip().lower() not in KEYS:
+        assert read({key: "x"}, NOW).protected
+
+
+def test_hours_that_are_there_twice_and_differ_protect():
+    once, twice = "mon-fri 07:00-21:00 UTC", "mon-fri 09:00-17:00 UTC"
+    assert read({"reaper:hours": once, "Reaper:Hours": once}, NOW).protected is None
+    assert "expected one calendar" in (read({"reaper:hours": once, "Reaper:Hours": twice}, NOW).protected or "")

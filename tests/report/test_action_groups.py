@@ -1,0 +1,92 @@
+"""What was done, held or refused stands at the top of every report format, and names in it are harmless."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib import import_module
+
+import pytest
+
+from fakes.sample_findings import finding, report
+from reaper.model import Mode, Move, Outcome, Owner, Result, Step
+from reaper.report.action_groups import groups, progress, reasons
+
+FOUND = (
+    finding("<b>held", move=Move.HOLD),
+    finding("failed", move=Move.DELETE, outcome=Outcome(result=Result.FAILED, error="sagemaker:DeleteEndpoint: not allowed")),
+    finding("refused", move=Move.STOP, outcome=Outcome(result=Result.REFUSED, because="kept by lee@example.com")),
+    finding("gone", move=Move.STOP, outcome=Outcome(result=Result.DONE, because="it is scaling in: AllTraffic from 3 to 1")),
+    finding("later", move=Move.START),
+    finding("warned"),
+)
+
+
+def test_the_groups_are_in_the_order_in_which_a_person_must_look():
+    found = [(g.title, [f.case.resource.name for f in g.findings], g.loud) for g in groups(report(*FOUND))]
+    assert found == [
+        ("Held back", ["<b>held"], True),
+        ("Failed", ["failed"], True),
+        ("Refused", ["refused"], False),
+        ("Done", ["gone"], False),
+        ("Due, not done", ["later"], False),
+    ]
+
+
+def test_an_audit_says_would():
+    audit = report(*FOUND)
+    audit = replace(audit, run=replace(audit.run, mode=Mode.AUDIT))
+    assert groups(audit)[-1].title == "Would be done now"
+
+
+def test_what_is_due_after_an_announcement_waits_for_apply():
+    announced = report(*FOUND)
+    announced = replace(announced, run=replace(announced.run, mode=Mode.ANNOUNCE))
+    assert groups(announced)[-1].title == "Due, waiting for `reaper apply`"
+
+
+@pytest.mark.parametrize("format", ["text", "summary", "markdown", "html"])
+def test_every_format_tells_them(format):
+    text = import_module(f"reaper.report.{format}").render(report(*FOUND))
+    for said in ("kept by lee", "not allowed", "3 to 1", "scaled in"):
+        assert said in text.replace("\\", ""), said
+    assert format == "text" or format == "summary" or "<b>held" not in text
+
+
+YET = Step(move=Move.WARN, because="its owner has not been told in this idle spell that it will be stopped")
+
+
+@pytest.mark.parametrize(
+    ("step", "outcome", "said"),
+    [
+        pytest.param(YET, Outcome(result=Result.PLANNED), (YET.because, None), id="planned"),
+        pytest.param(YET, Outcome(result=Result.FAILED, error="refused"), (YET.because, "refused"), id="a notice that failed"),
+        pytest.param(
+            YET,
+            Outcome(result=Result.DONE),
+            ("a channel accepted the mail to lee@example.com", None),
+            id="a notice that went out",
+        ),
+        pytest.param(
+            YET,
+            Outcome(result=Result.DONE, error="slack: down"),
+            ("a channel accepted the mail to lee@example.com", "slack: down"),
+            id="a notice that one of two channels took",
+        ),
+        pytest.param(
+            Step(move=Move.STOP, because="due"),
+            Outcome(result=Result.DONE, because="it stopped"),
+            (None, "it stopped"),
+            id="done",
+        ),
+    ],
+)
+def test_beside_what_is_done_the_reason_is_the_outcomes(step: Step, outcome: Outcome, said: tuple[str | None, str | None]):
+    assert reasons(finding(step=step, outcome=outcome)) == said
+
+
+def test_an_audit_with_nobody_to_tell_says_so():
+    nobody = finding(owner=Owner(address=None, source="nobody: no tag and no fallback"))
+    assert progress(nobody, Mode.AUDIT) == ("Next", "would warn, but it has no owner address")
+    assert progress(finding(), Mode.AUDIT) == ("Next", "would warn")
+    page = import_module("reaper.report.html").render(replace(report(nobody), run=replace(report().run, mode=Mode.AUDIT)))
+    assert "would warn, but it has no owner address" in page

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import csv
+import io
+import unicodedata
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fakes.builders import resource
+from fakes.sample_findings import finding, report
+from reaper.model import Owner
+from reaper.report import csv as sheet
+
+STARTS = "=+-@−\t\r"
+BLANKS = ' "\u3164\u2800\u115f\u1160\uffa0\u034f\ufe0f'
+"""What may stand before a formula and is not seen."""
+
+
+def begins(cell: str) -> str:
+    """What a spreadsheet reads first in a cell."""
+    return unicodedata.normalize("NFKC", cell.lstrip(BLANKS)).lstrip(BLANKS)[:1]
+
+
+def rendered(text: str) -> str:
+    thing = resource(id=f"arn:{text}", name=text, size=text, tags={text: text})
+    return sheet.render(report(finding(resource=thing, because=text, owner=Owner(address=text, source="x"))))
+
+
+def cells(page: str, separator: str) -> list[list[str]]:
+    return list(csv.reader(io.StringIO(page), delimiter=separator))
+
+
+def plain(page: str) -> str:
+    """With the separators that have other forms in their plain one."""
+    return page.translate(dict.fromkeys(map(ord, "；﹔\u037e"), ";") | {ord("｜"): "|"})
+
+
+@pytest.mark.parametrize("separator", [",", ";", "|", "\t"], ids=["comma", "semicolon", "bar", "tab"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "=cmd()|' /C calc'!A0",
+        "  =1+1",
+        "x;=cmd()",
+        "x; +cmd()",
+        'x";"=cmd()',
+        'x;"=cmd()',
+        "x;'=cmd()",
+        "x|@sum(1)",
+        "x\t=cmd()",
+        "x\r=cmd()",
+        "x\n=cmd()",
+        '"=cmd()',
+        "＝cmd()",
+        "x;−1",
+        *(f"{sign}cmd()" for sign in "﹦﹢﹣﹫⁼⁺⁻₌₊₋"),
+        *(f"x{mark}=cmd()" for mark in "；﹔\u037e｜"),
+        *(f"{blank}=cmd()" for blank in "\u3164\u2800\u115f\u1160\uffa0\u00ad\u200b\u034f\ufe0f\u3000\u00a0"),
+        "x; \u3164\u2800'﹦cmd()",
+        "x；\u3164＝cmd()",
+    ],
+    ids=ascii,
+)
+def test_no_cell_is_a_formula_wherever_a_spreadsheet_parts_them(text: str, separator: str):
+    for row in cells(plain(rendered(text)), separator):
+        assert [cell for cell in row if begins(cell) in tuple(STARTS)] == []
+
+
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.text(
+        alphabet=st.one_of(st.characters(), st.sampled_from("=+-@＝﹢⁻﹫；｜\u3164\u2800;|\t\r\n,\"' ")), min_size=1, max_size=30
+    )
+)
+def test_whatever_stands_in_a_cell_the_columns_stay_and_nothing_runs(text: str):
+    page = rendered(text)
+    head, row = cells(page, ",")
+    assert (tuple(head), len(row)) == (sheet.COLUMNS, len(sheet.COLUMNS))
+    line = "".join(c if c.isprintable() else " " for c in text)
+    assert row[head.index("name")].replace("'", "") == line.replace("'", "")
+    for separator in ",;|\t":
+        for cell in (cell for row in cells(plain(page), separator) for cell in row):
+            assert begins(cell) not in tuple(STARTS)
+
+
+def test_ordinary_text_stays_as_it_is():
+    text = 'silent for 3d; 2 of 3 signals, a "b" | c-d'
+    head, row = cells(rendered(text), ",")
+    assert row[head.index("because")] == text
+
+
+@pytest.mark.parametrize("text", ["größer als 5 %", "日本語−1", "a²", "x ½", "naïve; e\u0301t\u00e9", "ｆｕｌｌ"])
+def test_text_of_other_scripts_stays_as_it_is(text: str):
+    head, row = cells(rendered(text), ",")
+    assert row[head.index("because")] == text

@@ -1,0 +1,130 @@
+"""`reaper explain` in words a person can act on: whole ids, no half-true permissions, no numbers that are none."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any
+
+import pytest
+
+from fakes.builders import DAY, NOW, resource, rule
+from fakes.sample_findings import finding, report
+from reaper import registry
+from reaper.model import Action, Bar, Confidence, Evidence, Finding, Memory, Move, Role, State, Step
+from reaper.policy import office_hours, yaml_lines
+from reaper.report.explain import Known, render
+
+POLICY = yaml_lines.parse("version: 1", "policy.yaml", registry.names())
+
+
+def explained(found: Finding, memory: Memory | None = None) -> str:
+    id_ = found.case.resource.id
+    told = render(report(found), id_, Known(policy=POLICY, now=NOW, memories={id_: memory} if memory else {}))
+    assert told is not None
+    return told
+
+
+def signal(**given: Any) -> Evidence:
+    fields = {"signal": "Invocations", "subject": "", "role": Role.ACTIVITY, "points": 0, "last_busy": None, "peak": None}
+    return Evidence(**{**fields, "complete": True, **given})
+
+
+@pytest.mark.parametrize(
+    ("seen", "said"),
+    [
+        (signal(), "activity  Invocations: no points, busy above 0, not seen busy"),
+        (signal(points=1, peak=0.5, last_busy=NOW), "1 point, busy above 0, peak 0.5, last busy 2026-"),
+        (signal(role=Role.HEARTBEAT, points=9, peak=3.0, busy_above=-inf), "9 points, alive at any value, peak 3\n"),
+        (signal(points=2, peak=inf, complete=False), "peak not a number, not seen busy, INCOMPLETE"),
+    ],
+)
+def test_a_signal_is_told_in_words_and_no_none_or_inf(seen: Evidence, said: str):
+    told = explained(finding(evidence=(seen,)))
+    assert said in told
+    assert "None" not in told
+    assert "inf" not in told.lower().replace("inference", "")
+
+
+def test_an_id_is_never_cut_and_neither_is_a_reason_or_a_manifest():
+    id_, end = f"/subscriptions/{'x' * 300}/deployments/blue", "w" * 300 + " the end"
+    found = finding(resource=resource(id=id_, name="n" * 200), because=end, step=Step(move=Move.NONE, because=end))
+    told = explained(found, Memory(idle_since=NOW, manifest=f"{'m' * 300}.json"))
+    assert f"id        {id_}\n" in told
+    assert told.startswith("n" * 200 + "\n")
+    assert told.count(end) == 2
+    assert f"{'m' * 300}.json" in told
+    assert "..." not in told
+
+
+def test_an_id_with_marks_in_it_stays_one_harmless_line():
+    told = explained(finding(resource=resource(id="arn:a\nb\u202ec", name="n")))
+    assert "id        arn:a b c\n" in told
+
+
+HOURS = office_hours.parse("mon-fri 07:00-21:00", "Europe/Berlin")
+
+
+@pytest.mark.parametrize(
+    ("given", "stop", "delete"),
+    [
+        pytest.param({"rule": rule(action=Action.DELETE)}, ": nothing about it", ": nothing about it", id="both"),
+        pytest.param(
+            {"rule": rule(action=Action.STOP)}, ": nothing about it", ", but not here: the policy allows at most stop", id="stop"
+        ),
+        pytest.param(
+            {"rule": rule(action=Action.NOTIFY)},
+            ", but not here: the policy allows at most notify",
+            ", but not here: the policy allows at most notify",
+            id="notify",
+        ),
+        pytest.param(
+            {"rule": rule(action=Action.DELETE, protected="kept by tag reaper:keep='true'"), "state": State.EXEMPT},
+            ", but not here: it is protected: kept by tag",
+            ", but not here: it is protected: kept by tag",
+            id="kept",
+        ),
+        pytest.param(
+            {"rule": rule(action=Action.DELETE), "state": State.UNKNOWN},
+            ", but not here: it is unknown",
+            ", but not here: it is unknown",
+            id="unknown",
+        ),
+        pytest.param(
+            {"rule": rule(action=Action.STOP), "confidence": Confidence.LIKELY},
+            ", but not here: the evidence is indirect",
+            ", but not here: the policy allows at most stop",
+            id="likely",
+        ),
+        pytest.param(
+            {"rule": rule(action=Action.DELETE), "acts": {Move.STOP: Bar(because="its status is Updating"), Move.DELETE: None}},
+            ", but not now: its status is Updating",
+            ": nothing about it",
+            id="barred",
+        ),
+    ],
+)
+def test_what_the_kind_can_do_is_not_said_to_be_allowed_where_it_is_forbidden(given: dict[str, Any], stop: str, delete: str):
+    told = explained(finding(**given))
+    assert f"kind can  stop{stop}" in told
+    assert f"kind can  delete{delete}" in told
+
+
+def test_a_start_needs_office_hours():
+    acts = {Move.START: None}
+    assert "kind can  start, but not here: no office hours start it" in explained(finding(acts=acts))
+    with_hours = rule(action=Action.STOP, hours=HOURS)
+    assert "kind can  start: nothing about it is in the way" in explained(finding(acts=acts, rule=with_hours))
+
+
+def test_the_stop_that_is_coming_is_named_before_the_reminder():
+    memory = Memory(
+        idle_since=NOW - 9 * DAY,
+        idle_seen=NOW,
+        warned_at=NOW - DAY / 12,
+        announced=Move.STOP,
+        promised=NOW + 3 * DAY,
+        receipt="r",
+    )
+    told = explained(finding(move=Move.NONE, rule=rule(action=Action.STOP)), memory)
+    assert "date      stop not before 2026-11-24T10:17:00Z, in 3 d, if it is still idle" in told
+    assert told.index("stop not before 2026-11-24T10:17:00Z, in") < told.index("the next reminder about")

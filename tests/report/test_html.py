@@ -1,0 +1,309 @@
+"""The page as text: nothing in it can run or fetch anything, and its figures are those of the report."""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64encode
+from dataclasses import replace
+from hashlib import sha256
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+from fakes.builders import DAY, NOW, activity, heartbeat, series
+from fakes.sample_reports import ACCOUNTS, estate, finding, hostile, many, report
+from reaper.evidence import SLOTS, brief
+from reaper.model import Confidence, Coverage, Mode, Report, Role, State, Status
+from reaper.report import charts, coverage_map, html, html_rows
+from reaper.report.totals import totals
+
+HOSTILE = [
+    pytest.param("</script><script>alert(1)</script>", id="a script"),
+    pytest.param("<!--<script>", id="a comment that swallows the rest"),
+    pytest.param('"><img src=x onerror=alert(1)>', id="out of an attribute"),
+    pytest.param("' onmouseover='alert(1)", id="an attribute of its own"),
+    pytest.param("=cmd|' /C calc'!A0", id="a formula"),
+    pytest.param("{{ 7 * 7 }}{% raw %}", id="a template"),
+    pytest.param("a\r\nBcc: all@example.com", id="a header"),
+    pytest.param("\u202egnp.exe\u2066", id="the other way round"),
+    pytest.param("a\u2028b\u2029c\x00d\x1b[31m\ud800", id="what no line may hold"),
+    pytest.param("x" * 10_000, id="ten thousand letters"),
+    pytest.param("]]>\\u003c/script>&lt;b&gt;", id="escaped before"),
+]
+
+
+class Page(HTMLParser):
+    """The page as a parser sees it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text = text
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.inside: dict[str, str] = {}
+        self.words: list[str] = []
+        self.open = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        self.tags.append((tag, found))
+        self.open = f"{tag}#{found['id']}" if tag == "script" and "id" in found else tag
+
+    def handle_endtag(self, tag: str) -> None:
+        self.open = ""
+
+    def handle_data(self, data: str) -> None:
+        if self.open.startswith(("script", "style")):
+            self.inside[self.open] = self.inside.get(self.open, "") + data
+        else:
+            self.words.append(data)
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """What the page's own script reads, one dict per row with its words put in."""
+        held = json.loads(self.inside["script#data"])
+        return held | {"rows": [dict(zip(held["fields"], row, strict=True)) for row in held["rows"]]}
+
+    @property
+    def shown(self) -> str:
+        """What a person reads before any script has run."""
+        return " ".join(" ".join(self.words).split())
+
+
+def page(of: Report) -> Page:
+    return Page(html.render(of))
+
+
+def test_the_policy_names_exactly_this_style_and_this_script():
+    found = page(report())
+    policy = next(a["content"] for tag, a in found.tags if tag == "meta" and a.get("http-equiv") == "Content-Security-Policy")
+    for name in ("style", "script"):
+        digest = b64encode(sha256(found.inside[name].encode()).digest()).decode()
+        assert f"{name}-src 'sha256-{digest}'" in (policy or "")
+    assert (policy or "").startswith("default-src 'none';")
+    assert "unsafe" not in (policy or "")
+
+
+def test_the_policy_comes_before_everything_that_it_governs():
+    names = [tag for tag, _ in page(report()).tags]
+    assert names.index("meta") < names.index("style") < names.index("script")
+
+
+def test_nothing_is_fetched_from_anywhere():
+    found = page(report())
+    for tag, given in found.tags:
+        for name in ("src", "href", "action", "srcset", "poster", "data"):
+            assert (given.get(name) or "#").startswith(("#", "data:image/svg+xml,")), (tag, given)
+        assert not [n for n in given if n.startswith("on") or n == "style"], "no handler and no style outside the hashed ones"
+    assert not re.search(
+        r"@import|url\((?!#)|fetch\(|XMLHttpRequest|WebSocket|innerHTML|eval\(", found.inside["script"] + found.inside["style"]
+    )
+
+
+def test_the_money_at_the_top_is_that_of_the_report():
+    of = report()
+    sums, shown = totals(of), page(of).shown
+    assert f"${sums.idle_usd_per_month:,.0f} a month goes to 13 idle resources" in shown
+    assert f"${sums.idle_usd_per_hour:,.2f} an hour, idle now" in shown
+    assert f"${sums.wasted_usd:,.0f} spent since they fell idle" in shown
+    assert "1 idle resource without a known price is not counted" in shown
+
+
+def test_an_unknown_price_is_never_shown_as_nothing():
+    shown = page(report((finding(usd=None),))).shown
+    assert "1 idle resource, at prices that are not known" in shown
+    row = page(report((finding(usd=None),))).data["rows"][0]
+    assert (row["usd"], row["wasted"]) == (None, None)
+
+
+def test_nothing_idle_is_only_said_flatly_when_everything_was_seen():
+    quiet = (finding(State.ACTIVE),)
+    assert "Nothing is idle" in page(report(quiet, coverage=())).shown
+    assert "Nothing idle was found where we could look" in page(report(quiet)).shown
+
+
+def test_an_empty_report_still_makes_a_page():
+    found = page(report((), coverage=()))
+    assert found.data["rows"] == []
+    assert "Nothing was looked at." in found.shown
+
+
+@pytest.mark.parametrize(("mode", "said"), [(Mode.AUDIT, True), (Mode.NOTIFY, False), (Mode.ENFORCE, False)])
+def test_only_an_audit_says_that_nothing_was_changed(mode: Mode, said: bool):
+    of = report()
+    assert ("nothing was changed" in page(replace(of, run=replace(of.run, mode=mode))).shown) is said
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_texts_change_neither_the_elements_nor_the_data(text: str):
+    tame, wild = page(hostile("tame")), page(hostile(text))
+    assert [tag for tag, _ in wild.tags] == [tag for tag, _ in tame.tags]
+    assert [sorted(given) for _, given in wild.tags] == [sorted(given) for _, given in tame.tags]
+    assert wild.inside["script"] == tame.inside["script"]
+    wild.text.encode()
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_texts_leave_no_dangerous_character_in_the_data(text: str):
+    held = page(hostile(text)).inside["script#data"]
+    assert held.isascii()
+    assert not set("<>&") & set(held)
+    words = json.loads(held)["words"]
+    assert all(word.isprintable() and len(word) <= html_rows.LONG for word in words)
+
+
+def test_ten_thousand_letters_are_cut_wherever_they_stand():
+    assert len(html.render(hostile("x" * 10_000))) < len(html.render(hostile("x"))) + 20_000
+
+
+def test_every_finding_is_in_the_data_and_its_words_read_as_they_were():
+    found = page(report()).data
+    words, first = found["words"], found["rows"][0]
+    assert len(found["rows"]) == 48
+    assert words[first["name"]] == "llm-ranker-a100"
+    assert words[first["id"]] == f"arn:aws:sagemaker:us-east-1:{ACCOUNTS['aws']}:endpoint/llm-ranker-a100"
+    assert words[first["owner"]] == "mara.lindt@example.com"
+    assert {words[k]: words[v] for k, v in first["tags"]}["cost-center"] == "4400"
+    assert first["usd"] == 37.688
+    assert words[first["command"]].startswith("aws sagemaker add-tags --region us-east-1")
+
+
+def test_idle_comes_first_by_cost_then_unknown_and_what_has_no_price_comes_last():
+    arranged = html_rows.arranged(estate())
+    states = [f.case.verdict.state for f in arranged]
+    assert [s for i, s in enumerate(states) if i == 0 or states[i - 1] is not s] == list(html_rows.ORDER)
+    prices = [f.price.usd_per_hour if f.price else None for f in arranged[:13]]
+    assert prices[-1] is None
+    assert prices[:-1] == sorted((p for p in prices if p), reverse=True)
+
+
+def test_tags_that_could_not_be_read_are_not_the_same_as_none():
+    held = page(report((finding(tags=None), finding(name="bare", tags={})))).data["rows"]
+    assert {tuple(row["tags"]) if row["tags"] is not None else None for row in held} == {None, ()}
+
+
+def test_without_a_script_idle_and_unknown_are_there_and_nothing_else():
+    found = page(report()).shown
+    assert "llm-ranker-a100" in found
+    assert "CPUUtilization stopped 2 d 6 h ago, so silence proves nothing" in found
+    assert "shows use 20 min ago" not in found
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        pytest.param(Status.DENIED, "Nothing could be read: what is missing stands below.", id="nothing was read"),
+        pytest.param(Status.PARTIAL, "Nothing idle or unknown was found where we could look.", id="read in part"),
+        pytest.param(Status.OK, "Nothing is idle or unknown.", id="all was read"),
+    ],
+)
+def test_without_a_script_an_empty_table_says_no_more_than_was_read(status: Status, said: str):
+    row = Coverage(cloud="aws", account="1", region="r", kind="k", status=status, missing="a:B", error="no")
+    words = page(report((), coverage=(row,))).shown
+    assert said in words
+    assert words.count("Nothing is idle or unknown") == (status is Status.OK)
+
+
+def test_without_a_script_a_long_list_says_how_much_is_left_out():
+    found = page(report(tuple(many(1_000, (State.IDLE,)))))
+    assert "The first 200 that are idle or unknown; 800 more are in the JSON report." in found.shown
+    assert len([tag for tag, _ in found.tags if tag == "tr"]) < 230
+
+
+def test_a_large_report_stays_small():
+    assert len(html.render(report(tuple(many(10_000))))) < 6_000_000
+
+
+def test_a_missing_permission_is_named_at_the_top_in_the_list_and_on_the_map():
+    shown = page(report()).shown
+    assert "3 lists could not be read in full" in shown
+    assert shown.count("sagemaker:ListNotebookInstances") >= 3
+    assert "denied 6 seen" not in shown.split("What was looked at")[0]
+
+
+def test_the_map_has_a_cell_for_every_list_and_shows_the_worst_of_it():
+    [aws, azure] = coverage_map.maps(report())
+    assert (aws.cloud, len(aws.kinds), len(aws.places), azure.cloud, len(azure.places)) == ("aws", 4, 3, "azure", 1)
+    twice = [
+        Coverage(cloud="aws", account="1", region="r", kind="k", status=status)
+        for status in (Status.OK, Status.DENIED, Status.PARTIAL, Status.OK)
+    ]
+    [one] = coverage_map.maps(report((), coverage=tuple(twice)))
+    assert [cell.status for cell in one.places[0].cells if cell] == [Status.DENIED]
+
+
+def test_places_with_gaps_stand_first_and_complete_ones_beyond_a_screenful_are_folded():
+    many_places = tuple(
+        Coverage(cloud="aws", account="1", region=f"r{i:02}", kind="k", status=Status.FAILED if i == 39 else Status.OK)
+        for i in range(40)
+    )
+    [found] = coverage_map.maps(report((), coverage=many_places))
+    assert found.places[0].name == "1 r39"
+    assert "15 more targets in aws, all complete" in page(report((), coverage=many_places)).shown
+
+
+def test_the_same_trouble_in_many_places_is_told_once():
+    denied = tuple(
+        Coverage(cloud="aws", account="1", region=f"r{i}", kind="k", status=Status.DENIED, missing="a:B", error="no")
+        for i in range(9)
+    )
+    [gap] = coverage_map.gaps(report((), coverage=denied))
+    assert (len(gap.where), gap.more, coverage_map.missing(report((), coverage=denied))) == (6, 3, ["a:B"])
+
+
+def test_the_charts_add_up_to_the_figure_at_the_top():
+    of = report()
+    for chart in (charts.by_kind(of), charts.by_owner(of)):
+        assert sum(bar.usd for bar in chart) == pytest.approx(totals(of).idle_usd_per_month, abs=0.01)
+        assert sum(bar.count for bar in chart) == 13
+        assert max(bar.proven + bar.likely for bar in chart) == pytest.approx(100)
+
+
+def test_what_gets_no_bar_of_its_own_makes_one_together():
+    found = charts.by_owner(report(tuple(finding(owner=f"p{i}@example.com", usd=i + 1.0) for i in range(12))))
+    assert [bar.label for bar in found][-2:] == ["p5@example.com", "5 others"]
+    assert (found[-1].rest, found[-1].count) == (True, 5)
+
+
+def test_proven_and_likely_are_told_apart_in_a_bar():
+    [bar] = charts.by_owner(report((finding(usd=3.0), finding(usd=1.0, confidence=Confidence.LIKELY))))
+    assert (bar.proven, bar.likely) == (75.0, 25.0)
+
+
+def test_a_shape_shows_the_last_fortnight_and_even_the_least_use():
+    shape = brief(activity({0: 1000.0, 7: 1.0}), drawn=True).shape
+    assert (len(shape), shape[-1], shape[-2], shape[-3]) == (SLOTS, 100, 1, 0)
+    longer = brief(activity(series=series({700: 5.0}, hours=30 * 24)), drawn=True)
+    assert (longer.shape, longer.peak) == ((0,) * SLOTS, 5.0)
+
+
+def test_a_heartbeat_that_missed_one_hour_shows_a_gap():
+    beats = dict.fromkeys(range(14 * 24), 1.0)
+    del beats[8]
+    shape = brief(heartbeat(series=series(beats)), drawn=True).shape
+    assert (shape[-2], sum(shape)) == (0, SLOTS - 1)
+
+
+def test_values_up_to_the_busy_level_are_no_use():
+    assert sum(brief(activity({3: 4.0}, busy_above=5.0), drawn=True).shape) == 0
+    assert brief(activity({3: float("inf")}), drawn=True).shape[-1] == 100
+
+
+def test_a_shape_is_kept_only_where_it_is_drawn_and_equal_ones_once():
+    assert brief(activity()).shape == ()
+    assert brief(heartbeat(), drawn=True).shape is brief(heartbeat(), drawn=True).shape
+
+
+def test_the_page_holds_the_shape_as_one_word():
+    seen = (brief(activity({0: 9.0}), drawn=True), brief(heartbeat(), drawn=True))
+    found = page(report((finding(evidence=seen),))).data
+    use, beat = ([*row] for row in found["rows"][0]["evidence"])
+    assert found["words"][use[-1]] == "0" * (SLOTS - 1) + "z"
+    assert found["words"][beat[-1]] == "z" * SLOTS
+    assert (use[2], beat[2], use[3]) == (0, 1, 1), f"{Role.ACTIVITY} is 0, {Role.HEARTBEAT} is 1"
+
+
+def test_the_tag_to_paste_holds_for_a_week():
+    assert page(report()).data["keep"] == f"reaper:keep-until={NOW + 7 * DAY:%Y-%m-%d}"

@@ -1,0 +1,185 @@
+"""The report in a terminal: figures are whole at every width, and the rest gives way in an order that loses least."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from fakes import sample_reports
+from fakes.builders import resource
+from fakes.sample_findings import finding, report
+from reaper.model import Claim, Confidence, Coverage, Move, Outcome, Owner, Report, Result, State, Status
+from reaper.report import brief, coverage_map, csv, html, layout, markdown, text
+
+LONG = {"name": "a-very-long-name-that-nobody-can-remember-or-pronounce", "size": "ml.p4d.24xlarge x3, ml.g5.12xlarge x2"}
+DEAR = replace(finding(usd=1234.5, resource=resource(id="x", region="ap-southeast-2", **LONG)), wasted_usd=12_345_678.0)
+WIDTHS = (44, 60, 80, 100, 120, 150, 200)
+
+
+def of(*coverage: Coverage) -> Report:
+    return report(coverage=coverage)
+
+
+def gap(region: str | None, kind: str = "sagemaker-endpoint", **given: object) -> Coverage:
+    fields = {"cloud": "aws", "account": "123456789012", "region": region, "kind": kind, "status": Status.FAILED}
+    return Coverage(**{**fields, "error": f"sagemaker:List{kind[-3:]}: the token of arn:aws:x:{region} is expired", **given})
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_figures_are_whole_and_lines_fit_at_every_width(width: int):
+    shown = text.render(sample_reports.report((*sample_reports.estate(), DEAR)), width=width)
+    rows = shown.split("Idle, dearest first")[1].split("\n\n")[0].splitlines()[1:]
+    for figure in ("37.69", "14.18", "1,234.50", "$12,345,678", "6 d 9 h"):
+        assert re.search(rf"(?:^|\s){re.escape(figure)}(?:\s|$)", "\n".join(rows)), figure
+    assert max(map(len, shown.splitlines())) <= width
+    assert all(len(re.findall(r"^ *[\d,.?]+  +[$?]", row)) == 1 for row in rows[1 : 1 + 14])
+
+
+def test_what_loses_least_gives_way_first():
+    natural = {"$/h": 5, "resource": 40, "kind": 10, "size": 19, "proof": 26}
+    stages = (("proof", 26), ("resource", 32), ("proof", 6), ("size", 0))
+    assert layout.rooms(natural, stages, 200) == natural
+    assert layout.rooms(natural, stages, 104) == {**natural, "resource": 36}
+    assert layout.rooms(natural, stages, 90) == {**natural, "resource": 32, "proof": 16}
+    assert layout.rooms(natural, stages, 70) == {"$/h": 5, "resource": 32, "kind": 10, "proof": 17}
+    assert layout.rooms({"$/h": 50}, stages, 10) == {"$/h": 50}
+
+
+@pytest.mark.parametrize(("width", "proof"), [(60, "proven"), (120, "proven: no"), (60, "likely")])
+def test_how_sure_it_is_stands_there_even_where_the_proof_does_not_fit(width: int, proof: str):
+    assert proof in text.render(sample_reports.report(), width=width)
+
+
+def test_a_reason_is_wrapped_and_not_lost_on_a_narrow_terminal():
+    because = "the call was refused because somebody had changed it meanwhile, which nobody could have known before"
+    refused = finding(move=Move.STOP, outcome=Outcome(result=Result.REFUSED, because=because))
+    shown = text.render(report(refused), width=60)
+    assert because.split() == [word for word in shown.split("why")[1].split("\n\n")[0].split() if word in because.split()]
+
+
+def test_a_command_to_paste_is_never_broken_in_two():
+    command = "/some/where/else/.venv/bin/reaper explain NAME --report /some/where/quite/else/demo/report.json"
+    assert f"\n  {command}\n" in text.render(report(finding()), width=60, explain=command)
+    assert "Every signal of one: reaper explain NAME\n" in text.render(report(finding()), width=120)
+
+
+CLAIMED = finding(owner=Owner(address=None, source="nobody", claimed=Claim(address="lee@corp.test", source="tag owner")))
+
+
+def test_an_owner_who_may_not_be_mailed_is_named_and_the_remedy_with_it():
+    shown = text.render(report(CLAIMED), width=200)
+    assert "lee@corp.test (may not be mailed)" in shown
+    assert "set owners.domains: [corp.test]" in shown
+    assert "lee@corp.test" in csv.render(report(CLAIMED))
+    page = markdown.render(report(CLAIMED)).replace("\\", "")
+    assert "lee@corp.test (may not be mailed)" in page
+    assert "set owners.domains: [corp.test]" in page
+    assert "owners.domains" not in text.render(report(finding()))
+
+
+def test_beside_a_claimed_owner_every_format_names_whom_the_mail_goes_to():
+    told = finding(owner=replace(CLAIMED.owner, address="admins@corp.test"))
+    for shown in (
+        text.render(report(told), width=200),
+        markdown.render(report(told)).replace("\\", ""),
+        html.render(report(told)),
+    ):
+        assert "admins@corp.test (lee@corp.test may not be mailed)" in shown
+        assert "cannot be told" not in shown
+
+
+@pytest.mark.parametrize(
+    ("row", "remedy"),
+    [
+        (gap("us-east-1", missing=None), "`aws sts get-caller-identity`"),
+        (gap("us-east-1", status=Status.DENIED, missing="sagemaker:ListEndpoints"), "allow them sagemaker:ListEndpoints"),
+        (gap(None, cloud="azure", account="1111"), "sign in with `az login`"),
+        (gap(None, cloud="azure", account="1111", status=Status.DENIED, missing="a/read"), "the role Reader"),
+    ],
+)
+def test_where_nothing_could_be_read_nothing_is_said_of_idleness(row: Coverage, remedy: str):
+    for shown in (text.render(of(row), width=200), markdown.render(of(row))):
+        assert "Nothing could be read." in shown
+        assert remedy in shown
+        assert "idle was found" not in shown
+
+
+@pytest.mark.parametrize(
+    "report_",
+    [
+        pytest.param(of(gap("us-east-1"), gap("eu-west-1", status=Status.OK)), id="one list was read"),
+        pytest.param(of(gap("us-east-1", status=Status.PARTIAL)), id="a list was read in part"),
+        pytest.param(report(finding(state=State.UNKNOWN), coverage=(gap("us-east-1"),)), id="something was seen"),
+    ],
+)
+def test_where_something_could_be_read_it_is_said_so(report_: Report):
+    assert "Nothing idle was found where we could look." in text.render(report_)
+
+
+def test_a_cause_is_told_once_however_many_lists_it_met():
+    rows = [gap(region, kind) for region in ("us-east-1", "eu-west-1") for kind in ("sagemaker-endpoint", "sagemaker-notebook")]
+    for shown in (text.render(of(*rows), width=200), markdown.render(of(*rows))):
+        assert shown.count("is expired") == 1
+        assert (
+            "sagemaker-endpoint, sagemaker-notebook in 123456789012 us-east-1; the same 2 kinds in 123456789012 eu-west-1"
+            in shown
+        )
+    assert "0 of 4 lists complete" in text.render(of(*rows))
+
+
+def test_a_cause_that_several_calls_met_names_each_of_them():
+    calls = {
+        "endpoint": "sagemaker:ListEndpoints",
+        "notebook": "sagemaker:ListNotebookInstances",
+        "studio-app": "cloudwatch:GetMetricData",
+    }
+    rows = [gap("us-east-1", f"sagemaker-{kind}", error=f"{call}: cannot be reached") for kind, call in calls.items()]
+    for shown in (text.render(of(*rows), width=250), markdown.render(of(*rows)), html.render(of(*rows))):
+        assert f"{', '.join(calls.values())}: cannot be reached" in shown
+        assert "sagemaker-endpoint, sagemaker-notebook, sagemaker-studio-app in 123456789012 us-east-1" in shown
+    [one] = coverage_map.gaps(of(*rows[:1]))
+    assert one.error == "sagemaker:ListEndpoints: cannot be reached"
+
+
+def test_another_permission_is_another_cause():
+    rows = [gap("us-east-1", missing=f"sagemaker:List{n}", error=f"sagemaker:List{n}: denied") for n in ("Apps", "Endpoints")]
+    shown = text.render(of(*rows), width=200)
+    assert [f"missing sagemaker:List{n}: denied" in shown for n in ("Apps", "Endpoints")] == [True, True]
+
+
+def test_a_cloud_that_could_not_be_opened_is_named():
+    row = gap(None, "*", account="unknown", error="sts:GetCallerIdentity: Unable to locate credentials")
+    assert "all of aws" in text.render(of(row))
+
+
+@pytest.mark.parametrize(
+    ("because", "said"),
+    [
+        ("it has been up since 2026-11-02 10:17 UTC and it has written no jupyter log; no Busy signal proves it", "no log"),
+        ("it has been up since 2026-11-02 10:17 UTC, no job has run on it since, and its idle shutdown is off", "no job run"),
+        ("it keeps provisioned concurrency and shows no invocation; serverless", "no invocation"),
+        ("it has been up since 2026-11-02 10:17 UTC and somebody said so, twice", "somebody said so"),
+    ],
+)  # fmt: skip
+def test_indirect_evidence_is_told_by_what_it_is(because: str, said: str):
+    likely = finding(confidence=Confidence.LIKELY, because=because)
+    assert f"likely: {said}" in text.render(report(likely), width=200)
+
+
+def test_one_of_a_thing_is_counted_in_the_singular():
+    one = report(finding(), coverage=(gap("us-east-1", status=Status.OK),))
+    shown = "\n".join(form(one) for form in (text.render, markdown.render, brief.render))
+    assert "1 resource " in shown
+    assert not re.search(r"\b1 (?:resources|lists|calls|targets)\b", shown)
+
+
+def test_a_line_for_other_formats_counts_the_gaps_and_names_the_first_cause():
+    rows = [gap("us-east-1", status=Status.DENIED, missing="a:B"), gap("eu-west-1", status=Status.OK)]
+    said = brief.incomplete(of(*rows))
+    assert said.startswith("coverage incomplete: 1 of 2 lists, first denied: sagemaker-endpoint in 123456789012 us-east-1")
+    assert "missing permission a:B" in said
+    assert "\n" not in said
+    ledger = gap("", kind="ledger", cloud="reaper", error="dynamodb:PutItem: refused")
+    assert "1 failure of the reaper's own means, first ledger: dynamodb:PutItem: refused" in brief.incomplete(of(ledger))

@@ -1,0 +1,137 @@
+"""`reaper explain --report`: a report that was written is read again, and what it cannot be is said."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fakes import sample_reports
+from fakes.builders import DAY, NOW, resource, rule
+from fakes.sample_findings import finding, report
+from reaper.errors import SettingsError
+from reaper.model import Action, Claim, Evidence, Memory, Owner, Report, Role
+from reaper.policy import office_hours
+from reaper.report import explain, saved
+from reaper.report import json as plain
+
+HOURS = office_hours.parse("mon-fri 07:00-21:00", "Europe/Berlin")
+HEART = Evidence(
+    signal="CPUUtilization",
+    subject="AllTraffic",
+    role=Role.HEARTBEAT,
+    points=9,
+    last_busy=None,
+    peak=3.0,
+    complete=True,
+    busy_above=-inf,
+)
+FOUND = finding(
+    resource=resource(tags={"team": "growth"}),
+    rule=rule(action=Action.DELETE, hours=HOURS),
+    evidence=(HEART, replace(HEART, signal="Invocations", role=Role.ACTIVITY, busy_above=0.0, last_busy=NOW - 9 * DAY)),
+    memory=Memory(idle_since=NOW - 9 * DAY, warned_at=NOW - DAY),
+    owner=Owner(address="ml@example.com", source="fallback", claimed=Claim(address="lee@corp.test", source="tag owner")),
+)
+
+
+def explained(of: Report, wanted: str, folder: Path) -> str | None:
+    file = folder / "report.json"
+    file.write_text(plain.render(of), encoding="utf-8")
+    return saved.render(saved.load(file), wanted)
+
+
+@pytest.mark.parametrize("wanted", ["churn", "ARN:AWS:sagemaker:us-east-1:123456789012:endpoint/churn"])
+def test_what_the_report_knows_is_told(wanted: str, tmp_path: Path):
+    told = explained(report(FOUND), wanted, tmp_path) or ""
+    for line in (
+        "  id        arn:aws:sagemaker:us-east-1:123456789012:endpoint/churn\n",
+        "  report    run r1 of 2026-11-21T10:17:00Z, mode notify\n",
+        "            team=growth\n",
+        "  rule      test: at most delete, idle after 1d, grace 3d\n",
+        "  hours     mon-fri 07:00-21:00 in Europe/Berlin, start: ours\n",
+        "  heartbeat CPUUtilization AllTraffic: 9 points, alive at any value, peak 3\n",
+        "last busy 2026-11-12T10:17:00Z\n",
+        "  verdict   idle (proven), idle for 9 d: Invocations silent",
+        "  memory    warned 2026-11-20T10:17:00Z\n",
+        "  owner     ml@example.com (fallback)\n            lee@corp.test according to tag owner, not in owners.domains",
+    ):
+        assert line in told, line
+
+
+@pytest.mark.parametrize("found", list(sample_reports.estate()), ids=lambda found: found.case.resource.name)
+def test_every_finding_that_is_written_can_be_explained(found: Any, tmp_path: Path):
+    told = explained(sample_reports.report((found,)), found.case.resource.name, tmp_path) or ""
+    assert f"  verdict   {found.case.verdict.state}" in told
+    assert "None" not in told
+
+
+def test_a_report_of_an_older_version_is_read_as_far_as_it_goes(tmp_path: Path):
+    file, old = tmp_path / "old.json", plain.plain(report(FOUND))
+    [row] = old["findings"]
+    for key in ("rule_detail", "memory", "rule_notes"):
+        del row[key]
+    del row["owner"]["claimed"]
+    row["evidence"][0]["busy_above"] = -inf
+    file.write_text(json.dumps(old), encoding="utf-8")
+    told = saved.render(saved.load(file), "churn") or ""
+    assert "  rule      test\n" in told
+    assert "alive at any value" in told
+
+
+def test_texts_of_others_stay_harmless_lines(tmp_path: Path):
+    told = explained(sample_reports.hostile("a\x1b[31m\nb"), "a\x1b[31m\nb", tmp_path) or ""
+    assert told
+    assert "\x1b" not in told
+    assert not any(line.startswith("b") for line in told.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        pytest.param(None, "cannot be read", id="no file"),
+        pytest.param("<!doctype html>", "is no JSON report", id="a page"),
+        pytest.param("[]", "is no JSON report", id="a list"),
+        pytest.param("{}", "is no JSON report", id="nothing in it"),
+        pytest.param('{"schema": 2, "run": {}}', "schema", id="another schema"),
+        pytest.param('{"schema": 1, "coverage": [], "findings": [{}]}', "run", id="no run"),
+    ],
+)
+def test_what_is_no_report_is_refused(content: str | None, said: str, tmp_path: Path):
+    file = tmp_path / "x.json"
+    if content is not None:
+        file.write_text(content, encoding="utf-8")
+    with pytest.raises(SettingsError, match="--report") as caught:
+        saved.load(file)
+    assert said in str(caught.value)
+
+
+NAMES = ["churn-idle-9-days", "health-checks-only/JupyterLab/default", "summaries/silent-with-zeros", "Mixed-Case"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "names"),
+    [
+        ("churn-idle-9-day", ["churn-idle-9-days"]),
+        ("mixed-case", ["Mixed-Case"]),
+        ("silent", ["summaries/silent-with-zeros"]),
+        ("health-checks-only/JupyterLab/d…", ["health-checks-only/JupyterLab/default"]),
+        ("arn:aws:sagemaker:us-east-1:1:endpoint/churn-idle-9-day", ["churn-idle-9-days"]),
+        ("nothing-like-it", []),
+        ("…", []),
+    ],
+)
+def test_near_misses_are_suggested(wanted: str, names: list[str]):
+    assert explain.near(wanted, NAMES) == names
+
+
+def test_of_many_near_misses_three_are_named_and_the_others_counted():
+    names = [f"churn-{n}" for n in range(7)]
+    assert explain.suggested("churn", names).endswith(", or one of 4 more?")
+    assert explain.suggested("churn", names).count("churn-") == 3
+    assert "more" not in explain.suggested("churn", names[:3])
+    assert explain.suggested("nothing-like-it", names) == ""

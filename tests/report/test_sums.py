@@ -1,0 +1,141 @@
+"""Every form of a report says the same: what is idle, what of it was acted on, what was not seen, what failed, and who was told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from fakes.sample_findings import finding, occasion, report
+from reaper.model import Coverage, Mode, Move, Outcome, Report, Result, State, Status
+from reaper.notices.admin_summary import overview
+from reaper.report import brief, html, json, markdown, text
+from reaper.report.totals import exit_status
+
+LISTED = Coverage(cloud="aws", account="123456789012", region="us-east-1", kind="sagemaker-endpoint", status=Status.OK)
+DENIED = replace(LISTED, region="eu-west-1", status=Status.DENIED, missing="sagemaker:ListEndpoints", error="not allowed")
+FAILED = Coverage(cloud="reaper", account="", region=None, kind="acts", status=Status.FAILED, error="the call was throttled")
+BUSY = finding("busy", state=State.ACTIVE, move=Move.NONE)
+BLIND = finding("blind", state=State.UNKNOWN, move=Move.NONE)
+
+
+def mail(found: Report) -> str:
+    told = overview(found, occasion(), known=frozenset())
+    assert told is not None
+    assert told.subject.startswith("[ML Idle Reaper] ")
+    return f"{told.subject.removeprefix('[ML Idle Reaper] ')}\n{told.text}"
+
+
+FORMS: list[Callable[[Report], str]] = [text.render, brief.render, brief.subject, markdown.render, html.render, mail]
+forms = pytest.mark.parametrize("form", FORMS, ids=lambda form: f"{form.__module__}.{form.__name__}")
+
+
+@forms
+@pytest.mark.parametrize(
+    "found", [report(BUSY, coverage=(LISTED, DENIED)), report(BUSY, BLIND, coverage=(LISTED,))], ids=["denied", "unknown"]
+)
+def test_what_was_not_seen_is_never_said_to_be_not_idle(form: Callable[[Report], str], found: Report):
+    said = form(found)
+    assert "Nothing idle was found where we could look" in said
+    assert "Nothing is idle" not in said.replace("Nothing is idle or unknown", "")
+    assert "No idle" not in said
+
+
+@pytest.mark.parametrize("form", FORMS[:-1])
+def test_of_a_fleet_that_was_seen_in_full_it_is_said(form: Callable[[Report], str]):
+    assert "Nothing is idle" in form(report(BUSY, coverage=(LISTED,)))
+
+
+STOPPED = finding("stopped", 2.0, move=Move.STOP, outcome=Outcome(result=Result.DONE, because="it is stopping"))
+OTHER = finding("other", 8.0)
+
+
+def test_what_was_acted_on_is_told_apart_so_that_report_and_mail_agree():
+    found = report(STOPPED, OTHER, coverage=(LISTED,))
+    for form in (text.render, brief.render, markdown.render, html.render):
+        assert "of which 1 acted on (saving $1.00/h of their $2.00/h)" in form(found)
+    assert brief.subject(found) == "[ML Idle Reaper] 2 idle ML resources cost $10.00 an hour; 1 of them acted on"
+    assert mail(found).startswith("1 idle ML resource costs $8.00 an hour; 1 action taken, saving $1.00 an hour")
+    totals = json.plain(found)["totals"]
+    assert (totals["by_state"]["idle"], totals["idle_usd_per_hour"]) == (2, 10.0)
+    assert totals["acted"] == {"count": 1, "usd_per_hour": 2.0, "saves_usd_per_hour": 1.0, "already": 0}
+
+
+def test_a_start_is_no_saving_and_what_was_stopped_already_was_not_acted_on():
+    started = finding("started", state=State.EXEMPT, move=Move.START, outcome=Outcome(result=Result.DONE))
+    already = replace(STOPPED, outcome=replace(STOPPED.outcome, already=True))
+    assert "of which" not in brief.render(report(started, OTHER))
+    assert "since idle, of which 1 stopped or gone already\n" in brief.render(report(already, OTHER)).replace("  ", "")
+
+
+@forms
+def test_what_failed_of_our_own_means_is_no_list_and_no_target(form: Callable[[Report], str]):
+    said = form(report(OTHER, coverage=(LISTED, FAILED)))
+    assert "acts" in said
+    assert "acts in" not in said
+    assert not any(word in said.lower() for word in ("coverage incomplete", "0 of ", "read in full</h2>"))
+    assert "of 2" not in said
+    assert exit_status(report(OTHER, coverage=(LISTED, FAILED)), None) == 3
+
+
+def test_a_failed_act_is_worded_as_one_and_targets_are_counted_without_it():
+    found = report(OTHER, coverage=(LISTED, FAILED))
+    assert "failed: acts: the call was throttled" in text.render(found)
+    assert "1 of 1 list complete, 1 target, 0 calls" in text.render(found)
+    assert "FAILED\n- acts: the call was throttled" in brief.render(found)
+    assert "## Failed\n\n- acts: the call was throttled" in markdown.render(found)
+    assert "lists read in full" in html.render(found)
+    assert "could not be read in full" not in html.render(found)
+
+
+def test_a_subject_without_a_price_names_none():
+    assert brief.subject(report(finding(usd=None))) == "[ML Idle Reaper] 1 idle ML resource, price not known"
+
+
+# --- who was told
+
+TOLD = finding("told", outcome=Outcome(result=Result.DONE))
+LOST = finding("lost", address="dana@example.com", outcome=Outcome(result=Result.FAILED, error="its owner was not told: refused"))
+
+
+@pytest.mark.parametrize(
+    ("findings", "said"),
+    [
+        pytest.param((TOLD,), "1 owner is told. Every", id="one"),
+        pytest.param((LOST,), "0 owners are told, 1 could not be told. Every", id="every channel failed"),
+        pytest.param((TOLD, LOST), "1 owner is told, 1 could not be told. Every", id="some"),
+        pytest.param((TOLD, finding("b", address="kim@example.com", outcome=TOLD.outcome)), "2 owners are told. Every", id="two"),
+    ],
+)
+def test_an_owner_is_told_only_where_a_channel_took_it(findings: tuple, said: str):
+    assert said in text.render(report(*findings))
+
+
+@pytest.mark.parametrize(("count", "said"), [(1, "1 owner would be told"), (2, "2 owners would be told")])
+def test_an_audit_says_who_would_be_told(count: int, said: str):
+    found = report(*(finding(f"r{n}", address=f"p{n}@example.com") for n in range(count)))
+    assert f"{said}; nothing was done" in text.render(replace(found, run=replace(found.run, mode=Mode.AUDIT)))
+
+
+# --- the groups of the admins' mail
+
+
+def test_groups_that_are_not_named_are_counted_with_their_money():
+    found = report(*(finding(f"r{n}", 1.0 + n, address=f"p{n}@example.com") for n in range(9)))
+    told = overview(found, occasion())
+    assert told is not None
+    assert "and 3 others: $6.00 an hour, 3 idle" in told.text
+    assert "and 3 others" in told.html
+    assert "others" not in overview(report(*found.findings[:7]), occasion()).text
+
+
+def test_the_legend_says_when_likely_evidence_leads_to_more_than_notices():
+    assert "leads to notices only, unless a rule says act_on: likely" in html.render(report(OTHER))
+
+
+@pytest.mark.parametrize("form", [text.render, brief.render, markdown.render, html.render])
+def test_a_place_with_a_name_is_told_with_its_name_and_its_id(form: Callable[[Report], str]):
+    lost = replace(DENIED, cloud="azure", account="2222-0000", account_name="Plans & more", region=None)
+    said = " ".join(form(replace(report(BUSY), coverage=(LISTED, lost))).replace("\\", "").replace("&amp;", "&").split())
+    assert "Plans & more (2222-0000)" in said

@@ -1,0 +1,77 @@
+"""What stopping saved, as the demo's story reckons it: only what reports prove, and nothing that has no price."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+import pytest
+
+from fakes.judged_cases import case
+from fakes.builders import HOUR, NOW
+from reaper.model import Coverage, Finding, Mode, Move, Outcome, Owner, Part, Price, Report, Result, Run, Status, Step
+from reaper_sandbox.demo.savings import rests
+
+RUNS = (Part(component="Hosting", instance="ml.m5.large"),)
+
+
+def report(hours: int, *findings: Finding, status: Status = Status.OK) -> Report:
+    """A sweep so many hours after the first one."""
+    at = NOW + hours * HOUR
+    row = Coverage(cloud="aws", account="1", region=None, kind="sagemaker-endpoint", status=status)
+    run = Run(id="r", started_at=at, finished_at=at, mode=Mode.ENFORCE, version="1", policy_sha256="")
+    return Report(run=run, coverage=(row,), findings=findings)
+
+
+def seen(move: Move = Move.NONE, usd: float | None = None, parts: tuple[Part, ...] | None = RUNS, **given: Result) -> Finding:
+    found = case()
+    return Finding(
+        case=replace(found, resource=replace(found.resource, parts=parts)),
+        step=Step(move=move, because=""),
+        outcome=Outcome(result=given.get("result", Result.DONE)),
+        owner=Owner(address=None, source=""),
+        price=Price(usd_per_hour=usd, source="snapshot", as_of="2026-01-01") if usd is not None else None,
+        wasted_usd=None,
+        evidence=(),
+    )
+
+
+def saved(*reports: Report, back: tuple[tuple[str, datetime], ...] = ()) -> list[float | None]:
+    return [rest.usd(reports[-1].run.started_at) for rest in rests(reports, back)]
+
+
+STOP = seen(Move.STOP, 3.0)
+
+
+@pytest.mark.parametrize(
+    ("later", "usd"),
+    [
+        pytest.param([report(10, seen(parts=()))], 30.0, id="stopped"),
+        pytest.param([report(10)], 30.0, id="gone"),
+        pytest.param([report(10, seen(usd=1.0))], 20.0, id="smaller"),
+        pytest.param([report(4, seen(parts=None)), report(10, seen(usd=1.0))], 20.0, id="known only later"),
+        pytest.param([report(10, seen(parts=None))], None, id="never known"),
+        pytest.param([report(10, status=Status.DENIED)], None, id="not seen, because it was not allowed"),
+        pytest.param([report(6, seen(Move.START, parts=())), report(10, seen(usd=3.0))], 18.0, id="started again"),
+    ],
+)
+def test_it_is_hours_times_what_later_sweeps_prove(later: list[Report], usd: float | None):
+    assert saved(report(0, STOP), *later) == [usd]
+
+
+def test_it_ends_with_the_last_sweep_that_saw_it_at_rest_when_somebody_starts_it_by_hand():
+    assert saved(report(0, STOP), report(4, seen(parts=())), report(8, seen(usd=3.0)), report(20, seen(usd=3.0))) == [12.0]
+
+
+def test_it_ends_when_somebody_brings_it_back():
+    back = (("churn", NOW + 4 * HOUR),)
+    assert saved(report(0, STOP), report(2, seen(parts=())), report(10, seen(parts=None)), back=back) == [12.0]
+
+
+def test_an_unknown_price_stays_unknown():
+    assert saved(report(0, seen(Move.STOP)), report(10, seen(parts=()))) == [None]
+
+
+@pytest.mark.parametrize("result", [Result.PLANNED, Result.REFUSED, Result.FAILED])
+def test_what_was_not_done_saves_nothing(result: Result):
+    assert saved(report(0, seen(Move.STOP, 3.0, result=result)), report(10, seen(usd=3.0))) == []

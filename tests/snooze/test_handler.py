@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from fakes.builders import NOW
+from fakes.snooze_requests import LINK, Down, Forgetful, warned
+from reaper.errors import CloudError, Trouble
+from reaper.ledger.in_memory import Fleeting
+from reaper.ledger.port import Ledger
+from reaper.snooze import handler, rate_limit
+from reaper.snooze.form import MAX_BODY
+from reaper.snooze.handler import Gate
+from reaper.snooze.keys import Keyring
+from reaper.snooze.record import Reply, Request
+from reaper.snooze.token import Keys, sign
+
+SECRET = "s" * 40
+TOKEN = sign(LINK, Keys(current="k1", ring={"k1": SECRET.encode()}))
+FORGED = f"{TOKEN[:-43]}{'A' * 43}"
+FAULT = CloudError(Trouble.UNREACHABLE, "secretsmanager:GetSecretValue", "timed out at 10.0.0.7")
+
+
+class House:
+    """A gate, and what it was asked for behind it."""
+
+    def __init__(self, ledger: Callable[[], Ledger] = warned) -> None:
+        self.read = 0
+        self.opened = 0
+        self.fault: CloudError | None = None
+        self._ledger = ledger
+        self.gate = Gate(self._open, lambda: Keyring(self._secret, "env:KEYS"), rate_limit.usual())
+
+    def ask(self, second: float = 0, ip: str = "192.0.2.7", **given: object) -> Reply:
+        fields = {"method": "GET", "path": "/keep", "query": f"t={TOKEN}", "source_ip": ip, **given}
+        return self.gate.answer(Request(**fields), NOW + timedelta(seconds=second))  # type: ignore[arg-type]
+
+    def _secret(self) -> str:
+        self.read += 1
+        if self.fault:
+            raise self.fault
+        return SECRET
+
+    def _open(self) -> Ledger:
+        self.opened += 1
+        return self._ledger()
+
+
+@pytest.mark.parametrize(
+    ("asked", "status"),
+    [
+        pytest.param({"path": "/"}, 404, id="another path"),
+        pytest.param({"method": "DELETE"}, 405, id="another method"),
+        pytest.param({"method": "POST", "body": b"x" * (MAX_BODY + 1)}, 413, id="a body too long"),
+        pytest.param({"query": ""}, 403, id="no token"),
+        pytest.param({"query": "t=guess"}, 403, id="no link's shape"),
+        pytest.param({"query": f"t={'v1.k1.' + 'A' * 3000 + '.' + 'A' * 43}"}, 403, id="a token too long"),
+        pytest.param({"method": "POST", "body": b"days=7"}, 403, id="a form without a token"),
+    ],
+)
+def test_what_needs_no_key_is_answered_without_one(asked: dict[str, object], status: int):
+    house = House()
+    assert house.ask(**asked).status == status
+    assert (house.read, house.opened) == (0, 0)
+
+
+def test_keys_at_what_is_no_address_are_a_page_and_no_trace():
+    page = handler.open({"REAPER_LEDGER": "memory:", "REAPER_SNOOZE_KEYS": "keyvault:https://[x/secrets/ring"})
+    asked = Request(method="GET", path="/keep", query=f"t={TOKEN}", source_ip="192.0.2.7")
+    replies = [page.answer(asked, NOW + timedelta(seconds=n)) for n in range(3)]
+    assert [reply.status for reply in replies] == [503] * 3
+    assert {reply.note for reply in replies if reply.note} == {
+        "keys: REAPER_SNOOZE_KEYS: 'https://[x/secrets/ring' is not an address such as https://<vault>.vault.azure.net/secrets/<name>"
+    }
+
+
+def test_the_rate_is_measured_before_the_keys_are_read():
+    house = House()
+    assert [house.ask(query="t=guess").status for _ in range(60)] == [403] * 60
+    assert house.ask().status == 429
+    assert (house.read, house.opened) == (0, 0)
+    assert house.ask(ip="198.51.100.9").status == 200
+
+
+def test_only_a_link_that_holds_reaches_the_ledger():
+    house = House()
+    assert house.ask(query=f"t={FORGED}").status == 403
+    assert (house.read, house.opened) == (1, 0)
+    assert [house.ask().status, house.ask().status] == [200, 200]
+    assert (house.read, house.opened) == (1, 1)
+
+
+def test_keys_that_cannot_be_read_cost_one_call_a_minute_and_say_so_plainly():
+    house = House()
+    house.fault = FAULT
+    replies = [house.ask(second) for second in range(0, 60, 5)]
+    assert {reply.status for reply in replies} == {503}
+    assert (house.read, house.opened) == (1, 0)
+    assert "10.0.0.7" not in replies[0].body
+    assert "timed out at 10.0.0.7" in replies[0].note
+    assert handler.level(replies[0]) == logging.ERROR
+
+
+def test_a_click_counts_while_the_keys_cannot_be_read_again_and_the_log_says_so():
+    house = House()
+    house.ask()
+    house.fault = FAULT
+    reply = house.ask(301)
+    assert (reply.status, handler.level(reply)) == (200, logging.ERROR)
+    assert "cannot be read again: secretsmanager:GetSecretValue: timed out" in reply.note
+    assert house.ask(1200).status == 503
+
+
+@pytest.mark.parametrize(
+    ("ledger", "asked", "status", "level"),
+    [
+        pytest.param(warned, {}, 200, logging.INFO, id="looked at"),
+        pytest.param(warned, {"query": "t=x"}, 403, logging.WARNING, id="refused"),
+        pytest.param(Down, {}, 503, logging.ERROR, id="a ledger that is down"),
+        pytest.param(Forgetful, {"method": "POST", "body": f"t={TOKEN}&days=1".encode()}, 200, logging.ERROR, id="no history"),
+    ],
+)
+def test_the_log_is_as_loud_as_the_trouble(ledger: Callable[[], Fleeting], asked: dict[str, object], status: int, level: int):
+    reply = House(ledger).ask(**asked)
+    assert (reply.status, handler.level(reply)) == (status, level)
+
+
+def test_strangers_cannot_fill_the_log_nor_hide_a_failure_in_it():
+    house = House(Down)
+    notes = [house.ask(query="t=guess", ip=f"10.{n // 250}.{n % 250}.1").note for n in range(1000)]
+    assert sum(bool(note) for note in notes) == 60
+    assert "timed out" in house.ask().note
+    assert not house.ask(query="t=guess", second=50).note
+    assert house.ask(query="t=guess", second=60).note
+
+
+@pytest.mark.parametrize("missing", ["REAPER_LEDGER", "REAPER_SNOOZE_KEYS"])
+def test_a_gate_that_cannot_work_opens_and_its_page_says_so(missing: str):
+    environ = {"REAPER_LEDGER": "memory:", "REAPER_SNOOZE_KEYS": "env:KEYS", "KEYS": SECRET}
+    asked = Request(method="GET", path="/keep", query=f"t={TOKEN}")
+    assert handler.open(environ).answer(asked, NOW).status == 200
+    reply = handler.open({**environ, missing: ""}).answer(asked, NOW)
+    assert (reply.status, f"{missing} is not set" in reply.note) == (503, True)
+    assert missing not in reply.body

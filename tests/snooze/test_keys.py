@@ -1,0 +1,297 @@
+from __future__ import annotations
+
+import threading
+import time
+from base64 import b64encode
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import timedelta
+
+import pytest
+
+from fakes.builders import NOW
+from reaper.errors import CloudError, ReaperError, SettingsError, Trouble
+from reaper.snooze import keys as snooze_keys
+from reaper.snooze.keys import KEEP, PAUSE, Keyring
+from reaper.snooze.token import Keys
+
+ONE, TWO = b"\x01" * 32, b"\x02" * 32
+NESTED = f'{{"current": "k2", "keys": {{"k1": "{b64encode(ONE).decode()}", "k2": "{b64encode(TWO).decode()}"}}}}'
+MINUTE = timedelta(minutes=1)
+LONG = "a-generated-secret-of-64-characters-" + "x" * 28
+
+
+@pytest.mark.parametrize(
+    ("text", "current", "ring"),
+    [
+        pytest.param(NESTED, "k2", {"k1": ONE, "k2": TWO}, id="a ring in base64"),
+        pytest.param(f'{{"current": "k1", "k1": "{LONG}"}}', "k1", {"k1": LONG.encode()}, id="as CloudFormation generates it"),
+        pytest.param(
+            f'{{"current": "k2", "k1": "{LONG}", "k2": "{LONG}2"}}',
+            "k2",
+            {"k1": LONG.encode(), "k2": LONG.encode() + b"2"},
+            id="the generated one, rotated by hand",
+        ),
+        pytest.param(f"{LONG}\n", "k1", {"k1": LONG.encode()}, id="the characters alone"),
+    ],
+)
+def test_a_secret_is_read_in_each_of_its_shapes(text: str, current: str, ring: dict[str, bytes]):
+    keys = snooze_keys.parse(text, "env:KEYS")
+    assert (keys.current, keys.ring) == (current, ring)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param("", "0 bytes", id="empty"),
+        pytest.param("{", "not JSON", id="broken"),
+        pytest.param('{"keys": {}}', "'current' is missing", id="no current key"),
+        pytest.param('{"current": "k1", "keys": []}', "not an object", id="a list of keys"),
+        pytest.param('{"current": "k1", "keys": {"k1": "not base64!"}}', "not base64", id="no base64"),
+        pytest.param('{"current": "k1", "keys": {"k1": 7}}', "'k1' is missing or not a text", id="a number"),
+        pytest.param('{"current": "k1", "k1": "hunter2hunter2"}', "14 bytes, expected 32", id="too short"),
+    ],
+)
+def test_a_secret_that_cannot_be_used_is_named_but_not_shown(text: str, said: str):
+    with pytest.raises(SettingsError, match=said) as refused:
+        snooze_keys.parse(text, "env:KEYS")
+    assert str(refused.value).startswith("env:KEYS: ")
+    assert "hunter2" not in str(refused.value)
+
+
+def test_a_ring_is_read_again_after_five_minutes_only():
+    texts = [f'{{"current": "k{n}", "k{n}": "{LONG}"}}' for n in (1, 2)]
+    ring = Keyring(iter(texts).__next__, "env:KEYS")
+    assert ring.keys(NOW).current == "k1"
+    assert ring.keys(NOW + timedelta(minutes=4, seconds=59)).current == "k1"
+    assert ring.keys(NOW + timedelta(minutes=5)).current == "k2"
+
+
+def test_a_key_that_was_added_a_moment_ago_is_found_but_strangers_cannot_make_us_ask_all_the_time():
+    asked: list[int] = []
+
+    def fetch() -> str:
+        asked.append(1)
+        return (
+            f'{{"current": "k1", "k1": "{LONG}"}}' if len(asked) == 1 else f'{{"current": "k2", "k1": "{LONG}", "k2": "{LONG}"}}'
+        )
+
+    ring = Keyring(fetch, "env:KEYS")
+    ring.keys(NOW)
+    for second in range(30):
+        ring.keys(NOW + timedelta(seconds=second), wanted="made-up")
+    assert len(asked) == 1
+    assert "k2" in ring.keys(NOW + timedelta(seconds=30), wanted="k2").ring
+    assert len(asked) == 2
+
+
+class Vault:
+    """A place for a secret that can be down, and counts how often it is asked."""
+
+    def __init__(self, text: str = LONG) -> None:
+        self.text = text
+        self.asked = 0
+        self.down: ReaperError | None = None
+
+    def read(self) -> str:
+        self.asked += 1
+        if self.down:
+            raise self.down
+        return self.text
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(CloudError(Trouble.DENIED, "secretsmanager:GetSecretValue", "no"), id="denied"),
+        pytest.param(None, id="garbled"),
+    ],
+)
+def test_keys_that_cannot_be_read_are_asked_for_once_a_minute(fault: ReaperError | None):
+    vault = Vault("short")
+    vault.down = fault
+    ring = Keyring(vault.read, "env:KEYS")
+    for second in range(60):
+        with pytest.raises(ReaperError):
+            ring.keys(NOW + timedelta(seconds=second), wanted="k1")
+    assert vault.asked == 1
+    vault.down, vault.text = None, LONG
+    assert ring.keys(NOW + MINUTE).current == "k1"
+    assert ring.failure is None
+
+
+def test_the_last_ring_holds_for_a_quarter_of_an_hour_after_a_failed_reading():
+    vault = Vault()
+    ring = Keyring(vault.read, "env:KEYS")
+    ring.keys(NOW)
+    vault.down = CloudError(Trouble.UNREACHABLE, "secretsmanager:GetSecretValue", "timed out")
+    for minute in range(1, 20):
+        assert ring.keys(NOW + minute * MINUTE).ring == {"k1": LONG.encode()}
+    assert ring.failure is vault.down
+    assert vault.asked == 1 + 15
+    with pytest.raises(CloudError, match="timed out"):
+        ring.keys(NOW + 20 * MINUTE)
+
+
+def test_a_ring_that_nobody_used_for_an_hour_is_too_old_to_fall_back_on():
+    vault = Vault()
+    ring = Keyring(vault.read, "env:KEYS")
+    ring.keys(NOW)
+    vault.down = CloudError(Trouble.DENIED, "secretsmanager:GetSecretValue", "no")
+    with pytest.raises(CloudError):
+        ring.keys(NOW + 60 * MINUTE)
+
+
+def test_a_key_id_that_is_made_up_does_not_shorten_a_failures_minute():
+    vault = Vault()
+    ring = Keyring(vault.read, "env:KEYS")
+    ring.keys(NOW)
+    vault.down = CloudError(Trouble.UNREACHABLE, "secretsmanager:GetSecretValue", "timed out")
+    for second in range(30, 90):
+        ring.keys(NOW + timedelta(seconds=second), wanted="made-up")
+    assert vault.asked == 2
+
+
+def test_a_failure_that_is_raised_again_does_not_gather_traces():
+    vault = Vault()
+    vault.down = CloudError(Trouble.UNREACHABLE, "secretsmanager:GetSecretValue", "timed out")
+    ring = Keyring(vault.read, "env:KEYS")
+
+    def depth() -> int:
+        with pytest.raises(CloudError) as raised:
+            ring.keys(NOW)
+        return len(raised.traceback)
+
+    assert [depth() for _ in range(5)] == [depth()] * 5
+
+
+def test_many_threads_at_once_ask_for_the_secret_once():
+    vault, start = Vault(), threading.Barrier(8)
+
+    def slow() -> str:
+        time.sleep(0.05)
+        return vault.read()
+
+    ring = Keyring(slow, "env:KEYS")
+
+    def one(_: int) -> str:
+        start.wait()
+        return ring.keys(NOW).current
+
+    with ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(one, range(8))) == {"k1"}
+    assert vault.asked == 1
+
+
+class Stuck(Vault):
+    """A place for a secret that hangs, once told to, until it is let go. Nothing here waits longer than `LIMIT` for it."""
+
+    LIMIT = 10
+
+    def __init__(self) -> None:
+        super().__init__(f'{{"current": "k1", "k1": "{LONG}"}}')
+        self.hangs = False
+        self.reached, self.go = threading.Event(), threading.Event()
+
+    def read(self) -> str:
+        if self.hangs:
+            self.reached.set()
+            assert self.go.wait(self.LIMIT)
+        return super().read()
+
+
+@pytest.fixture
+def stuck() -> Iterator[Stuck]:
+    """A place that hangs for nobody once the test is over."""
+    vault = Stuck()
+    yield vault
+    vault.go.set()
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    """Other requests, of which one may hang until `stuck` lets it go."""
+    found = ThreadPoolExecutor(8)
+    yield found
+    found.shutdown(wait=False)
+
+
+def under_way(ring: Keyring, vault: Stuck, pool: ThreadPoolExecutor, at: timedelta, wanted: str) -> Future[Keys]:
+    """A ring that was read at NOW, and a request at `at` whose reading hangs."""
+    ring.keys(NOW)
+    vault.hangs = True
+    reader = pool.submit(ring.keys, NOW + at, wanted)
+    assert vault.reached.wait(vault.LIMIT)
+    return reader
+
+
+def test_who_holds_a_good_key_does_not_wait_for_a_strangers_reading(stuck: Stuck, pool: ThreadPoolExecutor):
+    ring = Keyring(stuck.read, "env:KEYS")
+    stranger = under_way(ring, stuck, pool, PAUSE, "made-up")
+    owners = [pool.submit(ring.keys, NOW + PAUSE, "k1") for _ in range(4)]
+    assert [owner.result(stuck.LIMIT).current for owner in owners] == ["k1"] * 4
+    assert not stranger.done()
+
+
+def test_who_comes_while_an_old_ring_is_read_anew_uses_what_is_held(stuck: Stuck, pool: ThreadPoolExecutor):
+    ring = Keyring(stuck.read, "env:KEYS")
+    first = under_way(ring, stuck, pool, KEEP, "k1")
+    second = pool.submit(ring.keys, NOW + KEEP, "k1")
+    assert second.result(stuck.LIMIT).current == "k1"
+    assert not first.done()
+
+
+def test_strangers_wait_for_a_reading_that_hangs_a_moment_only(
+    stuck: Stuck, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(snooze_keys, "WAIT", 0.05)
+    ring = Keyring(stuck.read, "env:KEYS")
+    first = under_way(ring, stuck, pool, PAUSE, "made-up")
+    others = [pool.submit(ring.keys, NOW + PAUSE, f"made-up-{n}") for n in range(5)]
+    assert ["k1" in other.result(stuck.LIMIT).ring for other in others] == [True] * 5
+    assert not first.done()
+    assert stuck.asked == 1, "but the one that hangs"
+
+
+def test_a_new_keys_owner_waits_for_the_reading_that_finds_it(stuck: Stuck, pool: ThreadPoolExecutor):
+    ring = Keyring(stuck.read, "env:KEYS")
+    first = under_way(ring, stuck, pool, PAUSE, "k2")
+    second = pool.submit(ring.keys, NOW + PAUSE, "k2")
+    stuck.text = f'{{"current": "k2", "k2": "{LONG}"}}'
+    stuck.go.set()
+    assert {"k2" in one.result(stuck.LIMIT).ring for one in (first, second)} == {True}
+    assert stuck.asked == 2
+
+
+def test_a_reading_that_timed_out_is_remembered_for_those_who_waited(stuck: Stuck, pool: ThreadPoolExecutor):
+    stuck.hangs, stuck.down = True, CloudError(Trouble.UNREACHABLE, "secretsmanager:GetSecretValue", "timed out")
+    ring = Keyring(stuck.read, "env:KEYS")
+    asked = [pool.submit(ring.keys, NOW, "k1") for _ in range(4)]
+    assert stuck.reached.wait(stuck.LIMIT)
+    stuck.go.set()
+    assert {str(one.exception(stuck.LIMIT)) for one in asked} == {str(stuck.down)}
+    assert stuck.asked == 1
+
+
+@pytest.mark.parametrize(
+    ("said", "deployment"),
+    [
+        pytest.param("", "", id="none"),
+        pytest.param("  \n", "", id="blank"),
+        pytest.param(
+            " arn:aws:cloudformation:us-east-1:1:stack/Reaper/x ",
+            "arn:aws:cloudformation:us-east-1:1:stack/Reaper/x",
+            id="an ARN",
+        ),
+        pytest.param("/subscriptions/1/resourceGroups/RG", "/subscriptions/1/resourcegroups/rg", id="an Azure id, in any case"),
+    ],
+)
+def test_a_ring_is_of_the_deployment_that_the_setting_names(said: str, deployment: str):
+    keys = snooze_keys.open("env:KEYS", {"KEYS": LONG, "REAPER_DEPLOYMENT": said}).keys(NOW)
+    assert keys.deployment == deployment
+
+
+@pytest.mark.parametrize("said", ["two\nlines", "x" * 2000])
+def test_a_deployment_that_is_no_name_is_a_settings_error(said: str):
+    with pytest.raises(SettingsError, match="REAPER_DEPLOYMENT"):
+        snooze_keys.open("env:KEYS", {"KEYS": LONG, "REAPER_DEPLOYMENT": said})

@@ -1,0 +1,221 @@
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from fakes.builders import DAY, NOW
+from fakes.snooze_requests import (
+    ID,
+    KEYS,
+    LINK,
+    TOKEN,
+    WARNED,
+    Down,
+    Forgetful,
+    Page,
+    Raced,
+    desk,
+    look,
+    remembered,
+    send,
+    warned,
+)
+from reaper.ledger import port as ledgers
+from reaper.ledger.in_memory import Fleeting
+from reaper.snooze import pages, record
+from reaper.snooze.record import Request, answer
+from reaper.snooze.token import sign
+
+
+@pytest.fixture
+def ledger() -> Fleeting:
+    return warned()
+
+
+def test_looking_shows_what_it_is_about_and_the_choices(ledger: Fleeting):
+    reply = look(ledger)
+    found = Page(reply.body)
+    assert reply.status == 200
+    for text in (
+        "churn",
+        "sagemaker-endpoint",
+        "123456789012 us-east-1",
+        "Thu 12 Nov 2026, 10:17 UTC",
+        "9 d",
+        "$33.79 a day",
+        "$304",
+    ):
+        assert text in found.text
+    assert found.fields()["days"] == ["1", "3", "7", "30"]
+    assert found.fields()["t"] == [TOKEN]
+
+
+def test_a_memory_that_cannot_be_read_is_neither_shown_as_none_nor_written_over(ledger: Fleeting):
+    ledger._memories[ID] = broken = (*ledger._memories[ID][:2], {"snoozed_until": "next summer"})
+    for reply in (look(ledger), send(ledger, shorten="yes")):
+        assert reply.status == 503
+        assert "cannot be read" in reply.note
+    assert ledger._memories[ID] == broken
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_looking_changes_nothing(ledger: Fleeting, method: str):
+    before = remembered(ledger)
+    for _ in range(3):
+        look(ledger, method=method)
+    answer(Request(method=method, path="/keep", query=f"t={TOKEN}&days=7&reason=x&shorten=yes"), desk(ledger))
+    assert remembered(ledger) == before
+    assert ledger.history(ID) == []
+
+
+def test_head_answers_as_get_would_without_the_page(ledger: Fleeting):
+    got, head = look(ledger), look(ledger, method="HEAD")
+    assert (head.status, head.headers, head.body) == (got.status, got.headers, "")
+
+
+def test_sending_keeps_the_resource_and_says_until_when_by_whom_and_why(ledger: Fleeting):
+    reply = send(ledger, days="3", reason="demo on Monday")
+    found = remembered(ledger)
+    assert (reply.status, found.snoozed_until) == (200, datetime(2026, 11, 24, 11, tzinfo=UTC))
+    assert (found.snoozed_by, found.snoozed_why, found.snoozed_at) == ("jo@example.com", "demo on Monday", NOW)
+    before = replace(found, snoozed_until=None, snoozed_at=None, snoozed_by=None, snoozed_why=None, version=1)
+    assert before == replace(WARNED, version=1)
+    assert "Until Tue 24 Nov 2026, 11:00 UTC" in Page(reply.body).text
+    [entry] = ledger.history(ID)
+    assert (entry.id, entry.when, entry.what, entry.by) == (ID, NOW, "kept", "jo@example.com")
+    assert entry.because == "kept by its link until Tue 24 Nov 2026, 11:00 UTC: demo on Monday"
+
+
+def test_a_name_that_was_typed_in_goes_with_the_links_owner_and_does_not_replace_it(ledger: Fleeting):
+    send(ledger, name="The Admin")
+    assert remembered(ledger).snoozed_by == "The Admin (jo@example.com)"
+
+
+def test_a_resource_that_was_forgotten_can_still_be_kept():
+    ledger = Fleeting()
+    assert send(ledger).status == 200
+    assert remembered(ledger).snoozed_until == pages.until(NOW, 7)
+
+
+def test_a_replay_changes_nothing_more(ledger: Fleeting):
+    send(ledger)
+    before = remembered(ledger)
+    for _ in range(5):
+        assert "Nothing was changed" in Page(send(ledger, now=NOW + timedelta(minutes=20)).body).text
+    assert remembered(ledger) == before
+    assert len(ledger.history(ID)) == 1
+
+
+def test_a_longer_snooze_stays_unless_shortening_was_asked_for(ledger: Fleeting):
+    send(ledger, days="30")
+    assert "Nothing was changed" in Page(send(ledger, days="1").body).text
+    assert remembered(ledger).snoozed_until == pages.until(NOW, 30)
+    send(ledger, days="1", shorten="yes")
+    assert remembered(ledger).snoozed_until == pages.until(NOW, 1)
+    assert len(ledger.history(ID)) == 2
+
+
+def test_a_shorter_snooze_is_prolonged(ledger: Fleeting):
+    send(ledger, days="1")
+    send(ledger, days="7")
+    assert remembered(ledger).snoozed_until == pages.until(NOW, 7)
+
+
+def test_a_snooze_that_is_over_does_not_count_as_kept(ledger: Fleeting):
+    send(ledger, days="1")
+    later = NOW + 2 * DAY
+    assert "Already kept" not in look(ledger, now=later).body
+    send(ledger, days="1", now=later)
+    assert remembered(ledger).snoozed_until == pages.until(later, 1)
+
+
+def test_looking_at_what_is_kept_says_until_when_by_whom_and_why_and_offers_to_shorten(ledger: Fleeting):
+    assert "shorten" not in Page(look(ledger).body).fields()
+    send(ledger, days="30", reason="quarterly run")
+    found = Page(look(ledger).body)
+    assert "Already kept until Mon 21 Dec 2026, 11:00 UTC" in found.text
+    assert "jo@example.com: quarterly run" in found.text
+    assert "shorten" in found.fields()
+
+
+@pytest.mark.parametrize("days", ["", "0", "31", "-1", "1.5", "1e9", "99999999999", "７", "7 ", "seven"])
+def test_days_outside_the_rules_limit_are_asked_for_again_and_nothing_is_written(ledger: Fleeting, days: str):
+    reply = send(ledger, days=days, reason="because")
+    assert reply.status == 400
+    assert "Please choose" in reply.body
+    assert ">because</textarea>" in reply.body
+    assert remembered(ledger).snoozed_until is None
+
+
+@pytest.mark.parametrize(
+    ("limit", "offered"), [(1, ["1"]), (2, ["1", "2"]), (3, ["1", "3"]), (7, ["1", "3", "7"]), (14, ["1", "3", "7", "14"])]
+)
+def test_no_choice_is_beyond_the_rules_limit_and_one_is_chosen_beforehand(ledger: Fleeting, limit: int, offered: list[str]):
+    found = Page(look(ledger, token=sign(replace(LINK, max_days=limit), KEYS)).body)
+    assert found.fields()["days"] == offered
+    assert sum("checked" in attrs for _, attrs in found.tags) == 1
+
+
+def test_a_ledger_that_is_down_says_so_and_offers_the_tag_instead(ledger: Fleeting):
+    for reply, day in (
+        (look(Down()), "2026-11-28"),
+        (send(Down(), days="3"), "2026-11-24"),
+        (send(Down(), days="999"), "2026-12-21"),
+    ):
+        assert (reply.status, reply.headers["retry-after"]) == (503, "120")
+        assert f"reaper:keep-until={day}" in reply.body
+        assert "do not count on anything being saved" in reply.body
+        assert "10.0.0.7" not in reply.body
+        assert "10.0.0.7" in reply.note
+
+
+def test_a_history_that_cannot_be_written_is_logged_and_the_snooze_holds():
+    ledger = Forgetful()
+    reply = send(ledger)
+    assert reply.status == 200
+    assert "history could not be written" in reply.note
+    assert remembered(ledger).snoozed_until is not None
+
+
+def test_a_lost_race_is_tried_again_and_keeps_what_the_winner_wrote():
+    ledger = Raced(3)
+    assert send(ledger).status == 200
+    found = remembered(ledger)
+    assert (found.snoozed_until, found.reminded_at, found.version) == (pages.until(NOW, 7), NOW, 4)
+
+
+def test_losing_every_race_is_said_and_not_hidden():
+    ledger = Raced(99)
+    reply = send(ledger)
+    assert (reply.status, remembered(ledger).snoozed_until) == (503, None)
+    assert "somebody else wrote first" in reply.note
+
+
+@pytest.mark.parametrize("kept_in", ["memory:", "sqlite://{}/ledger.db"])
+def test_many_at_once_lose_nothing_and_the_longest_wins(kept_in: str, tmp_path: Path):
+    ledger = ledgers.open(kept_in.format(tmp_path), {})
+    start = threading.Barrier(8)
+
+    def one(days: int) -> None:
+        start.wait()
+        statuses.append(send(ledger, days=str(days)).status)
+
+    statuses: list[int] = []
+    threads = [threading.Thread(target=one, args=(days,)) for days in range(1, 9)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    found = remembered(ledger)
+    assert set(statuses) == {200}
+    assert found.snoozed_until == pages.until(NOW, 8)
+    assert found.version == len(ledger.history(ID))
+
+
+@pytest.mark.parametrize("base", ["https://x.lambda-url.us-east-1.on.aws/", "https://x.lambda-url.us-east-1.on.aws"])
+def test_the_address_for_messages(base: str):
+    assert record.address(base, TOKEN) == f"https://x.lambda-url.us-east-1.on.aws/keep?t={TOKEN}"

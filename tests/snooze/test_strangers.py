@@ -1,0 +1,220 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from urllib.parse import urlencode
+
+import pytest
+
+from fakes.builders import NOW
+from fakes.snooze_requests import KEYS, LINK, TOKEN, WARNED, Down, Page, desk, look, remembered, send, warned
+from reaper.errors import CloudError, Trouble
+from reaper.ledger.in_memory import Fleeting
+from reaper.model import Memory
+from reaper.snooze import form, record
+from reaper.snooze.rate_limit import Meter, Meters
+from reaper.snooze.record import Reply, Request, answer
+from reaper.snooze.token import Keys, sign
+
+HOSTILE = [
+    pytest.param("<script>alert(1)</script>", id="a script"),
+    pytest.param('"><img src=x onerror=alert(1)>', id="out of an attribute"),
+    pytest.param("</textarea><form action=//evil.test>", id="out of the text area"),
+    pytest.param("{{ 7 * 7 }}{% include 'x' %}", id="a template"),
+    pytest.param("a\r\nSet-Cookie: x=1\x00\x1b[31m", id="line breaks and escapes"),
+    pytest.param("invoice\u202egnp.exe\u2066", id="right to left"),
+    pytest.param("x" * 10_000, id="ten thousand characters"),
+    pytest.param("=cmd|' /C calc'!A0", id="a formula"),
+]
+LINES = Meter(burst=60, per_second=1)
+
+
+@pytest.fixture
+def ledger() -> Fleeting:
+    return warned()
+
+
+BAD = [
+    pytest.param("", id="none"),
+    pytest.param("x" * 5000, id="far too long"),
+    pytest.param(TOKEN[:-2] + ("AA" if TOKEN[-2:] != "AA" else "BB"), id="tampered with"),
+    pytest.param(sign(LINK, Keys(current="k1", ring={"k1": b"2" * 32})), id="signed by somebody else"),
+    pytest.param(sign(LINK, Keys(current="k9", ring={"k9": b"1" * 32})), id="a key that was retired"),
+    pytest.param(sign(replace(LINK, expires=NOW), KEYS), id="expired"),
+]
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_every_bad_link_gets_the_same_plain_page_and_the_log_gets_the_reason(ledger: Fleeting, bad: str):
+    replies = [look(ledger, token=bad), look(ledger, method="HEAD", token=bad), send(ledger, t=bad)]
+    assert {r.status for r in replies} == {403}
+    assert {r.body for r in replies} == {look(ledger, token="nonsense").body, ""}
+    assert "churn" not in replies[0].body
+    assert "reaper:keep-until=2026-11-28" in replies[0].body
+    assert all(r.note.startswith("refused: ") for r in replies)
+    assert remembered(ledger) == replace(WARNED, version=1)
+
+
+def test_the_token_must_be_in_the_form_itself(ledger: Fleeting):
+    for body in (b"days=7", b""):
+        request = Request(method="POST", path="/keep", query=f"t={TOKEN}&days=7", body=body)
+        assert answer(request, desk(ledger)).status == 403
+    assert remembered(ledger).snoozed_until is None
+
+
+def test_a_link_keeps_the_resource_that_it_names_and_no_other(ledger: Fleeting):
+    send(ledger, resource="other", r="other", id="other")
+    assert remembered(ledger, "other") == Memory()
+    assert remembered(ledger).snoozed_until is not None
+
+
+@pytest.mark.parametrize("path", ["/", "/keep/", "/Keep", "/stop", "/delete", "/favicon.ico", "//keep", "/%6beep", ""])
+def test_there_is_one_page_and_no_other(ledger: Fleeting, path: str):
+    for method in ("GET", "POST", "DELETE"):
+        assert answer(Request(method=method, path=path, query=f"t={TOKEN}"), desk(ledger)).status == 404
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "STOP", "get"])
+def test_other_methods_are_not_there(ledger: Fleeting, method: str):
+    reply = look(ledger, method=method)
+    assert (reply.status, reply.headers["allow"]) == (405, "GET, HEAD, POST")
+
+
+def test_a_body_too_long_is_not_read(ledger: Fleeting):
+    assert send(ledger, reason="x" * form.MAX_BODY).status == 413
+    assert send(ledger, reason="😀" * form.MAX_REASON, name="😀" * form.MAX_NAME).status == 200
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+@pytest.mark.parametrize("where", ["name", "owner", "kind", "where"])
+def test_hostile_names_come_out_harmless(where: str, hostile: str):
+    link = replace(LINK, **{where: hostile})
+    ledger = Fleeting()
+    token = sign(link, KEYS)
+    plain = [tag for tag, _ in Page(look(ledger).body).tags]
+    shown = Page(look(ledger, token=token).body)
+    assert [tag for tag, _ in shown.tags] == plain
+    assert not set(shown.text) & set("\r\x00\x1b\u202e\u2066")
+    assert len(shown.text) < 6000
+    kept = Page(send(ledger, t=token).body)
+    assert "script" not in [tag for tag, _ in kept.tags]
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_hostile_reasons_come_out_harmless_and_cut(ledger: Fleeting, hostile: str):
+    send(ledger, reason=hostile[:4000], name=hostile[:4000])
+    found = remembered(ledger)
+    assert found.snoozed_why
+    assert found.snoozed_by
+    assert len(found.snoozed_why) <= form.MAX_REASON
+    assert len(found.snoozed_by) <= form.MAX_NAME + len(" (jo@example.com)")
+    assert found.snoozed_why.isprintable()
+    shown = Page(look(ledger).body)
+    assert "script" not in [tag for tag, _ in shown.tags]
+    assert sum(tag == "form" for tag, _ in shown.tags) == 1
+
+
+@pytest.mark.parametrize(
+    ("sent", "kept"),
+    [
+        pytest.param("Übung für Ōsaka 大阪 😀", "Übung für Ōsaka 大阪 😀", id="any script"),
+        pytest.param("e\u0301te\u0301", "\u00e9t\u00e9", id="composed"),
+        pytest.param("  two\r\n lines\t", "two lines", id="one line"),
+        pytest.param("می\u200cخواهم", "می\u200cخواهم", id="words that need a joiner"),
+        pytest.param("   ", None, id="nothing but blanks"),
+    ],
+)
+def test_reasons_are_kept_in_any_script(ledger: Fleeting, sent: str, kept: str | None):
+    send(ledger, reason=sent)
+    assert remembered(ledger).snoozed_why == kept
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b"\xff\xfe\x00", id="no text"),
+        pytest.param(b"&".join(b"a=1" for _ in range(4000)), id="thousands of fields"),
+        pytest.param(b'{"t": "x"}', id="JSON"),
+        pytest.param(b"t=%ff%fe&days=%00", id="escapes that are no text"),
+        pytest.param(b"", id="nothing"),
+    ],
+)
+def test_a_body_that_is_no_form_is_refused_and_nothing_raised(ledger: Fleeting, body: bytes):
+    assert answer(Request(method="POST", path="/keep", body=body), desk(ledger)).status == 403
+
+
+def test_a_reason_that_is_not_utf8_is_kept_with_marks(ledger: Fleeting):
+    body = urlencode({"t": TOKEN, "days": "1"}).encode() + b"&reason=caf%E9"
+    assert answer(Request(method="POST", path="/keep", body=body), desk(ledger)).status == 200
+    assert remembered(ledger).snoozed_why == "caf\ufffd"
+
+
+def all_replies() -> list[Callable[[], Reply]]:
+    meters = Meters(source=Meter(burst=0, per_second=0), link=Meter(burst=0, per_second=0), lines=LINES)
+    request = Request(method="GET", path="/keep", query=f"t={TOKEN}")
+    return [
+        lambda: look(Fleeting()),
+        lambda: send(Fleeting()),
+        lambda: send(Fleeting(), days="0"),
+        lambda: look(Fleeting(), token="x"),
+        lambda: look(Fleeting(), method="PUT"),
+        lambda: look(Down()),
+        lambda: answer(replace(request, path="/"), desk(Fleeting())),
+        lambda: answer(replace(request, body=b"x" * 99_999), desk(Fleeting())),
+        lambda: answer(request, desk(Fleeting()), meters),
+        lambda: answer(request, replace(desk(Fleeting()), keys=unreadable)),
+        lambda: record.garbled("x"),
+    ]
+
+
+def unreadable(wanted: str | None) -> Keys:
+    raise CloudError(Trouble.UNREACHABLE, "secretsmanager:GetSecretValue", "timed out at 10.0.0.7")
+
+
+def test_every_reply_has_the_headers_that_keep_the_token_and_the_page_to_themselves():
+    replies = [make() for make in all_replies()]
+    assert [r.status for r in replies] == [200, 200, 400, 403, 405, 503, 404, 413, 429, 503, 400]
+    for reply in replies:
+        assert reply.headers["cache-control"] == "no-store"
+        assert reply.headers["referrer-policy"] == "no-referrer"
+        assert reply.headers["x-content-type-options"] == "nosniff"
+        assert reply.headers["content-type"] == "text/html; charset=utf-8"
+        policy = reply.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "frame-ancestors 'none'" in policy
+        assert "unsafe" not in policy
+        assert "script-src" not in policy
+        assert all(v.isascii() and v.isprintable() for v in reply.headers.values())
+
+
+def test_no_page_has_a_script_or_fetches_anything_or_offers_more_than_keeping():
+    for make in all_replies():
+        found = Page(make().body)
+        assert not {"script", "img", "iframe", "object", "svg"} & {tag for tag, _ in found.tags}
+        assert not any(name.startswith("on") or name == "style" for _, attrs in found.tags for name in attrs)
+        assert [attrs["href"] for tag, attrs in found.tags if tag == "link"] == ["data:,"]
+        assert {attrs["action"] for tag, attrs in found.tags if tag == "form"} <= {"keep"}
+
+
+def test_one_link_and_one_network_can_only_ask_so_often(ledger: Fleeting):
+    meters = Meters(source=Meter(burst=3, per_second=0), link=Meter(burst=2, per_second=0), lines=LINES)
+    other = sign(replace(LINK, name="other"), KEYS)
+
+    def ask(token: str, ip: str) -> int:
+        return answer(Request(method="GET", path="/keep", query=f"t={token}", source_ip=ip), desk(ledger), meters).status
+
+    assert [ask(TOKEN, "192.0.2.1"), ask(TOKEN, "192.0.2.2"), ask(TOKEN, "192.0.2.3")] == [200, 200, 429]
+    assert [ask("guess", "2001:db8::1"), ask("guess", "2001:db8::2"), ask("guess", "2001:db8::3")] == [403, 403, 403]
+    assert ask(other, "2001:db8::4") == 429
+    assert ask(other, "2001:db8:0:1::1") == 200
+    assert [ask(other, ""), ask("guess", "nonsense"), ask("guess", "?"), ask("guess", "")] == [200, 403, 403, 429]
+
+
+def test_what_is_over_the_limit_is_told_when_to_come_back(ledger: Fleeting):
+    meters = Meters(source=Meter(burst=0, per_second=0), link=Meter(burst=1, per_second=0), lines=LINES)
+    reply = answer(Request(method="POST", path="/keep", body=b""), desk(ledger), meters)
+    assert (reply.status, reply.headers["retry-after"]) == (429, "60")
+
+
+def test_no_note_for_the_log_holds_a_token(ledger: Fleeting):
+    assert not any(TOKEN[-43:] in make().note for make in all_replies())

@@ -1,0 +1,66 @@
+"""When the last notice still speaks of a resource: its dates, its addressee, and what it was like."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from fakes.builders import DAY, HOUR, NOW
+from fakes.judged_cases import case
+from reaper.idle_period import SKEW, of_another, void
+from reaper.model import Memory, Move, Result
+
+LEE, SAM = "lee@example.com", "sam@example.com"
+
+
+@pytest.mark.parametrize(
+    ("told", "owner", "expected"),
+    [
+        pytest.param(LEE, SAM, True, id="handed over"),
+        pytest.param(LEE, LEE.upper(), False, id="the same in other letters"),
+        pytest.param(None, SAM, False, id="nobody knows to whom it went"),
+        pytest.param(LEE, None, False, id="nobody knows whose it is"),
+    ],
+)
+def test_a_notice_to_somebody_else_does_not_count(told, owner, expected):
+    assert of_another(replace(case(), owner=owner), Memory(told=told)) is expected
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "expected"),
+    [
+        pytest.param("min 2", "min 4", True, id="of another shape"),
+        pytest.param("min 2", "min 2", False, id="as it was"),
+        pytest.param(None, "min 4", False, id="its shape was not known"),
+        pytest.param("min 2", None, False, id="its shape is not known"),
+        pytest.param(None, None, False, id="its kind has no shape"),
+    ],
+)
+def test_a_notice_about_another_shape_does_not_count(then, now, expected):
+    of = case()
+    of = replace(of, resource=replace(of.resource, facts={"shape": now} if now else {}))
+    assert of_another(of, Memory(shape=then)) is expected
+
+
+def test_where_nobody_was_told_nothing_is_void():
+    assert not void(case(), Memory(), NOW)
+
+
+def test_a_notice_may_be_ahead_by_no_more_than_clocks_differ():
+    ahead = Memory(idle_since=NOW - 3 * DAY, idle_seen=NOW, warned_at=NOW + SKEW)
+    assert timedelta(minutes=10) == SKEW
+    assert not void(case(), ahead, NOW)
+    assert void(case(), replace(ahead, warned_at=NOW + SKEW + timedelta(seconds=1)), NOW)
+
+
+def test_a_notice_of_the_rest_does_not_count_once_something_was_put_on_it():
+    acted = NOW - 3 * DAY
+    memory = Memory(
+        last_act=Move.DELETE, acted_at=acted, act_part="its 2 components", act_result=Result.DONE, warned_at=acted, act_told=acted
+    )
+    of = case(changed=acted + HOUR / 6)
+    assert not void(of, memory, NOW)
+    of = replace(of, resource=replace(of.resource, facts={"joined": acted + HOUR / 6}))
+    assert void(of, memory, NOW)

@@ -1,0 +1,619 @@
+"""A deployment is driven through everything that can go wrong at once, and what must never happen is looked for after every act.
+
+`REAPER_INVARIANTS=nightly` plays many more games, each from another beginning; `mutation` few, and stops at the first that is lost.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from math import floor
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+
+from fakes.builders import DAY, HOUR, NOW
+from fakes.failing_ledger import Frail
+from fakes.fake_cloud import ACTS, Depot, Thing, Yard
+from fakes.fake_deployment import Enforcer
+from fakes.reference_model import GRACES, SILENCES, Knobs, Oracle, address
+from reaper import decide
+from reaper.actions import restore
+from reaper.actions.contract import Manifest
+from reaper.actions.manifest import parse
+from reaper.errors import CloudError, Trouble
+from reaper.model import Memory, Mode, Move, Report, Result, Status
+from reaper.notices.message import Message
+
+GAMES = {"": 150, "mutation": 50, "nightly": 5000}
+PROFILE = os.environ.get("REAPER_INVARIANTS", "")
+NAMES = ("plain-1", "plain-2", "double-1", "likely-1", "waste-1", "waste-house", "waste-inner", "office-1", "strict-1", "prod-1")
+HOUSE, INNER = "waste-house", "waste-inner"
+FLEETS = (["double-1", "plain-1"], [HOUSE, INNER], [HOUSE, INNER, "double-1"], ["office-1", "strict-1"])
+INSTANCES = {"ml.g5.xlarge": 1.408, "ml.p4d.24xlarge": 25.25125, "ml.unheard.of": 0.0}
+TAGS = (
+    {},
+    {},
+    {"team": "risk"},
+    {"reaper:keep": "true"},
+    {"reaper:kep": "true"},
+    {"reaper:keep-until": "2026-12-05"},
+    {"reaper:keep-until": "next week"},
+    {"reaper:action": "notify"},
+    {"reaper:action": "stop"},
+    {"reaper:idle-after": "4h"},
+    {"reaper:owner": "lee@example.com"},
+    {"reaper:owner": "lee@elsewhere.org"},
+    {"reaper:hours": "mon-fri 07:00-21:00 UTC"},
+    None,
+)
+SEEN: Counter[str] = Counter()
+"""What happened in all games together: a machine that never acts would prove nothing."""
+
+
+EVERYTHING = (
+    *("stop", "delete", "start", "hold", "refused", "failed", "killed", "denied", "odd", "rest", "by hours", "second call"),
+    *("unpriced", "lost reply", "restored", "again", "hosted"),
+)
+
+
+class Killed(BaseException):
+    """The process ends here: nothing of it does anything any more."""
+
+
+ALL = -1
+LOST = {"lost": Trouble.UNREACHABLE, "in progress": Trouble.REFUSED, "not found": Trouble.GONE}
+"""What a second try says of a call that the first one had made."""
+CALLS = ("list", "observe", "look", "again", "record", "carry", "write", "send")
+MEMORY = ("recall", "remember", "lease", "release", "summary", "summaries", "note", "history", "begin", "end", "unfinished")
+FAILURES = ("denied", "throttled", "unreachable", "odd", "killed")
+faults = st.one_of(
+    st.tuples(st.sampled_from(CALLS + MEMORY), st.sampled_from([ALL, 0, 1, 2, 3, 5]), st.sampled_from(FAILURES)),
+    st.tuples(st.sampled_from(["carry", "carried"]), st.sampled_from([0, 0, 1]), st.sampled_from(FAILURES)),
+    st.tuples(st.just("carried"), st.sampled_from([0, 0, 1]), st.sampled_from(list(LOST))),
+    st.tuples(st.sampled_from(["remembered", "began", "ended", "noted"]), st.sampled_from([0, 1, 2]), st.just("unreachable")),
+    st.tuples(
+        st.sampled_from(["remembered", "began", "ended", "noted", "send", "sent"]), st.sampled_from([0, 1]), st.just("killed")
+    ),
+)
+"""(call, which of them, what goes wrong). `carried`, `remembered` and their like fail after they took effect."""
+ANYTHING = ("used", "kept", "tagged", "lost", "changed", "updating", "stopped", "deleted", "later", "twice")
+events = st.one_of(
+    st.tuples(st.sampled_from(["list", "observe", "look"]), st.sampled_from(ANYTHING)),
+    st.tuples(st.just("again"), st.sampled_from(["used", "kept", "deleted", "later", "twice"])),
+    st.tuples(st.just("record"), st.sampled_from(["kept", "kept", "deleted", "later", "twice"])),
+    st.tuples(st.just("carry"), st.sampled_from(["deleted", "later", "twice", "kept", "hosted"])),
+)
+"""(call, what happens just before it is answered): only what the reaper can still know by then."""
+HAPPENINGS = (
+    "used",
+    "changed",
+    "kept",
+    "tagged",
+    "changed",
+    "updating",
+    "settled",
+    "stopped",
+    "started",
+    "deleted",
+    "patchy",
+    "vague",
+    "deaf",
+    "outage",
+    "hosted",
+    "slow",
+    "refused",
+)
+waits = st.sampled_from(
+    [timedelta(minutes=m) for m in (1, 16, 59, 61)]
+    + [5 * HOUR, 13 * HOUR, DAY, 3 * DAY, 3 * DAY + HOUR, 4 * DAY, 8 * DAY, 21 * DAY]
+)
+which = st.integers(0, len(NAMES) - 1)
+EASY = [
+    Knobs(grace=grace, idle_after=length, usd=usd) for grace in ("1h", *GRACES) for length in SILENCES for usd in (1000, None)
+]
+knobs = st.sampled_from(EASY) | st.builds(
+    Knobs,
+    action=st.sampled_from(["stop", "stop", "delete", "notify"]),
+    idle_after=st.sampled_from(list(SILENCES)),
+    grace=st.sampled_from(list(GRACES)),
+    acts=st.sampled_from([20, 20, 2, 1, 0]),
+    share=st.sampled_from([100, 100, 50, 25, 0]),
+    usd=st.sampled_from([1000.0, 1000.0, None, 26.0, 2.0]),
+    jump=st.sampled_from([100, 25]),
+    close=st.sampled_from([21, 21, 19]),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """What is to go wrong in one sweep."""
+
+    faults: list[tuple[str, int, str]]
+    events: list[tuple[str, str]]
+    tags: dict[str, str] | None
+    which: int
+
+
+def _trials(faults: st.SearchStrategy[list[tuple[str, int, str]]], least: int, most: int) -> st.SearchStrategy[Trial]:
+    happening = st.lists(events, min_size=least, max_size=most, unique_by=lambda event: event[1])
+    return st.builds(Trial, faults=faults, events=happening, tags=st.sampled_from(TAGS), which=which)
+
+
+trials = st.one_of(
+    _trials(st.just([]), 1, 2),
+    _trials(st.lists(faults, min_size=1, max_size=2), 0, 0),
+    _trials(st.lists(faults, max_size=2), 0, 2),
+)
+QUIET = Trial(faults=[], events=[], tags={}, which=0)
+
+
+class Deployment(RuleBasedStateMachine):
+    """Things, the reaper, and the world around both."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ledger = Frail()
+        self.there = Enforcer(ledger=self.ledger)
+        self.depot = self.there.depot
+        self.oracle = Oracle()
+        self.wrong: list[str] = []
+        self.released: datetime | None = None
+        self.covered: set[tuple[str, str]] = set()
+        self.deleted: dict[str, Thing] = {}
+        self.trial = QUIET
+        self.pending: list[tuple[str, str]] = []
+        self.calls: Counter[str] = Counter()
+        self.hit: list[tuple[str, str]] = []
+        self.looked_at = self.there.now - 30 * DAY
+        self.addresses: dict[str, set[str]] = {}
+        self.spent: Counter[tuple[str, str]] = Counter()
+        self.gone: dict[str, datetime] = {}
+        self.inner = self.dead = False
+        for place in (self.depot, self.there.store, self.there.post, self.ledger):
+            place.blunder = self.blunder  # type: ignore[attr-defined]
+        self.depot.asking = self.asking
+        self.depot.meanwhile, self.depot.witness, self.there.post.heard = self.meanwhile, self.witness, self.heard
+
+    # The world
+
+    @initialize(
+        fleet=st.sampled_from(FLEETS) | st.lists(st.sampled_from(NAMES), min_size=1, max_size=5, unique=True),
+        turned=knobs,
+        slow=st.booleans(),
+        instance=st.sampled_from(["ml.g5.xlarge", "ml.g5.xlarge", "ml.unheard.of"]),
+    )
+    def begin(self, fleet: list[str], turned: Knobs, slow: bool, instance: str) -> None:
+        for name in fleet:
+            self.add(name, slow=slow and name == HOUSE, instance=instance)
+        self.turn(turned)
+
+    def add(self, name: str, **given: Any) -> Thing:
+        """A thing in the shape that its name says."""
+        variants, host = 2 if name == "double-1" else 1, HOUSE if name == INNER else ""
+        return self.depot.add(name, vague=name.startswith("likely"), variants=variants, host=host, **given)
+
+    @rule(turned=knobs)
+    def turn(self, turned: Knobs) -> None:
+        self.oracle.knobs, self.there.policy = turned, turned.policy()
+
+    @rule(which=which, what=st.sampled_from(HAPPENINGS), tags=st.sampled_from(TAGS))
+    def happening(self, which: int, what: str, tags: dict[str, str] | None) -> None:
+        self.trial = replace(self.trial, tags=tags, which=which)
+        self.happen(what, self.pick(which))
+
+    @rule(which=which, instance=st.sampled_from(list(INSTANCES)), age=st.sampled_from([timedelta(), 5 * HOUR, 90 * DAY]))
+    def make(self, which: int, instance: str, age: timedelta) -> None:
+        name, now = NAMES[which], self.there.now
+        if name not in self.depot.things:
+            born = max(now - age, self.gone.get(name, NOW - 90 * DAY))
+            self.add(name, created=born, up=born, instance=instance)
+
+    @rule(names=st.sets(st.sampled_from(NAMES), max_size=1))
+    def garble(self, names: set[str]) -> None:
+        self.oracle.garbled = names
+        self.ledger.garbled = {self.depot.id(name) for name in names}
+
+    @rule()
+    def release(self) -> None:
+        decide.release(self.ledger, "lee@example.com", self.there.now)
+        self.released = self.there.now
+
+    @rule(which=which, refused=st.booleans())
+    def restore(self, which: int, refused: bool) -> None:
+        """What `reaper restore` does with what was stopped or deleted, where anything was; `refused` where no machine is to be had."""
+        inner, self.inner = self.inner, True
+        can = [name for name in NAMES if self.is_restorable(name)]
+        if can:
+            name = can[which % len(can)]
+            if name in self.depot.things:
+                self.depot.things[name].refused = refused
+            self.restored(name, self.there.memory(name).manifest or "")
+        self.inner = inner
+
+    def is_restorable(self, name: str) -> bool:
+        """Whether something was done to it that stands."""
+        if name in self.oracle.garbled or not self.there.memory(name).manifest:
+            return False
+        thing = self.depot.things.get(name)
+        return thing is None or thing.up is None or thing.variants < thing.whole
+
+    def restored(self, name: str, manifest: str) -> None:
+        """It is back as it was, or its manifest is kept for another time."""
+        there_before = name in self.depot.things
+        done = restore.one(self.depot.id(name), self.there.bench())
+        if done.error or not done.undone:
+            self.wrong.append(f"{name} could not be restored: {done}")
+        elif done.undone.again:
+            SEEN["again"] += 1
+            if self.there.memory(name).manifest != manifest:
+                self.wrong.append(f"{name} is not all back, and its manifest is forgotten")
+        else:
+            SEEN["restored"] += 1
+            thing = self.depot.things[name]
+            if thing.up is None or thing.variants != thing.whole:
+                self.wrong.append(f"{thing} came back in part")
+            if not there_before and name in self.deleted:
+                self.same(self.deleted[name], thing)
+
+    def pick(self, which: int) -> list[Thing]:
+        names = sorted(self.depot.things)
+        return [self.depot.things[names[which % len(names)]]] if names else []
+
+    def happen(self, what: str, things: list[Thing]) -> None:
+        for thing in things:
+            getattr(self, f"_{what}")(thing)
+
+    def _used(self, thing: Thing) -> None:
+        thing.uses.append(self.there.now)
+
+    def _tagged(self, thing: Thing) -> None:
+        thing.tags = None if self.trial.tags is None else dict(self.trial.tags)
+        self.addresses.setdefault(thing.name, set()).add(address(thing))
+
+    def _lost(self, thing: Thing) -> None:
+        thing.tags = None
+
+    def _changed(self, thing: Thing) -> None:
+        thing.changed = self.there.now
+
+    def _updating(self, thing: Thing) -> None:
+        thing.status = "Updating"
+
+    def _settled(self, thing: Thing) -> None:
+        if thing.status == "Updating":
+            thing.status, thing.changed = "InService", self.there.now
+
+    def _stopped(self, thing: Thing) -> None:
+        thing.up, thing.changed = None, self.there.now
+
+    def _started(self, thing: Thing) -> None:
+        if thing.up is None:
+            thing.up = thing.changed = self.there.now
+
+    def _deleted(self, thing: Thing) -> None:
+        self.gone[thing.name] = self.there.now
+        del self.depot.things[thing.name]
+
+    def _patchy(self, thing: Thing) -> None:
+        thing.patchy = not thing.patchy
+
+    def _vague(self, thing: Thing) -> None:
+        thing.vague = True
+
+    def _deaf(self, thing: Thing) -> None:
+        """For some hours there were no metrics of it: hours that no sweep has seen yet, for proof that was there stays proof."""
+        ago = (1, 5, 24)[self.trial.which % 3] * HOUR
+        start = max(self.there.now - ago, self.looked_at)
+        if start + HOUR / 2 <= self.there.now:
+            thing.deaf.append((start, start + HOUR / 2))
+
+    def _outage(self, thing: Thing) -> None:
+        """For some hours there were no metrics of anything."""
+        start, end = max(self.there.now - 5 * HOUR, self.looked_at), self.there.now - HOUR / 2
+        for each in self.depot.things.values() if start < end else ():
+            each.deaf.append((start, end))
+
+    def _slow(self, thing: Thing) -> None:
+        thing.slow = not thing.slow
+
+    def _refused(self, thing: Thing) -> None:
+        thing.refused = not thing.refused
+
+    def _hosted(self, thing: Thing) -> None:
+        """Somebody keeps what others live in."""
+        if HOUSE in self.depot.things:
+            SEEN["hosted"] += 1
+            self._kept(self.depot.things[HOUSE])
+
+    def _later(self, thing: Thing) -> None:
+        self.there.now += timedelta(minutes=18)
+
+    def _twice(self, thing: Thing) -> None:
+        """Another sweep begins while the first one is at work."""
+        self.inner, run, seen = True, f"run-{self.there.runs + 1}", len(self.depot.things)
+        self.wrong.append("the second sweep raised")
+        known, self.oracle.known = self.oracle.known, {}
+        self.there.sweep(self.oracle.mode)
+        self.oracle.known = known
+        self.wrong.remove("the second sweep raised")
+        self.inner = False
+        self.capped(run, seen)
+
+    def _kept(self, thing: Thing) -> None:
+        """Its owner clicks on the link and keeps it for some days, unless it is kept for longer."""
+        until = self.there.now + (1 + self.trial.which) * DAY
+
+        def keep(memory: Memory) -> Memory:
+            if memory.snoozed_until and memory.snoozed_until > until:
+                return memory
+            self.oracle.snoozes.setdefault(thing.name, []).append((self.there.now, until))
+            return replace(memory, snoozed_until=until, snoozed_by="lee@example.com")
+
+        self.remember(thing.name, keep)
+
+    def remember(self, name: str, change: Callable[[Memory], Memory]) -> None:
+        """Written to the ledger by another process, which nothing fails for."""
+        if name in self.oracle.garbled:
+            return
+        inner, self.inner = self.inner, True
+        memory = self.there.memory(name)
+        assert self.ledger.remember(self.depot.id(name), change(memory), memory.version, self.there.now)
+        self.inner = inner
+
+    def meanwhile(self, call: str, name: str) -> None:
+        """What is to happen before that call is answered happens, once."""
+        if self.inner:
+            return
+        call = self.named(call)
+        # Time goes on last: what happens after the metrics were asked for, they cannot show.
+        for event in sorted((e for e in self.pending if e[0] == call), key=lambda e: e[1] in {"later", "twice"}):
+            self.pending.remove(event)
+            things = [self.depot.things[name]] if name in self.depot.things else self.pick(self.trial.which)
+            self.happen(event[1], things)
+
+    def blunder(self, call: str, name: str) -> None:
+        """What is to fail fails."""
+        if self.inner:
+            return
+        if self.dead:
+            raise Killed
+        call = self.named(call)
+        index = self.calls[call]
+        self.calls[call] += 1
+        for how in [how for what, nth, how in self.trial.faults if what == call and nth in {ALL, index}]:
+            self.hit.append((call, name))
+            self.fail(call, how)
+
+    def fail(self, call: str, how: str) -> None:
+        SEEN[f"{how}"] += 1
+        if how == "killed":
+            self.dead = True
+            raise Killed
+        if how in LOST:
+            raise CloudError(LOST[how], call, how, retried=True)
+        if call in {"carried", "remembered", "began", "ended", "noted"}:
+            raise CloudError(Trouble.UNREACHABLE, call, "no answer")
+        if how == "odd" and call not in MEMORY and call != "write":
+            raise OSError("odd") if call == "send" else KeyError("odd")
+        trouble = Trouble.GARBLED if how == "odd" else Trouble(how)
+        raise CloudError(trouble, call, how, missing=call if how == "denied" else None)
+
+    def named(self, call: str) -> str:
+        """The second time that metrics are read is another call."""
+        return "again" if call == "observe" and self.calls["look"] else call
+
+    # The reaper
+
+    @rule(
+        mode=st.sampled_from([Mode.ENFORCE, Mode.ENFORCE, Mode.ENFORCE, Mode.ANNOUNCE, Mode.NOTIFY, Mode.AUDIT]),
+        trial=trials,
+        wait=waits,
+    )
+    def sweep(self, mode: Mode, trial: Trial, wait: timedelta) -> None:
+        self.there.now += wait
+        self.trial, self.pending, self.hit, self.calls = trial, list(trial.events), [], Counter()
+        self.addresses = {name: {address(thing)} for name, thing in self.depot.things.items()}
+        self.oracle.mode, run, seen = mode, f"run-{self.there.runs + 1}", len(self.depot.things)
+        report = self.swept(mode)
+        self.looked_at = self.there.now
+        self.trial, self.pending = replace(trial, faults=[]), []
+        self.capped(run, seen)
+        if report:
+            self.shown(report)
+            self.known(run)
+
+    @rule(trial=trials, wait=st.sampled_from([timedelta(), timedelta(minutes=10), 6 * HOUR]))
+    def due(self, trial: Trial, wait: timedelta) -> None:
+        """Everything is told about, and the next sweep comes when the time is over."""
+        self.sweep(Mode.ENFORCE, QUIET, wait)
+        self.sweep(Mode.ENFORCE, trial, GRACES[self.oracle.knobs.grace])
+
+    @rule(trial=trials, first=trials, turned=st.none() | knobs, what=st.none() | st.sampled_from(HAPPENINGS), which=which)
+    def parts(self, trial: Trial, first: Trial, turned: Knobs | None, what: str | None, which: int) -> None:
+        """A first part is acted on, something happens, and the rest comes due."""
+        self.due(first, timedelta())
+        if what:
+            self.happening(which=which, what=what, tags=trial.tags)
+        if turned:
+            self.turn(turned)
+        self.sweep(Mode.ANNOUNCE, QUIET, GRACES[self.oracle.knobs.grace] / 2)
+        self.sweep(Mode.ENFORCE, trial, GRACES[self.oracle.knobs.grace] / 2 + DAY)
+
+    @rule(call=st.sampled_from(["look", "record", "carry"]), what=st.sampled_from(["hosted", "kept", "odd"]))
+    def between(self, call: str, what: str) -> None:
+        """Something happens between the notice of a house and the last call of its action."""
+        for name in (HOUSE, INNER):
+            if name not in self.depot.things:
+                self.add(name)
+        trial = replace(QUIET, faults=[(call, 1, what)]) if what == "odd" else replace(QUIET, events=[(call, what)])
+        self.due(trial, timedelta())
+
+    @rule(trial=trials, early=st.booleans(), what=st.sampled_from(HAPPENINGS), which=which, turned=st.none() | knobs)
+    def due_but(self, trial: Trial, early: bool, what: str, which: int, turned: Knobs | None) -> None:
+        """Something happens just before people are told, or while the time runs."""
+        grace = GRACES[self.oracle.knobs.grace]
+        if early:
+            self.happening(which=which, what=what, tags=trial.tags)
+        self.sweep(Mode.ENFORCE, QUIET, timedelta())
+        self.there.now += grace / 2
+        if turned:
+            self.turn(turned)
+        if not early:
+            self.happening(which=which, what=what, tags=trial.tags)
+        self.sweep(Mode.ENFORCE, QUIET, timedelta())
+        self.sweep(Mode.ENFORCE, trial, grace / 2)
+
+    @rule(first=trials, second=trials, morning=trials, late=st.booleans())
+    def night(self, first: Trial, second: Trial, morning: Trial, late: bool) -> None:
+        """Office hours end, and begin again."""
+        day = self.there.now.replace(hour=21, minute=10) + (DAY if self.there.now.hour >= 21 else timedelta())
+        self.sweep(Mode.ENFORCE, first, day - self.there.now)
+        self.sweep(Mode.ENFORCE, second, max(HOUR, min(DAY / 3, GRACES[self.oracle.knobs.grace])))
+        self.sweep(Mode.ENFORCE, morning, day + 10 * HOUR + (HOUR / 3 if late else timedelta()) - self.there.now)
+
+    def swept(self, mode: Mode) -> Report | None:
+        """The report; None where the process was killed."""
+        try:
+            return self.there.sweep(mode)
+        except Killed:
+            SEEN["killed"] += 1
+            return None
+        finally:
+            self.dead = False
+
+    @invariant()
+    def nothing_is_wrong(self) -> None:
+        assert not self.wrong, self.wrong
+
+    def asking(self) -> None:
+        """What is given from now on the leave for a call cannot know of."""
+        self.oracle.known = {name: list(given) for name, given in self.oracle.snoozes.items()}
+
+    def witness(self, manifest: Manifest, thing: Thing) -> None:
+        """Right before a call takes effect."""
+        now, move = self.there.now, manifest.move
+        if move is not Move.START:
+            self.gone[thing.name] = now
+        if thing.name != manifest.name or (move, manifest.name, manifest.run) in [(m, n, r) for m, n, _, r in self.oracle.acts]:
+            SEEN["second call"] += 1
+            self.wrong += [f"{move} {thing.name} at {now}: {why}" for why in self.oracle.kept(thing, now)]
+        if thing.name != manifest.name and manifest.name in self.depot.things:
+            self.first(manifest, self.depot.things[manifest.name])
+        elif thing.name == manifest.name:
+            self.first(manifest, thing)
+            if move is not Move.START:
+                self.stored(manifest, thing)
+
+    def first(self, manifest: Manifest, thing: Thing) -> None:
+        """Right before the first call of an action takes effect."""
+        now, move, run = self.there.now, manifest.move, manifest.run
+        if (move, thing.name, run) in [(m, n, r) for m, n, _, r in self.oracle.acts]:
+            return
+        self.wrong += [f"{move} {thing.name} at {now}: {why}" for why in self.oracle.wrong(thing, move, now)]
+        rights = self.oracle.right(thing, move, now)
+        if (
+            self.released
+            and rights
+            and max(min(t.date for t in rights), self.released) == self.released <= now < self.released + DAY
+        ):
+            self.covered.add((run, thing.name))
+        SEEN["rest"] += any(told.sort == "rest" for told in rights)
+        SEEN["by hours"] += move is Move.STOP and thing.name.startswith(("office", "strict"))
+        self.oracle.acts.append((move, thing.name, now, run))
+        self.spent[run, thing.name] = INSTANCES[thing.instance]
+        SEEN[move.value] += 1
+
+    def stored(self, manifest: Manifest, thing: Thing) -> None:
+        """What undoes it is in the store, and brings back the same thing."""
+        kept = [parse(text, address) for address, text in self.there.store.texts.items()]
+        mine = [m for m in kept if (m.id, m.move, m.run) == (manifest.id, manifest.move, manifest.run)]
+        if mine != [manifest]:
+            self.wrong.append(f"{manifest.move} {thing.name} without its manifest: {mine}")
+            return
+        elsewhere = Depot(clock=lambda: self.there.now)
+        if manifest.move is Move.DELETE:
+            self.deleted[thing.name] = deepcopy(thing)
+        else:
+            elsewhere.things[thing.name] = replace(thing, up=None, refused=False)
+        ACTS.undo(Yard(elsewhere), mine[0])
+        self.same(thing, elsewhere.things[thing.name])
+
+    def known(self, run: str) -> None:
+        """Where the ledger answered, it knows of every action of the run, and of what became of it."""
+        if any(call in (*MEMORY, "remembered", "began", "ended", "noted") for call, _ in self.hit):
+            return
+        for move, name, when, by in self.oracle.acts:
+            if by != run or name in self.oracle.garbled:
+                continue
+            inner, self.inner = self.inner, True
+            memory = self.there.memory(name)
+            self.inner = inner
+            if (memory.last_act, memory.act_run) == (move, run) and memory.act_result is None:
+                self.wrong.append(f"nobody knows what became of {move} {name} at {when}")
+            elif memory.last_act is None:
+                self.wrong.append(f"{move} {name} at {when} is forgotten")
+
+    def same(self, before: Thing, after: Thing) -> None:
+        if (before.instance, before.tags) != (after.instance, after.tags) or after.up is None:
+            self.wrong.append(f"{before} came back as {after}")
+
+    def heard(self, message: Message) -> None:
+        if self.dead:
+            return
+        self.wrong += self.oracle.hear(message, self.addresses, self.there.now)
+
+    def capped(self, run: str, seen: int) -> None:
+        """No more was acted on than the limits allow; what a person released does not count, and office hours count for money alone."""
+        acts = [name for move, name, _, by in self.oracle.acts if by == run and move is not Move.START]
+        acts = [name for name in acts if (run, name) not in self.covered]
+        plain = [name for name in acts if not name.startswith(("office", "strict"))]
+        limits = self.oracle.knobs
+        usd = sum(self.spent[run, name] for name in acts)
+        most = max(1 if limits.share else 0, floor(limits.share * seen / 100 + 1e-9))
+        if len(plain) > min(limits.acts, most) or usd > (1000 if limits.usd is None else limits.usd):
+            self.wrong.append(f"{run} acted on {acts} of {seen} for ${usd} an hour: {limits}")
+        unpriced = [name for name in plain if self.spent[run, name] == 0]
+        SEEN["unpriced"] += len(unpriced)
+        if unpriced and limits.usd is not None:
+            self.wrong.append(f"{run} acted on {unpriced} without a price under max_usd_per_hour")
+
+    def shown(self, report: Report) -> None:
+        """Whatever failed is in the report."""
+        off: list[object] = [c for c in report.coverage if c.status is not Status.OK]
+        off += [f for f in report.findings if f.outcome.result in {Result.REFUSED, Result.FAILED}]
+        off += [f for f in report.findings if f.outcome.host and f.outcome.error]
+        if [hit for hit in self.hit if hit[0] != "carried"] and not off:
+            self.wrong.append(f"{self.hit} failed, and the report says nothing of it")
+        found = {f.case.resource.name: f for f in report.findings}
+        for call, name in self.hit:
+            outcome = found[name].outcome if name in found else None
+            lost = outcome and call == "carried" and "reply to that got lost" in (outcome.because or "")
+            SEEN["lost reply"] += bool(lost)
+            off_call = call in {"look", "record", "carry", "carried"} and outcome and not lost and name != INNER
+            if off_call and outcome and outcome.result not in {Result.REFUSED, Result.FAILED}:
+                self.wrong.append(f"{call} failed for {name}: {outcome}")
+        SEEN.update(f.outcome.result.value for f in report.findings)
+        SEEN.update(f.step.move.value for f in report.findings if f.step.move is Move.HOLD)
+
+
+def test_whatever_goes_wrong_nothing_is_acted_on_that_must_be_left_alone():
+    run_state_machine_as_test(
+        Deployment,
+        settings=settings(
+            max_examples=GAMES[PROFILE],
+            stateful_step_count=20,
+            deadline=None,
+            database=None,
+            derandomize=PROFILE != "nightly",
+            phases=(Phase.generate,) if PROFILE == "mutation" else (Phase.generate, Phase.shrink),
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+    assert [what for what in EVERYTHING if not SEEN[what]] == []

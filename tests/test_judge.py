@@ -1,0 +1,283 @@
+from __future__ import annotations
+
+import math
+from array import array
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fakes.builders import DAY, END, HOUR, NOW, SPAN, activity, heartbeat, observation, resource, rule, series
+from reaper.evidence import SETTLE
+from reaper.judge import judge
+from reaper.model import Case, Confidence, Hint, Observation, Reading, Role, Series, State
+from reaper.plan import may_move, plan
+
+
+def verdict(*readings: Reading, **given: object):
+    holds = given.pop("rule", rule())
+    seen = observation(*readings, **given)
+    return judge(seen.resource, seen, holds, NOW)
+
+
+def test_silence_under_a_living_heartbeat_is_proven_idle():
+    found = verdict(activity(), heartbeat())
+    assert (found.state, found.confidence) == (State.IDLE, Confidence.PROVEN)
+    assert found.idle_for >= 13 * DAY
+
+
+def test_zero_valued_points_are_silence():
+    assert verdict(activity(dict.fromkeys(range(SPAN), 0.0)), heartbeat()).state is State.IDLE
+
+
+def test_the_idle_spell_begins_after_the_last_busy_hour():
+    found = verdict(activity({48: 3.0}), heartbeat())
+    assert found.state is State.IDLE
+    assert found.last_busy == END - 48 * HOUR
+    assert found.idle_for == NOW - (END - 48 * HOUR)
+
+
+@pytest.mark.parametrize(
+    ("readings", "state"),
+    [
+        pytest.param([activity({3: 1.0}), heartbeat()], State.ACTIVE, id="used three hours ago"),
+        pytest.param([activity({3: 1.0}, complete=False)], State.ACTIVE, id="any sign of use counts, even in a partial reply"),
+        pytest.param([activity()], State.UNKNOWN, id="no heartbeat at all"),
+        pytest.param([activity(), heartbeat(0)], State.UNKNOWN, id="heartbeat without points"),
+        pytest.param([activity(), heartbeat(20)], State.UNKNOWN, id="heartbeat began late"),
+        pytest.param(
+            [activity(), heartbeat(series=series(dict.fromkeys(range(3, SPAN), 1.0)))],
+            State.UNKNOWN,
+            id="heartbeat stopped early",
+        ),
+        pytest.param(
+            [activity(), heartbeat(series=series({i: 1.0 for i in range(SPAN) if i != 9}))],
+            State.UNKNOWN,
+            id="heartbeat has a hole",
+        ),
+        pytest.param([activity(complete=False), heartbeat()], State.UNKNOWN, id="partial activity"),
+        pytest.param([activity(), heartbeat(complete=False)], State.UNKNOWN, id="partial heartbeat"),
+        pytest.param([heartbeat()], State.UNKNOWN, id="nothing that could show use"),
+        pytest.param([], State.UNKNOWN, id="no reading"),
+        pytest.param(
+            [activity(subject="a"), activity(subject="b"), heartbeat(subject="a")],
+            State.UNKNOWN,
+            id="a variant without heartbeat",
+        ),
+        pytest.param(
+            [activity(subject="a"), activity({2: 1.0}, subject="b"), heartbeat(subject="a")],
+            State.ACTIVE,
+            id="second variant busy",
+        ),
+        pytest.param(
+            [activity(), heartbeat(series=series(dict.fromkeys(range(SPAN), 0.0)))],
+            State.UNKNOWN,
+            id="zero samples are no heartbeat",
+        ),
+    ],
+)
+def test_what_readings_prove(readings: list[Reading], state: State):
+    assert verdict(*readings).state is state
+
+
+@pytest.mark.parametrize(
+    ("given", "state"),
+    [
+        pytest.param({"resource": resource(created=NOW - 23 * HOUR)}, State.YOUNG, id="created less than idle_after ago"),
+        pytest.param({"resource": resource(changed=NOW - HOUR)}, State.YOUNG, id="changed an hour ago"),
+        pytest.param({"resource": resource(created=None)}, State.UNKNOWN, id="nobody knows when it was created"),
+        pytest.param({"resource": resource(tags=None)}, State.UNKNOWN, id="unreadable tags"),
+        pytest.param({"rule": rule(protected="kept by tag")}, State.EXEMPT, id="protected"),
+        pytest.param({"in_use": "a job runs on it"}, State.ACTIVE, id="the control plane says it is at work"),
+        pytest.param({"free": "it costs nothing"}, State.EXEMPT, id="free"),
+        pytest.param({"unsettled": "its status is Updating"}, State.YOUNG, id="being changed"),
+        pytest.param({"blind": "denied"}, State.UNKNOWN, id="blind"),
+        pytest.param({"rule": rule(idle_after=20 * DAY)}, State.UNKNOWN, id="watched for less than the rule asks"),
+    ],
+)
+def test_what_spares_a_silent_resource(given: dict, state: State):
+    assert verdict(activity(), heartbeat(), **given).state is state
+
+
+def test_indirect_evidence_is_likely_and_never_more():
+    hint = Hint(since=NOW - 5 * DAY, because="up for five days")
+    found = verdict(activity(), hint=hint)
+    assert (found.state, found.confidence, found.idle_for) == (State.IDLE, Confidence.LIKELY, 5 * DAY)
+
+
+def test_a_heartbeat_that_was_there_and_stopped_is_not_replaced_by_a_hint():
+    hint = Hint(since=NOW - 5 * DAY, because="up for five days")
+    assert verdict(activity(), heartbeat(series=series({100: 1.0})), hint=hint).state is State.UNKNOWN
+
+
+def test_a_hint_younger_than_idle_after_is_young():
+    assert verdict(activity(), hint=Hint(since=NOW - HOUR, because="started an hour ago")).state is State.YOUNG
+
+
+numbers = st.one_of(st.just(math.nan), st.just(0.0), st.floats(0, 1e6, width=32), st.just(math.inf))
+lengths = st.integers(1, 60 * 24 * 20).map(lambda m: timedelta(minutes=m))
+
+
+@st.composite
+def any_series(draw: st.DrawFn) -> Series:
+    size = draw(st.integers(0, 80))
+    back = draw(st.integers(-3, 90))
+    offset = timedelta(minutes=draw(st.integers(0, 59)))
+    dense = draw(st.booleans())
+    values = (
+        [draw(st.sampled_from([1.0, 1.0, 1.0, 60.0]))] * size if dense else draw(st.lists(numbers, min_size=size, max_size=size))
+    )
+    return Series(start=NOW - back * HOUR - offset, step=HOUR, values=array("f", values))
+
+
+@st.composite
+def any_reading(draw: st.DrawFn) -> Reading:
+    event = draw(st.one_of(st.none(), st.integers(0, 5000)))
+    return Reading(
+        signal="s",
+        role=draw(st.sampled_from(Role)),
+        subject=draw(st.sampled_from(["", "a", "b"])),
+        series=draw(st.one_of(st.none(), any_series())),
+        at=None if event is None else NOW - timedelta(minutes=event),
+        complete=draw(st.sampled_from([True, True, True, False])),
+    )
+
+
+moments = st.one_of(st.none(), st.integers(-100, 60 * 24 * 30).map(lambda m: NOW - timedelta(minutes=m)))
+
+
+@st.composite
+def any_observation(draw: st.DrawFn) -> Observation:
+    tags = draw(st.sampled_from([{}, {}, {}, None]))
+    found = resource(created=draw(moments), changed=draw(moments), tags=tags)
+    clause = st.sampled_from([None, None, None, None, "because"])
+    since = draw(moments)
+    return Observation(
+        resource=found,
+        readings=tuple(draw(st.lists(any_reading(), max_size=5))),
+        hint=Hint(since=since, because="old") if since else None,
+        in_use=draw(clause),
+        free=draw(clause),
+        unsettled=draw(clause),
+        blind=draw(clause),
+    )
+
+
+def _busy_times(seen: Observation):
+    for reading in (r for r in seen.readings if r.role is Role.ACTIVITY):
+        if reading.at:
+            yield reading.at
+        values = reading.series.values if reading.series else []
+        yield from (reading.series.start + i * HOUR for i, v in enumerate(values) if v > reading.busy_above)
+
+
+def _alive_throughout(reading: Reading, since, until) -> bool:
+    """Independent of the product's code: every bucket that overlaps [since, until) has a live point."""
+    if reading.series is None:
+        return False
+    covered = since
+    for index, value in enumerate(reading.series.values):
+        start, end = reading.series.start + index * HOUR, reading.series.start + (index + 1) * HOUR
+        if end <= since or start >= until:
+            continue
+        if start > covered or not value > reading.busy_above:
+            return False
+        covered = end
+    return covered >= until
+
+
+@settings(max_examples=1500, deadline=None)
+@given(any_observation(), lengths, st.sampled_from([None, None, "kept"]))
+def test_there_is_no_way_to_idle_without_proof(seen: Observation, idle_after: timedelta, protected: str | None):
+    holds = rule(idle_after=idle_after, protected=protected)
+    found = judge(seen.resource, seen, holds, NOW)
+    if found.state is not State.IDLE:
+        assert found.confidence is None
+        assert not may_move(Case(resource=seen.resource, rule=holds, verdict=found))
+        return
+    since = NOW - idle_after
+    assert seen.resource.tags is not None
+    assert protected is None
+    assert not any((seen.in_use, seen.free, seen.unsettled, seen.blind))
+    assert all(r.complete for r in seen.readings)
+    assert all(t is None or t <= since for t in (seen.resource.created, seen.resource.changed))
+    assert seen.resource.created
+    assert not any(t > since for t in _busy_times(seen))
+    assert found.idle_for >= idle_after
+    hearts = [r for r in seen.readings if r.role is Role.HEARTBEAT]
+    if found.confidence is Confidence.PROVEN:
+        assert hearts
+        assert all(_alive_throughout(h, since, NOW - SETTLE) for h in hearts)
+        assert any(r.role is Role.ACTIVITY and r.series for r in seen.readings)
+    else:
+        assert seen.hint
+        assert seen.hint.since <= since
+        assert not any(v > h.busy_above for h in hearts if h.series for v in h.series.values)
+
+
+@settings(max_examples=300, deadline=None)
+@given(any_observation())
+def test_unreadable_tags_are_never_anything_but_unknown(seen: Observation):
+    blind = replace(seen.resource, tags=None)
+    assert judge(blind, seen, rule(), NOW).state is State.UNKNOWN
+
+
+@settings(max_examples=300, deadline=None)
+@given(any_observation(), st.sampled_from(State))
+def test_only_idle_can_lead_to_a_step(seen: Observation, state: State):
+    found = replace(judge(seen.resource, seen, rule(), NOW), state=state)
+    [step] = plan([Case(resource=seen.resource, rule=rule(), verdict=found)], {}, NOW)
+    assert (step.move != "none") == (state is State.IDLE)
+
+
+def test_exactly_as_long_as_asked_is_long_enough():
+    covered = NOW - END + 29 * HOUR  # of the thirty hours with points, the first may have been watched only at its end
+    assert verdict(activity(), heartbeat(30), rule=rule(idle_after=covered)).state is State.IDLE
+    assert verdict(activity(), heartbeat(30), rule=rule(idle_after=covered + timedelta(seconds=1))).state is State.UNKNOWN
+    used = Reading(signal="log", role=Role.ACTIVITY, at=NOW - DAY)
+    assert verdict(activity(), used, heartbeat()).state is State.IDLE
+    late = Reading(signal="log", role=Role.ACTIVITY, at=NOW - DAY + timedelta(seconds=1))
+    assert verdict(activity(), late, heartbeat()).state is State.ACTIVE
+    assert verdict(activity(), heartbeat(), resource=resource(changed=NOW - DAY)).state is State.IDLE
+    assert verdict(activity(), heartbeat(), resource=resource(changed=NOW - DAY + timedelta(seconds=1))).state is State.YOUNG
+    hint = Hint(since=NOW - DAY, because="it has been up for long")
+    assert verdict(hint=hint).confidence is Confidence.LIKELY
+    assert verdict(hint=replace(hint, since=NOW - DAY + timedelta(seconds=1))).state is State.YOUNG
+
+
+def test_the_sentence_names_what_was_silent_and_what_reported():
+    seen = verdict(activity(subject="a"), activity(subject="b"), heartbeat(30, subject="a"), heartbeat(30, subject="b"))
+    assert seen.because == (
+        "Invocations of a, Invocations of b silent for 1 d 5 h while CPUUtilization of a, CPUUtilization of b reported every hour"
+    )
+    many = [activity(signal=f"signal {n}") for n in range(3)]
+    assert "signal 0, signal 1, signal 2 silent" in verdict(*many, heartbeat()).because
+    many += [activity(signal="signal 3")]
+    assert "signal 0, signal 1, signal 2 and 1 more silent" in verdict(*many, heartbeat()).because
+    many += [activity(signal="signal 4")]
+    assert "signal 0, signal 1, signal 2 and 2 more silent" in verdict(*many, heartbeat()).because
+
+
+@pytest.mark.parametrize(
+    ("ago", "said"),
+    [
+        pytest.param(timedelta(seconds=59), "the log shows use just now", id="seconds"),
+        pytest.param(timedelta(minutes=1), "the log shows use 1 min ago", id="a minute"),
+        pytest.param(timedelta(minutes=90), "the log shows use 1 h 30 min ago", id="longer"),
+    ],
+)
+def test_the_sentence_names_the_latest_use_and_how_long_ago_it_was(ago: timedelta, said: str):
+    latest = Reading(signal="the log", role=Role.ACTIVITY, at=NOW - ago)
+    earlier = Reading(signal="requests", role=Role.ACTIVITY, at=NOW - ago - HOUR)
+    assert verdict(earlier, latest, heartbeat()).because == said
+
+
+def test_the_sentence_says_why_silence_proves_nothing():
+    assert verdict(activity()).because == "no signal shows whether its metrics pipeline was alive, so silence proves nothing"
+    stopped = heartbeat()
+    stopped = replace(stopped, series=series(dict.fromkeys(range(5, 48), 60.0)))
+    assert verdict(activity(), stopped).because == "no unbroken CPUUtilization up to now, so silence proves nothing"
+    late = verdict(activity(), heartbeat(5)).because
+    assert late == "CPUUtilization covers only the last 4 h 7 min without a gap, less than 1 d"

@@ -1,0 +1,105 @@
+"""One resource under two spellings of its id: what was remembered, signed or stored under the one holds for the other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fakes.builders import DAY, NOW, TARGET
+from fakes.sample_reports import finding
+from fakes.snooze_requests import KEYS, LINK, desk
+from reaper.actions import restore, unfinished
+from reaper.ledger import sqlite
+from reaper.ledger.codec import same
+from reaper.ledger.in_memory import Fleeting
+from reaper.ledger.port import History, Ledger, Unfinished
+from reaper.model import Memory, Move, Result, State
+from reaper.snooze import record
+from reaper.snooze.record import Request
+from reaper.snooze.token import sign
+
+STEM = "arn:aws:sagemaker:us-east-1:123456789012:app/d-1/Ana"
+OLD, NEW = f"{STEM}/jupyterlab/Default", f"{STEM}/JupyterLab/Default"
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    return Fleeting() if request.param == "memory" else sqlite.open(str(tmp_path / "ledger.db"), {})
+
+
+@pytest.mark.parametrize(
+    ("id_", "key"),
+    [
+        pytest.param(NEW, OLD, id="the type of an app"),
+        pytest.param(OLD, OLD, id="as earlier versions wrote it"),
+        pytest.param(f"{STEM}/KernelGateway/a/B", f"{STEM}/kernelgateway/a/B", id="a name with a slash"),
+        pytest.param(
+            f"{STEM.replace('aws:', 'aws-us-gov:')}/Canvas/X", f"{STEM.replace('aws:', 'aws-us-gov:')}/canvas/X", id="gov"
+        ),
+        pytest.param(
+            "arn:aws:sagemaker:us-east-1:1:endpoint/Churn", "arn:aws:sagemaker:us-east-1:1:endpoint/Churn", id="endpoint"
+        ),
+        pytest.param(
+            "arn:aws:elasticbeanstalk:x:1:app/A/B/C/D", "arn:aws:elasticbeanstalk:x:1:app/A/B/C/D", id="another service"
+        ),
+        pytest.param("/subscriptions/S/X", "/subscriptions/s/x", id="an ARM id"),
+    ],
+)
+def test_ids_are_compared_and_kept_in_one_form(id_: str, key: str):
+    assert same(id_) == key
+
+
+def test_what_was_remembered_under_the_old_spelling_is_found(ledger: Ledger):
+    assert ledger.remember(OLD, Memory(warned_at=NOW - DAY, manifest="m"), 0, NOW)
+    assert ledger.recall([NEW], NOW)[NEW].warned_at == NOW - DAY
+    assert ledger.remember(NEW, Memory(warned_at=NOW), 1, NOW)
+    assert ledger.recall([OLD], NOW)[OLD].warned_at == NOW
+    ledger.note(History(id=OLD, when=NOW, what="warned", by="r", because="x"))
+    assert [entry.id for entry in ledger.history(NEW)] == [OLD]
+
+
+def test_a_link_that_was_mailed_before_snoozes_the_app(ledger: Ledger):
+    token = sign(replace(LINK, resource=OLD, expires=NOW + DAY), KEYS)
+    body = f"t={token}&days=3&reason=".encode()
+    reply = record.answer(Request(method="POST", path="/keep", query="", body=body), desk(ledger, KEYS, NOW))
+    assert reply.status == 200
+    kept = ledger.recall([NEW], NOW)[NEW].snoozed_until
+    assert kept is not None
+    assert kept > NOW + 2 * DAY
+
+
+def test_an_action_left_open_under_the_old_spelling_is_told_as_the_listed_app(ledger: Ledger):
+    meant = Memory(last_act=Move.STOP, acted_at=NOW - DAY, manifest="m", act_run="r0")
+    ledger.remember(OLD, meant, 0, NOW)
+    hint = Unfinished(
+        target=TARGET, id=OLD, kind="sagemaker-studio-app", name="Ana/JupyterLab/Default", region="us-east-1",
+        owner="ana@example.com", action=Move.STOP, run="r0", at=NOW - DAY,
+    )  # fmt: skip
+    ledger.begin(hint)
+    listed = finding(State.UNKNOWN, 1.0, "ana@example.com", id=NEW, kind="sagemaker-studio-app")
+    memories = ledger.recall([NEW, OLD], NOW)
+    known, [late] = unfinished.late([hint], [listed], memories, ledger, NOW)
+    assert (late.hint.id, late.finding.case.resource.id, late.closed) == (NEW, NEW, True)
+    assert known[NEW].act_result is Result.FAILED
+    assert ledger.recall([OLD], NOW)[OLD].version == 2
+
+
+def test_restore_takes_either_spelling(ledger: Ledger):
+    ledger.note(History(id=OLD, when=NOW, what=restore.RESTORED, by="ana", because="it is starting"))
+    bench: Any = _Bench(ledger)
+    for spelled in (OLD, NEW):
+        assert "it is back already" in (restore.one(spelled, bench).undone or restore.Undone(because="")).because
+
+
+class _Bench:
+    """As much of a bench as asking for a resource that is back takes."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+
+    def clock(self) -> Any:
+        return NOW + timedelta(hours=1)
