@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 UV := $(BIN)/uv
-# Every machine gets the same versions, and only files whose hashes are in constraints.txt.
+# Every installation gets the same versions, and only files whose hashes are in constraints.txt.
 INSTALL = $(UV) pip install --quiet --python $(BIN)/python --constraint constraints.txt --build-constraint constraints.txt --editable
 export UV_PYTHON_DOWNLOADS := never
 export SAM_CLI_TELEMETRY := 0
@@ -18,7 +18,7 @@ help: ## List the targets.
 $(UV):
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
-	@# pip takes no hashes from constraints, so uv's own entry becomes a requirement: from its line to the first that goes on no further.
+	@# pip accepts no hashes from constraints, so uv's own entry becomes a requirement: from its line to the first without a continuation.
 	sed -n '/^uv==/,/[^\]$$/p' constraints.txt > $(VENV)/uv.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $(VENV)/uv.txt
 
@@ -30,20 +30,20 @@ $(VENV)/.dev: $(UV) pyproject.toml constraints.txt
 	$(INSTALL) '.[dev]'
 	@touch $@ $(VENV)/.demo
 
-demo: $(VENV)/.demo ## Sweep a pretend fleet; writes demo/report.html and demo/report.json.
+demo: $(VENV)/.demo ## Sweep a simulated fleet. Writes demo/report.html and demo/report.json.
 	$(BIN)/reaper demo --output demo
 
-story: $(VENV)/.demo ## Two weeks of notices, stops and restores on the pretend fleet, in the terminal.
+story: $(VENV)/.demo ## Play two weeks of notices, stops and restores on a simulated fleet, in the terminal.
 	$(BIN)/reaper demo --story --output demo
 
 test: $(VENV)/.dev ## Run every test that can run here.
 	$(BIN)/pytest -n 2 --dist loadscope
 
 SEEDS ?= 1,2
-soak: $(VENV)/.dev ## Three weeks of enforcement on both clouds, day by day through the command line; about ten minutes a seed.
+soak: $(VENV)/.dev ## Play three weeks of enforcement on both clouds through the command line. About ten minutes a seed.
 	REAPER_SOAK=$(SEEDS) $(BIN)/pytest -q -n 2 --dist load tests/play
 
-check: $(VENV)/.dev ## Format, lint, types, import boundaries, templates, generated files.
+check: $(VENV)/.dev ## Check format, lint, types, import boundaries, templates and generated files.
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -53,7 +53,7 @@ check: $(VENV)/.dev ## Format, lint, types, import boundaries, templates, genera
 	$(BIN)/python tests/deploy/translate.py template.yaml build/template.json
 	$(BIN)/cfn-lint template.yaml build/template.json
 
-lock: $(UV) ## Compile the requirements of both bundles, and the constraints for development, from pyproject.toml.
+lock: $(UV) ## Compile the lock files of both bundles, and constraints.txt, from pyproject.toml.
 	$(UV) pip compile --quiet --universal --python-version 3.13 --generate-hashes --no-header --no-annotate --extra lambda pyproject.toml -o functions/requirements.txt
 	$(UV) pip compile --quiet --universal --python-version 3.12 --generate-hashes --no-header --no-annotate --extra functions pyproject.toml -o requirements.txt
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --extra dev pyproject.toml -o constraints.txt
@@ -61,13 +61,13 @@ lock: $(UV) ## Compile the requirements of both bundles, and the constraints for
 bundle: $(VENV)/.dev ## Build the Lambda bundle with SAM (arm64) into .aws-sam/.
 	$(BIN)/python tests/deploy/sam.py
 
-sbom: $(VENV)/.dev ## Bills of materials of both bundles (CycloneDX) from their lock files: build/sbom-lambda.json, build/sbom-functions.json.
+sbom: $(VENV)/.dev ## Write bills of materials (CycloneDX) of both bundles: build/sbom-lambda.json, build/sbom-functions.json.
 	$(BIN)/python tests/deploy/sbom.py build
 
-mutate: $(VENV)/.dev ## Break the code that decides and acts in every small way; says what no test notices.
+mutate: $(VENV)/.dev ## Break the code that decides and acts in small ways. Prints what no test notices.
 	$(BIN)/python tests/mutate.py
 
-bench: $(VENV)/.dev ## Calls, memory, CPU and wall time on large fleets, and of loading; writes benchmarks/RESULTS.md.
+bench: $(VENV)/.dev ## Measure calls, memory, CPU, wall time and loading on large fleets. Writes benchmarks/RESULTS.md.
 	$(BIN)/python benchmarks/imports.py
 	$(BIN)/python benchmarks/endpoints.py $(BENCH)
 
@@ -76,11 +76,11 @@ $(VENV)-c7n/.done: $(UV)
 	$(UV) pip install --quiet --python $(VENV)-c7n/bin/python 'c7n==0.9.53'
 	@touch $@
 
-bench-peers: $(VENV)/.dev $(VENV)-c7n/.done ## The same beside Cloud Custodian and the script that everybody writes first.
+bench-peers: $(VENV)/.dev $(VENV)-c7n/.done ## Compare with Cloud Custodian and a plain script.
 	$(BIN)/python benchmarks/peers.py
 
-docs: $(VENV)/.dev ## Write docs/kinds.md anew.
+docs: $(VENV)/.dev ## Regenerate docs/kinds.md.
 	$(BIN)/python -m docs.kinds
 
-clean: ## Remove everything that was made here.
+clean: ## Remove everything that these targets created.
 	rm -rf $(VENV) $(VENV)-sam $(VENV)-c7n .aws-sam build demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

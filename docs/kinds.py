@@ -6,8 +6,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from reaper.model import Deed, Kind, Move
-from reaper.registry import acts, kinds
+from reaper.kind import ActionSpec, Kind
+from reaper.model import StepName
+from reaper.registry import action_functions, kinds
 
 PAGE = Path(__file__).with_name("kinds.md")
 HEAD = """# Kinds
@@ -32,23 +33,23 @@ def section(kind: Kind[Any]) -> str:
     permissions = "\n".join(f"- `{p}`" for p in kind.permissions)
     return (
         f"## `{kind.name}`\n\n{kind.title} ({kind.docs})\n\n"
-        f"| | |\n| --- | --- |\n| activity | {kind.activity} |\n| heartbeat | {kind.heartbeat} |\n| otherwise | {kind.otherwise} |\n\n"
+        f"| | |\n| --- | --- |\n| activity | {kind.activity} |\n| heartbeat | {kind.heartbeat} |\n| otherwise | {kind.without_proof} |\n\n"
         f"Permissions:\n\n{permissions}\n{doing(kind)}"
     )
 
 
 def doing(kind: Kind[Any]) -> str:
     """What can be done to it, how that is undone, and what each needs; a line for a kind that only tells."""
-    if not kind.deeds:
+    if not kind.actions:
         return "\nNothing is ever done to it.\n"
-    needed = ", ".join(f"`{p}`" for p in sorted(set(acts(kind.name).undo_permissions) - set(kind.permissions)))
+    needed = ", ".join(f"`{p}`" for p in sorted(set(action_functions(kind.name).undo_permissions) - set(kind.permissions)))
     undoing = f"\nUndoing needs, beyond those for reading: {needed}\n" if needed else ""
-    return "".join(_deed(move, deed) for move, deed in kind.deeds.items()) + undoing
+    return "".join(_deed(move, deed) for move, deed in kind.actions.items()) + undoing
 
 
-def _deed(move: Move, deed: Deed) -> str:
+def _deed(move: StepName, deed: ActionSpec) -> str:
     permissions = ", ".join(f"`{p}`" for p in deed.permissions)
-    return f"\n`{move}` {deed.what}. Undoing it {deed.undo}. Needs: {permissions}\n"
+    return f"\n`{move}` {deed.effect}. Undoing it {deed.undo}. Needs: {permissions}\n"
 
 
 if __name__ == "__main__":

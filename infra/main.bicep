@@ -1,103 +1,103 @@
-// ML Idle Reaper on Azure: one resource group with everything in it, one custom role that reads, and that role's assignment in
-// every audited subscription; in mode enforce a second role, that acts.
+// ML Idle Reaper on Azure: one resource group, one custom role that reads, and that role's assignment in every audited
+// subscription. In enforce mode there is a second role, which acts.
 //
 //   az deployment sub create --name ml-reaper --location westeurope --template-file infra/main.bicep --parameters infra/main.bicepparam
 //
-// docs/deploy-azure.md explains each parameter, each permission, what it costs and how to take it away again.
+// docs/deploy-azure.md explains each parameter, each permission, the cost, and how to uninstall.
 targetScope = 'subscription'
 
-@description('Short name of this installation, its own in the tenant; names of resources, roles and deployment records start with it. Letters, digits and inner hyphens only.')
+@description('Short name of this installation, unique in the tenant. Names of resources, roles and deployment records start with it. Letters, digits and inner hyphens only.')
 @minLength(4)
 @maxLength(16)
 param name string = 'ml-reaper'
 
-@description('Region of the resource group and all in it. It must offer Flex Consumption.')
+@description('Region of the resource group and everything in it. It must offer Flex Consumption.')
 param location string = deployment().location
 
-@description('The resource group to make. Deleting it removes the installation.')
+@description('Resource group to create. Deleting it removes the installation.')
 param resourceGroupName string = 'rg-${name}'
 
-@description('Tags for the resource group and all in it.')
+@description('Tags for the resource group and everything in it.')
 param tags object = {}
 
-@description('E-mail addresses of the admins: they get the summary of each sweep and the alerts.')
+@description('E-mail addresses of the admins, who get the summary of each sweep and the alerts.')
 @minLength(1)
 param admins array
 
-@description('Ids of the subscriptions to audit. Without it, the one that is deployed to. Before you take one out, take back the roles there (docs/deploy-azure.md).')
+@description('IDs of the subscriptions to audit. Default: the one you deploy to. Before you remove one, remove the roles there (docs/deploy-azure.md).')
 @minLength(1)
 param subscriptions array = [ subscription().subscriptionId ]
 
-@description('Object ids of the Entra groups that may read the stored reports.')
+@description('Object IDs of the Entra groups that may read the stored reports.')
 param reportReaders array = []
 
-@description('How far a run may go: audit reports only, notify also tells the owners, announce also says when an action comes and leaves it to `reaper apply`, enforce also acts. Below enforce the identity can change no resource.')
+@description('Run mode. audit only reports. notify also notifies owners. announce also gives them the date of an action, which only `reaper apply` carries out. enforce also acts. Below enforce the identity can\'t change any resource.')
 @allowed([ 'audit', 'notify', 'announce', 'enforce' ])
 param mode string = 'audit'
 
-@description('The policy: a blob\'s https URL that the identity may read, or the YAML itself. Empty: the built-in defaults.')
+@description('Policy: a blob\'s https URL that the identity may read, or the YAML itself. Empty: the built-in defaults.')
 param policy string = ''
 
-@description('When to sweep, in UTC: second minute hour day month weekday. Keep it at least daily, or the dead man calls.')
+@description('Schedule in UTC: second minute hour day month weekday. Sweep at least daily, or the alert for missing sweeps fires.')
 param schedule string = '0 0 6 * * *'
 
-@description('No summary when nothing is idle, unknown or missing.')
+@description('No summary if nothing is idle, unknown or missing.')
 param quiet bool = true
 
-@description('Keep a table with what was told to whom even for an audit, which then knows of snoozes. Every mode above audit always keeps it.')
+@description('Keep the ledger table even in an audit, so that the audit sees snoozes. Modes above audit always keep it.')
 param remember bool = false
 
-@description('Where the keys are that sign keep-links: the https address of a Key Vault secret that the identity may read. Empty: no links.')
+@description('Https address of a Key Vault secret with the keys that sign snooze links. The identity must be able to read it. Empty: no links.')
 param snoozeKeys string = ''
 
-@description('Which Key Vault secrets the policy may name: https addresses, * for any letters in them. The identity must be able to read them.')
+@description('Https addresses of the Key Vault secrets that the policy may name; * matches any characters. The identity must be able to read them.')
 param channelSecrets array = []
 
-@description('Days the logs are kept.')
+@description('Days to keep the logs.')
 @minValue(30)
 @maxValue(730)
 param logRetentionDays int = 90
 
-@description('Gigabytes of logs a day after which no more are taken in until the next day.')
+@description('Gigabytes of logs a day. Above it, no logs are stored until the next day.')
 @minValue(1)
 param logDailyCapGb int = 1
 
-@description('Days after which a stored report is deleted.')
+@description('Days to keep a stored report.')
 @minValue(1)
 param reportRetentionDays int = 365
 
-@description('Days from its making in which nobody can delete or change a manifest, by an unlocked policy on their container. 0: no such policy.')
+@description('Days after its creation in which a manifest can\'t be deleted or changed, by an unlocked policy on its container. 0: no such policy.')
 @minValue(0)
 @maxValue(3650)
 param manifestImmutabilityDays int = 0
 
-@description('Public IPv4 addresses or ranges that may reach reports, memory and manifests, besides the app. With them or subnets given every other network is refused; with neither the account\'s rules stay as they are.')
+@description('Public IPv4 addresses or ranges that may reach reports, ledger and manifests, besides the app. With addresses or subnets, every other network is refused. With neither, the account\'s rules don\'t change.')
 param allowedAddresses array = []
 
-@description('Ids of the subnets that may reach them, with the service endpoint Microsoft.Storage.')
+@description('IDs of the subnets that may reach them, with the service endpoint Microsoft.Storage.')
 param allowedSubnets array = []
 
-@description('Id of a subnet, delegated to Microsoft.App/environments, that the app goes out through. Needed where networks are refused, or the app would be, too.')
+@description('ID of a subnet, delegated to Microsoft.App/environments, for the app\'s outgoing traffic. Required if networks are refused, because the app would be refused too.')
 param appSubnet string = ''
 
-@description('Hours without a successful sweep after which the admins are told.')
+@description('Hours without a successful sweep before the admins are alerted.')
 @minValue(1)
 @maxValue(48)
 param silentHours int = 26
 
-@description('Where Azure Communication Services keeps its data at rest, for instance Europe or United States.')
+@description('Region in which Azure Communication Services stores its data, for example Europe or United States.')
 param mailDataLocation string = 'Europe'
 
 @description('Display name of the custom role that reads, unique in the tenant.')
 param roleName string = name == 'ml-reaper' ? 'reaper-audit' : '${name}-audit'
 
-@description('Display name of the custom role that acts, unique in the tenant; made and assigned in mode enforce only.')
+@description('Display name of the custom role that acts, unique in the tenant. Created and assigned in enforce mode only.')
 param enforceRoleName string = name == 'ml-reaper' ? 'reaper-enforce' : '${name}-enforce'
 
-@description('Ids of the user-assigned identities that your online endpoints run as. In mode enforce the app may assign these and no other, without which it cannot set the traffic of such an endpoint.')
+@description('IDs of the user-assigned identities of your online endpoints. In enforce mode the app may assign these and no other. It needs that to set the traffic of such an endpoint.')
 param endpointIdentities array = []
 
-@description('Further settings of the function app, by name, such as Key Vault references. One that has a parameter of its own is refused.')
+@description('Other settings of the function app, by name, such as Key Vault references. A setting with its own parameter is refused.')
 @secure()
 param extraSettings object = {}
 
@@ -105,32 +105,32 @@ param extraSettings object = {}
 @allowed([ '3.12', '3.13' ])
 param pythonVersion string = '3.13'
 
-@description('Name of the timer function in function_app.py; the alert rules look for it in the logs.')
+@description('Name of the timer function in function_app.py, which the alert rules query in the logs.')
 param timerFunction string = 'sweep_on_schedule'
 
 var suffix = uniqueString(subscription().id, resourceGroupName)
 var appName = '${name}-${suffix}'
 
-// A deployment at a subscription keeps its first location and outlives the resource group. Its name must therefore say which
-// installation it belongs to and where, or a second one, or the same one in another region, is refused.
+// A deployment at a subscription keeps its first location and outlives the resource group. Its name must therefore contain
+// the installation and the location, or Azure refuses a second installation, or the same one in another region.
 var installation = uniqueString(suffix, deployment().location)
 
-// Bicep has no pattern for a parameter. Asking an object for a key that it lacks fails instead, and the error quotes the key. The
-// group's name asks: names are worked out before anything is made.
+// Bicep has no pattern for a parameter. Reading a missing key of an object fails instead, and the error quotes the key. The
+// group's name does that: names are evaluated before anything is created.
 var strange = filter(range(0, length(name)), i => !contains('abcdefghijklmnopqrstuvwxyz0123456789-', toLower(substring(name, i, 1))))
 var fits = empty(strange) && !startsWith(name, '-') && !endsWith(name, '-')
 
-// Nor has it one for addresses. A variable of a pipeline that nobody has set is one empty address, and summaries to it would fail one by one.
+// The same for addresses. An unset pipeline variable is one empty address, and every summary to it would fail.
 var odd = filter(admins, address => !contains(address, '@') || contains(address, ' '))
 var complaint = fits ? 'admins: e-mail addresses, with commas and no spaces between them' : '${name}: letters, digits and inner hyphens only'
 var groupName = { fits: resourceGroupName }[fits && empty(odd) ? 'fits' : complaint]
 
-// The same way: an app without a subnet that shuts every network out would shut itself out, and no sweep could store anything.
+// The same again: without a subnet, an app that refuses every network would refuse itself, and no sweep could store anything.
 var closed = !empty(allowedAddresses) || !empty(allowedSubnets)
 var appGetsIn = !closed || !empty(appSubnet)
 var subnets = { in: closed ? union(allowedSubnets, [ appSubnet ]) : [] }[appGetsIn ? 'in' : 'appSubnet: needed with allowedAddresses or allowedSubnets']
 
-// And a setting that this deployment makes itself, whatever its case: two values of one setting, and nobody knows which one holds.
+// And a setting that this deployment creates, in upper or lower case: with two values of one setting, it isn't clear which one applies.
 var own = [
   'applicationinsights_authentication_string'
   'applicationinsights_connection_string'
@@ -226,7 +226,7 @@ module mail 'modules/mail.bicep' = {
   }
 }
 
-// Deployed to the first audited subscription: a role can only be made at one of the scopes it names.
+// Deployed to the first audited subscription: a role can only be created at one of the scopes it names.
 module role 'modules/role.bicep' = {
   scope: subscription(subscriptions[0])
   name: '${name}-role-${installation}'
@@ -245,7 +245,7 @@ module access 'modules/access.bicep' = [for id in subscriptions: {
   }
 }]
 
-// Leaving mode enforce does not take this away again: a deployment deletes nothing. docs/deploy-azure.md has the command.
+// Leaving enforce mode doesn't remove this: a deployment deletes nothing. docs/deploy-azure.md has the command.
 module enforce 'modules/enforce.bicep' = if (mode == 'enforce') {
   scope: subscription(subscriptions[0])
   name: '${name}-enforce-${installation}'
@@ -257,7 +257,7 @@ module enforce 'modules/enforce.bicep' = if (mode == 'enforce') {
   }
 }
 
-// Not part of the role that acts, which holds in whole subscriptions: assigning any identity there would be far too much.
+// Not part of the role that acts, which applies to whole subscriptions: assigning any identity there would be far too much.
 module assign 'modules/assign.bicep' = [for id in endpointIdentities: if (mode == 'enforce') {
   scope: resourceGroup(split(id, '/')[2], split(id, '/')[4])
   name: '${name}-assign-${uniqueString(id, installation)}'
@@ -283,7 +283,7 @@ module app 'modules/app.bicep' = {
     insightsName: monitoring.outputs.insightsName
     extraSettings: further
     settings: {
-      // The app's own id: what links are signed for.
+      // The app's own ID, which links are signed for.
       REAPER_DEPLOYMENT: '${group.id}/providers/Microsoft.Web/sites/${appName}'
       REAPER_EMAIL_ENDPOINT: mail.outputs.endpoint
       REAPER_EMAIL_SENDER: mail.outputs.sender
@@ -319,7 +319,7 @@ module alerts 'modules/alerts.bicep' = {
   }
 }
 
-// After everything else, so that it is left alone when anything fails.
+// After everything else, so that it doesn't change if anything fails.
 module kept 'modules/outputs.bicep' = {
   scope: group
   name: 'reaper-outputs'
@@ -342,38 +342,38 @@ module kept 'modules/outputs.bicep' = {
   }
 }
 
-@description('The resource group to publish to, and to delete one day.')
+@description('Resource group to publish to, and to delete when you uninstall.')
 output resourceGroupName string = group.name
 
-@description('The function app to publish to.')
+@description('Function app to publish to.')
 output appName string = app.outputs.name
 
-@description('Where the hand-made call goes.')
+@description('Host for manual calls.')
 output appHostName string = app.outputs.hostName
 
-@description('Where the full reports are.')
+@description('Container with the full reports.')
 output reportsUrl string = storage.outputs.reportsUrl
 
-@description('Whom the summary comes from, for the allow list of your mail filter.')
+@description('Sender of the summary, for your mail filter\'s allow list.')
 output mailSender string = mail.outputs.sender
 
-@description('Object id of the app\'s identity, for a further role.')
+@description('Object ID of the app\'s identity, if you want to assign it another role.')
 output principalId string = identity.outputs.principalId
 
-@description('Guid of the custom role that reads.')
+@description('GUID of the custom role that reads.')
 output roleGuid string = role.outputs.name
 
 @description('Display name of the custom role that reads.')
 output auditRole string = roleName
 
-@description('Display name of the custom role that acts; there is one once mode enforce was deployed.')
+@description('Display name of the custom role that acts. The role exists once you have deployed enforce mode.')
 output enforceRole string = enforceRoleName
 
-@description('Ids of the audited subscriptions.')
+@description('IDs of the audited subscriptions.')
 output auditedSubscriptions array = subscriptions
 
-@description('The storage account with reports, memory and manifests.')
+@description('Storage account with reports, ledger and manifests.')
 output storageAccount string = storage.outputs.accountName
 
-@description('The Log Analytics workspace, which Azure keeps for two weeks after its deletion.')
+@description('Log Analytics workspace, which Azure keeps for two weeks after its deletion.')
 output workspaceName string = name

@@ -14,8 +14,8 @@ from types import TracebackType
 import pytest
 
 from reaper.ledger import port
-from reaper.model import Memory, Mode, Move
-from reaper.policy.file import load
+from reaper.model import Memory, Mode, StepName
+from reaper.policy.file import load_policy
 from reaper.registry import CLOUDS, kinds
 from reaper.run import run
 from reaper.settings import Settings
@@ -75,9 +75,9 @@ class Fleet:
         account = Account(server)
         id_ = account.endpoint(STOPPED, variants=(Variant(count=3),)).arn
         account.alive(STOPPED, "AllTraffic", now - 20 * DAY, now + DAY)
-        told = {"warned_at": now - 4 * DAY, "receipt": "r", "announced": Move.STOP, "promised": now - DAY}
-        kept = port.open(kept_at["REAPER_LEDGER"], os.environ)
-        kept.remember(id_, Memory(idle_since=now - 20 * DAY, idle_seen=now - DAY / 24, **told), 0, now)  # type: ignore[arg-type]
+        told = {"warned_at": now - 4 * DAY, "receipt": "r", "announced": StepName.STOP, "promised": now - DAY}
+        kept = port.open_ledger(kept_at["REAPER_LEDGER"], os.environ)
+        kept.remember(id_, Memory(idle_since=now - 20 * DAY, last_seen_idle_at=now - DAY / 24, **told), 0, now)  # type: ignore[arg-type]
         settings = Settings(
             mode=Mode.ENFORCE, cloud="aws", regions=("us-east-1",), kinds=("sagemaker-endpoint",),
             ledger=kept_at["REAPER_LEDGER"], manifests=kept_at["REAPER_MANIFESTS"],
@@ -85,9 +85,9 @@ class Fleet:
         with pytest.MonkeyPatch.context() as patch:
             for name, value in server.env.items():
                 patch.setenv(name, value)
-            report = run(settings, load(policy), lambda: now)
+            report = run(settings, load_policy(policy), lambda: now)
         [done] = [f for f in report.findings if f.case.resource.id == id_]
-        assert (done.step.move, done.outcome.result) == ("stop", "done"), done
+        assert (done.step.name, done.outcome.result) == ("stop", "done"), done
         shutil.copytree(home / "manifests" / report.run.id, home / "manifests" / RUN)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

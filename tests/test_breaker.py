@@ -13,8 +13,8 @@ from fakes.fake_deployment import POLICY, Enforcer, policy
 from fakes.judged_cases import case
 from reaper import decide, limits
 from reaper.actions import holds
-from reaper.ledger.port import Summary
-from reaper.model import Move, State
+from reaper.ledger.port import RunStatistics
+from reaper.model import State, StepName
 from reaper.policy import office_hours
 
 KIND = "sagemaker-endpoint"
@@ -60,11 +60,11 @@ def acted(there: Enforcer, region: str) -> int:
 
 
 def rows(there: Enforcer) -> int:
-    return len(there.ledger.summaries(TARGET, KIND, 999))
+    return len(there.ledger.statistics(TARGET, KIND, 999))
 
 
-def jumping(there: Enforcer) -> list[frozenset[holds.Place]]:
-    return [holds.places(h) for h in decide.standing(there.ledger) if h.sort == "jump"]
+def jumping(there: Enforcer) -> list[frozenset[holds.KindInTarget]]:
+    return [holds.covered_places(h) for h in decide.current_holds(there.ledger) if h.limit == "jump"]
 
 
 def test_a_jump_in_one_place_holds_that_place_only():
@@ -137,8 +137,8 @@ def test_an_outage_of_more_sweeps_than_count_leaves_the_breaker_as_it_was():
 def test_the_last_ten_count_however_many_jumps_an_older_ledger_has_since():
     there = fleet()
     for index in range(150):
-        told = Summary(run=f"old-{index}", target=TARGET, kind=KIND, started=there.now, seen=10, idle=10, held=True)
-        there.ledger.record(told)
+        told = RunStatistics(run=f"old-{index}", target=TARGET, kind=KIND, started=there.now, seen=10, idle=10, was_jump=True)
+        there.ledger.record_statistics(told)
         there.now += HOUR
     silence(there, "us-east-1")
     for _ in range(8):
@@ -201,23 +201,23 @@ def test_a_jump_lasts_as_long_as_it_is_one_and_teaches_nothing():
 
 def test_after_a_release_what_is_usual_is_learnt_anew_in_that_place():
     there = in_a_jump()
-    given = decide.release(there.ledger, "lee", there.now)
-    assert given.anew == {("aws/123456789012/us-east-1", KIND): there.now}
+    given = decide.release_hold(there.ledger, "lee", there.now)
+    assert given.usual_since == {("aws/123456789012/us-east-1", KIND): there.now}
     there.now += HOUR
     there.sweep()
     assert (acted(there, "us-east-1"), jumping(there)) == (10, [])
-    later = decide.release(there.ledger, "lee", there.now)
-    assert later.anew == given.anew, "a later release forgets nothing of it"
+    later = decide.release_hold(there.ledger, "lee", there.now)
+    assert later.usual_since == given.usual_since, "a later release forgets nothing of it"
 
 
 # --- office hours
 
 
 def test_what_keeps_its_rules_hours_counts_neither_as_seen_nor_as_idle():
-    hours = office_hours.parse("mon-fri 07:00-21:00", "UTC")
+    hours = office_hours.parse_hours("mon-fri 07:00-21:00", "UTC")
     tagged = replace(hours, by_rule=False)
     cases = [case(), case(State.ACTIVE), case(State.UNKNOWN), *(case(hours=hours) for _ in range(5)), case(hours=tagged)]
-    assert limits.share(cases) == limits.Share(seen=3, idle=2)
+    assert limits.idle_share(cases) == limits.IdleShare(seen=3, idle=2)
 
 
 def test_half_a_fleet_on_office_hours_is_stopped_every_evening():
@@ -229,7 +229,7 @@ def test_half_a_fleet_on_office_hours_is_stopped_every_evening():
         there.depot.add(f"other-{index}", uses=[there.now + n * DAY / 4 for n in range(-8, 40)])
     for hour in range(0, 3 * 24, 3):
         there.sweep()
-        assert not decide.standing(there.ledger), hour
+        assert not decide.current_holds(there.ledger), hour
         there.now += 3 * HOUR
-    stops = [when.date() for move, _, when in there.depot.log if move is Move.STOP]
+    stops = [when.date() for move, _, when in there.depot.log if move is StepName.STOP]
     assert [stops.count(day) for day in sorted(set(stops))] == [6] * 3

@@ -17,104 +17,109 @@ import pytest
 from fakes.builders import NOW
 from fakes.ledger_places import HERE, THERE
 from reaper import cache
-from reaper.cache import Shelf
-from reaper.errors import CloudError, Trouble
-from reaper.ledger.in_memory import Fleeting
-from reaper.ledger.port import FORMAT_ROW, Ledger, State
-from reaper.model import Kept, Part, Target
+from reaper.cache import KindCache
+from reaper.errors import CloudError, Reason
+from reaper.ledger.in_memory import InMemoryLedger
+from reaper.ledger.port import FORMAT_ROW, Ledger, NamedRow
+from reaper.model import BilledPart, CachedDescription, Target
 
 KIND = "sagemaker-endpoint"
 
 
 def shelf(
     ledger: Ledger, target: Target = HERE, kind: str = KIND, *, writes: bool = True, tell: Callable[[str], None] = print
-) -> Shelf:
+) -> KindCache:
     """What a sweep of its own sees."""
-    return cache.shelf(cache.opened(ledger, NOW, tell, writes=writes), target, kind)
+    return cache.kind_cache(cache.open_cache(ledger, NOW, tell, may_write=writes), target, kind)
 
 
-def entries(count: int, first: int = 0, **more: Any) -> dict[str, Kept]:
-    return {f"id-{n}": Kept(stamp=f"stamp {n}", at=NOW, body={"n": n, **more}) for n in range(first, first + count)}
+def entries(count: int, first: int = 0, **more: Any) -> dict[str, CachedDescription]:
+    return {
+        f"id-{n}": CachedDescription(revision=f"stamp {n}", described_at=NOW, body={"n": n, **more})
+        for n in range(first, first + count)
+    }
 
 
 def test_what_was_kept_is_read_by_a_later_run(kept: Ledger):
     rows = entries(40, units=1.5, nested=[{"a": None, "ä": True}])
-    cache.write(shelf(kept), rows, rows)
-    assert cache.read(shelf(kept), [*rows, "other"]) == rows
-    assert cache.read(shelf(kept, THERE, KIND), rows) == cache.read(shelf(kept, HERE, "other"), rows) == {}
+    cache.write_cached(shelf(kept), rows, rows)
+    assert cache.read_cached(shelf(kept), [*rows, "other"]) == rows
+    assert cache.read_cached(shelf(kept, THERE, KIND), rows) == cache.read_cached(shelf(kept, HERE, "other"), rows) == {}
 
 
 def test_what_it_ran_is_read_as_it_was_kept(kept: Ledger):
     parts = (
-        Part(component="Hosting", instance="ml.g5.xlarge", count=2),
-        Part(component="Hosting", instance="ml.m5.large", count=0.5),
+        BilledPart(component="Hosting", instance="ml.g5.xlarge", count=2),
+        BilledPart(component="Hosting", instance="ml.m5.large", count=0.5),
     )
     rows = {
-        "one": Kept(stamp="s", at=NOW, parts=parts, size="ml.g5.xlarge x2"),
-        "none": Kept(stamp="s", at=NOW, parts=()),
-        "unknown": Kept(stamp="s", at=NOW),
+        "one": CachedDescription(revision="s", described_at=NOW, parts=parts, size="ml.g5.xlarge x2"),
+        "none": CachedDescription(revision="s", described_at=NOW, parts=()),
+        "unknown": CachedDescription(revision="s", described_at=NOW),
     }
-    cache.write(shelf(kept), rows, rows)
-    assert cache.read(shelf(kept), rows) == rows
+    cache.write_cached(shelf(kept), rows, rows)
+    assert cache.read_cached(shelf(kept), rows) == rows
 
 
 def test_a_later_write_replaces_what_changed_and_drops_what_is_gone(kept: Ledger):
-    cache.write(shelf(kept), entries(200), entries(200))
-    fresh = {f"id-{n}": Kept(stamp="new", at=NOW) for n in range(100)}
-    cache.write(shelf(kept), fresh, entries(150))
-    held = cache.read(shelf(kept), entries(200))
-    assert {id: kept.stamp for id, kept in held.items()} == {f"id-{n}": "new" if n < 100 else f"stamp {n}" for n in range(150)}
+    cache.write_cached(shelf(kept), entries(200), entries(200))
+    fresh = {f"id-{n}": CachedDescription(revision="new", described_at=NOW) for n in range(100)}
+    cache.write_cached(shelf(kept), fresh, entries(150))
+    held = cache.read_cached(shelf(kept), entries(200))
+    assert {id: kept.revision for id, kept in held.items()} == {f"id-{n}": "new" if n < 100 else f"stamp {n}" for n in range(150)}
 
 
 def test_a_sweep_that_may_not_write_leaves_the_ledger_as_it_is():
-    book = Fleeting()
-    cache.write(shelf(book, writes=False), entries(9), entries(9))
+    book = InMemoryLedger()
+    cache.write_cached(shelf(book, writes=False), entries(9), entries(9))
     assert book._states == {}
 
 
 def test_a_row_grows_neither_in_entries_nor_in_letters_beyond_what_it_may():
-    book, chance = Fleeting(), random.Random(1)
-    cache.write(shelf(book), rows := entries(10_000), rows)
-    assert len(cache.read(shelf(book), rows)) == cache.ROWS * cache.MOST
-    wide = {id: Kept(stamp="s", at=NOW, body={"x": chance.randbytes(2000).hex()}) for id in entries(1600)}
-    cache.write(shelf(book), wide, wide)
-    texts = [row.values[cache.VALUE] for name, row in book._states.items() if name != FORMAT_ROW]
-    assert cache.LONGEST / 4 < max(len(text) for text in texts) <= cache.LONGEST
+    book, chance = InMemoryLedger(), random.Random(1)
+    cache.write_cached(shelf(book), rows := entries(10_000), rows)
+    assert len(cache.read_cached(shelf(book), rows)) == cache.ROWS_PER_KIND * cache.MAX_ENTRIES
+    wide = {
+        id: CachedDescription(revision="s", described_at=NOW, body={"x": chance.randbytes(2000).hex()}) for id in entries(1600)
+    }
+    cache.write_cached(shelf(book), wide, wide)
+    texts = [row.values[cache.PACKED_COLUMN] for name, row in book._states.items() if name != FORMAT_ROW]
+    assert cache.MAX_PACKED_LENGTH / 4 < max(len(text) for text in texts) <= cache.MAX_PACKED_LENGTH
 
 
-class Broken(Fleeting):
+class Broken(InMemoryLedger):
     """Its named rows of the cache cannot be read or written."""
 
-    def state(self, name: str) -> State:
+    def read_row(self, name: str) -> NamedRow:
         if name == FORMAT_ROW:
-            return super().state(name)
-        raise CloudError(Trouble.THROTTLED, "dynamodb:GetItem", "still throttled")
+            return super().read_row(name)
+        raise CloudError(Reason.THROTTLED, "dynamodb:GetItem", "still throttled")
 
 
 class Half(Broken):
     """They can be read, and not written."""
 
-    state = Fleeting.state
+    state = InMemoryLedger.read_row
 
     def write_state(self, name: str, *rest: Any) -> bool:
         if name == FORMAT_ROW:
-            return super().write_state(name, *rest)
-        raise CloudError(Trouble.THROTTLED, "dynamodb:PutItem", "still throttled")
+            return super().write_row(name, *rest)
+        raise CloudError(Reason.THROTTLED, "dynamodb:PutItem", "still throttled")
 
 
 @pytest.mark.parametrize("book", [Broken(), Half()], ids=["not read", "not written"])
 def test_a_ledger_that_fails_costs_what_was_kept_and_is_told(book: Ledger):
     told: list[str] = []
-    cache.write(shelf(book, tell=told.append), entries(1), entries(1))
-    assert cache.read(shelf(book, tell=told.append), entries(1)) == {}
+    cache.write_cached(shelf(book, tell=told.append), entries(1), entries(1))
+    assert cache.read_cached(shelf(book, tell=told.append), entries(1)) == {}
     assert told
     assert all("still throttled" in text for text in told)
 
 
 def test_nothing_is_kept_in_a_ledger_of_a_newer_version():
-    book, told = Fleeting(), list[str]()
-    book.write_state(FORMAT_ROW, {"number": "99"}, 0, NOW)
-    cache.write(shelf(book, tell=told.append), entries(5), entries(5))
+    book, told = InMemoryLedger(), list[str]()
+    book.write_row(FORMAT_ROW, {"number": "99"}, 0, NOW)
+    cache.write_cached(shelf(book, tell=told.append), entries(5), entries(5))
     assert set(book._states) == {FORMAT_ROW}
     assert "newer version" in told[0]
 
@@ -123,71 +128,71 @@ def test_nothing_is_kept_in_a_ledger_of_a_newer_version():
     "text", ["", "no base64!", "eJwLSS0uAQAD3QGh", "eJyrrgUAAXUA+Q=="], ids=["empty", "letters", "no JSON", "no pair"]
 )
 def test_a_row_that_cannot_be_understood_has_nothing_and_is_replaced(text: str):
-    book = Fleeting()
-    cache.write(shelf(book), rows := entries(1), rows)
+    book = InMemoryLedger()
+    cache.write_cached(shelf(book), rows := entries(1), rows)
     [name] = set(book._states) - {FORMAT_ROW}
-    book.write_state(name, {cache.VALUE: text}, 1, NOW)
-    assert cache.read(shelf(book), rows) == {}
-    cache.write(shelf(book), rows, rows)
-    assert cache.read(shelf(book), rows) == rows
+    book.write_row(name, {cache.PACKED_COLUMN: text}, 1, NOW)
+    assert cache.read_cached(shelf(book), rows) == {}
+    cache.write_cached(shelf(book), rows, rows)
+    assert cache.read_cached(shelf(book), rows) == rows
 
 
 def test_a_row_that_unpacks_to_far_more_than_was_packed_has_nothing():
-    bomb = base64.b64encode(zlib.compress(b" " * (cache.UNPACKED + 1) + b"{}")).decode()
-    book = Fleeting()
-    cache.write(shelf(book), rows := entries(1), rows)
+    bomb = base64.b64encode(zlib.compress(b" " * (cache.MAX_UNPACKED_BYTES + 1) + b"{}")).decode()
+    book = InMemoryLedger()
+    cache.write_cached(shelf(book), rows := entries(1), rows)
     [name] = set(book._states) - {FORMAT_ROW}
-    book.write_state(name, {cache.VALUE: bomb}, 1, NOW)
-    assert cache._unpacked(book.state(name)) == {}
-    assert cache._text(bomb) == b" " * cache.UNPACKED
-    assert cache.read(shelf(book), rows) == {}
+    book.write_row(name, {cache.PACKED_COLUMN: bomb}, 1, NOW)
+    assert cache._unpack(book.read_row(name)) == {}
+    assert cache._decompress(bomb) == b" " * cache.MAX_UNPACKED_BYTES
+    assert cache.read_cached(shelf(book), rows) == {}
 
 
 def test_of_two_sweeps_that_write_at_once_the_first_stays():
-    class Raced(Fleeting):
+    class Raced(InMemoryLedger):
         def write_state(self, name: str, values: Any, expected_version: int, now: Any) -> bool:
             if name != FORMAT_ROW and not self._states.get(name):
-                super().write_state(name, values, 0, now)
-            return super().write_state(name, values, expected_version, now)
+                super().write_row(name, values, 0, now)
+            return super().write_row(name, values, expected_version, now)
 
     book = Raced()
-    cache.write(shelf(book), entries(3), entries(3))
+    cache.write_cached(shelf(book), entries(3), entries(3))
     assert all(row.version == 1 for row in book._states.values())
 
 
-class Counted(Fleeting):
+class Counted(InMemoryLedger):
     """Counts what it is asked for, by name; every question after `good` ones fails."""
 
     def __init__(self, good: float = math.inf) -> None:
         super().__init__()
         self.good, self.asked = good, list[str]()
 
-    def state(self, name: str) -> State:
+    def read_row(self, name: str) -> NamedRow:
         self.asked.append(name)
         if len(self.asked) > self.good:
-            raise CloudError(Trouble.THROTTLED, "dynamodb:GetItem", "still throttled")
-        return super().state(name)
+            raise CloudError(Reason.THROTTLED, "dynamodb:GetItem", "still throttled")
+        return super().read_row(name)
 
 
 def test_a_sweep_of_a_target_and_kind_reads_each_row_once():
     book = Counted()
     held, rows = shelf(book), entries(300)
     for _ in range(2):
-        cache.read(held, rows)
-    cache.write(held, rows, rows)
+        cache.read_cached(held, rows)
+    cache.write_cached(held, rows, rows)
     assert sorted(book.asked) == sorted({*book.asked})
-    assert len(book.asked) == cache.ROWS + 1
+    assert len(book.asked) == cache.ROWS_PER_KIND + 1
 
 
-@pytest.mark.parametrize("good", [0, 3, cache.ROWS])
+@pytest.mark.parametrize("good", [0, 3, cache.ROWS_PER_KIND])
 def test_after_its_first_failure_a_run_asks_the_ledger_no_more_and_says_so_once(good: int):
     book, told = Counted(good), list[str]()
-    opened = cache.opened(book, NOW, told.append, writes=True)
+    opened = cache.open_cache(book, NOW, told.append, may_write=True)
 
     def sweep(number: int) -> None:
-        held, rows = cache.shelf(opened, HERE, f"kind {number}"), entries(300)
-        cache.read(held, rows)
-        cache.write(held, rows, rows)
+        held, rows = cache.kind_cache(opened, HERE, f"kind {number}"), entries(300)
+        cache.read_cached(held, rows)
+        cache.write_cached(held, rows, rows)
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(sweep, range(24)))
@@ -197,40 +202,40 @@ def test_after_its_first_failure_a_run_asks_the_ledger_no_more_and_says_so_once(
 
 
 def test_what_stands_there_is_not_written_again_until_it_is_too_old():
-    book, rows = Fleeting(), entries(3)
+    book, rows = InMemoryLedger(), entries(3)
     versions = []
-    for later in (timedelta(), cache.LASTS, cache.LASTS + timedelta(seconds=1), cache.LASTS * 2):
-        held = cache.shelf(cache.opened(book, NOW + later, print, writes=True), HERE, KIND)
-        cache.write(held, rows, rows)
+    for later in (timedelta(), cache.SIZE_VALID_FOR, cache.SIZE_VALID_FOR + timedelta(seconds=1), cache.SIZE_VALID_FOR * 2):
+        held = cache.kind_cache(cache.open_cache(book, NOW + later, print, may_write=True), HERE, KIND)
+        cache.write_cached(held, rows, rows)
         versions.append(max(row.version for name, row in book._states.items() if name != FORMAT_ROW))
     assert versions == [1, 1, 2, 2]
 
 
 def test_one_bad_entry_costs_no_other():
-    book, rows = Fleeting(), entries(40)
-    cache.write(shelf(book), rows, rows)
+    book, rows = InMemoryLedger(), entries(40)
+    cache.write_cached(shelf(book), rows, rows)
     name, held = next((name, row) for name, row in book._states.items() if name != FORMAT_ROW)
-    raw = json.loads(cache._text(held.values[cache.VALUE]))
+    raw = json.loads(cache._decompress(held.values[cache.PACKED_COLUMN]))
     assert len(raw) > 1
     bad = next(iter(raw))
     raw[bad] |= {"at": "2026-01-01T00:00:00"}
     packed = base64.b64encode(zlib.compress(json.dumps(raw).encode())).decode()
-    book.write_state(name, {cache.VALUE: packed}, held.version, NOW)
-    assert cache.read(shelf(book), rows).keys() == rows.keys() - {bad}
-    cache.write(shelf(book), rows, rows)
-    assert cache.read(shelf(book), rows) == rows
+    book.write_row(name, {cache.PACKED_COLUMN: packed}, held.version, NOW)
+    assert cache.read_cached(shelf(book), rows).keys() == rows.keys() - {bad}
+    cache.write_cached(shelf(book), rows, rows)
+    assert cache.read_cached(shelf(book), rows) == rows
 
 
 def test_what_cannot_be_written_as_json_fails_nothing():
-    book, told = Fleeting(), list[str]()
-    rows = {"one": Kept(stamp="s", body={"x": object()})}
-    cache.write(shelf(book, tell=told.append), rows, rows)
+    book, told = InMemoryLedger(), list[str]()
+    rows = {"one": CachedDescription(revision="s", body={"x": object()})}
+    cache.write_cached(shelf(book, tell=told.append), rows, rows)
     assert len(told) == 1
     assert set(book._states) <= {FORMAT_ROW}
 
 
 def test_the_failure_is_known_before_the_next_thread_may_ask():
-    opened = cache.opened(Counted(0), NOW, print, writes=True)
+    opened = cache.open_cache(Counted(0), NOW, print, may_write=True)
     with pytest.raises(CloudError):
-        cache._ask(opened, lambda: opened.ledger.state("row"))
-    assert cache._ask(opened, lambda: opened.ledger.state("row")) is None
+        cache._ask_ledger(opened, lambda: opened.ledger.read_row("row"))
+    assert cache._ask_ledger(opened, lambda: opened.ledger.read_row("row")) is None

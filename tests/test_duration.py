@@ -11,31 +11,31 @@ from reaper import duration
 
 @pytest.mark.parametrize(("text", "minutes"), [("30m", 30), ("4h", 240), ("3d", 4320), ("2w", 20160), (" 1h ", 60)])
 def test_durations_are_read_as_people_write_them(text: str, minutes: int):
-    assert duration.parse(text) == timedelta(minutes=minutes)
+    assert duration.parse_duration(text) == timedelta(minutes=minutes)
 
 
 @pytest.mark.parametrize("text", ["", "0h", "4", "4 h", "4 hours", "-1h", "1.5h", "PT4H", "٣h"])
 def test_anything_else_is_an_error_that_teaches(text: str):
     with pytest.raises(ValueError, match="expected a duration such as 30m, 4h, 3d or 2w"):
-        duration.parse(text)
+        duration.parse_duration(text)
 
 
 @pytest.mark.parametrize("text", ["456d", "66w", "9999999d", "9" * 5000 + "m"])
 def test_what_is_too_long_is_called_too_long(text: str):
     with pytest.raises(ValueError, match="expected at most 455d, metrics are not kept longer"):
-        duration.parse(text)
+        duration.parse_duration(text)
 
 
 def test_a_length_can_be_limited_further():
-    assert duration.parse("1w", timedelta(days=7)) == timedelta(days=7)
+    assert duration.parse_duration("1w", timedelta(days=7)) == timedelta(days=7)
     with pytest.raises(ValueError, match=r"^expected at most 7d$"):
-        duration.parse("8d", timedelta(days=7))
+        duration.parse_duration("8d", timedelta(days=7))
 
 
 @given(st.integers(1, 65), st.sampled_from("mhdw"))
 def test_what_is_spelled_reads_back(count: int, unit: str):
-    length = duration.parse(f"{count}{unit}")
-    assert duration.parse(duration.spell(length)) == length
+    length = duration.parse_duration(f"{count}{unit}")
+    assert duration.parse_duration(duration.policy_duration(length)) == length
 
 
 @pytest.mark.parametrize(
@@ -49,4 +49,4 @@ def test_what_is_spelled_reads_back(count: int, unit: str):
     ],
 )
 def test_lengths_are_told_in_at_most_two_units(length: timedelta, text: str):
-    assert duration.text(length) == text
+    assert duration.format_duration(length) == text

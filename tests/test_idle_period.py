@@ -9,8 +9,8 @@ import pytest
 
 from fakes.builders import DAY, HOUR, NOW
 from fakes.judged_cases import case
-from reaper.idle_period import SKEW, of_another, void
-from reaper.model import Memory, Move, Result
+from reaper.idle_period import MAX_CLOCK_SKEW, notice_expired, notice_was_for_another
+from reaper.model import Memory, Result, StepName
 
 LEE, SAM = "lee@example.com", "sam@example.com"
 
@@ -25,7 +25,7 @@ LEE, SAM = "lee@example.com", "sam@example.com"
     ],
 )
 def test_a_notice_to_somebody_else_does_not_count(told, owner, expected):
-    assert of_another(replace(case(), owner=owner), Memory(told=told)) is expected
+    assert notice_was_for_another(replace(case(), owner=owner), Memory(notified_owner=told)) is expected
 
 
 @pytest.mark.parametrize(
@@ -41,26 +41,31 @@ def test_a_notice_to_somebody_else_does_not_count(told, owner, expected):
 def test_a_notice_about_another_shape_does_not_count(then, now, expected):
     of = case()
     of = replace(of, resource=replace(of.resource, facts={"shape": now} if now else {}))
-    assert of_another(of, Memory(shape=then)) is expected
+    assert notice_was_for_another(of, Memory(notified_fingerprint=then)) is expected
 
 
 def test_where_nobody_was_told_nothing_is_void():
-    assert not void(case(), Memory(), NOW)
+    assert not notice_expired(case(), Memory(), NOW)
 
 
 def test_a_notice_may_be_ahead_by_no_more_than_clocks_differ():
-    ahead = Memory(idle_since=NOW - 3 * DAY, idle_seen=NOW, warned_at=NOW + SKEW)
-    assert timedelta(minutes=10) == SKEW
-    assert not void(case(), ahead, NOW)
-    assert void(case(), replace(ahead, warned_at=NOW + SKEW + timedelta(seconds=1)), NOW)
+    ahead = Memory(idle_since=NOW - 3 * DAY, last_seen_idle_at=NOW, warned_at=NOW + MAX_CLOCK_SKEW)
+    assert timedelta(minutes=10) == MAX_CLOCK_SKEW
+    assert not notice_expired(case(), ahead, NOW)
+    assert notice_expired(case(), replace(ahead, warned_at=NOW + MAX_CLOCK_SKEW + timedelta(seconds=1)), NOW)
 
 
 def test_a_notice_of_the_rest_does_not_count_once_something_was_put_on_it():
     acted = NOW - 3 * DAY
     memory = Memory(
-        last_act=Move.DELETE, acted_at=acted, act_part="its 2 components", act_result=Result.DONE, warned_at=acted, act_told=acted
+        last_action=StepName.DELETE,
+        last_action_at=acted,
+        last_action_part="its 2 components",
+        last_action_result=Result.DONE,
+        warned_at=acted,
+        last_action_told_at=acted,
     )
     of = case(changed=acted + HOUR / 6)
-    assert not void(of, memory, NOW)
+    assert not notice_expired(of, memory, NOW)
     of = replace(of, resource=replace(of.resource, facts={"joined": acted + HOUR / 6}))
-    assert void(of, memory, NOW)
+    assert notice_expired(of, memory, NOW)

@@ -26,9 +26,9 @@ from fakes.reference_model import GRACES, SILENCES, Knobs, Oracle, address
 from reaper import decide
 from reaper.actions import restore
 from reaper.actions.contract import Manifest
-from reaper.actions.manifest import parse
-from reaper.errors import CloudError, Trouble
-from reaper.model import Memory, Mode, Move, Report, Result, Status
+from reaper.actions.manifest import parse_manifest
+from reaper.errors import CloudError, Reason
+from reaper.model import Memory, Mode, Report, Result, Status, StepName
 from reaper.notices.message import Message
 
 GAMES = {"": 150, "mutation": 50, "nightly": 5000}
@@ -68,7 +68,7 @@ class Killed(BaseException):
 
 
 ALL = -1
-LOST = {"lost": Trouble.UNREACHABLE, "in progress": Trouble.REFUSED, "not found": Trouble.GONE}
+LOST = {"lost": Reason.UNREACHABLE, "in progress": Reason.REFUSED, "not found": Reason.GONE}
 """What a second try says of a call that the first one had made."""
 CALLS = ("list", "observe", "look", "again", "record", "carry", "write", "send")
 MEMORY = ("recall", "remember", "lease", "release", "summary", "summaries", "note", "history", "begin", "end", "unfinished")
@@ -222,7 +222,7 @@ class Deployment(RuleBasedStateMachine):
 
     @rule()
     def release(self) -> None:
-        decide.release(self.ledger, "lee@example.com", self.there.now)
+        decide.release_hold(self.ledger, "lee@example.com", self.there.now)
         self.released = self.there.now
 
     @rule(which=which, refused=st.booleans())
@@ -234,12 +234,12 @@ class Deployment(RuleBasedStateMachine):
             name = can[which % len(can)]
             if name in self.depot.things:
                 self.depot.things[name].refused = refused
-            self.restored(name, self.there.memory(name).manifest or "")
+            self.restored(name, self.there.memory(name).manifest_address or "")
         self.inner = inner
 
     def is_restorable(self, name: str) -> bool:
         """Whether something was done to it that stands."""
-        if name in self.oracle.garbled or not self.there.memory(name).manifest:
+        if name in self.oracle.garbled or not self.there.memory(name).manifest_address:
             return False
         thing = self.depot.things.get(name)
         return thing is None or thing.up is None or thing.variants < thing.whole
@@ -247,12 +247,12 @@ class Deployment(RuleBasedStateMachine):
     def restored(self, name: str, manifest: str) -> None:
         """It is back as it was, or its manifest is kept for another time."""
         there_before = name in self.depot.things
-        done = restore.one(self.depot.id(name), self.there.bench())
+        done = restore.restore_resource(self.depot.id(name), self.there.bench())
         if done.error or not done.undone:
             self.wrong.append(f"{name} could not be restored: {done}")
-        elif done.undone.again:
+        elif done.undone.run_again:
             SEEN["again"] += 1
-            if self.there.memory(name).manifest != manifest:
+            if self.there.memory(name).manifest_address != manifest:
                 self.wrong.append(f"{name} is not all back, and its manifest is forgotten")
         else:
             SEEN["restored"] += 1
@@ -399,10 +399,10 @@ class Deployment(RuleBasedStateMachine):
         if how in LOST:
             raise CloudError(LOST[how], call, how, retried=True)
         if call in {"carried", "remembered", "began", "ended", "noted"}:
-            raise CloudError(Trouble.UNREACHABLE, call, "no answer")
+            raise CloudError(Reason.UNREACHABLE, call, "no answer")
         if how == "odd" and call not in MEMORY and call != "write":
             raise OSError("odd") if call == "send" else KeyError("odd")
-        trouble = Trouble.GARBLED if how == "odd" else Trouble(how)
+        trouble = Reason.UNREADABLE if how == "odd" else Reason(how)
         raise CloudError(trouble, call, how, missing=call if how == "denied" else None)
 
     def named(self, call: str) -> str:
@@ -498,8 +498,8 @@ class Deployment(RuleBasedStateMachine):
 
     def witness(self, manifest: Manifest, thing: Thing) -> None:
         """Right before a call takes effect."""
-        now, move = self.there.now, manifest.move
-        if move is not Move.START:
+        now, move = self.there.now, manifest.action
+        if move is not StepName.START:
             self.gone[thing.name] = now
         if thing.name != manifest.name or (move, manifest.name, manifest.run) in [(m, n, r) for m, n, _, r in self.oracle.acts]:
             SEEN["second call"] += 1
@@ -508,12 +508,12 @@ class Deployment(RuleBasedStateMachine):
             self.first(manifest, self.depot.things[manifest.name])
         elif thing.name == manifest.name:
             self.first(manifest, thing)
-            if move is not Move.START:
+            if move is not StepName.START:
                 self.stored(manifest, thing)
 
     def first(self, manifest: Manifest, thing: Thing) -> None:
         """Right before the first call of an action takes effect."""
-        now, move, run = self.there.now, manifest.move, manifest.run
+        now, move, run = self.there.now, manifest.action, manifest.run
         if (move, thing.name, run) in [(m, n, r) for m, n, _, r in self.oracle.acts]:
             return
         self.wrong += [f"{move} {thing.name} at {now}: {why}" for why in self.oracle.wrong(thing, move, now)]
@@ -525,20 +525,20 @@ class Deployment(RuleBasedStateMachine):
         ):
             self.covered.add((run, thing.name))
         SEEN["rest"] += any(told.sort == "rest" for told in rights)
-        SEEN["by hours"] += move is Move.STOP and thing.name.startswith(("office", "strict"))
+        SEEN["by hours"] += move is StepName.STOP and thing.name.startswith(("office", "strict"))
         self.oracle.acts.append((move, thing.name, now, run))
         self.spent[run, thing.name] = INSTANCES[thing.instance]
         SEEN[move.value] += 1
 
     def stored(self, manifest: Manifest, thing: Thing) -> None:
         """What undoes it is in the store, and brings back the same thing."""
-        kept = [parse(text, address) for address, text in self.there.store.texts.items()]
-        mine = [m for m in kept if (m.id, m.move, m.run) == (manifest.id, manifest.move, manifest.run)]
+        kept = [parse_manifest(text, address) for address, text in self.there.store.texts.items()]
+        mine = [m for m in kept if (m.id, m.action, m.run) == (manifest.id, manifest.action, manifest.run)]
         if mine != [manifest]:
-            self.wrong.append(f"{manifest.move} {thing.name} without its manifest: {mine}")
+            self.wrong.append(f"{manifest.action} {thing.name} without its manifest: {mine}")
             return
         elsewhere = Depot(clock=lambda: self.there.now)
-        if manifest.move is Move.DELETE:
+        if manifest.action is StepName.DELETE:
             self.deleted[thing.name] = deepcopy(thing)
         else:
             elsewhere.things[thing.name] = replace(thing, up=None, refused=False)
@@ -555,9 +555,9 @@ class Deployment(RuleBasedStateMachine):
             inner, self.inner = self.inner, True
             memory = self.there.memory(name)
             self.inner = inner
-            if (memory.last_act, memory.act_run) == (move, run) and memory.act_result is None:
+            if (memory.last_action, memory.last_action_run) == (move, run) and memory.last_action_result is None:
                 self.wrong.append(f"nobody knows what became of {move} {name} at {when}")
-            elif memory.last_act is None:
+            elif memory.last_action is None:
                 self.wrong.append(f"{move} {name} at {when} is forgotten")
 
     def same(self, before: Thing, after: Thing) -> None:
@@ -571,7 +571,7 @@ class Deployment(RuleBasedStateMachine):
 
     def capped(self, run: str, seen: int) -> None:
         """No more was acted on than the limits allow; what a person released does not count, and office hours count for money alone."""
-        acts = [name for move, name, _, by in self.oracle.acts if by == run and move is not Move.START]
+        acts = [name for move, name, _, by in self.oracle.acts if by == run and move is not StepName.START]
         acts = [name for name in acts if (run, name) not in self.covered]
         plain = [name for name in acts if not name.startswith(("office", "strict"))]
         limits = self.oracle.knobs
@@ -588,7 +588,7 @@ class Deployment(RuleBasedStateMachine):
         """Whatever failed is in the report."""
         off: list[object] = [c for c in report.coverage if c.status is not Status.OK]
         off += [f for f in report.findings if f.outcome.result in {Result.REFUSED, Result.FAILED}]
-        off += [f for f in report.findings if f.outcome.host and f.outcome.error]
+        off += [f for f in report.findings if f.outcome.host_id and f.outcome.error]
         if [hit for hit in self.hit if hit[0] != "carried"] and not off:
             self.wrong.append(f"{self.hit} failed, and the report says nothing of it")
         found = {f.case.resource.name: f for f in report.findings}
@@ -600,7 +600,7 @@ class Deployment(RuleBasedStateMachine):
             if off_call and outcome and outcome.result not in {Result.REFUSED, Result.FAILED}:
                 self.wrong.append(f"{call} failed for {name}: {outcome}")
         SEEN.update(f.outcome.result.value for f in report.findings)
-        SEEN.update(f.step.move.value for f in report.findings if f.step.move is Move.HOLD)
+        SEEN.update(f.step.name.value for f in report.findings if f.step.name is StepName.HOLD)
 
 
 def test_whatever_goes_wrong_nothing_is_acted_on_that_must_be_left_alone():

@@ -10,16 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes.builders import DAY, END, HOUR, NOW, SPAN, activity, heartbeat, observation, resource, rule, series
-from reaper.evidence import SETTLE
-from reaper.judge import judge
-from reaper.model import Case, Confidence, Hint, Observation, Reading, Role, Series, State
-from reaper.plan import may_move, plan
+from reaper.evidence import ARRIVAL_DELAY
+from reaper.judge import judge_resource
+from reaper.model import Case, Confidence, IndirectEvidence, Observation, Reading, Role, Series, State
+from reaper.plan import may_act, plan_steps
 
 
 def verdict(*readings: Reading, **given: object):
     holds = given.pop("rule", rule())
     seen = observation(*readings, **given)
-    return judge(seen.resource, seen, holds, NOW)
+    return judge_resource(seen.resource, seen, holds, NOW)
 
 
 def test_silence_under_a_living_heartbeat_is_proven_idle():
@@ -89,11 +89,11 @@ def test_what_readings_prove(readings: list[Reading], state: State):
         pytest.param({"resource": resource(changed=NOW - HOUR)}, State.YOUNG, id="changed an hour ago"),
         pytest.param({"resource": resource(created=None)}, State.UNKNOWN, id="nobody knows when it was created"),
         pytest.param({"resource": resource(tags=None)}, State.UNKNOWN, id="unreadable tags"),
-        pytest.param({"rule": rule(protected="kept by tag")}, State.EXEMPT, id="protected"),
-        pytest.param({"in_use": "a job runs on it"}, State.ACTIVE, id="the control plane says it is at work"),
-        pytest.param({"free": "it costs nothing"}, State.EXEMPT, id="free"),
-        pytest.param({"unsettled": "its status is Updating"}, State.YOUNG, id="being changed"),
-        pytest.param({"blind": "denied"}, State.UNKNOWN, id="blind"),
+        pytest.param({"rule": rule(protected_because="kept by tag")}, State.EXEMPT, id="protected"),
+        pytest.param({"in_use_because": "a job runs on it"}, State.ACTIVE, id="the control plane says it is at work"),
+        pytest.param({"free_because": "it costs nothing"}, State.EXEMPT, id="free"),
+        pytest.param({"changing_because": "its status is Updating"}, State.YOUNG, id="being changed"),
+        pytest.param({"unknown_because": "denied"}, State.UNKNOWN, id="blind"),
         pytest.param({"rule": rule(idle_after=20 * DAY)}, State.UNKNOWN, id="watched for less than the rule asks"),
     ],
 )
@@ -102,18 +102,21 @@ def test_what_spares_a_silent_resource(given: dict, state: State):
 
 
 def test_indirect_evidence_is_likely_and_never_more():
-    hint = Hint(since=NOW - 5 * DAY, because="up for five days")
-    found = verdict(activity(), hint=hint)
+    hint = IndirectEvidence(since=NOW - 5 * DAY, because="up for five days")
+    found = verdict(activity(), indirect_evidence=hint)
     assert (found.state, found.confidence, found.idle_for) == (State.IDLE, Confidence.LIKELY, 5 * DAY)
 
 
 def test_a_heartbeat_that_was_there_and_stopped_is_not_replaced_by_a_hint():
-    hint = Hint(since=NOW - 5 * DAY, because="up for five days")
-    assert verdict(activity(), heartbeat(series=series({100: 1.0})), hint=hint).state is State.UNKNOWN
+    hint = IndirectEvidence(since=NOW - 5 * DAY, because="up for five days")
+    assert verdict(activity(), heartbeat(series=series({100: 1.0})), indirect_evidence=hint).state is State.UNKNOWN
 
 
 def test_a_hint_younger_than_idle_after_is_young():
-    assert verdict(activity(), hint=Hint(since=NOW - HOUR, because="started an hour ago")).state is State.YOUNG
+    assert (
+        verdict(activity(), indirect_evidence=IndirectEvidence(since=NOW - HOUR, because="started an hour ago")).state
+        is State.YOUNG
+    )
 
 
 numbers = st.one_of(st.just(math.nan), st.just(0.0), st.floats(0, 1e6, width=32), st.just(math.inf))
@@ -140,7 +143,7 @@ def any_reading(draw: st.DrawFn) -> Reading:
         role=draw(st.sampled_from(Role)),
         subject=draw(st.sampled_from(["", "a", "b"])),
         series=draw(st.one_of(st.none(), any_series())),
-        at=None if event is None else NOW - timedelta(minutes=event),
+        event_at=None if event is None else NOW - timedelta(minutes=event),
         complete=draw(st.sampled_from([True, True, True, False])),
     )
 
@@ -157,18 +160,18 @@ def any_observation(draw: st.DrawFn) -> Observation:
     return Observation(
         resource=found,
         readings=tuple(draw(st.lists(any_reading(), max_size=5))),
-        hint=Hint(since=since, because="old") if since else None,
-        in_use=draw(clause),
-        free=draw(clause),
-        unsettled=draw(clause),
-        blind=draw(clause),
+        indirect_evidence=IndirectEvidence(since=since, because="old") if since else None,
+        in_use_because=draw(clause),
+        free_because=draw(clause),
+        changing_because=draw(clause),
+        unknown_because=draw(clause),
     )
 
 
 def _busy_times(seen: Observation):
     for reading in (r for r in seen.readings if r.role is Role.ACTIVITY):
-        if reading.at:
-            yield reading.at
+        if reading.event_at:
+            yield reading.event_at
         values = reading.series.values if reading.series else []
         yield from (reading.series.start + i * HOUR for i, v in enumerate(values) if v > reading.busy_above)
 
@@ -191,16 +194,16 @@ def _alive_throughout(reading: Reading, since, until) -> bool:
 @settings(max_examples=1500, deadline=None)
 @given(any_observation(), lengths, st.sampled_from([None, None, "kept"]))
 def test_there_is_no_way_to_idle_without_proof(seen: Observation, idle_after: timedelta, protected: str | None):
-    holds = rule(idle_after=idle_after, protected=protected)
-    found = judge(seen.resource, seen, holds, NOW)
+    holds = rule(idle_after=idle_after, protected_because=protected)
+    found = judge_resource(seen.resource, seen, holds, NOW)
     if found.state is not State.IDLE:
         assert found.confidence is None
-        assert not may_move(Case(resource=seen.resource, rule=holds, verdict=found))
+        assert not may_act(Case(resource=seen.resource, rule=holds, verdict=found))
         return
     since = NOW - idle_after
     assert seen.resource.tags is not None
     assert protected is None
-    assert not any((seen.in_use, seen.free, seen.unsettled, seen.blind))
+    assert not any((seen.in_use_because, seen.free_because, seen.changing_because, seen.unknown_because))
     assert all(r.complete for r in seen.readings)
     assert all(t is None or t <= since for t in (seen.resource.created, seen.resource.changed))
     assert seen.resource.created
@@ -209,11 +212,11 @@ def test_there_is_no_way_to_idle_without_proof(seen: Observation, idle_after: ti
     hearts = [r for r in seen.readings if r.role is Role.HEARTBEAT]
     if found.confidence is Confidence.PROVEN:
         assert hearts
-        assert all(_alive_throughout(h, since, NOW - SETTLE) for h in hearts)
+        assert all(_alive_throughout(h, since, NOW - ARRIVAL_DELAY) for h in hearts)
         assert any(r.role is Role.ACTIVITY and r.series for r in seen.readings)
     else:
-        assert seen.hint
-        assert seen.hint.since <= since
+        assert seen.indirect_evidence
+        assert seen.indirect_evidence.since <= since
         assert not any(v > h.busy_above for h in hearts if h.series for v in h.series.values)
 
 
@@ -221,30 +224,30 @@ def test_there_is_no_way_to_idle_without_proof(seen: Observation, idle_after: ti
 @given(any_observation())
 def test_unreadable_tags_are_never_anything_but_unknown(seen: Observation):
     blind = replace(seen.resource, tags=None)
-    assert judge(blind, seen, rule(), NOW).state is State.UNKNOWN
+    assert judge_resource(blind, seen, rule(), NOW).state is State.UNKNOWN
 
 
 @settings(max_examples=300, deadline=None)
 @given(any_observation(), st.sampled_from(State))
 def test_only_idle_can_lead_to_a_step(seen: Observation, state: State):
-    found = replace(judge(seen.resource, seen, rule(), NOW), state=state)
-    [step] = plan([Case(resource=seen.resource, rule=rule(), verdict=found)], {}, NOW)
-    assert (step.move != "none") == (state is State.IDLE)
+    found = replace(judge_resource(seen.resource, seen, rule(), NOW), state=state)
+    [step] = plan_steps([Case(resource=seen.resource, rule=rule(), verdict=found)], {}, NOW)
+    assert (step.name != "none") == (state is State.IDLE)
 
 
 def test_exactly_as_long_as_asked_is_long_enough():
     covered = NOW - END + 29 * HOUR  # of the thirty hours with points, the first may have been watched only at its end
     assert verdict(activity(), heartbeat(30), rule=rule(idle_after=covered)).state is State.IDLE
     assert verdict(activity(), heartbeat(30), rule=rule(idle_after=covered + timedelta(seconds=1))).state is State.UNKNOWN
-    used = Reading(signal="log", role=Role.ACTIVITY, at=NOW - DAY)
+    used = Reading(signal="log", role=Role.ACTIVITY, event_at=NOW - DAY)
     assert verdict(activity(), used, heartbeat()).state is State.IDLE
-    late = Reading(signal="log", role=Role.ACTIVITY, at=NOW - DAY + timedelta(seconds=1))
+    late = Reading(signal="log", role=Role.ACTIVITY, event_at=NOW - DAY + timedelta(seconds=1))
     assert verdict(activity(), late, heartbeat()).state is State.ACTIVE
     assert verdict(activity(), heartbeat(), resource=resource(changed=NOW - DAY)).state is State.IDLE
     assert verdict(activity(), heartbeat(), resource=resource(changed=NOW - DAY + timedelta(seconds=1))).state is State.YOUNG
-    hint = Hint(since=NOW - DAY, because="it has been up for long")
-    assert verdict(hint=hint).confidence is Confidence.LIKELY
-    assert verdict(hint=replace(hint, since=NOW - DAY + timedelta(seconds=1))).state is State.YOUNG
+    hint = IndirectEvidence(since=NOW - DAY, because="it has been up for long")
+    assert verdict(indirect_evidence=hint).confidence is Confidence.LIKELY
+    assert verdict(indirect_evidence=replace(hint, since=NOW - DAY + timedelta(seconds=1))).state is State.YOUNG
 
 
 def test_the_sentence_names_what_was_silent_and_what_reported():
@@ -269,8 +272,8 @@ def test_the_sentence_names_what_was_silent_and_what_reported():
     ],
 )
 def test_the_sentence_names_the_latest_use_and_how_long_ago_it_was(ago: timedelta, said: str):
-    latest = Reading(signal="the log", role=Role.ACTIVITY, at=NOW - ago)
-    earlier = Reading(signal="requests", role=Role.ACTIVITY, at=NOW - ago - HOUR)
+    latest = Reading(signal="the log", role=Role.ACTIVITY, event_at=NOW - ago)
+    earlier = Reading(signal="requests", role=Role.ACTIVITY, event_at=NOW - ago - HOUR)
     assert verdict(earlier, latest, heartbeat()).because == said
 
 

@@ -13,12 +13,12 @@ from fakes.fake_deployment import POLICY, Enforcer, of, policy
 from fakes.judged_cases import case
 from reaper import decide
 from reaper.actions import holds
-from reaper.actions.holds import Look
-from reaper.errors import CloudError, Trouble
-from reaper.ledger.in_memory import Fleeting
-from reaper.limits import Past, Share, jumps
-from reaper.limits import limited as limited_steps
-from reaper.model import Case, Mode, Move, Result, State, Status, Step
+from reaper.actions.holds import RunScope
+from reaper.errors import CloudError, Reason
+from reaper.ledger.in_memory import InMemoryLedger
+from reaper.limits import IdleShare, PastRuns, idle_jumps
+from reaper.limits import hold_over_limits as limited_steps
+from reaper.model import Case, Mode, Result, State, Status, Step, StepName
 from reaper.policy import office_hours
 from reaper.policy.schema import Limits
 
@@ -44,7 +44,7 @@ def limited(**limits: Any) -> Any:
 
 
 def moves(there: Enforcer) -> list[str]:
-    return [f.step.move.value for f in there.sweep().findings if f.case.resource.name.startswith("idle")]
+    return [f.step.name.value for f in there.sweep().findings if f.case.resource.name.startswith("idle")]
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_notices_still_go_out_while_acts_are_held():
     there = fleet(4, max_acts=3)
     there.depot.add("late")
     found = of(there.sweep(), "late")
-    assert (found.step.move, found.outcome.result) == (Move.WARN, Result.DONE)
+    assert (found.step.name, found.outcome.result) == (StepName.WARN, Result.DONE)
 
 
 def test_a_sweep_that_is_back_under_the_limit_goes_on_by_itself():
@@ -101,7 +101,7 @@ def test_a_release_lets_go_what_was_held_when_it_was_given():
     there = fleet(4, max_acts=3)
     assert moves(there) == ["hold"] * 4
     there.now += HOUR
-    decide.release(there.ledger, "lee@example.com", there.now)
+    decide.release_hold(there.ledger, "lee@example.com", there.now)
     there.now += HOUR
     assert moves(there) == ["stop"] * 4
 
@@ -109,13 +109,13 @@ def test_a_release_lets_go_what_was_held_when_it_was_given():
 def test_a_release_at_the_very_moment_of_the_hold_counts():
     there = fleet(4, max_acts=3)
     assert moves(there) == ["hold"] * 4
-    decide.release(there.ledger, "lee@example.com", there.now)
+    decide.release_hold(there.ledger, "lee@example.com", there.now)
     assert moves(there) == ["stop"] * 4
 
 
 def test_a_release_says_nothing_of_what_nobody_had_seen_held():
     there = fleet(4, max_acts=3)
-    decide.release(there.ledger, "lee@example.com", there.now - HOUR)
+    decide.release_hold(there.ledger, "lee@example.com", there.now - HOUR)
     assert moves(there) == ["hold"] * 4
     there.now += HOUR
     assert moves(there) == ["hold"] * 4
@@ -123,21 +123,21 @@ def test_a_release_says_nothing_of_what_nobody_had_seen_held():
 
 def test_a_hold_is_known_until_it_is_released_and_again_when_there_is_a_new_one():
     there = fleet(4, max_acts=3)
-    assert decide.standing(there.ledger) == []
+    assert decide.current_holds(there.ledger) == []
     there.sweep()
-    [found] = decide.standing(there.ledger)
-    assert (found.run, found.since, found.sort) == (f"run-{there.runs}", there.now, "actions")
-    decide.release(there.ledger, "lee@example.com", there.now)
-    assert decide.standing(there.ledger) == []
+    [found] = decide.current_holds(there.ledger)
+    assert (found.run, found.since, found.limit) == (f"run-{there.runs}", there.now, "actions")
+    decide.release_hold(there.ledger, "lee@example.com", there.now)
+    assert decide.current_holds(there.ledger) == []
     there.now += DAY
     there.sweep()
-    assert [h.since for h in decide.standing(there.ledger)] == [there.now]
+    assert [h.since for h in decide.current_holds(there.ledger)] == [there.now]
 
 
 def test_a_release_is_over_after_a_day():
     there = fleet(4, max_acts=3)
     there.sweep()
-    decide.release(there.ledger, "lee@example.com", there.now)
+    decide.release_hold(there.ledger, "lee@example.com", there.now)
     there.now += DAY
     assert moves(there) == ["hold"] * 4
 
@@ -158,10 +158,10 @@ def test_a_jump_of_the_idle_share_trips_the_breaker_and_stays_tripped(every):
         report = there.sweep()
         assert len(there.depot.log) <= 2
     held = of(report, "idle-00").step
-    assert held.move is Move.HOLD
+    assert held.name is StepName.HOLD
     assert "idle where it used to be 20%" in held.because or "suddenly many more were idle" in held.because
     assert there.depot.log == []
-    decide.release(there.ledger, "lee@example.com", there.now)
+    decide.release_hold(there.ledger, "lee@example.com", there.now)
     there.now += HOUR
     assert "stop" in moves(there)
     there.depot.add("another", created=NOW - 90 * DAY)
@@ -185,12 +185,12 @@ def test_where_earlier_sweeps_cannot_be_read_everything_is_held():
     there = fleet(1)
 
     def summaries(*given: Any) -> Any:
-        raise CloudError(Trouble.THROTTLED, "dynamodb:Query", "still throttled")
+        raise CloudError(Reason.THROTTLED, "dynamodb:Query", "still throttled")
 
-    there.ledger.summaries = summaries  # type: ignore[method-assign]
+    there.ledger.statistics = summaries  # type: ignore[method-assign]
     report = there.sweep()
     found = of(report, "idle-00")
-    assert (found.step.move, there.depot.log) == (Move.HOLD, [])
+    assert (found.step.name, there.depot.log) == (StepName.HOLD, [])
     assert "could not be read" in found.step.because
     assert [c.kind for c in report.coverage if c.status is not Status.OK] == ["ledger"]
     there.depot.things["idle-00"].uses.append(there.now)
@@ -206,14 +206,14 @@ def test_the_dearest_goes_first():
 
 def test_a_release_lasts_as_long_as_is_said():
     there = fleet(4, max_acts=3)
-    assert decide.release(there.ledger, "lee", there.now, timedelta(hours=2)).until == there.now + timedelta(hours=2)
+    assert decide.release_hold(there.ledger, "lee", there.now, timedelta(hours=2)).valid_until == there.now + timedelta(hours=2)
 
 
 def test_sweeps_that_saw_nothing_say_nothing_of_what_is_usual():
     cases = [case() for _ in range(8)]
-    place, usual = holds.of(cases[0]), [Share(seen=8, idle=1)] * 3
-    assert place in jumps(cases, Limits(), {place: [Share(seen=0, idle=0), *usual]})
-    assert jumps(cases, Limits(), {place: [Share(seen=0, idle=0)] * 3}) == {}
+    place, usual = holds.kind_in_target_of(cases[0]), [IdleShare(seen=8, idle=1)] * 3
+    assert place in idle_jumps(cases, Limits(), {place: [IdleShare(seen=0, idle=0), *usual]})
+    assert idle_jumps(cases, Limits(), {place: [IdleShare(seen=0, idle=0)] * 3}) == {}
 
 
 def two_regions(**limits: Any) -> Enforcer:
@@ -223,7 +223,7 @@ def two_regions(**limits: Any) -> Enforcer:
         there.depot.things[name].region = "eu-west-1"
     there.regions = ("us-east-1", "eu-west-1")
     there.now = NOW
-    there.ledger = Fleeting()
+    there.ledger = InMemoryLedger()
     there.sweep()
     there.now += 3 * DAY
     return there
@@ -231,14 +231,14 @@ def two_regions(**limits: Any) -> Enforcer:
 
 def test_what_a_wider_sweep_held_is_not_done_in_slices():
     there = two_regions(max_acts=3)
-    assert {f.step.move for f in there.sweep().findings} == {Move.HOLD}
+    assert {f.step.name for f in there.sweep().findings} == {StepName.HOLD}
     there.now += HOUR
     for region in there.regions:
         found = there.sweep(regions=(region,)).findings
-        assert {f.step.move for f in found} == {Move.HOLD}
+        assert {f.step.name for f in found} == {StepName.HOLD}
     assert "4 actions are more than max_acts: 3" in found[0].step.because
     assert there.depot.log == []
-    decide.release(there.ledger, "lee", there.now)
+    decide.release_hold(there.ledger, "lee", there.now)
     there.now += HOUR
     there.sweep(regions=("eu-west-1",))
     assert len(there.depot.log) == 2
@@ -270,7 +270,7 @@ def test_a_release_in_one_region_does_not_blind_the_breaker_of_another():
     there = fleet(2, 8, max_jump="25%", max_acts=1)
     there.now = NOW + 3 * DAY
     there.sweep()
-    decide.release(there.ledger, "lee", there.now)
+    decide.release_hold(there.ledger, "lee", there.now)
     for _ in range(2):
         there.now += HOUR
         there.sweep()
@@ -297,32 +297,32 @@ def judged(count: int, idle: int) -> list[Case]:
 )
 def test_a_jump_is_of_more_than_few_and_of_a_greater_share_than_allowed(now, before, expected):
     cases = judged(*now)
-    shares = {holds.of(cases[0]): [Share(seen=before[0], idle=before[1])] * 3}
-    assert bool(jumps(cases, Limits(), shares)) is expected
+    shares = {holds.kind_in_target_of(cases[0]): [IdleShare(seen=before[0], idle=before[1])] * 3}
+    assert bool(idle_jumps(cases, Limits(), shares)) is expected
 
 
 def test_the_share_is_counted_kind_by_kind():
     other = [replace(c, resource=replace(c.resource, kind="sagemaker-notebook")) for c in judged(4, 1)]
     cases = [replace(c, resource=replace(c.resource, id=f"arn:{n}")) for n, c in enumerate(judged(4, 1) + other)]
-    acts = [(c, Step(move=Move.STOP if c.verdict.state is State.IDLE else Move.NONE, because="due")) for c in cases]
-    steps = limited_steps(acts, {}, Limits(), Past(), Look(run="r", now=NOW, read=frozenset())).steps
-    assert [s.move for s in steps].count(Move.STOP) == 2
+    acts = [(c, Step(name=StepName.STOP if c.verdict.state is State.IDLE else StepName.NONE, because="due")) for c in cases]
+    steps = limited_steps(acts, {}, Limits(), PastRuns(), RunScope(run="r", now=NOW, read_places=frozenset())).steps
+    assert [s.name for s in steps].count(StepName.STOP) == 2
 
 
 # --- what a calendar asks for, and what has no price
 
 
-def caps(*cases: Case, limits: Limits | None = None) -> list[Move]:
+def caps(*cases: Case, limits: Limits | None = None) -> list[StepName]:
     """What becomes of a stop of each of these; all of them are due."""
     due = [
-        (replace(c, resource=replace(c.resource, id=f"arn:{n}")), Step(move=Move.STOP, because="due"))
+        (replace(c, resource=replace(c.resource, id=f"arn:{n}")), Step(name=StepName.STOP, because="due"))
         for n, c in enumerate(cases)
     ]
-    look = Look(run="r", now=NOW, read=frozenset({holds.of(case())}))
-    return [s.move for s in limited_steps(due, {}, limits or Limits(), Past(), look).steps]
+    look = RunScope(run="r", now=NOW, read_places=frozenset({holds.kind_in_target_of(case())}))
+    return [s.name for s in limited_steps(due, {}, limits or Limits(), PastRuns(), look).steps]
 
 
-OFFICE = office_hours.parse("mon-fri 07:00-21:00", "UTC")
+OFFICE = office_hours.parse_hours("mon-fri 07:00-21:00", "UTC")
 ALL = {"max_share": "100%"}
 
 
@@ -336,56 +336,58 @@ def calendar(usd: float | None = 1.0, **given: Any) -> Case:
 
 def test_over_max_scheduled_only_the_calendars_stops_are_on_hold():
     limits = Limits(max_scheduled=2, **ALL)
-    assert caps(calendar(), calendar(), plain(), limits=limits) == [Move.STOP] * 3
-    assert caps(calendar(), calendar(), calendar(), plain(), limits=limits) == [Move.HOLD] * 3 + [Move.STOP]
+    assert caps(calendar(), calendar(), plain(), limits=limits) == [StepName.STOP] * 3
+    assert caps(calendar(), calendar(), calendar(), plain(), limits=limits) == [StepName.HOLD] * 3 + [StepName.STOP]
 
 
 def test_what_a_calendar_asks_for_counts_neither_for_max_acts_nor_for_max_share():
-    assert caps(*[calendar()] * 30, plain(), limits=Limits(max_acts=1)) == [Move.STOP] * 31
-    assert caps(*[calendar()] * 3, plain(), plain(), limits=Limits(max_acts=1, **ALL)) == [Move.STOP] * 3 + [Move.HOLD] * 2
+    assert caps(*[calendar()] * 30, plain(), limits=Limits(max_acts=1)) == [StepName.STOP] * 31
+    assert (
+        caps(*[calendar()] * 3, plain(), plain(), limits=Limits(max_acts=1, **ALL)) == [StepName.STOP] * 3 + [StepName.HOLD] * 2
+    )
 
 
 def test_a_calendars_resources_make_no_fleet_of_which_more_others_may_go():
-    assert caps(*[calendar()] * 6, plain(), plain(), limits=Limits()) == [Move.STOP] * 6 + [Move.HOLD] * 2
+    assert caps(*[calendar()] * 6, plain(), plain(), limits=Limits()) == [StepName.STOP] * 6 + [StepName.HOLD] * 2
 
 
 def test_hours_that_only_a_tag_has_count_like_any_other():
-    assert caps(*[calendar(by_rule=False)] * 2, limits=Limits(max_acts=1, **ALL)) == [Move.HOLD] * 2
+    assert caps(*[calendar(by_rule=False)] * 2, limits=Limits(max_acts=1, **ALL)) == [StepName.HOLD] * 2
 
 
 def test_what_is_due_in_a_place_that_was_denied_in_part_is_on_hold_like_the_rest():
-    due = [(plain(), Step(move=Move.STOP, because="due"))]
-    found = limited_steps(due, {}, Limits(max_acts=0), Past(), Look(run="r", now=NOW, read=frozenset()))
-    assert [s.move for s in found.steps] == [Move.HOLD]
+    due = [(plain(), Step(name=StepName.STOP, because="due"))]
+    found = limited_steps(due, {}, Limits(max_acts=0), PastRuns(), RunScope(run="r", now=NOW, read_places=frozenset()))
+    assert [s.name for s in found.steps] == [StepName.HOLD]
     assert found.since == {due[0][0].resource.id: {NOW}}
 
 
 def test_over_max_usd_per_hour_everything_is_on_hold():
-    assert caps(calendar(150.0), plain(51.0), limits=Limits(**ALL)) == [Move.HOLD] * 2
-    assert caps(calendar(150.0), plain(50.0), limits=Limits(**ALL)) == [Move.STOP] * 2
+    assert caps(calendar(150.0), plain(51.0), limits=Limits(**ALL)) == [StepName.HOLD] * 2
+    assert caps(calendar(150.0), plain(50.0), limits=Limits(**ALL)) == [StepName.STOP] * 2
 
 
 def test_where_the_file_sets_dollars_what_has_no_price_and_only_that_is_on_hold():
     found = caps(plain(None), plain(), calendar(None), limits=Limits(max_usd_per_hour=1000, **ALL))
-    assert found == [Move.HOLD, Move.STOP, Move.STOP]
+    assert found == [StepName.HOLD, StepName.STOP, StepName.STOP]
 
 
 def test_a_calendars_stops_without_a_price_count_like_its_others():
     limits = Limits(max_usd_per_hour=1000, max_scheduled=1, **ALL)
-    assert caps(calendar(None), calendar(None), limits=limits) == [Move.HOLD] * 2
+    assert caps(calendar(None), calendar(None), limits=limits) == [StepName.HOLD] * 2
 
 
 def test_the_default_alone_holds_nothing_for_want_of_a_price():
-    assert caps(plain(None), plain(), calendar(None), limits=Limits(**ALL)) == [Move.STOP] * 3
+    assert caps(plain(None), plain(), calendar(None), limits=Limits(**ALL)) == [StepName.STOP] * 3
 
 
 def test_what_is_on_hold_for_want_of_a_price_is_not_one_too_many():
-    assert caps(plain(None), plain(), limits=Limits(max_usd_per_hour=1000, max_acts=1, **ALL)) == [Move.HOLD, Move.STOP]
+    assert caps(plain(None), plain(), limits=Limits(max_usd_per_hour=1000, max_acts=1, **ALL)) == [StepName.HOLD, StepName.STOP]
 
 
 def test_a_policy_file_that_sets_dollars_holds_what_has_no_price():
     there = fleet(2)
     there.depot.things["idle-00"].instance = "ml.nobody.knows"
     report = there.sweep()
-    assert [of(report, f"idle-0{n}").step.move for n in (0, 1)] == [Move.HOLD, Move.STOP]
+    assert [of(report, f"idle-0{n}").step.name for n in (0, 1)] == [StepName.HOLD, StepName.STOP]
     assert "its price is not known, and the policy sets max_usd_per_hour: 1000" in of(report, "idle-00").step.because

@@ -8,11 +8,11 @@ import pytest
 
 from fakes.builders import DAY, HOUR, NOW, resource
 from fakes.judged_cases import LOOKBACK, WEEK, case, move
-from reaper.memory_updates import after, told
-from reaper.model import Action, Memory, Move, State, Step, Verdict
-from reaper.plan import may_move, notice, plan, spared_by_memory
+from reaper.memory_updates import after_judging, after_notice
+from reaper.model import Ceiling, Memory, State, Step, StepName, Verdict
+from reaper.plan import may_act, plan_steps, valid_notice_at, with_snooze
 
-WARN = Step(move=Move.WARN, because="idle")
+WARN = Step(name=StepName.WARN, because="idle")
 
 
 def warned(ago: timedelta, **given: Any) -> Memory:
@@ -21,38 +21,42 @@ def warned(ago: timedelta, **given: Any) -> Memory:
 
 
 def test_the_first_time_idle_is_told():
-    [step] = plan([case()], {}, NOW)
-    assert step.move is Move.WARN
+    [step] = plan_steps([case()], {}, NOW)
+    assert step.name is StepName.WARN
     assert "idle for more than 1 d under test" in step.because
 
 
 def test_steps_come_in_the_order_of_the_cases():
     memories = {"b": warned(DAY)}
     cases = [replace(case(), resource=resource(id=id)) for id in ("a", "b", "c")]
-    assert [step.move for step in plan(cases, memories, NOW)] == [Move.WARN, Move.NONE, Move.WARN]
+    assert [step.name for step in plan_steps(cases, memories, NOW)] == [StepName.WARN, StepName.NONE, StepName.WARN]
 
 
 @pytest.mark.parametrize(
     ("memory", "expected"),
     [
-        pytest.param(warned(timedelta(0)), Move.NONE, id="told this moment"),
-        pytest.param(warned(WEEK - HOUR - timedelta(microseconds=1)), Move.NONE, id="told almost a week ago"),
+        pytest.param(warned(timedelta(0)), StepName.NONE, id="told this moment"),
+        pytest.param(warned(WEEK - HOUR - timedelta(microseconds=1)), StepName.NONE, id="told almost a week ago"),
         pytest.param(
-            warned(WEEK - HOUR), Move.REMIND, id="told a week ago, but for the hour by which a daily clock may be early"
+            warned(WEEK - HOUR), StepName.REMIND, id="told a week ago, but for the hour by which a daily clock may be early"
         ),
-        pytest.param(warned(WEEK), Move.REMIND, id="told a week ago"),
-        pytest.param(warned(9 * DAY, reminded_at=NOW - 2 * DAY), Move.NONE, id="reminded two days ago"),
-        pytest.param(warned(9 * DAY, reminded_at=NOW - WEEK), Move.REMIND, id="reminded a week ago"),
-        pytest.param(warned(DAY, snoozed_until=NOW + HOUR), Move.NONE, id="kept for another hour"),
-        pytest.param(Memory(snoozed_until=NOW + HOUR), Move.NONE, id="kept before it was ever told"),
-        pytest.param(warned(9 * DAY, snoozed_until=NOW + HOUR), Move.NONE, id="kept although a reminder is due"),
-        pytest.param(warned(2 * DAY, snoozed_until=NOW), Move.WARN, id="the snooze it led to is over"),
-        pytest.param(warned(HOUR, snoozed_until=NOW - DAY), Move.NONE, id="told after an earlier snooze was over"),
-        pytest.param(warned(11 * DAY, idle_seen=None), Move.WARN, id="told before this spell began, as far as anything is known"),
-        pytest.param(Memory(warned_at=NOW - 4 * DAY), Move.WARN, id="told before the idle time that is proven"),
-        pytest.param(Memory(warned_at=NOW - 2 * DAY), Move.NONE, id="told within the idle time that is proven"),
-        pytest.param(Memory(warned_at=NOW - 3 * DAY), Move.NONE, id="told just when the proven idle time began"),
-        pytest.param(warned(HOUR, snoozed_until=NOW - HOUR), Move.NONE, id="told just when a snooze was over"),
+        pytest.param(warned(WEEK), StepName.REMIND, id="told a week ago"),
+        pytest.param(warned(9 * DAY, reminded_at=NOW - 2 * DAY), StepName.NONE, id="reminded two days ago"),
+        pytest.param(warned(9 * DAY, reminded_at=NOW - WEEK), StepName.REMIND, id="reminded a week ago"),
+        pytest.param(warned(DAY, snoozed_until=NOW + HOUR), StepName.NONE, id="kept for another hour"),
+        pytest.param(Memory(snoozed_until=NOW + HOUR), StepName.NONE, id="kept before it was ever told"),
+        pytest.param(warned(9 * DAY, snoozed_until=NOW + HOUR), StepName.NONE, id="kept although a reminder is due"),
+        pytest.param(warned(2 * DAY, snoozed_until=NOW), StepName.WARN, id="the snooze it led to is over"),
+        pytest.param(warned(HOUR, snoozed_until=NOW - DAY), StepName.NONE, id="told after an earlier snooze was over"),
+        pytest.param(
+            warned(11 * DAY, last_seen_idle_at=None),
+            StepName.WARN,
+            id="told before this spell began, as far as anything is known",
+        ),
+        pytest.param(Memory(warned_at=NOW - 4 * DAY), StepName.WARN, id="told before the idle time that is proven"),
+        pytest.param(Memory(warned_at=NOW - 2 * DAY), StepName.NONE, id="told within the idle time that is proven"),
+        pytest.param(Memory(warned_at=NOW - 3 * DAY), StepName.NONE, id="told just when the proven idle time began"),
+        pytest.param(warned(HOUR, snoozed_until=NOW - HOUR), StepName.NONE, id="told just when a snooze was over"),
     ],
 )
 def test_the_owner_of_an_idle_resource_is_told_when_it_is_time(memory, expected):
@@ -63,56 +67,56 @@ def test_the_owner_of_an_idle_resource_is_told_when_it_is_time(memory, expected)
 @pytest.mark.parametrize(
     ("ago", "expected"),
     [
-        pytest.param(2 * DAY, Move.WARN, id="after the notice"),
-        pytest.param(3 * DAY - timedelta(microseconds=1), Move.WARN, id="a moment after the notice"),
-        pytest.param(3 * DAY, Move.NONE, id="just when the notice was given"),
-        pytest.param(4 * DAY, Move.NONE, id="before the notice"),
+        pytest.param(2 * DAY, StepName.WARN, id="after the notice"),
+        pytest.param(3 * DAY - timedelta(microseconds=1), StepName.WARN, id="a moment after the notice"),
+        pytest.param(3 * DAY, StepName.NONE, id="just when the notice was given"),
+        pytest.param(4 * DAY, StepName.NONE, id="before the notice"),
     ],
 )
 def test_a_notice_older_than_the_last_use_or_change_does_not_count(what, ago, expected):
     of = case(idle_for=ago, **{what: NOW - ago})
     assert move(of, warned(3 * DAY)) is expected
-    assert notice(of, warned(3 * DAY), NOW) == (None if expected is Move.WARN else NOW - 3 * DAY)
+    assert valid_notice_at(of, warned(3 * DAY), NOW) == (None if expected is StepName.WARN else NOW - 3 * DAY)
 
 
 def test_use_that_comes_to_light_late_takes_the_notice_before_it_away():
     late = case(idle_for=2 * DAY, last_busy=NOW - 2 * DAY)
-    memory = warned(3 * DAY, idle_seen=NOW - HOUR)
-    assert move(late, memory) is Move.WARN
-    assert after(late, memory, NOW) == Memory(idle_since=NOW - 2 * DAY, idle_seen=NOW - HOUR)
+    memory = warned(3 * DAY, last_seen_idle_at=NOW - HOUR)
+    assert move(late, memory) is StepName.WARN
+    assert after_judging(late, memory, NOW) == Memory(idle_since=NOW - 2 * DAY, last_seen_idle_at=NOW - HOUR)
 
 
 def test_a_window_that_moves_on_does_not_make_a_new_spell():
-    month = Memory(idle_since=NOW - 40 * DAY, idle_seen=NOW - 5 * DAY, warned_at=NOW - 20 * DAY, receipt="r")
-    assert move(case(idle_for=LOOKBACK, remind_every=30 * DAY), month) is Move.NONE
-    assert move(case(idle_for=LOOKBACK, remind_every=20 * DAY), month) is Move.REMIND
-    assert notice(case(idle_for=LOOKBACK), month, NOW) == NOW - 20 * DAY
-    assert after(case(idle_for=LOOKBACK), month, NOW) == month
+    month = Memory(idle_since=NOW - 40 * DAY, last_seen_idle_at=NOW - 5 * DAY, warned_at=NOW - 20 * DAY, notice_receipt="r")
+    assert move(case(idle_for=LOOKBACK, remind_every=30 * DAY), month) is StepName.NONE
+    assert move(case(idle_for=LOOKBACK, remind_every=20 * DAY), month) is StepName.REMIND
+    assert valid_notice_at(case(idle_for=LOOKBACK), month, NOW) == NOW - 20 * DAY
+    assert after_judging(case(idle_for=LOOKBACK), month, NOW) == month
 
 
 def test_after_a_gap_in_the_proof_nobody_is_told_sooner_but_the_old_notice_gives_no_right_to_act():
-    gap = warned(3 * DAY, idle_seen=NOW - 3 * DAY)
+    gap = warned(3 * DAY, last_seen_idle_at=NOW - 3 * DAY)
     now_idle = case(idle_for=2 * DAY)
-    assert notice(now_idle, gap, NOW) is None
-    assert move(now_idle, gap) is Move.NONE
-    assert move(now_idle, after(now_idle, gap, NOW), NOW) is Move.NONE
+    assert valid_notice_at(now_idle, gap, NOW) is None
+    assert move(now_idle, gap) is StepName.NONE
+    assert move(now_idle, after_judging(now_idle, gap, NOW), NOW) is StepName.NONE
     later = case(idle_for=6 * DAY)
-    assert move(later, after(now_idle, gap, NOW), NOW + 4 * DAY) is Move.WARN
-    again = told(later, after(later, gap, NOW + 4 * DAY), WARN, "r2", NOW + 4 * DAY)
-    assert notice(later, again, NOW + 5 * DAY) == NOW + 4 * DAY
+    assert move(later, after_judging(now_idle, gap, NOW), NOW + 4 * DAY) is StepName.WARN
+    again = after_notice(later, after_judging(later, gap, NOW + 4 * DAY), WARN, "r2", NOW + 4 * DAY)
+    assert valid_notice_at(later, again, NOW + 5 * DAY) == NOW + 4 * DAY
 
 
 def test_a_snooze_makes_the_verdict_exempt_with_who_until_when_and_why():
     memory = Memory(
-        snoozed_until=datetime(2026, 11, 30, 8, tzinfo=UTC), snoozed_by="jo@example.com", snoozed_why="demo on Friday"
+        snoozed_until=datetime(2026, 11, 30, 8, tzinfo=UTC), snoozed_by="jo@example.com", snooze_reason="demo on Friday"
     )
-    spared = spared_by_memory(case(last_busy=NOW - 3 * DAY), memory, NOW)
+    spared = with_snooze(case(last_busy=NOW - 3 * DAY), memory, NOW)
     assert spared.verdict == Verdict(
         state=State.EXEMPT,
         because="kept by jo@example.com until 2026-11-30 08:00 UTC: demo on Friday",
         last_busy=NOW - 3 * DAY,
     )
-    [step] = plan([case()], {case().resource.id: memory}, NOW)
+    [step] = plan_steps([case()], {case().resource.id: memory}, NOW)
     assert step.because == spared.verdict.because
 
 
@@ -123,15 +127,15 @@ def test_a_snooze_makes_the_verdict_exempt_with_who_until_when_and_why():
         pytest.param(case(), NOW, id="the snooze ends this moment"),
         pytest.param(case(State.ACTIVE), NOW + DAY, id="it is active"),
         pytest.param(case(State.UNKNOWN), NOW + DAY, id="nothing is known"),
-        pytest.param(case(protected="tag reaper:keep"), NOW + DAY, id="it is protected anyway"),
+        pytest.param(case(protected_because="tag reaper:keep"), NOW + DAY, id="it is protected anyway"),
     ],
 )
 def test_a_snooze_changes_no_other_verdict(of, until):
-    assert spared_by_memory(of, Memory(snoozed_until=until), NOW) is of
+    assert with_snooze(of, Memory(snoozed_until=until), NOW) is of
 
 
 def test_a_spell_is_remembered_from_the_first_time_it_is_seen_idle():
-    assert after(case(), Memory(version=4), NOW) == Memory(idle_since=NOW - 3 * DAY, idle_seen=NOW, version=4)
+    assert after_judging(case(), Memory(version=4), NOW) == Memory(idle_since=NOW - 3 * DAY, last_seen_idle_at=NOW, version=4)
 
 
 @pytest.mark.parametrize(
@@ -139,47 +143,47 @@ def test_a_spell_is_remembered_from_the_first_time_it_is_seen_idle():
     [
         pytest.param(case(State.ACTIVE), id="used"),
         pytest.param(case(State.YOUNG), id="changed"),
-        pytest.param(case(State.EXEMPT, protected="tag reaper:keep"), id="protected"),
+        pytest.param(case(State.EXEMPT, protected_because="tag reaper:keep"), id="protected"),
     ],
 )
 def test_use_change_and_protection_close_the_spell_and_nothing_else(of):
     kept = {
         "snoozed_until": NOW + DAY,
         "snoozed_by": "jo",
-        "last_act": Move.STOP,
+        "last_act": StepName.STOP,
         "acted_at": NOW - DAY,
         "manifest": "m",
         "version": 3,
     }
-    assert after(of, warned(DAY, reminded_at=NOW, **kept), NOW) == Memory(**kept)
+    assert after_judging(of, warned(DAY, reminded_at=NOW, **kept), NOW) == Memory(**kept)
 
 
 @pytest.mark.parametrize("state", [State.UNKNOWN, State.EXEMPT])
 def test_what_says_nothing_about_the_spell_leaves_it_open(state):
     memory = warned(DAY)
-    assert after(case(state), memory, NOW) is memory
+    assert after_judging(case(state), memory, NOW) is memory
 
 
 def test_memory_is_rewritten_seldom():
-    memory = after(case(idle_for=DAY), Memory(), NOW)
+    memory = after_judging(case(idle_for=DAY), Memory(), NOW)
     writes = 0
     for day in range(1, 61):
         now = NOW + day * DAY
-        new = after(case(idle_for=min((day + 1) * DAY, LOOKBACK)), memory, now)
+        new = after_judging(case(idle_for=min((day + 1) * DAY, LOOKBACK)), memory, now)
         writes, memory = writes + (new != memory), new
     assert writes <= 12
     assert memory.idle_since == NOW - DAY
 
 
 def test_a_snooze_that_is_over_is_cleared_away_with_the_notice_it_answered():
-    memory = warned(2 * DAY, snoozed_until=NOW - HOUR, snoozed_by="jo", snoozed_why="demo")
-    assert after(case(State.UNKNOWN), memory, NOW) == Memory(idle_since=NOW - 10 * DAY, idle_seen=NOW - HOUR)
+    memory = warned(2 * DAY, snoozed_until=NOW - HOUR, snoozed_by="jo", snooze_reason="demo")
+    assert after_judging(case(State.UNKNOWN), memory, NOW) == Memory(idle_since=NOW - 10 * DAY, last_seen_idle_at=NOW - HOUR)
 
 
 def test_a_snooze_is_over_at_its_last_moment():
     over = Memory(idle_since=NOW - DAY, snoozed_until=NOW, snoozed_by="jo")
-    assert after(case(State.UNKNOWN), over, NOW) == Memory(idle_since=NOW - DAY)
-    assert after(case(State.UNKNOWN), over, NOW - timedelta(microseconds=1)) is over
+    assert after_judging(case(State.UNKNOWN), over, NOW) == Memory(idle_since=NOW - DAY)
+    assert after_judging(case(State.UNKNOWN), over, NOW - timedelta(microseconds=1)) is over
 
 
 @pytest.mark.parametrize(
@@ -191,18 +195,20 @@ def test_a_snooze_is_over_at_its_last_moment():
     ],
 )
 def test_when_it_was_last_seen_idle_is_renewed_halfway(seen_ago, idle_for, expected):
-    memory = Memory(idle_since=NOW - 30 * DAY, idle_seen=NOW - seen_ago)
-    assert after(case(idle_for=idle_for), memory, NOW) == Memory(idle_since=NOW - 30 * DAY, idle_seen=NOW - expected)
+    memory = Memory(idle_since=NOW - 30 * DAY, last_seen_idle_at=NOW - seen_ago)
+    assert after_judging(case(idle_for=idle_for), memory, NOW) == Memory(
+        idle_since=NOW - 30 * DAY, last_seen_idle_at=NOW - expected
+    )
 
 
 def test_what_was_told_is_remembered_with_its_receipt():
-    first = told(case(), Memory(version=1), WARN, "r1", NOW)
-    assert first == Memory(warned_at=NOW, receipt="r1", version=1)
-    reminder = Step(move=Move.REMIND, because="still idle")
-    assert told(case(), first, reminder, "r2", NOW + WEEK) == replace(first, reminded_at=NOW + WEEK, receipt="r2")
-    assert told(case(), first, Step(move=Move.NONE, because="told already"), "r3", NOW) is first
+    first = after_notice(case(), Memory(version=1), WARN, "r1", NOW)
+    assert first == Memory(warned_at=NOW, notice_receipt="r1", version=1)
+    reminder = Step(name=StepName.REMIND, because="still idle")
+    assert after_notice(case(), first, reminder, "r2", NOW + WEEK) == replace(first, reminded_at=NOW + WEEK, notice_receipt="r2")
+    assert after_notice(case(), first, Step(name=StepName.NONE, because="told already"), "r3", NOW) is first
 
 
 def test_no_memory_makes_anything_of_a_rule_that_says_ignore():
-    assert not may_move(case(action=Action.IGNORE))
-    assert move(case(action=Action.IGNORE), warned(30 * DAY)) is Move.NONE
+    assert not may_act(case(action=Ceiling.IGNORE))
+    assert move(case(action=Ceiling.IGNORE), warned(30 * DAY)) is StepName.NONE

@@ -8,21 +8,21 @@ from hypothesis import strategies as st
 
 from fakes.builders import DAY, HOUR, NOW
 from fakes.judged_cases import LOOKBACK, case, move
-from reaper.memory_updates import after, told
-from reaper.model import Action, Case, Memory, Move, State, Step
-from reaper.plan import JITTER, may_move, notice, spared_by_memory
+from reaper.memory_updates import after_judging, after_notice
+from reaper.model import Case, Ceiling, Memory, State, Step, StepName
+from reaper.plan import CLOCK_JITTER, may_act, valid_notice_at, with_snooze
 
 moments = st.none() | st.integers(-90 * 24, 40 * 24).map(lambda hours: NOW + hours * HOUR)
 memories = st.builds(
     Memory,
     idle_since=moments,
-    idle_seen=moments,
+    last_seen_idle_at=moments,
     warned_at=moments,
     reminded_at=moments,
     snoozed_until=moments,
     snoozed_at=moments,
     snoozed_by=st.none() | st.just("jo"),
-    manifest=st.none() | st.just("m"),
+    manifest_address=st.none() | st.just("m"),
     version=st.integers(0, 5),
 )
 pasts = st.none() | st.integers(1, 60 * 24).map(lambda hours: NOW - hours * HOUR)
@@ -46,40 +46,40 @@ def idle_cases(draw: st.DrawFn) -> Case:
 @given(
     st.sampled_from(State),
     st.sampled_from([None, "tag reaper:keep=true"]),
-    st.sampled_from(Action),
+    st.sampled_from(Ceiling),
     memories,
 )
 def test_nothing_but_an_unprotected_idle_resource_ever_gets_a_step(state, protected, action, memory):
-    of = case(state, protected=protected, action=action)
-    if state is not State.IDLE or protected or action is Action.IGNORE:
-        assert move(of, memory) is Move.NONE
-        assert notice(of, memory, NOW) is None
+    of = case(state, protected_because=protected, action=action)
+    if state is not State.IDLE or protected or action is Ceiling.IGNORE:
+        assert move(of, memory) is StepName.NONE
+        assert valid_notice_at(of, memory, NOW) is None
     else:
-        assert move(of, memory) in {Move.NONE, Move.WARN, Move.REMIND}
+        assert move(of, memory) in {StepName.NONE, StepName.WARN, StepName.REMIND}
 
 
 @settings(max_examples=400, deadline=None)
 @given(idle_cases(), memories)
 def test_nobody_is_told_while_a_snooze_holds(of, memory):
     if kept(of, memory):
-        assert move(of, memory) is Move.NONE
-        assert not may_move(spared_by_memory(of, memory, NOW))
+        assert move(of, memory) is StepName.NONE
+        assert not may_act(with_snooze(of, memory, NOW))
 
 
 @settings(max_examples=800, deadline=None)
 @given(idle_cases(), memories)
 def test_bringing_the_memory_up_to_date_changes_no_step_and_is_done_once(of, memory):
-    new = after(of, memory, NOW)
+    new = after_judging(of, memory, NOW)
     assert move(of, new) is move(of, memory)
-    assert notice(of, new, NOW) == notice(of, memory, NOW)
-    assert after(of, new, NOW) == new
+    assert valid_notice_at(of, new, NOW) == valid_notice_at(of, memory, NOW)
+    assert after_judging(of, new, NOW) == new
 
 
 @settings(max_examples=400, deadline=None)
 @given(st.sampled_from(State), memories)
 def test_bringing_the_memory_up_to_date_loses_no_snooze_and_no_manifest(state, memory):
-    new = after(case(state), memory, NOW)
-    assert (new.manifest, new.version) == (memory.manifest, memory.version)
+    new = after_judging(case(state), memory, NOW)
+    assert (new.manifest_address, new.version) == (memory.manifest_address, memory.version)
     if kept(case(state), memory):
         assert (new.snoozed_until, new.snoozed_by) == (memory.snoozed_until, memory.snoozed_by)
 
@@ -87,13 +87,13 @@ def test_bringing_the_memory_up_to_date_loses_no_snooze_and_no_manifest(state, m
 @settings(max_examples=400, deadline=None)
 @given(idle_cases(), memories)
 def test_a_notice_that_counts_is_younger_than_every_use_and_change(of, memory):
-    given_at = notice(of, memory, NOW)
+    given_at = valid_notice_at(of, memory, NOW)
     if given_at is not None:
         assert given_at == memory.warned_at
         assert all(given_at >= t for t in (of.verdict.last_busy, of.resource.changed) if t)
 
 
-def swept(gaps: list[int], unknown: set[int], every: timedelta, lookback: timedelta) -> list[tuple[datetime, Move]]:
+def swept(gaps: list[int], unknown: set[int], every: timedelta, lookback: timedelta) -> list[tuple[datetime, StepName]]:
     """What is told of a resource that was last used a month ago, over sweeps so many minutes apart; some find out nothing."""
     now, memory, said = NOW, Memory(), []
     for index, gap in enumerate(gaps):
@@ -101,10 +101,10 @@ def swept(gaps: list[int], unknown: set[int], every: timedelta, lookback: timede
         idle = case(idle_for=min(now - NOW + 30 * DAY, lookback), remind_every=every)
         of = case(State.UNKNOWN, remind_every=every) if index in unknown else idle
         made = move(of, memory, now)
-        memory = after(of, memory, now)
-        if made is not Move.NONE:
+        memory = after_judging(of, memory, now)
+        if made is not StepName.NONE:
             said.append((now, made))
-            memory = told(of, memory, Step(move=made, because="due"), "r", now)
+            memory = after_notice(of, memory, Step(name=made, because="due"), "r", now)
     return said
 
 
@@ -118,15 +118,15 @@ def swept(gaps: list[int], unknown: set[int], every: timedelta, lookback: timede
 def test_one_idle_resource_is_told_at_most_once_per_cadence_however_often_is_swept(gaps, unknown, every, lookback):
     said = swept(gaps, unknown, every * DAY, lookback * DAY)
     moments = [moment for moment, _ in said]
-    assert all(later - earlier >= every * DAY - JITTER for earlier, later in pairwise(moments))
-    assert [made for _, made in said[:1]] in ([], [Move.WARN])
+    assert all(later - earlier >= every * DAY - CLOCK_JITTER for earlier, later in pairwise(moments))
+    assert [made for _, made in said[:1]] in ([], [StepName.WARN])
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.integers(1, 24 * 60), min_size=1, max_size=100), st.integers(1, 40))
 def test_one_idle_resource_is_told_at_the_first_sweep_of_every_cadence(gaps, every):
     said = swept(gaps, set(), every * DAY, LOOKBACK)
-    assert [made for _, made in said] == [Move.WARN] + [Move.REMIND] * (len(said) - 1)
+    assert [made for _, made in said] == [StepName.WARN] + [StepName.REMIND] * (len(said) - 1)
     assert all(later - earlier < every * DAY + DAY for (earlier, _), (later, _) in pairwise(said))
     end = NOW + timedelta(minutes=sum(gaps))
     assert end - said[-1][0] < every * DAY
@@ -141,8 +141,15 @@ def test_weeks_of_use_and_rest_are_told_once_per_spell():
         state = State.IDLE if now - last >= DAY else State.ACTIVE
         of = case(state, idle_for=min(now - last, LOOKBACK), last_busy=last if now - last < LOOKBACK else None)
         made = move(of, memory, now)
-        memory = after(of, memory, now)
-        if made is not Move.NONE:
+        memory = after_judging(of, memory, now)
+        if made is not StepName.NONE:
             said.append((hour // 24, made))
-            memory = told(of, memory, Step(move=made, because="due"), "r", now)
-    assert said == [(1, Move.WARN), (7, Move.REMIND), (14, Move.REMIND), (22, Move.WARN), (28, Move.REMIND), (35, Move.REMIND)]
+            memory = after_notice(of, memory, Step(name=made, because="due"), "r", now)
+    assert said == [
+        (1, StepName.WARN),
+        (7, StepName.REMIND),
+        (14, StepName.REMIND),
+        (22, StepName.WARN),
+        (28, StepName.REMIND),
+        (35, StepName.REMIND),
+    ]

@@ -6,7 +6,7 @@ import pytest
 
 from reaper.errors import SettingsError
 from reaper.model import Mode
-from reaper.settings import DOCS, Settings, from_env, lasting, narrowed, remembering
+from reaper.settings import SETTING_DOCS, Settings, from_env, narrow_settings, require_durable_stores, require_kept_memory
 
 KINDS = ("sagemaker-endpoint", "sagemaker-notebook")
 
@@ -34,7 +34,7 @@ def test_an_error_names_the_key_the_value_and_the_fix(environ: dict[str, str], s
 
 
 def test_a_call_can_narrow_kinds_and_regions():
-    found = narrowed(Settings(), {"mode": "audit", "kinds": ["sagemaker-note*"], "region": "eu-west-1"}, KINDS)
+    found = narrow_settings(Settings(), {"mode": "audit", "kinds": ["sagemaker-note*"], "region": "eu-west-1"}, KINDS)
     assert (found.kinds, found.regions) == (("sagemaker-notebook",), ("eu-west-1",))
 
 
@@ -52,14 +52,14 @@ def test_a_call_can_narrow_kinds_and_regions():
 )
 def test_a_bad_call_is_an_error(asked: dict, said: str):
     with pytest.raises(SettingsError) as error:
-        narrowed(Settings(), asked, KINDS)
+        narrow_settings(Settings(), asked, KINDS)
     assert str(error.value).startswith(said)
 
 
 @pytest.mark.parametrize("mode", ["notify", "announce", "enforce"])
 def test_a_call_never_raises_the_mode(mode: str):
     with pytest.raises(SettingsError):
-        narrowed(Settings(mode=Mode.AUDIT), {"mode": mode}, KINDS)
+        narrow_settings(Settings(mode=Mode.AUDIT), {"mode": mode}, KINDS)
 
 
 @pytest.mark.parametrize(
@@ -76,15 +76,15 @@ def test_a_call_never_raises_the_mode(mode: str):
 )
 def test_a_call_never_adds_a_place(ours: dict, asked: dict):
     with pytest.raises(SettingsError, match=r"is not among those that this deployment sweeps .* a call can only narrow them"):
-        narrowed(Settings(**ours), asked, KINDS)
+        narrow_settings(Settings(**ours), asked, KINDS)
 
 
 def test_a_call_may_ask_for_some_of_the_deployments_own_places():
     ours = Settings(regions=("us-east-1", "eu-west-1"), subscriptions=("aaaa-1",))
-    assert narrowed(ours, {"region": "eu-west-1"}, KINDS).regions == ("eu-west-1",)
-    assert narrowed(ours, {"subscription": "AAAA-1"}, KINDS).subscriptions == ("AAAA-1",)
-    assert narrowed(ours, {"regions": []}, KINDS).regions == ours.regions
-    assert narrowed(replace(ours, regions=("all",)), {"region": "ap-south-1"}, KINDS).regions == ("ap-south-1",)
+    assert narrow_settings(ours, {"region": "eu-west-1"}, KINDS).regions == ("eu-west-1",)
+    assert narrow_settings(ours, {"subscription": "AAAA-1"}, KINDS).subscriptions == ("AAAA-1",)
+    assert narrow_settings(ours, {"regions": []}, KINDS).regions == ours.regions
+    assert narrow_settings(replace(ours, regions=("all",)), {"region": "ap-south-1"}, KINDS).regions == ("ap-south-1",)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_a_call_may_ask_for_some_of_the_deployments_own_places():
 )
 def test_a_call_that_names_nothing_is_not_a_call_for_everything(asked: dict):
     with pytest.raises(SettingsError, match=r"names nothing; leave it out to ask for all"):
-        narrowed(Settings(regions=("us-east-1",), subscriptions=("aaaa-1",)), asked, KINDS)
+        narrow_settings(Settings(regions=("us-east-1",), subscriptions=("aaaa-1",)), asked, KINDS)
 
 
 LASTING = Settings(ledger="dynamodb://table")
@@ -101,20 +101,20 @@ LASTING = Settings(ledger="dynamodb://table")
 @pytest.mark.parametrize("mode", [Mode.NOTIFY, Mode.ANNOUNCE, Mode.ENFORCE])
 def test_a_function_that_writes_needs_a_ledger_that_lasts(mode: Mode):
     with pytest.raises(SettingsError, match=f"mode {mode} needs a ledger that lasts"):
-        lasting(replace(LASTING, mode=mode, ledger="memory:", manifests="s3://bucket/manifests"))
+        require_durable_stores(replace(LASTING, mode=mode, ledger="memory:", manifests="s3://bucket/manifests"))
 
 
 def test_a_function_needs_a_place_for_manifests_only_where_it_acts():
-    assert [lasting(replace(LASTING, mode=mode)).mode for mode in (Mode.AUDIT, Mode.NOTIFY, Mode.ANNOUNCE)]
+    assert [require_durable_stores(replace(LASTING, mode=mode)).mode for mode in (Mode.AUDIT, Mode.NOTIFY, Mode.ANNOUNCE)]
     with pytest.raises(SettingsError, match="mode enforce needs a place that lasts"):
-        lasting(replace(LASTING, mode=Mode.ENFORCE))
+        require_durable_stores(replace(LASTING, mode=Mode.ENFORCE))
 
 
 @pytest.mark.parametrize("mode", [Mode.NOTIFY, Mode.ANNOUNCE, Mode.ENFORCE])
 def test_a_command_that_writes_refuses_a_memory_that_ends_with_it(mode: Mode):
     with pytest.raises(SettingsError, match="forgets all with this run"):
-        remembering(Settings(mode=mode, ledger="memory:"))
+        require_kept_memory(Settings(mode=mode, ledger="memory:"))
 
 
 def test_every_setting_is_documented():
-    assert all(text for text in DOCS.values())
+    assert all(text for text in SETTING_DOCS.values())

@@ -13,10 +13,22 @@ from hypothesis import strategies as st
 
 from fakes.builders import DAY, HOUR, resource
 from reaper import cache, observe, registry
-from reaper.evidence import first_look, settled
-from reaper.judge import judge
-from reaper.model import Kept, Observation, Part, Quiet, Reading, Resource, Role, Series, State, Verdict, Window
-from reaper.observe import Order, window
+from reaper.evidence import first_read_from, is_recent
+from reaper.judge import judge_resource
+from reaper.model import (
+    BilledPart,
+    CachedDescription,
+    Observation,
+    Reading,
+    RecentSince,
+    Resource,
+    Role,
+    Series,
+    State,
+    Verdict,
+    Window,
+)
+from reaper.observe import ObserveContext, observation_window
 from reaper.policy import rules, yaml_lines
 from reaper.policy.schema import Policy
 from reaper.prices import PriceBook
@@ -30,7 +42,7 @@ Ran = tuple[str | None, float | None]
 
 
 def parse(text: str) -> Policy:
-    return yaml_lines.parse(f"version: 1\n{text}", "policy.yaml", registry.names())
+    return yaml_lines.parse_policy(f"version: 1\n{text}", "policy.yaml", registry.kind_names())
 
 
 def listed(**given: Any) -> Resource:
@@ -40,7 +52,7 @@ def listed(**given: Any) -> Resource:
 
 def waits(text: str, one: Resource, now: datetime = NOON) -> tuple[float, float]:
     """The shortest and the longest wait that may hold for it, in hours."""
-    short, long = rules.waits(parse(text), one, None, now)
+    short, long = rules.idle_after_range(parse(text), one, None, now)
     return short / HOUR, long / HOUR
 
 
@@ -82,10 +94,12 @@ def test_hours_shorten_the_wait_only_outside_them_and_of_whom_they_are_for(now: 
 def quiet(policy: Policy, one: Resource, now: datetime, ran: Ran = (None, None), *, priced: bool = True) -> Window:
     """The window of a sweep as it stands for that one resource, and for the type and price that an earlier sweep kept of it."""
     kind, usd = ran
-    parts, mark = (Part(component="Hosting", instance=kind or ""),), cache.stamp(one.created, one.changed) or ""
-    held = {one.id: Kept(stamp=mark, at=now - HOUR, parts=parts, size=f"{kind} x1")} if kind else {}
-    order = Order(policy=policy, now=now, book=book(kind, usd))
-    return replace(window(policy, now), quiet=observe._quiet([one], order, lambda ids: held, priced=priced))
+    parts, mark = (BilledPart(component="Hosting", instance=kind or ""),), cache.revision_of(one.created, one.changed) or ""
+    held = {one.id: CachedDescription(revision=mark, described_at=now - HOUR, parts=parts, size=f"{kind} x1")} if kind else {}
+    order = ObserveContext(policy=policy, now=now, book=book(kind, usd))
+    return replace(
+        observation_window(policy, now), recent_since_by_id=observe._quiet([one], order, lambda ids: held, priced=priced)
+    )
 
 
 def book(kind: str | None, usd: float | None) -> PriceBook:
@@ -116,15 +130,15 @@ def in_short(
 ) -> Verdict | None:
     """The verdict without a closer look; None for one that needs it."""
     stretch = quiet(policy, one, now, ran, priced=priced)
-    seen = looked(one, uses, first_look(one, stretch), stretch, now)
-    blind = replace(seen, blind="it was used or changed too recently for a closer look")
-    return judge(one, blind, rules.rule(policy, one, None, now), now) if settled(seen, stretch) else None
+    seen = looked(one, uses, first_read_from(one, stretch), stretch, now)
+    blind = replace(seen, unknown_because="it was used or changed too recently for a closer look")
+    return judge_resource(one, blind, rules.effective_rule(policy, one, None, now), now) if is_recent(seen, stretch) else None
 
 
 def in_full(policy: Policy, one: Resource, uses: list[float], usd: float | None, now: datetime) -> Verdict:
     """The verdict with everything described."""
-    stretch = window(policy, now)
-    return judge(one, looked(one, uses, stretch.start, stretch, now), rules.rule(policy, one, usd, now), now)
+    stretch = observation_window(policy, now)
+    return judge_resource(one, looked(one, uses, stretch.start, stretch, now), rules.effective_rule(policy, one, usd, now), now)
 
 
 ages = st.floats(0.1, 100).map(lambda hours: round(hours, 2))
@@ -172,7 +186,7 @@ def test_what_is_spared_a_closer_look_gets_the_verdict_of_one(
     policy = parse(f"rules: [{text}]")
     one = listed(tags=tags, created=now - max(born) * HOUR, changed=now - min(born) * HOUR)
     priced = how != "never priced"
-    known = replace(one, parts=(Part(component="Hosting", instance=run[0]),), size=f"{run[0]} x1")
+    known = replace(one, parts=(BilledPart(component="Hosting", instance=run[0]),), size=f"{run[0]} x1")
     known, usd = (known, run[1]) if priced else (replace(one, size="1 copy"), None)
     short = in_short(policy, one, uses, now, run if how == "kept" else (None, None), priced=priced)
     full = in_full(policy, known, uses, usd, now)
@@ -180,8 +194,8 @@ def test_what_is_spared_a_closer_look_gets_the_verdict_of_one(
         assert (short.state, short.last_busy) == (full.state, full.last_busy)
         assert short.because == full.because or short.state is not State.ACTIVE
         assert short.state is not State.IDLE
-    held = rules.rule(policy, known, usd, now).idle_after
-    least, most = rules.waits(policy, one, None, now, priced=priced)
+    held = rules.effective_rule(policy, known, usd, now).idle_after
+    least, most = rules.idle_after_range(policy, one, None, now, priced=priced)
     assert least <= held <= most
 
 
@@ -204,7 +218,7 @@ def test_a_rule_on_prices_asks_for_a_look_only_where_a_price_may_be_found(ran: R
 
 def test_what_is_listed_with_a_type_without_price_needs_no_look_for_a_price():
     policy = parse("rules: [{name: dear, match: {usd_per_hour: '>= 5'}, idle_after: 2h}]")
-    one = resource(parts=(Part(component="Hosting", instance="ml.zz9.large"),))
+    one = resource(parts=(BilledPart(component="Hosting", instance="ml.zz9.large"),))
     assert in_short(policy, one, [5.0], NOON) == in_full(policy, one, [5.0], None, NOON)
 
 
@@ -217,14 +231,14 @@ def test_two_of_one_id_share_the_shorter_wait():
     policy = parse("rules: [{name: hot, match: {tags: {tier: hot}}, idle_after: 4h}]")
     hot, cold = listed(tags={"tier": "hot"}), listed()
     for both in ([hot, cold], [cold, hot]):
-        assert observe._quiet(both, Order(policy=policy, now=NOON)) == {
-            hot.id: Quiet(perhaps=NOON - 4 * HOUR, surely=NOON - DAY),
+        assert observe._quiet(both, ObserveContext(policy=policy, now=NOON)) == {
+            hot.id: RecentSince(under_some_rule=NOON - 4 * HOUR, under_every_rule=NOON - DAY),
         }
 
 
 def test_of_two_of_one_id_an_odd_one_leaves_both_the_shortest_wait_of_all():
     odd = listed(tags={"reaper:keep": 5})
-    assert observe._quiet([listed(), odd], Order(policy=parse(""), now=NOON)) == {}
+    assert observe._quiet([listed(), odd], ObserveContext(policy=parse(""), now=NOON)) == {}
 
 
 def test_what_was_used_within_every_wait_is_spared_a_closer_look():
@@ -250,4 +264,4 @@ def test_a_first_look_reads_no_further_than_the_rules_that_may_hold_ask_for():
     policy = parse("rules: [{name: slow, match: {tags: {tier: slow}}, idle_after: 14d}]")
     for tags, expected in (({}, DAY), ({"tier": "slow"}, 14 * DAY)):
         one = listed(tags=tags)
-        assert timedelta() <= (NOON - expected) - first_look(one, quiet(policy, one, NOON)) < HOUR
+        assert timedelta() <= (NOON - expected) - first_read_from(one, quiet(policy, one, NOON)) < HOUR

@@ -14,13 +14,13 @@ from fakes.sample_reports import finding
 from fakes.snooze_requests import KEYS, LINK, desk
 from reaper.actions import restore, unfinished
 from reaper.ledger import sqlite
-from reaper.ledger.codec import same
-from reaper.ledger.in_memory import Fleeting
-from reaper.ledger.port import History, Ledger, Unfinished
-from reaper.model import Memory, Move, Result, State
+from reaper.ledger.codec import comparable_id
+from reaper.ledger.in_memory import InMemoryLedger
+from reaper.ledger.port import HistoryEntry, Ledger, Unfinished
+from reaper.model import Memory, Result, State, StepName
 from reaper.snooze import record
 from reaper.snooze.record import Request
-from reaper.snooze.token import sign
+from reaper.snooze.token import sign_link
 
 STEM = "arn:aws:sagemaker:us-east-1:123456789012:app/d-1/Ana"
 OLD, NEW = f"{STEM}/jupyterlab/Default", f"{STEM}/JupyterLab/Default"
@@ -28,7 +28,7 @@ OLD, NEW = f"{STEM}/jupyterlab/Default", f"{STEM}/JupyterLab/Default"
 
 @pytest.fixture(params=["memory", "sqlite"])
 def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    return Fleeting() if request.param == "memory" else sqlite.open(str(tmp_path / "ledger.db"), {})
+    return InMemoryLedger() if request.param == "memory" else sqlite.open_ledger(str(tmp_path / "ledger.db"), {})
 
 
 @pytest.mark.parametrize(
@@ -50,22 +50,22 @@ def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     ],
 )
 def test_ids_are_compared_and_kept_in_one_form(id_: str, key: str):
-    assert same(id_) == key
+    assert comparable_id(id_) == key
 
 
 def test_what_was_remembered_under_the_old_spelling_is_found(ledger: Ledger):
-    assert ledger.remember(OLD, Memory(warned_at=NOW - DAY, manifest="m"), 0, NOW)
+    assert ledger.remember(OLD, Memory(warned_at=NOW - DAY, manifest_address="m"), 0, NOW)
     assert ledger.recall([NEW], NOW)[NEW].warned_at == NOW - DAY
     assert ledger.remember(NEW, Memory(warned_at=NOW), 1, NOW)
     assert ledger.recall([OLD], NOW)[OLD].warned_at == NOW
-    ledger.note(History(id=OLD, when=NOW, what="warned", by="r", because="x"))
+    ledger.add_history(HistoryEntry(id=OLD, when=NOW, what="warned", by="r", because="x"))
     assert [entry.id for entry in ledger.history(NEW)] == [OLD]
 
 
 def test_a_link_that_was_mailed_before_snoozes_the_app(ledger: Ledger):
-    token = sign(replace(LINK, resource=OLD, expires=NOW + DAY), KEYS)
+    token = sign_link(replace(LINK, resource=OLD, expires=NOW + DAY), KEYS)
     body = f"t={token}&days=3&reason=".encode()
-    reply = record.answer(Request(method="POST", path="/keep", query="", body=body), desk(ledger, KEYS, NOW))
+    reply = record.handle_request(Request(method="POST", path="/keep", query="", body=body), desk(ledger, KEYS, NOW))
     assert reply.status == 200
     kept = ledger.recall([NEW], NOW)[NEW].snoozed_until
     assert kept is not None
@@ -73,26 +73,26 @@ def test_a_link_that_was_mailed_before_snoozes_the_app(ledger: Ledger):
 
 
 def test_an_action_left_open_under_the_old_spelling_is_told_as_the_listed_app(ledger: Ledger):
-    meant = Memory(last_act=Move.STOP, acted_at=NOW - DAY, manifest="m", act_run="r0")
+    meant = Memory(last_action=StepName.STOP, last_action_at=NOW - DAY, manifest_address="m", last_action_run="r0")
     ledger.remember(OLD, meant, 0, NOW)
     hint = Unfinished(
         target=TARGET, id=OLD, kind="sagemaker-studio-app", name="Ana/JupyterLab/Default", region="us-east-1",
-        owner="ana@example.com", action=Move.STOP, run="r0", at=NOW - DAY,
+        owner="ana@example.com", action=StepName.STOP, run="r0", at=NOW - DAY,
     )  # fmt: skip
-    ledger.begin(hint)
+    ledger.add_unfinished(hint)
     listed = finding(State.UNKNOWN, 1.0, "ana@example.com", id=NEW, kind="sagemaker-studio-app")
     memories = ledger.recall([NEW, OLD], NOW)
-    known, [late] = unfinished.late([hint], [listed], memories, ledger, NOW)
-    assert (late.hint.id, late.finding.case.resource.id, late.closed) == (NEW, NEW, True)
-    assert known[NEW].act_result is Result.FAILED
+    known, [late] = unfinished.close_and_list_untold([hint], [listed], memories, ledger, NOW)
+    assert (late.hint.id, late.finding.case.resource.id, late.closed_now) == (NEW, NEW, True)
+    assert known[NEW].last_action_result is Result.FAILED
     assert ledger.recall([OLD], NOW)[OLD].version == 2
 
 
 def test_restore_takes_either_spelling(ledger: Ledger):
-    ledger.note(History(id=OLD, when=NOW, what=restore.RESTORED, by="ana", because="it is starting"))
+    ledger.add_history(HistoryEntry(id=OLD, when=NOW, what=restore.RESTORED, by="ana", because="it is starting"))
     bench: Any = _Bench(ledger)
     for spelled in (OLD, NEW):
-        assert "it is back already" in (restore.one(spelled, bench).undone or restore.Undone(because="")).because
+        assert "it is back already" in (restore.restore_resource(spelled, bench).undone or restore.UndoResult(because="")).because
 
 
 class _Bench:

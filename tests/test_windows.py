@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 
 from fakes.builders import DAY, HOUR, resource, rule
 from reaper.evidence import alive_from, last_busy
-from reaper.judge import judge
+from reaper.judge import judge_resource
 from reaper.model import Observation, Reading, Role, Series, State, Verdict, Window
-from reaper.observe import LAG, window
+from reaper.observe import LAG, observation_window
 from reaper.policy import yaml_lines
 
 NIGHT = datetime.fromisoformat("2026-11-21T00:00:00+00:00")
 MINUTE = timedelta(minutes=1)
-POLICY = yaml_lines.parse("{version: 1, defaults: {idle_after: 2h, lookback: 6h}}", "policy", ())
+POLICY = yaml_lines.parse_policy("{version: 1, defaults: {idle_after: 2h, lookback: 6h}}", "policy", ())
 SPAN = 30 * 60
 """Minutes of the story that the clouds recorded, up to the latest `now`."""
 
@@ -41,15 +41,15 @@ def _judged(used: Collection[int], beats: Collection[int], stretch: Window, now:
     activity = Reading(signal="use", role=Role.ACTIVITY, series=_series(used, stretch, 1.0))
     heart = Reading(signal="beat", role=Role.HEARTBEAT, series=_series(beats, stretch, 60.0))
     one = resource(created=NIGHT - 60 * DAY)
-    return judge(one, Observation(resource=one, readings=(activity, heart)), rule(idle_after=2 * HOUR), now)
+    return judge_resource(one, Observation(resource=one, readings=(activity, heart)), rule(idle_after=2 * HOUR), now)
 
 
 @pytest.mark.parametrize("minute", range(0, 60, 7))
 @pytest.mark.parametrize("lookback", ["6h", "14d", "100d"])
 def test_windows_start_on_the_hour_and_reach_back_far_enough(minute: int, lookback: str):
     now = NIGHT + 10 * HOUR + minute * MINUTE + timedelta(seconds=13)
-    policy = yaml_lines.parse(f"{{version: 1, defaults: {{idle_after: 2h, lookback: {lookback}}}}}", "policy", ())
-    found = window(policy, now)
+    policy = yaml_lines.parse_policy(f"{{version: 1, defaults: {{idle_after: 2h, lookback: {lookback}}}}}", "policy", ())
+    found = observation_window(policy, now)
     assert (found.start.minute, found.start.second, found.end.minute % 5, found.end.second) == (0, 0, 0, 0)
     assert found.end <= now - LAG < found.end + 5 * MINUTE
     assert timedelta() <= found.end - found.start - policy.defaults.lookback < HOUR
@@ -59,19 +59,19 @@ def test_windows_start_on_the_hour_and_reach_back_far_enough(minute: int, lookba
 @pytest.mark.parametrize("minute", [*range(0, 60, 5), 58, 59])
 def test_a_look_before_an_action_starts_where_a_sweep_would(minute: int, lookback: str):
     now = NIGHT + 10 * HOUR + minute * MINUTE + timedelta(seconds=30)
-    policy = yaml_lines.parse(f"{{version: 1, defaults: {{idle_after: 2h, lookback: {lookback}}}}}", "policy", ())
+    policy = yaml_lines.parse_policy(f"{{version: 1, defaults: {{idle_after: 2h, lookback: {lookback}}}}}", "policy", ())
     end = now.replace(second=0) + MINUTE
-    assert window(policy, now, end) == replace(window(policy, now), end=end)
+    assert observation_window(policy, now, end) == replace(observation_window(policy, now), end=end)
 
 
 def test_the_last_hour_is_busy_to_the_end_of_the_window_only():
-    stretch = Window(start=NIGHT, end=NIGHT + 2 * HOUR + 10 * MINUTE, quiet_from=NIGHT)
+    stretch = Window(start=NIGHT, end=NIGHT + 2 * HOUR + 10 * MINUTE, recent_since=NIGHT)
     late, early = (Reading(signal="use", role=Role.ACTIVITY, series=_series([m], stretch, 1.0)) for m in (125, 61))
     assert (last_busy(late), last_busy(early)) == (stretch.end, NIGHT + 2 * HOUR)
 
 
 def test_a_heartbeat_that_begins_after_a_gap_proves_nothing_of_its_first_hour():
-    stretch = Window(start=NIGHT, end=NIGHT + 5 * HOUR, quiet_from=NIGHT)
+    stretch = Window(start=NIGHT, end=NIGHT + 5 * HOUR, recent_since=NIGHT)
     beat = Reading(signal="beat", role=Role.HEARTBEAT, series=_series(range(119, 300), stretch, 60.0))
     assert alive_from(beat, NIGHT + 5 * HOUR) == NIGHT + 2 * HOUR
     whole = replace(beat, series=_series(range(300), stretch, 60.0))
@@ -79,19 +79,22 @@ def test_a_heartbeat_that_begins_after_a_gap_proves_nothing_of_its_first_hour():
 
 
 def test_a_heartbeat_that_began_in_the_last_hour_reaches_no_further_than_asked():
-    stretch = Window(start=NIGHT, end=NIGHT + 5 * HOUR + 10 * MINUTE, quiet_from=NIGHT)
+    stretch = Window(start=NIGHT, end=NIGHT + 5 * HOUR + 10 * MINUTE, recent_since=NIGHT)
     beat = Reading(signal="beat", role=Role.HEARTBEAT, series=_series(range(301, 310), stretch, 60.0))
     until = NIGHT + 5 * HOUR + 5 * MINUTE
     assert alive_from(beat, until) == until
 
 
 def test_an_empty_answer_covers_only_what_was_asked_for():
-    stretch = Window(start=NIGHT, end=NIGHT + 5 * HOUR, quiet_from=NIGHT)
+    stretch = Window(start=NIGHT, end=NIGHT + 5 * HOUR, recent_since=NIGHT)
     now = NIGHT + 8 * HOUR
     heart = Reading(signal="beat", role=Role.HEARTBEAT, series=_series(range(480), replace(stretch, end=now), 60.0))
     silent = Reading(signal="use", role=Role.ACTIVITY, series=Series(start=NIGHT, step=HOUR, end=stretch.end))
     one = resource(created=NIGHT - 60 * DAY)
-    assert judge(one, Observation(resource=one, readings=(silent, heart)), rule(idle_after=2 * HOUR), now).state is State.UNKNOWN
+    assert (
+        judge_resource(one, Observation(resource=one, readings=(silent, heart)), rule(idle_after=2 * HOUR), now).state
+        is State.UNKNOWN
+    )
 
 
 minutes = st.integers(0, SPAN - 1)
@@ -108,7 +111,7 @@ def test_idle_was_watched_in_every_hour_and_unused(used: set[int], deaf: list[tu
     now = NIGHT + at * MINUTE + timedelta(seconds=31)
     beats = {m for m in range(phase, at, 5) if not any(start <= m < start + length for start, length in deaf)}
     recorded = {m for m in used if m < at and not any(start <= m < start + length for start, length in deaf)}
-    found = _judged(recorded, beats, window(POLICY, now), now)
+    found = _judged(recorded, beats, observation_window(POLICY, now), now)
     if found.state is not State.IDLE:
         return
     since = at - found.idle_for // MINUTE
@@ -125,8 +128,8 @@ def test_idle_was_watched_in_every_hour_and_unused(used: set[int], deaf: list[tu
 def test_a_look_minutes_later_finds_idle_what_the_sweep_found_idle(used: set[int], phase: int, at: int, later: int):
     used = {m for m in used if m < at - 10}
     now, then = (NIGHT + m * MINUTE + timedelta(seconds=31) for m in (at, at + later))
-    swept = _judged(used, range(phase, at, 5), window(POLICY, now), now)
-    again = _judged(used, range(phase, at + later, 5), window(POLICY, then, then.replace(second=0) + MINUTE), then)
+    swept = _judged(used, range(phase, at, 5), observation_window(POLICY, now), now)
+    again = _judged(used, range(phase, at + later, 5), observation_window(POLICY, then, then.replace(second=0) + MINUTE), then)
     if swept.state is State.IDLE:
         assert again.state is State.IDLE
         assert again.last_busy in {swept.last_busy, None}  # the later window begins later
@@ -136,7 +139,7 @@ def test_a_look_minutes_later_finds_idle_what_the_sweep_found_idle(used: set[int
 @given(st.sets(minutes, max_size=3), st.integers(0, 4), st.integers(24 * 60, SPAN - 1))
 def test_use_is_never_reported_later_than_was_asked_for(used: set[int], phase: int, at: int):
     now = NIGHT + at * MINUTE
-    stretch = window(POLICY, now)
+    stretch = observation_window(POLICY, now)
     shown = last_busy(Reading(signal="use", role=Role.ACTIVITY, series=_series(used, stretch, 1.0)))
     asked = [m for m in used if stretch.start <= NIGHT + m * MINUTE < stretch.end]
     assert (shown is None) == (not asked)
@@ -148,4 +151,4 @@ def test_use_is_never_reported_later_than_was_asked_for(used: set[int], phase: i
 def test_a_heartbeat_without_a_gap_is_found_at_any_minute(phase: int, at: int):
     now = NIGHT + at * MINUTE
     arrived = [m for m in range(phase, at, 5) if m < at - 20]
-    assert _judged((), arrived, window(POLICY, now), now).state is State.IDLE
+    assert _judged((), arrived, observation_window(POLICY, now), now).state is State.IDLE

@@ -13,21 +13,36 @@ from functools import partial
 
 from reaper import contained, decide, enrolment, idle_period, limits, memory_updates, plan
 from reaper.actions import intent, unfinished
-from reaper.actions.holds import Look
-from reaper.actions.unfinished import Late
-from reaper.coverage import add, gap
+from reaper.actions.holds import RunScope
+from reaper.actions.unfinished import UntoldAction
+from reaper.coverage import add_failure_row, failure_row
 from reaper.decide import Hand
-from reaper.errors import CloudError, ReaperError, Trouble
+from reaper.errors import CloudError, ReaperError, Reason
 from reaper.ledger import lease
-from reaper.ledger.port import History, Ledger, Recalled, Unfinished, ready, update
-from reaper.ledger.statistics import record, tidy
-from reaper.model import Bar, Case, Coverage, Finding, Memory, Mode, Move, Outcome, Report, Result, State, Status, Step, Target
+from reaper.ledger.port import HistoryEntry, Ledger, Recalled, Unfinished, ensure_format, update_memory
+from reaper.ledger.statistics import record_statistics, tidy
+from reaper.model import (
+    Blocked,
+    Case,
+    Coverage,
+    Finding,
+    Memory,
+    Mode,
+    Outcome,
+    Report,
+    Result,
+    State,
+    Status,
+    Step,
+    StepName,
+    Target,
+)
 from reaper.notices import admin_summary, forecast, last_summary, owner_notice
 from reaper.notices.channels import delivery
 from reaper.notices.channels.delivery import Delivery
-from reaper.notices.context import Desk
+from reaper.notices.context import ConcludeContext
 from reaper.notices.message import Message
-from reaper.notices.owner_notice import TOLD, Occasion
+from reaper.notices.owner_notice import NOTICES, NoticeContext
 from reaper.policy.schema import Policy
 from reaper.snooze import links as snooze_links
 
@@ -55,7 +70,7 @@ class _Round:
     lost: bool = False
 
 
-def tell(report: Report, policy: Policy, desk: Desk, hand: Hand | None = None) -> Report:
+def tell(report: Report, policy: Policy, desk: ConcludeContext, hand: Hand | None = None) -> Report:
     """The report with steps decided under memory, acts made, notices given, and failures of all of these in its coverage.
 
     Whether notices carry the date of an action follows from the run's mode; without a `hand` nothing is acted on.
@@ -65,23 +80,23 @@ def tell(report: Report, policy: Policy, desk: Desk, hand: Hand | None = None) -
         left = [_left(f, "what was told before could not be read") for f in report.findings]
         return replace(report, findings=tuple(left), coverage=(*report.coverage, *gaps))
     targets = sorted({f.case.resource.target for f in report.findings} | _left_behind(report, desk, gaps), key=str)
-    ours = {t for t in targets if lease.taken(desk, t, report.run.id, gaps)}
+    ours = {t for t in targets if lease.take_lease(desk, t, report.run.id, gaps)}
     late: list[Coverage] = []
     try:
         told = _told(report, policy, desk, hand, ours, gaps)
     finally:
         for target in ours:
-            lease.over(desk, target, report.run.id, late)
+            lease.give_back_lease(desk, target, report.run.id, late)
     return replace(told, coverage=(*told.coverage, *late))
 
 
-def _left_behind(report: Report, desk: Desk, gaps: list[Coverage]) -> set[Target]:
+def _left_behind(report: Report, desk: ConcludeContext, gaps: list[Coverage]) -> set[Target]:
     """The targets with nothing to be seen in them but an action to tell of: what was done is told also where nothing can be read by now."""
     try:
         empty = decide.targets(report.coverage) - {f.case.resource.target for f in report.findings}
         return {target for target in empty if desk.ledger.unfinished(target, desk.clock())}
     except ReaperError as error:
-        add(gaps, gap("ledger", error))
+        add_failure_row(gaps, failure_row("ledger", error))
         return set()
 
 
@@ -90,16 +105,18 @@ def recalled(report: Report, policy: Policy, ledger: Ledger, now: datetime) -> R
     try:
         memories = ledger.recall(_rows(report.findings), now)
     except ReaperError as error:
-        return replace(report, coverage=(*report.coverage, gap("ledger", error)))
-    lost = [gap("ledger", error) for error in memories.errors[:1]]
-    look = Look(run=report.run.id, now=now, read=decide.read(report.coverage))
+        return replace(report, coverage=(*report.coverage, failure_row("ledger", error)))
+    lost = [failure_row("ledger", error) for error in memories.errors[:1]]
+    look = RunScope(run=report.run.id, now=now, read_places=decide.read(report.coverage))
     planned = _plans(report.findings, memories, now, acting=True)
-    found = decide.limited(planned, memories, policy.limits, ledger, look, writes=False)
-    lost += [gap("ledger", error) for error in found.errors]
+    found = decide.apply_limits(planned, memories, policy.limits, ledger, look, writes=False)
+    lost += [failure_row("ledger", error) for error in found.errors]
     return replace(report, findings=tuple(found.findings), coverage=(*report.coverage, *lost))
 
 
-def _told(report: Report, policy: Policy, desk: Desk, hand: Hand | None, ours: set[Target], gaps: list[Coverage]) -> Report:
+def _told(
+    report: Report, policy: Policy, desk: ConcludeContext, hand: Hand | None, ours: set[Target], gaps: list[Coverage]
+) -> Report:
     now = desk.clock()
     mine = [f for f in report.findings if f.case.resource.target in ours]
     others = [
@@ -110,14 +127,14 @@ def _told(report: Report, policy: Policy, desk: Desk, hand: Hand | None, ours: s
     try:
         memories, late = _recalled(mine, ours, desk, now, gaps)
     except ReaperError as error:
-        gaps.append(gap("ledger", error))
+        gaps.append(failure_row("ledger", error))
         left = [_left(f, "what was told before could not be read") for f in mine]
         return replace(report, findings=(*left, *others), coverage=(*report.coverage, *gaps))
-    gaps += [gap("ledger", error, len(memories.errors) - 1) for error in memories.errors[:1]]
+    gaps += [failure_row("ledger", error, len(memories.errors) - 1) for error in memories.errors[:1]]
     others += [_left(f, GARBLED) for f in mine if _is_garbled(f, memories)]
     mine = [f for f in mine if not _is_garbled(f, memories)]
-    if failed := unfinished.failure(late):
-        add(gaps, gap("acts", failed))
+    if failed := unfinished.closed_actions_error(late):
+        add_failure_row(gaps, failure_row("acts", failed))
     judged = {f.case.resource.id: f for f in mine}
     this = _Round(
         now=now,
@@ -129,36 +146,41 @@ def _told(report: Report, policy: Policy, desk: Desk, hand: Hand | None, ours: s
         gaps=gaps,
         renewed=now,
     )
-    look = Look(run=report.run.id, now=now, read=decide.read(report.coverage, {f.case.resource.target for f in others} - ours))
+    look = RunScope(
+        run=report.run.id, now=now, read_places=decide.read(report.coverage, {f.case.resource.target for f in others} - ours)
+    )
     planned = _plans(mine, memories, now, this.mode.announces)
-    held = decide.limited(planned, memories, policy.limits, desk.ledger, look, writes=this.mode.announces)
-    gaps += [gap("ledger", error) for error in held.errors]
+    held = decide.apply_limits(planned, memories, policy.limits, desk.ledger, look, writes=this.mode.announces)
+    gaps += [failure_row("ledger", error) for error in held.errors]
     # Only after the limits: what is due counts for them whether its owner is reminded of it or not.
     found = held.findings if this.mode.acts else [_reminded(f, memories, now) for f in held.findings]
     weekly = _weekly(found, memories, now) if this.mode.announces else []
     occasion = _occasion([*found, *weekly], policy, desk, this)
     if hand:
-        made = decide.carried([hand.narrow(f) for f in found], lambda one: _acted(one, hand, desk, this))
+        made = decide.perform_all([hand.narrow(f) for f in found], lambda one: _acted(one, hand, desk, this))
         found = made.findings
         gaps += _failures(made.errors)
         report = replace(report, coverage=decide.counted(report.coverage, made.calls))
     for one in found:
-        if one.outcome.host is not None:
-            _tried(partial(_note_gone_with, one, one.outcome.host, desk, this), this)
+        if one.outcome.host_id is not None:
+            _tried(partial(_note_gone_with, one, one.outcome.host_id, desk, this), this)
     due = {f.case.resource.id: f for f in found}
     # Apart, so that an old owner's mail about an action is never taken for the new owner's notice of the same resource.
-    deliveries = _give(owner_notice.owners(found, occasion), partial(_accepted, due, desk, this), desk, this)
+    deliveries = _give(owner_notice.owner_notices(found, occasion), partial(_accepted, due, desk, this), desk, this)
     for id_, one in due.items():
-        if not (id_ in delivery.given(deliveries) and one.step.move in TOLD) and not _made(one):
+        if not (id_ in delivery.receipts_by_id(deliveries) and one.step.name in NOTICES) and not _made(one):
             due[id_] = _remembered(_undelivered(one, deliveries, this), None, desk, this)
     summed = _give(
-        owner_notice.owners(weekly, occasion), partial(_accepted, {f.case.resource.id: f for f in weekly}, desk, this), desk, this
+        owner_notice.owner_notices(weekly, occasion),
+        partial(_accepted, {f.case.resource.id: f for f in weekly}, desk, this),
+        desk,
+        this,
     )
-    told = owner_notice.owners([one.finding for one in late], occasion)
+    told = owner_notice.owner_notices([one.finding for one in late], occasion)
     told_late = _give(told, partial(_accepted_late, {one.hint.id: one for one in late}, desk, this), desk, this)
     gaps += _refused([*deliveries, *summed, *told_late])
     gaps += _nowhere(due.values(), deliveries, this)
-    record(report, list(due.values()), held.jumped, desk, gaps)
+    record_statistics(report, list(due.values()), held.jumped, desk, gaps)
     tidy(desk, now, gaps)
     after = replace(report, findings=(*due.values(), *others), coverage=(*report.coverage, *gaps))
     if not ours and report.findings:
@@ -167,69 +189,73 @@ def _told(report: Report, policy: Policy, desk: Desk, hand: Hand | None, ours: s
     return replace(_with_overview(seen, occasion, desk, this, held), findings=after.findings)
 
 
-def _ready(desk: Desk, gaps: list[Coverage]) -> bool:
+def _ready(desk: ConcludeContext, gaps: list[Coverage]) -> bool:
     """Whether the ledger can be written to: not where a newer version has, or where nobody can tell."""
     try:
-        ready(desk.ledger, desk.clock())
+        ensure_format(desk.ledger, desk.clock())
     except ReaperError as error:
-        gaps.append(gap("ledger", error))
+        gaps.append(failure_row("ledger", error))
         return False
     return True
 
 
 def _recalled(
-    found: Sequence[Finding], ours: set[Target], desk: Desk, now: datetime, gaps: list[Coverage]
-) -> tuple[Recalled, list[Late]]:
+    found: Sequence[Finding], ours: set[Target], desk: ConcludeContext, now: datetime, gaps: list[Coverage]
+) -> tuple[Recalled, list[UntoldAction]]:
     """What is remembered of the findings, of what they live in, and of what earlier runs left open, which is closed here."""
-    hints, unread = unfinished.hints(desk.ledger, ours, now)
-    gaps += [gap("ledger", error, len(unread) - 1) for error in unread[:1]]
+    hints, unread = unfinished.read_unfinished(desk.ledger, ours, now)
+    gaps += [failure_row("ledger", error, len(unread) - 1) for error in unread[:1]]
     ids = dict.fromkeys([*_rows(found), *(hint.id for hint in hints)])
     memories: Recalled = desk.ledger.recall(ids, now)
-    return unfinished.late(hints, found, memories, desk.ledger, now)
+    return unfinished.close_and_list_untold(hints, found, memories, desk.ledger, now)
 
 
 def _rows(found: Sequence[Finding]) -> list[str]:
     """The ids of the findings and of what they live in, each once."""
-    return list(dict.fromkeys(id_ for f in found for id_ in (f.case.resource.id, *intent.hosts(f.case.resource))))
+    return list(dict.fromkeys(id_ for f in found for id_ in (f.case.resource.id, *intent.host_ids(f.case.resource))))
 
 
 def _is_garbled(found: Finding, memories: Recalled) -> bool:
     """Whether what is remembered of it, or of what it lives in, cannot be read."""
-    return not memories.garbled.isdisjoint({found.case.resource.id, *intent.hosts(found.case.resource)})
+    return not memories.unreadable.isdisjoint({found.case.resource.id, *intent.host_ids(found.case.resource)})
 
 
 def _weekly(found: Sequence[Finding], memories: Recalled, now: datetime) -> list[Finding]:
     """The weekly summaries of what office hours stop or start in this very run, which is never a reminder by itself."""
     because = "its office hours are kept, and its weekly summary is due"
     return [
-        replace(f, step=Step(move=Move.REMIND, because=because))
+        replace(f, step=Step(name=StepName.REMIND, because=because))
         for f in found
-        if f.step.move in {*decide.MOVES, Move.HOLD}
-        and enrolment.summary_due(f.case, memories.get(f.case.resource.id, Memory()), now)
+        if f.step.name in {*decide.ACTIONS, StepName.HOLD}
+        and enrolment.is_summary_due(f.case, memories.get(f.case.resource.id, Memory()), now)
     ]
 
 
 def _reminded(found: Finding, memories: Recalled, now: datetime) -> Finding:
     """What is due where only `reaper apply` acts is reminded of all the same, or its notice would lapse."""
     memory = memories.get(found.case.resource.id, Memory())
-    last = idle_period.last_notice(memory)
-    if found.step.move not in limits.ENDS or last is None or now < last + found.case.rule.remind_every - enrolment.JITTER:
+    last = idle_period.last_notice_at(memory)
+    if (
+        found.step.name not in limits.ENDING_ACTIONS
+        or last is None
+        or now < last + found.case.rule.remind_every - enrolment.CLOCK_JITTER
+    ):
         return found
-    return replace(found, step=Step(move=Move.REMIND, because=f"{found.step.because}, and this run does not act"))
+    return replace(found, step=Step(name=StepName.REMIND, because=f"{found.step.because}, and this run does not act"))
 
 
-def _acted(found: Finding, hand: Hand, desk: Desk, this: _Round) -> decide.Acted:
+def _acted(found: Finding, hand: Hand, desk: ConcludeContext, this: _Round) -> decide.Acted:
     """One step carried out, every lease prolonged before that where it is time."""
     _prolonged(desk, this)
     return hand.act(found)
 
 
-def _prolonged(desk: Desk, this: _Round) -> bool:
+def _prolonged(desk: ConcludeContext, this: _Round) -> bool:
     """Whether all targets are still ours; every lease is prolonged once a third of it is over."""
     if desk.clock() - this.renewed <= lease.LEASE / 3:
         return True
     at = desk.clock()
-    held = [lease.taken(desk, target, this.run_id, this.gaps) for target in this.targets]
+    held = [lease.take_lease(desk, target, this.run_id, this.gaps) for target in this.targets]
     this.renewed = at if all(held) else this.renewed  # once lost, they are asked for again before the next message
     return all(held)
 
@@ -238,7 +264,7 @@ Accept = Callable[[str, str, Sequence[Delivery]], None]
 """What is to be done once a message about a resource was accepted: its id, the receipt, and what became of the message on every channel."""
 
 
-def _give(messages: Iterable[Message], accept: Accept, desk: Desk, this: _Round) -> list[Delivery]:
+def _give(messages: Iterable[Message], accept: Accept, desk: ConcludeContext, this: _Round) -> list[Delivery]:
     """Each message on every channel for owners, remembered before the next one is sent. A channel that stays out of reach is given up."""
     done: list[Delivery] = []
     missed: dict[str, list[CloudError]] = {}
@@ -247,61 +273,72 @@ def _give(messages: Iterable[Message], accept: Accept, desk: Desk, this: _Round)
             this.lost = True
             break
         mine = []
-        for line in (line for line in desk.lines if message.audience in line.readers):
+        for line in (line for line in desk.channels if message.audience in line.readers):
             out = missed.setdefault(line.name, [])
-            mine.append(delivery.attempt(message, line, out[-1] if len(out) >= PATIENCE else None))
+            mine.append(delivery.deliver_one(message, line, out[-1] if len(out) >= PATIENCE else None))
             error = mine[-1].error
-            missed[line.name] = [*out, error] if error and error.trouble is Trouble.UNREACHABLE else []
-        for id_, receipt in delivery.given(mine).items():
+            missed[line.name] = [*out, error] if error and error.reason is Reason.UNREACHABLE else []
+        for id_, receipt in delivery.receipts_by_id(mine).items():
             accept(id_, receipt, mine)
         done += mine
     return done
 
 
-def _accepted(due: dict[str, Finding], desk: Desk, this: _Round, id_: str, receipt: str, mine: Sequence[Delivery]) -> None:
+def _accepted(
+    due: dict[str, Finding], desk: ConcludeContext, this: _Round, id_: str, receipt: str, mine: Sequence[Delivery]
+) -> None:
     """Its owner got a notice, or a mail about what this run did."""
-    if due[id_].step.move in TOLD:
-        given = Outcome(result=Result.DONE, error=delivery.missed(mine).get(id_))
+    if due[id_].step.name in NOTICES:
+        given = Outcome(result=Result.DONE, error=delivery.errors_by_id(mine).get(id_))
         due[id_] = _remembered(replace(due[id_], outcome=given), receipt, desk, this)
     else:
-        _told_of_action(due[id_], unfinished.hint(due[id_], this.run_id, this.now), receipt, desk, this)
+        _told_of_action(due[id_], unfinished.unfinished_entry(due[id_], this.run_id, this.now), receipt, desk, this)
 
 
-def _accepted_late(late: Mapping[str, Late], desk: Desk, this: _Round, id_: str, receipt: str, mine: Sequence[Delivery]) -> None:
+def _accepted_late(
+    late: Mapping[str, UntoldAction], desk: ConcludeContext, this: _Round, id_: str, receipt: str, mine: Sequence[Delivery]
+) -> None:
     """Its owner got a mail about what an earlier run did."""
     _told_of_action(late[id_].finding, late[id_].hint, receipt, desk, this)
 
 
-def _told_of_action(found: Finding, hint: Unfinished, receipt: str, desk: Desk, this: _Round) -> None:
+def _told_of_action(found: Finding, hint: Unfinished, receipt: str, desk: ConcludeContext, this: _Round) -> None:
     """Its owner knows what became of the action. Of a part, the mail is the notice for the rest."""
     now = desk.clock()
-    announced = this.mode.announces and found.outcome.part is not None
-    rest = unfinished.rest(found, receipt, now) if announced else unfinished.as_it_is
+    announced = this.mode.announces and found.outcome.part_done is not None
+    rest = unfinished.change_after_mail(found, receipt, now) if announced else unfinished.unchanged
 
     def change(memory: Memory) -> Memory:
         # Where the result itself could not be written it comes now.
-        known = memory.act_result or not found.outcome.begun
-        return rest(memory if known else memory_updates.settled(memory, *_result(found)))
+        known = memory.last_action_result or not found.outcome.begun
+        return rest(memory if known else memory_updates.with_result(memory, *_result(found)))
 
-    _tried(lambda: desk.ledger.note(_mailed(hint, receipt, now, announced)), this)
-    _tried(lambda: intent.told(desk.ledger, hint, now, change), this)
+    _tried(lambda: desk.ledger.add_history(_mailed(hint, receipt, now, announced)), this)
+    _tried(lambda: intent.record_owner_told(desk.ledger, hint, now, change), this)
 
 
-def _note_gone_with(found: Finding, host: str, desk: Desk, this: _Round) -> None:
+def _note_gone_with(found: Finding, host: str, desk: ConcludeContext, this: _Round) -> None:
     """Leave what tells its owner of it even if the mail fails today, and what `reaper restore` says of it later on. Raises CloudError."""
     id_, because = found.case.resource.id, found.outcome.because or ""
-    desk.ledger.note(History(id=id_, when=this.now, what=unfinished.WENT, by=this.run_id, because=host))
-    desk.ledger.begin(unfinished.hint(found, this.run_id, this.now))
-    update(desk.ledger, id_, lambda m: memory_updates.went(m, found.step.move, because, this.run_id, this.now), this.now)
+    desk.ledger.add_history(HistoryEntry(id=id_, when=this.now, what=unfinished.WENT_ENTRY, by=this.run_id, because=host))
+    desk.ledger.add_unfinished(unfinished.unfinished_entry(found, this.run_id, this.now))
+    update_memory(
+        desk.ledger,
+        id_,
+        lambda m: memory_updates.after_going_with_host(m, found.step.name, because, this.run_id, this.now),
+        this.now,
+    )
 
 
 def _result(found: Finding) -> tuple[Result, str, str | None]:
     outcome = found.outcome
-    return outcome.result, outcome.because or outcome.error or "", outcome.part
+    return outcome.result, outcome.because or outcome.error or "", outcome.part_done
 
 
-def _mailed(hint: Unfinished, receipt: str, now: datetime, rest: bool) -> History:
-    return History(id=hint.id, when=now, what=unfinished.TOLD, by=receipt, because=unfinished.because(hint, rest=rest))
+def _mailed(hint: Unfinished, receipt: str, now: datetime, rest: bool) -> HistoryEntry:
+    return HistoryEntry(
+        id=hint.id, when=now, what=unfinished.TOLD_ENTRY, by=receipt, because=unfinished.history_reason(hint, rest=rest)
+    )
 
 
 def _tried(write: Callable[[], None], this: _Round) -> None:
@@ -309,22 +346,22 @@ def _tried(write: Callable[[], None], this: _Round) -> None:
     try:
         write()
     except ReaperError as error:
-        add(this.gaps, gap("ledger", error))
+        add_failure_row(this.gaps, failure_row("ledger", error))
 
 
-def _weeks(found: Sequence[Finding], desk: Desk, this: _Round) -> dict[str, str]:
+def _weeks(found: Sequence[Finding], desk: ConcludeContext, this: _Round) -> dict[str, str]:
     """What office hours did to each resource whose weekly summary is due, since its owner was last told."""
     said = {}
     for one in found:
         id_ = one.case.resource.id
         memory = this.memories.get(id_, Memory())
-        last = idle_period.last_notice(memory)
-        if last is None or not forecast.enrols(one, this.mode, memory, this.now) or one.step.move is not Move.REMIND:
+        last = idle_period.last_notice_at(memory)
+        if last is None or not forecast.is_about_hours(one, this.mode, memory, this.now) or one.step.name is not StepName.REMIND:
             continue
         try:
             said[id_] = _counted([e.what for e in desk.ledger.history(id_) if e.when > last])
         except ReaperError as error:
-            add(this.gaps, gap("ledger", error))
+            add_failure_row(this.gaps, failure_row("ledger", error))
             said[id_] = "what was done could not be read"
     return said
 
@@ -336,19 +373,19 @@ def _counted(words: Sequence[str]) -> str:
     return f"it was {' and '.join(done)}" if done else ""
 
 
-def _occasion(found: Sequence[Finding], policy: Policy, desk: Desk, this: _Round) -> Occasion:
-    links = snooze_links.links(found, desk.offer, this.now) if desk.offer else {}
+def _occasion(found: Sequence[Finding], policy: Policy, desk: ConcludeContext, this: _Round) -> NoticeContext:
+    links = snooze_links.links_by_resource(found, desk.links, this.now) if desk.links else {}
     # A plain copy: what is remembered but cannot be read is left alone above, and must not keep the messages from being written.
     known = dict(this.memories)
-    return Occasion(
+    return NoticeContext(
         now=this.now,
         mode=this.mode,
         owners=policy.owners,
         run_id=this.run_id,
         memories=known,
-        weeks=_weeks(found, desk, this),
-        places=desk.places,
-        keep_link=links.get,
+        hours_history=_weeks(found, desk, this),
+        location_settings=desk.places,
+        snooze_link=links.get,
     )
 
 
@@ -362,18 +399,18 @@ def _plans(findings: Sequence[Finding], memories: Recalled, now: datetime, actin
 def _reachable(found: Finding, cases: Mapping[str, Case], memories: Recalled, now: datetime) -> Finding:
     """With every action blocked that would take along something whose owner can't be told: known here, before anything is announced."""
     inside = {inner.id for inner in found.case.resource.facts.get("within", ())}
-    if not inside or not inside.isdisjoint(memories.garbled):
+    if not inside or not inside.isdisjoint(memories.unreadable):
         return found
-    because = contained.unreached(found.case, cases, memories, now)
-    acts = {move: bar or (Bar(because=because) if because else None) for move, bar in found.case.acts.items()}
-    return replace(found, case=replace(found.case, acts=acts))
+    because = contained.unannounceable_inside(found.case, cases, memories, now)
+    acts = {move: bar or (Blocked(because=because) if because else None) for move, bar in found.case.blocked.items()}
+    return replace(found, case=replace(found.case, blocked=acts))
 
 
 def _planned(found: Finding, memories: Recalled, now: datetime, acting: bool) -> Finding:
-    host = intent.host(found.case.resource, memories)
-    memory = memory_updates.heeding(memories.get(found.case.resource.id, Memory()), host)
-    case = plan.spared_by_memory(found.case, memory, now, host)
-    [step] = plan.plan([case], {case.resource.id: memory}, now, acting=acting)
+    host = intent.host_memory(found.case.resource, memories)
+    memory = memory_updates.after_host_snooze(memories.get(found.case.resource.id, Memory()), host)
+    case = plan.with_snooze(found.case, memory, now, host)
+    [step] = plan.plan_steps([case], {case.resource.id: memory}, now, acting=acting)
     spared = case.verdict.state is not State.IDLE
     known = memory if memory != Memory() else None
     return replace(found, case=case, step=step, wasted_usd=None if spared else found.wasted_usd, memory=known)
@@ -381,11 +418,11 @@ def _planned(found: Finding, memories: Recalled, now: datetime, acting: bool) ->
 
 def _left(found: Finding, because: str) -> Finding:
     """Left alone this time, for a reason that has nothing to do with the resource."""
-    return found if found.step.move is Move.NONE else replace(found, step=Step(move=Move.NONE, because=because))
+    return found if found.step.name is StepName.NONE else replace(found, step=Step(name=StepName.NONE, because=because))
 
 
 def _undelivered(found: Finding, deliveries: Sequence[Delivery], this: _Round) -> Finding:
-    if found.step.move not in TOLD:
+    if found.step.name not in NOTICES:
         return found
     errors = [str(d.error) for d in deliveries if d.error and found.case.resource.id in d.message.resource_ids]
     nowhere = TAKEN_OVER if this.lost else "there is no address for it: see owners.domains and owners.fallback"
@@ -393,53 +430,53 @@ def _undelivered(found: Finding, deliveries: Sequence[Delivery], this: _Round) -
     return replace(found, outcome=Outcome(result=Result.FAILED, error=f"its owner was not told: {why}"))
 
 
-def _remembered(found: Finding, receipt: str | None, desk: Desk, this: _Round) -> Finding:
+def _remembered(found: Finding, receipt: str | None, desk: ConcludeContext, this: _Round) -> Finding:
     try:
         found = replace(found, memory=_remember(found, receipt, desk, this))
     except ReaperError as error:
-        add(this.gaps, gap("ledger", error))
+        add_failure_row(this.gaps, failure_row("ledger", error))
         return replace(found, outcome=Outcome(result=Result.FAILED, error=f"it could not be remembered: {error}"))
     if receipt:
-        what = "warned" if found.step.move is Move.WARN else "reminded"
+        what = "warned" if found.step.name is StepName.WARN else "reminded"
         try:
-            desk.ledger.note(
-                History(id=found.case.resource.id, when=this.now, what=what, by=receipt, because=found.case.verdict.because)
+            desk.ledger.add_history(
+                HistoryEntry(id=found.case.resource.id, when=this.now, what=what, by=receipt, because=found.case.verdict.because)
             )
         except ReaperError as error:
-            add(this.gaps, gap("ledger", error))
+            add_failure_row(this.gaps, failure_row("ledger", error))
     return found
 
 
-def _remember(found: Finding, receipt: str | None, desk: Desk, this: _Round) -> Memory | None:
+def _remember(found: Finding, receipt: str | None, desk: ConcludeContext, this: _Round) -> Memory | None:
     """Write what is to be known from now on; a lost race is decided again on what the other one wrote. None where it is nothing."""
     id_ = found.case.resource.id
-    host = intent.host(found.case.resource, this.memories)
+    host = intent.host_memory(found.case.resource, this.memories)
 
     def change(memory: Memory) -> Memory:
-        new = memory_updates.after(this.judged[id_].case, memory_updates.heeding(memory, host), this.now)
-        if receipt and found.step.move in TOLD:
-            new = memory_updates.told(found.case, new, found.step, receipt, desk.clock(), acting=this.mode.announces)
-        return memory_updates.moved(new) if found.outcome.already else new
+        new = memory_updates.after_judging(this.judged[id_].case, memory_updates.after_host_snooze(memory, host), this.now)
+        if receipt and found.step.name in NOTICES:
+            new = memory_updates.after_notice(found.case, new, found.step, receipt, desk.clock(), acting=this.mode.announces)
+        return memory_updates.after_action(new) if found.outcome.already_done else new
 
-    new = update(desk.ledger, id_, change, this.now, this.memories.get(id_, Memory()))
+    new = update_memory(desk.ledger, id_, change, this.now, this.memories.get(id_, Memory()))
     return new if new != Memory() else None
 
 
 def _made(found: Finding) -> bool:
     """Whether it was acted on: then what is to be remembered stands in the ledger already."""
-    return found.step.move in decide.MOVES and found.outcome.begun
+    return found.step.name in decide.ACTIONS and found.outcome.begun
 
 
 def _failures(errors: Sequence[ReaperError]) -> list[Coverage]:
     """One row for all acts that failed, which names a permission where one was missing."""
     first = next((e for e in errors if getattr(e, "missing", None)), errors[0] if errors else None)
-    return [gap("acts", first, len(errors) - 1)] if first else []
+    return [failure_row("acts", first, len(errors) - 1)] if first else []
 
 
 def _nowhere(findings: Iterable[Finding], deliveries: Sequence[Delivery], this: _Round) -> list[Coverage]:
     """Notices that no message carried: nobody may be written to about them, or another sweep has taken over."""
     carried = {id_ for d in deliveries for id_ in d.message.resource_ids}
-    lost = [f for f in findings if f.step.move in TOLD and f.case.resource.id not in carried]
+    lost = [f for f in findings if f.step.name in NOTICES and f.case.resource.id not in carried]
     text = f"{len(lost)} notices have no address that mail may go to: set owners.fallback, or add a domain to owners.domains"
     text = f"{len(lost)} notices were not sent: {TAKEN_OVER}" if this.lost else text
     return [Coverage(cloud="reaper", account="", region=None, kind="notices", status=Status.FAILED, error=text)] if lost else []
@@ -451,33 +488,35 @@ def _refused(deliveries: Iterable[Delivery]) -> list[Coverage]:
     for done in deliveries:
         if done.error:
             errors.setdefault(done.channel, []).append(done.error)
-    return [gap(f"channel {name}", found[0], len(found) - 1) for name, found in errors.items()]
+    return [failure_row(f"channel {name}", found[0], len(found) - 1) for name, found in errors.items()]
 
 
-def _with_overview(report: Report, occasion: Occasion, desk: Desk, this: _Round, held: decide.Limited) -> Report:
+def _with_overview(
+    report: Report, occasion: NoticeContext, desk: ConcludeContext, this: _Round, held: decide.LimitedSteps
+) -> Report:
     """The admins' summary, if there is anything in it that the last one they got did not say; what refuses it is one more gap."""
     try:
-        said = desk.ledger.state(OVERVIEW)
+        said = desk.ledger.read_row(OVERVIEW)
     except ReaperError as error:
-        return replace(report, coverage=(*report.coverage, gap("ledger", error)))
+        return replace(report, coverage=(*report.coverage, failure_row("ledger", error)))
     ours = {f"trouble:{row.kind}" for row in this.gaps}
-    exact, topics = ours | admin_summary.alarms(report, held.since), ours | admin_summary.topics(report, held.since)
-    known = last_summary.known(exact, topics - exact, said.values) if said.version else None
+    exact, topics = ours | admin_summary.urgent_topics(report, held.since), ours | admin_summary.topics(report, held.since)
+    known = last_summary.known_topics(exact, topics - exact, said.values) if said.version else None
     troubles = [f"{row.kind}: {row.error}" for row in this.gaps if f"trouble:{row.kind}" not in (known or ())]
-    message = admin_summary.overview(report, occasion, known, troubles, held.since)
-    done = delivery.deliver([message], desk.lines) if message else []
+    message = admin_summary.admin_summary(report, occasion, known, troubles, held.since)
+    done = delivery.deliver_all([message], desk.channels) if message else []
     gaps = _refused(done)
     if any(d.receipt for d in done):
-        gaps += _remembered_overview(last_summary.to_row(exact, topics - exact), desk, this.now)
+        gaps += _remembered_overview(last_summary.topics_row(exact, topics - exact), desk, this.now)
     return replace(report, coverage=(*report.coverage, *gaps))
 
 
-def _remembered_overview(row: Mapping[str, str], desk: Desk, now: datetime) -> list[Coverage]:
+def _remembered_overview(row: Mapping[str, str], desk: ConcludeContext, now: datetime) -> list[Coverage]:
     """Keep what the admins know now in the place of what they knew; the last one to tell them counts."""
     try:
         for _ in range(TRIES):
-            if desk.ledger.write_state(OVERVIEW, row, desk.ledger.state(OVERVIEW).version, now):
+            if desk.ledger.write_row(OVERVIEW, row, desk.ledger.read_row(OVERVIEW).version, now):
                 return []
-        raise CloudError(Trouble.REFUSED, "ledger", f"the row {OVERVIEW!r}: somebody else wrote first, {TRIES} times")
+        raise CloudError(Reason.REFUSED, "ledger", f"the row {OVERVIEW!r}: somebody else wrote first, {TRIES} times")
     except ReaperError as error:
-        return [gap("ledger", error)]
+        return [failure_row("ledger", error)]

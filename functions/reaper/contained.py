@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from reaper import idle_period, plan
-from reaper.model import Case, Memory, Move, Resource, Result
+from reaper.model import Case, Memory, Resource, Result, StepName
 from reaper.policy import owners
 from reaper.policy.schema import Owners
 
 
-def kept(resource: Resource, memories: Mapping[str, Memory], now: datetime) -> str | None:
+def snoozed_inside(resource: Resource, memories: Mapping[str, Memory], now: datetime) -> str | None:
     """Whose snooze keeps a thing inside, as a sentence; None where nobody's does."""
     for inner in resource.facts.get("within", ()):
         memory = memories.get(inner.id, Memory())
@@ -21,49 +21,61 @@ def kept(resource: Resource, memories: Mapping[str, Memory], now: datetime) -> s
     return None
 
 
-def untold(case: Case, memories: Mapping[str, Memory], move: Move, chain: Owners, now: datetime) -> str | None:
+def untold_inside(case: Case, memories: Mapping[str, Memory], move: StepName, chain: Owners, now: datetime) -> str | None:
     """Why a thing inside must not go with it yet: its present owner was promised something else, or told nothing. None where all were told.
 
     The notice about what it lives in speaks for it where both have one owner, until a later mail about it says otherwise.
     """
-    inside = case.resource.facts.get("within", ()) if move in plan.STRENGTH else ()
-    return next((why for inner in inside if (why := _untold(inner, case, memories, move, chain, now))), None)
+    inside = case.resource.facts.get("within", ()) if move in plan.ACTION_STRENGTH else ()
+    return next((why for inner in inside if (why := _untold_because(inner, case, memories, move, chain, now))), None)
 
 
-def _untold(inner: Resource, case: Case, memories: Mapping[str, Memory], move: Move, chain: Owners, now: datetime) -> str | None:
+def _untold_because(
+    inner: Resource, case: Case, memories: Mapping[str, Memory], move: StepName, chain: Owners, now: datetime
+) -> str | None:
     memory, since = memories.get(inner.id, Memory()), memories.get(case.resource.id, Memory()).warned_at
     theirs = owners.owner(inner, chain.tags, chain.domains, chain.fallback).address
     last, present = (
-        idle_period.last_notice(memory),
-        _same(memory.told or theirs, theirs) and not idle_period.lapsed(case, memory, now),
+        idle_period.last_notice_at(memory),
+        _is_same_owner(memory.notified_owner or theirs, theirs) and not idle_period.notice_lapsed(case, memory, now),
     )
-    if present and plan.STRENGTH.get(memory.announced or "", 0) >= plan.STRENGTH[move]:
-        early = memory.promised is not None and memory.promised > now
-        return f"{inner.name} inside it is announced for {memory.promised:%Y-%m-%d %H:%M} UTC, and not before" if early else None
-    if not _same(theirs, case.owner) and not _rests(memory):
-        return f"{inner.name} inside it belongs to another owner, who has not been told that it will be {plan.ENDED[move]}"
+    if present and plan.ACTION_STRENGTH.get(memory.announced_action or "", 0) >= plan.ACTION_STRENGTH[move]:
+        early = memory.act_not_before is not None and memory.act_not_before > now
+        return (
+            f"{inner.name} inside it is announced for {memory.act_not_before:%Y-%m-%d %H:%M} UTC, and not before"
+            if early
+            else None
+        )
+    if not _is_same_owner(theirs, case.owner) and not _was_stopped_by_us(memory):
+        return f"{inner.name} inside it belongs to another owner, who has not been told that it will be {plan.PARTICIPLES[move]}"
     if last and since and last > since:
-        return f"the last mail about {inner.name} inside it no longer said that it will be {plan.ENDED[move]}"
+        return f"the last mail about {inner.name} inside it no longer said that it will be {plan.PARTICIPLES[move]}"
     return None
 
 
-def unreached(case: Case, cases: Mapping[str, Case], memories: Mapping[str, Memory], now: datetime) -> str | None:
+def unannounceable_inside(case: Case, cases: Mapping[str, Case], memories: Mapping[str, Memory], now: datetime) -> str | None:
     """Why nothing can be announced: a thing inside has another owner, and nothing will be announced to that one. `cases`: the run's, by id.
 
     As a clause that follows its name. Where the thing inside was not looked for, only the look right before the action can tell.
     """
     for inner in case.resource.facts.get("within", ()):
         guest, memory = cases.get(inner.id), memories.get(inner.id, Memory())
-        if guest is None or _same(guest.owner, case.owner) or plan.act(guest, now) or memory.announced or _rests(memory):
+        if (
+            guest is None
+            or _is_same_owner(guest.owner, case.owner)
+            or plan.strongest_action(guest, now)
+            or memory.announced_action
+            or _was_stopped_by_us(memory)
+        ):
             continue
         return f"{inner.name} inside it belongs to another owner, to whom nothing can be announced"
     return None
 
 
-def _rests(memory: Memory) -> bool:
+def _was_stopped_by_us(memory: Memory) -> bool:
     """Whether it was we who stopped it, so that its owner knows."""
-    return memory.last_act is Move.STOP and memory.act_result is Result.DONE
+    return memory.last_action is StepName.STOP and memory.last_action_result is Result.DONE
 
 
-def _same(one: str | None, other: str | None) -> bool:
+def _is_same_owner(one: str | None, other: str | None) -> bool:
     return (one or "").lower() == (other or "").lower()

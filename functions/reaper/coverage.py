@@ -6,7 +6,7 @@ from reaper.errors import ReaperError
 from reaper.model import Coverage, Status
 
 
-def gap(what: str, error: ReaperError, more: int = 0) -> Coverage:
+def failure_row(what: str, error: ReaperError, more: int = 0) -> Coverage:
     """The row for `what`, with how many more errors of the kind there were."""
     text = f"{error}" + (f" (and {more} more)" if more else "")
     return Coverage(
@@ -20,7 +20,7 @@ def gap(what: str, error: ReaperError, more: int = 0) -> Coverage:
     )
 
 
-def add(gaps: list[Coverage], row: Coverage) -> None:
+def add_failure_row(gaps: list[Coverage], row: Coverage) -> None:
     """One row per thing that fails, however often it does."""
     if all(known.kind != row.kind for known in gaps):
         gaps.append(row)

@@ -6,27 +6,27 @@ import re
 from datetime import timedelta
 
 UNITS = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
-LONGEST = timedelta(days=455)
+MAX_DURATION = timedelta(days=455)
 """CloudWatch keeps hourly points for 455 days; nothing can be told of a longer time."""
-PATTERN = r"^[1-9][0-9]{0,5}[mhdw]$"
-EXPECTED = "a duration such as 30m, 4h, 3d or 2w"
+DURATION_PATTERN = r"^[1-9][0-9]{0,5}[mhdw]$"
+EXPECTED_DURATION = "a duration such as 30m, 4h, 3d or 2w"
 
 
-def parse(text: str, most: timedelta = LONGEST) -> timedelta:
+def parse_duration(text: str, most: timedelta = MAX_DURATION) -> timedelta:
     """The length that `text` names, of at most `most`, which is whole days.
 
     Raises ValueError for anything but a positive whole number with one of the units m h d w.
     """
     if not re.fullmatch(r"[1-9][0-9]*[mhdw]", text.strip()):
-        raise ValueError(f"expected {EXPECTED}")
+        raise ValueError(f"expected {EXPECTED_DURATION}")
     unit = UNITS[text.strip()[-1]]
     # Six digits are more than the longest has minutes.
-    if not re.fullmatch(PATTERN, text.strip()) or int(text.strip()[:-1]) > most / unit:
-        raise ValueError(f"expected at most {most.days}d{', metrics are not kept longer' if most == LONGEST else ''}")
+    if not re.fullmatch(DURATION_PATTERN, text.strip()) or int(text.strip()[:-1]) > most / unit:
+        raise ValueError(f"expected at most {most.days}d{', metrics are not kept longer' if most == MAX_DURATION else ''}")
     return int(text.strip()[:-1]) * unit
 
 
-def text(length: timedelta) -> str:
+def format_duration(length: timedelta) -> str:
     """At most two units: `45 min`, `7 h 20 min`, `9 d 4 h`."""
     minutes = int(length.total_seconds() // 60)
     days, hours, minutes = minutes // 1440, minutes // 60 % 24, minutes % 60
@@ -34,7 +34,7 @@ def text(length: timedelta) -> str:
     return " ".join(p for p in parts if p) or "0 min"
 
 
-def spell(length: timedelta) -> str:
+def policy_duration(length: timedelta) -> str:
     """The shortest form that `parse` reads back: `14d`, `36h`, `90m`."""
     for unit in "wdhm":
         count, rest = divmod(length, UNITS[unit])

@@ -10,52 +10,56 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 
 from reaper import idle_period
-from reaper.model import Action, Case, Hours, Memory, Move
+from reaper.model import Case, Ceiling, Hours, Memory, StepName
 
-JITTER = timedelta(hours=1)
+CLOCK_JITTER = timedelta(hours=1)
 """A daily clock does not tick to the minute: a reminder comes up to this much early rather than a day late."""
 
 
-def asked(case: Case) -> bool:
+def is_stopped_by_hours(case: Case) -> bool:
     """Whether the rule's office hours, and not idleness alone, ask for its stops."""
     return case.rule.hours is not None and case.rule.hours.by_rule
 
 
-def digest(hours: Hours) -> str:
+def hours_digest(hours: Hours) -> str:
     """What the mail named, in short: the action, the hours and their zone."""
-    named = f"{Move.STOP}|{sorted(hours.days)}|{hours.start}|{hours.end}|{hours.tz}"
+    named = f"{StepName.STOP}|{sorted(hours.days)}|{hours.start}|{hours.end}|{hours.tz}"
     return sha256(named.encode()).hexdigest()[:16]
 
 
-def since(case: Case, memory: Memory, now: datetime) -> datetime | None:
+def enrolled_since(case: Case, memory: Memory, now: datetime) -> datetime | None:
     """When its present owner was first told of the present hours; None where no enrolment counts."""
     hours, told, created = case.rule.hours, memory.warned_at, case.resource.created
     if (
         hours is None
-        or not asked(case)
-        or case.rule.action.rank < Action.STOP.rank
-        or not idle_period.enrolling(memory)
-        or memory.enrolled != digest(hours)
+        or not is_stopped_by_hours(case)
+        or case.rule.action.rank < Ceiling.STOP.rank
+        or not idle_period.notice_was_about_hours(memory)
+        or memory.enrolment_digest != hours_digest(hours)
     ):
         return None
-    if told is None or told > now + idle_period.SKEW or (created is not None and created > told):
+    if told is None or told > now + idle_period.MAX_CLOCK_SKEW or (created is not None and created > told):
         return None
-    void = idle_period.lapsed(case, memory, now) or idle_period.handed_over(case, memory) or idle_period.answered(memory, now)
+    void = (
+        idle_period.notice_lapsed(case, memory, now)
+        or idle_period.has_new_owner(case, memory)
+        or idle_period.notice_led_to_snooze(memory, now)
+    )
     return None if void else told
 
 
-def next_mail(case: Case, memory: Memory, now: datetime) -> datetime | None:
+def next_summary_at(case: Case, memory: Memory, now: datetime) -> datetime | None:
     """From when on the weekly summary is due, or an enrolment that is void may be replaced; None where there was none, or one so
     far ahead that a wrong clock dated it.
     """
-    last = idle_period.last_notice(memory)
-    if last is None or last > now + case.rule.remind_every or not idle_period.enrolling(memory):
+    last = idle_period.last_notice_at(memory)
+    if last is None or last > now + case.rule.remind_every or not idle_period.notice_was_about_hours(memory):
         return None
-    return last + case.rule.remind_every - min(JITTER, case.rule.remind_every / 10)
+    return last + case.rule.remind_every - min(CLOCK_JITTER, case.rule.remind_every / 10)
 
 
-def summary_due(case: Case, memory: Memory, now: datetime) -> bool:
+def is_summary_due(case: Case, memory: Memory, now: datetime) -> bool:
     """Whether it is time for the weekly summary of an enrolment that counts, and no snooze keeps it."""
-    mail = next_mail(case, memory, now)
+    mail = next_summary_at(case, memory, now)
     kept = memory.snoozed_until is not None and memory.snoozed_until > now
-    return not kept and mail is not None and now >= mail and since(case, memory, now) is not None
+    return not kept and mail is not None and now >= mail and enrolled_since(case, memory, now) is not None

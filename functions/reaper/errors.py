@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 
-ODD = (
+ODD_REPLY_ERRORS = (
     ValueError,
     TypeError,
     AttributeError,
@@ -48,13 +48,13 @@ class PolicyError(ReaperError):
         self.problems = problems
 
 
-class Trouble(StrEnum):
+class Reason(StrEnum):
     """What went wrong with one call."""
 
     DENIED = "denied"
     THROTTLED = "throttled"
     GONE = "gone"
-    GARBLED = "garbled"
+    UNREADABLE = "garbled"
     PARTIAL = "partial"
     UNREACHABLE = "unreachable"
     REFUSED = "refused"
@@ -68,7 +68,7 @@ class CloudError(ReaperError):
 
     def __init__(
         self,
-        trouble: Trouble,
+        reason: Reason,
         operation: str,
         text: str,
         *,
@@ -77,29 +77,27 @@ class CloudError(ReaperError):
         retried: bool = False,
     ) -> None:
         super().__init__(f"{operation}: {text}")
-        self.trouble = trouble
+        self.reason = reason
         self.operation = operation
         self.code = code
         self.missing = missing
         self.retried = retried
 
-    def retold(self, text: str, trouble: Trouble | None = None) -> CloudError:
+    def reworded(self, text: str, reason: Reason | None = None) -> CloudError:
         """The same failure in other words: its operation, code, permission and whether it was sent more than once stay."""
-        return CloudError(
-            trouble or self.trouble, self.operation, text, code=self.code, missing=self.missing, retried=self.retried
-        )
+        return CloudError(reason or self.reason, self.operation, text, code=self.code, missing=self.missing, retried=self.retried)
 
 
 @contextmanager
-def aside() -> Iterator[None]:
+def gone_as_partial() -> Iterator[None]:
     """What is not found inside is something beside the resource that is looked at, whose own end it must not be taken for."""
     try:
         yield
     except CloudError as error:
-        if error.trouble is not Trouble.GONE:
+        if error.reason is not Reason.GONE:
             raise
-        raise error.retold(str(error).removeprefix(f"{error.operation}: "), Trouble.PARTIAL) from error
+        raise error.reworded(str(error).removeprefix(f"{error.operation}: "), Reason.PARTIAL) from error
 
 
-class Withdrawn(ReaperError):
+class ActionWithdrawn(ReaperError):
     """No further changing call may be made for this action: it was snoozed, paused or changed meanwhile. The text is the reason."""

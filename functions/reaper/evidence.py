@@ -8,12 +8,12 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import lru_cache
 
-from reaper.model import Evidence, Observation, Quiet, Reading, Resource, Role, Series, Window
+from reaper.model import Evidence, Observation, Reading, RecentSince, Resource, Role, Series, Window
 
-SETTLE = timedelta(minutes=25)
+ARRIVAL_DELAY = timedelta(minutes=25)
 """Points younger than 20 minutes may not have arrived yet, and a heartbeat beats every five: one bucket that began before that has a point."""
-SLOT = timedelta(hours=6)
-SLOTS = 56
+SLOT_LENGTH = timedelta(hours=6)
+MAX_SLOTS = 56
 """A fortnight in quarter days: what a small chart can show."""
 
 
@@ -24,15 +24,15 @@ def last_busy(reading: Reading) -> datetime | None:
     """
     series = reading.series
     if series is None or not series.values:
-        return reading.at
+        return reading.event_at
     for index in range(len(series.values) - 1, -1, -1):
         if series.values[index] > reading.busy_above:
-            busy = _end(series, index)
-            return max(busy, reading.at) if reading.at else busy
-    return reading.at
+            busy = _bucket_end(series, index)
+            return max(busy, reading.event_at) if reading.event_at else busy
+    return reading.event_at
 
 
-def _end(series: Series, index: int) -> datetime:
+def _bucket_end(series: Series, index: int) -> datetime:
     """The end of a bucket, or of what was asked for, whichever comes first."""
     end = series.start + (index + 1) * series.step
     return min(end, series.end) if series.end else end
@@ -44,37 +44,37 @@ def last_used(observation: Observation) -> datetime | None:
     return max(times, default=None)
 
 
-def settled(observation: Observation, window: Window) -> bool:
+def is_recent(observation: Observation, window: Window) -> bool:
     """Whether it was used, created or changed so lately that no rule that may hold for it, and no tag of its own, can call it idle.
 
     Of what is young only a closer look tells whether an earlier use makes it active, where the rules that may hold differ about that.
     """
-    quiet, used = _quiet(observation.resource, window), last_used(observation)
-    if used and used > quiet.perhaps:
+    quiet, used = _recent_since(observation.resource, window), last_used(observation)
+    if used and used > quiet.under_some_rule:
         return True
-    return _young(observation.resource, quiet) and not (used and used > quiet.surely)
+    return _is_young(observation.resource, quiet) and not (used and used > quiet.under_every_rule)
 
 
-def first_look(resource: Resource, window: Window) -> datetime:
+def first_read_from(resource: Resource, window: Window) -> datetime:
     """From which hour on a look has to read that settles whatever was used since it must have been silent.
 
     Of what is young that is the whole window, as it is not read again: its last use is the last that the first signals show. What only a
     closer look asks for (the queue of an asynchronous endpoint, the components of a host) is not told of it while it is young.
     """
-    quiet = _quiet(resource, window)
-    if window.whole or _young(resource, quiet):
+    quiet = _recent_since(resource, window)
+    if window.reads_in_full or _is_young(resource, quiet):
         return window.start
-    start = min(quiet.perhaps, window.end - timedelta(minutes=1)).replace(minute=0, second=0, microsecond=0)
+    start = min(quiet.under_some_rule, window.end - timedelta(minutes=1)).replace(minute=0, second=0, microsecond=0)
     return max(window.start, start)
 
 
-def _quiet(resource: Resource, window: Window) -> Quiet:
-    usual = Quiet(perhaps=window.quiet_from, surely=window.quiet_from)
-    return window.quiet.get(resource.id, usual)
+def _recent_since(resource: Resource, window: Window) -> RecentSince:
+    usual = RecentSince(under_some_rule=window.recent_since, under_every_rule=window.recent_since)
+    return window.recent_since_by_id.get(resource.id, usual)
 
 
-def _young(resource: Resource, quiet: Quiet) -> bool:
-    return any(t and t > quiet.perhaps for t in (resource.created, resource.changed))
+def _is_young(resource: Resource, quiet: RecentSince) -> bool:
+    return any(t and t > quiet.under_some_rule for t in (resource.created, resource.changed))
 
 
 def alive_from(reading: Reading, until: datetime) -> datetime | None:
@@ -93,7 +93,7 @@ def alive_from(reading: Reading, until: datetime) -> datetime | None:
         first -= 1
     if first > last:
         return None
-    return min(_end(series, first), until) if first else series.start
+    return min(_bucket_end(series, first), until) if first else series.start
 
 
 def watched_from(observation: Observation, until: datetime) -> datetime | None:
@@ -114,10 +114,10 @@ def _recorded_from(series: Series, until: datetime) -> datetime | None:
     """The start of the stretch that was asked for. An empty answer to a complete question still covers what was asked."""
     if not series.values:
         return None if series.end and series.end < until else series.start
-    return series.start if _end(series, len(series.values) - 1) >= until else None
+    return series.start if _bucket_end(series, len(series.values) - 1) >= until else None
 
 
-def either(first: Reading, *others: Reading) -> Reading:
+def merge_heartbeats(first: Reading, *others: Reading) -> Reading:
     """One heartbeat out of several that would each do: alive wherever one of them is, complete only when all are."""
     found = [r.series for r in (first, *others) if r.series and r.series.values]
     complete = all(r.complete for r in (first, *others))
@@ -130,48 +130,48 @@ def either(first: Reading, *others: Reading) -> Reading:
     return replace(first, series=replace(found[0], values=merged), complete=complete)
 
 
-def heard(observation: Observation) -> bool:
+def has_heartbeat(observation: Observation) -> bool:
     """Whether any heartbeat showed a live point at all in the window."""
-    return any(points(r) for r in observation.readings if r.role is Role.HEARTBEAT)
+    return any(point_count(r) for r in observation.readings if r.role is Role.HEARTBEAT)
 
 
-def points(reading: Reading) -> int:
+def point_count(reading: Reading) -> int:
     """How many buckets have a point; a single event counts as one."""
     if reading.series is None:
-        return int(reading.at is not None)
+        return int(reading.event_at is not None)
     return sum(1 for v in reading.series.values if not math.isnan(v))
 
 
-def brief(reading: Reading, *, drawn: bool = False) -> Evidence:
+def summarize(reading: Reading, *, with_slots: bool = False) -> Evidence:
     """A reading as the report shows it; with its shape only where it will be `drawn`, which keeps large reports small."""
     values = [v for v in reading.series.values if not math.isnan(v)] if reading.series else []
     return Evidence(
         signal=reading.signal,
         subject=reading.subject,
         role=reading.role,
-        points=points(reading),
+        points=point_count(reading),
         last_busy=last_busy(reading) if reading.role is Role.ACTIVITY else None,
         peak=max(values, default=None),
         complete=reading.complete,
-        shape=_shared(_shape(reading)) if drawn else (),
+        slots=_shared_slots(_slots_of(reading)) if with_slots else (),
         busy_above=reading.busy_above,
     )
 
 
-def _shape(reading: Reading) -> tuple[int, ...]:
+def _slots_of(reading: Reading) -> tuple[int, ...]:
     """Slots are counted back from the end of the window, so that each finding's slots stand for the same six hours."""
     if reading.series is None or not len(reading.series.values):
         return ()
-    values, wide = reading.series.values, max(1, SLOT // reading.series.step)
-    edges = range(len(values), max(0, len(values) - SLOTS * wide), -wide)
+    values, wide = reading.series.values, max(1, SLOT_LENGTH // reading.series.step)
+    edges = range(len(values), max(0, len(values) - MAX_SLOTS * wide), -wide)
     slots = [values[max(0, end - wide) : end] for end in edges]
     if reading.role is Role.HEARTBEAT:
         return tuple(int(all(v > reading.busy_above for v in slot)) for slot in reversed(slots))
     top = max((v for v in values if math.isfinite(v)), default=0.0)
-    return tuple(max(_percent(v, top, reading.busy_above) for v in slot) for slot in reversed(slots))
+    return tuple(max(_percent_of_peak(v, top, reading.busy_above) for v in slot) for slot in reversed(slots))
 
 
-def _percent(value: float, top: float, busy_above: float) -> int:
+def _percent_of_peak(value: float, top: float, busy_above: float) -> int:
     """0 for no point and for whatever is not busy; the least use still shows."""
     if not value > busy_above:
         return 0
@@ -179,6 +179,6 @@ def _percent(value: float, top: float, busy_above: float) -> int:
 
 
 @lru_cache(maxsize=1024)
-def _shared(shape: tuple[int, ...]) -> tuple[int, ...]:
+def _shared_slots(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Idle resources look alike: equal shapes are kept once."""
     return shape

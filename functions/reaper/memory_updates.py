@@ -9,131 +9,140 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from reaper import enrolment, idle_period, plan
-from reaper.model import Announced, Case, Memory, Move, Result, State, Step
+from reaper.model import AnnouncedAction, Case, Memory, Result, State, Step, StepName
 
 
-def heeding(memory: Memory, host: Memory | None) -> Memory:
+def after_host_snooze(memory: Memory, host: Memory | None) -> Memory:
     """The memory once a snooze of what it lives in has answered its notice, as one of its own would have."""
-    last = memory.warned_at if idle_period.enrolling(memory) else idle_period.last_notice(memory)
+    last = memory.warned_at if idle_period.notice_was_about_hours(memory) else idle_period.last_notice_at(memory)
     until = host.snoozed_until if host else None
-    return idle_period.spent(memory) if last and until and last < until else memory
+    return idle_period.after_answered_notice(memory) if last and until and last < until else memory
 
 
-def told(case: Case, memory: Memory, step: Step, receipt: str, now: datetime, *, acting: bool = True) -> Memory:
+def after_notice(case: Case, memory: Memory, step: Step, receipt: str, now: datetime, *, acting: bool = True) -> Memory:
     """The memory once a channel has accepted a warning or a reminder, with what it announced. A reminder never moves the date."""
-    if step.move is Move.WARN:
-        return _warned(case, memory, receipt, now, acting)
-    if step.move is not Move.REMIND:
+    if step.name is StepName.WARN:
+        return _after_warning(case, memory, receipt, now, acting)
+    if step.name is not StepName.REMIND:
         return memory
-    move = plan.act(case, now) if acting else None
-    kept = enrolment.since(case, memory, now) is not None
-    said = Announced.HOURS if kept else Announced(move) if move else None
-    shape = memory.shape if kept else case.resource.facts.get("shape")
-    return replace(memory, reminded_at=now, receipt=receipt, told=case.owner, announced=said, shape=shape)
+    move = plan.strongest_action(case, now) if acting else None
+    kept = enrolment.enrolled_since(case, memory, now) is not None
+    said = AnnouncedAction.HOURS if kept else AnnouncedAction(move) if move else None
+    shape = memory.notified_fingerprint if kept else case.resource.facts.get("shape")
+    return replace(
+        memory,
+        reminded_at=now,
+        notice_receipt=receipt,
+        notified_owner=case.owner,
+        announced_action=said,
+        notified_fingerprint=shape,
+    )
 
 
-def _warned(case: Case, memory: Memory, receipt: str, now: datetime, acting: bool) -> Memory:
-    move, hours = plan.act(case, now) if acting else None, case.rule.hours
-    enrols = move is not None and hours is not None and enrolment.asked(case)
+def _after_warning(case: Case, memory: Memory, receipt: str, now: datetime, acting: bool) -> Memory:
+    move, hours = plan.strongest_action(case, now) if acting else None, case.rule.hours
+    enrols = move is not None and hours is not None and enrolment.is_stopped_by_hours(case)
     return replace(
         memory,
         warned_at=now,
         reminded_at=None,
-        receipt=receipt,
-        told=case.owner,
-        shape=case.resource.facts.get("shape"),
-        announced=Announced.HOURS if enrols else Announced(move) if move else None,
-        promised=plan.promise(case, now) if move else None,
-        enrolled=enrolment.digest(hours) if enrols and hours else None,
+        notice_receipt=receipt,
+        notified_owner=case.owner,
+        notified_fingerprint=case.resource.facts.get("shape"),
+        announced_action=AnnouncedAction.HOURS if enrols else AnnouncedAction(move) if move else None,
+        act_not_before=plan.earliest_action_at(case, now) if move else None,
+        enrolment_digest=enrolment.hours_digest(hours) if enrols and hours else None,
         held_at=None,
     )
 
 
-def told_of_part(case: Case, memory: Memory, receipt: str, now: datetime) -> Memory:
+def after_part_notice(case: Case, memory: Memory, receipt: str, now: datetime) -> Memory:
     """The memory once a channel has accepted the mail about the first part of an action: it is the notice for the rest."""
     return replace(
-        idle_period.silent(memory),
+        idle_period.without_notice(memory),
         warned_at=now,
-        receipt=receipt,
-        told=case.owner,
-        announced=Announced(memory.last_act or Move.STOP),
-        promised=plan.promise(case, now),
-        act_told=now,
+        notice_receipt=receipt,
+        notified_owner=case.owner,
+        announced_action=AnnouncedAction(memory.last_action or StepName.STOP),
+        act_not_before=plan.earliest_action_at(case, now),
+        last_action_told_at=now,
     )
 
 
-def meant(memory: Memory, move: Move, manifest: str | None, run: str, now: datetime) -> Memory:
+def before_action(memory: Memory, move: StepName, manifest: str | None, run: str, now: datetime) -> Memory:
     """The memory just before a move is made: whoever comes next knows that it may have been. A start keeps the manifest of its stop."""
     return replace(
         memory,
-        last_act=move,
-        acted_at=now,
-        manifest=manifest or memory.manifest,
-        act_run=run,
-        act_result=None,
-        act_because=None,
-        act_part=None,
-        act_told=None,
+        last_action=move,
+        last_action_at=now,
+        manifest_address=manifest or memory.manifest_address,
+        last_action_run=run,
+        last_action_result=None,
+        last_action_because=None,
+        last_action_part=None,
+        last_action_told_at=None,
     )
 
 
-def taken_back(memory: Memory, before: Memory) -> Memory:
+def without_intent(memory: Memory, before: Memory) -> Memory:
     """The memory without an intent of which no call was made: what it said of the action before it."""
     return replace(
         memory,
-        last_act=before.last_act,
-        acted_at=before.acted_at,
-        manifest=before.manifest,
-        act_run=before.act_run,
-        act_result=before.act_result,
-        act_because=before.act_because,
-        act_part=before.act_part,
-        act_told=before.act_told,
+        last_action=before.last_action,
+        last_action_at=before.last_action_at,
+        manifest_address=before.manifest_address,
+        last_action_run=before.last_action_run,
+        last_action_result=before.last_action_result,
+        last_action_because=before.last_action_because,
+        last_action_part=before.last_action_part,
+        last_action_told_at=before.last_action_told_at,
     )
 
 
-def settled(memory: Memory, result: Result, because: str, part: str | None = None) -> Memory:
+def with_result(memory: Memory, result: Result, because: str, part: str | None = None) -> Memory:
     """The memory once it is known what became of an action, or that nobody can know: its notice is used up."""
-    return replace(moved(memory), act_result=result, act_because=because, act_part=part)
+    return replace(after_action(memory), last_action_result=result, last_action_because=because, last_action_part=part)
 
 
-def went(memory: Memory, move: Move, because: str, run: str, now: datetime) -> Memory:
+def after_going_with_host(memory: Memory, move: StepName, because: str, run: str, now: datetime) -> Memory:
     """The memory of what was stopped or deleted with what it lives in: done, and its owner still to be told."""
-    return settled(meant(memory, move, None, run, now), Result.DONE, because)
+    return with_result(before_action(memory, move, None, run, now), Result.DONE, because)
 
 
-def not_known(memory: Memory) -> Memory:
+def with_unknown_result(memory: Memory) -> Memory:
     """The memory once an action that an earlier run began is closed: nobody can tell whether it was made."""
-    when = memory.acted_at.astimezone(UTC) if memory.acted_at else None
-    run = f"run {memory.act_run}" if memory.act_run else "a run of an earlier version"
+    when = memory.last_action_at.astimezone(UTC) if memory.last_action_at else None
+    run = f"run {memory.last_action_run}" if memory.last_action_run else "a run of an earlier version"
     because = f"it isn't known whether it was made: {run} began it on {when:%Y-%m-%d %H:%M} UTC and broke off"
-    return settled(memory, Result.FAILED, because)
+    return with_result(memory, Result.FAILED, because)
 
 
-def is_open(memory: Memory, run: str | None = None) -> bool:
+def is_unfinished(memory: Memory, run: str | None = None) -> bool:
     """Whether an action was begun by another run than `run` and what became of it is not known.
 
     Version 49f8b6c left no result: there it was open where the notice that it used up still stands.
     """
-    if memory.last_act is None or memory.acted_at is None or memory.act_result is not None:
+    if memory.last_action is None or memory.last_action_at is None or memory.last_action_result is not None:
         return False
-    if memory.act_run is not None:
-        return memory.act_run != run
-    return memory.warned_at is not None and memory.warned_at <= memory.acted_at and memory.last_act in plan.STRENGTH
+    if memory.last_action_run is not None:
+        return memory.last_action_run != run
+    return (
+        memory.warned_at is not None and memory.warned_at <= memory.last_action_at and memory.last_action in plan.ACTION_STRENGTH
+    )
 
 
-def moved(memory: Memory) -> Memory:
+def after_action(memory: Memory) -> Memory:
     """The memory once a move was made: its notice is used up, another move needs another. An enrolment lasts."""
-    kept = memory if idle_period.enrolling(memory) else idle_period.silent(memory)
-    return replace(kept, idle_since=None, idle_seen=None)
+    kept = memory if idle_period.notice_was_about_hours(memory) else idle_period.without_notice(memory)
+    return replace(kept, idle_since=None, last_seen_idle_at=None)
 
 
-def undone(memory: Memory) -> Memory:
+def after_undo(memory: Memory) -> Memory:
     """The memory once a move was taken back: nothing of it is left, and nothing is done again without a new notice."""
-    return taken_back(moved(memory), Memory())
+    return without_intent(after_action(memory), Memory())
 
 
-def after(case: Case, memory: Memory, now: datetime) -> Memory:
+def after_judging(case: Case, memory: Memory, now: datetime) -> Memory:
     """What is to be remembered once this verdict is known; equal to `memory` where nothing needs to be written.
 
     Use, change and protection close the spell; `unknown` and what costs nothing say nothing about it. Give it the case as judged,
@@ -141,28 +150,34 @@ def after(case: Case, memory: Memory, now: datetime) -> Memory:
     or when a snooze was given to what had this id before.
     """
     if memory.snoozed_until and not plan.is_snoozed(case, memory, now):
-        memory = _ended_snooze(case, idle_period.spent(memory) if idle_period.answered(memory, now) else memory, now)
-    if case.verdict.state in {State.ACTIVE, State.YOUNG} or case.rule.protected:
-        return replace(memory if _outlasts(case, memory, now) else idle_period.silent(memory), idle_since=None, idle_seen=None)
-    return idle_period.renewed(case, memory, now) if plan.may_move(case) else memory
+        memory = _without_ended_snooze(
+            case, idle_period.after_answered_notice(memory) if idle_period.notice_led_to_snooze(memory, now) else memory, now
+        )
+    if case.verdict.state in {State.ACTIVE, State.YOUNG} or case.rule.protected_because:
+        return replace(
+            memory if _notice_goes_on(case, memory, now) else idle_period.without_notice(memory),
+            idle_since=None,
+            last_seen_idle_at=None,
+        )
+    return idle_period.seen_idle(case, memory, now) if plan.may_act(case) else memory
 
 
-def _ended_snooze(case: Case, memory: Memory, now: datetime) -> Memory:
+def _without_ended_snooze(case: Case, memory: Memory, now: datetime) -> Memory:
     """The memory without a snooze that is over. With something inside it stays for as long as a notice about that could still count, for
     it answers that one, too, and its row may not be read today.
     """
-    counts = memory.snoozed_until is not None and now <= memory.snoozed_until + idle_period.lapse(case)
-    stays = counts and case.resource.facts.get("within") and not plan.is_anew(case, memory)
-    return memory if stays else idle_period.awake(memory)
+    counts = memory.snoozed_until is not None and now <= memory.snoozed_until + idle_period.notice_valid_for(case)
+    stays = counts and case.resource.facts.get("within") and not plan.is_recreated(case, memory)
+    return memory if stays else idle_period.without_snooze(memory)
 
 
-def _outlasts(case: Case, memory: Memory, now: datetime) -> bool:
+def _notice_goes_on(case: Case, memory: Memory, now: datetime) -> bool:
     """Whether a notice goes on although it is not idle now: of office hours, or of the rest of an action that made it young itself.
 
     One of office hours also while these only protect, as under a rule with a price while that is not known, which it never is of an
     endpoint in use: whether the enrolment counts is looked at each time (`enrolment.since`).
     """
-    if idle_period.lasting(case, memory):
+    if idle_period.notice_outlasts_use(case, memory):
         return case.rule.hours is not None
-    rest = case.verdict.state is State.YOUNG and idle_period.of_a_part(memory) and not case.rule.protected
-    return rest and not idle_period.void(case, memory, now)
+    rest = case.verdict.state is State.YOUNG and idle_period.notice_was_for_part(memory) and not case.rule.protected_because
+    return rest and not idle_period.notice_expired(case, memory, now)

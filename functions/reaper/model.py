@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 
 class State(StrEnum):
@@ -59,7 +59,7 @@ class Mode(StrEnum):
         return self is Mode.ENFORCE
 
 
-class Action(StrEnum):
+class Ceiling(StrEnum):
     """The ceiling a policy sets for a resource, gentlest first."""
 
     IGNORE = "ignore"
@@ -70,10 +70,10 @@ class Action(StrEnum):
     @property
     def rank(self) -> int:
         """0 for `ignore` up to 3 for `delete`."""
-        return list(Action).index(self)
+        return list(Ceiling).index(self)
 
 
-class Move(StrEnum):
+class StepName(StrEnum):
     """What a step asks for."""
 
     NONE = "none"
@@ -85,7 +85,7 @@ class Move(StrEnum):
     HOLD = "hold"
 
 
-class Announced(StrEnum):
+class AnnouncedAction(StrEnum):
     """What a notice said would happen. `hours`: an enrolment notice, after which office hours are kept day by day."""
 
     STOP = "stop"
@@ -125,7 +125,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class BilledPart:
     """Something with a price of its own: `count` units of `instance` billed under `component`, a key of the price snapshot."""
 
     component: str
@@ -135,7 +135,11 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """One thing that was found. `tags` None means they could not be read. `parts` None means that what it runs is not known."""
+    """One thing in a cloud. `tags` None: they couldn't be read. `parts` None: what it runs is unknown.
+
+    `details`: what only its kind needs, an instance of `Kind.details`; None until the kind has read it. `contained`: what lives inside and
+    would go with it. `fingerprint`: what the resource is like, if its kind has no time of change to tell.
+    """
 
     kind: str
     id: str
@@ -146,40 +150,43 @@ class Resource:
     changed: datetime | None = None
     status: str = ""
     size: str = ""
-    parts: tuple[Part, ...] | None = None
+    parts: tuple[BilledPart, ...] | None = None
     tags: Mapping[str, str] | None = field(default_factory=dict)
     people: Mapping[str, str] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
+    details: Any = None
+    contained: tuple[Resource, ...] = ()
+    fingerprint: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quiet:
+class RecentSince:
     """Since when one resource must have been silent to count as idle.
 
     `perhaps`: silence since then is enough under some rule that may hold for it. `surely`: since then is enough under each of them. They
     differ only where a rule asks for a price or a size that is not known yet.
     """
 
-    perhaps: datetime
-    surely: datetime
+    under_some_rule: datetime
+    under_every_rule: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class CachedDescription:
     """What a sweep keeps of a resource for later ones, good only while the resource bears this `stamp`.
 
     `body`: what never changes, as JSON can write it. `parts` and `size`: what it ran at `at`, by which a look may be spared and nothing judged.
     `at` is the clock of the run that wrote it, None until then.
     """
 
-    stamp: str
-    at: datetime | None = None
+    revision: str
+    described_at: datetime | None = None
     body: Mapping[str, Any] = field(default_factory=dict)
-    parts: tuple[Part, ...] | None = None
+    parts: tuple[BilledPart, ...] | None = None
     size: str = ""
 
 
-def nothing_kept(ids: Iterable[str]) -> Mapping[str, Kept]:
+def nothing_cached(ids: Iterable[str]) -> Mapping[str, CachedDescription]:
     """What is kept where nothing is."""
     return {}
 
@@ -194,10 +201,10 @@ class Window:
 
     start: datetime
     end: datetime
-    quiet_from: datetime
-    quiet: Mapping[str, Quiet] = field(default_factory=dict)
-    whole: bool = False
-    kept: Callable[[Iterable[str]], Mapping[str, Kept]] = nothing_kept
+    recent_since: datetime
+    recent_since_by_id: Mapping[str, RecentSince] = field(default_factory=dict)
+    reads_in_full: bool = False
+    read_cached: Callable[[Iterable[str]], Mapping[str, CachedDescription]] = nothing_cached
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,13 +228,13 @@ class Reading:
     role: Role
     subject: str = ""
     series: Series | None = None
-    at: datetime | None = None
+    event_at: datetime | None = None
     busy_above: float = 0.0
     complete: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hint:
+class IndirectEvidence:
     """Indirect evidence that nothing happened since `since`; good for a `likely` verdict at most."""
 
     since: datetime
@@ -245,13 +252,13 @@ class Observation:
 
     resource: Resource
     readings: tuple[Reading, ...] = ()
-    hint: Hint | None = None
-    in_use: str | None = None
-    free: str | None = None
-    unsettled: str | None = None
-    blind: str | None = None
-    gone: bool = False
-    keep: Kept | None = None
+    indirect_evidence: IndirectEvidence | None = None
+    in_use_because: str | None = None
+    free_because: str | None = None
+    changing_because: str | None = None
+    unknown_because: str | None = None
+    is_gone: bool = False
+    to_cache: CachedDescription | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,7 +288,7 @@ class Rule:
     """
 
     name: str
-    action: Action
+    action: Ceiling
     idle_after: timedelta
     grace: timedelta
     remind_every: timedelta
@@ -289,7 +296,7 @@ class Rule:
     act_on: Confidence = Confidence.PROVEN
     stop_by: str = "stop"
     hours: Hours | None = None
-    protected: str | None = None
+    protected_because: str | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -320,37 +327,37 @@ class Memory:
     """
 
     idle_since: datetime | None = None
-    idle_seen: datetime | None = None
+    last_seen_idle_at: datetime | None = None
     warned_at: datetime | None = None
-    receipt: str | None = None
-    told: str | None = None
-    shape: str | None = None
+    notice_receipt: str | None = None
+    notified_owner: str | None = None
+    notified_fingerprint: str | None = None
     reminded_at: datetime | None = None
-    announced: Announced | None = None
-    promised: datetime | None = None
-    enrolled: str | None = None
+    announced_action: AnnouncedAction | None = None
+    act_not_before: datetime | None = None
+    enrolment_digest: str | None = None
     held_at: datetime | None = None
     snoozed_until: datetime | None = None
     snoozed_at: datetime | None = None
     snoozed_by: str | None = None
-    snoozed_why: str | None = None
-    last_act: Move | None = None
-    acted_at: datetime | None = None
-    manifest: str | None = None
-    act_run: str | None = None
-    act_result: Result | None = None
-    act_because: str | None = None
-    act_part: str | None = None
-    act_told: datetime | None = None
+    snooze_reason: str | None = None
+    last_action: StepName | None = None
+    last_action_at: datetime | None = None
+    manifest_address: str | None = None
+    last_action_run: str | None = None
+    last_action_result: Result | None = None
+    last_action_because: str | None = None
+    last_action_part: str | None = None
+    last_action_told_at: datetime | None = None
     version: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bar:
+class Blocked:
     """Why a move cannot be made on a resource now, as a clause that follows its name; `done` where it already is as the move would leave it."""
 
     because: str
-    done: bool = False
+    already_done: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -364,15 +371,15 @@ class Case:
     verdict: Verdict
     usd_per_hour: float | None = None
     owner: str | None = None
-    acts: Mapping[Move, Bar | None] = field(default_factory=dict)
-    saves: Mapping[Move, float] = field(default_factory=dict)
+    blocked: Mapping[StepName, Blocked | None] = field(default_factory=dict)
+    saves_usd_per_hour: Mapping[StepName, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """What to do now with one resource, and why."""
 
-    move: Move
+    name: StepName
     because: str
 
 
@@ -387,10 +394,10 @@ class Outcome:
     result: Result
     error: str | None = None
     because: str | None = None
-    already: bool = False
+    already_done: bool = False
     begun: bool = False
-    part: str | None = None
-    host: str | None = None
+    part_done: str | None = None
+    host_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -437,7 +444,7 @@ class Evidence:
     last_busy: datetime | None
     peak: float | None
     complete: bool
-    shape: tuple[int, ...] = ()
+    slots: tuple[int, ...] = ()
     busy_above: float = 0.0
 
 
@@ -490,59 +497,3 @@ class Report:
     run: Run
     coverage: tuple[Coverage, ...]
     findings: tuple[Finding, ...]
-
-
-C = TypeVar("C")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deed:
-    """What one move does to a resource of a kind, and how it is undone, for people.
-
-    `verb` completes `it was …`. `permissions`: what the move needs beyond those for reading. `undo` is empty where nothing brings it back.
-    `in_vain`: where it changes nothing, as a clause, and what to do then, for `policy check`.
-    """
-
-    verb: str
-    what: str
-    undo: str
-    permissions: tuple[str, ...]
-    in_vain: str = ""
-
-
-def nothing(resource: Resource) -> Mapping[Move, Bar | None]:
-    """The moves of a kind that only tells."""
-    return {}
-
-
-def gone(resource: Resource, move: Move) -> tuple[Part, ...]:
-    """What is still paid for after a move that ends all cost."""
-    return ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kind(Generic[C]):
-    """One sort of resource and everything the product knows about it.
-
-    `discover(cloud)` yields the resources, tags included. `observe(cloud, resources, window)` takes the whole batch and yields one
-    observation for each. `permissions` are the exact IAM or RBAC actions that both need. `able(resource)` says of an observed resource
-    which of the moves in `deeds` could be made now, and `left(resource, move)` what is still paid for after one of them; how they are made
-    is not here but in the cloud's folder `acts`. Without deeds a kind only tells. `needs`: what has to be set up by hand before one of it is
-    ever proven idle, else only `likely`. Not `priced`: none ever has a price of its own. The rest is for docs/kinds.md.
-    """
-
-    name: str
-    cloud: str
-    title: str
-    docs: str
-    permissions: tuple[str, ...]
-    activity: str
-    heartbeat: str
-    otherwise: str
-    discover: Callable[[C], Iterable[Resource]]
-    observe: Callable[[C, Sequence[Resource], Window], Iterable[Observation]]
-    able: Callable[[Resource], Mapping[Move, Bar | None]] = nothing
-    left: Callable[[Resource, Move], tuple[Part, ...] | None] = gone
-    deeds: Mapping[Move, Deed] = field(default_factory=dict)
-    needs: str = ""
-    priced: bool = True

@@ -12,37 +12,37 @@ from itertools import count
 from typing import Any, Protocol, Self, TypeVar
 
 from reaper import cache, conformance, judge, plan
-from reaper.cache import Cache
-from reaper.errors import ODD, CloudError, Trouble, aside
-from reaper.evidence import brief
+from reaper.cache import ConfigurationCache
+from reaper.errors import ODD_REPLY_ERRORS, CloudError, Reason, gone_as_partial
+from reaper.evidence import summarize
+from reaper.kind import Kind
 from reaper.model import (
-    Action,
-    Bar,
+    Blocked,
+    CachedDescription,
     Case,
+    Ceiling,
     Coverage,
     Finding,
-    Kept,
-    Kind,
     Memory,
-    Move,
     Observation,
     Outcome,
     Price,
-    Quiet,
+    RecentSince,
     Resource,
     Result,
     State,
     Status,
+    StepName,
     Target,
     Window,
-    nothing_kept,
+    nothing_cached,
 )
 from reaper.policy import owners, rules
 from reaper.policy.schema import Policy
 from reaper.prices import PriceBook
 
 T = TypeVar("T")
-Reads = Callable[[Iterable[str]], Mapping[str, Kept]]
+Reads = Callable[[Iterable[str]], Mapping[str, CachedDescription]]
 """What earlier sweeps kept, by id."""
 Waits = tuple[timedelta, timedelta]
 """The shortest and the longest that one may have to be silent."""
@@ -50,30 +50,30 @@ LAG = timedelta(minutes=5)
 """Metrics of the last minutes are still arriving, so the window ends this long before now."""
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 TARGETS_AT_ONCE = 8
-ASKED = {Move.STOP: Action.STOP, Move.DELETE: Action.DELETE}
+ASKED = {StepName.STOP: Ceiling.STOP, StepName.DELETE: Ceiling.DELETE}
 """What a rule must allow for a move."""
 DRAWN = frozenset({State.IDLE, State.UNKNOWN})
 """Whose signals the report draws."""
 
 
-class Cloud(Protocol):
+class CloudSession(Protocol):
     """What the sweep needs of a cloud session; both clouds have the same shape."""
 
     target: Target
     calls: Any
-    troubles: list[CloudError]
+    errors: list[CloudError]
 
     def for_kind(self) -> Self:
         """The same target with fresh counters."""
         ...
 
-    def anew(self) -> Self:
+    def without_cache(self) -> Self:
         """The same target with fresh counters and nothing remembered from before, for looking again."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class ObserveContext:
     """What to sweep with: the policy, the prices, the moment, what is remembered, whom to tell of progress, and what earlier sweeps kept."""
 
     policy: Policy
@@ -81,7 +81,7 @@ class Order:
     book: PriceBook = field(default_factory=PriceBook)
     memories: Mapping[str, Memory] = field(default_factory=dict)
     progress: Callable[[str], None] = lambda text: None
-    cache: Cache | None = None
+    cache: ConfigurationCache | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +92,7 @@ class Swept:
     findings: tuple[Finding, ...]
 
 
-def sweep(clouds: Sequence[Cloud], kinds: Sequence[Kind[Any]], order: Order) -> Swept:
+def sweep(clouds: Sequence[CloudSession], kinds: Sequence[Kind[Any]], order: ObserveContext) -> Swept:
     """Every kind of every target. Never raises CloudError: what could not be read is in the coverage.
 
     Whatever a kind or a reply trips over (`errors.ODD`) fails that kind only. What is no such thing, MemoryError above all, ends the run.
@@ -100,7 +100,7 @@ def sweep(clouds: Sequence[Cloud], kinds: Sequence[Kind[Any]], order: Order) -> 
     jobs = [(cloud.for_kind(), kind) for cloud in clouds for kind in kinds if kind.cloud == cloud.target.cloud]
     lock, finished = threading.Lock(), count(1)
 
-    def job(pair: tuple[Cloud, Kind[Any]]) -> tuple[Coverage, list[Finding]]:
+    def job(pair: tuple[CloudSession, Kind[Any]]) -> tuple[Coverage, list[Finding]]:
         done = _visit(*pair, order)
         with lock:
             order.progress(f"{next(finished)} of {len(jobs)}: {_told(done[0])}")
@@ -113,7 +113,7 @@ def sweep(clouds: Sequence[Cloud], kinds: Sequence[Kind[Any]], order: Order) -> 
     return Swept(coverage=tuple(c for c, _ in results), findings=tuple(f for _, found in results for f in found))
 
 
-def again(cloud: Cloud, kind: Kind[Any], resource: Resource, order: Order) -> Finding:
+def assess_again(cloud: CloudSession, kind: Kind[Any], resource: Resource, order: ObserveContext) -> Finding:
     """The finding of one resource, observed anew up to this very moment. Raises CloudError where anything of it could not be read.
 
     CloudWatch is asked to the end of this minute, so that the present one is seen too; whether Azure Monitor takes an end that lies ahead is
@@ -122,20 +122,22 @@ def again(cloud: Cloud, kind: Kind[Any], resource: Resource, order: Order) -> Fi
     """
     on_aws = cloud.target.cloud == "aws"
     end = order.now.replace(second=0, microsecond=0) + (MINUTE if on_aws else timedelta(0))
-    stretch = replace(window(order.policy, order.now, end), quiet=_quiet([resource], order), whole=True)
+    stretch = replace(
+        observation_window(order.policy, order.now, end), recent_since_by_id=_quiet([resource], order), reads_in_full=True
+    )
     seen = list(_safely(kind, lambda: kind.observe(cloud, [resource], stretch)))
-    if cloud.troubles:
-        with aside():
-            raise cloud.troubles[0]
+    if cloud.errors:
+        with gone_as_partial():
+            raise cloud.errors[0]
     if [(s.resource.id, s.resource.name) for s in seen] != [(resource.id, resource.name)]:
-        raise CloudError(Trouble.GARBLED, kind.name, "it was asked for and not observed")
-    if seen[0].gone:
-        raise CloudError(Trouble.GONE, kind.name, "it is not there any more")
+        raise CloudError(Reason.UNREADABLE, kind.name, "it was asked for and not observed")
+    if seen[0].is_gone:
+        raise CloudError(Reason.GONE, kind.name, "it is not there any more")
     [found] = _safely(kind, lambda: [_finding(seen[0], kind, order)])
     return found
 
 
-def window(policy: Policy, now: datetime, end: datetime | None = None) -> Window:
+def observation_window(policy: Policy, now: datetime, end: datetime | None = None) -> Window:
     """The stretch to read: from a full hour on, back over the longest `idle_after`, to a little before now, or to `end`.
 
     Both clouds cut their buckets from the start on; from the full hour on, every window cuts the same ones. The start hangs on `now` alone.
@@ -143,10 +145,12 @@ def window(policy: Policy, now: datetime, end: datetime | None = None) -> Window
     usual = _mark(now - LAG)
     reach = max(policy.defaults.lookback, rules.longest_idle_after(policy) + 2 * HOUR)
     start = (usual - reach).replace(minute=0, second=0, microsecond=0)
-    return Window(start=start, end=end or usual, quiet_from=now - rules.shortest_idle_after(policy))
+    return Window(start=start, end=end or usual, recent_since=now - rules.shortest_idle_after(policy))
 
 
-def _quiet(resources: Iterable[Resource], order: Order, kept: Reads = nothing_kept, *, priced: bool = True) -> dict[str, Quiet]:
+def _quiet(
+    resources: Iterable[Resource], order: ObserveContext, kept: Reads = nothing_cached, *, priced: bool = True
+) -> dict[str, RecentSince]:
     """By id, since when each must have been silent. One that the code trips over is left out: the shortest wait of all stands for it.
 
     Not `priced`: none of them ever has a price. Of several with one id each may be the one that is looked at: both ends stand for all.
@@ -156,7 +160,7 @@ def _quiet(resources: Iterable[Resource], order: Order, kept: Reads = nothing_ke
     for resource in resources:
         try:
             known.append((resource, _waits(resource, order, priced=priced)))
-        except ODD:
+        except ODD_REPLY_ERRORS:
             left_out.add(resource.id)
     left_open = [resource.id for resource, (short, long) in known if short < long]
     held = kept(left_open) if left_open else {}
@@ -164,29 +168,32 @@ def _quiet(resources: Iterable[Resource], order: Order, kept: Reads = nothing_ke
     for resource, (short, long) in known:
         least, most = found.get(resource.id, (long, long))
         found[resource.id] = min(least, _as_kept(resource, held.get(resource.id), short, order)), max(most, long)
-    shared = {waits: Quiet(perhaps=order.now - waits[0], surely=order.now - waits[1]) for waits in found.values()}
+    shared = {
+        waits: RecentSince(under_some_rule=order.now - waits[0], under_every_rule=order.now - waits[1])
+        for waits in found.values()
+    }
     return {id: shared[waits] for id, waits in found.items() if id not in left_out}
 
 
-def _waits(resource: Resource, order: Order, *, priced: bool) -> Waits:
+def _waits(resource: Resource, order: ObserveContext, *, priced: bool) -> Waits:
     """With a type that has no price, too, there is nothing that a closer look could find out about it."""
     price = order.book.price(resource)
     usd = price.usd_per_hour if price else None
-    return rules.waits(order.policy, resource, usd, order.now, priced=priced and not resource.parts)
+    return rules.idle_after_range(order.policy, resource, usd, order.now, priced=priced and not resource.parts)
 
 
-def _as_kept(resource: Resource, kept: Kept | None, short: timedelta, order: Order) -> timedelta:
+def _as_kept(resource: Resource, kept: CachedDescription | None, short: timedelta, order: ObserveContext) -> timedelta:
     """The shortest wait that may hold for it, given what it ran when it was last described: that may spare a closer look, and nothing else.
 
     Never longer than the wait of the rule by which it is judged without one. What makes no sense is as if it had not been kept.
     """
     try:
-        known = cache.as_kept(resource, kept, order.now)
+        known = cache.as_last_described(resource, kept, order.now)
         if known is None:
             return short
-        judged = rules.rule(order.policy, resource, None, order.now).idle_after
+        judged = rules.effective_rule(order.policy, resource, None, order.now).idle_after
         return max(short, min(judged, _waits(known, order, priced=False)[0]))
-    except ODD:
+    except ODD_REPLY_ERRORS:
         return short
 
 
@@ -195,32 +202,32 @@ def _mark(moment: datetime) -> datetime:
     return moment.replace(minute=moment.minute - moment.minute % 5, second=0, microsecond=0)
 
 
-def _visit(cloud: Cloud, kind: Kind[Any], order: Order) -> tuple[Coverage, list[Finding]]:
+def _visit(cloud: CloudSession, kind: Kind[Any], order: ObserveContext) -> tuple[Coverage, list[Finding]]:
     try:
         resources = _discovered(cloud, kind)
     except CloudError as error:
-        status = Status.DENIED if error.trouble is Trouble.DENIED else Status.FAILED
-        return _coverage(cloud, kind, status, [error, *cloud.troubles], 0), []
+        status = Status.DENIED if error.reason is Reason.DENIED else Status.FAILED
+        return _coverage(cloud, kind, status, [error, *cloud.errors], 0), []
     try:
         findings = list(_safely(kind, lambda: _findings(cloud, kind, resources, order)))
     except CloudError as error:
-        cloud.troubles.append(error)
+        cloud.errors.append(error)
         findings = [_unjudged(resource, error, kind, order) for resource in resources]
-    return _coverage(cloud, kind, _worst(cloud.troubles), cloud.troubles, len(findings)), findings
+    return _coverage(cloud, kind, _worst(cloud.errors), cloud.errors, len(findings)), findings
 
 
-def _discovered(cloud: Cloud, kind: Kind[Any]) -> list[Resource]:
+def _discovered(cloud: CloudSession, kind: Kind[Any]) -> list[Resource]:
     """Each resource once, as it was listed last: a list that changes while it is paged through may bring a row twice.
 
     What of one cannot be read is noted and hides no other; one that cannot even be named is left out.
     """
     found: dict[tuple[str, str], Resource] = {}
     for listed in _safely(kind, lambda: kind.discover(cloud)):
-        wrong = conformance.faults(listed)
+        wrong = conformance.faulty_fields(listed)
         if wrong:
-            cloud.troubles.append(CloudError(Trouble.GARBLED, kind.name, conformance.told(listed, wrong)))
+            cloud.errors.append(CloudError(Reason.UNREADABLE, kind.name, conformance.fault_text(listed, wrong)))
         if "id" not in wrong:
-            resource = conformance.mended(listed, wrong, kind.name, cloud.target)
+            resource = conformance.without_faults(listed, wrong, kind.name, cloud.target)
             found[resource.id, resource.name] = resource
     return list(found.values())
 
@@ -229,33 +236,35 @@ def _safely(kind: Kind[Any], found: Callable[[], Iterable[T]]) -> Iterator[T]:
     """The same, but a reply so odd that the code trips over it fails this kind only, and loudly."""
     try:
         yield from found()
-    except ODD as error:
-        raise CloudError(Trouble.GARBLED, kind.name, f"a reply could not be understood ({error!r})") from error
+    except ODD_REPLY_ERRORS as error:
+        raise CloudError(Reason.UNREADABLE, kind.name, f"a reply could not be understood ({error!r})") from error
 
 
-def _findings(cloud: Cloud, kind: Kind[Any], resources: list[Resource], order: Order) -> Iterator[Finding]:
-    shelf = cache.shelf(order.cache, cloud.target, kind.name) if order.cache else None
-    reads: Reads = partial(cache.read, shelf) if shelf else nothing_kept
-    quiet = _quiet(resources, order, reads, priced=kind.priced)
-    stretch = replace(window(order.policy, order.now), quiet=quiet, kept=_spared(resources, order, reads))
-    fresh: dict[str, Kept] = {}
+def _findings(cloud: CloudSession, kind: Kind[Any], resources: list[Resource], order: ObserveContext) -> Iterator[Finding]:
+    shelf = cache.kind_cache(order.cache, cloud.target, kind.name) if order.cache else None
+    reads: Reads = partial(cache.read_cached, shelf) if shelf else nothing_cached
+    quiet = _quiet(resources, order, reads, priced=kind.has_price)
+    stretch = replace(
+        observation_window(order.policy, order.now), recent_since_by_id=quiet, read_cached=_spared(resources, order, reads)
+    )
+    fresh: dict[str, CachedDescription] = {}
     left = {(resource.id, resource.name): resource for resource in resources}
     for observation in kind.observe(cloud, resources, stretch):
         listed = left.pop((observation.resource.id, observation.resource.name), None)
-        if observation.keep:
-            fresh[observation.resource.id] = observation.keep
-        if listed and not observation.gone:
+        if observation.to_cache:
+            fresh[observation.resource.id] = observation.to_cache
+        if listed and not observation.is_gone:
             yield _judged(cloud, _doubted(observation, listed), kind, order)
     for resource in left.values():
-        yield _judged(cloud, Observation(resource=resource, blind="it was not observed"), kind, order)
+        yield _judged(cloud, Observation(resource=resource, unknown_because="it was not observed"), kind, order)
     if shelf:
-        cache.write(shelf, fresh, {resource.id for resource in resources})
+        cache.write_cached(shelf, fresh, {resource.id for resource in resources})
 
 
-def _spared(resources: Iterable[Resource], order: Order, reads: Reads) -> Reads:
+def _spared(resources: Iterable[Resource], order: ObserveContext, reads: Reads) -> Reads:
     """What earlier sweeps kept of those that no rule may delete: whether one could be created again must be asked for anew."""
 
-    def kept(ids: Iterable[str]) -> Mapping[str, Kept]:
+    def kept(ids: Iterable[str]) -> Mapping[str, CachedDescription]:
         wanted = set(ids)
         mine = [resource for resource in resources if resource.id in wanted]
         return reads(wanted - {resource.id for resource in mine if _may_delete(resource, order)})
@@ -263,52 +272,52 @@ def _spared(resources: Iterable[Resource], order: Order, reads: Reads) -> Reads:
     return kept
 
 
-def _may_delete(resource: Resource, order: Order) -> bool:
+def _may_delete(resource: Resource, order: ObserveContext) -> bool:
     """Whether a rule may; so it is for one that the code trips over."""
     try:
         return rules.may_delete(order.policy, resource, None)
-    except ODD:
+    except ODD_REPLY_ERRORS:
         return True
 
 
 def _doubted(seen: Observation, listed: Resource) -> Observation:
     """Where a part of its row could not be read, its silence proves nothing."""
-    unread = listed.facts.get(conformance.UNREAD)
-    facts = {**seen.resource.facts, conformance.UNREAD: unread}
-    return replace(seen, blind=unread, resource=replace(seen.resource, facts=facts)) if unread else seen
+    unread = listed.facts.get(conformance.UNREAD_FACT)
+    facts = {**seen.resource.facts, conformance.UNREAD_FACT: unread}
+    return replace(seen, unknown_because=unread, resource=replace(seen.resource, facts=facts)) if unread else seen
 
 
-def _judged(cloud: Cloud, seen: Observation, kind: Kind[Any], order: Order) -> Finding:
+def _judged(cloud: CloudSession, seen: Observation, kind: Kind[Any], order: ObserveContext) -> Finding:
     """The finding. One that the code trips over is unknown, and noted; the others stay judged."""
     try:
         return _finding(seen, kind, order)
-    except ODD as error:
-        trouble = CloudError(Trouble.GARBLED, kind.name, f"{seen.resource.id} could not be judged ({error!r})")
-        cloud.troubles.append(trouble)
+    except ODD_REPLY_ERRORS as error:
+        trouble = CloudError(Reason.UNREADABLE, kind.name, f"{seen.resource.id} could not be judged ({error!r})")
+        cloud.errors.append(trouble)
         return _unjudged(seen.resource, trouble, kind, order)
 
 
-def _unjudged(resource: Resource, error: CloudError, kind: Kind[Any], order: Order) -> Finding:
+def _unjudged(resource: Resource, error: CloudError, kind: Kind[Any], order: ObserveContext) -> Finding:
     """The finding of one of which nothing but its name is believed; not even its tags where it is they that cannot be understood."""
     blind = _blind(resource, error)
     try:
         return _finding(blind, kind, order)
-    except ODD:
+    except ODD_REPLY_ERRORS:
         return _finding(replace(blind, resource=replace(blind.resource, tags=None)), kind, order)
 
 
 def _blind(resource: Resource, error: CloudError) -> Observation:
-    named = conformance.mended(resource, conformance.faults(resource), resource.kind, resource.target)
+    named = conformance.without_faults(resource, conformance.faulty_fields(resource), resource.kind, resource.target)
     plain = replace(named, parts=None, size="", people={}, facts={})
-    return Observation(resource=plain, blind=f"it could not be observed: {error}")
+    return Observation(resource=plain, unknown_because=f"it could not be observed: {error}")
 
 
-def _finding(seen: Observation, kind: Kind[Any], order: Order) -> Finding:
+def _finding(seen: Observation, kind: Kind[Any], order: ObserveContext) -> Finding:
     resource = seen.resource
     price = order.book.price(resource)
     usd = price.usd_per_hour if price else None
-    holds = rules.rule(order.policy, resource, usd, order.now)
-    verdict = judge.judge(resource, seen, holds, order.now)
+    holds = rules.effective_rule(order.policy, resource, usd, order.now)
+    verdict = judge.judge_resource(resource, seen, holds, order.now)
     resource = replace(resource, facts={**resource.facts, "stop_by": holds.stop_by})
     belongs = owners.owner(resource, order.policy.owners.tags, order.policy.owners.domains, order.policy.owners.fallback)
     case = Case(
@@ -317,10 +326,10 @@ def _finding(seen: Observation, kind: Kind[Any], order: Order) -> Finding:
         verdict=verdict,
         usd_per_hour=usd,
         owner=belongs.address,
-        acts=_able(resource, kind, order),
-        saves=_saves(resource, usd, kind, order.book),
+        blocked=_able(resource, kind, order),
+        saves_usd_per_hour=_saves(resource, usd, kind, order.book),
     )
-    [step] = plan.plan([case], order.memories, order.now)
+    [step] = plan.plan_steps([case], order.memories, order.now)
     return Finding(
         case=case,
         step=step,
@@ -328,34 +337,34 @@ def _finding(seen: Observation, kind: Kind[Any], order: Order) -> Finding:
         owner=belongs,
         price=price,
         wasted_usd=_wasted(price, verdict.idle_for),
-        evidence=tuple(brief(r, drawn=verdict.state in DRAWN) for r in seen.readings),
+        evidence=tuple(summarize(r, with_slots=verdict.state in DRAWN) for r in seen.readings),
     )
 
 
-def _able(resource: Resource, kind: Kind[Any], order: Order) -> dict[Move, Bar | None]:
+def _able(resource: Resource, kind: Kind[Any], order: ObserveContext) -> dict[StepName, Blocked | None]:
     """What bars each move, the rules of whatever lives inside and would go with it included (`facts["within"]`)."""
-    if unread := resource.facts.get(conformance.UNREAD):
-        return {move: Bar(because=unread) for move in kind.deeds}
+    if unread := resource.facts.get(conformance.UNREAD_FACT):
+        return {move: Blocked(because=unread) for move in kind.actions}
     try:
-        bars = dict(kind.able(resource))
-    except ODD as error:
-        return {move: Bar(because=f"what can be done to it cannot be told ({error!r})") for move in kind.deeds}
+        bars = dict(kind.blocked_actions(resource))
+    except ODD_REPLY_ERRORS as error:
+        return {move: Blocked(because=f"what can be done to it cannot be told ({error!r})") for move in kind.actions}
     for inner in resource.facts.get("within", ()):
-        holds = rules.rule(order.policy, inner, None, order.now)
-        spared = "its tags could not be read" if inner.tags is None else holds.protected
+        holds = rules.effective_rule(order.policy, inner, None, order.now)
+        spared = "its tags could not be read" if inner.tags is None else holds.protected_because
         for move, action in ASKED.items():
             if move in bars and bars[move] is None and (spared or holds.action.rank < action.rank):
-                bars[move] = Bar(
+                bars[move] = Blocked(
                     because=f"{inner.name} inside it may not: {spared or f'{holds.name} allows {holds.action} at most'}"
                 )
     return bars
 
 
-def _saves(resource: Resource, usd: float | None, kind: Kind[Any], book: PriceBook) -> dict[Move, float]:
+def _saves(resource: Resource, usd: float | None, kind: Kind[Any], book: PriceBook) -> dict[StepName, float]:
     """What each move that ends something would save an hour; nothing where a price is not known."""
-    found: dict[Move, float] = {}
-    for move in (Move.STOP, Move.DELETE) if usd is not None else ():
-        left = kind.left(resource, move) if move in kind.deeds else None
+    found: dict[StepName, float] = {}
+    for move in (StepName.STOP, StepName.DELETE) if usd is not None else ():
+        left = kind.parts_after(resource, move) if move in kind.actions else None
         price = book.price(replace(resource, parts=left))
         if usd is not None and (left == () or price):
             found[move] = round(usd - (price.usd_per_hour if price else 0.0), 6)
@@ -367,12 +376,12 @@ def _wasted(price: Price | None, idle_for: timedelta | None) -> float | None:
 
 
 def _worst(troubles: Sequence[CloudError]) -> Status:
-    if any(t.trouble is Trouble.DENIED for t in troubles):
+    if any(t.reason is Reason.DENIED for t in troubles):
         return Status.DENIED
     return Status.PARTIAL if troubles else Status.OK
 
 
-def _coverage(cloud: Cloud, kind: Kind[Any], status: Status, troubles: Sequence[CloudError], resources: int) -> Coverage:
+def _coverage(cloud: CloudSession, kind: Kind[Any], status: Status, troubles: Sequence[CloudError], resources: int) -> Coverage:
     texts = list(dict.fromkeys(str(t) for t in troubles))
     more = f" (and {len(texts) - 3} more)" if len(texts) > 3 else ""
     missing = list(dict.fromkeys(t.missing for t in troubles if t.missing))

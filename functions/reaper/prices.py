@@ -12,9 +12,9 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from reaper.model import Part, Price, Resource
+from reaper.model import BilledPart, Price, Resource
 
-STAND_INS = ("Hosting", "Studio-Notebook")
+SUBSTITUTE_COMPONENTS = ("Hosting", "Studio-Notebook")
 """SageMaker components cost the same per instance to within 0.7 % where both are known, so one may stand in for another."""
 
 
@@ -28,7 +28,7 @@ class PriceBook:
         """US dollars an hour for all parts of a resource together; None when a part, or what it runs, is not known."""
         if not resource.parts:
             return None
-        found = [self._part(resource.target.cloud, resource.region.lower(), part) for part in resource.parts]
+        found = [self._part_price(resource.target.cloud, resource.region.lower(), part) for part in resource.parts]
         prices = [p for p in found if p]
         if len(prices) < len(found):
             return None
@@ -36,24 +36,24 @@ class PriceBook:
         source = next((p.source for p in prices if p.source != "snapshot"), "snapshot")
         return Price(usd_per_hour=round(usd, 6), source=source, as_of=min(p.as_of for p in prices))
 
-    def _part(self, cloud: str, region: str, part: Part) -> Price | None:
-        snapshot = self._snapshots[cloud] if self._snapshots else _snapshot(cloud)
+    def _part_price(self, cloud: str, region: str, part: BilledPart) -> Price | None:
+        snapshot = self._snapshots[cloud] if self._snapshots else _load_snapshot(cloud)
         components = snapshot["prices"].get(region, {})
         row = components.get(part.component, {}).get(part.instance.lower())
         if row:
-            return _price(snapshot, row, "snapshot")
-        for other in STAND_INS if _may_stand_in(region, part) else ():
+            return _price_of_row(snapshot, row, "snapshot")
+        for other in SUBSTITUTE_COMPONENTS if _may_substitute(region, part) else ():
             if row := components.get(other, {}).get(part.instance.lower()):
-                return _price(snapshot, row, f"estimate ({other} price)")
+                return _price_of_row(snapshot, row, f"estimate ({other} price)")
         return None
 
 
-def regions() -> list[str]:
+def priced_regions() -> list[str]:
     """The regions of both clouds that the snapshot has prices for, in lower case."""
-    return sorted({region.lower() for cloud in ("aws", "azure") for region in _snapshot(cloud)["prices"]})
+    return sorted({region.lower() for cloud in ("aws", "azure") for region in _load_snapshot(cloud)["prices"]})
 
 
-def _may_stand_in(region: str, part: Part) -> bool:
+def _may_substitute(region: str, part: BilledPart) -> bool:
     """Measured exceptions: HyperPod's own rates, GovCloud, and g4dn in two regions differ by up to 20 % between components."""
     odd = part.instance.startswith("ml.g4dn.") and region in {"us-west-1", "ap-northeast-3"}
     return (
@@ -63,12 +63,12 @@ def _may_stand_in(region: str, part: Part) -> bool:
     )
 
 
-def _price(snapshot: dict[str, Any], row: list[Any], source: str) -> Price:
+def _price_of_row(snapshot: dict[str, Any], row: list[Any], source: str) -> Price:
     return Price(usd_per_hour=row[0], source=source, as_of=snapshot["dates"].get(row[1], snapshot["as_of"]))
 
 
 @cache
-def _snapshot(cloud: str) -> dict[str, Any]:
+def _load_snapshot(cloud: str) -> dict[str, Any]:
     """The shipped file (with its sources and their dates inside), its instance names lower-cased because Azure spells them in two ways."""
     name = {"aws": "aws-sagemaker.json.gz", "azure": "azure-vm.json.gz"}[cloud]
     data = json.loads(gzip.decompress(files("reaper").joinpath("data", "prices", name).read_bytes()))

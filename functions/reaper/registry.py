@@ -7,10 +7,10 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from reaper.model import Kind
+from reaper.kind import Kind
 
 if TYPE_CHECKING:
-    from reaper.actions.contract import Acts
+    from reaper.actions.contract import ActionFunctions
 
 CLOUDS = ("aws", "azure")
 
@@ -25,7 +25,7 @@ def kinds(cloud: str | None = None) -> tuple[Kind[Any], ...]:
     return tuple(sorted((m.KIND for m in modules), key=lambda kind: str(kind.name)))
 
 
-def names() -> tuple[str, ...]:
+def kind_names() -> tuple[str, ...]:
     """The names of all kinds."""
     return tuple(kind.name for kind in kinds())
 
@@ -36,10 +36,10 @@ def kind(name: str) -> Kind[Any]:
     return {kind.name: kind for kind in kinds()}[name]
 
 
-def acts(name: str) -> Acts[Any]:
+def action_functions(name: str) -> ActionFunctions[Any]:
     """How the moves of that kind are made. Imported in mode enforce and for undoing only. Raises KeyError for a kind that only tells."""
     module = f"reaper.{kind(name).cloud}.actions.{name.replace('-', '_')}"
-    if not kind(name).deeds:
+    if not kind(name).actions:
         raise KeyError(name)
-    found: Acts[Any] = import_module(module).ACTS
+    found: ActionFunctions[Any] = import_module(module).ACTS
     return found

@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING
 from reaper import __version__, cache
 from reaper.model import Finding, Report, Run
 from reaper.registry import CLOUDS, kinds
-from reaper.sessions import opened
+from reaper.sessions import open_sessions
 from reaper.settings import Settings
 
 if TYPE_CHECKING:
     from reaper.decide import Hand
     from reaper.ledger.port import Ledger
-    from reaper.notices.context import Desk
-    from reaper.observe import Cloud, Order
-    from reaper.policy.file import Source
+    from reaper.notices.context import ConcludeContext
+    from reaper.observe import CloudSession, ObserveContext
+    from reaper.policy.file import PolicySource
     from reaper.policy.schema import Policy
 
 
 def run(
     settings: Settings,
-    source: Source,
+    source: PolicySource,
     clock: Callable[[], datetime],
     progress: Callable[[str], None] = lambda text: None,
     deadline: datetime | None = None,
@@ -37,14 +37,14 @@ def run(
     `narrow` takes from what is planned whatever a plan file does not ask for.
     Raises SettingsError where nothing can be swept or told; a cloud, ledger or channel that fails is in the coverage.
     """
-    from reaper.observe import Order, sweep  # with it pydantic, which no `--help` and no cold start waits for
+    from reaper.observe import ObserveContext, sweep  # with it pydantic, which no `--help` and no cold start waits for
 
     started = clock()
     follow, kept = _follow_up(settings, source.policy, clock, (deadline, narrow))
     asked = [kind for kind in kinds() if not settings.kinds or kind.name in settings.kinds]
-    clouds, failed = opened(settings, [c for c in CLOUDS if any(k.cloud == c for k in asked)], progress)
-    held = cache.opened(kept, started, progress, writes=settings.mode.writes) if kept else None
-    order = Order(policy=source.policy, now=started, progress=progress, cache=held)
+    clouds, failed = open_sessions(settings, [c for c in CLOUDS if any(k.cloud == c for k in asked)], progress)
+    held = cache.open_cache(kept, started, progress, may_write=settings.mode.writes) if kept else None
+    order = ObserveContext(policy=source.policy, now=started, progress=progress, cache=held)
     swept = sweep(clouds, asked, order)
     facts = Run(
         id=uuid.uuid4().hex[:12],
@@ -58,7 +58,7 @@ def run(
     return replace(report, run=replace(facts, finished_at=clock()))
 
 
-FollowUp = Callable[[Report, Sequence["Cloud"], "Order"], Report]
+FollowUp = Callable[[Report, Sequence["CloudSession"], "ObserveContext"], Report]
 
 
 Bounds = tuple[datetime | None, Callable[[Finding], Finding] | None]
@@ -79,9 +79,9 @@ def _follow_up(
     from reaper.notices import context
 
     if not settings.mode.writes:
-        known = port.open(settings.ledger, os.environ, read_only=True)
+        known = port.open_ledger(settings.ledger, os.environ, read_only=True)
         return lambda report, clouds, order: conclude.recalled(report, policy, known, report.run.started_at), known
-    places = {"REAPER_LEDGER": settings.ledger or port.default(os.environ), "REAPER_MANIFESTS": settings.manifests or ""}
+    places = {"REAPER_LEDGER": settings.ledger or port.default_address(os.environ), "REAPER_MANIFESTS": settings.manifests or ""}
     at = replace(context.open(settings.ledger, policy, os.environ, clock), places=places)
     if not settings.mode.acts:
         return lambda report, clouds, order: conclude.tell(report, policy, at), at.ledger
@@ -89,25 +89,27 @@ def _follow_up(
     return lambda report, clouds, order: conclude.tell(report, policy, at, hire(report, clouds, order)), at.ledger
 
 
-def _hands(settings: Settings, at: Desk, bounds: Bounds) -> Callable[[Report, Sequence[Cloud], Order], Hand]:
+def _hands(
+    settings: Settings, at: ConcludeContext, bounds: Bounds
+) -> Callable[[Report, Sequence[CloudSession], ObserveContext], Hand]:
     """What acts. Nothing of it is loaded in a mode that does not."""
     from reaper import decide
     from reaper.actions import executor, manifest
     from reaper.ledger import lease
 
-    archive = manifest.open(settings.manifests, os.environ)
+    archive = manifest.open_archive(settings.manifests, os.environ)
 
-    def hire(report: Report, clouds: Sequence[Cloud], order: Order) -> Hand:
-        ours = executor.Hands(
+    def hire(report: Report, clouds: Sequence[CloudSession], order: ObserveContext) -> Hand:
+        ours = executor.ActContext(
             clouds={cloud.target: cloud for cloud in clouds},
             order=order,
             ledger=at.ledger,
             archive=archive,
             clock=at.clock,
             run=report.run.id,
-            renew=lambda target: at.ledger.lease(target, report.run.id, at.clock(), lease.LEASE),
+            renew=lambda target: at.ledger.take_lease(target, report.run.id, at.clock(), lease.LEASE),
             deadline=bounds[0],
         )
-        return decide.Hand(act=lambda found: executor.act(found, ours), narrow=bounds[1] or decide.anything)
+        return decide.Hand(act=lambda found: executor.execute(found, ours), narrow=bounds[1] or decide.anything)
 
     return hire

@@ -10,25 +10,25 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
-from reaper.errors import CloudError, Trouble
+from reaper.errors import CloudError, Reason
 from reaper.policy import secret_grants
 
 OPERATION = "secret:Read"
 
 
-def read(ref: str, environ: Mapping[str, str]) -> str:
+def read_secret(ref: str, environ: Mapping[str, str]) -> str:
     """The secret at `ref`, which a setting names. Raises CloudError, which names where it should be and never what it is."""
     scheme, _, place = ref.partition(":")
     if scheme == "env":
         if not environ.get(place):
-            raise CloudError(Trouble.REFUSED, OPERATION, f"the environment has no variable {place}")
+            raise CloudError(Reason.REFUSED, OPERATION, f"the environment has no variable {place}")
         return environ[place]
     if scheme == "secretsmanager":
         name, _, key = place.partition("#")
-        return _inside(_cloud("aws").read(name), key, ref)
+        return _value_inside(_secret_module("aws").read_secret(name), key, ref)
     if scheme == "keyvault":
-        return str(_cloud("azure").read(place))
-    raise CloudError(Trouble.REFUSED, OPERATION, "not a place we know: expected env:, secretsmanager: or keyvault:")
+        return str(_secret_module("azure").read_secret(place))
+    raise CloudError(Reason.REFUSED, OPERATION, "not a place we know: expected env:, secretsmanager: or keyvault:")
 
 
 def read_for_policy(ref: str, environ: Mapping[str, str]) -> str:
@@ -36,15 +36,15 @@ def read_for_policy(ref: str, environ: Mapping[str, str]) -> str:
 
     What looks like the keys that sign snooze links is refused, too: REAPER_SNOOZE_KEYS, which says where they are, may be set elsewhere only.
     """
-    if because := secret_grants.barred(ref, environ):
-        raise CloudError(Trouble.REFUSED, OPERATION, because)
+    if because := secret_grants.forbidden_because(ref, environ):
+        raise CloudError(Reason.REFUSED, OPERATION, because)
     place, _, key = ref.partition("#") if ref.startswith("secretsmanager:") else (ref, "", "")
-    text = read(place, environ)
+    text = read_secret(place, environ)
     if _signs_links(text):
         raise CloudError(
-            Trouble.REFUSED, OPERATION, f"{ref}: keys that sign snooze links are kept there: they are never sent anywhere"
+            Reason.REFUSED, OPERATION, f"{ref}: keys that sign snooze links are kept there: they are never sent anywhere"
         )
-    return _inside(text, key, ref)
+    return _value_inside(text, key, ref)
 
 
 def _signs_links(text: str) -> bool:
@@ -57,17 +57,17 @@ def _signs_links(text: str) -> bool:
     return isinstance(current, str) and (isinstance(said.get("keys"), dict) or isinstance(said.get(current), str))
 
 
-def _cloud(name: str) -> Any:
+def _secret_module(name: str) -> Any:
     try:
         return import_module(f"reaper.{name}.secret_store")
     except ImportError as error:
-        raise CloudError(Trouble.REFUSED, OPERATION, f"needs the extra `{name}`: pip install 'ml-idle-reaper[{name}]'") from error
+        raise CloudError(Reason.REFUSED, OPERATION, f"needs the extra `{name}`: pip install 'ml-idle-reaper[{name}]'") from error
 
 
-def _inside(text: str, key: str, ref: str) -> str:
+def _value_inside(text: str, key: str, ref: str) -> str:
     if not key:
         return text
     try:
         return str(json.loads(text)[key])
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise CloudError(Trouble.REFUSED, OPERATION, f"{ref}: not a JSON object with that key") from None
+        raise CloudError(Reason.REFUSED, OPERATION, f"{ref}: not a JSON object with that key") from None

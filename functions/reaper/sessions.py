@@ -13,35 +13,37 @@ from reaper.registry import kinds
 from reaper.settings import Settings
 
 if TYPE_CHECKING:
-    from reaper.observe import Cloud
+    from reaper.observe import CloudSession
 
 
-def opened(settings: Settings, wanted: Sequence[str], progress: Callable[[str], None]) -> tuple[list[Cloud], list[Coverage]]:
+def open_sessions(
+    settings: Settings, wanted: Sequence[str], progress: Callable[[str], None]
+) -> tuple[list[CloudSession], list[Coverage]]:
     """The sessions to sweep, and a row for each cloud that could not even be opened.
 
     A cloud that nobody named is passed over, loudly, when it has no credentials here. Raises SettingsError where nothing is left to sweep.
     """
-    found: list[Cloud] = []
+    found: list[CloudSession] = []
     failed: list[Coverage] = []
     wrong: list[SettingsError] = []
     for name in wanted if settings.cloud == "all" else [c for c in wanted if c == settings.cloud]:
         try:
             targets = import_module(f"reaper.{name}.targets")
         except ImportError as error:
-            if settings.cloud == name or _named(settings, name):
+            if settings.cloud == name or _is_named(settings, name):
                 raise SettingsError(f"{name} needs an extra: pip install 'ml-idle-reaper[{name}]' ({error})") from error
             progress(f"{name}: passed over, its SDK is not installed")
             continue
         try:
-            if settings.cloud == "all" and not _named(settings, name) and not targets.has_credentials():
+            if settings.cloud == "all" and not _is_named(settings, name) and not targets.has_credentials():
                 progress(f"{name}: passed over, no credentials found; name it with --cloud {name} to insist")
                 continue
-            found += sessions(settings, name)
+            found += sessions_of(settings, name)
         except CloudError as error:
-            failed.append(_failure(name, error, error.missing))
+            failed.append(_failure_row(name, error, error.missing))
         except SettingsError as error:
             wrong.append(error)
-            failed.append(_failure(name, error))
+            failed.append(_failure_row(name, error))
     # What is wrong with one cloud's settings does not keep the other from being swept; where it is all there is, nothing is.
     if not found and wrong:
         raise SettingsError("\n".join(map(str, wrong)))
@@ -52,34 +54,36 @@ def opened(settings: Settings, wanted: Sequence[str], progress: Callable[[str], 
     return found, failed
 
 
-def whereabouts(id_: str) -> Target | None:
+def target_of(resource_id: str) -> Target | None:
     """Where the resource is, by its ARN or ARM id; None for what is neither, such as a name."""
-    if arn := re.fullmatch(r"arn:aws[a-z-]*:[a-z0-9-]+:([a-z0-9-]+):(\d{12}):.+", id_.strip().lower()):
+    if arn := re.fullmatch(r"arn:aws[a-z-]*:[a-z0-9-]+:([a-z0-9-]+):(\d{12}):.+", resource_id.strip().lower()):
         return Target(cloud="aws", account=arn[2], region=arn[1])
-    if arm := re.match(r"/subscriptions/([0-9a-z-]+)/", id_.strip().lower()):
+    if arm := re.match(r"/subscriptions/([0-9a-z-]+)/", resource_id.strip().lower()):
         return Target(cloud="azure", account=arm[1])
     return None
 
 
-def sessions(settings: Settings, cloud: str) -> list[Cloud]:
+def sessions_of(settings: Settings, cloud: str) -> list[CloudSession]:
     """A session for each target of one cloud. Raises SettingsError for a scope that cannot be meant, CloudError where it cannot be read."""
     targets = import_module(f"reaper.{cloud}.targets")
     if cloud == "azure":
-        return list(targets.clouds(settings.subscriptions))
-    return list(targets.clouds(settings.regions, settings.accounts, _assumed(settings, targets) if settings.role else None))
+        return list(targets.target_sessions(settings.subscriptions))
+    return list(
+        targets.target_sessions(settings.regions, settings.accounts, _role_session(settings, targets) if settings.role else None)
+    )
 
 
-def _assumed(settings: Settings, targets: Any) -> Any:
+def _role_session(settings: Settings, targets: Any) -> Any:
     """A session of the role to sweep under; below mode enforce it can read and nothing else."""
     reading = sorted({action for kind in kinds("aws") for action in kind.permissions} | set(targets.PERMISSIONS))
-    return import_module("reaper.aws.assumed_role").session(settings.role, settings.mode.acts, reading)
+    return import_module("reaper.aws.assumed_role").assume_role(settings.role, settings.mode.acts, reading)
 
 
-def _named(settings: Settings, cloud: str) -> bool:
+def _is_named(settings: Settings, cloud: str) -> bool:
     return bool(settings.regions if cloud == "aws" else settings.subscriptions)
 
 
-def _failure(cloud: str, error: ReaperError, missing: str | None = None) -> Coverage:
+def _failure_row(cloud: str, error: ReaperError, missing: str | None = None) -> Coverage:
     """The line that stands for a cloud which could not even be opened."""
     status = Status.DENIED if missing else Status.FAILED
     return Coverage(cloud=cloud, account="unknown", region=None, kind="*", status=status, missing=missing, error=str(error))

@@ -13,7 +13,7 @@ from reaper.errors import SettingsError
 from reaper.model import Mode
 from reaper.policy import secret_grants
 
-DOCS = {
+SETTING_DOCS = {
     "REAPER_MODE": "how far a run may go: audit (the default), notify, announce or enforce",
     "REAPER_POLICY": "a file, s3://bucket/key, ssm:/name, a blob's https URL, or the YAML itself; without it the built-in defaults hold",
     "REAPER_REGIONS": "AWS regions, comma-separated, or all; without it the session's own region",
@@ -72,49 +72,49 @@ class Settings:
 def from_env(environ: Mapping[str, str]) -> Settings:
     """The settings in `environ`. Raises SettingsError for a value that cannot be used and for a name that looks misspelt."""
     for name in environ:
-        strange = name.startswith("REAPER_") and not name.startswith(secret_grants.VARIABLE) and name not in DOCS
-        if strange and (near := get_close_matches(name, DOCS, n=1, cutoff=0.85)):
+        strange = name.startswith("REAPER_") and not name.startswith(secret_grants.SECRET_PREFIX) and name not in SETTING_DOCS
+        if strange and (near := get_close_matches(name, SETTING_DOCS, n=1, cutoff=0.85)):
             raise SettingsError(f"{name} is not a setting, did you mean {near[0]}?")
-    get = {name: value.strip() for name, value in environ.items() if name in DOCS and value.strip()}.get
+    get = {name: value.strip() for name, value in environ.items() if name in SETTING_DOCS and value.strip()}.get
     return Settings(
-        mode=mode(get("REAPER_MODE", "audit"), "REAPER_MODE"),
+        mode=parse_mode(get("REAPER_MODE", "audit"), "REAPER_MODE"),
         policy=get("REAPER_POLICY"),
-        regions=words(get("REAPER_REGIONS", "")),
-        subscriptions=words(get("REAPER_SUBSCRIPTIONS", "")),
+        regions=split_words(get("REAPER_REGIONS", "")),
+        subscriptions=split_words(get("REAPER_SUBSCRIPTIONS", "")),
         ledger=get("REAPER_LEDGER"),
         manifests=get("REAPER_MANIFESTS"),
-        role=_role(get("REAPER_ROLE")),
+        role=_parse_role(get("REAPER_ROLE")),
         reports=get("REAPER_REPORTS"),
-        topic=_topic(get("REAPER_TOPIC")),
-        email=_email(get("REAPER_EMAIL_ENDPOINT"), get("REAPER_EMAIL_SENDER"), words(get("REAPER_EMAIL_TO", ""))),
-        quiet=_flag(get("REAPER_QUIET", "false"), "REAPER_QUIET"),
+        topic=_parse_topic(get("REAPER_TOPIC")),
+        email=_parse_email(get("REAPER_EMAIL_ENDPOINT"), get("REAPER_EMAIL_SENDER"), split_words(get("REAPER_EMAIL_TO", ""))),
+        quiet=_parse_flag(get("REAPER_QUIET", "false"), "REAPER_QUIET"),
     )
 
 
-def narrowed(settings: Settings, asked: Mapping[str, Any], kinds: Collection[str]) -> Settings:
+def narrow_settings(settings: Settings, asked: Mapping[str, Any], kinds: Collection[str]) -> Settings:
     """`settings` under a hand-made call, whose keys are the CLI's options. Raises SettingsError for what would raise the mode or add a place."""
     singular = {"kind": "kinds", "region": "regions", "account": "accounts", "subscription": "subscriptions"}
     given: dict[str, Any] = {}
     for key, value in asked.items():
         name = singular.get(key, key)
-        if name not in ASKABLE:
-            near = get_close_matches(key, ASKABLE, n=1, cutoff=0.5)
+        if name not in CALL_OPTIONS:
+            near = get_close_matches(key, CALL_OPTIONS, n=1, cutoff=0.5)
             raise SettingsError(
                 f"{key!r} is not an option of a sweep"
-                + (f", did you mean {near[0]!r}?" if near else f"; valid: {', '.join(ASKABLE)}")
+                + (f", did you mean {near[0]!r}?" if near else f"; valid: {', '.join(CALL_OPTIONS)}")
             )
         if value not in ([], None):
-            given[name] = _asked(name, value)
+            given[name] = _parse_option(name, value)
     if MODES.index(given.get("mode", settings.mode)) > MODES.index(settings.mode):
         raise SettingsError(
             f"mode {given['mode'].value!r} is more than this deployment allows ({settings.mode.value}): a call can only lower it"
         )
-    for name in PLACES:
-        _inside(name, given.get(name, ()), getattr(settings, name))
-    return replace(settings, **{**given, "kinds": known_kinds(given.get("kinds", settings.kinds), kinds)})
+    for name in SCOPE_NAMES:
+        _require_inside(name, given.get(name, ()), getattr(settings, name))
+    return replace(settings, **{**given, "kinds": expand_kinds(given.get("kinds", settings.kinds), kinds)})
 
 
-def _inside(name: str, asked: Collection[str], ours: Collection[str]) -> None:
+def _require_inside(name: str, asked: Collection[str], ours: Collection[str]) -> None:
     """Raises SettingsError for a place outside `ours`, in any case; none or `all` of ours is no restriction."""
     known = {place.lower() for place in ours}
     strange = [place for place in asked if place.lower() not in known]
@@ -124,11 +124,11 @@ def _inside(name: str, asked: Collection[str], ours: Collection[str]) -> None:
         )
 
 
-PLACES = ("regions", "accounts", "subscriptions")
-ASKABLE = ("mode", "cloud", "kinds", "regions", "accounts", "subscriptions")
+SCOPE_NAMES = ("regions", "accounts", "subscriptions")
+CALL_OPTIONS = ("mode", "cloud", "kinds", "regions", "accounts", "subscriptions")
 
 
-def lasting(settings: Settings) -> Settings:
+def require_durable_stores(settings: Settings) -> Settings:
     """The same, for a function whose memory ends with the run. Raises SettingsError where notices would be forgotten and sent again."""
     if settings.mode.writes and not (settings.ledger or "").startswith(("dynamodb://", "table://")):
         raise SettingsError(
@@ -141,19 +141,19 @@ def lasting(settings: Settings) -> Settings:
     return settings
 
 
-def mode(text: str, name: str) -> Mode:
+def parse_mode(text: str, name: str) -> Mode:
     """The mode of that name. Raises SettingsError for any other text."""
     if text not in {m.value for m in Mode}:
         raise SettingsError(f"{name}={text!r} is not a mode: expected {', '.join(MODES[:-1])} or {MODES[-1]}")
     return Mode(text)
 
 
-def words(text: str) -> tuple[str, ...]:
+def split_words(text: str) -> tuple[str, ...]:
     """The parts of a comma-separated text, without blanks and repeats."""
     return tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
 
 
-def known_kinds(asked: Collection[str], kinds: Collection[str]) -> tuple[str, ...]:
+def expand_kinds(asked: Collection[str], kinds: Collection[str]) -> tuple[str, ...]:
     """The kinds that `asked` names, globs allowed; none asked means all. Raises SettingsError for a name that fits none."""
     for name in asked:
         if not any(fnmatchcase(kind, name) for kind in kinds):
@@ -164,14 +164,14 @@ def known_kinds(asked: Collection[str], kinds: Collection[str]) -> tuple[str, ..
     return tuple(kind for kind in kinds if not asked or any(fnmatchcase(kind, name) for name in asked))
 
 
-def kinds_of(cloud: str, asked: Collection[str], kinds: Collection[str]) -> None:
+def require_kinds_of_cloud(cloud: str, asked: Collection[str], kinds: Collection[str]) -> None:
     """Raises SettingsError where one of the kinds that are asked for is of another cloud; `kinds` are those of this one."""
     for name in asked:
         if not any(fnmatchcase(kind, name) for kind in kinds):
             raise SettingsError(f"no kind of {cloud} fits {name!r}; there are {', '.join(kinds)}")
 
 
-def remembering(settings: Settings) -> Settings:
+def require_kept_memory(settings: Settings) -> Settings:
     """The same, for the command line. Raises SettingsError where owners would be told anew on every run and nothing could be undone."""
     if settings.mode.writes and (settings.ledger or "").startswith("memory:"):
         raise SettingsError(
@@ -181,27 +181,27 @@ def remembering(settings: Settings) -> Settings:
     return settings
 
 
-def cloud(text: str) -> str:
+def parse_cloud(text: str) -> str:
     """`aws`, `azure` or `all`. Raises SettingsError for anything else."""
     if text not in {"aws", "azure", "all"}:
         raise SettingsError(f"cloud {text!r} is not one we know: expected aws, azure or all")
     return text
 
 
-def _asked(name: str, value: Any) -> Any:
+def _parse_option(name: str, value: Any) -> Any:
     if name in {"mode", "cloud"}:
         if not isinstance(value, str):
             raise SettingsError(f"{name}: {value!r} is not a text")
-        return mode(value, name) if name == "mode" else cloud(value)
+        return parse_mode(value, name) if name == "mode" else parse_cloud(value)
     if not isinstance(value, str | list) or not all(isinstance(v, str) for v in value):
         raise SettingsError(f"{name}: {value!r} is not a list of texts")
-    found = words(value if isinstance(value, str) else ",".join(value))
+    found = split_words(value if isinstance(value, str) else ",".join(value))
     if not found:
         raise SettingsError(f"{name}: {value!r} names nothing; leave it out to ask for all that this deployment sweeps")
     return found
 
 
-def _email(endpoint: str | None, sender: str | None, to: tuple[str, ...]) -> Email | None:
+def _parse_email(endpoint: str | None, sender: str | None, to: tuple[str, ...]) -> Email | None:
     if endpoint and sender and to:
         return Email(endpoint=endpoint, sender=sender, to=to)
     if endpoint or sender or to:
@@ -209,19 +209,19 @@ def _email(endpoint: str | None, sender: str | None, to: tuple[str, ...]) -> Ema
     return None
 
 
-def _role(arn: str | None) -> str | None:
+def _parse_role(arn: str | None) -> str | None:
     if arn is not None and not re.fullmatch(r"arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]+", arn):
         raise SettingsError(f"REAPER_ROLE={arn!r} is not an IAM role: expected arn:aws:iam::ACCOUNT:role/NAME")
     return arn
 
 
-def _topic(arn: str | None) -> str | None:
+def _parse_topic(arn: str | None) -> str | None:
     if arn is not None and not re.fullmatch(r"arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[A-Za-z0-9_.-]+", arn):
         raise SettingsError(f"REAPER_TOPIC={arn!r} is not an SNS topic: expected arn:aws:sns:REGION:ACCOUNT:NAME")
     return arn
 
 
-def _flag(text: str, name: str) -> bool:
+def _parse_flag(text: str, name: str) -> bool:
     if text.lower() not in {"true", "false", "1", "0", "yes", "no"}:
         raise SettingsError(f"{name}={text!r} is neither true nor false")
     return text.lower() in {"true", "1", "yes"}

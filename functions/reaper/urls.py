@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from urllib.parse import SplitResult, urlsplit
 
-NONE = SplitResult("", "", "", "", "")
+NO_ADDRESS = SplitResult("", "", "", "", "")
 
 
-def split(text: str) -> SplitResult:
+def split_address(text: str) -> SplitResult:
     """The parts of an address. What is none at all has no scheme and no host."""
     try:
         return urlsplit(text)
     except ValueError:
-        return NONE
+        return NO_ADDRESS

@@ -1,15 +1,15 @@
-// Gives the app's identity a role in one subscription.
+// Assigns a role in one subscription to the app's identity.
 // At subscription level, because the batch metrics service checks the right to read metrics there.
 // https://learn.microsoft.com/azure/azure-monitor/metrics/migrate-to-batch-api
 targetScope = 'subscription'
 
-@description('Guid of the role definition.')
+@description('GUID of the role definition.')
 param role string
 
-@description('Object id of the identity the app runs as.')
+@description('Object ID of the identity the app runs as.')
 param principalId string
 
-@description('What the role is given for.')
+@description('Purpose of the role assignment.')
 param purpose string = 'ML Idle Reaper: reads Azure ML resources and their metrics'
 
 var roleId = subscriptionResourceId('Microsoft.Authorization/roleDefinitions', role)

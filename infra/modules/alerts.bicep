@@ -1,13 +1,13 @@
-// Rules that watch the watcher: a sweep failed, did not see everything or holds acts back; (dead man) no sweep has succeeded for
-// too long; the workspace takes in no more logs, which blinds the first one and sooner or later wakes the second; and, where there is a
-// snooze page, it cannot answer.
-// They ask the workspace behind Application Insights, and rest on lines that the app writes and on failures that the host reports. A call
-// that succeeds leaves no row of its own: anybody may call the page, and such rows, which cannot be had for one function only
-// (https://github.com/Azure/azure-functions-host/issues/4742), would let strangers use up the workspace's daily cap. host.json has the
+// Rules that watch the reaper. They fire if a sweep failed, had coverage gaps or put actions on hold; if no sweep has succeeded for too
+// long; if the workspace stores no more logs, which blinds the first rule and sooner or later sets off the second; and, if the app has a
+// snooze page, if the page can't answer.
+// They query the workspace behind Application Insights for lines that the app writes and failures that the host reports. A successful
+// call leaves no row of its own. Anyone can call the page, and rows can't be limited to one function
+// (https://github.com/Azure/azure-functions-host/issues/4742), so strangers could use up the workspace's daily cap. host.json has the
 // levels, with sampling off: https://learn.microsoft.com/azure/azure-functions/configure-monitoring#configure-log-levels
 // https://learn.microsoft.com/azure/azure-monitor/alerts/alerts-types#log-alerts
 
-@description('Start of the rules\' and the action group\'s names.')
+@description('Prefix of the names of the rules and the action group.')
 param name string
 
 @description('Region.')
@@ -16,31 +16,31 @@ param location string
 @description('Tags.')
 param tags object
 
-@description('Resource id of the workspace to ask.')
+@description('Resource ID of the workspace to query.')
 param workspaceId string
 
-@description('Name of the function app, as the logs call it.')
+@description('Name of the function app in the logs.')
 param appName string
 
-@description('Name of the timer function, as the logs call it.')
+@description('Name of the timer function in the logs.')
 param timerFunction string
 
-@description('Name of the snooze page\'s function, as the logs call it; empty where the app has no such page.')
+@description('Name of the snooze page\'s function in the logs. Empty if the app has no such page.')
 param pageFunction string
 
-@description('E-mail addresses that are told.')
+@description('E-mail addresses that get the alerts.')
 param recipients array
 
-@description('Hours without a successful sweep after which the dead man calls.')
+@description('Hours without a successful sweep before the alert for missing sweeps fires.')
 param silentHours int
 
 var sweeps = 'AppRequests | where AppRoleName =~ "${appName}" and OperationName == "${timerFunction}"'
 
-// What reaper.azure.triggers logs for each list that is not complete and for acts that failed, for a report or summary that got
-// nowhere, and for acts that are held because they are too many at once.
+// The events that reaper.azure.triggers logs for coverage gaps and failed actions, for a report or summary that couldn't be stored or
+// sent, and for actions on hold because too many were due at once.
 var gaps = 'AppTraces | where AppRoleName =~ "${appName}" and tostring(parse_json(Message).event) in ("coverage incomplete", "summary not sent", "report not stored", "acts held")'
 
-// An app of an earlier version has no such line, but its host logs each call that succeeds.
+// An app of an earlier version writes no such line, but its host logs each successful call.
 var succeeded = 'union (${sweeps} and Success == true), (AppTraces | where AppRoleName =~ "${appName}" and tostring(parse_json(Message).event) == "scheduled sweep succeeded")'
 var thrown = 'AppExceptions | where AppRoleName =~ "${appName}" and OperationName'
 
@@ -65,16 +65,16 @@ resource failed 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = {
   tags: tags
   kind: 'LogAlert'
   properties: {
-    displayName: 'ML Idle Reaper: a sweep failed, did not see everything or holds acts back'
-    description: 'The timer function ended with an error (in Application Insights, under Failures), or a sweep could not see everything: its report and the trace "coverage incomplete" name the missing permission; its row "acts" is an act that failed. The trace "acts held": actions are on hold until a person looks and runs `reaper release`.'
+    displayName: 'ML Idle Reaper: a sweep failed, had coverage gaps or put actions on hold'
+    description: 'The timer function ended with an error (see Failures in Application Insights), or a sweep could not see everything. Its report and the trace "coverage incomplete" name the missing permission. A row "acts" in that trace means that an action failed. The trace "acts held" means that actions are on hold. Read the report, then run `reaper release` to allow them.'
     enabled: true
     severity: 2
     autoMitigate: true
     evaluationFrequency: 'PT15M'
-    // Twice as long as the frequency, so that a row that arrives late is still seen once.
+    // Twice the frequency, so that a late row still counts once.
     windowSize: 'PT30M'
     scopes: [ workspaceId ]
-    // A new workspace has no such rows yet; without this the rule could not be made before the first sweep.
+    // A new workspace has no such rows yet. If Azure checked the query, the rule couldn't be created before the first sweep.
     skipQueryValidation: true
     criteria: {
       allOf: [
@@ -103,14 +103,14 @@ resource silent 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = {
     severity: 1
     autoMitigate: true
     evaluationFrequency: 'PT1H'
-    // Two days is the longest look back a rule may have; the query narrows it to the hours asked for.
+    // Two days is the longest look-back a rule may have. The query narrows it to silentHours.
     windowSize: 'P2D'
     scopes: [ workspaceId ]
     skipQueryValidation: true
     criteria: {
       allOf: [
         {
-          // Counting without a group gives one row even where nothing matches, so silence is a row and not an empty answer.
+          // A count without a group returns one row even if nothing matches, so silence is a row and not an empty answer.
           query: '${succeeded} | where TimeGenerated > ago(${silentHours}h) | summarize sweeps = count() | where sweeps == 0'
           timeAggregation: 'Count'
           operator: 'GreaterThan'
@@ -123,7 +123,7 @@ resource silent 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = {
   }
 }
 
-// The workspace tells about itself, also when it takes in nothing else any more.
+// The workspace reports on its own state, even when it stores nothing else.
 // https://learn.microsoft.com/azure/azure-monitor/logs/daily-cap
 resource deaf 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = {
   name: '${name}-logs-stopped'
@@ -132,7 +132,7 @@ resource deaf 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = {
   kind: 'LogAlert'
   properties: {
     displayName: 'ML Idle Reaper: no more logs are taken in'
-    description: 'The workspace has reached its daily cap, or ingestion was stopped: until it goes on, a sweep that fails is not noticed. Look at what fills it, or raise logDailyCapGb.'
+    description: 'The workspace has reached its daily cap, or ingestion was stopped. Until it resumes, a failed sweep goes unnoticed. Find out what fills it, or raise logDailyCapGb.'
     enabled: true
     severity: 2
     autoMitigate: true
@@ -155,8 +155,8 @@ resource deaf 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = {
   }
 }
 
-// What reaper.azure.snooze_route logs as an error: the page answers 503, or answers with keys that it cannot read again, or could not write
-// its history. The log names what failed.
+// What reaper.azure.snooze_route logs as an error: the page returns 503, or uses keys that it can no longer read, or couldn't write its
+// history. The log names what failed.
 resource page 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = if (!empty(pageFunction)) {
   name: '${name}-page-failed'
   location: location
@@ -164,7 +164,7 @@ resource page 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = if (!empty(p
   kind: 'LogAlert'
   properties: {
     displayName: 'ML Idle Reaper: the snooze page fails'
-    description: 'Owners who follow the link of a notice get an error instead of the page, or soon will: the trace "keep-link" of the function ${pageFunction} says which permission, secret or table is missing. Their tag reaper:keep-until works meanwhile.'
+    description: 'Owners who open a snooze link get an error instead of the page, or soon will. The trace "keep-link" of the function ${pageFunction} names the missing permission, secret or table. Meanwhile, the tag reaper:keep-until works.'
     enabled: true
     severity: 2
     autoMitigate: true

@@ -1,7 +1,7 @@
-// The function app, on a Flex Consumption plan: it runs for the length of a sweep and costs nothing in between.
+// The function app, on a Flex Consumption plan: it runs only during a sweep and costs nothing in between.
 // https://learn.microsoft.com/azure/azure-functions/flex-consumption-plan
 
-@description('Name of the app, unique in the world: it becomes the host name.')
+@description('Name of the app, globally unique: it becomes the host name.')
 param name string
 
 @description('Region; it must offer Flex Consumption.')
@@ -13,10 +13,10 @@ param tags object
 @description('Python version of the worker.')
 param pythonVersion string
 
-@description('Resource id of the identity the app runs as.')
+@description('Resource ID of the identity the app runs as.')
 param identityId string
 
-@description('Client id of that identity.')
+@description('Client ID of that identity.')
 param identityClientId string
 
 @description('Address of the blob service the host uses.')
@@ -28,13 +28,13 @@ param packageUrl string
 @description('Name of the Application Insights component, in the same resource group.')
 param insightsName string
 
-@description('Id of the subnet the app goes out through; empty for the public network.')
+@description('ID of the subnet for the app\'s outgoing traffic. Empty: the public network.')
 param subnetId string
 
-@description('The settings the product reads: REAPER_... names and their values.')
+@description('Settings of the reaper: REAPER_... names and their values.')
 param settings object
 
-@description('Further settings. The product\'s own and the host\'s win over them.')
+@description('Other settings. The reaper\'s own and the host\'s override them.')
 @secure()
 param extraSettings object
 
@@ -51,8 +51,8 @@ resource plan 'Microsoft.Web/serverfarms@2024-11-01' = {
   properties: { reserved: true }
 }
 
-// No ftpsState here: Flex Consumption has no FTP and refuses the property (error 51021). The two policies below close
-// what is left of password sign-in, for FTP and for the deployment site.
+// No ftpsState here: Flex Consumption has no FTP and refuses the property (error 51021). The two policies below switch off
+// the remaining password sign-in, for FTP and for the deployment site.
 resource app 'Microsoft.Web/sites@2024-11-01' = {
   name: name
   location: location
@@ -66,7 +66,7 @@ resource app 'Microsoft.Web/sites@2024-11-01' = {
     serverFarmId: plan.id
     httpsOnly: true
     virtualNetworkSubnetId: empty(subnetId) ? null : subnetId
-    // Whom a setting that is a Key Vault reference is read as; without it, as the system-assigned identity, which this app has not.
+    // Identity that reads Key Vault references in settings. The default is the system-assigned identity, which this app doesn't have.
     // https://learn.microsoft.com/azure/app-service/app-service-key-vault-references
     keyVaultReferenceIdentity: identityId
     functionAppConfig: {
@@ -78,8 +78,8 @@ resource app 'Microsoft.Web/sites@2024-11-01' = {
         }
       }
       runtime: { name: 'python', version: pythonVersion }
-      // 40 is the smallest limit that Flex takes in every region. A timer runs on one instance, a hand-made call starts a second one; the
-      // rest is what strangers can make of the snooze page. HTTP concurrency stays at its default.
+      // 40 is the lowest limit that Flex accepts in every region. The timer runs on one instance, and a manual call starts a second one.
+      // Strangers can start the rest through the snooze page. HTTP concurrency stays at its default.
       scaleAndConcurrency: { instanceMemoryMB: 2048, maximumInstanceCount: 40 }
     }
     siteConfig: {
@@ -96,7 +96,7 @@ resource noFtpPassword 'Microsoft.Web/sites/basicPublishingCredentialsPolicies@2
   properties: { allow: false }
 }
 
-// After the other one: two changes of one app at the same time may be refused.
+// After the other one: Azure may refuse two changes of one app at the same time.
 resource noScmPassword 'Microsoft.Web/sites/basicPublishingCredentialsPolicies@2024-11-01' = {
   parent: app
   name: 'scm'
@@ -104,7 +104,7 @@ resource noScmPassword 'Microsoft.Web/sites/basicPublishingCredentialsPolicies@2
   dependsOn: [ noFtpPassword ]
 }
 
-// This replaces the whole set: a setting that is not named here is gone after each deployment, whoever made it.
+// This replaces all settings: each deployment removes any setting that isn't named here.
 resource appsettings 'Microsoft.Web/sites/config@2024-11-01' = {
   parent: app
   name: 'appsettings'
@@ -113,8 +113,8 @@ resource appsettings 'Microsoft.Web/sites/config@2024-11-01' = {
     AzureWebJobsStorage__blobServiceUri: blobEndpoint
     AzureWebJobsStorage__clientId: identityClientId
     AzureWebJobsStorage__credential: 'managedidentity'
-    // The host takes the address of Application Insights in this form only. It carries no secret: the component refuses the
-    // instrumentation key on its own (DisableLocalAuth), and the next setting makes the host sign in with the identity.
+    // The host accepts the address of Application Insights in this form only. It contains no secret: the component refuses the
+    // instrumentation key alone (DisableLocalAuth), and the next setting makes the host sign in with the identity.
     APPLICATIONINSIGHTS_CONNECTION_STRING: insights.properties.ConnectionString
     APPLICATIONINSIGHTS_AUTHENTICATION_STRING: 'ClientId=${identityClientId};Authorization=AAD'
   })

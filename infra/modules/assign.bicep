@@ -1,12 +1,12 @@
-// Lets the app set the traffic of an online endpoint that runs as a user-assigned identity. Traffic is set by writing the whole endpoint,
-// its identities included, and for each of them Resource Manager asks for the right to assign it. The right holds on this one identity
-// and on no other: whoever may assign an identity to an endpoint can run code as it.
+// Lets the app set the traffic of an online endpoint that runs as a user-assigned identity. Setting traffic writes the whole endpoint,
+// including its identities, and Resource Manager requires the right to assign each of them. The right applies to this one identity and
+// to no other: anyone who may assign an identity to an endpoint can run code as it.
 // https://learn.microsoft.com/azure/role-based-access-control/built-in-roles/identity#managed-identity-operator
 
-@description('Name of the identity, in the resource group that this is deployed to.')
+@description('Name of the identity, in the resource group of this deployment.')
 param identityName string
 
-@description('Object id of the identity the app runs as.')
+@description('Object ID of the identity the app runs as.')
 param principalId string
 
 // Microsoft.ManagedIdentity/userAssignedIdentities/assign/action, and reading it.

@@ -1,5 +1,5 @@
-// What the app may change in the audited subscriptions. Deployed in mode enforce and in no other: without it nothing in this
-// installation can change a resource. It comes on top of the role that reads.
+// What the app may change in the audited subscriptions, in addition to the role that reads. Deployed in enforce mode only: otherwise
+// nothing in this installation can change a resource.
 // https://learn.microsoft.com/azure/role-based-access-control/custom-roles
 targetScope = 'subscription'
 
@@ -9,14 +9,14 @@ param name string
 @description('Display name of the role, unique in the tenant.')
 param roleName string
 
-@description('Ids of the subscriptions in which the app may act.')
+@description('IDs of the subscriptions in which the app may act.')
 param subscriptions array
 
-@description('Object id of the identity the app runs as.')
+@description('Object ID of the identity the app runs as.')
 param principalId string
 
-// The one place where they are written down; a test compares them with what the acts of the Azure kinds declare, and with what
-// they call. Azure has no deny for a tag: what protects by tag is in the code, which is not even loaded below mode enforce.
+// The only list of these actions. A test compares it with what the Azure kinds' actions declare, and with what they call. Azure can't
+// deny by tag: protection by tag is in the code, which isn't loaded below enforce mode.
 var actions = [
   'Microsoft.MachineLearningServices/workspaces/codes/versions/read'
   'Microsoft.MachineLearningServices/workspaces/computes/start/action'
@@ -34,10 +34,10 @@ resource role 'Microsoft.Authorization/roleDefinitions@2022-04-01' = {
   name: guid(subscription().tenantId, roleName)
   properties: {
     roleName: roleName
-    description: 'What ML Idle Reaper changes in mode enforce: it stops and starts compute, scales in, and deletes online deployments that it can bring back.'
+    description: 'What ML Idle Reaper changes in enforce mode: it stops and starts compute, scales in, and deletes online deployments that it can recreate.'
     type: 'customRole'
     permissions: [ { actions: actions, notActions: [], dataActions: [], notDataActions: [] } ]
-    // One in which the role is still given cannot be taken out: https://github.com/Azure/bicep/issues/17145
+    // A subscription in which the role is still assigned can't be removed: https://github.com/Azure/bicep/issues/17145
     assignableScopes: [for id in subscriptions: '/subscriptions/${id}']
   }
 }

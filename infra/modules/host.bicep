@@ -1,10 +1,9 @@
-// The Functions host's own storage account: the deployed package, its leases, its keys. Nothing here outlives the app, and nothing here
-// is the product's: reports, memory and manifests have an account of their own (storage.bicep), so that this role can be as wide
-// as the host needs it.
-// Nobody can use an account key here: every access is by Entra identity and role.
+// The Functions host's own storage account, with the deployed package, its leases and its keys. Nothing here outlives the app. Reports,
+// ledger and manifests have their own account (storage.bicep), so that this role can be as wide as the host needs.
+// Account keys are off: every access is by Entra identity and role.
 // https://learn.microsoft.com/azure/azure-functions/functions-reference#connecting-to-host-storage-with-an-identity
 
-@description('Name of the account: 3 to 24 lower-case letters and digits, unique in the world.')
+@description('Name of the account: 3 to 24 lower-case letters and digits, globally unique.')
 @minLength(3)
 @maxLength(24)
 param name string
@@ -15,7 +14,7 @@ param location string
 @description('Tags.')
 param tags object
 
-@description('Object id of the identity the app runs as.')
+@description('Object ID of the identity the app runs as.')
 param principalId string
 
 var blobDataOwner = subscriptionResourceId('Microsoft.Authorization/roleDefinitions', 'b7e6dc6d-f1e8-4753-8033-0f276bb0955b')
@@ -48,7 +47,7 @@ resource package 'Microsoft.Storage/storageAccounts/blobServices/containers@2024
   properties: { publicAccess: 'None' }
 }
 
-// The host makes containers of its own here and asks for this very role on the account, so it cannot be narrowed to a container.
+// The host creates its own containers here and requires this very role on the account, so it can't be narrowed to a container.
 resource hostAccess 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
   name: guid(account.id, principalId, blobDataOwner)
   scope: account

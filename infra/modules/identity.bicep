@@ -1,5 +1,5 @@
-// The one identity the function app runs as.
-// User-assigned, so that it (and every role given to it) survives when the app is replaced.
+// The only identity of the function app.
+// User-assigned, so that it (and every role assigned to it) survives if the app is replaced.
 // https://learn.microsoft.com/entra/identity/managed-identities-azure-resources/overview
 
 @description('Name of the identity.')
@@ -17,11 +17,11 @@ resource identity 'Microsoft.ManagedIdentity/userAssignedIdentities@2024-11-30' 
   tags: tags
 }
 
-@description('Resource id, for the app.')
+@description('Resource ID, for the app.')
 output id string = identity.id
 
-@description('Client id, for AZURE_CLIENT_ID. It names the identity and is not a secret.')
+@description('Client ID, for AZURE_CLIENT_ID. It names the identity and is not a secret.')
 output clientId string = identity.properties.clientId
 
-@description('Object id, for role assignments.')
+@description('Object ID, for role assignments.')
 output principalId string = identity.properties.principalId

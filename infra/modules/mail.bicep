@@ -1,20 +1,20 @@
-// Outgoing e-mail by Azure Communication Services, from a domain that Azure makes and manages, so no DNS record is needed.
+// Outgoing e-mail through Azure Communication Services, from a domain that Azure creates and manages, so you need no DNS record.
 // https://learn.microsoft.com/azure/communication-services/concepts/email/email-overview
 
-@description('Name of the e-mail and of the communication service, unique in the world.')
+@description('Name of the e-mail and of the communication service, globally unique.')
 param name string
 
 @description('Tags.')
 param tags object
 
-@description('Object id of the identity the app runs as.')
+@description('Object ID of the identity the app runs as.')
 param principalId string
 
-@description('Where the service keeps its data at rest, for instance Europe or United States.')
+@description('Region in which the service stores its data, for example Europe or United States.')
 param dataLocation string
 
-// A custom role is not an answer here: the service takes the built-in one reliably, and custom ones were reported as
-// not honoured. It is given on this one service only, and the service has its keys switched off.
+// Not a custom role: the service accepts the built-in one reliably, and custom ones are reported not to work. It is assigned on
+// this one service only, whose keys are switched off.
 // https://learn.microsoft.com/azure/role-based-access-control/built-in-roles/integration#communication-and-email-service-owner
 var mailOwner = subscriptionResourceId('Microsoft.Authorization/roleDefinitions', '09976791-48a7-449e-bb21-39d1a415f350')
 
@@ -60,5 +60,5 @@ resource send 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
 @description('Address of the service, for REAPER_EMAIL_ENDPOINT.')
 output endpoint string = 'https://${service.properties.hostName}'
 
-@description('Address the summary comes from, for REAPER_EMAIL_SENDER.')
+@description('Sender of the summary, for REAPER_EMAIL_SENDER.')
 output sender string = 'DoNotReply@${domain.properties.fromSenderDomain}'

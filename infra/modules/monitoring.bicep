@@ -11,13 +11,13 @@ param location string
 @description('Tags.')
 param tags object
 
-@description('Object id of the identity the app runs as.')
+@description('Object ID of the identity the app runs as.')
 param principalId string
 
-@description('Days the logs are kept.')
+@description('Days to keep the logs.')
 param retentionDays int
 
-@description('Gigabytes a day after which no more logs are taken in until the next day.')
+@description('Gigabytes of logs a day. Above it, no logs are stored until the next day.')
 param dailyCapGb int
 
 var metricsPublisher = subscriptionResourceId('Microsoft.Authorization/roleDefinitions', '3913510d-42f4-4e42-8a64-420c390055eb')
@@ -60,5 +60,5 @@ resource publish 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
 @description('Name of the Application Insights component.')
 output insightsName string = insights.name
 
-@description('Resource id of the workspace, for the alert rules.')
+@description('Resource ID of the workspace, for the alert rules.')
 output workspaceId string = workspace.id

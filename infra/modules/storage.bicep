@@ -1,9 +1,9 @@
-// The product's own storage account: the reports and, when wanted, the memory and what undoing an act takes. The app has a role on each
-// container and on the table, and none on the account.
-// Nobody can use an account key here: every access is by Entra identity and role.
+// The reaper's own storage account: reports and, if needed, ledger and manifests. The app has a role on each container and on the
+// table, and none on the account.
+// Account keys are off: every access is by Entra identity and role.
 // https://learn.microsoft.com/azure/storage/common/shared-key-authorization-prevent
 
-@description('Name of the account: 3 to 24 lower-case letters and digits, unique in the world.')
+@description('Name of the account: 3 to 24 lower-case letters and digits, globally unique.')
 @minLength(3)
 @maxLength(24)
 param name string
@@ -14,28 +14,28 @@ param location string
 @description('Tags.')
 param tags object
 
-@description('Object id of the identity the app runs as.')
+@description('Object ID of the identity the app runs as.')
 param principalId string
 
-@description('Object ids of the Entra groups that may read the stored reports.')
+@description('Object IDs of the Entra groups that may read the stored reports.')
 param reportReaders array
 
-@description('Days after which a stored report is deleted.')
+@description('Days to keep a stored report.')
 param reportRetentionDays int
 
-@description('Whether the app keeps a table with what it knew at the last sweep.')
+@description('Whether the app keeps the ledger table.')
 param remember bool
 
-@description('Whether the app acts, and so keeps what undoing an act takes.')
+@description('Whether the app acts, and therefore stores manifests.')
 param acts bool
 
-@description('Days from its making in which nobody can delete or change a manifest; 0 for no such rule.')
+@description('Days after its creation in which a manifest can\'t be deleted or changed. 0: no such rule.')
 param manifestImmutabilityDays int
 
 @description('Public IPv4 addresses or ranges that may reach the account.')
 param allowedAddresses array
 
-@description('Ids of the subnets that may reach the account. With neither addresses nor subnets its rules for networks are left as they are, which in a new account is open to all.')
+@description('IDs of the subnets that may reach the account. With neither addresses nor subnets, its network rules don\'t change, and a new account is open to all.')
 param allowedSubnets array
 
 var closed = !empty(allowedAddresses) || !empty(allowedSubnets)
@@ -55,7 +55,7 @@ resource account 'Microsoft.Storage/storageAccounts@2024-01-01' = {
   tags: tags
   kind: 'StorageV2'
   sku: { name: 'Standard_LRS' }
-  // Where the parameters name no network the rules are left out, not opened: what was made by hand stays as it is.
+  // If the parameters name no network, the rules are left out, not opened: manual rules stay.
   properties: union({
     accessTier: 'Hot'
     allowBlobPublicAccess: false
@@ -83,15 +83,15 @@ resource reports 'Microsoft.Storage/storageAccounts/blobServices/containers@2024
   properties: { publicAccess: 'None' }
 }
 
-// What undoing an act takes. Nothing here expires: the rule below is for reports only. The app writes each name once.
-// Settings of deployments are in it, environment variables included, so nobody but the app gets a role on it here.
+// Manifests: everything an undo needs. Nothing here expires: the rule below is for reports only. The app writes each name once.
+// Manifests contain settings of deployments, including environment variables, so only the app gets a role on them here.
 resource manifests 'Microsoft.Storage/storageAccounts/blobServices/containers@2024-01-01' = if (acts) {
   parent: blobs
   name: 'manifests'
   properties: { publicAccess: 'None' }
 }
 
-// Unlocked, and to stay so: a locked one could never be taken away again, nor the resource group while it lasts.
+// Unlocked, and it must stay so: a locked one could never be removed, nor could the resource group while it lasts.
 // https://learn.microsoft.com/azure/storage/blobs/immutable-time-based-retention-policy-overview
 resource unchangeable 'Microsoft.Storage/storageAccounts/blobServices/containers/immutabilityPolicies@2024-01-01' = if (acts && manifestImmutabilityDays > 0) {
   parent: manifests
@@ -165,7 +165,7 @@ resource ledgerAccess 'Microsoft.Authorization/roleAssignments@2022-04-01' = if 
   }
 }
 
-// Without keys not even an Owner of the subscription can open a report: reading takes this role.
+// Account keys are off, so even an Owner of the subscription needs this role to read a report.
 resource reportAccess 'Microsoft.Authorization/roleAssignments@2022-04-01' = [for reader in reportReaders: {
   name: guid(reports.id, reader, blobDataReader)
   scope: reports
@@ -179,11 +179,11 @@ resource reportAccess 'Microsoft.Authorization/roleAssignments@2022-04-01' = [fo
 @description('Name of the account.')
 output accountName string = account.name
 
-@description('Address of the container the full reports go to, for REAPER_REPORTS.')
+@description('Address of the container for full reports, for REAPER_REPORTS.')
 output reportsUrl string = '${account.properties.primaryEndpoints.blob}${reports.name}'
 
-@description('Address of the container for what undoing an act takes, for REAPER_MANIFESTS; empty where the app does not act.')
+@description('Address of the container for manifests, for REAPER_MANIFESTS. Empty if the app doesn\'t act.')
 output manifestsUrl string = acts ? '${account.properties.primaryEndpoints.blob}manifests' : ''
 
-@description('Where the memory is kept, for REAPER_LEDGER.')
+@description('Address of the ledger, for REAPER_LEDGER.')
 output ledgerUrl string = remember ? 'table://${account.name}/ledger' : 'memory:'

@@ -13,7 +13,7 @@ from fakes.builders import DAY, HOUR, TARGET
 from fakes.failing_ledger import Frail
 from fakes.fake_deployment import POLICY, Enforcer, of, only, policy
 from reaper.ledger import lease
-from reaper.model import Mode, Move, Result
+from reaper.model import Mode, Result, StepName
 from reaper.notices.message import Audience
 
 QUICK = POLICY.replace("idle_after: 24h", "idle_after: 4h")
@@ -74,7 +74,7 @@ def test_a_snooze_between_two_calls_ends_the_action(name: str):
     found = of(there.sweep(), "host")
     assert (found.outcome.result, found.outcome.begun, deleted(there)) == (Result.FAILED, True, ["inner-1"])
     assert "broken off" in str(found.outcome.error)
-    assert there.memory("host").act_result is Result.FAILED
+    assert there.memory("host").last_action_result is Result.FAILED
 
 
 def test_a_row_that_cannot_be_read_between_two_calls_ends_the_action():
@@ -90,7 +90,7 @@ def test_a_lease_that_is_lost_between_two_calls_ends_the_action():
 
     def taken() -> None:
         there.now += lease.LEASE + HOUR / 60
-        assert there.ledger.lease(TARGET, "another", there.now, lease.LEASE)
+        assert there.ledger.take_lease(TARGET, "another", there.now, lease.LEASE)
 
     at_call(there, 1, taken)
     assert of(there.sweep(), "host").outcome.result is Result.FAILED
@@ -115,7 +115,7 @@ def test_a_snooze_of_the_host_answers_the_notices_of_what_lives_in_it(swept: boo
         there.now += HOUR
         there.sweep()
     there.now += 2 * DAY
-    assert of(there.sweep(), "inner").step.move is Move.WARN
+    assert of(there.sweep(), "inner").step.name is StepName.WARN
     assert there.depot.log == []
 
 
@@ -134,11 +134,11 @@ def test_a_snooze_of_the_host_answers_the_notices_of_what_lives_in_it(swept: boo
 )
 def test_the_mail_about_a_part_is_void_after(what: Any):
     there = due("churn", variants=2)
-    assert only(there.sweep()).outcome.part == "1 of 2 variants"
+    assert only(there.sweep()).outcome.part_done == "1 of 2 variants"
     there.now += DAY
     what(there, there.depot.things["churn"])
     there.now += 2 * DAY
-    assert only(there.sweep()).step.move is Move.WARN
+    assert only(there.sweep()).step.name is StepName.WARN
     assert len(there.depot.log) == 1
 
 
@@ -146,7 +146,7 @@ def test_the_mail_about_a_part_is_the_notice_for_the_rest_and_no_other_is_sent()
     there = due("churn", variants=2)
     there.sweep()
     there.now += 3 * DAY - HOUR
-    assert only(there.sweep()).step.move is Move.NONE
+    assert only(there.sweep()).step.name is StepName.NONE
     there.now += HOUR
     assert only(there.sweep()).outcome.result is Result.DONE
     assert there.depot.things["churn"].up is None
@@ -159,21 +159,21 @@ def test_a_later_notice_is_not_taken_for_the_mail_about_a_part():
     thing = there.depot.things["churn"]
     thing.uses.append(there.now + HOUR)
     there.now += DAY
-    assert only(there.sweep()).step.move is Move.WARN
+    assert only(there.sweep()).step.name is StepName.WARN
     thing.deaf.append((there.now + HOUR, there.now + 3 * HOUR))
     there.now += 3 * DAY
-    assert only(there.sweep()).step.move is Move.WARN, "after a time without proof another notice is needed"
+    assert only(there.sweep()).step.name is StepName.WARN, "after a time without proof another notice is needed"
     assert len(there.depot.log) == 1
 
 
 def test_what_a_slow_delete_leaves_is_told_and_deleted_as_an_action_of_its_own():
     there = housed(slow=True)
     found = of(there.sweep(), "host")
-    assert (found.outcome.part, deleted(there)) == ("what lived inside it", ["inner-1", "inner-2"])
-    first = there.memory("host").manifest
+    assert (found.outcome.part_done, deleted(there)) == ("what lived inside it", ["inner-1", "inner-2"])
+    first = there.memory("host").manifest_address
     there.now += 3 * DAY
     assert only(there.sweep()).outcome.result is Result.DONE
-    assert there.archive.at(there.memory("host").manifest or "").record["previous"] == first
+    assert there.archive.read_manifest(there.memory("host").manifest_address or "").undo_state["previous"] == first
 
 
 def test_what_is_made_again_by_hand_inside_an_unfinished_delete_is_left_alone():
@@ -182,7 +182,7 @@ def test_what_is_made_again_by_hand_inside_an_unfinished_delete_is_left_alone():
     there.now += DAY
     there.depot.add("host", created=there.now, up=there.now)
     there.now += 3 * DAY
-    assert only(there.sweep()).step.move is Move.WARN
+    assert only(there.sweep()).step.name is StepName.WARN
     assert "host" in there.depot.things
 
 
@@ -192,7 +192,7 @@ def office(**given: Any) -> Enforcer:
     there.policy = policy(QUICK.replace("grace: 3d", "grace: 1h") + HOURS)
     there.now += 2 * DAY + 9 * HOUR
     there.depot.add("churn", **given)
-    assert only(there.sweep()).step.move is Move.WARN
+    assert only(there.sweep()).step.name is StepName.WARN
     return there
 
 
@@ -203,7 +203,7 @@ def test_an_enrolment_is_the_notice_for_every_evening_and_starts_and_uses_leave_
         there.now = there.now.replace(hour=22)
         assert (only(there.sweep()).outcome.result, there.depot.things["churn"].up) == (Result.DONE, None), day
         there.now = (there.now + DAY).replace(hour=8)
-        assert only(there.sweep()).step.move is Move.START
+        assert only(there.sweep()).step.name is StepName.START
     assert len([m for m in there.post.messages if m.audience is Audience.OWNERS]) == 1
 
 
@@ -221,16 +221,16 @@ def test_an_enrolment_is_void_and_replaced_a_week_later_after_it_was(what: Any):
     there.now += HOUR / 4
     what(there)
     there.now += DAY + 4 * HOUR
-    assert only(there.sweep()).step.move is Move.NONE
+    assert only(there.sweep()).step.name is StepName.NONE
     there.now += 6 * DAY
-    assert only(there.sweep()).step.move is Move.WARN
+    assert only(there.sweep()).step.name is StepName.WARN
     assert there.depot.log == []
 
 
 def test_a_notice_that_was_not_repeated_for_two_weeks_lapses():
     there = due("churn")
     there.now += 14 * DAY + HOUR
-    assert only(there.sweep()).step.move is Move.WARN
+    assert only(there.sweep()).step.name is StepName.WARN
     assert there.depot.log == []
 
 
@@ -239,7 +239,7 @@ def test_a_reminder_keeps_a_notice_from_lapsing():
     there.now += 10 * DAY
     there.sweep(Mode.ANNOUNCE)
     there.now += 10 * DAY
-    assert only(there.sweep()).step.move is Move.STOP
+    assert only(there.sweep()).step.name is StepName.STOP
 
 
 def test_a_lowered_mode_neither_mails_nor_writes_about_what_was_announced():
@@ -249,8 +249,12 @@ def test_a_lowered_mode_neither_mails_nor_writes_about_what_was_announced():
     there.sweep(Mode.NOTIFY)
     assert [m for m in there.post.messages if m.audience is Audience.OWNERS] == []
     after = there.memory("churn")
-    assert (after.announced, after.promised, after.warned_at) == (before.announced, before.promised, before.warned_at)
-    assert only(there.sweep()).step.move is Move.STOP
+    assert (after.announced_action, after.act_not_before, after.warned_at) == (
+        before.announced_action,
+        before.act_not_before,
+        before.warned_at,
+    )
+    assert only(there.sweep()).step.name is StepName.STOP
 
 
 def test_leases_of_all_targets_are_prolonged_while_one_is_acted_on():
@@ -267,7 +271,7 @@ def test_leases_of_all_targets_are_prolonged_while_one_is_acted_on():
         if call == "carry":
             there.now += timedelta(minutes=8)
             far = replace(TARGET, region="eu-west-1")
-            free.append(there.ledger.lease(far, "another", there.now, timedelta(seconds=1)))
+            free.append(there.ledger.take_lease(far, "another", there.now, timedelta(seconds=1)))
 
     there.depot.meanwhile = meanwhile
     results = {f.outcome.result for f in there.sweep().findings}

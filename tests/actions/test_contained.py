@@ -9,16 +9,16 @@ from fakes.builders import DAY, TARGET, resource
 from fakes.fake_deployment import POLICY, Enforcer, of, policy
 from fakes.sample_findings import finding, occasion
 from reaper import decide
-from reaper.model import Bar, Finding, Move, Outcome, Owner, Result
+from reaper.model import Blocked, Finding, Outcome, Owner, Result, StepName
 from reaper.notices import owner_notice
 
-HOST = finding("host", move=Move.DELETE)
+HOST = finding("host", move=StepName.DELETE)
 INNER = resource(
     kind="sagemaker-inference-component", id="arn:aws:sagemaker:us-east-1:123456789012:inference-component/inner", name="inner"
 )
 
 
-def inner(move: Move = Move.NONE) -> Finding:
+def inner(move: StepName = StepName.NONE) -> Finding:
     """A component of the host that belongs to somebody else."""
     base = finding("inner", move=move)
     within = replace(INNER, facts={"host": HOST.case.resource.id})
@@ -28,10 +28,10 @@ def inner(move: Move = Move.NONE) -> Finding:
 
 def carried(host: Finding, guest: Finding, outcome: Outcome) -> list[Finding]:
     """Both after a run in which the host's action came to `outcome`, and a guest was not to be found any more."""
-    gone = Outcome(result=Result.DONE, because="it is gone already", already=True)
+    gone = Outcome(result=Result.DONE, because="it is gone already", already_done=True)
     done = {host.case.resource.id: outcome}
     act = lambda f: (replace(f, outcome=done.get(f.case.resource.id, gone)), (), {})  # noqa: E731
-    return decide.carried([replace(host, outcome=PLANNED), replace(guest, outcome=PLANNED)], act).findings
+    return decide.perform_all([replace(host, outcome=PLANNED), replace(guest, outcome=PLANNED)], act).findings
 
 
 PLANNED = Outcome(result=Result.PLANNED)
@@ -39,25 +39,25 @@ DONE = Outcome(result=Result.DONE, because="it was deleted", begun=True)
 
 
 def to_fay(found: list[Finding]) -> list[str]:
-    return [m.text for m in owner_notice.owners(found, occasion()) if m.to == "fay@example.com"]
+    return [m.text for m in owner_notice.owner_notices(found, occasion()) if m.to == "fay@example.com"]
 
 
 def test_the_owner_of_what_went_with_its_host_is_told():
-    for guest in (inner(), inner(Move.DELETE), inner(Move.WARN)):
+    for guest in (inner(), inner(StepName.DELETE), inner(StepName.WARN)):
         [text] = to_fay(carried(HOST, guest, DONE))
         assert "It was deleted with host, which it lives in, and comes back with it." in text
         assert f"reaper restore {HOST.case.resource.id}" in text
 
 
 def test_nobody_is_told_of_a_guest_whose_host_was_not_done():
-    for outcome in (Outcome(result=Result.REFUSED, because="no"), replace(DONE, begun=False, already=True)):
+    for outcome in (Outcome(result=Result.REFUSED, because="no"), replace(DONE, begun=False, already_done=True)):
         assert to_fay(carried(HOST, inner(), outcome)) == []
 
 
 def test_what_did_not_run_is_not_stopped_with_its_host():
-    host, guest = finding("host", move=Move.STOP), inner()
-    bar = Bar(because="it runs no copies already", done=True)
-    asleep = replace(guest, case=replace(guest.case, acts={Move.STOP: bar}))
+    host, guest = finding("host", move=StepName.STOP), inner()
+    bar = Blocked(because="it runs no copies already", already_done=True)
+    asleep = replace(guest, case=replace(guest.case, blocked={StepName.STOP: bar}))
     assert to_fay(carried(host, asleep, DONE)) == []
     assert to_fay(carried(host, guest, DONE)) != []
 
@@ -74,10 +74,10 @@ def test_nothing_is_promised_that_would_take_along_what_its_owner_cannot_be_told
     there = house(vague=True)
     for _ in range(3):
         report = there.sweep()
-        assert of(report, "host").step.move in {Move.WARN, Move.NONE, Move.REMIND}
+        assert of(report, "host").step.name in {StepName.WARN, StepName.NONE, StepName.REMIND}
         there.now += 4 * DAY
     said = "inner inside it belongs to another owner, to whom nothing can be announced"
-    assert of(report, "host").case.acts[Move.DELETE] == Bar(because=said)
+    assert of(report, "host").case.blocked[StepName.DELETE] == Blocked(because=said)
     mails = [m.text for m in there.post.messages if m.to == "lee@example.com"]
     assert mails
     assert not [text for text in mails if "will be" in text]

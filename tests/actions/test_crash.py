@@ -18,8 +18,8 @@ from fakes.builders import DAY, HOUR, TARGET
 from fakes.fake_cloud import Thing
 from fakes.fake_deployment import POLICY, Enforcer, policy
 from reaper.actions import restore
-from reaper.errors import CloudError, SettingsError, Trouble
-from reaper.model import Announced, Memory, Mode, Move, Result
+from reaper.errors import CloudError, Reason, SettingsError
+from reaper.model import AnnouncedAction, Memory, Mode, Result, StepName
 from reaper.notices.message import Audience
 
 STEPS = ("manifest", "hint", "intent", "permit", "call", "outcome", "mail", "history", "told", "unhint")
@@ -51,9 +51,9 @@ class Tripwire:
         self.there, self.snap = there, snap
         self.meant = False
         self._wire("remember", there.ledger, self._written)
-        self._wire("begin", there.ledger, lambda *given: "hint")
-        self._wire("end", there.ledger, lambda *given: "unhint")
-        self._wire("note", there.ledger, lambda entry: "history" if entry.what == "told" else "")
+        self._wire("add_unfinished", there.ledger, lambda *given: "hint")
+        self._wire("remove_unfinished", there.ledger, lambda *given: "unhint")
+        self._wire("add_history", there.ledger, lambda entry: "history" if entry.what == "told" else "")
         self._wire("recall", there.ledger, lambda *given: "permit" if self.meant and not there.depot.log else "")
         self._wire("write", there.store, lambda *given: "manifest")
         self._wire("send", there.post, lambda message: "mail" if message.audience is Audience.OWNERS else "")
@@ -73,11 +73,11 @@ class Tripwire:
         setattr(of, name, wired)
 
     def _written(self, id_: str, memory: Memory, *given: Any) -> str:
-        if memory.act_told:
+        if memory.last_action_told_at:
             return "told"
-        if memory.act_result:
+        if memory.last_action_result:
             return "outcome"
-        return "intent" if memory.act_run else ""
+        return "intent" if memory.last_action_run else ""
 
     def _called(self, call: str, name: str) -> None:
         self._at({"carry": "before", "carried": "after"}.get(call, ""), "call")
@@ -141,8 +141,11 @@ def test_a_killed_action_is_told_once_and_never_made_twice(when: str, step: str,
     assert len(there.depot.log) == (0 if at in NOT_MADE - BEFORE_INTENT else 1)
     assert there.ledger.unfinished(TARGET, there.now) == []
     memory = there.memory("churn")
-    assert (memory.act_result, bool(memory.act_told)) == (Result.FAILED if at in NOT_KNOWN else Result.DONE, True)
-    told_anew = memory.warned_at is not None and memory.acted_at is not None and memory.warned_at > memory.acted_at
+    assert (memory.last_action_result, bool(memory.last_action_told_at)) == (
+        Result.FAILED if at in NOT_KNOWN else Result.DONE,
+        True,
+    )
+    told_anew = memory.warned_at is not None and memory.last_action_at is not None and memory.warned_at > memory.last_action_at
     assert told_anew is (at in NOT_MADE - BEFORE_INTENT), "its notice is used up, and what still runs is told of anew"
 
 
@@ -157,9 +160,9 @@ def test_restore_works_wherever_the_action_broke_off(when: str, step: str, wait:
         there.sweep()
     if (when, step) in BEFORE_INTENT and not wait:
         with pytest.raises(SettingsError, match="knows of no act on it"):
-            restore.one(there.depot.id("churn"), there.bench())
+            restore.restore_resource(there.depot.id("churn"), there.bench())
         return
-    assert restore.one(there.depot.id("churn"), there.bench()).error is None
+    assert restore.restore_resource(there.depot.id("churn"), there.bench()).error is None
     thing = there.depot.things["churn"]
     assert (thing.up is not None, thing.tags, thing.variants) == (True, {"team": "risk"}, 1)
     there.post.messages.clear()
@@ -178,22 +181,22 @@ def test_the_notice_of_the_rest_is_neither_lost_nor_given_before_its_mail(when: 
     if at in NOT_KNOWN:
         assert memory.warned_at is None, "what may have been made is no part, and promises no rest"
         return
-    assert memory.announced is Announced.STOP
+    assert memory.announced_action is AnnouncedAction.STOP
     assert memory.warned_at is not None
-    assert memory.promised == memory.warned_at + 3 * DAY
-    there.now = memory.promised - timedelta(minutes=1)
+    assert memory.act_not_before == memory.warned_at + 3 * DAY
+    there.now = memory.act_not_before - timedelta(minutes=1)
     there.sweep()
     assert len(there.depot.log) == 1
     there.now += timedelta(minutes=1)
     there.sweep()
-    assert [move for move, *_ in there.depot.log] == [Move.STOP, Move.STOP]
+    assert [move for move, *_ in there.depot.log] == [StepName.STOP, StepName.STOP]
     assert there.depot.things["churn"].up is None
 
 
 TROUBLES = [
-    pytest.param(Trouble.DENIED, "before", id="denied"),
-    pytest.param(Trouble.UNREACHABLE, "before", id="unreachable"),
-    pytest.param(Trouble.UNREACHABLE, "after", id="lost reply"),
+    pytest.param(Reason.DENIED, "before", id="denied"),
+    pytest.param(Reason.UNREACHABLE, "before", id="unreachable"),
+    pytest.param(Reason.UNREACHABLE, "after", id="lost reply"),
 ]
 LEDGER = ("manifest", "hint", "intent", "permit", "outcome", "history", "told", "unhint")
 
@@ -201,19 +204,17 @@ LEDGER = ("manifest", "hint", "intent", "permit", "outcome", "history", "told", 
 @pytest.mark.parametrize("action", ["stop", "delete"])
 @pytest.mark.parametrize("step", LEDGER)
 @pytest.mark.parametrize(("trouble", "when"), TROUBLES)
-def test_a_ledger_that_fails_at_a_step_makes_nothing_untold_or_done_twice(trouble: Trouble, when: str, step: str, action: str):
+def test_a_ledger_that_fails_at_a_step_makes_nothing_untold_or_done_twice(trouble: Reason, when: str, step: str, action: str):
     there = due(action)
-    broken(
-        there, when, step, CloudError(trouble, "dynamodb:UpdateItem", "no", missing="x" if trouble is Trouble.DENIED else None)
-    )
+    broken(there, when, step, CloudError(trouble, "dynamodb:UpdateItem", "no", missing="x" if trouble is Reason.DENIED else None))
     later(there)
     assert len(there.depot.log) == 1, "what was not made comes with the next sweep, under the same notice"
     [told] = about(there)
     assert ("was stopped" if action == "stop" else "was deleted") in told
     memory = there.memory("churn")
-    assert (memory.act_result, memory.warned_at, bool(memory.act_told)) == (Result.DONE, None, True)
+    assert (memory.last_action_result, memory.warned_at, bool(memory.last_action_told_at)) == (Result.DONE, None, True)
     assert there.ledger.unfinished(TARGET, there.now) == []
-    assert restore.one(there.depot.id("churn"), there.bench()).error is None
+    assert restore.restore_resource(there.depot.id("churn"), there.bench()).error is None
 
 
 def test_what_office_hours_did_is_told_by_mail_once_when_killed_before_it_was_known_as_told():
@@ -242,15 +243,15 @@ def test_an_old_owners_mail_about_an_action_is_no_notice_for_the_new_owner():
 
     def send(message: Any) -> str:
         if message.to == "sam@example.com":
-            raise CloudError(Trouble.REFUSED, "post:Send", "no such mailbox")
+            raise CloudError(Reason.REFUSED, "post:Send", "no such mailbox")
         return real(message)
 
     there.post.send = send  # type: ignore[method-assign]
     report = there.sweep()
     [found] = report.findings
-    assert (found.step.move, found.outcome.result) == (Move.WARN, Result.FAILED)
+    assert (found.step.name, found.outcome.result) == (StepName.WARN, Result.FAILED)
     assert there.memory("churn").warned_at is None
-    assert there.memory("churn").act_told is not None
+    assert there.memory("churn").last_action_told_at is not None
 
 
 def test_an_action_whose_close_lost_the_race_against_a_snooze_is_told_all_the_same():
@@ -268,7 +269,7 @@ def test_an_action_whose_close_lost_the_race_against_a_snooze_is_told_all_the_sa
     there.ledger.remember = remember  # type: ignore[method-assign]
     later(there)
     assert len(about(there)) == 1
-    assert there.memory("churn").act_result is Result.FAILED
+    assert there.memory("churn").last_action_result is Result.FAILED
 
 
 def test_a_lowered_run_tells_of_a_part_and_announces_nothing_of_the_rest():

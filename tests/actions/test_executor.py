@@ -12,11 +12,11 @@ from fakes.builders import DAY, HOUR, NOW, TARGET, resource
 from fakes.failing_ledger import Frail
 from fakes.fake_cloud import DENIED
 from fakes.fake_deployment import POLICY, Enforcer, of, only, policy
-from reaper.errors import CloudError, Trouble
-from reaper.model import Announced, Memory, Mode, Move, Outcome, Result, Status
-from reaper.notices.channels.delivery import Line
+from reaper.errors import CloudError, Reason
+from reaper.model import AnnouncedAction, Memory, Mode, Outcome, Result, Status, StepName
+from reaper.notices.channels.delivery import OpenChannel
 from reaper.notices.message import Audience
-from reaper.plan import CONFIRM
+from reaper.plan import CONFIRM_WITHIN
 
 
 @pytest.fixture
@@ -29,22 +29,22 @@ def there() -> Enforcer:
 
 def due(there: Enforcer) -> Enforcer:
     """The same, warned of more than three days ago, so that the next sweep stops it."""
-    assert only(there.sweep()).step.move is Move.WARN
+    assert only(there.sweep()).step.name is StepName.WARN
     there.now += 3 * DAY
     return there
 
 
 def stopped(there: Enforcer) -> bool:
-    return any(move in {Move.STOP, Move.DELETE} for move, _, _ in there.depot.log)
+    return any(move in {StepName.STOP, StepName.DELETE} for move, _, _ in there.depot.log)
 
 
 def test_first_a_warning_then_silence_then_after_the_grace_it_is_stopped(there):
-    moves = [only(there.sweep()).step.move, only(there.later(days=1)).step.move, only(there.later(days=1, hours=23)).step.move]
-    assert moves == [Move.WARN, Move.NONE, Move.NONE]
+    moves = [only(there.sweep()).step.name, only(there.later(days=1)).step.name, only(there.later(days=1, hours=23)).step.name]
+    assert moves == [StepName.WARN, StepName.NONE, StepName.NONE]
     assert not stopped(there)
     found = only(there.later(hours=1))
-    assert (found.step.move, found.outcome) == (Move.STOP, Outcome(result=Result.DONE, because="it was stopped", begun=True))
-    assert there.depot.log == [(Move.STOP, "churn", NOW + 3 * DAY)]
+    assert (found.step.name, found.outcome) == (StepName.STOP, Outcome(result=Result.DONE, because="it was stopped", begun=True))
+    assert there.depot.log == [(StepName.STOP, "churn", NOW + 3 * DAY)]
     assert [m.subject for m in there.post.messages if "churn" in m.text]
 
 
@@ -58,10 +58,10 @@ def test_its_owner_hears_of_the_warning_with_the_date_and_then_of_the_stop(there
 def test_after_the_stop_the_ledger_knows_it_and_the_next_sweep_leaves_it_alone(there):
     due(there).sweep()
     memory = there.memory("churn")
-    assert (memory.last_act, memory.acted_at, memory.warned_at) == (Move.STOP, there.now, None)
+    assert (memory.last_action, memory.last_action_at, memory.warned_at) == (StepName.STOP, there.now, None)
     assert memory.manifest in there.store.texts
     found = only(there.later(hours=1))
-    assert found.step.move is Move.NONE
+    assert found.step.name is StepName.NONE
     assert "as the reaper left it" in found.step.because
     assert [e.what for e in there.ledger.history(there.depot.id("churn"))] == ["warned", "stopped", "told"]
 
@@ -82,39 +82,39 @@ def test_below_enforce_nothing_is_acted_on_and_nothing_announced(there):
     there.sweep(Mode.NOTIFY)
     there.now += 8 * DAY
     found = only(there.sweep(Mode.NOTIFY))
-    assert (found.step.move, stopped(there), there.memory("churn").announced) == (Move.REMIND, False, None)
+    assert (found.step.name, stopped(there), there.memory("churn").announced) == (StepName.REMIND, False, None)
 
 
 def test_notices_that_announced_no_stop_give_no_right_to_it(there):
     there.sweep(Mode.NOTIFY)
     there.now += 5 * DAY
-    assert only(there.sweep()).step.move is Move.WARN
+    assert only(there.sweep()).step.name is StepName.WARN
     assert not stopped(there)
-    assert only(there.later(days=2)).step.move is Move.NONE
-    assert only(there.later(days=1)).step.move is Move.STOP
+    assert only(there.later(days=2)).step.name is StepName.NONE
+    assert only(there.later(days=1)).step.name is StepName.STOP
 
 
 def test_a_notice_of_a_stop_gives_no_right_to_delete(there):
     there.sweep()
     there.policy = policy(POLICY.replace("action: stop", "action: delete"))
     found = only(there.later(days=4))
-    assert (found.step.move, stopped(there)) == (Move.WARN, False)
-    assert only(there.later(days=3)).step.move is Move.DELETE
+    assert (found.step.name, stopped(there)) == (StepName.WARN, False)
+    assert only(there.later(days=3)).step.name is StepName.DELETE
     assert "churn" not in there.depot.things
 
 
 def test_what_was_promised_holds_although_the_policy_got_shorter(there):
     there.sweep()
     there.policy = policy(POLICY.replace("grace: 3d", "grace: 1h"))
-    assert only(there.later(days=1)).step.move is Move.NONE
-    assert only(there.later(days=2)).step.move is Move.STOP
+    assert only(there.later(days=1)).step.name is StepName.NONE
+    assert only(there.later(days=2)).step.name is StepName.STOP
 
 
 def test_a_notice_that_no_channel_took_does_not_count(there):
     there.post.shut = True
     there.sweep()
     there.post.shut = False
-    assert only(there.later(days=4)).step.move is Move.WARN
+    assert only(there.later(days=4)).step.name is StepName.WARN
     assert not stopped(there)
 
 
@@ -122,16 +122,16 @@ def test_use_after_the_notice_ends_the_spell(there):
     there.sweep()
     there.depot.things["churn"].uses.append(there.now + 2 * DAY)
     assert only(there.later(days=2, hours=12)).case.verdict.state == "active"
-    assert only(there.later(days=1)).step.move is Move.WARN
+    assert only(there.later(days=1)).step.name is StepName.WARN
     assert not stopped(there)
 
 
 def test_a_new_owner_is_told_before_anything_is_done_to_it(there):
     due(there).depot.things["churn"].tags = {"owner": "sam@example.com"}
     found = only(there.sweep())
-    assert (found.step.move, there.depot.log) == (Move.WARN, [])
+    assert (found.step.name, there.depot.log) == (StepName.WARN, [])
     assert there.memory("churn").told == "sam@example.com"
-    assert only(there.later(days=3)).step.move is Move.STOP
+    assert only(there.later(days=3)).step.name is StepName.STOP
 
 
 def used(there: Enforcer) -> None:
@@ -199,7 +199,7 @@ def test_whatever_happened_in_between_keeps_it_from_being_stopped(there: Enforce
 
     there.depot.meanwhile = meanwhile
     found = only(there.sweep())
-    assert (found.step.move, found.outcome.result) == (Move.STOP, Result.REFUSED)
+    assert (found.step.name, found.outcome.result) == (StepName.STOP, Result.REFUSED)
     assert said in (found.outcome.because or "")
     assert there.depot.log == []
 
@@ -207,7 +207,7 @@ def test_whatever_happened_in_between_keeps_it_from_being_stopped(there: Enforce
 def test_what_is_gone_by_then_is_a_success_that_says_so(there):
     due(there).depot.meanwhile = lambda call, name: there.depot.things.pop(name, None) if call == "look" else None
     found = only(there.sweep())
-    assert found.outcome == Outcome(result=Result.DONE, because="it is gone already", already=True)
+    assert found.outcome == Outcome(result=Result.DONE, because="it is gone already", already_done=True)
 
 
 def test_what_somebody_stopped_by_then_is_a_success_that_says_so(there):
@@ -217,7 +217,9 @@ def test_what_somebody_stopped_by_then_is_a_success_that_says_so(there):
 
     due(there).depot.meanwhile = meanwhile
     found = only(there.sweep())
-    assert found.outcome == Outcome(result=Result.DONE, because="nothing was left to do: it is stopped already", already=True)
+    assert found.outcome == Outcome(
+        result=Result.DONE, because="nothing was left to do: it is stopped already", already_done=True
+    )
     assert there.depot.log == []
 
 
@@ -229,7 +231,7 @@ def test_what_cannot_be_read_again_is_refused(there: Enforcer, call: str):
     def blunder(now: str, name: str) -> None:
         seen.append(now)
         if now == call and (call != "observe" or seen.count("observe") == 2):
-            raise CloudError(Trouble.THROTTLED, "sagemaker:Describe", "still throttled")
+            raise CloudError(Reason.THROTTLED, "sagemaker:Describe", "still throttled")
 
     there.depot.blunder = blunder
     found = only(there.sweep())
@@ -258,7 +260,7 @@ def test_a_denied_act_is_a_failure_with_its_permission_and_is_tried_again(there)
     report = there.sweep()
     assert only(report).outcome.result is Result.FAILED
     assert [c.missing for c in report.coverage if c.kind == "acts"] == ["sagemaker:DeleteEndpoint"]
-    assert there.memory("churn").last_act is None
+    assert there.memory("churn").last_action is None
     there.depot.blunder = lambda call, name: None
     assert only(there.later(minutes=15)).outcome.result is Result.DONE
 
@@ -266,16 +268,16 @@ def test_a_denied_act_is_a_failure_with_its_permission_and_is_tried_again(there)
 def test_an_act_that_may_have_happened_is_not_made_again_before_it_could_be_seen(there):
     def blunder(call: str, name: str) -> None:
         if call == "carry":
-            raise CloudError(Trouble.UNREACHABLE, "sagemaker:UpdateEndpoint", "read timed out")
+            raise CloudError(Reason.UNREACHABLE, "sagemaker:UpdateEndpoint", "read timed out")
 
     due(there).depot.blunder = blunder
     found = only(there.sweep())
     assert (found.outcome.result, found.outcome.begun) == (Result.FAILED, True)
     assert "it isn't known whether it was made" in str(found.outcome.error)
     there.depot.blunder = lambda call, name: None
-    assert only(there.later(minutes=15)).step.move is Move.NONE
-    assert only(there.later(seconds=CONFIRM.total_seconds())).step.move is Move.WARN
-    assert only(there.later(days=3)).step.move is Move.STOP
+    assert only(there.later(minutes=15)).step.name is StepName.NONE
+    assert only(there.later(seconds=CONFIRM_WITHIN.total_seconds())).step.name is StepName.WARN
+    assert only(there.later(days=3)).step.name is StepName.STOP
 
 
 def test_one_failure_never_stops_the_others():
@@ -312,7 +314,7 @@ def test_a_memory_that_cannot_be_read_protects_its_thing_and_spoils_no_other():
     there.sweep()
     there.ledger.garbled = {there.depot.id("churn")}  # type: ignore[attr-defined]
     report = there.later(days=3)
-    assert (of(report, "churn").step.move, of(report, "other").outcome.result) == (Move.NONE, Result.DONE)
+    assert (of(report, "churn").step.name, of(report, "other").outcome.result) == (StepName.NONE, Result.DONE)
     assert [name for _, name, _ in there.depot.log] == ["other"]
     assert "ledger" in [c.kind for c in report.coverage]
 
@@ -329,29 +331,29 @@ def test_two_sweeps_at_once_act_once(there):
     there.depot.meanwhile = meanwhile
     first = only(there.sweep())
     assert first.outcome.result is Result.DONE
-    assert again[1].step.move is Move.NONE
-    assert there.depot.log == [(Move.STOP, "churn", there.now)]
+    assert again[1].step.move is StepName.NONE
+    assert there.depot.log == [(StepName.STOP, "churn", there.now)]
 
 
 def test_a_sweep_that_lost_its_lease_acts_on_nothing_more(there):
     due(there)
 
-    real, turns = there.ledger.lease, []
+    real, turns = there.ledger.take_lease, []
 
     def lease(*given: Any) -> bool:
         turns.append(given)
         return len(turns) == 1 and real(*given)
 
-    there.ledger.lease = lease  # type: ignore[method-assign]
+    there.ledger.take_lease = lease  # type: ignore[method-assign]
     found = only(there.sweep())
     assert (found.outcome.result, there.depot.log) == (Result.REFUSED, [])
     assert "taken over" in (found.outcome.because or "")
 
 
 def test_while_another_sweep_has_the_target_nothing_is_done(there):
-    assert due(there).ledger.lease(TARGET, "somebody else", there.now, timedelta(hours=1))
+    assert due(there).ledger.take_lease(TARGET, "somebody else", there.now, timedelta(hours=1))
     found = only(there.sweep())
-    assert (found.step.move, there.depot.log) == (Move.NONE, [])
+    assert (found.step.name, there.depot.log) == (StepName.NONE, [])
 
 
 def test_an_action_that_a_killed_sweep_left_open_is_told_once_and_never_continued(there):
@@ -366,16 +368,16 @@ def test_an_action_that_a_killed_sweep_left_open_is_told_once_and_never_continue
     with pytest.raises(Killed):
         there.sweep()
     there.depot.blunder = lambda call, name: None
-    assert there.memory("churn").last_act is Move.STOP
+    assert there.memory("churn").last_action is StepName.STOP
     there.post.messages.clear()
     report = there.later(minutes=16)
-    assert only(report).step.move is Move.NONE
+    assert only(report).step.name is StepName.NONE
     assert [c.kind for c in report.coverage if "isn't known whether it was made" in str(c.error)] == ["acts"]
     [letter] = [m for m in there.post.messages if m.audience is Audience.OWNERS]
     assert "It isn't known whether it was made" in letter.text
     assert "reaper restore" in letter.text
     there.post.messages.clear()
-    assert only(there.later(hours=1)).step.move is Move.WARN
+    assert only(there.later(hours=1)).step.name is StepName.WARN
     assert not [m for m in there.post.messages if "isn't known" in m.text]
     assert there.depot.log == []
 
@@ -383,17 +385,17 @@ def test_an_action_that_a_killed_sweep_left_open_is_told_once_and_never_continue
 def test_what_was_stopped_and_runs_again_is_told_of_anew_before_another_stop(there):
     due(there).sweep()
     there.depot.things["churn"].up = there.depot.things["churn"].changed = there.now + HOUR
-    assert only(there.later(days=2)).step.move is Move.WARN
-    assert only(there.later(days=3)).step.move is Move.STOP
+    assert only(there.later(days=2)).step.name is StepName.WARN
+    assert only(there.later(days=3)).step.name is StepName.STOP
     assert len(there.depot.log) == 2
 
 
 def test_a_channel_that_missed_a_notice_is_named_although_another_took_it(there):
     class Shut:
         def send(self, message: Any) -> str:
-            raise CloudError(Trouble.REFUSED, "ses:SendEmail", "quota exceeded")
+            raise CloudError(Reason.REFUSED, "ses:SendEmail", "quota exceeded")
 
-    there.more = [Line(name="ses", readers=frozenset(Audience), sender=Shut())]
+    there.more = [OpenChannel(name="ses", readers=frozenset(Audience), sender=Shut())]
     found = only(there.sweep())
     assert found.outcome.result is Result.DONE
     assert "ses: ses:SendEmail: quota exceeded" in (found.outcome.error or "")
@@ -402,20 +404,20 @@ def test_a_channel_that_missed_a_notice_is_named_although_another_took_it(there)
 def test_what_office_hours_stop_they_start_again_and_a_start_needs_no_manifest(there):
     hours = '\nrules: [{name: office, hours: {on: "mon-fri 07:00-21:00", tz: UTC}}]'
     there.policy = policy(POLICY.replace("grace: 3d", "grace: 1h") + hours)
-    assert only(there.sweep()).step.move is Move.WARN
+    assert only(there.sweep()).step.name is StepName.WARN
     assert only(there.later(hours=2)).outcome.result is Result.DONE
     stored = there.memory("churn").manifest
     found = only(there.later(days=2))
-    assert (found.step.move, found.outcome.because) == (Move.START, "it was started")
+    assert (found.step.name, found.outcome.because) == (StepName.START, "it was started")
     assert (list(there.store.texts), there.memory("churn").manifest) == ([stored], stored)
     assert "started" in [entry.what for entry in there.ledger.history(there.depot.id("churn"))]
-    assert only(there.later(minutes=15)).step.move is Move.NONE
+    assert only(there.later(minutes=15)).step.name is StepName.NONE
 
 
 def test_a_notice_about_another_shape_gives_no_right_to_act(there):
     there.depot.things["churn"].facts["shape"] = "minimum 2 of 4"
     due(there).depot.things["churn"].facts["shape"] = "minimum 4 of 4"
-    assert only(there.sweep()).step.move is Move.WARN
+    assert only(there.sweep()).step.name is StepName.WARN
     assert there.depot.log == []
 
 
@@ -428,10 +430,10 @@ def test_the_grace_runs_from_when_the_notice_was_taken_not_from_when_the_sweep_b
 
     there.post.send = slowly  # type: ignore[method-assign]
     there.sweep()
-    assert there.memory("churn").promised == there.memory("churn").warned_at + 3 * DAY  # type: ignore[operator]
+    assert there.memory("churn").act_not_before == there.memory("churn").warned_at + 3 * DAY  # type: ignore[operator]
     there.post.send = send  # type: ignore[method-assign]
     there.now = NOW + 3 * DAY
-    assert only(there.sweep()).step.move is Move.NONE
+    assert only(there.sweep()).step.name is StepName.NONE
 
 
 def inside(there: Enforcer, **given: Any) -> None:
@@ -445,14 +447,14 @@ def test_what_lives_inside_is_protected_by_its_own_rule(there):
     inside(there)
     there.policy = policy(POLICY + 'rules: [{name: quiet, match: {kind: "sagemaker-inference-component"}, action: ignore}]\n')
     due(there)
-    assert only(there.sweep()).case.acts[Move.STOP].because == "inner inside it may not: rule 'quiet' says ignore"
+    assert only(there.sweep()).case.blocked[StepName.STOP].because == "inner inside it may not: rule 'quiet' says ignore"
     assert there.depot.log == []
 
 
 def test_what_lives_inside_and_whose_tags_are_unknown_is_protected(there):
     inside(there, tags=None)
     due(there)
-    assert only(there.sweep()).case.acts[Move.STOP].because == "inner inside it may not: its tags could not be read"
+    assert only(there.sweep()).case.blocked[StepName.STOP].because == "inner inside it may not: its tags could not be read"
     assert there.depot.log == []
 
 
@@ -477,7 +479,7 @@ def test_what_lives_inside_is_protected_by_its_own_snooze(there):
         pytest.param(None, Memory(warned_at=NOW + DAY), "the last mail about inner inside it no longer said", id="taken back"),
         pytest.param(
             None,
-            Memory(warned_at=NOW + 2 * DAY, announced=Announced.STOP, promised=NOW + 5 * DAY),
+            Memory(warned_at=NOW + 2 * DAY, announced_action=AnnouncedAction.STOP, act_not_before=NOW + 5 * DAY),
             "inner inside it is announced for 2026-11-26",
             id="announced for later",
         ),
@@ -485,19 +487,24 @@ def test_what_lives_inside_is_protected_by_its_own_snooze(there):
         pytest.param(None, Memory(warned_at=NOW - DAY), None, id="told of nothing before"),
         pytest.param(
             "fay@example.com",
-            Memory(warned_at=NOW, announced=Announced.STOP, promised=NOW + 3 * DAY),
+            Memory(warned_at=NOW, announced_action=AnnouncedAction.STOP, act_not_before=NOW + 3 * DAY),
             None,
             id="another owner, who was told",
         ),
         pytest.param(
             "fay@example.com",
-            Memory(warned_at=NOW, announced=Announced.STOP, promised=NOW + 3 * DAY, told="gus@example.com"),
+            Memory(
+                warned_at=NOW,
+                announced_action=AnnouncedAction.STOP,
+                act_not_before=NOW + 3 * DAY,
+                notified_owner="gus@example.com",
+            ),
             "belongs to another owner, who has not been told",
             id="another owner than the one who was told",
         ),
         pytest.param(
             "fay@example.com",
-            Memory(warned_at=NOW - 40 * DAY, announced=Announced.STOP, promised=NOW - 37 * DAY),
+            Memory(warned_at=NOW - 40 * DAY, announced_action=AnnouncedAction.STOP, act_not_before=NOW - 37 * DAY),
             "belongs to another owner, who has not been told",
             id="another owner, told so long ago that it lapsed",
         ),
@@ -522,22 +529,22 @@ def test_what_was_gone_already_is_no_news_and_no_saving(there):
 def test_a_kind_that_trips_over_what_it_could_not_observe_bars_every_move_and_ends_no_sweep(there):
     def blunder(call: str, name: str) -> None:
         if call == "observe":
-            raise CloudError(Trouble.UNREACHABLE, "cloudwatch:GetMetricData", "no answer")
+            raise CloudError(Reason.UNREACHABLE, "cloudwatch:GetMetricData", "no answer")
 
     due(there).depot.blunder = blunder
     found = only(there.sweep())
-    assert "cannot be told" in found.case.acts[Move.STOP].because
+    assert "cannot be told" in found.case.blocked[StepName.STOP].because
     assert (found.case.verdict.state, there.depot.log) == ("unknown", [])
 
 
-@pytest.mark.parametrize("what", ["remember", "note"])
+@pytest.mark.parametrize("what", ["remember", "add_history"])
 def test_a_ledger_that_fails_after_the_act_is_a_failure_of_the_report_and_the_act_stays_done(there, what):
     due(there)
     real = getattr(there.ledger, what)
 
     def failing(*given: Any) -> Any:
         if there.depot.log:
-            raise CloudError(Trouble.UNREACHABLE, f"dynamodb:{what}", "no answer")
+            raise CloudError(Reason.UNREACHABLE, f"dynamodb:{what}", "no answer")
         return real(*given)
 
     setattr(there.ledger, what, failing)
@@ -549,15 +556,15 @@ def test_a_ledger_that_fails_after_the_act_is_a_failure_of_the_report_and_the_ac
 def test_what_is_gone_at_the_call_itself_is_a_success_but_no_saving_of_ours(there):
     due(there).depot.meanwhile = lambda call, name: there.depot.things.pop(name, None) if call == "carry" else None
     found = only(there.sweep())
-    assert found.outcome == Outcome(result=Result.DONE, because="it was gone already", already=True)
+    assert found.outcome == Outcome(result=Result.DONE, because="it was gone already", already_done=True)
     assert (there.depot.log, there.memory("churn").warned_at) == ([], None)
 
 
 def test_a_ledger_of_a_newer_version_is_left_alone_and_the_report_says_so(there):
-    due(there).ledger.write_state("format", {"number": "3"}, there.ledger.state("format").version, there.now)
+    due(there).ledger.write_row("format", {"number": "3"}, there.ledger.read_row("format").version, there.now)
     before = there.memory("churn")
     report = there.sweep()
-    assert only(report).step.move is Move.NONE
+    assert only(report).step.name is StepName.NONE
     assert [c.kind for c in report.coverage if "install a newer version" in str(c.error)] == ["ledger"]
     assert not stopped(there)
     assert there.memory("churn") == before

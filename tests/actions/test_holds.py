@@ -15,39 +15,39 @@ from fakes.builders import DAY, HOUR, NOW, TARGET
 from fakes.fake_deployment import POLICY, Enforcer, of, policy
 from reaper import decide
 from reaper.actions import holds
-from reaper.actions.holds import Hold, Look, Sort
-from reaper.errors import CloudError, Trouble
-from reaper.ledger.in_memory import Fleeting
-from reaper.ledger.port import History
-from reaper.model import Coverage, Mode, Move, Result, Status, Target
+from reaper.actions.holds import Hold, LimitName, RunScope
+from reaper.errors import CloudError, Reason
+from reaper.ledger.in_memory import InMemoryLedger
+from reaper.ledger.port import HistoryEntry
+from reaper.model import Coverage, Mode, Result, Status, StepName, Target
 
 EAST, WEST = ("aws/123456789012/us-east-1", "aws/123456789012/eu-west-1")
 KIND = "sagemaker-endpoint"
 
 
-class Frail(Fleeting):
+class Frail(InMemoryLedger):
     """`refuses` fails on writing that row, `loses` lets somebody else write it first so often, `reads` has the ids of read histories."""
 
     def __init__(self) -> None:
         super().__init__()
         self.refuses, self.loses, self.reads = "", 0, list[str]()
 
-    def write_state(self, name: str, values: Mapping[str, str], expected_version: int, now: datetime) -> bool:
+    def write_row(self, name: str, values: Mapping[str, str], expected_version: int, now: datetime) -> bool:
         if name == self.refuses:
-            raise CloudError(Trouble.DENIED, "dynamodb:PutItem", "not allowed", missing="dynamodb:PutItem")
+            raise CloudError(Reason.DENIED, "dynamodb:PutItem", "not allowed", missing="dynamodb:PutItem")
         if name == decide.HOLD and self.loses:
             self.loses -= 1
-            super().write_state(name, self.state(name).values, self.state(name).version, now)
-        return super().write_state(name, values, expected_version, now)
+            super().write_row(name, self.read_row(name).values, self.read_row(name).version, now)
+        return super().write_row(name, values, expected_version, now)
 
-    def history(self, id: str) -> list[History]:
+    def history(self, id: str) -> list[HistoryEntry]:
         self.reads.append(id)
         return super().history(id)
 
 
-def due(count: int = 4, ledger: Fleeting | None = None, **limits: Any) -> Enforcer:
+def due(count: int = 4, ledger: InMemoryLedger | None = None, **limits: Any) -> Enforcer:
     """So many things in two regions, half of them in each, all warned of and due."""
-    there = Enforcer(ledger=ledger or Fleeting(), regions=("us-east-1", "eu-west-1"))
+    there = Enforcer(ledger=ledger or InMemoryLedger(), regions=("us-east-1", "eu-west-1"))
     said = {"max_acts": 3, "max_share": "100%", "max_usd_per_hour": 1000, "max_jump": "100%", **limits}
     there.policy = policy(POLICY.replace("{max_acts: 20, max_share: 100%, max_usd_per_hour: 1000}", str(said).replace("'", "")))
     for index in range(count):
@@ -57,14 +57,14 @@ def due(count: int = 4, ledger: Fleeting | None = None, **limits: Any) -> Enforc
     return there
 
 
-def moves(there: Enforcer, **given: Any) -> set[Move]:
-    return {f.step.move for f in there.sweep(**given).findings}
+def moves(there: Enforcer, **given: Any) -> set[StepName]:
+    return {f.step.name for f in there.sweep(**given).findings}
 
 
 def test_a_hold_says_since_when_which_run_why_and_over_what():
     there = due()
     there.sweep()
-    [found] = decide.standing(there.ledger)
+    [found] = decide.current_holds(there.ledger)
     assert (found.since, found.run, found.because) == (there.now, "run-2", "4 actions are more than max_acts: 3")
     assert (found.targets, found.kinds) == ({EAST, WEST}, {KIND})
 
@@ -75,7 +75,7 @@ def test_another_run_over_its_limit_widens_the_hold_and_leaves_its_beginning():
     begun = there.now
     there.now += HOUR
     there.sweep(regions=("eu-west-1",))
-    [found] = decide.standing(there.ledger)
+    [found] = decide.current_holds(there.ledger)
     assert (found.since, found.run, found.targets) == (begun, "run-2", {EAST, WEST})
 
 
@@ -84,14 +84,14 @@ def test_a_hold_stands_over_all_its_places_until_a_run_has_read_them_all():
     there.sweep()
     there.depot.things["idle-0"].uses.append(there.now + HOUR)
     there.now += 2 * HOUR
-    assert Move.STOP not in moves(there, regions=("eu-west-1",))
-    assert Move.STOP in moves(there)
-    assert decide.standing(there.ledger) == []
+    assert StepName.STOP not in moves(there, regions=("eu-west-1",))
+    assert StepName.STOP in moves(there)
+    assert decide.current_holds(there.ledger) == []
 
 
 def test_the_hold_stands_in_the_ledger_before_anybody_is_told():
     there, seen = due(), list[bool]()
-    there.post.heard = lambda message: seen.append(bool(decide.standing(there.ledger)))
+    there.post.heard = lambda message: seen.append(bool(decide.current_holds(there.ledger)))
     there.sweep()
     assert seen
     assert all(seen)
@@ -102,19 +102,19 @@ def test_where_the_hold_cannot_be_written_everything_is_on_hold():
     there.ledger.refuses = decide.HOLD  # type: ignore[attr-defined]
     there.ledger._states.pop(decide.HOLD, None)  # type: ignore[attr-defined]
     report = there.sweep()
-    assert ({f.step.move for f in report.findings}, there.depot.log) == ({Move.HOLD}, [])
+    assert ({f.step.name for f in report.findings}, there.depot.log) == ({StepName.HOLD}, [])
     assert [c.missing for c in report.coverage if c.status is not Status.OK][:1] == ["dynamodb:PutItem"]
 
 
 def test_where_the_hold_cannot_be_understood_everything_is_on_hold():
     there = due(max_acts=20)
-    version = there.ledger.state(decide.HOLD).version
-    there.ledger.write_state(decide.HOLD, {"holds": "[{}]"}, version, there.now)
-    assert (moves(there), there.depot.log) == ({Move.HOLD}, [])
+    version = there.ledger.read_row(decide.HOLD).version
+    there.ledger.write_row(decide.HOLD, {"holds": "[{}]"}, version, there.now)
+    assert (moves(there), there.depot.log) == ({StepName.HOLD}, [])
 
 
-@pytest.mark.parametrize(("times", "expected"), [(3, Move.STOP), (4, Move.HOLD)])
-def test_a_lost_race_for_the_hold_is_decided_again_a_few_times(times: int, expected: Move):
+@pytest.mark.parametrize(("times", "expected"), [(3, StepName.STOP), (4, StepName.HOLD)])
+def test_a_lost_race_for_the_hold_is_decided_again_a_few_times(times: int, expected: StepName):
     there = due(ledger=Frail(), max_acts=3)
     there.sweep()
     there.policy = due(max_acts=20).policy
@@ -128,23 +128,25 @@ def test_only_what_was_read_is_on_hold_so_that_a_denied_account_keeps_none_open(
 
     read = decide.read([row("us-east-1", Status.OK), row("eu-west-1", Status.DENIED), row("ap-south-1", Status.FAILED)])
     assert read == {(EAST, KIND)}
-    look = Look(run="r", now=NOW, read=read)
-    standing = holds.renewed([], {Sort.ACTIONS: "too many"}, look)
-    assert holds.renewed(standing, {}, look) == []
+    look = RunScope(run="r", now=NOW, read_places=read)
+    standing = holds.updated_holds([], {LimitName.ACTIONS: "too many"}, look)
+    assert holds.updated_holds(standing, {}, look) == []
 
 
 def test_a_run_that_missed_a_kind_in_one_place_does_not_end_a_hold_over_it():
     everywhere = {(target, kind) for target in (EAST, WEST) for kind in (KIND, "sagemaker-notebook")}
     azure = {("azure/s/-", "azureml-compute-instance")}
-    look = Look(run="r", now=NOW, read=frozenset(everywhere | azure))
-    missed = replace(look, read=look.read - {(EAST, KIND)})
-    standing = holds.renewed([], {Sort.ACTIONS: "too many"}, look)
-    assert holds.renewed(standing, {}, missed) == standing
-    assert holds.renewed(holds.from_row(holds.to_row(standing)), {}, look) == []
-    never_read = holds.renewed([], {Sort.ACTIONS: "too many"}, missed)
-    assert holds.renewed(holds.from_row(holds.to_row(never_read)), {}, missed) == []
-    widened = holds.renewed(never_read, {Sort.ACTIONS: "too many"}, replace(look, read=frozenset({(EAST, KIND)})))
-    assert holds.renewed(widened, {}, missed) == widened
+    look = RunScope(run="r", now=NOW, read_places=frozenset(everywhere | azure))
+    missed = replace(look, read_places=look.read_places - {(EAST, KIND)})
+    standing = holds.updated_holds([], {LimitName.ACTIONS: "too many"}, look)
+    assert holds.updated_holds(standing, {}, missed) == standing
+    assert holds.updated_holds(holds.holds_from_row(holds.holds_row(standing)), {}, look) == []
+    never_read = holds.updated_holds([], {LimitName.ACTIONS: "too many"}, missed)
+    assert holds.updated_holds(holds.holds_from_row(holds.holds_row(never_read)), {}, missed) == []
+    widened = holds.updated_holds(
+        never_read, {LimitName.ACTIONS: "too many"}, replace(look, read_places=frozenset({(EAST, KIND)}))
+    )
+    assert holds.updated_holds(widened, {}, missed) == widened
 
 
 def test_what_is_partly_read_counts_and_what_another_run_has_does_not():
@@ -157,43 +159,43 @@ def test_a_region_that_is_empty_by_now_was_read_and_ends_a_hold():
     there = due()
     there.sweep()
     del there.depot.things["idle-1"], there.depot.things["idle-3"]
-    assert moves(there) == {Move.STOP}
+    assert moves(there) == {StepName.STOP}
 
 
 def test_a_sweep_that_only_notifies_neither_makes_nor_ends_a_hold():
     there = due()
     there.sweep(Mode.NOTIFY)
-    assert decide.standing(there.ledger) == []
+    assert decide.current_holds(there.ledger) == []
     there.sweep()
     there.policy = due(max_acts=20).policy
     there.sweep(Mode.NOTIFY)
-    assert len(decide.standing(there.ledger)) == 1
+    assert len(decide.current_holds(there.ledger)) == 1
 
 
 def test_an_audit_shows_what_would_be_on_hold_and_writes_nothing():
     there = due()
-    before = there.ledger.state(decide.HOLD)
-    assert moves(there, mode=Mode.AUDIT) == {Move.HOLD}
-    assert there.ledger.state(decide.HOLD) == before
+    before = there.ledger.read_row(decide.HOLD)
+    assert moves(there, mode=Mode.AUDIT) == {StepName.HOLD}
+    assert there.ledger.read_row(decide.HOLD) == before
 
 
 def test_a_plan_of_one_region_does_not_get_past_what_a_wide_sweep_announced():
     there = due()
     there.sweep(Mode.ANNOUNCE)
     for region in there.regions:
-        assert moves(there, mode=Mode.AUDIT, regions=(region,)) == {Move.HOLD}
+        assert moves(there, mode=Mode.AUDIT, regions=(region,)) == {StepName.HOLD}
 
 
 def test_a_reminder_of_what_is_due_does_not_take_it_out_of_the_limits():
     there = due(4, max_acts=3)
     there.now += 4 * DAY
     there.sweep(Mode.ANNOUNCE)
-    assert len(decide.standing(there.ledger)) == 1
+    assert len(decide.current_holds(there.ledger)) == 1
 
 
 def test_a_sweep_that_announces_makes_a_hold_too():
     there = due()
-    assert (moves(there, mode=Mode.ANNOUNCE), len(decide.standing(there.ledger))) == ({Move.HOLD}, 1)
+    assert (moves(there, mode=Mode.ANNOUNCE), len(decide.current_holds(there.ledger))) == ({StepName.HOLD}, 1)
 
 
 # --- releases
@@ -201,52 +203,52 @@ def test_a_sweep_that_announces_makes_a_hold_too():
 
 def test_a_release_needs_no_hold_and_covers_what_was_due_when_it_was_given():
     there = due()
-    assert decide.standing(there.ledger) == []
-    decide.release(there.ledger, "lee", there.now)
+    assert decide.current_holds(there.ledger) == []
+    decide.release_hold(there.ledger, "lee", there.now)
     there.now += HOUR
-    assert moves(there) == {Move.STOP}
+    assert moves(there) == {StepName.STOP}
 
 
 def test_a_release_does_not_cover_what_comes_due_after_it():
     there = due()
-    decide.release(there.ledger, "lee", there.now - timedelta(minutes=1))
-    assert moves(there) == {Move.HOLD}
+    decide.release_hold(there.ledger, "lee", there.now - timedelta(minutes=1))
+    assert moves(there) == {StepName.HOLD}
 
 
 def test_what_a_release_covers_counts_for_no_limit():
     there = due()
-    decide.release(there.ledger, "lee", there.now)
+    decide.release_hold(there.ledger, "lee", there.now)
     there.depot.add("late")
     there.sweep()
     assert len(there.depot.log) == 4
     there.now += 3 * DAY
-    assert of(there.sweep(), "late").step.move is Move.STOP
+    assert of(there.sweep(), "late").step.name is StepName.STOP
 
 
 def test_a_use_after_the_release_takes_an_action_out_of_it():
     there = due(5, max_acts=0)
-    decide.release(there.ledger, "lee", there.now, timedelta(days=7))
+    decide.release_hold(there.ledger, "lee", there.now, timedelta(days=7))
     there.depot.things["idle-0"].uses.append(there.now + HOUR)
     there.now += 2 * DAY
     there.sweep()
     there.now += 4 * DAY
     found = of(there.sweep(), "idle-0")
-    assert (found.step.move, len(there.depot.log)) == (Move.HOLD, 4)
+    assert (found.step.name, len(there.depot.log)) == (StepName.HOLD, 4)
 
 
 def test_a_release_that_is_over_holds_again_since_then():
     there = due()
     there.sweep()
-    decide.release(there.ledger, "lee", there.now, timedelta(hours=1))
+    decide.release_hold(there.ledger, "lee", there.now, timedelta(hours=1))
     there.now += HOUR
-    assert moves(there) == {Move.HOLD}
-    assert [h.since for h in decide.standing(there.ledger)] == [there.now]
+    assert moves(there) == {StepName.HOLD}
+    assert [h.since for h in decide.current_holds(there.ledger)] == [there.now]
 
 
 def test_a_release_dated_in_the_future_covers_nothing():
     there = due()
-    decide.release(there.ledger, "lee", there.now + DAY)
-    assert moves(there) == {Move.HOLD}
+    decide.release_hold(there.ledger, "lee", there.now + DAY)
+    assert moves(there) == {StepName.HOLD}
 
 
 def test_a_release_of_an_evening_covers_no_stop_of_the_next():
@@ -256,61 +258,65 @@ def test_a_release_of_an_evening_covers_no_stop_of_the_next():
     there.depot.add("desk")
     there.sweep()
     there.now = there.now.replace(hour=20)
-    assert moves(there) == {Move.HOLD}
-    decide.release(there.ledger, "lee", there.now, timedelta(days=7))
-    assert moves(there) == {Move.STOP}
+    assert moves(there) == {StepName.HOLD}
+    decide.release_hold(there.ledger, "lee", there.now, timedelta(days=7))
+    assert moves(there) == {StepName.STOP}
     there.depot.things["desk"].up, there.depot.things["desk"].changed = there.now + 12 * HOUR, there.now + 12 * HOUR
     there.depot.things["desk"].uses.append(there.now + 13 * HOUR)
     there.now += DAY + 3 * HOUR
-    assert moves(there) == {Move.HOLD}
+    assert moves(there) == {StepName.HOLD}
 
 
 # --- ledgers of 49f8b6c
 
 
-def older(*regions: str, ledger: Fleeting | None = None) -> Enforcer:
+def older(*regions: str, ledger: InMemoryLedger | None = None) -> Enforcer:
     """A deployment whose ledger has a hold over these regions in its history and no row of holds."""
     there = due(ledger=ledger, max_acts=20)
     there.ledger._states.pop(decide.HOLD, None)  # type: ignore[attr-defined]
     marks = [sha256(f"aws/123456789012/{region}/{KIND}".encode()).hexdigest()[:8] for region in regions]
-    there.ledger.note(History(id="holds", when=there.now - DAY, what="held", by="run-0", because=" ".join(sorted(marks))))
+    there.ledger.add_history(
+        HistoryEntry(id="holds", when=there.now - DAY, what="held", by="run-0", because=" ".join(sorted(marks)))
+    )
     return there
 
 
 def test_a_hold_of_an_older_ledger_survives_in_its_places():
     there = older("us-east-1", "eu-west-1")
     for region in there.regions:
-        assert moves(there, regions=(region,)) == {Move.HOLD}
-    assert moves(there) == {Move.STOP}
+        assert moves(there, regions=(region,)) == {StepName.HOLD}
+    assert moves(there) == {StepName.STOP}
 
 
 def test_a_hold_of_an_older_ledger_is_over_its_own_places_only():
     there = older("us-east-1", "ap-south-1")
     found = there.sweep().findings
-    assert {(f.case.resource.target.region, f.step.move) for f in found} == {
-        ("us-east-1", Move.HOLD),
-        ("eu-west-1", Move.STOP),
+    assert {(f.case.resource.target.region, f.step.name) for f in found} == {
+        ("us-east-1", StepName.HOLD),
+        ("eu-west-1", StepName.STOP),
     }
 
 
 def test_a_hold_of_an_older_ledger_is_released_like_any():
     there = older("us-east-1", "ap-south-1")
-    decide.release(there.ledger, "lee", there.now)
-    assert moves(there) == {Move.STOP}
+    decide.release_hold(there.ledger, "lee", there.now)
+    assert moves(there) == {StepName.STOP}
 
 
 def test_a_hold_that_was_released_in_an_older_ledger_is_over():
     there = older("us-east-1", "ap-south-1")
-    there.ledger.note(History(id="release", when=there.now - HOUR, what="released", by="lee", because=there.now.isoformat()))
-    assert moves(there) == {Move.STOP}
+    there.ledger.add_history(
+        HistoryEntry(id="release", when=there.now - HOUR, what="released", by="lee", because=there.now.isoformat())
+    )
+    assert moves(there) == {StepName.STOP}
 
 
 def test_a_subscription_in_an_older_ledger_is_known_again():
     mark = sha256(b"azure/sub/None/azureml-compute-cluster").hexdigest()[:8]
-    place = holds.place(Target(cloud="azure", account="sub"), "azureml-compute-cluster")
-    standing = [holds.older(mark, "run-0", NOW)]
-    assert holds.renewed(standing, {}, Look(run="r", now=NOW, read=frozenset({place}))) == []
-    assert holds.renewed(standing, {}, Look(run="r", now=NOW, read=frozenset({(EAST, KIND)}))) == standing
+    place = holds.kind_in_target(Target(cloud="azure", account="sub"), "azureml-compute-cluster")
+    standing = [holds.older_hold(mark, "run-0", NOW)]
+    assert holds.updated_holds(standing, {}, RunScope(run="r", now=NOW, read_places=frozenset({place}))) == []
+    assert holds.updated_holds(standing, {}, RunScope(run="r", now=NOW, read_places=frozenset({(EAST, KIND)}))) == standing
 
 
 def test_the_history_is_looked_into_once():
@@ -332,12 +338,12 @@ def test_the_history_of_a_ledger_without_a_hold_is_looked_into_once_too():
 
 def test_a_row_of_holds_says_the_same_when_it_is_read_again():
     found = [
-        Hold(sort=Sort.DOLLARS, since=NOW, run="r", because="b", targets=frozenset({EAST, WEST}), kinds=frozenset({KIND})),
-        holds.older("aaaaaaaa bbbbbbbb", "run-0", NOW),
+        Hold(limit=LimitName.DOLLARS, since=NOW, run="r", because="b", targets=frozenset({EAST, WEST}), kinds=frozenset({KIND})),
+        holds.older_hold("aaaaaaaa bbbbbbbb", "run-0", NOW),
     ]
-    assert holds.from_row(json.loads(json.dumps(holds.to_row(found)))) == found
-    given = holds.Release(given=NOW, until=NOW + DAY, by="lee", anew={(EAST, KIND): NOW})
-    assert holds.from_release(holds.to_release(given)) == given
+    assert holds.holds_from_row(json.loads(json.dumps(holds.holds_row(found)))) == found
+    given = holds.Release(given_at=NOW, valid_until=NOW + DAY, by="lee", usual_since={(EAST, KIND): NOW})
+    assert holds.release_from_row(holds.release_row(given)) == given
 
 
 def test_what_was_held_is_refused_by_nothing_but_the_hold():

@@ -12,8 +12,8 @@ from fakes.builders import DAY, HOUR
 from fakes.failing_ledger import Frail
 from fakes.fake_deployment import POLICY, Enforcer, only, policy
 from reaper.actions import restore
-from reaper.errors import CloudError, Trouble
-from reaper.model import Move, Result
+from reaper.errors import CloudError, Reason
+from reaper.model import Result, StepName
 from reaper.notices.message import Audience
 
 
@@ -28,7 +28,7 @@ def due(action: str = "stop") -> Enforcer:
     return there
 
 
-def failing(there: Enforcer, at: str, trouble: Trouble, retried: bool) -> None:
+def failing(there: Enforcer, at: str, trouble: Reason, retried: bool) -> None:
     """The call, or its answer (`carried`), fails like that."""
 
     def blunder(call: str, name: str) -> None:
@@ -46,11 +46,11 @@ def mails(there: Enforcer) -> list[str]:
 @pytest.mark.parametrize(
     ("action", "trouble"),
     [
-        pytest.param("stop", Trouble.REFUSED, id="in-progress, said the second try to stop it"),
-        pytest.param("stop", Trouble.THROTTLED, id="throttled on the second try to stop it"),
-        pytest.param("stop", Trouble.UNREACHABLE, id="nothing answered the stop"),
-        pytest.param("delete", Trouble.GONE, id="could not find it, said the second try to delete it"),
-        pytest.param("delete", Trouble.REFUSED, id="being deleted already, said the second try"),
+        pytest.param("stop", Reason.REFUSED, id="in-progress, said the second try to stop it"),
+        pytest.param("stop", Reason.THROTTLED, id="throttled on the second try to stop it"),
+        pytest.param("stop", Reason.UNREACHABLE, id="nothing answered the stop"),
+        pytest.param("delete", Reason.GONE, id="could not find it, said the second try to delete it"),
+        pytest.param("delete", Reason.REFUSED, id="being deleted already, said the second try"),
     ],
 )
 def test_what_was_carried_out_although_the_answer_says_no_is_done_and_can_be_undone(action, trouble):
@@ -60,29 +60,29 @@ def test_what_was_carried_out_although_the_answer_says_no_is_done_and_can_be_und
     assert (found.outcome.result, found.outcome.begun) == (Result.DONE, True)
     assert "reply to that got lost" in mails(there)[0]
     there.depot.blunder = lambda call, name: None
-    assert (there.memory("churn").last_act, there.memory("churn").act_result) == (Move(action), Result.DONE)
-    assert restore.one(there.depot.id("churn"), there.bench()).error is None
+    assert (there.memory("churn").last_action, there.memory("churn").last_action_result) == (StepName(action), Result.DONE)
+    assert restore.restore_resource(there.depot.id("churn"), there.bench()).error is None
     assert there.depot.things["churn"].tags == {"team": "risk"}
 
 
-@pytest.mark.parametrize("trouble", [Trouble.REFUSED, Trouble.THROTTLED, Trouble.UNREACHABLE, Trouble.GONE, Trouble.GARBLED])
+@pytest.mark.parametrize("trouble", [Reason.REFUSED, Reason.THROTTLED, Reason.UNREACHABLE, Reason.GONE, Reason.UNREADABLE])
 def test_a_refusal_of_the_second_try_leaves_the_intent_and_says_that_it_is_not_known(trouble):
     there = due()
     failing(there, "carry", trouble, retried=True)
     found = only(there.sweep())
     assert (found.outcome.result, found.outcome.begun) == (Result.FAILED, True)
     memory = there.memory("churn")
-    assert (memory.last_act, memory.act_result, memory.warned_at) == (Move.STOP, Result.FAILED, None)
-    assert memory.manifest in there.store.texts
+    assert (memory.last_action, memory.last_action_result, memory.warned_at) == (StepName.STOP, Result.FAILED, None)
+    assert memory.manifest_address in there.store.texts
 
 
-@pytest.mark.parametrize("trouble", [Trouble.REFUSED, Trouble.THROTTLED, Trouble.DENIED])
+@pytest.mark.parametrize("trouble", [Reason.REFUSED, Reason.THROTTLED, Reason.DENIED])
 def test_a_refusal_of_the_only_try_takes_the_intent_back_and_keeps_the_notice(trouble):
     there = due()
     before = there.memory("churn").warned_at
     failing(there, "carry", trouble, retried=False)
     assert only(there.sweep()).outcome.begun is False
-    assert (there.memory("churn").last_act, there.memory("churn").warned_at) == (None, before)
+    assert (there.memory("churn").last_action, there.memory("churn").warned_at) == (None, before)
     there.depot.blunder = lambda call, name: None
     there.now += HOUR
     assert only(there.sweep()).outcome.result is Result.DONE
@@ -94,7 +94,7 @@ def once(there: Enforcer, name: str, answer: Callable[[Any], Any]) -> None:
 
     def lost(*given: Any, **named: Any) -> Any:
         written = real(*given, **named)
-        if name != "remember" or given[1].act_run:
+        if name != "remember" or given[1].last_action_run:
             setattr(there.ledger, name, real)
             return answer(written)
         return written
@@ -103,13 +103,13 @@ def once(there: Enforcer, name: str, answer: Callable[[Any], Any]) -> None:
 
 
 def unanswered(written: Any) -> Any:
-    raise CloudError(Trouble.UNREACHABLE, "dynamodb:UpdateItem", "no answer")
+    raise CloudError(Reason.UNREACHABLE, "dynamodb:UpdateItem", "no answer")
 
 
 @pytest.mark.parametrize(
     ("name", "answer"),
     [
-        pytest.param("begin", unanswered, id="of the hint"),
+        pytest.param("add_unfinished", unanswered, id="of the hint"),
         pytest.param("remember", unanswered, id="of the intent"),
         pytest.param("remember", lambda written: False, id="of the intent, whose second try lost the race against the first"),
     ],
@@ -120,7 +120,7 @@ def test_an_intent_whose_answer_got_lost_is_taken_back_and_the_action_comes_late
     once(there, name, answer)
     found = only(there.sweep())
     assert (found.outcome.result, there.depot.log) == (Result.REFUSED, [])
-    assert (there.memory("churn").last_act, there.memory("churn").warned_at) == (None, before)
+    assert (there.memory("churn").last_action, there.memory("churn").warned_at) == (None, before)
     assert there.ledger.unfinished(found.case.resource.target, there.now) == []
     there.now += HOUR
     assert only(there.sweep()).outcome.result is Result.DONE
@@ -129,26 +129,26 @@ def test_an_intent_whose_answer_got_lost_is_taken_back_and_the_action_comes_late
 
 def test_a_lease_that_cannot_be_prolonged_before_the_call_is_no_call():
     there = due()
-    real = there.ledger.lease
+    real = there.ledger.take_lease
 
     def lease(*given: Any) -> bool:
-        if there.memory("churn").act_run:
-            raise CloudError(Trouble.UNREACHABLE, "dynamodb:PutItem", "no answer")
+        if there.memory("churn").last_action_run:
+            raise CloudError(Reason.UNREACHABLE, "dynamodb:PutItem", "no answer")
         return real(*given)
 
-    there.ledger.lease = lease  # type: ignore[method-assign]
+    there.ledger.take_lease = lease  # type: ignore[method-assign]
     found = only(there.sweep())
     assert (found.outcome.result, there.depot.log) == (Result.REFUSED, [])
-    assert there.memory("churn").last_act is None
+    assert there.memory("churn").last_action is None
 
 
 def test_what_fails_before_leave_was_asked_for_was_surely_not_made():
     there = due()
 
     def carry(*given: Any) -> Any:
-        raise CloudError(Trouble.UNREACHABLE, "sagemaker:DescribeEndpoint", "no answer")
+        raise CloudError(Reason.UNREACHABLE, "sagemaker:DescribeEndpoint", "no answer")
 
-    there.acts = replace(there.acts, carry=carry)
+    there.acts = replace(there.acts, perform=carry)
     found = only(there.sweep())
     assert (found.outcome.result, found.outcome.begun) == (Result.FAILED, False)
-    assert there.memory("churn").last_act is None
+    assert there.memory("churn").last_action is None

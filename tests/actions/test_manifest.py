@@ -11,7 +11,7 @@ from fakes.builders import NOW, TARGET
 from reaper.actions import manifest
 from reaper.actions.contract import Manifest
 from reaper.errors import CloudError, SettingsError
-from reaper.model import Move
+from reaper.model import StepName
 
 SAVED = Manifest(
     id="arn:aws:sagemaker:us-east-1:123456789012:endpoint/churn",
@@ -19,57 +19,57 @@ SAVED = Manifest(
     name="churn",
     target=TARGET,
     region="us-east-1",
-    move=Move.DELETE,
+    action=StepName.DELETE,
     run="run-1",
     at=NOW,
-    record={"config": {"Variants": [{"Count": 3, "Weight": 0.5, "Shadow": None}]}, "tags": {"owner": "<ü>"}},
+    undo_state={"config": {"Variants": [{"Count": 3, "Weight": 0.5, "Shadow": None}]}, "tags": {"owner": "<ü>"}},
 )
 
 
 @pytest.fixture
 def archive(tmp_path: Path) -> manifest.Archive:
-    return manifest.open(str(tmp_path / "kept"), {})
+    return manifest.open_archive(str(tmp_path / "kept"), {})
 
 
 def test_a_manifest_comes_back_as_it_was(archive):
-    address = archive.keep(SAVED, 3)
-    assert archive.at(address) == SAVED
-    assert archive.of_run("run-1") == [(address, SAVED)]
-    assert archive.of_run("run-2") == []
+    address = archive.store_manifest(SAVED, 3)
+    assert archive.read_manifest(address) == SAVED
+    assert archive.manifests_of_run("run-1") == [(address, SAVED)]
+    assert archive.manifests_of_run("run-2") == []
 
 
 def test_a_manifest_is_never_overwritten(archive):
-    address = archive.keep(SAVED, 3)
+    address = archive.store_manifest(SAVED, 3)
     with pytest.raises(CloudError, match="cannot be written"):
-        archive.keep(SAVED, 3)
-    assert archive.at(address) == SAVED
+        archive.store_manifest(SAVED, 3)
+    assert archive.read_manifest(address) == SAVED
 
 
 def test_only_its_user_can_read_it(archive):
-    address = Path(archive.keep(SAVED, 3))
+    address = Path(archive.store_manifest(SAVED, 3))
     assert stat.S_IMODE(address.stat().st_mode) == 0o600
 
 
 def test_a_folder_that_cannot_be_written_is_an_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(CloudError, match="cannot be written"):
-        manifest.open(str(tmp_path / "file"), {}).keep(SAVED, 3)
+        manifest.open_archive(str(tmp_path / "file"), {}).store_manifest(SAVED, 3)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema": 2}', "null"])
 def test_what_is_no_manifest_is_an_error_that_names_it(text):
     with pytest.raises(CloudError, match=r"s3://b/m\.json is no manifest"):
-        manifest.parse(text, "s3://b/m.json")
+        manifest.parse_manifest(text, "s3://b/m.json")
 
 
 @pytest.mark.parametrize("place", ["gs://bucket", "https://a.blob.core.windows.net/kept?sig=x"])
 def test_a_place_that_cannot_be_one_is_refused(place):
     with pytest.raises(SettingsError, match="REAPER_MANIFESTS"):
-        manifest.open(place, {})
+        manifest.open_archive(place, {})
 
 
 def test_without_a_place_it_is_beside_the_users_own_ledger():
-    assert manifest.open(None, {"XDG_STATE_HOME": "/state"}).place == "/state/ml-idle-reaper/manifests"
+    assert manifest.open_archive(None, {"XDG_STATE_HOME": "/state"}).place == "/state/ml-idle-reaper/manifests"
 
 
 S3, BLOB = "s3://bucket/manifests", "https://acme.blob.core.windows.net/manifests/team a"
@@ -100,13 +100,13 @@ S3, BLOB = "s3://bucket/manifests", "https://acme.blob.core.windows.net/manifest
     ],
 )
 def test_which_addresses_lie_in_the_place(place: str, address: str, inside: bool):
-    assert manifest.Archive(place=place, store=manifest.Folder()).holds(address) is inside
+    assert manifest.Archive(place=place, store=manifest.FolderStore()).contains(address) is inside
 
 
 def test_an_address_in_the_ledger_is_read_only_inside_the_place(archive, tmp_path):
-    address = archive.keep(SAVED, 3)
-    assert archive.remembered(address) == SAVED
-    elsewhere = manifest.open(str(tmp_path / "elsewhere"), {}).keep(SAVED, 3)
+    address = archive.store_manifest(SAVED, 3)
+    assert archive.read_own_manifest(address) == SAVED
+    elsewhere = manifest.open_archive(str(tmp_path / "elsewhere"), {}).store_manifest(SAVED, 3)
     with pytest.raises(CloudError, match=r"does not lie in REAPER_MANIFESTS.*--manifest"):
-        archive.remembered(elsewhere)
-    assert archive.at(elsewhere) == SAVED, "a person may name it"
+        archive.read_own_manifest(elsewhere)
+    assert archive.read_manifest(elsewhere) == SAVED, "a person may name it"

@@ -11,8 +11,8 @@ from fakes.builders import DAY, HOUR
 from fakes.fake_cloud import DENIED
 from fakes.fake_deployment import POLICY, Enforcer, policy
 from reaper.actions import restore
-from reaper.errors import CloudError, SettingsError, Trouble
-from reaper.model import Memory, Move, Result
+from reaper.errors import CloudError, Reason, SettingsError
+from reaper.model import Memory, Result, StepName
 
 
 def stopped(action: str = "stop", names: tuple[str, ...] = ("a", "b")) -> Enforcer:
@@ -30,9 +30,11 @@ def stopped(action: str = "stop", names: tuple[str, ...] = ("a", "b")) -> Enforc
 def undone(there: Enforcer, run: str = "run-2", **given: Any) -> dict[str, str]:
     """What became of each act of a run, by name."""
     said = {}
-    for done in restore.run(run, there.bench(), **given):
+    for done in restore.undo_run(run, there.bench(), **given):
         name = done.id.rpartition("/")[2]
-        said[name] = done.because if isinstance(done, restore.Left) else str(done.error or (done.undone and done.undone.because))
+        said[name] = (
+            done.because if isinstance(done, restore.NotUndone) else str(done.error or (done.undone and done.undone.because))
+        )
     return said
 
 
@@ -42,7 +44,7 @@ def test_everything_that_a_run_stopped_runs_again_and_needs_a_new_notice():
     assert all(thing.up for thing in there.depot.things.values())
     assert there.memory("a") == replace(Memory(), version=there.memory("a").version)
     there.now += 2 * DAY
-    assert {f.step.move for f in there.sweep().findings} == {Move.WARN}
+    assert {f.step.name for f in there.sweep().findings} == {StepName.WARN}
 
 
 def test_deletes_are_brought_back_only_where_that_is_asked_for():
@@ -93,52 +95,52 @@ def test_a_later_act_is_not_forgotten_by_undoing_an_earlier_one():
     there.sweep()
     there.now += 3 * DAY
     there.sweep()
-    manifest = there.memory("a").manifest
+    manifest = there.memory("a").manifest_address
     assert "something was done since" in undone(there, "run-2")["a"]
-    assert there.memory("a").manifest == manifest
-    assert restore.one(there.depot.id("a"), there.bench()).error is None
+    assert there.memory("a").manifest_address == manifest
+    assert restore.restore_resource(there.depot.id("a"), there.bench()).error is None
 
 
 @pytest.mark.parametrize("run", ["", "/", "..", "*", "run-2/../run-1"])
 def test_what_is_no_run_is_refused(run):
     with pytest.raises(SettingsError, match="is no run"):
-        list(restore.run(run, stopped().bench()))
+        list(restore.undo_run(run, stopped().bench()))
 
 
 def test_a_run_that_left_nothing_says_so():
     with pytest.raises(SettingsError, match="left nothing to take back"):
-        list(restore.run("run-99", stopped().bench()))
+        list(restore.undo_run("run-99", stopped().bench()))
 
 
 def test_a_manifest_that_cannot_be_read_does_not_stop_the_others():
     there = stopped()
     first = sorted(there.store.texts)[0]
     there.store.texts[first] = "nonsense"
-    said = list(restore.run("run-2", there.bench()))
-    assert [isinstance(done, restore.Restored) and done.error is None for done in said].count(True) == 1
+    said = list(restore.undo_run("run-2", there.bench()))
+    assert [isinstance(done, restore.RestoreResult) and done.error is None for done in said].count(True) == 1
     assert sum(1 for thing in there.depot.things.values() if thing.up) == 1
 
 
 def test_a_manifest_of_another_resource_is_refused():
     there = stopped()
-    address = there.memory("b").manifest
+    address = there.memory("b").manifest_address
     with pytest.raises(SettingsError, match="is about"):
-        restore.one(there.depot.id("a"), there.bench(), address)
+        restore.restore_resource(there.depot.id("a"), there.bench(), address)
     assert there.depot.things["b"].up is None
 
 
 def test_nothing_known_to_take_back_says_so():
     with pytest.raises(SettingsError, match="knows of no act on it"):
-        restore.one("arn:aws:sagemaker:us-east-1:123456789012:endpoint/never", stopped().bench())
+        restore.restore_resource("arn:aws:sagemaker:us-east-1:123456789012:endpoint/never", stopped().bench())
 
 
 def test_what_is_back_already_is_said_to_be_and_left_alone():
     there = stopped(names=("a",))
-    assert restore.one(there.depot.id("a"), there.bench()).error is None
+    assert restore.restore_resource(there.depot.id("a"), there.bench()).error is None
     there.depot.things["a"].up = None
-    again = restore.one(there.depot.id("a"), there.bench())
+    again = restore.restore_resource(there.depot.id("a"), there.bench())
     assert again.undone is not None
-    assert (again.undone.because, again.undone.lost, again.undone.again) == (
+    assert (again.undone.because, again.undone.not_restored, again.undone.run_again) == (
         f"it is back already, since {there.now:%Y-%m-%d %H:%M} UTC, by lee",
         (),
         False,
@@ -154,36 +156,36 @@ def test_an_action_that_may_be_half_made_is_told_and_not_repeated_under_its_noti
 
     def blunder(call: str, name: str) -> None:
         if call == "carry":
-            raise CloudError(Trouble.PARTIAL, "sagemaker:UpdateEndpoint", "the minimum was lowered, and then nothing answered")
+            raise CloudError(Reason.PARTIAL, "sagemaker:UpdateEndpoint", "the minimum was lowered, and then nothing answered")
 
     there.depot.blunder = blunder
     there.sweep()
-    first = there.memory("a").manifest
+    first = there.memory("a").manifest_address
     there.depot.blunder = lambda call, name: None
     there.now += 2 * HOUR
     there.sweep()
     assert there.depot.log == []
-    assert there.memory("a").manifest == first
-    assert there.memory("a").act_result is Result.FAILED
+    assert there.memory("a").manifest_address == first
+    assert there.memory("a").last_action_result is Result.FAILED
 
 
 def test_after_a_failure_it_can_be_tried_again():
     there = stopped(names=("a",))
 
     def blunder(call: str, name: str) -> None:
-        raise CloudError(Trouble.THROTTLED, "sagemaker:Update", "still throttled")
+        raise CloudError(Reason.THROTTLED, "sagemaker:Update", "still throttled")
 
-    bench, good = there.bench(), there.bench().acts("any").undo
+    bench, good = there.bench(), there.bench().action_functions("any").undo
 
     def undo(yard: Any, manifest: Any) -> Any:
         there.depot.blunder("undo", manifest.name)
         return good(yard, manifest)
 
-    bench = replace(bench, acts=lambda name: replace(there.bench().acts(name), undo=undo))
+    bench = replace(bench, action_functions=lambda name: replace(there.bench().action_functions(name), undo=undo))
     there.depot.blunder = blunder
-    assert "throttled" in str(restore.one(there.depot.id("a"), bench).error)
+    assert "throttled" in str(restore.restore_resource(there.depot.id("a"), bench).error)
     there.depot.blunder = lambda call, name: None
-    assert restore.one(there.depot.id("a"), bench).error is None
+    assert restore.restore_resource(there.depot.id("a"), bench).error is None
     assert there.depot.things["a"].up == there.now
 
 
@@ -197,32 +199,32 @@ def test_what_went_with_its_host_is_brought_back_by_restoring_that():
     assert there.depot.things == {}
     host, inner = there.depot.id("host"), there.depot.id("inner")
     with pytest.raises(SettingsError, match=f"it went with {host} in run run-2: `reaper restore {host}` brings both back"):
-        restore.one(inner, there.bench())
-    restore.one(host, there.bench())
+        restore.restore_resource(inner, there.bench())
+    restore.restore_resource(host, there.bench())
     assert set(there.depot.things) == {"host", "inner"}
 
 
 def test_a_manifest_outside_the_configured_place_is_undone_only_where_a_person_names_it():
     there = stopped(names=("a",))
     id_, memory = there.depot.id("a"), there.memory("a")
-    elsewhere = (memory.manifest or "").replace("s3://manifests/", "s3://evil/")
-    there.store.texts[elsewhere] = there.store.texts[memory.manifest or ""]
-    there.ledger.remember(id_, replace(memory, manifest=elsewhere), memory.version, there.now)
+    elsewhere = (memory.manifest_address or "").replace("s3://manifests/", "s3://evil/")
+    there.store.texts[elsewhere] = there.store.texts[memory.manifest_address or ""]
+    there.ledger.remember(id_, replace(memory, manifest_address=elsewhere), memory.version, there.now)
     with pytest.raises(CloudError, match="does not lie in REAPER_MANIFESTS"):
-        restore.one(id_, there.bench())
+        restore.restore_resource(id_, there.bench())
     assert not there.depot.things["a"].up
-    assert restore.one(id_, there.bench(), elsewhere).undone
+    assert restore.restore_resource(id_, there.bench(), elsewhere).undone
     assert there.depot.things["a"].up
 
 
 def test_a_new_manifest_names_one_outside_the_configured_place_which_is_never_read():
     there = stopped(names=("a",))
     memory = there.memory("a")
-    there.ledger.remember(there.depot.id("a"), replace(memory, manifest="s3://evil/x.json"), memory.version, there.now)
+    there.ledger.remember(there.depot.id("a"), replace(memory, manifest_address="s3://evil/x.json"), memory.version, there.now)
     there.depot.things["a"].up = there.now
     there.now += 2 * DAY
     there.sweep()
     there.now += 3 * DAY
     there.sweep()
-    latest = there.archive.at(there.memory("a").manifest or "")
-    assert (latest.run, latest.record["previous"], latest.record["elsewhere"]) == ("run-4", "s3://evil/x.json", True)
+    latest = there.archive.read_manifest(there.memory("a").manifest_address or "")
+    assert (latest.run, latest.undo_state["previous"], latest.undo_state["elsewhere"]) == ("run-4", "s3://evil/x.json", True)

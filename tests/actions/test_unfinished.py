@@ -10,19 +10,19 @@ from fakes.builders import DAY, NOW, TARGET
 from fakes.fake_cloud import ACTS, DENIED, Yard
 from fakes.fake_deployment import POLICY, Enforcer, policy
 from reaper.actions import unfinished
-from reaper.actions.contract import Made, Manifest, Permit
-from reaper.ledger.in_memory import Fleeting
-from reaper.model import Memory, Move, Resource
+from reaper.actions.contract import ActionResult, CallCheck, Manifest
+from reaper.ledger.in_memory import InMemoryLedger
+from reaper.model import Memory, Resource, StepName
 from reaper.notices.message import Audience, Message
 
 
-def in_parts(yard: Yard, one: Resource, manifest: Manifest, permit: Permit) -> Made:
+def in_parts(yard: Yard, one: Resource, manifest: Manifest, permit: CallCheck) -> ActionResult:
     """The first action leaves a second one."""
     permit()
     thing, first = yard.depot.thing("carry", one.name), not yard.depot.log
-    yard.depot.log.append((manifest.move, one.name, yard.depot.clock()))
+    yard.depot.log.append((manifest.action, one.name, yard.depot.clock()))
     thing.changed = yard.depot.clock()
-    return Made(because="it is scaling in", part="1 of 2 variants" if first else None)
+    return ActionResult(because="it is scaling in", part_done="1 of 2 variants" if first else None)
 
 
 def untold(there: Enforcer, **given: Any) -> None:
@@ -41,7 +41,7 @@ def readers(there: Enforcer) -> list[str]:
 
 
 def test_a_late_mail_to_an_earlier_owner_is_no_notice_to_the_present_one():
-    there = Enforcer(acts=replace(ACTS, carry=in_parts))
+    there = Enforcer(acts=replace(ACTS, perform=in_parts))
     untold(there, tags={"reaper:owner": "ann@example.com"})
     there.depot.things["churn"].tags = {"reaper:owner": "bob@example.com"}
     there.later(hours=6)
@@ -61,11 +61,11 @@ def test_a_stop_that_nobody_was_told_of_is_told_although_its_rule_keeps_hours_by
 
 
 def test_an_open_action_is_not_closed_where_nobody_can_be_told_of_it():
-    ledger, host = Fleeting(), "arn:aws:sagemaker:us-east-1:123456789012:endpoint/host"
-    meant = Memory(last_act=Move.DELETE, acted_at=NOW - DAY, manifest="m", act_run="r0")
+    ledger, host = InMemoryLedger(), "arn:aws:sagemaker:us-east-1:123456789012:endpoint/host"
+    meant = Memory(last_action=StepName.DELETE, last_action_at=NOW - DAY, manifest_address="m", last_action_run="r0")
     ledger.remember(host, meant, 0, NOW)
-    unfinished.late([], [], ledger.recall([host], NOW), ledger, NOW)
-    assert ledger.recall([host], NOW)[host].act_result is None
+    unfinished.close_and_list_untold([], [], ledger.recall([host], NOW), ledger, NOW)
+    assert ledger.recall([host], NOW)[host].last_action_result is None
 
 
 def test_what_was_done_is_told_also_where_nothing_can_be_read_by_now():
@@ -91,7 +91,7 @@ def test_who_has_lost_the_lease_tells_nothing_more():
 
     def taken_over(message: Message) -> None:
         there.now += timedelta(minutes=16)
-        there.ledger.lease(TARGET, "another run", there.now, timedelta(hours=1))
+        there.ledger.take_lease(TARGET, "another run", there.now, timedelta(hours=1))
 
     there.post.heard = taken_over
     there.later(hours=6)

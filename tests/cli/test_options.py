@@ -15,10 +15,10 @@ from reaper.settings import Settings
 
 def test_a_line_beside_the_spinner_never_goes_on_in_the_next():
     for width in (10, 40, 80):
-        line = options.one_line("12 of 34: 123456789012 us-east-1:\nsagemaker-inference-component: 5 seen", width)
+        line = options.fit_one_line("12 of 34: 123456789012 us-east-1:\nsagemaker-inference-component: 5 seen", width)
         assert line.cell_len <= width - 3
         assert "\n" not in line.plain
-    assert options.one_line("12 of 34: [b]x", 80).plain == "12 of 34: [b]x"
+    assert options.fit_one_line("12 of 34: [b]x", 80).plain == "12 of 34: [b]x"
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_a_line_beside_the_spinner_never_goes_on_in_the_next():
 def test_a_report_is_as_wide_as_the_terminal_or_as_columns_says(tty: bool, columns: str | None, wide: int):
     environ = {} if columns is None else {"COLUMNS": columns}
     out = Console(file=io.StringIO(), force_terminal=tty, _environ=environ)
-    assert options.width(out, environ) == wide
+    assert options.report_width(out, environ) == wide
 
 
 def test_the_command_is_named_as_it_can_be_called_again(tmp_path: Path):
@@ -37,11 +37,11 @@ def test_the_command_is_named_as_it_can_be_called_again(tmp_path: Path):
     known.write_text("#!/bin/sh\n")
     known.chmod(0o755)
     environ = {"PATH": str(known.parent)}
-    assert options.command([str(known)], environ) == "reaper"
-    assert options.command(["reaper"], environ) == "reaper"
-    assert options.command([".venv/bin/reaper"], environ) == ".venv/bin/reaper"
-    assert options.command(["a b/reaper"], {"PATH": ""}) == "'a b/reaper'"
-    assert options.command(["/x/reaper/__main__.py"], environ) == "python -m reaper"
+    assert options.own_command([str(known)], environ) == "reaper"
+    assert options.own_command(["reaper"], environ) == "reaper"
+    assert options.own_command([".venv/bin/reaper"], environ) == ".venv/bin/reaper"
+    assert options.own_command(["a b/reaper"], {"PATH": ""}) == "'a b/reaper'"
+    assert options.own_command(["/x/reaper/__main__.py"], environ) == "python -m reaper"
 
 
 @pytest.mark.parametrize("option", ["account", "region", "subscription", "kind"])
@@ -49,4 +49,4 @@ def test_the_command_is_named_as_it_can_be_called_again(tmp_path: Path):
 def test_an_option_without_a_value_is_refused_and_does_not_mean_all(option: str, values: list[str]):
     given: dict[str, list[str] | None] = dict.fromkeys(("account", "region", "subscription", "kind"))
     with pytest.raises(SettingsError, match=f"--{option} '' names nothing"):
-        options.chosen(Settings(), "all", **{**given, option: values})
+        options.with_options(Settings(), "all", **{**given, option: values})

@@ -54,14 +54,14 @@ def blocks(heading: str) -> list[str]:
     return found
 
 
-SIGN_IN, NAMES = blocks("Before the first time")
+SIGN_IN, NAMES = blocks("Prerequisites")
 DEPLOY, PUBLISH, PREVIEW = blocks("Deploy")
 [DROP] = blocks("Fewer subscriptions")
-[ORPHANS] = blocks("Again, after an uninstallation")
+[ORPHANS] = blocks("Reinstall after an uninstallation")
 [PIPELINE] = blocks("Unattended deployment")
 [LEAVE_ENFORCE] = blocks("On top of that in mode enforce")
 [DROP_ENDPOINT] = blocks("Endpoints with user-assigned identities")
-[LIFT] = blocks("Manifests that nobody can delete")
+[LIFT] = blocks("Immutable manifests")
 OLD_ROLE, OLD_RECORDS = blocks("From an earlier version")
 SWEEP, TIMER = blocks("Try it")
 WHOSE, DELETE, LOOK, FORGET, FORGET_ENDPOINT = blocks("Uninstall")

@@ -32,7 +32,7 @@ from deploy.bicep import (
 )
 from reaper import registry
 from reaper.model import Mode
-from reaper.settings import DOCS
+from reaper.settings import SETTING_DOCS
 
 APP, ROLE, ALERTS = INFRA / "modules/app.bicep", INFRA / "modules/role.bicep", INFRA / "modules/alerts.bicep"
 ENFORCE = INFRA / "modules/enforce.bicep"
@@ -204,7 +204,7 @@ def test_the_audit_role_allows_exactly_what_the_azure_kinds_declare() -> None:
 
 
 def test_the_enforce_role_allows_exactly_what_the_deeds_of_the_azure_kinds_need_on_top_of_reading() -> None:
-    needed = {action for kind in registry.kinds("azure") for deed in kind.deeds.values() for action in deed.permissions}
+    needed = {action for kind in registry.kinds("azure") for deed in kind.actions.values() for action in deed.permissions}
     assert set(actions(ENFORCE)) == needed - set(actions()) - {ASSIGN}
     assert actions(ENFORCE) == sorted(set(actions(ENFORCE)), key=str.lower)
     assert [a for a in actions(ENFORCE) if "*" in a] == []
@@ -525,7 +525,7 @@ def test_the_host_logs_all_that_the_alert_rules_look_for() -> None:
 def test_every_setting_of_the_deployment_is_one_the_product_reads() -> None:
     if find_spec("reaper.azure.triggers") is None:
         pytest.skip("reaper.azure.triggers does not exist yet, so its settings are not in reaper.settings.DOCS")
-    assert settings() <= set(DOCS)
+    assert settings() <= set(SETTING_DOCS)
 
 
 @pytest.mark.parametrize("name", sorted(settings()))

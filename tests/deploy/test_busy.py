@@ -17,7 +17,7 @@ from deploy.machine import ARN, LONG_AGO, Loopback, Machine, iso, kernel, servin
 from reaper.aws import busy as aws_busy
 from reaper.aws import targets
 from reaper.azure import busy as azure_busy
-from reaper.evidence import last_busy, points
+from reaper.evidence import last_busy, point_count
 from reaper.model import Reading, Resource, Window
 from reaper_sandbox.aws.fault import denied, on
 from reaper_sandbox.aws.server import Server
@@ -57,19 +57,19 @@ def ready(machine: Machine) -> Machine:
 def readings() -> tuple[Reading, Reading]:
     """What the reaper reads of it: activity and heartbeat. The ARN is spelled as the API lists it, not as the machine does."""
     now = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
-    cloud = targets.clouds(("us-east-1",), (), boto3.Session())[0]
+    cloud = targets.target_sessions(("us-east-1",), (), boto3.Session())[0]
     resource = Resource(
         kind="sagemaker-notebook", id=ARN.lower(), name="vision", target=cloud.target, region="us-east-1", created=None
     )
-    window = Window(start=now - 14 * 24 * HOUR, end=now + 2 * HOUR, quiet_from=now)
-    activity, heartbeat = aws_busy.readings(cloud, [resource], window)[resource.id]
+    window = Window(start=now - 14 * 24 * HOUR, end=now + 2 * HOUR, recent_since=now)
+    activity, heartbeat = aws_busy.busy_readings(cloud, [resource], window)[resource.id]
     return activity, heartbeat
 
 
 def test_a_machine_at_rest_beats_without_activity(ready: Machine):
     assert ready.run() == PUBLISHED, ready.said
     activity, heartbeat = readings()
-    assert (last_busy(activity), points(heartbeat)) == (None, 1)
+    assert (last_busy(activity), point_count(heartbeat)) == (None, 1)
 
 
 def test_work_is_activity_and_heartbeat_in_one(ready: Machine):
@@ -77,7 +77,7 @@ def test_work_is_activity_and_heartbeat_in_one(ready: Machine):
     assert ready.run() == PUBLISHED
     activity, heartbeat = readings()
     assert last_busy(activity) is not None
-    assert points(heartbeat) == 1
+    assert point_count(heartbeat) == 1
 
 
 Work = Callable[[Machine], object]
@@ -209,8 +209,8 @@ def test_azure_gets_the_series_that_the_reaper_reads(ready: Machine, web: Loopba
     path, head, body = web.asked[-1]
     sent, base = json.loads(body), json.loads(body)["data"]["baseData"]
     assert (path, head["Authorization"]) == (f"/westeurope{WORKSPACE}/metrics", "Bearer T")
-    query = azure_busy.QUERY
-    assert (base["namespace"], (base["metric"],), base["dimNames"]) == (query.namespace, query.metrics, [query.split])
+    query = azure_busy.BUSY_QUERY
+    assert (base["namespace"], (base["metric"],), base["dimNames"]) == (query.namespace, query.metrics, [query.split_by])
     assert base["series"] == [{"dimValues": ["ci-1"], "min": value, "max": value, "sum": value, "count": 1}]
     assert abs(datetime.fromisoformat(sent["time"]) - datetime.now(UTC)) < HOUR
 

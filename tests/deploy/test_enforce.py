@@ -147,9 +147,9 @@ def steps(done: Invocation) -> dict[str, tuple[str, str, str | None]]:
 
 def days_pass(answer: dict[str, Any], days: int) -> None:
     """The ledger as if everything in it had been written so many days earlier: the function itself reads the real clock."""
-    book, now = dynamodb_ledger.open("ledger", {}), datetime.now(UTC)
+    book, now = dynamodb_ledger.open_ledger("ledger", {}), datetime.now(UTC)
     for id_, known in book.recall([f["id"] for f in answer["findings"]], now).items():
-        when = ("idle_since", "idle_seen", "warned_at", "reminded_at", "promised", "held_at")
+        when = ("idle_since", "last_seen_idle_at", "warned_at", "reminded_at", "act_not_before", "held_at")
         moved = {name: at - timedelta(days=days) for name in when if (at := getattr(known, name))}
         assert book.remember(id_, replace(known, **moved), known.version, now)
 
@@ -227,7 +227,7 @@ def test_lowered_by_hand_to_an_audit_it_could_not_act_even_if_it_tried(
     assert guard.session, "its session was narrowed"
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", OWN_KEY)
     reading = sorted({action for kind in kinds("aws") for action in kind.permissions})
-    client = assumed_role.session(NAMES["EnforceRole.Arn"], False, reading).client("sagemaker")
+    client = assumed_role.assume_role(NAMES["EnforceRole.Arn"], False, reading).client("sagemaker")
     with pytest.raises(ClientError, match="not authorized"):
         client.stop_notebook_instance(NotebookInstanceName="nb")
     assert client.list_notebook_instances()["NotebookInstances"]
@@ -240,7 +240,7 @@ def test_iam_itself_refuses_what_a_tag_protects_with_the_codes_own_guard_out_of_
     for record in [*here.endpoints.values(), *here.components.values(), *here.notebooks.values(), *here.apps.values()]:
         record.tags = dict(tags)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", OWN_KEY)
-    client = assumed_role.session(NAMES["EnforceRole.Arn"], True, []).client("sagemaker")
+    client = assumed_role.assume_role(NAMES["EnforceRole.Arn"], True, []).client("sagemaker")
     app = {"DomainId": "d-sandbox", "SpaceName": "ana", "AppType": "JupyterLab", "AppName": "default"}
     counts = [{"VariantName": "AllTraffic", "DesiredInstanceCount": 1}]
     for call, given in (

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from deploy.test_bicep import ASSIGN, ENFORCE, actions
-from reaper.decide import MOVES
+from reaper.decide import ACTIONS
 from reaper.model import Mode, Report
-from reaper.policy.file import load
+from reaper.policy.file import load_policy
 from reaper.run import run
 from reaper.settings import Settings
 from reaper_sandbox.azure import signals
@@ -58,7 +58,7 @@ class Estate:
             mode=mode, cloud="azure", ledger=f"sqlite://{self.home}/ledger.db", manifests=str(self.home / "manifests")
         )
         now = self.server.world.now
-        return run(settings, load(POLICY.format(folder=self.home / "mails")), lambda: now)
+        return run(settings, load_policy(POLICY.format(folder=self.home / "mails")), lambda: now)
 
     def later(self, days: int) -> None:
         self.server.now = self.server.world.now + timedelta(days=days)
@@ -125,7 +125,7 @@ def test_every_act_of_every_kind_needs_all_of_the_two_roles_and_nothing_else(est
     estate.later(days=4)
     report = estate.sweep(Mode.ENFORCE)
     estate.later(days=0)
-    done = {f.case.resource.name: (str(f.step.move), str(f.outcome.result)) for f in report.findings if f.step.move in MOVES}
+    done = {f.case.resource.name: (str(f.step.name), str(f.outcome.result)) for f in report.findings if f.step.name in ACTIONS}
     stopped = dict.fromkeys(("nodes", "ada", "gentle", "served/blue"), ("stop", "done"))
     assert done == {**stopped, "gone/blue": ("delete", "done")}
     assert [c for c in report.coverage if c.status != "ok"] == []
@@ -161,7 +161,7 @@ def test_without_the_second_role_every_act_is_a_failure_that_names_what_is_missi
     estate.sweep(Mode.ENFORCE)
     estate.later(days=4)
     report = estate.sweep(Mode.ENFORCE)
-    failed = [f for f in report.findings if f.step.move in MOVES]
+    failed = [f for f in report.findings if f.step.name in ACTIONS]
     assert {str(f.outcome.result) for f in failed} == {"failed"}
     assert len(failed) == 6
     assert estate.state() == BEFORE

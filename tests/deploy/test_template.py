@@ -14,10 +14,10 @@ from deploy import policies, sam
 from deploy.translate import translate
 from reaper import registry
 from reaper.aws import dynamodb_ledger, snooze_function, targets
-from reaper.ledger.codec import SNOOZE, columns, from_history
-from reaper.ledger.port import History
+from reaper.ledger.codec import SNOOZE_FIELDS, history_columns, written_columns
+from reaper.ledger.port import HistoryEntry
 from reaper.model import Mode
-from reaper.settings import DOCS
+from reaper.settings import SETTING_DOCS
 
 ROOT = Path(__file__).parents[2]
 NAMES = {
@@ -169,7 +169,7 @@ def test_the_enforce_role_is_the_functions_alone_and_carries_its_guard(cloudform
 
 
 def test_the_enforce_policy_grants_exactly_what_the_deeds_need_on_top_of_reading(cloudformation):
-    needed = {p for kind in registry.kinds("aws") for deed in kind.deeds.values() for p in deed.permissions}
+    needed = {p for kind in registry.kinds("aws") for deed in kind.actions.values() for p in deed.permissions}
     assert actions(cloudformation, {"EnforcePolicy"}) == needed - actions(cloudformation, {"AuditPolicy"})
 
 
@@ -448,9 +448,12 @@ def test_the_attributes_a_snooze_may_write_are_its_columns_and_bookkeeping(cloud
     granted = {
         s["Sid"]: s["Condition"].get("ForAllValues:StringEquals", {}) for s in policies.statements(documents) if "Condition" in s
     }
-    assert set(granted["Keep"]["dynamodb:Attributes"]) == {*columns(SNOOZE), *dynamodb_ledger.BOOKKEEPING}
-    entry = History(id="e", when=datetime(2026, 11, 21, tzinfo=UTC), what="kept", by="ana", because="demo")
-    assert set(granted["Note"]["dynamodb:Attributes"]) == {*from_history(entry), "pk", "sk", "expires", "touched"}
+    assert set(granted["Keep"]["dynamodb:Attributes"]) == {
+        *written_columns(SNOOZE_FIELDS),
+        *dynamodb_ledger.BOOKKEEPING_ATTRIBUTES,
+    }
+    entry = HistoryEntry(id="e", when=datetime(2026, 11, 21, tzinfo=UTC), what="kept", by="ana", because="demo")
+    assert set(granted["Note"]["dynamodb:Attributes"]) == {*history_columns(entry), "pk", "sk", "expires", "touched"}
 
 
 def test_only_this_accounts_schedules_can_use_the_schedules_role(cloudformation):
@@ -538,7 +541,7 @@ def test_a_key_is_used_through_the_service_that_needs_it_only(cloudformation, ro
 @pytest.mark.parametrize("function", ["SweepFunction", "SnoozeFunction"])
 def test_every_setting_that_the_template_sets_is_one_we_know(cloudformation, function: str):
     variables = cloudformation["Resources"][function]["Properties"]["Environment"]["Variables"]
-    assert {name for name in variables if name.startswith("REAPER_")} <= set(DOCS)
+    assert {name for name in variables if name.startswith("REAPER_")} <= set(SETTING_DOCS)
 
 
 def test_the_sweep_is_told_which_secrets_its_role_may_read(cloudformation):

@@ -22,17 +22,17 @@ README = PAGES["README.md"]
 EVERYTHING = "\n".join(PAGES.values())
 
 
-@pytest.mark.parametrize("setting", sorted(settings.DOCS))
+@pytest.mark.parametrize("setting", sorted(settings.SETTING_DOCS))
 def test_every_setting_is_in_the_readme(setting: str):
     assert f"`{setting}`" in README
 
 
 def test_every_setting_in_the_docs_exists():
     named = set(re.findall(r"\bREAPER_[A-Z_]+\b", EVERYTHING))
-    assert {name for name in named if not name.startswith(secret_grants.VARIABLE)} <= set(settings.DOCS)
+    assert {name for name in named if not name.startswith(secret_grants.SECRET_PREFIX)} <= set(settings.SETTING_DOCS)
 
 
-@pytest.mark.parametrize("tag", sorted(tags.KEYS))
+@pytest.mark.parametrize("tag", sorted(tags.TAG_DOCS))
 def test_every_tag_is_in_readme_and_policy_page(tag: str):
     assert f"`{tag}`" in README
     assert f"`{tag}`" in PAGES["docs/policy.md"]
@@ -40,16 +40,16 @@ def test_every_tag_is_in_readme_and_policy_page(tag: str):
 
 def test_every_tag_in_the_docs_exists():
     named = set(re.findall(r"`(reaper:[a-z-]+)`", EVERYTHING))
-    assert named <= set(tags.KEYS)
+    assert named <= set(tags.TAG_DOCS)
 
 
-@pytest.mark.parametrize("kind", registry.names())
+@pytest.mark.parametrize("kind", registry.kind_names())
 def test_every_kind_is_in_the_docs_and_the_changelog(kind: str):
     assert f"`{kind}`" in PAGES["docs/kinds.md"]
     assert f"`{kind}`" in PAGES["CHANGELOG.md"]
 
 
-@pytest.mark.parametrize("model", [schema.Defaults, schema.Limits, schema.Owners, schema.Match, schema.Spec])
+@pytest.mark.parametrize("model", [schema.Defaults, schema.Limits, schema.Owners, schema.Match, schema.RuleSpec])
 def test_every_key_of_the_policy_is_on_its_page(model: type):
     assert [name for name in model.model_fields if not re.search(rf"`([a-z]+\.)?{name}`", PAGES["docs/policy.md"])] == []
 
@@ -59,14 +59,14 @@ def test_every_key_of_the_policy_is_on_its_page(model: type):
 )
 def test_every_policy_in_the_docs_is_valid(block: str):
     if "version" in (yaml.safe_load(block) or {}):
-        yaml_lines.parse(block, "docs", registry.names())
+        yaml_lines.parse_policy(block, "docs", registry.kind_names())
 
 
 def test_the_docs_examples_use_channels_that_a_deployment_has():
     blocks = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", EVERYTHING, re.DOTALL)]
     used = {spec["type"] for block in blocks if isinstance(block, dict) for spec in block.get("channels", ())}
     assert used
-    assert {delivery.MODULES[type_][1] for type_ in used} <= {"cli", "aws", "azure"}
+    assert {delivery.MODULE_BY_TYPE[type_][1] for type_ in used} <= {"cli", "aws", "azure"}
     assert "it needs the extra `chat`" in PAGES["docs/notices.md"]
 
 
@@ -75,8 +75,13 @@ def test_what_may_be_chosen_for_the_logs_and_every_alarm_of_the_stack_is_on_its_
     [allowed] = re.findall(r"LogRetentionDays:\n.*\n.*\n    AllowedValues: \[(.*)\]", template)
     head, _, last = allowed.rpartition(", ")
     assert f"logs: {head} or {last} days" in page
-    alarms = {"Error": "failed,", "Coverage": "see everything", "Silence": "no sweep for a day", "Snooze": "keep-links'"}
-    alarms |= {"ActsFailed": "acts that failed", "Held": "acts that are held"}
+    alarms = {
+        "Error": "sweep that failed",
+        "Coverage": "see everything",
+        "Silence": "no sweep for a day",
+        "Snooze": "page that failed",
+    }
+    alarms |= {"ActsFailed": "actions that failed", "Held": "actions on hold"}
     assert set(re.findall(r"^  (\w+)Alarm:$", template, re.MULTILINE)) == set(alarms)
     assert all(said in page for said in alarms.values())
 

@@ -51,6 +51,6 @@ def test_what_the_security_page_says_of_azures_parameters_exists(name: str):
 
 
 def test_the_times_on_the_security_page_are_the_codes():
-    assert f"{port.KEEP.days} days after the last write" in PAGE
-    assert f"and {links.LASTS.days} days;" in PAGE
-    assert f"believed for {keys.LAST.seconds // 60} minutes at most" in PAGE
+    assert f"{port.RETENTION.days} days after the last write" in PAGE
+    assert f"and {links.LINK_VALID_FOR.days} days;" in PAGE
+    assert f"stays valid for {keys.MAX_AGE.seconds // 60} minutes at most" in PAGE

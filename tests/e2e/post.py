@@ -19,7 +19,7 @@ from reaper import registry, secret_store
 from reaper.cli import sample_notice
 from reaper.errors import CloudError
 from reaper.notices.channels import delivery
-from reaper.notices.channels.delivery import Delivery, Means
+from reaper.notices.channels.delivery import ChannelContext, Delivery
 from reaper.notices.message import Audience, Message
 from reaper.policy import yaml_lines
 
@@ -28,32 +28,34 @@ HEAD = "version: 1\nowners: {domains: [example.com], fallback: ml-admins@example
 PASSWORD = "correct horse"
 
 
-def opened(text: str, **environ: str) -> list[delivery.Line]:
+def opened(text: str, **environ: str) -> list[delivery.OpenChannel]:
     """The channels of a policy with that list, its secrets in `environ`."""
-    found = yaml_lines.parse(HEAD + text, "policy", registry.names())
-    return delivery.open(found.channels, Means(secret=lambda ref: secret_store.read_for_policy(ref, environ), clock=lambda: NOW))
+    found = yaml_lines.parse_policy(HEAD + text, "policy", registry.kind_names())
+    return delivery.open_channels(
+        found.channels, ChannelContext(read_secret=lambda ref: secret_store.read_for_policy(ref, environ), clock=lambda: NOW)
+    )
 
 
-def sent(lines: list[delivery.Line], *messages: Message) -> list[Delivery]:
-    return delivery.deliver(messages or (digest(),), lines)
+def sent(lines: list[delivery.OpenChannel], *messages: Message) -> list[Delivery]:
+    return delivery.deliver_all(messages or (digest(),), lines)
 
 
-def receipt(lines: list[delivery.Line], *messages: Message) -> str:
+def receipt(lines: list[delivery.OpenChannel], *messages: Message) -> str:
     [done] = sent(lines, *messages)
     assert done.error is None, done.error
     assert done.receipt
     return done.receipt
 
 
-def error(lines: list[delivery.Line], *messages: Message) -> CloudError:
+def error(lines: list[delivery.OpenChannel], *messages: Message) -> CloudError:
     done = sent(lines, *messages)
-    assert not delivery.given(done)
+    assert not delivery.receipts_by_id(done)
     assert done[0].error is not None
     return done[0].error
 
 
 def digest(to: str = "dana@example.com") -> Message:
-    return sample_notice.message(to, NOW)
+    return sample_notice.sample_message(to, NOW)
 
 
 def summary() -> Message:

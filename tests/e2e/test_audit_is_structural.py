@@ -19,7 +19,7 @@ from reaper_sandbox.azure import signals
 from reaper_sandbox.azure.server import Server as Azure
 
 NOW = datetime.now(UTC)
-ACTING = re.compile(r"reaper\.hands|reaper\.acts|reaper\.manifest|reaper\.restore|reaper\.(aws|azure)\.acts(\..+)?")
+ACTING = re.compile(r"reaper\.actions\.(executor|contract|manifest|restore)|reaper\.(aws|azure)\.actions(\..+)?")
 POLICY = """
 version: 1
 defaults: {{action: delete, idle_after: 24h, act_on: likely, grace: 1m}}

@@ -11,7 +11,7 @@ import pytest
 
 from e2e.post import NOW, Posts, digest, error, opened, receipt, sent, summary
 from reaper.aws.channels import sns
-from reaper.errors import Trouble
+from reaper.errors import Reason
 from reaper.notices.message import Message
 from reaper_sandbox.aws.fault import denied, on
 from reaper_sandbox.aws.server import Server as Aws
@@ -58,7 +58,7 @@ def test_a_topic_takes_the_longest_text_that_it_may_and_the_cut_is_said(moto: st
     huge = Message(to="dana@example.com", subject="s" * 150, text="ä€😀" * 60_000, html="", attributes={"audience": "owners"})
     assert receipt(opened(f"  - {{type: sns, topic: '{topic}', for: owners}}\n"), huge)
     [got] = read()
-    assert got["Message"].endswith(sns.CUT)
+    assert got["Message"].endswith(sns.CUT_NOTE)
     assert len(got["Message"].encode()) > 261_000
     assert "\ufffd" not in got["Message"]
     assert len(got["Subject"]) == 99
@@ -109,4 +109,4 @@ def test_a_denied_send_names_the_missing_permission(monkeypatch: pytest.MonkeyPa
             monkeypatch.setenv(name, value)
         aws.rules.append(on("SendEmail", denied()))
         failed = error(opened("  - {type: ses, from: reaper@example.com}\n"))
-    assert (failed.trouble, failed.missing) == (Trouble.DENIED, "ses:SendEmail")
+    assert (failed.reason, failed.missing) == (Reason.DENIED, "ses:SendEmail")

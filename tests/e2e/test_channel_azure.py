@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from e2e.post import digest, error, opened, receipt
-from reaper.errors import Trouble
+from reaper.errors import Reason
 from reaper_sandbox.azure import fault as azure_fault
 from reaper_sandbox.azure.server import Server as Azure
 
@@ -29,16 +29,16 @@ def test_azure_mail_is_sent_by_the_apps_own_identity_or_by_a_key(by: str, azure:
 @pytest.mark.parametrize(
     ("fault", "trouble"),
     [
-        pytest.param(azure_fault.error(403, "Denied", "not allowed"), Trouble.DENIED, id="403"),
-        pytest.param(azure_fault.error(400, "InvalidSender", "no such sender"), Trouble.REFUSED, id="400"),
-        pytest.param(azure_fault.throttled(0), Trouble.THROTTLED, id="429"),
-        pytest.param(azure_fault.cut(), Trouble.UNREACHABLE, id="cut"),
+        pytest.param(azure_fault.error(403, "Denied", "not allowed"), Reason.DENIED, id="403"),
+        pytest.param(azure_fault.error(400, "InvalidSender", "no such sender"), Reason.REFUSED, id="400"),
+        pytest.param(azure_fault.throttled(0), Reason.THROTTLED, id="429"),
+        pytest.param(azure_fault.cut(), Reason.UNREACHABLE, id="cut"),
     ],
 )
-def test_azure_mail_that_is_refused_is_an_error(fault: azure_fault.Fault, trouble: Trouble, azure: Azure):
+def test_azure_mail_that_is_refused_is_an_error(fault: azure_fault.Fault, trouble: Reason, azure: Azure):
     azure.rules.append(azure_fault.on("POST", "/emails:send", fault))
     spec = {"type": "acs", "endpoint": azure.url, "from": "DoNotReply@mail.example.com"}
-    assert error(opened(f"  - {json.dumps(spec)}\n")).trouble is trouble
+    assert error(opened(f"  - {json.dumps(spec)}\n")).reason is trouble
 
 
 def test_azure_mail_that_was_accepted_but_failed_later_is_an_error(azure: Azure):

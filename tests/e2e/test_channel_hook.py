@@ -9,7 +9,7 @@ import json
 import pytest
 
 from e2e.post import NOW, Posts, digest, error, opened, receipt
-from reaper.errors import Trouble
+from reaper.errors import Reason
 from reaper.notices.message import Message
 
 
@@ -33,14 +33,14 @@ def test_a_webhook_is_signed_so_that_the_receiver_can_tell_who_sent_it_and_when(
 @pytest.mark.parametrize(
     ("status", "headers", "trouble"),
     [
-        (500, {}, Trouble.REFUSED),
-        (401, {}, Trouble.DENIED),
-        (429, {"Retry-After": "9"}, Trouble.THROTTLED),
-        (302, {"Location": "/elsewhere"}, Trouble.REFUSED),
+        (500, {}, Reason.REFUSED),
+        (401, {}, Reason.DENIED),
+        (429, {"Retry-After": "9"}, Reason.THROTTLED),
+        (302, {"Location": "/elsewhere"}, Reason.REFUSED),
     ],
 )
 def test_any_answer_but_success_is_an_error_and_no_redirect_is_followed(
-    status: int, headers: dict[str, str], trouble: Trouble, posts: Posts
+    status: int, headers: dict[str, str], trouble: Reason, posts: Posts
 ):
     posts.answer = (status, headers, b"no")
     failed = error(
@@ -49,7 +49,7 @@ def test_any_answer_but_success_is_an_error_and_no_redirect_is_followed(
             REAPER_SECRET_KEY="k",
         )
     )
-    assert failed.trouble is trouble
+    assert failed.reason is trouble
     assert [path for path, _, _ in posts.got] == ["/hook"]
 
 

@@ -6,7 +6,7 @@ import pytest
 import trustme
 
 from e2e.post import LOGIN, NOW, PASSWORD, Inbox, Serve, digest, error, opened, receipt, sent, smtp, summary, tls
-from reaper.errors import Trouble
+from reaper.errors import Reason
 from reaper.notices.channels import delivery
 
 
@@ -29,7 +29,7 @@ def test_a_digest_arrives_over_starttls_and_login_with_both_bodies_and_the_serve
 
 def test_a_wrong_password_is_denied_nothing_is_sent_and_the_password_is_nowhere_in_the_error(inbox: Inbox):
     failed = error(opened(smtp(inbox, **LOGIN), REAPER_SECRET_SMTP="wrong horse"))
-    assert failed.trouble is Trouble.DENIED
+    assert failed.reason is Reason.DENIED
     assert "535" in str(failed)
     assert "horse" not in str(failed)
     assert inbox.mails == []
@@ -41,7 +41,7 @@ def test_a_missing_password_is_told_by_the_name_of_its_variable(inbox: Inbox):
 
 def test_a_refused_recipient_is_an_error_and_no_notice_counts(inbox: Inbox):
     failed = error(opened(smtp(inbox, **LOGIN), REAPER_SECRET_SMTP=PASSWORD), digest("bad@example.com"))
-    assert failed.trouble is Trouble.REFUSED
+    assert failed.reason is Reason.REFUSED
     assert "bad@example.com: 550 5.1.1 no such user here" in str(failed)
     assert inbox.mails == []
 
@@ -70,7 +70,7 @@ def test_a_certificate_that_is_not_right_ends_the_talk(fault: str, serve: Serve,
     context = tls(authority, "elsewhere.example") if fault == "another name" else tls(trustme.CA())
     inbox = serve(tls_context=context, require_starttls=True)
     failed = error(opened(smtp(inbox)))
-    assert failed.trouble is Trouble.UNREACHABLE
+    assert failed.reason is Reason.UNREACHABLE
     assert "certificate verify failed" in str(failed)
     assert inbox.mails == []
 
@@ -78,7 +78,7 @@ def test_a_certificate_that_is_not_right_ends_the_talk(fault: str, serve: Serve,
 def test_a_server_that_is_not_there_is_asked_once_and_fails_every_message():
     lines = opened(smtp(Inbox(port=1), tls="none"))
     done = sent(lines, digest(), digest("lee@example.com"), summary())
-    assert [d.error and d.error.trouble for d in done] == [Trouble.UNREACHABLE] * 3
+    assert [d.error and d.error.reason for d in done] == [Reason.UNREACHABLE] * 3
     assert len({id(d.error) for d in done}) == 1
 
 
@@ -86,5 +86,5 @@ def test_one_channel_that_fails_does_not_keep_a_notice_from_counting_that_anothe
     lines = opened(smtp(Inbox(port=1), tls="none", name="old") + smtp(inbox, name="new", **LOGIN), REAPER_SECRET_SMTP=PASSWORD)
     done = sent(lines)
     assert [d.channel for d in done if d.error] == ["old"]
-    assert set(delivery.given(done)) == set(digest().resource_ids)
-    assert all(receipt.startswith("new: 250") for receipt in delivery.given(done).values())
+    assert set(delivery.receipts_by_id(done)) == set(digest().resource_ids)
+    assert all(receipt.startswith("new: 250") for receipt in delivery.receipts_by_id(done).values())

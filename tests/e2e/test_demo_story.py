@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from reaper.ledger import port
-from reaper.model import Memory, Move, Part, Resource, Target
+from reaper.model import BilledPart, Memory, Resource, StepName, Target
 from reaper.prices import PriceBook
 from reaper_sandbox.demo import story_fleet
 
@@ -84,9 +84,9 @@ class Told:
 
     def memory(self, name: str) -> Memory:
         [id_] = [f["id"] for f in self.report["findings"] if f["name"] == name]
-        kept = port.open(f"sqlite://{self.home}/ledger.db", {}, read_only=True)
+        kept = port.open_ledger(f"sqlite://{self.home}/ledger.db", {}, read_only=True)
         try:
-            return kept.recall([id_], story_fleet.END).get(id_, Memory())
+            return kept.recall([id_], story_fleet.STORY_END).get(id_, Memory())
         finally:
             kept.close()
 
@@ -141,7 +141,7 @@ def test_first_notices_name_the_money_and_the_date_of_the_mails(told: Told):
         r"- ([a-z0-9-]+): (\$[\d.,]+ a day, \$[\d.,]+ wasted|price unknown)\. ((?:It will be|From) .*?2026, \d\d:\d\d [A-Z][\w/]+)",
         first,
     )
-    assert {name for name, *_ in named} == {*story_fleet.QUIET, "gpu-nightly", "kim-sandbox", "dev-mia", "dev-ana"}
+    assert {name for name, *_ in named} == {*story_fleet.SILENT_ENDPOINTS, "gpu-nightly", "kim-sandbox", "dev-mia", "dev-ana"}
     for name, cost, following in named:
         mine = [text for _, _, text in told.mails if f" {name}\n" in text]
         assert any(f"Cost: {cost}\n" in text and f"Next: {following}" in text for text in mine), name
@@ -196,8 +196,8 @@ def test_a_breakdown_of_metrics_stops_nothing_that_is_in_use(told: Told):
     day = told.day("Thursday 12 November")
     assert "held churn-model: because 11 of 14 sagemaker-endpoint are idle where it used to be 21%, a jump" in day
     assert "8 notices are void" in told.day("Friday 13 November")
-    assert {told.finding(name)["state"] for name in story_fleet.SHOP} == {"active"}
-    assert [m["name"] for m in told.manifests if m["name"] in story_fleet.SHOP] == []
+    assert {told.finding(name)["state"] for name in story_fleet.BUSY_ENDPOINTS} == {"active"}
+    assert [m["name"] for m in told.manifests if m["name"] in story_fleet.BUSY_ENDPOINTS] == []
     stopped = {m["name"] for m in told.manifests if m["at"].startswith("2026-11-12")}
     assert stopped == {"dev-ana", "dev-mia"}, "the breaker holds what the outage may be behind, not what a calendar asks for"
 
@@ -208,7 +208,7 @@ def test_office_hours_stop_in_the_evening_and_start_in_the_morning(told: Told):
     for name in stops:
         assert f"{name} stopped {stops[name]} times" in told.text
         assert f"{name} started {stops[name] - 1} times" in told.text
-        assert told.memory(name).last_act is Move.STOP
+        assert told.memory(name).last_action is StepName.STOP
     assert not [s for _, s, _ in told.mails if "was started" in s], "a start in the morning is no news"
 
 
@@ -256,14 +256,14 @@ def test_the_folders_that_it_names_hold_what_it_counts(told: Told):
 
 
 def test_telling_it_again_takes_only_its_own_files_away(tmp_path: Path):
-    from reaper_sandbox.demo.story_run import _fresh
+    from reaper_sandbox.demo.story_run import _emptied_folder
 
     own = [tmp_path / "ledger.db", tmp_path / "mail" / "a@example.com-1.eml", tmp_path / "manifests" / "run" / "1.json"]
     other = [tmp_path / "notes.txt", tmp_path / "mail" / "notes.txt"]
     for path in [*own, *other]:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("x")
-    _fresh(tmp_path)
+    _emptied_folder(tmp_path)
     assert [p for p in own if p.exists()] == []
     assert [p for p in other if not p.exists()] == []
 
@@ -280,7 +280,7 @@ def test_a_policy_of_ones_own_cannot_be_told(tmp_path: Path):
 def _cluster_usd() -> float:
     nodes = Resource(
         kind="azureml-compute-cluster", id="x", name="x", target=Target(cloud="azure", account=story_fleet.SUBSCRIPTION),
-        region="westeurope", created=datetime.now(UTC), parts=(Part(component="Linux", instance="STANDARD_NC6S_V3", count=2),),
+        region="westeurope", created=datetime.now(UTC), parts=(BilledPart(component="Linux", instance="STANDARD_NC6S_V3", count=2),),
     )  # fmt: skip
     price = PriceBook().price(nodes)
     assert price

@@ -15,9 +15,9 @@ from reaper.actions import manifest, plan_file, restore
 from reaper.errors import SettingsError
 from reaper.ledger import port
 from reaper.model import Finding, Mode, Report
-from reaper.policy.file import Source, load
+from reaper.policy.file import PolicySource, load_policy
 from reaper.run import run
-from reaper.sessions import sessions
+from reaper.sessions import sessions_of
 from reaper.settings import Settings
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.records import Variant
@@ -65,8 +65,8 @@ class Stage:
         )
 
     @property
-    def source(self) -> Source:
-        return load(POLICY.format(folder=self.home / "mails", action=self.action))
+    def source(self) -> PolicySource:
+        return load_policy(POLICY.format(folder=self.home / "mails", action=self.action))
 
     def sweep(self, **given: object) -> Report:
         return run(self.settings, self.source, lambda: self.now, **given)  # type: ignore[arg-type]
@@ -79,11 +79,11 @@ class Stage:
         self.set_clock(self.now)
         return self.sweep()
 
-    def bench(self) -> restore.Bench:
-        return restore.Bench(
-            ledger=port.open(self.settings.ledger, os.environ),
-            archive=manifest.open(self.settings.manifests, os.environ),
-            cloud=lambda target: sessions(self.settings, target.cloud)[0],
+    def bench(self) -> restore.RestoreContext:
+        return restore.RestoreContext(
+            ledger=port.open_ledger(self.settings.ledger, os.environ),
+            archive=manifest.open_archive(self.settings.manifests, os.environ),
+            open_session=lambda target: sessions_of(self.settings, target.cloud)[0],
             clock=lambda: self.now,
             by="lee",
         )
@@ -133,7 +133,7 @@ def _on_azure(server: Azure) -> Truth:
 
 
 def due(stage: Stage) -> Stage:
-    assert one(stage.sweep()).step.move == "warn"
+    assert one(stage.sweep()).step.name == "warn"
     stage.now += 3 * DAY
     stage.set_clock(stage.now)
     return stage
@@ -141,17 +141,17 @@ def due(stage: Stage) -> Stage:
 
 def test_warned_then_stopped_then_left_alone_then_restored_and_warned_anew(stage: Stage):
     before = stage.running()
-    assert one(stage.sweep()).step.move == "warn"
-    assert one(stage.later(days=2)).step.move == "none"
+    assert one(stage.sweep()).step.name == "warn"
+    assert one(stage.later(days=2)).step.name == "none"
     stopped = one(stage.later(days=1))
-    assert (stopped.step.move, stopped.outcome.result) == ("stop", "done"), stopped.outcome
+    assert (stopped.step.name, stopped.outcome.result) == ("stop", "done"), stopped.outcome
     assert stage.running() != before
-    assert one(stage.later(hours=2)).step.move == "none"
-    done = restore.one(stopped.case.resource.id, stage.bench())
-    assert (done.error, done.undone and done.undone.lost) == (None, ())
+    assert one(stage.later(hours=2)).step.name == "none"
+    done = restore.restore_resource(stopped.case.resource.id, stage.bench())
+    assert (done.error, done.undone and done.undone.not_restored) == (None, ())
     assert stage.running() == before
-    assert one(stage.later(days=2)).step.move == "warn"
-    assert one(stage.later(days=3)).step.move == "stop"
+    assert one(stage.later(days=2)).step.name == "warn"
+    assert one(stage.later(days=3)).step.name == "stop"
 
 
 def test_a_keep_tag_put_on_after_the_notice_wins(stage: Stage):
@@ -164,16 +164,16 @@ def test_a_keep_tag_put_on_after_the_notice_wins(stage: Stage):
 def test_a_plan_is_read_then_applied_and_everything_it_did_is_undone(stage: Stage):
     before = stage.running()
     audit = due(stage).audit()
-    text = plan_file.render(audit, {key: getattr(stage.settings, key) for key in plan_file.SCOPE}, stage.now)
+    text = plan_file.plan_json(audit, {key: getattr(stage.settings, key) for key in plan_file.SCOPE_SETTINGS}, stage.now)
     assert [act["move"] for act in json.loads(text)["acts"]] == ["stop"]
     assert stage.running() == before
-    agreed = plan_file.parse(text, "plan.json", stage.now)
-    report = stage.sweep(narrow=lambda found: plan_file.narrowed(found, agreed))
-    assert (plan_file.left(agreed, report), stage.running() == before) == ([], False)
+    agreed = plan_file.parse_plan(text, "plan.json", stage.now)
+    report = stage.sweep(narrow=lambda found: plan_file.narrow_to_plan(found, agreed))
+    assert (plan_file.not_performed(agreed, report), stage.running() == before) == ([], False)
     stage.now += HOUR
     stage.set_clock(stage.now)
-    [done] = restore.run(report.run.id, stage.bench())
-    assert isinstance(done, restore.Restored)
+    [done] = restore.undo_run(report.run.id, stage.bench())
+    assert isinstance(done, restore.RestoreResult)
     assert (done.error, stage.running()) == (None, before)
 
 
@@ -181,12 +181,14 @@ def test_a_plan_is_refused_where_its_tags_changed_since(stage: Stage):
     before = stage.running()
     due(stage)
     report = stage.audit()
-    agreed = plan_file.parse(
-        plan_file.render(report, {key: getattr(stage.settings, key) for key in plan_file.SCOPE}, stage.now), "p", stage.now
+    agreed = plan_file.parse_plan(
+        plan_file.plan_json(report, {key: getattr(stage.settings, key) for key in plan_file.SCOPE_SETTINGS}, stage.now),
+        "p",
+        stage.now,
     )
     stage.tag({"team": "vision"})
-    after = stage.sweep(narrow=lambda found: plan_file.narrowed(found, agreed))
-    [left] = plan_file.left(agreed, after)
+    after = stage.sweep(narrow=lambda found: plan_file.narrow_to_plan(found, agreed))
+    [left] = plan_file.not_performed(agreed, after)
     assert "changed since the plan was made: tags" in left
     assert stage.running() == before
 
@@ -201,16 +203,18 @@ def test_a_plan_is_refused_where_its_tags_changed_since(stage: Stage):
 )
 def test_a_plan_that_is_not_as_it_was_made_is_refused(stage: Stage, change, said):
     report = due(stage).sweep()
-    text = change(plan_file.render(report, {key: getattr(stage.settings, key) for key in plan_file.SCOPE}, stage.now))
+    text = change(plan_file.plan_json(report, {key: getattr(stage.settings, key) for key in plan_file.SCOPE_SETTINGS}, stage.now))
     with pytest.raises(SettingsError, match=said):
-        plan_file.parse(text, "plan.json", stage.now)
+        plan_file.parse_plan(text, "plan.json", stage.now)
 
 
 def test_a_plan_expires(stage: Stage):
-    text = plan_file.render(due(stage).sweep(), {key: getattr(stage.settings, key) for key in plan_file.SCOPE}, stage.now)
-    assert plan_file.parse(text, "p", stage.now + DAY - timedelta(seconds=1)).acts
+    text = plan_file.plan_json(
+        due(stage).sweep(), {key: getattr(stage.settings, key) for key in plan_file.SCOPE_SETTINGS}, stage.now
+    )
+    assert plan_file.parse_plan(text, "p", stage.now + DAY - timedelta(seconds=1)).actions_by_id
     with pytest.raises(SettingsError, match="expired at 2026-11-25T10:17:00Z"):
-        plan_file.parse(text, "p", stage.now + DAY)
+        plan_file.parse_plan(text, "p", stage.now + DAY)
 
 
 PUBLISHED = {"aws": timedelta(seconds=70), "azure": timedelta(seconds=210)}
@@ -229,5 +233,5 @@ def test_what_was_used_as_lately_as_can_be_seen_between_judging_and_acting_is_re
         return found
 
     found = one(stage.sweep(narrow=meanwhile))
-    assert (found.step.move, found.outcome.result, stage.running()) == ("stop", "refused", before), found.outcome
+    assert (found.step.name, found.outcome.result, stage.running()) == ("stop", "refused", before), found.outcome
     assert "it is active now" in (found.outcome.because or "")

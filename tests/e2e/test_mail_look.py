@@ -13,7 +13,7 @@ from fakes.builders import NOW
 from reaper.cli import sample_notice
 from reaper.model import Coverage, Mode, Report, Run, Status
 from reaper.notices import owner_notice
-from reaper.notices.admin_summary import overview
+from reaper.notices.admin_summary import admin_summary
 from reaper.notices.message import Message
 
 sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: the mails were NOT looked at in a browser")
@@ -30,14 +30,15 @@ PICTURE = "REAPER_TEST_PICTURES"
 
 def owner_mail() -> Message:
     """The sample as the real notice that it shows."""
-    [made] = owner_notice.owners(
-        sample_notice.findings("dana@example.com", NOW), sample_notice.occasion("dana@example.com", NOW, "ml-admins@example.com")
+    [made] = owner_notice.owner_notices(
+        sample_notice.sample_findings("dana@example.com", NOW),
+        sample_notice.sample_context("dana@example.com", NOW, "ml-admins@example.com"),
     )
     return made
 
 
 def sample_mail() -> Message:
-    return sample_notice.message("dana@example.com", NOW, "ml-admins@example.com")
+    return sample_notice.sample_message("dana@example.com", NOW, "ml-admins@example.com")
 
 
 def admin_mail() -> Message:
@@ -51,9 +52,9 @@ def admin_mail() -> Message:
         missing="sagemaker:ListNotebookInstances",
         error="sagemaker:ListNotebookInstances: access denied",
     )
-    found = tuple(sample_notice.findings("dana@example.com", NOW))
+    found = tuple(sample_notice.sample_findings("dana@example.com", NOW))
     report = Report(run=run, coverage=(denied,), findings=found)
-    message = overview(report, sample_notice.occasion("dana@example.com", NOW), {found[0].case.resource.id})
+    message = admin_summary(report, sample_notice.sample_context("dana@example.com", NOW), {found[0].case.resource.id})
     assert message is not None
     return message
 

@@ -13,8 +13,8 @@ import pytest
 
 from fakes.builders import END, HOUR, SPAN, activity, heartbeat
 from fakes.sample_reports import RUN, coverage, estate, finding, hostile, many, report
-from reaper.evidence import brief
-from reaper.model import Mode, Move, Outcome, Report, Result, Series, State, Status, Step, Target
+from reaper.evidence import summarize
+from reaper.model import Mode, Outcome, Report, Result, Series, State, Status, Step, StepName, Target
 from reaper.report import html
 
 sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: the report was NOT tried in a browser")
@@ -172,21 +172,21 @@ def test_every_choice_counts_what_it_would_show(show: Open):
 @pytest.mark.parametrize(
     ("step", "outcome", "mode", "told"),
     [
-        pytest.param(Move.NONE, Result.PLANNED, Mode.AUDIT, "Next nothing", id="nothing to do"),
-        pytest.param(Move.STOP, Result.PLANNED, Mode.AUDIT, "Next would stop", id="an audit would"),
+        pytest.param(StepName.NONE, Result.PLANNED, Mode.AUDIT, "Next nothing", id="nothing to do"),
+        pytest.param(StepName.STOP, Result.PLANNED, Mode.AUDIT, "Next would stop", id="an audit would"),
         pytest.param(
-            Move.STOP, Result.PLANNED, Mode.ANNOUNCE, "Next stop: due, waiting for `reaper apply`", id="waits for apply"
+            StepName.STOP, Result.PLANNED, Mode.ANNOUNCE, "Next stop: due, waiting for `reaper apply`", id="waits for apply"
         ),
-        pytest.param(Move.WARN, Result.PLANNED, Mode.NOTIFY, "Next warn: not sent in this run", id="nobody to tell"),
-        pytest.param(Move.WARN, Result.DONE, Mode.NOTIFY, "Done owner notified", id="told"),
-        pytest.param(Move.STOP, Result.DONE, Mode.ENFORCE, "Done scaled in", id="acted"),
-        pytest.param(Move.STOP, Result.FAILED, Mode.ENFORCE, "Failed stop", id="failed"),
-        pytest.param(Move.HOLD, Result.PLANNED, Mode.ENFORCE, "On hold until a person releases it", id="over a limit"),
+        pytest.param(StepName.WARN, Result.PLANNED, Mode.NOTIFY, "Next warn: not sent in this run", id="nobody to tell"),
+        pytest.param(StepName.WARN, Result.DONE, Mode.NOTIFY, "Done owner notified", id="told"),
+        pytest.param(StepName.STOP, Result.DONE, Mode.ENFORCE, "Done scaled in", id="acted"),
+        pytest.param(StepName.STOP, Result.FAILED, Mode.ENFORCE, "Failed stop", id="failed"),
+        pytest.param(StepName.HOLD, Result.PLANNED, Mode.ENFORCE, "On hold until a person releases it", id="over a limit"),
     ],
 )
-def test_one_line_tells_the_step_and_what_became_of_it(show: Open, step: Move, outcome: Result, mode: Mode, told: str):
+def test_one_line_tells_the_step_and_what_became_of_it(show: Open, step: StepName, outcome: Result, mode: Mode, told: str):
     found = replace(
-        finding(), step=Step(move=step, because="this is why"), outcome=Outcome(result=outcome, error="and this happened")
+        finding(), step=Step(name=step, because="this is why"), outcome=Outcome(result=outcome, error="and this happened")
     )
     tab = show(report((found,), run=replace(RUN, mode=mode)))
     tab.locator(".open").click()
@@ -311,9 +311,9 @@ def test_a_heartbeat_that_stopped_is_drawn_as_missing(show: Open):
 
 def test_a_signal_without_a_point_is_drawn_flat_only_when_the_reply_was_complete(show: Open):
     silent, dead, cut = (
-        brief(activity(series=EMPTY)),
-        brief(heartbeat(series=EMPTY)),
-        brief(activity(series=EMPTY, complete=False)),
+        summarize(activity(series=EMPTY)),
+        summarize(heartbeat(series=EMPTY)),
+        summarize(activity(series=EMPTY, complete=False)),
     )
     tab = show(report((finding(evidence=(silent, dead)), finding(evidence=(cut,), usd=1.0))))
     charts = tab.locator(f"{LINES} svg.spark")

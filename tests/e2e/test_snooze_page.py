@@ -14,12 +14,12 @@ from urllib.parse import urlsplit
 import pytest
 
 from fakes.builders import DAY, HOUR, NOW
-from reaper.ledger.in_memory import Fleeting
+from reaper.ledger.in_memory import InMemoryLedger
 from reaper.model import Memory
-from reaper.snooze.pages import until
-from reaper.snooze.record import Desk as Desks
-from reaper.snooze.record import Reply, Request, address, answer
-from reaper.snooze.token import Keys, Link, sign
+from reaper.snooze.pages import snooze_end
+from reaper.snooze.record import Reply, Request, handle_request, link_address
+from reaper.snooze.record import SnoozeContext as Desks
+from reaper.snooze.token import Keys, SnoozeLink, sign_link
 
 sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: the page was NOT tried in a browser")
 axe = pytest.importorskip(
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this ma
 IMAGES = Path(__file__).parents[2] / "docs/images"
 KEYS = Keys(current="k1", ring={"k1": b"1" * 32})
 ID = "arn:aws:sagemaker:us-east-1:123456789012:endpoint/churn-scoring-staging"
-LINK = Link(
+LINK = SnoozeLink(
     resource=ID,
     expires=NOW + 14 * DAY,
     max_days=30,
@@ -62,7 +62,9 @@ class Desk(BaseHTTPRequestHandler):
         asked = urlsplit(self.path)
         self.server.asked.append(f"{self.command} {asked.path}")
         request = Request(method=self.command, path=asked.path, query=asked.query, body=body, source_ip=self.client_address[0])
-        reply: Reply = answer(request, Desks(ledger=lambda: self.server.ledger, keys=lambda wanted: KEYS, now=self.server.now))
+        reply: Reply = handle_request(
+            request, Desks(ledger=lambda: self.server.ledger, keys=lambda wanted: KEYS, now=self.server.now)
+        )
         self.send_response(reply.status)
         for name, value in reply.headers.items():
             self.send_header(name, value)
@@ -80,11 +82,11 @@ class Site(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Desk)
         self.now = NOW
         self.asked: list[str] = []
-        self.ledger = Fleeting()
+        self.ledger = InMemoryLedger()
         self.ledger.remember(ID, Memory(idle_since=LINK.idle_since, warned_at=NOW - HOUR), 0, NOW)
 
-    def link(self, link: Link = LINK) -> str:
-        return address(f"http://127.0.0.1:{self.server_port}", sign(link, KEYS))
+    def link(self, link: SnoozeLink = LINK) -> str:
+        return link_address(f"http://127.0.0.1:{self.server_port}", sign_link(link, KEYS))
 
     def memory(self) -> Memory:
         return self.ledger.recall([ID], self.now)[ID]
@@ -132,7 +134,7 @@ def test_two_clicks_keep_a_resource(site: Site, tab):
     assert site.memory().snoozed_until is None
     tab.get_by_role("button", name="Keep it").click()
     assert "Until Tue 24 Nov 2026, 11:00 UTC" in tab.get_by_role("status").inner_text()
-    assert site.memory().snoozed_until == until(NOW, 3)
+    assert site.memory().snoozed_until == snooze_end(NOW, 3)
     assert "t=" not in tab.url, "the token is out of the address again"
 
 
@@ -143,14 +145,14 @@ def test_choices_reason_and_name_arrive_and_can_be_changed_afterwards(site: Site
     tab.get_by_label("Your name").fill("Jo")
     tab.get_by_role("button", name="Keep it").click()
     found = site.memory()
-    assert (found.snoozed_until, found.snoozed_why) == (until(NOW, 7), "Demo für Ōsaka <script>")
+    assert (found.snoozed_until, found.snooze_reason) == (snooze_end(NOW, 7), "Demo für Ōsaka <script>")
     assert found.snoozed_by == "Jo (jo.martin@example.com)"
     tab.get_by_role("link", name="Choose again").click()
     assert "Already kept until Sat 28 Nov 2026, 11:00 UTC" in tab.inner_text("main")
     tab.get_by_label("1 day").check()
     tab.get_by_label("Also if that is sooner").check()
     tab.get_by_role("button", name="Keep it").click()
-    assert site.memory().snoozed_until == until(NOW, 1)
+    assert site.memory().snoozed_until == snooze_end(NOW, 1)
 
 
 def test_the_keyboard_alone_will_do(site: Site, tab):
@@ -161,7 +163,7 @@ def test_the_keyboard_alone_will_do(site: Site, tab):
         tab.keyboard.press("Tab")
     tab.keyboard.press("Enter")
     tab.get_by_role("status").wait_for()
-    assert site.memory().snoozed_until == until(NOW, 7)
+    assert site.memory().snoozed_until == snooze_end(NOW, 7)
 
 
 def test_sending_again_by_reloading_changes_nothing(site: Site, tab):
@@ -237,7 +239,11 @@ def test_hostile_names_do_nothing_in_a_browser_and_do_not_widen_the_page(site: S
         "' onfocus=alert(1) autofocus x='",
     ]
     for name in names:
-        tab.goto(site.link(Link(**{f: getattr(LINK, f) for f in Link.__dataclass_fields__} | {"name": name, "owner": name})))
+        tab.goto(
+            site.link(
+                SnoozeLink(**{f: getattr(LINK, f) for f in SnoozeLink.__dataclass_fields__} | {"name": name, "owner": name})
+            )
+        )
         assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert opened == []
     context.close()

@@ -19,7 +19,7 @@ import pytest
 from reaper.errors import ReaperError, SettingsError
 from reaper.ledger import port
 from reaper.model import Finding, Mode, Report
-from reaper.policy.file import load
+from reaper.policy.file import load_policy
 from reaper.run import run
 from reaper.settings import Settings
 from reaper.snooze import handler
@@ -61,7 +61,7 @@ class Stage:
         self.sweeps += 1
         self.folders.append(folder or self.home / f"mails-{self.sweeps}")
         settings = Settings(mode=Mode.NOTIFY, cloud=self.cloud, regions=("us-east-1",), ledger=f"sqlite://{self.home}/ledger.db")
-        return run(settings, load(POLICY.format(folder=self.folders[-1])), lambda: self.now)
+        return run(settings, load_policy(POLICY.format(folder=self.folders[-1])), lambda: self.now)
 
     def mails(self) -> list[str]:
         """What the last sweep sent, as addresses."""
@@ -77,10 +77,10 @@ class Stage:
     def snooze(self, days: int) -> int:
         """Click the link of the last mail and send the form."""
         link = urlsplit(re.search(r"https://keep\.example\.com/\S+", self.text())[0])
-        door = handler.open({**os.environ, "REAPER_LEDGER": f"sqlite://{self.home}/ledger.db"})
-        shown = door.answer(Request(method="GET", path=link.path, query=link.query), self.now)
+        door = handler.open_handler({**os.environ, "REAPER_LEDGER": f"sqlite://{self.home}/ledger.db"})
+        shown = door.handle(Request(method="GET", path=link.path, query=link.query), self.now)
         token = re.search(r'name="t" value="([^"]+)"', shown.body)[1]
-        return door.answer(
+        return door.handle(
             Request(method="POST", path=link.path, body=f"t={token}&days={days}&reason=demo".encode()), self.now
         ).status
 
@@ -120,18 +120,18 @@ def _on_azure(server: Azure) -> Callable[[datetime], None]:
 
 def test_one_warning_then_silence_then_a_reminder_and_after_use_a_new_warning(stage: Stage):
     first = one(stage.sweep())
-    assert (first.step.move, first.outcome.result, stage.mails()) == ("warn", "done", [OWNER])
+    assert (first.step.name, first.outcome.result, stage.mails()) == ("warn", "done", [OWNER])
     for day in range(1, 7):
-        assert one(stage.at(NOW + day * DAY).sweep()).step.move == "none", day
+        assert one(stage.at(NOW + day * DAY).sweep()).step.name == "none", day
         assert stage.mails() == [], day
-    assert one(stage.at(NOW + 7 * DAY).sweep()).step.move == "remind"
+    assert one(stage.at(NOW + 7 * DAY).sweep()).step.name == "remind"
     assert stage.mails() == [OWNER]
-    assert one(stage.at(NOW + 8 * DAY).sweep()).step.move == "none"
+    assert one(stage.at(NOW + 8 * DAY).sweep()).step.name == "none"
     stage.use(NOW + 9 * DAY - 3 * HOUR)
     used = one(stage.at(NOW + 9 * DAY).sweep())
-    assert (used.case.verdict.state, used.step.move, stage.mails()) == ("active", "none", [])
+    assert (used.case.verdict.state, used.step.name, stage.mails()) == ("active", "none", [])
     again = one(stage.at(NOW + 11 * DAY).sweep())
-    assert (again.case.verdict.state, again.step.move, stage.mails()) == ("idle", "warn", [OWNER])
+    assert (again.case.verdict.state, again.step.name, stage.mails()) == ("idle", "warn", [OWNER])
 
 
 def test_sweeping_every_hour_tells_no_more_often(stage: Stage):
@@ -146,11 +146,11 @@ def test_a_click_keeps_it_until_the_snooze_is_over_and_then_it_is_told_again(sta
     stage.sweep()
     assert stage.snooze(days=3) == 200
     kept = one(stage.at(NOW + 2 * DAY).sweep())
-    assert (kept.case.verdict.state, kept.step.move, stage.mails()) == ("exempt", "none", [])
+    assert (kept.case.verdict.state, kept.step.name, stage.mails()) == ("exempt", "none", [])
     assert "kept by ana@example.com until 2026-11-24" in kept.case.verdict.because
     assert "demo" in kept.case.verdict.because
     over = one(stage.at(NOW + 4 * DAY).sweep())
-    assert (over.case.verdict.state, over.step.move, stage.mails()) == ("idle", "warn", [OWNER])
+    assert (over.case.verdict.state, over.step.name, stage.mails()) == ("idle", "warn", [OWNER])
 
 
 def test_two_sweeps_at_once_give_one_notice(stage: Stage):
@@ -162,9 +162,9 @@ def test_two_sweeps_at_once_give_one_notice(stage: Stage):
     for thread in threads:
         thread.join()
     assert len(reports) == 2
-    assert sorted(one(r).step.move for r in reports) == ["none", "warn"]
+    assert sorted(one(r).step.name for r in reports) == ["none", "warn"]
     assert [m["To"] for m in stage.messages()] == [OWNER]
-    kept = port.open(f"sqlite://{stage.home}/ledger.db", {})
+    kept = port.open_ledger(f"sqlite://{stage.home}/ledger.db", {})
     assert [entry.what for entry in kept.history(one(reports[0]).case.resource.id)] == ["warned"]
 
 
@@ -172,11 +172,11 @@ def test_a_channel_that_refuses_is_a_failure_and_the_notice_does_not_count(stage
     blocked = stage.home / "blocked"
     blocked.write_text("not a folder")
     failed = stage.sweep(blocked)
-    assert (one(failed).step.move, one(failed).outcome.result) == ("warn", "failed")
+    assert (one(failed).step.name, one(failed).outcome.result) == ("warn", "failed")
     assert "its owner was not told" in one(failed).outcome.error
     assert [c.kind for c in failed.coverage if c.status == "failed"] == ["channel folder"]
     later = one(stage.at(NOW + HOUR).sweep())
-    assert (later.step.move, later.outcome.result, stage.mails()) == ("warn", "done", [OWNER])
+    assert (later.step.name, later.outcome.result, stage.mails()) == ("warn", "done", [OWNER])
 
 
 def rows(file: Path) -> list[str]:
@@ -189,15 +189,15 @@ def test_an_audit_reads_what_is_remembered_and_writes_nothing(stage: Stage):
     stage.sweep()
     before = rows(stage.home / "ledger.db")
     settings = Settings(cloud=stage.cloud, regions=("us-east-1",), ledger=f"sqlite://{stage.home}/ledger.db")
-    report = run(settings, load(POLICY.format(folder=stage.home / "never")), lambda: NOW + HOUR)
-    assert (one(report).step.move, one(report).outcome.result) == ("none", "planned")
+    report = run(settings, load_policy(POLICY.format(folder=stage.home / "never")), lambda: NOW + HOUR)
+    assert (one(report).step.name, one(report).outcome.result) == ("none", "planned")
     assert not (stage.home / "never").exists()
     assert rows(stage.home / "ledger.db") == before
 
 
 def test_without_any_channel_it_says_so_before_it_sweeps(stage: Stage):
     with pytest.raises(SettingsError, match="every mode above audit needs a channel: name one"):
-        run(Settings(mode=Mode.NOTIFY, cloud=stage.cloud), load("version: 1"), lambda: NOW)
+        run(Settings(mode=Mode.NOTIFY, cloud=stage.cloud), load_policy("version: 1"), lambda: NOW)
 
 
 def test_a_ledger_that_cannot_be_opened_ends_the_run_before_anybody_is_told(stage: Stage):
@@ -216,7 +216,7 @@ def test_admins_hear_of_a_thing_once_and_again_only_when_something_is_new(stage:
         settings = Settings(
             mode=Mode.NOTIFY, cloud=stage.cloud, regions=("us-east-1",), ledger=f"sqlite://{stage.home}/ledger.db"
         )
-        run(settings, load(both.format(folder=folder)), lambda: stage.now)
+        run(settings, load_policy(both.format(folder=folder)), lambda: stage.now)
         told.append(sorted(path.name.rpartition("-")[0] for path in folder.glob("*.eml")))
     assert told == [["admins@example.com", OWNER], [], [], [], []]
 
@@ -224,7 +224,7 @@ def test_admins_hear_of_a_thing_once_and_again_only_when_something_is_new(stage:
 def test_a_notice_that_nobody_may_get_is_a_failure_in_the_coverage(stage: Stage):
     nobody = POLICY.replace("domains: [example.com], fallback: admins@example.com", "domains: [elsewhere.test]")
     settings = Settings(mode=Mode.NOTIFY, cloud=stage.cloud, regions=("us-east-1",), ledger=f"sqlite://{stage.home}/ledger.db")
-    report = run(settings, load(nobody.format(folder=stage.home / "mails")), lambda: NOW)
+    report = run(settings, load_policy(nobody.format(folder=stage.home / "mails")), lambda: NOW)
     assert one(report).outcome.result == "failed"
     assert [c.kind for c in report.coverage if c.status == "failed"] == ["notices"]
 
@@ -232,4 +232,4 @@ def test_a_notice_that_nobody_may_get_is_a_failure_in_the_coverage(stage: Stage)
 def test_channels_for_admins_only_are_not_enough(stage: Stage):
     admins = POLICY.replace("for: owners", "for: admins")
     with pytest.raises(SettingsError, match="every mode above audit needs a channel for owners"):
-        run(Settings(mode=Mode.NOTIFY, cloud=stage.cloud, ledger="memory:"), load(admins.format(folder="x")), lambda: NOW)
+        run(Settings(mode=Mode.NOTIFY, cloud=stage.cloud, ledger="memory:"), load_policy(admins.format(folder="x")), lambda: NOW)

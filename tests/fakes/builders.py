@@ -7,7 +7,7 @@ from array import array
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from reaper.model import Action, Observation, Reading, Resource, Role, Rule, Series, Target
+from reaper.model import Ceiling, Observation, Reading, Resource, Role, Rule, Series, Target
 
 NOW = datetime(2026, 11, 21, 10, 17, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -32,7 +32,7 @@ def resource(**given: Any) -> Resource:
 
 def rule(**given: Any) -> Rule:
     """Idle after a day, told about, acted on after three days."""
-    fields = {"name": "test", "action": Action.STOP, "idle_after": DAY, "grace": 3 * DAY, "remind_every": 7 * DAY}
+    fields = {"name": "test", "action": Ceiling.STOP, "idle_after": DAY, "grace": 3 * DAY, "remind_every": 7 * DAY}
     return Rule(**{**fields, **given})
 
 

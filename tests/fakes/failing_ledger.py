@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from datetime import datetime, timedelta
 
-from reaper.errors import CloudError, Trouble
-from reaper.ledger.in_memory import Fleeting
-from reaper.ledger.port import History, Recalled, Summary, Unfinished
+from reaper.errors import CloudError, Reason
+from reaper.ledger.in_memory import InMemoryLedger
+from reaper.ledger.port import HistoryEntry, Recalled, RunStatistics, Unfinished
 from reaper.model import Memory, Target
 
 
-class Frail(Fleeting):
+class Frail(InMemoryLedger):
     """`reaper.ledger.port.Ledger`. What is remembered of the ids in `garbled` cannot be read."""
 
     def __init__(self) -> None:
@@ -22,7 +22,7 @@ class Frail(Fleeting):
     def recall(self, ids: Iterable[str], now: datetime) -> Recalled:
         self.blunder("recall", "")
         found = super().recall(ids, now)
-        spoilt = {id: CloudError(Trouble.GARBLED, "ledger", f"{id} cannot be read") for id in found if id in self.garbled}
+        spoilt = {id: CloudError(Reason.UNREADABLE, "ledger", f"{id} cannot be read") for id in found if id in self.garbled}
         return Recalled({id: memory for id, memory in found.items() if id not in spoilt}, spoilt)
 
     def remember(
@@ -33,41 +33,41 @@ class Frail(Fleeting):
         self.blunder("remembered", id)
         return written
 
-    def begin(self, entry: Unfinished) -> None:
+    def add_unfinished(self, entry: Unfinished) -> None:
         self.blunder("begin", entry.id)
-        super().begin(entry)
+        super().add_unfinished(entry)
         self.blunder("began", entry.id)
 
-    def end(self, target: Target, id: str) -> None:
+    def remove_unfinished(self, target: Target, id: str) -> None:
         self.blunder("end", id)
-        super().end(target, id)
+        super().remove_unfinished(target, id)
         self.blunder("ended", id)
 
     def unfinished(self, target: Target, now: datetime) -> list[Unfinished]:
         self.blunder("unfinished", "")
         return super().unfinished(target, now)
 
-    def lease(self, target: Target, holder: str, now: datetime, ttl: timedelta) -> bool:
+    def take_lease(self, target: Target, holder: str, now: datetime, ttl: timedelta) -> bool:
         self.blunder("lease", holder)
-        return super().lease(target, holder, now, ttl)
+        return super().take_lease(target, holder, now, ttl)
 
-    def release(self, target: Target, holder: str) -> None:
+    def give_back_lease(self, target: Target, holder: str) -> None:
         self.blunder("release", holder)
-        super().release(target, holder)
+        super().give_back_lease(target, holder)
 
-    def record(self, summary: Summary) -> None:
+    def record_statistics(self, summary: RunStatistics) -> None:
         self.blunder("summary", "")
-        super().record(summary)
+        super().record_statistics(summary)
 
-    def summaries(self, target: Target, kind: str, limit: int) -> list[Summary]:
+    def statistics(self, target: Target, kind: str, limit: int) -> list[RunStatistics]:
         self.blunder("summaries", "")
-        return super().summaries(target, kind, limit)
+        return super().statistics(target, kind, limit)
 
-    def note(self, entry: History) -> None:
+    def add_history(self, entry: HistoryEntry) -> None:
         self.blunder("note", entry.id)
-        super().note(entry)
+        super().add_history(entry)
         self.blunder("noted", entry.id)
 
-    def history(self, id: str) -> list[History]:
+    def history(self, id: str) -> list[HistoryEntry]:
         self.blunder("history", id)
         return super().history(id)

@@ -15,12 +15,25 @@ from datetime import datetime
 from typing import Any
 
 from fakes.builders import DAY, HOUR, NOW, TARGET
-from reaper.actions.contract import Acts, Made, Manifest, Permit, Undone
-from reaper.errors import CloudError, Trouble
-from reaper.model import Bar, Deed, Hint, Kind, Move, Observation, Part, Reading, Resource, Role, Series, Target, Window
+from reaper.actions.contract import ActionFunctions, ActionResult, CallCheck, Manifest, UndoResult
+from reaper.errors import CloudError, Reason
+from reaper.kind import ActionSpec, Kind
+from reaper.model import (
+    BilledPart,
+    Blocked,
+    IndirectEvidence,
+    Observation,
+    Reading,
+    Resource,
+    Role,
+    Series,
+    StepName,
+    Target,
+    Window,
+)
 
 KIND = "sagemaker-endpoint"
-DENIED = CloudError(Trouble.DENIED, "sagemaker:DeleteEndpoint", "not allowed", missing="sagemaker:DeleteEndpoint")
+DENIED = CloudError(Reason.DENIED, "sagemaker:DeleteEndpoint", "not allowed", missing="sagemaker:DeleteEndpoint")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -62,7 +75,7 @@ class Depot:
 
     clock: Callable[[], datetime]
     things: dict[str, Thing] = field(default_factory=dict)
-    log: list[tuple[Move, str, datetime]] = field(default_factory=list)
+    log: list[tuple[StepName, str, datetime]] = field(default_factory=list)
     blunder: Callable[[str, str], None] = lambda call, name: None
     meanwhile: Callable[[str, str], None] = lambda call, name: None
     witness: Callable[[Manifest, Thing], None] = lambda manifest, thing: None
@@ -83,10 +96,10 @@ class Depot:
         """The thing, as a call finds it. Raises CloudError where the call fails or the thing is gone."""
         self.blunder(call, name)
         if name not in self.things:
-            raise CloudError(Trouble.GONE, call, f"could not find {name}")
+            raise CloudError(Reason.GONE, call, f"could not find {name}")
         self.meanwhile(call, name)
         if name not in self.things:
-            raise CloudError(Trouble.GONE, call, f"could not find {name}")
+            raise CloudError(Reason.GONE, call, f"could not find {name}")
         return self.things[name]
 
 
@@ -96,12 +109,12 @@ class Yard:
     def __init__(self, depot: Depot, target: Target = TARGET) -> None:
         self.depot, self.target = depot, target
         self.calls: Counter[str] = Counter()
-        self.troubles: list[CloudError] = []
+        self.errors: list[CloudError] = []
 
     def for_kind(self) -> Yard:
         return Yard(self.depot, self.target)
 
-    anew = for_kind
+    without_cache = for_kind
 
 
 def resource(yard: Yard, thing: Thing) -> Resource:
@@ -115,7 +128,7 @@ def resource(yard: Yard, thing: Thing) -> Resource:
         changed=thing.changed,
         status=thing.status,
         size=thing.instance,
-        parts=(Part(component="Hosting", instance=thing.instance),) if thing.up else (),
+        parts=(BilledPart(component="Hosting", instance=thing.instance),) if thing.up else (),
         tags=None if thing.tags is None else dict(thing.tags),
         facts={"barred": thing.barred, **_around(yard, thing), **thing.facts},
     )
@@ -141,7 +154,7 @@ def observe(yard: Yard, resources: Sequence[Resource], window: Window) -> Iterat
         yard.depot.blunder("observe", one.name)
         thing = yard.depot.things.get(one.name)
         if thing is None:
-            yield Observation(resource=one, blind="it is gone")
+            yield Observation(resource=one, unknown_because="it is gone")
         else:
             yield _seen(one, thing, window)
 
@@ -155,9 +168,11 @@ def _seen(one: Resource, thing: Thing, window: Window) -> Observation:
     return Observation(
         resource=one,
         readings=(activity,) if thing.vague else (activity, heart),
-        hint=Hint(since=max([thing.up, *thing.uses]), because="it has been up") if thing.vague and thing.up else None,
-        unsettled=None if thing.status == "InService" else f"its status is {thing.status}",
-        free="it is stopped" if thing.up is None and thing.status == "InService" else None,
+        indirect_evidence=IndirectEvidence(since=max([thing.up, *thing.uses]), because="it has been up")
+        if thing.vague and thing.up
+        else None,
+        changing_because=None if thing.status == "InService" else f"its status is {thing.status}",
+        free_because="it is stopped" if thing.up is None and thing.status == "InService" else None,
     )
 
 
@@ -175,12 +190,12 @@ def _in(window: Window, hour: int, moment: datetime) -> bool:
     return window.start + hour * HOUR <= moment < min(window.start + (hour + 1) * HOUR, window.end)
 
 
-def able(one: Resource) -> dict[Move, Bar | None]:
-    busy = Bar(because=f"its status is {one.status}") if one.status != "InService" else None
-    busy = Bar(because=one.facts["barred"]) if one.facts["barred"] else busy
-    stopped = Bar(because="it is stopped already", done=True) if not one.parts else None
-    running = None if not one.parts else Bar(because="it is running already", done=True)
-    return {Move.STOP: busy or stopped, Move.DELETE: busy, Move.START: busy or running}
+def able(one: Resource) -> dict[StepName, Blocked | None]:
+    busy = Blocked(because=f"its status is {one.status}") if one.status != "InService" else None
+    busy = Blocked(because=one.facts["barred"]) if one.facts["barred"] else busy
+    stopped = Blocked(because="it is stopped already", already_done=True) if not one.parts else None
+    running = None if not one.parts else Blocked(because="it is running already", already_done=True)
+    return {StepName.STOP: busy or stopped, StepName.DELETE: busy, StepName.START: busy or running}
 
 
 def look(yard: Yard, one: Resource) -> Resource:
@@ -188,7 +203,7 @@ def look(yard: Yard, one: Resource) -> Resource:
     return resource(yard, yard.depot.thing("look", one.name))
 
 
-def record(yard: Yard, one: Resource, move: Move) -> dict[str, Any]:
+def record(yard: Yard, one: Resource, move: StepName) -> dict[str, Any]:
     thing = yard.depot.thing("record", one.name)
     kept = {
         "instance": thing.instance,
@@ -206,70 +221,74 @@ def record(yard: Yard, one: Resource, move: Move) -> dict[str, Any]:
     }
 
 
-def carry(yard: Yard, one: Resource, manifest: Manifest, permit: Permit) -> Made:
+def carry(yard: Yard, one: Resource, manifest: Manifest, permit: CallCheck) -> ActionResult:
     """Everything that lives inside goes first, each by a call of its own, and where that is slow it stays at that; then the thing itself."""
-    names = [inner.name for inner in one.facts.get("within", ())] if manifest.move is not Move.START else []
+    names = [inner.name for inner in one.facts.get("within", ())] if manifest.action is not StepName.START else []
     inside = [name for name in names if name in yard.depot.things]
     for name in inside:
         _call(yard, name, manifest, permit, _delete)
     slow = one.name in yard.depot.things and yard.depot.things[one.name].slow
     if inside and slow:
-        return Made(because=f"{len(inside)} inside it were deleted", part="what lived inside it")
-    return _call(yard, one.name, manifest, permit, {Move.DELETE: _delete, Move.START: _start}.get(manifest.move, _stop))
+        return ActionResult(because=f"{len(inside)} inside it were deleted", part_done="what lived inside it")
+    return _call(yard, one.name, manifest, permit, {StepName.DELETE: _delete, StepName.START: _start}.get(manifest.action, _stop))
 
 
-def _call(yard: Yard, name: str, manifest: Manifest, permit: Permit, change: Callable[[Depot, Thing], Made]) -> Made:
+def _call(
+    yard: Yard, name: str, manifest: Manifest, permit: CallCheck, change: Callable[[Depot, Thing], ActionResult]
+) -> ActionResult:
     """One changing call: leave for it, its way there, its effect, and its way back."""
     depot = yard.depot
     depot.asking()
     permit()
     thing = depot.thing("carry", name)
     depot.witness(manifest, thing)
-    depot.log.append((manifest.move, name, depot.clock()))
+    depot.log.append((manifest.action, name, depot.clock()))
     made = change(depot, thing)
     depot.blunder("carried", name)
     return made
 
 
-def _delete(depot: Depot, thing: Thing) -> Made:
+def _delete(depot: Depot, thing: Thing) -> ActionResult:
     del depot.things[thing.name]
-    return Made(because="the endpoint was deleted")
+    return ActionResult(because="the endpoint was deleted")
 
 
-def _start(depot: Depot, thing: Thing) -> Made:
+def _start(depot: Depot, thing: Thing) -> ActionResult:
     thing.up = thing.changed = depot.clock()
     thing.variants = thing.whole
-    return Made(because="it was started")
+    return ActionResult(because="it was started")
 
 
-def _stop(depot: Depot, thing: Thing) -> Made:
+def _stop(depot: Depot, thing: Thing) -> ActionResult:
     thing.variants -= 1
     thing.changed = depot.clock()
     if thing.variants:
-        return Made(because="one variant was scaled in", part=f"{thing.whole - thing.variants} of {thing.whole} variants")
+        return ActionResult(
+            because="one variant was scaled in", part_done=f"{thing.whole - thing.variants} of {thing.whole} variants"
+        )
     thing.up = None
-    return Made(because="it was stopped")
+    return ActionResult(because="it was stopped")
 
 
-def undo(yard: Yard, manifest: Manifest) -> Undone:
+def undo(yard: Yard, manifest: Manifest) -> UndoResult:
     """The thing as the manifest and those before it have it, with what lived inside. Where no machine is to be had the rest comes later.
 
     Manifests of 49f8b6c, which the upgrade brings, know of no hosts and no parts.
     """
-    depot, now, kept = yard.depot, yard.depot.clock(), manifest.record
+    depot, now, kept = yard.depot, yard.depot.clock(), manifest.undo_state
     thing = depot.things.get(manifest.name) or depot.add(manifest.name, created=now, up=None, host=kept.get("host", ""))
     thing.instance, thing.tags = kept["instance"], dict(kept["tags"])
     for name, tags in kept.get("inside", {}).items():
         if name not in depot.things:
             depot.add(name, created=now, up=now, changed=now, tags=dict(tags), host=manifest.name)
     if thing.refused:
-        return Undone(because="not all of it is back", lost=("one variant: no machine is to be had",), again=True)
+        return UndoResult(because="not all of it is back", not_restored=("one variant: no machine is to be had",), run_again=True)
     thing.variants = thing.whole = max(kept.get("whole", 1), thing.whole)
     thing.up, thing.changed = thing.up or now, now
-    return Undone(because="it runs again")
+    return UndoResult(because="it runs again")
 
 
-DEED = Deed(verb="stopped", what="stops it", undo="reaper restore", permissions=("sagemaker:DeleteEndpoint",))
+DEED = ActionSpec(participle="stopped", effect="stops it", undo="reaper restore", permissions=("sagemaker:DeleteEndpoint",))
 DEPOT = Kind(
     name=KIND,
     cloud="aws",
@@ -278,13 +297,13 @@ DEPOT = Kind(
     permissions=("sagemaker:ListEndpoints",),
     activity="uses",
     heartbeat="being up",
-    otherwise="",
+    without_proof="",
     discover=discover,
     observe=observe,
-    able=able,
-    deeds={Move.STOP: DEED, Move.DELETE: DEED, Move.START: DEED},
+    blocked_actions=able,
+    actions={StepName.STOP: DEED, StepName.DELETE: DEED, StepName.START: DEED},
 )
-ACTS = Acts(look=look, record=record, carry=carry, undo=undo, undo_permissions=())
+ACTS = ActionFunctions(read_now=look, read_undo_state=record, perform=carry, undo=undo, undo_permissions=())
 
 
 class Archive:
@@ -298,15 +317,15 @@ class Archive:
     def write(self, place: str, name: str, text: str) -> str:
         self.blunder("write", name)
         if self.full:
-            raise CloudError(Trouble.DENIED, "s3:PutObject", "no", missing="s3:PutObject")
+            raise CloudError(Reason.DENIED, "s3:PutObject", "no", missing="s3:PutObject")
         address = f"{place}/{name}"
         if address in self.texts:
-            raise CloudError(Trouble.REFUSED, "s3:PutObject", f"{address} is there already")
+            raise CloudError(Reason.REFUSED, "s3:PutObject", f"{address} is there already")
         self.texts[address] = text
         return address
 
     def read_text(self, address: str) -> str:
         return self.texts[address]
 
-    def list(self, place: str) -> list[str]:
+    def list_texts(self, place: str) -> list[str]:
         return sorted(a for a in self.texts if a.startswith(f"{place}/"))

@@ -11,20 +11,20 @@ from fakes.builders import NOW, TARGET
 from fakes.fake_cloud import ACTS, DEPOT, Archive, Depot, Yard
 from reaper import conclude
 from reaper.actions import executor, manifest, restore
-from reaper.actions.contract import Acts
+from reaper.actions.contract import ActionFunctions
 from reaper.decide import Hand
-from reaper.errors import CloudError, Trouble
+from reaper.errors import CloudError, Reason
 from reaper.ledger import lease
-from reaper.ledger.in_memory import Fleeting
+from reaper.ledger.in_memory import InMemoryLedger
 from reaper.ledger.port import Ledger
 from reaper.model import Finding, Memory, Mode, Report, Run
-from reaper.notices.channels.delivery import Line
-from reaper.notices.context import Desk
+from reaper.notices.channels.delivery import OpenChannel
+from reaper.notices.context import ConcludeContext
 from reaper.notices.message import Audience, Message
-from reaper.observe import Order, sweep
+from reaper.observe import ObserveContext, sweep
 from reaper.policy import yaml_lines
 from reaper.policy.schema import Policy
-from reaper.registry import names
+from reaper.registry import kind_names
 
 POLICY = """
 version: 1
@@ -46,7 +46,7 @@ class Postbox:
     def send(self, message: Message) -> str:
         self.blunder("send", "")
         if self.shut:
-            raise CloudError(Trouble.UNREACHABLE, "post:Send", "no answer")
+            raise CloudError(Reason.UNREACHABLE, "post:Send", "no answer")
         self.messages.append(message)
         self.heard(message)
         self.blunder("sent", "")
@@ -59,14 +59,14 @@ class Enforcer:
 
     policy: Policy = field(default_factory=lambda: policy(POLICY))
     now: datetime = NOW
-    ledger: Ledger = field(default_factory=Fleeting)
+    ledger: Ledger = field(default_factory=InMemoryLedger)
     store: Archive = field(default_factory=Archive)
     post: Postbox = field(default_factory=Postbox)
     deadline: datetime | None = None
-    more: list[Line] = field(default_factory=list)
+    more: list[OpenChannel] = field(default_factory=list)
     regions: tuple[str, ...] = ("us-east-1",)
     runs: int = 0
-    acts: Acts[Any] = ACTS
+    acts: ActionFunctions[Any] = ACTS
 
     def __post_init__(self) -> None:
         self.depot = Depot(clock=lambda: self.now)
@@ -76,27 +76,27 @@ class Enforcer:
         """One sweep now: the report as an entry point would give it. Without `regions` it looks at all of them."""
         self.runs += 1
         run, yards = f"run-{self.runs}", [Yard(self.depot, replace(TARGET, region=r)) for r in regions or self.regions]
-        order = Order(policy=self.policy, now=self.now)
+        order = ObserveContext(policy=self.policy, now=self.now)
         swept = sweep(yards, [DEPOT], order)
         facts = Run(id=run, started_at=self.now, finished_at=self.now, mode=mode, version="0", policy_sha256="0" * 64)
         report = Report(run=facts, coverage=swept.coverage, findings=swept.findings)
-        lines = [Line(name="post", readers=frozenset(Audience), sender=self.post), *self.more]
+        lines = [OpenChannel(name="post", readers=frozenset(Audience), sender=self.post), *self.more]
         if mode is Mode.AUDIT:
             return conclude.recalled(report, self.policy, self.ledger, self.now)
-        desk = Desk(ledger=self.ledger, lines=lines, offer=None, clock=lambda: self.now)
+        desk = ConcludeContext(ledger=self.ledger, channels=lines, links=None, clock=lambda: self.now)
         ours = self.hands(yards, order, run)
-        hand = Hand(act=lambda found: executor.act(found, ours)) if mode.acts else None
+        hand = Hand(act=lambda found: executor.execute(found, ours)) if mode.acts else None
         return conclude.tell(report, self.policy, desk, hand)
 
-    def hands(self, yards: Sequence[Yard], order: Order, run: str) -> hands.Hands:
-        return executor.Hands(
+    def hands(self, yards: Sequence[Yard], order: ObserveContext, run: str) -> hands.Hands:
+        return executor.ActContext(
             clouds={yard.target: yard for yard in yards},
             order=order,
             ledger=self.ledger,
             archive=self.archive,
             clock=lambda: self.now,
             run=run,
-            renew=lambda target: self.ledger.lease(target, run, self.now, lease.LEASE),
+            renew=lambda target: self.ledger.take_lease(target, run, self.now, lease.LEASE),
             deadline=self.deadline,
             kinds=lambda name: DEPOT,
             acts=lambda name: self.acts,
@@ -107,15 +107,15 @@ class Enforcer:
         self.now += timedelta(**given)
         return self.sweep()
 
-    def bench(self) -> restore.Bench:
+    def bench(self) -> restore.RestoreContext:
         """What a person who takes things back works with."""
-        return restore.Bench(
+        return restore.RestoreContext(
             ledger=self.ledger,
             archive=self.archive,
-            cloud=lambda target: Yard(self.depot, target),
+            open_session=lambda target: Yard(self.depot, target),
             clock=lambda: self.now,
             by="lee",
-            acts=lambda name: ACTS,
+            action_functions=lambda name: ACTS,
         )
 
     def memory(self, name: str) -> Memory:
@@ -123,7 +123,7 @@ class Enforcer:
 
 
 def policy(text: str) -> Policy:
-    return yaml_lines.parse(text, "test policy", names())
+    return yaml_lines.parse_policy(text, "test policy", kind_names())
 
 
 def only(report: Report) -> Finding:

@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from fakes.builders import DAY, NOW, resource, rule
-from reaper.model import Case, Confidence, Memory, Move, State, Verdict
-from reaper.plan import plan
+from reaper.model import Case, Confidence, Memory, State, StepName, Verdict
+from reaper.plan import plan_steps
 
 WEEK = 7 * DAY
 LOOKBACK = 14 * DAY
@@ -23,9 +23,9 @@ def case(state: State = State.IDLE, idle_for: timedelta | None = 3 * DAY, **give
         confidence=Confidence.PROVEN if state is State.IDLE else None,
     )
     thing, acts = resource(changed=given.pop("changed", None)), given.pop("acts", {})
-    return Case(resource=thing, rule=rule(**given), verdict=verdict, acts=acts)
+    return Case(resource=thing, rule=rule(**given), verdict=verdict, blocked=acts)
 
 
-def move(of: Case, memory: Memory | None = None, now: datetime = NOW) -> Move:
-    [step] = plan([of], {of.resource.id: memory} if memory else {}, now)
-    return step.move
+def move(of: Case, memory: Memory | None = None, now: datetime = NOW) -> StepName:
+    [step] = plan_steps([of], {of.resource.id: memory} if memory else {}, now)
+    return step.name

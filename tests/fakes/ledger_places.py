@@ -18,10 +18,10 @@ import pytest
 from azure.data.tables import TableClient, TableServiceClient, UpdateMode
 
 import azurite
-from reaper.azure.table_keys import partition, row_key
+from reaper.azure.table_keys import partition_key, row_key
 from reaper.ledger import port
-from reaper.ledger.codec import same
-from reaper.ledger.in_memory import Fleeting
+from reaper.ledger.codec import comparable_id
+from reaper.ledger.in_memory import InMemoryLedger
 from reaper.ledger.port import Ledger
 from reaper.model import Target
 
@@ -47,7 +47,7 @@ class Store:
     def open(self) -> Ledger:
         """One more ledger on the same place; a fleeting one has no other place than itself."""
         if self.address != "memory:" or not self._opened:
-            self._opened.append(port.open(self.address, self.environ))
+            self._opened.append(port.open_ledger(self.address, self.environ))
         return self._opened[-1]
 
     def garble(self, id: str, field: str, value: str | int) -> None:
@@ -89,23 +89,25 @@ def table(connection_string: str) -> Store:
 
 def _garble_memory(store: Store, place: str, id: str, field: str, value: Any) -> None:
     kept = store.open()
-    assert isinstance(kept, Fleeting)
-    touched, version, row = kept._memories[same(id)]
-    kept._memories[same(id)] = (touched, value if field == "version" else version, {**row, field: value})
+    assert isinstance(kept, InMemoryLedger)
+    touched, version, row = kept._memories[comparable_id(id)]
+    kept._memories[comparable_id(id)] = (touched, value if field == "version" else version, {**row, field: value})
 
 
 def _garble_sqlite(store: Store, place: str, id: str, field: str, value: Any) -> None:
     with closing(sqlite3.connect(place)) as connection, connection:
-        [(row,)] = connection.execute("SELECT row FROM memory WHERE key = ?", (same(id),))
-        connection.execute("UPDATE memory SET row = ? WHERE key = ?", (json.dumps({**json.loads(row), field: value}), same(id)))
+        [(row,)] = connection.execute("SELECT row FROM memory WHERE key = ?", (comparable_id(id),))
+        connection.execute(
+            "UPDATE memory SET row = ? WHERE key = ?", (json.dumps({**json.loads(row), field: value}), comparable_id(id))
+        )
         if field == "version":
-            connection.execute("UPDATE memory SET version = ? WHERE key = ?", (value, same(id)))
+            connection.execute("UPDATE memory SET version = ? WHERE key = ?", (value, comparable_id(id)))
 
 
 def _garble_dynamodb(store: Store, place: str, id: str, field: str, value: Any) -> None:
     boto3.client("dynamodb").update_item(
         TableName=place,
-        Key={"pk": {"S": f"memory#{same(id)}"}, "sk": {"S": "-"}},
+        Key={"pk": {"S": f"memory#{comparable_id(id)}"}, "sk": {"S": "-"}},
         UpdateExpression="SET #field = :value",
         ConditionExpression="attribute_exists(pk)",
         ExpressionAttributeNames={"#field": field},
@@ -116,7 +118,7 @@ def _garble_dynamodb(store: Store, place: str, id: str, field: str, value: Any) 
 def _garble_table(store: Store, place: str, id: str, field: str, value: Any) -> None:
     connection_string, name = store.environ["AZURE_STORAGE_CONNECTION_STRING"], place.rpartition("/")[2]
     with TableClient.from_connection_string(connection_string, name) as client:
-        entity = {"PartitionKey": partition(id), "RowKey": row_key(id), field: value}
+        entity = {"PartitionKey": partition_key(id), "RowKey": row_key(id), field: value}
         client.update_entity(entity, mode=UpdateMode.MERGE)
 
 
@@ -125,19 +127,19 @@ GARBLE = {"memory": _garble_memory, "sqlite": _garble_sqlite, "dynamodb": _garbl
 
 def _stored_memory(store: Store, place: str, id: str) -> Mapping[str, Any]:
     kept = store.open()
-    assert isinstance(kept, Fleeting)
-    return kept._memories[same(id)][2]
+    assert isinstance(kept, InMemoryLedger)
+    return kept._memories[comparable_id(id)][2]
 
 
 def _stored_sqlite(store: Store, place: str, id: str) -> Mapping[str, Any]:
     with closing(sqlite3.connect(place)) as connection:
-        [(row,)] = connection.execute("SELECT row FROM memory WHERE key = ?", (same(id),))
+        [(row,)] = connection.execute("SELECT row FROM memory WHERE key = ?", (comparable_id(id),))
     found: Mapping[str, Any] = json.loads(row)
     return found
 
 
 def _stored_dynamodb(store: Store, place: str, id: str) -> Mapping[str, Any]:
-    key = {"pk": {"S": f"memory#{same(id)}"}, "sk": {"S": "-"}}
+    key = {"pk": {"S": f"memory#{comparable_id(id)}"}, "sk": {"S": "-"}}
     item = boto3.client("dynamodb").get_item(TableName=place, Key=key)["Item"]
     return {name: next(iter(value.values())) for name, value in item.items()}
 
@@ -145,7 +147,7 @@ def _stored_dynamodb(store: Store, place: str, id: str) -> Mapping[str, Any]:
 def _stored_table(store: Store, place: str, id: str) -> Mapping[str, Any]:
     connection_string, name = store.environ["AZURE_STORAGE_CONNECTION_STRING"], place.rpartition("/")[2]
     with TableClient.from_connection_string(connection_string, name) as client:
-        return client.get_entity(partition(id), row_key(id))
+        return client.get_entity(partition_key(id), row_key(id))
 
 
 STORED = {"memory": _stored_memory, "sqlite": _stored_sqlite, "dynamodb": _stored_dynamodb, "table": _stored_table}

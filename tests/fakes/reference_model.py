@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from fakes.builders import DAY, HOUR
 from fakes.fake_cloud import Thing
 from fakes.fake_deployment import policy
-from reaper.model import Mode, Move
+from reaper.model import Mode, StepName
 from reaper.notices.message import Audience, Message
 from reaper.policy.schema import Policy
 
@@ -105,7 +105,7 @@ class Oracle:
     knobs: Knobs = field(default_factory=Knobs)
     mode: Mode = Mode.ENFORCE
     told: list[Told] = field(default_factory=list)
-    acts: list[tuple[Move, str, datetime, str]] = field(default_factory=list)
+    acts: list[tuple[StepName, str, datetime, str]] = field(default_factory=list)
     snoozes: dict[str, list[tuple[datetime, datetime]]] = field(default_factory=dict)
     known: dict[str, list[tuple[datetime, datetime]]] = field(default_factory=dict)
     garbled: set[str] = field(default_factory=set)
@@ -128,7 +128,7 @@ class Oracle:
                     )
                 )
 
-    def wrong(self, thing: Thing, move: Move, now: datetime) -> Iterator[str]:
+    def wrong(self, thing: Thing, move: StepName, now: datetime) -> Iterator[str]:
         """Everything that forbids this act now."""
         if self.mode is not Mode.ENFORCE:
             yield f"acted in mode {self.mode}"
@@ -137,7 +137,7 @@ class Oracle:
         yield from _protected(thing, self.knobs, move, now)
         if any(name == thing.name and now - when < HOUR for m, name, when, _ in self.acts if m is move):
             yield f"{move} twice within the hour"
-        if move is Move.START:
+        if move is StepName.START:
             yield from self._unasked(thing, now)
             return
         yield from self.kept(thing, now)
@@ -165,17 +165,21 @@ class Oracle:
         """Whether a snooze holds that was given before leave was asked for."""
         return any(given <= now < until for given, until in self.known.get(name, []))
 
-    def right(self, thing: Thing, move: Move, now: datetime) -> list[Told]:
+    def right(self, thing: Thing, move: StepName, now: datetime) -> list[Told]:
         """The letters that give the right to this act: of idleness, or under a rule's office hours the enrolment."""
         mine = [told for told in self.told if told.name == thing.name]
         if not mine or not mine[-1].sort:
             return []
         return [told for told in mine if not [*self._void(told, thing, move, now)]]
 
-    def _void(self, told: Told, thing: Thing, move: Move, now: datetime) -> Iterator[str]:
+    def _void(self, told: Told, thing: Thing, move: StepName, now: datetime) -> Iterator[str]:
         """Why that letter gives no right to this act."""
         wanted = (
-            {"hours"} if _office(thing.name) else {"deleted", "rest"} if move is Move.DELETE else {"deleted", "stopped", "rest"}
+            {"hours"}
+            if _office(thing.name)
+            else {"deleted", "rest"}
+            if move is StepName.DELETE
+            else {"deleted", "stopped", "rest"}
         )
         if told.sort not in wanted:
             yield f"announced {told.sort} only"
@@ -223,7 +227,7 @@ class Oracle:
         if thing.up:
             yield "started although it runs"
         last = [(move, when) for move, name, when, _ in self.acts if name == thing.name][-1:]
-        ours = last and last[0][0] is Move.STOP and (thing.changed is None or thing.changed <= last[0][1] + HOUR)
+        ours = last and last[0][0] is StepName.STOP and (thing.changed is None or thing.changed <= last[0][1] + HOUR)
         if not _strict(thing.name) and not ours:
             yield "started although somebody else had stopped it"
         opened = now.replace(hour=7, minute=0, second=0, microsecond=0)
@@ -256,7 +260,7 @@ def ceiling(name: str, knobs: Knobs) -> str:
     return {"prod": "ignore", "waste": "delete", "office": "stop", "strict": "stop"}.get(name.split("-")[0], knobs.action)
 
 
-def _protected(thing: Thing, knobs: Knobs, move: Move, now: datetime) -> Iterator[str]:
+def _protected(thing: Thing, knobs: Knobs, move: StepName, now: datetime) -> Iterator[str]:
     if thing.tags is None:
         yield "its tags cannot be read"
         return
@@ -270,7 +274,7 @@ def _protected(thing: Thing, knobs: Knobs, move: Move, now: datetime) -> Iterato
                 yield f"kept until {value}"
         elif key not in {"reaper:owner", "reaper:idle-after", "reaper:hours", "team"}:
             yield f"protected by {key}"
-    if most < RANK[Move.STOP if move is Move.START else move]:
+    if most < RANK[StepName.STOP if move is StepName.START else move]:
         yield f"{move} is more than policy and tags allow"
 
 

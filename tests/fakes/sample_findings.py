@@ -11,7 +11,6 @@ from reaper.model import (
     Coverage,
     Finding,
     Mode,
-    Move,
     Outcome,
     Owner,
     Price,
@@ -20,10 +19,11 @@ from reaper.model import (
     Run,
     State,
     Step,
+    StepName,
     Verdict,
 )
 from reaper.notices.message import Message
-from reaper.notices.owner_notice import Occasion
+from reaper.notices.owner_notice import NoticeContext
 from reaper.policy.schema import Owners
 
 OWNERS = Owners(domains=["example.com"], fallback="ml-admins@example.com")
@@ -48,10 +48,10 @@ def finding(name: str = "churn", usd: float | None = 2.0, address: str | None = 
             rule=given.pop("rule", rule()),
             verdict=verdict,
             usd_per_hour=usd,
-            acts=given.pop("acts", {Move.STOP: None, Move.DELETE: None}),
-            saves={} if usd is None else {Move.STOP: usd / 2, Move.DELETE: usd},
+            blocked=given.pop("acts", {StepName.STOP: None, StepName.DELETE: None}),
+            saves_usd_per_hour={} if usd is None else {StepName.STOP: usd / 2, StepName.DELETE: usd},
         ),
-        "step": Step(move=given.pop("move", Move.WARN), because="idle under the rule"),
+        "step": Step(name=given.pop("move", StepName.WARN), because="idle under the rule"),
         "outcome": Outcome(result=Result.PLANNED),
         "owner": Owner(address=address, source="tag owner"),
         "price": price,
@@ -61,8 +61,8 @@ def finding(name: str = "churn", usd: float | None = 2.0, address: str | None = 
     return Finding(**{**fields, **given})
 
 
-def occasion(**given: Any) -> Occasion:
-    return Occasion(**{"now": NOW, "mode": Mode.ENFORCE, "owners": OWNERS, **given})
+def occasion(**given: Any) -> NoticeContext:
+    return NoticeContext(**{"now": NOW, "mode": Mode.ENFORCE, "owners": OWNERS, **given})
 
 
 def report(*findings: Finding, coverage: tuple[Coverage, ...] = ()) -> Report:

@@ -9,8 +9,8 @@ from random import Random
 from typing import Any
 
 from fakes.builders import DAY, HOUR, NOW, resource, rule
-from reaper.duration import text
-from reaper.evidence import SLOTS
+from reaper.duration import format_duration
+from reaper.evidence import MAX_SLOTS
 from reaper.model import (
     Case,
     Confidence,
@@ -18,7 +18,6 @@ from reaper.model import (
     Evidence,
     Finding,
     Mode,
-    Move,
     Outcome,
     Owner,
     Price,
@@ -29,6 +28,7 @@ from reaper.model import (
     State,
     Status,
     Step,
+    StepName,
     Target,
     Verdict,
 )
@@ -44,7 +44,7 @@ RUN = Run(
 ACCOUNTS = {"aws": "123456789012", "azure": "11111111-2222-3333-4444-555555555555"}
 MLW = "/subscriptions/{}/resourceGroups/research/providers/Microsoft.MachineLearningServices/workspaces/research"
 BUSY = {"sagemaker-endpoint": ("Invocations", "CPUUtilization"), "azureml-compute-cluster": ("Active Nodes", "Total Nodes")}
-STEPS = {State.IDLE: Step(move=Move.WARN, because="idle for more than 1 d under rule 'defaults'")}
+STEPS = {State.IDLE: Step(name=StepName.WARN, because="idle for more than 1 d under rule 'defaults'")}
 
 # name, kind, region, size, dollars an hour, owner, days idle, likely
 IDLE = (
@@ -82,7 +82,8 @@ def finding(state: State = State.IDLE, usd: float | None = 2.816, owner: str | N
     idle_for = given.pop("idle_for", 9 * DAY + 4 * HOUR) if state is State.IDLE else None
     confidence = given.pop("confidence", Confidence.PROVEN) if state is State.IDLE else None
     because = given.pop(
-        "because", f"Invocations silent for {text(idle_for)} while CPUUtilization reported every hour" if idle_for else state
+        "because",
+        f"Invocations silent for {format_duration(idle_for)} while CPUUtilization reported every hour" if idle_for else state,
     )
     evidence = given.pop("evidence", ())
     found = resource(**{"size": "ml.g5.xlarge x2", "status": "InService", **given})
@@ -91,7 +92,7 @@ def finding(state: State = State.IDLE, usd: float | None = 2.816, owner: str | N
     )
     return Finding(
         case=Case(resource=found, rule=rule(name="defaults"), verdict=verdict, usd_per_hour=usd),
-        step=STEPS.get(state, Step(move=Move.NONE, because=f"nothing to do: it is {state}")),
+        step=STEPS.get(state, Step(name=StepName.NONE, because=f"nothing to do: it is {state}")),
         outcome=Outcome(result=Result.PLANNED),
         owner=Owner(address=owner, source="tag reaper:owner" if owner else "nobody: no tag and no fallback"),
         price=None if usd is None else Price(usd_per_hour=usd, source="snapshot", as_of="2026-09-24"),
@@ -158,7 +159,9 @@ def hostile(text: str) -> Report:
     made = finding(
         owner=text, because=text, evidence=_evidence("sagemaker-endpoint", 1, 9, False), name=text, size=text, tags={text: text}
     )
-    made = replace(made, case=replace(made.case, rule=rule(name=text, notes=(text,))), step=Step(move=Move.WARN, because=text))
+    made = replace(
+        made, case=replace(made.case, rule=rule(name=text, notes=(text,))), step=Step(name=StepName.WARN, because=text)
+    )
     made = replace(made, evidence=tuple(replace(e, signal=text, subject=text) for e in made.evidence))
     bad = Coverage(cloud="aws", account=text, region=text, kind=text, status=Status.FAILED, missing=text, error=text)
     return report((made,), coverage=(bad,))
@@ -216,13 +219,13 @@ def _evidence(kind: str, seed: int, days: float, likely: bool, gap: int = 0, com
     """Use on working days until it fell silent, and a heartbeat unless there is none or it stopped `gap` slots ago."""
     if likely:
         return ()
-    dice, busy = Random(seed), max(0, SLOTS - int(days * 4))
-    use = tuple(dice.choice((0, 12, 45, 70, 100)) if i < busy and i // 4 % 7 < 5 and i % 4 != 3 else 0 for i in range(SLOTS))
+    dice, busy = Random(seed), max(0, MAX_SLOTS - int(days * 4))
+    use = tuple(dice.choice((0, 12, 45, 70, 100)) if i < busy and i // 4 % 7 < 5 and i % 4 != 3 else 0 for i in range(MAX_SLOTS))
     signal, heart = BUSY.get(kind, ("Invocations", "CPUUtilization"))
     subject = "AllTraffic" if kind == "sagemaker-endpoint" else ""
     last = NOW - timedelta(days=days) if any(use) else None
-    beats = (1,) * (SLOTS - gap) + (0,) * gap
+    beats = (1,) * (MAX_SLOTS - gap) + (0,) * gap
     return (
-        Evidence(signal=signal, subject=subject, role=Role.ACTIVITY, points=sum(map(bool, use)), last_busy=last, peak=4821.0 if any(use) else 0.0, complete=complete, shape=use),
-        Evidence(signal=heart, subject=subject, role=Role.HEARTBEAT, points=6 * sum(beats), last_busy=None, peak=60.0, complete=True, shape=beats),
+        Evidence(signal=signal, subject=subject, role=Role.ACTIVITY, points=sum(map(bool, use)), last_busy=last, peak=4821.0 if any(use) else 0.0, complete=complete, slots=use),
+        Evidence(signal=heart, subject=subject, role=Role.HEARTBEAT, points=6 * sum(beats), last_busy=None, peak=60.0, complete=True, slots=beats),
     )  # fmt: skip

@@ -10,16 +10,16 @@ from typing import Any
 from urllib.parse import urlencode
 
 from fakes.builders import DAY, HOUR, NOW
-from reaper.errors import CloudError, Trouble
-from reaper.ledger.in_memory import Fleeting
+from reaper.errors import CloudError, Reason
+from reaper.ledger.in_memory import InMemoryLedger
 from reaper.ledger.port import Ledger, Recalled
 from reaper.model import Memory
-from reaper.snooze.record import Desk, Reply, Request, answer
-from reaper.snooze.token import Keys, Link, sign
+from reaper.snooze.record import Reply, Request, SnoozeContext, handle_request
+from reaper.snooze.token import Keys, SnoozeLink, sign_link
 
 KEYS = Keys(current="k1", ring={"k1": b"1" * 32})
 ID = "arn:aws:sagemaker:us-east-1:123456789012:endpoint/churn"
-LINK = Link(
+LINK = SnoozeLink(
     resource=ID,
     expires=NOW + 14 * DAY,
     max_days=30,
@@ -30,32 +30,32 @@ LINK = Link(
     usd_per_hour=1.408,
     idle_since=NOW - 9 * DAY,
 )
-TOKEN = sign(LINK, KEYS)
-WARNED = Memory(idle_since=NOW - 9 * DAY, warned_at=NOW - HOUR, receipt="m-1")
+TOKEN = sign_link(LINK, KEYS)
+WARNED = Memory(idle_since=NOW - 9 * DAY, warned_at=NOW - HOUR, notice_receipt="m-1")
 
 
-def warned() -> Fleeting:
+def warned() -> InMemoryLedger:
     """A ledger that knows of one warning about the link's resource."""
-    found = Fleeting()
+    found = InMemoryLedger()
     assert found.remember(ID, WARNED, 0, NOW)
     return found
 
 
-class Down(Fleeting):
+class Down(InMemoryLedger):
     """A store that nobody can reach."""
 
     def recall(self, ids: Iterable[str], now: datetime) -> Recalled:
-        raise CloudError(Trouble.UNREACHABLE, "dynamodb:GetItem", "timed out at 10.0.0.7")
+        raise CloudError(Reason.UNREACHABLE, "dynamodb:GetItem", "timed out at 10.0.0.7")
 
 
-class Forgetful(Fleeting):
+class Forgetful(InMemoryLedger):
     """A store whose history cannot be written."""
 
-    def note(self, entry: Any) -> None:
-        raise CloudError(Trouble.THROTTLED, "dynamodb:PutItem", "slow down")
+    def add_history(self, entry: Any) -> None:
+        raise CloudError(Reason.THROTTLED, "dynamodb:PutItem", "slow down")
 
 
-class Raced(Fleeting):
+class Raced(InMemoryLedger):
     """A store where a sweep writes right before each of the first `times` writes."""
 
     def __init__(self, times: int) -> None:
@@ -95,19 +95,19 @@ class Page(HTMLParser):
         return found
 
 
-def desk(ledger: Ledger, keys: Keys = KEYS, now: datetime = NOW) -> Desk:
+def desk(ledger: Ledger, keys: Keys = KEYS, now: datetime = NOW) -> SnoozeContext:
     """A ledger and keys that are at hand already."""
-    return Desk(ledger=lambda: ledger, keys=lambda wanted: keys, now=now)
+    return SnoozeContext(ledger=lambda: ledger, keys=lambda wanted: keys, now=now)
 
 
 def look(ledger: Ledger, token: str = TOKEN, method: str = "GET", now: datetime = NOW) -> Reply:
-    return answer(Request(method=method, path="/keep", query=f"t={token}", source_ip="192.0.2.7"), desk(ledger, now=now))
+    return handle_request(Request(method=method, path="/keep", query=f"t={token}", source_ip="192.0.2.7"), desk(ledger, now=now))
 
 
 def send(ledger: Ledger, now: datetime = NOW, keys: Keys = KEYS, **fields: str) -> Reply:
     sent = {"t": TOKEN, "days": "7", "reason": "", "name": ""} | fields
     request = Request(method="POST", path="/keep", body=urlencode(sent).encode(), source_ip="192.0.2.7")
-    return answer(request, desk(ledger, keys, now))
+    return handle_request(request, desk(ledger, keys, now))
 
 
 def remembered(ledger: Ledger, id: str = ID) -> Memory:

@@ -10,9 +10,9 @@ from fakes.builders import DAY, HOUR, NOW
 from fakes.ledger_places import ARM, ARN, HERE, THERE
 from reaper.errors import SettingsError
 from reaper.ledger import port
-from reaper.ledger.codec import COLUMNS, SNOOZE, from_memory, to_memory
-from reaper.ledger.port import KEEP, State, Unfinished
-from reaper.model import Announced, Memory, Move, Result
+from reaper.ledger.codec import COLUMNS, SNOOZE_FIELDS, memory_columns, memory_from_row
+from reaper.ledger.port import RETENTION, NamedRow, Unfinished
+from reaper.model import AnnouncedAction, Memory, Result, StepName
 
 WRITTEN = {
     "idle_since": NOW - 3 * DAY,
@@ -22,7 +22,7 @@ WRITTEN = {
     "told": "jo@example.com",
     "shape": "2 x ml.g5.xlarge",
     "reminded_at": NOW - DAY,
-    "announced": Announced.HOURS,
+    "announced": AnnouncedAction.HOURS,
     "promised": NOW + DAY,
     "enrolled": "5d41402a",
     "held_at": NOW - HOUR,
@@ -30,7 +30,7 @@ WRITTEN = {
     "snoozed_at": NOW - HOUR,
     "snoozed_by": "jo@example.com",
     "snoozed_why": "demo",
-    "last_act": Move.STOP,
+    "last_act": StepName.STOP,
     "acted_at": NOW - 9 * DAY,
     "manifest": "s3://bucket/manifest.json",
     "act_run": "3f2a9c01b7de",
@@ -47,7 +47,7 @@ OPEN = Unfinished(
     name="churn",
     region="us-east-1",
     owner="jo@example.com",
-    action=Move.DELETE,
+    action=StepName.DELETE,
     run="3f2a9c01b7de",
     at=NOW - HOUR,
 )
@@ -68,75 +68,80 @@ def test_a_column_that_a_later_version_wrote_survives_a_write_of_this_one(store)
     kept = store.open()
     kept.remember(ARN, Memory(warned_at=NOW), 0, NOW)
     store.garble(ARN, "from_the_future", "kept")
-    assert kept.remember(ARN, Memory(receipt="r"), 1, NOW)
+    assert kept.remember(ARN, Memory(notice_receipt="r"), 1, NOW)
     assert store.stored(ARN)["from_the_future"] == "kept"
     assert "warned_at" not in store.stored(ARN)
 
 
 def test_a_snooze_writes_its_own_columns_and_raises_the_version(kept):
-    kept.remember(ARN, Memory(warned_at=NOW, last_act=Move.STOP), 0, NOW)
+    kept.remember(ARN, Memory(warned_at=NOW, last_action=StepName.STOP), 0, NOW)
     snoozed = Memory(snoozed_until=NOW + DAY, snoozed_by="jo@example.com")
-    assert kept.remember(ARN, snoozed, 1, NOW, SNOOZE)
-    assert kept.recall([ARN], NOW)[ARN] == replace(snoozed, warned_at=NOW, last_act=Move.STOP, version=2)
+    assert kept.remember(ARN, snoozed, 1, NOW, SNOOZE_FIELDS)
+    assert kept.recall([ARN], NOW)[ARN] == replace(snoozed, warned_at=NOW, last_action=StepName.STOP, version=2)
     assert not kept.remember(ARN, Memory(), 1, NOW)
 
 
 def test_a_snooze_of_what_has_no_memory_makes_one(kept):
-    assert kept.remember(ARM, Memory(snoozed_until=NOW + DAY, receipt="not its own"), 0, NOW, SNOOZE)
+    assert kept.remember(ARM, Memory(snoozed_until=NOW + DAY, notice_receipt="not its own"), 0, NOW, SNOOZE_FIELDS)
     assert kept.recall([ARM], NOW)[ARM] == Memory(snoozed_until=NOW + DAY, version=1)
 
 
 def test_an_open_action_is_found_by_its_target_until_it_is_ended(store):
     other = replace(OPEN, id=ARM, target=THERE, owner=None)
     for entry in (OPEN, other, replace(OPEN, id=f"{ARN}-2", at=NOW)):
-        store.open().begin(entry)
+        store.open().add_unfinished(entry)
     assert store.open().unfinished(HERE, NOW) == [OPEN, replace(OPEN, id=f"{ARN}-2", at=NOW)]
     assert store.open().unfinished(THERE, NOW) == [other]
     store.open().end(HERE, ARN)
     store.open().end(HERE, ARN)
     assert [entry.id for entry in store.open().unfinished(HERE, NOW)] == [f"{ARN}-2"]
-    assert store.open().unfinished(HERE, NOW + KEEP + DAY) == []
+    assert store.open().unfinished(HERE, NOW + RETENTION + DAY) == []
 
 
 def test_an_open_action_of_the_same_resource_is_replaced(kept):
-    kept.begin(OPEN)
-    kept.begin(replace(OPEN, run="b"))
+    kept.add_unfinished(OPEN)
+    kept.add_unfinished(replace(OPEN, run="b"))
     assert [entry.run for entry in kept.unfinished(HERE, NOW)] == ["b"]
 
 
 def test_a_named_row_is_written_by_version_and_never_forgotten(store):
     kept = store.open()
-    assert kept.state("hold") == State()
-    assert kept.write_state("hold", {"since": "now", "run": "a"}, 0, NOW)
-    assert not kept.write_state("hold", {"since": "later"}, 0, NOW)
-    assert kept.write_state("hold", {"run": "b"}, 1, NOW)
-    kept.forget_before(NOW + 2 * KEEP)
-    assert store.open().state("hold") == State(values={"run": "b"}, version=2)
-    assert store.open().state("release") == State()
+    assert kept.read_row("hold") == NamedRow()
+    assert kept.write_row("hold", {"since": "now", "run": "a"}, 0, NOW)
+    assert not kept.write_row("hold", {"since": "later"}, 0, NOW)
+    assert kept.write_row("hold", {"run": "b"}, 1, NOW)
+    kept.forget_before(NOW + 2 * RETENTION)
+    assert store.open().state("hold") == NamedRow(values={"run": "b"}, version=2)
+    assert store.open().state("release") == NamedRow()
 
 
 def test_a_named_row_holds_a_long_text(store):
     text = " ".join(f"aws/{n:012}/us-east-1" for n in range(9_000))
-    assert store.open().write_state("hold", {"targets": text, "none": ""}, 0, NOW)
+    assert store.open().write_row("hold", {"targets": text, "none": ""}, 0, NOW)
     assert store.open().state("hold").values == {"targets": text, "none": ""}
 
 
 def test_the_format_is_written_once_and_read_before_writing(kept):
-    port.ready(kept, NOW)
-    port.ready(kept, NOW)
-    assert kept.state("format") == State(values={"number": "2"}, version=1)
+    port.ensure_format(kept, NOW)
+    port.ensure_format(kept, NOW)
+    assert kept.read_row("format") == NamedRow(values={"number": "2"}, version=1)
 
 
 @pytest.mark.parametrize("number", ["3", "x"])
 def test_a_ledger_of_a_newer_format_is_refused(kept, number):
-    kept.write_state("format", {"number": number}, 0, NOW)
+    kept.write_row("format", {"number": number}, 0, NOW)
     with pytest.raises(SettingsError, match=f"format {number}.*newer version"):
-        port.ready(kept, NOW)
-    assert kept.state("format").version == 1
+        port.ensure_format(kept, NOW)
+    assert kept.read_row("format").version == 1
 
 
 def test_a_row_of_version_49f8b6c_reads_as_it_was_written():
     old = {"warned_at": "2026-11-18T08:00:00.000000+00:00", "announced": "delete", "last_act": "stop", "manifest": "/m.json"}
-    memory = to_memory(old, 4, ARN)
-    assert (memory.announced, memory.last_act, memory.act_run, memory.version) == (Announced.DELETE, Move.STOP, None, 4)
-    assert from_memory(memory) == old
+    memory = memory_from_row(old, 4, ARN)
+    assert (memory.announced_action, memory.last_action, memory.last_action_run, memory.version) == (
+        AnnouncedAction.DELETE,
+        StepName.STOP,
+        None,
+        4,
+    )
+    assert memory_columns(memory) == old

@@ -8,24 +8,24 @@ import pytest
 
 from fakes.builders import DAY, HOUR, NOW
 from fakes.ledger_places import ARM, ARN, HERE
-from reaper.errors import CloudError, SettingsError, Trouble
+from reaper.errors import CloudError, Reason, SettingsError
 from reaper.ledger import port
-from reaper.ledger.port import KEEP, History, Ledger
-from reaper.model import Memory, Move
+from reaper.ledger.port import RETENTION, HistoryEntry, Ledger
+from reaper.model import Memory, StepName
 
 FULL = Memory(
     idle_since=NOW - 3 * DAY,
-    idle_seen=NOW,
+    last_seen_idle_at=NOW,
     warned_at=NOW - 2 * DAY,
-    receipt="ses:0102",
+    notice_receipt="ses:0102",
     reminded_at=NOW - DAY,
     snoozed_until=NOW + DAY,
     snoozed_at=NOW - HOUR,
     snoozed_by="jo@example.com",
-    snoozed_why="demo on “Friday” 🙂\n<b>'quoted'</b>",
-    last_act=Move.STOP,
-    acted_at=NOW - 9 * DAY,
-    manifest="s3://bucket/manifest.json",
+    snooze_reason="demo on “Friday” 🙂\n<b>'quoted'</b>",
+    last_action=StepName.STOP,
+    last_action_at=NOW - 9 * DAY,
+    manifest_address="s3://bucket/manifest.json",
 )
 
 
@@ -37,7 +37,7 @@ def test_nothing_is_known_of_what_nobody_wrote_down(kept):
     assert kept.recall([ARN, ARM], NOW) == {}
     assert kept.recall([], NOW) == {}
     assert kept.history(ARN) == []
-    assert kept.summaries(HERE, "sagemaker-endpoint", 5) == []
+    assert kept.statistics(HERE, "sagemaker-endpoint", 5) == []
 
 
 def test_a_memory_comes_back_as_it_was_one_version_on(store):
@@ -85,7 +85,7 @@ def test_of_many_sweeps_at_once_exactly_one_may_warn(store):
     for version, id in enumerate((ARN, ARN, ARM, ARM), start=0):
         expected = version % 2
         with ThreadPoolExecutor(6) as pool:
-            won = list(pool.map(lambda k, i=id, e=expected: k.remember(i, Memory(receipt=str(k)), e, NOW), ledgers))
+            won = list(pool.map(lambda k, i=id, e=expected: k.remember(i, Memory(notice_receipt=str(k)), e, NOW), ledgers))
         assert won.count(True) == 1
         assert recall(store.open(), id).version == expected + 1
 
@@ -122,7 +122,7 @@ def test_a_snooze_given_while_a_sweep_thinks_is_not_lost(store):
 )
 def test_any_id_can_be_remembered(kept, id):
     assert kept.remember(id, FULL, 0, NOW)
-    kept.note(History(id=id, when=NOW, what="warned", by="reaper", because="idle"))
+    kept.add_history(HistoryEntry(id=id, when=NOW, what="warned", by="reaper", because="idle"))
     assert recall(kept, id) == replace(FULL, version=1)
     assert [entry.id for entry in kept.history(id)] == [id]
 
@@ -130,8 +130,8 @@ def test_any_id_can_be_remembered(kept, id):
 def test_ids_that_differ_anywhere_are_different_resources(kept):
     long = "arn:aws:sagemaker:us-east-1:1:endpoint/" + "x" * 3000
     ids = [ARN, ARN.replace("churn", "Churn"), "/a/b", "/a|b", "/a=2Fb", "/a\\b", long, long + "y", "x" + long, "/ä", "/a"]
-    assert all(kept.remember(id, Memory(receipt=id), 0, NOW) for id in ids)
-    assert {id: memory.receipt for id, memory in kept.recall(ids, NOW).items()} == {id: id for id in ids}
+    assert all(kept.remember(id, Memory(notice_receipt=id), 0, NOW) for id in ids)
+    assert {id: memory.notice_receipt for id, memory in kept.recall(ids, NOW).items()} == {id: id for id in ids}
 
 
 def test_arm_ids_that_differ_only_by_case_are_one_resource(kept):
@@ -141,7 +141,7 @@ def test_arm_ids_that_differ_only_by_case_are_one_resource(kept):
     assert kept.remember(ARM.lower(), FULL, 1, NOW)
     assert kept.recall(spellings, NOW) == dict.fromkeys(spellings, replace(FULL, version=2))
     for n, id in enumerate(spellings):
-        kept.note(History(id=id, when=NOW + n * HOUR, what="warned", by="reaper", because="idle"))
+        kept.add_history(HistoryEntry(id=id, when=NOW + n * HOUR, what="warned", by="reaper", because="idle"))
     assert [entry.id for entry in kept.history(ARM)] == spellings
 
 
@@ -149,9 +149,9 @@ def test_two_thousand_memories_are_recalled_at_once(kept):
     arm = [f"/subscriptions/0f0f/resourceGroups/rg/providers/Microsoft.X/computes/c-{n}" for n in range(1000)]
     ids = [f"{ARN}-{n}" for n in range(1000)] + arm
     with ThreadPoolExecutor(8) as pool:
-        assert all(pool.map(lambda id: kept.remember(id, replace(FULL, receipt=id), 0, NOW), ids))
+        assert all(pool.map(lambda id: kept.remember(id, replace(FULL, notice_receipt=id), 0, NOW), ids))
     found = kept.recall([*ids, ARM, ARN, *ids[:50]], NOW)
-    assert {id: memory.receipt for id, memory in found.items()} == {id: id for id in ids}
+    assert {id: memory.notice_receipt for id, memory in found.items()} == {id: id for id in ids}
 
 
 def test_a_few_out_of_many_are_recalled(kept):
@@ -164,26 +164,26 @@ def test_a_few_out_of_many_are_recalled(kept):
 
 def test_a_long_manifest_is_kept(kept):
     manifest = '{"EndpointConfigName": "ä"}' * 1000
-    kept.remember(ARN, Memory(manifest=manifest), 0, NOW)
-    assert recall(kept, ARN).manifest == manifest
+    kept.remember(ARN, Memory(manifest_address=manifest), 0, NOW)
+    assert recall(kept, ARN).manifest_address == manifest
 
 
 def test_a_memory_that_nobody_wrote_for_long_is_forgotten_and_its_place_is_free(kept):
     kept.remember(ARN, FULL, 0, NOW)
-    kept.remember(ARN, Memory(receipt="old"), 1, NOW)
-    assert recall(kept, ARN, NOW + KEEP)
-    later = NOW + KEEP + HOUR
+    kept.remember(ARN, Memory(notice_receipt="old"), 1, NOW)
+    assert recall(kept, ARN, NOW + RETENTION)
+    later = NOW + RETENTION + HOUR
     assert recall(kept, ARN, later) is None
     assert not kept.remember(ARN, FULL, 2, later)
-    assert kept.remember(ARN, Memory(receipt="new"), 0, later)
-    assert recall(kept, ARN, later) == Memory(receipt="new", version=1)
+    assert kept.remember(ARN, Memory(notice_receipt="new"), 0, later)
+    assert recall(kept, ARN, later) == Memory(notice_receipt="new", version=1)
 
 
 def test_a_snooze_outlives_the_usual_time(kept):
-    kept.remember(ARN, Memory(snoozed_until=NOW + 3 * KEEP), 0, NOW)
+    kept.remember(ARN, Memory(snoozed_until=NOW + 3 * RETENTION), 0, NOW)
     kept.remember(ARM, Memory(snoozed_until=datetime.max.replace(tzinfo=UTC)), 0, NOW)
-    assert kept.forget_before(NOW + 2 * KEEP) == 0
-    assert set(kept.recall([ARN, ARM], NOW + 3 * KEEP)) == {ARN, ARM}
+    assert kept.forget_before(NOW + 2 * RETENTION) == 0
+    assert set(kept.recall([ARN, ARM], NOW + 3 * RETENTION)) == {ARN, ARM}
 
 
 @pytest.mark.parametrize(
@@ -206,9 +206,9 @@ def test_a_memory_that_cannot_be_read_spoils_no_other_and_is_not_taken_for_none(
     store.garble(ARN, field, value)
     found = kept.recall([*ids, ARN, ARM], NOW)
     assert found == dict.fromkeys(ids, replace(FULL, version=1))
-    assert found.garbled == {ARN}
+    assert found.unreadable == {ARN}
     assert found.get(ARM) is None
-    assert [error.trouble for error in found.errors] == [Trouble.GARBLED]
+    assert [error.trouble for error in found.errors] == [Reason.UNREADABLE]
     for ask in (lambda: found[ARN], lambda: found.get(ARN, Memory())):
         with pytest.raises(CloudError, match=r"endpoint/churn cannot be read"):
             ask()
@@ -240,4 +240,4 @@ def test_a_memory_that_does_not_say_when_it_was_written_is_not_a_forgotten_one(s
 )
 def test_an_address_that_cannot_be_meant_is_refused(address, says):
     with pytest.raises(SettingsError, match=says):
-        port.open(address, {})
+        port.open_ledger(address, {})

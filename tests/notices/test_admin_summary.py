@@ -9,15 +9,15 @@ from reaper.model import (
     Coverage,
     Finding,
     Mode,
-    Move,
     Outcome,
     Report,
     Result,
     State,
     Status,
     Step,
+    StepName,
 )
-from reaper.notices.admin_summary import overview, topics
+from reaper.notices.admin_summary import admin_summary, topics
 from reaper.policy import office_hours
 from reaper.policy.schema import Owners
 
@@ -33,12 +33,12 @@ def test_the_summary_has_money_teams_owners_kinds_new_unknown_denied_and_held():
         missing="sagemaker:ListNotebookInstances",
         error="not allowed",
     )
-    held = finding("held", 9, move=Move.HOLD, step=Step(move=Move.HOLD, because="over the cap of 20 acts"))
-    blind = finding("blind", 1, state=State.UNKNOWN, because="its heartbeat stopped", move=Move.NONE)
+    held = finding("held", 9, move=StepName.HOLD, step=Step(name=StepName.HOLD, because="over the cap of 20 acts"))
+    blind = finding("blind", 1, state=State.UNKNOWN, because="its heartbeat stopped", move=StepName.NONE)
     nobody = finding("stray", 1, address=None)
     told = report(teams, held, blind, nobody, coverage=(denied,))
     owners = Owners(domains=["example.com"])
-    summary = overview(told, occasion(owners=owners), known={held.case.resource.id}, troubles=["smtp: login refused"])
+    summary = admin_summary(told, occasion(owners=owners), known_topics={held.case.resource.id}, failures=["smtp: login refused"])
     assert summary is not None
     assert summary.subject == "[ML Idle Reaper] 1 action on hold; 3 idle ML resources cost $13.00 an hour; 2 new; coverage 0 of 1"
     for said in (
@@ -52,14 +52,14 @@ def test_the_summary_has_money_teams_owners_kinds_new_unknown_denied_and_held():
 
 
 def test_nothing_new_is_no_summary_and_anything_new_is_one():
-    first = report(finding("a"), finding("b", state=State.UNKNOWN, move=Move.NONE))
-    assert overview(first, occasion()) is not None
-    assert overview(first, occasion(), topics(first)) is None
-    assert overview(report(*first.findings, finding("c")), occasion(), topics(first)) is not None
-    assert overview(first, occasion(), topics(first), ["smtp: it failed"]) is not None
-    assert overview(report(), occasion()) is None
-    acted = finding("a", move=Move.STOP, outcome=Outcome(result=Result.FAILED, error="throttled"))
-    summary = overview(report(acted), occasion(), topics(report(acted)))
+    first = report(finding("a"), finding("b", state=State.UNKNOWN, move=StepName.NONE))
+    assert admin_summary(first, occasion()) is not None
+    assert admin_summary(first, occasion(), topics(first)) is None
+    assert admin_summary(report(*first.findings, finding("c")), occasion(), topics(first)) is not None
+    assert admin_summary(first, occasion(), topics(first), ["smtp: it failed"]) is not None
+    assert admin_summary(report(), occasion()) is None
+    acted = finding("a", move=StepName.STOP, outcome=Outcome(result=Result.FAILED, error="throttled"))
+    summary = admin_summary(report(acted), occasion(), topics(report(acted)))
     assert summary is not None
     assert "Throttled." in summary.text
 
@@ -67,8 +67,8 @@ def test_nothing_new_is_no_summary_and_anything_new_is_one():
 def test_a_new_gap_in_coverage_is_news_once():
     gap = Coverage(cloud="aws", account="1", region="x", kind="k", status=Status.FAILED, error="down")
     seen = report(coverage=(gap,))
-    assert overview(seen, occasion()) is not None
-    assert overview(seen, occasion(), topics(seen)) is None
+    assert admin_summary(seen, occasion()) is not None
+    assert admin_summary(seen, occasion(), topics(seen)) is None
 
 
 def test_a_failure_of_our_own_means_is_a_trouble_and_no_incomplete_list():
@@ -76,18 +76,18 @@ def test_a_failure_of_our_own_means_is_a_trouble_and_no_incomplete_list():
     ours = Coverage(cloud="reaper", account="", region=None, kind="channel smtp", status=Status.FAILED, error="login refused")
     seen = report(finding("a"), coverage=(listed, ours))
     for troubles in ([], ["channel smtp: login refused"]):
-        summary = overview(seen, occasion(), troubles=troubles)
+        summary = admin_summary(seen, occasion(), failures=troubles)
         assert "coverage" not in summary.subject
         assert summary.text.count("channel smtp: login refused") == 1
         assert "COVERAGE GAPS" not in summary.text.upper()
-    assert overview(seen, occasion(), topics(seen)) is None
+    assert admin_summary(seen, occasion(), topics(seen)) is None
     mixed = report(coverage=(listed, ours, replace(listed, status=Status.DENIED)))
-    assert "coverage 1 of 2" in overview(mixed, occasion()).subject
+    assert "coverage 1 of 2" in admin_summary(mixed, occasion()).subject
 
 
 def test_the_summary_stays_short_however_much_there_is():
     many = [finding(f"r{n}", 1.0, address=f"p{n}@example.com") for n in range(400)]
-    summary = overview(report(*many), occasion(), known=set())
+    summary = admin_summary(report(*many), occasion(), known_topics=set())
     assert summary is not None
     assert len(summary.html.encode()) < CLIPPED
     assert "and 390 more" in summary.text
@@ -95,19 +95,19 @@ def test_the_summary_stays_short_however_much_there_is():
 
 
 def acted(result: Result, **given: Any) -> Finding:
-    return finding("dev", move=Move.STOP, outcome=Outcome(result=result, because="it is stopping"), rule=rule(**given))
+    return finding("dev", move=StepName.STOP, outcome=Outcome(result=result, because="it is stopping"), rule=rule(**given))
 
 
 def test_an_act_is_news_but_what_office_hours_do_every_evening_is_not_unless_it_went_wrong():
-    hours = office_hours.parse("mon-fri 07:00-21:00", "Europe/Berlin")
+    hours = office_hours.parse_hours("mon-fri 07:00-21:00", "Europe/Berlin")
     known = {acted(Result.DONE).case.resource.id}
-    assert overview(report(acted(Result.DONE)), occasion(), known) is not None
-    assert overview(report(acted(Result.DONE, hours=hours)), occasion(), known) is None
-    assert overview(report(acted(Result.REFUSED, hours=hours)), occasion(), known) is not None
+    assert admin_summary(report(acted(Result.DONE)), occasion(), known) is not None
+    assert admin_summary(report(acted(Result.DONE, hours=hours)), occasion(), known) is None
+    assert admin_summary(report(acted(Result.REFUSED, hours=hours)), occasion(), known) is not None
 
 
 def test_acts_are_told_with_what_they_save_and_are_no_longer_counted_as_idle():
-    summary = overview(report(acted(Result.DONE), finding("other", 3)), occasion(), frozenset())
+    summary = admin_summary(report(acted(Result.DONE), finding("other", 3)), occasion(), frozenset())
     assert summary is not None
     assert (
         summary.subject == "[ML Idle Reaper] 1 idle ML resource costs $3.00 an hour; 1 action taken, saving $1.00 an hour; 1 new"
@@ -121,17 +121,17 @@ def announced(*found: Finding) -> Report:
 
 
 def test_what_waits_for_apply_is_told_once_and_by_name():
-    due = announced(finding("a", move=Move.STOP))
-    summary = overview(due, occasion(), known=frozenset())
+    due = announced(finding("a", move=StepName.STOP))
+    summary = admin_summary(due, occasion(), known_topics=frozenset())
     assert summary is not None
     assert "1 due, waiting for `reaper apply`" in summary.subject
     assert "DUE (1): this mode only announces" in summary.text
-    assert overview(due, occasion(), topics(due)) is None
+    assert admin_summary(due, occasion(), topics(due)) is None
 
 
 def test_an_action_that_may_have_been_made_is_not_among_those_not_done():
-    lost = finding("a", move=Move.STOP, outcome=Outcome(result=Result.FAILED, error="it isn't known", begun=True))
-    summary = overview(report(lost), occasion(), topics(report(lost)))
+    lost = finding("a", move=StepName.STOP, outcome=Outcome(result=Result.FAILED, error="it isn't known", begun=True))
+    summary = admin_summary(report(lost), occasion(), topics(report(lost)))
     assert summary is not None
     assert "1 action failed or unknown" in summary.subject
     assert "NOT CARRIED OUT" not in summary.text

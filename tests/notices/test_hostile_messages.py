@@ -22,8 +22,8 @@ from reaper.model import (
     Target,
 )
 from reaper.notices import commands, owner_notice
-from reaper.notices.admin_summary import overview
-from reaper.notices.message import Message, plain
+from reaper.notices.admin_summary import admin_summary
+from reaper.notices.message import Message, is_plain_address
 
 HOSTILE = "<script>alert(1)</script>\"'\r\nBcc: all@evil.example\u202egpj.exe &lt;"
 
@@ -50,7 +50,7 @@ def hostile(text: str) -> Finding:
         target=Target(cloud="aws", account=text, region=text),
     )
     seen = Evidence(
-        signal=text, subject=text, role=Role.ACTIVITY, points=1, last_busy=NOW, peak=1, complete=True, shape=(1, 2, 3)
+        signal=text, subject=text, role=Role.ACTIVITY, points=1, last_busy=NOW, peak=1, complete=True, slots=(1, 2, 3)
     )
     owner = Owner(address="ml-admins@example.com", source=f"fallback; tag owner names {text}")
     return finding(resource=thing, because=text, owner=owner, evidence=(seen,), rule=rule(name=text))
@@ -72,8 +72,8 @@ def test_hostile_text_changes_no_markup_and_leaves_no_control_or_direction_marks
     harmless = replace(gap, account="x", region="x", missing="x", error="x")
     made, calm = (
         [
-            only(owner_notice.owners([hostile(t)], occasion())),
-            overview(report(hostile(t), coverage=(g,)), occasion(), None, [t]),
+            only(owner_notice.owner_notices([hostile(t)], occasion())),
+            admin_summary(report(hostile(t), coverage=(g,)), occasion(), None, [t]),
         ]
         for t, g in ((text, gap), ("x", harmless))
     )
@@ -94,8 +94,8 @@ def test_hostile_text_changes_no_markup_and_leaves_no_control_or_direction_marks
     "text", [HOSTILE, "=cmd()|' /C calc'!A0", "\u202eevil", "a" * 10_000, "\ud800", "{{ 7*7 }}"], ids=lambda t: ascii(t)[:30]
 )
 def test_known_attacks_come_out_harmless(text: str):
-    message = only(owner_notice.owners([hostile(text)], occasion()))
-    summary = overview(report(hostile(text)), occasion())
+    message = only(owner_notice.owner_notices([hostile(text)], occasion()))
+    summary = admin_summary(report(hostile(text)), occasion())
     assert summary is not None
     for one in (message, summary):
         assert "<script" not in one.html
@@ -107,8 +107,8 @@ def test_known_attacks_come_out_harmless(text: str):
 
 
 def test_no_mail_asks_for_anything_from_the_network():
-    message = only(owner_notice.owners([finding()], occasion()))
-    summary = overview(report(finding()), occasion())
+    message = only(owner_notice.owner_notices([finding()], occasion()))
+    summary = admin_summary(report(finding()), occasion())
     assert summary is not None
     for page in (message.html, summary.html):
         assert not any(mark in page for mark in ("<img", "src=", "url(", "<link", "<script", "@import"))
@@ -148,7 +148,7 @@ def test_a_message_with_a_hostile_header_or_nothing_in_it_cannot_be_made(given: 
 
 @given(st.text(max_size=40))
 def test_no_address_that_passes_can_end_a_header_line(text: str):
-    if plain(text):
+    if is_plain_address(text):
         assert text.isascii()
         assert text.isprintable()
         assert not set(text) & set(' <>,;:"()[]\\')

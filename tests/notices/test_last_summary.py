@@ -8,51 +8,51 @@ from fakes.builders import DAY, HOUR, NOW
 from fakes.fake_deployment import POLICY, Enforcer, policy
 from fakes.sample_findings import finding, report
 from reaper import decide
-from reaper.model import Move
+from reaper.model import StepName
 from reaper.notices import last_summary
-from reaper.notices.admin_summary import EACH, alarms, topics
+from reaper.notices.admin_summary import MAX_HOLD_KEYS, topics, urgent_topics
 from reaper.notices.message import Audience
 
 MANY = [f"arn:aws:sagemaker:us-east-1:123456789012:endpoint/e-{n}" for n in range(20_000)]
 
 
 def test_no_topic_is_forgotten_and_no_new_one_is_known():
-    row = last_summary.to_row({"hold:1"}, MANY[:10_000])
-    assert last_summary.known({"hold:1", "hold:2"}, MANY, row) == {"hold:1", *MANY[:10_000]}
+    row = last_summary.topics_row({"hold:1"}, MANY[:10_000])
+    assert last_summary.known_topics({"hold:1", "hold:2"}, MANY, row) == {"hold:1", *MANY[:10_000]}
 
 
 def test_the_row_is_bounded_and_errs_as_seldom_as_it_says():
     crowd = [f"r{n}" for n in range(65_000)]
-    row = last_summary.to_row((), crowd)
+    row = last_summary.topics_row((), crowd)
     assert len(row["many"]) <= 180_000
-    assert len(last_summary.known((), MANY, row)) < len(MANY) * 0.002
+    assert len(last_summary.known_topics((), MANY, row)) < len(MANY) * 0.002
 
 
 def test_what_must_be_told_is_never_taken_for_known_because_of_what_is_idle():
-    row = last_summary.to_row((), [*MANY, "hold:1"])
-    assert last_summary.known({"hold:1"}, (), row) == frozenset()
+    row = last_summary.topics_row((), [*MANY, "hold:1"])
+    assert last_summary.known_topics({"hold:1"}, (), row) == frozenset()
 
 
 def test_a_row_that_cannot_be_read_knows_nothing():
-    assert last_summary.known({"a"}, {"b"}, {}) == frozenset()
-    assert last_summary.known({"a"}, {"b"}, {"exact": "", "many": "?"}) == frozenset()
+    assert last_summary.known_topics({"a"}, {"b"}, {}) == frozenset()
+    assert last_summary.known_topics({"a"}, {"b"}, {"exact": "", "many": "?"}) == frozenset()
 
 
 def test_a_hold_is_told_by_its_beginning():
-    held = report(finding("a", move=Move.HOLD))
+    held = report(finding("a", move=StepName.HOLD))
     id_ = held.findings[0].case.resource.id
-    first, second = alarms(held, {id_: {NOW}}), alarms(held, {id_: {NOW + DAY}})
+    first, second = urgent_topics(held, {id_: {NOW}}), urgent_topics(held, {id_: {NOW + DAY}})
     assert len(first) == len(second) == 1
     assert first != second
-    assert alarms(held, {id_: {NOW, NOW + DAY}}) == first | second, "one hold more is news, one less is none"
+    assert urgent_topics(held, {id_: {NOW, NOW + DAY}}) == first | second, "one hold more is news, one less is none"
     assert first <= topics(held, {id_: {NOW}})
 
 
 def test_very_many_on_hold_have_one_key_which_changes_with_any_of_them():
-    one = finding("a", move=Move.HOLD)
-    crowd = report(*[one] * (EACH + 1))
-    assert len(alarms(crowd)) == 1
-    assert alarms(crowd) != alarms(report(*[one] * (EACH + 2)))
+    one = finding("a", move=StepName.HOLD)
+    crowd = report(*[one] * (MAX_HOLD_KEYS + 1))
+    assert len(urgent_topics(crowd)) == 1
+    assert urgent_topics(crowd) != urgent_topics(report(*[one] * (MAX_HOLD_KEYS + 2)))
 
 
 # --- through whole sweeps
@@ -85,13 +85,13 @@ def test_a_hold_that_lasts_is_told_once():
 
 def test_a_hold_that_ends_and_comes_back_is_told_again():
     there = held_once()
-    decide.release(there.ledger, "lee", there.now, timedelta(minutes=30))
+    decide.release_hold(there.ledger, "lee", there.now, timedelta(minutes=30))
     there.now += HOUR
-    assert {f.step.move for f in there.sweep().findings} == {Move.HOLD}
+    assert {f.step.name for f in there.sweep().findings} == {StepName.HOLD}
     assert summaries(there) == 3
 
 
 def test_the_admins_knowledge_is_one_row_and_no_history():
     there = held_once()
     assert there.ledger.history("overview") == []
-    assert there.ledger.state("summary").version == 2
+    assert there.ledger.read_row("summary").version == 2

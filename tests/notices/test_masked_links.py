@@ -12,9 +12,9 @@ from markdown_it import MarkdownIt
 from fakes.sample_findings import finding, occasion, only, report
 from notices.test_hostile_messages import hostile
 from reaper.notices import owner_notice
-from reaper.notices.admin_summary import overview
-from reaper.notices.channels.webhook import body
-from reaper.notices.message import defused
+from reaper.notices.admin_summary import admin_summary
+from reaper.notices.channels.webhook import message_json
+from reaper.notices.message import without_markup
 
 MARKDOWN = MarkdownIt("commonmark")
 """The strictest reader there is: what it takes for a link, a chat may take for one."""
@@ -66,21 +66,21 @@ def harmless(text: str) -> bool:
 def test_an_attack_is_one_before_and_none_after(attack: str):
     lines = attack.replace(" [a]:", "\n\n[a]:")
     assert not harmless(lines) or attack == "<users/all>"
-    assert harmless(defused(lines))
-    assert defused(lines).replace("\u2060", "") == lines
+    assert harmless(without_markup(lines))
+    assert without_markup(lines).replace("\u2060", "") == lines
 
 
 @given(st.text(alphabet=st.sampled_from("[]()<>!@#|:/ \nahttp.x'\""), max_size=60))
 def test_no_text_makes_a_link_or_calls_somebody(text: str):
-    assert harmless(defused(text))
+    assert harmless(without_markup(text))
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_no_name_tag_or_reason_gets_markup_into_a_message(attack: str):
-    summary = overview(report(hostile(attack)), occasion(), None, [attack])
+    summary = admin_summary(report(hostile(attack)), occasion(), None, [attack])
     assert summary is not None
-    for message in (only(owner_notice.owners([hostile(attack)], occasion())), summary):
-        said = body(message)
+    for message in (only(owner_notice.owner_notices([hostile(attack)], occasion())), summary):
+        said = message_json(message)
         for part in (said["subject"], said["text"]):
             assert "](" not in part
             assert not re.search(r"<\S", part.replace("<\u2060", ""))
@@ -99,24 +99,24 @@ def test_no_name_tag_or_reason_gets_markup_into_a_message(attack: str):
     ],
 )
 def test_an_address_of_mail_can_be_copied(text: str):
-    assert defused(text) == text
+    assert without_markup(text) == text
 
 
 @pytest.mark.parametrize(
     "text", ["x@everyone", "x@here,", "@all.com", "ann@team.example.com@here", "'@lee.smith", "a'@lee.smith", "-@lee.smith"]
 )
 def test_what_only_looks_like_an_address_calls_nobody(text: str):
-    assert re.search(r"@\u2060(everyone|here|all|lee)", defused(text))
+    assert re.search(r"@\u2060(everyone|here|all|lee)", without_markup(text))
 
 
 @pytest.mark.parametrize(("attack", "said"), OTHERS)
 def test_the_links_of_ticket_systems_are_parted(attack: str, said: str):
-    assert defused(attack) == said
+    assert without_markup(attack) == said
 
 
 @given(st.text(alphabet="a@.+-_'", max_size=200))
 def test_nothing_but_joiners_is_added(text: str):
-    assert defused(text).replace("\u2060", "") == text
+    assert without_markup(text).replace("\u2060", "") == text
 
 
 @pytest.mark.parametrize(
@@ -133,9 +133,9 @@ def test_nothing_but_joiners_is_added(text: str):
     ],
 )
 def test_our_own_words_stay_as_they_are(text: str):
-    assert defused(text) == text
+    assert without_markup(text) == text
 
 
 def test_a_message_of_ours_is_posted_as_it_is():
-    message = only(owner_notice.owners([finding()], occasion()))
-    assert body(message)["text"] == message.text
+    message = only(owner_notice.owner_notices([finding()], occasion()))
+    assert message_json(message)["text"] == message.text

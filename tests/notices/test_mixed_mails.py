@@ -11,17 +11,17 @@ import pytest
 from fakes.builders import DAY, NOW, resource, rule
 from fakes.sample_findings import finding, occasion, only, report
 from reaper import enrolment
-from reaper.model import Announced, Coverage, Finding, Memory, Mode, Move, Outcome, Report, Result, State, Status
+from reaper.model import AnnouncedAction, Coverage, Finding, Memory, Mode, Outcome, Report, Result, State, Status, StepName
 from reaper.notices import admin_summary, owner_notice
-from reaper.notices.message import SHORT_SUBJECT
+from reaper.notices.message import MAX_SHORT_SUBJECT
 from reaper.policy import office_hours
 
-OFFICE = replace(office_hours.parse("mon-fri 07:00-17:00", "UTC"), by_rule=True)
+OFFICE = replace(office_hours.parse_hours("mon-fri 07:00-17:00", "UTC"), by_rule=True)
 EVENING = NOW.replace(hour=20)
 """Of a Saturday."""
 DONE = Outcome(result=Result.DONE)
 BEGUN = Outcome(result=Result.FAILED, begun=True)
-STOPPED = finding("stopped", move=Move.STOP, outcome=DONE)
+STOPPED = finding("stopped", move=StepName.STOP, outcome=DONE)
 """Was idle, and is scaled in."""
 
 
@@ -30,8 +30,8 @@ def _in_hours(name: str, *, force: bool = False, **given: Any) -> Finding:
         name,
         resource=resource(kind="sagemaker-notebook", id=name, name=name),
         rule=rule(hours=replace(OFFICE, force=force), grace=timedelta(hours=1)),
-        acts={Move.STOP: None, Move.START: None},
-        **{"state": State.ACTIVE, "move": Move.REMIND, **given},
+        acts={StepName.STOP: None, StepName.START: None},
+        **{"state": State.ACTIVE, "move": StepName.REMIND, **given},
     )
 
 
@@ -40,15 +40,15 @@ def _subject(*found: Finding) -> str:
     enrolled = {
         f.case.resource.id: Memory(
             warned_at=EVENING - 3 * DAY,
-            announced=Announced.HOURS,
-            enrolled=enrolment.digest(f.case.rule.hours),
-            told=f.case.owner,
-            receipt="r",
+            announced_action=AnnouncedAction.HOURS,
+            enrolment_digest=enrolment.hours_digest(f.case.rule.hours),
+            notified_owner=f.case.owner,
+            notice_receipt="r",
         )
         for f in found
-        if f.case.rule.hours and f.step.move is Move.REMIND
+        if f.case.rule.hours and f.step.name is StepName.REMIND
     }
-    return only(owner_notice.owners(found, occasion(now=EVENING, memories=enrolled))).subject
+    return only(owner_notice.owner_notices(found, occasion(now=EVENING, memories=enrolled))).subject
 
 
 def test_a_stop_of_something_in_use_is_not_hidden_by_one_that_was_made():
@@ -67,14 +67,14 @@ def test_a_summary_of_office_hours_is_no_action_that_may_have_been_made():
 
 
 def test_office_hours_that_are_new_are_told_before_what_was_done():
-    said = _subject(STOPPED, _in_hours("lab", force=True, move=Move.WARN))
+    said = _subject(STOPPED, _in_hours("lab", force=True, move=StepName.WARN))
 
     assert said.startswith("1 ML resource will be stopped outside office hours from ")
     assert said.endswith("; 1 idle ML resource was scaled in, saving $24.00 a day")
 
 
 def test_only_what_was_begun_may_have_been_made():
-    begun = finding("begun", move=Move.STOP, outcome=BEGUN)
+    begun = finding("begun", move=StepName.STOP, outcome=BEGUN)
 
     assert _subject(begun, _in_hours("lab")).startswith("1 ML resource may have been scaled in; please check; ")
 
@@ -95,7 +95,7 @@ def test_what_keeps_office_hours_does_not_go_on_until_its_owner_stops_it():
     ],
 )
 def test_what_was_deleted_is_said_beside_what_is_idle(outcome: Outcome, said: str):
-    subject = _subject(finding("idle"), finding("gone", move=Move.DELETE, outcome=outcome))
+    subject = _subject(finding("idle"), finding("gone", move=StepName.DELETE, outcome=outcome))
 
     assert subject.startswith("1 idle ML resource costs $48.00 a day; 1 will be scaled in from ")
     assert subject.endswith(said)
@@ -114,22 +114,22 @@ def _enforced(*found: Finding, coverage: tuple[Coverage, ...] = ()) -> Report:
 
 def test_what_went_wrong_stands_where_no_channel_cuts_it_off():
     idle = [finding(f"idle-{n}", usd=2.415) for n in range(6)]
-    failed = finding("failed", usd=0.5, move=Move.STOP, outcome=BEGUN)
+    failed = finding("failed", usd=0.5, move=StepName.STOP, outcome=BEGUN)
     listed = Coverage(cloud="aws", account="1", region="us-east-1", kind="sagemaker-notebook", status=Status.OK)
     holes = (listed, replace(listed, kind="sagemaker-endpoint", status=Status.DENIED, error="not allowed"))
 
-    mail = admin_summary.overview(
+    mail = admin_summary.admin_summary(
         replace(report(*idle, failed, coverage=holes), run=replace(report().run, mode=Mode.ENFORCE)), occasion()
     )
 
     assert mail is not None
-    assert "1 failed or unknown; coverage 1 of 2" in mail.subject[:SHORT_SUBJECT]
+    assert "1 failed or unknown; coverage 1 of 2" in mail.subject[:MAX_SHORT_SUBJECT]
 
 
 def test_what_was_deleted_in_part_is_counted_as_idle_alone():
-    part = finding("part", move=Move.DELETE, outcome=replace(DONE, part="1 of 2 variants"))
+    part = finding("part", move=StepName.DELETE, outcome=replace(DONE, part_done="1 of 2 variants"))
 
-    mail = admin_summary.overview(_enforced(part), occasion())
+    mail = admin_summary.admin_summary(_enforced(part), occasion())
 
     assert mail is not None
     assert "1 resource checked: 1 idle.\n" in mail.text

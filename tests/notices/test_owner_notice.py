@@ -11,47 +11,47 @@ from fakes.builders import DAY, NOW, resource, rule
 from fakes.sample_findings import CLIPPED, finding, occasion, only, report
 from reaper import enrolment
 from reaper.model import (
-    Action,
-    Announced,
+    AnnouncedAction,
+    Ceiling,
     Confidence,
     Evidence,
     Finding,
     Memory,
     Mode,
-    Move,
     Outcome,
     Result,
     Role,
     State,
+    StepName,
 )
 from reaper.notices import commands, owner_notice, sparkline
-from reaper.notices.admin_summary import overview
-from reaper.notices.message import Audience, deliverable
-from reaper.notices.owner_notice import DETAILED, ROWS, Occasion
+from reaper.notices.admin_summary import admin_summary
+from reaper.notices.message import Audience, is_deliverable
+from reaper.notices.owner_notice import MAX_DETAILED, MAX_ROWS, NoticeContext
 from reaper.policy import office_hours
 from reaper.policy.schema import Owners
-from reaper.report.totals import totals
-from reaper.text import moment
+from reaper.report.totals import report_totals
+from reaper.text import format_time
 
 # --- who gets what
 
 
 def test_every_owner_gets_one_message_about_their_own_and_nobody_elses():
     found = [finding("a"), finding("b", address="dana@example.com"), finding("c", address="Lee@example.com")]
-    by_address = {m.to.lower(): m for m in owner_notice.owners(found, occasion())}
+    by_address = {m.to.lower(): m for m in owner_notice.owner_notices(found, occasion())}
     assert set(by_address) == {"lee@example.com", "dana@example.com"}
     assert [i.rpartition("/")[2] for i in by_address["lee@example.com"].resource_ids] == ["a", "c"]
     assert "churn" not in by_address["dana@example.com"].text
 
 
-@pytest.mark.parametrize("move", [Move.NONE, Move.HOLD])
-def test_nothing_to_tell_is_no_message(move: Move):
-    assert owner_notice.owners([finding(move=move)], occasion()) == []
-    assert owner_notice.owners([], occasion()) == []
+@pytest.mark.parametrize("move", [StepName.NONE, StepName.HOLD])
+def test_nothing_to_tell_is_no_message(move: StepName):
+    assert owner_notice.owner_notices([finding(move=move)], occasion()) == []
+    assert owner_notice.owner_notices([], occasion()) == []
 
 
 def test_an_address_outside_the_domains_is_never_written_to_even_if_the_finding_says_so():
-    message = only(owner_notice.owners([finding(address="lee@evil.example")], occasion()))
+    message = only(owner_notice.owner_notices([finding(address="lee@evil.example")], occasion()))
     assert message.to == "ml-admins@example.com"
     assert "with no known owner" in message.subject
 
@@ -59,7 +59,7 @@ def test_an_address_outside_the_domains_is_never_written_to_even_if_the_finding_
 @pytest.mark.parametrize("fallback", [None])
 def test_without_owner_and_usable_fallback_nobody_is_told_and_no_notice_counts(fallback: str | None):
     owners = Owners(domains=["example.com"], fallback=fallback)
-    assert owner_notice.owners([finding(address=None), finding(address="x@evil.example")], occasion(owners=owners)) == []
+    assert owner_notice.owner_notices([finding(address=None), finding(address="x@evil.example")], occasion(owners=owners)) == []
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_without_owner_and_usable_fallback_nobody_is_told_and_no_notice_counts(f
     ],
 )
 def test_only_plain_addresses_in_the_listed_domains_and_the_fallback_are_deliverable(address: str, goes: bool):
-    assert deliverable(address, ["@Example.com"], "ml-admins@other.example") is goes
+    assert is_deliverable(address, ["@Example.com"], "ml-admins@other.example") is goes
 
 
 # --- what it says
@@ -110,23 +110,23 @@ def test_only_plain_addresses_in_the_listed_domains_and_the_fallback_are_deliver
             [finding("a", None)], "1 idle ML resource, price unknown; it will be scaled in from Tue 24 Nov: a", id="unpriced"
         ),
         pytest.param(
-            [finding("a", 1, move=Move.REMIND)],
+            [finding("a", 1, move=StepName.REMIND)],
             "Reminder: 1 idle ML resource costs $24.00 a day; it will be scaled in from Tue 24 Nov: a",
             id="reminder",
         ),
         pytest.param(
-            [finding("a", 2, move=Move.STOP, outcome=Outcome(result=Result.DONE))],
+            [finding("a", 2, move=StepName.STOP, outcome=Outcome(result=Result.DONE))],
             "1 idle ML resource was scaled in, saving $24.00 a day: a",
             id="stopped",
         ),
     ],
 )
 def test_the_subject_has_count_cost_consequence_and_date(found: list[Finding], subject: str):
-    assert only(owner_notice.owners(found, occasion())).subject == subject
+    assert only(owner_notice.owner_notices(found, occasion())).subject == subject
 
 
 def test_each_resource_has_what_where_since_evidence_cost_next_link_tag_and_undo():
-    message = only(owner_notice.owners([finding()], occasion(keep_link=lambda i: f"https://keep.example.com/{i[-5:]}")))
+    message = only(owner_notice.owner_notices([finding()], occasion(snooze_link=lambda i: f"https://keep.example.com/{i[-5:]}")))
     for body in (message.text, message.html):
         assert "churn" in body
         assert "SageMaker endpoint" in body
@@ -148,7 +148,9 @@ def test_each_resource_has_what_where_since_evidence_cost_next_link_tag_and_undo
     [
         pytest.param(Mode.AUDIT, {}, "It won't be stopped automatically", id="audit"),
         pytest.param(Mode.NOTIFY, {}, "It won't be stopped automatically", id="notify"),
-        pytest.param(Mode.ENFORCE, {"rule": rule(action=Action.NOTIFY)}, "It won't be stopped automatically", id="action notify"),
+        pytest.param(
+            Mode.ENFORCE, {"rule": rule(action=Ceiling.NOTIFY)}, "It won't be stopped automatically", id="action notify"
+        ),
         pytest.param(
             Mode.ENFORCE, {"confidence": Confidence.LIKELY}, "The evidence is indirect, so it won't be stopped", id="likely"
         ),
@@ -159,12 +161,12 @@ def test_each_resource_has_what_where_since_evidence_cost_next_link_tag_and_undo
             id="likely is enough",
         ),
         pytest.param(
-            Mode.ENFORCE, {"rule": rule(action=Action.DELETE)}, "It will be deleted on or after Tue 24 Nov 2026", id="delete"
+            Mode.ENFORCE, {"rule": rule(action=Ceiling.DELETE)}, "It will be deleted on or after Tue 24 Nov 2026", id="delete"
         ),
     ],
 )
 def test_only_what_will_happen_is_announced(mode: Mode, given: dict[str, Any], said: str):
-    message = only(owner_notice.owners([finding(**given)], occasion(mode=mode)))
+    message = only(owner_notice.owner_notices([finding(**given)], occasion(mode=mode)))
     assert said in message.text
     assert ("will be" in message.text) is said.startswith("It will be")
     assert ("reaper restore " in message.html) is said.startswith("It will be")
@@ -184,13 +186,13 @@ STOPPED = Outcome(result=Result.DONE, because="it is stopping")
             id="announced",
         ),
         pytest.param(
-            finding(rule=rule(action=Action.DELETE)),
+            finding(rule=rule(action=Ceiling.DELETE)),
             "To undo this later, ask your admins to run `reaper restore arn:",
             "To undo this later, ask your admins to run<br>",
             id="announced delete",
         ),
         pytest.param(
-            finding(move=Move.STOP, outcome=STOPPED),
+            finding(move=StepName.STOP, outcome=STOPPED),
             "To undo this, ask your admins to run `reaper restore arn:",
             "To undo this, ask your admins to run<br>",
             id="done",
@@ -202,7 +204,7 @@ STOPPED = Outcome(result=Result.DONE, because="it is stopping")
             id="a command of the cloud, announced",
         ),
         pytest.param(
-            finding(resource=NOTEBOOK, move=Move.STOP, outcome=STOPPED),
+            finding(resource=NOTEBOOK, move=StepName.STOP, outcome=STOPPED),
             "To undo this: aws sagemaker start-notebook-instance",
             "To undo this:<br>",
             id="a command of the cloud, done",
@@ -210,14 +212,14 @@ STOPPED = Outcome(result=Result.DONE, because="it is stopping")
     ],
 )
 def test_an_owner_is_given_no_command_that_only_admins_can_run(found: Finding, text: str, html: str):
-    message = only(owner_notice.owners([found], occasion()))
+    message = only(owner_notice.owner_notices([found], occasion()))
     assert text in message.text
     assert html in message.html
     assert ("ask your admins" in message.text) is ("reaper restore" in message.text)
 
 
 def test_the_admins_who_stand_in_for_an_owner_are_not_sent_to_themselves():
-    message = only(owner_notice.owners([finding(address=None)], occasion()))
+    message = only(owner_notice.owner_notices([finding(address=None)], occasion()))
     assert "To undo this later: reaper restore arn:" in message.text
     assert "To undo this later:<br>" in message.html
 
@@ -227,29 +229,29 @@ def test_the_admins_who_stand_in_for_an_owner_are_not_sent_to_themselves():
     [(NOW - DAY, "on or after Mon 23 Nov 2026, 10:17 UTC"), (NOW - 10 * DAY, "at any time")],
 )
 def test_the_grace_runs_from_the_first_notice(warned: Any, said: str):
-    found = finding(move=Move.REMIND)
-    message = only(owner_notice.owners([found], occasion(memories={found.case.resource.id: Memory(warned_at=warned)})))
+    found = finding(move=StepName.REMIND)
+    message = only(owner_notice.owner_notices([found], occasion(memories={found.case.resource.id: Memory(warned_at=warned)})))
     assert message.text.count(f"It will be scaled in {said}") == 2
     page = message.html.partition("</title>")[2]
     assert page.count(f"will be scaled in {said}") + page.count(f"will be scaled in</b> {said}") == 3
 
 
 def test_the_top_of_a_message_does_not_count_all_as_some_of_them():
-    both, one = [finding("a"), finding("b")], [finding("a"), finding("b", rule=rule(action=Action.NOTIFY))]
-    assert "All will be scaled in, the first on or after " in only(owner_notice.owners(both, occasion())).text
-    assert "\n1 will be scaled in on or after " in only(owner_notice.owners(one, occasion())).text
+    both, one = [finding("a"), finding("b")], [finding("a"), finding("b", rule=rule(action=Ceiling.NOTIFY))]
+    assert "All will be scaled in, the first on or after " in only(owner_notice.owner_notices(both, occasion())).text
+    assert "\n1 will be scaled in on or after " in only(owner_notice.owner_notices(one, occasion())).text
 
 
 def test_a_silence_that_was_not_seen_to_begin_says_at_least():
     found = finding()
     unseen = replace(found, case=replace(found.case, verdict=replace(found.case.verdict, last_busy=None)))
-    assert "at least" in only(owner_notice.owners([unseen], occasion())).text
-    assert "at least" not in only(owner_notice.owners([found], occasion())).text
+    assert "at least" in only(owner_notice.owner_notices([unseen], occasion())).text
+    assert "at least" not in only(owner_notice.owner_notices([found], occasion())).text
 
 
 @pytest.mark.parametrize("link", ["javascript:alert(1)", "http://evil.example/keep", "https://", "https://x.example/\n"])
 def test_a_link_that_is_no_web_page_of_ours_is_left_out_and_the_tag_remains(link: str):
-    message = only(owner_notice.owners([finding()], occasion(keep_link=lambda i: link)))
+    message = only(owner_notice.owner_notices([finding()], occasion(snooze_link=lambda i: link)))
     addresses = re.findall(r'href="([^"]*)"', message.html)
     assert [
         a for a in addresses if not a.startswith(("mailto:ml-admins@example.com?", "https://us-east-1.console.aws.amazon.com/"))
@@ -261,9 +263,9 @@ def test_a_link_that_is_no_web_page_of_ours_is_left_out_and_the_tag_remains(link
 def test_the_bars_show_use_and_then_silence():
     shape = (100, 50, 1, 0) * 7 + (0,) * 28
     evidence = Evidence(
-        signal="Invocations", subject="blue", role=Role.ACTIVITY, points=9, last_busy=NOW, peak=9, complete=True, shape=shape
+        signal="Invocations", subject="blue", role=Role.ACTIVITY, points=9, last_busy=NOW, peak=9, complete=True, slots=shape
     )
-    message = only(owner_notice.owners([finding(evidence=(evidence,))], occasion()))
+    message = only(owner_notice.owner_notices([finding(evidence=(evidence,))], occasion()))
     assert "█▂" * 7 + "▁" * 14 in message.text
     assert message.html.count('class="bar"') == 14
     assert "Invocations of blue, last 14 d" in message.html
@@ -273,21 +275,21 @@ def test_the_bars_show_use_and_then_silence():
     ("shape", "drawn"), [((), ""), ((0,), "▁"), ((1,), "▂"), ((100,), "█"), ((0, 0, 100), "▁▁█"), ((0,) * 57, "▁" * 19)]
 )
 def test_bars_never_hide_use(shape: tuple[int, ...], drawn: str):
-    assert sparkline.bars(shape) == drawn
+    assert sparkline.draw_bars(shape) == drawn
 
 
 # --- how much
 
 
 def test_many_resources_make_several_messages_none_is_lost_and_no_mail_client_clips_them():
-    count = 2 * (DETAILED + ROWS) + 1
+    count = 2 * (MAX_DETAILED + MAX_ROWS) + 1
     link = "https://keep.example.com/keep?t=" + "x" * 900
     shape = tuple(range(0, 100, 2))[:56]
     seen = Evidence(
-        signal="Invocations", subject="", role=Role.ACTIVITY, points=1, last_busy=NOW, peak=1, complete=True, shape=shape
+        signal="Invocations", subject="", role=Role.ACTIVITY, points=1, last_busy=NOW, peak=1, complete=True, slots=shape
     )
     found = [finding(f"{'n' * 50}-{n:03}", n, because="why " * 75, evidence=(seen,)) for n in range(count)]
-    messages = owner_notice.owners(found, occasion(keep_link=lambda i: link))
+    messages = owner_notice.owner_notices(found, occasion(snooze_link=lambda i: link))
     told = [i for m in messages for i in m.resource_ids]
     assert sorted(told) == sorted(f.case.resource.id for f in found)
     assert [m.subject[-8:] for m in messages] == ["(1 of 3)", "(2 of 3)", "(3 of 3)"]
@@ -299,14 +301,14 @@ def test_many_resources_make_several_messages_none_is_lost_and_no_mail_client_cl
 
 def test_what_was_acted_on_has_its_undo_command_below_the_fold_too():
     done = Outcome(result=Result.DONE, because="it was scaled in", begun=True)
-    idle = [finding(f"idle-{n}", n) for n in range(DETAILED)]
-    message = only(owner_notice.owners([*idle, finding("gone", move=Move.STOP, outcome=done)], occasion()))
+    idle = [finding(f"idle-{n}", n) for n in range(MAX_DETAILED)]
+    message = only(owner_notice.owner_notices([*idle, finding("gone", move=StepName.STOP, outcome=done)], occasion()))
     for body in (message.text, message.html):
         assert "reaper restore arn:aws:sagemaker:us-east-1:123456789012:endpoint/gone" in body
 
 
 def test_the_attributes_let_a_filter_policy_pick_and_are_few_enough_for_raw_delivery():
-    message = only(owner_notice.owners([finding("a", 1.5), finding("b", 2, move=Move.REMIND)], occasion()))
+    message = only(owner_notice.owner_notices([finding("a", 1.5), finding("b", 2, move=StepName.REMIND)], occasion()))
     assert message.audience is Audience.OWNERS
     assert len(message.attributes) <= 10
     assert message.attributes["owner"] == "lee@example.com"
@@ -323,36 +325,36 @@ def test_days_are_counted_from_the_moment_of_the_sweep():
 # --- what was done, in part, or perhaps
 
 
-def acted(name: str = "churn", move: Move = Move.STOP, **given: Any) -> Finding:
+def acted(name: str = "churn", move: StepName = StepName.STOP, **given: Any) -> Finding:
     outcome = Outcome(**{"result": Result.DONE, "because": "it is going", "begun": True, **given})
     return finding(name, move=move, outcome=outcome)
 
 
 def test_an_action_nobody_knows_of_is_not_said_to_have_been_made():
     lost = acted(result=Result.FAILED, because=None, error="it isn't known whether it was made: run r1 broke off")
-    message = only(owner_notice.owners([lost], occasion()))
+    message = only(owner_notice.owner_notices([lost], occasion()))
     assert message.subject == "1 ML resource may have been scaled in; please check: churn"
     assert "It may have been scaled in. It isn't known whether it was made: run r1 broke off. Please check it." in message.text
     assert "To undo this: " in message.text or "To undo this, ask" in message.text
-    two = only(owner_notice.owners([lost, acted("other")], occasion()))
+    two = only(owner_notice.owner_notices([lost, acted("other")], occasion()))
     assert two.subject == "1 idle ML resource was scaled in, saving $24.00 a day; 1 more may have been"
 
 
 def test_a_delete_that_left_the_endpoint_running_saves_nothing_yet():
-    part = acted(move=Move.DELETE, part="its 2 components; the endpoint itself is left")
-    part = replace(part, case=replace(part.case, rule=rule(action=Action.DELETE)))
-    message = only(owner_notice.owners([part], occasion()))
+    part = acted(move=StepName.DELETE, part="its 2 components; the endpoint itself is left")
+    part = replace(part, case=replace(part.case, rule=rule(action=Ceiling.DELETE)))
+    message = only(owner_notice.owner_notices([part], occasion()))
     assert message.subject == "1 idle ML resource was partly deleted; the rest will be deleted from Tue 24 Nov: churn"
     assert "Done so far: its 2 components; the endpoint itself is left. The rest will be deleted on or after " in message.text
-    summary = overview(report(part), occasion(), frozenset())
+    summary = admin_summary(report(part), occasion(), frozenset())
     assert summary is not None
     assert summary.subject == "[ML Idle Reaper] 1 idle ML resource costs $2.00 an hour; 1 action taken; 1 new"
-    assert totals(report(part)).acted.saves_usd_per_hour == 0
+    assert report_totals(report(part)).acted.saves_usd_per_hour == 0
 
 
 def test_the_owner_of_a_component_hears_that_it_went_with_its_endpoint_and_how_both_come_back():
     host = "arn:aws:sagemaker:us-east-1:123456789012:endpoint/host"
-    message = only(owner_notice.owners([acted("k1", Move.DELETE, already=True, begun=False, host=host)], occasion()))
+    message = only(owner_notice.owner_notices([acted("k1", StepName.DELETE, already=True, begun=False, host=host)], occasion()))
     assert message.subject.startswith("1 idle ML resource was deleted")
     assert f"ask your admins to run `reaper restore {host}`" in message.text
 
@@ -360,46 +362,52 @@ def test_the_owner_of_a_component_hears_that_it_went_with_its_endpoint_and_how_b
 # --- office hours
 
 
-HOURS = replace(office_hours.parse("mon-fri 07:00-17:00", "UTC"), force=True, by_rule=True)
+HOURS = replace(office_hours.parse_hours("mon-fri 07:00-17:00", "UTC"), force=True, by_rule=True)
 EVENING = NOW.replace(hour=20)
 
 
-def busy(now: datetime = EVENING) -> tuple[Finding, Occasion]:
+def busy(now: datetime = EVENING) -> tuple[Finding, NoticeContext]:
     """A notebook in use after its hours, whose owner was enrolled days ago, and what holds for its same-day notice."""
     found = finding(
         "nb",
-        move=Move.REMIND,
+        move=StepName.REMIND,
         state=State.ACTIVE,
         rule=rule(hours=HOURS, grace=timedelta(hours=1)),
-        acts={Move.STOP: None, Move.START: None},
+        acts={StepName.STOP: None, StepName.START: None},
     )
     found = replace(found, case=replace(found.case, resource=resource(kind="sagemaker-notebook", id="nb", name="nb")))
     memory = Memory(
-        warned_at=now - 3 * DAY, announced=Announced.HOURS, enrolled=enrolment.digest(HOURS), told=found.case.owner, receipt="r"
+        warned_at=now - 3 * DAY,
+        announced_action=AnnouncedAction.HOURS,
+        enrolment_digest=enrolment.hours_digest(HOURS),
+        notified_owner=found.case.owner,
+        notice_receipt="r",
     )
     return found, occasion(now=now, memories={"nb": memory})
 
 
 def test_a_stop_of_something_in_use_is_the_headline_of_its_notice():
     found, when = busy()
-    message = only(owner_notice.owners([found], when))
+    message = only(owner_notice.owner_notices([found], when))
     assert message.subject == "1 ML resource will be stopped today from 21:17 UTC, even while used: nb"
-    assert f"It will be stopped on or after {moment(EVENING + timedelta(hours=1))}, even while it is used." in message.text
+    assert f"It will be stopped on or after {format_time(EVENING + timedelta(hours=1))}, even while it is used." in message.text
 
 
 def test_a_stop_of_something_in_use_is_promised_for_the_same_day_only():
     found, when = busy(NOW.replace(hour=23, minute=30))
-    message = only(owner_notice.owners([found], when))
+    message = only(owner_notice.owner_notices([found], when))
     assert message.subject == "Weekly summary: office hours are kept for 1 ML resource: nb"
     assert "will be stopped on" not in message.text
 
 
 def test_a_first_mail_about_office_hours_says_that_they_are_new():
     found, when = busy()
-    message = only(owner_notice.owners([replace(found, step=replace(found.step, move=Move.WARN))], replace(when, memories={})))
+    message = only(
+        owner_notice.owner_notices([replace(found, step=replace(found.step, name=StepName.WARN))], replace(when, memories={}))
+    )
     assert message.subject == "1 ML resource will be stopped outside office hours from Sat 21 Nov: nb"
 
 
 def test_a_start_is_given_no_command_that_brings_it_back():
-    started = finding(move=Move.START, outcome=Outcome(result=Result.DONE, because="it is starting", begun=True))
-    assert owner_notice.item(started, occasion()).undo is None
+    started = finding(move=StepName.START, outcome=Outcome(result=Result.DONE, because="it is starting", begun=True))
+    assert owner_notice.notice_item(started, occasion()).undo is None

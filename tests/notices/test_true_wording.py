@@ -12,26 +12,26 @@ from fakes.builders import DAY, HOUR, NOW, resource, rule
 from fakes.sample_findings import finding, occasion, only, report
 from reaper import text
 from reaper.cli import sample_notice
-from reaper.model import Coverage, Finding, Memory, Mode, Move, Outcome, Result, State, Status, Step, Target
+from reaper.model import Coverage, Finding, Memory, Mode, Outcome, Result, State, Status, Step, StepName, Target
 from reaper.notices import owner_notice
-from reaper.notices.admin_summary import overview
+from reaper.notices.admin_summary import admin_summary
 from reaper.notices.message import MAX_SUBJECT, Message
 from reaper.policy import office_hours
 from reaper.report import brief
 
-BERLIN = replace(office_hours.parse("mon-fri 07:00-21:00", "Europe/Berlin"), by_rule=True)
-BUENOS_AIRES = replace(office_hours.parse("mon-fri 07:00-21:00", "America/Argentina/Buenos_Aires"), by_rule=True)
+BERLIN = replace(office_hours.parse_hours("mon-fri 07:00-21:00", "Europe/Berlin"), by_rule=True)
+BUENOS_AIRES = replace(office_hours.parse_hours("mon-fri 07:00-21:00", "America/Argentina/Buenos_Aires"), by_rule=True)
 CLUSTER = {"id": "/subscriptions/s/resourceGroups/g/providers/Microsoft.MachineLearningServices/workspaces/w/computes/c"}
-BOTH = {Move.STOP: None, Move.START: None}
+BOTH = {StepName.STOP: None, StepName.START: None}
 PLACES = {"REAPER_LEDGER": "dynamodb://reaper-ledger", "REAPER_MANIFESTS": "s3://bucket/manifests"}
 
 
 def owner_mail(*found: Finding, **given: Any) -> Message:
-    return only(owner_notice.owners(list(found), occasion(**given)))
+    return only(owner_notice.owner_notices(list(found), occasion(**given)))
 
 
 def admin_mail(*found: Finding, coverage: tuple[Coverage, ...] = (), **given: Any) -> Message:
-    made = overview(report(*found, coverage=coverage), occasion(**given), frozenset())
+    made = admin_summary(report(*found, coverage=coverage), occasion(**given), frozenset())
     assert made is not None
     return made
 
@@ -41,7 +41,7 @@ def admin_mail(*found: Finding, coverage: tuple[Coverage, ...] = (), **given: An
 
 def test_an_action_that_was_refused_is_told_with_the_reason_of_the_refusal():
     why = "it is exempt now: kept by tag reaper:keep"
-    refused = finding("a", move=Move.STOP, outcome=Outcome(result=Result.REFUSED, because=why))
+    refused = finding("a", move=StepName.STOP, outcome=Outcome(result=Result.REFUSED, because=why))
     made = admin_mail(refused)
     assert "a (SageMaker endpoint, us-east-1, account 123456789012): It is exempt now: kept by tag reaper:keep.\n" in made.text
     for body in (made.text, made.html):
@@ -53,7 +53,7 @@ def test_what_is_on_hold_names_one_release_command_and_that_with_its_ledger():
     because = (
         "would stop, but is on hold since 2026-11-21 10:17 UTC: 5 acts are more than max_acts: 4. `reaper release` releases it"
     )
-    made = admin_mail(finding("a", move=Move.HOLD, step=Step(move=Move.HOLD, because=because)), places=PLACES)
+    made = admin_mail(finding("a", move=StepName.HOLD, step=Step(name=StepName.HOLD, because=because)), location_settings=PLACES)
     for body in (made.text, made.html):
         assert body.count("reaper release") == 1
         assert "REAPER_LEDGER=dynamodb://reaper-ledger REAPER_MANIFESTS=s3://bucket/manifests reaper release" in body
@@ -75,13 +75,13 @@ RHYTHMS = [
 def test_a_summary_comes_as_often_as_its_rule_says(every: timedelta, promised: str, named: str):
     given = {"rule": rule(hours=BERLIN, remind_every=every), "acts": BOTH}
     assert promised in owner_mail(finding("nb", **given)).text
-    kept = finding("nb", move=Move.REMIND, **given)
-    known = {kept.case.resource.id: Memory(warned_at=NOW - every, enrolled="x", promised=NOW - every)}
+    kept = finding("nb", move=StepName.REMIND, **given)
+    known = {kept.case.resource.id: Memory(warned_at=NOW - every, enrolment_digest="x", act_not_before=NOW - every)}
     assert owner_notice._hours_headline([kept], occasion(memories=known)) == f"{named}: office hours are kept for 1 ML resource"
 
 
 def test_summaries_of_different_rhythms_promise_none():
-    kept = [finding(f"nb{n}", rule=rule(hours=BERLIN, remind_every=n * DAY), move=Move.REMIND) for n in (1, 7)]
+    kept = [finding(f"nb{n}", rule=rule(hours=BERLIN, remind_every=n * DAY), move=StepName.REMIND) for n in (1, 7)]
     assert owner_notice._hours_headline(kept, occasion()) == "Summary: office hours are kept for 2 ML resources"
 
 
@@ -129,8 +129,8 @@ def test_what_costs_a_little_never_costs_zero(usd: float):
     for made in (owner_mail(finding("a", usd)), admin_mail(finding("a", usd)), owner_mail(finding("a", usd), finding("b", None))):
         assert "$0.00" not in made.subject + made.text + made.html.partition("</style>")[2]
         assert "at least less" not in (made.subject + made.text + made.html).lower()
-    assert text.money(0.004) == "less than $0.01"
-    assert text.money(0.006) == "$0.01"
+    assert text.format_usd(0.004) == "less than $0.01"
+    assert text.format_usd(0.006) == "$0.01"
 
 
 # --- subjects
@@ -177,7 +177,7 @@ def test_a_long_name_gives_way_to_what_happens_and_when():
 
 def test_of_several_messages_the_number_of_each_stands_in_its_subject():
     many = [*clusters(20, address=None), *(finding(f"e{n}", 500.0, None) for n in range(20))]
-    made = owner_notice.owners(many, occasion())
+    made = owner_notice.owner_notices(many, occasion())
     assert [m.subject[-9:] for m in made] == [" (1 of 2)", " (2 of 2)"]
 
 
@@ -191,9 +191,11 @@ def test_a_subject_never_says_that_more_happens_to_its_resources_than_there_are(
 
 
 def test_a_long_subject_for_admins_keeps_coverage_and_what_failed():
-    lost = [finding(f"l{n}", 900.0, move=Move.STOP, outcome=Outcome(result=Result.FAILED, error="lost")) for n in range(12)]
-    gone = [finding(f"g{n}", 900.0, move=Move.STOP, outcome=Outcome(result=Result.DONE, because="it stopped")) for n in range(12)]
-    held = [finding(f"h{n}", 900.0, move=Move.HOLD) for n in range(12)]
+    lost = [finding(f"l{n}", 900.0, move=StepName.STOP, outcome=Outcome(result=Result.FAILED, error="lost")) for n in range(12)]
+    gone = [
+        finding(f"g{n}", 900.0, move=StepName.STOP, outcome=Outcome(result=Result.DONE, because="it stopped")) for n in range(12)
+    ]
+    held = [finding(f"h{n}", 900.0, move=StepName.HOLD) for n in range(12)]
     gap = Coverage(cloud="aws", account="1", region="x", kind="k", status=Status.DENIED, error="no")
     said = admin_mail(*lost, *gone, *held, finding("x", None), coverage=(gap,)).subject
     assert len(said) <= MAX_SUBJECT
@@ -211,7 +213,7 @@ def test_a_long_subject_for_admins_keeps_coverage_and_what_failed():
 
 
 def test_the_sample_promises_no_stop_in_its_subject_and_its_links_lead_nowhere():
-    made = sample_notice.message("dana@example.com", NOW)
+    made = sample_notice.sample_message("dana@example.com", NOW)
     assert made.subject == "[Sample] 3 idle ML resources cost $189 a day; nothing will be stopped"
     assert "https://sample.invalid/" in made.text
     for body in (made.text, made.html):
@@ -258,7 +260,7 @@ def test_the_audits_summary_tells_one_cause_once_with_its_places():
     assert "0 of 3 lists complete" in said
     for n in (1, 2, 3):
         assert f"sagemaker-endpoint in 123456789012 eu-west-{n}" in said
-    assert "0 of 3 lists complete" in brief.subject(report(coverage=rows()))
+    assert "0 of 3 lists complete" in brief.summary_subject(report(coverage=rows()))
 
 
 def test_the_audits_summary_says_what_to_do_where_nothing_could_be_read():

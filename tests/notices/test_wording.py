@@ -18,40 +18,40 @@ from fakes.builders import NOW, resource, rule
 from fakes.sample_findings import OWNERS, finding, occasion, only, report
 from reaper.cli import sample_notice
 from reaper.model import (
-    Action,
-    Bar,
+    Blocked,
     Case,
+    Ceiling,
     Confidence,
     Finding,
     Mode,
-    Move,
     Outcome,
     Resource,
     Result,
     State,
     Step,
+    StepName,
     Target,
     Verdict,
 )
 from reaper.notices import commands, console_links, owner_notice
-from reaper.notices.admin_summary import overview
-from reaper.notices.channels.mime import mail
+from reaper.notices.admin_summary import admin_summary
+from reaper.notices.channels.mime import make_mail
 from reaper.notices.message import MAX_SUBJECT
 from reaper.policy import office_hours
 from reaper.policy.schema import Owners
 
-BERLIN = replace(office_hours.parse("mon-fri 07:00-21:00", "Europe/Berlin"), by_rule=True)
+BERLIN = replace(office_hours.parse_hours("mon-fri 07:00-21:00", "Europe/Berlin"), by_rule=True)
 AZURE = Target(cloud="azure", account="11111111-2222-3333-4444-555555555555")
 SPACE = f"/subscriptions/{AZURE.account}/resourceGroups/vision/providers/Microsoft.MachineLearningServices/workspaces/dev"
 PLACES = {"REAPER_LEDGER": "dynamodb://reaper-ledger", "REAPER_MANIFESTS": "s3://bucket/manifests"}
 
 
 def subject(*found: Finding, **given: Any) -> str:
-    return only(owner_notice.owners(list(found), occasion(**given))).subject
+    return only(owner_notice.owner_notices(list(found), occasion(**given))).subject
 
 
 def text(*found: Finding, **given: Any) -> str:
-    return only(owner_notice.owners(list(found), occasion(**given))).text
+    return only(owner_notice.owner_notices(list(found), occasion(**given))).text
 
 
 # --- only what is true in the run mode
@@ -68,35 +68,35 @@ def text(*found: Finding, **given: Any) -> str:
     ],
 )
 def test_a_notice_promises_no_more_than_its_run_mode_does(mode: Mode, said: str, never: tuple[str, ...]):
-    message = only(owner_notice.owners([finding()], occasion(mode=mode)))
+    message = only(owner_notice.owner_notices([finding()], occasion(mode=mode)))
     assert message.subject.endswith(said)
     for words in never:
         assert words not in message.subject + message.text + message.html
 
 
 def test_the_rest_of_an_action_is_only_possible_where_a_person_carries_it_out():
-    done = Outcome(result=Result.DONE, because="it is going", begun=True, part="1 of 2 variants")
-    part = finding(move=Move.STOP, outcome=done)
+    done = Outcome(result=Result.DONE, because="it is going", begun=True, part_done="1 of 2 variants")
+    part = finding(move=StepName.STOP, outcome=done)
     assert "The rest may be scaled in on or after Tue 24 Nov 2026" in text(part, mode=Mode.ANNOUNCE)
     assert "The rest will be scaled in on or after Tue 24 Nov 2026" in text(part, mode=Mode.ENFORCE)
 
 
 def test_the_mail_about_a_part_says_in_its_subject_when_the_rest_comes():
-    done = Outcome(result=Result.DONE, because="it is going", begun=True, part="1 of 2 variants")
-    part = finding(move=Move.STOP, outcome=done)
+    done = Outcome(result=Result.DONE, because="it is going", begun=True, part_done="1 of 2 variants")
+    part = finding(move=StepName.STOP, outcome=done)
     head = "1 idle ML resource was partly scaled in, saving $24.00 a day"
     assert subject(part) == f"{head}; the rest will be scaled in from Tue 24 Nov: churn"
     assert subject(part, mode=Mode.NOTIFY) == f"{head}: churn"
 
 
 def test_what_bars_an_action_is_said_as_its_reason():
-    barred = finding(acts={Move.STOP: Bar(because="its status is Updating")})
+    barred = finding(acts={StepName.STOP: Blocked(because="its status is Updating")})
     assert "It can't be stopped automatically because its status is Updating. It keeps costing money" in text(barred)
     assert "until you stop it" in subject(barred)
 
 
 def test_a_subject_without_owner_speaks_of_no_you():
-    assert subject(finding(address=None, rule=rule(action=Action.NOTIFY))) == (
+    assert subject(finding(address=None, rule=rule(action=Ceiling.NOTIFY))) == (
         "1 idle ML resource with no known owner costs $48.00 a day until stopped: churn"
     )
 
@@ -106,13 +106,13 @@ def test_an_unpriced_resource_has_a_consequence_in_its_subject_too():
 
 
 def test_what_was_stopped_is_said_to_save_and_not_to_cost():
-    done = finding(move=Move.STOP, outcome=Outcome(result=Result.DONE, because="it was scaled in", begun=True))
+    done = finding(move=StepName.STOP, outcome=Outcome(result=Result.DONE, because="it was scaled in", begun=True))
     said = text(done)
     assert "Saving: $24.00 a day, it cost $48.00 a day" in said
     assert "Cost:" not in said
     lost = replace(done, outcome=Outcome(result=Result.FAILED, error="it isn't known whether it was made", begun=True))
     assert "Cost: $48.00 a day, if it still runs" in text(lost)
-    summary = overview(report(done), occasion(), frozenset())
+    summary = admin_summary(report(done), occasion(), frozenset())
     assert summary is not None
     assert "It was scaled in. It saves $24.00 a day." in summary.text
 
@@ -123,7 +123,7 @@ def test_what_was_stopped_is_said_to_save_and_not_to_cost():
 def test_times_are_told_in_the_zone_of_the_office_hours_else_in_utc():
     hours = finding("nb", rule=rule(hours=replace(BERLIN, by_rule=False)))
     both = [hours, finding("other")]
-    message = only(owner_notice.owners(both, occasion(now=NOW.replace(hour=23, minute=30))))
+    message = only(owner_notice.owner_notices(both, occasion(now=NOW.replace(hour=23, minute=30))))
     for body in (message.text, message.html):
         assert "Idle since" in body
         assert "00:30 Europe/Berlin" in body
@@ -139,11 +139,11 @@ def test_the_day_in_a_subject_is_the_day_where_the_office_hours_are_kept():
 
 
 def test_an_enrolment_says_from_which_day_on_in_its_subject():
-    new = finding("nb", rule=rule(hours=BERLIN), acts={Move.STOP: None, Move.START: None})
-    message = only(owner_notice.owners([new], occasion()))
+    new = finding("nb", rule=rule(hours=BERLIN), acts={StepName.STOP: None, StepName.START: None})
+    message = only(owner_notice.owner_notices([new], occasion()))
     assert message.subject == "1 ML resource will be scaled in outside office hours from Tue 24 Nov: nb"
     assert "From Tue 24 Nov 2026, 21:00 Europe/Berlin on it will be scaled in outside its office hours" in message.text
-    mixed = only(owner_notice.owners([new, finding("other")], occasion()))
+    mixed = only(owner_notice.owner_notices([new, finding("other")], occasion()))
     assert mixed.subject.endswith(
         "; 1 will be scaled in from Tue 24 Nov; 1 will be scaled in outside office hours from Tue 24 Nov"
     )
@@ -185,20 +185,22 @@ WAYS = [
 def test_a_notice_has_the_command_that_stops_its_kind_now(thing: Resource, line: str):
     body = text(finding(resource=thing))
     assert line in body
-    assert line not in text(finding(resource=thing, acts={Move.STOP: Bar(because="its status is Updating")})), "it is barred"
+    assert line not in text(finding(resource=thing, acts={StepName.STOP: Blocked(because="its status is Updating")})), (
+        "it is barred"
+    )
     assert line not in text(finding(resource=thing, acts={})), "its kind only tells"
 
 
 def test_every_kind_that_can_be_stopped_has_a_command_for_its_owner():
-    assert {p.values[0].kind for p in WAYS} == {k.name for k in owner_notice.kinds() if Move.STOP in k.deeds}
+    assert {p.values[0].kind for p in WAYS} == {k.name for k in owner_notice.kinds() if StepName.STOP in k.actions}
 
 
 def test_what_cannot_be_scaled_in_can_be_deleted_by_its_owner_unless_more_would_go():
-    one = {Move.STOP: Bar(because="it already runs one", done=True), Move.DELETE: None}
+    one = {StepName.STOP: Blocked(because="it already runs one", already_done=True), StepName.DELETE: None}
     alone = finding(acts=one)
     assert "Delete it now (its configuration and models stay): aws sagemaker delete-endpoint" in text(alone)
-    assert "delete-endpoint" not in text(finding(acts={Move.STOP: None, Move.DELETE: None})), "it can be scaled in"
-    assert "delete-endpoint" not in text(finding(acts=one | {Move.DELETE: Bar(because="it is managed by a stack")}))
+    assert "delete-endpoint" not in text(finding(acts={StepName.STOP: None, StepName.DELETE: None})), "it can be scaled in"
+    assert "delete-endpoint" not in text(finding(acts=one | {StepName.DELETE: Blocked(because="it is managed by a stack")}))
     host = finding(acts=one, resource=made("sagemaker-endpoint", f"{ARN}:endpoint/h", {"within": (resource(),)}))
     assert "delete-endpoint" not in text(host)
     busy = made("azureml-online-deployment", f"{SPACE}/onlineEndpoints/e/deployments/blue", {"share": 100})
@@ -207,16 +209,16 @@ def test_what_cannot_be_scaled_in_can_be_deleted_by_its_owner_unless_more_would_
 
 def test_what_is_in_use_or_done_with_has_no_command_to_stop_it():
     used = finding(state=State.ACTIVE, resource=WAYS[0].values[0])
-    done = finding(move=Move.STOP, outcome=Outcome(result=Result.DONE, because="it is stopping"), resource=WAYS[0].values[0])
+    done = finding(move=StepName.STOP, outcome=Outcome(result=Result.DONE, because="it is stopping"), resource=WAYS[0].values[0])
     for found in (used, done):
-        shown = owner_notice.item(found, occasion())
+        shown = owner_notice.notice_item(found, occasion())
         assert (shown.stop, shown.console) == (None, None)
 
 
 @pytest.mark.parametrize("variant", ["a,VariantName=b", "a=1", "", "-x", "x" * 64, "b\n", "$(id)"])
 def test_a_variant_that_would_say_more_in_the_shorthand_is_in_no_command(variant: str):
     thing = made("sagemaker-endpoint", f"{ARN}:endpoint/e", {"scale_in": SimpleNamespace(first={variant: 1})})
-    assert commands.stop_command(finding(resource=thing, acts={Move.STOP: None}).case) is None
+    assert commands.stop_command(finding(resource=thing, acts={StepName.STOP: None}).case) is None
 
 
 HOSTILE = st.text(
@@ -227,14 +229,14 @@ HOSTILE = st.text(
 @settings(deadline=None)
 @given(HOSTILE)
 def test_no_name_gets_more_than_itself_into_a_command_to_stop_it(name: str):
-    for kind in commands.STOPS:
+    for kind in commands.STOP_COMMANDS:
         ids = {"azureml-online-deployment": f"{SPACE}/onlineEndpoints/{name}/deployments/{name}"}
         id_ = ids.get(kind, f"{SPACE}/computes/{name}") if kind.startswith("azureml") else f"{ARN}:x/{name}"
         facts = dict.fromkeys(APP, name) | SCALES
         thing = made(kind, id_, facts, region="us-east-1")
         thing = replace(thing, name=name)
         verdict = Verdict(state=State.IDLE, because="idle", confidence=Confidence.PROVEN)
-        command = commands.stop_command(Case(resource=thing, rule=rule(), verdict=verdict, acts={Move.STOP: None}))
+        command = commands.stop_command(Case(resource=thing, rule=rule(), verdict=verdict, blocked={StepName.STOP: None}))
         if command is not None:
             assert command.line.isprintable()
             assert [w for w in shlex.split(command.line) if name in w or w in name]
@@ -281,7 +283,7 @@ PAGES = [
 
 @pytest.mark.parametrize(("thing", "page"), PAGES)
 def test_the_page_of_a_resource_in_its_console(thing: Resource, page: str | None):
-    assert console_links.address(thing) == page
+    assert console_links.console_address(thing) == page
 
 
 @settings(deadline=None)
@@ -293,7 +295,7 @@ def test_no_name_leads_a_console_link_elsewhere(name: str):
         ("azureml-compute-instance", f"{SPACE}/computes/{name}"),
         ("azureml-online-deployment", f"{SPACE}/onlineEndpoints/{name}/deployments/x"),
     ):
-        link = console_links.address(replace(made(kind, id_), name=name))
+        link = console_links.console_address(replace(made(kind, id_), name=name))
         if link is not None:
             assert urlsplit(link).hostname in hosts
             assert link.isascii()
@@ -319,7 +321,7 @@ def test_those_who_would_be_asked_are_not_sent_to_themselves():
 @given(HOSTILE)
 def test_a_mailto_link_has_one_recipient_and_no_header_of_a_names_choosing(name: str):
     found = finding(resource=resource(name=name, id=f"{ARN}:endpoint/{name}"))
-    message = only(owner_notice.owners([found], occasion()))
+    message = only(owner_notice.owner_notices([found], occasion()))
     [link] = [part.split('"')[0] for part in message.html.split('href="') if part.startswith("mailto:")]
     parts = urlsplit(unescape(link))
     assert (parts.scheme, parts.path) == ("mailto", "ml-admins@example.com")
@@ -327,12 +329,12 @@ def test_a_mailto_link_has_one_recipient_and_no_header_of_a_names_choosing(name:
     assert set(fields) == {"subject", "body"}
     assert [len(v) for v in fields.values()] == [1, 1]
     assert fields["subject"][0].isprintable() or set("\u200c\u200d") & set(fields["subject"][0])
-    assert mail(message, "reaper@example.com", "lee@example.com", NOW)["Bcc"] is None
+    assert make_mail(message, "reaper@example.com", "lee@example.com", NOW)["Bcc"] is None
 
 
 def test_a_mail_that_says_not_mine_names_a_few_resources_only():
     found = [finding(f"r{n}", 1.0) for n in range(20)]
-    message = only(owner_notice.owners(found, occasion()))
+    message = only(owner_notice.owner_notices(found, occasion()))
     [link] = [part.split('"')[0] for part in message.html.split('href="') if part.startswith("mailto:")]
     fields = parse_qs(urlsplit(unescape(link)).query)
     assert fields["subject"] == ["Not mine: 20 ML resources"]
@@ -344,9 +346,9 @@ def test_a_mail_that_says_not_mine_names_a_few_resources_only():
 
 
 def test_commands_for_admins_name_the_ledger_and_those_for_owners_do_not():
-    held = finding("held", move=Move.HOLD, step=Step(move=Move.HOLD, because="would stop, but is on hold"))
-    done = finding("done", move=Move.STOP, outcome=Outcome(result=Result.DONE, because="it was scaled in", begun=True))
-    summary = overview(report(held, done), occasion(places=PLACES), frozenset())
+    held = finding("held", move=StepName.HOLD, step=Step(name=StepName.HOLD, because="would stop, but is on hold"))
+    done = finding("done", move=StepName.STOP, outcome=Outcome(result=Result.DONE, because="it was scaled in", begun=True))
+    summary = admin_summary(report(held, done), occasion(location_settings=PLACES), frozenset())
     assert summary is not None
     named = "REAPER_LEDGER=dynamodb://reaper-ledger REAPER_MANIFESTS=s3://bucket/manifests reaper"
     for body in (summary.text, summary.html):
@@ -360,11 +362,11 @@ def test_commands_for_admins_name_the_ledger_and_those_for_owners_do_not():
     "place", ["https://x.blob.core.windows.net/c?sig=secret", "https://me:secret@host/c", "memory:", "", "a\nb"]
 )
 def test_no_address_with_a_key_in_it_is_written_into_a_mail(place: str):
-    assert commands.with_places("reaper release", {"REAPER_MANIFESTS": place, "REAPER_LEDGER": place}) == "reaper release"
+    assert commands.with_settings("reaper release", {"REAPER_MANIFESTS": place, "REAPER_LEDGER": place}) == "reaper release"
 
 
 def test_an_address_with_blanks_is_one_argument():
-    line = commands.with_places("reaper release", {"REAPER_LEDGER": "sqlite:///my files/l.db"})
+    line = commands.with_settings("reaper release", {"REAPER_LEDGER": "sqlite:///my files/l.db"})
     assert shlex.split(line) == ["REAPER_LEDGER=sqlite:///my files/l.db", "reaper", "release"]
 
 
@@ -372,16 +374,17 @@ def test_an_address_with_blanks_is_one_argument():
 
 
 def test_the_sample_says_that_none_of_its_three_resources_is_stopped():
-    message = sample_notice.message("dana@example.com", NOW, "ml-admins@example.com")
+    message = sample_notice.sample_message("dana@example.com", NOW, "ml-admins@example.com")
     assert message.subject == "[Sample] 3 idle ML resources cost $189 a day; nothing will be stopped"
     assert message.text.startswith("This is a sample. All 3 resources in it are made up, and nothing will be stopped.\n")
     assert "All 3 resources in it are made up, and nothing will be stopped." in message.html
 
 
 def test_the_sample_shows_what_a_real_notice_shows():
-    message = sample_notice.message("dana@example.com", NOW, "ml-admins@example.com")
-    [real] = owner_notice.owners(
-        sample_notice.findings("dana@example.com", NOW), sample_notice.occasion("dana@example.com", NOW, "ml-admins@example.com")
+    message = sample_notice.sample_message("dana@example.com", NOW, "ml-admins@example.com")
+    [real] = owner_notice.owner_notices(
+        sample_notice.sample_findings("dana@example.com", NOW),
+        sample_notice.sample_context("dana@example.com", NOW, "ml-admins@example.com"),
     )
     assert message.text.partition("\n\n")[2] == real.text
     for said in (
@@ -396,7 +399,7 @@ def test_the_sample_shows_what_a_real_notice_shows():
 
 def test_a_long_subject_of_a_sample_stays_within_its_bounds():
     found = [finding("n" * 60, 2.0)]
-    made_up = only(owner_notice.owners(found, occasion(sample=True, now=NOW + timedelta(days=1))))
+    made_up = only(owner_notice.owner_notices(found, occasion(sample=True, now=NOW + timedelta(days=1))))
     assert made_up.subject.startswith("[Sample] ")
     assert len(made_up.subject) <= MAX_SUBJECT
 

@@ -6,11 +6,11 @@ import pytest
 from fakes import ledger_places
 from fakes.builders import DAY, HOUR, NOW
 from fakes.ledger_places import ARN, HERE, Store
-from reaper.aws.dynamodb_ledger import ROUNDS, Dynamo
-from reaper.aws.session import Cloud
-from reaper.errors import CloudError, SettingsError, Trouble
+from reaper.aws.dynamodb_ledger import MAX_EMPTY_ROUNDS, DynamoLedger
+from reaper.aws.session import CloudSession
+from reaper.errors import CloudError, Reason, SettingsError
 from reaper.ledger import port
-from reaper.ledger.port import KEEP
+from reaper.ledger.port import RETENTION
 from reaper.model import Memory, Target
 from reaper_sandbox.aws import fault, reply
 from reaper_sandbox.aws.call import Call
@@ -22,10 +22,10 @@ def store(server: Server, monkeypatch: pytest.MonkeyPatch) -> Store:
     return ledger_places.dynamodb(server.url, monkeypatch)
 
 
-def patient(store: Store, waited: list[float]) -> Dynamo:
+def patient(store: Store, waited: list[float]) -> DynamoLedger:
     """The ledger with its waiting written down instead of done."""
-    cloud = Cloud(boto3.Session(), Target(cloud="aws", account="1", region="eu-west-1"))
-    return Dynamo(cloud, store.address.removeprefix("dynamodb://"), waited.append)
+    cloud = CloudSession(boto3.Session(), Target(cloud="aws", account="1", region="eu-west-1"))
+    return DynamoLedger(cloud, store.address.removeprefix("dynamodb://"), waited.append)
 
 
 def unprocessed(some: int, times: int):
@@ -48,10 +48,10 @@ def test_keys_that_the_table_did_not_get_to_are_asked_for_again(store, server):
     kept = patient(store, waited)
     ids = [f"{ARN}-{n}" for n in range(130)]
     for id in ids:
-        kept.remember(id, Memory(receipt=id), 0, NOW)
+        kept.remember(id, Memory(notice_receipt=id), 0, NOW)
     server.rules.append(unprocessed(100, 3))
     found = kept.recall(ids, NOW)
-    assert {id: memory.receipt for id, memory in found.items()} == {id: id for id in ids}
+    assert {id: memory.notice_receipt for id, memory in found.items()} == {id: id for id in ids}
     assert len(waited) == 3
     assert sorted(waited) == waited
 
@@ -61,8 +61,8 @@ def test_a_table_that_never_gets_to_them_is_an_error_and_not_a_blank(store, serv
     server.rules.append(unprocessed(100, -1))
     with pytest.raises(CloudError, match="stay unprocessed") as caught:
         patient(store, waited).recall([ARN], NOW)
-    assert caught.value.trouble is Trouble.THROTTLED
-    assert len(waited) == ROUNDS - 1
+    assert caught.value.reason is Reason.THROTTLED
+    assert len(waited) == MAX_EMPTY_ROUNDS - 1
 
 
 def test_a_batch_never_has_more_than_a_hundred_keys_and_none_twice(store, server):
@@ -94,7 +94,7 @@ def test_a_denied_call_names_the_permission(store, server):
     server.rules.append(fault.on("BatchGetItem", fault.denied()))
     with pytest.raises(CloudError) as caught:
         store.open().recall([ARN], NOW)
-    assert (caught.value.trouble, caught.value.missing) == (Trouble.DENIED, "dynamodb:BatchGetItem")
+    assert (caught.value.reason, caught.value.missing) == (Reason.DENIED, "dynamodb:BatchGetItem")
 
 
 def test_a_denied_write_is_an_error_and_not_a_lost_race(store, server):
@@ -107,7 +107,7 @@ def test_a_denied_write_is_an_error_and_not_a_lost_race(store, server):
 
 def test_a_missing_table_is_a_matter_of_settings(store):
     with pytest.raises(SettingsError, match="dynamodb://not-there: no such table in eu-west-1"):
-        port.open("dynamodb://not-there", {}).recall([ARN], NOW)
+        port.open_ledger("dynamodb://not-there", {}).recall([ARN], NOW)
 
 
 def test_without_a_region_the_address_is_refused(monkeypatch):
@@ -115,14 +115,14 @@ def test_without_a_region_the_address_is_refused(monkeypatch):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
     with pytest.raises(SettingsError, match="no AWS region"):
-        port.open("dynamodb://ledger", {})
+        port.open_ledger("dynamodb://ledger", {})
 
 
 def test_forgetting_is_left_to_the_time_to_live_and_asks_nothing_of_the_table(store, server):
     kept = store.open()
     kept.remember(ARN, Memory(), 0, NOW)
     server.calls.clear()
-    assert kept.forget_before(NOW + 2 * KEEP) == 0
+    assert kept.forget_before(NOW + 2 * RETENTION) == 0
     assert server.calls == []
 
 
@@ -130,4 +130,4 @@ def test_the_time_to_live_is_an_epoch_second_after_the_last_write_or_snooze(stor
     kept = store.open()
     kept.remember(ARN, Memory(snoozed_until=NOW + DAY), 0, NOW)
     [item] = boto3.client("dynamodb").scan(TableName=store.address.removeprefix("dynamodb://"))["Items"]
-    assert item["expires"] == {"N": str(int((NOW + DAY + KEEP).timestamp()))}
+    assert item["expires"] == {"N": str(int((NOW + DAY + RETENTION).timestamp()))}

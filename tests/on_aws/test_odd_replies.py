@@ -267,11 +267,13 @@ def test_the_look_before_an_action_sees_the_same_hours_as_the_sweep(account: Acc
     account.alive("quiet", "AllTraffic", LONG_AGO, now + HOUR)
     account.invoked("quiet", "AllTraffic", NOW.replace(hour=7, minute=55))
     server.now = now
-    policy = yaml_lines.parse("{version: 1, defaults: {idle_after: 2h}}", "policy", registry.names())
+    policy = yaml_lines.parse_policy("{version: 1, defaults: {idle_after: 2h}}", "policy", registry.kind_names())
     found = swept(KIND, policy="{version: 1, defaults: {idle_after: 2h}}", now=now).found["quiet"]
-    [cloud] = targets.clouds(["us-east-1"], (), boto3.Session())
+    [cloud] = targets.target_sessions(["us-east-1"], (), boto3.Session())
     server.now = later = now + timedelta(minutes=3)
-    again = observe.again(cloud, registry.kind(KIND), found.case.resource, observe.Order(policy=policy, now=later))
+    again = observe.assess_again(
+        cloud, registry.kind(KIND), found.case.resource, observe.ObserveContext(policy=policy, now=later)
+    )
     states = (found.case.verdict.state, again.case.verdict.state)
     assert states == (State.IDLE, State.IDLE)
     assert found.case.verdict.last_busy == again.case.verdict.last_busy == NOW.replace(hour=8, minute=0)
@@ -294,8 +296,8 @@ def test_a_row_that_is_listed_twice_is_told_once_even_where_the_kind_fails(accou
     def broken(cloud: Any, resources: Any, window: Any) -> Any:
         raise IndexError("list index out of range")
 
-    order = observe.Order(policy=yaml_lines.parse("version: 1", "policy", registry.names()), now=NOW)
-    [cloud] = targets.clouds(["us-east-1"], (), boto3.Session())
+    order = observe.ObserveContext(policy=yaml_lines.parse_policy("version: 1", "policy", registry.kind_names()), now=NOW)
+    [cloud] = targets.target_sessions(["us-east-1"], (), boto3.Session())
     for given in (replace(known, discover=twice), replace(known, discover=twice, observe=broken)):
         done = observe.sweep([cloud], [given], order)
         assert [c.resources for c in done.coverage] == [len(done.findings)] == [1]
@@ -307,7 +309,7 @@ TRIPS += [AssertionError, EOFError, StopIteration, OSError, TimeoutError, NotImp
 
 
 @pytest.mark.parametrize("odd", TRIPS, ids=lambda e: e.__name__)
-@pytest.mark.parametrize("part", ["discover", "observe", "able"])
+@pytest.mark.parametrize("part", ["discover", "observe", "blocked_actions"])
 def test_a_kind_that_trips_over_a_reply_fails_alone(account: Account, swept: Sweep, odd: type[Exception], part: str):
     silent(account)
     account.notebook("nb", status="Stopped")
@@ -315,13 +317,16 @@ def test_a_kind_that_trips_over_a_reply_fails_alone(account: Account, swept: Swe
     def trip(*_: Any) -> Any:
         raise odd("odd")
 
-    order = observe.Order(policy=yaml_lines.parse("version: 1", "policy", registry.names()), now=NOW)
-    [cloud] = targets.clouds(["us-east-1"], (), boto3.Session())
+    order = observe.ObserveContext(policy=yaml_lines.parse_policy("version: 1", "policy", registry.kind_names()), now=NOW)
+    [cloud] = targets.target_sessions(["us-east-1"], (), boto3.Session())
     broken = replace(registry.kind("sagemaker-notebook"), **{part: trip})
     done = observe.sweep([cloud], [broken, registry.kind(KIND)], order)
     states = {f.case.resource.name: f.case.verdict.state for f in done.findings}
     assert states["quiet"] is State.IDLE
-    assert [c.status for c in done.coverage] == [{"discover": "failed", "observe": "partial", "able": "ok"}[part], "ok"]
+    assert [c.status for c in done.coverage] == [
+        {"discover": "failed", "observe": "partial", "blocked_actions": "ok"}[part],
+        "ok",
+    ]
     assert ("nb" in states) == (part != "discover")
 
 
@@ -329,8 +334,8 @@ def test_a_kind_that_runs_out_of_memory_ends_the_run(account: Account):
     def trip(*_: Any) -> Any:
         raise MemoryError
 
-    order = observe.Order(policy=yaml_lines.parse("version: 1", "policy", registry.names()), now=NOW)
-    [cloud] = targets.clouds(["us-east-1"], (), boto3.Session())
+    order = observe.ObserveContext(policy=yaml_lines.parse_policy("version: 1", "policy", registry.kind_names()), now=NOW)
+    [cloud] = targets.target_sessions(["us-east-1"], (), boto3.Session())
     with pytest.raises(MemoryError):
         observe.sweep([cloud], [replace(registry.kind(KIND), discover=trip)], order)
 

@@ -12,8 +12,8 @@ from on_aws.conftest import DAY, NOW, Result, Sweep
 from reaper import conformance, registry
 from reaper import observe as reaper_observe
 from reaper.aws import tags, targets
-from reaper.aws.session import Cloud
-from reaper.errors import CloudError, Trouble
+from reaper.aws.session import CloudSession
+from reaper.errors import CloudError, Reason
 from reaper.model import Resource, State, Target
 from reaper.policy import yaml_lines
 from reaper_sandbox.aws.account import Account
@@ -90,7 +90,7 @@ def test_a_row_with_an_odd_field_is_unknown_alone(
     result = swept(kind, policy=policy)
     assert _by_end(result) == {"odd": State.UNKNOWN, "other": State.IDLE}
     assert result.coverage(kind).status == "partial"
-    assert all(bar for f in result.swept.findings if f.case.verdict.state is State.UNKNOWN for bar in f.case.acts.values())
+    assert all(bar for f in result.swept.findings if f.case.verdict.state is State.UNKNOWN for bar in f.case.blocked.values())
 
 
 @pytest.mark.parametrize("value", [5, None, "", []], ids=repr)
@@ -214,8 +214,8 @@ def test_a_tag_under_either_spelling_of_an_app_protects_it(
 
 
 def test_tags_of_names_that_differ_in_case_stay_apart():
-    found: tags.Tagged = {"arn:x/a": {"arn:x/A": {"team": "one"}, "arn:x/a": {"team": "two"}}}
-    assert (tags.of(found, "arn:x/A"), tags.of(found, "arn:x/a")) == ({"team": "one"}, {"team": "two"})
+    found: tags.TagsByArn = {"arn:x/a": {"arn:x/A": {"team": "one"}, "arn:x/a": {"team": "two"}}}
+    assert (tags.tags_of(found, "arn:x/A"), tags.tags_of(found, "arn:x/a")) == ({"team": "one"}, {"team": "two"})
 
 
 # Whatever a kind yields
@@ -223,9 +223,9 @@ def test_tags_of_names_that_differ_in_case_stay_apart():
 
 def _yielding(*resources: Any) -> reaper_observe.Swept:
     known = replace(registry.kind(NOTEBOOK), discover=lambda cloud: iter(resources))
-    [cloud] = targets.clouds(["us-east-1"], (), boto3.Session())
-    policy = yaml_lines.parse(POLICIES["by name"], "policy", registry.names())
-    return reaper_observe.sweep([cloud], [known], reaper_observe.Order(policy=policy, now=NOW))
+    [cloud] = targets.target_sessions(["us-east-1"], (), boto3.Session())
+    policy = yaml_lines.parse_policy(POLICIES["by name"], "policy", registry.kind_names())
+    return reaper_observe.sweep([cloud], [known], reaper_observe.ObserveContext(policy=policy, now=NOW))
 
 
 PLAIN = Resource(
@@ -253,12 +253,12 @@ def test_each_field_that_cannot_be_read_is_told_and_forbids(server: Server, fiel
     odd = replace(PLAIN, **{field: object()}, **({} if field == "status" else {"status": "InService"}))
     [found] = _yielding(odd).findings
     assert found.case.verdict.state is State.UNKNOWN
-    assert all(bar and field in bar.because for bar in found.case.acts.values())
+    assert all(bar and field in bar.because for bar in found.case.blocked.values())
 
 
 def test_a_sound_resource_is_left_as_it_is():
-    assert conformance.faults(PLAIN) == []
-    assert conformance.mended(PLAIN, [], "x", PLAIN.target) is PLAIN
+    assert conformance.faulty_fields(PLAIN) == []
+    assert conformance.without_faults(PLAIN, [], "x", PLAIN.target) is PLAIN
 
 
 def test_where_the_judgement_trips_over_one_the_others_stay_judged(account: Account, server: Server):
@@ -271,24 +271,24 @@ def test_where_the_judgement_trips_over_one_the_others_stay_judged(account: Acco
             odd = replace(seen.resource, created="yesterday", people={"owner": 5}, status=[])  # type: ignore[arg-type, dict-item]
             yield replace(seen, resource=odd) if seen.resource.name == "odd" else seen
 
-    [cloud] = targets.clouds(["us-east-1"], (), boto3.Session())
-    order = reaper_observe.Order(policy=yaml_lines.parse("version: 1", "policy", registry.names()), now=NOW)
+    [cloud] = targets.target_sessions(["us-east-1"], (), boto3.Session())
+    order = reaper_observe.ObserveContext(policy=yaml_lines.parse_policy("version: 1", "policy", registry.kind_names()), now=NOW)
     done = reaper_observe.sweep([cloud], [replace(known, observe=observe)], order)
     found = {f.case.resource.name: f.case for f in done.findings}
     assert {name: case.verdict.state for name, case in found.items()} == {"odd": State.UNKNOWN, "other": State.IDLE}
     assert found["odd"].verdict.because == "when it was created is not known"
-    assert conformance.faults(found["odd"].resource) == []
+    assert conformance.faulty_fields(found["odd"].resource) == []
     assert [c.status for c in done.coverage] == ["partial"]
 
 
 def test_the_look_before_an_action_that_trips_over_a_reply_is_a_failed_call(account: Account, server: Server):
     account.notebook("nb", changed=NOW - 5 * DAY)
     known = registry.kind(NOTEBOOK)
-    order = reaper_observe.Order(policy=yaml_lines.parse("version: 1", "policy", registry.names()), now=NOW)
-    [cloud] = targets.clouds(["us-east-1"], (), boto3.Session())
+    order = reaper_observe.ObserveContext(policy=yaml_lines.parse_policy("version: 1", "policy", registry.kind_names()), now=NOW)
+    [cloud] = targets.target_sessions(["us-east-1"], (), boto3.Session())
     [found] = known.discover(cloud)
     with pytest.raises(CloudError, match="could not be understood"):
-        reaper_observe.again(cloud, known, replace(found, people={"owner": 5}), order)  # type: ignore[dict-item]
+        reaper_observe.assess_again(cloud, known, replace(found, people={"owner": 5}), order)  # type: ignore[dict-item]
 
 
 class _Unreadable(str):
@@ -318,16 +318,16 @@ def test_a_connection_that_breaks_in_the_sdk_is_a_failed_call(server: Server, er
         raise error
 
     session.events.register("before-send.sagemaker.ListEndpoints", broken)
-    cloud = Cloud(session, Target(cloud="aws", account="123456789012", region="us-east-1"))
+    cloud = CloudSession(session, Target(cloud="aws", account="123456789012", region="us-east-1"))
     with pytest.raises(CloudError) as told:
         cloud.call("sagemaker", "ListEndpoints", "Endpoints")
-    assert told.value.trouble is (Trouble.UNREACHABLE if isinstance(error, OSError) else Trouble.GARBLED)
+    assert told.value.reason is (Reason.UNREACHABLE if isinstance(error, OSError) else Reason.UNREADABLE)
 
 
 @pytest.mark.parametrize("token", [5, ["x"], {"a": "b"}], ids=repr)
 def test_a_next_page_without_a_name_is_a_failed_call(account: Account, server: Server, token: Any):
     account.notebook("nb")
     server.rules.append(on("ListNotebookInstances", Fault(rewrite=lambda call, data: data | {"NextToken": token})))
-    [cloud] = targets.clouds(["us-east-1"], (), boto3.Session())
+    [cloud] = targets.target_sessions(["us-east-1"], (), boto3.Session())
     with pytest.raises(CloudError, match="cannot be named"):
-        list(cloud.pages("sagemaker", "ListNotebookInstances", "NotebookInstances"))
+        list(cloud.paged_rows("sagemaker", "ListNotebookInstances", "NotebookInstances"))

@@ -11,9 +11,9 @@ import pytest
 from on_aws.conftest import NOW
 from on_aws.replies import Fleet, names
 from reaper import registry
-from reaper.aws.session import Cloud
+from reaper.aws.session import CloudSession
 from reaper.model import State, Status, Target
-from reaper.observe import Order, Swept, sweep
+from reaper.observe import ObserveContext, Swept, sweep
 from reaper.policy import yaml_lines
 from reaper_sandbox.aws.server import Server
 
@@ -33,22 +33,22 @@ rules:
 
 
 @pytest.fixture(scope="module")
-def place() -> Iterator[tuple[Server, Cloud]]:
+def place() -> Iterator[tuple[Server, CloudSession]]:
     with pytest.MonkeyPatch.context() as patch, Server(NOW) as server:
         for name, value in server.env.items():
             patch.setenv(name, value)
-        yield server, Cloud(boto3.Session(), Target(cloud="aws", account="123456789012", region="us-east-1"))
+        yield server, CloudSession(boto3.Session(), Target(cloud="aws", account="123456789012", region="us-east-1"))
 
 
-def _swept(place: tuple[Server, Cloud], fleet: Fleet) -> Swept:
+def _swept(place: tuple[Server, CloudSession], fleet: Fleet) -> Swept:
     server, cloud = place
     server.rules[:] = [fleet.guard]
-    order = Order(policy=yaml_lines.parse(POLICY, "policy", registry.names()), now=NOW)
+    order = ObserveContext(policy=yaml_lines.parse_policy(POLICY, "policy", registry.kind_names()), now=NOW)
     return sweep([cloud], registry.kinds("aws"), order)
 
 
 @pytest.mark.parametrize("first", range(0, FLEETS, A_TEST))
-def test_no_reply_crashes_loses_repeats_or_falsely_idles(place: tuple[Server, Cloud], first: int):
+def test_no_reply_crashes_loses_repeats_or_falsely_idles(place: tuple[Server, CloudSession], first: int):
     states: Counter[State] = Counter()
     for seed in range(first, first + A_TEST):
         fleet = Fleet(seed, NOW)

@@ -19,9 +19,9 @@ import reaper.aws.actions
 from on_aws.conftest import DAY, HOUR, NOW
 from reaper import cache, observe, registry
 from reaper.aws import endpoint_description, targets
-from reaper.ledger.in_memory import Fleeting
+from reaper.ledger.in_memory import InMemoryLedger
 from reaper.ledger.port import FORMAT_ROW
-from reaper.model import Finding, Move, State
+from reaper.model import Finding, State, StepName
 from reaper.policy import yaml_lines
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.call import Call
@@ -47,15 +47,19 @@ class Sweeper:
     """Sweeps that share one ledger."""
 
     def __init__(self) -> None:
-        self.ledger, self.now, self.policy = Fleeting(), NOW, "version: 1"
+        self.ledger, self.now, self.policy = InMemoryLedger(), NOW, "version: 1"
 
-    def order(self, *, writes: bool = True) -> observe.Order:
-        held = cache.opened(self.ledger, self.now, print, writes=writes)
-        return observe.Order(policy=yaml_lines.parse(self.policy, "policy", registry.names()), now=self.now, cache=held)
+    def order(self, *, writes: bool = True) -> observe.ObserveContext:
+        held = cache.open_cache(self.ledger, self.now, print, may_write=writes)
+        return observe.ObserveContext(
+            policy=yaml_lines.parse_policy(self.policy, "policy", registry.kind_names()), now=self.now, cache=held
+        )
 
     def run(self, *, writes: bool = True) -> tuple[Finding, int]:
         """What was found, and how many configurations were described for it."""
-        done = observe.sweep(targets.clouds(["us-east-1"], (), boto3.Session()), [registry.kind(KIND)], self.order(writes=writes))
+        done = observe.sweep(
+            targets.target_sessions(["us-east-1"], (), boto3.Session()), [registry.kind(KIND)], self.order(writes=writes)
+        )
         return done.findings[0], done.coverage[0].calls.get(CONFIG, 0)
 
 
@@ -67,8 +71,11 @@ def sweeper(quiet: Any) -> Sweeper:
 def test_a_later_sweep_asks_for_no_configuration_and_judges_the_same(sweeper: Sweeper):
     (before, first), (after, second) = sweeper.run(), sweeper.run()
     assert (first, second) == (1, 0)
-    assert replace(after, case=replace(after.case, resource=before.case.resource, acts=before.case.acts)) == before
-    assert (after.case.acts[Move.STOP], after.case.saves) == (before.case.acts[Move.STOP], before.case.saves)
+    assert replace(after, case=replace(after.case, resource=before.case.resource, blocked=before.case.blocked)) == before
+    assert (after.case.blocked[StepName.STOP], after.case.saves_usd_per_hour) == (
+        before.case.blocked[StepName.STOP],
+        before.case.saves_usd_per_hour,
+    )
     assert (after.case.verdict.state, after.case.resource.size) == (State.IDLE, "ml.m5.large x1")
     assert after.price is not None
 
@@ -160,22 +167,24 @@ def test_only_an_endpoint_in_service_is_remembered_or_recalled(quiet: Any, sweep
 
 def test_the_look_before_an_action_asks_for_the_configuration(account: Account, sweeper: Sweeper):
     found, _ = sweeper.run()
-    [cloud] = targets.clouds(["us-east-1"], (), boto3.Session())
-    observe.again(cloud, registry.kind(KIND), found.case.resource, sweeper.order())
+    [cloud] = targets.target_sessions(["us-east-1"], (), boto3.Session())
+    observe.assess_again(cloud, registry.kind(KIND), found.case.resource, sweeper.order())
     assert cloud.calls[CONFIG] == 1
 
 
 def test_nothing_that_acts_records_or_restores_knows_of_what_is_remembered():
-    [folder] = reaper.aws.acts.__path__
+    [folder] = reaper.aws.actions.__path__
     texts = {path.name: path.read_text() for path in Path(folder).glob("*.py")}
     assert len(texts) > 10
-    assert not [name for name, text in texts.items() if "remembered" in text or "reaper.cache" in text or "recall=" in text]
+    assert not [
+        name for name, text in texts.items() if "configuration_cache" in text or "reaper.cache" in text or "recall=" in text
+    ]
 
 
 def test_a_description_by_itself_never_uses_what_is_remembered(sweeper: Sweeper):
     sweeper.run()
-    [cloud] = targets.clouds(["us-east-1"], (), boto3.Session())
-    endpoint_description.describe(cloud, "quiet")
+    [cloud] = targets.target_sessions(["us-east-1"], (), boto3.Session())
+    endpoint_description.describe_endpoint(cloud, "quiet")
     assert cloud.calls[CONFIG] == 1
 
 
@@ -195,7 +204,7 @@ rules:
 
 def looks(sweeper: Sweeper) -> tuple[Finding, int]:
     """What was found, and how many endpoints were described for it."""
-    done = observe.sweep(targets.clouds(["us-east-1"], (), boto3.Session()), [registry.kind(KIND)], sweeper.order())
+    done = observe.sweep(targets.target_sessions(["us-east-1"], (), boto3.Session()), [registry.kind(KIND)], sweeper.order())
     return done.findings[0], done.coverage[0].calls.get("sagemaker:DescribeEndpoint", 0)
 
 
@@ -255,7 +264,7 @@ def test_more_than_a_day_later_what_a_price_rule_may_hold_for_is_looked_at_again
 
 def test_what_is_too_old_to_spare_a_look_is_written_anew(account: Account, server: Server, sweeper: Sweeper):
     sweeper.run()
-    server.now = sweeper.now = NOW + cache.LASTS + timedelta(minutes=1)
+    server.now = sweeper.now = NOW + cache.SIZE_VALID_FOR + timedelta(minutes=1)
     sweeper.run()
     assert looks_at(account, server, sweeper, [(sweeper.now - NOW) / HOUR + 1]) == [0]
 
@@ -281,10 +290,10 @@ def tampered(sweeper: Sweeper, change: Callable[[dict[str, Any]], dict[str, Any]
     """Every entry as `change` makes it."""
     [name] = set(sweeper.ledger._states) - {FORMAT_ROW}
     held = sweeper.ledger._states[name]
-    rows = json.loads(zlib.decompress(base64.b64decode(held.values[cache.VALUE])))
+    rows = json.loads(zlib.decompress(base64.b64decode(held.values[cache.PACKED_COLUMN])))
     text = json.dumps({id: change(row) for id, row in rows.items()})
     packed = base64.b64encode(zlib.compress(text.encode())).decode()
-    assert sweeper.ledger.write_state(name, {cache.VALUE: packed}, held.version, NOW)
+    assert sweeper.ledger.write_row(name, {cache.PACKED_COLUMN: packed}, held.version, NOW)
 
 
 def parts(*part: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
@@ -349,7 +358,7 @@ def test_a_bad_entry_blinds_no_other_endpoint(account: Account, sweeper: Sweeper
     account.invoked("quiet", "v", NOW - 6 * HOUR)
     account.endpoint("other", variants=SMALL, created=NOW - 40 * DAY, changed=CHANGED)
     account.alive("other", "v", NOW - 15 * DAY, NOW + DAY)
-    done = observe.sweep(targets.clouds(["us-east-1"], (), boto3.Session()), [registry.kind(KIND)], sweeper.order())
+    done = observe.sweep(targets.target_sessions(["us-east-1"], (), boto3.Session()), [registry.kind(KIND)], sweeper.order())
     assert {f.case.resource.name: f.case.verdict.state for f in done.findings} == {"quiet": State.ACTIVE, "other": State.IDLE}
     assert done.coverage[0].error is None
 
@@ -382,11 +391,11 @@ def test_a_deletion_is_never_promised_for_what_is_only_remembered(account: Accou
     before, _ = sweeper.run()
     del account.contents.configs["quiet-config"]
     found, asked = sweeper.run()
-    [cloud] = targets.clouds(["us-east-1"], (), boto3.Session())
-    again = observe.again(cloud, registry.kind(KIND), found.case.resource, sweeper.order())
-    assert before.case.acts[Move.DELETE] is None
+    [cloud] = targets.target_sessions(["us-east-1"], (), boto3.Session())
+    again = observe.assess_again(cloud, registry.kind(KIND), found.case.resource, sweeper.order())
+    assert before.case.blocked[StepName.DELETE] is None
     assert asked == 1
-    assert found.case.acts[Move.DELETE] == again.case.acts[Move.DELETE] is not None
+    assert found.case.blocked[StepName.DELETE] == again.case.blocked[StepName.DELETE] is not None
 
 
 def test_a_rule_that_may_delete_it_has_its_configuration_asked_for(account: Account, sweeper: Sweeper):
@@ -398,7 +407,7 @@ def test_a_rule_that_may_delete_it_has_its_configuration_asked_for(account: Acco
 
 
 def test_of_what_is_only_remembered_it_is_not_said_that_it_could_be_created_again(sweeper: Sweeper):
-    bars = [sweeper.run()[0].case.acts[Move.DELETE] for _ in range(2)]
+    bars = [sweeper.run()[0].case.blocked[StepName.DELETE] for _ in range(2)]
     assert bars[0] is None
     assert bars[1] is not None
     assert "was not looked at" in bars[1].because

@@ -8,38 +8,58 @@ import boto3
 import pytest
 
 from reaper.aws import restorable
-from reaper.aws.endpoint_description import Described
-from reaper.aws.session import Cloud
+from reaper.aws.endpoint_description import EndpointDescription
+from reaper.aws.session import CloudSession
 from reaper.model import Target
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.fault import denied, on
 from reaper_sandbox.aws.records import Variant
 from reaper_sandbox.aws.server import Server
 
-SPECIFIED = {*restorable.SPECIFICATION, "Container"}
+SPECIFIED = {*restorable.SPECIFICATION_MEMBERS, "Container"}
 SHOWN = [
-    ("sagemaker", "DescribeEndpointConfig", "", {*restorable.CONFIG, *restorable.CONFIGS_OWN}),
-    ("sagemaker", "DescribeEndpoint", "", {*restorable.ENDPOINT, *restorable.ENDPOINTS_OWN}),
-    ("sagemaker", "DescribeEndpoint", "ProductionVariants", {*restorable.VARIANT, *restorable.VARIANTS_OWN}),
-    ("sagemaker", "DescribeEndpoint", "ShadowProductionVariants", {*restorable.VARIANT, *restorable.VARIANTS_OWN}),
-    ("sagemaker", "DescribeInferenceComponent", "", {*restorable.COMPONENT, *restorable.COMPONENTS_OWN}),
+    ("sagemaker", "DescribeEndpointConfig", "", {*restorable.CONFIG_MEMBERS, *restorable.CONFIG_SERVICE_MEMBERS}),
+    ("sagemaker", "DescribeEndpoint", "", {*restorable.ENDPOINT_MEMBERS, *restorable.ENDPOINT_SERVICE_MEMBERS}),
+    ("sagemaker", "DescribeEndpoint", "ProductionVariants", {*restorable.VARIANT_MEMBERS, *restorable.VARIANT_SERVICE_MEMBERS}),
+    (
+        "sagemaker",
+        "DescribeEndpoint",
+        "ShadowProductionVariants",
+        {*restorable.VARIANT_MEMBERS, *restorable.VARIANT_SERVICE_MEMBERS},
+    ),
+    ("sagemaker", "DescribeInferenceComponent", "", {*restorable.COMPONENT_MEMBERS, *restorable.COMPONENT_SERVICE_MEMBERS}),
     ("sagemaker", "DescribeInferenceComponent", "Specification", SPECIFIED),
     ("sagemaker", "DescribeInferenceComponent", "Specifications", {*SPECIFIED, "InstanceType"}),
-    ("sagemaker", "DescribeInferenceComponent", "Specification.Container", {*restorable.CONTAINER, "DeployedImage"}),
-    ("cloudwatch", "DescribeAlarms", "MetricAlarms", {*restorable.ALARM, *restorable.ALARMS_OWN}),
-    ("application-autoscaling", "DescribeScalableTargets", "ScalableTargets", {*restorable.TARGET, *restorable.TARGETS_OWN}),
-    ("application-autoscaling", "DescribeScalingPolicies", "ScalingPolicies", {*restorable.POLICY, *restorable.POLICIES_OWN}),
-    ("application-autoscaling", "DescribeScheduledActions", "ScheduledActions", {*restorable.ACTION, *restorable.ACTIONS_OWN}),
+    ("sagemaker", "DescribeInferenceComponent", "Specification.Container", {*restorable.CONTAINER_MEMBERS, "DeployedImage"}),
+    ("cloudwatch", "DescribeAlarms", "MetricAlarms", {*restorable.ALARM_MEMBERS, *restorable.ALARM_SERVICE_MEMBERS}),
+    (
+        "application-autoscaling",
+        "DescribeScalableTargets",
+        "ScalableTargets",
+        {*restorable.TARGET_MEMBERS, *restorable.TARGET_SERVICE_MEMBERS},
+    ),
+    (
+        "application-autoscaling",
+        "DescribeScalingPolicies",
+        "ScalingPolicies",
+        {*restorable.POLICY_MEMBERS, *restorable.POLICY_SERVICE_MEMBERS},
+    ),
+    (
+        "application-autoscaling",
+        "DescribeScheduledActions",
+        "ScheduledActions",
+        {*restorable.SCHEDULED_ACTION_MEMBERS, *restorable.SCHEDULED_ACTION_SERVICE_MEMBERS},
+    ),
 ]
 TAKEN = [
-    ("sagemaker", "CreateEndpointConfig", "", {*restorable.CONFIG, "EndpointConfigName"}),
-    ("sagemaker", "CreateInferenceComponent", "", set(restorable.COMPONENT)),
+    ("sagemaker", "CreateEndpointConfig", "", {*restorable.CONFIG_MEMBERS, "EndpointConfigName"}),
+    ("sagemaker", "CreateInferenceComponent", "", set(restorable.COMPONENT_MEMBERS)),
     ("sagemaker", "CreateInferenceComponent", "Specification", SPECIFIED),
-    ("sagemaker", "CreateInferenceComponent", "Specification.Container", {*restorable.CONTAINER, "Image"}),
-    ("cloudwatch", "PutMetricAlarm", "", set(restorable.ALARM)),
-    ("application-autoscaling", "RegisterScalableTarget", "", set(restorable.TARGET)),
-    ("application-autoscaling", "PutScalingPolicy", "", set(restorable.POLICY) - {"PolicyARN"}),
-    ("application-autoscaling", "PutScheduledAction", "", set(restorable.ACTION)),
+    ("sagemaker", "CreateInferenceComponent", "Specification.Container", {*restorable.CONTAINER_MEMBERS, "Image"}),
+    ("cloudwatch", "PutMetricAlarm", "", set(restorable.ALARM_MEMBERS)),
+    ("application-autoscaling", "RegisterScalableTarget", "", set(restorable.TARGET_MEMBERS)),
+    ("application-autoscaling", "PutScalingPolicy", "", set(restorable.POLICY_MEMBERS) - {"PolicyARN"}),
+    ("application-autoscaling", "PutScheduledAction", "", set(restorable.SCHEDULED_ACTION_MEMBERS)),
 ]
 
 
@@ -74,8 +94,10 @@ CONFIG = {"EndpointConfigName": "c", "ProductionVariants": [{"VariantName": "v"}
 ROW = {"EndpointName": "e", "ProductionVariants": [{"VariantName": "v"}]}
 
 
-def described(config: dict[str, Any] = CONFIG, raw: dict[str, Any] = ROW) -> Described:
-    return Described(status="InService", variants=(), asynchronous=False, hosts=False, raw=raw, config=config)
+def described(config: dict[str, Any] = CONFIG, raw: dict[str, Any] = ROW) -> EndpointDescription:
+    return EndpointDescription(
+        status="InService", variants=(), is_asynchronous=False, may_host_components=False, reply=raw, config=config
+    )
 
 
 @pytest.mark.parametrize(
@@ -96,8 +118,8 @@ def described(config: dict[str, Any] = CONFIG, raw: dict[str, Any] = ROW) -> Des
         ),
     ],
 )
-def test_an_endpoint_with_what_we_do_not_know_is_not_restorable(found: Described, because: str | None):
-    assert restorable.endpoint(found) == because
+def test_an_endpoint_with_what_we_do_not_know_is_not_restorable(found: EndpointDescription, because: str | None):
+    assert restorable.endpoint_unrestorable_because(found) == because
 
 
 @pytest.mark.parametrize(
@@ -110,36 +132,39 @@ def test_an_endpoint_with_what_we_do_not_know_is_not_restorable(found: Described
 )
 def test_a_component_with_what_we_do_not_know_is_not_restorable(row: dict[str, Any]):
     name = {"InferenceComponentName": "one"}
-    assert restorable.component(name | row) == "the component one has QuantumConfig, which we do not know how to bring back"
-    assert restorable.component({**name, "Specification": {"ModelName": "m"}}) is None
+    assert (
+        restorable.component_unrestorable_because(name | row)
+        == "the component one has QuantumConfig, which we do not know how to bring back"
+    )
+    assert restorable.component_unrestorable_because({**name, "Specification": {"ModelName": "m"}}) is None
 
 
 @pytest.fixture
-def cloud(server: Server) -> Cloud:
-    return Cloud(boto3.Session(), Target(cloud="aws", account="123456789012", region="us-east-1"))
+def cloud(server: Server) -> CloudSession:
+    return CloudSession(boto3.Session(), Target(cloud="aws", account="123456789012", region="us-east-1"))
 
 
-def test_models_that_were_deleted_are_found_in_bulk(account: Account, cloud: Cloud):
+def test_models_that_were_deleted_are_found_in_bulk(account: Account, cloud: CloudSession):
     for index in range(150):
         account.endpoint(f"e{index}", variants=[Variant(model=f"m{index:03}")])
     account.contents.lost_models |= {"m007", "m149"}
-    assert restorable.gone(cloud, {"m007", "m100"}) == {"m007"}
+    assert restorable.deleted_models(cloud, {"m007", "m100"}) == {"m007"}
     assert cloud.calls["sagemaker:ListModels"] == 2
 
 
-def test_nothing_is_asked_where_no_model_is_needed(cloud: Cloud):
-    assert (restorable.gone(cloud, set()), dict(cloud.calls)) == (set(), {})
+def test_nothing_is_asked_where_no_model_is_needed(cloud: CloudSession):
+    assert (restorable.deleted_models(cloud, set()), dict(cloud.calls)) == (set(), {})
 
 
-def test_models_that_cannot_be_listed_are_noted_and_bar_nothing(cloud: Cloud, server: Server):
+def test_models_that_cannot_be_listed_are_noted_and_bar_nothing(cloud: CloudSession, server: Server):
     server.rules.append(on("ListModels", denied()))
-    assert restorable.gone(cloud, {"m"}) == set()
-    assert [trouble.missing for trouble in cloud.troubles] == ["sagemaker:ListModels"]
+    assert restorable.deleted_models(cloud, {"m"}) == set()
+    assert [trouble.missing for trouble in cloud.errors] == ["sagemaker:ListModels"]
 
 
-def test_more_models_than_can_be_listed_bar_nothing(account: Account, cloud: Cloud, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(restorable, "PAGES_OF_MODELS", 1)
+def test_more_models_than_can_be_listed_bar_nothing(account: Account, cloud: CloudSession, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(restorable, "MAX_MODEL_PAGES", 1)
     for index in range(101):
         account.endpoint(f"e{index}", variants=[Variant(model=f"m{index:03}")])
-    assert restorable.gone(cloud, {"m100", "gone"}) == set()
+    assert restorable.deleted_models(cloud, {"m100", "gone"}) == set()
     assert cloud.calls["sagemaker:ListModels"] == 1

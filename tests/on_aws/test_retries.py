@@ -7,8 +7,8 @@ from typing import Any
 import boto3
 import pytest
 
-from reaper.aws.session import Cloud
-from reaper.errors import CloudError, Trouble
+from reaper.aws.session import CloudSession
+from reaper.errors import CloudError, Reason
 from reaper.model import Target
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.fault import cut, denied, error, lost, on, throttled
@@ -16,12 +16,12 @@ from reaper_sandbox.aws.server import Server
 
 
 @pytest.fixture
-def cloud(monkeypatch: pytest.MonkeyPatch, server: Server) -> Cloud:
+def cloud(monkeypatch: pytest.MonkeyPatch, server: Server) -> CloudSession:
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "2")
-    return Cloud(boto3.Session(), Target(cloud="aws", account="123456789012", region="us-east-1"))
+    return CloudSession(boto3.Session(), Target(cloud="aws", account="123456789012", region="us-east-1"))
 
 
-def failed(cloud: Cloud) -> CloudError:
+def failed(cloud: CloudSession) -> CloudError:
     with pytest.raises(CloudError) as told:
         cloud.call("sagemaker", "DeleteEndpoint", "ResponseMetadata", EndpointName="e")
     return told.value
@@ -30,25 +30,25 @@ def failed(cloud: Cloud) -> CloudError:
 @pytest.mark.parametrize(
     ("faults", "trouble", "retried"),
     [
-        pytest.param([(denied(), 1)], Trouble.DENIED, False, id="denied at once"),
-        pytest.param([(error(400), 1)], Trouble.REFUSED, False, id="refused at once"),
-        pytest.param([(throttled(), 2)], Trouble.THROTTLED, True, id="throttled to the end"),
-        pytest.param([(cut(), 2)], Trouble.UNREACHABLE, True, id="cut to the end"),
-        pytest.param([(cut(), 1), (denied(), 1)], Trouble.DENIED, True, id="cut, then denied"),
-        pytest.param([(error(503), 1), (error(400), 1)], Trouble.REFUSED, True, id="a server error, then refused"),
-        pytest.param([(lost(), 1)], Trouble.GONE, True, id="carried out, its reply lost"),
+        pytest.param([(denied(), 1)], Reason.DENIED, False, id="denied at once"),
+        pytest.param([(error(400), 1)], Reason.REFUSED, False, id="refused at once"),
+        pytest.param([(throttled(), 2)], Reason.THROTTLED, True, id="throttled to the end"),
+        pytest.param([(cut(), 2)], Reason.UNREACHABLE, True, id="cut to the end"),
+        pytest.param([(cut(), 1), (denied(), 1)], Reason.DENIED, True, id="cut, then denied"),
+        pytest.param([(error(503), 1), (error(400), 1)], Reason.REFUSED, True, id="a server error, then refused"),
+        pytest.param([(lost(), 1)], Reason.GONE, True, id="carried out, its reply lost"),
     ],
 )
 def test_a_failure_says_whether_the_request_was_sent_again(
-    account: Account, server: Server, cloud: Cloud, faults: list[tuple[Any, int]], trouble: Trouble, retried: bool
+    account: Account, server: Server, cloud: CloudSession, faults: list[tuple[Any, int]], trouble: Reason, retried: bool
 ):
     account.endpoint("e")
     server.rules += [on("DeleteEndpoint", fault, times=times) for fault, times in faults]
     found = failed(cloud)
-    assert (found.trouble, found.retried) == (trouble, retried)
+    assert (found.reason, found.retried) == (trouble, retried)
 
 
-def test_the_retries_of_one_call_are_not_held_against_the_next(account: Account, server: Server, cloud: Cloud):
+def test_the_retries_of_one_call_are_not_held_against_the_next(account: Account, server: Server, cloud: CloudSession):
     account.endpoint("e")
     server.rules.append(on("ListEndpoints", cut(), times=1))
     cloud.call("sagemaker", "ListEndpoints", "Endpoints")

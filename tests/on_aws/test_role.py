@@ -11,9 +11,9 @@ from reaper import registry
 from reaper.aws import assumed_role, dynamodb_ledger, targets
 from reaper.errors import CloudError, SettingsError
 from reaper.model import Mode
-from reaper.observe import Order, sweep
+from reaper.observe import ObserveContext, sweep
 from reaper.policy import yaml_lines
-from reaper.sessions import sessions
+from reaper.sessions import sessions_of
 from reaper.settings import Settings
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.fault import denied, on
@@ -28,7 +28,7 @@ def assumed(server: Server) -> list[dict[str, str]]:
 
 
 def test_below_enforce_the_session_can_do_exactly_what_reading_needs(server: Server):
-    assumed_role.session(ARN, False, READING).client("sts").get_caller_identity()
+    assumed_role.assume_role(ARN, False, READING).client("sts").get_caller_identity()
     [asked] = assumed(server)
     [statement] = json.loads(asked["Policy"])["Statement"]
     assert statement == {"Effect": "Allow", "Action": READING, "Resource": "*"}
@@ -37,24 +37,24 @@ def test_below_enforce_the_session_can_do_exactly_what_reading_needs(server: Ser
 
 
 def test_in_enforce_the_role_is_taken_on_as_it_is(server: Server):
-    assumed_role.session(ARN, True, READING).client("sts").get_caller_identity()
+    assumed_role.assume_role(ARN, True, READING).client("sts").get_caller_identity()
     [asked] = assumed(server)
     assert "Policy" not in asked
 
 
 @pytest.mark.parametrize("mode", list(Mode))
 def test_only_a_run_that_acts_has_a_session_that_can(server: Server, mode: Mode):
-    sessions(Settings(mode=mode, cloud="aws", regions=("us-east-1",), role=ARN), "aws")
+    sessions_of(Settings(mode=mode, cloud="aws", regions=("us-east-1",), role=ARN), "aws")
     assert ["Policy" in asked for asked in assumed(server)] == [mode is not Mode.ENFORCE]
 
 
 def test_the_reading_policy_fits_into_a_session_with_the_ledgers_rights_too():
-    assert len(assumed_role.policy([*READING, *dynamodb_ledger.PERMISSIONS])) < assumed_role.LONGEST
+    assert len(assumed_role.session_policy([*READING, *dynamodb_ledger.PERMISSIONS])) < assumed_role.MAX_POLICY_CHARS
 
 
 def test_a_policy_that_is_too_long_is_refused_before_anything_is_asked(server: Server):
     with pytest.raises(SettingsError, match="2048 at most"):
-        assumed_role.session(ARN, False, [f"sagemaker:DescribeSomething{n}" for n in range(100)])
+        assumed_role.assume_role(ARN, False, [f"sagemaker:DescribeSomething{n}" for n in range(100)])
     assert server.calls == []
 
 
@@ -62,8 +62,8 @@ def test_a_sweep_through_the_role_sees_the_other_account(server: Server):
     there = Account(server, "210987654321")
     there.endpoint("far")
     there.alive("far", "AllTraffic", NOW - 15 * DAY, NOW)
-    clouds = targets.clouds(("us-east-1",), (), assumed_role.session(ARN, False, READING))
-    order = Order(policy=yaml_lines.parse("version: 1", "policy", registry.names()), now=NOW)
+    clouds = targets.target_sessions(("us-east-1",), (), assumed_role.assume_role(ARN, False, READING))
+    order = ObserveContext(policy=yaml_lines.parse_policy("version: 1", "policy", registry.kind_names()), now=NOW)
     found = sweep(clouds, [registry.kind("sagemaker-endpoint")], order)
     assert [(f.case.resource.name, f.case.resource.target.account) for f in found.findings] == [("far", "210987654321")]
     assert len(assumed(server)) == 1, "one set of credentials serves the whole sweep"
@@ -72,12 +72,12 @@ def test_a_sweep_through_the_role_sees_the_other_account(server: Server):
 def test_a_role_that_may_not_be_taken_on_is_told_as_denied(server: Server):
     server.rules.append(on("AssumeRole", denied()))
     with pytest.raises(CloudError) as told:
-        targets.clouds(("us-east-1",), (), assumed_role.session(ARN, False, READING))
+        targets.target_sessions(("us-east-1",), (), assumed_role.assume_role(ARN, False, READING))
     assert told.value.missing == "sts:AssumeRole"
 
 
 def test_credentials_know_when_they_end_and_are_renewed_before(server: Server):
-    credentials = assumed_role.session(ARN, False, READING).get_credentials()
+    credentials = assumed_role.assume_role(ARN, False, READING).get_credentials()
     assert isinstance(credentials, RefreshableCredentials)
     credentials.get_frozen_credentials()
     assert (credentials.refresh_needed(), credentials.refresh_needed(2 * 3600)) == (False, True)
@@ -91,4 +91,4 @@ def test_without_credentials_the_setting_is_named(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
     assert boto3.Session().get_credentials() is None
     with pytest.raises(SettingsError, match="no AWS credentials to take that role on with"):
-        assumed_role.session(ARN, True, READING)
+        assumed_role.assume_role(ARN, True, READING)

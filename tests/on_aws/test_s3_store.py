@@ -11,7 +11,7 @@ import pytest
 from actions.test_manifest import SAVED
 from reaper.actions import manifest
 from reaper.aws import text_store
-from reaper.errors import CloudError, PolicyError, Trouble
+from reaper.errors import CloudError, PolicyError, Reason
 from reaper.policy import file
 from reaper_sandbox.aws.fault import denied, error, on
 from reaper_sandbox.aws.server import Server
@@ -35,11 +35,11 @@ def test_of_a_policy_no_more_is_fetched_than_was_asked_for():
     s3 = boto3.client("s3")
     for key, body in (("long", b"version: 1\n" + b"#" * 300_000), ("empty", b""), ("fits", b"version: 1\n")):
         s3.put_object(Bucket="manifests", Key=key, Body=body)
-    assert text_store.read("s3://manifests/long", 11) == b"version: 1\n"
-    assert text_store.read("s3://manifests/empty", 11) == b""
-    assert file.load("s3://manifests/fits").text == "version: 1\n"
+    assert text_store.read_bytes("s3://manifests/long", 11) == b"version: 1\n"
+    assert text_store.read_bytes("s3://manifests/empty", 11) == b""
+    assert file.load_policy("s3://manifests/fits").text == "version: 1\n"
     with pytest.raises(PolicyError, match="expected at most 262,144 bytes"):
-        file.load("s3://manifests/long")
+        file.load_policy("s3://manifests/long")
 
 
 def test_a_policy_of_many_megabytes_is_not_fetched_whole(monkeypatch: pytest.MonkeyPatch):
@@ -59,7 +59,7 @@ def test_a_policy_of_many_megabytes_is_not_fetched_whole(monkeypatch: pytest.Mon
     with ThreadingHTTPServer(("127.0.0.1", 0), Flood) as server:
         Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
         monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"http://127.0.0.1:{server.server_port}")
-        assert len(text_store.read("s3://manifests/flood", 262_145)) == 262_145
+        assert len(text_store.read_bytes("s3://manifests/flood", 262_145)) == 262_145
         server.shutdown()
     assert len(sent) < 50
 
@@ -74,19 +74,19 @@ def test_what_is_there_is_never_overwritten():
 def test_all_of_a_place_and_nothing_beside_it_is_listed():
     wanted = sorted(text_store.write(PLACE, f"r/{n:04}.json", "x") for n in range(1003))
     text_store.write("s3://manifests/reaper-2", "other.json", "x")
-    assert text_store.list("s3://manifests/reaper") == wanted
+    assert text_store.list_texts("s3://manifests/reaper") == wanted
 
 
 def test_a_place_without_a_prefix_is_the_whole_bucket():
-    assert text_store.list("s3://manifests") == []
+    assert text_store.list_texts("s3://manifests") == []
     address = text_store.write("s3://manifests", "a.json", "x")
-    assert text_store.list("s3://manifests") == [address]
+    assert text_store.list_texts("s3://manifests") == [address]
 
 
 def test_one_that_is_not_there_is_gone():
     with pytest.raises(CloudError) as told:
         text_store.read_text("s3://manifests/none.json")
-    assert told.value.trouble is Trouble.GONE
+    assert told.value.reason is Reason.GONE
 
 
 @pytest.mark.parametrize(
@@ -99,11 +99,11 @@ def test_denied_names_the_permission(server: Server, operation: str, permission:
     calls = {
         "PutObject": lambda: text_store.write(PLACE, "two.json", "x"),
         "GetObject": lambda: text_store.read_text(address),
-        "ListObjectsV2": lambda: text_store.list(PLACE),
+        "ListObjectsV2": lambda: text_store.list_texts(PLACE),
     }
     with pytest.raises(CloudError) as told:
         calls[operation]()
-    assert (told.value.trouble, told.value.missing) == (Trouble.DENIED, permission)
+    assert (told.value.reason, told.value.missing) == (Reason.DENIED, permission)
 
 
 def test_a_bucket_that_fails_is_told(server: Server):
@@ -118,7 +118,7 @@ def test_an_address_that_is_none_is_a_refusal():
 
 
 def test_a_manifest_in_a_bucket_is_read_where_manifests_are_kept_in_a_folder(tmp_path: Path):
-    elsewhere, here = manifest.open("s3://manifests/reaper", {}), manifest.open(str(tmp_path), {})
-    address = elsewhere.keep(SAVED, 1)
-    assert here.at(address) == SAVED
-    assert elsewhere.at(here.keep(SAVED, 2)) == SAVED
+    elsewhere, here = manifest.open_archive("s3://manifests/reaper", {}), manifest.open_archive(str(tmp_path), {})
+    address = elsewhere.store_manifest(SAVED, 1)
+    assert here.read_manifest(address) == SAVED
+    assert elsewhere.read_manifest(here.store_manifest(SAVED, 2)) == SAVED

@@ -28,7 +28,7 @@ def test_silence_under_a_living_heartbeat_is_proven_idle_with_its_money(account:
     assert (found.case.verdict.state, found.case.verdict.confidence) == (State.IDLE, Confidence.PROVEN)
     assert (found.price.usd_per_hour, found.case.resource.size) == (1.408, "ml.g5.xlarge x1")
     assert found.wasted_usd == pytest.approx(1.408 * 14 * 24, rel=0.01)
-    assert (found.step.move, found.outcome.result, found.owner.address) == ("warn", "planned", "a@example.com")
+    assert (found.step.name, found.outcome.result, found.owner.address) == ("warn", "planned", "a@example.com")
 
 
 def test_zero_valued_points_are_silence(account: Account, swept: Sweep):
@@ -211,7 +211,7 @@ def test_names_that_differ_only_in_case_are_two_endpoints(account: Account, swep
 def test_a_protecting_tag_protects(account: Account, swept: Sweep, tags: dict[str, str]):
     silent(account, tags=tags)
     found = swept(KIND).found["quiet"]
-    assert (found.case.verdict.state, found.step.move) == (State.EXEMPT, "none")
+    assert (found.case.verdict.state, found.step.name) == (State.EXEMPT, "none")
 
 
 def test_more_than_one_page_of_everything(account: Account, server: Server, swept: Sweep):

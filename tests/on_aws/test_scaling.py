@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from reaper.aws import autoscaling
-from reaper.aws.autoscaling import Scaling
+from reaper.aws.autoscaling import Autoscaling
 
-ROW = {"ResourceId": "endpoint/e/variant/v", "ScalableDimension": autoscaling.VARIANT}
+ROW = {"ResourceId": "endpoint/e/variant/v", "ScalableDimension": autoscaling.VARIANT_DIMENSION}
 STEPS = {"AdjustmentType": "ChangeInCapacity", "StepAdjustments": [{"ScalingAdjustment": 1}]}
 ALARM = {
     "AlarmName": "a", "ActionsEnabled": True, "AlarmActions": ["arn:policy"], "ComparisonOperator": "GreaterThanThreshold", "Threshold": 0.0,
@@ -19,7 +19,7 @@ def wakes(
     target: dict[str, Any] | None = None, policy: dict[str, Any] | None = None, alarm: dict[str, Any] | None = None
 ) -> bool:
     """Whether it wakes where everything is as it should be but for what is given."""
-    found = Scaling(
+    found = Autoscaling(
         targets=({**ROW, "MinCapacity": 0, "MaxCapacity": 2, **(target or {})},),
         policies=(
             {
@@ -34,7 +34,7 @@ def wakes(
         ),
         alarms={"a": {**ALARM, **(alarm or {})}},
     )
-    return autoscaling.wakes_variant(found, "e", "v")
+    return autoscaling.can_wake_variant(found, "e", "v")
 
 
 def test_a_step_policy_with_an_alarm_on_the_backlog_wakes_it():
@@ -45,7 +45,7 @@ def test_nothing_less_does():
     assert not wakes(target={"MaxCapacity": 0})
     assert not wakes(target={"ResourceId": "endpoint/e/variant/other"})
     assert not wakes(policy={"PolicyType": "TargetTrackingScaling"})
-    assert not wakes(policy={"ScalableDimension": autoscaling.COPIES})
+    assert not wakes(policy={"ScalableDimension": autoscaling.COPIES_DIMENSION})
     assert not wakes(policy={"StepScalingPolicyConfiguration": {**STEPS, "StepAdjustments": [{"ScalingAdjustment": -1}]}})
     assert not wakes(policy={"Alarms": []})
     assert not wakes(alarm={"AlarmActions": ["arn:another"]})
@@ -92,12 +92,12 @@ def test_an_alarm_must_ring_for_one(alarm: dict[str, Any], rings: bool):
     ],
 )
 def test_a_single_request_in_vain_must_ring_for_a_component(alarm: dict[str, Any], rings: bool):
-    row = {"ResourceId": "inference-component/c", "ScalableDimension": autoscaling.COPIES}
+    row = {"ResourceId": "inference-component/c", "ScalableDimension": autoscaling.COPIES_DIMENSION}
     policy = {**row, "PolicyName": "p", "PolicyARN": "arn:policy", "PolicyType": "StepScaling", "Alarms": [{"AlarmName": "a"}]}
     watched = {"MetricName": "NoCapacityInvocationFailures", "Dimensions": [{"Name": "InferenceComponentName", "Value": "c"}]}
-    found = Scaling(
+    found = Autoscaling(
         targets=({**row, "MinCapacity": 0, "MaxCapacity": 2},),
         policies=({**policy, "StepScalingPolicyConfiguration": STEPS},),
         alarms={"a": {**ALARM, **watched, **alarm}},
     )
-    assert autoscaling.wakes_component(found, "c") is rings
+    assert autoscaling.can_wake_component(found, "c") is rings

@@ -12,7 +12,7 @@ from botocore.config import Config
 
 from hanging import hanging
 from reaper.aws import secret_store
-from reaper.errors import CloudError, Trouble
+from reaper.errors import CloudError, Reason
 
 TEMPLATE = Path(__file__).parents[2] / "template.yaml"
 
@@ -32,8 +32,8 @@ def test_a_store_that_hangs_is_given_up_after_two_tries(connections: list[socket
     monkeypatch.setattr(secret_store, "LIMITS", secret_store.LIMITS.merge(Config(read_timeout=0.1)))
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "9")
     with pytest.raises(CloudError) as refused:
-        secret_store.read("keys")
-    assert refused.value.trouble is Trouble.UNREACHABLE
+        secret_store.read_secret("keys")
+    assert refused.value.reason is Reason.UNREACHABLE
     assert len(connections) == 2
 
 

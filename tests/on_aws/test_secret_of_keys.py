@@ -28,4 +28,4 @@ def test_no_policy_gets_a_key_however_little_it_asks_for(ref: str):
 
 def test_a_policy_gets_the_secret_beside_it_and_a_setting_gets_the_keys():
     assert secret_store.read_for_policy("secretsmanager:hook#k1", EVERYTHING) == "s3cret"
-    assert secret_store.read("secretsmanager:ring", {}) == RING
+    assert secret_store.read_secret("secretsmanager:ring", {}) == RING

@@ -14,8 +14,9 @@ import pytest
 from on_aws.conftest import DAY, HOUR, NOW, Sweep
 from reaper import observe, registry
 from reaper.aws import metrics, targets
-from reaper.aws.metrics import Query
-from reaper.model import Finding, Kind, Quiet, Resource, State, Target, Window
+from reaper.aws.metrics import MetricQuery
+from reaper.kind import Kind
+from reaper.model import Finding, RecentSince, Resource, State, Target, Window
 from reaper.policy import rules, yaml_lines
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.call import Call
@@ -101,8 +102,10 @@ def thorough(kind: Kind[Any]) -> Kind[Any]:
     """The same, with everything looked at closely."""
 
     def observe(cloud: Any, resources: Any, window: Window) -> Any:
-        never = Quiet(perhaps=NOW + DAY, surely=NOW + DAY)
-        return kind.observe(cloud, resources, replace(window, quiet={r.id: never for r in resources}, whole=True))
+        never = RecentSince(under_some_rule=NOW + DAY, under_every_rule=NOW + DAY)
+        return kind.observe(
+            cloud, resources, replace(window, recent_since_by_id={r.id: never for r in resources}, reads_in_full=True)
+        )
 
     return replace(kind, observe=observe)
 
@@ -112,8 +115,8 @@ def test_use_of_a_variant_without_instances_is_told_in_one_way(account: Account)
     for name in ("v", "w"):
         account.alive("pair", name, NOW - 10 * DAY, NOW)
     account.invoked("pair", "w", NOW - 2 * HOUR)
-    order = observe.Order(policy=yaml_lines.parse("version: 1", "policy", registry.names()), now=NOW)
-    known, [cloud] = registry.kind(KIND), targets.clouds(["us-east-1"], (), boto3.Session())
+    order = observe.ObserveContext(policy=yaml_lines.parse_policy("version: 1", "policy", registry.kind_names()), now=NOW)
+    known, [cloud] = registry.kind(KIND), targets.target_sessions(["us-east-1"], (), boto3.Session())
     found = [described(observe.sweep([cloud], [kind], order))["pair"].case.verdict for kind in (known, thorough(known))]
     assert found[0] == found[1]
     assert found[0].because.startswith("Invocations of w shows use")
@@ -135,14 +138,14 @@ def test_every_verdict_is_that_of_a_sweep_which_describes_everything(account: Ac
     fleet(account, seed)
     chance = random.Random(f"rules of {seed}")
     text = policy(*chance.sample(RULES, chance.randint(1, len(RULES))))
-    order = observe.Order(policy=yaml_lines.parse(text, "policy", registry.names()), now=NOW)
-    known, [cloud] = registry.kind(KIND), targets.clouds(["us-east-1"], (), boto3.Session())
+    order = observe.ObserveContext(policy=yaml_lines.parse_policy(text, "policy", registry.kind_names()), now=NOW)
+    known, [cloud] = registry.kind(KIND), targets.target_sessions(["us-east-1"], (), boto3.Session())
     found = described(observe.sweep([cloud], [known], order))
     full = described(observe.sweep([cloud], [thorough(known)], order))
     assert len(full) == 24
     for name, one in full.items():
         expected, verdict, held = one.case.verdict, found[name].case.verdict, found[name].case.rule
-        if held.protected and " or " in held.name:
+        if held.protected_because and " or " in held.name:
             # Which of two rules holds hangs on its price, and one of them says ignore: the gentler one counts for what is in use.
             assert verdict.state is State.EXEMPT
             continue
@@ -162,17 +165,17 @@ def spans(server: Server) -> list[tuple[int, datetime]]:
     return found
 
 
-def asked(count: int, wait: Callable[[int], timedelta]) -> tuple[list[tuple[Resource, list[Query]]], Window]:
+def asked(count: int, wait: Callable[[int], timedelta]) -> tuple[list[tuple[Resource, list[MetricQuery]]], Window]:
     """One series each of so many resources that were silent long enough after `wait(index)`."""
     place = Target(cloud="aws", account="123456789012", region="us-east-1")
     rows = [
         Resource(kind=KIND, id=f"r{n}", name=f"r{n}", target=place, region="us-east-1", created=NOW - 90 * DAY)
         for n in range(count)
     ]
-    quiet = {f"r{n}": Quiet(perhaps=NOW - wait(n), surely=NOW - wait(n)) for n in range(count)}
+    quiet = {f"r{n}": RecentSince(under_some_rule=NOW - wait(n), under_every_rule=NOW - wait(n)) for n in range(count)}
     start = (NOW - 14 * DAY).replace(minute=0)
-    stretch = Window(start=start, end=NOW.replace(minute=10), quiet_from=NOW - HOUR, quiet=quiet)
-    return [(r, [Query(namespace="N", metric="M", stat="Sum", dimensions=(("D", r.id),))]) for r in rows], stretch
+    stretch = Window(start=start, end=NOW.replace(minute=10), recent_since=NOW - HOUR, recent_since_by_id=quiet)
+    return [(r, [MetricQuery(namespace="N", metric="M", stat="Sum", dimensions=(("D", r.id),))]) for r in rows], stretch
 
 
 @pytest.mark.parametrize(
@@ -185,15 +188,15 @@ def asked(count: int, wait: Callable[[int], timedelta]) -> tuple[list[tuple[Reso
 )
 def test_first_looks_of_any_reach_are_packed_within_points_and_queries(server: Server, wait: Callable, most: int):
     rows, stretch = asked(1000, wait)
-    found, [cloud] = spans(server), targets.clouds(["us-east-1"], (), boto3.Session())
-    answers = metrics.first(cloud, rows, stretch)
+    found, [cloud] = spans(server), targets.target_sessions(["us-east-1"], (), boto3.Session())
+    answers = metrics.fetch_first_look(cloud, rows, stretch)
     assert len(found) <= most
     points = [count * -(-(stretch.end - start) // HOUR) for count, start in found]
     assert max(points) <= metrics.MAX_POINTS
     assert max(count for count, _ in found) <= metrics.MAX_QUERIES
     for one, [query] in rows:
         assert answers[query].complete
-        assert answers[query].series.start <= stretch.quiet[one.id].perhaps
+        assert answers[query].series.start <= stretch.recent_since_by_id[one.id].under_some_rule
 
 
 @pytest.mark.parametrize("kind", [KIND, "sagemaker-inference-component", "sagemaker-notebook", "sagemaker-studio-app"])
@@ -203,10 +206,10 @@ def test_the_look_before_an_action_reads_the_whole_window_at_once(account: Accou
     account.notebook("nb")
     account.app(space="ana")
     one = next(f.case.resource for f in swept(kind).found.values())
-    held = yaml_lines.parse("version: 1", "policy", registry.names())
-    found, [cloud] = spans(server), targets.clouds(["us-east-1"], (), boto3.Session())
-    observe.again(cloud, registry.kind(kind), one, observe.Order(policy=held, now=NOW))
-    assert {start for _, start in found} == {observe.window(held, NOW).start}
+    held = yaml_lines.parse_policy("version: 1", "policy", registry.kind_names())
+    found, [cloud] = spans(server), targets.target_sessions(["us-east-1"], (), boto3.Session())
+    observe.assess_again(cloud, registry.kind(kind), one, observe.ObserveContext(policy=held, now=NOW))
+    assert {start for _, start in found} == {observe.observation_window(held, NOW).start}
 
 
 def test_a_wait_that_cannot_be_told_is_the_shortest_of_the_policy(account: Account):
@@ -219,6 +222,10 @@ def test_a_wait_that_cannot_be_told_is_the_shortest_of_the_policy(account: Accou
         created=NOW,
         tags={"reaper:keep": 5},  # type: ignore[dict-item]
     )
-    order = observe.Order(policy=yaml_lines.parse(policy(RULES[0]), "policy", registry.names()), now=NOW)
+    order = observe.ObserveContext(policy=yaml_lines.parse_policy(policy(RULES[0]), "policy", registry.kind_names()), now=NOW)
     assert observe._quiet([one], order) == {}
-    assert observe.window(order.policy, NOW).quiet_from == NOW - rules.shortest_idle_after(order.policy) == NOW - 4 * HOUR
+    assert (
+        observe.observation_window(order.policy, NOW).recent_since
+        == NOW - rules.shortest_idle_after(order.policy)
+        == NOW - 4 * HOUR
+    )

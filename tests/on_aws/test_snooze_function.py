@@ -16,8 +16,8 @@ from reaper.aws import snooze_function
 from reaper.ledger import port
 from reaper.ledger.port import Ledger
 from reaper.model import Memory
-from reaper.snooze.pages import until
-from reaper.snooze.token import Keys, Link, sign
+from reaper.snooze.pages import snooze_end
+from reaper.snooze.token import Keys, SnoozeLink, sign_link
 from reaper_sandbox.aws.fault import denied, on
 from reaper_sandbox.aws.server import Server
 
@@ -108,12 +108,12 @@ def store(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ledger]:
     boto3.client("secretsmanager").create_secret(Name=SECRET, SecretString=ring("k1", k1=FIRST))
     monkeypatch.setenv("REAPER_LEDGER", "dynamodb://reaper-ledger")
     monkeypatch.setenv("REAPER_SNOOZE_KEYS", f"secretsmanager:{SECRET}")
-    snooze_function._gate.cache_clear()
-    found = port.open("dynamodb://reaper-ledger", {})
+    snooze_function._snooze_handler.cache_clear()
+    found = port.open_ledger("dynamodb://reaper-ledger", {})
     found.remember(ID, Memory(idle_since=NOW - timedelta(days=9), warned_at=NOW), 0, NOW)
     server.calls.clear()
     yield found
-    snooze_function._gate.cache_clear()
+    snooze_function._snooze_handler.cache_clear()
 
 
 NOW = datetime.now(UTC)
@@ -124,7 +124,7 @@ STACK = "arn:aws:cloudformation:us-east-1:123456789012:stack/reaper"
 
 def token(secret: str = FIRST, key: str = "k1", stack: str = "", **given: Any) -> str:
     fields = {"resource": ID, "expires": NOW + timedelta(days=14), "max_days": 30, "kind": "sagemaker-endpoint", "name": "churn"}
-    return sign(Link(**{**fields, **given}), Keys(current=key, ring={key: secret.encode()}, deployment=stack))
+    return sign_link(SnoozeLink(**{**fields, **given}), Keys(current=key, ring={key: secret.encode()}, deployment=stack))
 
 
 def call(asked: dict[str, Any]) -> dict[str, Any]:
@@ -157,8 +157,8 @@ def test_a_post_through_the_url_keeps_the_resource(store: Ledger, encoded: bool)
     reply = call(event("POST", body=form(reason="für Ōsaka"), encoded=encoded))
     found = remembered(store)
     assert reply["statusCode"] == 200
-    assert found.snoozed_until in {until(before, 7), until(datetime.now(UTC), 7)}
-    assert (found.snoozed_why, found.warned_at) == ("für Ōsaka", NOW)
+    assert found.snoozed_until in {snooze_end(before, 7), snooze_end(datetime.now(UTC), 7)}
+    assert (found.snooze_reason, found.warned_at) == ("für Ōsaka", NOW)
     assert [entry.what for entry in store.history(ID)] == ["kept"]
 
 
@@ -167,7 +167,7 @@ def test_two_at_once_lose_nothing_and_the_longer_one_wins(store: Ledger):
         replies = list(pool.map(call, [event("POST", body=form(days=days)) for days in ("1", "2", "3", "4")]))
     found = remembered(store)
     assert [reply["statusCode"] for reply in replies] == [200] * 4
-    assert found.snoozed_until in {until(NOW, 4), until(datetime.now(UTC), 4)}
+    assert found.snoozed_until in {snooze_end(NOW, 4), snooze_end(datetime.now(UTC), 4)}
     assert (found.version, found.warned_at) == (1 + len(store.history(ID)), NOW)
 
 
@@ -185,11 +185,11 @@ def test_the_secret_is_read_once_for_many_requests(store: Ledger, server: Server
 
 
 def test_a_rotated_key_is_found_without_a_new_deployment(store: Ledger):
-    gate, later = snooze_function._gate(), NOW + timedelta(seconds=31)
-    assert gate.answer(snooze_function.request(event("GET", f"t={token()}")), NOW).status == 200
+    gate, later = snooze_function._snooze_handler(), NOW + timedelta(seconds=31)
+    assert gate.handle(snooze_function.parse_request(event("GET", f"t={token()}")), NOW).status == 200
     boto3.client("secretsmanager").put_secret_value(SecretId=SECRET, SecretString=ring("k2", k1=FIRST, k2=SECOND))
     for link in (token(SECOND, "k2"), token()):
-        assert gate.answer(snooze_function.request(event("GET", f"t={link}")), later).status == 200
+        assert gate.handle(snooze_function.parse_request(event("GET", f"t={link}")), later).status == 200
 
 
 def test_strangers_get_a_plain_403_and_the_ledger_is_not_asked(store: Ledger, server: Server):
@@ -292,12 +292,12 @@ def test_path_rate_and_shape_come_before_the_secret(store: Ledger, server: Serve
 
 def test_a_secret_that_may_not_be_read_is_asked_for_once_a_minute(store: Ledger, server: Server):
     server.rules.append(on("GetSecretValue", denied()))
-    gate, asked = snooze_function._gate(), snooze_function.request(event("GET", f"t={token()}"))
-    statuses = [gate.answer(asked, NOW + timedelta(seconds=second)).status for second in range(0, 60, 6)]
+    gate, asked = snooze_function._snooze_handler(), snooze_function.parse_request(event("GET", f"t={token()}"))
+    statuses = [gate.handle(asked, NOW + timedelta(seconds=second)).status for second in range(0, 60, 6)]
     assert statuses == [503] * 10
     assert len(server.calls) == 1
     server.rules.clear()
-    assert gate.answer(asked, NOW + timedelta(seconds=60)).status == 200
+    assert gate.handle(asked, NOW + timedelta(seconds=60)).status == 200
 
 
 def test_a_link_of_another_stack_with_the_same_secret_is_refused(store: Ledger, monkeypatch: pytest.MonkeyPatch):

@@ -6,7 +6,7 @@ from fakes.sample_findings import report
 from notices.test_hostile_messages import hostile
 from reaper.aws import topic
 from reaper.aws.channels import sns
-from reaper.notices.message import defused
+from reaper.notices.message import without_markup
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from reaper.notices.message import defused
     ],
 )
 def test_a_subject_shows_no_mark_for_what_is_not_seen(text: str, said: str):
-    assert sns.subject(defused(text)) == said
+    assert sns.ascii_subject(without_markup(text)) == said
 
 
 def test_the_summary_on_the_topic_has_no_masked_link():

@@ -12,24 +12,24 @@ import pytest
 
 from on_azure.conftest import DEPLOYMENT, NOW
 from reaper import registry
-from reaper.actions.contract import Made, Manifest, Permit
-from reaper.azure.session import Cloud
-from reaper.azure.writes import always
+from reaper.actions.contract import ActionResult, CallCheck, Manifest
+from reaper.azure.session import CloudSession
+from reaper.azure.writes import always_permit
 from reaper.errors import CloudError
-from reaper.model import Bar, Move, Resource
+from reaper.model import Blocked, Resource, StepName
 from reaper_sandbox.azure.server import Server
 
 
-def found(cloud: Cloud, kind: str, name: str) -> Resource:
+def found(cloud: CloudSession, kind: str, name: str) -> Resource:
     """The resource of that name, as a sweep finds it."""
-    return next(r for r in registry.kind(kind).discover(cloud.anew()) if r.name == name)
+    return next(r for r in registry.kind(kind).discover(cloud.without_cache()) if r.name == name)
 
 
-def bar(cloud: Cloud, kind: str, name: str, move: Move = Move.STOP, **facts: Any) -> Bar | None:
+def bar(cloud: CloudSession, kind: str, name: str, move: StepName = StepName.STOP, **facts: Any) -> Blocked | None:
     """What keeps the move from being made."""
     one = found(cloud, kind, name)
     quiet = {"autoscale": None} if kind == DEPLOYMENT else {}
-    return registry.kind(kind).able(replace(one, facts={**quiet, **one.facts, **facts}))[move]
+    return registry.kind(kind).blocked_actions(replace(one, facts={**quiet, **one.facts, **facts}))[move]
 
 
 def later(server: Server) -> None:
@@ -42,14 +42,16 @@ def later(server: Server) -> None:
 class Planned:
     """An act of which everything is ready but the call itself."""
 
-    cloud: Cloud
+    cloud: CloudSession
     resource: Resource
     manifest: Manifest
 
-    def made(self, permit: Permit = always) -> Made:
-        return registry.acts(self.resource.kind).carry(self.cloud.anew(), self.resource, self.manifest, permit)
+    def made(self, permit: CallCheck = always_permit) -> ActionResult:
+        return registry.action_functions(self.resource.kind).perform(
+            self.cloud.without_cache(), self.resource, self.manifest, permit
+        )
 
-    def carry(self, permit: Permit = always) -> str:
+    def carry(self, permit: CallCheck = always_permit) -> str:
         return self.made(permit).because
 
     def refused(self) -> CloudError:
@@ -58,13 +60,23 @@ class Planned:
         return caught.value
 
 
-def planned(cloud: Cloud, kind: str, name: str, move: Move = Move.STOP, facts: Mapping[str, Any] | None = None) -> Planned:
+def planned(
+    cloud: CloudSession, kind: str, name: str, move: StepName = StepName.STOP, facts: Mapping[str, Any] | None = None
+) -> Planned:
     """The act up to its manifest, which goes through JSON as it does when it is stored."""
-    acts = registry.acts(kind)
-    fresh = acts.look(cloud.anew(), found(cloud, kind, name))
+    acts = registry.action_functions(kind)
+    fresh = acts.read_now(cloud.without_cache(), found(cloud, kind, name))
     fresh = replace(fresh, facts={**fresh.facts, **(facts or {})})
-    record = json.loads(json.dumps(acts.record(cloud.anew(), fresh, move)))
+    record = json.loads(json.dumps(acts.read_undo_state(cloud.without_cache(), fresh, move)))
     manifest = Manifest(
-        id=fresh.id, kind=kind, name=name, target=fresh.target, region=fresh.region, move=move, run="run1", at=NOW, record=record
+        id=fresh.id,
+        kind=kind,
+        name=name,
+        target=fresh.target,
+        region=fresh.region,
+        action=move,
+        run="run1",
+        at=NOW,
+        undo_state=record,
     )
     return Planned(cloud, fresh, manifest)

@@ -13,9 +13,9 @@ import pytest
 
 from reaper import registry
 from reaper.azure import targets
-from reaper.azure.session import Cloud
+from reaper.azure.session import CloudSession
 from reaper.model import Confidence, Coverage, Finding, State
-from reaper.observe import Order, Swept, sweep
+from reaper.observe import ObserveContext, Swept, sweep
 from reaper.policy import yaml_lines
 from reaper_sandbox.azure import routes
 from reaper_sandbox.azure.fault import Fault, Guard
@@ -54,9 +54,9 @@ def vision(subscription: Subscription) -> Workspace:
 
 
 @pytest.fixture
-def cloud(server: Server, vision: Workspace) -> Cloud:
+def cloud(server: Server, vision: Workspace) -> CloudSession:
     """A session of one subscription with one workspace."""
-    return targets.clouds([SUB])[0]
+    return targets.target_sessions([SUB])[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +93,8 @@ Sweep = Callable[..., Result]
 def swept(server: Server) -> Sweep:
     def run(*kinds: str, policy: str = "version: 1", subscriptions: tuple[str, ...] = (), now: datetime = NOW) -> Result:
         asked = [k for k in registry.kinds("azure") if not kinds or k.name in kinds]
-        order = Order(policy=yaml_lines.parse(policy, "policy", registry.names()), now=now)
-        done = sweep(targets.clouds(subscriptions), asked, order)
+        order = ObserveContext(policy=yaml_lines.parse_policy(policy, "policy", registry.kind_names()), now=now)
+        done = sweep(targets.target_sessions(subscriptions), asked, order)
         return Result(done, {f.case.resource.id.rpartition("/")[2]: f for f in done.findings})
 
     return run

@@ -6,10 +6,10 @@ import pytest
 
 from on_azure.conftest import SUB
 from reaper.azure import resource_graph, targets
-from reaper.azure.request import Call
-from reaper.azure.service_hosts import Endpoints, from_env
-from reaper.azure.session import Cloud
-from reaper.errors import CloudError, SettingsError, Trouble
+from reaper.azure.request import ArmRequest
+from reaper.azure.service_hosts import AzureHosts, hosts_from_env
+from reaper.azure.session import CloudSession
+from reaper.errors import CloudError, Reason, SettingsError
 from reaper_sandbox.azure.fault import Fault, cut, error, garbage, on
 from reaper_sandbox.azure.request import Reply, Request
 from reaper_sandbox.azure.server import Server
@@ -26,7 +26,7 @@ def reply(body: object, status: int = 200) -> Fault:
     return Fault(answer=lambda request: Reply(status=status, body=body))
 
 
-def test_pages_are_followed_on_our_own_host_whatever_the_link_says(server: Server, cloud: Cloud, vision: Workspace):
+def test_pages_are_followed_on_our_own_host_whatever_the_link_says(server: Server, cloud: CloudSession, vision: Workspace):
     for name in ("a", "b", "c"):
         vision.cluster(name)
 
@@ -37,14 +37,14 @@ def test_pages_are_followed_on_our_own_host_whatever_the_link_says(server: Serve
         return reply({"value": [vision.world.estate.find(f"{vision.id}/computes/a")], "nextLink": link})
 
     server.rules.append(elsewhere)
-    assert [row["name"] for row in cloud.pages(READ, path(vision))] == ["a", "b", "c"]
+    assert [row["name"] for row in cloud.paged_rows(READ, path(vision))] == ["a", "b", "c"]
 
 
-def test_a_page_that_comes_twice_is_an_error_and_no_endless_loop(server: Server, cloud: Cloud, vision: Workspace):
+def test_a_page_that_comes_twice_is_an_error_and_no_endless_loop(server: Server, cloud: CloudSession, vision: Workspace):
     again = f"{server.url}{path(vision)}?api-version=2025-12-01"
     server.rules.append(on("GET", ".*/computes", reply({"value": [], "nextLink": again})))
     with pytest.raises(CloudError, match="twice"):
-        list(cloud.pages(READ, path(vision)))
+        list(cloud.paged_rows(READ, path(vision)))
 
 
 @pytest.mark.parametrize(
@@ -62,49 +62,49 @@ def test_a_page_that_comes_twice_is_an_error_and_no_endless_loop(server: Server,
         b'{"value": [',
     ],
 )
-def test_a_page_that_is_no_page_is_garbled(server: Server, cloud: Cloud, vision: Workspace, body: object):
+def test_a_page_that_is_no_page_is_garbled(server: Server, cloud: CloudSession, vision: Workspace, body: object):
     server.rules.append(on("GET", ".*/computes", reply(body)))
     with pytest.raises(CloudError) as caught:
-        list(cloud.pages(READ, path(vision)))
-    assert (caught.value.trouble, caught.value.operation) == (Trouble.GARBLED, READ)
+        list(cloud.paged_rows(READ, path(vision)))
+    assert (caught.value.reason, caught.value.operation) == (Reason.UNREADABLE, READ)
 
 
 @pytest.mark.parametrize(
     ("status", "body", "trouble"),
     [
-        (403, {"error": {"code": "AuthorizationFailed", "message": "no"}}, Trouble.DENIED),
-        (401, {"error": {"code": "InvalidAuthenticationToken", "message": "no"}}, Trouble.DENIED),
-        (403, b"<html>blocked by a proxy</html>", Trouble.DENIED),
-        (404, {"error": {"code": "ResourceNotFound", "message": "gone"}}, Trouble.GONE),
-        (429, {"error": {"code": "TooManyRequests", "message": "slow down"}}, Trouble.THROTTLED),
-        (409, {"error": {"code": "Conflict", "message": "busy"}}, Trouble.REFUSED),
-        (400, {"code": "BadRequest", "message": "no envelope"}, Trouble.REFUSED),
-        (501, b"", Trouble.REFUSED),
-        (302, b"", Trouble.REFUSED),
+        (403, {"error": {"code": "AuthorizationFailed", "message": "no"}}, Reason.DENIED),
+        (401, {"error": {"code": "InvalidAuthenticationToken", "message": "no"}}, Reason.DENIED),
+        (403, b"<html>blocked by a proxy</html>", Reason.DENIED),
+        (404, {"error": {"code": "ResourceNotFound", "message": "gone"}}, Reason.GONE),
+        (429, {"error": {"code": "TooManyRequests", "message": "slow down"}}, Reason.THROTTLED),
+        (409, {"error": {"code": "Conflict", "message": "busy"}}, Reason.REFUSED),
+        (400, {"code": "BadRequest", "message": "no envelope"}, Reason.REFUSED),
+        (501, b"", Reason.REFUSED),
+        (302, b"", Reason.REFUSED),
     ],
 )
 def test_an_error_reply_becomes_what_it_means(
-    server: Server, cloud: Cloud, vision: Workspace, status: int, body: object, trouble: Trouble
+    server: Server, cloud: CloudSession, vision: Workspace, status: int, body: object, trouble: Reason
 ):
     server.rules.append(on("GET", ".*/computes", reply(body, status)))
     with pytest.raises(CloudError) as caught:
-        list(cloud.pages(READ, path(vision)))
-    assert caught.value.trouble is trouble
-    assert caught.value.missing == (READ if trouble is Trouble.DENIED else None)
+        list(cloud.paged_rows(READ, path(vision)))
+    assert caught.value.reason is trouble
+    assert caught.value.missing == (READ if trouble is Reason.DENIED else None)
 
 
-def test_the_sentence_of_a_denial_names_action_and_scope(server: Server, cloud: Cloud, vision: Workspace):
+def test_the_sentence_of_a_denial_names_action_and_scope(server: Server, cloud: CloudSession, vision: Workspace):
     text = (
         "The client 'x' with object id 'x' does not have authorization to perform action 'Microsoft.A/b/read' over scope "
         "'/subscriptions/s/resourceGroups/g' or the scope is invalid."
     )
     server.rules.append(on("GET", ".*/computes", error(403, "AuthorizationFailed", text)))
     with pytest.raises(CloudError, match="over scope /subscriptions/s/resourceGroups/g") as caught:
-        list(cloud.pages(READ, path(vision)))
+        list(cloud.paged_rows(READ, path(vision)))
     assert caught.value.missing == "Microsoft.A/b/read"
 
 
-def test_a_denial_on_a_linked_resource_names_what_is_missing(server: Server, cloud: Cloud, vision: Workspace):
+def test_a_denial_on_a_linked_resource_names_what_is_missing(server: Server, cloud: CloudSession, vision: Workspace):
     text = (
         "The client 'x' with object id 'x' has permission to perform action 'Microsoft.A/b/write' on scope '/subscriptions/s/b'; however, it "
         "does not have permission to perform action(s) 'Microsoft.C/d/assign/action' on the linked scope(s) '/subscriptions/s/c,/subscriptions/s/d' "
@@ -114,50 +114,50 @@ def test_a_denial_on_a_linked_resource_names_what_is_missing(server: Server, clo
     with pytest.raises(
         CloudError, match="assign/action is not allowed over scope /subscriptions/s/c,/subscriptions/s/d"
     ) as caught:
-        list(cloud.pages(READ, path(vision)))
-    assert (caught.value.trouble, caught.value.missing) == (Trouble.DENIED, "Microsoft.C/d/assign/action")
+        list(cloud.paged_rows(READ, path(vision)))
+    assert (caught.value.reason, caught.value.missing) == (Reason.DENIED, "Microsoft.C/d/assign/action")
 
 
-def test_a_closed_connection_is_unreachable(server: Server, cloud: Cloud, vision: Workspace):
+def test_a_closed_connection_is_unreachable(server: Server, cloud: CloudSession, vision: Workspace):
     server.rules.append(on("GET", ".*/computes", cut()))
     with pytest.raises(CloudError) as caught:
-        list(cloud.pages(READ, path(vision)))
-    assert caught.value.trouble is Trouble.UNREACHABLE
+        list(cloud.paged_rows(READ, path(vision)))
+    assert caught.value.reason is Reason.UNREACHABLE
 
 
 def test_without_a_token_it_is_refused_and_says_so(server: Server, vision: Workspace, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("IDENTITY_HEADER", "wrong")
     with pytest.raises(CloudError, match="no token") as caught:
-        list(targets.clouds([SUB])[0].pages(READ, path(vision)))
-    assert (caught.value.trouble, caught.value.missing) == (Trouble.REFUSED, None)
+        list(targets.target_sessions([SUB])[0].paged_rows(READ, path(vision)))
+    assert (caught.value.reason, caught.value.missing) == (Reason.REFUSED, None)
 
 
-def test_what_failed_once_for_all_kinds_is_told_to_each(server: Server, cloud: Cloud, vision: Workspace):
+def test_what_failed_once_for_all_kinds_is_told_to_each(server: Server, cloud: CloudSession, vision: Workspace):
     server.rules.append(on("GET", ".*/computes", garbage()))
     for session in (cloud, cloud.for_kind()):
         with pytest.raises(CloudError, match="cannot be read"):
-            session.once("computes", lambda session=session: list(session.pages(READ, path(vision))))
+            session.read_once("computes", lambda session=session: list(session.paged_rows(READ, path(vision))))
     assert cloud.calls[READ] == 1
 
 
-def test_resource_graphs_quota_is_waited_for_and_not_run_into(server: Server, cloud: Cloud):
+def test_resource_graphs_quota_is_waited_for_and_not_run_into(server: Server, cloud: CloudSession):
     server.world.graph.quota, server.world.graph.resets_after = 1, "00:00:01"
-    list(resource_graph.rows(cloud, "Microsoft.MachineLearningServices/workspaces"))
+    list(resource_graph.list_resources(cloud, "Microsoft.MachineLearningServices/workspaces"))
     server.world.graph.quota, before = 15, time.monotonic()
-    list(resource_graph.rows(cloud, "Microsoft.MachineLearningServices/workspaces"))
+    list(resource_graph.list_resources(cloud, "Microsoft.MachineLearningServices/workspaces"))
     assert time.monotonic() - before > 0.9
     assert cloud.calls[resource_graph.PERMISSION] == 2
 
 
-def test_rows_that_went_missing_on_the_way_are_an_error(server: Server, cloud: Cloud):
+def test_rows_that_went_missing_on_the_way_are_an_error(server: Server, cloud: CloudSession):
     server.rules.append(on("POST", ".*/resources", reply({"totalRecords": 3, "data": []})))
     with pytest.raises(CloudError, match="0 of 3 rows") as caught:
-        list(resource_graph.rows(cloud, "x"))
-    assert caught.value.trouble is Trouble.PARTIAL
+        list(resource_graph.list_resources(cloud, "x"))
+    assert caught.value.reason is Reason.PARTIAL
 
 
 def test_a_filter_is_quoted():
-    call = Call(
+    call = ArmRequest(
         permission="Microsoft.Insights/metrics/read", path="/x", query={"metricnames": "Active Nodes", "$filter": "a eq '*'"}
     )
     assert call.url == "/x?metricnames=Active%20Nodes&%24filter=a%20eq%20%27%2A%27&api-version=2024-02-01"
@@ -194,12 +194,12 @@ def test_a_filter_is_quoted():
     ids=["public", "us government", "china", "a proxy"],
 )
 def test_each_cloud_has_its_hosts_and_scopes(environ: dict[str, str], arm_scope: str, metrics: str | None, metrics_scope: str):
-    found = from_env(environ)
+    found = hosts_from_env(environ)
     assert (found.arm_scope, found.metrics, found.metrics_scope) == (arm_scope, metrics, metrics_scope)
 
 
 def test_the_metrics_host_can_be_named_for_a_cloud_nobody_knows():
-    found = Endpoints(arm="https://management.secret.gov", metrics="https://{region}.metrics.monitor.secret.gov")
+    found = AzureHosts(arm="https://management.secret.gov", metrics="https://{region}.metrics.monitor.secret.gov")
     assert (found.arm_scope, found.metrics_scope) == (
         "https://management.secret.gov/.default",
         "https://metrics.monitor.secret.gov/.default",
@@ -209,13 +209,13 @@ def test_the_metrics_host_can_be_named_for_a_cloud_nobody_knows():
 @pytest.mark.parametrize("address", ["http://management.azure.com", "management.azure.com", "https://"])
 def test_a_token_never_goes_over_plain_http(address: str):
     with pytest.raises(SettingsError, match="REAPER_ARM_ENDPOINT"):
-        from_env({"REAPER_ARM_ENDPOINT": address})
+        hosts_from_env({"REAPER_ARM_ENDPOINT": address})
 
 
 @pytest.mark.parametrize("subscription", ["my subscription", "a/b", "../x", "1?x", "1111", "my-subscription", f"{SUB}0"])
 def test_what_can_be_no_subscription_id_is_refused(server: Server, subscription: str):
     with pytest.raises(SettingsError, match="no subscription id"):
-        targets.clouds([subscription])
+        targets.target_sessions([subscription])
 
 
 def test_credentials_are_looked_for_without_a_call(tmp_path):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from on_azure.conftest import INSTANCE
 from reaper import registry
-from reaper.model import Move
+from reaper.model import StepName
 
 
 def test_only_compute_instances_can_be_started_again_and_so_forced_by_office_hours():
-    startable = {kind.name for kind in registry.kinds("azure") if Move.START in kind.deeds}
+    startable = {kind.name for kind in registry.kinds("azure") if StepName.START in kind.actions}
     assert startable == {INSTANCE}

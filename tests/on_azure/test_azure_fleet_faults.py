@@ -10,7 +10,7 @@ import pytest
 from on_azure.conftest import NOW, changed
 from reaper import registry
 from reaper.azure import targets
-from reaper.observe import Order, Swept, sweep
+from reaper.observe import ObserveContext, Swept, sweep
 from reaper.policy import yaml_lines
 from reaper_sandbox.azure import fleet
 from reaper_sandbox.azure.fault import Guard, cut, error, garbage, on, throttled
@@ -81,8 +81,8 @@ def idle(done: Swept) -> set[str]:
 
 def run(server: Server, rules: tuple[Guard, ...]) -> Swept:
     server.rules[:] = rules
-    order = Order(policy=yaml_lines.parse(POLICY, "policy", registry.names()), now=NOW)
-    return sweep(targets.clouds((fleet.FIRST, fleet.SECOND)), registry.kinds("azure"), order)
+    order = ObserveContext(policy=yaml_lines.parse_policy(POLICY, "policy", registry.kind_names()), now=NOW)
+    return sweep(targets.target_sessions((fleet.FIRST, fleet.SECOND)), registry.kinds("azure"), order)
 
 
 @pytest.mark.parametrize("fault", HARMLESS)

@@ -8,8 +8,8 @@ from on_azure.acting import found, planned
 from on_azure.conftest import CLUSTER, DEPLOYMENT, INSTANCE, LONG_AGO, NOW, Sweep
 from reaper import observe, registry
 from reaper.azure import deployments
-from reaper.azure.session import Cloud
-from reaper.errors import CloudError, Trouble
+from reaper.azure.session import CloudSession
+from reaper.errors import CloudError, Reason
 from reaper.model import State
 from reaper.policy import yaml_lines
 from reaper_sandbox.azure import signals
@@ -76,26 +76,31 @@ def test_endpoints_do_not_vanish_behind_a_page_that_nobody_asked_for(server: Ser
     assert swept(DEPLOYMENT).coverage(DEPLOYMENT).status == "partial"
 
 
-def test_what_a_page_hides_is_not_gone_when_it_is_to_be_stopped(server: Server, cloud: Cloud, vision: Workspace):
+def test_what_a_page_hides_is_not_gone_when_it_is_to_be_stopped(server: Server, cloud: CloudSession, vision: Workspace):
     vision.instance("ada")
     act = planned(cloud, INSTANCE, "ada")
     server.rules.append(on(".*", ".*/computes/ada.*", PAGE))
-    assert act.refused().trouble is not Trouble.GONE
+    assert act.refused().reason is not Reason.GONE
 
 
-def _again(cloud: Cloud, name: str) -> CloudError:
+def _again(cloud: CloudSession, name: str) -> CloudError:
     kind, order = (
         registry.kind(CLUSTER),
-        observe.Order(policy=yaml_lines.parse("version: 1", "policy", registry.names()), now=NOW),
+        observe.ObserveContext(policy=yaml_lines.parse_policy("version: 1", "policy", registry.kind_names()), now=NOW),
     )
     with pytest.raises(CloudError) as caught:
-        observe.again(cloud.anew(), kind, registry.acts(CLUSTER).look(cloud.anew(), found(cloud, CLUSTER, name)), order)
+        observe.assess_again(
+            cloud.without_cache(),
+            kind,
+            registry.action_functions(CLUSTER).read_now(cloud.without_cache(), found(cloud, CLUSTER, name)),
+            order,
+        )
     return caught.value
 
 
 @pytest.mark.parametrize("path", [".*/project/jobs", ".*/microsoft.insights/metrics"], ids=["jobs", "metrics"])
 def test_what_is_not_found_beside_a_cluster_is_not_its_own_end(
-    server: Server, cloud: Cloud, subscription: Subscription, path: str
+    server: Server, cloud: CloudSession, subscription: Subscription, path: str
 ):
     hub = subscription.workspace("hub", kind="Hub")
     signals.nodes(hub.cluster("gpus"), active=0, idle=1, since=LONG_AGO)
@@ -104,24 +109,26 @@ def test_what_is_not_found_beside_a_cluster_is_not_its_own_end(
         server.rules.append(on("POST", ".*metrics:getBatch", error(404, "ResourceNotFound", "x")))
     server.rules.append(on("GET", path, error(404, "ResourceNotFound", "x")))
     failed = _again(cloud, "gpus")
-    assert (failed.trouble, failed.code) == (Trouble.PARTIAL, "ResourceNotFound")
+    assert (failed.reason, failed.code) == (Reason.PARTIAL, "ResourceNotFound")
 
 
 @pytest.mark.parametrize("path", ["/subscriptions/[^/]+/providers/.*/workspaces", ".*/workspaces/vision"], ids=["list", "own"])
-def test_a_workspace_that_is_not_found_is_not_its_clusters_end(server: Server, cloud: Cloud, vision: Workspace, path: str):
+def test_a_workspace_that_is_not_found_is_not_its_clusters_end(server: Server, cloud: CloudSession, vision: Workspace, path: str):
     signals.nodes(vision.cluster("gpus"), active=0, idle=1, since=LONG_AGO)
     one = found(cloud, CLUSTER, "gpus")
     server.rules.append(on("GET", path, error(404, "ResourceNotFound", "x")))
     with pytest.raises(CloudError) as caught:
-        registry.acts(CLUSTER).look(cloud.anew(), one)
-    assert caught.value.trouble is Trouble.PARTIAL
+        registry.action_functions(CLUSTER).read_now(cloud.without_cache(), one)
+    assert caught.value.reason is Reason.PARTIAL
 
 
 @pytest.mark.parametrize("path", [".*/search/deployments", ".*/onlineEndpoints/search"], ids=["its siblings", "its endpoint"])
-def test_what_is_not_found_around_a_deployment_is_not_its_own_end(server: Server, cloud: Cloud, vision: Workspace, path: str):
+def test_what_is_not_found_around_a_deployment_is_not_its_own_end(
+    server: Server, cloud: CloudSession, vision: Workspace, path: str
+):
     silent(vision)
     one = found(cloud, DEPLOYMENT, "search/blue")
     server.rules.append(on("GET", path, error(404, "NotFound", "x")))
     with pytest.raises(CloudError) as caught:
-        deployments.fresh(cloud.anew(), one.id, one.facts["workspace"])
-    assert caught.value.trouble is Trouble.PARTIAL
+        deployments.read_deployment_now(cloud.without_cache(), one.id, one.facts["workspace"])
+    assert caught.value.reason is Reason.PARTIAL

@@ -11,10 +11,10 @@ from on_azure.acting import found
 from on_azure.conftest import CLUSTER, DEPLOYMENT, INSTANCE, LONG_AGO, NOW, PROVEN, Sweep, changed
 from reaper import registry
 from reaper.azure import resource_graph
-from reaper.azure.session import Cloud
-from reaper.errors import CloudError, Trouble
+from reaper.azure.session import CloudSession
+from reaper.errors import CloudError, Reason
 from reaper.model import State
-from reaper.observe import Order, again
+from reaper.observe import ObserveContext, assess_again
 from reaper.policy import yaml_lines
 from reaper_sandbox.azure import routes, signals
 from reaper_sandbox.azure.fault import Fault, error, on
@@ -162,11 +162,11 @@ def test_a_deployment_that_may_not_be_looked_at_is_never_idle(server: Server, vi
     assert (result.idle(), result.coverage(DEPLOYMENT).status) == ([], "denied")
 
 
-def test_a_result_cut_off_without_a_way_to_go_on_is_incomplete(server: Server, cloud: Cloud, vision: Workspace):
+def test_a_result_cut_off_without_a_way_to_go_on_is_incomplete(server: Server, cloud: CloudSession, vision: Workspace):
     body = {"totalRecords": 1, "resultTruncated": "true", "data": [{"id": vision.id, "name": "vision", "type": "x"}]}
     server.rules.append(on("POST", GRAPH, Fault(answer=lambda r: Reply(body=body))))
     with pytest.raises(CloudError, match="cut off after 1 rows"):
-        list(resource_graph.rows(cloud, "x"))
+        list(resource_graph.list_resources(cloud, "x"))
 
 
 def test_what_a_cut_off_result_left_out_is_asked_of_the_workspaces(server: Server, vision: Workspace, swept: Sweep):
@@ -181,11 +181,11 @@ def test_what_a_cut_off_result_left_out_is_asked_of_the_workspaces(server: Serve
     assert (sorted(result.idle()), result.coverage(DEPLOYMENT).status) == (["d0", "d1", "d2"], "ok")
 
 
-def test_a_deployment_that_goes_before_it_is_looked_at_again_is_gone(cloud: Cloud, vision: Workspace):
+def test_a_deployment_that_goes_before_it_is_looked_at_again_is_gone(cloud: CloudSession, vision: Workspace):
     one = silent(vision, "search", "blue")
     seen = found(cloud, DEPLOYMENT, "search/blue")
     one.remove()
-    order = Order(policy=yaml_lines.parse("version: 1", "policy", registry.names()), now=NOW)
+    order = ObserveContext(policy=yaml_lines.parse_policy("version: 1", "policy", registry.kind_names()), now=NOW)
     with pytest.raises(CloudError, match="not there any more") as caught:
-        again(cloud.anew(), registry.kind(DEPLOYMENT), seen, order)
-    assert caught.value.trouble is Trouble.GONE
+        assess_again(cloud.without_cache(), registry.kind(DEPLOYMENT), seen, order)
+    assert caught.value.reason is Reason.GONE

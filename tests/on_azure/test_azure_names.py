@@ -25,7 +25,7 @@ def settled(server: Server) -> None:
 def test_a_subscription_is_named_wherever_it_is_reported(server: Server, swept: Sweep, asked: tuple[str, ...]):
     settled(server)
     done = swept(subscriptions=asked).swept
-    rows = [json.finding(found) for found in done.findings]
+    rows = [json.finding_json(found) for found in done.findings]
     both = {(SUB, "Machine learning"), (OTHER, "Planning")}
     assert {(row["account"], row["account_name"]) for row in rows} == both
     assert len({row["kind"] for row in rows}) == 2
@@ -45,7 +45,7 @@ def test_a_name_that_cannot_be_read_is_no_failure(server: Server, swept: Sweep, 
     server.rules.append(changed(server, f"/subscriptions/{SUB}", lambda body: body.update(displayName=name)))
     done = swept(subscriptions=(SUB,)).swept
     assert {(c.status, c.account_name) for c in done.coverage} == {(Status.OK, None)}
-    assert {json.finding(f)["account_name"] for f in done.findings} == {None}
+    assert {json.finding_json(f)["account_name"] for f in done.findings} == {None}
 
 
 def test_a_renamed_subscription_is_the_same_place():

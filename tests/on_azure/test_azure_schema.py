@@ -17,7 +17,7 @@ from on_azure.conftest import DAY, HOUR, NOW, SUB
 from on_azure.schema import Schema
 from reaper import registry
 from reaper.azure import targets
-from reaper.observe import Order, Swept, sweep
+from reaper.observe import ObserveContext, Swept, sweep
 from reaper.policy import yaml_lines
 from reaper_sandbox.azure import signals
 from reaper_sandbox.azure.fault import Fault
@@ -320,8 +320,10 @@ def fleet(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], tuple[Est
             estate = Estate(server, Schema(random.Random(seed), NOW))
             build(estate)
             server.rules.append(estate)
-            order = Order(policy=yaml_lines.parse(POLICY, "policy", registry.names()), now=NOW + timedelta(seconds=1))
-            return estate, sweep(targets.clouds((SUB,)), registry.kinds("azure"), order)
+            order = ObserveContext(
+                policy=yaml_lines.parse_policy(POLICY, "policy", registry.kind_names()), now=NOW + timedelta(seconds=1)
+            )
+            return estate, sweep(targets.target_sessions((SUB,)), registry.kinds("azure"), order)
 
         yield run
 

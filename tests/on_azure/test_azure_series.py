@@ -8,10 +8,10 @@ import pytest
 
 from on_azure.conftest import DAY, HOUR, LONG_AGO, NOW, SUB
 from reaper.azure import metrics, metrics_reply, readings
-from reaper.azure.http_policies import TRIES
-from reaper.azure.metrics import Answer, Place, Query
-from reaper.azure.session import Cloud
-from reaper.evidence import SETTLE, alive_from, last_busy
+from reaper.azure.http_policies import RETRY_COUNTS
+from reaper.azure.metrics import MetricQuery, MetricResult, MetricSource
+from reaper.azure.session import CloudSession
+from reaper.evidence import ARRIVAL_DELAY, alive_from, last_busy
 from reaper.model import Series, Window
 from reaper_sandbox.azure import routes, signals
 from reaper_sandbox.azure.fault import Fault, error, on
@@ -19,17 +19,17 @@ from reaper_sandbox.azure.request import Reply, Request
 from reaper_sandbox.azure.server import Server
 from reaper_sandbox.azure.subscription import Subscription, Workspace
 
-WINDOW = Window(start=NOW.replace(minute=0) - 14 * DAY, end=NOW - timedelta(minutes=7), quiet_from=NOW - DAY)
-NODES = Query(
+WINDOW = Window(start=NOW.replace(minute=0) - 14 * DAY, end=NOW - timedelta(minutes=7), recent_since=NOW - DAY)
+NODES = MetricQuery(
     namespace="Microsoft.MachineLearningServices/workspaces",
     metrics=("Active Nodes",),
     aggregation="Maximum",
-    split="ClusterName",
+    split_by="ClusterName",
 )
 
 
-def place(vision: Workspace) -> Place:
-    return Place(id=vision.id, region="westeurope")
+def place(vision: Workspace) -> MetricSource:
+    return MetricSource(id=vision.id, region="westeurope")
 
 
 def points(first: datetime, *values: float | None) -> list[dict[str, object]]:
@@ -44,17 +44,17 @@ def test_a_heartbeat_in_clock_aligned_buckets_reaches_now_at_any_minute_of_the_h
     now = NOW.replace(minute=minute, second=30)
     end = now.replace(minute=(minute - 5) % 60, second=0) - (HOUR if minute < 5 else timedelta())
     whole = (end - 48 * HOUR).replace(minute=0)
-    grid = metrics_reply.Grid(start=whole, end=end, step=HOUR)
-    found, strange = grid.series(points(whole, *[1.0] * (48 + bool(end.minute))), "average", None)
-    beat = readings.heartbeat("Total Nodes", Answer(series=found, complete=not strange))
+    grid = metrics_reply.HourlyBuckets(start=whole, end=end, step=HOUR)
+    found, strange = grid.to_series(points(whole, *[1.0] * (48 + bool(end.minute))), "average", None)
+    beat = readings.heartbeat_reading("Total Nodes", MetricResult(series=found, complete=not strange))
     assert (found.start, beat.complete) == (whole, True)
-    assert alive_from(beat, now - SETTLE) == whole
+    assert alive_from(beat, now - ARRIVAL_DELAY) == whole
 
 
 def shown(*given: dict[str, object]) -> tuple[list[float], str]:
     """What is read from these points of three hours; -1 where there is none."""
     start = NOW.replace(minute=0)
-    found, strange = metrics_reply.Grid(start=start, end=start + 3 * HOUR, step=HOUR).series(given, "average", None)
+    found, strange = metrics_reply.HourlyBuckets(start=start, end=start + 3 * HOUR, step=HOUR).to_series(given, "average", None)
     return [-1.0 if math.isnan(value) else value for value in found.values], strange
 
 
@@ -81,24 +81,24 @@ def test_a_point_without_a_value_moves_nothing():
 
 def test_two_series_of_one_value_are_laid_over_each_other():
     start = NOW.replace(minute=0)
-    grid = metrics_reply.Grid(start=start, end=start + 3 * HOUR, step=HOUR)
-    first, _ = grid.series(points(start, 1.0, None, 0.0), "average", None)
-    both, _ = grid.series(points(start, 0.0, 3.0, None), "average", first)
+    grid = metrics_reply.HourlyBuckets(start=start, end=start + 3 * HOUR, step=HOUR)
+    first, _ = grid.to_series(points(start, 1.0, None, 0.0), "average", None)
+    both, _ = grid.to_series(points(start, 0.0, 3.0, None), "average", first)
     assert list(both.values) == [1.0, 3.0, 0.0]
 
 
 def test_a_last_bucket_that_is_still_filling_is_busy_up_to_the_end_of_the_window():
     start, end = NOW.replace(minute=0) - 2 * HOUR, NOW.replace(minute=10)
-    answer = Answer(series=Series(start=start, step=HOUR, values=[0.0, 0.0, 5.0], end=end), complete=True)
-    assert last_busy(readings.activity("x", answer)) == end
+    answer = MetricResult(series=Series(start=start, step=HOUR, values=[0.0, 0.0, 5.0], end=end), complete=True)
+    assert last_busy(readings.activity_reading("x", answer)) == end
 
 
 def test_a_point_without_a_value_is_silence_in_use_and_a_gap_in_life():
     start = NOW.replace(minute=0) - 3 * HOUR
-    gap = Answer(series=Series(start=start, step=HOUR, values=[1.0, math.nan, 2.0]), complete=True)
-    late = Answer(series=Series(start=start, step=HOUR, values=[1.0, math.nan, math.nan]), complete=True)
-    assert last_busy(readings.activity("x", late)) == start + HOUR
-    assert alive_from(readings.heartbeat("x", gap), start + 3 * HOUR) == start + 3 * HOUR
+    gap = MetricResult(series=Series(start=start, step=HOUR, values=[1.0, math.nan, 2.0]), complete=True)
+    late = MetricResult(series=Series(start=start, step=HOUR, values=[1.0, math.nan, math.nan]), complete=True)
+    assert last_busy(readings.activity_reading("x", late)) == start + HOUR
+    assert alive_from(readings.heartbeat_reading("x", gap), start + 3 * HOUR) == start + 3 * HOUR
 
 
 @pytest.mark.parametrize(
@@ -132,68 +132,73 @@ def test_a_point_without_a_value_is_silence_in_use_and_a_gap_in_life():
 )
 def test_idle_nodes_stand_in_for_active_ones_hour_by_hour(active: list, total: list, idle: list, alive: list | None):
     start = NOW.replace(minute=0)
-    three = (Answer(series=Series(start=start, step=HOUR, values=v), complete=True) for v in (active, total, idle))
-    found = readings.stand_in("x", *three)
+    three = (MetricResult(series=Series(start=start, step=HOUR, values=v), complete=True) for v in (active, total, idle))
+    found = readings.stand_in_reading("x", *three)
     assert (None if found is None else [value > found.busy_above for value in found.series.values]) == alive
 
 
-def test_replies_are_joined_by_id_and_never_by_position(server: Server, cloud: Cloud, vision: Workspace):
+def test_replies_are_joined_by_id_and_never_by_position(server: Server, cloud: CloudSession, vision: Workspace):
     spaces = [vision, *(server.subscription(SUB).workspace(f"ws{n}") for n in range(9))]
     for n, space in enumerate(spaces):
         signals.nodes(space.cluster("gpus"), active=n, idle=0, since=LONG_AGO)
-    found = metrics.answers(
-        cloud, [Place(id=s.id.replace("resourceGroups", "RESOURCEGROUPS"), region="westeurope") for s in spaces], NODES, WINDOW
+    found = metrics.fetch_metrics(
+        cloud,
+        [MetricSource(id=s.id.replace("resourceGroups", "RESOURCEGROUPS"), region="westeurope") for s in spaces],
+        NODES,
+        WINDOW,
     )
-    assert [max(found.of(s.id, "Active Nodes", "GPUS").series.values) for s in spaces] == list(range(10))
+    assert [max(found.result_of(s.id, "Active Nodes", "GPUS").series.values) for s in spaces] == list(range(10))
 
 
-def test_a_resource_that_is_not_in_the_reply_is_asked_alone(server: Server, cloud: Cloud, vision: Workspace):
+def test_a_resource_that_is_not_in_the_reply_is_asked_alone(server: Server, cloud: CloudSession, vision: Workspace):
     server.rules.append(on("POST", ".*metrics:getBatch", Fault(answer=lambda r: Reply(body={"values": []}))))
-    assert metrics.answers(cloud, [place(vision)], NODES, WINDOW).of(vision.id, "Active Nodes", "gpus").complete
+    assert metrics.fetch_metrics(cloud, [place(vision)], NODES, WINDOW).result_of(vision.id, "Active Nodes", "gpus").complete
     server.rules.append(on("GET", ".*Insights/metrics", error(501)))
-    assert not metrics.answers(cloud, [place(vision)], NODES, WINDOW).of(vision.id, "Active Nodes", "gpus").complete
-    assert len(cloud.troubles) == 1
+    assert not metrics.fetch_metrics(cloud, [place(vision)], NODES, WINDOW).result_of(vision.id, "Active Nodes", "gpus").complete
+    assert len(cloud.errors) == 1
 
 
-def test_what_comes_back_twice_is_asked_alone(server: Server, cloud: Cloud, vision: Workspace):
+def test_what_comes_back_twice_is_asked_alone(server: Server, cloud: CloudSession, vision: Workspace):
     signals.nodes(vision.cluster("gpus"), active=3, idle=0, since=LONG_AGO)
     point = {"timeStamp": "2026-11-20T00:00:00Z", "maximum": 9}
     nine = {"metadatavalues": [{"name": {"value": "clustername"}, "value": "gpus"}], "data": [point]}
     twin = {"resourceid": vision.id, "value": [{"name": {"value": "Active Nodes"}, "timeseries": [nine]}]}
     server.rules.append(on("POST", ".*metrics:getBatch", Fault(answer=lambda r: Reply(body={"values": [twin, twin]}))))
-    answer = metrics.answers(cloud, [place(vision)], NODES, WINDOW).of(vision.id, "Active Nodes", "gpus")
+    answer = metrics.fetch_metrics(cloud, [place(vision)], NODES, WINDOW).result_of(vision.id, "Active Nodes", "gpus")
     assert (answer.complete, max(answer.series.values)) == (True, 3.0)
 
 
-def test_a_reply_that_may_have_been_cut_off_is_incomplete(cloud: Cloud, vision: Workspace):
+def test_a_reply_that_may_have_been_cut_off_is_incomplete(cloud: CloudSession, vision: Workspace):
     for n in range(4):
         signals.nodes(vision.cluster(f"c{n}"), active=0, idle=1, since=LONG_AGO)
-    few = Query(namespace=NODES.namespace, metrics=NODES.metrics, aggregation="Maximum", split="ClusterName", top=3)
-    assert not metrics.answers(cloud, [place(vision)], few, WINDOW).of(vision.id, "Active Nodes", "c0").complete
-    assert "there may be more" in str(cloud.troubles[0])
+    few = MetricQuery(
+        namespace=NODES.namespace, metrics=NODES.metrics, aggregation="Maximum", split_by="ClusterName", max_series=3
+    )
+    assert not metrics.fetch_metrics(cloud, [place(vision)], few, WINDOW).result_of(vision.id, "Active Nodes", "c0").complete
+    assert "there may be more" in str(cloud.errors[0])
 
 
-def test_at_most_fifty_resources_are_asked_for_at_once(server: Server, cloud: Cloud):
+def test_at_most_fifty_resources_are_asked_for_at_once(server: Server, cloud: CloudSession):
     spaces = [server.subscription(SUB).workspace(f"ws{n:03}") for n in range(120)]
-    metrics.answers(cloud, [Place(id=s.id, region="westeurope") for s in spaces], NODES, WINDOW)
+    metrics.fetch_metrics(cloud, [MetricSource(id=s.id, region="westeurope") for s in spaces], NODES, WINDOW)
     assert sorted(len(r.body["resourceids"]) for r in server.requests if r.body) == [20, 50, 50]
 
 
-def test_what_may_not_be_read_in_bulk_is_tried_once_per_target(server: Server, cloud: Cloud, vision: Workspace):
+def test_what_may_not_be_read_in_bulk_is_tried_once_per_target(server: Server, cloud: CloudSession, vision: Workspace):
     def refuse(request: Request) -> Fault | None:
         return Fault(answer=lambda r: Reply(status=403, body={})) if "getBatch" in request.path else None
 
     server.rules.append(refuse)
     for session in (cloud, cloud.for_kind(), cloud.for_kind()):
-        found = metrics.answers(session, [place(vision)], NODES, WINDOW)
-        assert found.of(vision.id, "Active Nodes").complete
-        assert session.troubles == []
+        found = metrics.fetch_metrics(session, [place(vision)], NODES, WINDOW)
+        assert found.result_of(vision.id, "Active Nodes").complete
+        assert session.errors == []
     assert sum("getBatch" in r.path for r in server.requests) == 1
 
 
 @pytest.mark.parametrize("status", [404, 400, 500, 503])
 def test_a_batch_that_one_resource_spoils_is_read_one_by_one(
-    server: Server, cloud: Cloud, subscription: Subscription, vision: Workspace, status: int
+    server: Server, cloud: CloudSession, subscription: Subscription, vision: Workspace, status: int
 ):
     others = [subscription.workspace(f"ws{n}") for n in range(60)]
     for one in (vision, *others):
@@ -205,35 +210,35 @@ def test_a_batch_that_one_resource_spoils_is_read_one_by_one(
         return None
 
     server.rules.append(spoilt)
-    places = [Place(id=one.id, region="westeurope") for one in (vision, *others)]
-    found = metrics.answers(cloud, places, NODES, WINDOW)
-    assert all(last_busy(readings.activity("Active Nodes", found.of(p.id, "Active Nodes", "c"))) for p in places)
-    assert (cloud.troubles, cloud.session.bulk) == ([], True)
-    tries = 1 if status < 500 else 1 + TRIES["retry_status"]
+    places = [MetricSource(id=one.id, region="westeurope") for one in (vision, *others)]
+    found = metrics.fetch_metrics(cloud, places, NODES, WINDOW)
+    assert all(last_busy(readings.activity_reading("Active Nodes", found.result_of(p.id, "Active Nodes", "c"))) for p in places)
+    assert (cloud.errors, cloud.clients.may_use_batch) == ([], True)
+    tries = 1 if status < 500 else 1 + RETRY_COUNTS["retry_status"]
     assert sum(r.path.endswith("metrics:getBatch") for r in server.requests) == 1 + tries
 
 
 @pytest.mark.parametrize("role", [True, False], ids=["readable one by one", "not at all"])
-def test_a_provider_that_is_not_registered_is_told_as_that(server: Server, cloud: Cloud, vision: Workspace, role: bool):
+def test_a_provider_that_is_not_registered_is_told_as_that(server: Server, cloud: CloudSession, vision: Workspace, role: bool):
     text = f"The subscription '{SUB}' is not registered to use namespace 'Microsoft.Insights'."
     server.rules.append(on("POST", ".*metrics:getBatch", error(403, "Forbidden", text)))
     if not role:
         server.rules.append(on("GET", ".*Insights/metrics", error(409, "MissingSubscriptionRegistration", text)))
-    found = metrics.answers(cloud, [place(vision)], NODES, WINDOW)
-    assert found.of(vision.id, "Active Nodes").complete is role
-    assert {one.missing for one in cloud.troubles} == {None}
-    assert all("Microsoft.Insights is not registered in the subscription" in str(one) for one in cloud.troubles)
-    assert "az provider register --namespace Microsoft.Insights" in str(cloud.troubles[0])
+    found = metrics.fetch_metrics(cloud, [place(vision)], NODES, WINDOW)
+    assert found.result_of(vision.id, "Active Nodes").complete is role
+    assert {one.missing for one in cloud.errors} == {None}
+    assert all("Microsoft.Insights is not registered in the subscription" in str(one) for one in cloud.errors)
+    assert "az provider register --namespace Microsoft.Insights" in str(cloud.errors[0])
 
 
-def test_a_batch_refused_with_401_is_a_missing_role(server: Server, cloud: Cloud, vision: Workspace):
+def test_a_batch_refused_with_401_is_a_missing_role(server: Server, cloud: CloudSession, vision: Workspace):
     server.rules.append(on("POST", ".*metrics:getBatch", error(401, "AuthorizationFailed", "no")))
     server.rules.append(on("GET", ".*Insights/metrics", error(403, "AuthorizationFailed", "no")))
-    metrics.answers(cloud, [place(vision)], NODES, WINDOW)
-    assert [one.missing for one in cloud.troubles] == ["Microsoft.Insights/metrics/read"]
+    metrics.fetch_metrics(cloud, [place(vision)], NODES, WINDOW)
+    assert [one.missing for one in cloud.errors] == ["Microsoft.Insights/metrics/read"]
 
 
-def test_one_odd_point_blinds_its_own_series_and_no_other(server: Server, cloud: Cloud, subscription: Subscription):
+def test_one_odd_point_blinds_its_own_series_and_no_other(server: Server, cloud: CloudSession, subscription: Subscription):
     spaces = [subscription.workspace(name) for name in ("odd", "sound")]
     for space in spaces:
         for name in ("one", "two"):
@@ -248,13 +253,13 @@ def test_one_odd_point_blinds_its_own_series_and_no_other(server: Server, cloud:
         return Fault(answer=lambda r: Reply(body=body))
 
     server.rules.append(odd)
-    found = metrics.answers(cloud, [Place(id=s.id, region="westeurope") for s in spaces], NODES, WINDOW)
-    answers = [found.of(s.id, "Active Nodes", name) for s in spaces for name in ("one", "two")]
+    found = metrics.fetch_metrics(cloud, [MetricSource(id=s.id, region="westeurope") for s in spaces], NODES, WINDOW)
+    answers = [found.result_of(s.id, "Active Nodes", name) for s in spaces for name in ("one", "two")]
     assert sorted(one.complete for one in answers) == [False, True, True, True]
-    assert len(cloud.troubles) == 1
+    assert len(cloud.errors) == 1
 
 
-def test_a_series_that_does_not_say_whose_it_is_blinds_its_metric(server: Server, cloud: Cloud, vision: Workspace):
+def test_a_series_that_does_not_say_whose_it_is_blinds_its_metric(server: Server, cloud: CloudSession, vision: Workspace):
     def reply(value: float | None) -> Fault:
         data = [{"timeStamp": "2026-11-20T00:00:00Z"} | ({} if value is None else {"maximum": value})]
         metric = {"name": {"value": "Active Nodes"}, "timeseries": [{"metadatavalues": [], "data": data}]}
@@ -262,15 +267,18 @@ def test_a_series_that_does_not_say_whose_it_is_blinds_its_metric(server: Server
 
     for value, complete in ((None, True), (3.0, False)):
         server.rules[:] = [on("POST", ".*metrics:getBatch", reply(value))]
-        assert metrics.answers(cloud, [place(vision)], NODES, WINDOW).of(vision.id, "Active Nodes", "g").complete is complete
+        assert (
+            metrics.fetch_metrics(cloud, [place(vision)], NODES, WINDOW).result_of(vision.id, "Active Nodes", "g").complete
+            is complete
+        )
 
 
 @pytest.mark.parametrize(("late", "hours"), [(timedelta(0), 0), (timedelta(minutes=25), 1)])
 def test_a_window_is_never_longer_than_azure_keeps_metrics(
-    server: Server, cloud: Cloud, vision: Workspace, late: timedelta, hours: int
+    server: Server, cloud: CloudSession, vision: Workspace, late: timedelta, hours: int
 ):
     end = NOW.replace(minute=0) + late
-    metrics.answers(cloud, [place(vision)], NODES, Window(start=end - 400 * DAY, end=end, quiet_from=end))
+    metrics.fetch_metrics(cloud, [place(vision)], NODES, Window(start=end - 400 * DAY, end=end, recent_since=end))
     oldest = NOW.replace(minute=0) + hours * HOUR - 92 * DAY
     assert server.requests[-1].query["starttime"] == f"{oldest:%Y-%m-%dT%H:%M:%SZ}"
 
@@ -290,13 +298,15 @@ def test_a_window_is_never_longer_than_azure_keeps_metrics(
         "x",
     ],
 )
-def test_points_that_cannot_be_read_make_the_reply_incomplete(server: Server, cloud: Cloud, vision: Workspace, point: object):
+def test_points_that_cannot_be_read_make_the_reply_incomplete(
+    server: Server, cloud: CloudSession, vision: Workspace, point: object
+):
     metric = {
         "name": {"value": "Active Nodes"},
         "timeseries": [{"metadatavalues": [{"name": {"value": "clustername"}, "value": "g"}], "data": [point]}],
     }
     body = {"values": [{"resourceid": vision.id, "value": [metric]}]}
     server.rules.append(on("POST", ".*metrics:getBatch", Fault(answer=lambda r: Reply(body=body))))
-    found = metrics.answers(cloud, [place(vision)], NODES, WINDOW)
-    assert not found.of(vision.id, "Active Nodes", "g").complete
-    assert "cannot be read" in str(cloud.troubles[0])
+    found = metrics.fetch_metrics(cloud, [place(vision)], NODES, WINDOW)
+    assert not found.result_of(vision.id, "Active Nodes", "g").complete
+    assert "cannot be read" in str(cloud.errors[0])

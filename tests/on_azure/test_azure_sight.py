@@ -9,7 +9,7 @@ import pytest
 from on_azure.acting import found
 from on_azure.conftest import CLUSTER, LONG_AGO, OTHER, PROVEN, SUB, Sweep
 from reaper.azure import computes
-from reaper.azure.session import Cloud
+from reaper.azure.session import CloudSession
 from reaper.model import State
 from reaper_sandbox.azure import signals
 from reaper_sandbox.azure.fault import denied, error, on
@@ -184,25 +184,25 @@ def test_a_workspace_row_without_an_id_may_be_any_hubs_project(subscription: Sub
     assert result.coverage(CLUSTER).status == "partial"
 
 
-def test_a_project_that_a_hub_has_got_since_is_looked_at_too(cloud: Cloud, subscription: Subscription):
+def test_a_project_that_a_hub_has_got_since_is_looked_at_too(cloud: CloudSession, subscription: Subscription):
     hub = subscription.workspace("hub", kind="Hub")
     resting(hub)
     seen = found(cloud, CLUSTER, "gpus")
-    assert computes.again(cloud.anew(), seen, "AmlCompute").spaces == (hub.id,)
+    assert computes.read_compute_now(cloud.without_cache(), seen, "AmlCompute").job_workspaces == (hub.id,)
     new = subscription.workspace("new", kind="Project").under(hub)
-    again = computes.again(cloud.anew(), seen, "AmlCompute")
-    assert (again.spaces, again.unseen) == ((hub.id, new.id), None)
+    again = computes.read_compute_now(cloud.without_cache(), seen, "AmlCompute")
+    assert (again.job_workspaces, again.unseen_because) == ((hub.id, new.id), None)
 
 
-def test_a_project_out_of_sight_that_a_hub_has_got_since_is_missed(cloud: Cloud, subscription: Subscription):
+def test_a_project_out_of_sight_that_a_hub_has_got_since_is_missed(cloud: CloudSession, subscription: Subscription):
     hub = subscription.workspace("hub", kind="Hub")
     resting(hub)
     seen = found(cloud, CLUSTER, "gpus")
     hub.set("properties.associatedWorkspaces", [hub.id.replace("/hub", "/far")])
-    assert "far are out of sight" in str(computes.again(cloud.anew(), seen, "AmlCompute").unseen)
+    assert "far are out of sight" in str(computes.read_compute_now(cloud.without_cache(), seen, "AmlCompute").unseen_because)
     hub.set("properties.associatedWorkspaces", [])
     del subscription.workspace("odd").body["id"]
-    assert "cannot be read at all" in str(computes.again(cloud.anew(), seen, "AmlCompute").unseen)
+    assert "cannot be read at all" in str(computes.read_compute_now(cloud.without_cache(), seen, "AmlCompute").unseen_because)
 
 
 def _some_groups_only(server: Server) -> None:

@@ -9,8 +9,8 @@ from azure.mgmt.machinelearningservices import models
 
 from on_azure.acting import bar
 from on_azure.conftest import CLUSTER, DAY, DEPLOYMENT, INSTANCE, LONG_AGO, NOW, Sweep
-from reaper.azure.session import Cloud
-from reaper.model import Move, State
+from reaper.azure.session import CloudSession
+from reaper.model import State, StepName
 from reaper_sandbox.azure import signals
 from reaper_sandbox.azure.subscription import Thing, Workspace
 
@@ -179,8 +179,8 @@ def test_what_was_stopped_and_runs_has_not_been_up_since_then(vision: Workspace,
     assert swept(INSTANCE).state("ci") is State.UNKNOWN
 
 
-@pytest.mark.parametrize(("move", "state"), [(Move.STOP, "Running"), (Move.START, "Stopped")])
-def test_an_operation_in_progress_bars_stop_and_start(cloud: Cloud, vision: Workspace, move: Move, state: str):
+@pytest.mark.parametrize(("move", "state"), [(StepName.STOP, "Running"), (StepName.START, "Stopped")])
+def test_an_operation_in_progress_bars_stop_and_start(cloud: CloudSession, vision: Workspace, move: StepName, state: str):
     one = vision.instance("ci").set("properties.properties.state", state)
     assert bar(cloud, INSTANCE, "ci", move) is None
     one.body["properties"]["properties"]["lastOperation"] |= {"operationName": "Restart", "operationStatus": "InProgress"}

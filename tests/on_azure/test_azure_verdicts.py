@@ -10,7 +10,7 @@ from on_azure.conftest import NOW
 from reaper import registry
 from reaper.azure import targets
 from reaper.model import Finding
-from reaper.observe import Order, Swept, sweep
+from reaper.observe import ObserveContext, Swept, sweep
 from reaper.policy import yaml_lines
 from reaper_sandbox.azure import fleet
 from reaper_sandbox.azure.server import Server
@@ -22,8 +22,8 @@ def story() -> Iterator[tuple[Server, Swept]]:
         fleet.settle(server, NOW)
         for name, value in server.env.items():
             patch.setenv(name, value)
-        order = Order(policy=yaml_lines.parse("version: 1", "policy", registry.names()), now=NOW)
-        yield server, sweep(targets.clouds(()), registry.kinds("azure"), order)
+        order = ObserveContext(policy=yaml_lines.parse_policy("version: 1", "policy", registry.kind_names()), now=NOW)
+        yield server, sweep(targets.target_sessions(()), registry.kinds("azure"), order)
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,9 @@ import pytest
 from on_azure.acting import Planned, bar, found, later, planned
 from on_azure.conftest import CLUSTER, NOW
 from reaper import registry
-from reaper.azure.session import Cloud
-from reaper.errors import CloudError, Trouble
-from reaper.model import Move
+from reaper.azure.session import CloudSession
+from reaper.errors import CloudError, Reason
+from reaper.model import StepName
 from reaper_sandbox.azure.fault import error, on
 from reaper_sandbox.azure.request import Request
 from reaper_sandbox.azure.rights import only
@@ -29,7 +29,7 @@ def gpus(vision: Workspace, least: int = 2, most: int = 6) -> Thing:
     return vision.cluster("gpus", nodes=(least, most)).set(f"{SCALE}.nodeIdleTimeBeforeScaleDown", "PT30M")
 
 
-def test_its_minimum_becomes_0_and_all_else_stays(server: Server, cloud: Cloud, vision: Workspace):
+def test_its_minimum_becomes_0_and_all_else_stays(server: Server, cloud: CloudSession, vision: Workspace):
     cluster = gpus(vision)
     told = planned(cloud, CLUSTER, "gpus").carry()
     assert scale(cluster) == {"minNodeCount": 0, "maxNodeCount": 6, "nodeIdleTimeBeforeScaleDown": "PT30M"}
@@ -40,30 +40,30 @@ def test_its_minimum_becomes_0_and_all_else_stays(server: Server, cloud: Cloud, 
     assert found(cloud, CLUSTER, "gpus").parts == ()
 
 
-def test_its_old_minimum_comes_back(server: Server, cloud: Cloud, vision: Workspace):
+def test_its_old_minimum_comes_back(server: Server, cloud: CloudSession, vision: Workspace):
     cluster = gpus(vision)
     act = planned(cloud, CLUSTER, "gpus")
     act.carry()
     later(server)
-    undone = registry.acts(CLUSTER).undo(cloud, act.manifest)
-    assert (undone.because, undone.lost) == ("its minimum is 2 nodes again", ())
+    undone = registry.action_functions(CLUSTER).undo(cloud, act.manifest)
+    assert (undone.because, undone.not_restored) == ("its minimum is 2 nodes again", ())
     assert scale(cluster) == {"minNodeCount": 2, "maxNodeCount": 6, "nodeIdleTimeBeforeScaleDown": "PT30M"}
     later(server)
-    assert registry.acts(CLUSTER).undo(cloud, act.manifest).because == "its minimum is 2 nodes already"
+    assert registry.action_functions(CLUSTER).undo(cloud, act.manifest).because == "its minimum is 2 nodes already"
 
 
-def test_todays_maximum_is_kept_when_the_old_minimum_comes_back(server: Server, cloud: Cloud, vision: Workspace):
+def test_todays_maximum_is_kept_when_the_old_minimum_comes_back(server: Server, cloud: CloudSession, vision: Workspace):
     cluster = gpus(vision)
     act = planned(cloud, CLUSTER, "gpus")
     act.carry()
     later(server)
     cluster.set(f"{SCALE}.maxNodeCount", 1)
-    undone = registry.acts(CLUSTER).undo(cloud, act.manifest)
-    assert undone.lost == ("its maximum is 1 nodes today, so the minimum cannot be 2 again",)
+    undone = registry.action_functions(CLUSTER).undo(cloud, act.manifest)
+    assert undone.not_restored == ("its maximum is 1 nodes today, so the minimum cannot be 2 again",)
     assert (scale(cluster)["minNodeCount"], scale(cluster)["maxNodeCount"]) == (1, 1)
 
 
-def lowered(server: Server, cloud: Cloud) -> Planned:
+def lowered(server: Server, cloud: CloudSession) -> Planned:
     act = planned(cloud, CLUSTER, "gpus")
     act.carry()
     later(server)
@@ -72,25 +72,25 @@ def lowered(server: Server, cloud: Cloud) -> Planned:
 
 @pytest.mark.parametrize(("since", "told"), [(1, "1 nodes, which somebody chose since: left as it is"), (2, "2 nodes already")])
 def test_a_minimum_that_somebody_chose_since_is_left_alone(
-    server: Server, cloud: Cloud, vision: Workspace, since: int, told: str
+    server: Server, cloud: CloudSession, vision: Workspace, since: int, told: str
 ):
     cluster = gpus(vision)
     act = lowered(server, cloud)
     cluster.set(f"{SCALE}.minNodeCount", since)
-    undone = registry.acts(CLUSTER).undo(cloud, act.manifest)
-    assert (undone.because, undone.lost, scale(cluster)["minNodeCount"]) == (f"its minimum is {told}", (), since)
+    undone = registry.action_functions(CLUSTER).undo(cloud, act.manifest)
+    assert (undone.because, undone.not_restored, scale(cluster)["minNodeCount"]) == (f"its minimum is {told}", (), since)
 
 
-def test_a_cluster_made_anew_under_its_name_is_left_as_it_is(server: Server, cloud: Cloud, vision: Workspace):
+def test_a_cluster_made_anew_under_its_name_is_left_as_it_is(server: Server, cloud: CloudSession, vision: Workspace):
     gpus(vision)
     act = lowered(server, cloud)
     anew = vision.cluster("gpus", nodes=(0, 9), created=server.world.now)
     with pytest.raises(CloudError, match="it was made anew on 2026-11-21 10:22 UTC: left as it is") as caught:
-        registry.acts(CLUSTER).undo(cloud, act.manifest)
-    assert (caught.value.trouble, scale(anew)["minNodeCount"]) == (Trouble.REFUSED, 0)
+        registry.action_functions(CLUSTER).undo(cloud, act.manifest)
+    assert (caught.value.reason, scale(anew)["minNodeCount"]) == (Reason.REFUSED, 0)
 
 
-def test_one_made_anew_after_it_was_recorded_is_not_touched(server: Server, cloud: Cloud, vision: Workspace):
+def test_one_made_anew_after_it_was_recorded_is_not_touched(server: Server, cloud: CloudSession, vision: Workspace):
     gpus(vision)
     act = planned(cloud, CLUSTER, "gpus")
     vision.cluster("gpus", nodes=(2, 6), created=NOW).set(f"{SCALE}.nodeIdleTimeBeforeScaleDown", "PT30M")
@@ -111,45 +111,49 @@ def test_one_made_anew_after_it_was_recorded_is_not_touched(server: Server, clou
     ],
 )
 def test_what_is_not_surely_the_same_and_at_rest_is_left_as_it_is(
-    server: Server, cloud: Cloud, vision: Workspace, path: str, value: str | None, told: str
+    server: Server, cloud: CloudSession, vision: Workspace, path: str, value: str | None, told: str
 ):
     cluster = gpus(vision)
     act = lowered(server, cloud)
     cluster.set(path, value).without("systemData")
     with pytest.raises(CloudError) as caught:
-        registry.acts(CLUSTER).undo(cloud, act.manifest)
-    assert (caught.value.trouble, told in str(caught.value)) == (Trouble.REFUSED, True)
+        registry.action_functions(CLUSTER).undo(cloud, act.manifest)
+    assert (caught.value.reason, told in str(caught.value)) == (Reason.REFUSED, True)
     assert scale(cluster)["minNodeCount"] == 0
 
 
-def test_one_of_which_it_was_never_known_when_it_was_made_is_left_as_it_is(server: Server, cloud: Cloud, vision: Workspace):
+def test_one_of_which_it_was_never_known_when_it_was_made_is_left_as_it_is(
+    server: Server, cloud: CloudSession, vision: Workspace
+):
     gpus(vision).set("properties.createdOn", None).without("systemData")
     act = planned(cloud, CLUSTER, "gpus")
     assert "when it was made is not known, so neither is whether it is still the same" in str(act.refused())
     assert not server.mutations
 
 
-def test_a_size_in_other_letters_is_the_same(server: Server, cloud: Cloud, vision: Workspace):
+def test_a_size_in_other_letters_is_the_same(server: Server, cloud: CloudSession, vision: Workspace):
     cluster = gpus(vision)
     act = lowered(server, cloud)
     cluster.set("properties.properties.vmSize", "Standard_NC6s_v3")
-    assert registry.acts(CLUSTER).undo(cloud, act.manifest).because == "its minimum is 2 nodes again"
+    assert registry.action_functions(CLUSTER).undo(cloud, act.manifest).because == "its minimum is 2 nodes again"
 
 
-def test_a_cluster_that_azure_is_at_work_on_is_told_to_be_tried_again(server: Server, cloud: Cloud, vision: Workspace):
+def test_a_cluster_that_azure_is_at_work_on_is_told_to_be_tried_again(server: Server, cloud: CloudSession, vision: Workspace):
     gpus(vision)
     act = lowered(server, cloud)
     server.rules.append(on("PATCH", ".*", error(409, "Conflict", "resizing")))
     with pytest.raises(CloudError, match="409 Conflict: resizing; run it again in a few minutes"):
-        registry.acts(CLUSTER).undo(cloud, act.manifest)
+        registry.action_functions(CLUSTER).undo(cloud, act.manifest)
 
 
-def test_a_notice_about_it_is_about_its_scaling_and_size(cloud: Cloud, vision: Workspace):
+def test_a_notice_about_it_is_about_its_scaling_and_size(cloud: CloudSession, vision: Workspace):
     cluster = gpus(vision)
     before = found(cloud, CLUSTER, "gpus")
     assert before.facts["shape"] == "min 2 of 6 STANDARD_NC6S_V3"
     cluster.set(f"{SCALE}.minNodeCount", 4).set("properties.properties.vmSize", "Standard_NC6s_v3")
-    assert registry.acts(CLUSTER).look(cloud.anew(), before).facts["shape"] == "min 4 of 6 STANDARD_NC6S_V3"
+    assert (
+        registry.action_functions(CLUSTER).read_now(cloud.without_cache(), before).facts["shape"] == "min 4 of 6 STANDARD_NC6S_V3"
+    )
 
 
 @pytest.mark.parametrize(
@@ -160,7 +164,9 @@ def test_a_notice_about_it_is_about_its_scaling_and_size(cloud: Cloud, vision: W
         ("minNodeCount", 1, "1 to 6 nodes"),
     ],
 )
-def test_what_azure_made_of_it_is_compared(server: Server, cloud: Cloud, vision: Workspace, key: str, value: object, told: str):
+def test_what_azure_made_of_it_is_compared(
+    server: Server, cloud: CloudSession, vision: Workspace, key: str, value: object, told: str
+):
     cluster = gpus(vision)
     act = planned(cloud, CLUSTER, "gpus")
 
@@ -170,11 +176,11 @@ def test_what_azure_made_of_it_is_compared(server: Server, cloud: Cloud, vision:
 
     server.rules.append(bend)
     failed = act.refused()
-    assert failed.trouble is Trouble.PARTIAL
+    assert failed.reason is Reason.PARTIAL
     assert told in str(failed).partition("but Azure made it ")[2]
 
 
-def test_the_same_idle_time_written_otherwise_is_the_same(server: Server, cloud: Cloud, vision: Workspace):
+def test_the_same_idle_time_written_otherwise_is_the_same(server: Server, cloud: CloudSession, vision: Workspace):
     cluster = gpus(vision)
     act = planned(cloud, CLUSTER, "gpus")
 
@@ -188,14 +194,14 @@ def test_the_same_idle_time_written_otherwise_is_the_same(server: Server, cloud:
 
 @pytest.mark.parametrize(("key", "value"), [("maxNodeCount", 8), ("minNodeCount", 1), ("nodeIdleTimeBeforeScaleDown", "PT1H")])
 def test_scaling_that_somebody_changed_meanwhile_is_left_alone(
-    server: Server, cloud: Cloud, vision: Workspace, key: str, value: object
+    server: Server, cloud: CloudSession, vision: Workspace, key: str, value: object
 ):
     cluster = gpus(vision)
     act = planned(cloud, CLUSTER, "gpus")
     cluster.set(f"{SCALE}.{key}", value)
     before = scale(cluster)
     failed = act.refused()
-    assert (failed.trouble, "a moment ago" in str(failed)) == (Trouble.REFUSED, True)
+    assert (failed.reason, "a moment ago" in str(failed)) == (Reason.REFUSED, True)
     assert (scale(cluster), server.mutations) == (before, [])
 
 
@@ -215,61 +221,61 @@ def test_scaling_that_somebody_changed_meanwhile_is_left_alone(
         (f"{SCALE}.maxNodeCount", None, "how many nodes it keeps is not known", False),
     ],
 )
-def test_what_bars_it(cloud: Cloud, vision: Workspace, path: str, value: object, because: str, done: bool):
+def test_what_bars_it(cloud: CloudSession, vision: Workspace, path: str, value: object, because: str, done: bool):
     gpus(vision).set(path, value)
     barred = bar(cloud, CLUSTER, "gpus")
     assert barred
-    assert (barred.because, barred.done) == (because, done)
+    assert (barred.because, barred.already_done) == (because, done)
 
 
-def test_nothing_bars_a_steady_one_with_a_minimum(cloud: Cloud, vision: Workspace):
+def test_nothing_bars_a_steady_one_with_a_minimum(cloud: CloudSession, vision: Workspace):
     gpus(vision)
     assert bar(cloud, CLUSTER, "gpus") is None
 
 
-def test_what_could_not_be_observed_is_barred(cloud: Cloud, vision: Workspace):
+def test_what_could_not_be_observed_is_barred(cloud: CloudSession, vision: Workspace):
     gpus(vision)
     one = found(cloud, CLUSTER, "gpus")
-    assert registry.kind(CLUSTER).able(replace(one, facts={}))[Move.STOP] is not None
+    assert registry.kind(CLUSTER).blocked_actions(replace(one, facts={}))[StepName.STOP] is not None
 
 
-def test_a_look_sees_the_tags_of_this_moment(cloud: Cloud, vision: Workspace):
+def test_a_look_sees_the_tags_of_this_moment(cloud: CloudSession, vision: Workspace):
     cluster = gpus(vision)
     seen = found(cloud, CLUSTER, "gpus")
     cluster.tagged({"reaper:keep": "true"})
-    fresh = registry.acts(CLUSTER).look(cloud, seen)
+    fresh = registry.action_functions(CLUSTER).read_now(cloud, seen)
     assert (fresh.tags, fresh.id, fresh.size) == ({"reaper:keep": "true"}, seen.id, seen.size)
 
 
-def test_azures_own_words_tell_why_it_refuses(cloud: Cloud, vision: Workspace):
+def test_azures_own_words_tell_why_it_refuses(cloud: CloudSession, vision: Workspace):
     cluster = gpus(vision)
     act = planned(cloud, CLUSTER, "gpus")
     cluster.set("properties.provisioningState", "Updating")
     failed = act.refused()
-    assert (failed.trouble, "gpus is Updating and cannot be updated now" in str(failed)) == (Trouble.REFUSED, True)
+    assert (failed.reason, "gpus is Updating and cannot be updated now" in str(failed)) == (Reason.REFUSED, True)
     assert scale(cluster)["minNodeCount"] == 2
 
 
-def test_what_is_gone_is_gone(cloud: Cloud, vision: Workspace):
+def test_what_is_gone_is_gone(cloud: CloudSession, vision: Workspace):
     cluster = gpus(vision)
     act = planned(cloud, CLUSTER, "gpus")
     cluster.remove()
-    assert act.refused().trouble is Trouble.GONE
+    assert act.refused().reason is Reason.GONE
     with pytest.raises(CloudError) as caught:
-        registry.acts(CLUSTER).undo(cloud, act.manifest)
-    assert caught.value.trouble is Trouble.GONE
+        registry.action_functions(CLUSTER).undo(cloud, act.manifest)
+    assert caught.value.reason is Reason.GONE
 
 
-def test_a_missing_right_is_named_and_the_declared_ones_are_enough(server: Server, cloud: Cloud, vision: Workspace):
+def test_a_missing_right_is_named_and_the_declared_ones_are_enough(server: Server, cloud: CloudSession, vision: Workspace):
     cluster, kind = gpus(vision), registry.kind(CLUSTER)
     act = planned(cloud, CLUSTER, "gpus")
     server.rules.append(only(*kind.permissions))
     failed = act.refused()
-    assert (failed.trouble, failed.missing) == (Trouble.DENIED, "Microsoft.MachineLearningServices/workspaces/computes/write")
+    assert (failed.reason, failed.missing) == (Reason.DENIED, "Microsoft.MachineLearningServices/workspaces/computes/write")
     assert scale(cluster)["minNodeCount"] == 2
-    server.rules[:] = [only(*kind.permissions, *kind.deeds[Move.STOP].permissions)]
+    server.rules[:] = [only(*kind.permissions, *kind.actions[StepName.STOP].permissions)]
     act.carry()
     later(server)
-    server.rules[:] = [only(*kind.permissions, *registry.acts(CLUSTER).undo_permissions)]
-    registry.acts(CLUSTER).undo(cloud, act.manifest)
+    server.rules[:] = [only(*kind.permissions, *registry.action_functions(CLUSTER).undo_permissions)]
+    registry.action_functions(CLUSTER).undo(cloud, act.manifest)
     assert scale(cluster)["minNodeCount"] == 2

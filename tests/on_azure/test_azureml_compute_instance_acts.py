@@ -7,9 +7,9 @@ import pytest
 from on_azure.acting import bar, found, later, planned
 from on_azure.conftest import INSTANCE, NOW
 from reaper import registry
-from reaper.azure.session import Cloud
-from reaper.errors import CloudError, Trouble
-from reaper.model import Move
+from reaper.azure.session import CloudSession
+from reaper.errors import CloudError, Reason
+from reaper.model import StepName
 from reaper_sandbox.azure.fault import cut, error, on
 from reaper_sandbox.azure.request import Request
 from reaper_sandbox.azure.rights import deny, only
@@ -24,7 +24,7 @@ def inner(thing: Thing) -> dict[str, object]:
     return thing.body["properties"]["properties"]
 
 
-def test_it_is_stopped_by_one_call_and_not_waited_for(server: Server, cloud: Cloud, vision: Workspace):
+def test_it_is_stopped_by_one_call_and_not_waited_for(server: Server, cloud: CloudSession, vision: Workspace):
     ada = vision.instance("ada")
     told = planned(cloud, INSTANCE, "ada").carry()
     assert inner(ada)["state"] == "Stopping"
@@ -35,54 +35,54 @@ def test_it_is_stopped_by_one_call_and_not_waited_for(server: Server, cloud: Clo
     assert found(cloud, INSTANCE, "ada").status == "Stopped"
 
 
-def test_a_stop_is_undone_by_a_start(server: Server, cloud: Cloud, vision: Workspace):
+def test_a_stop_is_undone_by_a_start(server: Server, cloud: CloudSession, vision: Workspace):
     ada = vision.instance("ada")
     act = planned(cloud, INSTANCE, "ada")
     act.carry()
     later(server)
-    undone = registry.acts(INSTANCE).undo(cloud, act.manifest)
+    undone = registry.action_functions(INSTANCE).undo(cloud, act.manifest)
     assert inner(ada)["state"] == "Starting"
     assert "kernels, terminals and what was in memory when it was stopped are not brought back" in undone.because
-    assert undone.lost == ()
-    assert registry.acts(INSTANCE).undo(cloud, act.manifest).because == "it is Starting already"
+    assert undone.not_restored == ()
+    assert registry.action_functions(INSTANCE).undo(cloud, act.manifest).because == "it is Starting already"
 
 
-def test_it_is_not_started_while_it_is_stopping(server: Server, cloud: Cloud, vision: Workspace):
+def test_it_is_not_started_while_it_is_stopping(server: Server, cloud: CloudSession, vision: Workspace):
     vision.instance("ada")
     act = planned(cloud, INSTANCE, "ada")
     act.carry()
     with pytest.raises(CloudError, match="it is still Stopping: run it again in a few minutes") as caught:
-        registry.acts(INSTANCE).undo(cloud, act.manifest)
-    assert caught.value.trouble is Trouble.REFUSED
+        registry.action_functions(INSTANCE).undo(cloud, act.manifest)
+    assert caught.value.reason is Reason.REFUSED
 
 
-def test_it_is_started_and_a_start_is_not_undone(server: Server, cloud: Cloud, vision: Workspace):
+def test_it_is_started_and_a_start_is_not_undone(server: Server, cloud: CloudSession, vision: Workspace):
     ada = vision.instance("ada").set(STATE, "Stopped")
-    act = planned(cloud, INSTANCE, "ada", Move.START)
+    act = planned(cloud, INSTANCE, "ada", StepName.START)
     act.carry()
     later(server)
     assert found(cloud, INSTANCE, "ada").status == "Running"
     with pytest.raises(CloudError, match="a start is not undone"):
-        registry.acts(INSTANCE).undo(cloud, act.manifest)
+        registry.action_functions(INSTANCE).undo(cloud, act.manifest)
     assert inner(ada)["state"] == "Running"
 
 
-def test_its_own_idle_shutdown_is_switched_on_and_off_again(server: Server, cloud: Cloud, vision: Workspace):
+def test_its_own_idle_shutdown_is_switched_on_and_off_again(server: Server, cloud: CloudSession, vision: Workspace):
     ada = vision.instance("ada")
     act = planned(cloud, INSTANCE, "ada", facts=NATIVE)
     assert act.carry() == "its own idle shutdown is on, after PT60M without use"
     assert (inner(ada)["state"], inner(ada)["idleTimeBeforeShutdown"]) == ("Running", "PT60M")
-    undone = registry.acts(INSTANCE).undo(cloud, act.manifest)
-    assert (undone.because, undone.lost) == ("its own idle shutdown is off again", ())
+    undone = registry.action_functions(INSTANCE).undo(cloud, act.manifest)
+    assert (undone.because, undone.not_restored) == ("its own idle shutdown is off again", ())
     assert inner(ada)["idleTimeBeforeShutdown"] is None
 
 
-def test_an_idle_shutdown_that_azure_does_not_take_back_off_is_told(server: Server, cloud: Cloud, vision: Workspace):
+def test_an_idle_shutdown_that_azure_does_not_take_back_off_is_told(server: Server, cloud: CloudSession, vision: Workspace):
     ada = vision.instance("ada")
     act = planned(cloud, INSTANCE, "ada", facts=NATIVE)
     act.carry()
     server.rules.append(on("POST", ".*/updateIdleShutdownSetting", error(400, "BadRequest", "a duration is needed")))
-    [lost] = registry.acts(INSTANCE).undo(cloud, act.manifest).lost
+    [lost] = registry.action_functions(INSTANCE).undo(cloud, act.manifest).not_restored
     assert "could not be switched off again; it is on, after PT60M" in lost
     assert inner(ada)["idleTimeBeforeShutdown"] == "PT60M"
 
@@ -95,33 +95,37 @@ def test_an_idle_shutdown_that_azure_does_not_take_back_off_is_told(server: Serv
         ("PT1H", "its own idle shutdown is off again"),
     ],
 )
-def test_an_idle_shutdown_that_somebody_chose_since_is_left_alone(cloud: Cloud, vision: Workspace, since: str | None, told: str):
+def test_an_idle_shutdown_that_somebody_chose_since_is_left_alone(
+    cloud: CloudSession, vision: Workspace, since: str | None, told: str
+):
     ada = vision.instance("ada")
     act = planned(cloud, INSTANCE, "ada", facts=NATIVE)
     act.carry()
     ada.set(IDLE, since)
-    assert registry.acts(INSTANCE).undo(cloud, act.manifest).because == told
+    assert registry.action_functions(INSTANCE).undo(cloud, act.manifest).because == told
     assert inner(ada)["idleTimeBeforeShutdown"] == (None if "off" in told else since)
 
 
-def test_an_instance_made_anew_under_its_name_is_not_started(server: Server, cloud: Cloud, vision: Workspace):
+def test_an_instance_made_anew_under_its_name_is_not_started(server: Server, cloud: CloudSession, vision: Workspace):
     vision.instance("ada")
     act = planned(cloud, INSTANCE, "ada")
     act.carry()
     later(server)
     anew = vision.instance("ada", created=server.world.now).set(STATE, "Stopped")
     with pytest.raises(CloudError, match="it was made anew on 2026-11-21 10:22 UTC: left as it is") as caught:
-        registry.acts(INSTANCE).undo(cloud, act.manifest)
-    assert (caught.value.trouble, inner(anew)["state"]) == (Trouble.REFUSED, "Stopped")
+        registry.action_functions(INSTANCE).undo(cloud, act.manifest)
+    assert (caught.value.reason, inner(anew)["state"]) == (Reason.REFUSED, "Stopped")
 
 
-def test_a_managed_identity_makes_its_idle_shutdown_doubtful(cloud: Cloud, vision: Workspace):
+def test_a_managed_identity_makes_its_idle_shutdown_doubtful(cloud: CloudSession, vision: Workspace):
     vision.instance("ada").body["identity"] = {"type": "SystemAssigned"}
     assert "Azure will silently not shut it down" in planned(cloud, INSTANCE, "ada", facts=NATIVE).carry()
-    assert "Contributor" in registry.kind(INSTANCE).deeds[Move.STOP].what
+    assert "Contributor" in registry.kind(INSTANCE).actions[StepName.STOP].effect
 
 
-def test_an_idle_shutdown_that_azure_does_not_show_afterwards_is_a_failure(server: Server, cloud: Cloud, vision: Workspace):
+def test_an_idle_shutdown_that_azure_does_not_show_afterwards_is_a_failure(
+    server: Server, cloud: CloudSession, vision: Workspace
+):
     ada = vision.instance("ada")
     act = planned(cloud, INSTANCE, "ada", facts=NATIVE)
 
@@ -133,7 +137,7 @@ def test_an_idle_shutdown_that_azure_does_not_show_afterwards_is_a_failure(serve
     assert "took PT60M as its idle shutdown, but shows none" in str(act.refused())
 
 
-def test_someone_elses_idle_shutdown_is_left_as_it_is(cloud: Cloud, vision: Workspace):
+def test_someone_elses_idle_shutdown_is_left_as_it_is(cloud: CloudSession, vision: Workspace):
     ada = vision.instance("ada")
     act = planned(cloud, INSTANCE, "ada", facts=NATIVE)
     ada.set(IDLE, "PT3H")
@@ -151,11 +155,11 @@ def test_someone_elses_idle_shutdown_is_left_as_it_is(cloud: Cloud, vision: Work
         *[(s, f"its state is {s}", False) for s in ("SettingUp", "UserSettingUp", "Unusable", "SetupFailed", "SomethingNew")],
     ],
 )
-def test_it_is_stopped_only_while_it_runs(cloud: Cloud, vision: Workspace, state: str, because: str | None, done: bool):
+def test_it_is_stopped_only_while_it_runs(cloud: CloudSession, vision: Workspace, state: str, because: str | None, done: bool):
     vision.instance("ada").set(STATE, state)
     for by in ("stop", "native"):
         barred = bar(cloud, INSTANCE, "ada", stop_by=by)
-        assert (barred and barred.because, bool(barred and barred.done)) == (because, done)
+        assert (barred and barred.because, bool(barred and barred.already_done)) == (because, done)
 
 
 @pytest.mark.parametrize(
@@ -169,36 +173,38 @@ def test_it_is_stopped_only_while_it_runs(cloud: Cloud, vision: Workspace, state
         ("Unusable", "its state is Unusable", False),
     ],
 )
-def test_it_is_started_only_while_it_is_stopped(cloud: Cloud, vision: Workspace, state: str, because: str | None, done: bool):
+def test_it_is_started_only_while_it_is_stopped(
+    cloud: CloudSession, vision: Workspace, state: str, because: str | None, done: bool
+):
     vision.instance("ada").set(STATE, state)
-    barred = bar(cloud, INSTANCE, "ada", Move.START)
-    assert (barred and barred.because, bool(barred and barred.done)) == (because, done)
+    barred = bar(cloud, INSTANCE, "ada", StepName.START)
+    assert (barred and barred.because, bool(barred and barred.already_done)) == (because, done)
 
 
-def test_native_has_nothing_to_do_where_idle_shutdown_is_on(cloud: Cloud, vision: Workspace):
+def test_native_has_nothing_to_do_where_idle_shutdown_is_on(cloud: CloudSession, vision: Workspace):
     vision.instance("ada").set(IDLE, "PT30M")
     barred = bar(cloud, INSTANCE, "ada", stop_by="native")
     assert barred
-    assert (barred.because, barred.done) == ("its own idle shutdown is on already", True)
+    assert (barred.because, barred.already_done) == ("its own idle shutdown is on already", True)
     assert bar(cloud, INSTANCE, "ada") is None
 
 
 @pytest.mark.parametrize("state", ["Updating", "Creating"])
-def test_a_change_of_the_compute_itself_bars_both(cloud: Cloud, vision: Workspace, state: str):
+def test_a_change_of_the_compute_itself_bars_both(cloud: CloudSession, vision: Workspace, state: str):
     vision.instance("ada").set("properties.provisioningState", state)
     barred = bar(cloud, INSTANCE, "ada")
     assert barred
-    assert (barred.because, barred.done) == (f"its provisioning state is {state}", False)
+    assert (barred.because, barred.already_done) == (f"its provisioning state is {state}", False)
     vision.instance("bob").set("properties.provisioningState", state).set(STATE, "Stopped")
-    assert bar(cloud, INSTANCE, "bob", Move.START).because == f"its provisioning state is {state}"
+    assert bar(cloud, INSTANCE, "bob", StepName.START).because == f"its provisioning state is {state}"
 
 
-def test_a_look_sees_tags_of_this_moment_its_own_and_the_workspaces(cloud: Cloud, vision: Workspace):
+def test_a_look_sees_tags_of_this_moment_its_own_and_the_workspaces(cloud: CloudSession, vision: Workspace):
     ada = vision.instance("ada").tagged(team="x")
     seen = found(cloud, INSTANCE, "ada")
     ada.tagged({"reaper:keep": "true"})
     vision.tagged({"reaper:owner": "ada@example.com"})
-    look = registry.acts(INSTANCE).look
+    look = registry.action_functions(INSTANCE).read_now
     assert look(cloud, seen).tags == {"reaper:keep": "true", "reaper:owner": "ada@example.com"}
     ada.tagged(None)
     assert look(cloud, seen).tags == {"reaper:owner": "ada@example.com"}
@@ -208,44 +214,44 @@ def test_a_look_sees_tags_of_this_moment_its_own_and_the_workspaces(cloud: Cloud
     assert look(cloud, seen).tags is None
 
 
-def test_a_look_at_what_is_gone_or_cannot_be_read_fails(cloud: Cloud, vision: Workspace):
+def test_a_look_at_what_is_gone_or_cannot_be_read_fails(cloud: CloudSession, vision: Workspace):
     ada, bob = vision.instance("ada"), vision.instance("bob")
     seen, other = found(cloud, INSTANCE, "ada"), found(cloud, INSTANCE, "bob")
     ada.remove()
     bob.set("properties.createdOn", "yesterday")
-    for resource, trouble in ((seen, Trouble.GONE), (other, Trouble.GARBLED)):
+    for resource, trouble in ((seen, Reason.GONE), (other, Reason.UNREADABLE)):
         with pytest.raises(CloudError) as caught:
-            registry.acts(INSTANCE).look(cloud, resource)
-        assert caught.value.trouble is trouble
+            registry.action_functions(INSTANCE).read_now(cloud, resource)
+        assert caught.value.reason is trouble
 
 
-def test_what_is_gone_when_it_is_to_be_stopped_is_gone(cloud: Cloud, vision: Workspace):
+def test_what_is_gone_when_it_is_to_be_stopped_is_gone(cloud: CloudSession, vision: Workspace):
     ada = vision.instance("ada")
     act = planned(cloud, INSTANCE, "ada")
     ada.remove()
-    assert act.refused().trouble is Trouble.GONE
+    assert act.refused().reason is Reason.GONE
 
 
 @pytest.mark.parametrize("code", ["NotFound", "InvalidOperation"])
 def test_a_404_of_a_call_that_azure_does_not_know_is_not_taken_for_gone(
-    server: Server, cloud: Cloud, vision: Workspace, code: str
+    server: Server, cloud: CloudSession, vision: Workspace, code: str
 ):
     vision.instance("ada")
     act = planned(cloud, INSTANCE, "ada", facts=NATIVE)
     server.rules.append(on("POST", ".*/updateIdleShutdownSetting", error(404, code, "no such operation")))
-    assert (act.refused().trouble, "although it is still there" in str(act.refused())) == (Trouble.REFUSED, True)
+    assert (act.refused().reason, "although it is still there" in str(act.refused())) == (Reason.REFUSED, True)
 
 
-def test_azures_own_words_tell_why_it_refuses(server: Server, cloud: Cloud, vision: Workspace):
+def test_azures_own_words_tell_why_it_refuses(server: Server, cloud: CloudSession, vision: Workspace):
     ada = vision.instance("ada")
     act = planned(cloud, INSTANCE, "ada")
     ada.set(STATE, "Restarting")
     failed = act.refused()
-    assert (failed.trouble, failed.code) == (Trouble.REFUSED, "409 Conflict")
+    assert (failed.reason, failed.code) == (Reason.REFUSED, "409 Conflict")
     assert "Cannot stop compute instance ada while it is in the state Restarting" in str(failed)
 
 
-def test_a_stop_whose_reply_was_lost_is_no_failure(server: Server, cloud: Cloud, vision: Workspace):
+def test_a_stop_whose_reply_was_lost_is_no_failure(server: Server, cloud: CloudSession, vision: Workspace):
     ada = vision.instance("ada")
     act = planned(cloud, INSTANCE, "ada")
     left = [True]
@@ -261,15 +267,15 @@ def test_a_stop_whose_reply_was_lost_is_no_failure(server: Server, cloud: Cloud,
     assert act.carry() == "it is Stopping already"
 
 
-def test_whether_it_was_done_is_not_known_after_an_error_of_azures_own(server: Server, cloud: Cloud, vision: Workspace):
+def test_whether_it_was_done_is_not_known_after_an_error_of_azures_own(server: Server, cloud: CloudSession, vision: Workspace):
     vision.instance("ada")
     act = planned(cloud, INSTANCE, "ada")
     server.rules.append(on("POST", ".*/stop", error(501, "Oops", "sorry")))
     failed = act.refused()
-    assert (failed.trouble, "whether it was done is not known" in str(failed)) == (Trouble.UNREACHABLE, True)
+    assert (failed.reason, "whether it was done is not known" in str(failed)) == (Reason.UNREACHABLE, True)
 
 
-def test_a_change_that_could_not_be_looked_at_afterwards_is_no_refusal(server: Server, cloud: Cloud, vision: Workspace):
+def test_a_change_that_could_not_be_looked_at_afterwards_is_no_refusal(server: Server, cloud: CloudSession, vision: Workspace):
     ada = vision.instance("ada")
     act = planned(cloud, INSTANCE, "ada", facts=NATIVE)
 
@@ -279,8 +285,8 @@ def test_a_change_that_could_not_be_looked_at_afterwards_is_no_refusal(server: S
 
     server.rules.append(denied)
     failed = act.refused()
-    assert (failed.trouble, failed.missing) == (
-        Trouble.PARTIAL,
+    assert (failed.reason, failed.missing) == (
+        Reason.PARTIAL,
         "Microsoft.MachineLearningServices/workspaces/computes/read",
     )
 
@@ -288,33 +294,33 @@ def test_a_change_that_could_not_be_looked_at_afterwards_is_no_refusal(server: S
 @pytest.mark.parametrize(
     ("move", "facts", "action"),
     [
-        (Move.STOP, {}, "stop/action"),
-        (Move.STOP, NATIVE, "updateIdleShutdownSetting/action"),
-        (Move.START, {}, "start/action"),
+        (StepName.STOP, {}, "stop/action"),
+        (StepName.STOP, NATIVE, "updateIdleShutdownSetting/action"),
+        (StepName.START, {}, "start/action"),
     ],
 )
 def test_a_missing_right_is_named(
-    server: Server, cloud: Cloud, vision: Workspace, move: Move, facts: dict[str, str], action: str
+    server: Server, cloud: CloudSession, vision: Workspace, move: StepName, facts: dict[str, str], action: str
 ):
-    ada = vision.instance("ada").set(STATE, "Stopped" if move is Move.START else "Running")
+    ada = vision.instance("ada").set(STATE, "Stopped" if move is StepName.START else "Running")
     before = dict(inner(ada))
     act = planned(cloud, INSTANCE, "ada", move, facts)
     kind = registry.kind(INSTANCE)
     server.rules.append(only(*kind.permissions))
     failed = act.refused()
-    assert (failed.trouble, failed.missing) == (Trouble.DENIED, f"Microsoft.MachineLearningServices/workspaces/computes/{action}")
+    assert (failed.reason, failed.missing) == (Reason.DENIED, f"Microsoft.MachineLearningServices/workspaces/computes/{action}")
     assert inner(ada) == before
-    server.rules[:] = [only(*kind.permissions, *kind.deeds[move].permissions)]
+    server.rules[:] = [only(*kind.permissions, *kind.actions[move].permissions)]
     act.carry()
     assert inner(ada) != before
-    server.rules[:] = [only(*kind.permissions, *registry.acts(INSTANCE).undo_permissions)]
+    server.rules[:] = [only(*kind.permissions, *registry.action_functions(INSTANCE).undo_permissions)]
     later(server)
-    if move is Move.STOP:
-        registry.acts(INSTANCE).undo(cloud, act.manifest)
+    if move is StepName.STOP:
+        registry.action_functions(INSTANCE).undo(cloud, act.manifest)
 
 
-def test_a_stop_by_an_unknown_name_is_refused(server: Server, cloud: Cloud, vision: Workspace):
+def test_a_stop_by_an_unknown_name_is_refused(server: Server, cloud: CloudSession, vision: Workspace):
     vision.instance("ada")
-    assert planned(cloud, INSTANCE, "ada", facts={"stop_by": "force"}).refused().trouble is Trouble.REFUSED
+    assert planned(cloud, INSTANCE, "ada", facts={"stop_by": "force"}).refused().reason is Reason.REFUSED
     assert not server.mutations
     assert server.world.now == NOW

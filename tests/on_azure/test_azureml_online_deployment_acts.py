@@ -12,11 +12,11 @@ import pytest
 from on_azure.acting import Planned, bar, found, later, planned
 from on_azure.conftest import DEPLOYMENT, NOW
 from reaper import registry
-from reaper.actions.contract import Undone
+from reaper.actions.contract import UndoResult
 from reaper.azure import assets
-from reaper.azure.session import Cloud
-from reaper.errors import CloudError, Trouble
-from reaper.model import Bar, Move, Window
+from reaper.azure.session import CloudSession
+from reaper.errors import CloudError, Reason
+from reaper.model import Blocked, StepName, Window
 from reaper_sandbox.azure import autoscale
 from reaper_sandbox.azure.fault import cut, error, on
 from reaper_sandbox.azure.request import Request
@@ -49,19 +49,19 @@ def full(endpoint: Endpoint, name: str = "blue", capacity: int = 3) -> Thing:
     )
 
 
-def delete(cloud: Cloud, name: str = "chat/blue") -> Planned:
-    return planned(cloud, DEPLOYMENT, name, Move.DELETE)
+def delete(cloud: CloudSession, name: str = "chat/blue") -> Planned:
+    return planned(cloud, DEPLOYMENT, name, StepName.DELETE)
 
 
-def undo(cloud: Cloud, act: Planned) -> Undone:
-    return registry.acts(DEPLOYMENT).undo(cloud.anew(), act.manifest)
+def undo(cloud: CloudSession, act: Planned) -> UndoResult:
+    return registry.action_functions(DEPLOYMENT).undo(cloud.without_cache(), act.manifest)
 
 
 def traffic(endpoint: Endpoint) -> dict[str, int]:
     return dict(endpoint.body["properties"]["traffic"])
 
 
-def waits(server: Server, cloud: Cloud, seconds: float = 0) -> list[float]:
+def waits(server: Server, cloud: CloudSession, seconds: float = 0) -> list[float]:
     """What the acts wait for passes on the sandbox's clock; gives the waits."""
     waited: list[float] = []
 
@@ -69,14 +69,14 @@ def waits(server: Server, cloud: Cloud, seconds: float = 0) -> list[float]:
         waited.append(given)
         server.now = server.world.now + timedelta(seconds=given + seconds)
 
-    cloud.session.pause = pause
+    cloud.clients.pause = pause
     return waited
 
 
 # Stop: one instance
 
 
-def test_it_is_scaled_to_one_instance_and_keeps_its_tags_and_sku(server: Server, cloud: Cloud, chat: Endpoint):
+def test_it_is_scaled_to_one_instance_and_keeps_its_tags_and_sku(server: Server, cloud: CloudSession, chat: Endpoint):
     blue = full(chat)
     act = planned(cloud, DEPLOYMENT, "chat/blue")
     blue.tagged(team="speech", cost="42")
@@ -88,32 +88,32 @@ def test_it_is_scaled_to_one_instance_and_keeps_its_tags_and_sku(server: Server,
     assert bar(cloud, DEPLOYMENT, "chat/blue").because == "its state is Updating"
     later(server)
     barred = bar(cloud, DEPLOYMENT, "chat/blue")
-    assert (barred.because, barred.done) == ("it runs one instance already, and Azure allows no fewer", True)
+    assert (barred.because, barred.already_done) == ("it runs one instance already, and Azure allows no fewer", True)
 
 
-def test_it_is_scaled_back(server: Server, cloud: Cloud, chat: Endpoint):
+def test_it_is_scaled_back(server: Server, cloud: CloudSession, chat: Endpoint):
     blue = full(chat)
     act = planned(cloud, DEPLOYMENT, "chat/blue")
     act.carry()
     later(server)
-    assert undo(cloud, act) == Undone(because="scaling it back from 1 to 3 instances has begun")
+    assert undo(cloud, act) == UndoResult(because="scaling it back from 1 to 3 instances has begun")
     assert blue.body["sku"] == {"name": "Default", "tier": "Standard", "capacity": 3}
     later(server)
-    assert undo(cloud, act) == Undone(because="it runs 3 instances already")
+    assert undo(cloud, act) == UndoResult(because="it runs 3 instances already")
 
 
-def looked_at(cloud: Cloud, name: str = "chat/blue") -> Bar | None:
+def looked_at(cloud: CloudSession, name: str = "chat/blue") -> Blocked | None:
     """What keeps it from being scaled in, as a sweep knows it."""
-    kind, session = registry.kind(DEPLOYMENT), cloud.anew()
-    window = Window(start=NOW - timedelta(days=14), end=NOW, quiet_from=NOW - timedelta(days=1))
+    kind, session = registry.kind(DEPLOYMENT), cloud.without_cache()
+    window = Window(start=NOW - timedelta(days=14), end=NOW, recent_since=NOW - timedelta(days=1))
     [seen] = kind.observe(session, [found(cloud, DEPLOYMENT, name)], window)
-    assert session.troubles == []
-    return kind.able(seen.resource)[Move.STOP]
+    assert session.errors == []
+    return kind.blocked_actions(seen.resource)[StepName.STOP]
 
 
 @pytest.mark.parametrize(("least", "enabled", "barred"), [(2, True, True), (1, True, False), (2, False, False)])
 def test_an_autoscale_that_would_undo_it_bars_it_before_it_is_announced(
-    server: Server, cloud: Cloud, chat: Endpoint, least: int, enabled: bool, barred: bool
+    server: Server, cloud: CloudSession, chat: Endpoint, least: int, enabled: bool, barred: bool
 ):
     blue = full(chat)
     setting = autoscale.body(blue.id.upper(), "keeps", "westeurope", least, 9)
@@ -121,10 +121,10 @@ def test_an_autoscale_that_would_undo_it_bars_it_before_it_is_announced(
     server.world.autoscale += [autoscale.body(f"{blue.id}2", "other", "westeurope", 5, 9), setting]
     server.world.page_size = 1
     told = "Azure Monitor's autoscale keeps at least 2 instances, and would undo it"
-    assert looked_at(cloud) == (Bar(because=told) if barred else None)
+    assert looked_at(cloud) == (Blocked(because=told) if barred else None)
 
 
-def test_an_autoscale_that_came_a_moment_ago_saves_it(server: Server, cloud: Cloud, chat: Endpoint):
+def test_an_autoscale_that_came_a_moment_ago_saves_it(server: Server, cloud: CloudSession, chat: Endpoint):
     blue = full(chat)
     act = planned(cloud, DEPLOYMENT, "chat/blue")
     server.world.autoscale.append(autoscale.body(blue.id, "keeps", "westeurope", 2, 9))
@@ -132,20 +132,22 @@ def test_an_autoscale_that_came_a_moment_ago_saves_it(server: Server, cloud: Clo
     assert not server.mutations
 
 
-def test_the_default_of_an_autoscale_holds_while_metrics_are_missing_and_so_counts(server: Server, cloud: Cloud, chat: Endpoint):
+def test_the_default_of_an_autoscale_holds_while_metrics_are_missing_and_so_counts(
+    server: Server, cloud: CloudSession, chat: Endpoint
+):
     server.world.autoscale.append(autoscale.body(full(chat).id, "keeps", "westeurope", 1, 9))
     server.world.autoscale[0]["properties"]["profiles"][0]["capacity"]["default"] = "3"
     assert "keeps at least 3 instances" in looked_at(cloud).because
 
 
 def test_autoscale_is_read_once_for_all_and_not_for_what_runs_one_instance(
-    server: Server, cloud: Cloud, chat: Endpoint, vision: Workspace
+    server: Server, cloud: CloudSession, chat: Endpoint, vision: Workspace
 ):
     def asked() -> int:
         server.requests.clear()
         kind = registry.kind(DEPLOYMENT)
-        session = cloud.anew()
-        window = Window(start=NOW - timedelta(days=14), end=NOW, quiet_from=NOW - timedelta(days=1))
+        session = cloud.without_cache()
+        window = Window(start=NOW - timedelta(days=14), end=NOW, recent_since=NOW - timedelta(days=1))
         list(kind.observe(session, list(kind.discover(session)), window))
         return sum(r.path.lower().endswith("/autoscalesettings") for r in server.requests)
 
@@ -157,14 +159,14 @@ def test_autoscale_is_read_once_for_all_and_not_for_what_runs_one_instance(
     assert asked() == 1
 
 
-def test_a_share_of_less_than_all_is_never_moved_even_where_no_sibling_is_in_sight(cloud: Cloud, chat: Endpoint):
+def test_a_share_of_less_than_all_is_never_moved_even_where_no_sibling_is_in_sight(cloud: CloudSession, chat: Endpoint):
     full(chat)
     chat.traffic(blue=40, hidden=60)
-    barred = bar(cloud, DEPLOYMENT, "chat/blue", Move.DELETE)
+    barred = bar(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE)
     assert barred.because == "it gets 40 % of its endpoint's traffic, which would have to move to another"
 
 
-def test_autoscale_that_cannot_be_read_bars_it_and_is_told(server: Server, cloud: Cloud, chat: Endpoint):
+def test_autoscale_that_cannot_be_read_bars_it_and_is_told(server: Server, cloud: CloudSession, chat: Endpoint):
     blue = full(chat)
     server.world.autoscale.append(autoscale.body(blue.id, "odd", "westeurope", 1, 9))
     for odd in ("some", None):
@@ -176,10 +178,10 @@ def test_autoscale_that_cannot_be_read_bars_it_and_is_told(server: Server, cloud
     assert "Microsoft.Insights/autoscaleSettings/read is not allowed" in looked_at(cloud).because
 
 
-def test_autoscale_that_was_not_looked_at_bars_it(cloud: Cloud, chat: Endpoint):
+def test_autoscale_that_was_not_looked_at_bars_it(cloud: CloudSession, chat: Endpoint):
     full(chat)
     one = found(cloud, DEPLOYMENT, "chat/blue")
-    assert registry.kind(DEPLOYMENT).able(one)[Move.STOP].because == (
+    assert registry.kind(DEPLOYMENT).blocked_actions(one)[StepName.STOP].because == (
         "whether Azure Monitor's autoscale would undo it was not looked at"
     )
 
@@ -193,45 +195,45 @@ def test_autoscale_that_was_not_looked_at_bars_it(cloud: Cloud, chat: Endpoint):
         (None, None),
     ],
 )
-def test_its_own_scaling_bars_it_when_it_would_undo_it(cloud: Cloud, chat: Endpoint, scale: Any, because: str | None):
+def test_its_own_scaling_bars_it_when_it_would_undo_it(cloud: CloudSession, chat: Endpoint, scale: Any, because: str | None):
     full(chat).set("properties.scaleSettings", scale)
     barred = bar(cloud, DEPLOYMENT, "chat/blue")
     assert (barred and barred.because) == because
 
 
-@pytest.mark.parametrize("move", [Move.STOP, Move.DELETE])
+@pytest.mark.parametrize("move", [StepName.STOP, StepName.DELETE])
 @pytest.mark.parametrize("state", ["Creating", "Updating", "Deleting", "Scaling", "SomethingNew"])
-def test_a_state_in_between_bars_both_moves(cloud: Cloud, chat: Endpoint, state: str, move: Move):
+def test_a_state_in_between_bars_both_moves(cloud: CloudSession, chat: Endpoint, state: str, move: StepName):
     full(chat).set("properties.provisioningState", state)
     barred = bar(cloud, DEPLOYMENT, "chat/blue", move)
-    assert (barred.because, barred.done) == (f"its state is {state}", False)
+    assert (barred.because, barred.already_done) == (f"its state is {state}", False)
 
 
-@pytest.mark.parametrize("move", [Move.STOP, Move.DELETE])
-def test_an_endpoint_that_is_being_changed_bars_both_moves(cloud: Cloud, chat: Endpoint, move: Move):
+@pytest.mark.parametrize("move", [StepName.STOP, StepName.DELETE])
+def test_an_endpoint_that_is_being_changed_bars_both_moves(cloud: CloudSession, chat: Endpoint, move: StepName):
     full(chat)
     chat.set("properties.provisioningState", "Updating")
     assert bar(cloud, DEPLOYMENT, "chat/blue", move).because == "its endpoint's state is Updating"
 
 
 @pytest.mark.parametrize("capacity", [None, True, -2, "3", 2.5])
-def test_a_number_of_instances_that_is_none_bars_scaling(cloud: Cloud, chat: Endpoint, capacity: object):
+def test_a_number_of_instances_that_is_none_bars_scaling(cloud: CloudSession, chat: Endpoint, capacity: object):
     full(chat).set("sku.capacity", capacity)
     assert bar(cloud, DEPLOYMENT, "chat/blue").because == "how many instances it runs is not known"
 
 
-def test_kubernetes_and_what_could_not_be_observed_are_barred(cloud: Cloud, vision: Workspace):
+def test_kubernetes_and_what_could_not_be_observed_are_barred(cloud: CloudSession, vision: Workspace):
     own = vision.endpoint("own", kubernetes=vision.kubernetes("aks").id)
     own.deployment("blue", capacity=3)
     one = found(cloud, DEPLOYMENT, "own/blue")
     for resource in (one, replace(one, facts={})):
-        assert all(b and not b.done for b in registry.kind(DEPLOYMENT).able(resource).values())
+        assert all(b and not b.already_done for b in registry.kind(DEPLOYMENT).blocked_actions(resource).values())
 
 
 # Delete
 
 
-def test_one_without_traffic_is_deleted_and_its_sibling_stays(server: Server, cloud: Cloud, chat: Endpoint):
+def test_one_without_traffic_is_deleted_and_its_sibling_stays(server: Server, cloud: CloudSession, chat: Endpoint):
     full(chat)
     green = full(chat, "green")
     chat.traffic(blue=0, green=100)
@@ -243,7 +245,7 @@ def test_one_without_traffic_is_deleted_and_its_sibling_stays(server: Server, cl
     assert [m.method for m in server.mutations] == ["DELETE"]
 
 
-def test_the_only_one_loses_its_traffic_first_and_the_endpoint_nothing_else(server: Server, cloud: Cloud, chat: Endpoint):
+def test_the_only_one_loses_its_traffic_first_and_the_endpoint_nothing_else(server: Server, cloud: CloudSession, chat: Endpoint):
     full(chat)
     chat.traffic(blue=100)
     before = deepcopy(chat.body)
@@ -260,7 +262,7 @@ def test_the_only_one_loses_its_traffic_first_and_the_endpoint_nothing_else(serv
     assert after == before
 
 
-def test_deletes_and_restores_to_the_same_field_by_field(server: Server, cloud: Cloud, chat: Endpoint):
+def test_deletes_and_restores_to_the_same_field_by_field(server: Server, cloud: CloudSession, chat: Endpoint):
     blue = full(chat)
     chat.traffic(blue=100)
     before = {key: deepcopy(blue.body[key]) for key in OWN}
@@ -270,10 +272,12 @@ def test_deletes_and_restores_to_the_same_field_by_field(server: Server, cloud: 
     later(server)
     begun = undo(cloud, act)
     assert begun.because == "creating it again has begun, with its settings, its tags and 3 instances"
-    assert begun.lost == ("it is not there yet: run it again in a few minutes, which puts its traffic (100 %) back",)
-    assert undo(cloud, act).lost == ("it is still Creating: run it again in a few minutes, which puts its traffic (100 %) back",)
+    assert begun.not_restored == ("it is not there yet: run it again in a few minutes, which puts its traffic (100 %) back",)
+    assert undo(cloud, act).not_restored == (
+        "it is still Creating: run it again in a few minutes, which puts its traffic (100 %) back",
+    )
     later(server)
-    assert undo(cloud, act) == Undone(because="it is there, and gets 100 % of the traffic again")
+    assert undo(cloud, act) == UndoResult(because="it is there, and gets 100 % of the traffic again")
     later(server)
     back = server.world.estate.find(act.resource.id)
     assert {key: back[key] for key in OWN} == before
@@ -282,10 +286,10 @@ def test_deletes_and_restores_to_the_same_field_by_field(server: Server, cloud: 
         {"team": "speech"},
         "AADToken",
     )
-    assert undo(cloud, act) == Undone(because="it is there, with 100 % of the traffic")
+    assert undo(cloud, act) == UndoResult(because="it is there, with 100 % of the traffic")
 
 
-def test_one_that_had_no_traffic_comes_back_without_any(server: Server, cloud: Cloud, chat: Endpoint):
+def test_one_that_had_no_traffic_comes_back_without_any(server: Server, cloud: CloudSession, chat: Endpoint):
     blue = full(chat)
     full(chat, "green")
     chat.traffic(green=100)
@@ -295,14 +299,14 @@ def test_one_that_had_no_traffic_comes_back_without_any(server: Server, cloud: C
     later(server)
     for told in ("it is not there yet", "it is still Creating"):
         undone = undo(cloud, act)
-        assert (undone.lost, undone.again) == ((f"{told}: run it again in a few minutes",), True)
+        assert (undone.not_restored, undone.run_again) == ((f"{told}: run it again in a few minutes",), True)
     later(server)
-    assert undo(cloud, act) == Undone(because="it is there, with 0 % of the traffic")
+    assert undo(cloud, act) == UndoResult(because="it is there, with 0 % of the traffic")
     back = server.world.estate.find(act.resource.id)
     assert ({key: back[key] for key in OWN}, traffic(chat)) == (before, {"green": 100})
 
 
-def test_traffic_that_somebody_else_has_by_now_is_not_taken_away(server: Server, cloud: Cloud, chat: Endpoint):
+def test_traffic_that_somebody_else_has_by_now_is_not_taken_away(server: Server, cloud: CloudSession, chat: Endpoint):
     full(chat)
     chat.traffic(blue=100)
     waits(server, cloud, 60)
@@ -313,11 +317,11 @@ def test_traffic_that_somebody_else_has_by_now_is_not_taken_away(server: Server,
     chat.traffic(green=100)
     undo(cloud, act)
     later(server)
-    assert undo(cloud, act).lost == ("its 100 % of the traffic now goes to green",)
+    assert undo(cloud, act).not_restored == ("its 100 % of the traffic now goes to green",)
     assert traffic(chat) == {"green": 100}
 
 
-def test_another_deployment_under_its_name_gets_nothing(server: Server, cloud: Cloud, chat: Endpoint):
+def test_another_deployment_under_its_name_gets_nothing(server: Server, cloud: CloudSession, chat: Endpoint):
     full(chat)
     chat.traffic(blue=100)
     waits(server, cloud, 60)
@@ -338,7 +342,7 @@ def test_another_deployment_under_its_name_gets_nothing(server: Server, cloud: C
     ],
 )
 def test_one_that_is_still_going_or_broken_is_not_written_over(
-    server: Server, cloud: Cloud, chat: Endpoint, state: str, told: str
+    server: Server, cloud: CloudSession, chat: Endpoint, state: str, told: str
 ):
     blue = full(chat)
     act = delete(cloud)
@@ -348,32 +352,32 @@ def test_one_that_is_still_going_or_broken_is_not_written_over(
     assert not server.mutations
 
 
-def test_without_its_endpoint_it_cannot_come_back(cloud: Cloud, chat: Endpoint):
+def test_without_its_endpoint_it_cannot_come_back(cloud: CloudSession, chat: Endpoint):
     full(chat)
     act = delete(cloud)
     chat.remove()
     with pytest.raises(CloudError) as caught:
         undo(cloud, act)
-    assert caught.value.trouble is Trouble.GONE
+    assert caught.value.reason is Reason.GONE
 
 
-def test_the_manifest_has_all_of_it(cloud: Cloud, chat: Endpoint):
+def test_the_manifest_has_all_of_it(cloud: CloudSession, chat: Endpoint):
     blue = full(chat)
     chat.traffic(blue=100)
-    record = delete(cloud).manifest.record
+    record = delete(cloud).manifest.undo_state
     assert record["deployment"] == blue.body
     endpoint = record["endpoint"]
     assert endpoint == chat.body
     assert endpoint["properties"]["traffic"] == {"blue": 100}
-    assert "must be private" in registry.kind(DEPLOYMENT).deeds[Move.DELETE].what
+    assert "must be private" in registry.kind(DEPLOYMENT).actions[StepName.DELETE].effect
 
 
-def test_a_system_assigned_identity_is_told_to_be_a_new_one(server: Server, cloud: Cloud, chat: Endpoint):
+def test_a_system_assigned_identity_is_told_to_be_a_new_one(server: Server, cloud: CloudSession, chat: Endpoint):
     full(chat).body["identity"] = {"type": "SystemAssigned", "principalId": "p", "tenantId": "t"}
     act = delete(cloud)
     act.carry()
     later(server)
-    assert "identity is a new one" in undo(cloud, act).lost[1]
+    assert "identity is a new one" in undo(cloud, act).not_restored[1]
     assert server.mutations[-1].body["identity"] == {"type": "SystemAssigned"}
 
 
@@ -393,17 +397,17 @@ def test_a_system_assigned_identity_is_told_to_be_a_new_one(server: Server, clou
         ("traffic", None, None),
     ],
 )
-def test_what_traffic_bars_a_delete(cloud: Cloud, chat: Endpoint, kind: str, shares: Any, because: str | None):
+def test_what_traffic_bars_a_delete(cloud: CloudSession, chat: Endpoint, kind: str, shares: Any, because: str | None):
     full(chat)
     full(chat, "green")
     chat.set(f"properties.{kind}", shares)
-    barred = bar(cloud, DEPLOYMENT, "chat/blue", Move.DELETE)
+    barred = bar(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE)
     assert (barred and barred.because) == because
 
 
-def test_an_endpoint_that_did_not_come_along_bars_a_delete(cloud: Cloud, chat: Endpoint):
+def test_an_endpoint_that_did_not_come_along_bars_a_delete(cloud: CloudSession, chat: Endpoint):
     full(chat)
-    barred = bar(cloud, DEPLOYMENT, "chat/blue", Move.DELETE, share=None)
+    barred = bar(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE, share=None)
     assert barred.because == "how much of its endpoint's traffic it gets is not known"
 
 
@@ -421,7 +425,9 @@ def being_changed(chat: Endpoint) -> None:
 
 @pytest.mark.parametrize("meanwhile", [traffic_moved, mirrored, being_changed])
 @pytest.mark.parametrize("lenient", [False, True], ids=["", "even if Azure would let it"])
-def test_traffic_that_came_a_moment_ago_saves_it(server: Server, cloud: Cloud, chat: Endpoint, meanwhile: Any, lenient: bool):
+def test_traffic_that_came_a_moment_ago_saves_it(
+    server: Server, cloud: CloudSession, chat: Endpoint, meanwhile: Any, lenient: bool
+):
     blue = full(chat)
     full(chat, "green")
     chat.traffic(blue=0, green=100)
@@ -429,11 +435,11 @@ def test_traffic_that_came_a_moment_ago_saves_it(server: Server, cloud: Cloud, c
     meanwhile(chat)
     if lenient:
         server.rules.append(on("DELETE", ".*", error(202, "", "")))
-    assert act.refused().trouble is Trouble.REFUSED
+    assert act.refused().reason is Reason.REFUSED
     assert (server.world.estate.find(blue.id), server.mutations) == (blue.body, [])
 
 
-def test_a_sibling_that_came_a_moment_ago_saves_it_and_its_traffic(server: Server, cloud: Cloud, chat: Endpoint):
+def test_a_sibling_that_came_a_moment_ago_saves_it_and_its_traffic(server: Server, cloud: CloudSession, chat: Endpoint):
     full(chat)
     chat.traffic(blue=100)
     act = delete(cloud)
@@ -450,9 +456,9 @@ def test_a_sibling_that_came_a_moment_ago_saves_it_and_its_traffic(server: Serve
         ("properties.model", "m:8", "properties"),
     ],
 )
-@pytest.mark.parametrize("move", [Move.STOP, Move.DELETE])
+@pytest.mark.parametrize("move", [StepName.STOP, StepName.DELETE])
 def test_what_its_manifest_would_not_bring_back_is_not_taken_away(
-    server: Server, cloud: Cloud, chat: Endpoint, path: str, value: object, what: str, move: Move
+    server: Server, cloud: CloudSession, chat: Endpoint, path: str, value: object, what: str, move: StepName
 ):
     blue = full(chat)
     act = planned(cloud, DEPLOYMENT, "chat/blue", move)
@@ -461,14 +467,14 @@ def test_what_its_manifest_would_not_bring_back_is_not_taken_away(
     assert not server.mutations
 
 
-def test_it_is_not_deleted_while_its_endpoint_does_not_settle(server: Server, cloud: Cloud, chat: Endpoint):
+def test_it_is_not_deleted_while_its_endpoint_does_not_settle(server: Server, cloud: CloudSession, chat: Endpoint):
     blue = full(chat)
     chat.traffic(blue=100)
     act = delete(cloud)
     waited: list[float] = []
-    cloud.session.pause = waited.append
+    cloud.clients.pause = waited.append
     failed = act.refused()
-    assert (failed.trouble, sum(waited)) == (Trouble.PARTIAL, 70)
+    assert (failed.reason, sum(waited)) == (Reason.PARTIAL, 70)
     assert "its endpoint's state is Updating, so it was not deleted; its traffic had been set from 100 % to 0 %" in str(failed)
     assert "undoing puts the traffic back" in str(failed)
     assert server.world.estate.find(blue.id) is not None
@@ -481,7 +487,7 @@ def test_it_is_not_deleted_while_its_endpoint_does_not_settle(server: Server, cl
     ("path", "value"), [("properties.traffic", {"blue": 0, "green": 100}), ("tags", {"team": "other"})], ids=["traffic", "tags"]
 )
 def test_an_endpoint_that_comes_out_otherwise_than_meant_keeps_it(
-    server: Server, cloud: Cloud, chat: Endpoint, path: str, value: object
+    server: Server, cloud: CloudSession, chat: Endpoint, path: str, value: object
 ):
     blue = full(chat)
     chat.traffic(blue=100)
@@ -493,25 +499,25 @@ def test_an_endpoint_that_comes_out_otherwise_than_meant_keeps_it(
             chat.set(path, value)
 
     server.rules.append(bend)
-    assert act.refused().trouble is Trouble.PARTIAL
+    assert act.refused().reason is Reason.PARTIAL
     assert server.world.estate.find(blue.id) is not None
 
 
-def test_a_delete_that_fails_after_its_traffic_was_moved_says_so(server: Server, cloud: Cloud, chat: Endpoint):
+def test_a_delete_that_fails_after_its_traffic_was_moved_says_so(server: Server, cloud: CloudSession, chat: Endpoint):
     full(chat)
     chat.traffic(blue=100)
     waits(server, cloud, 60)
     act = delete(cloud)
     server.rules.append(on("DELETE", ".*", error(409, "Conflict", "not now")))
     failed = act.refused()
-    assert failed.trouble is Trouble.PARTIAL
+    assert failed.reason is Reason.PARTIAL
     assert "not now; its traffic had been set from 100 % to 0 %, and setting it back to 100 % has begun" in str(failed)
     later(server)
-    assert undo(cloud, act) == Undone(because="it is there, with 100 % of the traffic")
+    assert undo(cloud, act) == UndoResult(because="it is there, with 100 % of the traffic")
     assert traffic(chat) == {"blue": 100}
 
 
-def test_a_delete_whose_reply_was_lost_is_no_failure(server: Server, cloud: Cloud, chat: Endpoint):
+def test_a_delete_whose_reply_was_lost_is_no_failure(server: Server, cloud: CloudSession, chat: Endpoint):
     blue = full(chat)
     act = delete(cloud)
     left = [True]
@@ -527,55 +533,55 @@ def test_a_delete_whose_reply_was_lost_is_no_failure(server: Server, cloud: Clou
     assert act.carry() == "it is being deleted already"
 
 
-def test_what_is_gone_is_gone(cloud: Cloud, chat: Endpoint):
+def test_what_is_gone_is_gone(cloud: CloudSession, chat: Endpoint):
     blue = full(chat)
     acts = [delete(cloud), planned(cloud, DEPLOYMENT, "chat/blue")]
     blue.remove()
-    assert {act.refused().trouble for act in acts} == {Trouble.GONE}
+    assert {act.refused().reason for act in acts} == {Reason.GONE}
 
 
-def test_a_look_sees_tags_traffic_and_siblings_of_this_moment(cloud: Cloud, vision: Workspace, chat: Endpoint):
+def test_a_look_sees_tags_traffic_and_siblings_of_this_moment(cloud: CloudSession, vision: Workspace, chat: Endpoint):
     blue = full(chat)
     seen = found(cloud, DEPLOYMENT, "chat/blue")
     blue.tagged(None)
     chat.tagged({"reaper:keep": "true"}).traffic(blue=7, green=93)
     vision.tagged(owner="ada")
     chat.deployment("green")
-    session = cloud.anew()
-    registry.acts(DEPLOYMENT).look(session, seen)
+    session = cloud.without_cache()
+    registry.action_functions(DEPLOYMENT).read_now(session, seen)
     chat.tagged({"reaper:keep": "false"})
-    fresh = registry.acts(DEPLOYMENT).look(session, seen)
+    fresh = registry.action_functions(DEPLOYMENT).read_now(session, seen)
     assert fresh.tags == {"reaper:keep": "false", "owner": "ada"}
     assert (fresh.facts["share"], fresh.facts["beside"], fresh.id) == (7, {"green"}, seen.id)
 
 
 @pytest.mark.parametrize("place", ["deployment", "endpoint", "workspace"])
-def test_tags_that_cannot_be_read_anywhere_above_it_are_none(cloud: Cloud, vision: Workspace, chat: Endpoint, place: str):
+def test_tags_that_cannot_be_read_anywhere_above_it_are_none(cloud: CloudSession, vision: Workspace, chat: Endpoint, place: str):
     things = {"deployment": full(chat), "endpoint": chat, "workspace": vision}
     seen = found(cloud, DEPLOYMENT, "chat/blue")
     things[place].body["tags"] = "reaper:keep"
-    assert registry.acts(DEPLOYMENT).look(cloud, seen).tags is None
+    assert registry.action_functions(DEPLOYMENT).read_now(cloud, seen).tags is None
 
 
-def test_a_look_at_what_cannot_be_read_fails(cloud: Cloud, chat: Endpoint):
+def test_a_look_at_what_cannot_be_read_fails(cloud: CloudSession, chat: Endpoint):
     blue = full(chat)
     seen = found(cloud, DEPLOYMENT, "chat/blue")
     blue.body["systemData"]["createdAt"] = "yesterday"
     with pytest.raises(CloudError) as caught:
-        registry.acts(DEPLOYMENT).look(cloud, seen)
-    assert caught.value.trouble is Trouble.GARBLED
+        registry.action_functions(DEPLOYMENT).read_now(cloud, seen)
+    assert caught.value.reason is Reason.UNREADABLE
 
 
 @pytest.mark.parametrize(
     ("move", "granted", "missing"),
     [
-        (Move.STOP, f"{ML}/onlineEndpoints/read", f"{ML}/onlineEndpoints/deployments/write"),
-        (Move.DELETE, f"{ML}/onlineEndpoints/write", f"{ML}/onlineEndpoints/deployments/delete"),
-        (Move.DELETE, f"{ML}/onlineEndpoints/deployments/delete", f"{ML}/onlineEndpoints/write"),
+        (StepName.STOP, f"{ML}/onlineEndpoints/read", f"{ML}/onlineEndpoints/deployments/write"),
+        (StepName.DELETE, f"{ML}/onlineEndpoints/write", f"{ML}/onlineEndpoints/deployments/delete"),
+        (StepName.DELETE, f"{ML}/onlineEndpoints/deployments/delete", f"{ML}/onlineEndpoints/write"),
     ],
 )
 def test_a_missing_right_is_named_and_the_declared_ones_are_enough(
-    server: Server, cloud: Cloud, chat: Endpoint, move: Move, granted: str, missing: str
+    server: Server, cloud: CloudSession, chat: Endpoint, move: StepName, granted: str, missing: str
 ):
     full(chat)
     chat.traffic(blue=100)
@@ -584,14 +590,14 @@ def test_a_missing_right_is_named_and_the_declared_ones_are_enough(
     server.rules.append(only(*kind.permissions, *assets.PERMISSIONS, granted))
     failed = planned(cloud, DEPLOYMENT, "chat/blue", move).refused()
     # Where its traffic was moved already, it is not as it was.
-    expected = Trouble.PARTIAL if missing.endswith("deployments/delete") else Trouble.DENIED
-    assert (failed.trouble, failed.missing) == (expected, missing)
+    expected = Reason.PARTIAL if missing.endswith("deployments/delete") else Reason.DENIED
+    assert (failed.reason, failed.missing) == (expected, missing)
     chat.traffic(blue=100).set("properties.provisioningState", "Succeeded")
-    server.rules[:] = [only(*kind.permissions, *kind.deeds[move].permissions)]
+    server.rules[:] = [only(*kind.permissions, *kind.actions[move].permissions)]
     act = planned(cloud, DEPLOYMENT, "chat/blue", move)
     act.carry()
     later(server)
-    server.rules[:] = [only(*kind.permissions, *registry.acts(DEPLOYMENT).undo_permissions)]
+    server.rules[:] = [only(*kind.permissions, *registry.action_functions(DEPLOYMENT).undo_permissions)]
     undo(cloud, act)
     later(server)
     undo(cloud, act)

@@ -14,10 +14,10 @@ from on_azure.acting import Planned, found, later, planned
 from on_azure.conftest import DEPLOYMENT
 from on_azure.test_azureml_online_deployment_acts import chat, delete, full, traffic, undo, waits
 from reaper import registry
-from reaper.actions.contract import Undone
-from reaper.azure.session import Cloud
-from reaper.errors import CloudError, Trouble
-from reaper.model import Move
+from reaper.actions.contract import UndoResult
+from reaper.azure.session import CloudSession
+from reaper.errors import CloudError, Reason
+from reaper.model import StepName
 from reaper_sandbox.azure.fault import Fault, cut, error, on
 from reaper_sandbox.azure.request import Request
 from reaper_sandbox.azure.server import Server
@@ -35,14 +35,14 @@ def blue(chat: Endpoint) -> Thing:
     return one
 
 
-def meanwhile(server: Server, cloud: Cloud, happens: Callable[[], object]) -> None:
+def meanwhile(server: Server, cloud: CloudSession, happens: Callable[[], object]) -> None:
     """What an owner does while an act waits."""
 
     def pause(given: float) -> None:
         happens()
         server.now = server.world.now + timedelta(seconds=given + 60)
 
-    cloud.session.pause = pause
+    cloud.clients.pause = pause
 
 
 def gone(server: Server, act: Planned) -> bool:
@@ -54,13 +54,13 @@ def gone(server: Server, act: Planned) -> bool:
 
 @pytest.mark.parametrize("place", ["deployment", "endpoint", "workspace"])
 def test_a_keep_tag_that_came_during_the_wait_saves_it_and_its_traffic_comes_back(
-    server: Server, cloud: Cloud, vision: Workspace, chat: Endpoint, blue: Thing, place: str
+    server: Server, cloud: CloudSession, vision: Workspace, chat: Endpoint, blue: Thing, place: str
 ):
     act = delete(cloud)
     kept = {"deployment": blue, "endpoint": chat, "workspace": vision}[place]
     meanwhile(server, cloud, lambda: kept.tagged({**kept.body["tags"], **KEEP}))
     failed = act.refused()
-    assert failed.trouble is Trouble.PARTIAL
+    assert failed.reason is Reason.PARTIAL
     assert "tags changed a moment ago; its traffic had been set from 100 % to 0 %" in str(failed)
     assert "setting it back to 100 % has begun" in str(failed)
     later(server)
@@ -80,12 +80,12 @@ def test_a_keep_tag_that_came_during_the_wait_saves_it_and_its_traffic_comes_bac
     ],
 )
 def test_whatever_changed_during_the_wait_saves_it(
-    server: Server, cloud: Cloud, chat: Endpoint, blue: Thing, happens: Callable[[Endpoint, Thing], object], told: str
+    server: Server, cloud: CloudSession, chat: Endpoint, blue: Thing, happens: Callable[[Endpoint, Thing], object], told: str
 ):
     act = delete(cloud)
     meanwhile(server, cloud, lambda: happens(chat, blue))
     failed = act.refused()
-    assert (failed.trouble, told in str(failed), gone(server, act)) == (Trouble.PARTIAL, True, False)
+    assert (failed.reason, told in str(failed), gone(server, act)) == (Reason.PARTIAL, True, False)
     later(server)
     assert {name: share for name, share in traffic(chat).items() if share} == {"blue": 100}
 
@@ -103,19 +103,19 @@ def last_read_before_put(path: str, happens: Callable[[], object]) -> Callable[[
 
 
 def test_a_keep_tag_that_the_endpoint_got_just_before_its_traffic_was_to_go_is_not_erased(
-    server: Server, cloud: Cloud, chat: Endpoint, blue: Thing
+    server: Server, cloud: CloudSession, chat: Endpoint, blue: Thing
 ):
     act = delete(cloud)
     server.rules.append(last_read_before_put("/workspaces/vision", lambda: chat.tagged({**chat.body["tags"], **KEEP})))
     failed = act.refused()
-    assert (failed.trouble, "its endpoint's tags changed a moment ago" in str(failed)) == (Trouble.REFUSED, True)
+    assert (failed.reason, "its endpoint's tags changed a moment ago" in str(failed)) == (Reason.REFUSED, True)
     assert (chat.body["tags"], server.mutations, traffic(chat)) == ({"team": "speech", **KEEP}, [], {"blue": 100})
 
 
-@pytest.mark.parametrize("move", [Move.STOP, Move.DELETE])
+@pytest.mark.parametrize("move", [StepName.STOP, StepName.DELETE])
 @pytest.mark.parametrize("place", ["deployment", "endpoint", "workspace"])
 def test_a_tag_that_came_after_the_look_saves_it_wherever_it_is(
-    server: Server, cloud: Cloud, vision: Workspace, chat: Endpoint, blue: Thing, place: str, move: Move
+    server: Server, cloud: CloudSession, vision: Workspace, chat: Endpoint, blue: Thing, place: str, move: StepName
 ):
     act = planned(cloud, DEPLOYMENT, "chat/blue", move)
     {"deployment": blue, "endpoint": chat, "workspace": vision}[place].tagged(KEEP)
@@ -136,7 +136,7 @@ def noting_operations(server: Server, *things: Thing) -> None:
     server.rules.append(note)
 
 
-def test_the_operation_that_azure_notes_is_no_change(server: Server, cloud: Cloud, chat: Endpoint, blue: Thing):
+def test_the_operation_that_azure_notes_is_no_change(server: Server, cloud: CloudSession, chat: Endpoint, blue: Thing):
     waits(server, cloud, 60)
     noting_operations(server, chat, blue)
     act = delete(cloud)
@@ -145,7 +145,7 @@ def test_the_operation_that_azure_notes_is_no_change(server: Server, cloud: Clou
     assert gone(server, act)
     undo(cloud, act)
     later(server)
-    assert undo(cloud, act) == Undone(because="it is there, and gets 100 % of the traffic again")
+    assert undo(cloud, act) == UndoResult(because="it is there, and gets 100 % of the traffic again")
 
 
 def once_cut(server: Server, method: str) -> None:
@@ -163,18 +163,22 @@ def once_cut(server: Server, method: str) -> None:
     server.rules.append(lose)
 
 
-def test_a_change_of_traffic_whose_reply_was_lost_is_gone_on_with(server: Server, cloud: Cloud, chat: Endpoint, blue: Thing):
+def test_a_change_of_traffic_whose_reply_was_lost_is_gone_on_with(
+    server: Server, cloud: CloudSession, chat: Endpoint, blue: Thing
+):
     waits(server, cloud, 60)
     act = delete(cloud)
     once_cut(server, "PUT")
     assert act.carry().startswith("its 100 % of the traffic was set to 0 %, and deleting it has begun")
 
 
-def test_a_change_of_traffic_that_azure_refuses_leaves_all_as_it_was(server: Server, cloud: Cloud, chat: Endpoint, blue: Thing):
+def test_a_change_of_traffic_that_azure_refuses_leaves_all_as_it_was(
+    server: Server, cloud: CloudSession, chat: Endpoint, blue: Thing
+):
     act = delete(cloud)
     server.rules.append(on("PUT", ".*", error(409, "Conflict", "busy")))
     failed = act.refused()
-    assert (failed.trouble, "busy" in str(failed), gone(server, act)) == (Trouble.REFUSED, True, False)
+    assert (failed.reason, "busy" in str(failed), gone(server, act)) == (Reason.REFUSED, True, False)
     assert traffic(chat) == {"blue": 100}
 
 
@@ -188,7 +192,7 @@ def refusing_delete(server: Server, then: Callable[[], object]) -> None:
     server.rules.append(guard)
 
 
-def test_traffic_is_not_put_back_where_others_have_it_by_now(server: Server, cloud: Cloud, chat: Endpoint, blue: Thing):
+def test_traffic_is_not_put_back_where_others_have_it_by_now(server: Server, cloud: CloudSession, chat: Endpoint, blue: Thing):
     waits(server, cloud, 60)
     act = delete(cloud)
     full_green = lambda: (chat.deployment("green"), chat.traffic(green=100))  # noqa: E731
@@ -198,7 +202,7 @@ def test_traffic_is_not_put_back_where_others_have_it_by_now(server: Server, clo
 
 
 def test_traffic_that_cannot_be_put_back_is_said_to_come_back_by_undoing(
-    server: Server, cloud: Cloud, chat: Endpoint, blue: Thing
+    server: Server, cloud: CloudSession, chat: Endpoint, blue: Thing
 ):
     waits(server, cloud, 60)
     act = delete(cloud)
@@ -207,7 +211,7 @@ def test_traffic_that_cannot_be_put_back_is_said_to_come_back_by_undoing(
     assert "could not be taken back now (400 BadRequest: no): undoing puts the traffic back" in str(failed)
     server.rules.clear()
     later(server)
-    assert undo(cloud, act) == Undone(because="it is there, and gets 100 % of the traffic again")
+    assert undo(cloud, act) == UndoResult(because="it is there, and gets 100 % of the traffic again")
     assert traffic(chat) == {"blue": 100}
 
 
@@ -219,49 +223,51 @@ def test_traffic_that_cannot_be_put_back_is_said_to_come_back_by_undoing(
     ],
 )
 def test_a_delete_of_which_azure_does_not_say_whether_it_was_done_gets_no_traffic_back_where_it_was(
-    server: Server, cloud: Cloud, chat: Endpoint, blue: Thing, becomes: Callable[[Thing], object], told: str
+    server: Server, cloud: CloudSession, chat: Endpoint, blue: Thing, becomes: Callable[[Thing], object], told: str
 ):
     waits(server, cloud, 60)
     act = delete(cloud)
     server.rules.append(lambda request: becomes(blue) and None if request.method == "DELETE" else None)
     server.rules.append(on("DELETE", ".*", error(501, "Oops", "sorry")))
     failed = act.refused()
-    assert (failed.trouble, "whether it was done is not known" in str(failed), told in str(failed)) == (
-        Trouble.PARTIAL,
+    assert (failed.reason, "whether it was done is not known" in str(failed), told in str(failed)) == (
+        Reason.PARTIAL,
         True,
         True,
     )
     assert (traffic(chat), [m.method for m in server.mutations].count("PUT")) == ({"blue": 0}, 1)
 
 
-def test_one_that_is_gone_after_the_wait_is_gone(server: Server, cloud: Cloud, blue: Thing):
+def test_one_that_is_gone_after_the_wait_is_gone(server: Server, cloud: CloudSession, blue: Thing):
     act = delete(cloud)
     meanwhile(server, cloud, blue.remove)
-    assert act.refused().trouble is Trouble.GONE
+    assert act.refused().reason is Reason.GONE
 
 
-def test_its_traffic_is_put_back_as_soon_as_its_endpoint_is_at_rest(server: Server, cloud: Cloud, chat: Endpoint, blue: Thing):
+def test_its_traffic_is_put_back_as_soon_as_its_endpoint_is_at_rest(
+    server: Server, cloud: CloudSession, chat: Endpoint, blue: Thing
+):
     waited: list[float] = []
 
     def pause(given: float) -> None:
         waited.append(given)
         chat.set("properties.provisioningState", "Succeeded" if len(waited) == 13 else "Updating")
 
-    cloud.session.pause = pause
+    cloud.clients.pause = pause
     failed = delete(cloud).refused()
     assert "it was not deleted; its traffic had been set from 100 % to 0 %, and setting it back to 100 % has begun" in str(failed)
     assert (traffic(chat), sum(waited)) == ({"blue": 100}, 65)
 
 
 def test_the_first_manifest_brings_the_traffic_back_that_a_retried_delete_did_not_know_of(
-    server: Server, cloud: Cloud, chat: Endpoint, blue: Thing
+    server: Server, cloud: CloudSession, chat: Endpoint, blue: Thing
 ):
     first = delete(cloud)
-    cloud.session.pause = lambda seconds: None
-    assert first.refused().trouble is Trouble.PARTIAL
+    cloud.clients.pause = lambda seconds: None
+    assert first.refused().reason is Reason.PARTIAL
     later(server)
     second = delete(cloud)
-    assert second.manifest.record["endpoint"]["properties"]["traffic"] == {"blue": 0}
+    assert second.manifest.undo_state["endpoint"]["properties"]["traffic"] == {"blue": 0}
     second.carry()
     later(server)
     assert gone(server, second)
@@ -275,21 +281,21 @@ def test_the_first_manifest_brings_the_traffic_back_that_a_retried_delete_did_no
 # Taking a stop back
 
 
-def stopped(server: Server, cloud: Cloud) -> Planned:
+def stopped(server: Server, cloud: CloudSession) -> Planned:
     act = planned(cloud, DEPLOYMENT, "chat/blue")
     act.carry()
     later(server)
     return act
 
 
-def refused(cloud: Cloud, act: Planned) -> str:
+def refused(cloud: CloudSession, act: Planned) -> str:
     with pytest.raises(CloudError) as caught:
         undo(cloud, act)
-    assert caught.value.trouble is Trouble.REFUSED
+    assert caught.value.reason is Reason.REFUSED
     return str(caught.value)
 
 
-def test_a_deployment_made_anew_under_its_name_is_not_scaled(server: Server, cloud: Cloud, chat: Endpoint, blue: Thing):
+def test_a_deployment_made_anew_under_its_name_is_not_scaled(server: Server, cloud: CloudSession, chat: Endpoint, blue: Thing):
     act = stopped(server, cloud)
     blue.remove()
     anew = chat.deployment("blue", size="Standard_ND96asr_v4", created=server.world.now)
@@ -310,7 +316,9 @@ def test_a_deployment_made_anew_under_its_name_is_not_scaled(server: Server, clo
         ("properties.provisioningState", "Updating", "it is still Updating: run it again in a few minutes"),
     ],
 )
-def test_one_that_changed_since_is_not_scaled(server: Server, cloud: Cloud, blue: Thing, path: str, value: str | None, told: str):
+def test_one_that_changed_since_is_not_scaled(
+    server: Server, cloud: CloudSession, blue: Thing, path: str, value: str | None, told: str
+):
     act = stopped(server, cloud)
     blue.set(path, value)
     assert told in refused(cloud, act)
@@ -318,7 +326,7 @@ def test_one_that_changed_since_is_not_scaled(server: Server, cloud: Cloud, blue
 
 
 @pytest.mark.parametrize("since", [2, 5])
-def test_a_number_of_instances_that_was_chosen_since_is_left_alone(server: Server, cloud: Cloud, blue: Thing, since: int):
+def test_a_number_of_instances_that_was_chosen_since_is_left_alone(server: Server, cloud: CloudSession, blue: Thing, since: int):
     act = stopped(server, cloud)
     blue.set("sku.capacity", since)
     assert undo(cloud, act).because == f"it runs {since} instances, which somebody or autoscale chose since: left as it is"
@@ -329,7 +337,7 @@ def test_a_number_of_instances_that_was_chosen_since_is_left_alone(server: Serve
 
 
 @pytest.fixture
-def deleted(server: Server, cloud: Cloud, blue: Thing) -> Planned:
+def deleted(server: Server, cloud: CloudSession, blue: Thing) -> Planned:
     waits(server, cloud, 60)
     act = delete(cloud)
     act.carry()
@@ -341,7 +349,7 @@ def deleted(server: Server, cloud: Cloud, blue: Thing) -> Planned:
 def remade(deleted: Planned, chat: Endpoint, created: Any) -> Thing:
     """One with just what the manifest says."""
     again = chat.deployment("blue", created=created)
-    old = deleted.manifest.record["deployment"]
+    old = deleted.manifest.undo_state["deployment"]
     again.body.update({key: deepcopy(old[key]) for key in ("properties", "sku", "tags", "identity")})
     return again
 
@@ -351,7 +359,7 @@ def remade(deleted: Planned, chat: Endpoint, created: Any) -> Thing:
     [("tags", {}), ("sku.capacity", 1), ("properties.instanceType", "Standard_DS3_v2"), ("properties.livenessProbe", None)],
 )
 def test_one_that_somebody_else_made_since_is_left_as_it_is(
-    server: Server, cloud: Cloud, chat: Endpoint, deleted: Planned, path: str, value: object
+    server: Server, cloud: CloudSession, chat: Endpoint, deleted: Planned, path: str, value: object
 ):
     remade(deleted, chat, server.world.now).set(path, value)
     assert "another deployment blue is there now: left as it is" in refused(cloud, deleted)
@@ -359,16 +367,16 @@ def test_one_that_somebody_else_made_since_is_left_as_it_is(
 
 
 def test_one_that_was_made_before_the_manifest_is_none_that_a_restore_made(
-    server: Server, cloud: Cloud, chat: Endpoint, deleted: Planned
+    server: Server, cloud: CloudSession, chat: Endpoint, deleted: Planned
 ):
     remade(deleted, chat, deleted.manifest.at - timedelta(hours=1))
     assert "another deployment blue is there now" in refused(cloud, deleted)
     remade(deleted, chat, server.world.now)
-    assert undo(cloud, deleted) == Undone(because="it is there, and gets 100 % of the traffic again")
+    assert undo(cloud, deleted) == UndoResult(because="it is there, and gets 100 % of the traffic again")
 
 
 def test_nothing_is_created_in_an_endpoint_made_anew_under_its_name(
-    server: Server, cloud: Cloud, vision: Workspace, chat: Endpoint, deleted: Planned
+    server: Server, cloud: CloudSession, vision: Workspace, chat: Endpoint, deleted: Planned
 ):
     chat.remove()
     vision.endpoint("chat", created=server.world.now)
@@ -377,19 +385,19 @@ def test_nothing_is_created_in_an_endpoint_made_anew_under_its_name(
 
 
 def test_one_that_was_never_deleted_gets_its_traffic_back_though_it_is_kept_by_now(
-    server: Server, cloud: Cloud, chat: Endpoint, blue: Thing
+    server: Server, cloud: CloudSession, chat: Endpoint, blue: Thing
 ):
     act = delete(cloud)
     chat.traffic(blue=0)
     blue.tagged(KEEP).set("sku.capacity", 4)
-    assert undo(cloud, act) == Undone(because="it is there, and gets 100 % of the traffic again")
+    assert undo(cloud, act) == UndoResult(because="it is there, and gets 100 % of the traffic again")
     chat.traffic(blue=0).set("properties.provisioningState", "Succeeded")
     blue.set("properties.model", "m:8")
     assert "it was never deleted, and its properties changed since: left as it is" in refused(cloud, act)
     assert traffic(chat) == {"blue": 0}
 
 
-def test_an_endpoint_at_work_is_told_to_be_tried_again(server: Server, cloud: Cloud, chat: Endpoint, deleted: Planned):
+def test_an_endpoint_at_work_is_told_to_be_tried_again(server: Server, cloud: CloudSession, chat: Endpoint, deleted: Planned):
     chat.set("properties.provisioningState", "Updating")
     assert "another operation is at work on it.; run it again in a few minutes" in refused(cloud, deleted)
     chat.set("properties.provisioningState", "Succeeded")
@@ -397,12 +405,14 @@ def test_an_endpoint_at_work_is_told_to_be_tried_again(server: Server, cloud: Cl
     later(server)
     chat.set("properties.provisioningState", "Updating")
     undone = undo(cloud, deleted)
-    assert undone.lost == ("its endpoint is still Updating: run it again in a few minutes, which puts its traffic (100 %) back",)
-    assert undone.again
+    assert undone.not_restored == (
+        "its endpoint is still Updating: run it again in a few minutes, which puts its traffic (100 %) back",
+    )
+    assert undone.run_again
 
 
-def test_a_notice_about_it_is_about_its_instances(cloud: Cloud, blue: Thing):
+def test_a_notice_about_it_is_about_its_instances(cloud: CloudSession, blue: Thing):
     before = found(cloud, DEPLOYMENT, "chat/blue")
     assert before.facts["shape"] == "3 x STANDARD_NC6S_V3"
     blue.set("sku.capacity", 4)
-    assert registry.acts(DEPLOYMENT).look(cloud.anew(), before).facts["shape"] == "4 x STANDARD_NC6S_V3"
+    assert registry.action_functions(DEPLOYMENT).read_now(cloud.without_cache(), before).facts["shape"] == "4 x STANDARD_NC6S_V3"

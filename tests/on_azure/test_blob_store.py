@@ -16,8 +16,8 @@ import azurite
 from on_azure import tokens
 from on_azure.conftest import DAY, NOW
 from reaper.azure import text_store
-from reaper.azure.credential import credential
-from reaper.errors import CloudError, PolicyError, SettingsError, Trouble
+from reaper.azure.credential import new_credential
+from reaper.errors import CloudError, PolicyError, Reason, SettingsError
 from reaper.policy import file
 from reaper_sandbox.azure import identity
 from reaper_sandbox.azure.fault import error, on
@@ -38,7 +38,7 @@ def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     try:
         with tokens.endpoint() as address, azurite.blobs(tmp_path / "cert.pem", tmp_path / "key.pem") as url:
             monkeypatch.setenv("IDENTITY_ENDPOINT", address)
-            with BlobServiceClient(url, credential=credential()) as service:
+            with BlobServiceClient(url, credential=new_credential()) as service:
                 service.create_container("reports")
             yield url
     except azurite.Missing as why:
@@ -48,12 +48,12 @@ def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 def test_a_report_is_stored_by_day_and_read_back_from_the_address_that_was_given(account: str):
     stored = text_store.write_report(f"{account}/reports/daily", "run1", NOW, '{"ü": 1}')
     assert stored == f"{account}/reports/daily/2026/11/21/run1.json"
-    assert text_store.read(stored, 99).decode() == '{"ü": 1}'
+    assert text_store.read_bytes(stored, 99).decode() == '{"ü": 1}'
 
 
 def test_what_azure_says_of_a_missing_blob_or_container_is_told(account: str):
     with pytest.raises(SettingsError, match=r"policy https:.*cannot be read: The specified blob does not exist"):
-        text_store.read(f"{account}/reports/policy.yaml", 99)
+        text_store.read_bytes(f"{account}/reports/policy.yaml", 99)
     with pytest.raises(
         SettingsError, match=r"REAPER_REPORTS=.*the report cannot be stored: The specified container does not exist"
     ):
@@ -61,29 +61,29 @@ def test_what_azure_says_of_a_missing_blob_or_container_is_told(account: str):
 
 
 def test_of_a_policy_no_more_is_fetched_than_was_asked_for(account: str, caplog: pytest.LogCaptureFixture):
-    with BlobServiceClient(account, credential=credential()) as service:
+    with BlobServiceClient(account, credential=new_credential()) as service:
         service.get_blob_client("reports", "policy.yaml").upload_blob(b"version: 1\n" + b"#" * 1_000_000)
         service.get_blob_client("reports", "empty.yaml").upload_blob(b"")
         service.get_blob_client("reports", "fits.yaml").upload_blob(b"version: 1\n")
     with caplog.at_level("INFO", logger="azure.core.pipeline.policies.http_logging_policy"):
-        assert text_store.read(f"{account}/reports/policy.yaml", 11) == b"version: 1\n"
+        assert text_store.read_bytes(f"{account}/reports/policy.yaml", 11) == b"version: 1\n"
     assert "11" in (lengths := re.findall(r"'content-length': '(\d+)'", caplog.text, re.IGNORECASE))
     assert max(map(int, lengths)) < 100_000
-    assert text_store.read(f"{account}/reports/empty.yaml", 11) == b""
-    assert file.load(f"{account}/reports/fits.yaml").text == "version: 1\n"
+    assert text_store.read_bytes(f"{account}/reports/empty.yaml", 11) == b""
+    assert file.load_policy(f"{account}/reports/fits.yaml").text == "version: 1\n"
     with pytest.raises(PolicyError, match="expected at most 262,144 bytes"):
-        file.load(f"{account}/reports/policy.yaml")
+        file.load_policy(f"{account}/reports/policy.yaml")
 
 
 @pytest.mark.parametrize("text", [b"version: 2\n", b"#" * 300_000, b"\xff"], ids=["not valid", "too long", "no text"])
 def test_an_error_about_a_policy_does_not_show_the_signature_that_opens_it(account: str, text: bytes):
-    with BlobServiceClient(account, credential=credential()) as service:
+    with BlobServiceClient(account, credential=new_credential()) as service:
         service.get_blob_client("reports", "policy.yaml").upload_blob(text)
     signature = generate_blob_sas(
         azurite.ACCOUNT, "reports", "policy.yaml", account_key=azurite.KEY, permission="r", expiry=datetime.now(UTC) + DAY
     )
     with pytest.raises(PolicyError, match=r"^https://127.0.0.1:\d+/devstoreaccount1/reports/policy.yaml:1: ") as caught:
-        file.load(f"{account}/reports/policy.yaml?{signature}")
+        file.load_policy(f"{account}/reports/policy.yaml?{signature}")
     assert "sig=" not in str(caught.value)
 
 
@@ -99,12 +99,12 @@ def test_a_text_is_kept_found_again_and_never_written_over(account: str):
     second = text_store.write(place, "run 1/b.json", "{}")
     text_store.write(place, "run 10/c.json", "{}")
     assert text_store.read_text(first) == '{"ü": 1}'
-    assert text_store.list(f"{account}/reports/manifests/run 1") == [second, first]
-    assert len(text_store.list(f"{account}/reports")) == 3
-    assert text_store.list(f"{account}/reports/nowhere") == []
+    assert text_store.list_texts(f"{account}/reports/manifests/run 1") == [second, first]
+    assert len(text_store.list_texts(f"{account}/reports")) == 3
+    assert text_store.list_texts(f"{account}/reports/nowhere") == []
     with pytest.raises(CloudError, match="already exists") as caught:
         text_store.write(place, "run 1/b.json", "other")
-    assert caught.value.trouble is Trouble.REFUSED
+    assert caught.value.reason is Reason.REFUSED
     assert text_store.read_text(second) == "{}"
     assert text_store.write(place, "run 1/b.json", "{}") == second
 
@@ -113,25 +113,29 @@ def test_what_goes_wrong_with_a_manifest_is_told(account: str):
     operation = "Microsoft.Storage/storageAccounts/blobServices/containers/blobs"
     with pytest.raises(CloudError, match="The specified container does not exist") as caught:
         text_store.write(f"{account}/elsewhere", "a.json", "{}")
-    assert (caught.value.trouble, caught.value.operation) == (Trouble.GONE, f"{operation}/write")
+    assert (caught.value.reason, caught.value.operation) == (Reason.GONE, f"{operation}/write")
     with pytest.raises(CloudError, match="The specified blob does not exist") as caught:
         text_store.read_text(f"{account}/reports/a.json")
-    assert (caught.value.trouble, caught.value.operation) == (Trouble.GONE, f"{operation}/read")
+    assert (caught.value.reason, caught.value.operation) == (Reason.GONE, f"{operation}/read")
     with pytest.raises(CloudError) as caught:
-        text_store.list(f"{account}/elsewhere")
-    assert caught.value.trouble is Trouble.GONE
+        text_store.list_texts(f"{account}/elsewhere")
+    assert caught.value.reason is Reason.GONE
 
 
 @pytest.mark.parametrize("run", ["", "/", "//", "  /", "#", "#run1", "?x"])
 def test_a_run_without_a_name_lists_nothing_rather_than_everything(account: str, run: str):
     text_store.write(f"{account}/reports/manifests", "run1/a.json", "{}")
     with pytest.raises(CloudError, match="names nothing to be listed"):
-        text_store.list(f"{account}/reports/manifests/{run}")
+        text_store.list_texts(f"{account}/reports/manifests/{run}")
 
 
 @pytest.mark.parametrize("place", ["http://acme.blob.core.windows.net/reports", "https://acme.blob.core.windows.net", "reports"])
 def test_a_place_for_manifests_that_is_none_is_told(place: str):
-    for call in (lambda: text_store.write(place, "a", "{}"), lambda: text_store.list(place), lambda: text_store.read_text(place)):
+    for call in (
+        lambda: text_store.write(place, "a", "{}"),
+        lambda: text_store.list_texts(place),
+        lambda: text_store.read_text(place),
+    ):
         with pytest.raises(CloudError, match="is not an address such as"):
             call()
 
@@ -140,8 +144,8 @@ def test_a_storage_account_that_says_no_is_told(server: Server):
     server.rules.append(on(".*", ".*/denied.*", error(403, "AuthorizationPermissionMismatch", "not permitted")))
     with pytest.raises(CloudError) as caught:
         text_store.write(f"{server.url}/account/denied", "a.json", "{}")
-    assert (caught.value.trouble, caught.value.missing) == (Trouble.DENIED, caught.value.operation)
-    assert text_store._trouble(ServiceRequestError("no route")) is Trouble.UNREACHABLE
+    assert (caught.value.reason, caught.value.missing) == (Reason.DENIED, caught.value.operation)
+    assert text_store._reason_of(ServiceRequestError("no route")) is Reason.UNREACHABLE
 
 
 @pytest.mark.parametrize(
@@ -153,7 +157,7 @@ def test_a_storage_account_that_says_no_is_told(server: Server):
     ],
 )
 def test_a_container_is_found_in_its_address(place: str, expected: tuple[str, str, str]):
-    assert text_store._place(place) == expected
+    assert text_store._split_address(place) == expected
 
 
 @pytest.mark.parametrize(
@@ -166,5 +170,5 @@ def test_what_is_no_container_is_refused(place: str):
 
 def test_a_signature_is_never_shown():
     with pytest.raises(SettingsError) as caught:
-        text_store.read("https://acme.blob.core.windows.net/policies?sv=1&sig=secret", 99)
+        text_store.read_bytes("https://acme.blob.core.windows.net/policies?sv=1&sig=secret", 99)
     assert "secret" not in str(caught.value)

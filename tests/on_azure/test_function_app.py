@@ -23,7 +23,7 @@ from deploy.pythons import python
 from on_azure import bundle, tokens
 from on_azure.functions_host import KEY
 from reaper import registry
-from reaper.snooze.token import Keys, Link, sign
+from reaper.snooze.token import Keys, SnoozeLink, sign_link
 from reaper_sandbox.azure import fleet
 from reaper_sandbox.azure.server import Server
 
@@ -141,8 +141,8 @@ def settings(azure: Server, blobs: str | None) -> dict[str, str]:
 def snooze_link(deployment: str) -> str:
     """A token as a sweep of that deployment signs it."""
     expires = datetime.now(UTC) + timedelta(days=30)
-    link = Link(resource=f"{SITE}/x", expires=expires, max_days=7, kind="azureml-compute-instance", name="churn")
-    return sign(link, Keys(current="k1", ring={"k1": b"s" * 40}, deployment=deployment))
+    link = SnoozeLink(resource=f"{SITE}/x", expires=expires, max_days=7, kind="azureml-compute-instance", name="churn")
+    return sign_link(link, Keys(current="k1", ring={"k1": b"s" * 40}, deployment=deployment))
 
 
 def plain() -> dict[str, str]:
@@ -277,7 +277,7 @@ def test_without_the_key_nothing_is_swept(running: Running):
 
 
 def test_the_bundle_knows_the_kinds_of_both_clouds_for_one_policy_file(running: Running):
-    assert len(registry.names()) > len(registry.kinds("azure"))
+    assert len(registry.kind_names()) > len(registry.kinds("azure"))
     assert running.sweep({"kinds": ["*"]})[0] == 200
 
 

@@ -11,11 +11,11 @@ import pytest
 from on_azure.conftest import NOW
 from reaper.azure import mail, secret_store, service_hosts, text_store, trusted_hosts
 from reaper.azure.channels.acs import Channel
-from reaper.cli.sample_notice import message
+from reaper.cli.sample_notice import sample_message
 from reaper.errors import CloudError, ReaperError, SettingsError
 from reaper.ledger import port
 from reaper.model import Mode, Report, Run
-from reaper.notices.channels.delivery import Means
+from reaper.notices.channels.delivery import ChannelContext
 from reaper.policy import file
 from reaper.policy.channel_settings import Acs
 from reaper.settings import Email
@@ -51,7 +51,7 @@ PLAYED = {"REAPER_ARM_ENDPOINT": "https://127.0.0.1:4711"}
     ],
 )
 def test_azures_own_hosts_get_a_token(address: str, service: str, environ: dict[str, str]):
-    assert trusted_hosts.refusal(address, service, environ) is None
+    assert trusted_hosts.refused_because(address, service, environ) is None
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_azures_own_hosts_get_a_token(address: str, service: str, environ: dict[
     ],
 )
 def test_no_other_host_does_however_it_is_spelled(address: str, service: str, environ: dict[str, str]):
-    assert "our identity is not shown to it" in (trusted_hosts.refusal(address, service, environ) or "")
+    assert "our identity is not shown to it" in (trusted_hosts.refused_because(address, service, environ) or "")
 
 
 @pytest.mark.parametrize(
@@ -111,23 +111,23 @@ def test_no_other_host_does_however_it_is_spelled(address: str, service: str, en
     ],
 )
 def test_a_refusal_says_what_keeps_the_address_from_being_used(address: str, service: str, environ: dict[str, str], said: str):
-    assert said in (trusted_hosts.refusal(address, service, environ) or "")
+    assert said in (trusted_hosts.refused_because(address, service, environ) or "")
 
 
 def test_what_is_no_address_at_all_is_an_error_and_no_crash(monkeypatch: pytest.MonkeyPatch):
     for call in (
-        lambda: secret_store.read("https://[x/secrets/hook"),
-        lambda: text_store.read("https://[x/policies/policy.yaml", 9),
+        lambda: secret_store.read_secret("https://[x/secrets/hook"),
+        lambda: text_store.read_bytes("https://[x/policies/policy.yaml", 9),
         lambda: text_store.write_report("https://[x/reports", "r", NOW, "{}"),
-        lambda: text_store.list("https://[x/manifests/run1"),
-        lambda: service_hosts.from_env({"REAPER_ARM_ENDPOINT": "https://[x"}),
-        lambda: keys.open("keyvault:https://[x/secrets/ring", {}),
-        lambda: links.open({"REAPER_SNOOZE_URL": "https://[x", "REAPER_SNOOZE_KEYS": "env:K", "K": "x" * 40}, NOW),
+        lambda: text_store.list_texts("https://[x/manifests/run1"),
+        lambda: service_hosts.hosts_from_env({"REAPER_ARM_ENDPOINT": "https://[x"}),
+        lambda: keys.open_keyring("keyvault:https://[x/secrets/ring", {}),
+        lambda: links.open_signer({"REAPER_SNOOZE_URL": "https://[x", "REAPER_SNOOZE_KEYS": "env:K", "K": "x" * 40}, NOW),
     ):
         with pytest.raises(ReaperError, match=r"address|expected https://"):
             call()
     monkeypatch.setenv("REAPER_ARM_ENDPOINT", "https://[x")
-    assert trusted_hosts.refusal("https://127.0.0.1:10000/reports", "blob")
+    assert trusted_hosts.refused_because("https://127.0.0.1:10000/reports", "blob")
 
 
 @pytest.fixture
@@ -157,7 +157,7 @@ def identity(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 def _acs(endpoint: str) -> Channel:
     spec = Acs.model_validate({"type": "acs", "endpoint": endpoint, "from": "reaper@example.com"})
-    return Channel(spec, Means(secret=lambda ref: "", clock=lambda: NOW))
+    return Channel(spec, ChannelContext(read_secret=lambda ref: "", clock=lambda: NOW))
 
 
 REPORT = Report(
@@ -168,14 +168,16 @@ REPORT = Report(
 @pytest.mark.parametrize(
     "call",
     [
-        pytest.param(lambda: file.load("https://evil.example/policies/policy.yaml"), id="a policy's address"),
+        pytest.param(lambda: file.load_policy("https://evil.example/policies/policy.yaml"), id="a policy's address"),
         pytest.param(lambda: text_store.write("https://evil.example/manifests", "a.json", "{}"), id="where manifests go"),
         pytest.param(lambda: text_store.read_text("https://evil.example/manifests/a.json"), id="a manifest's address"),
-        pytest.param(lambda: text_store.list("https://evil.example/manifests/run1"), id="the manifests of a run"),
+        pytest.param(lambda: text_store.list_texts("https://evil.example/manifests/run1"), id="the manifests of a run"),
         pytest.param(lambda: text_store.write_report("https://evil.example/reports", "r", NOW, "{}"), id="where reports go"),
-        pytest.param(lambda: secret_store.read("https://evil.example/secrets/hook"), id="a vault"),
-        pytest.param(lambda: port.open("table://acme.evil.example/ledger", {}), id="a ledger"),
-        pytest.param(lambda: _acs("https://evil.example").send(message("lee@example.com", NOW)), id="a policy's mail service"),
+        pytest.param(lambda: secret_store.read_secret("https://evil.example/secrets/hook"), id="a vault"),
+        pytest.param(lambda: port.open_ledger("table://acme.evil.example/ledger", {}), id="a ledger"),
+        pytest.param(
+            lambda: _acs("https://evil.example").send(sample_message("lee@example.com", NOW)), id="a policy's mail service"
+        ),
         pytest.param(
             lambda: mail.send(
                 Email(endpoint="https://evil.example", sender="r@example.com", to=("a@example.com",)), REPORT, None
@@ -192,7 +194,7 @@ def test_a_strange_host_is_refused_before_a_token_is_asked_for(call, identity: l
 
 def test_the_legitimate_address_next_to_it_is_still_opened(identity: list[str]):
     with pytest.raises(CloudError):
-        secret_store.read("https://team.vault.azure.net/secrets/hook")
+        secret_store.read_secret("https://team.vault.azure.net/secrets/hook")
     assert identity, "a token was asked for"
     assert "vault.azure.net" in identity[0]
 
@@ -200,10 +202,10 @@ def test_the_legitimate_address_next_to_it_is_still_opened(identity: list[str]):
 @pytest.mark.parametrize("path", ["secrets/a%2Fb", "secrets/", "secrets/a/b/c", "keys/a", "secrets/a?x=1", "secrets/%61"])
 def test_an_address_that_is_no_secret_of_a_vault_is_refused(path: str):
     with pytest.raises(CloudError, match="expected https://<vault>"):
-        secret_store.read(f"https://team.vault.azure.net/{path}")
+        secret_store.read_secret(f"https://team.vault.azure.net/{path}")
 
 
 def test_an_address_with_a_signature_speaks_for_itself_and_needs_no_identity(identity: list[str]):
     with pytest.raises(SettingsError, match="cannot be read"):
-        text_store.read("https://127.0.0.1:1/account/policies/policy.yaml?sv=1&sig=secret", 9)
+        text_store.read_bytes("https://127.0.0.1:1/account/policies/policy.yaml?sv=1&sig=secret", 9)
     assert identity == []

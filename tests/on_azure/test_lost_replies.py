@@ -6,11 +6,11 @@ import pytest
 
 from on_azure.acting import Planned, later, planned
 from on_azure.conftest import CLUSTER, DEPLOYMENT, INSTANCE
-from reaper.azure.deployments import ROOT
-from reaper.azure.request import Call
-from reaper.azure.session import Cloud
-from reaper.errors import CloudError, Trouble
-from reaper.model import Move
+from reaper.azure.deployments import DEPLOYMENT_ROOT
+from reaper.azure.request import ArmRequest
+from reaper.azure.session import CloudSession
+from reaper.errors import CloudError, Reason
+from reaper.model import StepName
 from reaper_sandbox.azure.fault import Fault, cut, error, garbage, lost, on, throttled
 from reaper_sandbox.azure.server import Server
 from reaper_sandbox.azure.subscription import Thing, Workspace
@@ -31,58 +31,58 @@ def first(server: Server, fault: Fault, then: Fault = CONFLICT) -> None:
     server.rules.append(lambda request: (faults.pop() if faults else then) if request.mutation else None)
 
 
-def change(cloud: Cloud, thing: Thing) -> CloudError:
+def change(cloud: CloudSession, thing: Thing) -> CloudError:
     """What a change that the product makes ends with."""
     body = {"sku": {"name": "Default", "tier": "Standard", "capacity": 1}}
     with pytest.raises(CloudError) as caught:
-        cloud.call(Call(permission=f"{ROOT}/write", path=thing.id, body=body, method="PATCH"))
+        cloud.call(ArmRequest(permission=f"{DEPLOYMENT_ROOT}/write", path=thing.id, body=body, method="PATCH"))
     return caught.value
 
 
 @pytest.mark.parametrize(
     ("fault", "then", "trouble", "retried"),
     [
-        pytest.param(lost(), CONFLICT, Trouble.REFUSED, True, id="carried out and refused"),
-        pytest.param(cut(), CONFLICT, Trouble.REFUSED, True, id="cut off and refused"),
-        pytest.param(error(503, "Busy"), CONFLICT, Trouble.REFUSED, True, id="a server error and refused"),
-        pytest.param(error(408, "Timeout"), CONFLICT, Trouble.REFUSED, True, id="timed out and refused"),
-        pytest.param(lost(), throttled(99), Trouble.THROTTLED, True, id="carried out and throttled"),
-        pytest.param(lost(), error(403, "AuthorizationFailed"), Trouble.DENIED, True, id="carried out and denied"),
-        pytest.param(lost(), garbage(), Trouble.GARBLED, True, id="carried out and garbled"),
-        pytest.param(throttled(1), CONFLICT, Trouble.REFUSED, False, id="throttled was surely not carried out"),
-        pytest.param(CONFLICT, CONFLICT, Trouble.REFUSED, False, id="refused at once"),
-        pytest.param(throttled(99), CONFLICT, Trouble.THROTTLED, False, id="throttled at once"),
+        pytest.param(lost(), CONFLICT, Reason.REFUSED, True, id="carried out and refused"),
+        pytest.param(cut(), CONFLICT, Reason.REFUSED, True, id="cut off and refused"),
+        pytest.param(error(503, "Busy"), CONFLICT, Reason.REFUSED, True, id="a server error and refused"),
+        pytest.param(error(408, "Timeout"), CONFLICT, Reason.REFUSED, True, id="timed out and refused"),
+        pytest.param(lost(), throttled(99), Reason.THROTTLED, True, id="carried out and throttled"),
+        pytest.param(lost(), error(403, "AuthorizationFailed"), Reason.DENIED, True, id="carried out and denied"),
+        pytest.param(lost(), garbage(), Reason.UNREADABLE, True, id="carried out and garbled"),
+        pytest.param(throttled(1), CONFLICT, Reason.REFUSED, False, id="throttled was surely not carried out"),
+        pytest.param(CONFLICT, CONFLICT, Reason.REFUSED, False, id="refused at once"),
+        pytest.param(throttled(99), CONFLICT, Reason.THROTTLED, False, id="throttled at once"),
     ],
 )
 def test_an_error_tells_whether_an_earlier_try_may_have_been_carried_out(
-    server: Server, cloud: Cloud, blue: Thing, fault: Fault, then: Fault, trouble: Trouble, retried: bool
+    server: Server, cloud: CloudSession, blue: Thing, fault: Fault, then: Fault, trouble: Reason, retried: bool
 ):
     first(server, fault, then)
     failed = change(cloud, blue)
-    assert (failed.trouble, failed.retried) == (trouble, retried)
+    assert (failed.reason, failed.retried) == (trouble, retried)
 
 
-def test_one_request_does_not_remember_the_tries_of_another(server: Server, cloud: Cloud, blue: Thing):
+def test_one_request_does_not_remember_the_tries_of_another(server: Server, cloud: CloudSession, blue: Thing):
     first(server, lost())
     assert [change(cloud, blue).retried for _ in range(2)] == [True, False]
 
 
-def scaled(server: Server, vision: Workspace, cloud: Cloud) -> tuple[Planned, str]:
+def scaled(server: Server, vision: Workspace, cloud: CloudSession) -> tuple[Planned, str]:
     vision.endpoint("chat").deployment("blue", capacity=3)
     return planned(cloud, DEPLOYMENT, "chat/blue"), "scaling it from 3 instances to one has begun"
 
 
-def deleted(server: Server, vision: Workspace, cloud: Cloud) -> tuple[Planned, str]:
+def deleted(server: Server, vision: Workspace, cloud: CloudSession) -> tuple[Planned, str]:
     vision.endpoint("chat").deployment("blue", capacity=3)
-    return planned(cloud, DEPLOYMENT, "chat/blue", Move.DELETE), "it is being deleted already"
+    return planned(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE), "it is being deleted already"
 
 
-def shrunk(server: Server, vision: Workspace, cloud: Cloud) -> tuple[Planned, str]:
+def shrunk(server: Server, vision: Workspace, cloud: CloudSession) -> tuple[Planned, str]:
     vision.cluster("gpus", nodes=(2, 4))
     return planned(cloud, CLUSTER, "gpus"), "its minimum is 0 nodes instead of 2"
 
 
-def stopped(server: Server, vision: Workspace, cloud: Cloud) -> tuple[Planned, str]:
+def stopped(server: Server, vision: Workspace, cloud: CloudSession) -> tuple[Planned, str]:
     vision.instance("ada")
     return planned(cloud, INSTANCE, "ada"), "it is Stopping already"
 
@@ -91,7 +91,7 @@ EVERY = pytest.mark.parametrize("act", [scaled, deleted, shrunk, stopped], ids=l
 
 
 @EVERY
-def test_what_was_carried_out_is_done_though_its_retry_was_refused(server: Server, vision: Workspace, cloud: Cloud, act):
+def test_what_was_carried_out_is_done_though_its_retry_was_refused(server: Server, vision: Workspace, cloud: CloudSession, act):
     one, told = act(server, vision, cloud)
     first(server, lost())
     assert one.carry().startswith(told)
@@ -100,26 +100,28 @@ def test_what_was_carried_out_is_done_though_its_retry_was_refused(server: Serve
 
 @EVERY
 def test_what_cannot_be_looked_at_after_a_lost_reply_is_not_said_to_have_failed(
-    server: Server, vision: Workspace, cloud: Cloud, act
+    server: Server, vision: Workspace, cloud: CloudSession, act
 ):
     one, _ = act(server, vision, cloud)
     first(server, lost())
     server.rules.append(lambda request: error(500) if server.mutations and request.method == "GET" else None)
     failed = one.refused()
-    assert (failed.trouble, failed.retried) == (Trouble.PARTIAL, True)
+    assert (failed.trouble, failed.retried) == (Reason.PARTIAL, True)
 
 
 @EVERY
 def test_a_refusal_after_a_lost_reply_of_what_is_not_to_be_seen_stays_in_doubt(
-    server: Server, vision: Workspace, cloud: Cloud, act
+    server: Server, vision: Workspace, cloud: CloudSession, act
 ):
     one, _ = act(server, vision, cloud)
     first(server, cut())
     failed = one.refused()
-    assert (failed.trouble, failed.retried) == (Trouble.REFUSED, True)
+    assert (failed.trouble, failed.retried) == (Reason.REFUSED, True)
 
 
-def test_a_deployment_that_is_gone_when_the_delete_is_tried_again_was_deleted(server: Server, vision: Workspace, cloud: Cloud):
+def test_a_deployment_that_is_gone_when_the_delete_is_tried_again_was_deleted(
+    server: Server, vision: Workspace, cloud: CloudSession
+):
     act, _ = deleted(server, vision, cloud)
     server.rules.append(on("DELETE", ".*", lost(), times=1))
     server.rules.append(lambda request: later(server) if len(server.mutations) == 2 else None)
@@ -127,13 +129,13 @@ def test_a_deployment_that_is_gone_when_the_delete_is_tried_again_was_deleted(se
 
 
 def test_traffic_that_was_taken_away_by_a_lost_reply_is_known_though_azure_throttles(
-    server: Server, vision: Workspace, cloud: Cloud
+    server: Server, vision: Workspace, cloud: CloudSession
 ):
     chat = vision.endpoint("chat")
     chat.deployment("blue")
     chat.traffic(blue=100)
-    cloud.session.pause = lambda seconds: later(server)
-    act = planned(cloud, DEPLOYMENT, "chat/blue", Move.DELETE)
+    cloud.clients.pause = lambda seconds: later(server)
+    act = planned(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE)
     server.rules.append(on("PUT", ".*", lost(), times=1))
     server.rules.append(lambda request: throttled(99) if request.method == "PUT" and len(server.mutations) == 2 else None)
     assert act.carry().startswith("its 100 % of the traffic was set to 0 %, and deleting it has begun")

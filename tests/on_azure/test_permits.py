@@ -10,50 +10,50 @@ import pytest
 from on_azure.acting import Planned, later, planned
 from on_azure.conftest import CLUSTER, DEPLOYMENT, INSTANCE
 from reaper import registry
-from reaper.actions.contract import Made, Permit, Undone
-from reaper.azure.session import Cloud
-from reaper.errors import Withdrawn
-from reaper.model import Move
+from reaper.actions.contract import ActionResult, CallCheck, UndoResult
+from reaper.azure.session import CloudSession
+from reaper.errors import ActionWithdrawn
+from reaper.model import StepName
 from reaper_sandbox.azure.fault import denied, lost, on
 from reaper_sandbox.azure.server import Server
 from reaper_sandbox.azure.subscription import Workspace
 
 
-def scaled(vision: Workspace, cloud: Cloud) -> Planned:
+def scaled(vision: Workspace, cloud: CloudSession) -> Planned:
     vision.endpoint("chat").deployment("blue", capacity=3)
     return planned(cloud, DEPLOYMENT, "chat/blue")
 
 
-def deleted(vision: Workspace, cloud: Cloud) -> Planned:
+def deleted(vision: Workspace, cloud: CloudSession) -> Planned:
     vision.endpoint("chat").deployment("blue", capacity=3)
-    return planned(cloud, DEPLOYMENT, "chat/blue", Move.DELETE)
+    return planned(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE)
 
 
-def deleted_with_traffic(vision: Workspace, cloud: Cloud) -> Planned:
+def deleted_with_traffic(vision: Workspace, cloud: CloudSession) -> Planned:
     chat = vision.endpoint("chat")
     chat.deployment("blue", capacity=3)
     chat.traffic(blue=100)
-    return planned(cloud, DEPLOYMENT, "chat/blue", Move.DELETE)
+    return planned(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE)
 
 
-def shrunk(vision: Workspace, cloud: Cloud) -> Planned:
+def shrunk(vision: Workspace, cloud: CloudSession) -> Planned:
     vision.cluster("gpus", nodes=(2, 4))
     return planned(cloud, CLUSTER, "gpus")
 
 
-def stopped(vision: Workspace, cloud: Cloud) -> Planned:
+def stopped(vision: Workspace, cloud: CloudSession) -> Planned:
     vision.instance("ada")
     return planned(cloud, INSTANCE, "ada")
 
 
-def stopped_natively(vision: Workspace, cloud: Cloud) -> Planned:
+def stopped_natively(vision: Workspace, cloud: CloudSession) -> Planned:
     vision.instance("ada")
     return planned(cloud, INSTANCE, "ada", facts={"stop_by": "native"})
 
 
-def started(vision: Workspace, cloud: Cloud) -> Planned:
+def started(vision: Workspace, cloud: CloudSession) -> Planned:
     vision.instance("ada").set("properties.properties.state", "Stopped")
-    return planned(cloud, INSTANCE, "ada", Move.START)
+    return planned(cloud, INSTANCE, "ada", StepName.START)
 
 
 EVERY = pytest.mark.parametrize(
@@ -64,55 +64,55 @@ EVERY = pytest.mark.parametrize(
 
 
 @pytest.fixture(autouse=True)
-def _waits(server: Server, cloud: Cloud) -> None:
+def _waits(server: Server, cloud: CloudSession) -> None:
     def pause(seconds: float) -> None:
         server.now = server.world.now + timedelta(seconds=seconds + 60)
 
-    cloud.session.pause = pause
+    cloud.clients.pause = pause
 
 
-def withdrawn_at(call: int) -> Permit:
+def withdrawn_at(call: int) -> CallCheck:
     """A permit that is withdrawn before the changing call of that number, counted from 1."""
     asked: list[int] = []
 
     def permit() -> None:
         asked.append(1)
         if len(asked) == call:
-            raise Withdrawn("it was snoozed a moment ago")
+            raise ActionWithdrawn("it was snoozed a moment ago")
 
     return permit
 
 
 @EVERY
 def test_the_permit_is_asked_right_before_each_changing_call(
-    server: Server, vision: Workspace, cloud: Cloud, act: Callable[[Workspace, Cloud], Planned], calls: int
+    server: Server, vision: Workspace, cloud: CloudSession, act: Callable[[Workspace, CloudSession], Planned], calls: int
 ):
     one, asked = act(vision, cloud), []
     made = one.made(lambda: asked.append(len(server.requests)))
     changing = [at for at, request in enumerate(server.requests) if request.mutation]
     assert asked == changing
     assert len(changing) == calls
-    assert isinstance(made, Made)
-    assert (bool(made.because), made.part) == (True, None)
+    assert isinstance(made, ActionResult)
+    assert (bool(made.because), made.part_done) == (True, None)
 
 
 @EVERY
 def test_without_a_permit_nothing_is_changed(
-    server: Server, vision: Workspace, cloud: Cloud, act: Callable[[Workspace, Cloud], Planned], calls: int
+    server: Server, vision: Workspace, cloud: CloudSession, act: Callable[[Workspace, CloudSession], Planned], calls: int
 ):
     one = act(vision, cloud)
     for call in range(1, calls + 1):
         before = len(server.mutations)
-        with pytest.raises(Withdrawn, match="it was snoozed a moment ago"):
+        with pytest.raises(ActionWithdrawn, match="it was snoozed a moment ago"):
             one.made(withdrawn_at(call))
         assert [m.method for m in server.mutations[before:] if m.method != "PUT"] == []
         assert len(server.mutations) == before + 2 * (call - 1), "what was changed before it is put back"
         later(server)
 
 
-def test_a_delete_withdrawn_after_its_traffic_went_gives_the_traffic_back(server: Server, vision: Workspace, cloud: Cloud):
+def test_a_delete_withdrawn_after_its_traffic_went_gives_the_traffic_back(server: Server, vision: Workspace, cloud: CloudSession):
     one = deleted_with_traffic(vision, cloud)
-    with pytest.raises(Withdrawn, match="setting it back to 100 % has begun"):
+    with pytest.raises(ActionWithdrawn, match="setting it back to 100 % has begun"):
         one.made(withdrawn_at(2))
     later(server)
     chat, blue = (server.world.estate.find(id_) for id_ in (one.resource.id.rpartition("/deployments/")[0], one.resource.id))
@@ -121,33 +121,35 @@ def test_a_delete_withdrawn_after_its_traffic_went_gives_the_traffic_back(server
     assert blue["properties"]["provisioningState"] == "Succeeded"
 
 
-def test_a_delete_that_ends_after_its_traffic_went_is_half_made_and_restored(server: Server, vision: Workspace, cloud: Cloud):
+def test_a_delete_that_ends_after_its_traffic_went_is_half_made_and_restored(
+    server: Server, vision: Workspace, cloud: CloudSession
+):
     one = deleted_with_traffic(vision, cloud)
     withdrawn = withdrawn_at(2)
 
     def permit() -> None:
         try:
             withdrawn()
-        except Withdrawn:
+        except ActionWithdrawn:
             server.rules.append(on("PUT", ".*", denied()))
             raise
 
-    with pytest.raises(Withdrawn, match="undoing puts the traffic back"):
+    with pytest.raises(ActionWithdrawn, match="undoing puts the traffic back"):
         one.made(permit)
     server.rules.clear()
     later(server)
-    undone = registry.acts(DEPLOYMENT).undo(cloud.anew(), one.manifest)
-    assert undone == Undone(because="it is there, and gets 100 % of the traffic again")
+    undone = registry.action_functions(DEPLOYMENT).undo(cloud.without_cache(), one.manifest)
+    assert undone == UndoResult(because="it is there, and gets 100 % of the traffic again")
 
 
-def test_a_permit_is_asked_once_for_a_call_that_the_sdk_tries_twice(server: Server, vision: Workspace, cloud: Cloud):
+def test_a_permit_is_asked_once_for_a_call_that_the_sdk_tries_twice(server: Server, vision: Workspace, cloud: CloudSession):
     one, asked = scaled(vision, cloud), []
     server.rules.append(on("PATCH", ".*", lost(), times=1))
     one.made(lambda: asked.append(len(server.mutations)))
     assert (asked, len(server.mutations)) == ([0], 2)
 
 
-def test_putting_traffic_back_asks_for_no_permit(server: Server, vision: Workspace, cloud: Cloud):
+def test_putting_traffic_back_asks_for_no_permit(server: Server, vision: Workspace, cloud: CloudSession):
     one = deleted_with_traffic(vision, cloud)
     blue = server.world.estate.find(one.resource.id)
     permits = iter([lambda: None])

@@ -9,10 +9,10 @@ import pytest
 from on_azure.acting import Planned, later, planned
 from on_azure.conftest import DEPLOYMENT
 from reaper import registry
-from reaper.actions.contract import Undone
-from reaper.azure.session import Cloud
-from reaper.errors import CloudError, Trouble
-from reaper.model import Move
+from reaper.actions.contract import UndoResult
+from reaper.azure.session import CloudSession
+from reaper.errors import CloudError, Reason
+from reaper.model import StepName
 from reaper_sandbox.azure.fault import Fault, error, on
 from reaper_sandbox.azure.rights import deny
 from reaper_sandbox.azure.server import Server
@@ -21,7 +21,7 @@ from reaper_sandbox.azure.subscription import Endpoint, Workspace
 TEXT = "Not enough quota available for Standard_NC6s_v3 in SubscriptionId 1. Current usage/limit: 6/6. Additional needed: 18"
 QUOTA = error(400, "BadRequest", TEXT)
 QUOTA_LATER = {"code": "OutOfQuota", "message": TEXT}
-BACK = Undone(because="it is there, and gets 100 % of the traffic again")
+BACK = UndoResult(because="it is there, and gets 100 % of the traffic again")
 
 
 @pytest.fixture
@@ -32,21 +32,21 @@ def chat(vision: Workspace) -> Endpoint:
 
 
 @pytest.fixture
-def gone(server: Server, cloud: Cloud, chat: Endpoint) -> Planned:
+def gone(server: Server, cloud: CloudSession, chat: Endpoint) -> Planned:
     """The endpoint's only deployment, deleted."""
 
     def pause(seconds: float) -> None:
         server.now = server.world.now + timedelta(seconds=seconds + 60)
 
-    cloud.session.pause = pause
-    one = planned(cloud, DEPLOYMENT, "chat/blue", Move.DELETE)
+    cloud.clients.pause = pause
+    one = planned(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE)
     one.carry()
     later(server)
     return one
 
 
-def undo(one: Planned) -> Undone:
-    return registry.acts(DEPLOYMENT).undo(one.cloud.anew(), one.manifest)
+def undo(one: Planned) -> UndoResult:
+    return registry.action_functions(DEPLOYMENT).undo(one.cloud.without_cache(), one.manifest)
 
 
 @pytest.mark.parametrize("refusal", [QUOTA, error(409, "OutOfCapacity", TEXT)], ids=["quota", "capacity"])
@@ -54,8 +54,8 @@ def test_a_create_refused_for_want_of_quota_is_made_by_a_later_run(server: Serve
     server.rules.append(on("PUT", ".*/deployments/blue", refusal, times=1))
     with pytest.raises(CloudError, match="Not enough quota") as caught:
         undo(gone)
-    assert caught.value.trouble is Trouble.REFUSED
-    assert undo(gone).again
+    assert caught.value.reason is Reason.REFUSED
+    assert undo(gone).run_again
     later(server)
     assert undo(gone) == BACK
 
@@ -96,20 +96,20 @@ def test_traffic_that_cannot_be_put_back_leaves_it_restored_and_comes_with_a_lat
     later(server)
     server.rules.append(refusal)
     undone = undo(gone)
-    assert (undone.because, undone.again) == ("it is there", True)
-    assert undone.lost[0].startswith("its 100 % of the traffic could not be put back: ")
+    assert (undone.because, undone.run_again) == ("it is there", True)
+    assert undone.not_restored[0].startswith("its 100 % of the traffic could not be put back: ")
     server.rules.remove(refusal)
     assert undo(gone) == BACK
 
 
-def test_a_scale_out_refused_for_want_of_quota_is_made_by_a_later_run(server: Server, cloud: Cloud, chat: Endpoint):
+def test_a_scale_out_refused_for_want_of_quota_is_made_by_a_later_run(server: Server, cloud: CloudSession, chat: Endpoint):
     one = planned(cloud, DEPLOYMENT, "chat/blue")
     one.carry()
     later(server)
     server.rules.append(on("PATCH", ".*", QUOTA, times=1))
     with pytest.raises(CloudError, match="Not enough quota"):
         undo(one)
-    assert undo(one) == Undone(because="scaling it back from 1 to 3 instances has begun")
+    assert undo(one) == UndoResult(because="scaling it back from 1 to 3 instances has begun")
     assert server.world.estate.find(one.resource.id)["sku"]["capacity"] == 3
 
 
@@ -117,25 +117,27 @@ def earlier(one: Planned) -> str:
     return f"An earlier action had changed it before: `reaper restore {one.resource.id} --manifest first` takes that back, too."
 
 
-def test_one_that_was_scaled_in_before_it_was_deleted_gets_its_instances_back(server: Server, cloud: Cloud, chat: Endpoint):
+def test_one_that_was_scaled_in_before_it_was_deleted_gets_its_instances_back(
+    server: Server, cloud: CloudSession, chat: Endpoint
+):
     chat.deployment("green")
     chat.traffic(green=100)
     first = planned(cloud, DEPLOYMENT, "chat/blue")
     first.carry()
     later(server)
-    second = planned(cloud, DEPLOYMENT, "chat/blue", Move.DELETE, {"previous": "first"})
+    second = planned(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE, {"previous": "first"})
     second.carry()
     later(server)
     undo(second)
     later(server)
-    assert undo(second) == Undone(because="it is there, with 0 % of the traffic", lost=(earlier(second),))
-    assert undo(first) == Undone(because="scaling it back from 1 to 3 instances has begun")
+    assert undo(second) == UndoResult(because="it is there, with 0 % of the traffic", not_restored=(earlier(second),))
+    assert undo(first) == UndoResult(because="scaling it back from 1 to 3 instances has begun")
     later(server)
     assert server.world.estate.find(first.resource.id)["sku"]["capacity"] == 3
 
 
 @pytest.mark.parametrize("path", ["tags", "properties.environmentVariables"])
-def test_another_one_under_its_name_gets_no_instances(server: Server, cloud: Cloud, chat: Endpoint, path: str):
+def test_another_one_under_its_name_gets_no_instances(server: Server, cloud: CloudSession, chat: Endpoint, path: str):
     first = planned(cloud, DEPLOYMENT, "chat/blue")
     first.carry()
     later(server)
@@ -146,16 +148,16 @@ def test_another_one_under_its_name_gets_no_instances(server: Server, cloud: Clo
 
 
 def test_a_delete_broken_off_after_its_traffic_went_leaves_what_brings_the_traffic_back(
-    server: Server, cloud: Cloud, chat: Endpoint
+    server: Server, cloud: CloudSession, chat: Endpoint
 ):
-    first = planned(cloud, DEPLOYMENT, "chat/blue", Move.DELETE)
+    first = planned(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE)
     chat.traffic(blue=0)
-    second = planned(cloud, DEPLOYMENT, "chat/blue", Move.DELETE, {"previous": "first"})
+    second = planned(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE, {"previous": "first"})
     second.carry()
     later(server)
     undo(second)
     later(server)
-    assert undo(second).lost == (earlier(second),)
+    assert undo(second).not_restored == (earlier(second),)
     assert undo(first) == BACK
     later(server)
     assert chat.body["properties"]["traffic"] == {"blue": 100}

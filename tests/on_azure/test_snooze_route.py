@@ -13,8 +13,8 @@ from reaper.azure import snooze_route
 from reaper.ledger import port
 from reaper.ledger.port import Ledger
 from reaper.snooze import keys as snooze_keys
-from reaper.snooze.pages import until
-from reaper.snooze.token import Link, sign
+from reaper.snooze.pages import snooze_end
+from reaper.snooze.token import SnoozeLink, sign_link
 
 ID = (
     "/subscriptions/00000000-0000-0000-0000-000000000001/resourceGroups/rg/providers/Microsoft.MachineLearningServices"
@@ -32,18 +32,20 @@ def store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Ledger]:
     monkeypatch.setenv("REAPER_LEDGER", where)
     monkeypatch.setenv("REAPER_SNOOZE_KEYS", "env:KEEP_KEYS")
     monkeypatch.setenv("KEEP_KEYS", SECRET)
-    snooze_route._gate.cache_clear()
-    found = port.open(where, {})
+    snooze_route._snooze_handler.cache_clear()
+    found = port.open_ledger(where, {})
     yield found
     found.close()
-    snooze_route._gate.cache_clear()
+    snooze_route._snooze_handler.cache_clear()
 
 
 def token(environ: dict[str, str] | None = None) -> str:
     """A link as a sweep with these settings signs it."""
-    keys = snooze_keys.open("env:KEEP_KEYS", environ or {"KEEP_KEYS": SECRET}).keys(NOW)
-    link = Link(resource=ID, expires=NOW + timedelta(days=14), max_days=30, kind="azureml-online-deployment", name="churn/blue")
-    return sign(link, keys)
+    keys = snooze_keys.open_keyring("env:KEEP_KEYS", environ or {"KEEP_KEYS": SECRET}).keys(NOW)
+    link = SnoozeLink(
+        resource=ID, expires=NOW + timedelta(days=14), max_days=30, kind="azureml-online-deployment", name="churn/blue"
+    )
+    return sign_link(link, keys)
 
 
 def request(method: str, query: str = "", body: bytes = b"", **headers: str) -> func.HttpRequest:
@@ -53,7 +55,7 @@ def request(method: str, query: str = "", body: bytes = b"", **headers: str) -> 
 
 
 def call(asked: func.HttpRequest) -> func.HttpResponse:
-    return snooze_route.keep(asked)
+    return snooze_route.handle_snooze_request(asked)
 
 
 def test_a_get_shows_the_page_and_writes_nothing(store: Ledger):
@@ -70,8 +72,8 @@ def test_a_post_keeps_the_resource(store: Ledger):
     reply = call(request("POST", body=body, **{"Content-Type": "application/x-www-form-urlencoded"}))
     found = store.recall([ID], NOW)[ID]
     assert reply.status_code == 200
-    assert found.snoozed_until in {until(before, 7), until(datetime.now(UTC), 7)}
-    assert found.snoozed_why == "für Ōsaka"
+    assert found.snoozed_until in {snooze_end(before, 7), snooze_end(datetime.now(UTC), 7)}
+    assert found.snooze_reason == "für Ōsaka"
 
 
 def test_head_has_the_headers_and_no_page(store: Ledger):
@@ -99,19 +101,19 @@ def test_a_bad_link_is_refused_and_logged_without_its_token(store: Ledger, caplo
     ],
 )
 def test_the_source_is_what_the_front_end_saw(forwarded: str, address: str):
-    assert snooze_route.source_ip(forwarded) == address
+    assert snooze_route.client_ip(forwarded) == address
 
 
 @pytest.mark.parametrize("environ", [{}, {"REAPER_SNOOZE_KEYS": " "}], ids=["no setting", "an empty one, as Bicep leaves it"])
 def test_without_keys_there_is_no_route(environ: dict[str, str]):
     app = func.FunctionApp()
-    snooze_route.register(app, environ)
+    snooze_route.register_route(app, environ)
     assert app.get_functions() == []
 
 
 def test_the_route_is_anonymous_and_takes_what_the_page_needs():
     app = func.FunctionApp()
-    snooze_route.register(app, {"REAPER_SNOOZE_KEYS": "env:KEEP_KEYS"})
+    snooze_route.register_route(app, {"REAPER_SNOOZE_KEYS": "env:KEEP_KEYS"})
     [function] = app.get_functions()
     trigger = function.get_trigger()
     assert (function.get_function_name(), trigger.route) == ("Keep", "keep")

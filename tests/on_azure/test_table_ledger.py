@@ -8,8 +8,8 @@ import azurite
 from fakes import ledger_places
 from fakes.builders import HOUR, NOW
 from fakes.ledger_places import ARM, ARN, HERE, Store
-from reaper.azure.table_keys import LONGEST, encoded, partition, row_key
-from reaper.errors import CloudError, SettingsError, Trouble
+from reaper.azure.table_keys import MAX_KEY_CHARS, encode_key, partition_key, row_key
+from reaper.errors import CloudError, Reason, SettingsError
 from reaper.ledger import port
 from reaper.model import Memory
 
@@ -31,7 +31,7 @@ def store(connection_string: str) -> Iterator[Store]:
 
 
 def opened(store: Store, connection_string: str):
-    return port.open(store.address, {"AZURE_STORAGE_CONNECTION_STRING": connection_string})
+    return port.open_ledger(store.address, {"AZURE_STORAGE_CONNECTION_STRING": connection_string})
 
 
 @pytest.mark.parametrize("lost", ["POST", "PUT"])
@@ -51,19 +51,19 @@ def test_a_write_whose_reply_got_lost_is_known_as_our_own(store, connection_stri
         assert kept.remember(ARM, Memory(warned_at=NOW), version, NOW)
         assert seen
         seen.clear()
-        assert kept.lease(HERE, "one", NOW, HOUR)
+        assert kept.take_lease(HERE, "one", NOW, HOUR)
         assert seen
         kept.close()
     assert store.open().recall([ARM], NOW)[ARM] == Memory(warned_at=NOW, version=version + 1)
 
 
 def test_a_missing_table_is_a_matter_of_settings_and_not_a_blank(connection_string):
-    missing = port.open(f"table://{azurite.ACCOUNT}/nothere", {"AZURE_STORAGE_CONNECTION_STRING": connection_string})
+    missing = port.open_ledger(f"table://{azurite.ACCOUNT}/nothere", {"AZURE_STORAGE_CONNECTION_STRING": connection_string})
     for attempt in (
         lambda: missing.recall([ARM], NOW),
         lambda: missing.recall([f"{ARM}-{n}" for n in range(50)], NOW),
         lambda: missing.remember(ARM, Memory(), 0, NOW),
-        lambda: missing.lease(HERE, "one", NOW, HOUR),
+        lambda: missing.take_lease(HERE, "one", NOW, HOUR),
     ):
         with pytest.raises(SettingsError, match="nothere: there is no such table"):
             attempt()
@@ -74,7 +74,7 @@ def test_a_wrong_key_is_a_denied_call_that_names_the_permission(store, connectio
     kept = opened(store, connection_string.replace(azurite.KEY, azurite.KEY[:4] + "AAAA" + azurite.KEY[8:]))
     with pytest.raises(CloudError) as caught:
         kept.recall([ARM], NOW)
-    assert caught.value.trouble is Trouble.DENIED
+    assert caught.value.reason is Reason.DENIED
     assert caught.value.missing == "Microsoft.Storage/storageAccounts/tableServices/tables/entities/read"
     kept.close()
 
@@ -99,12 +99,12 @@ def test_a_day_far_ahead_does_not_keep_it_from_being_looked_for(store):
 
 def test_a_memory_that_is_too_large_is_an_error_and_not_a_lost_race(store):
     with pytest.raises(CloudError, match="entities/write"):
-        store.open().remember(ARM, Memory(manifest="ä" * 40_000), 0, NOW)
+        store.open().remember(ARM, Memory(manifest_address="ä" * 40_000), 0, NOW)
 
 
 def test_a_connection_string_that_cannot_be_read_is_refused():
     with pytest.raises(SettingsError, match="AZURE_STORAGE_CONNECTION_STRING cannot be used"):
-        port.open("table://account/ledger", {"AZURE_STORAGE_CONNECTION_STRING": "hunter2"})
+        port.open_ledger("table://account/ledger", {"AZURE_STORAGE_CONNECTION_STRING": "hunter2"})
 
 
 @pytest.mark.parametrize(
@@ -116,21 +116,21 @@ def test_a_connection_string_that_cannot_be_read_is_refused():
 )
 def test_a_connection_string_of_another_account_is_not_used(address, host):
     other = f"DefaultEndpointsProtocol=https;AccountName=theirs;AccountKey={azurite.KEY};EndpointSuffix=core.windows.net"
-    kept = port.open(address, {"AZURE_STORAGE_CONNECTION_STRING": other})
+    kept = port.open_ledger(address, {"AZURE_STORAGE_CONNECTION_STRING": other})
     assert kept._table._client.url == host
     kept.close()
 
 
 def test_the_memories_of_a_subscription_lie_together():
-    assert partition(ARM) == partition(ARM.upper().replace("/E/", "/other/")) == "memory=200f0f"
-    assert partition(ARN) == "memory=20123456789012=20us-east-1"
-    assert {partition(id) for id in ("/", "/providers/x", "plain", "a:b")} == {"memory=20other"}
+    assert partition_key(ARM) == partition_key(ARM.upper().replace("/E/", "/other/")) == "memory=200f0f"
+    assert partition_key(ARN) == "memory=20123456789012=20us-east-1"
+    assert {partition_key(id) for id in ("/", "/providers/x", "plain", "a:b")} == {"memory=20other"}
 
 
 @pytest.mark.parametrize("id", [ARM, ARN, "/", "a" * 5000, "/ä" * 900, "".join(map(chr, range(1, 300))), "\U0001f600" * 300])
 def test_keys_hold_only_what_table_storage_allows(id):
-    for key in (encoded(id), row_key(id), partition(id)):
-        assert len(key) <= LONGEST
+    for key in (encode_key(id), row_key(id), partition_key(id)):
+        assert len(key) <= MAX_KEY_CHARS
         assert key.isascii()
         assert key.isprintable()
         assert not set(key) & set("/\\#?%")

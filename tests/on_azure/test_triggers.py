@@ -150,13 +150,13 @@ def test_acts_that_are_held_ring_the_alert_where_they_would_have_been_made(
     there.sweep()
     there.now += timedelta(days=3)
     with caplog.at_level(logging.INFO, "reaper"):
-        triggers._measure(there.sweep(mode), None)
+        triggers._log_metrics(there.sweep(mode), None)
     events = {e["event"]: e for e in (json.loads(r.getMessage()) for r in caplog.records if r.getMessage().startswith("{"))}
     assert (events["swept"]["Held"], events["swept"]["ActsFailed"], "acts held" in events) == (1, 0, rings)
 
 
 def test_without_a_store_even_a_very_large_report_is_answered_in_full(deployed: Server, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(triggers, "MAX_ANSWER", 10)
+    monkeypatch.setattr(triggers, "MAX_ANSWER_CHARS", 10)
     assert "stored" not in json.loads(post({}).get_body())
 
 

@@ -15,7 +15,7 @@ from azure.core.rest import HttpRequest
 
 from hanging import hanging
 from reaper.azure import secret_store
-from reaper.errors import CloudError, Trouble
+from reaper.errors import CloudError, Reason
 
 VAULT = "https://team.vault.azure.net/secrets/keys"
 
@@ -78,8 +78,8 @@ def test_a_vault_that_hangs_is_given_up_after_two_tries(
     monkeypatch.setenv("IDENTITY_ENDPOINT", f"http://127.0.0.1:{identity}/msi/token")
     at_port(monkeypatch, port)
     with pytest.raises(CloudError, match="timed out") as refused:
-        secret_store.read(VAULT)
-    assert refused.value.trouble is Trouble.UNREACHABLE
+        secret_store.read_secret(VAULT)
+    assert refused.value.reason is Reason.UNREACHABLE
     assert len(taken) == 2
 
 
@@ -89,8 +89,8 @@ def test_an_identity_that_hangs_is_given_up_after_two_tries(
     port, taken = store
     monkeypatch.setenv("IDENTITY_ENDPOINT", f"http://127.0.0.1:{port}/msi/token")
     with pytest.raises(CloudError) as refused:
-        secret_store.read(VAULT)
-    assert refused.value.trouble is Trouble.UNREACHABLE
+        secret_store.read_secret(VAULT)
+    assert refused.value.reason is Reason.UNREACHABLE
     assert len(taken) == 2
 
 
@@ -110,7 +110,7 @@ class Reply:
 
 @pytest.mark.parametrize(("seconds", "again"), [("1", True), ("60", False)])
 def test_a_vault_that_wants_us_to_wait_for_long_is_not_waited_for(seconds: str, again: bool):
-    policy = secret_store._Patience(**secret_store.LIMITS)
+    policy = secret_store._ShortRetryPolicy(**secret_store.LIMITS)
     request = HttpRequest("GET", VAULT)
     reply = PipelineResponse(request, Reply(seconds), PipelineContext(None))
     assert policy.is_retry({"methods": {"GET"}, "total": 1}, reply) is again

@@ -41,7 +41,7 @@ def _warm() -> None:
     for found in walk_packages(import_module("reaper").__path__, "reaper."):
         if not any(part in LEFT_OUT for part in found.name.split(".")):
             import_module(found.name)
-    import_module("reaper.cli.sample_notice").message("warm@example.com", datetime.now(UTC))
+    import_module("reaper.cli.sample_notice").sample_message("warm@example.com", datetime.now(UTC))
 
 
 def _say(message: dict[str, Any]) -> None:

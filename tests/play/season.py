@@ -354,8 +354,8 @@ class Season:
         self.counts["snoozed in the middle of a sweep"] += 1
         parts = urlsplit(link)
         form = urlencode({"t": parts.query.removeprefix("t="), "days": 1, "reason": "just in time"}).encode()
-        door = handler.open(keys)
-        said = door.answer(Request(method="POST", path=parts.path, body=form), self.clock.now)
+        door = handler.open_handler(keys)
+        said = door.handle(Request(method="POST", path=parts.path, body=form), self.clock.now)
         self.say(f"{thing.name} is snoozed in the middle of the sweep: {said.status}")
         if said.status == 200:
             self.oracle.snoozes[thing.name].append((self.clock.now, self.clock.now + DAY - HOUR))

@@ -15,11 +15,11 @@ from reaper.snooze.record import Request
 
 def visit(address: str, days: str) -> None:
     """Ends the process with status 1 where the page did not take the wish."""
-    door, link = handler.open(os.environ), urlsplit(address)
-    shown = door.answer(Request(method="GET", path=link.path, query=link.query), datetime.now(UTC))
+    door, link = handler.open_handler(os.environ), urlsplit(address)
+    shown = door.handle(Request(method="GET", path=link.path, query=link.query), datetime.now(UTC))
     token = re.search(r'name="t" value="([^"]+)"', shown.body)
     form = urlencode({"t": token[1] if token else "", "days": days, "reason": "still needed"}).encode()
-    said = door.answer(Request(method="POST", path=link.path, body=form), datetime.now(UTC))
+    said = door.handle(Request(method="POST", path=link.path, body=form), datetime.now(UTC))
     heading = re.search(r"<h1[^>]*>(.*?)</h1>", said.body, re.DOTALL)
     sys.stdout.write(unescape(re.sub(r"<[^>]+>", "", heading[1])).strip() if heading else "nothing that can be read")
     sys.exit(0 if shown.status == said.status == 200 else 1)

@@ -8,11 +8,11 @@ import pytest
 
 from reaper import registry, secret_store
 from reaper.errors import CloudError, PolicyError, SettingsError
-from reaper.notices.channels.deployment import implied
-from reaper.notices.channels.recipients import recipients
+from reaper.notices.channels.deployment import with_deployment_channels
+from reaper.notices.channels.recipients import recipient_addresses
 from reaper.notices.message import Audience, Message
 from reaper.policy import channel_settings, yaml_lines
-from reaper.policy.channel_settings import MODELS, Acs, Apprise, Sns
+from reaper.policy.channel_settings import CHANNEL_MODELS, Acs, Apprise, Sns
 from reaper.policy.schema import Policy
 
 OWNERS = "owners: {domains: [example.com], fallback: ml-admins@example.com}\n"
@@ -29,7 +29,7 @@ EVERY = """\
 
 
 def parse(channels: str, head: str = OWNERS) -> Policy:
-    return yaml_lines.parse(f"version: 1\n{head}channels:\n{channels}", "policy.yaml", registry.names())
+    return yaml_lines.parse_policy(f"version: 1\n{head}channels:\n{channels}", "policy.yaml", registry.kind_names())
 
 
 def problem(line: str, head: str = OWNERS) -> str:
@@ -40,8 +40,8 @@ def problem(line: str, head: str = OWNERS) -> str:
 
 def test_every_type_of_channel_can_be_declared_and_fits_the_schema():
     policy = parse(EVERY)
-    assert {c.type for c in policy.channels} == set(MODELS)
-    data = yaml_lines.plain(f"version: 1\n{OWNERS}channels:\n{EVERY}", "policy.yaml")
+    assert {c.type for c in policy.channels} == set(CHANNEL_MODELS)
+    data = yaml_lines.parse_yaml(f"version: 1\n{OWNERS}channels:\n{EVERY}", "policy.yaml")
     jsonschema.validate(data, Policy.model_json_schema())
     assert [list(c.readers) for c in policy.channels[1:4]] == [["owners"], ["owners", "admins"], ["admins"]]
 
@@ -144,11 +144,13 @@ def message(**given: Any) -> Message:
 
 
 def test_a_message_to_an_owner_never_goes_to_the_channels_own_addresses():
-    assert recipients(message(), ["ops@example.com"], "x") == ["lee@example.com"]
-    assert recipients(message(audience=Audience.ADMINS), ["ops@example.com", "ops@example.com"], "x") == ["ops@example.com"]
-    assert recipients(message(audience=Audience.ADMINS), [], "x") == ["lee@example.com"]
+    assert recipient_addresses(message(), ["ops@example.com"], "x") == ["lee@example.com"]
+    assert recipient_addresses(message(audience=Audience.ADMINS), ["ops@example.com", "ops@example.com"], "x") == [
+        "ops@example.com"
+    ]
+    assert recipient_addresses(message(audience=Audience.ADMINS), [], "x") == ["lee@example.com"]
     with pytest.raises(CloudError, match="nobody to send it to"):
-        recipients(message(audience=Audience.ADMINS, to=""), [], "x")
+        recipient_addresses(message(audience=Audience.ADMINS, to=""), [], "x")
 
 
 @pytest.mark.parametrize("to", ["victim%evil.com@example.com", "-oQ@example.com", "a!b@example.com", "x y@example.com"])
@@ -157,17 +159,17 @@ def test_no_channel_sends_to_an_address_that_hides_another(to: str):
     with pytest.raises(ValueError, match="is not a plain e-mail address"):
         message(to=to)
     with pytest.raises(CloudError):
-        recipients(message(audience=Audience.ADMINS), [to], "x")
+        recipient_addresses(message(audience=Audience.ADMINS), [to], "x")
 
 
 def test_a_secret_is_read_from_the_variable_it_names():
-    assert secret_store.read("env:KEY", {"KEY": "s3cret"}) == "s3cret"
+    assert secret_store.read_secret("env:KEY", {"KEY": "s3cret"}) == "s3cret"
 
 
 @pytest.mark.parametrize("ref", ["env:KEY", "env:EMPTY", "file:/etc/passwd", "s3cret", ""])
 def test_a_secret_that_cannot_be_had_is_an_error(ref: str):
     with pytest.raises(CloudError) as caught:
-        secret_store.read(ref, {"EMPTY": ""})
+        secret_store.read_secret(ref, {"EMPTY": ""})
     assert "s3cret" not in str(caught.value)
 
 
@@ -180,13 +182,13 @@ BROUGHT = {
 
 
 def test_what_the_deployment_brings_along_holds_where_the_policy_names_no_channel():
-    mail, topic = implied([], BROUGHT)
+    mail, topic = with_deployment_channels([], BROUGHT)
     assert isinstance(mail, Acs)
     assert isinstance(topic, Sns)
     assert (mail.to, mail.sender) == (["a@example.com", "b@example.com"], "DoNotReply@mail.example.com")
     assert list(topic.readers) == [Audience.ADMINS]
     assert list(mail.readers) == [Audience.OWNERS, Audience.ADMINS]
-    assert implied([], {}) == []
+    assert with_deployment_channels([], {}) == []
 
 
 def channels(*said: str) -> list[Any]:
@@ -208,15 +210,15 @@ def test_what_the_deployment_brings_along_still_tells_the_admins_unless_the_poli
     own: list[str], brought: list[str]
 ):
     declared = channels(*own)
-    found = implied(declared, BROUGHT)
+    found = with_deployment_channels(declared, BROUGHT)
     assert found[: len(declared)] == declared
     assert [spec.type for spec in found[len(declared) :]] == brought
     assert all(list(spec.readers) == [Audience.ADMINS] for spec in found[len(declared) :])
     assert len({spec.name or spec.type for spec in found}) == len(found)
-    assert implied(declared, {}) == declared
+    assert with_deployment_channels(declared, {}) == declared
 
 
 @pytest.mark.parametrize("broken", [{"REAPER_EMAIL_ENDPOINT": "mail"}, {"REAPER_TOPIC": "reaper"}])
 def test_a_deployments_setting_that_makes_no_channel_is_an_error(broken: dict[str, str]):
     with pytest.raises(SettingsError, match="REAPER_"):
-        implied([], broken)
+        with_deployment_channels([], broken)

@@ -12,10 +12,10 @@ import pytest
 
 from reaper import registry
 from reaper.policy import yaml_lines
-from reaper.policy.json_schema import schema
+from reaper.policy.json_schema import policy_schema
 
 ROOT = Path(__file__).parents[2]
-SCHEMA = schema(registry.names())
+SCHEMA = policy_schema(registry.kind_names())
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FILES = {path.name: path.read_text() for path in sorted((ROOT / "policies").glob("*.yaml"))}
 BLOCKS = {
@@ -35,7 +35,7 @@ def keys(part: dict[str, Any] = SCHEMA, name: str = "") -> Iterator[tuple[str, d
 
 
 def fits(text: str) -> list[str]:
-    found = jsonschema.Draft202012Validator(SCHEMA).iter_errors(yaml_lines.plain(text, "policy.yaml"))
+    found = jsonschema.Draft202012Validator(SCHEMA).iter_errors(yaml_lines.parse_yaml(text, "policy.yaml"))
     return [error.message for error in found]
 
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import pytest
 
 from reaper import registry
-from reaper.echo import nearest
+from reaper.echo import did_you_mean
 from reaper.errors import PolicyError
 from reaper.policy import lint, yaml_lines
 from reaper.policy.schema import Policy
 
 
 def parse(text: str) -> Policy:
-    return yaml_lines.parse(text, "p.yaml", registry.names(), [])
+    return yaml_lines.parse_policy(text, "p.yaml", registry.kind_names(), [])
 
 
 def warnings(text: str) -> list[str]:
-    return lint.lint(parse(f"version: 1\n{text}"), f"version: 1\n{text}", "p.yaml")
+    return lint.lint_policy(parse(f"version: 1\n{text}"), f"version: 1\n{text}", "p.yaml")
 
 
 GONE = "it deletes every idle sagemaker-endpoint, sagemaker-inference-component, azureml-online-deployment"
@@ -93,8 +93,8 @@ def test_a_rule_that_the_kinds_above_it_leave_nothing_is_pointed_at(first: str, 
     ],
 )
 def test_swapped_letters_are_put_right_before_others_are_changed(word: str, valid: tuple[str, ...], best: str):
-    assert nearest(word, valid) == f", did you mean {best}?"
-    assert nearest("qqqq", valid) == ""
+    assert did_you_mean(word, valid) == f", did you mean {best}?"
+    assert did_you_mean("qqqq", valid) == ""
 
 
 def test_a_misspelt_region_is_put_right():
@@ -119,6 +119,6 @@ def test_a_misspelt_time_zone_is_named_with_the_one_that_was_meant(zone: str, sa
 def test_a_part_that_is_there_and_empty_is_as_one_left_out():
     text = "version: 1\ndefaults:\nlimits:\nowners:\nchannels:\nrules:\n"
     assert parse(text) == parse("version: 1\n")
-    assert lint.lint(parse(text), text, "p.yaml") == []
+    assert lint.lint_policy(parse(text), text, "p.yaml") == []
     with pytest.raises(PolicyError, match="version"):
         parse("version:\n")

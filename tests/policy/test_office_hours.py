@@ -14,7 +14,7 @@ SECOND, MINUTE, DAY = timedelta(seconds=1), timedelta(minutes=1), timedelta(days
 
 
 def test_weekday_office_hours():
-    hours = office_hours.parse("mon-fri 07:00-21:00", "Europe/Berlin")
+    hours = office_hours.parse_hours("mon-fri 07:00-21:00", "Europe/Berlin")
     assert (hours.days, hours.start, hours.end, hours.tz) == (frozenset(range(5)), 7 * 60, 21 * 60, "Europe/Berlin")
 
 
@@ -22,7 +22,7 @@ def test_weekday_office_hours():
     ("on", "days"), [("sat,sun 0:00-24:00", {5, 6}), ("fri-mon 09:00-17:30", {4, 5, 6, 0}), ("Wed 10:00-11:00", {2})]
 )
 def test_days_can_be_listed_and_wrap_around_the_week(on: str, days: set[int]):
-    assert office_hours.parse(on, "UTC").days == days
+    assert office_hours.parse_hours(on, "UTC").days == days
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_days_can_be_listed_and_wrap_around_the_week(on: str, days: set[int]):
 )
 def test_an_error_says_what_was_expected(on: str, tz: str, said: str):
     with pytest.raises(ValueError, match=said):
-        office_hours.parse(on, tz)
+        office_hours.parse_hours(on, tz)
 
 
 OFFICE = "mon-fri 07:00-21:00"
@@ -51,7 +51,7 @@ def utc(text: str) -> datetime:
 
 
 def test_the_start_is_open_and_the_end_is_closed():
-    hours = office_hours.parse(OFFICE, KOLKATA)  # five and a half hours before UTC
+    hours = office_hours.parse_hours(OFFICE, KOLKATA)  # five and a half hours before UTC
     opens, closes = utc("2026-11-20T01:30"), utc("2026-11-20T15:30")
     assert [office_hours.is_open(hours, at) for at in (opens - SECOND, opens, closes - SECOND, closes)] == [
         False,
@@ -62,7 +62,7 @@ def test_the_start_is_open_and_the_end_is_closed():
 
 
 def test_now_may_be_given_in_any_zone():
-    hours = office_hours.parse(OFFICE, BERLIN)
+    hours = office_hours.parse_hours(OFFICE, BERLIN)
     at = datetime(2026, 11, 20, 23, 30, tzinfo=ZoneInfo(KOLKATA))  # 19:00 in Berlin
     assert office_hours.is_open(hours, at)
     assert office_hours.next_close(hours, at) == utc("2026-11-20T20:00")
@@ -70,7 +70,7 @@ def test_now_may_be_given_in_any_zone():
 
 def test_a_time_without_a_zone_is_refused():
     with pytest.raises(ValueError, match="with a zone"):
-        office_hours.is_open(office_hours.parse(OFFICE, BERLIN), datetime(2026, 11, 20, 12))  # noqa: DTZ001
+        office_hours.is_open(office_hours.parse_hours(OFFICE, BERLIN), datetime(2026, 11, 20, 12))  # noqa: DTZ001
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_a_time_without_a_zone_is_refused():
     ],
 )
 def test_hours_open_and_close_by_the_clock_on_the_wall(on: str, tz: str, opens: str, closes: str):
-    hours, start, end = office_hours.parse(on, tz), utc(opens), utc(closes)
+    hours, start, end = office_hours.parse_hours(on, tz), utc(opens), utc(closes)
     assert office_hours.next_open(hours, start - SECOND) == start
     assert office_hours.next_open(hours, start) == office_hours.next_open(hours, end) > end
     assert office_hours.next_close(hours, start) == office_hours.next_close(hours, start - SECOND) == end
@@ -122,7 +122,7 @@ def test_hours_open_and_close_by_the_clock_on_the_wall(on: str, tz: str, opens: 
 
 
 def test_closed_since_and_next_open_reach_over_the_weekend():
-    hours = office_hours.parse(OFFICE, BERLIN)
+    hours = office_hours.parse_hours(OFFICE, BERLIN)
     friday, monday = utc("2027-03-26T20:00"), utc("2027-03-29T05:00")  # summer time begins in between
     for at in (friday, utc("2027-03-28T12:00"), monday - SECOND):
         assert (office_hours.closed_since(hours, at), office_hours.next_open(hours, at)) == (friday, monday)
@@ -130,31 +130,31 @@ def test_closed_since_and_next_open_reach_over_the_weekend():
 
 
 def test_next_open_of_open_hours_is_the_opening_after():
-    assert office_hours.next_open(office_hours.parse(OFFICE, "UTC"), utc("2026-11-20T12:00")) == utc("2026-11-23T07:00")
+    assert office_hours.next_open(office_hours.parse_hours(OFFICE, "UTC"), utc("2026-11-20T12:00")) == utc("2026-11-23T07:00")
 
 
 def test_days_without_a_pause_between_them_do_not_close():
-    hours = office_hours.parse("mon-tue 00:00-24:00", BERLIN)
+    hours = office_hours.parse_hours("mon-tue 00:00-24:00", BERLIN)
     assert office_hours.next_close(hours, utc("2026-11-23T12:00")) == utc("2026-11-24T23:00")
     assert office_hours.is_open(hours, utc("2026-11-23T23:00"))
 
 
 def test_hours_round_the_clock_never_close():
-    hours = office_hours.parse("mon-sun 00:00-24:00", LORD_HOWE)
+    hours = office_hours.parse_hours("mon-sun 00:00-24:00", LORD_HOWE)
     at = utc("2026-10-03T15:30")
     assert (office_hours.is_open(hours, at), office_hours.next_close(hours, at)) == (True, None)
     assert (office_hours.next_open(hours, at), office_hours.closed_since(hours, at)) == (None, None)
 
 
 def test_hours_that_a_clock_change_swallows_do_not_open_that_day():
-    hours = office_hours.parse("sun 02:10-02:50", BERLIN)
+    hours = office_hours.parse_hours("sun 02:10-02:50", BERLIN)
     assert not office_hours.is_open(hours, utc("2027-03-28T01:00"))
     assert office_hours.closed_since(hours, utc("2027-04-03T12:00")) == utc("2027-03-21T01:50")
     assert office_hours.next_open(hours, utc("2027-03-22T12:00")) == utc("2027-04-04T00:10")
 
 
 def test_a_date_that_was_left_out_does_not_open():
-    hours = office_hours.parse("fri 09:00-17:00", "Pacific/Apia")  # there was no 30 December 2011
+    hours = office_hours.parse_hours("fri 09:00-17:00", "Pacific/Apia")  # there was no 30 December 2011
     assert office_hours.next_open(hours, utc("2011-12-29T12:00")) == utc("2012-01-05T19:00")
 
 
@@ -168,8 +168,8 @@ def test_a_date_that_was_left_out_does_not_open():
     ],
 )
 def test_the_same_day_is_the_local_date(tz: str, a: str, b: str, same: bool):
-    hours = office_hours.parse(OFFICE, tz)
-    assert office_hours.same_day(hours, utc(a), utc(b)) is office_hours.same_day(hours, utc(b), utc(a)) is same
+    hours = office_hours.parse_hours(OFFICE, tz)
+    assert office_hours.is_same_day(hours, utc(a), utc(b)) is office_hours.is_same_day(hours, utc(b), utc(a)) is same
 
 
 def _walked(hours: Hours, at: datetime) -> bool:
@@ -245,5 +245,5 @@ def test_the_answers_agree_with_each_other(hours: Hours, at: datetime):
     ],
 )
 def test_hours_open_at_the_earliest_when_the_day_begins(on, at, expected):
-    found = office_hours.opened_today(office_hours.parse(on, "Europe/Berlin"), datetime.fromisoformat(at))
+    found = office_hours.opened_today(office_hours.parse_hours(on, "Europe/Berlin"), datetime.fromisoformat(at))
     assert found == (datetime.fromisoformat(expected) if expected else None)

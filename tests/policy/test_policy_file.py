@@ -11,14 +11,14 @@ import yaml
 from fakes.builders import NOW, resource
 from reaper import registry
 from reaper.errors import PolicyError
-from reaper.model import Action, Confidence, Move, Part
+from reaper.model import BilledPart, Ceiling, Confidence, StepName
 from reaper.policy import file as policy_file
 from reaper.policy import json_schema, lint, yaml_lines
-from reaper.policy.rules import rule, shortest_idle_after, waits
-from reaper.policy.schema import Policy, Spec
+from reaper.policy.rules import effective_rule, idle_after_range, shortest_idle_after
+from reaper.policy.schema import Policy, RuleSpec
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "policies").glob("*.yaml"))
-KINDS = registry.names()
+KINDS = registry.kind_names()
 STARTABLE = ("azureml-compute-instance", "sagemaker-notebook")
 
 OFFICE = '{on: "mon-fri 07:00-21:00", tz: Europe/Berlin}'
@@ -26,18 +26,18 @@ FORCED = '{on: "mon-fri 07:00-21:00", tz: Europe/Berlin, force: true}'
 
 
 def parse(text: str) -> Policy:
-    return yaml_lines.parse(text, "policy.yaml", KINDS, STARTABLE)
+    return yaml_lines.parse_policy(text, "policy.yaml", KINDS, STARTABLE)
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.name)
 def test_every_example_fits_the_schema_and_mails_nobody_and_says_so(path: Path):
     text = path.read_text()
-    policy = yaml_lines.parse(text, path.name, KINDS)
+    policy = yaml_lines.parse_policy(text, path.name, KINDS)
     assert (policy.owners.domains, policy.owners.fallback) == ([], None)
-    [warning] = lint.lint(policy, text, path.name)
+    [warning] = lint.lint_policy(policy, text, path.name)
     assert "owners.domains is empty" in warning
     assert "no owner gets mail" in warning
-    jsonschema.validate(yaml_lines.plain(text, path.name), json_schema.schema(KINDS))
+    jsonschema.validate(yaml_lines.parse_yaml(text, path.name), json_schema.policy_schema(KINDS))
 
 
 def test_there_are_examples():
@@ -181,51 +181,54 @@ rules:
 @pytest.mark.parametrize(
     ("given", "usd", "name", "action"),
     [
-        pytest.param({"tags": {"env": "prod"}}, 1.0, "rule 'production'", Action.IGNORE, id="tag keys ignore case"),
-        pytest.param({"tags": {"env": "Prod"}}, 1.0, "the policy's defaults", Action.STOP, id="tag values do not"),
-        pytest.param({}, 5.0, "rule 'dear'", Action.DELETE, id="price"),
-        pytest.param({}, 4.99, "the policy's defaults", Action.STOP, id="a lower price"),
+        pytest.param({"tags": {"env": "prod"}}, 1.0, "rule 'production'", Ceiling.IGNORE, id="tag keys ignore case"),
+        pytest.param({"tags": {"env": "Prod"}}, 1.0, "the policy's defaults", Ceiling.STOP, id="tag values do not"),
+        pytest.param({}, 5.0, "rule 'dear'", Ceiling.DELETE, id="price"),
+        pytest.param({}, 4.99, "the policy's defaults", Ceiling.STOP, id="a lower price"),
         pytest.param(
-            {}, None, "rule 'dear' or the policy's defaults", Action.STOP, id="an unknown price takes the gentler of both"
+            {}, None, "rule 'dear' or the policy's defaults", Ceiling.STOP, id="an unknown price takes the gentler of both"
         ),
         pytest.param(
             {"name": "dev-1", "size": "ml.g5.xlarge x2", "tags": {"team": "a"}},
             1.0,
             "rule 'named'",
-            Action.NOTIFY,
+            Ceiling.NOTIFY,
             id="all conditions",
         ),
         pytest.param(
-            {"name": "dev-1", "size": "ml.g5.xlarge", "tags": {}}, 1.0, "the policy's defaults", Action.STOP, id="tag absent"
+            {"name": "dev-1", "size": "ml.g5.xlarge", "tags": {}}, 1.0, "the policy's defaults", Ceiling.STOP, id="tag absent"
         ),
         pytest.param(
             {"name": "dev-1", "size": "ml.g5.xlarge", "tags": {"team": "a", "Frozen": "1"}},
             1.0,
             "the policy's defaults",
-            Action.STOP,
+            Ceiling.STOP,
             id="tag present",
         ),
     ],
 )
-def test_the_first_rule_that_matches_decides(given: dict, usd: float | None, name: str, action: Action):
-    holds = rule(parse(TEXT), resource(**given), usd, NOW)
+def test_the_first_rule_that_matches_decides(given: dict, usd: float | None, name: str, action: Ceiling):
+    holds = effective_rule(parse(TEXT), resource(**given), usd, NOW)
     assert (holds.name, holds.action) == (name, action)
 
 
 def test_an_ignored_resource_is_protected():
-    assert rule(parse(TEXT), resource(tags={"env": "prod"}), None, NOW).protected == "rule 'production' says ignore"
+    assert (
+        effective_rule(parse(TEXT), resource(tags={"env": "prod"}), None, NOW).protected_because
+        == "rule 'production' says ignore"
+    )
 
 
 def test_an_unknown_price_takes_the_longer_wait():
-    holds = rule(parse(TEXT), resource(), None, NOW)
+    holds = effective_rule(parse(TEXT), resource(), None, NOW)
     assert holds.idle_after == timedelta(hours=24)
 
 
 def test_a_snooze_lasts_as_long_as_the_rule_allows_and_where_two_may_hold_as_the_longer():
     text = 'version: 1\ndefaults: {snooze_max: 2w}\nrules: [{name: dear, match: {usd_per_hour: ">= 5"}, snooze_max: 3d}]'
-    lengths = [rule(parse(text), resource(), usd, NOW).snooze_max.days for usd in (9.0, 1.0, None)]
+    lengths = [effective_rule(parse(text), resource(), usd, NOW).snooze_max.days for usd in (9.0, 1.0, None)]
     assert lengths == [3, 14, 14]
-    assert rule(parse("version: 1"), resource(), 1.0, NOW).snooze_max == timedelta(days=30)
+    assert effective_rule(parse("version: 1"), resource(), 1.0, NOW).snooze_max == timedelta(days=30)
 
 
 @pytest.mark.parametrize(
@@ -239,22 +242,22 @@ def test_a_snooze_lasts_as_long_as_the_rule_allows_and_where_two_may_hold_as_the
 )
 def test_tags_change_idle_after_only_as_far_as_the_rule_allows(may: str, tag: str, expected: int):
     policy = parse(f"version: 1\ndefaults: {{tags_may: {may}}}")
-    holds = rule(policy, resource(tags={"reaper:idle-after": tag}), None, NOW)
+    holds = effective_rule(policy, resource(tags={"reaper:idle-after": tag}), None, NOW)
     assert holds.idle_after == timedelta(hours=expected)
     assert bool(holds.notes) == (expected == 24)
 
 
 def test_an_action_tag_lowers_the_ceiling_and_never_raises_it():
     policy = parse("version: 1\ndefaults: {action: stop, tags_may: [protect, tighten, loosen]}")
-    assert rule(policy, resource(tags={"reaper:action": "notify"}), None, NOW).action is Action.NOTIFY
-    raised = rule(policy, resource(tags={"reaper:action": "delete"}), None, NOW)
-    assert raised.action is Action.STOP
+    assert effective_rule(policy, resource(tags={"reaper:action": "notify"}), None, NOW).action is Ceiling.NOTIFY
+    raised = effective_rule(policy, resource(tags={"reaper:action": "delete"}), None, NOW)
+    assert raised.action is Ceiling.STOP
     assert raised.notes == ("tag reaper:action=delete not honoured: the policy's defaults allows stop at most",)
 
 
 def test_a_keep_tag_protects_even_where_tags_may_nothing():
     policy = parse("version: 1\ndefaults: {tags_may: []}")
-    assert rule(policy, resource(tags={"reaper:keep": "true"}), None, NOW).protected
+    assert effective_rule(policy, resource(tags={"reaper:keep": "true"}), None, NOW).protected_because
 
 
 def test_a_tag_that_asks_for_less_than_any_rule_shortens_its_own_wait_and_no_other():
@@ -264,8 +267,8 @@ def test_a_tag_that_asks_for_less_than_any_rule_shortens_its_own_wait_and_no_oth
         resource(id="usual", tags={"reaper:idle-after": "99h"}),
     )
     assert shortest_idle_after(policy) == timedelta(hours=2)
-    assert waits(policy, quick, 1.0, NOW)[0] == timedelta(minutes=45)
-    assert waits(policy, usual, 1.0, NOW) == waits(policy, resource(), 1.0, NOW)
+    assert idle_after_range(policy, quick, 1.0, NOW)[0] == timedelta(minutes=45)
+    assert idle_after_range(policy, usual, 1.0, NOW) == idle_after_range(policy, resource(), 1.0, NOW)
 
 
 def test_a_size_that_is_not_known_takes_the_gentler_rule_and_every_type_is_looked_at():
@@ -274,10 +277,12 @@ version: 1
 defaults: {action: delete}
 rules: [{name: dear, match: {size: "ml.p5.*"}, action: ignore}]
 """)
-    second = resource(size="ml.m5.large x1, ml.p5.48xlarge x1", parts=(Part(component="Hosting", instance="ml.p5.48xlarge"),))
-    assert rule(policy, second, 1.0, NOW).action is Action.IGNORE
-    assert rule(policy, resource(size="unknown x1", parts=None), None, NOW).action is Action.IGNORE
-    assert rule(policy, resource(size="ml.m5.large x1", parts=()), None, NOW).action is Action.DELETE
+    second = resource(
+        size="ml.m5.large x1, ml.p5.48xlarge x1", parts=(BilledPart(component="Hosting", instance="ml.p5.48xlarge"),)
+    )
+    assert effective_rule(policy, second, 1.0, NOW).action is Ceiling.IGNORE
+    assert effective_rule(policy, resource(size="unknown x1", parts=None), None, NOW).action is Ceiling.IGNORE
+    assert effective_rule(policy, resource(size="ml.m5.large x1", parts=()), None, NOW).action is Ceiling.DELETE
 
 
 @pytest.mark.parametrize("value", ["True", "1.10", "0042", "+49", "012345678901", "yes", "1e3"])
@@ -360,13 +365,13 @@ def test_odd_values_are_an_error_and_never_a_crash(text: str):
 )
 def test_lint_points_at_what_is_probably_not_meant(rules: str, said: str):
     text = f"version: 1\nrules: {rules}"
-    warnings = lint.lint(parse(text), text, "p.yaml")
+    warnings = lint.lint_policy(parse(text), text, "p.yaml")
     assert any(said in w and w.startswith("p.yaml:2: ") for w in warnings)
 
 
 def test_lint_is_silent_about_rules_that_can_match():
     text = "version: 1\nrules: [{name: a, match: {region: [us-east-1, 'eu-*', WestEurope]}}, {name: b, match: {usd_per_hour: '> 3'}}, {name: c}]"
-    assert lint.lint(parse(text), text, "p.yaml") == []
+    assert lint.lint_policy(parse(text), text, "p.yaml") == []
 
 
 LIKELY = "is only ever likely idle, and then stop does nothing: set that up and write `act_on: proven`, or write `act_on: likely`"
@@ -394,7 +399,7 @@ LIKELY = "is only ever likely idle, and then stop does nothing: set that up and 
 )
 def test_lint_says_where_a_stop_can_do_nothing(shape: str, rule: str, said: str):
     text = f"version: 1\nrules: {shape.format(rule)}"
-    warnings = lint.lint(parse(text), text, "p.yaml")
+    warnings = lint.lint_policy(parse(text), text, "p.yaml")
     assert any(said in w and w.startswith("p.yaml:2: rule ") for w in warnings)
 
 
@@ -418,16 +423,16 @@ def test_lint_says_where_a_stop_can_do_nothing(shape: str, rule: str, said: str)
     ],
 )
 def test_lint_is_silent_where_a_stop_does_something(text: str):
-    assert lint.lint(parse(f"version: 1\n{text}"), f"version: 1\n{text}", "p.yaml") == []
+    assert lint.lint_policy(parse(f"version: 1\n{text}"), f"version: 1\n{text}", "p.yaml") == []
 
 
 def test_lint_knows_kinds_that_nothing_stops_or_brings_back():
     kind = registry.kind("sagemaker-notebook")
-    spec = Spec(name="a", act_on=Confidence.PROVEN)
-    lost = {Move.STOP: replace(kind.deeds[Move.STOP], undo="")}
-    only = {Move.DELETE: registry.kind("sagemaker-endpoint").deeds[Move.DELETE]}
+    spec = RuleSpec(name="a", act_on=Confidence.PROVEN)
+    lost = {StepName.STOP: replace(kind.actions[StepName.STOP], undo="")}
+    only = {StepName.DELETE: registry.kind("sagemaker-endpoint").actions[StepName.DELETE]}
     said = {
-        name: [text for _, text in lint.in_vain(replace(kind, deeds=deeds), spec, Action.STOP, False)]
+        name: [text for _, text in lint.no_effect_reasons(replace(kind, actions=deeds), spec, Ceiling.STOP, False)]
         for name, deeds in (("told", {}), ("lost", lost), ("only", only))
     }
     assert said == {
@@ -440,19 +445,19 @@ def test_lint_knows_kinds_that_nothing_stops_or_brings_back():
 @pytest.mark.parametrize("grace", ["2h", "3d"])
 def test_lint_lets_office_hours_have_any_grace_and_force_what_starts_again(grace: str):
     text = f"version: 1\nrules: [{{name: a, match: {{kind: '*-notebook'}}, grace: {grace}, idle_after: 8h, hours: {FORCED}}}]"
-    assert lint.lint(parse(text), text, "p.yaml") == []
+    assert lint.lint_policy(parse(text), text, "p.yaml") == []
 
 
 def test_what_can_be_started_again_is_read_from_the_kinds_when_a_file_is_loaded(tmp_path: Path):
-    assert tuple(sorted(k.name for k in registry.kinds() if Move.START in k.deeds)) == STARTABLE
+    assert tuple(sorted(k.name for k in registry.kinds() if StepName.START in k.actions)) == STARTABLE
     file = tmp_path / "policy.yaml"
     file.write_text(f"version: 1\nrules: [{{name: a, match: {{kind: azureml-online-*}}, hours: {FORCED}}}]")
     with pytest.raises(PolicyError, match=r"rules\[0\]\.hours\.force: true is not valid"):
-        policy_file.load(str(file))
+        policy_file.load_policy(str(file))
     file.write_text(
         f"version: 1\nrules: [{{name: a, match: {{kind: 'azureml-*'}}, hours: {FORCED}}}, {{name: b, hours: {FORCED}}}]"
     )
-    assert [spec.name for spec in policy_file.load(str(file)).policy.rules] == ["a", "b"]
+    assert [spec.name for spec in policy_file.load_policy(str(file)).policy.rules] == ["a", "b"]
 
 
 def test_as_many_scheduled_stops_as_the_file_says_and_200_where_it_says_nothing():
@@ -477,5 +482,5 @@ def test_a_limit_in_dollars_that_the_file_sets_can_be_told_from_the_default(limi
 
 
 def test_yaml_reads_on_and_times_as_they_are_written():
-    assert yaml_lines.plain("on: 07:00\nx: yes", "p") == {"on": "07:00", "x": "yes"}
+    assert yaml_lines.parse_yaml("on: 07:00\nx: yes", "p") == {"on": "07:00", "x": "yes"}
     assert yaml.safe_load("on: 1") == {True: 1}, "PyYAML's own loader still reads YAML 1.1, which is why we do not use it"

@@ -21,7 +21,7 @@ LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
 
 
 def parse(text: str) -> Policy:
-    return yaml_lines.parse(text, "policy.yaml", registry.names())
+    return yaml_lines.parse_policy(text, "policy.yaml", registry.kind_names())
 
 
 def rules(count: int, more: str = "") -> str:
@@ -45,20 +45,20 @@ def test_a_policy_that_is_too_much_is_a_policy_error(text: str, said: str):
     with pytest.raises(PolicyError, match=said):
         parse(text)
     with pytest.raises(PolicyError):
-        policy_file.load(text)
+        policy_file.load_policy(text)
 
 
 def test_as_many_rules_as_may_be_are_read_and_checked():
     text = rules(MAX_RULES, ", match: {tags: {team: a}}")
     policy = parse(text)
     assert len(policy.rules) == MAX_RULES
-    assert len(lint.lint(policy, text, "policy.yaml")) == yaml_lines.MOST
+    assert len(lint.lint_policy(policy, text, "policy.yaml")) == yaml_lines.MAX_PROBLEMS
 
 
 def test_the_first_hundred_problems_are_told_and_the_others_counted():
     with pytest.raises(PolicyError) as caught:
         parse(rules(300, ", action: stpo"))
-    assert len(caught.value.problems) == yaml_lines.MOST + 1
+    assert len(caught.value.problems) == yaml_lines.MAX_PROBLEMS + 1
     assert caught.value.problems[-1] == "policy.yaml: 200 more problems"
 
 
@@ -70,7 +70,7 @@ def test_no_limit_is_infinite(limit: str):
 
 def test_a_file_without_end_is_read_no_further_than_a_policy_may_be_long():
     with pytest.raises(PolicyError, match="expected at most 262,144 bytes"):
-        policy_file.load("/dev/zero")
+        policy_file.load_policy("/dev/zero")
 
 
 @pytest.mark.parametrize(("length", "may"), [(yaml_lines.MAX_BYTES, True), (yaml_lines.MAX_BYTES + 1, False)])
@@ -78,16 +78,16 @@ def test_the_longest_policy_is_read_from_a_file(tmp_path: Path, length: int, may
     file = tmp_path / "policy.yaml"
     file.write_bytes((HEAD + "#").encode().ljust(length - 2, b"x") + "ü".encode())
     if may:
-        assert len(policy_file.load(str(file)).text.encode()) == length
+        assert len(policy_file.load_policy(str(file)).text.encode()) == length
         return
     with pytest.raises(PolicyError, match="expected at most 262,144 bytes"):
-        policy_file.load(str(file))
+        policy_file.load_policy(str(file))
 
 
 def test_a_file_that_is_no_text_is_a_policy_error(tmp_path: Path):
     (tmp_path / "policy.yaml").write_bytes(b"version: 1 # \xff")
     with pytest.raises(PolicyError, match=r"policy.yaml:1: not a text in UTF-8"):
-        policy_file.load(str(tmp_path / "policy.yaml"))
+        policy_file.load_policy(str(tmp_path / "policy.yaml"))
 
 
 def laughing(depth: int) -> str:
@@ -101,7 +101,7 @@ def laughing(depth: int) -> str:
 )
 def test_a_key_that_is_no_text_is_an_error_before_it_is_spelled(key: str):
     with pytest.raises(PolicyError, match=r"^p.yaml:2: the policy: a list or mapping can be no key"):
-        yaml_lines.parse(f"{HEAD}? {key}\n: v\n", "p.yaml", [])
+        yaml_lines.parse_policy(f"{HEAD}? {key}\n: v\n", "p.yaml", [])
 
 
 LONG = "*azureml-online-deployment" + "x" * 1900
@@ -128,16 +128,19 @@ HOURS = "hours: {on: 'mon 07:00-08:00', tz: UTC, force: true}"
 )
 def test_what_an_error_repeats_is_bounded(text: str):
     with pytest.raises(PolicyError) as caught:
-        yaml_lines.parse(text if text[0] in "[!" else HEAD + text, "p.yaml", registry.names(), ["sagemaker-notebook"])
+        yaml_lines.parse_policy(text if text[0] in "[!" else HEAD + text, "p.yaml", registry.kind_names(), ["sagemaker-notebook"])
     assert max(map(len, caught.value.problems)) <= 1000
-    assert len(caught.value.problems) <= yaml_lines.MOST + 1
+    assert len(caught.value.problems) <= yaml_lines.MAX_PROBLEMS + 1
 
 
 def test_an_error_about_many_names_the_first_and_counts_the_others():
     kinds = ", ".join(["azureml-online-deployment"] * 9000)
     with pytest.raises(PolicyError, match=r"not azureml-online-deployment, azureml-online-deployment, \S+ and 8,997 more$"):
-        yaml_lines.parse(
-            f"{HEAD}rules: [{{name: x, match: {{kind: [{kinds}]}}, {HOURS}}}]", "p.yaml", registry.names(), ["sagemaker-notebook"]
+        yaml_lines.parse_policy(
+            f"{HEAD}rules: [{{name: x, match: {{kind: [{kinds}]}}, {HOURS}}}]",
+            "p.yaml",
+            registry.kind_names(),
+            ["sagemaker-notebook"],
         )
 
 
@@ -158,6 +161,6 @@ def test_no_key_or_value_is_longer_than_a_text_that_means_something(value: str, 
 def test_no_hint_of_the_check_is_longer_than_a_line():
     values = ", ".join(["&a 'X" + "x" * 1900 + "'", *["*a"] * 3000])
     text = f"{HEAD}rules: [{{name: x, action: ignore, match: {{tags: {{t: [{values}]}}, region: [{values.replace('a', 'b')}]}}}}]"
-    hints = lint.lint(parse(text), text, "policy.yaml")
+    hints = lint.lint_policy(parse(text), text, "policy.yaml")
     assert hints
     assert max(map(len, hints)) <= 1000

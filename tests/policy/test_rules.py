@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from fakes.builders import resource
 from reaper import registry
-from reaper.model import Action, Confidence, Hours, Rule
+from reaper.model import Ceiling, Confidence, Hours, Rule
 from reaper.policy import yaml_lines
-from reaper.policy.rules import rule, shortest_idle_after
-from reaper.policy.schema import SHORTEST, Policy
+from reaper.policy.rules import effective_rule, shortest_idle_after
+from reaper.policy.schema import MIN_IDLE_AFTER, Policy
 
 HOUR = timedelta(hours=1)
 NOON, NIGHT = datetime(2026, 11, 20, 12, tzinfo=UTC), datetime(2026, 11, 20, 23, tzinfo=UTC)
@@ -26,12 +26,12 @@ TAG = {"reaper:hours": "mon-fri 07:00-21:00 UTC"}
 
 
 def parse(text: str) -> Policy:
-    return yaml_lines.parse(f"version: 1\n{text}", "policy.yaml", registry.names())
+    return yaml_lines.parse_policy(f"version: 1\n{text}", "policy.yaml", registry.kind_names())
 
 
 def holds(text: str, now: datetime, tags: dict[str, str] | None = None, usd: float | None = 1.0) -> Rule:
     """What holds for one resource with `tags` under that text."""
-    return rule(parse(text), resource(tags=tags or {}), usd, now)
+    return effective_rule(parse(text), resource(tags=tags or {}), usd, now)
 
 
 def two(first: str, second: str, now: datetime = NIGHT, tags: dict[str, str] | None = None) -> Rule:
@@ -59,7 +59,7 @@ def test_under_hours_of_the_rule_a_tag_sets_the_calendar_and_the_rule_the_rest()
     assert found.hours == Hours(
         days=frozenset(range(5)), start=420, end=1260, tz="UTC", restart="all", force=True, override=2 * HOUR, by_rule=True
     )
-    assert found.idle_after == SHORTEST
+    assert found.idle_after == MIN_IDLE_AFTER
 
 
 @pytest.mark.parametrize(
@@ -84,13 +84,13 @@ def test_outside_the_hours_half_an_hour_is_enough_unless_something_else_is_writt
 
 
 def test_the_shortest_wait_of_a_policy_knows_what_hours_shorten_and_what_is_written():
-    assert shortest_idle_after(parse(f"rules: [{{name: a, hours: {OFFICE}}}]")) == SHORTEST
+    assert shortest_idle_after(parse(f"rules: [{{name: a, hours: {OFFICE}}}]")) == MIN_IDLE_AFTER
     assert shortest_idle_after(parse(f"rules: [{{name: a, idle_after: 8h, hours: {OFFICE}}}]")) == 8 * HOUR
 
 
 GENTLER: dict[str, tuple[str, str, Any]] = {
     "name": ("grace: 1h", "grace: 2h", "rule 'a' or rule 'b'"),
-    "action": ("action: delete", "action: notify", Action.NOTIFY),
+    "action": ("action: delete", "action: notify", Ceiling.NOTIFY),
     "idle_after": ("idle_after: 2h", "idle_after: 8h", 8 * HOUR),
     "grace": ("grace: 1h", "grace: 2h", 2 * HOUR),
     "remind_every": ("remind_every: 1d", "remind_every: 2d", 48 * HOUR),
@@ -98,7 +98,7 @@ GENTLER: dict[str, tuple[str, str, Any]] = {
     "act_on": ("act_on: likely", "act_on: proven", Confidence.PROVEN),
     "stop_by": ("stop_by: native", "stop_by: stop", "stop"),
     "hours": ("grace: 1h", f"hours: {OFFICE}", Hours(days=frozenset(range(5)), start=420, end=1260, tz="UTC", by_rule=False)),
-    "protected": ("action: stop", "action: ignore", "rule 'a' or rule 'b' says ignore"),
+    "protected_because": ("action: stop", "action: ignore", "rule 'a' or rule 'b' says ignore"),
     "notes": ("grace: 1h", "grace: 2h", ("its price or size is not known, so the gentler of these rules holds",)),
 }
 
@@ -143,7 +143,7 @@ def test_of_two_overrides_the_longer_holds():
         pytest.param(f"hours: {OFFICE}", "grace: 1h", 24 * HOUR, id="the first has hours"),
         pytest.param("grace: 1h", f"hours: {OFFICE}", 24 * HOUR, id="the second has hours"),
         pytest.param(f"hours: {OFFICE}", f"hours: {LATE}", 24 * HOUR, id="the hours differ"),
-        pytest.param(f"hours: {OFFICE}", f"hours: {OFFICE}", SHORTEST, id="both have the same"),
+        pytest.param(f"hours: {OFFICE}", f"hours: {OFFICE}", MIN_IDLE_AFTER, id="both have the same"),
         pytest.param(f"hours: {OFFICE}", f"idle_after: 8h, hours: {OFFICE}", 8 * HOUR, id="one waits longer"),
     ],
 )

@@ -16,7 +16,7 @@ HOOK = "type: webhook, url: 'https://hooks.example.com/reaper'"
 
 
 def may_name(ref: str, **environ: str) -> bool:
-    return secret_grants.barred(ref, environ) is None
+    return secret_grants.forbidden_because(ref, environ) is None
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_a_policy_names_only_secrets_that_were_granted(granted: str, ref: str, m
 )
 def test_no_policy_names_the_place_that_signs_links_however_it_is_spelled(keys: str, ref: str):
     everything = {"REAPER_SECRETS": "*,arn:*,https://*", "REAPER_SNOOZE_KEYS": keys}
-    assert "what signs snooze links is never sent anywhere" in (secret_grants.barred(ref, everything) or "")
+    assert "what signs snooze links is never sent anywhere" in (secret_grants.forbidden_because(ref, everything) or "")
     assert may_name(ref.replace("snooze", "hook").replace("Snooze", "hook").replace("KEYS", "HOOK"), **everything)
 
 
@@ -143,12 +143,12 @@ def test_a_place_of_keys_is_refused_although_it_was_granted_by_name(keys: str):
 def test_a_setting_that_holds_no_address_is_named(setting: str):
     environ = {"REAPER_SECRETS": f"{VAULT}/*"} | {setting: "keyvault:https://[x/secrets/hook"}
     with pytest.raises(SettingsError, match=rf"^{setting}: 'https://\[x/secrets/hook' is not an address such as"):
-        secret_grants.barred(f"keyvault:{VAULT}/hook", environ)
+        secret_grants.forbidden_because(f"keyvault:{VAULT}/hook", environ)
 
 
 @pytest.mark.parametrize("ref", ["keyvault:https://[x/secrets/hook", "secretsmanager:" + "x" * 9000, "env:" + "x" * 9000])
 def test_a_refusal_repeats_no_more_than_a_line(ref: str):
-    assert 0 < len(secret_grants.barred(ref, {"REAPER_SECRETS": "y" * 9000}) or "") < 1000
+    assert 0 < len(secret_grants.forbidden_because(ref, {"REAPER_SECRETS": "y" * 9000}) or "") < 1000
 
 
 @pytest.mark.parametrize("ring", ['{"current": "k1", "k1": "abc"}', '{"current": "k2", "keys": {"k1": "YQ==", "k2": "Yg=="}}'])
@@ -163,15 +163,15 @@ def test_any_other_secret_is_read(text: str):
 
 
 def test_a_run_that_tells_is_not_begun_with_a_secret_that_was_not_granted():
-    policy = yaml_lines.parse(
+    policy = yaml_lines.parse_policy(
         f"version: 1\n{OWNERS}channels:\n  - {{{HOOK}, secret: 'secretsmanager:prod/database', for: owners}}\n", "p", []
     )
     with pytest.raises(SettingsError, match=r"^channels\[0\].secret: secretsmanager:prod/database: .* add it to REAPER_SECRETS"):
         context.open("memory:", policy, {}, lambda: datetime.now(UTC))
     granted = {"REAPER_SECRETS": "prod/*"}
-    assert context.open("memory:", policy, granted, lambda: datetime.now(UTC)).lines
+    assert context.open("memory:", policy, granted, lambda: datetime.now(UTC)).channels
 
 
 def test_a_setting_may_name_any_variable():
-    assert secret_store.read("env:PLAIN", {"PLAIN": "ring"}) == "ring"
+    assert secret_store.read_secret("env:PLAIN", {"PLAIN": "ring"}) == "ring"
     assert settings.from_env({"REAPER_SECRET_S": "x"}), "a policy's variable is no misspelt setting"

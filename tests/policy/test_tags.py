@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakes.builders import NOW
-from reaper.model import Action
-from reaper.policy.tags import KEYS, read
+from reaper.model import Ceiling
+from reaper.policy.tags import TAG_DOCS, read_tags
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ from reaper.policy.tags import KEYS, read
     ids=str,
 )
 def test_what_protects(tags: dict[str, str]):
-    assert read(tags, NOW).protected
+    assert read_tags(tags, NOW).protected_because
 
 
 @pytest.mark.parametrize(
@@ -72,11 +72,11 @@ def test_what_protects(tags: dict[str, str]):
     ids=str,
 )
 def test_what_does_not_protect(tags: dict[str, str]):
-    assert read(tags, NOW).protected is None
+    assert read_tags(tags, NOW).protected_because is None
 
 
 def test_an_unreadable_value_is_named_with_its_key_and_what_was_expected():
-    reason = read({"reaper:keep-until": "next tuesday"}, NOW).protected
+    reason = read_tags({"reaper:keep-until": "next tuesday"}, NOW).protected_because
     assert (
         reason
         == "tag reaper:keep-until='next tuesday' cannot be read, expected an ISO date or datetime such as 2026-12-31: left alone"
@@ -84,27 +84,29 @@ def test_an_unreadable_value_is_named_with_its_key_and_what_was_expected():
 
 
 def test_a_misspelt_key_names_the_key_that_was_probably_meant():
-    assert "did you mean reaper:keep?" in (read({"reaper:kepp": "true"}, NOW).protected or "")
+    assert "did you mean reaper:keep?" in (read_tags({"reaper:kepp": "true"}, NOW).protected_because or "")
 
 
 def test_a_keep_until_date_holds_until_that_day_is_over_everywhere_on_earth():
     tags = {"reaper:keep-until": "2026-11-20"}
     over = datetime(2026, 11, 21, 12, tzinfo=UTC)
-    assert read(tags, over - timedelta(seconds=1)).protected
-    assert read(tags, over).protected is None
+    assert read_tags(tags, over - timedelta(seconds=1)).protected_because
+    assert read_tags(tags, over).protected_because is None
 
 
 def test_two_spellings_of_one_tag_are_both_read_and_the_gentler_holds():
-    wishes = read({"reaper:action": "stop", "Reaper:Action": "notify", "reaper:idle-after": "2h", "REAPER:IDLE-AFTER": "9h"}, NOW)
-    assert wishes.action is Action.NOTIFY
+    wishes = read_tags(
+        {"reaper:action": "stop", "Reaper:Action": "notify", "reaper:idle-after": "2h", "REAPER:IDLE-AFTER": "9h"}, NOW
+    )
+    assert wishes.action is Ceiling.NOTIFY
     assert wishes.idle_after == timedelta(hours=9)
 
 
-@given(st.text(max_size=40), st.sampled_from(sorted(set(KEYS) - {"reaper:owner"})))
+@given(st.text(max_size=40), st.sampled_from(sorted(set(TAG_DOCS) - {"reaper:owner"})))
 def test_no_value_of_a_reaper_tag_is_ever_ignored_or_crashes(value: str, key: str):
-    wishes = read({key: value}, NOW)
+    wishes = read_tags({key: value}, NOW)
     understood = wishes.action or wishes.idle_after or wishes.hours
-    assert wishes.protected or understood or value.strip().lower() == "false" or _past(value)
+    assert wishes.protected_because or understood or value.strip().lower() == "false" or _past(value)
 
 
 def _past(value: str) -> bool:
@@ -117,11 +119,11 @@ def _past(value: str) -> bool:
 @given(st.text(max_size=30))
 def test_every_key_in_our_namespace_is_known_or_protects(rest: str):
     key = f"reaper:{rest}"
-    if key.strip().lower() not in KEYS:
-        assert read({key: "x"}, NOW).protected
+    if key.strip().lower() not in TAG_DOCS:
+        assert read_tags({key: "x"}, NOW).protected_because
 
 
 def test_hours_that_are_there_twice_and_differ_protect():
     once, twice = "mon-fri 07:00-21:00 UTC", "mon-fri 09:00-17:00 UTC"
-    assert read({"reaper:hours": once, "Reaper:Hours": once}, NOW).protected is None
-    assert "expected one calendar" in (read({"reaper:hours": once, "Reaper:Hours": twice}, NOW).protected or "")
+    assert read_tags({"reaper:hours": once, "Reaper:Hours": once}, NOW).protected_because is None
+    assert "expected one calendar" in (read_tags({"reaper:hours": once, "Reaper:Hours": twice}, NOW).protected_because or "")

@@ -8,21 +8,21 @@ from importlib import import_module
 import pytest
 
 from fakes.sample_findings import finding, report
-from reaper.model import Mode, Move, Outcome, Owner, Result, Step
-from reaper.report.action_groups import groups, progress, reasons
+from reaper.model import Mode, Outcome, Owner, Result, Step, StepName
+from reaper.report.action_groups import action_groups, plan_and_outcome_reasons, progress_words
 
 FOUND = (
-    finding("<b>held", move=Move.HOLD),
-    finding("failed", move=Move.DELETE, outcome=Outcome(result=Result.FAILED, error="sagemaker:DeleteEndpoint: not allowed")),
-    finding("refused", move=Move.STOP, outcome=Outcome(result=Result.REFUSED, because="kept by lee@example.com")),
-    finding("gone", move=Move.STOP, outcome=Outcome(result=Result.DONE, because="it is scaling in: AllTraffic from 3 to 1")),
-    finding("later", move=Move.START),
+    finding("<b>held", move=StepName.HOLD),
+    finding("failed", move=StepName.DELETE, outcome=Outcome(result=Result.FAILED, error="sagemaker:DeleteEndpoint: not allowed")),
+    finding("refused", move=StepName.STOP, outcome=Outcome(result=Result.REFUSED, because="kept by lee@example.com")),
+    finding("gone", move=StepName.STOP, outcome=Outcome(result=Result.DONE, because="it is scaling in: AllTraffic from 3 to 1")),
+    finding("later", move=StepName.START),
     finding("warned"),
 )
 
 
 def test_the_groups_are_in_the_order_in_which_a_person_must_look():
-    found = [(g.title, [f.case.resource.name for f in g.findings], g.loud) for g in groups(report(*FOUND))]
+    found = [(g.title, [f.case.resource.name for f in g.findings], g.needs_attention) for g in action_groups(report(*FOUND))]
     assert found == [
         ("Held back", ["<b>held"], True),
         ("Failed", ["failed"], True),
@@ -35,24 +35,24 @@ def test_the_groups_are_in_the_order_in_which_a_person_must_look():
 def test_an_audit_says_would():
     audit = report(*FOUND)
     audit = replace(audit, run=replace(audit.run, mode=Mode.AUDIT))
-    assert groups(audit)[-1].title == "Would be done now"
+    assert action_groups(audit)[-1].title == "Would be done now"
 
 
 def test_what_is_due_after_an_announcement_waits_for_apply():
     announced = report(*FOUND)
     announced = replace(announced, run=replace(announced.run, mode=Mode.ANNOUNCE))
-    assert groups(announced)[-1].title == "Due, waiting for `reaper apply`"
+    assert action_groups(announced)[-1].title == "Due, waiting for `reaper apply`"
 
 
-@pytest.mark.parametrize("format", ["text", "summary", "markdown", "html"])
+@pytest.mark.parametrize("format", ["text", "brief", "markdown", "html"])
 def test_every_format_tells_them(format):
     text = import_module(f"reaper.report.{format}").render(report(*FOUND))
     for said in ("kept by lee", "not allowed", "3 to 1", "scaled in"):
         assert said in text.replace("\\", ""), said
-    assert format == "text" or format == "summary" or "<b>held" not in text
+    assert format == "text" or format == "brief" or "<b>held" not in text
 
 
-YET = Step(move=Move.WARN, because="its owner has not been told in this idle spell that it will be stopped")
+YET = Step(name=StepName.WARN, because="its owner has not been told in this idle spell that it will be stopped")
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ YET = Step(move=Move.WARN, because="its owner has not been told in this idle spe
             id="a notice that one of two channels took",
         ),
         pytest.param(
-            Step(move=Move.STOP, because="due"),
+            Step(name=StepName.STOP, because="due"),
             Outcome(result=Result.DONE, because="it stopped"),
             (None, "it stopped"),
             id="done",
@@ -81,12 +81,12 @@ YET = Step(move=Move.WARN, because="its owner has not been told in this idle spe
     ],
 )
 def test_beside_what_is_done_the_reason_is_the_outcomes(step: Step, outcome: Outcome, said: tuple[str | None, str | None]):
-    assert reasons(finding(step=step, outcome=outcome)) == said
+    assert plan_and_outcome_reasons(finding(step=step, outcome=outcome)) == said
 
 
 def test_an_audit_with_nobody_to_tell_says_so():
     nobody = finding(owner=Owner(address=None, source="nobody: no tag and no fallback"))
-    assert progress(nobody, Mode.AUDIT) == ("Next", "would warn, but it has no owner address")
-    assert progress(finding(), Mode.AUDIT) == ("Next", "would warn")
+    assert progress_words(nobody, Mode.AUDIT) == ("Next", "would warn, but it has no owner address")
+    assert progress_words(finding(), Mode.AUDIT) == ("Next", "would warn")
     page = import_module("reaper.report.html").render(replace(report(nobody), run=replace(report().run, mode=Mode.AUDIT)))
     assert "would warn, but it has no owner address" in page

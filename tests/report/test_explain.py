@@ -10,16 +10,16 @@ import pytest
 from fakes.builders import DAY, NOW, resource, rule
 from fakes.sample_findings import finding, report
 from reaper import registry
-from reaper.model import Action, Bar, Confidence, Evidence, Finding, Memory, Move, Role, State, Step
+from reaper.model import Blocked, Ceiling, Confidence, Evidence, Finding, Memory, Role, State, Step, StepName
 from reaper.policy import office_hours, yaml_lines
-from reaper.report.explain import Known, render
+from reaper.report.explain import ExplainContext, render
 
-POLICY = yaml_lines.parse("version: 1", "policy.yaml", registry.names())
+POLICY = yaml_lines.parse_policy("version: 1", "policy.yaml", registry.kind_names())
 
 
 def explained(found: Finding, memory: Memory | None = None) -> str:
     id_ = found.case.resource.id
-    told = render(report(found), id_, Known(policy=POLICY, now=NOW, memories={id_: memory} if memory else {}))
+    told = render(report(found), id_, ExplainContext(policy=POLICY, now=NOW, memories={id_: memory} if memory else {}))
     assert told is not None
     return told
 
@@ -47,8 +47,8 @@ def test_a_signal_is_told_in_words_and_no_none_or_inf(seen: Evidence, said: str)
 
 def test_an_id_is_never_cut_and_neither_is_a_reason_or_a_manifest():
     id_, end = f"/subscriptions/{'x' * 300}/deployments/blue", "w" * 300 + " the end"
-    found = finding(resource=resource(id=id_, name="n" * 200), because=end, step=Step(move=Move.NONE, because=end))
-    told = explained(found, Memory(idle_since=NOW, manifest=f"{'m' * 300}.json"))
+    found = finding(resource=resource(id=id_, name="n" * 200), because=end, step=Step(name=StepName.NONE, because=end))
+    told = explained(found, Memory(idle_since=NOW, manifest_address=f"{'m' * 300}.json"))
     assert f"id        {id_}\n" in told
     assert told.startswith("n" * 200 + "\n")
     assert told.count(end) == 2
@@ -61,42 +61,45 @@ def test_an_id_with_marks_in_it_stays_one_harmless_line():
     assert "id        arn:a b c\n" in told
 
 
-HOURS = office_hours.parse("mon-fri 07:00-21:00", "Europe/Berlin")
+HOURS = office_hours.parse_hours("mon-fri 07:00-21:00", "Europe/Berlin")
 
 
 @pytest.mark.parametrize(
     ("given", "stop", "delete"),
     [
-        pytest.param({"rule": rule(action=Action.DELETE)}, ": nothing about it", ": nothing about it", id="both"),
+        pytest.param({"rule": rule(action=Ceiling.DELETE)}, ": nothing about it", ": nothing about it", id="both"),
         pytest.param(
-            {"rule": rule(action=Action.STOP)}, ": nothing about it", ", but not here: the policy allows at most stop", id="stop"
+            {"rule": rule(action=Ceiling.STOP)}, ": nothing about it", ", but not here: the policy allows at most stop", id="stop"
         ),
         pytest.param(
-            {"rule": rule(action=Action.NOTIFY)},
+            {"rule": rule(action=Ceiling.NOTIFY)},
             ", but not here: the policy allows at most notify",
             ", but not here: the policy allows at most notify",
             id="notify",
         ),
         pytest.param(
-            {"rule": rule(action=Action.DELETE, protected="kept by tag reaper:keep='true'"), "state": State.EXEMPT},
+            {"rule": rule(action=Ceiling.DELETE, protected_because="kept by tag reaper:keep='true'"), "state": State.EXEMPT},
             ", but not here: it is protected: kept by tag",
             ", but not here: it is protected: kept by tag",
             id="kept",
         ),
         pytest.param(
-            {"rule": rule(action=Action.DELETE), "state": State.UNKNOWN},
+            {"rule": rule(action=Ceiling.DELETE), "state": State.UNKNOWN},
             ", but not here: it is unknown",
             ", but not here: it is unknown",
             id="unknown",
         ),
         pytest.param(
-            {"rule": rule(action=Action.STOP), "confidence": Confidence.LIKELY},
+            {"rule": rule(action=Ceiling.STOP), "confidence": Confidence.LIKELY},
             ", but not here: the evidence is indirect",
             ", but not here: the policy allows at most stop",
             id="likely",
         ),
         pytest.param(
-            {"rule": rule(action=Action.DELETE), "acts": {Move.STOP: Bar(because="its status is Updating"), Move.DELETE: None}},
+            {
+                "rule": rule(action=Ceiling.DELETE),
+                "acts": {StepName.STOP: Blocked(because="its status is Updating"), StepName.DELETE: None},
+            },
             ", but not now: its status is Updating",
             ": nothing about it",
             id="barred",
@@ -110,21 +113,21 @@ def test_what_the_kind_can_do_is_not_said_to_be_allowed_where_it_is_forbidden(gi
 
 
 def test_a_start_needs_office_hours():
-    acts = {Move.START: None}
+    acts = {StepName.START: None}
     assert "kind can  start, but not here: no office hours start it" in explained(finding(acts=acts))
-    with_hours = rule(action=Action.STOP, hours=HOURS)
+    with_hours = rule(action=Ceiling.STOP, hours=HOURS)
     assert "kind can  start: nothing about it is in the way" in explained(finding(acts=acts, rule=with_hours))
 
 
 def test_the_stop_that_is_coming_is_named_before_the_reminder():
     memory = Memory(
         idle_since=NOW - 9 * DAY,
-        idle_seen=NOW,
+        last_seen_idle_at=NOW,
         warned_at=NOW - DAY / 12,
-        announced=Move.STOP,
-        promised=NOW + 3 * DAY,
-        receipt="r",
+        announced_action=StepName.STOP,
+        act_not_before=NOW + 3 * DAY,
+        notice_receipt="r",
     )
-    told = explained(finding(move=Move.NONE, rule=rule(action=Action.STOP)), memory)
+    told = explained(finding(move=StepName.NONE, rule=rule(action=Ceiling.STOP)), memory)
     assert "date      stop not before 2026-11-24T10:17:00Z, in 3 d, if it is still idle" in told
     assert told.index("stop not before 2026-11-24T10:17:00Z, in") < told.index("the next reminder about")

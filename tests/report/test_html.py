@@ -14,10 +14,10 @@ import pytest
 
 from fakes.builders import DAY, NOW, activity, heartbeat, series
 from fakes.sample_reports import ACCOUNTS, estate, finding, hostile, many, report
-from reaper.evidence import SLOTS, brief
+from reaper.evidence import MAX_SLOTS, summarize
 from reaper.model import Confidence, Coverage, Mode, Report, Role, State, Status
 from reaper.report import charts, coverage_map, html, html_rows
-from reaper.report.totals import totals
+from reaper.report.totals import report_totals
 
 HOSTILE = [
     pytest.param("</script><script>alert(1)</script>", id="a script"),
@@ -104,7 +104,7 @@ def test_nothing_is_fetched_from_anywhere():
 
 def test_the_money_at_the_top_is_that_of_the_report():
     of = report()
-    sums, shown = totals(of), page(of).shown
+    sums, shown = report_totals(of), page(of).shown
     assert f"${sums.idle_usd_per_month:,.0f} a month goes to 13 idle resources" in shown
     assert f"${sums.idle_usd_per_hour:,.2f} an hour, idle now" in shown
     assert f"${sums.wasted_usd:,.0f} spent since they fell idle" in shown
@@ -151,7 +151,7 @@ def test_hostile_texts_leave_no_dangerous_character_in_the_data(text: str):
     assert held.isascii()
     assert not set("<>&") & set(held)
     words = json.loads(held)["words"]
-    assert all(word.isprintable() and len(word) <= html_rows.LONG for word in words)
+    assert all(word.isprintable() and len(word) <= html_rows.MAX_LONG_TEXT for word in words)
 
 
 def test_ten_thousand_letters_are_cut_wherever_they_stand():
@@ -171,9 +171,9 @@ def test_every_finding_is_in_the_data_and_its_words_read_as_they_were():
 
 
 def test_idle_comes_first_by_cost_then_unknown_and_what_has_no_price_comes_last():
-    arranged = html_rows.arranged(estate())
+    arranged = html_rows.sorted_for_page(estate())
     states = [f.case.verdict.state for f in arranged]
-    assert [s for i, s in enumerate(states) if i == 0 or states[i - 1] is not s] == list(html_rows.ORDER)
+    assert [s for i, s in enumerate(states) if i == 0 or states[i - 1] is not s] == list(html_rows.STATE_ORDER)
     prices = [f.price.usd_per_hour if f.price else None for f in arranged[:13]]
     assert prices[-1] is None
     assert prices[:-1] == sorted((p for p in prices if p), reverse=True)
@@ -224,13 +224,13 @@ def test_a_missing_permission_is_named_at_the_top_in_the_list_and_on_the_map():
 
 
 def test_the_map_has_a_cell_for_every_list_and_shows_the_worst_of_it():
-    [aws, azure] = coverage_map.maps(report())
+    [aws, azure] = coverage_map.coverage_maps(report())
     assert (aws.cloud, len(aws.kinds), len(aws.places), azure.cloud, len(azure.places)) == ("aws", 4, 3, "azure", 1)
     twice = [
         Coverage(cloud="aws", account="1", region="r", kind="k", status=status)
         for status in (Status.OK, Status.DENIED, Status.PARTIAL, Status.OK)
     ]
-    [one] = coverage_map.maps(report((), coverage=tuple(twice)))
+    [one] = coverage_map.coverage_maps(report((), coverage=tuple(twice)))
     assert [cell.status for cell in one.places[0].cells if cell] == [Status.DENIED]
 
 
@@ -239,7 +239,7 @@ def test_places_with_gaps_stand_first_and_complete_ones_beyond_a_screenful_are_f
         Coverage(cloud="aws", account="1", region=f"r{i:02}", kind="k", status=Status.FAILED if i == 39 else Status.OK)
         for i in range(40)
     )
-    [found] = coverage_map.maps(report((), coverage=many_places))
+    [found] = coverage_map.coverage_maps(report((), coverage=many_places))
     assert found.places[0].name == "1 r39"
     assert "15 more targets in aws, all complete" in page(report((), coverage=many_places)).shown
 
@@ -249,59 +249,59 @@ def test_the_same_trouble_in_many_places_is_told_once():
         Coverage(cloud="aws", account="1", region=f"r{i}", kind="k", status=Status.DENIED, missing="a:B", error="no")
         for i in range(9)
     )
-    [gap] = coverage_map.gaps(report((), coverage=denied))
-    assert (len(gap.where), gap.more, coverage_map.missing(report((), coverage=denied))) == (6, 3, ["a:B"])
+    [gap] = coverage_map.coverage_gaps(report((), coverage=denied))
+    assert (len(gap.where), gap.more, coverage_map.missing_permissions(report((), coverage=denied))) == (6, 3, ["a:B"])
 
 
 def test_the_charts_add_up_to_the_figure_at_the_top():
     of = report()
-    for chart in (charts.by_kind(of), charts.by_owner(of)):
-        assert sum(bar.usd for bar in chart) == pytest.approx(totals(of).idle_usd_per_month, abs=0.01)
+    for chart in (charts.costs_by_kind(of), charts.costs_by_owner(of)):
+        assert sum(bar.usd for bar in chart) == pytest.approx(report_totals(of).idle_usd_per_month, abs=0.01)
         assert sum(bar.count for bar in chart) == 13
         assert max(bar.proven + bar.likely for bar in chart) == pytest.approx(100)
 
 
 def test_what_gets_no_bar_of_its_own_makes_one_together():
-    found = charts.by_owner(report(tuple(finding(owner=f"p{i}@example.com", usd=i + 1.0) for i in range(12))))
+    found = charts.costs_by_owner(report(tuple(finding(owner=f"p{i}@example.com", usd=i + 1.0) for i in range(12))))
     assert [bar.label for bar in found][-2:] == ["p5@example.com", "5 others"]
     assert (found[-1].rest, found[-1].count) == (True, 5)
 
 
 def test_proven_and_likely_are_told_apart_in_a_bar():
-    [bar] = charts.by_owner(report((finding(usd=3.0), finding(usd=1.0, confidence=Confidence.LIKELY))))
+    [bar] = charts.costs_by_owner(report((finding(usd=3.0), finding(usd=1.0, confidence=Confidence.LIKELY))))
     assert (bar.proven, bar.likely) == (75.0, 25.0)
 
 
 def test_a_shape_shows_the_last_fortnight_and_even_the_least_use():
-    shape = brief(activity({0: 1000.0, 7: 1.0}), drawn=True).shape
-    assert (len(shape), shape[-1], shape[-2], shape[-3]) == (SLOTS, 100, 1, 0)
-    longer = brief(activity(series=series({700: 5.0}, hours=30 * 24)), drawn=True)
-    assert (longer.shape, longer.peak) == ((0,) * SLOTS, 5.0)
+    shape = summarize(activity({0: 1000.0, 7: 1.0}), with_slots=True).slots
+    assert (len(shape), shape[-1], shape[-2], shape[-3]) == (MAX_SLOTS, 100, 1, 0)
+    longer = summarize(activity(series=series({700: 5.0}, hours=30 * 24)), with_slots=True)
+    assert (longer.slots, longer.peak) == ((0,) * MAX_SLOTS, 5.0)
 
 
 def test_a_heartbeat_that_missed_one_hour_shows_a_gap():
     beats = dict.fromkeys(range(14 * 24), 1.0)
     del beats[8]
-    shape = brief(heartbeat(series=series(beats)), drawn=True).shape
-    assert (shape[-2], sum(shape)) == (0, SLOTS - 1)
+    shape = summarize(heartbeat(series=series(beats)), with_slots=True).slots
+    assert (shape[-2], sum(shape)) == (0, MAX_SLOTS - 1)
 
 
 def test_values_up_to_the_busy_level_are_no_use():
-    assert sum(brief(activity({3: 4.0}, busy_above=5.0), drawn=True).shape) == 0
-    assert brief(activity({3: float("inf")}), drawn=True).shape[-1] == 100
+    assert sum(summarize(activity({3: 4.0}, busy_above=5.0), with_slots=True).slots) == 0
+    assert summarize(activity({3: float("inf")}), with_slots=True).slots[-1] == 100
 
 
 def test_a_shape_is_kept_only_where_it_is_drawn_and_equal_ones_once():
-    assert brief(activity()).shape == ()
-    assert brief(heartbeat(), drawn=True).shape is brief(heartbeat(), drawn=True).shape
+    assert summarize(activity()).slots == ()
+    assert summarize(heartbeat(), with_slots=True).slots is summarize(heartbeat(), with_slots=True).slots
 
 
 def test_the_page_holds_the_shape_as_one_word():
-    seen = (brief(activity({0: 9.0}), drawn=True), brief(heartbeat(), drawn=True))
+    seen = (summarize(activity({0: 9.0}), with_slots=True), summarize(heartbeat(), with_slots=True))
     found = page(report((finding(evidence=seen),))).data
     use, beat = ([*row] for row in found["rows"][0]["evidence"])
-    assert found["words"][use[-1]] == "0" * (SLOTS - 1) + "z"
-    assert found["words"][beat[-1]] == "z" * SLOTS
+    assert found["words"][use[-1]] == "0" * (MAX_SLOTS - 1) + "z"
+    assert found["words"][beat[-1]] == "z" * MAX_SLOTS
     assert (use[2], beat[2], use[3]) == (0, 1, 1), f"{Role.ACTIVITY} is 0, {Role.HEARTBEAT} is 1"
 
 

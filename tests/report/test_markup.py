@@ -14,7 +14,7 @@ from rich.console import Console
 from fakes.builders import resource, rule
 from fakes.sample_findings import finding, report
 from reaper.cli import options
-from reaper.model import Claim, Coverage, Evidence, Finding, Move, Outcome, Owner, Report, Result, Role, State, Status
+from reaper.model import Claim, Coverage, Evidence, Finding, Outcome, Owner, Report, Result, Role, State, Status, StepName
 from reaper.report import brief, csv, html, json, markdown, text
 
 BRACKETS = ("[/a]", "[bold]", "[a-zA-Z0-9]", "[link=https://evil.test]x", "[/]", "\\[red]", ":fire:")
@@ -54,11 +54,11 @@ def hostile(word: str) -> list[Finding]:
         "planned": Outcome(result=Result.PLANNED),
     }
     made = [
-        finding(resource=resource(id=name, **thing), outcome=outcome, move=Move.STOP, **given)
+        finding(resource=resource(id=name, **thing), outcome=outcome, move=StepName.STOP, **given)
         for name, outcome in outcomes.items()
     ]
     unknown = finding(resource=resource(id="unknown", **thing), state=State.UNKNOWN, **given)
-    held = finding(resource=resource(id="held", **thing), move=Move.HOLD, **given)
+    held = finding(resource=resource(id="held", **thing), move=StepName.HOLD, **given)
     return [replace(one, step=replace(one.step, because=word)) for one in (*made, held, unknown)]
 
 
@@ -89,11 +89,11 @@ def test_every_column_of_the_table_takes_brackets(field: dict[str, str], word: s
 @pytest.mark.parametrize("word", BRACKETS)
 def test_what_a_command_says_on_the_error_console_is_no_markup(word: str, monkeypatch: pytest.MonkeyPatch):
     out = io.StringIO()
-    monkeypatch.setattr(options.err, "file", out)
-    options.err.print(word)
-    with options.progress() as tell:
+    monkeypatch.setattr(options.error_console, "file", out)
+    options.error_console.print(word)
+    with options.show_progress() as tell:
         tell(word)
     assert out.getvalue().count(word) == 2
     spinner = Console(file=out, width=80, markup=True)
-    spinner.print(options.one_line(word, 80))
+    spinner.print(options.fit_one_line(word, 80))
     assert out.getvalue().count(word) == 3

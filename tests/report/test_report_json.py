@@ -13,7 +13,7 @@ import pytest
 import strict
 from fakes.builders import DAY, HOUR, NOW, resource, rule
 from fakes.sample_findings import finding, report
-from reaper.model import Action, Claim, Evidence, Finding, Memory, Owner, Price, Role
+from reaper.model import Ceiling, Claim, Evidence, Finding, Memory, Owner, Price, Role
 from reaper.policy import office_hours
 from reaper.report import json as plain
 
@@ -35,10 +35,10 @@ def test_a_number_that_is_not_finite_is_null_wherever_it_stands(number: float):
     row = written(found)
     assert (row["usd_per_hour"], row["wasted_usd"]) == (None, None)
     assert [(e["peak"], e["busy_above"]) for e in row["evidence"]] == [(None, None)]
-    answer = plain.plain(report(found))
+    answer = plain.report_json(report(found))
     assert answer["findings"] == [row]
     assert answer["totals"]["idle_usd_per_hour"] is None
-    assert strict.loads(plain.text(answer)) == answer
+    assert strict.loads(plain.json_text(answer)) == answer
 
 
 def test_a_signal_that_counts_at_any_value_has_no_level():
@@ -54,13 +54,13 @@ def test_a_signal_that_counts_at_any_value_has_no_level():
     ],
 )
 def test_years_below_1000_have_four_digits(when: datetime, text: str):
-    assert plain.stamp(when) == text
+    assert plain.utc_text(when) == text
     assert written(finding(resource=resource(created=when)))["created"] == text
 
 
 def test_the_rule_is_told_as_a_policy_spells_it():
-    hours = replace(office_hours.parse("mon-fri 07:00-21:00", "Europe/Berlin"), restart="all", force=True)
-    strong = rule(action=Action.DELETE, idle_after=36 * HOUR, grace=3 * DAY, hours=hours)
+    hours = replace(office_hours.parse_hours("mon-fri 07:00-21:00", "Europe/Berlin"), restart="all", force=True)
+    strong = rule(action=Ceiling.DELETE, idle_after=36 * HOUR, grace=3 * DAY, hours=hours)
     assert written(finding(rule=strong))["rule_detail"] == {
         "action": "delete",
         "idle_after": "36h",
@@ -76,7 +76,7 @@ def test_the_rule_is_told_as_a_policy_spells_it():
 
 
 def test_the_memory_is_told_where_there_is_one():
-    memory = Memory(idle_since=NOW - 3 * DAY, warned_at=NOW - DAY, receipt="secret", snoozed_by="lee@example.com")
+    memory = Memory(idle_since=NOW - 3 * DAY, warned_at=NOW - DAY, notice_receipt="secret", snoozed_by="lee@example.com")
     assert written(finding(memory=memory))["memory"] == {
         "idle_since": "2026-11-18T10:17:00Z",
         "warned_at": "2026-11-20T10:17:00Z",

@@ -10,7 +10,7 @@ import pytest
 from fakes import sample_reports
 from fakes.builders import resource
 from fakes.sample_findings import finding, report
-from reaper.model import Claim, Confidence, Coverage, Move, Outcome, Owner, Report, Result, State, Status
+from reaper.model import Claim, Confidence, Coverage, Outcome, Owner, Report, Result, State, Status, StepName
 from reaper.report import brief, coverage_map, csv, html, layout, markdown, text
 
 LONG = {"name": "a-very-long-name-that-nobody-can-remember-or-pronounce", "size": "ml.p4d.24xlarge x3, ml.g5.12xlarge x2"}
@@ -40,11 +40,11 @@ def test_figures_are_whole_and_lines_fit_at_every_width(width: int):
 def test_what_loses_least_gives_way_first():
     natural = {"$/h": 5, "resource": 40, "kind": 10, "size": 19, "proof": 26}
     stages = (("proof", 26), ("resource", 32), ("proof", 6), ("size", 0))
-    assert layout.rooms(natural, stages, 200) == natural
-    assert layout.rooms(natural, stages, 104) == {**natural, "resource": 36}
-    assert layout.rooms(natural, stages, 90) == {**natural, "resource": 32, "proof": 16}
-    assert layout.rooms(natural, stages, 70) == {"$/h": 5, "resource": 32, "kind": 10, "proof": 17}
-    assert layout.rooms({"$/h": 50}, stages, 10) == {"$/h": 50}
+    assert layout.column_widths(natural, stages, 200) == natural
+    assert layout.column_widths(natural, stages, 104) == {**natural, "resource": 36}
+    assert layout.column_widths(natural, stages, 90) == {**natural, "resource": 32, "proof": 16}
+    assert layout.column_widths(natural, stages, 70) == {"$/h": 5, "resource": 32, "kind": 10, "proof": 17}
+    assert layout.column_widths({"$/h": 50}, stages, 10) == {"$/h": 50}
 
 
 @pytest.mark.parametrize(("width", "proof"), [(60, "proven"), (120, "proven: no"), (60, "likely")])
@@ -54,7 +54,7 @@ def test_how_sure_it_is_stands_there_even_where_the_proof_does_not_fit(width: in
 
 def test_a_reason_is_wrapped_and_not_lost_on_a_narrow_terminal():
     because = "the call was refused because somebody had changed it meanwhile, which nobody could have known before"
-    refused = finding(move=Move.STOP, outcome=Outcome(result=Result.REFUSED, because=because))
+    refused = finding(move=StepName.STOP, outcome=Outcome(result=Result.REFUSED, because=because))
     shown = text.render(report(refused), width=60)
     assert because.split() == [word for word in shown.split("why")[1].split("\n\n")[0].split() if word in because.split()]
 
@@ -139,7 +139,7 @@ def test_a_cause_that_several_calls_met_names_each_of_them():
     for shown in (text.render(of(*rows), width=250), markdown.render(of(*rows)), html.render(of(*rows))):
         assert f"{', '.join(calls.values())}: cannot be reached" in shown
         assert "sagemaker-endpoint, sagemaker-notebook, sagemaker-studio-app in 123456789012 us-east-1" in shown
-    [one] = coverage_map.gaps(of(*rows[:1]))
+    [one] = coverage_map.coverage_gaps(of(*rows[:1]))
     assert one.error == "sagemaker:ListEndpoints: cannot be reached"
 
 
@@ -177,9 +177,9 @@ def test_one_of_a_thing_is_counted_in_the_singular():
 
 def test_a_line_for_other_formats_counts_the_gaps_and_names_the_first_cause():
     rows = [gap("us-east-1", status=Status.DENIED, missing="a:B"), gap("eu-west-1", status=Status.OK)]
-    said = brief.incomplete(of(*rows))
+    said = brief.incomplete_line(of(*rows))
     assert said.startswith("coverage incomplete: 1 of 2 lists, first denied: sagemaker-endpoint in 123456789012 us-east-1")
     assert "missing permission a:B" in said
     assert "\n" not in said
     ledger = gap("", kind="ledger", cloud="reaper", error="dynamodb:PutItem: refused")
-    assert "1 failure of the reaper's own means, first ledger: dynamodb:PutItem: refused" in brief.incomplete(of(ledger))
+    assert "1 failure of the reaper's own means, first ledger: dynamodb:PutItem: refused" in brief.incomplete_line(of(ledger))

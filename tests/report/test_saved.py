@@ -14,12 +14,12 @@ from fakes import sample_reports
 from fakes.builders import DAY, NOW, resource, rule
 from fakes.sample_findings import finding, report
 from reaper.errors import SettingsError
-from reaper.model import Action, Claim, Evidence, Memory, Owner, Report, Role
+from reaper.model import Ceiling, Claim, Evidence, Memory, Owner, Report, Role
 from reaper.policy import office_hours
 from reaper.report import explain, saved
 from reaper.report import json as plain
 
-HOURS = office_hours.parse("mon-fri 07:00-21:00", "Europe/Berlin")
+HOURS = office_hours.parse_hours("mon-fri 07:00-21:00", "Europe/Berlin")
 HEART = Evidence(
     signal="CPUUtilization",
     subject="AllTraffic",
@@ -32,7 +32,7 @@ HEART = Evidence(
 )
 FOUND = finding(
     resource=resource(tags={"team": "growth"}),
-    rule=rule(action=Action.DELETE, hours=HOURS),
+    rule=rule(action=Ceiling.DELETE, hours=HOURS),
     evidence=(HEART, replace(HEART, signal="Invocations", role=Role.ACTIVITY, busy_above=0.0, last_busy=NOW - 9 * DAY)),
     memory=Memory(idle_since=NOW - 9 * DAY, warned_at=NOW - DAY),
     owner=Owner(address="ml@example.com", source="fallback", claimed=Claim(address="lee@corp.test", source="tag owner")),
@@ -42,7 +42,7 @@ FOUND = finding(
 def explained(of: Report, wanted: str, folder: Path) -> str | None:
     file = folder / "report.json"
     file.write_text(plain.render(of), encoding="utf-8")
-    return saved.render(saved.load(file), wanted)
+    return saved.render(saved.load_report(file), wanted)
 
 
 @pytest.mark.parametrize("wanted", ["churn", "ARN:AWS:sagemaker:us-east-1:123456789012:endpoint/churn"])
@@ -71,14 +71,14 @@ def test_every_finding_that_is_written_can_be_explained(found: Any, tmp_path: Pa
 
 
 def test_a_report_of_an_older_version_is_read_as_far_as_it_goes(tmp_path: Path):
-    file, old = tmp_path / "old.json", plain.plain(report(FOUND))
+    file, old = tmp_path / "old.json", plain.report_json(report(FOUND))
     [row] = old["findings"]
     for key in ("rule_detail", "memory", "rule_notes"):
         del row[key]
     del row["owner"]["claimed"]
     row["evidence"][0]["busy_above"] = -inf
     file.write_text(json.dumps(old), encoding="utf-8")
-    told = saved.render(saved.load(file), "churn") or ""
+    told = saved.render(saved.load_report(file), "churn") or ""
     assert "  rule      test\n" in told
     assert "alive at any value" in told
 
@@ -106,7 +106,7 @@ def test_what_is_no_report_is_refused(content: str | None, said: str, tmp_path: 
     if content is not None:
         file.write_text(content, encoding="utf-8")
     with pytest.raises(SettingsError, match="--report") as caught:
-        saved.load(file)
+        saved.load_report(file)
     assert said in str(caught.value)
 
 
@@ -126,12 +126,12 @@ NAMES = ["churn-idle-9-days", "health-checks-only/JupyterLab/default", "summarie
     ],
 )
 def test_near_misses_are_suggested(wanted: str, names: list[str]):
-    assert explain.near(wanted, NAMES) == names
+    assert explain.near_names(wanted, NAMES) == names
 
 
 def test_of_many_near_misses_three_are_named_and_the_others_counted():
     names = [f"churn-{n}" for n in range(7)]
-    assert explain.suggested("churn", names).endswith(", or one of 4 more?")
-    assert explain.suggested("churn", names).count("churn-") == 3
-    assert "more" not in explain.suggested("churn", names[:3])
-    assert explain.suggested("nothing-like-it", names) == ""
+    assert explain.suggestion_text("churn", names).endswith(", or one of 4 more?")
+    assert explain.suggestion_text("churn", names).count("churn-") == 3
+    assert "more" not in explain.suggestion_text("churn", names[:3])
+    assert explain.suggestion_text("nothing-like-it", names) == ""

@@ -8,26 +8,26 @@ from dataclasses import replace
 import pytest
 
 from fakes.sample_findings import finding, occasion, report
-from reaper.model import Coverage, Mode, Move, Outcome, Report, Result, State, Status
-from reaper.notices.admin_summary import overview
+from reaper.model import Coverage, Mode, Outcome, Report, Result, State, Status, StepName
+from reaper.notices.admin_summary import admin_summary
 from reaper.report import brief, html, json, markdown, text
 from reaper.report.totals import exit_status
 
 LISTED = Coverage(cloud="aws", account="123456789012", region="us-east-1", kind="sagemaker-endpoint", status=Status.OK)
 DENIED = replace(LISTED, region="eu-west-1", status=Status.DENIED, missing="sagemaker:ListEndpoints", error="not allowed")
 FAILED = Coverage(cloud="reaper", account="", region=None, kind="acts", status=Status.FAILED, error="the call was throttled")
-BUSY = finding("busy", state=State.ACTIVE, move=Move.NONE)
-BLIND = finding("blind", state=State.UNKNOWN, move=Move.NONE)
+BUSY = finding("busy", state=State.ACTIVE, move=StepName.NONE)
+BLIND = finding("blind", state=State.UNKNOWN, move=StepName.NONE)
 
 
 def mail(found: Report) -> str:
-    told = overview(found, occasion(), known=frozenset())
+    told = admin_summary(found, occasion(), known_topics=frozenset())
     assert told is not None
     assert told.subject.startswith("[ML Idle Reaper] ")
     return f"{told.subject.removeprefix('[ML Idle Reaper] ')}\n{told.text}"
 
 
-FORMS: list[Callable[[Report], str]] = [text.render, brief.render, brief.subject, markdown.render, html.render, mail]
+FORMS: list[Callable[[Report], str]] = [text.render, brief.render, brief.summary_subject, markdown.render, html.render, mail]
 forms = pytest.mark.parametrize("form", FORMS, ids=lambda form: f"{form.__module__}.{form.__name__}")
 
 
@@ -47,7 +47,7 @@ def test_of_a_fleet_that_was_seen_in_full_it_is_said(form: Callable[[Report], st
     assert "Nothing is idle" in form(report(BUSY, coverage=(LISTED,)))
 
 
-STOPPED = finding("stopped", 2.0, move=Move.STOP, outcome=Outcome(result=Result.DONE, because="it is stopping"))
+STOPPED = finding("stopped", 2.0, move=StepName.STOP, outcome=Outcome(result=Result.DONE, because="it is stopping"))
 OTHER = finding("other", 8.0)
 
 
@@ -55,16 +55,16 @@ def test_what_was_acted_on_is_told_apart_so_that_report_and_mail_agree():
     found = report(STOPPED, OTHER, coverage=(LISTED,))
     for form in (text.render, brief.render, markdown.render, html.render):
         assert "of which 1 acted on (saving $1.00/h of their $2.00/h)" in form(found)
-    assert brief.subject(found) == "[ML Idle Reaper] 2 idle ML resources cost $10.00 an hour; 1 of them acted on"
+    assert brief.summary_subject(found) == "[ML Idle Reaper] 2 idle ML resources cost $10.00 an hour; 1 of them acted on"
     assert mail(found).startswith("1 idle ML resource costs $8.00 an hour; 1 action taken, saving $1.00 an hour")
-    totals = json.plain(found)["totals"]
+    totals = json.report_json(found)["totals"]
     assert (totals["by_state"]["idle"], totals["idle_usd_per_hour"]) == (2, 10.0)
     assert totals["acted"] == {"count": 1, "usd_per_hour": 2.0, "saves_usd_per_hour": 1.0, "already": 0}
 
 
 def test_a_start_is_no_saving_and_what_was_stopped_already_was_not_acted_on():
-    started = finding("started", state=State.EXEMPT, move=Move.START, outcome=Outcome(result=Result.DONE))
-    already = replace(STOPPED, outcome=replace(STOPPED.outcome, already=True))
+    started = finding("started", state=State.EXEMPT, move=StepName.START, outcome=Outcome(result=Result.DONE))
+    already = replace(STOPPED, outcome=replace(STOPPED.outcome, already_done=True))
     assert "of which" not in brief.render(report(started, OTHER))
     assert "since idle, of which 1 stopped or gone already\n" in brief.render(report(already, OTHER)).replace("  ", "")
 
@@ -90,7 +90,7 @@ def test_a_failed_act_is_worded_as_one_and_targets_are_counted_without_it():
 
 
 def test_a_subject_without_a_price_names_none():
-    assert brief.subject(report(finding(usd=None))) == "[ML Idle Reaper] 1 idle ML resource, price not known"
+    assert brief.summary_subject(report(finding(usd=None))) == "[ML Idle Reaper] 1 idle ML resource, price not known"
 
 
 # --- who was told
@@ -123,11 +123,11 @@ def test_an_audit_says_who_would_be_told(count: int, said: str):
 
 def test_groups_that_are_not_named_are_counted_with_their_money():
     found = report(*(finding(f"r{n}", 1.0 + n, address=f"p{n}@example.com") for n in range(9)))
-    told = overview(found, occasion())
+    told = admin_summary(found, occasion())
     assert told is not None
     assert "and 3 others: $6.00 an hour, 3 idle" in told.text
     assert "and 3 others" in told.html
-    assert "others" not in overview(report(*found.findings[:7]), occasion()).text
+    assert "others" not in admin_summary(report(*found.findings[:7]), occasion()).text
 
 
 def test_the_legend_says_when_likely_evidence_leads_to_more_than_notices():

@@ -8,20 +8,20 @@ import pytest
 
 from fakes.builders import NOW
 from fakes.snooze_requests import LINK, Down, Forgetful, warned
-from reaper.errors import CloudError, Trouble
-from reaper.ledger.in_memory import Fleeting
+from reaper.errors import CloudError, Reason
+from reaper.ledger.in_memory import InMemoryLedger
 from reaper.ledger.port import Ledger
 from reaper.snooze import handler, rate_limit
 from reaper.snooze.form import MAX_BODY
-from reaper.snooze.handler import Gate
+from reaper.snooze.handler import SnoozeHandler
 from reaper.snooze.keys import Keyring
 from reaper.snooze.record import Reply, Request
-from reaper.snooze.token import Keys, sign
+from reaper.snooze.token import Keys, sign_link
 
 SECRET = "s" * 40
-TOKEN = sign(LINK, Keys(current="k1", ring={"k1": SECRET.encode()}))
+TOKEN = sign_link(LINK, Keys(current="k1", ring={"k1": SECRET.encode()}))
 FORGED = f"{TOKEN[:-43]}{'A' * 43}"
-FAULT = CloudError(Trouble.UNREACHABLE, "secretsmanager:GetSecretValue", "timed out at 10.0.0.7")
+FAULT = CloudError(Reason.UNREACHABLE, "secretsmanager:GetSecretValue", "timed out at 10.0.0.7")
 
 
 class House:
@@ -32,11 +32,11 @@ class House:
         self.opened = 0
         self.fault: CloudError | None = None
         self._ledger = ledger
-        self.gate = Gate(self._open, lambda: Keyring(self._secret, "env:KEYS"), rate_limit.usual())
+        self.gate = SnoozeHandler(self._open, lambda: Keyring(self._secret, "env:KEYS"), rate_limit.default_limiters())
 
     def ask(self, second: float = 0, ip: str = "192.0.2.7", **given: object) -> Reply:
         fields = {"method": "GET", "path": "/keep", "query": f"t={TOKEN}", "source_ip": ip, **given}
-        return self.gate.answer(Request(**fields), NOW + timedelta(seconds=second))  # type: ignore[arg-type]
+        return self.gate.handle(Request(**fields), NOW + timedelta(seconds=second))  # type: ignore[arg-type]
 
     def _secret(self) -> str:
         self.read += 1
@@ -68,9 +68,9 @@ def test_what_needs_no_key_is_answered_without_one(asked: dict[str, object], sta
 
 
 def test_keys_at_what_is_no_address_are_a_page_and_no_trace():
-    page = handler.open({"REAPER_LEDGER": "memory:", "REAPER_SNOOZE_KEYS": "keyvault:https://[x/secrets/ring"})
+    page = handler.open_handler({"REAPER_LEDGER": "memory:", "REAPER_SNOOZE_KEYS": "keyvault:https://[x/secrets/ring"})
     asked = Request(method="GET", path="/keep", query=f"t={TOKEN}", source_ip="192.0.2.7")
-    replies = [page.answer(asked, NOW + timedelta(seconds=n)) for n in range(3)]
+    replies = [page.handle(asked, NOW + timedelta(seconds=n)) for n in range(3)]
     assert [reply.status for reply in replies] == [503] * 3
     assert {reply.note for reply in replies if reply.note} == {
         "keys: REAPER_SNOOZE_KEYS: 'https://[x/secrets/ring' is not an address such as https://<vault>.vault.azure.net/secrets/<name>"
@@ -101,7 +101,7 @@ def test_keys_that_cannot_be_read_cost_one_call_a_minute_and_say_so_plainly():
     assert (house.read, house.opened) == (1, 0)
     assert "10.0.0.7" not in replies[0].body
     assert "timed out at 10.0.0.7" in replies[0].note
-    assert handler.level(replies[0]) == logging.ERROR
+    assert handler.log_level(replies[0]) == logging.ERROR
 
 
 def test_a_click_counts_while_the_keys_cannot_be_read_again_and_the_log_says_so():
@@ -109,7 +109,7 @@ def test_a_click_counts_while_the_keys_cannot_be_read_again_and_the_log_says_so(
     house.ask()
     house.fault = FAULT
     reply = house.ask(301)
-    assert (reply.status, handler.level(reply)) == (200, logging.ERROR)
+    assert (reply.status, handler.log_level(reply)) == (200, logging.ERROR)
     assert "cannot be read again: secretsmanager:GetSecretValue: timed out" in reply.note
     assert house.ask(1200).status == 503
 
@@ -123,9 +123,11 @@ def test_a_click_counts_while_the_keys_cannot_be_read_again_and_the_log_says_so(
         pytest.param(Forgetful, {"method": "POST", "body": f"t={TOKEN}&days=1".encode()}, 200, logging.ERROR, id="no history"),
     ],
 )
-def test_the_log_is_as_loud_as_the_trouble(ledger: Callable[[], Fleeting], asked: dict[str, object], status: int, level: int):
+def test_the_log_is_as_loud_as_the_trouble(
+    ledger: Callable[[], InMemoryLedger], asked: dict[str, object], status: int, level: int
+):
     reply = House(ledger).ask(**asked)
-    assert (reply.status, handler.level(reply)) == (status, level)
+    assert (reply.status, handler.log_level(reply)) == (status, level)
 
 
 def test_strangers_cannot_fill_the_log_nor_hide_a_failure_in_it():
@@ -141,7 +143,7 @@ def test_strangers_cannot_fill_the_log_nor_hide_a_failure_in_it():
 def test_a_gate_that_cannot_work_opens_and_its_page_says_so(missing: str):
     environ = {"REAPER_LEDGER": "memory:", "REAPER_SNOOZE_KEYS": "env:KEYS", "KEYS": SECRET}
     asked = Request(method="GET", path="/keep", query=f"t={TOKEN}")
-    assert handler.open(environ).answer(asked, NOW).status == 200
-    reply = handler.open({**environ, missing: ""}).answer(asked, NOW)
+    assert handler.open_handler(environ).handle(asked, NOW).status == 200
+    reply = handler.open_handler({**environ, missing: ""}).handle(asked, NOW)
     assert (reply.status, f"{missing} is not set" in reply.note) == (503, True)
     assert missing not in reply.body

@@ -10,9 +10,9 @@ from datetime import timedelta
 import pytest
 
 from fakes.builders import NOW
-from reaper.errors import CloudError, ReaperError, SettingsError, Trouble
+from reaper.errors import CloudError, ReaperError, Reason, SettingsError
 from reaper.snooze import keys as snooze_keys
-from reaper.snooze.keys import KEEP, PAUSE, Keyring
+from reaper.snooze.keys import CACHE_FOR, MIN_READ_INTERVAL, Keyring
 from reaper.snooze.token import Keys
 
 ONE, TWO = b"\x01" * 32, b"\x02" * 32
@@ -36,7 +36,7 @@ LONG = "a-generated-secret-of-64-characters-" + "x" * 28
     ],
 )
 def test_a_secret_is_read_in_each_of_its_shapes(text: str, current: str, ring: dict[str, bytes]):
-    keys = snooze_keys.parse(text, "env:KEYS")
+    keys = snooze_keys.parse_keys(text, "env:KEYS")
     assert (keys.current, keys.ring) == (current, ring)
 
 
@@ -54,7 +54,7 @@ def test_a_secret_is_read_in_each_of_its_shapes(text: str, current: str, ring: d
 )
 def test_a_secret_that_cannot_be_used_is_named_but_not_shown(text: str, said: str):
     with pytest.raises(SettingsError, match=said) as refused:
-        snooze_keys.parse(text, "env:KEYS")
+        snooze_keys.parse_keys(text, "env:KEYS")
     assert str(refused.value).startswith("env:KEYS: ")
     assert "hunter2" not in str(refused.value)
 
@@ -103,7 +103,7 @@ class Vault:
 @pytest.mark.parametrize(
     "fault",
     [
-        pytest.param(CloudError(Trouble.DENIED, "secretsmanager:GetSecretValue", "no"), id="denied"),
+        pytest.param(CloudError(Reason.DENIED, "secretsmanager:GetSecretValue", "no"), id="denied"),
         pytest.param(None, id="garbled"),
     ],
 )
@@ -124,7 +124,7 @@ def test_the_last_ring_holds_for_a_quarter_of_an_hour_after_a_failed_reading():
     vault = Vault()
     ring = Keyring(vault.read, "env:KEYS")
     ring.keys(NOW)
-    vault.down = CloudError(Trouble.UNREACHABLE, "secretsmanager:GetSecretValue", "timed out")
+    vault.down = CloudError(Reason.UNREACHABLE, "secretsmanager:GetSecretValue", "timed out")
     for minute in range(1, 20):
         assert ring.keys(NOW + minute * MINUTE).ring == {"k1": LONG.encode()}
     assert ring.failure is vault.down
@@ -137,7 +137,7 @@ def test_a_ring_that_nobody_used_for_an_hour_is_too_old_to_fall_back_on():
     vault = Vault()
     ring = Keyring(vault.read, "env:KEYS")
     ring.keys(NOW)
-    vault.down = CloudError(Trouble.DENIED, "secretsmanager:GetSecretValue", "no")
+    vault.down = CloudError(Reason.DENIED, "secretsmanager:GetSecretValue", "no")
     with pytest.raises(CloudError):
         ring.keys(NOW + 60 * MINUTE)
 
@@ -146,7 +146,7 @@ def test_a_key_id_that_is_made_up_does_not_shorten_a_failures_minute():
     vault = Vault()
     ring = Keyring(vault.read, "env:KEYS")
     ring.keys(NOW)
-    vault.down = CloudError(Trouble.UNREACHABLE, "secretsmanager:GetSecretValue", "timed out")
+    vault.down = CloudError(Reason.UNREACHABLE, "secretsmanager:GetSecretValue", "timed out")
     for second in range(30, 90):
         ring.keys(NOW + timedelta(seconds=second), wanted="made-up")
     assert vault.asked == 2
@@ -154,7 +154,7 @@ def test_a_key_id_that_is_made_up_does_not_shorten_a_failures_minute():
 
 def test_a_failure_that_is_raised_again_does_not_gather_traces():
     vault = Vault()
-    vault.down = CloudError(Trouble.UNREACHABLE, "secretsmanager:GetSecretValue", "timed out")
+    vault.down = CloudError(Reason.UNREACHABLE, "secretsmanager:GetSecretValue", "timed out")
     ring = Keyring(vault.read, "env:KEYS")
 
     def depth() -> int:
@@ -227,16 +227,16 @@ def under_way(ring: Keyring, vault: Stuck, pool: ThreadPoolExecutor, at: timedel
 
 def test_who_holds_a_good_key_does_not_wait_for_a_strangers_reading(stuck: Stuck, pool: ThreadPoolExecutor):
     ring = Keyring(stuck.read, "env:KEYS")
-    stranger = under_way(ring, stuck, pool, PAUSE, "made-up")
-    owners = [pool.submit(ring.keys, NOW + PAUSE, "k1") for _ in range(4)]
+    stranger = under_way(ring, stuck, pool, MIN_READ_INTERVAL, "made-up")
+    owners = [pool.submit(ring.keys, NOW + MIN_READ_INTERVAL, "k1") for _ in range(4)]
     assert [owner.result(stuck.LIMIT).current for owner in owners] == ["k1"] * 4
     assert not stranger.done()
 
 
 def test_who_comes_while_an_old_ring_is_read_anew_uses_what_is_held(stuck: Stuck, pool: ThreadPoolExecutor):
     ring = Keyring(stuck.read, "env:KEYS")
-    first = under_way(ring, stuck, pool, KEEP, "k1")
-    second = pool.submit(ring.keys, NOW + KEEP, "k1")
+    first = under_way(ring, stuck, pool, CACHE_FOR, "k1")
+    second = pool.submit(ring.keys, NOW + CACHE_FOR, "k1")
     assert second.result(stuck.LIMIT).current == "k1"
     assert not first.done()
 
@@ -244,10 +244,10 @@ def test_who_comes_while_an_old_ring_is_read_anew_uses_what_is_held(stuck: Stuck
 def test_strangers_wait_for_a_reading_that_hangs_a_moment_only(
     stuck: Stuck, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(snooze_keys, "WAIT", 0.05)
+    monkeypatch.setattr(snooze_keys, "MAX_WAIT_S", 0.05)
     ring = Keyring(stuck.read, "env:KEYS")
-    first = under_way(ring, stuck, pool, PAUSE, "made-up")
-    others = [pool.submit(ring.keys, NOW + PAUSE, f"made-up-{n}") for n in range(5)]
+    first = under_way(ring, stuck, pool, MIN_READ_INTERVAL, "made-up")
+    others = [pool.submit(ring.keys, NOW + MIN_READ_INTERVAL, f"made-up-{n}") for n in range(5)]
     assert ["k1" in other.result(stuck.LIMIT).ring for other in others] == [True] * 5
     assert not first.done()
     assert stuck.asked == 1, "but the one that hangs"
@@ -255,8 +255,8 @@ def test_strangers_wait_for_a_reading_that_hangs_a_moment_only(
 
 def test_a_new_keys_owner_waits_for_the_reading_that_finds_it(stuck: Stuck, pool: ThreadPoolExecutor):
     ring = Keyring(stuck.read, "env:KEYS")
-    first = under_way(ring, stuck, pool, PAUSE, "k2")
-    second = pool.submit(ring.keys, NOW + PAUSE, "k2")
+    first = under_way(ring, stuck, pool, MIN_READ_INTERVAL, "k2")
+    second = pool.submit(ring.keys, NOW + MIN_READ_INTERVAL, "k2")
     stuck.text = f'{{"current": "k2", "k2": "{LONG}"}}'
     stuck.go.set()
     assert {"k2" in one.result(stuck.LIMIT).ring for one in (first, second)} == {True}
@@ -264,7 +264,7 @@ def test_a_new_keys_owner_waits_for_the_reading_that_finds_it(stuck: Stuck, pool
 
 
 def test_a_reading_that_timed_out_is_remembered_for_those_who_waited(stuck: Stuck, pool: ThreadPoolExecutor):
-    stuck.hangs, stuck.down = True, CloudError(Trouble.UNREACHABLE, "secretsmanager:GetSecretValue", "timed out")
+    stuck.hangs, stuck.down = True, CloudError(Reason.UNREACHABLE, "secretsmanager:GetSecretValue", "timed out")
     ring = Keyring(stuck.read, "env:KEYS")
     asked = [pool.submit(ring.keys, NOW, "k1") for _ in range(4)]
     assert stuck.reached.wait(stuck.LIMIT)
@@ -287,11 +287,11 @@ def test_a_reading_that_timed_out_is_remembered_for_those_who_waited(stuck: Stuc
     ],
 )
 def test_a_ring_is_of_the_deployment_that_the_setting_names(said: str, deployment: str):
-    keys = snooze_keys.open("env:KEYS", {"KEYS": LONG, "REAPER_DEPLOYMENT": said}).keys(NOW)
+    keys = snooze_keys.open_keyring("env:KEYS", {"KEYS": LONG, "REAPER_DEPLOYMENT": said}).keys(NOW)
     assert keys.deployment == deployment
 
 
 @pytest.mark.parametrize("said", ["two\nlines", "x" * 2000])
 def test_a_deployment_that_is_no_name_is_a_settings_error(said: str):
     with pytest.raises(SettingsError, match="REAPER_DEPLOYMENT"):
-        snooze_keys.open("env:KEYS", {"KEYS": LONG, "REAPER_DEPLOYMENT": said})
+        snooze_keys.open_keyring("env:KEYS", {"KEYS": LONG, "REAPER_DEPLOYMENT": said})

@@ -8,14 +8,14 @@ import pytest
 
 from fakes.builders import DAY, NOW, TARGET, resource, rule
 from reaper.errors import ReaperError
-from reaper.model import Case, Finding, Move, Outcome, Owner, Price, Result, State, Step, Target, Verdict
+from reaper.model import Case, Finding, Outcome, Owner, Price, Result, State, Step, StepName, Target, Verdict
 from reaper.snooze import links as snooze_links
 from reaper.snooze import pages
-from reaper.snooze.links import Offer, links
-from reaper.snooze.token import BadLink, Keys, verify
+from reaper.snooze.links import LinkSigner, links_by_resource
+from reaper.snooze.token import InvalidLink, Keys, verify_link
 
 KEYS = Keys(current="k1", ring={"k1": b"1" * 32})
-OFFER = Offer(base="https://keep.example.com", keys=KEYS)
+OFFER = LinkSigner(base="https://keep.example.com", keys=KEYS)
 SECRET = "a" * 40
 GOOD = {"REAPER_SNOOZE_URL": "https://keep.example.com/api/", "REAPER_SNOOZE_KEYS": "env:KEYS", "KEYS": SECRET}
 
@@ -24,7 +24,7 @@ def finding(state: State = State.IDLE, **given: object) -> Finding:
     verdict = Verdict(state=state, because="silent", idle_for=9 * DAY if state is State.IDLE else None)
     return Finding(
         case=Case(resource=resource(**given), rule=rule(), verdict=verdict),
-        step=Step(move=Move.WARN, because="idle"),
+        step=Step(name=StepName.WARN, because="idle"),
         outcome=Outcome(result=Result.PLANNED),
         owner=Owner(address="jo@example.com", source="tag owner"),
         price=Price(usd_per_hour=1.408, source="snapshot", as_of="2026-09-24"),
@@ -34,10 +34,10 @@ def finding(state: State = State.IDLE, **given: object) -> Finding:
 
 
 def test_each_idle_resource_gets_a_link_that_keeps_it_and_shows_what_it_is():
-    found = links([finding(), finding(State.ACTIVE, id="busy"), finding(State.UNKNOWN, id="dark")], OFFER, NOW)
+    found = links_by_resource([finding(), finding(State.ACTIVE, id="busy"), finding(State.UNKNOWN, id="dark")], OFFER, NOW)
     [(id, address)] = found.items()
     parts = urlsplit(address)
-    link = verify(parse_qs(parts.query)["t"][0], KEYS, NOW)
+    link = verify_link(parse_qs(parts.query)["t"][0], KEYS, NOW)
     assert (parts.scheme, parts.netloc, parts.path) == ("https", "keep.example.com", "/keep")
     assert (link.resource, link.name, link.owner, link.usd_per_hour) == (id, "churn", "jo@example.com", 1.408)
     assert (link.where, link.idle_since) == (f"AWS account {TARGET.account}, us-east-1", NOW - 9 * DAY)
@@ -48,38 +48,38 @@ def test_each_idle_resource_gets_a_link_that_keeps_it_and_shows_what_it_is():
 def test_a_link_allows_as_many_days_as_the_resources_own_rule(longest: timedelta, days: int):
     mine = finding()
     mine = replace(mine, case=replace(mine.case, rule=rule(snooze_max=longest)))
-    [address] = links([mine], OFFER, NOW).values()
-    link = verify(address.rpartition("t=")[2], KEYS, NOW)
+    [address] = links_by_resource([mine], OFFER, NOW).values()
+    link = verify_link(address.rpartition("t=")[2], KEYS, NOW)
     assert link.max_days == days
-    assert pages.choices(link, NOW)[-1].days == days
+    assert pages.snooze_choices(link, NOW)[-1].days == days
 
 
 def test_a_resource_without_owner_and_price_gets_a_link_too():
     poor = replace(finding(), owner=Owner(address=None, source="nobody"), price=None)
-    [address] = links([poor], OFFER, NOW).values()
-    link = verify(address.rpartition("t=")[2], KEYS, NOW)
+    [address] = links_by_resource([poor], OFFER, NOW).values()
+    link = verify_link(address.rpartition("t=")[2], KEYS, NOW)
     assert (link.owner, link.usd_per_hour) == ("", None)
 
 
 def test_an_id_too_long_for_a_link_has_none_and_the_others_theirs():
-    assert list(links([finding(id="x" * 3000), finding(id="short")], OFFER, NOW)) == ["short"]
+    assert list(links_by_resource([finding(id="x" * 3000), finding(id="short")], OFFER, NOW)) == ["short"]
 
 
 def test_azure_names_its_subscription():
-    found = links([finding(target=Target(cloud="azure", account="0000-11"), region="westeurope")], OFFER, NOW)
+    found = links_by_resource([finding(target=Target(cloud="azure", account="0000-11"), region="westeurope")], OFFER, NOW)
     [address] = found.values()
-    assert verify(address.rpartition("t=")[2], KEYS, NOW).where == "Azure subscription 0000-11, westeurope"
+    assert verify_link(address.rpartition("t=")[2], KEYS, NOW).where == "Azure subscription 0000-11, westeurope"
 
 
 def test_without_an_address_there_are_no_links():
-    assert snooze_links.open({"REAPER_SNOOZE_URL": " "}, NOW) is None
+    assert snooze_links.open_signer({"REAPER_SNOOZE_URL": " "}, NOW) is None
 
 
 def test_the_settings_make_an_offer():
-    made = snooze_links.open(GOOD, NOW)
+    made = snooze_links.open_signer(GOOD, NOW)
     assert made
     assert (made.base, made.keys.ring) == ("https://keep.example.com/api/", {"k1": SECRET.encode()})
-    assert made.lasts > timedelta(days=14)
+    assert made.valid_for > timedelta(days=14)
 
 
 @pytest.mark.parametrize(
@@ -98,25 +98,25 @@ def test_the_settings_make_an_offer():
 )
 def test_settings_that_cannot_be_used_are_named(changed: dict[str, str], said: str):
     with pytest.raises(ReaperError, match=said):
-        snooze_links.open({**GOOD, **changed}, NOW)
+        snooze_links.open_signer({**GOOD, **changed}, NOW)
 
 
 def test_links_are_for_the_deployment_that_the_setting_names():
-    made = snooze_links.open({**GOOD, "REAPER_DEPLOYMENT": "arn:aws:cloudformation:us-east-1:1:stack/a/b"}, NOW)
+    made = snooze_links.open_signer({**GOOD, "REAPER_DEPLOYMENT": "arn:aws:cloudformation:us-east-1:1:stack/a/b"}, NOW)
     assert made
-    [address] = links([finding()], made, NOW).values()
+    [address] = links_by_resource([finding()], made, NOW).values()
     token = address.rpartition("t=")[2]
-    assert verify(token, made.keys, NOW).name == "churn"
-    with pytest.raises(BadLink):
-        verify(token, replace(made.keys, deployment="arn:aws:cloudformation:us-east-1:1:stack/a/c"), NOW)
+    assert verify_link(token, made.keys, NOW).name == "churn"
+    with pytest.raises(InvalidLink):
+        verify_link(token, replace(made.keys, deployment="arn:aws:cloudformation:us-east-1:1:stack/a/c"), NOW)
 
 
 def test_without_the_setting_links_are_good_wherever_the_secret_is():
-    made = snooze_links.open(GOOD, NOW)
+    made = snooze_links.open_signer(GOOD, NOW)
     assert made
-    [address] = links([finding()], made, NOW).values()
-    assert verify(address.rpartition("t=")[2], replace(made.keys, deployment="any"), NOW).name == "churn"
+    [address] = links_by_resource([finding()], made, NOW).values()
+    assert verify_link(address.rpartition("t=")[2], replace(made.keys, deployment="any"), NOW).name == "churn"
 
 
 def test_http_is_for_this_machine_only():
-    assert snooze_links.open({**GOOD, "REAPER_SNOOZE_URL": "http://127.0.0.1:8080"}, NOW)
+    assert snooze_links.open_signer({**GOOD, "REAPER_SNOOZE_URL": "http://127.0.0.1:8080"}, NOW)

@@ -3,37 +3,37 @@ from __future__ import annotations
 from datetime import timedelta
 
 from fakes.builders import NOW
-from reaper.snooze.rate_limit import Meter
+from reaper.snooze.rate_limit import RateLimiter
 
 SECOND = timedelta(seconds=1)
 
 
 def test_a_burst_passes_and_then_as_many_as_flow_in():
-    meter = Meter(burst=3, per_second=0.5)
+    meter = RateLimiter(burst=3, per_second=0.5)
     assert [meter.allow("a", NOW) for _ in range(5)] == [True, True, True, False, False]
     assert [meter.allow("a", NOW + n * SECOND) for n in (1, 2, 3, 4)] == [False, True, False, True]
 
 
 def test_a_bucket_never_holds_more_than_a_burst():
-    meter = Meter(burst=2, per_second=1)
+    meter = RateLimiter(burst=2, per_second=1)
     later = NOW + timedelta(days=1)
     assert [meter.allow("a", later) for _ in range(3)] == [True, True, False]
 
 
 def test_each_name_has_its_own_bucket():
-    meter = Meter(burst=1, per_second=0)
+    meter = RateLimiter(burst=1, per_second=0)
     assert [meter.allow(name, NOW) for name in ("a", "b", "a")] == [True, True, False]
 
 
 def test_a_clock_that_goes_back_fills_nothing():
-    meter = Meter(burst=1, per_second=1)
+    meter = RateLimiter(burst=1, per_second=1)
     assert meter.allow("a", NOW)
     assert not meter.allow("a", NOW - timedelta(hours=1))
     assert not meter.allow("a", NOW)
 
 
 def test_any_number_of_names_takes_bounded_room():
-    meter = Meter(burst=1, per_second=0, most=10)
+    meter = RateLimiter(burst=1, per_second=0, most=10)
     for number in range(1000):
         meter.allow(str(number), NOW)
     assert len(meter._buckets) == 10

@@ -25,18 +25,18 @@ from fakes.snooze_requests import (
     warned,
 )
 from reaper.ledger import port as ledgers
-from reaper.ledger.in_memory import Fleeting
+from reaper.ledger.in_memory import InMemoryLedger
 from reaper.snooze import pages, record
-from reaper.snooze.record import Request, answer
-from reaper.snooze.token import sign
+from reaper.snooze.record import Request, handle_request
+from reaper.snooze.token import sign_link
 
 
 @pytest.fixture
-def ledger() -> Fleeting:
+def ledger() -> InMemoryLedger:
     return warned()
 
 
-def test_looking_shows_what_it_is_about_and_the_choices(ledger: Fleeting):
+def test_looking_shows_what_it_is_about_and_the_choices(ledger: InMemoryLedger):
     reply = look(ledger)
     found = Page(reply.body)
     assert reply.status == 200
@@ -54,7 +54,7 @@ def test_looking_shows_what_it_is_about_and_the_choices(ledger: Fleeting):
     assert found.fields()["t"] == [TOKEN]
 
 
-def test_a_memory_that_cannot_be_read_is_neither_shown_as_none_nor_written_over(ledger: Fleeting):
+def test_a_memory_that_cannot_be_read_is_neither_shown_as_none_nor_written_over(ledger: InMemoryLedger):
     ledger._memories[ID] = broken = (*ledger._memories[ID][:2], {"snoozed_until": "next summer"})
     for reply in (look(ledger), send(ledger, shorten="yes")):
         assert reply.status == 503
@@ -63,26 +63,26 @@ def test_a_memory_that_cannot_be_read_is_neither_shown_as_none_nor_written_over(
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_looking_changes_nothing(ledger: Fleeting, method: str):
+def test_looking_changes_nothing(ledger: InMemoryLedger, method: str):
     before = remembered(ledger)
     for _ in range(3):
         look(ledger, method=method)
-    answer(Request(method=method, path="/keep", query=f"t={TOKEN}&days=7&reason=x&shorten=yes"), desk(ledger))
+    handle_request(Request(method=method, path="/keep", query=f"t={TOKEN}&days=7&reason=x&shorten=yes"), desk(ledger))
     assert remembered(ledger) == before
     assert ledger.history(ID) == []
 
 
-def test_head_answers_as_get_would_without_the_page(ledger: Fleeting):
+def test_head_answers_as_get_would_without_the_page(ledger: InMemoryLedger):
     got, head = look(ledger), look(ledger, method="HEAD")
     assert (head.status, head.headers, head.body) == (got.status, got.headers, "")
 
 
-def test_sending_keeps_the_resource_and_says_until_when_by_whom_and_why(ledger: Fleeting):
+def test_sending_keeps_the_resource_and_says_until_when_by_whom_and_why(ledger: InMemoryLedger):
     reply = send(ledger, days="3", reason="demo on Monday")
     found = remembered(ledger)
     assert (reply.status, found.snoozed_until) == (200, datetime(2026, 11, 24, 11, tzinfo=UTC))
-    assert (found.snoozed_by, found.snoozed_why, found.snoozed_at) == ("jo@example.com", "demo on Monday", NOW)
-    before = replace(found, snoozed_until=None, snoozed_at=None, snoozed_by=None, snoozed_why=None, version=1)
+    assert (found.snoozed_by, found.snooze_reason, found.snoozed_at) == ("jo@example.com", "demo on Monday", NOW)
+    before = replace(found, snoozed_until=None, snoozed_at=None, snoozed_by=None, snooze_reason=None, version=1)
     assert before == replace(WARNED, version=1)
     assert "Until Tue 24 Nov 2026, 11:00 UTC" in Page(reply.body).text
     [entry] = ledger.history(ID)
@@ -90,18 +90,18 @@ def test_sending_keeps_the_resource_and_says_until_when_by_whom_and_why(ledger: 
     assert entry.because == "kept by its link until Tue 24 Nov 2026, 11:00 UTC: demo on Monday"
 
 
-def test_a_name_that_was_typed_in_goes_with_the_links_owner_and_does_not_replace_it(ledger: Fleeting):
+def test_a_name_that_was_typed_in_goes_with_the_links_owner_and_does_not_replace_it(ledger: InMemoryLedger):
     send(ledger, name="The Admin")
     assert remembered(ledger).snoozed_by == "The Admin (jo@example.com)"
 
 
 def test_a_resource_that_was_forgotten_can_still_be_kept():
-    ledger = Fleeting()
+    ledger = InMemoryLedger()
     assert send(ledger).status == 200
-    assert remembered(ledger).snoozed_until == pages.until(NOW, 7)
+    assert remembered(ledger).snoozed_until == pages.snooze_end(NOW, 7)
 
 
-def test_a_replay_changes_nothing_more(ledger: Fleeting):
+def test_a_replay_changes_nothing_more(ledger: InMemoryLedger):
     send(ledger)
     before = remembered(ledger)
     for _ in range(5):
@@ -110,30 +110,30 @@ def test_a_replay_changes_nothing_more(ledger: Fleeting):
     assert len(ledger.history(ID)) == 1
 
 
-def test_a_longer_snooze_stays_unless_shortening_was_asked_for(ledger: Fleeting):
+def test_a_longer_snooze_stays_unless_shortening_was_asked_for(ledger: InMemoryLedger):
     send(ledger, days="30")
     assert "Nothing was changed" in Page(send(ledger, days="1").body).text
-    assert remembered(ledger).snoozed_until == pages.until(NOW, 30)
+    assert remembered(ledger).snoozed_until == pages.snooze_end(NOW, 30)
     send(ledger, days="1", shorten="yes")
-    assert remembered(ledger).snoozed_until == pages.until(NOW, 1)
+    assert remembered(ledger).snoozed_until == pages.snooze_end(NOW, 1)
     assert len(ledger.history(ID)) == 2
 
 
-def test_a_shorter_snooze_is_prolonged(ledger: Fleeting):
+def test_a_shorter_snooze_is_prolonged(ledger: InMemoryLedger):
     send(ledger, days="1")
     send(ledger, days="7")
-    assert remembered(ledger).snoozed_until == pages.until(NOW, 7)
+    assert remembered(ledger).snoozed_until == pages.snooze_end(NOW, 7)
 
 
-def test_a_snooze_that_is_over_does_not_count_as_kept(ledger: Fleeting):
+def test_a_snooze_that_is_over_does_not_count_as_kept(ledger: InMemoryLedger):
     send(ledger, days="1")
     later = NOW + 2 * DAY
     assert "Already kept" not in look(ledger, now=later).body
     send(ledger, days="1", now=later)
-    assert remembered(ledger).snoozed_until == pages.until(later, 1)
+    assert remembered(ledger).snoozed_until == pages.snooze_end(later, 1)
 
 
-def test_looking_at_what_is_kept_says_until_when_by_whom_and_why_and_offers_to_shorten(ledger: Fleeting):
+def test_looking_at_what_is_kept_says_until_when_by_whom_and_why_and_offers_to_shorten(ledger: InMemoryLedger):
     assert "shorten" not in Page(look(ledger).body).fields()
     send(ledger, days="30", reason="quarterly run")
     found = Page(look(ledger).body)
@@ -143,7 +143,7 @@ def test_looking_at_what_is_kept_says_until_when_by_whom_and_why_and_offers_to_s
 
 
 @pytest.mark.parametrize("days", ["", "0", "31", "-1", "1.5", "1e9", "99999999999", "７", "7 ", "seven"])
-def test_days_outside_the_rules_limit_are_asked_for_again_and_nothing_is_written(ledger: Fleeting, days: str):
+def test_days_outside_the_rules_limit_are_asked_for_again_and_nothing_is_written(ledger: InMemoryLedger, days: str):
     reply = send(ledger, days=days, reason="because")
     assert reply.status == 400
     assert "Please choose" in reply.body
@@ -154,13 +154,13 @@ def test_days_outside_the_rules_limit_are_asked_for_again_and_nothing_is_written
 @pytest.mark.parametrize(
     ("limit", "offered"), [(1, ["1"]), (2, ["1", "2"]), (3, ["1", "3"]), (7, ["1", "3", "7"]), (14, ["1", "3", "7", "14"])]
 )
-def test_no_choice_is_beyond_the_rules_limit_and_one_is_chosen_beforehand(ledger: Fleeting, limit: int, offered: list[str]):
-    found = Page(look(ledger, token=sign(replace(LINK, max_days=limit), KEYS)).body)
+def test_no_choice_is_beyond_the_rules_limit_and_one_is_chosen_beforehand(ledger: InMemoryLedger, limit: int, offered: list[str]):
+    found = Page(look(ledger, token=sign_link(replace(LINK, max_days=limit), KEYS)).body)
     assert found.fields()["days"] == offered
     assert sum("checked" in attrs for _, attrs in found.tags) == 1
 
 
-def test_a_ledger_that_is_down_says_so_and_offers_the_tag_instead(ledger: Fleeting):
+def test_a_ledger_that_is_down_says_so_and_offers_the_tag_instead(ledger: InMemoryLedger):
     for reply, day in (
         (look(Down()), "2026-11-28"),
         (send(Down(), days="3"), "2026-11-24"),
@@ -185,7 +185,7 @@ def test_a_lost_race_is_tried_again_and_keeps_what_the_winner_wrote():
     ledger = Raced(3)
     assert send(ledger).status == 200
     found = remembered(ledger)
-    assert (found.snoozed_until, found.reminded_at, found.version) == (pages.until(NOW, 7), NOW, 4)
+    assert (found.snoozed_until, found.reminded_at, found.version) == (pages.snooze_end(NOW, 7), NOW, 4)
 
 
 def test_losing_every_race_is_said_and_not_hidden():
@@ -197,7 +197,7 @@ def test_losing_every_race_is_said_and_not_hidden():
 
 @pytest.mark.parametrize("kept_in", ["memory:", "sqlite://{}/ledger.db"])
 def test_many_at_once_lose_nothing_and_the_longest_wins(kept_in: str, tmp_path: Path):
-    ledger = ledgers.open(kept_in.format(tmp_path), {})
+    ledger = ledgers.open_ledger(kept_in.format(tmp_path), {})
     start = threading.Barrier(8)
 
     def one(days: int) -> None:
@@ -212,10 +212,10 @@ def test_many_at_once_lose_nothing_and_the_longest_wins(kept_in: str, tmp_path: 
         thread.join()
     found = remembered(ledger)
     assert set(statuses) == {200}
-    assert found.snoozed_until == pages.until(NOW, 8)
+    assert found.snoozed_until == pages.snooze_end(NOW, 8)
     assert found.version == len(ledger.history(ID))
 
 
 @pytest.mark.parametrize("base", ["https://x.lambda-url.us-east-1.on.aws/", "https://x.lambda-url.us-east-1.on.aws"])
 def test_the_address_for_messages(base: str):
-    assert record.address(base, TOKEN) == f"https://x.lambda-url.us-east-1.on.aws/keep?t={TOKEN}"
+    assert record.link_address(base, TOKEN) == f"https://x.lambda-url.us-east-1.on.aws/keep?t={TOKEN}"

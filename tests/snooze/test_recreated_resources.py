@@ -9,16 +9,16 @@ import pytest
 
 from fakes.builders import DAY, HOUR, NOW
 from fakes.judged_cases import case, move
-from reaper.idle_period import SKEW
-from reaper.memory_updates import after
-from reaper.model import Case, Memory, Move, State
-from reaper.plan import spared_by_memory
+from reaper.idle_period import MAX_CLOCK_SKEW
+from reaper.memory_updates import after_judging
+from reaper.model import Case, Memory, State, StepName
+from reaper.plan import with_snooze
 
 
 def kept(given: timedelta | None) -> Memory:
     """Kept for another week, by a click so long ago."""
     at = None if given is None else NOW - given
-    return Memory(snoozed_until=NOW + 7 * DAY, snoozed_at=at, snoozed_by="jo", snoozed_why="demo")
+    return Memory(snoozed_until=NOW + 7 * DAY, snoozed_at=at, snoozed_by="jo", snooze_reason="demo")
 
 
 def made(created: datetime | None, state: State = State.IDLE) -> Case:
@@ -29,21 +29,21 @@ def made(created: datetime | None, state: State = State.IDLE) -> Case:
 @pytest.mark.parametrize(
     ("created", "given", "expected"),
     [
-        pytest.param(9 * DAY, 10 * DAY, Move.WARN, id="made anew after the click"),
-        pytest.param(9 * DAY, 8 * DAY, Move.NONE, id="the one that was clicked for"),
-        pytest.param(9 * DAY, 9 * DAY + SKEW, Move.NONE, id="as good as at the same moment, by clocks that differ"),
-        pytest.param(9 * DAY, None, Move.NONE, id="nobody knows when the click was"),
-        pytest.param(None, 10 * DAY, Move.NONE, id="nobody knows when it was made"),
+        pytest.param(9 * DAY, 10 * DAY, StepName.WARN, id="made anew after the click"),
+        pytest.param(9 * DAY, 8 * DAY, StepName.NONE, id="the one that was clicked for"),
+        pytest.param(9 * DAY, 9 * DAY + MAX_CLOCK_SKEW, StepName.NONE, id="as good as at the same moment, by clocks that differ"),
+        pytest.param(9 * DAY, None, StepName.NONE, id="nobody knows when the click was"),
+        pytest.param(None, 10 * DAY, StepName.NONE, id="nobody knows when it was made"),
     ],
 )
 def test_a_snooze_does_not_shield_what_was_made_anew_under_the_same_id(created, given, expected):
     of = made(None if created is None else NOW - created)
     assert move(of, kept(given)) is expected
-    assert (spared_by_memory(of, kept(given), NOW).verdict.state is State.IDLE) is (expected is Move.WARN)
+    assert (with_snooze(of, kept(given), NOW).verdict.state is State.IDLE) is (expected is StepName.WARN)
 
 
 @pytest.mark.parametrize("state", [State.IDLE, State.ACTIVE, State.UNKNOWN])
 def test_such_a_snooze_is_cleared_away_so_that_its_page_does_not_show_it(state):
-    left = after(made(NOW - DAY, state), kept(2 * DAY), NOW)
-    assert (left.snoozed_until, left.snoozed_at, left.snoozed_by, left.snoozed_why) == (None, None, None, None)
-    assert after(made(NOW - 3 * DAY, state), kept(2 * DAY), NOW + HOUR).snoozed_by == "jo"
+    left = after_judging(made(NOW - DAY, state), kept(2 * DAY), NOW)
+    assert (left.snoozed_until, left.snoozed_at, left.snoozed_by, left.snooze_reason) == (None, None, None, None)
+    assert after_judging(made(NOW - 3 * DAY, state), kept(2 * DAY), NOW + HOUR).snoozed_by == "jo"

@@ -8,13 +8,13 @@ import pytest
 
 from fakes.builders import NOW
 from fakes.snooze_requests import KEYS, LINK, TOKEN, WARNED, Down, Page, desk, look, remembered, send, warned
-from reaper.errors import CloudError, Trouble
-from reaper.ledger.in_memory import Fleeting
+from reaper.errors import CloudError, Reason
+from reaper.ledger.in_memory import InMemoryLedger
 from reaper.model import Memory
 from reaper.snooze import form, record
-from reaper.snooze.rate_limit import Meter, Meters
-from reaper.snooze.record import Reply, Request, answer
-from reaper.snooze.token import Keys, sign
+from reaper.snooze.rate_limit import RateLimiter, RateLimiters
+from reaper.snooze.record import Reply, Request, handle_request
+from reaper.snooze.token import Keys, sign_link
 
 HOSTILE = [
     pytest.param("<script>alert(1)</script>", id="a script"),
@@ -26,11 +26,11 @@ HOSTILE = [
     pytest.param("x" * 10_000, id="ten thousand characters"),
     pytest.param("=cmd|' /C calc'!A0", id="a formula"),
 ]
-LINES = Meter(burst=60, per_second=1)
+LINES = RateLimiter(burst=60, per_second=1)
 
 
 @pytest.fixture
-def ledger() -> Fleeting:
+def ledger() -> InMemoryLedger:
     return warned()
 
 
@@ -38,14 +38,14 @@ BAD = [
     pytest.param("", id="none"),
     pytest.param("x" * 5000, id="far too long"),
     pytest.param(TOKEN[:-2] + ("AA" if TOKEN[-2:] != "AA" else "BB"), id="tampered with"),
-    pytest.param(sign(LINK, Keys(current="k1", ring={"k1": b"2" * 32})), id="signed by somebody else"),
-    pytest.param(sign(LINK, Keys(current="k9", ring={"k9": b"1" * 32})), id="a key that was retired"),
-    pytest.param(sign(replace(LINK, expires=NOW), KEYS), id="expired"),
+    pytest.param(sign_link(LINK, Keys(current="k1", ring={"k1": b"2" * 32})), id="signed by somebody else"),
+    pytest.param(sign_link(LINK, Keys(current="k9", ring={"k9": b"1" * 32})), id="a key that was retired"),
+    pytest.param(sign_link(replace(LINK, expires=NOW), KEYS), id="expired"),
 ]
 
 
 @pytest.mark.parametrize("bad", BAD)
-def test_every_bad_link_gets_the_same_plain_page_and_the_log_gets_the_reason(ledger: Fleeting, bad: str):
+def test_every_bad_link_gets_the_same_plain_page_and_the_log_gets_the_reason(ledger: InMemoryLedger, bad: str):
     replies = [look(ledger, token=bad), look(ledger, method="HEAD", token=bad), send(ledger, t=bad)]
     assert {r.status for r in replies} == {403}
     assert {r.body for r in replies} == {look(ledger, token="nonsense").body, ""}
@@ -55,32 +55,32 @@ def test_every_bad_link_gets_the_same_plain_page_and_the_log_gets_the_reason(led
     assert remembered(ledger) == replace(WARNED, version=1)
 
 
-def test_the_token_must_be_in_the_form_itself(ledger: Fleeting):
+def test_the_token_must_be_in_the_form_itself(ledger: InMemoryLedger):
     for body in (b"days=7", b""):
         request = Request(method="POST", path="/keep", query=f"t={TOKEN}&days=7", body=body)
-        assert answer(request, desk(ledger)).status == 403
+        assert handle_request(request, desk(ledger)).status == 403
     assert remembered(ledger).snoozed_until is None
 
 
-def test_a_link_keeps_the_resource_that_it_names_and_no_other(ledger: Fleeting):
+def test_a_link_keeps_the_resource_that_it_names_and_no_other(ledger: InMemoryLedger):
     send(ledger, resource="other", r="other", id="other")
     assert remembered(ledger, "other") == Memory()
     assert remembered(ledger).snoozed_until is not None
 
 
 @pytest.mark.parametrize("path", ["/", "/keep/", "/Keep", "/stop", "/delete", "/favicon.ico", "//keep", "/%6beep", ""])
-def test_there_is_one_page_and_no_other(ledger: Fleeting, path: str):
+def test_there_is_one_page_and_no_other(ledger: InMemoryLedger, path: str):
     for method in ("GET", "POST", "DELETE"):
-        assert answer(Request(method=method, path=path, query=f"t={TOKEN}"), desk(ledger)).status == 404
+        assert handle_request(Request(method=method, path=path, query=f"t={TOKEN}"), desk(ledger)).status == 404
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "STOP", "get"])
-def test_other_methods_are_not_there(ledger: Fleeting, method: str):
+def test_other_methods_are_not_there(ledger: InMemoryLedger, method: str):
     reply = look(ledger, method=method)
     assert (reply.status, reply.headers["allow"]) == (405, "GET, HEAD, POST")
 
 
-def test_a_body_too_long_is_not_read(ledger: Fleeting):
+def test_a_body_too_long_is_not_read(ledger: InMemoryLedger):
     assert send(ledger, reason="x" * form.MAX_BODY).status == 413
     assert send(ledger, reason="😀" * form.MAX_REASON, name="😀" * form.MAX_NAME).status == 200
 
@@ -89,8 +89,8 @@ def test_a_body_too_long_is_not_read(ledger: Fleeting):
 @pytest.mark.parametrize("where", ["name", "owner", "kind", "where"])
 def test_hostile_names_come_out_harmless(where: str, hostile: str):
     link = replace(LINK, **{where: hostile})
-    ledger = Fleeting()
-    token = sign(link, KEYS)
+    ledger = InMemoryLedger()
+    token = sign_link(link, KEYS)
     plain = [tag for tag, _ in Page(look(ledger).body).tags]
     shown = Page(look(ledger, token=token).body)
     assert [tag for tag, _ in shown.tags] == plain
@@ -101,14 +101,14 @@ def test_hostile_names_come_out_harmless(where: str, hostile: str):
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)
-def test_hostile_reasons_come_out_harmless_and_cut(ledger: Fleeting, hostile: str):
+def test_hostile_reasons_come_out_harmless_and_cut(ledger: InMemoryLedger, hostile: str):
     send(ledger, reason=hostile[:4000], name=hostile[:4000])
     found = remembered(ledger)
-    assert found.snoozed_why
+    assert found.snooze_reason
     assert found.snoozed_by
-    assert len(found.snoozed_why) <= form.MAX_REASON
+    assert len(found.snooze_reason) <= form.MAX_REASON
     assert len(found.snoozed_by) <= form.MAX_NAME + len(" (jo@example.com)")
-    assert found.snoozed_why.isprintable()
+    assert found.snooze_reason.isprintable()
     shown = Page(look(ledger).body)
     assert "script" not in [tag for tag, _ in shown.tags]
     assert sum(tag == "form" for tag, _ in shown.tags) == 1
@@ -124,9 +124,9 @@ def test_hostile_reasons_come_out_harmless_and_cut(ledger: Fleeting, hostile: st
         pytest.param("   ", None, id="nothing but blanks"),
     ],
 )
-def test_reasons_are_kept_in_any_script(ledger: Fleeting, sent: str, kept: str | None):
+def test_reasons_are_kept_in_any_script(ledger: InMemoryLedger, sent: str, kept: str | None):
     send(ledger, reason=sent)
-    assert remembered(ledger).snoozed_why == kept
+    assert remembered(ledger).snooze_reason == kept
 
 
 @pytest.mark.parametrize(
@@ -139,36 +139,38 @@ def test_reasons_are_kept_in_any_script(ledger: Fleeting, sent: str, kept: str |
         pytest.param(b"", id="nothing"),
     ],
 )
-def test_a_body_that_is_no_form_is_refused_and_nothing_raised(ledger: Fleeting, body: bytes):
-    assert answer(Request(method="POST", path="/keep", body=body), desk(ledger)).status == 403
+def test_a_body_that_is_no_form_is_refused_and_nothing_raised(ledger: InMemoryLedger, body: bytes):
+    assert handle_request(Request(method="POST", path="/keep", body=body), desk(ledger)).status == 403
 
 
-def test_a_reason_that_is_not_utf8_is_kept_with_marks(ledger: Fleeting):
+def test_a_reason_that_is_not_utf8_is_kept_with_marks(ledger: InMemoryLedger):
     body = urlencode({"t": TOKEN, "days": "1"}).encode() + b"&reason=caf%E9"
-    assert answer(Request(method="POST", path="/keep", body=body), desk(ledger)).status == 200
-    assert remembered(ledger).snoozed_why == "caf\ufffd"
+    assert handle_request(Request(method="POST", path="/keep", body=body), desk(ledger)).status == 200
+    assert remembered(ledger).snooze_reason == "caf\ufffd"
 
 
 def all_replies() -> list[Callable[[], Reply]]:
-    meters = Meters(source=Meter(burst=0, per_second=0), link=Meter(burst=0, per_second=0), lines=LINES)
+    meters = RateLimiters(
+        per_network=RateLimiter(burst=0, per_second=0), per_link=RateLimiter(burst=0, per_second=0), per_log_line=LINES
+    )
     request = Request(method="GET", path="/keep", query=f"t={TOKEN}")
     return [
-        lambda: look(Fleeting()),
-        lambda: send(Fleeting()),
-        lambda: send(Fleeting(), days="0"),
-        lambda: look(Fleeting(), token="x"),
-        lambda: look(Fleeting(), method="PUT"),
+        lambda: look(InMemoryLedger()),
+        lambda: send(InMemoryLedger()),
+        lambda: send(InMemoryLedger(), days="0"),
+        lambda: look(InMemoryLedger(), token="x"),
+        lambda: look(InMemoryLedger(), method="PUT"),
         lambda: look(Down()),
-        lambda: answer(replace(request, path="/"), desk(Fleeting())),
-        lambda: answer(replace(request, body=b"x" * 99_999), desk(Fleeting())),
-        lambda: answer(request, desk(Fleeting()), meters),
-        lambda: answer(request, replace(desk(Fleeting()), keys=unreadable)),
-        lambda: record.garbled("x"),
+        lambda: handle_request(replace(request, path="/"), desk(InMemoryLedger())),
+        lambda: handle_request(replace(request, body=b"x" * 99_999), desk(InMemoryLedger())),
+        lambda: handle_request(request, desk(InMemoryLedger()), meters),
+        lambda: handle_request(request, replace(desk(InMemoryLedger()), keys=unreadable)),
+        lambda: record.unreadable_reply("x"),
     ]
 
 
 def unreadable(wanted: str | None) -> Keys:
-    raise CloudError(Trouble.UNREACHABLE, "secretsmanager:GetSecretValue", "timed out at 10.0.0.7")
+    raise CloudError(Reason.UNREACHABLE, "secretsmanager:GetSecretValue", "timed out at 10.0.0.7")
 
 
 def test_every_reply_has_the_headers_that_keep_the_token_and_the_page_to_themselves():
@@ -196,12 +198,14 @@ def test_no_page_has_a_script_or_fetches_anything_or_offers_more_than_keeping():
         assert {attrs["action"] for tag, attrs in found.tags if tag == "form"} <= {"keep"}
 
 
-def test_one_link_and_one_network_can_only_ask_so_often(ledger: Fleeting):
-    meters = Meters(source=Meter(burst=3, per_second=0), link=Meter(burst=2, per_second=0), lines=LINES)
-    other = sign(replace(LINK, name="other"), KEYS)
+def test_one_link_and_one_network_can_only_ask_so_often(ledger: InMemoryLedger):
+    meters = RateLimiters(
+        per_network=RateLimiter(burst=3, per_second=0), per_link=RateLimiter(burst=2, per_second=0), per_log_line=LINES
+    )
+    other = sign_link(replace(LINK, name="other"), KEYS)
 
     def ask(token: str, ip: str) -> int:
-        return answer(Request(method="GET", path="/keep", query=f"t={token}", source_ip=ip), desk(ledger), meters).status
+        return handle_request(Request(method="GET", path="/keep", query=f"t={token}", source_ip=ip), desk(ledger), meters).status
 
     assert [ask(TOKEN, "192.0.2.1"), ask(TOKEN, "192.0.2.2"), ask(TOKEN, "192.0.2.3")] == [200, 200, 429]
     assert [ask("guess", "2001:db8::1"), ask("guess", "2001:db8::2"), ask("guess", "2001:db8::3")] == [403, 403, 403]
@@ -210,11 +214,13 @@ def test_one_link_and_one_network_can_only_ask_so_often(ledger: Fleeting):
     assert [ask(other, ""), ask("guess", "nonsense"), ask("guess", "?"), ask("guess", "")] == [200, 403, 403, 429]
 
 
-def test_what_is_over_the_limit_is_told_when_to_come_back(ledger: Fleeting):
-    meters = Meters(source=Meter(burst=0, per_second=0), link=Meter(burst=1, per_second=0), lines=LINES)
-    reply = answer(Request(method="POST", path="/keep", body=b""), desk(ledger), meters)
+def test_what_is_over_the_limit_is_told_when_to_come_back(ledger: InMemoryLedger):
+    meters = RateLimiters(
+        per_network=RateLimiter(burst=0, per_second=0), per_link=RateLimiter(burst=1, per_second=0), per_log_line=LINES
+    )
+    reply = handle_request(Request(method="POST", path="/keep", body=b""), desk(ledger), meters)
     assert (reply.status, reply.headers["retry-after"]) == (429, "60")
 
 
-def test_no_note_for_the_log_holds_a_token(ledger: Fleeting):
+def test_no_note_for_the_log_holds_a_token(ledger: InMemoryLedger):
     assert not any(TOKEN[-43:] in make().note for make in all_replies())

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from fakes.builders import DAY, NOW
 from reaper.snooze import token
-from reaper.snooze.token import BadLink, Keys, Link, sign, verify
+from reaper.snooze.token import InvalidLink, Keys, SnoozeLink, sign_link, verify_link
 
 KEYS = Keys(current="k1", ring={"k1": b"1" * 32})
-LINK = Link(
+LINK = SnoozeLink(
     resource="arn:aws:sagemaker:us-east-1:123456789012:endpoint/churn",
     expires=(NOW + 14 * DAY).replace(microsecond=0),
     max_days=30,
@@ -27,7 +27,7 @@ LINK = Link(
     usd_per_hour=1.408,
     idle_since=NOW - 9 * DAY,
 )
-GOOD = sign(LINK, KEYS)
+GOOD = sign_link(LINK, KEYS)
 EAST = "arn:aws:cloudformation:us-east-1:123456789012:stack/reaper/51af3dc0-da77-11e4-872e-1234567db123"
 WEST = "arn:aws:cloudformation:us-west-2:123456789012:stack/reaper/51af3dc0-da77-11e4-872e-1234567db124"
 ARM = "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/rg/providers/Microsoft.MachineLearningServices/workspaces/ws"
@@ -55,7 +55,7 @@ def _signed(payload: bytes) -> str:
 
 
 def test_a_link_comes_back_as_it_was_signed():
-    assert verify(GOOD, KEYS, NOW) == LINK
+    assert verify_link(GOOD, KEYS, NOW) == LINK
 
 
 def test_a_link_goes_into_an_address_as_it_is():
@@ -70,7 +70,7 @@ def test_a_link_goes_into_an_address_as_it_is():
 )
 def test_whatever_the_names_a_link_can_be_read_again(name: str, owner: str, price: float | None, days: int):
     link = replace(LINK, resource=ARM, name=name, owner=owner, usd_per_hour=price, max_days=days)
-    found = verify(sign(link, KEYS), KEYS, NOW)
+    found = verify_link(sign_link(link, KEYS), KEYS, NOW)
     assert (found.resource, found.usd_per_hour, found.max_days) == (ARM, price, days)
     assert (found.name + found.owner).isprintable()
     assert len(found.name) <= 100
@@ -87,41 +87,41 @@ def test_whatever_the_names_a_link_can_be_read_again(name: str, owner: str, pric
     ],
 )
 def test_a_link_is_good_at_the_deployment_that_it_was_signed_for_alone(mine: str, ours: str):
-    link = sign(LINK, of(mine))
-    assert verify(link, of(mine), NOW) == LINK
-    with pytest.raises(BadLink):
-        verify(link, of(ours), NOW)
+    link = sign_link(LINK, of(mine))
+    assert verify_link(link, of(mine), NOW) == LINK
+    with pytest.raises(InvalidLink):
+        verify_link(link, of(ours), NOW)
 
 
 def test_a_link_of_the_old_form_holds_at_every_page_until_it_expires():
     assert GOOD.startswith("v1.")
     for page in ("", EAST, WEST):
-        assert verify(GOOD, of(page), NOW) == LINK
-        with pytest.raises(BadLink):
-            verify(GOOD, of(page), LINK.expires)
+        assert verify_link(GOOD, of(page), NOW) == LINK
+        with pytest.raises(InvalidLink):
+            verify_link(GOOD, of(page), LINK.expires)
 
 
 def test_a_link_of_one_deployment_cannot_be_made_one_of_the_old_form():
     """Neither by its first letters, nor by moving the deployment from what is signed into the token, nor with its bare signature."""
-    bound = sign(replace(LINK, name="of the east"), of(EAST))
+    bound = sign_link(replace(LINK, name="of the east"), of(EAST))
     head, _, mac = bound.rpartition(".")
     for attempt in (f"v1{bound[2:]}", f"v1.{EAST}.{bound}", f"v1{head[2:]}.{GOOD[-43:]}", f"{GOOD.rpartition('.')[0]}.{mac}"):
         for page in ("", EAST, WEST):
-            with pytest.raises(BadLink):
-                verify(attempt, of(page), NOW)
+            with pytest.raises(InvalidLink):
+                verify_link(attempt, of(page), NOW)
 
 
 def test_a_link_of_the_old_form_cannot_be_made_one_of_a_deployment():
-    with pytest.raises(BadLink):
-        verify(f"v2{GOOD[2:]}", of(EAST), NOW)
+    with pytest.raises(InvalidLink):
+        verify_link(f"v2{GOOD[2:]}", of(EAST), NOW)
 
 
 def test_the_log_says_that_a_link_may_be_of_another_deployment():
-    with pytest.raises(BadLink) as refused:
-        verify(sign(LINK, of(EAST)), of(WEST), NOW)
+    with pytest.raises(InvalidLink) as refused:
+        verify_link(sign_link(LINK, of(EAST)), of(WEST), NOW)
     assert "another deployment" in refused.value.detail
-    with pytest.raises(BadLink) as unnamed:
-        verify(sign(LINK, of(EAST)), KEYS, NOW)
+    with pytest.raises(InvalidLink) as unnamed:
+        verify_link(sign_link(LINK, of(EAST)), KEYS, NOW)
     assert "REAPER_DEPLOYMENT" in unnamed.value.detail
 
 
@@ -129,21 +129,21 @@ def test_the_log_says_that_a_link_may_be_of_another_deployment():
 def test_any_bit_that_is_flipped_is_refused(bit: int):
     raw = bytearray(GOOD.encode())
     raw[bit // 8] ^= 1 << bit % 8
-    with pytest.raises(BadLink):
-        verify(raw.decode("latin-1"), KEYS, NOW)
+    with pytest.raises(InvalidLink):
+        verify_link(raw.decode("latin-1"), KEYS, NOW)
 
 
 @given(st.integers(0, len(GOOD) - 1), st.characters())
 def test_any_character_that_is_another_is_refused(at: int, other: str):
     assume(GOOD[at] != other)
-    with pytest.raises(BadLink):
-        verify(GOOD[:at] + other + GOOD[at + 1 :], KEYS, NOW)
+    with pytest.raises(InvalidLink):
+        verify_link(GOOD[:at] + other + GOOD[at + 1 :], KEYS, NOW)
 
 
 @given(st.text(max_size=400))
 def test_any_other_text_is_refused_and_nothing_else_is_raised(text: str):
-    with pytest.raises(BadLink):
-        verify(text, KEYS, NOW)
+    with pytest.raises(InvalidLink):
+        verify_link(text, KEYS, NOW)
 
 
 @pytest.mark.parametrize(
@@ -168,46 +168,46 @@ def test_any_other_text_is_refused_and_nothing_else_is_raised(text: str):
     ],
 )
 def test_a_bad_link_is_refused_in_the_same_words(bad: str):
-    with pytest.raises(BadLink) as refused:
-        verify(bad, KEYS, NOW)
+    with pytest.raises(InvalidLink) as refused:
+        verify_link(bad, KEYS, NOW)
     assert str(refused.value) == "this link does not hold"
     assert refused.value.detail
 
 
 def test_a_link_ends_at_its_expiry():
-    assert verify(GOOD, KEYS, LINK.expires - timedelta(seconds=1)) == LINK
-    with pytest.raises(BadLink) as refused:
-        verify(GOOD, KEYS, LINK.expires)
+    assert verify_link(GOOD, KEYS, LINK.expires - timedelta(seconds=1)) == LINK
+    with pytest.raises(InvalidLink) as refused:
+        verify_link(GOOD, KEYS, LINK.expires)
     assert refused.value.detail.startswith("expired at")
 
 
 def test_the_same_key_id_with_another_secret_is_refused():
-    with pytest.raises(BadLink):
-        verify(GOOD, Keys(current="k1", ring={"k1": b"2" * 32}), NOW)
+    with pytest.raises(InvalidLink):
+        verify_link(GOOD, Keys(current="k1", ring={"k1": b"2" * 32}), NOW)
 
 
 def test_a_signature_made_for_something_else_does_not_pass():
     head = GOOD.rpartition(".")[0]
     mac = hmac.digest(KEYS.ring["k1"], head.encode(), "sha256")
-    with pytest.raises(BadLink):
-        verify(f"{head}.{urlsafe_b64encode(mac).rstrip(b'=').decode()}", KEYS, NOW)
+    with pytest.raises(InvalidLink):
+        verify_link(f"{head}.{urlsafe_b64encode(mac).rstrip(b'=').decode()}", KEYS, NOW)
 
 
 def test_after_a_rotation_old_links_hold_and_new_ones_carry_the_new_key():
     rotated = Keys(current="k2", ring={**KEYS.ring, "k2": b"2" * 32})
-    assert verify(GOOD, rotated, NOW) == LINK
-    assert token.key_id(sign(LINK, rotated)) == "k2"
+    assert verify_link(GOOD, rotated, NOW) == LINK
+    assert token.key_id(sign_link(LINK, rotated)) == "k2"
     retired = Keys(current="k2", ring={"k2": b"2" * 32})
-    assert verify(sign(LINK, rotated), retired, NOW) == LINK
-    with pytest.raises(BadLink):
-        verify(GOOD, retired, NOW)
+    assert verify_link(sign_link(LINK, rotated), retired, NOW) == LINK
+    with pytest.raises(InvalidLink):
+        verify_link(GOOD, retired, NOW)
 
 
 def test_signatures_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch):
     compared: list[tuple[str, str]] = []
     genuine = hmac.compare_digest
     monkeypatch.setattr(hmac, "compare_digest", lambda a, b: compared.append((a, b)) or genuine(a, b))
-    verify(GOOD, KEYS, NOW)
+    verify_link(GOOD, KEYS, NOW)
     assert compared == [(GOOD[-43:], GOOD[-43:])]
 
 
@@ -225,15 +225,17 @@ def test_signatures_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatc
 )
 def test_what_no_link_can_carry_is_not_signed(given_: dict[str, Any], said: str):
     with pytest.raises(ValueError, match=said):
-        sign(replace(LINK, **given_), KEYS)
+        sign_link(replace(LINK, **given_), KEYS)
 
 
 def test_the_longest_names_still_fit():
     longest = replace(
         LINK, resource=ARM + "/onlineEndpoints/" + "e" * 32 + "/deployments/" + "d" * 32, name="名" * 500, owner="@" * 500
     )
-    assert len(sign(longest, KEYS)) < token.MAX_TOKEN
-    assert len(sign(longest, of(EAST * 5))) == len(sign(longest, KEYS)), "the deployment is signed, and not in the address"
+    assert len(sign_link(longest, KEYS)) < token.MAX_TOKEN
+    assert len(sign_link(longest, of(EAST * 5))) == len(sign_link(longest, KEYS)), (
+        "the deployment is signed, and not in the address"
+    )
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from fakes import ledger_places
 from fakes.fake_cloud import Thing
 from fakes.fake_deployment import Enforcer, policy
 from fakes.ledger_places import Store
-from reaper.snooze.record import Desk, Reply, Request, answer
+from reaper.snooze.record import Reply, Request, SnoozeContext, handle_request
 from reaper.snooze.token import Keys
 from upgrade.make_policy import KEYS, POLICY
 
@@ -37,8 +37,8 @@ class Upgraded:
         """The form behind the mailed link, sent now, to a page that knows its deployment by now."""
         form = f"t={self.links[name].partition('t=')[2]}&days={days}&reason=needed&name=jo".encode()
         keys = Keys(**KEYS, deployment="arn:aws:cloudformation:us-east-1:123456789012:stack/reaper/1")
-        desk = Desk(ledger=lambda: self.there.ledger, keys=lambda wanted: keys, now=self.there.now)
-        return answer(Request(method="POST", path="/keep", body=form), desk)
+        desk = SnoozeContext(ledger=lambda: self.there.ledger, keys=lambda wanted: keys, now=self.there.now)
+        return handle_request(Request(method="POST", path="/keep", body=form), desk)
 
     def mails(self, to: str) -> list[str]:
         return [m.text for m in self.there.post.messages if m.to == to]

@@ -12,7 +12,7 @@ from fakes.builders import DAY, HOUR, TARGET
 from fakes.fake_deployment import Enforcer, of
 from reaper import decide
 from reaper.actions import restore
-from reaper.model import Announced, Mode, Move, Result
+from reaper.model import AnnouncedAction, Mode, Result, StepName
 from upgrade.conftest import Upgraded
 
 Load = Callable[..., Upgraded]
@@ -20,7 +20,7 @@ NIGHT, NOON = datetime(2026, 11, 20, 4, tzinfo=UTC), datetime(2026, 11, 20, 13, 
 SAM, JO, ADMINS = "sam@example.com", "jo@example.com", "ml-admins@example.com"
 UNKNOWN = "It isn't known whether it was made: a run of an earlier version began it on 2026-11-20"
 SHUT = "another sweep of this target is telling right now"
-OPEN = {"k1-stop-made": Move.STOP, "k2-stop-unmade": Move.STOP, "k4-delete-unmade": Move.DELETE}
+OPEN = {"k1-stop-made": StepName.STOP, "k2-stop-unmade": StepName.STOP, "k4-delete-unmade": StepName.DELETE}
 
 
 def swept(old: Upgraded, when: datetime, mode: Mode = Mode.ENFORCE):
@@ -28,7 +28,7 @@ def swept(old: Upgraded, when: datetime, mode: Mode = Mode.ENFORCE):
     return old.there.sweep(mode)
 
 
-def done(there: Enforcer, name: str) -> list[Move]:
+def done(there: Enforcer, name: str) -> list[StepName]:
     """What the new product did to it."""
     return [move for move, one, _ in there.depot.log if one == name]
 
@@ -41,19 +41,19 @@ def about(texts: list[str], name: str) -> list[str]:
 def test_an_idle_notice_past_its_date_is_acted_on_as_it_stands(upgraded: Load):
     old = upgraded("notices")
     found = of(swept(old, NOON), "past-due")
-    assert (found.step.move, found.outcome.result, done(old.there, "past-due")) == (Move.STOP, Result.DONE, [Move.STOP])
-    assert old.there.memory("past-due").act_result is Result.DONE
+    assert (found.step.name, found.outcome.result, done(old.there, "past-due")) == (StepName.STOP, Result.DONE, [StepName.STOP])
+    assert old.there.memory("past-due").last_action_result is Result.DONE
 
 
 def test_an_idle_notice_before_its_date_waits_for_it_without_another_mail(upgraded: Load):
     old = upgraded("notices")
     told = old.there.memory("announced")
     swept(old, NOON)
-    swept(old, told.promised - HOUR)
+    swept(old, told.act_not_before - HOUR)
     assert (done(old.there, "announced"), about(old.mails(JO), "announced")) == ([], [])
     assert old.there.memory("announced").warned_at == told.warned_at
-    swept(old, told.promised + HOUR)
-    assert done(old.there, "announced") == [Move.STOP]
+    swept(old, told.act_not_before + HOUR)
+    assert done(old.there, "announced") == [StepName.STOP]
 
 
 def test_a_reminder_keeps_its_round_and_the_first_date_holds(upgraded: Load):
@@ -63,21 +63,21 @@ def test_a_reminder_keeps_its_round_and_the_first_date_holds(upgraded: Load):
     assert old.there.memory("slow-reminded") == told
     swept(old, told.reminded_at + 7 * DAY)
     assert len(about(old.mails(JO), "slow-reminded")) == 1
-    swept(old, told.promised - HOUR)
+    swept(old, told.act_not_before - HOUR)
     assert done(old.there, "slow-reminded") == []
-    swept(old, told.promised + HOUR)
-    assert done(old.there, "slow-reminded") == [Move.STOP]
+    swept(old, told.act_not_before + HOUR)
+    assert done(old.there, "slow-reminded") == [StepName.STOP]
 
 
 def test_a_stop_by_hours_needs_an_enrolment_although_it_was_announced(upgraded: Load):
     old = upgraded("notices")
-    assert old.there.memory("office-told").promised < NIGHT
-    assert of(swept(old, NIGHT), "office-told").step.move is Move.WARN
-    assert (done(old.there, "office-told"), old.there.memory("office-told").announced) == ([], Announced.HOURS)
+    assert old.there.memory("office-told").act_not_before < NIGHT
+    assert of(swept(old, NIGHT), "office-told").step.name is StepName.WARN
+    assert (done(old.there, "office-told"), old.there.memory("office-told").announced_action) == ([], AnnouncedAction.HOURS)
     [said] = about(old.mails(JO), "office-told")
     assert "stopped outside its office hours" in said or "scaled in outside its office hours" in said
     swept(old, NIGHT + HOUR)
-    assert done(old.there, "office-told") == [Move.STOP]
+    assert done(old.there, "office-told") == [StepName.STOP]
 
 
 def test_what_was_stopped_by_the_calendar_last_night_is_started_today(upgraded: Load):
@@ -85,9 +85,9 @@ def test_what_was_stopped_by_the_calendar_last_night_is_started_today(upgraded: 
     swept(old, NIGHT)
     assert done(old.there, "office-night") == []
     swept(old, NOON)
-    assert done(old.there, "office-night") == [Move.START]
+    assert done(old.there, "office-night") == [StepName.START]
     swept(old, NOON + 8 * HOUR)
-    assert done(old.there, "office-night") == [Move.START], "its owner was never told of the office hours"
+    assert done(old.there, "office-night") == [StepName.START], "its owner was never told of the office hours"
 
 
 def test_open_actions_are_told_as_unknown_once_and_never_continued(upgraded: Load):
@@ -95,7 +95,7 @@ def test_open_actions_are_told_as_unknown_once_and_never_continued(upgraded: Loa
     report = swept(old, NOON)
     for name, move in OPEN.items():
         memory = old.there.memory(name)
-        assert (memory.last_act, memory.act_result, done(old.there, name)) == (move, Result.FAILED, [])
+        assert (memory.last_action, memory.last_action_result, done(old.there, name)) == (move, Result.FAILED, [])
         assert memory.warned_at in {None, NOON}, "what was told before gives no right to anything"
         assert len([said for said in about(old.mails(SAM), name) if UNKNOWN in said]) == 1
     assert [c.kind for c in report.coverage if c.error and "isn't known" in c.error] == ["acts"]
@@ -110,7 +110,7 @@ def test_what_an_open_action_was_for_is_done_only_after_a_notice_anew(upgraded: 
     swept(old, NOON + 3 * DAY - HOUR)
     assert done(old.there, "k2-stop-unmade") + done(old.there, "k4-delete-unmade") == []
     swept(old, NOON + 3 * DAY + 3 * HOUR)
-    assert (done(old.there, "k2-stop-unmade"), done(old.there, "k4-delete-unmade")) == ([Move.STOP], [Move.DELETE])
+    assert (done(old.there, "k2-stop-unmade"), done(old.there, "k4-delete-unmade")) == ([StepName.STOP], [StepName.DELETE])
 
 
 @pytest.mark.parametrize("name", ["done-stop", "k1-stop-made", "k3-delete-made"])
@@ -118,9 +118,9 @@ def test_what_the_old_version_did_is_brought_back_by_its_own_manifest(upgraded: 
     old = upgraded("notices")
     swept(old, NOON)
     assert name not in old.there.depot.things or old.there.depot.things[name].up is None
-    restored = restore.one(old.there.depot.id(name), old.there.bench())
+    restored = restore.restore_resource(old.there.depot.id(name), old.there.bench())
     assert (restored.error, old.there.depot.things[name].up) == (None, old.there.now)
-    assert old.there.memory(name).last_act is None
+    assert old.there.memory(name).last_action is None
 
 
 def test_a_snooze_holds_and_one_that_is_over_leads_to_a_new_notice(upgraded: Load):
@@ -128,13 +128,13 @@ def test_a_snooze_holds_and_one_that_is_over_leads_to_a_new_notice(upgraded: Loa
     given = old.there.memory("snoozed")
     report = swept(old, NOON)
     assert (of(report, "snoozed").case.verdict.state, old.there.memory("snoozed")) == ("exempt", given)
-    assert (of(report, "woken").step.move, old.there.memory("woken").snoozed_until) == (Move.WARN, None)
+    assert (of(report, "woken").step.name, old.there.memory("woken").snoozed_until) == (StepName.WARN, None)
     swept(old, NOON + 3 * DAY - HOUR)
     assert done(old.there, "snoozed") + done(old.there, "woken") == []
     swept(old, NOON + 3 * DAY)
-    assert done(old.there, "woken") == [Move.STOP]
+    assert done(old.there, "woken") == [StepName.STOP]
     swept(old, given.snoozed_until + HOUR)
-    assert (done(old.there, "snoozed"), of(swept(old, given.snoozed_until + HOUR), "snoozed").step.move) == ([], Move.NONE)
+    assert (done(old.there, "snoozed"), of(swept(old, given.snoozed_until + HOUR), "snoozed").step.name) == ([], StepName.NONE)
 
 
 def test_a_link_that_was_mailed_before_the_upgrade_still_keeps(upgraded: Load):
@@ -144,30 +144,30 @@ def test_a_link_that_was_mailed_before_the_upgrade_still_keeps(upgraded: Load):
     report = old.there.sweep()
     assert (of(report, "linked").case.verdict.state, done(old.there, "linked")) == ("exempt", [])
     assert old.there.memory("linked").snoozed_until >= NOON + 7 * DAY
-    assert done(old.there, "past-due") == [Move.STOP], "the same but for the click"
+    assert done(old.there, "past-due") == [StepName.STOP], "the same but for the click"
 
 
 def test_the_lease_of_a_dead_run_is_respected_and_then_taken(upgraded: Load):
     old = upgraded("notices")
     report = swept(old, old.there.now + 2 * HOUR / 60)
-    assert {f.step.because for f in report.findings if f.step.move is Move.NONE} >= {SHUT}
+    assert {f.step.because for f in report.findings if f.step.name is StepName.NONE} >= {SHUT}
     assert (old.there.depot.log, old.mails(SAM)) == ([], [])
     swept(old, NIGHT)
     assert len(about(old.mails(SAM), "k1-stop-made")) == 1
-    assert old.there.ledger.lease(TARGET, "the next", NIGHT, HOUR)
+    assert old.there.ledger.take_lease(TARGET, "the next", NIGHT, HOUR)
 
 
 def test_history_and_summaries_are_still_there(upgraded: Load):
     old = upgraded("notices")
     ids = [*map(old.there.depot.id, old.links), "overview"]
     before = {id_: old.there.ledger.history(id_) for id_ in ids}
-    usual = old.there.ledger.summaries(TARGET, "sagemaker-endpoint", 50)
+    usual = old.there.ledger.statistics(TARGET, "sagemaker-endpoint", 50)
     assert (len(usual), [e.what for e in before[old.there.depot.id("snoozed")]]) == (6, ["warned", "kept"])
     swept(old, NOON)
     for id_, entries in before.items():
         assert entries
         assert old.there.ledger.history(id_)[: len(entries)] == entries
-    assert old.there.ledger.summaries(TARGET, "sagemaker-endpoint", 50)[1:] == usual
+    assert old.there.ledger.statistics(TARGET, "sagemaker-endpoint", 50)[1:] == usual
 
 
 def test_the_admins_get_one_summary_and_hear_no_more_of_it(upgraded: Load):
@@ -182,10 +182,10 @@ def test_the_admins_get_one_summary_and_hear_no_more_of_it(upgraded: Load):
 def test_a_hold_stands_while_the_limits_are_exceeded_until_a_release(upgraded: Load):
     old = upgraded("holds", most=1)
     when = old.there.now + DAY
-    moves = {of(swept(old, when), f"second-{n}").step.move for n in (1, 2, 3)}
-    assert (moves, old.there.depot.log) == ({Move.HOLD}, [])
+    moves = {of(swept(old, when), f"second-{n}").step.name for n in (1, 2, 3)}
+    assert (moves, old.there.depot.log) == ({StepName.HOLD}, [])
     assert any("ON HOLD" in text for text in old.mails(ADMINS))
-    decide.release(old.there.ledger, "lee", old.there.now)
+    decide.release_hold(old.there.ledger, "lee", old.there.now)
     swept(old, when + HOUR)
     assert sorted(name for move, name, _ in old.there.depot.log) == ["second-1", "second-2", "second-3"]
 
@@ -194,7 +194,7 @@ def test_a_hold_is_not_ended_by_a_run_over_less_than_the_old_one_read(upgraded: 
     old = upgraded("holds", most=20)
     old.there.now += DAY
     report = old.there.sweep(regions=["us-east-1"])
-    assert {of(report, f"second-{n}").step.move for n in (1, 2, 3)} == {Move.HOLD}
+    assert {of(report, f"second-{n}").step.name for n in (1, 2, 3)} == {StepName.HOLD}
     assert old.there.depot.log == []
     old.there.later(hours=1)
     assert sorted(name for move, name, _ in old.there.depot.log) == ["second-1", "second-2", "second-3"]
@@ -202,9 +202,9 @@ def test_a_hold_is_not_ended_by_a_run_over_less_than_the_old_one_read(upgraded: 
 
 def test_a_release_before_the_first_new_run_ends_the_hold(upgraded: Load):
     old = upgraded("holds", most=1)
-    assert [h.sort for h in decide.standing(old.there.ledger)] == ["older"]
-    decide.release(old.there.ledger, "lee", old.there.now)
-    assert decide.standing(old.there.ledger) == []
+    assert [h.limit for h in decide.current_holds(old.there.ledger)] == ["older"]
+    decide.release_hold(old.there.ledger, "lee", old.there.now)
+    assert decide.current_holds(old.there.ledger) == []
     old.there.later(hours=1)
     assert sorted(name for move, name, _ in old.there.depot.log) == ["second-1", "second-2", "second-3"]
 
@@ -212,8 +212,8 @@ def test_a_release_before_the_first_new_run_ends_the_hold(upgraded: Load):
 def test_a_jump_that_the_old_version_held_is_still_held(upgraded: Load):
     old = upgraded("holds", most=20)
     west = replace(TARGET, region="eu-west-1")
-    [jump, *usual] = old.there.ledger.summaries(west, "sagemaker-endpoint", 50)
-    assert (jump.held, jump.idle, {s.held for s in usual}, {s.idle for s in usual}) == (True, 4, {False}, {0})
+    [jump, *usual] = old.there.ledger.statistics(west, "sagemaker-endpoint", 50)
+    assert (jump.was_jump, jump.idle, {s.was_jump for s in usual}, {s.idle for s in usual}) == (True, 4, {False}, {0})
     old.there.now += 4 * DAY
-    moves = {f.step.move for f in old.there.sweep().findings if f.case.resource.name.startswith("shop-")}
-    assert (moves, [name for _, name, _ in old.there.depot.log if name.startswith("shop-")]) == ({Move.HOLD}, [])
+    moves = {f.step.name for f in old.there.sweep().findings if f.case.resource.name.startswith("shop-")}
+    assert (moves, [name for _, name, _ in old.there.depot.log if name.startswith("shop-")]) == ({StepName.HOLD}, [])

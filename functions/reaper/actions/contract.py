@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
-from reaper.model import Move, Resource, Target
+from reaper.model import Resource, StepName, Target
 
 C = TypeVar("C")
-Record = Mapping[str, Any]
+UndoState = Mapping[str, Any]
 """A JSON object: texts, numbers, booleans, null, lists and objects. Times are ISO 8601 texts."""
 
 
@@ -26,38 +26,38 @@ class Manifest:
     name: str
     target: Target
     region: str
-    move: Move
+    action: StepName
     run: str
     at: datetime
-    record: Record
+    undo_state: UndoState
 
 
-Permit = Callable[[], None]
+CallCheck = Callable[[], None]
 """Asked before every changing call. It returns where the call may be made, and raises `errors.Withdrawn` where no further one may."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class ActionResult:
     """What an action did, as one sentence. `part`, such as `1 of 2 variants`, where it left something that is an action of its own."""
 
     because: str
-    part: str | None = None
+    part_done: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Undone:
+class UndoResult:
     """What undoing an act brought back, in one sentence, and what of it is not back, one sentence each.
 
     `again`: more of it can come back when it is run again, as soon as something is in service.
     """
 
     because: str
-    lost: tuple[str, ...] = ()
-    again: bool = False
+    not_restored: tuple[str, ...] = ()
+    run_again: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Acts(Generic[C]):
+class ActionFunctions(Generic[C]):
     """How a kind's moves are made. Every function raises CloudError where a call fails, with Trouble.GONE where the resource is no more.
 
     A resource's `facts` may have: `within`, a tuple of `Resource`: what lives inside and would go with it, with the tags its own sweep sees
@@ -73,8 +73,8 @@ class Acts(Generic[C]):
     `undo(cloud, manifest)`: bring back what the manifest says. Raises CloudError where nothing could be brought back.
     """
 
-    look: Callable[[C, Resource], Resource]
-    record: Callable[[C, Resource, Move], Record]
-    carry: Callable[[C, Resource, Manifest, Permit], Made]
-    undo: Callable[[C, Manifest], Undone]
+    read_now: Callable[[C, Resource], Resource]
+    read_undo_state: Callable[[C, Resource, StepName], UndoState]
+    perform: Callable[[C, Resource, Manifest, CallCheck], ActionResult]
+    undo: Callable[[C, Manifest], UndoResult]
     undo_permissions: tuple[str, ...]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from reaper import memory_updates
-from reaper.errors import CloudError, Withdrawn
+from reaper.errors import ActionWithdrawn, CloudError
 from reaper.ledger import port as book
 from reaper.ledger.port import Ledger, Unfinished
 from reaper.model import Memory, Resource
@@ -23,83 +23,93 @@ class Intent:
     """What was remembered `before` an action was meant, what then stood in the ledger, and the hint that leads there."""
 
     before: Memory
-    meant: Memory
+    written: Memory
     hint: Unfinished
 
 
 @dataclass(slots=True, kw_only=True)
-class Permit:
+class CallPermit:
     """Leave to make the next changing call of an action; `given` counts how often it was asked for and given."""
 
     resource: Resource
-    mine: Intent
+    own_intent: Intent
     ledger: Ledger
     clock: Callable[[], datetime]
-    given: int = 0
+    times_given: int = 0
 
-    def ask(self) -> None:
+    def require_unchanged(self) -> None:
         """One consistent read of its row, its host's row and the rows inside. Raises Withdrawn where no further call may be made."""
         now = self.clock()
         try:
-            found = self.ledger.recall(rows(self.resource), now)
+            found = self.ledger.recall(remembered_ids(self.resource), now)
         except CloudError as error:
-            raise Withdrawn(f"the ledger could not be read before the call: {error}") from error
+            raise ActionWithdrawn(f"the ledger could not be read before the call: {error}") from error
         if found.errors:
-            raise Withdrawn(f"the ledger could not be read before the call: {found.errors[0]}") from found.errors[0]
-        if found.get(self.resource.id, Memory()).version != self.mine.before.version + 1:
-            raise Withdrawn("what is remembered of it changed a moment ago: somebody may have kept it")
+            raise ActionWithdrawn(f"the ledger could not be read before the call: {found.errors[0]}") from found.errors[0]
+        if found.get(self.resource.id, Memory()).version != self.own_intent.before.version + 1:
+            raise ActionWithdrawn("what is remembered of it changed a moment ago: somebody may have kept it")
         for id_, memory in found.items():
             if id_ != self.resource.id and memory.snoozed_until and memory.snoozed_until > now:
-                raise Withdrawn(f"{id_} is kept by {memory.snoozed_by or 'somebody'} since a moment ago, and it goes with it")
-        self.given += 1
+                raise ActionWithdrawn(
+                    f"{id_} is kept by {memory.snoozed_by or 'somebody'} since a moment ago, and it goes with it"
+                )
+        self.times_given += 1
 
 
-def rows(resource: Resource) -> Sequence[str]:
+def remembered_ids(resource: Resource) -> Sequence[str]:
     """The ids under which something may be remembered that keeps it: its own, its host's, and those of everything inside."""
-    return [resource.id, *hosts(resource), *(inner.id for inner in resource.facts.get("within", ()))]
+    return [resource.id, *host_ids(resource), *(inner.id for inner in resource.facts.get("within", ()))]
 
 
-def hosts(resource: Resource) -> Sequence[str]:
+def host_ids(resource: Resource) -> Sequence[str]:
     """The ids under which its host may be remembered: some old ARNs are in lower case although the name in them is not."""
     host = resource.facts.get("host")
     return list(dict.fromkeys([host, host.lower()])) if host else []
 
 
-def host(resource: Resource, memories: Mapping[str, Memory]) -> Memory | None:
+def host_memory(resource: Resource, memories: Mapping[str, Memory]) -> Memory | None:
     """What is remembered of the resource that it lives in; of two forms of its id, the one that keeps it longer."""
-    found = [memories[id_] for id_ in hosts(resource) if id_ in memories]
+    found = [memories[id_] for id_ in host_ids(resource) if id_ in memories]
     return max(found, key=lambda memory: memory.snoozed_until or LONG_AGO, default=None)
 
 
-def update(ledger: Ledger, mine: Intent, change: Callable[[Memory], Memory], now: datetime) -> None:
+def update_intent(ledger: Ledger, mine: Intent, change: Callable[[Memory], Memory], now: datetime) -> None:
     """Change the row on whatever version stands, as long as the intent in it is still this one.
 
     Raises CloudError where the ledger cannot be written.
     """
-    _update(ledger, mine.hint, change, now)
+    _update_row(ledger, mine.hint, change, now)
 
 
-def told(ledger: Ledger, hint: Unfinished, now: datetime, change: Callable[[Memory], Memory] = lambda memory: memory) -> None:
+def record_owner_told(
+    ledger: Ledger, hint: Unfinished, now: datetime, change: Callable[[Memory], Memory] = lambda memory: memory
+) -> None:
     """Its owner knows what became of it: write that down with whatever else `change` makes of the row, and remove the hint.
 
     Raises CloudError where the ledger cannot be written.
     """
-    _update(ledger, hint, lambda memory: replace(change(memory), act_told=now), now)
-    ledger.end(hint.target, hint.id)
+    _update_row(ledger, hint, lambda memory: replace(change(memory), last_action_told_at=now), now)
+    ledger.remove_unfinished(hint.target, hint.id)
 
 
-def is_of(memory: Memory, hint: Unfinished) -> bool:
+def is_same_intent(memory: Memory, hint: Unfinished) -> bool:
     """Whether the hint is about the very intent that the row has."""
-    return (memory.act_run or "", memory.last_act) == (hint.run, hint.action)
+    return (memory.last_action_run or "", memory.last_action) == (hint.run, hint.action)
 
 
-def _update(ledger: Ledger, hint: Unfinished, change: Callable[[Memory], Memory], now: datetime) -> None:
-    book.update(ledger, hint.id, lambda memory: change(memory) if is_of(memory, hint) else memory, now)
+def _update_row(ledger: Ledger, hint: Unfinished, change: Callable[[Memory], Memory], now: datetime) -> None:
+    book.update_memory(ledger, hint.id, lambda memory: change(memory) if is_same_intent(memory, hint) else memory, now)
 
 
-def close(ledger: Ledger, id_: str, memory: Memory, now: datetime) -> Memory:
+def close_unfinished(ledger: Ledger, resource_id: str, memory: Memory, now: datetime) -> Memory:
     """The memory with an open action closed as not known, written on whatever version stands as long as it is still open.
 
     Raises CloudError.
     """
-    return book.update(ledger, id_, lambda m: memory_updates.not_known(m) if memory_updates.is_open(m) else m, now, memory)
+    return book.update_memory(
+        ledger,
+        resource_id,
+        lambda m: memory_updates.with_unknown_result(m) if memory_updates.is_unfinished(m) else m,
+        now,
+        memory,
+    )

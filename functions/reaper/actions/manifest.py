@@ -18,9 +18,9 @@ from typing import Any, Protocol, cast
 from urllib.parse import unquote
 
 from reaper.actions.contract import Manifest
-from reaper.errors import CloudError, SettingsError, Trouble
+from reaper.errors import CloudError, Reason, SettingsError
 from reaper.ledger import port
-from reaper.model import Move, Target
+from reaper.model import StepName, Target
 
 SCHEMA = 1
 OPERATION = "manifest"
@@ -37,7 +37,7 @@ class Store(Protocol):
         """The text at an address that `write` gave."""
         ...
 
-    def list(self, place: str) -> list[str]:
+    def list_texts(self, place: str) -> list[str]:
         """The addresses of everything kept under `place`."""
         ...
 
@@ -49,52 +49,54 @@ class Archive:
     place: str
     store: Store
 
-    def keep(self, manifest: Manifest, version: int) -> str:
+    def store_manifest(self, manifest: Manifest, version: int) -> str:
         """Store it; gives its address. `version`: that of the ledger's row which will name it, so that no two attempts share a name.
 
         Raises CloudError: then nothing must be changed.
         """
-        name = f"{manifest.run}/{sha256(manifest.id.encode()).hexdigest()[:24]}-{manifest.move}-{version}.json"
-        return self.store.write(self.place, name, render(manifest))
+        name = f"{manifest.run}/{sha256(manifest.id.encode()).hexdigest()[:24]}-{manifest.action}-{version}.json"
+        return self.store.write(self.place, name, manifest_json(manifest))
 
-    def of_run(self, run: str) -> list[tuple[str, Manifest | CloudError]]:
+    def manifests_of_run(self, run: str) -> list[tuple[str, Manifest | CloudError]]:
         """Every manifest of that run with its address, or why it cannot be read. Raises CloudError where they cannot be listed."""
-        return [(address, self._tried(address)) for address in self.store.list(f"{self.place.rstrip('/')}/{run}")]
+        return [
+            (address, self._manifest_or_error(address)) for address in self.store.list_texts(f"{self.place.rstrip('/')}/{run}")
+        ]
 
-    def at(self, address: str) -> Manifest:
+    def read_manifest(self, address: str) -> Manifest:
         """The manifest at that address, which may be of another sort than this place. Raises CloudError, also for what is no manifest."""
-        store = self.store if _cloud_of(address) == _cloud_of(self.place) else _store(address)
-        return parse(store.read_text(address), address)
+        store = self.store if _cloud_of(address) == _cloud_of(self.place) else _store_for(address)
+        return parse_manifest(store.read_text(address), address)
 
-    def remembered(self, address: str) -> Manifest:
+    def read_own_manifest(self, address: str) -> Manifest:
         """The manifest at an address that the ledger names. Raises CloudError, also for one that does not lie in this place.
 
         Undoing makes what a manifest says, so one that only the ledger points to must be one that this place took.
         """
-        if not self.holds(address):
+        if not self.contains(address):
             because = f"{address} does not lie in REAPER_MANIFESTS={self.place}: name it with --manifest if it is one of yours"
-            raise CloudError(Trouble.REFUSED, OPERATION, because)
-        return self.at(address)
+            raise CloudError(Reason.REFUSED, OPERATION, because)
+        return self.read_manifest(address)
 
-    def holds(self, address: str) -> bool:
+    def contains(self, address: str) -> bool:
         """Whether the address lies in this place."""
         if _cloud_of(address) != _cloud_of(self.place):
             return False
         if _cloud_of(address) is None:
-            return _within(address, self.place)
-        parts, ours = _parts(address), _parts(self.place)
+            return _is_within(address, self.place)
+        parts, ours = _address_parts(address), _address_parts(self.place)
         return len(parts) > len(ours) and parts[: len(ours)] == ours and not {".", ".."} & set(parts) and "?" not in address
 
-    def _tried(self, address: str) -> Manifest | CloudError:
+    def _manifest_or_error(self, address: str) -> Manifest | CloudError:
         try:
-            return self.at(address)
+            return self.read_manifest(address)
         except CloudError as error:
             return error
 
 
-def open(place: str | None, environ: Mapping[str, str]) -> Archive:
+def open_archive(place: str | None, environ: Mapping[str, str]) -> Archive:
     """The archive at `place`; without one, beside the user's own ledger. Raises SettingsError for a place that cannot be one."""
-    where = (place or default(environ)).strip()
+    where = (place or default_folder(environ)).strip()
     if where.startswith("https://") and "?" in where:
         raise SettingsError(
             "REAPER_MANIFESTS: an address with a signature cannot be kept for undoing; give the container's own address"
@@ -103,15 +105,15 @@ def open(place: str | None, environ: Mapping[str, str]) -> Archive:
         raise SettingsError(
             f"REAPER_MANIFESTS={where!r}: expected s3://bucket/prefix, a blob container's https URL, or a directory"
         )
-    return Archive(place=where, store=_store(where))
+    return Archive(place=where, store=_store_for(where))
 
 
-def default(environ: Mapping[str, str]) -> str:
+def default_folder(environ: Mapping[str, str]) -> str:
     """The folder `manifests` beside the user's own ledger. Raises SettingsError where the user has no home."""
-    return str(Path(port.default(environ).removeprefix("sqlite://")).parent / "manifests")
+    return str(Path(port.default_address(environ).removeprefix("sqlite://")).parent / "manifests")
 
 
-def render(manifest: Manifest) -> str:
+def manifest_json(manifest: Manifest) -> str:
     """The manifest as JSON."""
     target = manifest.target
     return json.dumps(
@@ -124,16 +126,16 @@ def render(manifest: Manifest) -> str:
             "account": target.account,
             "target_region": target.region,
             "region": manifest.region,
-            "move": manifest.move.value,
+            "move": manifest.action.value,
             "run": manifest.run,
             "at": manifest.at.isoformat(),
-            "record": manifest.record,
+            "record": manifest.undo_state,
         },
         indent=1,
     )
 
 
-def parse(text: str, address: str) -> Manifest:
+def parse_manifest(text: str, address: str) -> Manifest:
     """The manifest that `text` holds. Raises CloudError that names the address for anything else."""
     try:
         said: dict[str, Any] = json.loads(text)
@@ -145,16 +147,16 @@ def parse(text: str, address: str) -> Manifest:
             name=str(said["name"]),
             target=Target(cloud=str(said["cloud"]), account=str(said["account"]), region=said["target_region"]),
             region=str(said["region"]),
-            move=Move(said["move"]),
+            action=StepName(said["move"]),
             run=str(said["run"]),
             at=datetime.fromisoformat(said["at"]),
-            record=dict(said["record"]),
+            undo_state=dict(said["record"]),
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise CloudError(Trouble.GARBLED, OPERATION, f"{address} is no manifest ({type(error).__name__}: {error})") from error
+        raise CloudError(Reason.UNREADABLE, OPERATION, f"{address} is no manifest ({type(error).__name__}: {error})") from error
 
 
-class Folder:
+class FolderStore:
     """Manifests as files of one machine."""
 
     def write(self, place: str, name: str, text: str) -> str:
@@ -166,16 +168,16 @@ class Folder:
                 file.flush()
                 os.fsync(file.fileno())
         except (OSError, ValueError) as error:
-            raise CloudError(Trouble.REFUSED, OPERATION, f"{path} cannot be written: {error}") from error
+            raise CloudError(Reason.REFUSED, OPERATION, f"{path} cannot be written: {error}") from error
         return str(path)
 
     def read_text(self, address: str) -> str:
         try:
             return Path(address).read_text(encoding="utf-8")
         except (OSError, ValueError) as error:
-            raise CloudError(Trouble.GONE, OPERATION, f"{address} cannot be read: {error}") from error
+            raise CloudError(Reason.GONE, OPERATION, f"{address} cannot be read: {error}") from error
 
-    def list(self, place: str) -> list[str]:
+    def list_texts(self, place: str) -> list[str]:
         return sorted(str(path) for path in Path(place).glob("*.json"))
 
 
@@ -184,23 +186,23 @@ def _cloud_of(address: str) -> str | None:
     return "aws" if address.startswith("s3://") else "azure" if address.startswith("https://") else None
 
 
-def _within(address: str, place: str) -> bool:
+def _is_within(address: str, place: str) -> bool:
     try:
         return Path(address).resolve().is_relative_to(Path(place).resolve())
     except (OSError, ValueError, RuntimeError):
         return False
 
 
-def _parts(address: str) -> list[str]:
+def _address_parts(address: str) -> list[str]:
     """The host or bucket and each part of the path; of a blob's address without its percent signs."""
     text = unquote(address) if _cloud_of(address) == "azure" else address
     return [part for part in text.split("/") if part]
 
 
-def _store(where: str) -> Store:
+def _store_for(where: str) -> Store:
     cloud = _cloud_of(where)
     if cloud is None:
-        return Folder()
+        return FolderStore()
     try:
         return cast(Store, import_module(f"reaper.{cloud}.text_store"))
     except ImportError as error:

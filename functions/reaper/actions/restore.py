@@ -10,152 +10,154 @@ from typing import TYPE_CHECKING, Any
 
 from reaper import memory_updates, registry
 from reaper.actions import intent, unfinished
-from reaper.actions.contract import Acts, Manifest, Undone
+from reaper.actions.contract import ActionFunctions, Manifest, UndoResult
 from reaper.actions.manifest import Archive
-from reaper.errors import ODD, CloudError, SettingsError, Trouble
-from reaper.ledger.codec import same
-from reaper.ledger.port import History, Ledger, update
-from reaper.model import Memory, Move, Target
+from reaper.errors import ODD_REPLY_ERRORS, CloudError, Reason, SettingsError
+from reaper.ledger.codec import comparable_id
+from reaper.ledger.port import HistoryEntry, Ledger, update_memory
+from reaper.model import Memory, StepName, Target
 
 if TYPE_CHECKING:
-    from reaper.observe import Cloud
+    from reaper.observe import CloudSession
 
 RESTORED = "restored"
-RUN = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{0,63}")
+RUN_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{0,63}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bench:
+class RestoreContext:
     """What taking back needs. `cloud` opens a session of a target; `by` is who asks."""
 
     ledger: Ledger
     archive: Archive
-    cloud: Callable[[Target], Cloud]
+    open_session: Callable[[Target], CloudSession]
     clock: Callable[[], datetime]
     by: str
-    acts: Callable[[str], Acts[Any]] = registry.acts
+    action_functions: Callable[[str], ActionFunctions[Any]] = registry.action_functions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Restored:
+class RestoreResult:
     """What became of taking back one act: `undone`, or the `error` that kept it from coming back."""
 
     id: str
-    undone: Undone | None = None
+    undone: UndoResult | None = None
     error: CloudError | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Left:
+class NotUndone:
     """An act of the run that is left as it is, and why."""
 
     id: str
     because: str
 
 
-def one(id_: str, bench: Bench, address: str | None = None) -> Restored:
+def restore_resource(resource_id: str, bench: RestoreContext, address: str | None = None) -> RestoreResult:
     """Take back the last act on a resource; `address` names another manifest than the ledger does. What is back already is left alone.
 
     Raises SettingsError where nothing is known to take back, CloudError where ledger or manifest cannot be read.
     """
-    where = address or _memory(id_, bench).manifest
+    where = address or _read_memory(resource_id, bench).manifest_address
     if not where:
-        return _back(id_, bench)
-    manifest = bench.archive.at(where) if address else bench.archive.remembered(where)
-    if same(manifest.id) != same(id_):
-        raise SettingsError(f"{id_}: {where} is about {manifest.id}; nothing was done")
-    return _restored(manifest, where, bench)
+        return _already_restored(resource_id, bench)
+    manifest = bench.archive.read_manifest(where) if address else bench.archive.read_own_manifest(where)
+    if comparable_id(manifest.id) != comparable_id(resource_id):
+        raise SettingsError(f"{resource_id}: {where} is about {manifest.id}; nothing was done")
+    return _restore(manifest, where, bench)
 
 
-def _back(id_: str, bench: Bench) -> Restored:
+def _already_restored(resource_id: str, bench: RestoreContext) -> RestoreResult:
     """What there is to say where no act stands. Raises SettingsError where none was ever taken back."""
-    entries = bench.ledger.history(id_)
-    restored, went = ([e for e in entries if e.what == what] for what in (RESTORED, unfinished.WENT))
+    entries = bench.ledger.history(resource_id)
+    restored, went = ([e for e in entries if e.what == what] for what in (RESTORED, unfinished.WENT_ENTRY))
     if went and not (restored and restored[-1].when > went[-1].when):
         raise SettingsError(
-            f"{id_}: it went with {went[-1].because} in run {went[-1].by}: `reaper restore {went[-1].because}` brings both back"
+            f"{resource_id}: it went with {went[-1].because} in run {went[-1].by}: `reaper restore {went[-1].because}` brings both back"
         )
     if not restored:
-        raise SettingsError(f"{id_}: the ledger knows of no act on it; name its manifest with --manifest")
+        raise SettingsError(f"{resource_id}: the ledger knows of no act on it; name its manifest with --manifest")
     last = restored[-1]
-    return Restored(id=id_, undone=Undone(because=f"it is back already, since {last.when:%Y-%m-%d %H:%M} UTC, by {last.by}"))
+    return RestoreResult(
+        id=resource_id, undone=UndoResult(because=f"it is back already, since {last.when:%Y-%m-%d %H:%M} UTC, by {last.by}")
+    )
 
 
-def run(run_id: str, bench: Bench, deletes: bool = False) -> Iterator[Restored | Left]:
+def undo_run(run_id: str, bench: RestoreContext, deletes: bool = False) -> Iterator[RestoreResult | NotUndone]:
     """Take back every stop of that run that still stands, one by one; with `deletes` its deletes too.
 
     An act still stands where the ledger names its manifest: it was made, nothing was done since, and nobody has taken it back. Raises
     SettingsError for what is no run, or one that left no manifest, and CloudError where manifests or ledger cannot be read.
     """
-    if not RUN.fullmatch(run_id):
+    if not RUN_ID.fullmatch(run_id):
         raise SettingsError(f"--run {run_id!r} is no run: reports name theirs as run.id, such as 3f2a9c01b7de")
-    manifests = bench.archive.of_run(run_id)
+    manifests = bench.archive.manifests_of_run(run_id)
     if not manifests:
         raise SettingsError(f"run {run_id!r} left nothing to take back in {bench.archive.place}; reports name theirs as run.id")
     for address, manifest in manifests:
         if isinstance(manifest, CloudError):
-            yield Restored(id=address, error=manifest)
-        elif why := _why_left(address, manifest, run_id, bench, deletes):
-            yield Left(id=manifest.id, because=why)
+            yield RestoreResult(id=address, error=manifest)
+        elif why := _left_because(address, manifest, run_id, bench, deletes):
+            yield NotUndone(id=manifest.id, because=why)
         else:
-            yield _restored(manifest, address, bench)
+            yield _restore(manifest, address, bench)
 
 
-def _why_left(address: str, manifest: Manifest, run_id: str, bench: Bench, deletes: bool) -> str | None:
+def _left_because(address: str, manifest: Manifest, run_id: str, bench: RestoreContext, deletes: bool) -> str | None:
     if manifest.run != run_id:
         return f"its manifest {address} is of run {manifest.run}"
-    memory = _memory(manifest.id, bench)
-    if memory.manifest != address or memory.last_act is not manifest.move:
+    memory = _read_memory(manifest.id, bench)
+    if memory.manifest_address != address or memory.last_action is not manifest.action:
         return "it was not made, is taken back already, or something was done since"
-    if manifest.move is Move.DELETE and not deletes:
+    if manifest.action is StepName.DELETE and not deletes:
         return "it was deleted; `reaper restore` brings it back, or --deletes all of them"
     return None
 
 
-def _memory(id_: str, bench: Bench) -> Memory:
-    memory: Memory = bench.ledger.recall([id_], bench.clock()).get(id_, Memory())
+def _read_memory(resource_id: str, bench: RestoreContext) -> Memory:
+    memory: Memory = bench.ledger.recall([resource_id], bench.clock()).get(resource_id, Memory())
     return memory
 
 
-def _restored(manifest: Manifest, address: str, bench: Bench) -> Restored:
+def _restore(manifest: Manifest, address: str, bench: RestoreContext) -> RestoreResult:
     try:
-        _close(manifest.id, bench)
-        undone = _undo(manifest, bench)
-        _forget(manifest, address, undone, bench)
+        _close_unfinished(manifest.id, bench)
+        undone = _undo_action(manifest, bench)
+        _record_undo(manifest, address, undone, bench)
     except CloudError as error:
-        return Restored(id=manifest.id, error=error)
-    return Restored(id=manifest.id, undone=undone)
+        return RestoreResult(id=manifest.id, error=error)
+    return RestoreResult(id=manifest.id, undone=undone)
 
 
-def _close(id_: str, bench: Bench) -> None:
+def _close_unfinished(resource_id: str, bench: RestoreContext) -> None:
     """An action that an earlier run left open is closed before it is undone, so that nobody takes it for going on."""
-    memory = _memory(id_, bench)
-    if memory_updates.is_open(memory):
-        intent.close(bench.ledger, id_, memory, bench.clock())
+    memory = _read_memory(resource_id, bench)
+    if memory_updates.is_unfinished(memory):
+        intent.close_unfinished(bench.ledger, resource_id, memory, bench.clock())
 
 
-def _undo(manifest: Manifest, bench: Bench) -> Undone:
+def _undo_action(manifest: Manifest, bench: RestoreContext) -> UndoResult:
     try:
-        acts = bench.acts(manifest.kind)
+        acts = bench.action_functions(manifest.kind)
     except KeyError as error:
-        raise CloudError(Trouble.GARBLED, "restore", f"{manifest.kind} is no kind that this version can bring back") from error
+        raise CloudError(Reason.UNREADABLE, "restore", f"{manifest.kind} is no kind that this version can bring back") from error
     try:
-        return acts.undo(bench.cloud(manifest.target).anew(), manifest)
-    except ODD as error:
-        raise CloudError(Trouble.GARBLED, "restore", f"the manifest or a reply could not be understood ({error!r})") from error
+        return acts.undo(bench.open_session(manifest.target).without_cache(), manifest)
+    except ODD_REPLY_ERRORS as error:
+        raise CloudError(Reason.UNREADABLE, "restore", f"the manifest or a reply could not be understood ({error!r})") from error
 
 
-def _forget(manifest: Manifest, address: str, undone: Undone, bench: Bench) -> None:
+def _record_undo(manifest: Manifest, address: str, undone: UndoResult, bench: RestoreContext) -> None:
     """Nothing is done to it again without a new notice. What can be gone on with keeps its manifest; so does a later act."""
     now = bench.clock()
 
     def forget(memory: Memory) -> Memory:
-        over = memory.manifest == address and not undone.again
-        return memory_updates.undone(memory) if over else memory_updates.moved(memory)
+        over = memory.manifest_address == address and not undone.run_again
+        return memory_updates.after_undo(memory) if over else memory_updates.after_action(memory)
 
     try:
-        update(bench.ledger, manifest.id, forget, now)
+        update_memory(bench.ledger, manifest.id, forget, now)
     except CloudError as error:
-        raise error.retold(f"{error}; it is back all the same") from error
-    bench.ledger.end(manifest.target, manifest.id)
-    bench.ledger.note(History(id=manifest.id, when=now, what=RESTORED, by=bench.by, because=undone.because))
+        raise error.reworded(f"{error}; it is back all the same") from error
+    bench.ledger.remove_unfinished(manifest.target, manifest.id)
+    bench.ledger.add_history(HistoryEntry(id=manifest.id, when=now, what=RESTORED, by=bench.by, because=undone.because))

@@ -11,44 +11,59 @@ from datetime import datetime, timedelta
 
 from reaper import memory_updates, plan
 from reaper.actions import intent
-from reaper.errors import CloudError, Trouble
-from reaper.ledger.codec import same
-from reaper.ledger.port import History, Ledger, Recalled, Unfinished
-from reaper.model import Action, Case, Finding, Memory, Move, Outcome, Owner, Resource, Result, Rule, State, Step, Target, Verdict
+from reaper.errors import CloudError, Reason
+from reaper.ledger.codec import comparable_id
+from reaper.ledger.port import HistoryEntry, Ledger, Recalled, Unfinished
+from reaper.model import (
+    Case,
+    Ceiling,
+    Finding,
+    Memory,
+    Outcome,
+    Owner,
+    Resource,
+    Result,
+    Rule,
+    State,
+    Step,
+    StepName,
+    Target,
+    Verdict,
+)
 
 AND_THE_REST = ", and the rest was announced"
-TOLD = "told"
+TOLD_ENTRY = "told"
 """In the history: a channel accepted the mail about an action."""
-WENT = "went"
+WENT_ENTRY = "went"
 """In the history: it went with what it lived in, whose id the entry says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Late:
+class UntoldAction:
     """An action whose owner still has to be told: as a finding to mail about, the hint that led to it, and whether it was closed just now."""
 
     finding: Finding
     hint: Unfinished
-    closed: bool
+    closed_now: bool
 
 
-def hint(found: Finding, run: str, now: datetime) -> Unfinished:
+def unfinished_entry(finding: Finding, run: str, now: datetime) -> Unfinished:
     """The hint of an action of that run, as `intent` knows it again."""
-    resource = found.case.resource
+    resource = finding.case.resource
     return Unfinished(
         target=resource.target,
         id=resource.id,
         kind=resource.kind,
         name=resource.name,
         region=resource.region,
-        owner=found.case.owner,
-        action=found.step.move,
+        owner=finding.case.owner,
+        action=finding.step.name,
         run=run,
         at=now,
     )
 
 
-def hints(ledger: Ledger, targets: Iterable[Target], now: datetime) -> tuple[list[Unfinished], list[CloudError]]:
+def read_unfinished(ledger: Ledger, targets: Iterable[Target], now: datetime) -> tuple[list[Unfinished], list[CloudError]]:
     """Every hint that earlier runs left at those targets, and what is wrong with hints that cannot be understood: these stay.
 
     Raises CloudError where the ledger does not answer.
@@ -59,15 +74,15 @@ def hints(ledger: Ledger, targets: Iterable[Target], now: datetime) -> tuple[lis
         try:
             found += ledger.unfinished(target, now)
         except CloudError as error:
-            if error.trouble is not Trouble.GARBLED:
+            if error.reason is not Reason.UNREADABLE:
                 raise
             unread.append(error)
     return found, unread
 
 
-def late(
+def close_and_list_untold(
     left: Sequence[Unfinished], findings: Sequence[Finding], memories: Recalled, ledger: Ledger, now: datetime
-) -> tuple[Recalled, list[Late]]:
+) -> tuple[Recalled, list[UntoldAction]]:
     """The memories with every open action closed by version, and what is to be told of them. Hints that lead nowhere are removed.
 
     Raises CloudError where the ledger cannot be written.
@@ -77,72 +92,81 @@ def late(
     known, closed = dict(memories), set()
     told = {*listed, *(entry.id for entry in left)}  # a host's row alone leads to no mail: it is closed when the host is listed
     for id_, memory in memories.items():
-        if id_ in told and memory_updates.is_open(memory):
-            known[id_] = intent.close(ledger, id_, memory, now)
+        if id_ in told and memory_updates.is_unfinished(memory):
+            known[id_] = intent.close_unfinished(ledger, id_, memory, now)
             closed.add(id_)
-    found: list[Late] = []
-    for entry in [*left, *_unhinted(closed, left, listed, known, ledger)]:
-        if entry.id in memories.garbled:
+    found: list[UntoldAction] = []
+    for entry in [*left, *_missing_entries(closed, left, listed, known, ledger)]:
+        if entry.id in memories.unreadable:
             continue
         memory = known.get(entry.id, Memory())
-        one = Late(finding=_finding(entry, memory, listed.get(entry.id)), hint=entry, closed=entry.id in closed)
-        if not intent.is_of(memory, entry) or memory.act_told or memory.act_result is None or _is_usual(memory):
-            ledger.end(entry.target, entry.id)
-        elif said := _said(entry, ledger):
+        one = UntoldAction(
+            finding=_untold_finding(entry, memory, listed.get(entry.id)), hint=entry, closed_now=entry.id in closed
+        )
+        if (
+            not intent.is_same_intent(memory, entry)
+            or memory.last_action_told_at
+            or memory.last_action_result is None
+            or _is_in_weekly_summary(memory)
+        ):
+            ledger.remove_unfinished(entry.target, entry.id)
+        elif said := _accepted_mail(entry, ledger):
             announced = said.because.endswith(AND_THE_REST)
-            intent.told(ledger, entry, said.when, rest(one.finding, said.by, said.when) if announced else as_it_is)
+            intent.record_owner_told(
+                ledger, entry, said.when, change_after_mail(one.finding, said.by, said.when) if announced else unchanged
+            )
             known |= ledger.recall([entry.id], now)
         else:
             found.append(one)
-    return Recalled(known, {error_id: memories.error(error_id) for error_id in memories.garbled}), found
+    return Recalled(known, {error_id: memories.error_of(error_id) for error_id in memories.unreadable}), found
 
 
 def _as_listed(left: Iterable[Unfinished], listed: Collection[str]) -> list[Unfinished]:
     """Under the ids that the services spell today: an earlier run may have met another spelling."""
-    spelled = {same(id_): id_ for id_ in listed}
-    return [replace(entry, id=spelled.get(same(entry.id), entry.id)) for entry in left]
+    spelled = {comparable_id(id_): id_ for id_ in listed}
+    return [replace(entry, id=spelled.get(comparable_id(entry.id), entry.id)) for entry in left]
 
 
-def rest(found: Finding, receipt: str, when: datetime) -> Callable[[Memory], Memory]:
+def change_after_mail(finding: Finding, receipt: str, when: datetime) -> Callable[[Memory], Memory]:
     """What a mail about an action that was accepted at `when` makes of its row: of a part, it is the notice for the rest."""
-    leads_on = found.outcome.part is not None and plan.leads_on(found.case)
-    return lambda memory: memory_updates.told_of_part(found.case, memory, receipt, when) if leads_on else memory
+    leads_on = finding.outcome.part_done is not None and plan.may_act_on_rest(finding.case)
+    return lambda memory: memory_updates.after_part_notice(finding.case, memory, receipt, when) if leads_on else memory
 
 
-def because(entry: Unfinished, *, rest: bool = False) -> str:
+def history_reason(entry: Unfinished, *, rest: bool = False) -> str:
     """What the history says of a mail about that action, and that it announced the rest of it, where it did."""
     return f"of run {entry.run}: {entry.action}{AND_THE_REST if rest else ''}"
 
 
-def failure(found: Sequence[Late]) -> CloudError | None:
+def closed_actions_error(found: Sequence[UntoldAction]) -> CloudError | None:
     """What the report says of the actions that were closed just now."""
-    lost = [one for one in found if one.closed]
+    lost = [one for one in found if one.closed_now]
     if not lost:
         return None
     more = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
     said = lost[0].finding.outcome.error
     return CloudError(
-        Trouble.PARTIAL, "act", f"{lost[0].hint.id}: {said}; `reaper restore {lost[0].hint.id}` brings it back{more}"
+        Reason.PARTIAL, "act", f"{lost[0].hint.id}: {said}; `reaper restore {lost[0].hint.id}` brings it back{more}"
     )
 
 
-def _is_usual(memory: Memory) -> bool:
+def _is_in_weekly_summary(memory: Memory) -> bool:
     """Whether its owner hears of it in the weekly summary. A stop by hours leaves no hint, so one that did is told, whatever today's rule."""
-    return memory.last_act is Move.START and memory.act_result is Result.DONE
+    return memory.last_action is StepName.START and memory.last_action_result is Result.DONE
 
 
-def _said(entry: Unfinished, ledger: Ledger) -> History | None:
+def _accepted_mail(entry: Unfinished, ledger: Ledger) -> HistoryEntry | None:
     """The mail about it that a channel accepted before its run ended, if there was one."""
-    texts = {because(entry), because(entry, rest=True)}
-    return next((e for e in ledger.history(entry.id) if e.what == TOLD and e.because in texts), None)
+    texts = {history_reason(entry), history_reason(entry, rest=True)}
+    return next((e for e in ledger.history(entry.id) if e.what == TOLD_ENTRY and e.because in texts), None)
 
 
-def as_it_is(memory: Memory) -> Memory:
+def unchanged(memory: Memory) -> Memory:
     """The row unchanged, for a mail that announced nothing more."""
     return memory
 
 
-def _unhinted(
+def _missing_entries(
     closed: Iterable[str], left: Sequence[Unfinished], listed: Mapping[str, Finding], known: Mapping[str, Memory], ledger: Ledger
 ) -> list[Unfinished]:
     """Hints for open actions that left none, as version 49f8b6c did, so that they are told of even if the mail fails today."""
@@ -150,30 +174,30 @@ def _unhinted(
     made = []
     for id_ in sorted(set(closed) - hinted):
         memory, found = known[id_], listed.get(id_)
-        if found is None or memory.last_act is None or memory.acted_at is None:
+        if found is None or memory.last_action is None or memory.last_action_at is None:
             continue
-        asked = replace(found, step=Step(move=memory.last_act, because=""))
-        made.append(hint(asked, memory.act_run or "", memory.acted_at))
-        ledger.begin(made[-1])
+        asked = replace(found, step=Step(name=memory.last_action, because=""))
+        made.append(unfinished_entry(asked, memory.last_action_run or "", memory.last_action_at))
+        ledger.add_unfinished(made[-1])
     return made
 
 
-def _finding(entry: Unfinished, memory: Memory, listed: Finding | None) -> Finding:
-    base = listed or _bare(entry)
-    done, because = memory.act_result is Result.DONE, memory.act_because or ""
+def _untold_finding(entry: Unfinished, memory: Memory, listed: Finding | None) -> Finding:
+    base = listed or _unlisted_finding(entry)
+    done, because = memory.last_action_result is Result.DONE, memory.last_action_because or ""
     left = "it is as an earlier run left it" if done else "an earlier run may have changed it"
     exempt = Verdict(state=State.EXEMPT, because=left)
     return replace(
         base,
         # Its mail goes to whoever owned it then, and must never count as a notice to whoever owns it now.
-        case=replace(base.case, verdict=exempt, owner=entry.owner or base.case.owner, rule=_told_by_mail(base.case.rule)),
-        step=Step(move=entry.action, because="an earlier run did it and ended before its owner was told"),
+        case=replace(base.case, verdict=exempt, owner=entry.owner or base.case.owner, rule=_rule_with_mail(base.case.rule)),
+        step=Step(name=entry.action, because="an earlier run did it and ended before its owner was told"),
         outcome=Outcome(
-            result=memory.act_result or Result.FAILED,
+            result=memory.last_action_result or Result.FAILED,
             because=because if done else None,
             error=None if done else because,
             begun=True,
-            part=memory.act_part,
+            part_done=memory.last_action_part,
         ),
         owner=Owner(address=entry.owner, source="its owner when it was done") if entry.owner else base.owner,
         wasted_usd=None,
@@ -181,20 +205,20 @@ def _finding(entry: Unfinished, memory: Memory, listed: Finding | None) -> Findi
     )
 
 
-def _told_by_mail(rule: Rule) -> Rule:
+def _rule_with_mail(rule: Rule) -> Rule:
     """The rule, without the weekly summary being enough."""
     return replace(rule, hours=replace(rule.hours, by_rule=False)) if rule.hours else rule
 
 
-def _bare(entry: Unfinished) -> Finding:
+def _unlisted_finding(entry: Unfinished) -> Finding:
     """A finding of what is no longer listed: no more is known of it than its hint says."""
     resource = Resource(kind=entry.kind, id=entry.id, name=entry.name, target=entry.target, region=entry.region, created=None)
     nothing = timedelta()
-    rule = Rule(name="no rule", action=Action.IGNORE, idle_after=nothing, grace=nothing, remind_every=nothing)
+    rule = Rule(name="no rule", action=Ceiling.IGNORE, idle_after=nothing, grace=nothing, remind_every=nothing)
     case = Case(resource=resource, rule=rule, verdict=Verdict(state=State.EXEMPT, because="it is gone"), owner=entry.owner)
     return Finding(
         case=case,
-        step=Step(move=Move.NONE, because="it is gone"),
+        step=Step(name=StepName.NONE, because="it is gone"),
         outcome=Outcome(result=Result.PLANNED),
         owner=Owner(address=entry.owner, source="its owner when it was done"),
         price=None,

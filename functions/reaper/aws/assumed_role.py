@@ -16,20 +16,20 @@ from botocore.session import get_session
 
 from reaper.errors import SettingsError
 
-NAME = "ml-idle-reaper"
-LONGEST = 2048
+ROLE_SESSION_NAME = "ml-idle-reaper"
+MAX_POLICY_CHARS = 2048
 """Characters of a session policy, which must be plain text."""
 
 
-def session(role_arn: str, mode_may_act: bool, actions: Sequence[str]) -> boto3.Session:
+def assume_role(role_arn: str, may_act: bool, actions: Sequence[str]) -> boto3.Session:
     """A session as that role, whose credentials are fetched on first use and renewed before they end.
 
     Unless the mode may act, its rights are cut down to exactly `actions`, which only read. Raises SettingsError where there are no
     credentials to take the role on with, or the list of actions is too long to be sent.
     """
-    asked: dict[str, Any] = {"RoleSessionName": NAME}
-    if not mode_may_act:
-        asked["Policy"] = policy(actions)
+    asked: dict[str, Any] = {"RoleSessionName": ROLE_SESSION_NAME}
+    if not may_act:
+        asked["Policy"] = session_policy(actions)
     own, known = get_session(), boto3.Session()
     source = known.get_credentials()
     if source is None:
@@ -42,10 +42,12 @@ def session(role_arn: str, mode_may_act: bool, actions: Sequence[str]) -> boto3.
         raise SettingsError(f"REAPER_ROLE={role_arn}: {error}") from error
 
 
-def policy(actions: Sequence[str]) -> str:
+def session_policy(actions: Sequence[str]) -> str:
     """The session policy that allows these actions everywhere, and so none but these. Raises SettingsError when it is too long."""
     allowed = {"Effect": "Allow", "Action": sorted(set(actions)), "Resource": "*"}
     text = json.dumps({"Version": "2012-10-17", "Statement": [allowed]}, separators=(",", ":"))
-    if len(text) > LONGEST:
-        raise SettingsError(f"REAPER_ROLE: the policy for its session has {len(text)} characters; AWS takes {LONGEST} at most")
+    if len(text) > MAX_POLICY_CHARS:
+        raise SettingsError(
+            f"REAPER_ROLE: the policy for its session has {len(text)} characters; AWS takes {MAX_POLICY_CHARS} at most"
+        )
     return text

@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING, Any
 from reaper.errors import CloudError
 
 if TYPE_CHECKING:
-    from reaper.aws.session import Cloud
+    from reaper.aws.session import CloudSession
 
 SERVICE = "application-autoscaling"
-NAMESPACE = {"ServiceNamespace": "sagemaker"}
-VARIANT = "sagemaker:variant:DesiredInstanceCount"
-COPIES = "sagemaker:inference-component:DesiredCopyCount"
-ALARMS_A_CALL = 100
-SPARSE = {"NoCapacityInvocationFailures"}
+NAMESPACE_PARAMETER = {"ServiceNamespace": "sagemaker"}
+VARIANT_DIMENSION = "sagemaker:variant:DesiredInstanceCount"
+COPIES_DIMENSION = "sagemaker:inference-component:DesiredCopyCount"
+MAX_ALARMS_PER_CALL = 100
+SPARSE_METRICS = {"NoCapacityInvocationFailures"}
 """Metrics that have no points at all while nobody asks; a backlog is told every minute."""
-ABOVE: Mapping[str, Callable[[float, float], bool]] = {
+ABOVE_OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
     "GreaterThanThreshold": operator.gt,
     "GreaterThanOrEqualToThreshold": operator.ge,
 }
-UNITS = (None, "None", "Count")
+COUNT_UNITS = (None, "None", "Count")
 """An alarm on another unit sees no points."""
 PERMISSIONS = (
     "application-autoscaling:DescribeScalableTargets",
@@ -39,7 +39,7 @@ Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scaling:
+class Autoscaling:
     """Scalable targets, their policies, and by name the alarms that set those off."""
 
     targets: tuple[Row, ...] = ()
@@ -47,71 +47,75 @@ class Scaling:
     alarms: Mapping[str, Row] = field(default_factory=dict)
 
 
-def read(cloud: Cloud) -> Scaling:
+def read_autoscaling(cloud: CloudSession) -> Autoscaling:
     """All of the region's, in bulk: one call where nothing is scaled, three or a few more otherwise. Raises CloudError."""
     has = ("ResourceId", "ScalableDimension", "MinCapacity", "MaxCapacity")
-    targets = tuple(cloud.pages(SERVICE, "DescribeScalableTargets", "ScalableTargets", *has, **NAMESPACE))
+    targets = tuple(cloud.paged_rows(SERVICE, "DescribeScalableTargets", "ScalableTargets", *has, **NAMESPACE_PARAMETER))
     named = ("PolicyName", "PolicyARN", "PolicyType", "ResourceId", "ScalableDimension")
-    policies = tuple(cloud.pages(SERVICE, "DescribeScalingPolicies", "ScalingPolicies", *named, **NAMESPACE)) if targets else ()
-    return Scaling(targets=targets, policies=policies, alarms=_alarms(cloud, policies))
+    policies = (
+        tuple(cloud.paged_rows(SERVICE, "DescribeScalingPolicies", "ScalingPolicies", *named, **NAMESPACE_PARAMETER))
+        if targets
+        else ()
+    )
+    return Autoscaling(targets=targets, policies=policies, alarms=_read_alarms(cloud, policies))
 
 
-def read_or_note(cloud: Cloud) -> Scaling | None:
+def read_autoscaling_or_none(cloud: CloudSession) -> Autoscaling | None:
     """The same for a sweep: None, and noted, when it cannot be read."""
     try:
-        return read(cloud)
+        return read_autoscaling(cloud)
     except CloudError as error:
-        cloud.note(error)
+        cloud.add_error(error)
         return None
 
 
-def of(found: Scaling, ids: Iterable[str]) -> Scaling:
+def autoscaling_of(found: Autoscaling, ids: Iterable[str]) -> Autoscaling:
     """What belongs to those resource ids, such as `endpoint/x/variant/y`, only."""
     wanted = set(ids)
     policies = tuple(p for p in found.policies if p["ResourceId"] in wanted)
-    names = {name for policy in policies for name in _names(policy)}
+    names = {name for policy in policies for name in _alarm_names(policy)}
     targets = tuple(t for t in found.targets if t["ResourceId"] in wanted)
-    return Scaling(targets=targets, policies=policies, alarms={n: a for n, a in found.alarms.items() if n in names})
+    return Autoscaling(targets=targets, policies=policies, alarms={n: a for n, a in found.alarms.items() if n in names})
 
 
-def variant(endpoint: str, name: str) -> str:
+def variant_resource_id(endpoint: str, name: str) -> str:
     """How autoscaling calls a variant."""
     return f"endpoint/{endpoint}/variant/{name}"
 
 
-def component(name: str) -> str:
+def component_resource_id(name: str) -> str:
     """How autoscaling calls an inference component."""
     return f"inference-component/{name}"
 
 
-def wakes_variant(found: Scaling, endpoint: str, name: str) -> bool:
+def can_wake_variant(found: Autoscaling, endpoint: str, name: str) -> bool:
     """Whether a request would bring an asynchronous endpoint's variant back from zero."""
     watched = ("HasBacklogWithoutCapacity", {"EndpointName": endpoint})
-    return _wakes(found, (variant(endpoint, name), VARIANT), *watched)
+    return _can_wake(found, (variant_resource_id(endpoint, name), VARIANT_DIMENSION), *watched)
 
 
-def wakes_component(found: Scaling, name: str) -> bool:
+def can_wake_component(found: Autoscaling, name: str) -> bool:
     """Whether a request would bring an inference component back from no copies."""
     watched = ("NoCapacityInvocationFailures", {"InferenceComponentName": name})
-    return _wakes(found, (component(name), COPIES), *watched)
+    return _can_wake(found, (component_resource_id(name), COPIES_DIMENSION), *watched)
 
 
-def _wakes(found: Scaling, key: tuple[str, str], metric: str, dimensions: Mapping[str, str]) -> bool:
-    targets = [t for t in found.targets if _key(t) == key and int(t["MaxCapacity"]) > 0]
+def _can_wake(found: Autoscaling, key: tuple[str, str], metric: str, dimensions: Mapping[str, str]) -> bool:
+    targets = [t for t in found.targets if _target_key(t) == key and int(t["MaxCapacity"]) > 0]
     free = any(not (t.get("SuspendedState") or {}).get("DynamicScalingOutSuspended") for t in targets)
     return free and any(
-        _rings(found.alarms.get(name), policy["PolicyARN"], metric, dimensions)
+        _alarm_triggers(found.alarms.get(name), policy["PolicyARN"], metric, dimensions)
         for policy in found.policies
-        if _key(policy) == key and _adds(policy)
-        for name in _names(policy)
+        if _target_key(policy) == key and _adds_capacity(policy)
+        for name in _alarm_names(policy)
     )
 
 
-def _key(row: Row) -> tuple[str, str]:
+def _target_key(row: Row) -> tuple[str, str]:
     return row["ResourceId"], row["ScalableDimension"]
 
 
-def _adds(policy: Row) -> bool:
+def _adds_capacity(policy: Row) -> bool:
     """A step policy that adds a fixed number: a percentage of nothing is nothing."""
     steps = policy.get("StepScalingPolicyConfiguration") or {}
     fixed = steps.get("AdjustmentType") in {"ChangeInCapacity", "ExactCapacity"}
@@ -122,23 +126,23 @@ def _adds(policy: Row) -> bool:
     )
 
 
-def _rings(alarm: Row | None, policy: str, metric: str, dimensions: Mapping[str, str]) -> bool:
+def _alarm_triggers(alarm: Row | None, policy: str, metric: str, dimensions: Mapping[str, str]) -> bool:
     if not alarm or not alarm.get("ActionsEnabled") or policy not in (alarm.get("AlarmActions") or ()):
         return False
     watched = {d.get("Name"): d.get("Value") for d in alarm.get("Dimensions") or ()}
     right = (alarm.get("Namespace"), alarm.get("MetricName"), watched) == ("AWS/SageMaker", metric, dict(dimensions))
-    return right and _breached_by_one(alarm) and (metric not in SPARSE or _by_a_single_point(alarm))
+    return right and _is_breached_by_one(alarm) and (metric not in SPARSE_METRICS or _needs_one_point(alarm))
 
 
-def _breached_by_one(alarm: Row) -> bool:
+def _is_breached_by_one(alarm: Row) -> bool:
     """Both metrics are 1 where something is asked for in vain: an alarm that waits for more may wait for ever."""
-    level, compare = alarm.get("Threshold"), ABOVE.get(alarm.get("ComparisonOperator", ""))
-    if compare is None or not isinstance(level, (int, float)) or alarm.get("Unit") not in UNITS:
+    level, compare = alarm.get("Threshold"), ABOVE_OPERATORS.get(alarm.get("ComparisonOperator", ""))
+    if compare is None or not isinstance(level, (int, float)) or alarm.get("Unit") not in COUNT_UNITS:
         return False
     return compare(1.0, level)
 
 
-def _by_a_single_point(alarm: Row) -> bool:
+def _needs_one_point(alarm: Row) -> bool:
     """A metric with points only where a request fails may show one point and then none for long. An alarm that needs several rings
     then only where it takes no account of missing ones.
 
@@ -148,18 +152,18 @@ def _by_a_single_point(alarm: Row) -> bool:
     return bool(needed == 1 or alarm.get("TreatMissingData", "missing") in {"missing", "breaching"})
 
 
-def _names(policy: Row) -> list[str]:
+def _alarm_names(policy: Row) -> list[str]:
     return [str(a["AlarmName"]) for a in policy.get("Alarms") or () if a.get("AlarmName")]
 
 
-def _alarms(cloud: Cloud, policies: Iterable[Row]) -> dict[str, Row]:
+def _read_alarms(cloud: CloudSession, policies: Iterable[Row]) -> dict[str, Row]:
     """The alarms of all step policies; target tracking keeps alarms of its own."""
-    names = sorted({name for policy in policies if policy["PolicyType"] == "StepScaling" for name in _names(policy)})
+    names = sorted({name for policy in policies if policy["PolicyType"] == "StepScaling" for name in _alarm_names(policy)})
     found: dict[str, Row] = {}
-    for start in range(0, len(names), ALARMS_A_CALL):
-        asked = names[start : start + ALARMS_A_CALL]
-        rows = cloud.pages(
-            "cloudwatch", "DescribeAlarms", "MetricAlarms", "AlarmName", AlarmNames=asked, MaxRecords=ALARMS_A_CALL
+    for start in range(0, len(names), MAX_ALARMS_PER_CALL):
+        asked = names[start : start + MAX_ALARMS_PER_CALL]
+        rows = cloud.paged_rows(
+            "cloudwatch", "DescribeAlarms", "MetricAlarms", "AlarmName", AlarmNames=asked, MaxRecords=MAX_ALARMS_PER_CALL
         )
         found |= {row["AlarmName"]: row for row in rows}
     return found

@@ -10,38 +10,38 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from reaper.aws import metrics
-from reaper.aws.metrics import Query
+from reaper.aws.metrics import MetricQuery
 from reaper.errors import CloudError
-from reaper.evidence import points, settled
+from reaper.evidence import is_recent, point_count
 from reaper.model import Observation, Reading, Resource, Role, Window
 
 if TYPE_CHECKING:
-    from reaper.aws.session import Cloud
+    from reaper.aws.session import CloudSession
 
 NAMESPACE, METRIC, DIMENSION = "MLIdleReaper", "Busy", "Resource"
 
 
-def readings(cloud: Cloud, resources: Sequence[Resource], window: Window) -> dict[str, tuple[Reading, ...]]:
+def busy_readings(cloud: CloudSession, resources: Sequence[Resource], window: Window) -> dict[str, tuple[Reading, ...]]:
     """Busy as activity and as heartbeat, by resource id. Without any point both are empty: nobody publishes it there.
 
     The whole window is only read of what the first look leaves open.
     """
-    spelled = _spellings(cloud) if resources else {}
-    asked = {r.id: [_query(arn) for arn in (spelled or {}).get(r.id.lower(), [r.id])] for r in resources}
-    first = metrics.first(cloud, [(r, asked[r.id]) for r in resources], window)
-    seen = [Observation(resource=r, readings=tuple(_pair(first[q])[0] for q in asked[r.id])) for r in resources]
-    silent = [one.resource.id for one in seen if not settled(one, window)]
-    answers = first | metrics.answers(cloud, [q for id_ in silent for q in asked[id_]], window)
-    found = {id_: tuple(r for q in queries for r in _pair(answers[q])) for id_, queries in asked.items()}
-    return found if spelled is not None else {id_: _doubted(pairs) for id_, pairs in found.items()}
+    spelled = _published_arns(cloud) if resources else {}
+    asked = {r.id: [_busy_query(arn) for arn in (spelled or {}).get(r.id.lower(), [r.id])] for r in resources}
+    first = metrics.fetch_first_look(cloud, [(r, asked[r.id]) for r in resources], window)
+    seen = [Observation(resource=r, readings=tuple(_activity_and_heartbeat(first[q])[0] for q in asked[r.id])) for r in resources]
+    silent = [one.resource.id for one in seen if not is_recent(one, window)]
+    answers = first | metrics.fetch_metrics(cloud, [q for id_ in silent for q in asked[id_]], window)
+    found = {id_: tuple(r for q in queries for r in _activity_and_heartbeat(answers[q])) for id_, queries in asked.items()}
+    return found if spelled is not None else {id_: _with_doubt(pairs) for id_, pairs in found.items()}
 
 
-def _doubted(readings: tuple[Reading, ...]) -> tuple[Reading, ...]:
+def _with_doubt(readings: tuple[Reading, ...]) -> tuple[Reading, ...]:
     """Without a list of what is published, a series that seems empty may be there under another spelling."""
-    return tuple(replace(r, complete=r.complete and points(r) > 0) for r in readings)
+    return tuple(replace(r, complete=r.complete and point_count(r) > 0) for r in readings)
 
 
-def _pair(answer: metrics.Answer) -> tuple[Reading, Reading]:
+def _activity_and_heartbeat(answer: metrics.MetricResult) -> tuple[Reading, Reading]:
     activity = Reading(signal=METRIC, role=Role.ACTIVITY, series=answer.series, complete=answer.complete)
     below_any = float("-inf")
     heart = Reading(
@@ -50,21 +50,21 @@ def _pair(answer: metrics.Answer) -> tuple[Reading, Reading]:
     return activity, heart
 
 
-def _query(arn: str) -> Query:
-    return Query(namespace=NAMESPACE, metric=METRIC, stat="Maximum", dimensions=((DIMENSION, arn),))
+def _busy_query(arn: str) -> MetricQuery:
+    return MetricQuery(namespace=NAMESPACE, metric=METRIC, stat="Maximum", dimensions=((DIMENSION, arn),))
 
 
-def _spellings(cloud: Cloud) -> dict[str, list[str]] | None:
+def _published_arns(cloud: CloudSession) -> dict[str, list[str]] | None:
     """The ARNs as published, by lower-cased ARN: SageMaker spells one ARN in several cases, CloudWatch tells them apart.
 
     None, and noted, when they cannot be listed.
     """
     found: dict[str, list[str]] = {}
     try:
-        for pairs in metrics.dimensions(cloud, NAMESPACE, METRIC):
+        for pairs in metrics.published_dimensions(cloud, NAMESPACE, METRIC):
             if DIMENSION in pairs and len(pairs) == 1:
                 found.setdefault(pairs[DIMENSION].lower(), []).append(pairs[DIMENSION])
     except CloudError as error:
-        cloud.note(error)
+        cloud.add_error(error)
         return None
     return found

@@ -14,70 +14,81 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from reaper.aws.endpoint_description import Described, Types, parts, size
-from reaper.cache import stamp
-from reaper.model import Kept, Resource
+from reaper.aws.endpoint_description import EndpointDescription, InstanceTypes, billed_parts, size_text
+from reaper.cache import revision_of
+from reaper.model import CachedDescription, Resource
 
-MADE, NAME, TYPES = "CreationTime", "EndpointConfigName", "types"
-STEADY = "InService"
+CREATED_KEY, CONFIG_NAME_KEY, TYPES_KEY = "CreationTime", "EndpointConfigName", "types"
+STEADY_STATUS = "InService"
 """The only status under which an entry is written or used: nothing else says that it runs this configuration and no other."""
-TYPE = re.compile(r"ml\.[a-z0-9.-]+")
-ELSE = ("CurrentServerlessConfig", "InstancePools", "ManagedInstanceScaling")
+INSTANCE_TYPE_PATTERN = re.compile(r"ml\.[a-z0-9.-]+")
+OTHER_CAPACITY_KEYS = ("CurrentServerlessConfig", "InstancePools", "ManagedInstanceScaling")
 """What a variant that runs instances of one type, and a model of its own, does not have."""
 
 
-def keep(resource: Resource, found: Described) -> Kept | None:
+def description_to_cache(resource: Resource, found: EndpointDescription) -> CachedDescription | None:
     """What to keep of an endpoint that was described just now; None where nothing of it will hold. `resource` is as listed."""
-    mark = stamp(resource.created, resource.changed)
-    if not mark or not _steady(found.raw, mark) or not (found.recalled or _runs(found)):
+    mark = revision_of(resource.created, resource.changed)
+    if not mark or not _is_steady(found.reply, mark) or not (found.has_cached_types or _is_running_config(found)):
         return None
-    types = _types(found)
-    body = {NAME: found.raw[NAME], TYPES: types} if types else {}
-    return Kept(stamp=mark, body=body, parts=parts(found), size=size(found))
+    types = _instance_types(found)
+    body = {CONFIG_NAME_KEY: found.reply[CONFIG_NAME_KEY], TYPES_KEY: types} if types else {}
+    return CachedDescription(revision=mark, body=body, parts=billed_parts(found), size=size_text(found))
 
 
-def recalled(resource: Resource, kept: Kept | None, row: Mapping[str, Any]) -> Types | None:
+def cached_types(resource: Resource, kept: CachedDescription | None, row: Mapping[str, Any]) -> InstanceTypes | None:
     """The types by variant, where what was kept is of this very endpoint as listed and as described by `row`; None for everything else."""
-    mark, name = stamp(resource.created, resource.changed), row.get(NAME)
-    if kept is None or mark is None or kept.stamp != mark or not _steady(row, mark) or not name or kept.body.get(NAME) != name:
+    mark, name = revision_of(resource.created, resource.changed), row.get(CONFIG_NAME_KEY)
+    if (
+        kept is None
+        or mark is None
+        or kept.revision != mark
+        or not _is_steady(row, mark)
+        or not name
+        or kept.body.get(CONFIG_NAME_KEY) != name
+    ):
         return None
-    types, plain = kept.body.get(TYPES), _plain(row)
+    types, plain = kept.body.get(TYPES_KEY), _plain_variant_names(row)
     if plain is None or not isinstance(types, Mapping) or types.keys() != plain:
         return None
-    return types if all(_is_type(kind) for kind in types.values()) else None
+    return types if all(_is_instance_type(kind) for kind in types.values()) else None
 
 
-def _runs(found: Described) -> bool:
+def _is_running_config(found: EndpointDescription) -> bool:
     """Whether its configuration was read, and says that it is the one that it runs."""
-    return found.config.get(NAME) == found.raw.get(NAME) and isinstance(found.config.get(MADE), datetime)
+    return found.config.get(CONFIG_NAME_KEY) == found.reply.get(CONFIG_NAME_KEY) and isinstance(
+        found.config.get(CREATED_KEY), datetime
+    )
 
 
-def _types(found: Described) -> dict[str, str] | None:
+def _instance_types(found: EndpointDescription) -> dict[str, str] | None:
     """The type of each variant; None for what is not the plain case."""
     kinds = {v.name: v.instances[0][0] for v in found.variants if len(v.instances) == 1}
-    if kinds.keys() != _plain(found.raw) or found.asynchronous or found.hosts:
+    if kinds.keys() != _plain_variant_names(found.reply) or found.is_asynchronous or found.may_host_components:
         return None
-    return {name: kind for name, kind in kinds.items() if kind} if all(_is_type(kind) for kind in kinds.values()) else None
+    return (
+        {name: kind for name, kind in kinds.items() if kind} if all(_is_instance_type(kind) for kind in kinds.values()) else None
+    )
 
 
-def _plain(row: Mapping[str, Any]) -> set[str] | None:
+def _plain_variant_names(row: Mapping[str, Any]) -> set[str] | None:
     """The names of its variants, where the description itself says that each runs instances and a model of its own."""
     rows = [*(row.get("ProductionVariants") or ()), *(row.get("ShadowProductionVariants") or ())]
     names = {one["VariantName"] for one in rows}
-    plain = all(_runs_some(one.get("CurrentInstanceCount")) and one.get("DeployedImages") for one in rows)
-    other = row.get("AsyncInferenceConfig") or any(one.get(key) for one in rows for key in ELSE)
+    plain = all(_is_positive_count(one.get("CurrentInstanceCount")) and one.get("DeployedImages") for one in rows)
+    other = row.get("AsyncInferenceConfig") or any(one.get(key) for one in rows for key in OTHER_CAPACITY_KEYS)
     return names if plain and names and len(names) == len(rows) and not other else None
 
 
-def _runs_some(count: Any) -> bool:
+def _is_positive_count(count: Any) -> bool:
     return isinstance(count, int) and count > 0
 
 
-def _is_type(kind: Any) -> bool:
-    return isinstance(kind, str) and TYPE.fullmatch(kind) is not None
+def _is_instance_type(kind: Any) -> bool:
+    return isinstance(kind, str) and INSTANCE_TYPE_PATTERN.fullmatch(kind) is not None
 
 
-def _steady(row: Mapping[str, Any], mark: str) -> bool:
-    made, changed = row.get(MADE), row.get("LastModifiedTime")
+def _is_steady(row: Mapping[str, Any], mark: str) -> bool:
+    made, changed = row.get(CREATED_KEY), row.get("LastModifiedTime")
     timed = isinstance(made, datetime) and isinstance(changed, datetime)
-    return row.get("EndpointStatus") == STEADY and timed and stamp(made, changed) == mark
+    return row.get("EndpointStatus") == STEADY_STATUS and timed and revision_of(made, changed) == mark

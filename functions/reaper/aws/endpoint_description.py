@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from reaper.errors import ODD, CloudError, Trouble
-from reaper.model import Part
+from reaper.errors import ODD_REPLY_ERRORS, CloudError, Reason
+from reaper.model import BilledPart
 
 if TYPE_CHECKING:
-    from reaper.aws.session import Cloud
+    from reaper.aws.session import CloudSession
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,13 +25,13 @@ class Variant:
     serverless: Mapping[str, Any] | None = None
 
     @property
-    def count(self) -> int:
+    def instance_count(self) -> int:
         """How many instances run."""
         return sum(count for _, count in self.instances)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Described:
+class EndpointDescription:
     """One endpoint as described. `hosts` is whether it looks like a host of inference components, `only_hosts` whether its configuration
     says that no variant has a model of its own.
 
@@ -41,25 +41,25 @@ class Described:
 
     status: str
     variants: tuple[Variant, ...]
-    asynchronous: bool
-    hosts: bool
-    only_hosts: bool = False
-    raw: Mapping[str, Any] = field(default_factory=dict)
+    is_asynchronous: bool
+    may_host_components: bool
+    hosts_components_only: bool = False
+    reply: Mapping[str, Any] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
-    recalled: bool = False
+    has_cached_types: bool = False
 
 
-Types = Mapping[str, str]
+InstanceTypes = Mapping[str, str]
 """The instance type of each variant, by its name."""
-Recall = Callable[[Mapping[str, Any]], Types | None]
+TypeLookup = Callable[[Mapping[str, Any]], InstanceTypes | None]
 """The types that are known already of an endpoint as just described; None where its configuration has to be asked for."""
 
 
-def unknown(row: Mapping[str, Any]) -> None:
+def no_known_types(row: Mapping[str, Any]) -> None:
     """Nothing is known before the configuration was asked for."""
 
 
-def describe(cloud: Cloud, name: str, recall: Recall = unknown) -> Described:
+def describe_endpoint(cloud: CloudSession, name: str, recall: TypeLookup = no_known_types) -> EndpointDescription:
     """Two calls, or one where the types are known.
 
     Raises CloudError when the endpoint cannot be described or understood; a configuration that is gone costs the types only.
@@ -67,32 +67,32 @@ def describe(cloud: Cloud, name: str, recall: Recall = unknown) -> Described:
     row = cloud.call("sagemaker", "DescribeEndpoint", "EndpointStatus", EndpointName=name)
     try:
         types = recall(row)
-        found = _understood(row, {} if types else _config(cloud, row) or {}, types or {})
-        size(found)  # what cannot be told to people has not been understood
+        found = _parse_description(row, {} if types else _read_config(cloud, row) or {}, types or {})
+        size_text(found)  # what cannot be told to people has not been understood
         return found
-    except ODD as error:
+    except ODD_REPLY_ERRORS as error:
         raise CloudError(
-            Trouble.GARBLED, "sagemaker:DescribeEndpoint", f"{name}: the reply cannot be read ({error!r})"
+            Reason.UNREADABLE, "sagemaker:DescribeEndpoint", f"{name}: the reply cannot be read ({error!r})"
         ) from error
 
 
-def parts(described: Described) -> tuple[Part, ...] | None:
+def billed_parts(described: EndpointDescription) -> tuple[BilledPart, ...] | None:
     """What is paid for; None as soon as one running instance's type is not known."""
-    component = "AsyncInf" if described.asynchronous else "Hosting"
+    component = "AsyncInf" if described.is_asynchronous else "Hosting"
     found = []
     for variant in described.variants:
         if variant.serverless and (units := variant.serverless.get("ProvisionedConcurrency")):
             memory = f"{variant.serverless['MemorySizeInMB']}MB"
-            found.append(Part(component="ServerlessProvisionedConcurrency", instance=memory, count=units))
+            found.append(BilledPart(component="ServerlessProvisionedConcurrency", instance=memory, count=units))
         for kind, count in variant.instances:
             if count and not kind:
                 return None
             if count and kind:
-                found.append(Part(component=component, instance=kind, count=count))
+                found.append(BilledPart(component=component, instance=kind, count=count))
     return tuple(found)
 
 
-def size(described: Described) -> str:
+def size_text(described: EndpointDescription) -> str:
     """`ml.g5.xlarge x2, ml.m5.large x1`, for people and for the policy's globs."""
     counts: dict[str, int] = {}
     for variant in described.variants:
@@ -104,7 +104,7 @@ def size(described: Described) -> str:
     return ", ".join(f"{name} x{count}" if count else name for name, count in counts.items())
 
 
-def _config(cloud: Cloud, row: Mapping[str, Any]) -> dict[str, Any] | None:
+def _read_config(cloud: CloudSession, row: Mapping[str, Any]) -> dict[str, Any] | None:
     """The configuration that the endpoint runs; None where it cannot be had."""
     name = row.get("EndpointConfigName")
     if not name:
@@ -112,19 +112,19 @@ def _config(cloud: Cloud, row: Mapping[str, Any]) -> dict[str, Any] | None:
     try:
         found = cloud.call("sagemaker", "DescribeEndpointConfig", "ProductionVariants", EndpointConfigName=name)
     except CloudError as error:
-        if error.trouble is not Trouble.GONE:
-            cloud.note(error)
+        if error.reason is not Reason.GONE:
+            cloud.add_error(error)
         return None
-    return None if _made_since(found, row) else found
+    return None if _is_newer_than_endpoint(found, row) else found
 
 
-def _made_since(config: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
+def _is_newer_than_endpoint(config: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
     """Whether a configuration of that name was created after the endpoint's last change: the one it runs was deleted."""
     made, changed = config.get("CreationTime"), row.get("LastModifiedTime")
     return bool(made and changed and made > changed)
 
 
-def _understood(row: Mapping[str, Any], config: Mapping[str, Any], types: Types) -> Described:
+def _parse_description(row: Mapping[str, Any], config: Mapping[str, Any], types: InstanceTypes) -> EndpointDescription:
     rows = [*(row.get("ProductionVariants") or ()), *(row.get("ShadowProductionVariants") or ())]
     plans = [*(config.get("ProductionVariants") or ()), *(config.get("ShadowProductionVariants") or ())]
     if odd := [text for text in (row["EndpointStatus"], *(r["VariantName"] for r in rows)) if not isinstance(text, str)]:
@@ -132,25 +132,25 @@ def _understood(row: Mapping[str, Any], config: Mapping[str, Any], types: Types)
     by_name = {p["VariantName"]: p for p in plans}
     known = by_name or {name: {"InstanceType": kind} for name, kind in types.items()}
     failed = row["EndpointStatus"] == "Failed" and not any(r.get("CurrentInstanceCount") for r in rows)
-    return Described(
+    return EndpointDescription(
         status=row["EndpointStatus"],
-        variants=tuple(_variant(r, known.get(r["VariantName"], {}), failed) for r in rows),
-        asynchronous=bool(row.get("AsyncInferenceConfig") or config.get("AsyncInferenceConfig")),
-        hosts=any(_hosts(r, by_name.get(r["VariantName"])) for r in rows),
-        only_hosts=bool(rows)
+        variants=tuple(_parse_variant(r, known.get(r["VariantName"], {}), failed) for r in rows),
+        is_asynchronous=bool(row.get("AsyncInferenceConfig") or config.get("AsyncInferenceConfig")),
+        may_host_components=any(_may_host_components(r, by_name.get(r["VariantName"])) for r in rows),
+        hosts_components_only=bool(rows)
         and all(r["VariantName"] in by_name and not by_name[r["VariantName"]].get("ModelName") for r in rows),
-        raw=row,
+        reply=row,
         config=config,
-        recalled=bool(types),
+        has_cached_types=bool(types),
     )
 
 
-def _hosts(row: Mapping[str, Any], plan: Mapping[str, Any] | None) -> bool:
+def _may_host_components(row: Mapping[str, Any], plan: Mapping[str, Any] | None) -> bool:
     """A variant that hosts components scales them itself, and has no model of its own."""
     return bool(row.get("ManagedInstanceScaling")) or not (plan.get("ModelName") if plan else row.get("DeployedImages"))
 
 
-def _variant(row: Mapping[str, Any], plan: Mapping[str, Any], failed: bool) -> Variant:
+def _parse_variant(row: Mapping[str, Any], plan: Mapping[str, Any], failed: bool) -> Variant:
     serverless = row.get("CurrentServerlessConfig") or plan.get("ServerlessConfig")
     if serverless:
         return Variant(name=row["VariantName"], serverless=serverless)

@@ -23,12 +23,12 @@ from reaper import settings as knobs
 from reaper.errors import SettingsError
 from reaper.model import Report, Status
 from reaper.policy import file
-from reaper.report.json import plain
-from reaper.report.totals import acted, failed, held, news, totals
+from reaper.report.json import report_json
+from reaper.report.totals import acted_findings, failed_findings, has_news, held_findings, report_totals
 from reaper.run import run
 
-MAX_ANSWER = 5_500_000
-ENVELOPE = {"version", "id", "detail-type", "source", "account", "time", "region", "resources", "detail"}
+MAX_ANSWER_BYTES = 5_500_000
+EVENT_ENVELOPE_KEYS = {"version", "id", "detail-type", "source", "account", "time", "region", "resources", "detail"}
 
 logger = Logger(service="ml-idle-reaper")
 metrics = Metrics(namespace="MLIdleReaper", service="ml-idle-reaper")
@@ -38,25 +38,25 @@ metrics = Metrics(namespace="MLIdleReaper", service="ml-idle-reaper")
 @metrics.log_metrics(capture_cold_start_metric=True)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """One sweep. Raises ReaperError when nothing could be swept or the summary was not accepted, so that the error alarm rings."""
-    settings = _settings(os.environ, event)
-    found = file.load(settings.policy)
+    settings = _event_settings(os.environ, event)
+    found = file.load_policy(settings.policy)
     deadline = datetime.now(UTC) + timedelta(milliseconds=context.get_remaining_time_in_millis())
     report = run(settings, found, lambda: datetime.now(UTC), logger.info, deadline)
-    _measure(report)
-    answer = plain(report)
+    _publish_metrics(report)
+    answer = report_json(report)
     text = json.dumps(answer, allow_nan=False)
-    stored, unstored = _store(settings, report, text)
-    _log(report, stored)
-    if not settings.mode.writes and settings.topic and (news(report) or not settings.quiet):
+    stored, unstored = _store_report(settings, report, text)
+    _log_result(report, stored)
+    if not settings.mode.writes and settings.topic and (has_news(report) or not settings.quiet):
         from reaper.aws import topic
 
         logger.info("summary sent", message_id=topic.publish(settings.topic, report, stored))
     if unstored:
         raise unstored
-    return answer if len(text.encode()) <= MAX_ANSWER else _pointer(answer, stored)
+    return answer if len(text.encode()) <= MAX_ANSWER_BYTES else _answer_without_findings(answer, stored)
 
 
-def _store(settings: knobs.Settings, report: Report, text: str) -> tuple[str | None, SettingsError | None]:
+def _store_report(settings: knobs.Settings, report: Report, text: str) -> tuple[str | None, SettingsError | None]:
     """Where the report is now; or why it is not, which is raised only after everybody has been told of what it says."""
     from reaper.aws import text_store  # with it boto3, which no cold start waits for
 
@@ -69,48 +69,48 @@ def _store(settings: knobs.Settings, report: Report, text: str) -> tuple[str | N
         return None, error
 
 
-def _settings(environ: Mapping[str, str], event: dict[str, Any]) -> knobs.Settings:
+def _event_settings(environ: Mapping[str, str], event: dict[str, Any]) -> knobs.Settings:
     """The deployment's settings under what the event asks for; EventBridge's own envelope asks for what its detail says."""
     asked = event or {}
-    if isinstance(asked, dict) and {"detail-type", "source"} <= asked.keys() and asked.keys() <= ENVELOPE:
+    if isinstance(asked, dict) and {"detail-type", "source"} <= asked.keys() and asked.keys() <= EVENT_ENVELOPE_KEYS:
         asked = asked.get("detail") or {}
     if not isinstance(asked, dict):
         raise SettingsError(f'the event is a {type(asked).__name__}, expected an object such as {{"mode": "audit"}}')
     aws = tuple(kind.name for kind in registry.kinds("aws"))
-    settings = knobs.narrowed(_deployed(environ), asked, registry.names())
+    settings = knobs.narrow_settings(_deployed_settings(environ), asked, registry.kind_names())
     if settings.reports and not settings.reports.startswith("s3://"):
         raise SettingsError(f"REAPER_REPORTS={settings.reports!r}: this function stores reports at s3://bucket/prefix")
     if not settings.kinds or not set(settings.kinds) & set(aws) or settings.cloud == "azure":
         raise SettingsError("this function sweeps AWS only")
-    return replace(knobs.lasting(settings), cloud="aws", kinds=tuple(k for k in settings.kinds if k in aws))
+    return replace(knobs.require_durable_stores(settings), cloud="aws", kinds=tuple(k for k in settings.kinds if k in aws))
 
 
-def _deployed(environ: Mapping[str, str]) -> knobs.Settings:
+def _deployed_settings(environ: Mapping[str, str]) -> knobs.Settings:
     """The deployment's settings. Without regions it sweeps its own, so that no event makes it any other."""
     found, own = knobs.from_env(environ), environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION")
     return found if found.regions or not own else replace(found, regions=(own,))
 
 
-def _measure(report: Report) -> None:
+def _publish_metrics(report: Report) -> None:
     """The custom metrics, through CloudWatch's embedded metric format."""
-    sums = totals(report)
-    if stack := _stack(os.environ.get("REAPER_DEPLOYMENT", "")):
+    sums = report_totals(report)
+    if stack := _stack_name(os.environ.get("REAPER_DEPLOYMENT", "")):
         metrics.add_dimension(name="stack", value=stack)
     for name, unit, value in (
         ("Resources", MetricUnit.Count, sums.resources),
         ("Idle", MetricUnit.Count, sums.by_state["idle"]),
         ("Unknown", MetricUnit.Count, sums.by_state["unknown"]),
         ("IdleUSDPerHour", MetricUnit.NoUnit, sums.idle_usd_per_hour),
-        ("Acted", MetricUnit.Count, len(acted(report))),
-        ("ActsFailed", MetricUnit.Count, len(failed(report))),
-        ("Held", MetricUnit.Count, len(held(report))),
+        ("Acted", MetricUnit.Count, len(acted_findings(report))),
+        ("ActsFailed", MetricUnit.Count, len(failed_findings(report))),
+        ("Held", MetricUnit.Count, len(held_findings(report))),
         ("Failures", MetricUnit.Count, sum(1 for c in report.coverage if c.status is not Status.OK)),
         ("SweepSeconds", MetricUnit.Seconds, (report.run.finished_at - report.run.started_at).total_seconds()),
     ):
         metrics.add_metric(name=name, unit=unit, value=value)
 
 
-def _stack(deployment: str) -> str:
+def _stack_name(deployment: str) -> str:
     """The name in a stack's ARN, `arn:aws:cloudformation:REGION:ACCOUNT:stack/NAME/ID`; empty for anything else.
 
     Every stack of an account and region has metrics of its own by it, so that none silences another's alarms.
@@ -119,8 +119,8 @@ def _stack(deployment: str) -> str:
     return rest.partition("/")[0] if kind == "stack" else ""
 
 
-def _log(report: Report, stored: str | None) -> None:
-    sums = totals(report)
+def _log_result(report: Report, stored: str | None) -> None:
+    sums = report_totals(report)
     logger.info("swept", run=report.run.id, resources=sums.resources, by_state=sums.by_state, calls=sums.calls, stored=stored)
     for row in report.coverage:
         if row.status is not Status.OK:
@@ -129,7 +129,7 @@ def _log(report: Report, stored: str | None) -> None:
             )
 
 
-def _pointer(answer: dict[str, Any], stored: str | None) -> dict[str, Any]:
+def _answer_without_findings(answer: dict[str, Any], stored: str | None) -> dict[str, Any]:
     """The answer without its findings, which are where `stored` says."""
     if stored is None:
         raise SettingsError("the report is too large to answer with: set REAPER_REPORTS to a bucket that takes it")

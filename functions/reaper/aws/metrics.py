@@ -13,23 +13,23 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from reaper.errors import ODD, CloudError, Trouble
-from reaper.evidence import first_look
+from reaper.errors import ODD_REPLY_ERRORS, CloudError, Reason
+from reaper.evidence import first_read_from
 from reaper.model import Resource, Series, Window
 
 if TYPE_CHECKING:
-    from reaper.aws.session import Cloud
+    from reaper.aws.session import CloudSession
 
 STEP = timedelta(hours=1)
 MAX_QUERIES = 500
 MAX_POINTS = 51_000
 """Half of what a call may ask for: a reply is in memory several times over while it is parsed."""
-AT_ONCE = 2
+MAX_CONCURRENT_CALLS = 2
 PERMISSIONS = ("cloudwatch:GetMetricData", "cloudwatch:ListMetrics")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Query:
+class MetricQuery:
     """One series: `stat` of a metric under exactly these dimensions, as (name, value) pairs."""
 
     namespace: str
@@ -39,90 +39,94 @@ class Query:
 
 
 @dataclass(slots=True, kw_only=True)
-class Answer:
+class MetricResult:
     """The series of one query; `complete` only when CloudWatch said so and nothing went wrong on the way."""
 
     series: Series
     complete: bool = False
 
 
-def answers(cloud: Cloud, queries: Sequence[Query], window: Window) -> dict[Query, Answer]:
+def fetch_metrics(cloud: CloudSession, queries: Sequence[MetricQuery], window: Window) -> dict[MetricQuery, MetricResult]:
     """One answer per distinct query. A batch that fails is noted on the cloud and leaves its answers empty and incomplete."""
-    return _answered(cloud, dict.fromkeys(queries, window.start), window)
+    return _fetch_since(cloud, dict.fromkeys(queries, window.start), window)
 
 
-def first(cloud: Cloud, asked: Iterable[tuple[Resource, Iterable[Query]]], window: Window) -> dict[Query, Answer]:
+def fetch_first_look(
+    cloud: CloudSession, asked: Iterable[tuple[Resource, Iterable[MetricQuery]]], window: Window
+) -> dict[MetricQuery, MetricResult]:
     """The same of the part of the window in which use settles the matter for that very resource, or of some hours more.
 
     It is asked of all, the whole window only of what was silent in it.
     """
-    starts: dict[Query, datetime] = {}
+    starts: dict[MetricQuery, datetime] = {}
     for resource, queries in asked:
-        start = first_look(resource, window)
+        start = first_read_from(resource, window)
         for query in queries:
             starts[query] = min(start, starts.get(query, start))
-    return _answered(cloud, starts, window)
+    return _fetch_since(cloud, starts, window)
 
 
-def dimensions(cloud: Cloud, namespace: str, metric: str) -> Iterator[dict[str, str]]:
+def published_dimensions(cloud: CloudSession, namespace: str, metric: str) -> Iterator[dict[str, str]]:
     """The dimensions of every series of a metric with a point in the last two weeks. Raises CloudError."""
-    for row in cloud.pages("cloudwatch", "ListMetrics", "Metrics", Namespace=namespace, MetricName=metric):
+    for row in cloud.paged_rows("cloudwatch", "ListMetrics", "Metrics", Namespace=namespace, MetricName=metric):
         yield {str(d.get("Name")): str(d.get("Value")) for d in row.get("Dimensions") or ()}
 
 
-def _answered(cloud: Cloud, starts: Mapping[Query, datetime], window: Window) -> dict[Query, Answer]:
+def _fetch_since(cloud: CloudSession, starts: Mapping[MetricQuery, datetime], window: Window) -> dict[MetricQuery, MetricResult]:
     """One answer for each query, from at least its own start on."""
-    found = {query: Answer(series=Series(start=start, step=STEP, end=window.end)) for query, start in starts.items()}
-    cloud.each(lambda batch: _ask(cloud, *batch, found), list(_batches(starts, window)), AT_ONCE)
+    found = {query: MetricResult(series=Series(start=start, step=STEP, end=window.end)) for query, start in starts.items()}
+    cloud.map_concurrently(
+        lambda batch: _fetch_batch(cloud, *batch, found), list(_split_batches(starts, window)), MAX_CONCURRENT_CALLS
+    )
     return found
 
 
-def _batches(starts: Mapping[Query, datetime], window: Window) -> Iterator[tuple[list[Query], Window]]:
+def _split_batches(starts: Mapping[MetricQuery, datetime], window: Window) -> Iterator[tuple[list[MetricQuery], Window]]:
     """The queries in as few calls as points and queries allow: those that reach back furthest first, each batch as far as its first."""
     left = sorted(starts, key=lambda query: starts[query])
     while left:
         stretch = replace(window, start=starts[left[0]])
-        size = max(1, min(MAX_QUERIES, MAX_POINTS // _buckets(stretch)))
+        size = max(1, min(MAX_QUERIES, MAX_POINTS // _bucket_count(stretch)))
         yield left[:size], stretch
         left = left[size:]
 
 
-def _buckets(window: Window) -> int:
+def _bucket_count(window: Window) -> int:
     return max(1, -(-(window.end - window.start) // STEP))
 
 
-def _ask(cloud: Cloud, batch: list[Query], window: Window, found: dict[Query, Answer]) -> None:
+def _fetch_batch(cloud: CloudSession, batch: list[MetricQuery], window: Window, found: dict[MetricQuery, MetricResult]) -> None:
     ids = {f"q{i}": query for i, query in enumerate(batch)}
     values: dict[str, array[float]] = {}
     status = dict.fromkeys(ids, "missing")
     try:
-        for page in _pages(cloud, _params(ids, window)):
+        for page in _reply_pages(cloud, _request_params(ids, window)):
             for row in page["MetricDataResults"]:
-                status[row["Id"]] = _worse(status.get(row["Id"], "unasked"), _merge(row, values, window))
+                status[row["Id"]] = _combined_status(status.get(row["Id"], "unasked"), _merge_points(row, values, window))
             if page.get("Messages"):
                 status |= dict.fromkeys(status, "Messages")
     except CloudError as error:
-        cloud.note(error)
+        cloud.add_error(error)
         status = {}
-    except ODD as error:
-        cloud.note(CloudError(Trouble.GARBLED, PERMISSIONS[0], f"a result cannot be read ({error!r})"))
+    except ODD_REPLY_ERRORS as error:
+        cloud.add_error(CloudError(Reason.UNREADABLE, PERMISSIONS[0], f"a result cannot be read ({error!r})"))
         status = {}
     for id_, query in ids.items():
         series = Series(start=window.start, step=STEP, values=values.get(id_, ()), end=window.end)
-        found[query] = Answer(series=series, complete=status.get(id_) == "Complete")
-    _note_incomplete(cloud, {id_: s for id_, s in status.items() if s != "Complete"}, ids)
+        found[query] = MetricResult(series=series, complete=status.get(id_) == "Complete")
+    _add_incomplete_errors(cloud, {id_: s for id_, s in status.items() if s != "Complete"}, ids)
 
 
-def _params(ids: dict[str, Query], window: Window) -> dict[str, Any]:
+def _request_params(ids: dict[str, MetricQuery], window: Window) -> dict[str, Any]:
     return {
-        "MetricDataQueries": [_spelled(id_, query) for id_, query in ids.items()],
+        "MetricDataQueries": [_query_json(id_, query) for id_, query in ids.items()],
         "StartTime": window.start,
         "EndTime": window.end,
         "ScanBy": "TimestampAscending",
     }
 
 
-def _pages(cloud: Cloud, params: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _reply_pages(cloud: CloudSession, params: dict[str, Any]) -> Iterator[dict[str, Any]]:
     seen: set[str] = set()
     token = ""
     while True:
@@ -132,16 +136,16 @@ def _pages(cloud: Cloud, params: dict[str, Any]) -> Iterator[dict[str, Any]]:
         if not token:
             return
         if token in seen:
-            raise CloudError(Trouble.GARBLED, PERMISSIONS[0], "the same page came twice")
+            raise CloudError(Reason.UNREADABLE, PERMISSIONS[0], "the same page came twice")
         seen.add(token)
 
 
-def _worse(before: str, now: str) -> str:
+def _combined_status(before: str, now: str) -> str:
     """The status of a series after one more page: PartialData may still become Complete, whatever else went wrong stays wrong."""
     return now if before in {"missing", "PartialData", "Complete"} else before
 
 
-def _merge(row: dict[str, Any], values: dict[str, array[float]], window: Window) -> str:
+def _merge_points(row: dict[str, Any], values: dict[str, array[float]], window: Window) -> str:
     """Put a page's points into their buckets and say how good the row was.
 
     A stamp that begins no bucket that was asked for stands for an hour that is not one of ours: such a row proves nothing, and what it has
@@ -152,34 +156,34 @@ def _merge(row: dict[str, Any], values: dict[str, array[float]], window: Window)
         return "Misaligned"
     odd = False
     if points:
-        buckets = values.setdefault(row["Id"], array("f", [float("nan")]) * _buckets(window))
+        buckets = values.setdefault(row["Id"], array("f", [float("nan")]) * _bucket_count(window))
         for stamp, point in zip(stamps, points, strict=True):
             index, late = divmod(stamp - window.start, STEP)
             odd = odd or bool(late) or not 0 <= index < len(buckets)
-            _put(buckets, point, index, index + 1 if late else index)
+            _put_point(buckets, point, index, index + 1 if late else index)
     return "Misaligned" if odd else "Messages" if row.get("Messages") else str(row["StatusCode"])
 
 
-def _put(buckets: array[float], point: float, *indexes: int) -> None:
+def _put_point(buckets: array[float], point: float, *indexes: int) -> None:
     for index in indexes:
         if 0 <= index < len(buckets):
             old = buckets[index]
             buckets[index] = point if old != old else max(old, point)
 
 
-def _note_incomplete(cloud: Cloud, status: dict[str, str], ids: dict[str, Query]) -> None:
+def _add_incomplete_errors(cloud: CloudSession, status: dict[str, str], ids: dict[str, MetricQuery]) -> None:
     forbidden = sorted({ids[i].metric for i, s in status.items() if s == "Forbidden" and i in ids})
     if forbidden:
         text = f"forbidden for {', '.join(forbidden)}"
-        cloud.note(CloudError(Trouble.DENIED, PERMISSIONS[0], text, code="Forbidden", missing=PERMISSIONS[0]))
+        cloud.add_error(CloudError(Reason.DENIED, PERMISSIONS[0], text, code="Forbidden", missing=PERMISSIONS[0]))
     others = sorted({s for s in status.values() if s != "Forbidden"})
     if others:
-        cloud.note(
-            CloudError(Trouble.PARTIAL, PERMISSIONS[0], f"{len(status)} series came back incomplete ({', '.join(others)})")
+        cloud.add_error(
+            CloudError(Reason.PARTIAL, PERMISSIONS[0], f"{len(status)} series came back incomplete ({', '.join(others)})")
         )
 
 
-def _spelled(id_: str, query: Query) -> dict[str, Any]:
+def _query_json(id_: str, query: MetricQuery) -> dict[str, Any]:
     metric = {
         "Namespace": query.namespace,
         "MetricName": query.metric,

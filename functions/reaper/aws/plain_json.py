@@ -6,25 +6,25 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-DONE = "ResponseMetadata"
+ANY_REPLY_KEY = "ResponseMetadata"
 """What every true reply has, for calls that answer nothing else."""
 
 
-def plain(value: Any) -> Any:
+def to_plain_json(value: Any) -> Any:
     """The same without what the SDK adds; times become ISO 8601 texts in UTC, which the SDK takes back."""
     if isinstance(value, Mapping):
-        return {str(key): plain(one) for key, one in value.items() if key != DONE}
+        return {str(key): to_plain_json(one) for key, one in value.items() if key != ANY_REPLY_KEY}
     if isinstance(value, (list, tuple)):
-        return [plain(one) for one in value]
+        return [to_plain_json(one) for one in value]
     return value.astimezone(UTC).isoformat() if isinstance(value, datetime) else value
 
 
-def some(row: Mapping[str, Any], *names: str) -> dict[str, Any]:
+def chosen_members(row: Mapping[str, Any], *names: str) -> dict[str, Any]:
     """Those members of `row` that are there and hold something, as plain JSON."""
-    return {name: plain(row[name]) for name in names if row.get(name) not in (None, {}, [])}
+    return {name: to_plain_json(row[name]) for name in names if row.get(name) not in (None, {}, [])}
 
 
-def tag_list(tags: Mapping[str, str]) -> dict[str, Any]:
+def tags_parameter(tags: Mapping[str, str]) -> dict[str, Any]:
     """The parameter `Tags` of a create call; nothing where there are none. Keys that AWS keeps for itself cannot be given back."""
     shown = [{"Key": key, "Value": value} for key, value in tags.items() if not key.lower().startswith("aws:")]
     return {"Tags": shown} if shown else {}

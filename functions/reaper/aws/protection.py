@@ -5,52 +5,52 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
-from reaper.model import Action, Move
+from reaper.model import Ceiling, StepName
 from reaper.policy import tags
 
-STACK = "aws:cloudformation:stack-name"
-ASKED = {Move.STOP: Action.STOP, Move.DELETE: Action.DELETE}
-Inside = Mapping[str, Mapping[str, str] | None]
+STACK_TAG = "aws:cloudformation:stack-name"
+CEILING_OF_ACTION = {StepName.STOP: Ceiling.STOP, StepName.DELETE: Ceiling.DELETE}
+TagsOfContained = Mapping[str, Mapping[str, str] | None]
 """Tags by name of what lives inside, None where they could not be read."""
 
 
-def kept(inside: Inside, now: datetime) -> dict[str, str]:
+def protected_inside(inside: TagsOfContained, now: datetime) -> dict[str, str]:
     """By move, the clause that says which one inside forbids it; nothing for a move that none forbids."""
     found: dict[str, str] = {}
     for name, own in inside.items():
-        for move, action in ASKED.items():
-            if move.value not in found and (because := _forbids(own, action, now)):
+        for move, action in CEILING_OF_ACTION.items():
+            if move.value not in found and (because := _forbidden_because(own, action, now)):
                 found[move.value] = f"{name} inside it is protected: {because}"
-        if Move.DELETE.value not in found and (because := managed(own)):
-            found[Move.DELETE.value] = f"{name} inside it would go with it, and of that one holds: {because}"
+        if StepName.DELETE.value not in found and (because := undeletable_because(own)):
+            found[StepName.DELETE.value] = f"{name} inside it would go with it, and of that one holds: {because}"
     return found
 
 
-def managed(own: Mapping[str, str] | None) -> str | None:
+def undeletable_because(own: Mapping[str, str] | None) -> str | None:
     """The clause that says why it must not be deleted here: tags that AWS keeps for itself cannot be put back, nor what they tie it to."""
     keys = sorted(key for key in own or {} if key.lower().startswith("aws:"))
     if not keys:
         return None
-    if stack := _stack(own):
+    if stack := _stack_name(own):
         return f"it is managed by the stack {stack}: delete it there"
     return f"its tag {keys[0]} is one that AWS keeps for itself and could not be put back"
 
 
-def stack_again(own: Mapping[str, str] | None) -> str:
+def stack_warning(own: Mapping[str, str] | None) -> str:
     """What a stack may do to what is only scaled, to be added to a sentence; "" where none manages it."""
-    stack = _stack(own)
+    stack = _stack_name(own)
     return f"; the stack {stack}, which manages it, may set its numbers again" if stack else ""
 
 
-def _stack(own: Mapping[str, str] | None) -> str | None:
-    return next((value for key, value in (own or {}).items() if key.lower() == STACK), None)
+def _stack_name(own: Mapping[str, str] | None) -> str | None:
+    return next((value for key, value in (own or {}).items() if key.lower() == STACK_TAG), None)
 
 
-def _forbids(own: Mapping[str, str] | None, asked: Action, now: datetime) -> str | None:
+def _forbidden_because(own: Mapping[str, str] | None, asked: Ceiling, now: datetime) -> str | None:
     if own is None:
         return "its tags could not be read"
-    wishes = tags.read(own, now)
-    if wishes.protected:
-        return wishes.protected
+    wishes = tags.read_tags(own, now)
+    if wishes.protected_because:
+        return wishes.protected_because
     below = wishes.action is not None and wishes.action.rank < asked.rank
     return f"tag reaper:action={wishes.action} allows no more" if below else None

@@ -10,114 +10,128 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from reaper.aws.endpoint_description import Described
-from reaper.aws.plain_json import DONE
+from reaper.aws.endpoint_description import EndpointDescription
+from reaper.aws.plain_json import ANY_REPLY_KEY
 from reaper.errors import CloudError
 
 if TYPE_CHECKING:
-    from reaper.aws.session import Cloud
+    from reaper.aws.session import CloudSession
 
-CONFIG = (
+CONFIG_MEMBERS = (
     "ProductionVariants", "ShadowProductionVariants", "DataCaptureConfig", "KmsKeyId", "AsyncInferenceConfig", "ExplainerConfig",
     "ExecutionRoleArn", "VpcConfig", "EnableNetworkIsolation", "MetricsConfig", "CrossRegionTrafficConfig",
 )  # fmt: skip
-CONFIGS_OWN = {"EndpointConfigName", "EndpointConfigArn", "CreationTime"}
-ENDPOINT = (
+CONFIG_SERVICE_MEMBERS = {"EndpointConfigName", "EndpointConfigArn", "CreationTime"}
+ENDPOINT_MEMBERS = (
     "EndpointName", "EndpointArn", "EndpointConfigName", "EndpointStatus", "CreationTime", "DataCaptureConfig",
     "LastDeploymentConfig",
 )  # fmt: skip
-ENDPOINTS_OWN = {
+ENDPOINT_SERVICE_MEMBERS = {
     "FailureReason", "LastModifiedTime", "PendingDeploymentSummary", "ProductionVariants", "ShadowProductionVariants",
     "AsyncInferenceConfig", "ExplainerConfig", "MetricsConfig", "CrossRegionTrafficConfig",
 }  # fmt: skip
 """What the service adds, and what comes from the configuration."""
-VARIANT = (
+VARIANT_MEMBERS = (
     "VariantName", "CurrentInstanceCount", "DesiredInstanceCount", "CurrentWeight", "DesiredWeight", "InstancePools",
     "CurrentServerlessConfig", "ManagedInstanceScaling",
 )  # fmt: skip
-VARIANTS_OWN = {
+VARIANT_SERVICE_MEMBERS = {
     "DeployedImages", "VariantStatus", "DesiredServerlessConfig", "RoutingConfig", "CapacityReservationConfig",
     "AcceleratorPartitionLayouts",
 }  # fmt: skip
-COMPONENT = ("InferenceComponentName", "EndpointName", "VariantName")
-COMPONENTS_OWN = {
+COMPONENT_MEMBERS = ("InferenceComponentName", "EndpointName", "VariantName")
+COMPONENT_SERVICE_MEMBERS = {
     "CreationTime", "LastModifiedTime", "EndpointArn", "InferenceComponentArn", "InferenceComponentStatus", "FailureReason",
     "Specification", "Specifications", "RuntimeConfig", "LastDeploymentConfig",
 }  # fmt: skip
-SPECIFICATION = (
+SPECIFICATION_MEMBERS = (
     "InstanceType", "ModelName", "StartupParameters", "ComputeResourceRequirements", "BaseInferenceComponentName",
     "DataCacheConfig", "SchedulingConfig",
 )  # fmt: skip
-CONTAINER = ("ArtifactUrl", "Environment", "ContainerMetricsConfig")
-ALARM = (
+CONTAINER_MEMBERS = ("ArtifactUrl", "Environment", "ContainerMetricsConfig")
+ALARM_MEMBERS = (
     "AlarmName", "AlarmDescription", "ActionsEnabled", "OKActions", "AlarmActions", "InsufficientDataActions", "MetricName",
     "Namespace", "Statistic", "ExtendedStatistic", "Dimensions", "Period", "Unit", "EvaluationPeriods", "DatapointsToAlarm",
     "Threshold", "ComparisonOperator", "TreatMissingData", "EvaluateLowSampleCountPercentile", "Metrics", "ThresholdMetricId",
     "ActionConfiguration", "EvaluationWindow", "EvaluationInterval", "EvaluationCriteria", "WarmUpConfiguration",
 )  # fmt: skip
-ALARMS_OWN = {
+ALARM_SERVICE_MEMBERS = {
     "AlarmArn", "AlarmConfigurationUpdatedTimestamp", "EvaluationState", "StateReason", "StateReasonData", "StateTransitionedTimestamp",
     "StateUpdatedTimestamp", "StateValue",
 }  # fmt: skip
-TARGET = ("ResourceId", "ScalableDimension", "MinCapacity", "MaxCapacity", "SuspendedState")
-TARGETS_OWN = {"CreationTime", "PredictedCapacity", "RoleARN", "ScalableTargetARN", "ServiceNamespace"}
+TARGET_MEMBERS = ("ResourceId", "ScalableDimension", "MinCapacity", "MaxCapacity", "SuspendedState")
+TARGET_SERVICE_MEMBERS = {"CreationTime", "PredictedCapacity", "RoleARN", "ScalableTargetARN", "ServiceNamespace"}
 """The role is the service's own."""
-CONFIGURATIONS = tuple(f"{sort}PolicyConfiguration" for sort in ("StepScaling", "TargetTrackingScaling", "PredictiveScaling"))
-POLICY = ("ResourceId", "ScalableDimension", "PolicyName", "PolicyARN", "PolicyType", *CONFIGURATIONS)
-POLICIES_OWN = {"Alarms", "CreationTime", "ServiceNamespace"}
-ACTION = (
+POLICY_CONFIGURATIONS = tuple(
+    f"{sort}PolicyConfiguration" for sort in ("StepScaling", "TargetTrackingScaling", "PredictiveScaling")
+)
+POLICY_MEMBERS = ("ResourceId", "ScalableDimension", "PolicyName", "PolicyARN", "PolicyType", *POLICY_CONFIGURATIONS)
+POLICY_SERVICE_MEMBERS = {"Alarms", "CreationTime", "ServiceNamespace"}
+SCHEDULED_ACTION_MEMBERS = (
     "ResourceId", "ScalableDimension", "ScheduledActionName", "Schedule", "Timezone", "StartTime", "EndTime",
     "ScalableTargetAction",
 )  # fmt: skip
-ACTIONS_OWN = {"CreationTime", "ScheduledActionARN", "ServiceNamespace"}
-MARK = "ml-idle-reaper:restored"
-MOST_TAGS = 50
-PAGES_OF_MODELS = 20
+SCHEDULED_ACTION_SERVICE_MEMBERS = {"CreationTime", "ScheduledActionARN", "ServiceNamespace"}
+RESTORED_TAG = "ml-idle-reaper:restored"
+MAX_TAGS = 50
+MAX_MODEL_PAGES = 20
 
 
-def strange(row: Mapping[str, Any], *known: Collection[str]) -> str | None:
+def unknown_members_clause(row: Mapping[str, Any], *known: Collection[str]) -> str | None:
     """The clause that names the members that hold something and are not known; None where there is none."""
-    names = {name for some in known for name in some} | {DONE}
+    names = {name for some in known for name in some} | {ANY_REPLY_KEY}
     unknown = sorted(name for name, value in row.items() if name not in names and value not in (None, {}, []))
     return f"has {', '.join(unknown)}, which we do not know how to bring back" if unknown else None
 
 
-def endpoint(found: Described) -> str | None:
+def endpoint_unrestorable_because(found: EndpointDescription) -> str | None:
     """The clause that says why the endpoint could not be created again; what hangs on it aside."""
-    if found.recalled:
+    if found.has_cached_types:
         return "whether its configuration is still there was not looked at, as no rule asks to delete it"
     if not found.config:
         return "its configuration is gone or cannot be read, so it could not be created again"
-    if odd := config(found.config) or strange(found.raw, ENDPOINT, ENDPOINTS_OWN):
+    if odd := config_unrestorable_because(found.config) or unknown_members_clause(
+        found.reply, ENDPOINT_MEMBERS, ENDPOINT_SERVICE_MEMBERS
+    ):
         return odd if odd.startswith("the configuration") else f"it {odd}"
-    variants = (*(found.raw.get("ProductionVariants") or ()), *(found.raw.get("ShadowProductionVariants") or ()))
-    return next((f"its variant {v['VariantName']} {odd}" for v in variants if (odd := strange(v, VARIANT, VARIANTS_OWN))), None)
+    variants = (*(found.reply.get("ProductionVariants") or ()), *(found.reply.get("ShadowProductionVariants") or ()))
+    return next(
+        (
+            f"its variant {v['VariantName']} {odd}"
+            for v in variants
+            if (odd := unknown_members_clause(v, VARIANT_MEMBERS, VARIANT_SERVICE_MEMBERS))
+        ),
+        None,
+    )
 
 
-def config(row: Mapping[str, Any]) -> str | None:
+def config_unrestorable_because(row: Mapping[str, Any]) -> str | None:
     """The clause that says why a configuration could not be."""
-    odd = strange(row, CONFIG, CONFIGS_OWN)
+    odd = unknown_members_clause(row, CONFIG_MEMBERS, CONFIG_SERVICE_MEMBERS)
     return f"the configuration {row.get('EndpointConfigName')} {odd}" if odd else None
 
 
-def component(row: Mapping[str, Any]) -> str | None:
+def component_unrestorable_because(row: Mapping[str, Any]) -> str | None:
     """The clause that says why an inference component could not be; adapters are not brought back."""
     specs = [s for s in (row.get("Specification"), *(row.get("Specifications") or ())) if s]
     name = row.get("InferenceComponentName")
     if not specs or any(s.get("BaseInferenceComponentName") for s in specs):
         return f"{name} is an adapter, or does not say what it is made of: what hosts it is not deleted"
-    odd = [strange(row, COMPONENT, COMPONENTS_OWN), *(strange(s, SPECIFICATION, ("Container",)) for s in specs)]
-    odd += [strange(s.get("Container") or {}, CONTAINER, ("DeployedImage",)) for s in specs]
+    odd = [
+        unknown_members_clause(row, COMPONENT_MEMBERS, COMPONENT_SERVICE_MEMBERS),
+        *(unknown_members_clause(s, SPECIFICATION_MEMBERS, ("Container",)) for s in specs),
+    ]
+    odd += [unknown_members_clause(s.get("Container") or {}, CONTAINER_MEMBERS, ("DeployedImage",)) for s in specs]
     return next((f"the component {name} {one}" for one in odd if one), None)
 
 
-def copies(row: Mapping[str, Any]) -> int:
+def copy_count(row: Mapping[str, Any]) -> int:
     """How many copies a component is meant to have."""
     runtime = row.get("RuntimeConfig") or {}
     return int(runtime.get("DesiredCopyCount", runtime.get("CurrentCopyCount", 0)))
 
 
-def models(*rows: Mapping[str, Any]) -> set[str]:
+def model_names(*rows: Mapping[str, Any]) -> set[str]:
     """The models that variants or specifications name, within configurations and components as described."""
     found: set[str] = set()
     for row in rows:
@@ -127,34 +141,34 @@ def models(*rows: Mapping[str, Any]) -> set[str]:
     return found
 
 
-def without(needed: Collection[str], gone: Collection[str]) -> str | None:
+def missing_model_because(needed: Collection[str], gone: Collection[str]) -> str | None:
     """The clause for a model that is needed and gone."""
     missing = sorted(set(needed) & set(gone))
     return f"its model {missing[0]} is gone, so it could not be created again" if missing else None
 
 
-def crowded(own: Mapping[str, str] | None) -> str | None:
+def no_room_for_tag_because(own: Mapping[str, str] | None) -> str | None:
     """The clause for tags that leave no room for the mark by which what is created again is known (`acts.same`)."""
-    kept = [key for key in {**(own or {}), MARK: ""} if not key.startswith("aws:")]
-    if len(kept) <= MOST_TAGS:
+    kept = [key for key in {**(own or {}), RESTORED_TAG: ""} if not key.startswith("aws:")]
+    if len(kept) <= MAX_TAGS:
         return None
-    return f"it has {MOST_TAGS} tags, and none is left by which what is created again could be known"
+    return f"it has {MAX_TAGS} tags, and none is left by which what is created again could be known"
 
 
-def gone(cloud: Cloud, wanted: Collection[str]) -> set[str]:
+def deleted_models(cloud: CloudSession, wanted: Collection[str]) -> set[str]:
     """Those of the models that were deleted, in bulk, from the newest on.
 
     None of them where that cannot be read, which is noted, or where there are too many models to list: the record, right before a
     deletion, asks for each one.
     """
-    missing, left = set(wanted), PAGES_OF_MODELS * 100
+    missing, left = set(wanted), MAX_MODEL_PAGES * 100
     try:
-        for row in cloud.pages("sagemaker", "ListModels", "Models", "ModelName", MaxResults=100) if missing else ():
+        for row in cloud.paged_rows("sagemaker", "ListModels", "Models", "ModelName", MaxResults=100) if missing else ():
             missing.discard(row["ModelName"])
             left -= 1
             if not missing or not left:
                 return set()
     except CloudError as error:
-        cloud.note(error)
+        cloud.add_error(error)
         return set()
     return missing

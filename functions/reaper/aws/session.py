@@ -21,22 +21,22 @@ from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 
 from reaper.aws import timestamps
-from reaper.errors import ODD, CloudError, Trouble
+from reaper.errors import ODD_REPLY_ERRORS, CloudError, Reason
 from reaper.model import Target
 
-PREFIXES = {"resourcegroupstaggingapi": "tag", "stepfunctions": "states", "sesv2": "ses"}
-WORKERS = 4
+IAM_PREFIXES = {"resourcegroupstaggingapi": "tag", "stepfunctions": "states", "sesv2": "ses"}
+MAX_CONCURRENT_CALLS = 4
 """Calls under way at once in one region; SageMaker publishes no rate, and more only meets the throttle sooner."""
 
-NUMBERS = {"MinCapacity", "MaxCapacity"}
+NUMBER_KEYS = {"MinCapacity", "MaxCapacity"}
 """What every true row has and is not a text."""
-MAY_BE_EMPTY = {"Value"}
+KEYS_THAT_MAY_BE_EMPTY = {"Value"}
 
 A = TypeVar("A")
 B = TypeVar("B")
 
 
-class Cloud:
+class CloudSession:
     """One target as one kind sees it: shared clients, but its own count of calls and its own list of what went wrong."""
 
     def __init__(
@@ -44,7 +44,7 @@ class Cloud:
     ) -> None:
         self.target = target
         self.calls: Counter[str] = Counter()
-        self.troubles: list[CloudError] = []
+        self.errors: list[CloudError] = []
         self._session = session
         self._clients = clients or _Clients(session, target.region, limits)
         self._lock = threading.Lock()
@@ -59,11 +59,11 @@ class Cloud:
         """`aws`, `aws-cn` or `aws-us-gov`, for building ARNs."""
         return str(self._session.get_partition_for_region(self.region))
 
-    def for_kind(self) -> Cloud:
+    def for_kind(self) -> CloudSession:
         """The same target with fresh counters."""
-        return Cloud(self._session, self.target, self._clients)
+        return CloudSession(self._session, self.target, self._clients)
 
-    def anew(self) -> Cloud:
+    def without_cache(self) -> CloudSession:
         """The same target, with nothing remembered from before."""
         return self.for_kind()
 
@@ -72,85 +72,87 @@ class Cloud:
 
         `want` is a key that every true reply has. Raises CloudError, and nothing else, when the call fails or the reply lacks it.
         """
-        permission = f"{PREFIXES.get(service, service)}:{operation}"
+        permission = f"{IAM_PREFIXES.get(service, service)}:{operation}"
         with self._lock:
             self.calls[permission] += 1
-        method, sent = self._clients.method(service, operation)
-        sent.times = 0
+        method, sent = self._clients.method_and_counter(service, operation)
+        sent.requests_sent = 0
         try:
             reply = method(**params)
         except ClientError as error:
-            raise _refused(permission, error, sent.times > 1) from error
+            raise _error_from_reply(permission, error, sent.requests_sent > 1) from error
         except (BotoCoreError, OSError) as error:
-            raise CloudError(Trouble.UNREACHABLE, permission, str(error), retried=sent.times > 1) from error
-        except (ResponseParserError, *ODD) as error:
+            raise CloudError(Reason.UNREACHABLE, permission, str(error), retried=sent.requests_sent > 1) from error
+        except (ResponseParserError, *ODD_REPLY_ERRORS) as error:
             text = f"the reply cannot be read ({error})"
-            raise CloudError(Trouble.GARBLED, permission, text, retried=sent.times > 1) from error
+            raise CloudError(Reason.UNREADABLE, permission, text, retried=sent.requests_sent > 1) from error
         if not isinstance(reply, dict) or want not in reply:
-            raise CloudError(Trouble.GARBLED, permission, f"the reply has no {want}")
+            raise CloudError(Reason.UNREADABLE, permission, f"the reply has no {want}")
         return reply
 
-    def pages(
-        self, service: str, operation: str, want: str, *has: str, token: str = "NextToken", **params: Any
+    def paged_rows(
+        self, service: str, operation: str, want: str, *has: str, token_key: str = "NextToken", **params: Any
     ) -> Iterator[dict[str, Any]]:
         """Every row of a paged list, following `token` until it is missing or empty.
 
         `has` are the keys that every true row has, all of them names but for `NUMBERS`. Raises CloudError, also for a row without them and
         for a page that comes twice.
         """
-        permission = f"{PREFIXES.get(service, service)}:{operation}"
+        permission = f"{IAM_PREFIXES.get(service, service)}:{operation}"
         seen: set[str] = set()
         while True:
             reply = self.call(service, operation, want, **params)
             for row in reply[want] or ():
-                if not isinstance(row, dict) or not all(_holds(row, key) for key in has):
-                    raise CloudError(Trouble.GARBLED, permission, f"a row lacks one of {', '.join(has)}")
+                if not isinstance(row, dict) or not all(_has_valid_value(row, key) for key in has):
+                    raise CloudError(Reason.UNREADABLE, permission, f"a row lacks one of {', '.join(has)}")
                 yield row
-            following = reply.get(token)
+            following = reply.get(token_key)
             if not following:
                 return
             if not isinstance(following, str) or following in seen:
-                raise CloudError(Trouble.GARBLED, permission, "the same page came twice, or the next one cannot be named")
+                raise CloudError(Reason.UNREADABLE, permission, "the same page came twice, or the next one cannot be named")
             seen.add(following)
-            params[token] = following
+            params[token_key] = following
 
-    def listed(self, operation: str, want: str, *has: str) -> Iterator[dict[str, Any]]:
+    def sagemaker_rows(self, operation: str, want: str, *has: str) -> Iterator[dict[str, Any]]:
         """The rows of a list of SageMaker's, each for itself: one without a key of `has` is noted and left out, and hides no other."""
-        for row in self.pages("sagemaker", operation, want, MaxResults=100):
-            if all(_holds(row, key) for key in has):
+        for row in self.paged_rows("sagemaker", operation, want, MaxResults=100):
+            if all(_has_valid_value(row, key) for key in has):
                 yield row
             else:
-                self.note(CloudError(Trouble.GARBLED, f"sagemaker:{operation}", f"a row lacks one of {', '.join(has)}"))
+                self.add_error(CloudError(Reason.UNREADABLE, f"sagemaker:{operation}", f"a row lacks one of {', '.join(has)}"))
 
-    def each(self, function: Callable[[A], B], items: Sequence[A], at_once: int = WORKERS) -> Iterable[B]:
+    def map_concurrently(
+        self, function: Callable[[A], B], items: Sequence[A], max_concurrent: int = MAX_CONCURRENT_CALLS
+    ) -> Iterable[B]:
         """`function` of every item, at most `at_once` at a time, in order."""
         if len(items) < 2:
             return [function(item) for item in items]
-        with ThreadPoolExecutor(min(at_once, len(items))) as pool:
+        with ThreadPoolExecutor(min(max_concurrent, len(items))) as pool:
             return list(pool.map(function, items))
 
-    def note(self, error: CloudError) -> None:
+    def add_error(self, error: CloudError) -> None:
         """Remember a failure that does not end the kind's sweep: it makes the coverage incomplete."""
         with self._lock:
-            self.troubles.append(error)
+            self.errors.append(error)
 
 
-def _holds(row: Mapping[str, Any], key: str) -> bool:
+def _has_valid_value(row: Mapping[str, Any], key: str) -> bool:
     """Whether a row says something of the right sort there."""
     value = row.get(key)
-    if key in NUMBERS:
+    if key in NUMBER_KEYS:
         return isinstance(value, int)
-    return isinstance(value, str) and bool(value or key in MAY_BE_EMPTY)
+    return isinstance(value, str) and bool(value or key in KEYS_THAT_MAY_BE_EMPTY)
 
 
-class _Sent(threading.local):
+class _RequestCounter(threading.local):
     """How often the SDK has sent this thread's request: replies count their retries, a connection that broke has no reply to say so."""
 
-    times = 0
+    requests_sent = 0
 
-    def count(self, **_: Any) -> None:
+    def count_request(self, **_: Any) -> None:
         """Called by the SDK for every request that it sends, its own retries included."""
-        self.times += 1
+        self.requests_sent += 1
 
 
 class _Clients:
@@ -158,26 +160,26 @@ class _Clients:
 
     def __init__(self, session: boto3.Session, region: str | None, limits: Config | None = None) -> None:
         factory: Any = session._session.get_component("response_parser_factory")
-        factory.set_parser_defaults(timestamp_parser=timestamps.parse)
+        factory.set_parser_defaults(timestamp_parser=timestamps.parse_moment)
         self._session = session
-        self._config = _config(session).merge(limits) if limits else _config(session)
+        self._config = _client_config(session).merge(limits) if limits else _client_config(session)
         self._region = region
         self._made: dict[str, Any] = {}
-        self._sent = _Sent()
+        self._sent = _RequestCounter()
         self._lock = threading.Lock()
 
-    def method(self, service: str, operation: str) -> tuple[Callable[..., Any], _Sent]:
+    def method_and_counter(self, service: str, operation: str) -> tuple[Callable[..., Any], _RequestCounter]:
         """The SDK's method, and the count of what it sends."""
         with self._lock:
             if service not in self._made:
                 client = self._session.client(service, region_name=self._region, config=self._config)  # type: ignore[call-overload]
-                client.meta.events.register("request-created", self._sent.count)
+                client.meta.events.register("request-created", self._sent.count_request)
                 self._made[service] = client
         method: Callable[..., Any] = getattr(self._made[service], xform_name(operation))
         return method, self._sent
 
 
-def _config(session: boto3.Session) -> Config:
+def _client_config(session: boto3.Session) -> Config:
     """Time-outs that fit a function, and adaptive retries unless boto3's own settings ask for something else."""
     settings: Any = session._session
     retries: dict[str, Any] = {}
@@ -186,7 +188,8 @@ def _config(session: boto3.Session) -> Config:
     if settings.get_config_variable("max_attempts") is None:
         retries["total_max_attempts"] = 8
     agent = "ml-idle-reaper"
-    return Config(connect_timeout=5, read_timeout=30, retries=retries, user_agent_extra=agent, max_pool_connections=2 * WORKERS)  # type: ignore[arg-type]
+    pool = 2 * MAX_CONCURRENT_CALLS
+    return Config(connect_timeout=5, read_timeout=30, retries=retries, user_agent_extra=agent, max_pool_connections=pool)  # type: ignore[arg-type]
 
 
 _DENIED = re.compile(r"AccessDenied|Unauthorized|NotAuthorized|AuthorizationError|Forbidden|^403$", re.IGNORECASE)
@@ -194,7 +197,7 @@ _THROTTLED = re.compile(r"Throttl|ThroughputExceeded|TooManyRequests|RequestLimi
 _GONE = re.compile(r"could not find|recordnotfound|requested resource not found|does not exist|can't find", re.IGNORECASE)
 
 
-def _refused(permission: str, error: ClientError, retried: bool) -> CloudError:
+def _error_from_reply(permission: str, error: ClientError, retried: bool) -> CloudError:
     """What an error reply means: code and text together, because SageMaker says `ValidationException` for almost everything."""
     code, text = (str(error.response["Error"].get(key) or "") for key in ("Code", "Message"))
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
@@ -202,9 +205,9 @@ def _refused(permission: str, error: ClientError, retried: bool) -> CloudError:
     if _DENIED.search(code):
         named = re.search(r"not authorized to perform: ([\w-]+:\w+)", text)
         missing = named[1] if named else permission
-        return said(Trouble.DENIED, permission, text or "access denied", missing=missing)
+        return said(Reason.DENIED, permission, text or "access denied", missing=missing)
     if _THROTTLED.search(code) or status == 429:
-        return said(Trouble.THROTTLED, permission, f"still throttled after every retry ({code})")
+        return said(Reason.THROTTLED, permission, f"still throttled after every retry ({code})")
     if code in {"ResourceNotFound", "ResourceNotFoundException"} or (code == "ValidationException" and _GONE.search(text)):
-        return said(Trouble.GONE, permission, text)
-    return said(Trouble.REFUSED, permission, f"{code}: {text}")
+        return said(Reason.GONE, permission, text)
+    return said(Reason.REFUSED, permission, f"{code}: {text}")

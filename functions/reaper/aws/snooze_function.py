@@ -40,37 +40,37 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     The alarm of the template counts the replies of 5xx.
     """
     try:
-        asked = request(event)
-        reply = _gate().answer(asked, datetime.now(UTC))
+        asked = parse_request(event)
+        reply = _snooze_handler().handle(asked, datetime.now(UTC))
     except SettingsError as error:
-        asked, reply = Request(method="", path=""), record.garbled(str(error))
+        asked, reply = Request(method="", path=""), record.unreadable_reply(str(error))
     if reply.note:
         log = {logging.INFO: logger.info, logging.WARNING: logger.warning, logging.ERROR: logger.error}[
-            snooze_handler.level(reply)
+            snooze_handler.log_level(reply)
         ]
         log("keep-link", method=asked.method[:20], status=reply.status, source=asked.source_ip, note=reply.note)
-    return response(reply)
+    return build_response(reply)
 
 
-def request(event: Mapping[str, Any]) -> Request:
+def parse_request(event: Mapping[str, Any]) -> Request:
     """What the event asks for. Raises SettingsError for an event that did not come through a function URL."""
     try:
         http = event["requestContext"]["http"]
         headers = event["headers"]
         return Request(
-            method=_text(http, "method"),
-            path=_text(event, "rawPath"),
-            query=_text_or_none(event, "rawQueryString"),
-            headers={name.lower(): _text(headers, name) for name in headers},
-            body=_body(event),
-            source_ip=_text(http, "sourceIp"),
+            method=_required_text(http, "method"),
+            path=_required_text(event, "rawPath"),
+            query=_optional_text(event, "rawQueryString"),
+            headers={name.lower(): _required_text(headers, name) for name in headers},
+            body=_event_body(event),
+            source_ip=_required_text(http, "sourceIp"),
         )
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise SettingsError(f"this function answers requests through its URL only; the event lacks or garbles {error}") from error
 
 
-def _body(event: Mapping[str, Any]) -> bytes:
-    body = _text_or_none(event, "body")
+def _event_body(event: Mapping[str, Any]) -> bytes:
+    body = _optional_text(event, "body")
     match event.get("isBase64Encoded"):
         case True:
             return b64decode(body, validate=True)
@@ -79,23 +79,23 @@ def _body(event: Mapping[str, Any]) -> bytes:
     raise TypeError("isBase64Encoded, which is neither true nor false")
 
 
-def _text_or_none(fields: Mapping[str, Any], name: str) -> str:
+def _optional_text(fields: Mapping[str, Any], name: str) -> str:
     """The text, empty where there is none."""
-    return "" if fields.get(name) is None else _text(fields, name)
+    return "" if fields.get(name) is None else _required_text(fields, name)
 
 
-def _text(fields: Mapping[str, Any], name: str) -> str:
+def _required_text(fields: Mapping[str, Any], name: str) -> str:
     value = fields[name]
     if not isinstance(value, str):
         raise TypeError(f"{name!r}, which is a {type(value).__name__} and no text")
     return value
 
 
-def response(reply: Reply) -> dict[str, Any]:
+def build_response(reply: Reply) -> dict[str, Any]:
     """The reply as Lambda wants it."""
     return {"statusCode": reply.status, "headers": dict(reply.headers), "body": reply.body, "isBase64Encoded": False}
 
 
 @cache
-def _gate() -> snooze_handler.Gate:
-    return snooze_handler.open(os.environ)
+def _snooze_handler() -> snooze_handler.SnoozeHandler:
+    return snooze_handler.open_handler(os.environ)

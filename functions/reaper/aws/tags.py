@@ -9,105 +9,105 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from reaper.errors import CloudError, Trouble
-from reaper.ledger.codec import same
+from reaper.errors import CloudError, Reason
+from reaper.ledger.codec import comparable_id
 
 if TYPE_CHECKING:
-    from reaper.aws.session import Cloud
+    from reaper.aws.session import CloudSession
 
 PERMISSION = "tag:GetResources"
 Tags = dict[str, str]
-ByName = dict[str, Tags | None]
+TagsByName = dict[str, Tags | None]
 """None where they could not be read, or two rows contradict each other: either may protect."""
-Tagged = dict[str, dict[str, Tags | None]]
+TagsByArn = dict[str, dict[str, Tags | None]]
 """Tags by ARN in the form in which ids are compared, by lower-cased ARN: two names may differ in case only."""
 
 
-def tagged(cloud: Cloud, *types: str) -> Tagged | None:
+def tags_by_arn(cloud: CloudSession, *types: str) -> TagsByArn | None:
     """The tags of every tagged resource of these types (`endpoint`, `app`, ...); None, and noted, when they cannot be read."""
     names = [f"sagemaker:{name}" for name in types]
-    rows = cloud.pages(
+    rows = cloud.paged_rows(
         "resourcegroupstaggingapi",
         "GetResources",
         "ResourceTagMappingList",
         "ResourceARN",
-        token="PaginationToken",
+        token_key="PaginationToken",
         ResourceTypeFilters=names,
         ResourcesPerPage=100,
     )
-    found: Tagged = {}
+    found: TagsByArn = {}
     try:
         for row in rows:
             arn = row["ResourceARN"]
-            spelled, key = found.setdefault(arn.lower(), {}), same(arn)
-            spelled[key] = _noted(cloud, arn, _both(spelled.get(key, {}), _read(row)))
+            spelled, key = found.setdefault(arn.lower(), {}), comparable_id(arn)
+            spelled[key] = _with_error_added(cloud, arn, _merge_two(spelled.get(key, {}), _tags_of_row(row)))
     except CloudError as error:
-        cloud.note(error)
+        cloud.add_error(error)
         return None
     return found
 
 
-def _noted(cloud: Cloud, arn: str, tags: Tags | None) -> Tags | None:
+def _with_error_added(cloud: CloudSession, arn: str, tags: Tags | None) -> Tags | None:
     if tags is None:
-        cloud.note(CloudError(Trouble.GARBLED, PERMISSION, f"the tags of {arn} cannot be read, or contradict each other"))
+        cloud.add_error(CloudError(Reason.UNREADABLE, PERMISSION, f"the tags of {arn} cannot be read, or contradict each other"))
     return tags
 
 
-def _read(row: Mapping[str, Any]) -> Tags | None:
+def _tags_of_row(row: Mapping[str, Any]) -> Tags | None:
     """The tags of one row; None where one of them is no pair of texts: nobody knows what it protects."""
     found: Tags | None = {}
     for tag in row.get("Tags") or ():
         key, value = tag.get("Key"), tag.get("Value")
-        found = _both(found, {key: value} if isinstance(key, str) and key and isinstance(value, str) else None)
+        found = _merge_two(found, {key: value} if isinstance(key, str) and key and isinstance(value, str) else None)
     return found
 
 
-def _both(one: Tags | None, other: Tags | None) -> Tags | None:
+def _merge_two(one: Tags | None, other: Tags | None) -> Tags | None:
     """The tags of both; None where they could not be read, or contradict each other."""
     if one is None or other is None or any(one[key] != other[key] for key in one.keys() & other.keys()):
         return None
     return one | other
 
 
-def _all(every: Iterable[Tags | None]) -> Tags | None:
+def _merge_all(every: Iterable[Tags | None]) -> Tags | None:
     """The tags of all; None as soon as some cannot be read or two contradict each other."""
     merged: Tags | None = {}
     for tags in every:
-        merged = _both(merged, tags)
+        merged = _merge_two(merged, tags)
     return merged
 
 
-def of(found: Tagged | None, *arns: str) -> Tags | None:
+def tags_of(found: TagsByArn | None, *arns: str) -> Tags | None:
     """The tags of the first ARN, over those of the others that it lives in; None when tags could not be read."""
     if found is None:
         return None
     merged: Tags = {}
     for arn in reversed(arns):
-        tags = _of(found.get(arn.lower(), {}), arn)
+        tags = _tags_of_arn(found.get(arn.lower(), {}), arn)
         if tags is None:
             return None
         merged |= tags
     return merged
 
 
-def _of(spelled: Mapping[str, Tags | None], arn: str) -> Tags | None:
+def _tags_of_arn(spelled: Mapping[str, Tags | None], arn: str) -> Tags | None:
     """Those of the spelling that is surely the same resource; where there is none, those of all, since one of them may be."""
-    return spelled[same(arn)] if same(arn) in spelled else _all(spelled.values())
+    return spelled[comparable_id(arn)] if comparable_id(arn) in spelled else _merge_all(spelled.values())
 
 
-def by_name(cloud: Cloud, type: str) -> ByName | None:
+def tags_by_name(cloud: CloudSession, resource_type: str) -> TagsByName | None:
     """Tags by lower-cased name of every tagged resource of one type; of names that differ in case only, those of both."""
-    found = tagged(cloud, type)
+    found = tags_by_arn(cloud, resource_type)
     if found is None:
         return None
-    names: ByName = {}
+    names: TagsByName = {}
     for arn, spelled in found.items():
         name = arn.rpartition("/")[2]
-        names[name] = _both(names.get(name, {}), _all(spelled.values()))
+        names[name] = _merge_two(names.get(name, {}), _merge_all(spelled.values()))
     return names
 
 
-def fresh(cloud: Cloud, *arns: str) -> dict[str, str]:
+def read_tags_now(cloud: CloudSession, *arns: str) -> dict[str, str]:
     """The tags of the first ARN, over those of the others that it lives in, one authoritative call each, right before an act.
 
     Raises CloudError, but never GONE: tags that are not found are tags that could not be read.
@@ -115,10 +115,10 @@ def fresh(cloud: Cloud, *arns: str) -> dict[str, str]:
     merged: dict[str, str] = {}
     for arn in reversed(arns):
         try:
-            rows = list(cloud.pages("sagemaker", "ListTags", "Tags", "Key", "Value", ResourceArn=arn))
+            rows = list(cloud.paged_rows("sagemaker", "ListTags", "Tags", "Key", "Value", ResourceArn=arn))
         except CloudError as error:
-            if error.trouble is not Trouble.GONE:
+            if error.reason is not Reason.GONE:
                 raise
-            raise CloudError(Trouble.REFUSED, error.operation, f"the tags of {arn} cannot be read: {error}") from error
+            raise CloudError(Reason.REFUSED, error.operation, f"the tags of {arn} cannot be read: {error}") from error
         merged |= {row["Key"]: row["Value"] for row in rows}
     return merged

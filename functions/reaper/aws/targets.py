@@ -11,33 +11,33 @@ from difflib import get_close_matches
 import boto3
 from botocore.exceptions import BotoCoreError
 
-from reaper.aws.session import Cloud
+from reaper.aws.session import CloudSession
 from reaper.errors import CloudError, SettingsError
 from reaper.model import Target
 
 PERMISSIONS = ("sts:GetCallerIdentity", "ec2:DescribeRegions")
 
 
-def clouds(regions: Sequence[str], accounts: Sequence[str], session: boto3.Session | None = None) -> list[Cloud]:
+def target_sessions(regions: Sequence[str], accounts: Sequence[str], session: boto3.Session | None = None) -> list[CloudSession]:
     """One cloud per region: those asked for, every enabled one for `all`, or the session's own.
 
     Raises SettingsError for a region or account that cannot be meant, CloudError where the identity cannot be learned.
     """
-    session = session or _session()
+    session = session or _default_session()
     every = "all" in regions
-    names = [] if every else [_known(session, region) for region in regions] or [_own(session)]
-    start, account = _identity(session, names or [session.region_name or "us-east-1"])
+    names = [] if every else [_valid_region(session, region) for region in regions] or [_default_region(session)]
+    start, account = _first_session_and_account(session, names or [session.region_name or "us-east-1"])
     if accounts and account not in accounts:
         raise SettingsError(f"account {', '.join(accounts)} was asked for, but the credentials in use are of {account}")
-    names = _enabled(session, start) if every else names
-    return [Cloud(session, Target(cloud="aws", account=account, region=name)) for name in names]
+    names = _enabled_regions(session, start) if every else names
+    return [CloudSession(session, Target(cloud="aws", account=account, region=name)) for name in names]
 
 
-def _identity(session: boto3.Session, names: Sequence[str]) -> tuple[Cloud, str]:
+def _first_session_and_account(session: boto3.Session, names: Sequence[str]) -> tuple[CloudSession, str]:
     """The account, asked in the first region that answers: one that is not enabled here must not hide the others."""
     failed: CloudError | None = None
     for name in names:
-        start = Cloud(session, Target(cloud="aws", account="unknown", region=name))
+        start = CloudSession(session, Target(cloud="aws", account="unknown", region=name))
         try:
             return start, str(start.call("sts", "GetCallerIdentity", "Account")["Account"])
         except CloudError as error:
@@ -49,25 +49,25 @@ def _identity(session: boto3.Session, names: Sequence[str]) -> tuple[Cloud, str]
 def has_credentials(session: boto3.Session | None = None) -> bool:
     """Whether boto3 finds any AWS credentials at all. No call is made to AWS."""
     try:
-        return (session or _session()).get_credentials() is not None
+        return (session or _default_session()).get_credentials() is not None
     except BotoCoreError:
         return False
 
 
-def _session() -> boto3.Session:
+def _default_session() -> boto3.Session:
     try:
         return boto3.Session()
     except BotoCoreError as error:
         raise SettingsError(f"AWS: {error}") from error
 
 
-def _own(session: boto3.Session) -> str:
+def _default_region(session: boto3.Session) -> str:
     if not session.region_name:
         raise SettingsError("no AWS region: set REAPER_REGIONS or AWS_REGION, or use --region")
     return session.region_name
 
 
-def _known(session: boto3.Session, region: str) -> str:
+def _valid_region(session: boto3.Session, region: str) -> str:
     known = [r for p in session.get_available_partitions() for r in session.get_available_regions("sagemaker", partition_name=p)]
     if region not in known:
         near = get_close_matches(region.lower(), known, n=1, cutoff=0.6)
@@ -75,7 +75,7 @@ def _known(session: boto3.Session, region: str) -> str:
     return region
 
 
-def _enabled(session: boto3.Session, start: Cloud) -> list[str]:
+def _enabled_regions(session: boto3.Session, start: CloudSession) -> list[str]:
     rows = start.call("ec2", "DescribeRegions", "Regions", AllRegions=False)["Regions"]
     supported = set(session.get_available_regions("sagemaker", partition_name=start.partition))
     return sorted(supported & {row["RegionName"] for row in rows})

@@ -16,13 +16,13 @@ from botocore import xform_name
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 
-from reaper.errors import CloudError, SettingsError, Trouble
+from reaper.errors import CloudError, Reason, SettingsError
 
-PERMISSIONS = {"PutObject": "s3:PutObject", "GetObject": "s3:GetObject", "ListObjectsV2": "s3:ListBucket"}
+PERMISSION_OF_OPERATION = {"PutObject": "s3:PutObject", "GetObject": "s3:GetObject", "ListObjectsV2": "s3:ListBucket"}
 """What each call needs."""
 
 
-def read(uri: str, most: int) -> bytes:
+def read_bytes(uri: str, most: int) -> bytes:
     """The first `most` bytes at `s3://bucket/key` or `ssm:/name`; no more is fetched, however long the object is.
 
     Raises SettingsError that names the address and what AWS said.
@@ -31,7 +31,7 @@ def read(uri: str, most: int) -> bytes:
         if uri.startswith("ssm:"):
             reply = boto3.client("ssm").get_parameter(Name=uri.removeprefix("ssm:"), WithDecryption=True)
             return str(reply["Parameter"]["Value"]).encode()[:most]
-        bucket, key = _place(uri)
+        bucket, key = _bucket_and_key(uri)
         # Not by Range, which S3 refuses for an empty object.
         with closing(boto3.client("s3").get_object(Bucket=bucket, Key=key)["Body"]) as body:
             return bytes(body.read(most))
@@ -41,7 +41,7 @@ def read(uri: str, most: int) -> bytes:
 
 def write_report(place: str, run_id: str, started_at: datetime, text: str) -> str:
     """Store a report under `s3://bucket/prefix/YYYY/MM/DD/<run>.json`; gives its address. Raises SettingsError where S3 refuses."""
-    bucket, prefix = _place(place)
+    bucket, prefix = _bucket_and_key(place)
     key = "/".join(part for part in (prefix.strip("/"), f"{started_at:%Y/%m/%d}", f"{run_id}.json") if part)
     try:
         boto3.client("s3").put_object(Bucket=bucket, Key=key, Body=text.encode(), ContentType="application/json")
@@ -52,68 +52,68 @@ def write_report(place: str, run_id: str, started_at: datetime, text: str) -> st
 
 def write(place: str, name: str, text: str) -> str:
     """Store a new text at `s3://bucket/prefix/<name>`; gives its address. Raises CloudError, also where there is one of that name."""
-    bucket, prefix = _where(place)
+    bucket, prefix = _bucket_and_key_or_error(place)
     key = "/".join(part for part in (prefix.strip("/"), name) if part)
-    _s3("PutObject", Bucket=bucket, Key=key, Body=text.encode(), ContentType="application/json", IfNoneMatch="*")
+    _call_s3("PutObject", Bucket=bucket, Key=key, Body=text.encode(), ContentType="application/json", IfNoneMatch="*")
     return f"s3://{bucket}/{key}"
 
 
 def read_text(address: str) -> str:
     """The text at `s3://bucket/key`. Raises CloudError, with GONE where there is none."""
-    bucket, key = _where(address)
+    bucket, key = _bucket_and_key_or_error(address)
     try:
-        return str(_s3("GetObject", Bucket=bucket, Key=key)["Body"].read().decode())
+        return str(_call_s3("GetObject", Bucket=bucket, Key=key)["Body"].read().decode())
     except (BotoCoreError, ValueError) as error:
-        raise CloudError(Trouble.GARBLED, "s3:GetObject", f"{address} cannot be read ({error})") from error
+        raise CloudError(Reason.UNREADABLE, "s3:GetObject", f"{address} cannot be read ({error})") from error
 
 
-def list(place: str) -> builtins.list[str]:
+def list_texts(place: str) -> builtins.list[str]:
     """The addresses of all texts under `s3://bucket/prefix/`, in the order of their names. Raises CloudError."""
-    bucket, prefix = _where(place)
+    bucket, prefix = _bucket_and_key_or_error(place)
     under = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
     found: builtins.list[str] = []
     more: dict[str, Any] = {}
     while True:
-        page = _s3("ListObjectsV2", Bucket=bucket, Prefix=under, **more)
+        page = _call_s3("ListObjectsV2", Bucket=bucket, Prefix=under, **more)
         found += [f"s3://{bucket}/{row['Key']}" for row in page.get("Contents") or ()]
         if not page.get("IsTruncated"):
             return found
         more = {"ContinuationToken": page["NextContinuationToken"]}
 
 
-def _s3(operation: str, **params: Any) -> dict[str, Any]:
+def _call_s3(operation: str, **params: Any) -> dict[str, Any]:
     """One call; what S3 says becomes a CloudError."""
-    permission = PERMISSIONS[operation]
+    permission = PERMISSION_OF_OPERATION[operation]
     try:
         reply: dict[str, Any] = getattr(boto3.client("s3"), xform_name(operation))(**params)
     except ClientError as error:
-        raise _refused(permission, error, params) from error
+        raise _error_from_reply(permission, error, params) from error
     except (BotoCoreError, ResponseParserError) as error:
-        raise CloudError(Trouble.UNREACHABLE, permission, str(error)) from error
+        raise CloudError(Reason.UNREACHABLE, permission, str(error)) from error
     return reply
 
 
-def _refused(permission: str, error: ClientError, params: dict[str, Any]) -> CloudError:
+def _error_from_reply(permission: str, error: ClientError, params: dict[str, Any]) -> CloudError:
     code, text = error.response["Error"].get("Code", ""), error.response["Error"].get("Message", "")
     where = f"s3://{params['Bucket']}/{params.get('Key', params.get('Prefix', ''))}"
     if code in {"AccessDenied", "403", "AllAccessDisabled"}:
-        return CloudError(Trouble.DENIED, permission, f"{where}: {text}", code=code, missing=permission)
+        return CloudError(Reason.DENIED, permission, f"{where}: {text}", code=code, missing=permission)
     if code in {"NoSuchKey", "NoSuchBucket", "404"}:
-        return CloudError(Trouble.GONE, permission, f"{where}: {text}", code=code)
+        return CloudError(Reason.GONE, permission, f"{where}: {text}", code=code)
     if code in {"PreconditionFailed", "ConditionalRequestConflict"}:
-        return CloudError(Trouble.REFUSED, permission, f"{where}: there is a text of that name already", code=code)
-    trouble = Trouble.THROTTLED if code in {"SlowDown", "Throttling"} else Trouble.REFUSED
+        return CloudError(Reason.REFUSED, permission, f"{where}: there is a text of that name already", code=code)
+    trouble = Reason.THROTTLED if code in {"SlowDown", "Throttling"} else Reason.REFUSED
     return CloudError(trouble, permission, f"{where}: {code}: {text}", code=code)
 
 
-def _where(uri: str) -> tuple[str, str]:
+def _bucket_and_key_or_error(uri: str) -> tuple[str, str]:
     try:
-        return _place(uri)
+        return _bucket_and_key(uri)
     except SettingsError as error:
-        raise CloudError(Trouble.REFUSED, "s3", str(error)) from error
+        raise CloudError(Reason.REFUSED, "s3", str(error)) from error
 
 
-def _place(uri: str) -> tuple[str, str]:
+def _bucket_and_key(uri: str) -> tuple[str, str]:
     try:
         parts = urlsplit(uri)
     except ValueError as error:

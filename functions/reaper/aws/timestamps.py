@@ -11,15 +11,15 @@ from typing import Any
 
 from botocore.utils import parse_timestamp
 
-ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", re.ASCII)
+ISO_PATTERN = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", re.ASCII)
 
 
-def parse(value: Any) -> datetime:
+def parse_moment(value: Any) -> datetime:
     """The moment that botocore would read from `value` (seconds since 1970, or text), in UTC. Raises what botocore raises."""
     try:
         if type(value) in (int, float):
             return datetime.fromtimestamp(value, UTC)
-        if isinstance(value, str) and ISO.fullmatch(value):
+        if isinstance(value, str) and ISO_PATTERN.fullmatch(value):
             return datetime.fromisoformat(value)
     except (ValueError, OverflowError, OSError):
         pass  # botocore has other ways to read it, and its own errors

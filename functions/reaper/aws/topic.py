@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
-from reaper.errors import CloudError, Trouble
+from reaper.errors import CloudError, Reason
 from reaper.model import Report
-from reaper.notices.message import defused
+from reaper.notices.message import without_markup
 from reaper.report import brief
-from reaper.report.totals import complete, totals
+from reaper.report.totals import is_complete, report_totals
 
 if TYPE_CHECKING:
     from mypy_boto3_sns.type_defs import MessageAttributeValueTypeDef
@@ -28,11 +28,14 @@ def publish(topic: str, report: Report, stored: str | None) -> str:
     region = topic.split(":")[3]
     try:
         reply = boto3.client("sns", region_name=region).publish(
-            TopicArn=topic, Subject=brief.subject(report), Message=body(report, stored), MessageAttributes=_attributes(report)
+            TopicArn=topic,
+            Subject=brief.summary_subject(report),
+            Message=body(report, stored),
+            MessageAttributes=_attributes(report),
         )
     except (ClientError, BotoCoreError) as error:
         raise CloudError(
-            Trouble.REFUSED, "sns:Publish", f"{topic}: the summary was not accepted: {error}", missing="sns:Publish"
+            Reason.REFUSED, "sns:Publish", f"{topic}: the summary was not accepted: {error}", missing="sns:Publish"
         ) from error
     return reply["MessageId"]
 
@@ -40,7 +43,7 @@ def publish(topic: str, report: Report, stored: str | None) -> str:
 def body(report: Report, stored: str | None) -> str:
     """The summary, cut at a line's end to fit, with a pointer to the full report."""
     pointer = f"Full report: {stored}\n" if stored else ""
-    text = defused(brief.render(report))
+    text = without_markup(brief.render(report))
     room = MAX_BYTES - len(pointer.encode()) - 100
     if len(text.encode()) > room:
         cut = text.encode()[:room].decode(errors="ignore")
@@ -49,10 +52,10 @@ def body(report: Report, stored: str | None) -> str:
 
 
 def _attributes(report: Report) -> dict[str, MessageAttributeValueTypeDef]:
-    sums = totals(report)
+    sums = report_totals(report)
     return {
         "mode": {"DataType": "String", "StringValue": report.run.mode.value},
-        "coverage": {"DataType": "String", "StringValue": "complete" if complete(report) else "incomplete"},
+        "coverage": {"DataType": "String", "StringValue": "complete" if is_complete(report) else "incomplete"},
         "idle": {"DataType": "Number", "StringValue": str(sums.by_state["idle"])},
         "unknown": {"DataType": "Number", "StringValue": str(sums.by_state["unknown"])},
         "idle_usd_per_hour": {"DataType": "Number", "StringValue": str(sums.idle_usd_per_hour)},

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
-DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.\d+)?S)?)?")
-UNITS = (86400, 3600, 60, 1)
+DURATION_PATTERN = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.\d+)?S)?)?")
+UNIT_SECONDS = (86400, 3600, 60, 1)
 
 
-def moment(text: object) -> datetime | None:
+def parse_time(text: object) -> datetime | None:
     """The time that `text` names, in UTC; None for nothing, and for the year 1, which is .NET's nothing. Raises ValueError for what is no time."""
     if text in (None, ""):
         return None
@@ -21,17 +21,17 @@ def moment(text: object) -> datetime | None:
     return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
 
 
-def spelled(when: datetime) -> str:
+def query_time(when: datetime) -> str:
     """The time as metric queries want it."""
     return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def latest(*times: datetime | None) -> datetime | None:
+def latest_known(*times: datetime | None) -> datetime | None:
     """The latest of those that are known."""
     return max((t for t in times if t), default=None)
 
 
-def lapse(value: object) -> object:
+def duration_seconds(value: object) -> object:
     """A duration in seconds, so that `PT2M` and `PT120S` are the same; what is none as it is."""
-    found = DURATION.fullmatch(value) if isinstance(value, str) else None
-    return sum(int(number or 0) * unit for number, unit in zip(found.groups(), UNITS, strict=True)) if found else value
+    found = DURATION_PATTERN.fullmatch(value) if isinstance(value, str) else None
+    return sum(int(number or 0) * unit for number, unit in zip(found.groups(), UNIT_SECONDS, strict=True)) if found else value

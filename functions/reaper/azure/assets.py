@@ -12,30 +12,30 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from reaper.azure.request import Call, Json
+from reaper.azure.request import ArmRequest, Json
 from reaper.azure.workspaces import PROVIDER, TYPE, Workspace
-from reaper.errors import CloudError, Trouble
+from reaper.errors import CloudError, Reason
 
 if TYPE_CHECKING:
-    from reaper.azure.session import Cloud
+    from reaper.azure.session import CloudSession
 
 COLLECTIONS = {"model": "models", "environment": "environments", "code": "codes"}
 PERMISSIONS = tuple(f"{TYPE}/{collection}/versions/read" for collection in COLLECTIONS.values())
-READ = "it was there"
-TAKEN_TO_BE = "it lies in a registry, which these rights cannot read: it is taken to be there"
-PART = r"[^/?#:@\s]+"
-WITHIN = (
-    rf"(?P<group>subscriptions/{PART}/resourceGroups/{PART})/(?:providers/{re.escape(PROVIDER)}/)?workspaces/(?P<space>{PART})"
+WAS_THERE = "it was there"
+ASSUMED_THERE = "it lies in a registry, which these rights cannot read: it is taken to be there"
+SEGMENT_PATTERN = r"[^/?#:@\s]+"
+WORKSPACE_PATTERN = rf"(?P<group>subscriptions/{SEGMENT_PATTERN}/resourceGroups/{SEGMENT_PATTERN})/(?:providers/{re.escape(PROVIDER)}/)?workspaces/(?P<space>{SEGMENT_PATTERN})"
+VERSION_PATTERN = (
+    rf"(?P<collection>models|environments|codes)/(?P<name>{SEGMENT_PATTERN})/versions/(?P<version>{SEGMENT_PATTERN})"
 )
-VERSION = rf"(?P<collection>models|environments|codes)/(?P<name>{PART})/versions/(?P<version>{PART})"
 SPELLINGS = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
-        rf"(?:azureml:)?/{WITHIN}/{VERSION}",
-        rf"azureml://{WITHIN}/{VERSION}",
-        rf"azureml://locations/{PART}/workspaces/(?P<guid>{PART})/{VERSION}",
-        rf"azureml://registries/(?P<registry>{PART})/{VERSION}",
-        rf"azureml:(?P<name>{PART}):(?P<version>{PART})",
+        rf"(?:azureml:)?/{WORKSPACE_PATTERN}/{VERSION_PATTERN}",
+        rf"azureml://{WORKSPACE_PATTERN}/{VERSION_PATTERN}",
+        rf"azureml://locations/{SEGMENT_PATTERN}/workspaces/(?P<guid>{SEGMENT_PATTERN})/{VERSION_PATTERN}",
+        rf"azureml://registries/(?P<registry>{SEGMENT_PATTERN})/{VERSION_PATTERN}",
+        rf"azureml:(?P<name>{SEGMENT_PATTERN}):(?P<version>{SEGMENT_PATTERN})",
     )
 )
 
@@ -44,18 +44,18 @@ SPELLINGS = tuple(
 class Asset:
     """One thing that a deployment is made from. `path` is where Resource Manager has it; None: in a registry, or not understood."""
 
-    what: str
-    written: object
+    asset_type: str
+    reference: object
     path: str | None = None
-    registry: bool = False
+    is_in_registry: bool = False
 
     @property
-    def unclear(self) -> bool:
+    def is_unclear(self) -> bool:
         """Whether what is written is no spelling that is known."""
-        return self.path is None and not self.registry
+        return self.path is None and not self.is_in_registry
 
 
-def assets(row: Mapping[str, Any], space: Workspace) -> Iterator[Asset]:
+def deployment_assets(row: Mapping[str, Any], space: Workspace) -> Iterator[Asset]:
     """What a deployment of the workspace `space` says that it is made from. What it does without is left out."""
     properties = row["properties"]
     code = properties.get("codeConfiguration") or {}
@@ -66,54 +66,57 @@ def assets(row: Mapping[str, Any], space: Workspace) -> Iterator[Asset]:
     }
     for what, text in written.items():
         if text not in (None, ""):
-            yield _asset(what, text, space)
+            yield _parse_asset(what, text, space)
 
 
-def unclear(row: Mapping[str, Any], space: Workspace) -> str | None:
+def unclear_asset_because(row: Mapping[str, Any], space: Workspace) -> str | None:
     """Why it cannot be told from the deployment alone what it would be created from again; None where it can."""
-    for asset in assets(row, space):
-        if asset.unclear:
-            return f"what its {asset.what} is cannot be understood ({asset.written}), so it might not be created again"
+    for asset in deployment_assets(row, space):
+        if asset.is_unclear:
+            return f"what its {asset.asset_type} is cannot be understood ({asset.reference}), so it might not be created again"
     return None
 
 
-def still_there(cloud: Cloud, row: Mapping[str, Any], space: Workspace) -> list[Json]:
+def require_assets(cloud: CloudSession, row: Mapping[str, Any], space: Workspace) -> list[Json]:
     """What the deployment would be created from again, and how each is known to be there. Archived versions are: they can be used.
 
     Raises CloudError where one is not there, cannot be read or is not understood.
     """
-    return [{"what": asset.what, "id": asset.written, "because": _known(cloud, asset)} for asset in assets(row, space)]
+    return [
+        {"what": asset.asset_type, "id": asset.reference, "because": _require_asset(cloud, asset)}
+        for asset in deployment_assets(row, space)
+    ]
 
 
-def _known(cloud: Cloud, asset: Asset) -> str:
-    if asset.registry:
-        return TAKEN_TO_BE
-    permission = f"{TYPE}/{COLLECTIONS[asset.what]}/versions/read"
+def _require_asset(cloud: CloudSession, asset: Asset) -> str:
+    if asset.is_in_registry:
+        return ASSUMED_THERE
+    permission = f"{TYPE}/{COLLECTIONS[asset.asset_type]}/versions/read"
     if asset.path is None:
-        raise CloudError(Trouble.REFUSED, permission, f"what its {asset.what} is cannot be understood ({asset.written})")
+        raise CloudError(Reason.REFUSED, permission, f"what its {asset.asset_type} is cannot be understood ({asset.reference})")
     try:
-        cloud.call(Call(permission=permission, path=asset.path, has=("id", "properties")))
+        cloud.call(ArmRequest(permission=permission, path=asset.path, required_keys=("id", "properties")))
     except CloudError as error:
-        if error.trouble is not Trouble.GONE:
+        if error.reason is not Reason.GONE:
             raise
-        text = f"its {asset.what} {asset.written} is not there any more, so it could not be created again"
-        raise CloudError(Trouble.REFUSED, permission, text, code=error.code) from error
-    return READ
+        text = f"its {asset.asset_type} {asset.reference} is not there any more, so it could not be created again"
+        raise CloudError(Reason.REFUSED, permission, text, code=error.code) from error
+    return WAS_THERE
 
 
-def _asset(what: str, text: object, space: Workspace) -> Asset:
+def _parse_asset(what: str, text: object, space: Workspace) -> Asset:
     match = next(filter(None, (spelling.fullmatch(text) for spelling in SPELLINGS)), None) if isinstance(text, str) else None
     parts = match.groupdict() if match else {}
     if not parts or parts.get("collection", COLLECTIONS[what]).lower() != COLLECTIONS[what]:
-        return Asset(what=what, written=text)
+        return Asset(asset_type=what, reference=text)
     if parts.get("registry"):
-        return Asset(what=what, written=text, registry=True)
-    home = _home(parts, space)
+        return Asset(asset_type=what, reference=text, is_in_registry=True)
+    home = _workspace_id(parts, space)
     below = f"{COLLECTIONS[what]}/{parts['name']}/versions/{parts['version']}"
-    return Asset(what=what, written=text, path=home and f"{home}/{below}")
+    return Asset(asset_type=what, reference=text, path=home and f"{home}/{below}")
 
 
-def _home(parts: Mapping[str, str], space: Workspace) -> str | None:
+def _workspace_id(parts: Mapping[str, str], space: Workspace) -> str | None:
     """The id of the workspace that has it: the one that is written, or the deployment's own; None where it is another, known by a number."""
     if "group" in parts:
         return f"/{parts['group']}/providers/{TYPE}/{parts['space']}"

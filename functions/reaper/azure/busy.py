@@ -11,21 +11,23 @@ from typing import TYPE_CHECKING
 
 from reaper.azure import metrics
 from reaper.azure import readings as azure_readings
-from reaper.azure.metrics import Place, Query
+from reaper.azure.metrics import MetricQuery, MetricSource
 from reaper.model import Reading, Resource, Window
 
 if TYPE_CHECKING:
-    from reaper.azure.session import Cloud
+    from reaper.azure.session import CloudSession
 
-QUERY = Query(namespace="MLIdleReaper", metrics=("Busy",), aggregation="Maximum", split="ComputeName", published_by_us=True)
+BUSY_QUERY = MetricQuery(
+    namespace="MLIdleReaper", metrics=("Busy",), aggregation="Maximum", split_by="ComputeName", is_published_by_us=True
+)
 
 
-def readings(cloud: Cloud, resources: Sequence[Resource], window: Window) -> dict[str, tuple[Reading, ...]]:
+def busy_readings(cloud: CloudSession, resources: Sequence[Resource], window: Window) -> dict[str, tuple[Reading, ...]]:
     """Busy as activity and as heartbeat, by resource id. Without any point both are empty: nobody publishes it there."""
-    places = [Place(id=r.facts["workspace"].id, region=r.facts["workspace"].region) for r in resources]
-    found = metrics.answers(cloud, places, QUERY, window)
-    answers = {r.id: found.of(r.facts["workspace"].id, "Busy", r.name) for r in resources}
+    places = [MetricSource(id=r.facts["workspace"].id, region=r.facts["workspace"].region) for r in resources]
+    found = metrics.fetch_metrics(cloud, places, BUSY_QUERY, window)
+    answers = {r.id: found.result_of(r.facts["workspace"].id, "Busy", r.name) for r in resources}
     return {
-        id_: (azure_readings.activity("Busy", answer), azure_readings.heartbeat("Busy points", answer))
+        id_: (azure_readings.activity_reading("Busy", answer), azure_readings.heartbeat_reading("Busy points", answer))
         for id_, answer in answers.items()
     }

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-MOST = 100_000
+MAX_COUNT = 100_000
 
 
-def count(value: object) -> int | None:
+def valid_count(value: object) -> int | None:
     """A number of machines; None for what is none: a truth value, a fraction, a text, anything negative or absurd."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MOST else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MAX_COUNT else None

@@ -11,22 +11,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from reaper.azure import resource_graph
-from reaper.azure.request import Call, Json
+from reaper.azure.request import ArmRequest, Json
 from reaper.azure.workspaces import PERMISSIONS as UPPER
-from reaper.azure.workspaces import PROVIDER, TYPE, Workspace, vanished, workspaces
-from reaper.azure.workspaces import again as workspace_again
-from reaper.errors import CloudError, Trouble, aside
+from reaper.azure.workspaces import PROVIDER, TYPE, Workspace, is_workspace_gone, list_workspaces
+from reaper.azure.workspaces import read_workspace_now as workspace_again
+from reaper.errors import CloudError, Reason, gone_as_partial
 
 if TYPE_CHECKING:
-    from reaper.azure.session import Cloud
+    from reaper.azure.session import CloudSession
 
-UPPER_ROOT = f"{PROVIDER}/workspaces/onlineEndpoints"
-ROOT = f"{UPPER_ROOT}/deployments"
-ASSIGN = "Microsoft.ManagedIdentity/userAssignedIdentities/assign/action"
+ENDPOINT_ROOT = f"{PROVIDER}/workspaces/onlineEndpoints"
+DEPLOYMENT_ROOT = f"{ENDPOINT_ROOT}/deployments"
+ASSIGN_IDENTITY = "Microsoft.ManagedIdentity/userAssignedIdentities/assign/action"
 """Needed on each user-assigned identity of an endpoint that is written, though nothing about it changes."""
-ENDPOINTS, DEPLOYMENTS = f"{UPPER_ROOT}/read", f"{ROOT}/read"
-PERMISSIONS = (*UPPER, ENDPOINTS, DEPLOYMENTS)
-TYPES = (f"{TYPE}/onlineEndpoints", f"{TYPE}/onlineEndpoints/deployments")
+READ_ENDPOINTS, READ_DEPLOYMENTS = f"{ENDPOINT_ROOT}/read", f"{DEPLOYMENT_ROOT}/read"
+PERMISSIONS = (*UPPER, READ_ENDPOINTS, READ_DEPLOYMENTS)
+GRAPH_TYPES = (f"{TYPE}/onlineEndpoints", f"{TYPE}/onlineEndpoints/deployments")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,141 +39,145 @@ class Deployment:
     row: Json
     endpoint: Json
     workspace: Workspace
-    beside: frozenset[str] = frozenset()
+    siblings: frozenset[str] = frozenset()
 
 
-def deployments(cloud: Cloud) -> Iterator[Deployment]:
+def list_deployments(cloud: CloudSession) -> Iterator[Deployment]:
     """Every deployment, once, under however many spellings Azure lists it. What cannot be read of one workspace is noted.
 
     Raises CloudError when the workspaces cannot be listed.
     """
     seen: set[str] = set()
-    for found in _listed(cloud):
+    for found in _listed_deployments(cloud):
         if (id_ := found.row["id"].lower()) not in seen:
             seen.add(id_)
             yield found
 
 
-def _listed(cloud: Cloud) -> Iterator[Deployment]:
-    spaces = {space.id.lower(): space for space in workspaces(cloud)}
-    shown = _shown(cloud) if spaces else []
-    of_type = {name.lower(): {r["id"].lower(): r for r in shown if r["type"].lower() == name.lower()} for name in TYPES}
-    endpoints, leaves = (of_type[name.lower()] for name in TYPES)
-    seen = {_above(id_, "onlineendpoints") for id_ in (*endpoints, *leaves)}
+def _listed_deployments(cloud: CloudSession) -> Iterator[Deployment]:
+    spaces = {space.id.lower(): space for space in list_workspaces(cloud)}
+    shown = _rows_from_graph(cloud) if spaces else []
+    of_type = {name.lower(): {r["id"].lower(): r for r in shown if r["type"].lower() == name.lower()} for name in GRAPH_TYPES}
+    endpoints, leaves = (of_type[name.lower()] for name in GRAPH_TYPES)
+    seen = {_id_above(id_, "onlineendpoints") for id_ in (*endpoints, *leaves)}
     of_endpoint: dict[str, list[str]] = {}
     for id_ in leaves:
-        of_endpoint.setdefault(_above(id_, "deployments"), []).append(_name(id_))
+        of_endpoint.setdefault(_id_above(id_, "deployments"), []).append(_last_segment(id_))
     for id_, row in leaves.items():
-        above = _above(id_, "deployments")
-        if space := spaces.get(_above(id_, "onlineendpoints")):
-            beside = frozenset(of_endpoint[above]) - {_name(id_)}
-            yield Deployment(row=row, endpoint=endpoints.get(above, {}), workspace=space, beside=beside)
+        above = _id_above(id_, "deployments")
+        if space := spaces.get(_id_above(id_, "onlineendpoints")):
+            beside = frozenset(of_endpoint[above]) - {_last_segment(id_)}
+            yield Deployment(row=row, endpoint=endpoints.get(above, {}), workspace=space, siblings=beside)
     bare = [
-        (endpoints[e], spaces[w]) for e in endpoints if not _has_leaf(e, leaves) and (w := _above(e, "onlineendpoints")) in spaces
+        (endpoints[e], spaces[w])
+        for e in endpoints
+        if not _has_deployment(e, leaves) and (w := _id_above(e, "onlineendpoints")) in spaces
     ]
-    for found in cloud.each(lambda pair: _below(cloud, *pair), bare):
+    for found in cloud.map_concurrently(lambda pair: _deployments_of_endpoint(cloud, *pair), bare):
         yield from found
-    for found in cloud.each(lambda space: _asked(cloud, space), [s for id_, s in spaces.items() if id_ not in seen]):
+    for found in cloud.map_concurrently(
+        lambda space: _deployments_of_workspace(cloud, space), [s for id_, s in spaces.items() if id_ not in seen]
+    ):
         yield from found
 
 
-def again(cloud: Cloud, id_: str) -> tuple[Json, Json]:
+def read_deployment_and_endpoint(cloud: CloudSession, id_: str) -> tuple[Json, Json]:
     """A deployment and its endpoint as they are now, from the source itself. Raises CloudError."""
     above = endpoint_id(id_)
-    return one(cloud, id_), cloud.once(("endpoint", above.lower()), lambda: endpoint(cloud, above))
+    return read_deployment(cloud, id_), cloud.read_once(("endpoint", above.lower()), lambda: read_endpoint(cloud, above))
 
 
-def fresh(cloud: Cloud, id_: str, space: Workspace) -> Deployment:
+def read_deployment_now(cloud: CloudSession, id_: str, space: Workspace) -> Deployment:
     """A deployment with all that it hangs on, nothing of it remembered from before. Raises CloudError."""
     above = endpoint_id(id_)
-    row = one(cloud, id_)
-    with aside():
-        rows = cloud.pages(DEPLOYMENTS, f"{above}/deployments", has=("id", "name", "properties"))
-        beside = frozenset(_name(other["id"].lower()) for other in rows) - {_name(id_.lower())}
-        return Deployment(row=row, endpoint=endpoint(cloud, above), workspace=workspace_again(cloud, space), beside=beside)
+    row = read_deployment(cloud, id_)
+    with gone_as_partial():
+        rows = cloud.paged_rows(READ_DEPLOYMENTS, f"{above}/deployments", required_keys=("id", "name", "properties"))
+        beside = frozenset(_last_segment(other["id"].lower()) for other in rows) - {_last_segment(id_.lower())}
+        return Deployment(row=row, endpoint=read_endpoint(cloud, above), workspace=workspace_again(cloud, space), siblings=beside)
 
 
-def one(cloud: Cloud, id_: str) -> Json:
+def read_deployment(cloud: CloudSession, id_: str) -> Json:
     """A deployment as it is now. Raises CloudError."""
-    return cloud.call(Call(permission=DEPLOYMENTS, path=id_, has=("id", "name", "properties")))
+    return cloud.call(ArmRequest(permission=READ_DEPLOYMENTS, path=id_, required_keys=("id", "name", "properties")))
 
 
-def endpoint(cloud: Cloud, id_: str) -> Json:
+def read_endpoint(cloud: CloudSession, id_: str) -> Json:
     """An endpoint as it is now. Raises CloudError."""
-    return cloud.call(Call(permission=ENDPOINTS, path=id_, has=("id", "properties")))
+    return cloud.call(ArmRequest(permission=READ_ENDPOINTS, path=id_, required_keys=("id", "properties")))
 
 
 def endpoint_id(id_: str) -> str:
     """The id of the endpoint that a deployment belongs to."""
-    return id_[: len(_above(id_, "deployments"))]
+    return id_[: len(_id_above(id_, "deployments"))]
 
 
-def _shown(cloud: Cloud) -> list[Json]:
+def _rows_from_graph(cloud: CloudSession) -> list[Json]:
     """What Resource Graph shows. Where it fails, nothing: then every workspace is asked itself, which costs calls and loses nothing."""
     try:
-        return list(resource_graph.rows(cloud, *TYPES))
+        return list(resource_graph.list_resources(cloud, *GRAPH_TYPES))
     except CloudError:
         return []
 
 
-def _has_leaf(above: str, leaves: Iterable[str]) -> bool:
+def _has_deployment(above: str, leaves: Iterable[str]) -> bool:
     return any(leaf.startswith(f"{above}/") for leaf in leaves)
 
 
-def gone(cloud: Cloud, id_: str) -> bool:
+def is_gone(cloud: CloudSession, id_: str) -> bool:
     """Whether a deployment or endpoint is not there any more, asked at the source. Raises CloudError.
 
     Resource Graph shows for minutes what was deleted.
     """
     try:
-        one(cloud, id_) if "/deployments/" in id_.lower() else endpoint(cloud, id_)
+        read_deployment(cloud, id_) if "/deployments/" in id_.lower() else read_endpoint(cloud, id_)
     except CloudError as error:
-        if error.trouble is not Trouble.GONE:
+        if error.reason is not Reason.GONE:
             raise
         return True
     return False
 
 
-def _below(cloud: Cloud, above: Json, space: Workspace) -> list[Deployment]:
+def _deployments_of_endpoint(cloud: CloudSession, above: Json, space: Workspace) -> list[Deployment]:
     """The deployments of one endpoint. What cannot be read of it is noted, and hides nothing of another's."""
     try:
-        return list(_of(cloud, above, space))
+        return list(_list_deployments_of(cloud, above, space))
     except CloudError as error:
-        if not _vanished(cloud, above["id"], error):
-            cloud.note(error)
+        if not _is_known_gone(cloud, above["id"], error):
+            cloud.add_error(error)
         return []
 
 
-def _vanished(cloud: Cloud, id_: str, error: CloudError) -> bool:
+def _is_known_gone(cloud: CloudSession, id_: str, error: CloudError) -> bool:
     try:
-        return error.trouble is Trouble.GONE and gone(cloud, id_)
+        return error.reason is Reason.GONE and is_gone(cloud, id_)
     except CloudError:
         return False
 
 
-def _asked(cloud: Cloud, space: Workspace) -> list[Deployment]:
+def _deployments_of_workspace(cloud: CloudSession, space: Workspace) -> list[Deployment]:
     path, has = f"{space.id}/onlineEndpoints", ("id", "name", "properties")
     try:
-        endpoints = list(cloud.pages(ENDPOINTS, path, has=has, odd=cloud.note))
+        endpoints = list(cloud.paged_rows(READ_ENDPOINTS, path, required_keys=has, on_bad_row=cloud.add_error))
     except CloudError as error:
-        if not vanished(cloud, space, error):
-            cloud.note(error)
+        if not is_workspace_gone(cloud, space, error):
+            cloud.add_error(error)
         return []
-    return [found for above in endpoints for found in _below(cloud, above, space)]
+    return [found for above in endpoints for found in _deployments_of_endpoint(cloud, above, space)]
 
 
-def _of(cloud: Cloud, above: Mapping[str, str], space: Workspace) -> Iterator[Deployment]:
+def _list_deployments_of(cloud: CloudSession, above: Mapping[str, str], space: Workspace) -> Iterator[Deployment]:
     path, has = f"{above['id']}/deployments", ("id", "name", "properties")
-    rows = list(cloud.pages(DEPLOYMENTS, path, has=has, odd=cloud.note))
-    names = frozenset(_name(row["id"].lower()) for row in rows)
+    rows = list(cloud.paged_rows(READ_DEPLOYMENTS, path, required_keys=has, on_bad_row=cloud.add_error))
+    names = frozenset(_last_segment(row["id"].lower()) for row in rows)
     for row in rows:
-        yield Deployment(row=row, endpoint=dict(above), workspace=space, beside=names - {_name(row["id"].lower())})
+        yield Deployment(row=row, endpoint=dict(above), workspace=space, siblings=names - {_last_segment(row["id"].lower())})
 
 
-def _name(id_: str) -> str:
+def _last_segment(id_: str) -> str:
     return id_.rpartition("/")[2]
 
 
-def _above(id_: str, collection: str) -> str:
+def _id_above(id_: str, collection: str) -> str:
     """The id of what `collection` hangs below, lower-cased."""
     return id_.lower().partition(f"/{collection}/")[0]

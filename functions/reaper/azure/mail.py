@@ -13,9 +13,9 @@ from azure.communication.email import EmailClient
 from azure.core.exceptions import AzureError
 
 from reaper.azure import trusted_hosts
-from reaper.azure.credential import credential
+from reaper.azure.credential import new_credential
 from reaper.azure.http_policies import TIMEOUTS
-from reaper.errors import CloudError, Trouble
+from reaper.errors import CloudError, Reason
 from reaper.model import Report
 from reaper.report import brief, html
 from reaper.settings import Email
@@ -29,19 +29,19 @@ PATIENCE = 120
 
 def send(email: Email, report: Report, stored: str | None) -> str:
     """Send the summary; gives the service's id of the mail. Raises CloudError when it is not accepted."""
-    if because := trusted_hosts.refusal(email.endpoint, "communication"):
-        raise CloudError(Trouble.REFUSED, PERMISSION, f"REAPER_EMAIL_ENDPOINT={because}")
+    if because := trusted_hosts.refused_because(email.endpoint, "communication"):
+        raise CloudError(Reason.REFUSED, PERMISSION, f"REAPER_EMAIL_ENDPOINT={because}")
     try:
-        with EmailClient(email.endpoint, credential(), **TIMEOUTS) as client:
+        with EmailClient(email.endpoint, new_credential(), **TIMEOUTS) as client:
             poller = client.begin_send(message(email, report, stored), polling_interval=2)
             poller.wait(PATIENCE)
             result = poller.result() if poller.done() else {"status": poller.status(), "id": "unknown"}
     except (AzureError, ValueError) as error:
         text = (str(error).strip().splitlines() or [repr(error)])[0]
-        raise CloudError(Trouble.REFUSED, PERMISSION, f"{email.endpoint}: the summary was not accepted: {text}") from error
+        raise CloudError(Reason.REFUSED, PERMISSION, f"{email.endpoint}: the summary was not accepted: {text}") from error
     if result.get("status") != "Succeeded":
         raise CloudError(
-            Trouble.REFUSED,
+            Reason.REFUSED,
             PERMISSION,
             f"{email.endpoint}: the summary was not sent: {result.get('status')} {result.get('error')}",
         )
@@ -57,6 +57,6 @@ def message(email: Email, report: Report, stored: str | None) -> dict[str, Any]:
     return {
         "senderAddress": email.sender,
         "recipients": {"to": [{"address": address} for address in email.to]},
-        "content": {"subject": brief.subject(report), "plainText": text, "html": page},
+        "content": {"subject": brief.summary_subject(report), "plainText": text, "html": page},
         "userEngagementTrackingDisabled": True,
     }

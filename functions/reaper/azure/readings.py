@@ -12,23 +12,23 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import replace
 
-from reaper.azure.metrics import Answer
+from reaper.azure.metrics import MetricResult
 from reaper.model import Reading, Role, Series
 
 BELOW_ANY = float("-inf")
 
 
-def activity(signal: str, answer: Answer, busy_above: float = 0.0) -> Reading:
+def activity_reading(signal: str, answer: MetricResult, busy_above: float = 0.0) -> Reading:
     """The answer as a sign of use."""
     return Reading(signal=signal, role=Role.ACTIVITY, series=answer.series, complete=answer.complete, busy_above=busy_above)
 
 
-def heartbeat(signal: str, answer: Answer) -> Reading:
+def heartbeat_reading(signal: str, answer: MetricResult) -> Reading:
     """The answer as a sign of life: any value will do, zero too."""
     return Reading(signal=signal, role=Role.HEARTBEAT, series=answer.series, complete=answer.complete, busy_above=BELOW_ANY)
 
 
-def stand_in(signal: str, active: Answer, total: Answer, idle: Answer) -> Reading | None:
+def stand_in_reading(signal: str, active: MetricResult, total: MetricResult, idle: MetricResult) -> Reading | None:
     """A sign of life for hours in which `active` said nothing: a gap where `idle` and `total` say that nodes were at work all the same.
 
     None where there is no such hour, so that nothing needs to stand in. Where one of the two said nothing either, nothing contradicts the
@@ -39,14 +39,14 @@ def stand_in(signal: str, active: Answer, total: Answer, idle: Answer) -> Readin
     found = [answer.series for answer in (active, total, idle) if answer.series.values]
     if len({(series.start, len(series.values)) for series in found}) > 1:
         return reading
-    hours = zip(*(_padded(answer, found) for answer in (active, total, idle)), strict=True)
-    values = array("f", (1.0 if _accounted_for(*hour) else math.nan for hour in hours))
+    hours = zip(*(_padded_values(answer, found) for answer in (active, total, idle)), strict=True)
+    values = array("f", (1.0 if _is_accounted_for(*hour) else math.nan for hour in hours))
     return replace(reading, series=replace(found[0], values=values)) if any(math.isnan(value) for value in values) else None
 
 
-def _accounted_for(active: float, total: float, idle: float) -> bool:
+def _is_accounted_for(active: float, total: float, idle: float) -> bool:
     return not math.isnan(active) or math.isnan(total) or math.isnan(idle) or idle >= total
 
 
-def _padded(answer: Answer, found: Sequence[Series]) -> Sequence[float]:
+def _padded_values(answer: MetricResult, found: Sequence[Series]) -> Sequence[float]:
     return answer.series.values or array("f", [math.nan]) * max((len(series.values) for series in found), default=0)

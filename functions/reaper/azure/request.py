@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
-from reaper.errors import ODD, CloudError, Trouble
+from reaper.errors import ODD_REPLY_ERRORS, CloudError, Reason
 
 Json = dict[str, Any]
-UNREADABLE = ODD
+UNREADABLE_REPLY_ERRORS = ODD_REPLY_ERRORS
 """What reading a reply of an unexpected shape raises."""
-UNREGISTERED = "is not registered in the subscription"
+UNREGISTERED_TEXT = "is not registered in the subscription"
 """How a failure says that the provider it needs is not."""
-TEXTS = {"id", "name", "type", "location"}
+TEXT_KEYS = {"id", "name", "type", "location"}
 
 API_VERSIONS = {
     "Microsoft.MachineLearningServices": "2025-12-01",
@@ -29,7 +29,7 @@ API_VERSIONS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class ArmRequest:
     """A GET, or with a `body` a POST that reads. `permission` is the RBAC action it needs; `has` are keys of every true reply.
 
     A `method` of its own makes it a change: then a reply may well be empty. `region` sends it to that region's batch metrics host.
@@ -40,17 +40,17 @@ class Call:
     path: str
     query: Mapping[str, str] = field(default_factory=dict)
     body: Json | None = None
-    has: tuple[str, ...] = ()
+    required_keys: tuple[str, ...] = ()
     region: str | None = None
     method: str | None = None
 
     @property
-    def verb(self) -> str:
+    def http_method(self) -> str:
         """The HTTP method."""
         return self.method or ("GET" if self.body is None else "POST")
 
     @property
-    def counted(self) -> str:
+    def counted_as(self) -> str:
         """The name it is counted under; bulk calls apart, so that the coverage tells which way metrics were read."""
         return f"{self.permission} (batch)" if self.region else self.permission
 
@@ -68,22 +68,30 @@ class Call:
         return self.path.partition("?")[0]
 
 
-def rows(permission: str, value: object, has: Sequence[str], odd: Callable[[CloudError], None] | None = None) -> Iterator[Json]:
+def valid_rows(
+    permission: str, value: object, required_keys: Sequence[str], on_bad_row: Callable[[CloudError], None] | None = None
+) -> Iterator[Json]:
     """The rows of one page. Raises CloudError for what is no list of objects with the keys `has`; single rows only where `odd` takes no note of them."""
     if not isinstance(value, list):
-        raise CloudError(Trouble.GARBLED, permission, f"a page is {type(value).__name__}, not a list")
+        raise CloudError(Reason.UNREADABLE, permission, f"a page is {type(value).__name__}, not a list")
     for row in value:
-        if not isinstance(row, dict) or not row.keys() >= set(has) or any(not isinstance(row[k], str) for k in TEXTS & set(has)):
+        if (
+            not isinstance(row, dict)
+            or not row.keys() >= set(required_keys)
+            or any(not isinstance(row[k], str) for k in TEXT_KEYS & set(required_keys))
+        ):
             name = row.get("id") or row.get("name") if isinstance(row, dict) else None
-            error = CloudError(Trouble.GARBLED, permission, f"a row{f' ({name})' if name else ''} lacks one of {', '.join(has)}")
-            if odd is None:
+            error = CloudError(
+                Reason.UNREADABLE, permission, f"a row{f' ({name})' if name else ''} lacks one of {', '.join(required_keys)}"
+            )
+            if on_bad_row is None:
                 raise error
-            odd(error)
+            on_bad_row(error)
             continue
         yield row
 
 
-def local(link: str) -> str:
+def local_path(link: str) -> str:
     """The path and query of a next page. Its host stays ours, whatever the reply says: a token must not go anywhere else."""
     parts = urlsplit(link)
     return f"{parts.path}?{parts.query}"

@@ -12,48 +12,48 @@ from azure.core.pipeline.policies import BearerTokenCredentialPolicy, RetryPolic
 from azure.core.rest import HttpRequest, HttpResponse
 
 from reaper.azure import trusted_hosts
-from reaper.azure.credential import credential
-from reaper.errors import CloudError, Trouble
-from reaper.urls import split
+from reaper.azure.credential import new_credential
+from reaper.errors import CloudError, Reason
+from reaper.urls import split_address
 
 OPERATION = "Microsoft.KeyVault/vaults/secrets/getSecret/action"
 API_VERSION = "7.4"
 LIMITS: dict[str, Any] = {"connection_timeout": 2, "read_timeout": 3, "retry_total": 1}
 """Seconds and tries, for the token and again for the secret: the snooze page waits for both."""
-LONGEST_WAIT = 2
+MAX_RETRY_AFTER_S = 2
 """Seconds of Retry-After that are still waited for; a vault may ask for minutes."""
 _PATH = re.compile(r"/secrets/[0-9A-Za-z-]{1,127}(?:/[0-9A-Fa-f]{32})?/?")
 
 
-def read(address: str) -> str:
+def read_secret(address: str) -> str:
     """The secret at `https://<vault>.vault.azure.net/secrets/<name>`, its current version unless one follows. Raises CloudError."""
-    parts = split(address)
+    parts = split_address(address)
     if not _PATH.fullmatch(parts.path) or parts.query or parts.fragment:
-        raise CloudError(Trouble.REFUSED, OPERATION, f"{address}: expected https://<vault>.vault.azure.net/secrets/<name>")
-    domain = trusted_hosts.suffix(address, "vault")
+        raise CloudError(Reason.REFUSED, OPERATION, f"{address}: expected https://<vault>.vault.azure.net/secrets/<name>")
+    domain = trusted_hosts.azure_suffix(address, "vault")
     if domain is None:
-        raise CloudError(Trouble.REFUSED, OPERATION, str(trusted_hosts.refusal(address, "vault")))
+        raise CloudError(Reason.REFUSED, OPERATION, str(trusted_hosts.refused_because(address, "vault")))
     try:
-        response = _get(f"https://{parts.netloc}", f"{parts.path}?api-version={API_VERSION}", domain)
+        response = _get_secret(f"https://{parts.netloc}", f"{parts.path}?api-version={API_VERSION}", domain)
     except AzureError as error:
-        raise CloudError(Trouble.UNREACHABLE, OPERATION, f"{address}: {str(error).splitlines()[0][:200]}") from error
+        raise CloudError(Reason.UNREACHABLE, OPERATION, f"{address}: {str(error).splitlines()[0][:200]}") from error
     if response.status_code in {401, 403}:
-        raise CloudError(Trouble.DENIED, OPERATION, f"{address}: access denied", missing=OPERATION)
+        raise CloudError(Reason.DENIED, OPERATION, f"{address}: access denied", missing=OPERATION)
     try:
         return str(response.json()["value"])
     except (ValueError, KeyError, TypeError) as error:
-        raise CloudError(Trouble.REFUSED, OPERATION, f"{address}: no secret there ({response.status_code})") from error
+        raise CloudError(Reason.REFUSED, OPERATION, f"{address}: no secret there ({response.status_code})") from error
 
 
-class _Patience(RetryPolicy[Any, Any]):
+class _ShortRetryPolicy(RetryPolicy[Any, Any]):
     def is_retry(self, settings: dict[str, Any], response: PipelineResponse[Any, Any]) -> bool:
         wait = self.get_retry_after(response) or 0
-        return bool(wait <= LONGEST_WAIT and super().is_retry(settings, response))
+        return bool(wait <= MAX_RETRY_AFTER_S and super().is_retry(settings, response))
 
 
-def _get(vault: str, path: str, domain: str) -> HttpResponse:
-    token = BearerTokenCredentialPolicy(credential(**LIMITS), f"https://{domain}/.default")
-    policies = [UserAgentPolicy("ml-idle-reaper"), _Patience(**LIMITS), token]
+def _get_secret(vault: str, path: str, domain: str) -> HttpResponse:
+    token = BearerTokenCredentialPolicy(new_credential(**LIMITS), f"https://{domain}/.default")
+    policies = [UserAgentPolicy("ml-idle-reaper"), _ShortRetryPolicy(**LIMITS), token]
     client: PipelineClient[HttpRequest, HttpResponse] = PipelineClient(vault, policies=policies, **LIMITS)
     with client:
         return client.send_request(HttpRequest("GET", f"{vault}{path}"))

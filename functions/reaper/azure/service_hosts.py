@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from reaper.errors import SettingsError
-from reaper.urls import split
+from reaper.urls import split_address
 
 PUBLIC, PUBLIC_METRICS = "https://management.azure.com", "https://metrics.monitor.azure.com"
 BATCH_HOSTS = {
@@ -21,7 +21,7 @@ BATCH_HOSTS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoints:
+class AzureHosts:
     """Resource Manager's address, and that of the batch metrics hosts, `{region}` standing for the region; None where none is known."""
 
     arm: str = PUBLIC
@@ -30,28 +30,28 @@ class Endpoints:
     @property
     def arm_scope(self) -> str:
         """What a token for Resource Manager is asked for. What is no cloud of its own, such as a proxy, takes tokens of the public one."""
-        return f"{self.arm if _host(self.arm).startswith('management.') else PUBLIC}/.default"
+        return f"{self.arm if _host_of(self.arm).startswith('management.') else PUBLIC}/.default"
 
     @property
     def metrics_scope(self) -> str:
         """What a token for the batch metrics hosts is asked for: one for all regions of a cloud."""
         own = (self.metrics or "").replace("{region}.", "")
-        return f"{own if _host(own).startswith('metrics.') else PUBLIC_METRICS}/.default"
+        return f"{own if _host_of(own).startswith('metrics.') else PUBLIC_METRICS}/.default"
 
 
-def from_env(environ: Mapping[str, str]) -> Endpoints:
+def hosts_from_env(environ: Mapping[str, str]) -> AzureHosts:
     """The endpoints that `environ` names. Raises SettingsError for what is no https address."""
-    arm = _address(environ, "REAPER_ARM_ENDPOINT") or PUBLIC
-    return Endpoints(arm=arm, metrics=_address(environ, "REAPER_METRICS_ENDPOINT") or BATCH_HOSTS.get(arm))
+    arm = _address_from_env(environ, "REAPER_ARM_ENDPOINT") or PUBLIC
+    return AzureHosts(arm=arm, metrics=_address_from_env(environ, "REAPER_METRICS_ENDPOINT") or BATCH_HOSTS.get(arm))
 
 
-def _address(environ: Mapping[str, str], name: str) -> str | None:
+def _address_from_env(environ: Mapping[str, str], name: str) -> str | None:
     text = environ.get(name, "").strip().rstrip("/")
-    if text and (split(text).scheme != "https" or not split(text).netloc):
+    if text and (split_address(text).scheme != "https" or not split_address(text).netloc):
         example = {"REAPER_METRICS_ENDPOINT": BATCH_HOSTS[PUBLIC]}.get(name, PUBLIC)
         raise SettingsError(f"{name}={text!r} is not an address such as {example}: no token goes over plain http")
     return text or None
 
 
-def _host(address: str) -> str:
-    return split(address).hostname or ""
+def _host_of(address: str) -> str:
+    return split_address(address).hostname or ""

@@ -15,43 +15,43 @@ from ipaddress import ip_address
 import azure.functions as func
 
 from reaper.snooze import handler
-from reaper.snooze.record import PATH, Reply, Request
+from reaper.snooze.record import PAGE_PATH, Reply, Request
 
 blueprint = func.Blueprint()  # type: ignore[no-untyped-call]
 log = logging.getLogger(__name__)
 
 
 @blueprint.function_name("Keep")
-@blueprint.route(route=PATH.strip("/"), methods=["GET", "HEAD", "POST"], auth_level=func.AuthLevel.ANONYMOUS)
-def keep(req: func.HttpRequest) -> func.HttpResponse:
+@blueprint.route(route=PAGE_PATH.strip("/"), methods=["GET", "HEAD", "POST"], auth_level=func.AuthLevel.ANONYMOUS)
+def handle_snooze_request(req: func.HttpRequest) -> func.HttpResponse:
     """One request to keep a resource: always a page. A deployment that cannot work is one line in the log, never a trace."""
-    asked = request(req)
-    reply = _gate().answer(asked, datetime.now(UTC))
+    asked = parse_request(req)
+    reply = _snooze_handler().handle(asked, datetime.now(UTC))
     if reply.note:
-        log.log(handler.level(reply), "keep-link %s %s from %s: %s", asked.method, reply.status, asked.source_ip, reply.note)
-    return response(reply)
+        log.log(handler.log_level(reply), "keep-link %s %s from %s: %s", asked.method, reply.status, asked.source_ip, reply.note)
+    return build_response(reply)
 
 
-def register(app: func.FunctionApp, environ: Mapping[str, str]) -> None:
+def register_route(app: func.FunctionApp, environ: Mapping[str, str]) -> None:
     """Serve the page where its keys are configured. Without keys no link is good, and what is not there costs nothing and fails nobody."""
     if environ.get("REAPER_SNOOZE_KEYS", "").strip():
         app.register_functions(blueprint)
 
 
-def request(asked: func.HttpRequest) -> Request:
+def parse_request(asked: func.HttpRequest) -> Request:
     """What was asked for. The path is the route's own, whatever prefix host.json puts before it; the rest of the address is a stranger's."""
     headers = {name.lower(): value for name, value in asked.headers.items()}
     return Request(
         method=asked.method.upper(),
-        path=PATH,
+        path=PAGE_PATH,
         query=asked.url.partition("?")[2].partition("#")[0],
         headers=headers,
         body=asked.get_body(),
-        source_ip=source_ip(headers.get("x-forwarded-for", "")),
+        source_ip=client_ip(headers.get("x-forwarded-for", "")),
     )
 
 
-def source_ip(forwarded_for: str) -> str:
+def client_ip(forwarded_for: str) -> str:
     """The address that Azure's own front end saw, empty without one. It appends `address:port`; what stands before is anybody's claim."""
     last = forwarded_for.rpartition(",")[2].strip()
     if last.startswith("["):
@@ -64,11 +64,11 @@ def source_ip(forwarded_for: str) -> str:
         return ""
 
 
-def response(reply: Reply) -> func.HttpResponse:
+def build_response(reply: Reply) -> func.HttpResponse:
     """The reply as the host wants it."""
     return func.HttpResponse(reply.body, status_code=reply.status, headers=dict(reply.headers))
 
 
 @cache
-def _gate() -> handler.Gate:
-    return handler.open(os.environ)
+def _snooze_handler() -> handler.SnoozeHandler:
+    return handler.open_handler(os.environ)

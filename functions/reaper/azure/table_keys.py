@@ -8,33 +8,33 @@ from __future__ import annotations
 
 from string import ascii_letters, digits
 
-from reaper.ledger.codec import same, short
+from reaper.ledger.codec import comparable_id, shorten_key
 
-LONGEST = 400
+MAX_KEY_CHARS = 400
 """Letters of an encoded text; longer ones end in a hash."""
-PLAIN = frozenset(ascii_letters + digits + "-_.@:+")
+PLAIN_CHARS = frozenset(ascii_letters + digits + "-_.@:+")
 
 
-def encoded(text: str) -> str:
+def encode_key(text: str) -> str:
     """The text as a key: a slash becomes |, any other letter that is not plain becomes its UTF-8 bytes as =XX. No two texts meet."""
-    return short("".join(_letter(letter) for letter in text), LONGEST)
+    return shorten_key("".join(_encode_letter(letter) for letter in text), MAX_KEY_CHARS)
 
 
-def row_key(id: str) -> str:
+def row_key(resource_id: str) -> str:
     """The key of a resource; ids that Azure takes for the same have the same."""
-    return encoded(same(id))
+    return encode_key(comparable_id(resource_id))
 
 
-def partition(id: str) -> str:
+def partition_key(resource_id: str) -> str:
     """One per subscription, or AWS account and region: what one sweep asks for lies together and can be read in few pages."""
-    if id.startswith("/"):
-        parts = same(id).split("/")
-        return encoded("memory " + (parts[2] if parts[1] == "subscriptions" and len(parts) > 2 else "other"))
-    parts = id.split(":", 5)
-    return encoded("memory " + (f"{parts[4]} {parts[3]}" if len(parts) == 6 and parts[0] == "arn" else "other"))
+    if resource_id.startswith("/"):
+        parts = comparable_id(resource_id).split("/")
+        return encode_key("memory " + (parts[2] if parts[1] == "subscriptions" and len(parts) > 2 else "other"))
+    parts = resource_id.split(":", 5)
+    return encode_key("memory " + (f"{parts[4]} {parts[3]}" if len(parts) == 6 and parts[0] == "arn" else "other"))
 
 
-def _letter(letter: str) -> str:
-    if letter in PLAIN:
+def _encode_letter(letter: str) -> str:
+    if letter in PLAIN_CHARS:
         return letter
     return "|" if letter == "/" else "".join(f"={byte:02X}" for byte in letter.encode())

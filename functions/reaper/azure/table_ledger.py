@@ -15,226 +15,240 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
 
-from reaper.azure.table_keys import encoded, partition, row_key
-from reaper.azure.table_storage import Table, connect
-from reaper.errors import CloudError, SettingsError, Trouble
+from reaper.azure.table_keys import encode_key, partition_key, row_key
+from reaper.azure.table_storage import Table, connect_table
+from reaper.errors import CloudError, Reason, SettingsError
 from reaper.ledger.codec import (
-    digest,
-    fresh,
-    from_history,
-    from_summary,
-    from_unfinished,
-    merged,
-    micros,
-    place,
-    stamp,
-    to_history,
-    to_memory,
-    to_summary,
-    to_unfinished,
-    touched,
+    entry_digest,
+    history_columns,
+    history_from_row,
+    is_retained,
+    memory_from_row,
+    merge_row,
+    microseconds,
+    retained_from,
+    sortable_time,
+    statistics_columns,
+    statistics_from_row,
+    target_text,
+    unfinished_columns,
+    unfinished_from_row,
 )
-from reaper.ledger.port import History, Recalled, State, Summary, Unfinished, readable
+from reaper.ledger.port import HistoryEntry, NamedRow, Recalled, RunStatistics, Unfinished, memories_from_rows
 from reaper.model import Memory, Target
 
-FEW = 12
+MAX_SINGLE_READS = 12
 """Up to this many memories of one partition are read one by one; for more the partition is read as a whole, 1,000 to a page."""
-NEWEST_FIRST = 10**19
+NEWEST_FIRST_BASE = 10**19
 """Keys are read in ascending order only, so summaries count down from here."""
 
-VALUE, LONGEST_TEXT = "v_", 15_000
+VALUE_PREFIX, MAX_PROPERTY_CHARS = "v_", 15_000
 """What the properties of a named row begin with, and how many letters each is given (it takes 64 KiB of UTF-16):
 https://learn.microsoft.com/en-us/rest/api/storageservices/understanding-the-table-service-data-model
 """
 NEVER_FORGOTTEN = "9999-12-31T23:59:59.999999+00:00"
-TIDIED = ("tidied", "-")
+LAST_CLEANUP_KEY = ("tidied", "-")
 """Where it stands up to which moment was forgotten last."""
-A_DAY = timedelta(days=1)
+CLEANUP_INTERVAL = timedelta(days=1)
 
 Entity = Mapping[str, Any]
 
 
-class Tables:
+class TableLedger:
     """`reaper.ledger.port.Ledger` in a table."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
 
     def recall(self, ids: Iterable[str], now: datetime) -> Recalled:
-        asked = {id: (partition(id), row_key(id)) for id in ids}
+        asked = {id: (partition_key(id), row_key(id)) for id in ids}
         wanted: dict[str, set[str]] = defaultdict(set)
         for lot, key in asked.values():
             wanted[lot].add(key)
-        found = {(e["PartitionKey"], e["RowKey"]): e for lot, keys in wanted.items() for e in self._lot(lot, keys, now)}
+        found = {
+            (e["PartitionKey"], e["RowKey"]): e for lot, keys in wanted.items() for e in self._partition_entities(lot, keys, now)
+        }
         held = {id: found[key] for id, key in asked.items() if key in found}
-        return readable(held, lambda id, entity: to_memory(entity, entity.get("version"), id))
+        return memories_from_rows(held, lambda id, entity: memory_from_row(entity, entity.get("version"), id))
 
     def remember(
-        self, id: str, memory: Memory, expected_version: int, now: datetime, fields: Collection[str] | None = None
+        self, resource_id: str, memory: Memory, expected_version: int, now: datetime, fields: Collection[str] | None = None
     ) -> bool:
-        key, writer = (partition(id), row_key(id)), uuid.uuid4().hex
+        key, writer = (partition_key(resource_id), row_key(resource_id)), uuid.uuid4().hex
         found = self._table.get(*key)
-        held = found if found and _fresh(found, now) else None
-        if (_version(held) if held else 0) != expected_version:
+        held = found if found and _is_fresh(found, now) else None
+        if (_version_of(held) if held else 0) != expected_version:
             return False
         # Merging cannot remove a property, so what others wrote goes with ours under the ETag that it was read with.
-        row = merged(_properties(held) if held else {}, memory, fields)
-        more = {"id": id, "writer": writer, "version": expected_version + 1}
-        return self._swapped(found, _entity(key, row, touched(memory, now)) | more, "writer")
+        row = merge_row(_without_keys(held) if held else {}, memory, fields)
+        more = {"id": resource_id, "writer": writer, "version": expected_version + 1}
+        return self._swap_entity(found, _to_entity(key, row, retained_from(memory, now)) | more, "writer")
 
     def unfinished(self, target: Target, now: datetime) -> list[Unfinished]:
-        rows = [row for row in self._table.query("PartitionKey eq @lot", lot=_open_lot(target)) if _fresh(row, now)]
-        return sorted((to_unfinished(_texts(row), target) for row in rows), key=lambda entry: (entry.at, entry.id))
+        rows = [
+            row for row in self._table.query("PartitionKey eq @lot", lot=_unfinished_partition(target)) if _is_fresh(row, now)
+        ]
+        return sorted(
+            (unfinished_from_row(_text_properties(row), target) for row in rows), key=lambda entry: (entry.at, entry.id)
+        )
 
-    def begin(self, entry: Unfinished) -> None:
-        self._table.put(_entity((_open_lot(entry.target), row_key(entry.id)), from_unfinished(entry), entry.at))
+    def add_unfinished(self, entry: Unfinished) -> None:
+        self._table.put(_to_entity((_unfinished_partition(entry.target), row_key(entry.id)), unfinished_columns(entry), entry.at))
 
-    def end(self, target: Target, id: str) -> None:
-        held = self._table.get(_open_lot(target), row_key(id))
+    def remove_unfinished(self, target: Target, resource_id: str) -> None:
+        held = self._table.get(_unfinished_partition(target), row_key(resource_id))
         if held:
             self._table.delete(held)
 
-    def state(self, name: str) -> State:
-        held = self._table.get("state", encoded(name))
-        return State(values=_joined(_texts(held)), version=_version(held)) if held else State()
+    def read_row(self, name: str) -> NamedRow:
+        held = self._table.get("state", encode_key(name))
+        return NamedRow(values=_join_texts(_text_properties(held)), version=_version_of(held)) if held else NamedRow()
 
-    def write_state(self, name: str, values: Mapping[str, str], expected_version: int, now: datetime) -> bool:
-        key, writer = ("state", encoded(name)), uuid.uuid4().hex
+    def write_row(self, name: str, values: Mapping[str, str], expected_version: int, now: datetime) -> bool:
+        key, writer = ("state", encode_key(name)), uuid.uuid4().hex
         held = self._table.get(*key)
-        if (_version(held) if held else 0) != expected_version:
+        if (_version_of(held) if held else 0) != expected_version:
             return False
         more = {"writer": writer, "version": expected_version + 1, "touched": NEVER_FORGOTTEN}
-        return self._swapped(held, {"PartitionKey": key[0], "RowKey": key[1], **_split(values), **more}, "writer")
+        return self._swap_entity(held, {"PartitionKey": key[0], "RowKey": key[1], **_split_texts(values), **more}, "writer")
 
-    def lease(self, target: Target, holder: str, now: datetime, ttl: timedelta) -> bool:
-        key = ("lease", encoded(place(target)))
+    def take_lease(self, target: Target, holder: str, now: datetime, ttl: timedelta) -> bool:
+        key = ("lease", encode_key(target_text(target)))
         held = self._table.get(*key)
-        if held and held["holder"] != holder and held["touched"] > stamp(now):
+        if held and held["holder"] != holder and held["touched"] > sortable_time(now):
             return False
-        return self._swapped(held, _entity(key, {"holder": holder}, now + ttl), "holder")
+        return self._swap_entity(held, _to_entity(key, {"holder": holder}, now + ttl), "holder")
 
-    def release(self, target: Target, holder: str) -> None:
-        held = self._table.get("lease", encoded(place(target)))
+    def give_back_lease(self, target: Target, holder: str) -> None:
+        held = self._table.get("lease", encode_key(target_text(target)))
         if held and held["holder"] == holder:
             self._table.delete(held)
 
-    def record(self, summary: Summary) -> None:
-        key = (_series(summary.target, summary.kind), f"{NEWEST_FIRST - micros(summary.started):020d} {encoded(summary.run)}")
-        self._table.put(_entity(key, from_summary(summary), summary.started))
+    def record_statistics(self, summary: RunStatistics) -> None:
+        key = (
+            _statistics_partition(summary.target, summary.kind),
+            f"{NEWEST_FIRST_BASE - microseconds(summary.started):020d} {encode_key(summary.run)}",
+        )
+        self._table.put(_to_entity(key, statistics_columns(summary), summary.started))
 
-    def summaries(self, target: Target, kind: str, limit: int) -> list[Summary]:
-        rows = self._table.query("PartitionKey eq @lot", page=limit, lot=_series(target, kind))
-        return [to_summary(_texts(row)) for row in islice(rows, limit)]
+    def statistics(self, target: Target, kind: str, limit: int) -> list[RunStatistics]:
+        rows = self._table.query("PartitionKey eq @lot", page=limit, lot=_statistics_partition(target, kind))
+        return [statistics_from_row(_text_properties(row)) for row in islice(rows, limit)]
 
-    def note(self, entry: History) -> None:
-        key = (f"history {row_key(entry.id)}", f"{micros(entry.when):020d} {digest(entry)}")
-        self._table.put(_entity(key, from_history(entry), entry.when))
+    def add_history(self, entry: HistoryEntry) -> None:
+        key = (f"history {row_key(entry.id)}", f"{microseconds(entry.when):020d} {entry_digest(entry)}")
+        self._table.put(_to_entity(key, history_columns(entry), entry.when))
 
-    def history(self, id: str) -> list[History]:
-        return [to_history(_texts(row)) for row in self._table.query("PartitionKey eq @lot", lot=f"history {row_key(id)}")]
+    def history(self, resource_id: str) -> list[HistoryEntry]:
+        return [
+            history_from_row(_text_properties(row))
+            for row in self._table.query("PartitionKey eq @lot", lot=f"history {row_key(resource_id)}")
+        ]
 
     def forget_before(self, moment: datetime) -> int:
-        if not self._due(moment):
+        if not self._claim_cleanup(moment):
             return 0
-        old = list(self._table.query("touched lt @moment", moment=stamp(moment)))
-        return sum(self._forget(row["PartitionKey"], row["RowKey"], moment) for row in old)
+        old = list(self._table.query("touched lt @moment", moment=sortable_time(moment)))
+        return sum(self._delete_if_older(row["PartitionKey"], row["RowKey"], moment) for row in old)
 
     def close(self) -> None:
         self._table.close()
 
-    def _swapped(self, held: Any, entity: dict[str, Any], mark: str) -> bool:
+    def _swap_entity(self, held: Any, entity: dict[str, Any], mark: str) -> bool:
         """Whether the entity is there now. A reply may get lost after the write: then it is our own mark that stands in the way."""
         try:
             won = self._table.swap(held, entity)
         except CloudError as error:
-            if error.trouble is not Trouble.UNREACHABLE or not self._bears(entity, mark):
+            if error.reason is not Reason.UNREACHABLE or not self._has_our_mark(entity, mark):
                 raise
             return True
-        return won or self._bears(entity, mark)
+        return won or self._has_our_mark(entity, mark)
 
-    def _bears(self, entity: Entity, mark: str) -> bool:
+    def _has_our_mark(self, entity: Entity, mark: str) -> bool:
         held = self._table.get(entity["PartitionKey"], entity["RowKey"])
         return held is not None and held.get(mark) == entity[mark]
 
-    def _due(self, moment: datetime) -> bool:
+    def _claim_cleanup(self, moment: datetime) -> bool:
         """Whether the last tidying up was of another day; of several sweeps at once, one does it."""
-        held = self._table.get(*TIDIED)
-        if held and stamp(moment - A_DAY) < str(held.get("touched", "")) < stamp(moment + A_DAY):
+        held = self._table.get(*LAST_CLEANUP_KEY)
+        if held and sortable_time(moment - CLEANUP_INTERVAL) < str(held.get("touched", "")) < sortable_time(
+            moment + CLEANUP_INTERVAL
+        ):
             return False
-        return self._table.swap(held, _entity(TIDIED, {}, moment))
+        return self._table.swap(held, _to_entity(LAST_CLEANUP_KEY, {}, moment))
 
-    def _forget(self, lot: str, key: str, moment: datetime) -> bool:
+    def _delete_if_older(self, lot: str, key: str, moment: datetime) -> bool:
         """Whether it was removed: what somebody has written in the meantime stays."""
         held = self._table.get(lot, key)
-        return held is not None and held["touched"] < stamp(moment) and self._table.delete(held)
+        return held is not None and held["touched"] < sortable_time(moment) and self._table.delete(held)
 
-    def _lot(self, lot: str, keys: set[str], now: datetime) -> Iterator[Entity]:
+    def _partition_entities(self, lot: str, keys: set[str], now: datetime) -> Iterator[Entity]:
         """Those memories of one partition that are not forgotten."""
-        if len(keys) <= FEW:
+        if len(keys) <= MAX_SINGLE_READS:
             found = (entity for key in sorted(keys) if (entity := self._table.get(lot, key)))
-            yield from (entity for entity in found if _fresh(entity, now))
+            yield from (entity for entity in found if _is_fresh(entity, now))
             return
         rows = self._table.query("PartitionKey eq @lot", lot=lot)
-        yield from (row for row in rows if row["RowKey"] in keys and _fresh(row, now))
+        yield from (row for row in rows if row["RowKey"] in keys and _is_fresh(row, now))
 
 
-def open(address: str, environ: Mapping[str, str], *, read_only: bool = False) -> Tables:
+def open_ledger(address: str, environ: Mapping[str, str], *, read_only: bool = False) -> TableLedger:
     """The ledger in `account/table`. Nothing is asked of Azure yet. Raises SettingsError for an address that cannot be meant."""
     found = re.fullmatch(r"([a-z0-9]{3,24}(?:\.[a-z0-9.-]+)?)/([A-Za-z][A-Za-z0-9]{2,62})", address)
     if not found:
         raise SettingsError(
             f"REAPER_LEDGER=table://{address}: expected table://account/table, a table's name of letters and digits"
         )
-    return Tables(connect(found[1], found[2], environ.get("AZURE_STORAGE_CONNECTION_STRING")))
+    return TableLedger(connect_table(found[1], found[2], environ.get("AZURE_STORAGE_CONNECTION_STRING")))
 
 
-def _open_lot(target: Target) -> str:
-    return f"open {encoded(place(target))}"
+def _unfinished_partition(target: Target) -> str:
+    return f"open {encode_key(target_text(target))}"
 
 
-def _properties(entity: Entity) -> dict[str, Any]:
+def _without_keys(entity: Entity) -> dict[str, Any]:
     """What an entity says besides its keys."""
     return {name: value for name, value in entity.items() if name not in {"PartitionKey", "RowKey"}}
 
 
-def _split(values: Mapping[str, str]) -> dict[str, str]:
+def _split_texts(values: Mapping[str, str]) -> dict[str, str]:
     """Texts of any length as properties, none longer than it may be: `v_name_0`, `v_name_1` and so on."""
     return {
-        f"{VALUE}{name}_{n}": value[at : at + LONGEST_TEXT]
+        f"{VALUE_PREFIX}{name}_{n}": value[at : at + MAX_PROPERTY_CHARS]
         for name, value in values.items()
-        for n, at in enumerate(range(0, max(len(value), 1), LONGEST_TEXT))
+        for n, at in enumerate(range(0, max(len(value), 1), MAX_PROPERTY_CHARS))
     }
 
 
-def _joined(texts: Mapping[str, str]) -> dict[str, str]:
+def _join_texts(texts: Mapping[str, str]) -> dict[str, str]:
     """The texts that `_split` took apart."""
     found: dict[str, dict[int, str]] = defaultdict(dict)
     for key, text in texts.items():
-        name, _, number = key.removeprefix(VALUE).rpartition("_")
-        if key.startswith(VALUE):
+        name, _, number = key.removeprefix(VALUE_PREFIX).rpartition("_")
+        if key.startswith(VALUE_PREFIX):
             found[name][int(number)] = text
     return {name: "".join(parts[n] for n in sorted(parts)) for name, parts in found.items()}
 
 
-def _entity(key: tuple[str, str], row: Mapping[str, str], at: datetime) -> dict[str, Any]:
+def _to_entity(key: tuple[str, str], row: Mapping[str, str], at: datetime) -> dict[str, Any]:
     """A row with its keys and the moment its time to live counts from."""
-    return {"PartitionKey": key[0], "RowKey": key[1], **row, "touched": stamp(at)}
+    return {"PartitionKey": key[0], "RowKey": key[1], **row, "touched": sortable_time(at)}
 
 
-def _series(target: Target, kind: str) -> str:
-    return f"summary {encoded(f'{place(target)}/{kind}')}"
+def _statistics_partition(target: Target, kind: str) -> str:
+    return f"summary {encode_key(f'{target_text(target)}/{kind}')}"
 
 
-def _texts(entity: Entity) -> dict[str, str]:
+def _text_properties(entity: Entity) -> dict[str, str]:
     return {name: value for name, value in entity.items() if isinstance(value, str)}
 
 
-def _fresh(entity: Entity, now: datetime) -> bool:
-    return fresh(entity.get("touched"), now)
+def _is_fresh(entity: Entity, now: datetime) -> bool:
+    return is_retained(entity.get("touched"), now)
 
 
-def _version(entity: Entity) -> int:
+def _version_of(entity: Entity) -> int:
     try:
         return int(entity["version"])
     except (KeyError, ValueError, TypeError) as error:
-        raise CloudError(Trouble.GARBLED, "ledger:Read", f"the memory at {entity['RowKey']} has no version") from error
+        raise CloudError(Reason.UNREADABLE, "ledger:Read", f"the memory at {entity['RowKey']} has no version") from error

@@ -16,11 +16,11 @@ from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpRes
 from azure.data.tables import TableClient, TableEntity, UpdateMode
 
 from reaper.azure import trusted_hosts
-from reaper.errors import CloudError, SettingsError, Trouble
+from reaper.errors import CloudError, Reason, SettingsError
 
 PERMISSION = "Microsoft.Storage/storageAccounts/tableServices/tables/entities"
-PUBLIC = "table.core.windows.net"
-PATIENCE: dict[str, Any] = {"connection_timeout": 5, "read_timeout": 30, "retry_total": 4, "retry_backoff_max": 20}
+PUBLIC_SUFFIX = "table.core.windows.net"
+CLIENT_OPTIONS: dict[str, Any] = {"connection_timeout": 5, "read_timeout": 30, "retry_total": 4, "retry_backoff_max": 20}
 """Time-outs in seconds and tries that fit a function; the SDK's own wait for minutes."""
 
 
@@ -33,65 +33,65 @@ class Table:
 
     def get(self, lot: str, key: str) -> TableEntity | None:
         """The entity with its ETag, or None."""
-        with self._told("read"):
+        with self._sdk_errors_as_cloud_errors("read"):
             try:
                 return self._client.get_entity(lot, key)
             except HttpResponseError as error:
-                if error.status_code == 404 and not _no_table(error):
+                if error.status_code == 404 and not _is_table_missing(error):
                     return None
                 raise
 
     def query(self, condition: str, page: int = 1000, **parameters: str) -> Iterator[TableEntity]:
         """Every entity that fulfils the OData condition, in the order of its keys; `@name` in it stands for a parameter."""
-        with self._told("read"):
+        with self._sdk_errors_as_cloud_errors("read"):
             yield from self._client.query_entities(condition, results_per_page=min(max(page, 1), 1000), parameters=parameters)
 
     def put(self, entity: Mapping[str, Any]) -> None:
         """Write the entity, whatever was there."""
-        with self._told("write"):
+        with self._sdk_errors_as_cloud_errors("write"):
             self._client.upsert_entity(dict(entity), mode=UpdateMode.REPLACE)
 
     def swap(self, held: TableEntity | None, entity: Mapping[str, Any]) -> bool:
         """Put the entity where `held` still is, or where nothing is. False when somebody else has written since."""
         if held is None:
-            return self._won("write", lambda: self._client.create_entity(dict(entity)), absent=False)
-        return self._won(
-            "write", lambda: self._client.update_entity(dict(entity), mode=UpdateMode.REPLACE, **_unchanged(held)), absent=True
+            return self._is_written("write", lambda: self._client.create_entity(dict(entity)), absent=False)
+        return self._is_written(
+            "write", lambda: self._client.update_entity(dict(entity), mode=UpdateMode.REPLACE, **_if_unchanged(held)), absent=True
         )
 
     def delete(self, held: TableEntity) -> bool:
         """Remove `held` if it is still as it was read; False when somebody else has written since."""
-        return self._won("delete", lambda: self._client.delete_entity(held, **_unchanged(held)), absent=True)
+        return self._is_written("delete", lambda: self._client.delete_entity(held, **_if_unchanged(held)), absent=True)
 
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
 
-    def _won(self, right: str, write: Callable[[], Any], *, absent: bool) -> bool:
+    def _is_written(self, right: str, write: Callable[[], Any], *, absent: bool) -> bool:
         """Whether the write's condition held. `absent`: the entity may be gone by now, which is a lost race, too."""
-        with self._told(right):
+        with self._sdk_errors_as_cloud_errors(right):
             try:
                 write()
             except HttpResponseError as error:
-                gone = absent and error.status_code == 404 and not _no_table(error)
+                gone = absent and error.status_code == 404 and not _is_table_missing(error)
                 if error.status_code in {409, 412} or gone:
                     return False
                 raise
         return True
 
     @contextmanager
-    def _told(self, right: str) -> Iterator[None]:
+    def _sdk_errors_as_cloud_errors(self, right: str) -> Iterator[None]:
         try:
             yield
         except HttpResponseError as error:
             if error.status_code == 404:
                 raise SettingsError(f"REAPER_LEDGER={self._address}: there is no such table") from error
-            raise _refused(f"{PERMISSION}/{right}", error) from error
+            raise _error_from_reply(f"{PERMISSION}/{right}", error) from error
         except AzureError as error:
-            raise CloudError(Trouble.UNREACHABLE, f"{PERMISSION}/{right}", _brief(error)) from error
+            raise CloudError(Reason.UNREACHABLE, f"{PERMISSION}/{right}", _first_line(error)) from error
 
 
-def connect(account: str, name: str, connection_string: str | None) -> Table:
+def connect_table(account: str, name: str, connection_string: str | None) -> Table:
     """The table `name` of an account, given as its name or, outside the public cloud, as its full host.
 
     A connection string is used if it is of that account; otherwise DefaultAzureCredential opens it. Raises SettingsError.
@@ -99,43 +99,43 @@ def connect(account: str, name: str, connection_string: str | None) -> Table:
     address = f"table://{account}/{name}"
     if connection_string:
         try:
-            client = TableClient.from_connection_string(connection_string, name, **PATIENCE)
+            client = TableClient.from_connection_string(connection_string, name, **CLIENT_OPTIONS)
         except ValueError as error:
-            raise SettingsError(f"AZURE_STORAGE_CONNECTION_STRING cannot be used: {_brief(error)}") from error
+            raise SettingsError(f"AZURE_STORAGE_CONNECTION_STRING cannot be used: {_first_line(error)}") from error
         if client.account_name == account.partition(".")[0]:
             return Table(client, address)
         client.close()
     from azure.identity import DefaultAzureCredential
 
-    host = account if "." in account else f"{account}.{PUBLIC}"
-    if because := trusted_hosts.refusal(f"https://{host}", "table"):
+    host = account if "." in account else f"{account}.{PUBLIC_SUFFIX}"
+    if because := trusted_hosts.refused_because(f"https://{host}", "table"):
         raise SettingsError(f"REAPER_LEDGER={address}: {because}")
-    return Table(TableClient(f"https://{host}", name, credential=DefaultAzureCredential(), **PATIENCE), address)
+    return Table(TableClient(f"https://{host}", name, credential=DefaultAzureCredential(), **CLIENT_OPTIONS), address)
 
 
-def _unchanged(held: TableEntity) -> dict[str, Any]:
+def _if_unchanged(held: TableEntity) -> dict[str, Any]:
     return {"etag": held.metadata["etag"], "match_condition": MatchConditions.IfNotModified}
 
 
-def _refused(permission: str, error: HttpResponseError) -> CloudError:
-    code = _code(error)
+def _error_from_reply(permission: str, error: HttpResponseError) -> CloudError:
+    code = _error_code(error)
     if isinstance(error, ClientAuthenticationError) or error.status_code in {401, 403}:
-        return CloudError(Trouble.DENIED, permission, _brief(error), code=code, missing=permission)
+        return CloudError(Reason.DENIED, permission, _first_line(error), code=code, missing=permission)
     if error.status_code in {429, 503}:
-        return CloudError(Trouble.THROTTLED, permission, f"still throttled after every retry ({code})", code=code)
-    return CloudError(Trouble.REFUSED, permission, f"{code}: {_brief(error)}", code=code)
+        return CloudError(Reason.THROTTLED, permission, f"still throttled after every retry ({code})", code=code)
+    return CloudError(Reason.REFUSED, permission, f"{code}: {_first_line(error)}", code=code)
 
 
-def _no_table(error: HttpResponseError) -> bool:
-    return _code(error) == "TableNotFound"
+def _is_table_missing(error: HttpResponseError) -> bool:
+    return _error_code(error) == "TableNotFound"
 
 
-def _code(error: HttpResponseError) -> str:
+def _error_code(error: HttpResponseError) -> str:
     """The service's code; the SDK hands it over in three different ways."""
     code = getattr(error, "error_code", None)
     named = re.search(r"ErrorCode:(\w+)", str(error.message))
     return str(getattr(code, "value", code) or (named[1] if named else error.status_code or "no reply"))
 
 
-def _brief(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     return str(error).splitlines()[0][:300] if str(error) else type(error).__name__

@@ -8,7 +8,7 @@ from __future__ import annotations
 Tags = dict[str, str] | None
 
 
-def read(value: object) -> Tags:
+def read_tags(value: object) -> Tags:
     """The tags of one resource; None when they cannot be read, which protects it."""
     if value is None:
         return {}
@@ -17,7 +17,7 @@ def read(value: object) -> Tags:
     return {str(key): "" if word is None else str(word) for key, word in value.items()}
 
 
-def inherited(*layers: Tags) -> Tags:
+def inherited_tags(*layers: Tags) -> Tags:
     """A resource's own tags, given first, over those of what it lives in; None as soon as one layer could not be read."""
     merged: dict[str, str] = {}
     for layer in layers:

@@ -8,19 +8,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-TRAFFIC, MIRROR = "traffic", "mirrorTraffic"
+TRAFFIC_KEY, MIRROR_KEY = "traffic", "mirrorTraffic"
 
 
-def shares(endpoint: Mapping[str, Any], of: str = TRAFFIC) -> dict[str, Any] | None:
+def traffic_by_name(endpoint: Mapping[str, Any], map_key: str = TRAFFIC_KEY) -> dict[str, Any] | None:
     """The percentages as they are written; None where the endpoint is not known or its map cannot be read."""
     properties = endpoint.get("properties")
-    found = properties.get(of) if isinstance(properties, dict) else ()
+    found = properties.get(map_key) if isinstance(properties, dict) else ()
     return {} if found is None else found if isinstance(found, dict) else None
 
 
-def share(endpoint: Mapping[str, Any], name: str, of: str = TRAFFIC) -> int | None:
+def traffic_percent(endpoint: Mapping[str, Any], name: str, map_key: str = TRAFFIC_KEY) -> int | None:
     """The percentage that the deployment `name` gets, 0 where it is not named; None where that is not known."""
-    found = shares(endpoint, of)
+    found = traffic_by_name(endpoint, map_key)
     if found is None:
         return None
     mine = [value for key, value in found.items() if key.lower() == name.lower()] or [0]
@@ -28,7 +28,7 @@ def share(endpoint: Mapping[str, Any], name: str, of: str = TRAFFIC) -> int | No
     return sum(mine) if valid else None
 
 
-def with_share(endpoint: Mapping[str, Any], name: str, percent: int) -> dict[str, Any]:
+def with_traffic_percent(endpoint: Mapping[str, Any], name: str, percent: int) -> dict[str, Any]:
     """The map with this deployment's percentage set and every other as it is."""
-    found = shares(endpoint) or {}
+    found = traffic_by_name(endpoint) or {}
     return {key: value for key, value in found.items() if key.lower() != name.lower()} | {name: percent}

@@ -25,15 +25,15 @@ from reaper.azure import snooze_route
 from reaper.errors import ReaperError, SettingsError
 from reaper.model import Report, Status
 from reaper.policy import file
-from reaper.report.json import plain
-from reaper.report.totals import acted, failed, held, news, totals
+from reaper.report.json import report_json
+from reaper.report.totals import acted_findings, failed_findings, has_news, held_findings, report_totals
 from reaper.run import run
 
-MAX_ANSWER = 20_000_000
-TIMEOUT = timedelta(minutes=30)
+MAX_ANSWER_CHARS = 20_000_000
+HOST_TIMEOUT = timedelta(minutes=30)
 """The `functionTimeout` of host.json: how long the host lets a run go on."""
-HELP = 'a sweep is asked for with POST and, if you like, a JSON object such as {"kinds": [...], "subscriptions": [...]}'
-ELSEWHERE = {"region", "regions", "account", "accounts"}
+USAGE = 'a sweep is asked for with POST and, if you like, a JSON object such as {"kinds": [...], "subscriptions": [...]}'
+AWS_OPTIONS = {"region", "regions", "account", "accounts"}
 """Options that only narrow a sweep of AWS. Passed over in silence they would look as if they had held."""
 app = func.FunctionApp(http_auth_level=func.AuthLevel.FUNCTION)
 log = logging.getLogger("reaper")
@@ -41,19 +41,19 @@ log.setLevel(logging.INFO)
 logging.getLogger("azure").setLevel(logging.WARNING)
 """The SDKs would log every request."""
 
-snooze_route.register(app, os.environ)
+snooze_route.register_route(app, os.environ)
 
 
 @app.timer_trigger(arg_name="timer", schedule="%REAPER_SCHEDULE%", run_on_startup=False, use_monitor=True)
 def sweep_on_schedule(timer: func.TimerRequest) -> None:
     """One sweep. Raises ReaperError when nothing could be swept or the summary was not accepted, so that the alert calls."""
     if timer.past_due:
-        _tell(logging.WARNING, "late", because="the host was not there when this run was due")
-    _, troubles = _sweep(_settings(knobs.from_env(os.environ), {}))
+        _log_event(logging.WARNING, "late", because="the host was not there when this run was due")
+    _, troubles = _run_sweep(_call_settings(knobs.from_env(os.environ), {}))
     if troubles:
         raise troubles[0]
     # The dead man of infra/modules/alerts.bicep waits for this line: host.json keeps calls that succeed out of AppRequests.
-    _tell(logging.INFO, "scheduled sweep succeeded")
+    _log_event(logging.INFO, "scheduled sweep succeeded")
 
 
 @app.route(route="sweep", methods=["GET", "POST"])
@@ -63,21 +63,21 @@ def sweep_by_hand(req: func.HttpRequest) -> func.HttpResponse:
     400 with the reason for what cannot be asked for, 500 where the deployment cannot do it.
     """
     if req.method != "POST":
-        return _answer({"error": HELP}, 405, {"Allow": "POST"})
+        return _json_response({"error": USAGE}, 405, {"Allow": "POST"})
     try:
         base = knobs.from_env(os.environ)
         try:
-            settings = _settings(base, _asked(req.get_body()))
+            settings = _call_settings(base, _parse_body(req.get_body()))
         except SettingsError as error:
-            return _answer({"error": str(error)}, 400)
-        answer, troubles = _sweep(settings)
-        return _answer(answer | ({"troubles": [str(trouble) for trouble in troubles]} if troubles else {}), 200)
+            return _json_response({"error": str(error)}, 400)
+        answer, troubles = _run_sweep(settings)
+        return _json_response(answer | ({"troubles": [str(trouble) for trouble in troubles]} if troubles else {}), 200)
     except ReaperError as error:
-        _tell(logging.ERROR, "failed", error=str(error))
-        return _answer({"error": str(error)}, 500)
+        _log_event(logging.ERROR, "failed", error=str(error))
+        return _json_response({"error": str(error)}, 500)
 
 
-def _asked(body: bytes) -> dict[str, Any]:
+def _parse_body(body: bytes) -> dict[str, Any]:
     try:
         asked = json.loads(body) if body.strip() else {}
     except (ValueError, RecursionError) as error:
@@ -87,49 +87,54 @@ def _asked(body: bytes) -> dict[str, Any]:
     return asked
 
 
-def _settings(base: knobs.Settings, asked: Mapping[str, Any]) -> knobs.Settings:
+def _call_settings(base: knobs.Settings, asked: Mapping[str, Any]) -> knobs.Settings:
     """The deployment's settings under what the call asks for."""
-    if strange := sorted(key for key in ELSEWHERE & asked.keys() if asked[key]):
+    if strange := sorted(key for key in AWS_OPTIONS & asked.keys() if asked[key]):
         raise SettingsError(f"{strange[0]!r} is for AWS: Azure is swept by whole subscriptions, narrow it with 'subscriptions'")
     ours = tuple(kind.name for kind in registry.kinds("azure"))
-    settings = knobs.narrowed(base, asked, registry.names())
+    settings = knobs.narrow_settings(base, asked, registry.kind_names())
     if settings.cloud == "aws" or not set(settings.kinds) & set(ours):
         raise SettingsError("this function sweeps Azure only")
     from reaper.azure import targets  # with it Azure's SDK, which no cold start waits for
 
-    subscriptions = tuple(targets.known(name) for name in settings.subscriptions)
+    subscriptions = tuple(targets.valid_subscription_id(name) for name in settings.subscriptions)
     return replace(
-        knobs.lasting(settings), cloud="azure", subscriptions=subscriptions, kinds=tuple(k for k in settings.kinds if k in ours)
+        knobs.require_durable_stores(settings),
+        cloud="azure",
+        subscriptions=subscriptions,
+        kinds=tuple(k for k in settings.kinds if k in ours),
     )
 
 
-def _sweep(settings: knobs.Settings) -> tuple[dict[str, Any], list[ReaperError]]:
+def _run_sweep(settings: knobs.Settings) -> tuple[dict[str, Any], list[ReaperError]]:
     """The answer, and what failed once the sweep was done: each in the log already."""
-    report = run(settings, file.load(settings.policy), lambda: datetime.now(UTC), log.info, datetime.now(UTC) + TIMEOUT)
-    answer = plain(report)
+    report = run(
+        settings, file.load_policy(settings.policy), lambda: datetime.now(UTC), log.info, datetime.now(UTC) + HOST_TIMEOUT
+    )
+    answer = report_json(report)
     text = json.dumps(answer, allow_nan=False)
-    stored, unstored = _store(settings, report, text)
-    _measure(report, stored)
-    unsent = _mail(settings, report, stored)
+    stored, unstored = _store_report(settings, report, text)
+    _log_metrics(report, stored)
+    unsent = _send_summary_mail(settings, report, stored)
     brief = {**answer, "findings": [], "stored": stored}
-    return answer if len(text) <= MAX_ANSWER or stored is None else brief, [t for t in (unsent, unstored) if t]
+    return answer if len(text) <= MAX_ANSWER_CHARS or stored is None else brief, [t for t in (unsent, unstored) if t]
 
 
-def _mail(settings: knobs.Settings, report: Report, stored: str | None) -> ReaperError | None:
+def _send_summary_mail(settings: knobs.Settings, report: Report, stored: str | None) -> ReaperError | None:
     """Send an audit's summary if there is one to send; gives why it was not accepted."""
-    if settings.mode.writes or not settings.email or (settings.quiet and not news(report)):
+    if settings.mode.writes or not settings.email or (settings.quiet and not has_news(report)):
         return None
     from reaper.azure import mail
 
     try:
-        _tell(logging.INFO, "summary sent", mail=mail.send(settings.email, report, stored))
+        _log_event(logging.INFO, "summary sent", mail=mail.send(settings.email, report, stored))
     except ReaperError as error:
-        _tell(logging.ERROR, "summary not sent", error=str(error))
+        _log_event(logging.ERROR, "summary not sent", error=str(error))
         return error
     return None
 
 
-def _store(settings: knobs.Settings, report: Report, text: str) -> tuple[str | None, ReaperError | None]:
+def _store_report(settings: knobs.Settings, report: Report, text: str) -> tuple[str | None, ReaperError | None]:
     """Where the report is now; or why it is not, which keeps nobody from being told of what it says."""
     from reaper.azure import text_store
 
@@ -138,18 +143,18 @@ def _store(settings: knobs.Settings, report: Report, text: str) -> tuple[str | N
             text_store.write_report(settings.reports, report.run.id, report.run.started_at, text) if settings.reports else None
         ), None
     except ReaperError as error:
-        _tell(logging.ERROR, "report not stored", error=str(error))
+        _log_event(logging.ERROR, "report not stored", error=str(error))
         return None, error
 
 
-def _measure(report: Report, stored: str | None) -> None:
+def _log_metrics(report: Report, stored: str | None) -> None:
     """The figures of the sweep as one line of JSON, under the names they have on AWS.
 
     In Application Insights: traces | extend m = parse_json(message) | where m.event == "swept" | project timestamp, todouble(m.IdleUSDPerHour)
     """
-    sums, too_many = totals(report), held(report)
+    sums, too_many = report_totals(report), held_findings(report)
     gaps = [row for row in report.coverage if row.status is not Status.OK]
-    _tell(
+    _log_event(
         logging.INFO,
         "swept",
         run=report.run.id,
@@ -159,22 +164,22 @@ def _measure(report: Report, stored: str | None) -> None:
         Idle=sums.by_state["idle"],
         Unknown=sums.by_state["unknown"],
         IdleUSDPerHour=sums.idle_usd_per_hour,
-        Acted=len(acted(report)),
-        ActsFailed=len(failed(report)),
+        Acted=len(acted_findings(report)),
+        ActsFailed=len(failed_findings(report)),
         Held=len(too_many),
         Failures=len(gaps),
         SweepSeconds=(report.run.finished_at - report.run.started_at).total_seconds(),
     )
     for row in gaps:
         what = {"kind": row.kind, "subscription": row.account, "status": row.status, "missing": row.missing, "error": row.error}
-        _tell(logging.ERROR, "coverage incomplete", **what)
+        _log_event(logging.ERROR, "coverage incomplete", **what)
     if too_many and report.run.mode.announces:
-        _tell(logging.ERROR, "acts held", run=report.run.id, held=len(too_many), because=too_many[0].step.because)
+        _log_event(logging.ERROR, "acts held", run=report.run.id, held=len(too_many), because=too_many[0].step.because)
 
 
-def _tell(level: int, event: str, **facts: Any) -> None:
+def _log_event(level: int, event: str, **facts: Any) -> None:
     log.log(level, "%s", json.dumps({"event": event, **facts}, default=str))
 
 
-def _answer(body: dict[str, Any], status: int, headers: dict[str, str] | None = None) -> func.HttpResponse:
+def _json_response(body: dict[str, Any], status: int, headers: dict[str, str] | None = None) -> func.HttpResponse:
     return func.HttpResponse(json.dumps(body), status_code=status, mimetype="application/json", headers=headers)

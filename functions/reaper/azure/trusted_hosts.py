@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from ipaddress import ip_address
 
 from reaper.azure.service_hosts import BATCH_HOSTS
-from reaper.echo import brief
-from reaper.urls import split
+from reaper.echo import shorten
+from reaper.urls import split_address
 
 SUFFIXES = {
     "vault": ("vault.azure.net", "vault.usgovcloudapi.net", "vault.azure.cn"),
@@ -26,41 +26,41 @@ SUFFIXES = {
 GOVERNMENT = "https://management.usgovcloudapi.net"
 GOVERNMENT_MAIL = "communication.azure.us"
 """The domain of Communication Services in Azure Government, which counts only there. No page of the vendor's that we know names it."""
-COSMOS = "table.cosmos.azure.com"
+COSMOS_SUFFIX = "table.cosmos.azure.com"
 _HOST = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.)+[a-z0-9-]+\.?(?::443)?", re.IGNORECASE)
 _LOCAL = re.compile(r"(?:localhost|127\.0\.0\.1|\[::1\])(?::\d+)?")
-INSTEAD = {
+ALTERNATIVES = {
     "blob": "a domain of your own needs an address with a signature (SAS), or use the account's own host",
     "table": "another host needs a connection string",
 }
 """By service: what works where its own hosts are not used."""
 
 
-def suffix(address: str, service: str, environ: Mapping[str, str] | None = None) -> str | None:
+def azure_suffix(address: str, service: str, environ: Mapping[str, str] | None = None) -> str | None:
     """What the host of this https address ends with as one of Azure's for that service; None for any other host and way of writing one.
 
     A cloud that REAPER_ARM_ENDPOINT names as `https://management.<domain>` has its services under that domain. The domain of a host on
     this machine is the host itself, and counts only where Resource Manager is played on this machine, too.
     """
-    parts, arm = split(address), _arm(environ)
+    parts, arm = split_address(address), _arm_endpoint(environ)
     if parts.scheme != "https":
         return None
-    if _HOST.fullmatch(parts.netloc) and not _digits(parts.hostname):
+    if _HOST.fullmatch(parts.netloc) and not _is_ip_address(parts.hostname):
         host = (parts.hostname or "").lower().removesuffix(".")
-        return next((end for end in (*SUFFIXES[service], *_own(arm, service)) if host.endswith(f".{end}")), None)
+        return next((end for end in (*SUFFIXES[service], *_sovereign_suffixes(arm, service)) if host.endswith(f".{end}")), None)
     return parts.netloc if _LOCAL.fullmatch(parts.netloc) and is_local(arm) else None
 
 
-def refusal(address: str, service: str, environ: Mapping[str, str] | None = None) -> str | None:
+def refused_because(address: str, service: str, environ: Mapping[str, str] | None = None) -> str | None:
     """Why no token is asked for at that address; None where it may be."""
-    if suffix(address, service, environ):
+    if azure_suffix(address, service, environ):
         return None
-    return f"{brief(address.partition('?')[0], 200)}: {_why(address, service, environ)}: our identity is not shown to it"
+    return f"{shorten(address.partition('?')[0], 200)}: {_not_azure_because(address, service, environ)}: our identity is not shown to it"
 
 
-def _why(address: str, service: str, environ: Mapping[str, str] | None) -> str:
+def _not_azure_because(address: str, service: str, environ: Mapping[str, str] | None) -> str:
     """What keeps that address from being one of Azure's own."""
-    parts = split(address)
+    parts = split_address(address)
     host = (parts.hostname or "").lower().removesuffix(".")
     if not host:
         return "this is not an address such as https://<name>." + SUFFIXES[service][0]
@@ -68,32 +68,32 @@ def _why(address: str, service: str, environ: Mapping[str, str] | None) -> str:
         return f"a token goes over https only, not over {parts.scheme or 'this'}"
     if _LOCAL.fullmatch(parts.netloc):
         return "a host on this machine counts only where REAPER_ARM_ENDPOINT is on this machine, too"
-    if service == "table" and host.endswith(f".{COSMOS}"):
+    if service == "table" and host.endswith(f".{COSMOS_SUFFIX}"):
         return "Azure Cosmos DB takes no token for storage, give its connection string"
-    ends = ", .".join((*SUFFIXES[service], *_own(_arm(environ), service)))
-    more = f"; {INSTEAD[service]}" if service in INSTEAD else ""
+    ends = ", .".join((*SUFFIXES[service], *_sovereign_suffixes(_arm_endpoint(environ), service)))
+    more = f"; {ALTERNATIVES[service]}" if service in ALTERNATIVES else ""
     return f"no host of Azure's for this, which end with .{ends} (REAPER_ARM_ENDPOINT names another cloud){more}"
 
 
-def _arm(environ: Mapping[str, str] | None) -> str:
+def _arm_endpoint(environ: Mapping[str, str] | None) -> str:
     return (os.environ if environ is None else environ).get("REAPER_ARM_ENDPOINT", "").strip()
 
 
 def is_local(address: str) -> bool:
     """Whether the address is on this machine."""
-    host = split(address).hostname or ""
-    return host == "localhost" or (_digits(host) and ip_address(host).is_loopback)
+    host = split_address(address).hostname or ""
+    return host == "localhost" or (_is_ip_address(host) and ip_address(host).is_loopback)
 
 
-def _own(arm: str, service: str) -> tuple[str, ...]:
+def _sovereign_suffixes(arm: str, service: str) -> tuple[str, ...]:
     """What hosts of the cloud of that Resource Manager end with; of the three known ones the list above says nearly all."""
     if arm.rstrip("/") in BATCH_HOSTS:
         return (GOVERNMENT_MAIL,) if arm.rstrip("/") == GOVERNMENT and service == "communication" else ()
-    head, _, domain = (split(arm).hostname or "").partition(".")
+    head, _, domain = (split_address(arm).hostname or "").partition(".")
     return (f"{service}.{domain}", f"{service}.core.{domain}") if head == "management" and "." in domain else ()
 
 
-def _digits(host: str | None) -> bool:
+def _is_ip_address(host: str | None) -> bool:
     try:
         return bool(ip_address(host or ""))
     except ValueError:

@@ -9,18 +9,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from reaper.azure import resource_graph, tags
-from reaper.azure.request import UNREADABLE, Call
-from reaper.errors import CloudError, Trouble
+from reaper.azure.request import UNREADABLE_REPLY_ERRORS, ArmRequest
+from reaper.errors import CloudError, Reason
 
 if TYPE_CHECKING:
-    from reaper.azure.session import Cloud
+    from reaper.azure.session import CloudSession
 
 PROVIDER = "Microsoft.MachineLearningServices"
-SUBSCRIPTION = "Microsoft.Resources/subscriptions/read"
+READ_SUBSCRIPTION = "Microsoft.Resources/subscriptions/read"
 PERMISSION = f"{PROVIDER}/workspaces/read"
-PERMISSIONS = (SUBSCRIPTION, PERMISSION)
+PERMISSIONS = (READ_SUBSCRIPTION, PERMISSION)
 TYPE = f"{PROVIDER}/workspaces"
-ALONE = {"default", "featurestore"}
+STANDALONE_KINDS = {"default", "featurestore"}
 """Kinds of workspaces that share their computes with no other."""
 
 
@@ -40,118 +40,120 @@ class Workspace:
     kind: str = ""
     hub: str | None = None
     guid: str | None = None
-    shared: bool = False
+    shares_computes: bool = False
     projects: tuple[str, ...] = ()
-    odd: bool = False
+    is_unreadable: bool = False
 
     @property
     def key(self) -> str:
         """Its id, spelled the one way that ids are compared in."""
-        return plain(self.id)
+        return comparable_id(self.id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
+class WorkspaceList:
     """The workspaces, and what is wrong with the list; `hidden`: there are rows that do not even say which workspace they are.
 
     `narrow`: only those of some resource groups are there, because no more may be read.
     """
 
-    spaces: list[Workspace]
-    troubles: list[CloudError]
-    hidden: bool = False
-    narrow: bool = False
+    workspaces: list[Workspace]
+    errors: list[CloudError]
+    has_hidden_rows: bool = False
+    is_restricted: bool = False
 
 
-def plain(text: str) -> str:
+def comparable_id(text: str) -> str:
     """An id the one way that ids are compared in: Azure spells them in any case, with a slash at the end or without. A name stays a name."""
     bare = text.strip().strip("/").lower()
     return f"/{bare}" if "/" in bare else bare
 
 
-def workspaces(cloud: Cloud) -> list[Workspace]:
+def list_workspaces(cloud: CloudSession) -> list[Workspace]:
     """Every workspace. What is wrong with the list is noted. Raises CloudError when the subscription cannot be read."""
-    return noted(cloud).spaces
+    return list_and_add_errors(cloud).workspaces
 
 
-def noted(cloud: Cloud) -> Listed:
+def list_and_add_errors(cloud: CloudSession) -> WorkspaceList:
     """Every workspace, with what is wrong with the list, which is noted. Raises CloudError when the subscription cannot be read."""
-    found = listed(cloud)
-    for trouble in found.troubles:
-        cloud.note(trouble)
+    found = read_workspace_list(cloud)
+    for trouble in found.errors:
+        cloud.add_error(trouble)
     return found
 
 
-def listed(cloud: Cloud) -> Listed:
+def read_workspace_list(cloud: CloudSession) -> WorkspaceList:
     """Every workspace, with what is wrong with the list. Raises CloudError when the subscription cannot be read.
 
     Where only some resource groups may be read, what Resource Graph shows of them is given. So is one that cannot be read, as an odd one:
     left out, its jobs would be missing on its hub's computes.
     """
     troubles: list[CloudError] = []
-    cloud.named(cloud.once("subscription", lambda: _subscription(cloud)))
+    cloud.set_account_name(cloud.read_once("subscription", lambda: _subscription_name(cloud)))
     try:
-        found, lost = cloud.once("workspaces", lambda: _listed(cloud))
+        found, lost = cloud.read_once("workspaces", lambda: _list_rows(cloud))
     except CloudError as error:
-        if error.trouble is not Trouble.DENIED or error.operation != PERMISSION:
+        if error.reason is not Reason.DENIED or error.operation != PERMISSION:
             raise
         troubles.append(error)
-        found, lost = cloud.once("visible workspaces", lambda: (list(resource_graph.rows(cloud, TYPE)), []))
+        found, lost = cloud.read_once("visible workspaces", lambda: (list(resource_graph.list_resources(cloud, TYPE)), []))
     narrow = bool(troubles)
     troubles += lost
-    spaces = [_read_or_odd(row, troubles) for row in found]
-    return Listed(spaces=spaces, troubles=troubles, hidden=bool(lost), narrow=narrow)
+    spaces = [_parse_or_unreadable(row, troubles) for row in found]
+    return WorkspaceList(workspaces=spaces, errors=troubles, has_hidden_rows=bool(lost), is_restricted=narrow)
 
 
-def region(text: object) -> str:
+def region_key(text: object) -> str:
     """A region's name the one way that prices and metrics hosts know it: `East US` is `eastus`."""
     return str(text or "").replace(" ", "").lower()
 
 
-def again(cloud: Cloud, space: Workspace) -> Workspace:
+def read_workspace_now(cloud: CloudSession, space: Workspace) -> Workspace:
     """The workspace as it is now, from the source itself. Raises CloudError."""
-    row = cloud.call(Call(permission=PERMISSION, path=space.id, has=("id", "name", "location")))
+    row = cloud.call(ArmRequest(permission=PERMISSION, path=space.id, required_keys=("id", "name", "location")))
     try:
-        return _read(row)
-    except UNREADABLE as error:
-        raise CloudError(Trouble.GARBLED, PERMISSION, f"{space.id} cannot be read ({error!r})") from error
+        return _parse_workspace(row)
+    except UNREADABLE_REPLY_ERRORS as error:
+        raise CloudError(Reason.UNREADABLE, PERMISSION, f"{space.id} cannot be read ({error!r})") from error
 
 
-def _subscription(cloud: Cloud) -> str | None:
+def _subscription_name(cloud: CloudSession) -> str | None:
     """Its name for people, where it says one. Asked for first, because it tells a missing right from an empty subscription."""
     home = f"/subscriptions/{cloud.target.account}"
     try:
-        reply = cloud.call(Call(permission=SUBSCRIPTION, path=home, has=("subscriptionId",)))
+        reply = cloud.call(ArmRequest(permission=READ_SUBSCRIPTION, path=home, required_keys=("subscriptionId",)))
     except CloudError as error:
-        if error.trouble is not Trouble.GONE and not error.code.endswith("SubscriptionNotFound"):
+        if error.reason is not Reason.GONE and not error.code.endswith("SubscriptionNotFound"):
             raise
-        text = f"{SUBSCRIPTION} is not allowed over scope {home}, or there is no such subscription ({error.code})"
-        raise CloudError(Trouble.DENIED, SUBSCRIPTION, text, code=error.code, missing=SUBSCRIPTION) from error
+        text = f"{READ_SUBSCRIPTION} is not allowed over scope {home}, or there is no such subscription ({error.code})"
+        raise CloudError(Reason.DENIED, READ_SUBSCRIPTION, text, code=error.code, missing=READ_SUBSCRIPTION) from error
     name = reply.get("displayName")
     return name.strip() or None if isinstance(name, str) else None
 
 
-def _listed(cloud: Cloud) -> tuple[list[dict[str, Any]], list[CloudError]]:
+def _list_rows(cloud: CloudSession) -> tuple[list[dict[str, Any]], list[CloudError]]:
     """The rows, and what is wrong with others."""
     path = f"/subscriptions/{cloud.target.account}/providers/{TYPE}"
     odd: list[CloudError] = []
     try:
-        return list(cloud.pages(PERMISSION, path, has=("id",), odd=odd.append)), odd
+        return list(cloud.paged_rows(PERMISSION, path, required_keys=("id",), on_bad_row=odd.append)), odd
     except CloudError as error:
         if not error.code.endswith("MissingSubscriptionRegistration"):
             raise
         return [], []
 
 
-def _read_or_odd(row: dict[str, Any], troubles: list[CloudError]) -> Workspace:
+def _parse_or_unreadable(row: dict[str, Any], troubles: list[CloudError]) -> Workspace:
     try:
-        return _read(row)
-    except UNREADABLE as error:
-        troubles.append(CloudError(Trouble.GARBLED, PERMISSION, f"{row['id']} cannot be read ({error!r})"))
-        return Workspace(id=row["id"], name=row["id"].rpartition("/")[2], region="", tags=None, shared=True, odd=True)
+        return _parse_workspace(row)
+    except UNREADABLE_REPLY_ERRORS as error:
+        troubles.append(CloudError(Reason.UNREADABLE, PERMISSION, f"{row['id']} cannot be read ({error!r})"))
+        return Workspace(
+            id=row["id"], name=row["id"].rpartition("/")[2], region="", tags=None, shares_computes=True, is_unreadable=True
+        )
 
 
-def _read(row: dict[str, Any]) -> Workspace:
+def _parse_workspace(row: dict[str, Any]) -> Workspace:
     properties = row.get("properties") or {}
     hub, guid = properties.get("hubResourceId"), properties.get("workspaceId")
     projects = properties.get("associatedWorkspaces") or []
@@ -164,21 +166,21 @@ def _read(row: dict[str, Any]) -> Workspace:
         id=row["id"],
         name=row["name"],
         kind=kind,
-        region=region(row["location"]),
-        tags=tags.read(row.get("tags")),
-        hub=plain(hub) if hub else None,
+        region=region_key(row["location"]),
+        tags=tags.read_tags(row.get("tags")),
+        hub=comparable_id(hub) if hub else None,
         guid=guid if isinstance(guid, str) else None,
-        shared=bool(hub or projects) or kind not in ALONE,
-        projects=tuple(plain(one) for one in projects),
+        shares_computes=bool(hub or projects) or kind not in STANDALONE_KINDS,
+        projects=tuple(comparable_id(one) for one in projects),
     )
 
 
-def vanished(cloud: Cloud, space: Workspace, error: CloudError) -> bool:
+def is_workspace_gone(cloud: CloudSession, space: Workspace, error: CloudError) -> bool:
     """Whether a list failed because its workspace is gone by now. A 404 for anything else is a failure like any other."""
-    if error.trouble is not Trouble.GONE:
+    if error.reason is not Reason.GONE:
         return False
     try:
-        cloud.call(Call(permission=PERMISSION, path=space.id, has=("id",)))
+        cloud.call(ArmRequest(permission=PERMISSION, path=space.id, required_keys=("id",)))
     except CloudError as again:
-        return again.trouble is Trouble.GONE
+        return again.reason is Reason.GONE
     return False

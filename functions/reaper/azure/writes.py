@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from reaper.actions.contract import Permit
-from reaper.azure.request import Call, Json
-from reaper.errors import CloudError, Trouble
+from reaper.actions.contract import CallCheck
+from reaper.azure.request import ArmRequest, Json
+from reaper.errors import CloudError, Reason
 
 if TYPE_CHECKING:
-    from reaper.azure.session import Cloud
+    from reaper.azure.session import CloudSession
 
 T = TypeVar("T")
-READ_ONLY = {"provisioningState", "scoringUri", "swaggerUri"}
+READ_ONLY_PROPERTIES = {"provisioningState", "scoringUri", "swaggerUri"}
 """Properties of endpoints and deployments that Azure fills in itself."""
-LAST_OPERATION = "azureasyncoperationuri"
+LAST_OPERATION_PROPERTY = "azureasyncoperationuri"
 """Among the free properties of endpoints and deployments Azure notes the operation that last changed them."""
-BETWEEN = frozenset(
+CHANGING_STATES = frozenset(
     {
         "Creating",
         "Updating",
@@ -36,14 +36,14 @@ BETWEEN = frozenset(
     }
 )
 """States that pass by themselves."""
-LATER = "run it again in a few minutes"
+RUN_AGAIN_LATER = "run it again in a few minutes"
 
 
-def always() -> None:
+def always_permit() -> None:
     """The permit of calls that put something back: these are never held up."""
 
 
-def change(cloud: Cloud, call: Call, path: str, read: str, permit: Permit) -> None:
+def write(cloud: CloudSession, call: ArmRequest, path: str, read: str, permit: CallCheck) -> None:
     """Ask `permit`, and make a change of the resource at `path`, which is read with the right `read`. Raises CloudError.
 
     Trouble.GONE only where the resource itself is gone: Azure also answers 404 for an operation that it does not know.
@@ -52,14 +52,14 @@ def change(cloud: Cloud, call: Call, path: str, read: str, permit: Permit) -> No
     try:
         cloud.call(call)
     except CloudError as error:
-        if error.trouble is not Trouble.GONE and not error.code.startswith("404"):
+        if error.reason is not Reason.GONE and not error.code.startswith("404"):
             raise
-        _there(cloud, Call(permission=read, path=path, has=("id",)), error)
+        _require_exists(cloud, ArmRequest(permission=read, path=path, required_keys=("id",)), error)
         text = f"Azure answered 404, although it is still there ({error})"
-        raise CloudError(Trouble.REFUSED, call.permission, text, code=error.code, retried=error.retried) from error
+        raise CloudError(Reason.REFUSED, call.permission, text, code=error.code, retried=error.retried) from error
 
 
-def _there(cloud: Cloud, look: Call, refusal: CloudError) -> None:
+def _require_exists(cloud: CloudSession, look: ArmRequest, refusal: CloudError) -> None:
     """Raises CloudError where the resource is gone, which an earlier try of what met `refusal` may have done."""
     try:
         cloud.call(look)
@@ -68,7 +68,7 @@ def _there(cloud: Cloud, look: Call, refusal: CloudError) -> None:
         raise
 
 
-def made_before(make: Callable[[], None], seen: Callable[[], bool]) -> bool:
+def was_already_written(make: Callable[[], None], seen: Callable[[], bool]) -> bool:
     """Whether the change was made by an earlier try, whose reply was lost, and `make` was refused for just that; `seen` looks for it.
 
     Raises the CloudError of `make` where it was not.
@@ -76,61 +76,61 @@ def made_before(make: Callable[[], None], seen: Callable[[], bool]) -> bool:
     try:
         make()
     except CloudError as error:
-        if error.trouble in {Trouble.GONE, Trouble.UNREACHABLE} or not (error.trouble is Trouble.REFUSED or error.retried):
+        if error.reason in {Reason.GONE, Reason.UNREACHABLE} or not (error.reason is Reason.REFUSED or error.retried):
             raise
-        if not afterwards(seen):
+        if not read_after_write(seen):
             raise
         return True
     return False
 
 
-def afterwards(look: Callable[[], T]) -> T:
+def read_after_write(look: Callable[[], T]) -> T:
     """What `look` finds after a change was made. Raises CloudError, as Trouble.PARTIAL whatever failed: something was changed already."""
     try:
         return look()
     except CloudError as error:
         text = f"it was changed, but what became of it could not be looked at: {error}"
-        raise error.retold(text, Trouble.PARTIAL) from error
+        raise error.reworded(text, Reason.PARTIAL) from error
 
 
-def ready(state: object, permission: str) -> None:
+def require_settled(state: object, permission: str) -> None:
     """Raises CloudError in a state in between: what is taken back then would be refused, or be undone by what is under way."""
-    if state in BETWEEN:
-        raise CloudError(Trouble.REFUSED, permission, f"it is still {state}: {LATER}")
+    if state in CHANGING_STATES:
+        raise CloudError(Reason.REFUSED, permission, f"it is still {state}: {RUN_AGAIN_LATER}")
 
 
-def patient(undo: Callable[[], T]) -> T:
+def with_retry_advice(undo: Callable[[], T]) -> T:
     """What `undo` gives. Raises its CloudError, with what to do about it where Azure is at work on the resource (409)."""
     try:
         return undo()
     except CloudError as error:
         if not error.code.startswith("409"):
             raise
-        raise error.retold(f"{said(error)}; {LATER}") from error
+        raise error.reworded(f"{message_without_operation(error)}; {RUN_AGAIN_LATER}") from error
 
 
-def said(error: CloudError) -> str:
+def message_without_operation(error: CloudError) -> str:
     """What went wrong, without the operation before it."""
     return str(error).removeprefix(f"{error.operation}: ")
 
 
-def settings(body: Mapping[str, Any]) -> Json:
+def chosen_settings(body: Mapping[str, Any]) -> Json:
     """What people chose about an endpoint or deployment: the same before and after an operation that changes none of it."""
-    found = writable(body)
+    found = writable_body(body)
     free = found["properties"].get("properties")
-    chosen = {k: v for k, v in free.items() if k.lower() != LAST_OPERATION} if isinstance(free, dict) else free
+    chosen = {k: v for k, v in free.items() if k.lower() != LAST_OPERATION_PROPERTY} if isinstance(free, dict) else free
     return {**found, "tags": found.get("tags") or {}, "properties": {**found["properties"], "properties": chosen or {}}}
 
 
-def writable(body: Mapping[str, Any]) -> Json:
+def writable_body(body: Mapping[str, Any]) -> Json:
     """What of an endpoint or deployment, as it was read, can be written by PUT: all but what Azure fills in itself."""
     kept = {key: body[key] for key in ("location", "kind", "tags", "sku") if body.get(key) is not None}
-    properties = {key: value for key, value in body["properties"].items() if key not in READ_ONLY}
+    properties = {key: value for key, value in body["properties"].items() if key not in READ_ONLY_PROPERTIES}
     identity = body.get("identity")
-    return {**kept, "properties": properties} | ({"identity": _identity(identity)} if identity else {})
+    return {**kept, "properties": properties} | ({"identity": _identity_to_write(identity)} if identity else {})
 
 
-def _identity(given: Mapping[str, Any]) -> Json:
+def _identity_to_write(given: Mapping[str, Any]) -> Json:
     """Identities by type and name; their object ids are Azure's to give."""
     users = given.get("userAssignedIdentities")
     return {"type": given["type"]} | ({"userAssignedIdentities": {id_: {} for id_ in users}} if users else {})

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from reaper import secret_store, settings
-from reaper.cli.options import now
+from reaper.cli.options import current_time
 from reaper.errors import SettingsError
 from reaper.notices.channels import delivery
-from reaper.notices.message import Message, deliverable
+from reaper.notices.message import Message, is_deliverable
 from reaper.policy import file
 
 if TYPE_CHECKING:
@@ -35,20 +35,20 @@ def send_sample(
     channel: Annotated[list[str] | None, typer.Option(help="Only the channels of that name or type.")] = None,
 ) -> None:
     """Send a sample of made-up findings through the policy's channels and print the receipts. Exit status 3 if any refused it."""
-    from reaper.notices.channels.deployment import implied
+    from reaper.notices.channels.deployment import with_deployment_channels
 
     base = settings.from_env(os.environ)
-    found = file.load(base.policy if policy is None else policy).policy
-    message = _sample(to, found)
-    chosen = _chosen(implied(found.channels, os.environ), channel or [])
-    means = delivery.Means(secret=lambda ref: secret_store.read_for_policy(ref, os.environ), clock=now)
-    done = [delivery.attempt(message, line) for line in delivery.open(chosen, means)]
+    found = file.load_policy(base.policy if policy is None else policy).policy
+    message = _sample_message(to, found)
+    chosen = _selected_channels(with_deployment_channels(found.channels, os.environ), channel or [])
+    means = delivery.ChannelContext(read_secret=lambda ref: secret_store.read_for_policy(ref, os.environ), clock=current_time)
+    done = [delivery.deliver_one(message, line) for line in delivery.open_channels(chosen, means)]
     for one in done:
         sys.stdout.write(f"{one.channel}: {'FAILED ' + str(one.error) if one.error else one.receipt}\n")
     raise typer.Exit(3 if any(one.error for one in done) else 0)
 
 
-def _chosen(there: list[Any], asked: list[str]) -> list[Any]:
+def _selected_channels(there: list[Any], asked: list[str]) -> list[Any]:
     """The channels that are asked for by name or type, or all. Raises SettingsError where there is none, or none of that name."""
     if not there:
         raise SettingsError(
@@ -61,10 +61,10 @@ def _chosen(there: list[Any], asked: list[str]) -> list[Any]:
     return [spec for spec in there if not asked or {spec.name, spec.type} & set(asked)]
 
 
-def _sample(to: str, policy: Policy) -> Message:
+def _sample_message(to: str, policy: Policy) -> Message:
     from reaper.cli import sample_notice
 
-    if not deliverable(to, policy.owners.domains, policy.owners.fallback):
+    if not is_deliverable(to, policy.owners.domains, policy.owners.fallback):
         domains = ", ".join(policy.owners.domains) or "none yet"
         raise SettingsError(f"--to {to!r}: mail goes only to owners.domains ({domains}) and to owners.fallback")
-    return sample_notice.message(to, now(), policy.owners.contact or policy.owners.fallback)
+    return sample_notice.sample_message(to, current_time(), policy.owners.contact or policy.owners.fallback)

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from reaper.errors import SettingsError
 
-FULL = {errno.ENOSPC, errno.EFBIG, errno.EIO, errno.EDQUOT, errno.EPIPE}
+DEVICE_FULL = {errno.ENOSPC, errno.EFBIG, errno.EIO, errno.EDQUOT, errno.EPIPE}
 
 
-def ready(output: str) -> None:
+def check_writable(output: str) -> None:
     """Make sure that `output` can be written, and change nothing. Raises SettingsError: then nothing has been done yet."""
     if not output.strip():
         raise SettingsError("--output '' names no file: leave it out, or name one")
@@ -33,7 +33,7 @@ def ready(output: str) -> None:
         raise SettingsError(f"--output {output!r}: cannot be written: {error}") from error
 
 
-def write(output: str, chunks: Callable[[], Iterable[str]]) -> None:
+def write_output(output: str, chunks: Callable[[], Iterable[str]]) -> None:
     """Write what `chunks` gives. Where the file does not take it, standard output gets it all, and SettingsError says so."""
     if output == "-":
         sys.stdout.writelines(chunks())
@@ -46,12 +46,12 @@ def write(output: str, chunks: Callable[[], Iterable[str]]) -> None:
         raise SettingsError(f"--output {output!r}: cannot be written, so it is on standard output instead: {error}") from error
 
 
-def full(error: Exception | None) -> OSError | None:
+def device_full_error(error: Exception | None) -> OSError | None:
     """The error, where it is of a device that takes no more; a file that cannot be opened is none of these."""
-    return error if isinstance(error, OSError) and error.errno in FULL and error.filename is None else None
+    return error if isinstance(error, OSError) and error.errno in DEVICE_FULL and error.filename is None else None
 
 
-def lost() -> OSError | None:
+def flush_error() -> OSError | None:
     """Push out what standard output still holds; gives the error where it takes no more, and is quiet about the rest from then on."""
     try:
         if sys.stdout is not None:

@@ -7,7 +7,6 @@ import os
 import sys
 from dataclasses import replace
 from datetime import timedelta
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,50 +17,50 @@ from reaper import settings as knobs
 from reaper.actions import manifest, plan_file
 from reaper.actions.plan_file import PlanFile
 from reaper.cli import output as cli_output
-from reaper.cli.options import Many, PolicyOption, chosen, err, now, progress
-from reaper.decide import MOVES
-from reaper.echo import many
-from reaper.errors import CloudError, SettingsError, Trouble
+from reaper.cli.options import PolicyOption, RepeatedOption, current_time, error_console, show_progress, with_options
+from reaper.decide import ACTIONS
+from reaper.echo import count_noun
+from reaper.errors import CloudError, Reason, SettingsError
 from reaper.ledger import port
 from reaper.model import Mode, Target
 from reaper.policy import file as policy_file
 from reaper.report import brief
-from reaper.report.totals import complete, exit_status, held
+from reaper.report.totals import exit_status, held_findings, is_complete
 from reaper.run import run
-from reaper.sessions import sessions
+from reaper.sessions import sessions_of
 from reaper.settings import Settings
 
-MOST = timedelta(days=7)
+MAX_VALID_FOR = timedelta(days=7)
 """A plan or a release that holds for longer says nothing of what is held or due by then."""
 
 
 def plan(
     output: Annotated[str, typer.Option("--output", "-o", help="Where to write the plan file.", metavar="FILE|-")],
     cloud: Annotated[str, typer.Option(help="aws, azure or all.")] = "all",
-    account: Annotated[Many, typer.Option(help="AWS account the credentials must be of; can be repeated.")] = None,
-    region: Annotated[Many, typer.Option(help="AWS region, or all; repeat or separate by commas.")] = None,
-    subscription: Annotated[Many, typer.Option(help="Azure subscription id; can be repeated.")] = None,
-    kind: Annotated[Many, typer.Option(help="Only these kinds; globs allowed; can be repeated.")] = None,
+    account: Annotated[RepeatedOption, typer.Option(help="AWS account the credentials must be of; can be repeated.")] = None,
+    region: Annotated[RepeatedOption, typer.Option(help="AWS region, or all; repeat or separate by commas.")] = None,
+    subscription: Annotated[RepeatedOption, typer.Option(help="Azure subscription id; can be repeated.")] = None,
+    kind: Annotated[RepeatedOption, typer.Option(help="Only these kinds; globs allowed; can be repeated.")] = None,
     policy: PolicyOption = None,
     expires: Annotated[str, typer.Option(help="How long the plan may be applied.", metavar="DURATION")] = "24h",
 ) -> None:
     """Write down what is due now, to be read before `reaper apply` does it. Nothing is changed and nobody is told."""
     base = knobs.from_env(os.environ)
-    found = chosen(base, knobs.cloud(cloud), account, region, subscription, kind)
-    found = replace(found, mode=Mode.AUDIT, ledger=_ledger(base))
-    lasting = _duration("--expires", expires)
-    cli_output.ready(output)
-    with progress() as tell:
-        report = run(found, policy_file.load(base.policy if policy is None else policy), now, tell)
-    scope = {key: list(value) if isinstance(value := getattr(found, key), tuple) else value for key in plan_file.SCOPE}
-    text = plan_file.render(report, scope, now(), lasting)
-    cli_output.write(output, lambda: [text])
-    acts = len([f for f in report.findings if f.step.move in MOVES])
-    err.print(
-        f"{many(acts, 'act')} {'is' if acts == 1 else 'are'} due and {len(held(report))} held, of {many(len(report.findings), 'resource')}."
+    found = with_options(base, knobs.parse_cloud(cloud), account, region, subscription, kind)
+    found = replace(found, mode=Mode.AUDIT, ledger=_ledger_address(base))
+    lasting = _parse_duration("--expires", expires)
+    cli_output.check_writable(output)
+    with show_progress() as tell:
+        report = run(found, policy_file.load_policy(base.policy if policy is None else policy), current_time, tell)
+    scope = {key: list(value) if isinstance(value := getattr(found, key), tuple) else value for key in plan_file.SCOPE_SETTINGS}
+    text = plan_file.plan_json(report, scope, current_time(), lasting)
+    cli_output.write_output(output, lambda: [text])
+    acts = len([f for f in report.findings if f.step.name in ACTIONS])
+    error_console.print(
+        f"{count_noun(acts, 'act')} {'is' if acts == 1 else 'are'} due and {len(held_findings(report))} held, of {count_noun(len(report.findings), 'resource')}."
     )
-    if not complete(report):
-        err.print(brief.render(report), soft_wrap=True)
+    if not is_complete(report):
+        error_console.print(brief.render(report), soft_wrap=True)
     raise typer.Exit(exit_status(report, None))
 
 
@@ -74,24 +73,26 @@ def apply(
     Notices and manifests are those of the deployment: set REAPER_LEDGER and REAPER_MANIFESTS as it has them.
     """
     base = knobs.from_env(os.environ)
-    agreed = plan_file.parse(_read(file), str(file), now())
-    if not agreed.acts:
-        more = f"; {agreed.held} were held when it was made" if agreed.held else ""
+    agreed = plan_file.parse_plan(_read_plan(file), str(file), current_time())
+    if not agreed.actions_by_id:
+        more = f"; {agreed.held_count} were held when it was made" if agreed.held_count else ""
         sys.stdout.write(f"{file} asks for no act{more}: nothing was done\n")
         return
-    found = policy_file.load(base.policy if policy is None else policy)
+    found = policy_file.load_policy(base.policy if policy is None else policy)
     if found.sha256 != agreed.policy_sha256:
         raise SettingsError(f"{file}: it was made under another policy than {found.name}: make a new one with `reaper plan`")
-    settings = knobs.remembering(replace(base, mode=Mode.ENFORCE, ledger=_ledger(base), **_scope(agreed)))
-    with progress() as tell:
-        report = run(settings, found, now, tell, narrow=lambda finding: plan_file.narrowed(finding, agreed))
-    left = plan_file.left(agreed, report)
+    settings = knobs.require_kept_memory(
+        replace(base, mode=Mode.ENFORCE, ledger=_ledger_address(base), **_scope_settings(agreed))
+    )
+    with show_progress() as tell:
+        report = run(settings, found, current_time, tell, narrow=lambda finding: plan_file.narrow_to_plan(finding, agreed))
+    left = plan_file.not_performed(agreed, report)
     sys.stdout.write("".join(f"{line}\n" for line in left))
     sys.stdout.write(
-        f"{len(agreed.acts) - len(left)} of {many(len(agreed.acts), 'act')} {'was' if len(agreed.acts) == 1 else 'were'} made in run {report.run.id}\n"
+        f"{len(agreed.actions_by_id) - len(left)} of {count_noun(len(agreed.actions_by_id), 'act')} {'was' if len(agreed.actions_by_id) == 1 else 'were'} made in run {report.run.id}\n"
     )
-    if not complete(report):
-        err.print(brief.render(report), soft_wrap=True)
+    if not is_complete(report):
+        error_console.print(brief.render(report), soft_wrap=True)
     raise typer.Exit(exit_status(report, None) or int(bool(left)))
 
 
@@ -105,9 +106,10 @@ def restore(
 
     It looks it up in the deployment's own ledger and manifests: set REAPER_LEDGER and REAPER_MANIFESTS as the deployment has them.
     """
-    restoring = import_module("reaper.actions.restore")
-    done = restoring.one(resource_id, _bench(), manifest_address)
-    raise typer.Exit(3 if _told(done) else 0)
+    from reaper.actions import restore as restoring
+
+    done = restoring.restore_resource(resource_id, _restore_context(), manifest_address)
+    raise typer.Exit(3 if _print_result(done) else 0)
 
 
 def undo(
@@ -120,13 +122,14 @@ def undo(
 
     It looks it up in the deployment's own ledger and manifests: set REAPER_LEDGER and REAPER_MANIFESTS as the deployment has them.
     """
-    restoring = import_module("reaper.actions.restore")
+    from reaper.actions import restore as restoring
+
     missing = False
-    for done in restoring.run(run_id, _bench(), deletes):
-        if isinstance(done, restoring.Left):
+    for done in restoring.undo_run(run_id, _restore_context(), deletes):
+        if isinstance(done, restoring.NotUndone):
             sys.stdout.write(f"{done.id}: left as it is: {done.because}\n")
         else:
-            missing |= _told(done)
+            missing |= _print_result(done)
     raise typer.Exit(3 if missing else 0)
 
 
@@ -137,92 +140,95 @@ def release(
 
     What is on hold is in the deployment's ledger: set REAPER_LEDGER (and REAPER_MANIFESTS for `apply`) as the deployment has them.
     """
-    enforcing = import_module("reaper.decide")
+    from reaper import decide as enforcing
+
     base = knobs.from_env(os.environ)
-    length, where = _duration("--for", lasting), _named(base)
-    kept = port.open(_ledger(base), os.environ)
-    at = now()
-    port.ready(kept, at)
-    holds = enforcing.standing(kept)
-    given = enforcing.release(kept, _me(), at, length)
+    length, where = _parse_duration("--for", lasting), _ledger_label(base)
+    kept = port.open_ledger(_ledger_address(base), os.environ)
+    at = current_time()
+    port.ensure_format(kept, at)
+    holds = enforcing.current_holds(kept)
+    given = enforcing.release_hold(kept, _current_user(), at, length)
     sys.stdout.write(
         "".join(f"On hold since {hold.since:%Y-%m-%d %H:%M} UTC (run {hold.run}): {hold.because}\n" for hold in holds)
     )
     sys.stdout.write("" if holds else f"Nothing was on hold in {where}.\n")
     sys.stdout.write(
-        f"Every action whose date, or the end of whose office hours, had come by {given.given:%Y-%m-%d %H:%M} UTC is released until "
-        f"{given.until:%Y-%m-%d %H:%M} UTC in {where}. What comes due later is not. Each is looked at again before it is made.\n"
+        f"Every action whose date, or the end of whose office hours, had come by {given.given_at:%Y-%m-%d %H:%M} UTC is released until "
+        f"{given.valid_until:%Y-%m-%d %H:%M} UTC in {where}. What comes due later is not. Each is looked at again before it is made.\n"
     )
 
 
-def _told(done: Any) -> bool:
+def _print_result(done: Any) -> bool:
     """Say what became of it; whether anything is not back."""
     if done.error:
         sys.stdout.write(f"{done.id}: FAILED {done.error}\n")
         return True
     sys.stdout.write(f"{done.id}: {done.undone.because}\n")
-    sys.stdout.writelines(f"  - {line}\n" for line in done.undone.lost)
-    if done.undone.again:
+    sys.stdout.writelines(f"  - {line}\n" for line in done.undone.not_restored)
+    if done.undone.run_again:
         sys.stdout.write(f"  run it again in a few minutes: reaper restore {done.id}\n")
-    return bool(done.undone.lost or done.undone.again)
+    return bool(done.undone.not_restored or done.undone.run_again)
 
 
-def _bench() -> Any:
+def _restore_context() -> Any:
     base = knobs.from_env(os.environ)
-    err.print(f"ledger: {_named(base)}", soft_wrap=True)
-    kept = port.open(_ledger(base), os.environ)
-    port.ready(kept, now())
-    return import_module("reaper.actions.restore").Bench(
+    error_console.print(f"ledger: {_ledger_label(base)}", soft_wrap=True)
+    kept = port.open_ledger(_ledger_address(base), os.environ)
+    port.ensure_format(kept, current_time())
+    from reaper.actions import restore as restoring
+
+    return restoring.RestoreContext(
         ledger=kept,
-        archive=manifest.open(base.manifests, os.environ),
-        cloud=lambda target: _session(replace(base, mode=Mode.ENFORCE), target),
-        clock=now,
-        by=_me(),
+        archive=manifest.open_archive(base.manifests, os.environ),
+        open_session=lambda target: _open_session(replace(base, mode=Mode.ENFORCE), target),
+        clock=current_time,
+        by=_current_user(),
     )
 
 
-def _session(settings: Settings, target: Target) -> Any:
+def _open_session(settings: Settings, target: Target) -> Any:
     """A session of that very target. Raises CloudError where the credentials in use do not lead there."""
     if target.cloud == "aws":
         chosen = replace(settings, cloud="aws", regions=(target.region or "",), accounts=(target.account,))
     else:
         chosen = replace(settings, cloud="azure", subscriptions=(target.account,))
     try:
-        [session] = sessions(chosen, target.cloud)
+        [session] = sessions_of(chosen, target.cloud)
     except SettingsError as error:
-        raise CloudError(Trouble.REFUSED, "restore", str(error)) from error
+        raise CloudError(Reason.REFUSED, "restore", str(error)) from error
     return session
 
 
-def _scope(agreed: PlanFile) -> dict[str, Any]:
-    known = {key: agreed.scope[key] for key in plan_file.SCOPE}
+def _scope_settings(agreed: PlanFile) -> dict[str, Any]:
+    known = {key: agreed.scope[key] for key in plan_file.SCOPE_SETTINGS}
     return {key: tuple(value) if isinstance(value, list) else value for key, value in known.items()}
 
 
-def _ledger(base: Settings) -> str:
+def _ledger_address(base: Settings) -> str:
     """The deployment's ledger, or the user's own."""
-    return base.ledger or port.default(os.environ)
+    return base.ledger or port.default_address(os.environ)
 
 
-def _named(base: Settings) -> str:
-    return _ledger(base) if base.ledger else f"{_ledger(base)} (your own: REAPER_LEDGER is not set)"
+def _ledger_label(base: Settings) -> str:
+    return _ledger_address(base) if base.ledger else f"{_ledger_address(base)} (your own: REAPER_LEDGER is not set)"
 
 
-def _duration(name: str, text: str) -> timedelta:
+def _parse_duration(name: str, text: str) -> timedelta:
     try:
-        return duration.parse(text, MOST)
+        return duration.parse_duration(text, MAX_VALID_FOR)
     except ValueError as error:
         raise SettingsError(f"{name} {text!r}: {error}") from error
 
 
-def _me() -> str:
+def _current_user() -> str:
     try:
         return getpass.getuser()
     except (OSError, KeyError):
         return "somebody at the command line"
 
 
-def _read(file: Path) -> str:
+def _read_plan(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

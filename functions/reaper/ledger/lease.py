@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from reaper.coverage import add, gap
+from reaper.coverage import add_failure_row, failure_row
 from reaper.errors import ReaperError
 from reaper.model import Coverage, Target
-from reaper.notices.context import Desk
+from reaper.notices.context import ConcludeContext
 
 LEASE = timedelta(minutes=15)
 
 
-def taken(desk: Desk, target: Target, run_id: str, gaps: list[Coverage]) -> bool:
+def take_lease(desk: ConcludeContext, target: Target, run_id: str, gaps: list[Coverage]) -> bool:
     """Whether the target is ours now: taken, or prolonged where it was ours already. A ledger that fails gives no turn."""
     try:
-        return desk.ledger.lease(target, run_id, desk.clock(), LEASE)
+        return desk.ledger.take_lease(target, run_id, desk.clock(), LEASE)
     except ReaperError as error:
-        add(gaps, gap("ledger", error))
+        add_failure_row(gaps, failure_row("ledger", error))
         return False
 
 
-def over(desk: Desk, target: Target, run_id: str, gaps: list[Coverage]) -> None:
+def give_back_lease(desk: ConcludeContext, target: Target, run_id: str, gaps: list[Coverage]) -> None:
     """Give the target back."""
     try:
-        desk.ledger.release(target, run_id)
+        desk.ledger.give_back_lease(target, run_id)
     except ReaperError as error:
-        add(gaps, gap("ledger", error))
+        add_failure_row(gaps, failure_row("ledger", error))

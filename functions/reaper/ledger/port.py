@@ -16,28 +16,28 @@ from importlib import import_module
 from pathlib import Path, PurePath, PureWindowsPath
 from typing import Any, Protocol, TypeVar
 
-from reaper.errors import CloudError, SettingsError, Trouble
-from reaper.model import Memory, Move, Target
+from reaper.errors import CloudError, Reason, SettingsError
+from reaper.model import Memory, StepName, Target
 
 FORMAT, FORMAT_ROW = 2, "format"
 """The form in which this version writes, and the named row that says so. Ledgers of 49f8b6c have no such row."""
-TRIES = 8
+MAX_TRIES = 8
 """How often a write is tried again after somebody else has written in between."""
-KEEP = timedelta(days=400)
+RETENTION = timedelta(days=400)
 """What nobody has written for this long is forgotten; a snooze that ends later counts as written then."""
-HOMES = {
+MODULE_BY_SCHEME = {
     "memory": "reaper.ledger.in_memory",
     "sqlite": "reaper.ledger.sqlite",
     "dynamodb": "reaper.aws.dynamodb_ledger",
     "table": "reaper.azure.table_ledger",
 }
-EXTRAS = {"dynamodb": "aws", "table": "azure"}
+EXTRA_BY_SCHEME = {"dynamodb": "aws", "table": "azure"}
 Row = TypeVar("Row")
-EXPECTED = "memory:, sqlite:///path, dynamodb://table or table://account/table"
+EXPECTED_ADDRESS = "memory:, sqlite:///path, dynamodb://table or table://account/table"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class RunStatistics:
     """One sweep of one target and kind in numbers. `usd_per_hour` is what the idle ones cost, without the `unpriced` among them.
 
     `held`: its idle share was a sudden jump, so that it says nothing of what is usual.
@@ -51,11 +51,11 @@ class Summary:
     idle: int
     usd_per_hour: float = 0.0
     unpriced: int = 0
-    held: bool = False
+    was_jump: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class History:
+class HistoryEntry:
     """One thing that happened to a resource: `what` in a word or two (`warned`, `kept`), `by` whom, and the sentence that says why."""
 
     id: str
@@ -75,13 +75,13 @@ class Unfinished:
     name: str
     region: str
     owner: str | None
-    action: Move
+    action: StepName
     run: str
     at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class NamedRow:
     """One named row of the ledger: what it says, and how often it was written; 0 where there is none."""
 
     values: Mapping[str, str] = field(default_factory=dict)
@@ -99,7 +99,7 @@ class Recalled(dict[str, Memory]):
         self._errors = dict(garbled)
 
     @property
-    def garbled(self) -> frozenset[str]:
+    def unreadable(self) -> frozenset[str]:
         """Leave these alone, and say so."""
         return frozenset(self._errors)
 
@@ -108,19 +108,19 @@ class Recalled(dict[str, Memory]):
         """What is wrong with each of them."""
         return list(self._errors.values())
 
-    def error(self, id: str) -> CloudError:
+    def error_of(self, resource_id: str) -> CloudError:
         """What is wrong with that one."""
-        return self._errors[id]
+        return self._errors[resource_id]
 
-    def __missing__(self, id: str) -> Memory:
-        raise self._errors.get(id) or KeyError(id)
+    def __missing__(self, resource_id: str) -> Memory:
+        raise self._errors.get(resource_id) or KeyError(resource_id)
 
-    def get(self, id: str, default: Any = None) -> Any:
+    def get(self, resource_id: str, default: Any = None) -> Any:
         """The memory, or `default` where there is none. Raises CloudError where there is one that cannot be read."""
-        return default if id not in self and id not in self._errors else self[id]
+        return default if resource_id not in self and resource_id not in self._errors else self[resource_id]
 
 
-def readable(rows: Mapping[str, Row], memory: Callable[[str, Row], Memory]) -> Recalled:
+def memories_from_rows(rows: Mapping[str, Row], memory: Callable[[str, Row], Memory]) -> Recalled:
     """The rows as memories; one that is garbled spoils no other. Every other error of `memory` goes through."""
     found: dict[str, Memory] = {}
     garbled: dict[str, CloudError] = {}
@@ -128,7 +128,7 @@ def readable(rows: Mapping[str, Row], memory: Callable[[str, Row], Memory]) -> R
         try:
             found[id] = memory(id, row)
         except CloudError as error:
-            if error.trouble is not Trouble.GARBLED:
+            if error.reason is not Reason.UNREADABLE:
                 raise
             garbled[id] = error
     return Recalled(found, garbled)
@@ -145,7 +145,7 @@ class Ledger(Protocol):
         ...
 
     def remember(
-        self, id: str, memory: Memory, expected_version: int, now: datetime, fields: Collection[str] | None = None
+        self, resource_id: str, memory: Memory, expected_version: int, now: datetime, fields: Collection[str] | None = None
     ) -> bool:
         """Write `memory` if the stored version is still `expected_version` (0: there is none); it is one higher afterwards.
 
@@ -158,43 +158,43 @@ class Ledger(Protocol):
         """Every hint of an action that was begun there and not told of yet, oldest first."""
         ...
 
-    def begin(self, entry: Unfinished) -> None:
+    def add_unfinished(self, entry: Unfinished) -> None:
         """Leave a hint before an action begins; a second one of the same target and id replaces the first."""
         ...
 
-    def end(self, target: Target, id: str) -> None:
+    def remove_unfinished(self, target: Target, resource_id: str) -> None:
         """Remove the hint; nothing happens where there is none."""
         ...
 
-    def state(self, name: str) -> State:
+    def read_row(self, name: str) -> NamedRow:
         """The named row, empty where there is none. It is never forgotten."""
         ...
 
-    def write_state(self, name: str, values: Mapping[str, str], expected_version: int, now: datetime) -> bool:
+    def write_row(self, name: str, values: Mapping[str, str], expected_version: int, now: datetime) -> bool:
         """Replace the named row if its version is still `expected_version` (0: there is none); False when somebody else wrote first."""
         ...
 
-    def lease(self, target: Target, holder: str, now: datetime, ttl: timedelta) -> bool:
+    def take_lease(self, target: Target, holder: str, now: datetime, ttl: timedelta) -> bool:
         """Take the target until `now + ttl`, or prolong the holder's own lease. False while another holder's lease runs."""
         ...
 
-    def release(self, target: Target, holder: str) -> None:
+    def give_back_lease(self, target: Target, holder: str) -> None:
         """Give the lease back; nothing happens where somebody else holds it by now."""
         ...
 
-    def record(self, summary: Summary) -> None:
+    def record_statistics(self, summary: RunStatistics) -> None:
         """Keep the summary; a second one of the same run, target and kind replaces the first."""
         ...
 
-    def summaries(self, target: Target, kind: str, limit: int) -> list[Summary]:
+    def statistics(self, target: Target, kind: str, limit: int) -> list[RunStatistics]:
         """The last `limit` summaries of that target and kind, newest first."""
         ...
 
-    def note(self, entry: History) -> None:
+    def add_history(self, entry: HistoryEntry) -> None:
         """Append to the history. The very same entry twice is one, so that a repeated call does no harm."""
         ...
 
-    def history(self, id: str) -> list[History]:
+    def history(self, resource_id: str) -> list[HistoryEntry]:
         """Everything that was noted of the resource, oldest first."""
         ...
 
@@ -210,56 +210,58 @@ class Ledger(Protocol):
         ...
 
 
-def open(address: str | None, environ: Mapping[str, str], *, read_only: bool = False) -> Ledger:
+def open_ledger(address: str | None, environ: Mapping[str, str], *, read_only: bool = False) -> Ledger:
     """The ledger at `address`, the user's own without one. Raises SettingsError for an address that cannot be used.
 
     `read_only` is for an audit: nothing is made, upgraded or written by opening it, and a file that is not there is an empty memory.
     """
-    scheme, colon, place = (address or default(environ)).strip().partition(":")
-    if not colon or scheme not in HOMES:
-        raise SettingsError(f"REAPER_LEDGER={address!r}: expected {EXPECTED}")
+    scheme, colon, place = (address or default_address(environ)).strip().partition(":")
+    if not colon or scheme not in MODULE_BY_SCHEME:
+        raise SettingsError(f"REAPER_LEDGER={address!r}: expected {EXPECTED_ADDRESS}")
     try:
-        home = import_module(HOMES[scheme])
+        home = import_module(MODULE_BY_SCHEME[scheme])
     except ImportError as error:
-        extra = EXTRAS.get(scheme, "cli")
+        extra = EXTRA_BY_SCHEME.get(scheme, "cli")
         raise SettingsError(
             f"REAPER_LEDGER={address}: needs an extra: pip install 'ml-idle-reaper[{extra}]' ({error})"
         ) from error
-    found: Ledger = home.open(place.removeprefix("//"), environ, read_only=read_only)
+    found: Ledger = home.open_ledger(place.removeprefix("//"), environ, read_only=read_only)
     return found
 
 
-def update(ledger: Ledger, id: str, change: Callable[[Memory], Memory], now: datetime, known: Memory | None = None) -> Memory:
+def update_memory(
+    ledger: Ledger, resource_id: str, change: Callable[[Memory], Memory], now: datetime, known: Memory | None = None
+) -> Memory:
     """What is remembered of it after `change`, made on whatever version stands; what `change` leaves as it is is not written.
 
     `known`: the memory as it was read before, which saves reading it. Raises CloudError where the ledger fails, or others write first each time.
     """
-    for _ in range(TRIES):
-        memory: Memory = ledger.recall([id], now).get(id, Memory()) if known is None else known
+    for _ in range(MAX_TRIES):
+        memory: Memory = ledger.recall([resource_id], now).get(resource_id, Memory()) if known is None else known
         new, known = change(memory), None
-        if new == memory or ledger.remember(id, new, memory.version, now):
+        if new == memory or ledger.remember(resource_id, new, memory.version, now):
             return new
-    raise CloudError(Trouble.REFUSED, "ledger", f"{id}: somebody else wrote first, {TRIES} times")
+    raise CloudError(Reason.REFUSED, "ledger", f"{resource_id}: somebody else wrote first, {MAX_TRIES} times")
 
 
-def ready(ledger: Ledger, now: datetime) -> None:
+def ensure_format(ledger: Ledger, now: datetime) -> None:
     """To be called before the first write: marks the ledger with the format that this version writes.
 
     Raises SettingsError for one that a newer version has written to, CloudError where that cannot be read.
     """
     for _ in range(3):
-        held = known(ledger)
-        if held.values.get("number") == str(FORMAT) or ledger.write_state(FORMAT_ROW, {"number": str(FORMAT)}, held.version, now):
+        held = require_known_format(ledger)
+        if held.values.get("number") == str(FORMAT) or ledger.write_row(FORMAT_ROW, {"number": str(FORMAT)}, held.version, now):
             return
-    raise CloudError(Trouble.REFUSED, "ledger", "its format could not be written: somebody else wrote first, 3 times")
+    raise CloudError(Reason.REFUSED, "ledger", "its format could not be written: somebody else wrote first, 3 times")
 
 
-def known(ledger: Ledger) -> State:
+def require_known_format(ledger: Ledger) -> NamedRow:
     """The row that says which format the ledger has, for one that this version can write to.
 
     Raises SettingsError for one that a newer version has written to, CloudError where that cannot be read.
     """
-    held = ledger.state(FORMAT_ROW)
+    held = ledger.read_row(FORMAT_ROW)
     number = held.values.get("number", "1")
     if not number.isdecimal() or int(number) > FORMAT:
         raise SettingsError(
@@ -268,7 +270,7 @@ def known(ledger: Ledger) -> State:
     return held
 
 
-def default(environ: Mapping[str, str], platform: str = sys.platform) -> str:
+def default_address(environ: Mapping[str, str], platform: str = sys.platform) -> str:
     """The address of the user's own ledger. Raises SettingsError where the environment does not say where the user's files are."""
     if platform == "win32":
         home, below = environ.get("LOCALAPPDATA", ""), ("ml-idle-reaper", "ledger.db")

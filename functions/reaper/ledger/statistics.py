@@ -12,45 +12,47 @@ from datetime import datetime
 
 from reaper import decide, enrolment, limits
 from reaper.actions import holds
-from reaper.actions.holds import Place
-from reaper.coverage import add, gap
+from reaper.actions.holds import KindInTarget
+from reaper.coverage import add_failure_row, failure_row
 from reaper.errors import ReaperError
-from reaper.ledger.port import KEEP, Summary
+from reaper.ledger.port import RETENTION, RunStatistics
 from reaper.model import Coverage, Finding, Report, State, Target
-from reaper.notices.context import Desk
+from reaper.notices.context import ConcludeContext
 
 
-def record(report: Report, findings: Sequence[Finding], jumped: Collection[Place], desk: Desk, gaps: list[Coverage]) -> None:
+def record_statistics(
+    report: Report, findings: Sequence[Finding], jumped: Collection[KindInTarget], desk: ConcludeContext, gaps: list[Coverage]
+) -> None:
     """Keep a row for each place of which `findings` say what is usual, those that `jumped` left out. What fails is one more gap."""
     try:
         for summary in _summaries(report, findings, jumped):
-            desk.ledger.record(summary)
+            desk.ledger.record_statistics(summary)
     except ReaperError as error:
-        add(gaps, gap("ledger", error))
+        add_failure_row(gaps, failure_row("ledger", error))
 
 
-def tidy(desk: Desk, now: datetime, gaps: list[Coverage]) -> None:
+def tidy(desk: ConcludeContext, now: datetime, gaps: list[Coverage]) -> None:
     """Forget what nobody has written for more than a year; DynamoDB does so by itself, the others do not."""
     try:
-        desk.ledger.forget_before(now - KEEP)
+        desk.ledger.forget_before(now - RETENTION)
     except ReaperError as error:
-        add(gaps, gap("ledger", error))
+        add_failure_row(gaps, failure_row("ledger", error))
 
 
-def _summaries(report: Report, findings: Sequence[Finding], jumped: Collection[Place]) -> Iterator[Summary]:
-    groups: dict[Place, list[Finding]] = defaultdict(list)
+def _summaries(report: Report, findings: Sequence[Finding], jumped: Collection[KindInTarget]) -> Iterator[RunStatistics]:
+    groups: dict[KindInTarget, list[Finding]] = defaultdict(list)
     for found in findings:
-        groups[holds.of(found.case)].append(found)
-    sound = limits.sound([f.case for f in findings], decide.read(report.coverage))
+        groups[holds.kind_in_target_of(found.case)].append(found)
+    sound = limits.places_with_known_share([f.case for f in findings], decide.read(report.coverage))
     for row in report.coverage:
         target = Target(cloud=row.cloud, account=row.account, region=row.region)
-        place = holds.place(target, row.kind)
+        place = holds.kind_in_target(target, row.kind)
         mine = groups[place]
-        share = limits.share(f.case for f in mine)
+        share = limits.idle_share(f.case for f in mine)
         if not share.seen or place in jumped or place not in sound:
             continue
-        idle = [f for f in mine if f.case.verdict.state is State.IDLE and not enrolment.asked(f.case)]
-        yield Summary(
+        idle = [f for f in mine if f.case.verdict.state is State.IDLE and not enrolment.is_stopped_by_hours(f.case)]
+        yield RunStatistics(
             run=report.run.id,
             target=target,
             kind=row.kind,

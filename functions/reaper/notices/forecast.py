@@ -10,95 +10,95 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from reaper import enrolment, idle_period, plan, registry
-from reaper.model import Action, Confidence, Finding, Hours, Memory, Mode, Move, Result
+from reaper.model import Ceiling, Confidence, Finding, Hours, Memory, Mode, Result, StepName
 from reaper.policy import office_hours
-from reaper.text import UTC, clock, day, moment, money
+from reaper.text import UTC, format_clock, format_day, format_time, format_usd
 
-DONE = frozenset({Move.STOP, Move.DELETE, Move.START})
-PLAIN = {Move.STOP: "stopped", Move.DELETE: "deleted", Move.START: "started again"}
-ANY = "acted on"
+ACTIONS = frozenset({StepName.STOP, StepName.DELETE, StepName.START})
+PLAIN_PARTICIPLES = {StepName.STOP: "stopped", StepName.DELETE: "deleted", StepName.START: "started again"}
+ANY_PARTICIPLE = "acted on"
 """Any of these, where there is no room for which."""
 UNLESS = "unless it is used or kept before then"
-NAMED = {timedelta(days=7): ("once a week", "weekly"), timedelta(days=1): ("once a day", "daily")}
+NAMED_INTERVALS = {timedelta(days=7): ("once a week", "weekly"), timedelta(days=1): ("once a day", "daily")}
 COSTS_ON = "It keeps costing money until you stop it."
 
 
-def verb(found: Finding, move: Move) -> str:
+def participle(finding: Finding, move: StepName) -> str:
     """What is said to be done to a resource of its kind: `stopped`, or for an endpoint `scaled in`. It completes `it was …`."""
-    kind = found.case.resource.kind
-    deeds = registry.kind(kind).deeds if kind in registry.names() else {}
-    return deeds[move].verb if move in deeds else PLAIN.get(move, move.value)
+    kind = finding.case.resource.kind
+    deeds = registry.kind(kind).actions if kind in registry.kind_names() else {}
+    return deeds[move].participle if move in deeds else PLAIN_PARTICIPLES.get(move, move.value)
 
 
-def zone(found: Finding) -> str:
+def time_zone_of(finding: Finding) -> str:
     """The zone that its times are told in: that of its office hours, else UTC."""
-    return found.case.rule.hours.tz if found.case.rule.hours else UTC
+    return finding.case.rule.hours.tz if finding.case.rule.hours else UTC
 
 
-def will(mode: Mode) -> str:
+def will_or_may(mode: Mode) -> str:
     """`will be`, or `may be` in a run mode that only announces: there a person decides whether it is carried out."""
     return "will be" if mode.acts else "may be"
 
 
-def done(found: Finding) -> str:
+def done_participle(finding: Finding) -> str:
     """What was done to it, as far as that goes: `scaled in`, or `partly deleted` where the rest is an action of its own."""
-    return f"{'partly ' if found.outcome.part else ''}{verb(found, found.step.move)}"
+    return f"{'partly ' if finding.outcome.part_done else ''}{participle(finding, finding.step.name)}"
 
 
-def saved(found: Finding) -> float:
+def saved_usd_per_hour(finding: Finding) -> float:
     """The dollars an hour that its action saves. Of a delete that left the resource itself running, nothing yet."""
-    if found.outcome.result is not Result.DONE or (found.outcome.part and found.step.move is Move.DELETE):
+    if finding.outcome.result is not Result.DONE or (finding.outcome.part_done and finding.step.name is StepName.DELETE):
         return 0.0
-    return found.case.saves.get(found.step.move, 0.0)
+    return finding.case.saves_usd_per_hour.get(finding.step.name, 0.0)
 
 
-def following(found: Finding, mode: Mode, memory: Memory, now: datetime, week: str = "") -> str:
+def next_sentence(finding: Finding, mode: Mode, memory: Memory, now: datetime, week: str = "") -> str:
     """One to three sentences for its owner. The grace runs from the notice of this idle spell, so a first notice starts it at `now`.
 
     `week`: what its office hours did since its owner was last told, in a weekly summary.
     """
-    if found.step.move in DONE:
-        return _done(found, mode, now)
-    if found.case.rule.hours and enrols(found, mode, memory, now):
-        return _by_hours(found, found.case.rule.hours, (mode, memory), now, week)
-    when = act_at(found, mode, memory, now)
+    if finding.step.name in ACTIONS:
+        return _done_sentences(finding, mode, now)
+    if finding.case.rule.hours and is_about_hours(finding, mode, memory, now):
+        return _hours_sentences(finding, finding.case.rule.hours, (mode, memory), now, week)
+    when = action_at(finding, mode, memory, now)
     if when is None:
-        return _why_nothing(found, mode)
-    move = plan.act(found.case, now) or Move.STOP
-    time = f"on or after {moment(when, zone(found))}" if when > now else "at any time"
-    stored = " Its settings are saved first, so it can be recreated." if move is Move.DELETE else ""
-    saves = found.case.saves.get(move)
-    saving = f" This saves {money(saves * 24)} a day." if saves else ""
-    return f"It {will(mode)} {verb(found, move)} {time} {UNLESS}.{stored}{saving}"
+        return _no_action_sentence(finding, mode)
+    move = plan.strongest_action(finding.case, now) or StepName.STOP
+    time = f"on or after {format_time(when, time_zone_of(finding))}" if when > now else "at any time"
+    stored = " Its settings are saved first, so it can be recreated." if move is StepName.DELETE else ""
+    saves = finding.case.saves_usd_per_hour.get(move)
+    saving = f" This saves {format_usd(saves * 24)} a day." if saves else ""
+    return f"It {will_or_may(mode)} {participle(finding, move)} {time} {UNLESS}.{stored}{saving}"
 
 
-def act_at(found: Finding, mode: Mode, memory: Memory, now: datetime) -> datetime | None:
+def action_at(finding: Finding, mode: Mode, memory: Memory, now: datetime) -> datetime | None:
     """The earliest moment at which the policy lets it be acted on; None when it never does by itself."""
-    if not mode.announces or found.step.move in DONE or plan.act(found.case, now) is None:
+    if not mode.announces or finding.step.name in ACTIONS or plan.strongest_action(finding.case, now) is None:
         return None
-    if found.step.move is not Move.WARN and memory.warned_at:
-        return max(memory.promised or plan.promise(found.case, memory.warned_at), now)
-    return plan.promise(found.case, now)
+    if finding.step.name is not StepName.WARN and memory.warned_at:
+        return max(memory.act_not_before or plan.earliest_action_at(finding.case, memory.warned_at), now)
+    return plan.earliest_action_at(finding.case, now)
 
 
-def enrols(found: Finding, mode: Mode, memory: Memory, now: datetime) -> bool:
+def is_about_hours(finding: Finding, mode: Mode, memory: Memory, now: datetime) -> bool:
     """Whether the notice is about its office hours as such: an enrolment, or a weekly summary."""
-    if not mode.announces or not enrolment.asked(found.case):
+    if not mode.announces or not enrolment.is_stopped_by_hours(finding.case):
         return False
-    if found.step.move is Move.WARN:
-        return plan.act(found.case, now) is not None
-    return found.step.move is Move.REMIND and enrolment.since(found.case, memory, now) is not None
+    if finding.step.name is StepName.WARN:
+        return plan.strongest_action(finding.case, now) is not None
+    return finding.step.name is StepName.REMIND and enrolment.enrolled_since(finding.case, memory, now) is not None
 
 
-def stops_in_use(found: Finding, mode: Mode, memory: Memory, now: datetime) -> datetime | None:
+def stops_in_use_at(finding: Finding, mode: Mode, memory: Memory, now: datetime) -> datetime | None:
     """When it is stopped even while it is used, where the notice is that of the same day: its office hours are over. Else None."""
-    if found.step.move is not Move.REMIND or not enrols(found, mode, memory, now):
+    if finding.step.name is not StepName.REMIND or not is_about_hours(finding, mode, memory, now):
         return None
-    return plan.forced_at(found.case, memory, now)
+    return plan.forced_stop_at(finding.case, memory, now)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Coming:
+class ActionForecast:
     """Of all in a message, how many are meant, how (`will be stopped or deleted`), when the first of them and in which zone that is told.
 
     `past`: at any time. `brief` stands for `how` where that has no room: `will be acted on`.
@@ -114,120 +114,149 @@ class Coming:
     @property
     def day(self) -> str:
         """`from Tue 24 Nov`, or `at any time`."""
-        return "at any time" if self.past else f"from {day(self.first, self.tz)}"
+        return "at any time" if self.past else f"from {format_day(self.first, self.tz)}"
 
     @property
     def time(self) -> str:
         """`on or after Tue 24 Nov 2026, 10:17 UTC`, or `at any time`."""
-        return "at any time" if self.past else f"on or after {moment(self.first, self.tz)}"
+        return "at any time" if self.past else f"on or after {format_time(self.first, self.tz)}"
 
     @property
     def today(self) -> str:
         """`today from 20:30 UTC`."""
-        return f"today from {clock(self.first, self.tz)}"
+        return f"today from {format_clock(self.first, self.tz)}"
 
 
-def coming(found: Sequence[Finding], mode: Mode, memories: Mapping[str, Memory], now: datetime) -> Coming | None:
+def next_actions(findings: Sequence[Finding], mode: Mode, memories: Mapping[str, Memory], now: datetime) -> ActionForecast | None:
     """What the top of a message announces; None when nothing happens by itself. A date in the past is given as `now`."""
-    known = [(f, memories.get(f.case.resource.id, Memory())) for f in found]
-    dates = [(f, when) for f, memory in known if not enrols(f, mode, memory, now) and (when := act_at(f, mode, memory, now))]
-    verbs = {verb(f, plan.act(f.case, now) or Move.STOP) for f, _ in dates}
-    return _first(dates, verbs, mode, now)
+    known = [(f, memories.get(f.case.resource.id, Memory())) for f in findings]
+    dates = [
+        (f, when) for f, memory in known if not is_about_hours(f, mode, memory, now) and (when := action_at(f, mode, memory, now))
+    ]
+    verbs = {participle(f, plan.strongest_action(f.case, now) or StepName.STOP) for f, _ in dates}
+    return _forecast_of(dates, verbs, mode, now)
 
 
-def enrolling(found: Sequence[Finding], mode: Mode, memories: Mapping[str, Memory], now: datetime) -> Coming | None:
+def next_enrolments(
+    findings: Sequence[Finding], mode: Mode, memories: Mapping[str, Memory], now: datetime
+) -> ActionForecast | None:
     """Those that a first notice about office hours is for, with the first date from which these are kept; None where there is none."""
-    new = [f for f in found if f.step.move is Move.WARN and enrols(f, mode, memories.get(f.case.resource.id, Memory()), now)]
-    return _first([(f, plan.promise(f.case, now)) for f in new], {verb(f, Move.STOP) for f in new}, mode, now)
+    new = [
+        f
+        for f in findings
+        if f.step.name is StepName.WARN and is_about_hours(f, mode, memories.get(f.case.resource.id, Memory()), now)
+    ]
+    return _forecast_of(
+        [(f, plan.earliest_action_at(f.case, now)) for f in new], {participle(f, StepName.STOP) for f in new}, mode, now
+    )
 
 
-def in_use(found: Sequence[Finding], mode: Mode, memories: Mapping[str, Memory], now: datetime) -> Coming | None:
+def stops_today(findings: Sequence[Finding], mode: Mode, memories: Mapping[str, Memory], now: datetime) -> ActionForecast | None:
     """Those that are stopped today even while used; None where there is none."""
-    dates = [(f, at) for f in found if (at := stops_in_use(f, mode, memories.get(f.case.resource.id, Memory()), now))]
-    return _first(dates, {verb(f, Move.STOP) for f, _ in dates}, mode, now)
+    dates = [(f, at) for f in findings if (at := stops_in_use_at(f, mode, memories.get(f.case.resource.id, Memory()), now))]
+    return _forecast_of(dates, {participle(f, StepName.STOP) for f, _ in dates}, mode, now)
 
 
-def rest(found: Sequence[Finding], mode: Mode, now: datetime) -> Coming | None:
+def remaining_actions(findings: Sequence[Finding], mode: Mode, now: datetime) -> ActionForecast | None:
     """What is left of actions that were made in part, with the first date on which that comes; None where this run announces nothing of it."""
-    parts = [f for f in found if f.outcome.result is Result.DONE and f.outcome.part and mode.announces and plan.leads_on(f.case)]
-    return _first([(f, plan.promise(f.case, now)) for f in parts], {verb(f, f.step.move) for f in parts}, mode, now)
+    parts = [
+        f
+        for f in findings
+        if f.outcome.result is Result.DONE and f.outcome.part_done and mode.announces and plan.may_act_on_rest(f.case)
+    ]
+    return _forecast_of(
+        [(f, plan.earliest_action_at(f.case, now)) for f in parts], {participle(f, f.step.name) for f in parts}, mode, now
+    )
 
 
-def _first(dates: Sequence[tuple[Finding, datetime]], verbs: Iterable[str], mode: Mode, now: datetime) -> Coming | None:
+def _forecast_of(
+    dates: Sequence[tuple[Finding, datetime]], verbs: Iterable[str], mode: Mode, now: datetime
+) -> ActionForecast | None:
     if not dates:
         return None
     first, when = min(dates, key=lambda pair: pair[1])
-    how = f"{will(mode)} {' or '.join(sorted(verbs, reverse=True))}"
-    return Coming(count=len(dates), how=how, brief=f"{will(mode)} {ANY}", first=max(now, when), tz=zone(first), past=when <= now)
+    how = f"{will_or_may(mode)} {' or '.join(sorted(verbs, reverse=True))}"
+    return ActionForecast(
+        count=len(dates),
+        how=how,
+        brief=f"{will_or_may(mode)} {ANY_PARTICIPLE}",
+        first=max(now, when),
+        tz=time_zone_of(first),
+        past=when <= now,
+    )
 
 
-def _done(found: Finding, mode: Mode, now: datetime) -> str:
+def _done_sentences(finding: Finding, mode: Mode, now: datetime) -> str:
     """What was done, or may have been, and when the rest of it comes where this run may announce that."""
-    outcome, move = found.outcome, found.step.move
+    outcome, move = finding.outcome, finding.step.name
     if outcome.result is not Result.DONE:
-        why = _sentence(outcome.error or outcome.because or "it isn't known whether it was made")
-        return f"It may have been {verb(found, move)}. {why}. Please check it."
-    said = f"{_sentence(outcome.because or f'it was {verb(found, move)}')}."
-    if outcome.part is None:
+        why = _capitalized(outcome.error or outcome.because or "it isn't known whether it was made")
+        return f"It may have been {participle(finding, move)}. {why}. Please check it."
+    said = f"{_capitalized(outcome.because or f'it was {participle(finding, move)}')}."
+    if outcome.part_done is None:
         return said
-    if not (mode.announces and plan.leads_on(found.case)):
-        return f"{said} Done so far: {outcome.part}."
-    when = moment(plan.promise(found.case, now), zone(found))
-    return f"{said} Done so far: {outcome.part}. The rest {will(mode)} {verb(found, move)} on or after {when} {UNLESS}."
+    if not (mode.announces and plan.may_act_on_rest(finding.case)):
+        return f"{said} Done so far: {outcome.part_done}."
+    when = format_time(plan.earliest_action_at(finding.case, now), time_zone_of(finding))
+    return f"{said} Done so far: {outcome.part_done}. The rest {will_or_may(mode)} {participle(finding, move)} on or after {when} {UNLESS}."
 
 
-def every(found: Finding) -> str:
+def summary_interval(finding: Finding) -> str:
     """How often its owner gets a summary of its office hours: `once a week`, `every 14 days`."""
-    length = found.case.rule.remind_every
-    count, unit = _counted(length)
-    return NAMED[length][0] if length in NAMED else f"every {count} {unit}s"
+    length = finding.case.rule.remind_every
+    count, unit = _counted_unit(length)
+    return NAMED_INTERVALS[length][0] if length in NAMED_INTERVALS else f"every {count} {unit}s"
 
 
-def summary(found: Iterable[Finding]) -> str:
+def summary_name(findings: Iterable[Finding]) -> str:
     """What a summary of office hours is called: `weekly summary`, `14-day summary`; just `summary` where their rules have it differ."""
-    lengths = {f.case.rule.remind_every for f in found}
+    lengths = {f.case.rule.remind_every for f in findings}
     if len(lengths) != 1:
         return "summary"
     [length] = lengths
-    count, unit = _counted(length)
-    return f"{NAMED[length][1] if length in NAMED else f'{count}-{unit}'} summary"
+    count, unit = _counted_unit(length)
+    return f"{NAMED_INTERVALS[length][1] if length in NAMED_INTERVALS else f'{count}-{unit}'} summary"
 
 
-def _counted(length: timedelta) -> tuple[int, str]:
+def _counted_unit(length: timedelta) -> tuple[int, str]:
     """`14` and `day`, in the largest unit of which it is a whole number."""
     units = {"day": timedelta(days=1), "hour": timedelta(hours=1), "minute": timedelta(minutes=1)}
     return next((length // one, name) for name, one in units.items() if not length % one or name == "minute")
 
 
-def _by_hours(found: Finding, hours: Hours, told: tuple[Mode, Memory], now: datetime, week: str) -> str:
+def _hours_sentences(finding: Finding, hours: Hours, told: tuple[Mode, Memory], now: datetime, week: str) -> str:
     """About its office hours as such: `told` is the run mode and what is remembered of it."""
     mode, memory = told
-    named, become = f"{office_hours.written(hours)} ({hours.tz})", f"{will(mode)} {verb(found, Move.STOP)}"
-    if found.step.move is Move.WARN:
-        when = moment(plan.promise(found.case, now), hours.tz)
+    named, become = f"{office_hours.hours_text(hours)} ({hours.tz})", f"{will_or_may(mode)} {participle(finding, StepName.STOP)}"
+    if finding.step.name is StepName.WARN:
+        when = format_time(plan.earliest_action_at(finding.case, now), hours.tz)
         even = ", even while it is used" if hours.force else ", whenever it is idle then"
-        restart = " It is started again when they begin." if Move.START in found.case.acts else ""
-        return f"From {when} on it {become} outside its office hours, {named}{even}.{restart} After this you get a summary {every(found)}."
-    if then := plan.forced_at(found.case, memory, now):
-        at = moment(then, hours.tz)
+        restart = " It is started again when they begin." if StepName.START in finding.case.blocked else ""
+        return f"From {when} on it {become} outside its office hours, {named}{even}.{restart} After this you get a summary {summary_interval(finding)}."
+    if then := plan.forced_stop_at(finding.case, memory, now):
+        at = format_time(then, hours.tz)
         return f"Its office hours, {named}, are over. It {become} on or after {at}, even while it is used."
-    last = idle_period.last_notice(memory) or now
+    last = idle_period.last_notice_at(memory) or now
     # The summary is the last mail of its day, and so has to say what a notice of the same day says.
-    stops = f"{'is' if mode.acts else 'can be'} {verb(found, Move.STOP)}"
-    even = f" Whenever they are over it {stops}, even while it is used." if hours.force and Move.START in found.case.acts else ""
-    return f"Its office hours, {named}, are kept.{even} Since {moment(last, hours.tz)} {week or 'it was neither stopped nor started'}."
+    stops = f"{'is' if mode.acts else 'can be'} {participle(finding, StepName.STOP)}"
+    even = (
+        f" Whenever they are over it {stops}, even while it is used."
+        if hours.force and StepName.START in finding.case.blocked
+        else ""
+    )
+    return f"Its office hours, {named}, are kept.{even} Since {format_time(last, hours.tz)} {week or 'it was neither stopped nor started'}."
 
 
-def _sentence(text: str) -> str:
+def _capitalized(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _why_nothing(found: Finding, mode: Mode) -> str:
-    if not mode.announces or found.case.rule.action.rank < Action.STOP.rank:
+def _no_action_sentence(finding: Finding, mode: Mode) -> str:
+    if not mode.announces or finding.case.rule.action.rank < Ceiling.STOP.rank:
         return f"It won't be stopped automatically. {COSTS_ON}"
-    if found.case.verdict.confidence is Confidence.LIKELY and found.case.rule.act_on is not Confidence.LIKELY:
+    if finding.case.verdict.confidence is Confidence.LIKELY and finding.case.rule.act_on is not Confidence.LIKELY:
         return f"The evidence is indirect, so it won't be stopped automatically. {COSTS_ON}"
-    bar = found.case.acts.get(Move.DELETE if found.case.rule.action is Action.DELETE else Move.STOP)
+    bar = finding.case.blocked.get(StepName.DELETE if finding.case.rule.action is Ceiling.DELETE else StepName.STOP)
     if bar:
         return f"It can't be stopped automatically because {bar.because}. {COSTS_ON}"
     return f"It won't be stopped automatically. {COSTS_ON}"

@@ -13,31 +13,33 @@ from base64 import b64decode, b64encode
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from hashlib import sha256
 
-BITS, MOST, HASHES = 64, 1 << 20, 8
+BITS_PER_TOPIC, MAX_BITS, HASHES_PER_TOPIC = 64, 1 << 20, 8
 """Bits for each topic, bits at most, and how many of them a topic sets."""
 
 
-def to_row(exact: Iterable[str], many: Collection[str]) -> dict[str, str]:
+def topics_row(exact: Iterable[str], many: Collection[str]) -> dict[str, str]:
     """The row that knows these topics: `exact` ones for certain, of `many` almost for certain."""
-    return {"exact": " ".join(sorted(map(_mark, exact))), "many": b64encode(_bloom(many)).decode()}
+    return {"exact": " ".join(sorted(map(_topic_mark, exact))), "many": b64encode(_bloom_filter(many)).decode()}
 
 
-def known(exact: Iterable[str], many: Iterable[str], row: Mapping[str, str]) -> frozenset[str]:
+def known_topics(exact: Iterable[str], many: Iterable[str], row: Mapping[str, str]) -> frozenset[str]:
     """Those of the topics that the row knows; none where it is empty or cannot be read, which costs one summary too many."""
     marks = frozenset(row.get("exact", "").split())
     try:
         bits = b64decode(row.get("many", ""), validate=True)
     except ValueError:
         bits = b""
-    found = {topic for topic in exact if _mark(topic) in marks}
-    return frozenset(found | {topic for topic in many if bits and all(_is_set(bits, n) for n in _places(topic, 8 * len(bits)))})
+    found = {topic for topic in exact if _topic_mark(topic) in marks}
+    return frozenset(
+        found | {topic for topic in many if bits and all(_is_set(bits, n) for n in _bit_positions(topic, 8 * len(bits)))}
+    )
 
 
-def _bloom(topics: Collection[str]) -> bytes:
-    size = min(MOST, BITS * max(1, len(topics)))
+def _bloom_filter(topics: Collection[str]) -> bytes:
+    size = min(MAX_BITS, BITS_PER_TOPIC * max(1, len(topics)))
     bits = bytearray(size // 8)
     for topic in topics:
-        for n in _places(topic, size):
+        for n in _bit_positions(topic, size):
             bits[n // 8] |= 1 << n % 8
     return bytes(bits)
 
@@ -46,11 +48,11 @@ def _is_set(bits: bytes, n: int) -> bool:
     return bool(bits[n // 8] >> n % 8 & 1)
 
 
-def _places(topic: str, size: int) -> Iterator[int]:
+def _bit_positions(topic: str, size: int) -> Iterator[int]:
     digest = sha256(topic.encode("utf-8", "replace")).digest()
-    return (int.from_bytes(digest[4 * i : 4 * i + 4], "big") % size for i in range(HASHES))
+    return (int.from_bytes(digest[4 * i : 4 * i + 4], "big") % size for i in range(HASHES_PER_TOPIC))
 
 
-def _mark(topic: str) -> str:
+def _topic_mark(topic: str) -> str:
     """A topic in sixteen characters."""
     return sha256(topic.encode("utf-8", "replace")).hexdigest()[:16]

@@ -8,23 +8,23 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 MAX_SUBJECT = 150
-SHORT_SUBJECT = 99
+MAX_SHORT_SUBJECT = 99
 """What every channel has room for: https://docs.aws.amazon.com/sns/latest/api/API_Publish.html"""
 _LOCAL = re.compile(r"(?!-)[A-Za-z0-9_+'=-]+(?:\.[A-Za-z0-9_+'=-]+)*")
 """Of what RFC 5322 allows, what people's addresses are made of: a relay reads `%` and `!` as a way to another host, a program a leading
 `-` as an option, a shell or a path the rest as something else."""
-_TO = r"(?:[a-z][a-z0-9+.-]{0,30}:|www\.|[/#^~])"
+_LINK_TARGET = r"(?:[a-z][a-z0-9+.-]{0,30}:|www\.|[/#^~])"
 """How what a link leads to begins."""
 _MARKUP = re.compile(
     r"(?<![\w.+'=-])(?P<address>[a-z0-9](?:[a-z0-9._+'=-]{0,62}[a-z0-9_+=-])?@(?:[a-z0-9-]{1,63}\.)+[a-z0-9-]{2,63}(?![\w-]))"
-    rf"|\](?=[(:\[])|<(?=\S)|\[(?=\[?(?:https?:|mailto:|~))|\|(?=\s*{_TO})|\"(?=:{_TO})"
+    rf"|\](?=[(:\[])|<(?=\S)|\[(?=\[?(?:https?:|mailto:|~))|\|(?=\s*{_LINK_TARGET})|\"(?=:{_LINK_TARGET})"
     r"|@(?=everyone\b|here\b|channel\b|all\b|team\b|room\b|\*|_\*)|(?<![A-Za-z0-9])@(?=\w)",
     re.IGNORECASE,
 )
 """What begins a link under other words (`[x](…)`, `[x]: …`, `<…|x>`, HTML; `[x|…]` and `[~x]` in Jira, `"x":…` in Textile) or calls
 somebody or everybody (`<!channel>`, `@here`, Zulip's `@**all**`). An address of mail is neither, and is found first, to stay as it is.
 """
-JOINER = "\u2060"
+WORD_JOINER = "\u2060"
 """The word joiner: it is not seen, and parts what stands before and behind it."""
 _DOMAIN = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.)+[A-Za-z0-9-]{2,63}")
 
@@ -36,7 +36,7 @@ class Audience(StrEnum):
     ADMINS = "admins"
 
 
-Value = str | float | tuple[str, ...]
+AttributeValue = str | float | tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,11 +52,11 @@ class Message:
     text: str
     html: str
     audience: Audience = Audience.OWNERS
-    attributes: Mapping[str, Value] = field(default_factory=dict)
+    attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
     resource_ids: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.to and not plain(self.to):
+        if self.to and not is_plain_address(self.to):
             raise ValueError(f"{self.to[:80]!r} is not a plain e-mail address")
         if not self.subject.isprintable() or not 0 < len(self.subject) <= MAX_SUBJECT:
             raise ValueError(f"a subject is one printable line of 1 to {MAX_SUBJECT} characters")
@@ -66,29 +66,29 @@ class Message:
             raise ValueError("a message to an owner has an address")
 
 
-def plain(address: str) -> bool:
+def is_plain_address(address: str) -> bool:
     """Whether `address` is one ASCII mailbox without quoting, comments, a display name or a route: letters, digits and `._+'=-`."""
     name, _, domain = address.rpartition("@")
     return len(address) <= 254 and len(name) <= 64 and bool(_LOCAL.fullmatch(name) and _DOMAIN.fullmatch(domain))
 
 
-def deliverable(address: str, domains: Collection[str], fallback: str | None) -> bool:
+def is_deliverable(address: str, domains: Collection[str], fallback: str | None) -> bool:
     """Whether mail may go there: a plain address whose domain is listed, or the policy's own fallback."""
-    if not plain(address):
+    if not is_plain_address(address):
         return False
     listed = {domain.lower().lstrip("@") for domain in domains}
     return address == fallback or address.rpartition("@")[2].lower() in listed
 
 
-def line(text: str, most: int = MAX_SUBJECT) -> str:
+def to_one_line(text: str, most: int = MAX_SUBJECT) -> str:
     """`text` as one printable line of at most `most` characters, for subjects: control and direction marks become blanks."""
     kept = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return kept if len(kept) <= most else kept[: most - 1] + "…"
 
 
-def defused(text: str) -> str:
+def without_markup(text: str) -> str:
     """`text` for readers that make markup of it: a word joiner, which is not seen, parts what would be a masked link or a call.
 
     Names, tags and reasons are other people's words. Links of our own stay: their address is what is shown.
     """
-    return _MARKUP.sub(lambda found: found[0] if found["address"] else found[0] + JOINER, text)
+    return _MARKUP.sub(lambda found: found[0] if found["address"] else found[0] + WORD_JOINER, text)

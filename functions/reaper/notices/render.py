@@ -8,13 +8,13 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from reaper.duration import text
-from reaper.notices.sparkline import heights
-from reaper.snooze.form import tidy
-from reaper.text import UTC, moment, money
+from reaper.duration import format_duration
+from reaper.notices.sparkline import bar_heights
+from reaper.snooze.form import tidy_line
+from reaper.text import UTC, format_time, format_usd
 
 
-def both(name: str, **shown: Any) -> tuple[str, str]:
+def render_mail(name: str, **shown: Any) -> tuple[str, str]:
     """Plain text and HTML of the mail `owner` or `admin`."""
     pages = _environment()
     plain = pages.get_template(f"{name}.txt.j2").render(**shown)
@@ -32,5 +32,11 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     pages.globals["UTC"] = UTC
-    pages.filters |= {"moment": moment, "money": money, "length": text, "heights": heights, "tidy": tidy}
+    pages.filters |= {
+        "moment": format_time,
+        "money": format_usd,
+        "length": format_duration,
+        "heights": bar_heights,
+        "tidy": tidy_line,
+    }
     return pages

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from reaper.evidence import SLOT
+from reaper.evidence import SLOT_LENGTH
 from reaper.model import Evidence, Role
 
-BARS = "▁▂▃▄▅▆▇█"
+BAR_CHARACTERS = "▁▂▃▄▅▆▇█"
 """The first stands for no use at all, each of the others for some."""
-CELLS = 28
+MAX_BARS = 28
 NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spark:
+class Sparkline:
     """The bars of one activity signal, oldest first; together they are `span` long and end with the window."""
 
     signal: str
@@ -24,23 +24,23 @@ class Spark:
     span: timedelta
 
 
-def pick(evidence: Sequence[Evidence]) -> Spark | None:
+def pick_sparkline(evidence: Sequence[Evidence]) -> Sparkline | None:
     """The activity signal that was busy last; None when none has a shape."""
-    drawn = [e for e in evidence if e.role is Role.ACTIVITY and e.shape]
+    drawn = [e for e in evidence if e.role is Role.ACTIVITY and e.slots]
     if not drawn:
         return None
     best = max(drawn, key=lambda e: e.last_busy or NEVER)
     name = f"{best.signal} of {best.subject}" if best.subject else best.signal
-    return Spark(signal=name, bars=bars(best.shape), span=SLOT * len(best.shape))
+    return Sparkline(signal=name, bars=draw_bars(best.slots), span=SLOT_LENGTH * len(best.slots))
 
 
-def bars(shape: Sequence[int]) -> str:
+def draw_bars(shape: Sequence[int]) -> str:
     """Percents as at most CELLS bars, each the highest of its neighbours; the least use shows as more than none."""
-    wide = -(-len(shape) // CELLS)
+    wide = -(-len(shape) // MAX_BARS)
     peaks = [max(shape[max(0, end - wide) : end]) for end in range(len(shape), 0, -wide)] if shape else []
-    return "".join(BARS[max(1, round(peak * 7 / 100)) if peak > 0 else 0] for peak in reversed(peaks))
+    return "".join(BAR_CHARACTERS[max(1, round(peak * 7 / 100)) if peak > 0 else 0] for peak in reversed(peaks))
 
 
-def heights(drawn: str) -> list[int]:
+def bar_heights(drawn: str) -> list[int]:
     """The bars as numbers from 0, for no use, to 7."""
-    return [BARS.index(c) for c in drawn]
+    return [BAR_CHARACTERS.index(c) for c in drawn]

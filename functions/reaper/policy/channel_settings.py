@@ -11,47 +11,47 @@ from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
-from reaper.notices.message import Audience, plain
+from reaper.notices.message import Audience, is_plain_address
 from reaper.policy import secret_grants
 
-SECRET = rf"^(env:{secret_grants.VARIABLE}[A-Z0-9_]+|secretsmanager:\S+|keyvault:https://\S+)$"
+SECRET_PATTERN = rf"^(env:{secret_grants.SECRET_PREFIX}[A-Z0-9_]+|secretsmanager:\S+|keyvault:https://\S+)$"
 ANY_VARIABLE = r"env:[A-Za-z_][A-Za-z0-9_]*"
-MEND = (
-    f"put it into a variable or a vault and write `secret: env:{secret_grants.VARIABLE}NAME`, `secretsmanager:name` or "
+SECRET_ADVICE = (
+    f"put it into a variable or a vault and write `secret: env:{secret_grants.SECRET_PREFIX}NAME`, `secretsmanager:name` or "
     "`keyvault:https://vault.../secrets/name`"
 )
-TELLING = re.compile(
+SECRET_KEY_NAMES = re.compile(
     r"pass(word|wd)?|.*token|(api|secret|access|routing)?_?key|credentials?|connection_?string|auth|sig|code", re.IGNORECASE
 )
-HARMLESS = {"json", "jsons", "xml", "xmls", "form", "forms"}
+HARMLESS_SCHEMES = {"json", "jsons", "xml", "xmls", "form", "forms"}
 """The Apprise schemes whose address holds no token by itself."""
-WALLS = re.compile(r"hooks\.slack\.com|discord(app)?\.com|.*\.webhook\.office\.com|chat\.googleapis\.com", re.IGNORECASE)
+SECRET_HOSTS = re.compile(r"hooks\.slack\.com|discord(app)?\.com|.*\.webhook\.office\.com|chat\.googleapis\.com", re.IGNORECASE)
 """Hosts whose addresses are the secret."""
 LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
-def _one_or_many(value: object) -> object:
+def _as_list(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
-def _address(value: object) -> object:
-    if not isinstance(value, str) or not plain(value):
+def _require_plain_address(value: object) -> object:
+    if not isinstance(value, str) or not is_plain_address(value):
         raise ValueError("expected one plain e-mail address such as reaper@example.com")
     return value
 
 
-Address = Annotated[str, BeforeValidator(_address)]
+Address = Annotated[str, BeforeValidator(_require_plain_address)]
 _MANY: dict[str, Any] = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
-Addresses = Annotated[list[Address], BeforeValidator(_one_or_many), WithJsonSchema(_MANY)]
+Addresses = Annotated[list[Address], BeforeValidator(_as_list), WithJsonSchema(_MANY)]
 _READER: dict[str, Any] = {"enum": [reader.value for reader in Audience]}
 Readers = Annotated[
     list[Audience],
-    BeforeValidator(_one_or_many),
+    BeforeValidator(_as_list),
     Field(min_length=1, alias="for", description="owners, admins or both"),
     WithJsonSchema({"anyOf": [_READER, {"type": "array", "items": _READER, "minItems": 1}]}),
 ]
-Ref = Annotated[str, Field(pattern=SECRET)]
-PLACES = f"env:{secret_grants.VARIABLE}NAME, secretsmanager:name or keyvault:https://…"
+SecretRef = Annotated[str, Field(pattern=SECRET_PATTERN)]
+SECRET_PLACES = f"env:{secret_grants.SECRET_PREFIX}NAME, secretsmanager:name or keyvault:https://…"
 """Where a secret is kept."""
 
 
@@ -63,9 +63,9 @@ class _Channel(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _no_secrets(cls, data: Any) -> Any:
+    def _forbid_secrets(cls, data: Any) -> Any:
         for key, value in data.items() if isinstance(data, dict) else ():
-            if problem := _inline(str(key), value):
+            if problem := _inline_secret_problem(str(key), value):
                 raise ValueError(f"{key}: {problem}")
         return data
 
@@ -85,10 +85,10 @@ class Smtp(_Mail):
         "starttls", description="how the connection is encrypted; none only on this machine"
     )
     user: str | None = Field(None, description="the login, where the server asks for one; goes with secret")
-    secret: Ref | None = Field(None, description=f"the password's place: {PLACES}")
+    secret: SecretRef | None = Field(None, description=f"the password's place: {SECRET_PLACES}")
 
     @model_validator(mode="after")
-    def _login(self) -> Self:
+    def _require_whole_login(self) -> Self:
         if (self.user is None) != (self.secret is None):
             raise ValueError("user and secret go together: give both, or neither for a server that asks for no login")
         if self.user and self.tls == "none" and self.host not in LOOPBACK:
@@ -113,7 +113,9 @@ class Acs(_Mail):
         description="the communication service's endpoint",
         examples=["https://reaper.europe.communication.azure.com"],
     )
-    secret: Ref | None = Field(None, description=f"an access key's place: {PLACES}; the app's own identity without it")
+    secret: SecretRef | None = Field(
+        None, description=f"an access key's place: {SECRET_PLACES}; the app's own identity without it"
+    )
 
 
 class Sns(_Channel):
@@ -137,7 +139,7 @@ class Webhook(_Channel):
         description="where the JSON is posted to",
         examples=["https://hooks.example.com/reaper"],
     )
-    secret: Ref = Field(description=f"the signing key's place: {PLACES}")
+    secret: SecretRef = Field(description=f"the signing key's place: {SECRET_PLACES}")
     readers: Readers = [Audience.ADMINS]
 
 
@@ -145,16 +147,18 @@ class Apprise(_Channel):
     """Slack, Teams, PagerDuty and a hundred more by an Apprise address, which is a secret itself nearly always."""
 
     type: Literal["apprise"] = Field(description="Slack, Teams and other chats")
-    secret: Ref | None = Field(None, description=f"the Apprise address's place: {PLACES}")
+    secret: SecretRef | None = Field(None, description=f"the Apprise address's place: {SECRET_PLACES}")
     url: str | None = Field(None, description="only for json://, xml:// and form:// addresses without a password")
     readers: Readers = [Audience.ADMINS]
 
     @model_validator(mode="after")
-    def _one(self) -> Self:
+    def _require_one_address(self) -> Self:
         if (self.url is None) == (self.secret is None):
             raise ValueError("give secret, which holds the Apprise address, or for a harmless address url")
-        if self.url and urlsplit(self.url).scheme not in HARMLESS:
-            raise ValueError(f"url: expected one of {', '.join(sorted(HARMLESS))}; any other Apprise address is a secret: {MEND}")
+        if self.url and urlsplit(self.url).scheme not in HARMLESS_SCHEMES:
+            raise ValueError(
+                f"url: expected one of {', '.join(sorted(HARMLESS_SCHEMES))}; any other Apprise address is a secret: {SECRET_ADVICE}"
+            )
         return self
 
 
@@ -166,7 +170,7 @@ class Folder(_Channel):
 
 
 Channel = Annotated[Smtp | Ses | Acs | Sns | Webhook | Apprise | Folder, Field(discriminator="type")]
-MODELS: dict[str, type[_Channel]] = {
+CHANNEL_MODELS: dict[str, type[_Channel]] = {
     "smtp": Smtp, "ses": Ses, "acs": Acs, "sns": Sns, "webhook": Webhook, "apprise": Apprise, "folder": Folder,
 }  # fmt: skip
 CHATS = {
@@ -185,44 +189,46 @@ CHATS = {
 MAILS = {"email", "mail", "e-mail", "sendgrid", "mailgun", "gmail", "outlook"}
 
 
-def instead(asked: str) -> str:
+def channel_advice(asked: str) -> str:
     """What to write for a type that does not exist but means something; empty for any other."""
     name = asked.lower()
     if name in MAILS:
         line = "{type: smtp, host: smtp.example.com, from: reaper@example.com}"
         return f": for mail write `- {line}`, or type: ses (Amazon) or acs (Azure)"
     if chat := CHATS.get(re.sub("[ _-]|^microsoft|^ms(?=-)", "", name)):
-        where = f"{secret_grants.VARIABLE}{chat[0].upper()}"
+        where = f"{secret_grants.SECRET_PREFIX}{chat[0].upper()}"
         line = f"{{type: apprise, name: {chat[0]}, secret: env:{where}}}"
         put = f"put its address, {chat[1]}, into the variable {where} and write `- {line}`"
         return f": chats go through Apprise: {put} (it needs the extra chat, which deployments lack: use type: webhook there)"
     return ""
 
 
-def _no_place(value: object) -> str | None:
+def _secret_problem(value: object) -> str | None:
     """What is wrong with a `secret`; None where nothing is. A variable's name is no secret and is said."""
-    if value is None or (isinstance(value, str) and re.fullmatch(SECRET, value)):
+    if value is None or (isinstance(value, str) and re.fullmatch(SECRET_PATTERN, value)):
         return None
     if isinstance(value, str) and re.fullmatch(ANY_VARIABLE, value):
-        return secret_grants.barred(value, {})
-    return f"this is not where a secret is kept; a secret must not stand in the policy: {MEND}"
+        return secret_grants.forbidden_because(value, {})
+    return f"this is not where a secret is kept; a secret must not stand in the policy: {SECRET_ADVICE}"
 
 
-def _inline(key: str, value: object) -> str | None:
+def _inline_secret_problem(key: str, value: object) -> str | None:
     """What is wrong with a value that looks like a secret; None where nothing does. Never says the value."""
     if key == "secret":
-        return _no_place(value)
-    if TELLING.fullmatch(key):
-        return f"a secret must not stand in the policy: {MEND}"
+        return _secret_problem(value)
+    if SECRET_KEY_NAMES.fullmatch(key):
+        return f"a secret must not stand in the policy: {SECRET_ADVICE}"
     if not isinstance(value, str) or ("//" not in value and "@" not in value.partition(":")[2]):
         return None
     try:
         parts = urlsplit(value if "//" in value else f"//{value}")
-        telling = bool(parts.password) or any(TELLING.fullmatch(name) for name, _ in parse_qsl(parts.query))
+        telling = bool(parts.password) or any(SECRET_KEY_NAMES.fullmatch(name) for name, _ in parse_qsl(parts.query))
     except ValueError:
         telling = True
     if telling or (key == "url" and parts.username):
-        return f"this address holds a password or token, which must not stand in the policy: {MEND}"
-    if key == "url" and (parts.scheme not in HARMLESS | {"http", "https"} or WALLS.fullmatch(parts.hostname or "")):
-        return f"an address of this sort is a secret itself; for a chat use type: apprise, and {MEND}"
+        return f"this address holds a password or token, which must not stand in the policy: {SECRET_ADVICE}"
+    if key == "url" and (
+        parts.scheme not in HARMLESS_SCHEMES | {"http", "https"} or SECRET_HOSTS.fullmatch(parts.hostname or "")
+    ):
+        return f"an address of this sort is a secret itself; for a chat use type: apprise, and {SECRET_ADVICE}"
     return None

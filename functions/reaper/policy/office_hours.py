@@ -13,7 +13,7 @@ from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
-from reaper.echo import nearest, shown
+from reaper.echo import did_you_mean, short_repr
 from reaper.model import Hours
 
 Stretch = tuple[datetime, datetime]
@@ -22,26 +22,26 @@ Stretch = tuple[datetime, datetime]
 DAY, SECOND = timedelta(days=1), timedelta(seconds=1)
 MIDNIGHT = 24 * 60
 ALWAYS, NEVER = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
-SIGHT = 22 * DAY
+SEARCH_RANGE = 22 * DAY
 """How far to look each way: a weekly day may be missing once, when a clock change swallows its hours or the whole date."""
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-EXPECTED = "days and times such as `mon-fri 07:00-21:00`"
-_SHAPE = re.compile(r"([a-z,-]+)\s+([0-2]?\d):([0-5]\d)\s*-\s*([0-2]?\d):([0-5]\d)", re.IGNORECASE)
+EXPECTED_HOURS = "days and times such as `mon-fri 07:00-21:00`"
+_HOURS_PATTERN = re.compile(r"([a-z,-]+)\s+([0-2]?\d):([0-5]\d)\s*-\s*([0-2]?\d):([0-5]\d)", re.IGNORECASE)
 
 
-def parse(on: str, tz: str) -> Hours:
+def parse_hours(on: str, tz: str) -> Hours:
     """The hours that `on` names in the zone `tz`. Raises ValueError naming what is wrong: days, times, their order, or the zone."""
-    match = _SHAPE.fullmatch(on.strip())
+    match = _HOURS_PATTERN.fullmatch(on.strip())
     if not match:
-        raise ValueError(f"expected {EXPECTED}")
+        raise ValueError(f"expected {EXPECTED_HOURS}")
     start, end = int(match[2]) * 60 + int(match[3]), int(match[4]) * 60 + int(match[5])
     if not start < end <= MIDNIGHT:
         raise ValueError("expected a start before an end, both on the same day (at most 24:00)")
-    return Hours(days=_days(match[1].lower()), start=start, end=end, tz=zone(tz).key)
+    return Hours(days=_parse_days(match[1].lower()), start=start, end=end, tz=time_zone(tz).key)
 
 
-def written(hours: Hours) -> str:
+def hours_text(hours: Hours) -> str:
     """The hours as a policy spells them: `mon-fri 07:00-21:00`."""
     days = sorted(hours.days)
     runs = [[day for day in days if day - days.index(day) == key] for key in dict.fromkeys(d - days.index(d) for d in days)]
@@ -50,87 +50,87 @@ def written(hours: Hours) -> str:
     return f"{named} {start}-{end}"
 
 
-def zone(name: str) -> ZoneInfo:
+def time_zone(name: str) -> ZoneInfo:
     """The IANA zone of that name. Raises ValueError when there is none."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        near = _alike(name) or " such as Europe/Berlin"
-        raise ValueError(f"{shown(name)} is not known: expected an IANA time zone{near}") from error
+        near = _zone_suggestion(name) or " such as Europe/Berlin"
+        raise ValueError(f"{short_repr(name)} is not known: expected an IANA time zone{near}") from error
 
 
 @lru_cache(maxsize=64)
-def _alike(name: str) -> str:
+def _zone_suggestion(name: str) -> str:
     """The zone that was meant. Kept, since thousands of tags may say the same."""
     zones = available_timezones()
     city = min((zone for zone in zones if zone.lower().endswith(f"/{name.lower()}")), default=None)
-    return f", did you mean {city}?" if city else nearest(name, zones)
+    return f", did you mean {city}?" if city else did_you_mean(name, zones)
 
 
 def is_open(hours: Hours, at: datetime) -> bool:
     """Whether `at` (aware) is inside the hours: their start is, their end is not."""
-    return any(start <= _utc(at) < end for start, end in _near(hours, at))
+    return any(start <= _to_utc(at) < end for start, end in _nearby_stretches(hours, at))
 
 
 def closed_since(hours: Hours, at: datetime) -> datetime | None:
     """When the closed stretch that `at` is in began, at the latest `at` itself. None when the hours are open, or know no time at all."""
     if is_open(hours, at):
         return None
-    return max((end for _, end in _near(hours, at) if end <= _utc(at)), default=None)
+    return max((end for _, end in _nearby_stretches(hours, at) if end <= _to_utc(at)), default=None)
 
 
 def opened_today(hours: Hours, at: datetime) -> datetime | None:
     """When the hours that `at` is in opened, at the earliest when its day began: some never close. None when they are closed then."""
-    opened = next((start for start, end in _near(hours, at) if start <= _utc(at) < end), None)
+    opened = next((start for start, end in _nearby_stretches(hours, at) if start <= _to_utc(at) < end), None)
     midnight = datetime.combine(_local_date(hours, at), datetime.min.time())
-    return None if opened is None else max(opened, _instant(midnight, zone(hours.tz), fold=0))
+    return None if opened is None else max(opened, _utc_instant(midnight, time_zone(hours.tz), fold=0))
 
 
 def next_open(hours: Hours, at: datetime) -> datetime | None:
     """The first opening after `at`. None when there is none, because the hours never close."""
-    return min((start for start, _ in _near(hours, at) if start > _utc(at)), default=None)
+    return min((start for start, _ in _nearby_stretches(hours, at) if start > _to_utc(at)), default=None)
 
 
 def next_close(hours: Hours, at: datetime) -> datetime | None:
     """The first closing after `at`, be it open or closed then. None when the hours never close."""
-    return min((end for _, end in _near(hours, at) if _utc(at) < end < NEVER), default=None)
+    return min((end for _, end in _nearby_stretches(hours, at) if _to_utc(at) < end < NEVER), default=None)
 
 
-def same_day(hours: Hours, a: datetime, b: datetime) -> bool:
+def is_same_day(hours: Hours, a: datetime, b: datetime) -> bool:
     """Whether both instants (aware) are on the same calendar date where the hours are kept."""
     return _local_date(hours, a) == _local_date(hours, b)
 
 
-def _near(hours: Hours, at: datetime) -> tuple[Stretch, ...]:
-    return _stretches(hours, _local_date(hours, at))
+def _nearby_stretches(hours: Hours, at: datetime) -> tuple[Stretch, ...]:
+    return _open_stretches(hours, _local_date(hours, at))
 
 
 @lru_cache(maxsize=512)  # one sweep asks for many resources with the same hours at the same moment
-def _stretches(hours: Hours, day: date) -> tuple[Stretch, ...]:
+def _open_stretches(hours: Hours, day: date) -> tuple[Stretch, ...]:
     """The open stretches around that local date, in order; those that touch are one."""
     if len(hours.days) == len(DAYS) and (hours.start, hours.end) == (0, MIDNIGHT):
         return ((ALWAYS, NEVER),)
     joined: list[Stretch] = []
-    for start, end in _single(hours, day):
+    for start, end in _day_stretches(hours, day):
         if joined and start <= joined[-1][1]:
             start, end = joined[-1][0], max(joined.pop()[1], end)
         joined.append((start, end))
     return tuple(joined)
 
 
-def _single(hours: Hours, day: date) -> Iterator[Stretch]:
+def _day_stretches(hours: Hours, day: date) -> Iterator[Stretch]:
     """Every open day around that local date by itself; none for a day whose hours fall into a gap altogether."""
-    zoned = zone(hours.tz)
-    for offset in range(-SIGHT.days, SIGHT.days + 1):
+    zoned = time_zone(hours.tz)
+    for offset in range(-SEARCH_RANGE.days, SEARCH_RANGE.days + 1):
         midnight = datetime.combine(day + offset * DAY, datetime.min.time())
         if midnight.weekday() in hours.days:
-            start = _instant(midnight + timedelta(minutes=hours.start), zoned, fold=0)
-            end = _instant(midnight + timedelta(minutes=hours.end), zoned, fold=1)
+            start = _utc_instant(midnight + timedelta(minutes=hours.start), zoned, fold=0)
+            end = _utc_instant(midnight + timedelta(minutes=hours.end), zoned, fold=1)
             if start < end:
                 yield start, end
 
 
-def _instant(wall: datetime, zoned: ZoneInfo, *, fold: int) -> datetime:
+def _utc_instant(wall: datetime, zoned: ZoneInfo, *, fold: int) -> datetime:
     """When clocks there show `wall` (naive); which of two times says `fold`. In a gap: the first instant after it."""
     found = wall.replace(tzinfo=zoned, fold=fold).astimezone(UTC)
     if found.astimezone(zoned).replace(tzinfo=None) == wall:
@@ -138,26 +138,26 @@ def _instant(wall: datetime, zoned: ZoneInfo, *, fold: int) -> datetime:
     early, late = (wall.replace(tzinfo=zoned, fold=side).astimezone(UTC) for side in (1, 0))
     while late - early > SECOND:  # the change is after `early` and at or before `late`; changes are on whole seconds
         middle = early + (late - early) // (2 * SECOND) * SECOND
-        early, late = (early, middle) if _offset(middle, zoned) == _offset(late, zoned) else (middle, late)
+        early, late = (early, middle) if _utc_offset(middle, zoned) == _utc_offset(late, zoned) else (middle, late)
     return late
 
 
-def _offset(at: datetime, zoned: ZoneInfo) -> timedelta | None:
+def _utc_offset(at: datetime, zoned: ZoneInfo) -> timedelta | None:
     return at.astimezone(zoned).utcoffset()
 
 
 def _local_date(hours: Hours, at: datetime) -> date:
-    return _utc(at).astimezone(zone(hours.tz)).date()
+    return _to_utc(at).astimezone(time_zone(hours.tz)).date()
 
 
-def _utc(at: datetime) -> datetime:
+def _to_utc(at: datetime) -> datetime:
     """Raises ValueError for a naive time, which would be taken for this machine's."""
     if at.tzinfo is None:
         raise ValueError("expected a time with a zone")
     return at.astimezone(UTC)
 
 
-def _days(text: str) -> frozenset[int]:
+def _parse_days(text: str) -> frozenset[int]:
     days: set[int] = set()
     for part in text.split(","):
         first, _, last = part.partition("-")

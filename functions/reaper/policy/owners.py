@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from reaper.model import Claim, Owner, Resource
-from reaper.notices.message import deliverable, plain
+from reaper.notices.message import is_deliverable, is_plain_address
 
 
 def owner(resource: Resource, tags: Sequence[str], domains: Sequence[str], fallback: str | None) -> Owner:
@@ -19,11 +19,11 @@ def owner(resource: Resource, tags: Sequence[str], domains: Sequence[str], fallb
     """
     named = list(_candidates(resource, tags))
     for source, value in named:
-        if deliverable(value, domains, None):
+        if is_deliverable(value, domains, None):
             return Owner(address=value, source=source)
     allowed = ", ".join(domains) or "owners.domains"
     passed_over = [f"{source} names {value[:80]!r}, which is not an address in {allowed}" for source, value in named[:1]]
-    claims = (Claim(address=value, source=source) for source, value in named if plain(value) and value != fallback)
+    claims = (Claim(address=value, source=source) for source, value in named if is_plain_address(value) and value != fallback)
     why = "; ".join(["fallback", *passed_over]) if fallback else f"nobody: {(*passed_over, 'no tag and no fallback')[0]}"
     return Owner(address=fallback, source=why, claimed=next(claims, None))
 

@@ -9,13 +9,13 @@ from datetime import UTC, date, datetime, time, timedelta
 from difflib import get_close_matches
 
 from reaper import duration
-from reaper.model import Action, Hours
+from reaper.model import Ceiling, Hours
 from reaper.policy import office_hours
 
-PREFIX = "reaper:"
-SHORTEST = timedelta(minutes=30)
+TAG_PREFIX = "reaper:"
+MIN_IDLE_AFTER = timedelta(minutes=30)
 """Metrics arrive some minutes late; a tag that asks for less gets this."""
-KEYS = {
+TAG_DOCS = {
     "reaper:action": "the most that may be done: ignore, notify, stop or delete; it can lower the rule's action, never raise it",
     "reaper:idle-after": "how long it must be silent to count as idle, such as 4h or 3d",
     "reaper:keep-until": "leave alone up to this ISO date (its whole day, everywhere on Earth) or datetime",
@@ -26,24 +26,24 @@ KEYS = {
 
 
 @dataclass(slots=True, kw_only=True)
-class Wishes:
+class TagRequests:
     """What the tags ask for. `protected` is the first reason to leave the resource alone."""
 
-    action: Action | None = None
+    action: Ceiling | None = None
     idle_after: timedelta | None = None
     owner: str | None = None
     hours: Hours | None = None
     reasons: list[str] = field(default_factory=list)
 
     @property
-    def protected(self) -> str | None:
+    def protected_because(self) -> str | None:
         """The first reason to leave the resource alone, if any."""
         return self.reasons[0] if self.reasons else None
 
 
-def read(tags: Mapping[str, str], now: datetime) -> Wishes:
+def read_tags(tags: Mapping[str, str], now: datetime) -> TagRequests:
     """Everything the `reaper:*` tags say at `now`. A key or value that cannot be read becomes a reason to leave alone."""
-    wishes = Wishes()
+    wishes = TagRequests()
     for key, value in tags.items():
         plain = key.strip().lower()
         reader = _READERS.get(plain)
@@ -51,65 +51,67 @@ def read(tags: Mapping[str, str], now: datetime) -> Wishes:
             try:
                 reader(wishes, value.strip(), now)
             except ValueError as error:
-                wishes.reasons.append(f"tag {key}={_short(value)} cannot be read, {error}: left alone")
-        elif meant := _misspelt(plain):
-            wishes.reasons.append(f"tag {_short(key)} is not one we know, did you mean {meant}? Left alone until it is mended")
+                wishes.reasons.append(f"tag {key}={_short_repr(value)} cannot be read, {error}: left alone")
+        elif meant := _meant_key(plain):
+            wishes.reasons.append(
+                f"tag {_short_repr(key)} is not one we know, did you mean {meant}? Left alone until it is mended"
+            )
     return wishes
 
 
-def _misspelt(key: str) -> str | None:
+def _meant_key(key: str) -> str | None:
     """The known key that `key` was probably meant to be; None when it has nothing to do with us."""
     word, separator, rest = key.partition(":")
-    names = [known.removeprefix(PREFIX) for known in KEYS]
+    names = [known.removeprefix(TAG_PREFIX) for known in TAG_DOCS]
     if separator and word.strip() == "reaper":
-        return PREFIX + get_close_matches(re.sub(r"[\s_./:-]+", "-", rest), names, n=1, cutoff=0.0)[0]
-    letters = {re.sub(r"[^a-z]", "", known): known for known in KEYS}
+        return TAG_PREFIX + get_close_matches(re.sub(r"[\s_./:-]+", "-", rest), names, n=1, cutoff=0.0)[0]
+    letters = {re.sub(r"[^a-z]", "", known): known for known in TAG_DOCS}
     bare = re.sub(r"^(ml)?idle(?=reaper)", "", re.sub(r"[^a-z]", "", key))
     near = get_close_matches(bare, letters, n=1, cutoff=0.82)
     return letters[near[0]] if near else None
 
 
-def _keep(wishes: Wishes, value: str, now: datetime) -> None:
+def _read_keep(wishes: TagRequests, value: str, now: datetime) -> None:
     if value.lower() != "false":
-        wishes.reasons.append(f"kept by tag reaper:keep={_short(value)}")
+        wishes.reasons.append(f"kept by tag reaper:keep={_short_repr(value)}")
 
 
-def _keep_until(wishes: Wishes, value: str, now: datetime) -> None:
-    if now < _moment(value):
+def _read_keep_until(wishes: TagRequests, value: str, now: datetime) -> None:
+    if now < _parse_until(value):
         wishes.reasons.append(f"kept by tag until {value}")
 
 
-def _action(wishes: Wishes, value: str, now: datetime) -> None:
-    if value.lower() not in {a.value for a in Action}:
-        raise ValueError(f"expected one of {', '.join(Action)}")
-    asked = Action(value.lower())
+def _read_action(wishes: TagRequests, value: str, now: datetime) -> None:
+    if value.lower() not in {a.value for a in Ceiling}:
+        raise ValueError(f"expected one of {', '.join(Ceiling)}")
+    asked = Ceiling(value.lower())
     wishes.action = min(asked, wishes.action or asked, key=lambda a: a.rank)
-    if asked is Action.IGNORE:
+    if asked is Ceiling.IGNORE:
         wishes.reasons.append("kept by tag reaper:action=ignore")
 
 
-def _idle_after(wishes: Wishes, value: str, now: datetime) -> None:
-    asked = max(duration.parse(value), SHORTEST)
+def _read_idle_after(wishes: TagRequests, value: str, now: datetime) -> None:
+    asked = max(duration.parse_duration(value), MIN_IDLE_AFTER)
     wishes.idle_after = max(asked, wishes.idle_after or asked)
 
 
-def _owner(wishes: Wishes, value: str, now: datetime) -> None:
+def _read_owner(wishes: TagRequests, value: str, now: datetime) -> None:
     if not re.fullmatch(r"[^@\s<>,;]+@[^@\s<>,;]+", value):
         raise ValueError("expected one e-mail address")
     wishes.owner = value
 
 
-def _hours(wishes: Wishes, value: str, now: datetime) -> None:
+def _read_hours(wishes: TagRequests, value: str, now: datetime) -> None:
     on, _, tz = value.rpartition(" ")
-    asked = office_hours.parse(on, tz)
+    asked = office_hours.parse_hours(on, tz)
     if wishes.hours not in (None, asked):
         raise ValueError("expected one calendar, and the tag is there twice in different letters")
     wishes.hours = asked
 
 
-def _moment(value: str) -> datetime:
+def _parse_until(value: str) -> datetime:
     """The instant up to which a keep-until holds. A date holds until it is over in the last place on Earth (UTC-12)."""
-    for read_value in (_end_of_day, _instant):
+    for read_value in (_end_of_day, _parse_instant):
         try:
             return read_value(value)
         except (ValueError, OverflowError):
@@ -121,20 +123,20 @@ def _end_of_day(value: str) -> datetime:
     return datetime.combine(date.fromisoformat(value) + timedelta(days=1), time(12), UTC)
 
 
-def _instant(value: str) -> datetime:
+def _parse_instant(value: str) -> datetime:
     moment = datetime.fromisoformat(value)
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC) + timedelta(hours=12)
 
 
-def _short(value: str) -> str:
+def _short_repr(value: str) -> str:
     return repr(value if len(value) <= 60 else value[:57] + "...")
 
 
-_READERS: dict[str, Callable[[Wishes, str, datetime], None]] = {
-    "reaper:action": _action,
-    "reaper:idle-after": _idle_after,
-    "reaper:keep-until": _keep_until,
-    "reaper:keep": _keep,
-    "reaper:owner": _owner,
-    "reaper:hours": _hours,
+_READERS: dict[str, Callable[[TagRequests, str, datetime], None]] = {
+    "reaper:action": _read_action,
+    "reaper:idle-after": _read_idle_after,
+    "reaper:keep-until": _read_keep_until,
+    "reaper:keep": _read_keep,
+    "reaper:owner": _read_owner,
+    "reaper:hours": _read_hours,
 }

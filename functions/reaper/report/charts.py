@@ -6,16 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from reaper.model import Confidence, Finding, Report
-from reaper.report.brief import clean
-from reaper.report.html_rows import nobody
-from reaper.report.totals import HOURS_A_MONTH, idle
+from reaper.report.brief import clean_line
+from reaper.report.html_rows import owner_or_nobody
+from reaper.report.totals import HOURS_A_MONTH, idle_findings
 
-MOST = 7
+MAX_BARS = 7
 """Bars of a chart; what is left over makes one more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bar:
+class ChartBar:
     """Dollars a month; `proven` and `likely` are percentages of the longest bar. `rest` stands for everything that got no bar."""
 
     label: str
@@ -27,35 +27,35 @@ class Bar:
     rest: bool = False
 
 
-def by_kind(report: Report) -> list[Bar]:
+def costs_by_kind(report: Report) -> list[ChartBar]:
     """One bar per kind that has something idle."""
-    return _bars(report, lambda found: clean(found.case.resource.kind))
+    return _chart_bars(report, lambda found: clean_line(found.case.resource.kind))
 
 
-def by_owner(report: Report) -> list[Bar]:
+def costs_by_owner(report: Report) -> list[ChartBar]:
     """One bar per owner of something idle; `nobody` for what has none."""
-    return _bars(report, nobody)
+    return _chart_bars(report, owner_or_nobody)
 
 
-def _bars(report: Report, label: Callable[[Finding], str]) -> list[Bar]:
+def _chart_bars(report: Report, label: Callable[[Finding], str]) -> list[ChartBar]:
     groups: dict[str, list[Finding]] = {}
-    for found in idle(report):
+    for found in idle_findings(report):
         groups.setdefault(label(found), []).append(found)
-    dearest = sorted(groups.items(), key=lambda group: (-_usd(group[1]), group[0]))
-    if len(dearest) <= MOST + 1:
+    dearest = sorted(groups.items(), key=lambda group: (-_usd_per_month(group[1]), group[0]))
+    if len(dearest) <= MAX_BARS + 1:
         rows = dearest
     else:
-        rest = [found for _, group in dearest[MOST:] for found in group]
-        rows = [*dearest[:MOST], (f"{len(dearest) - MOST} others", rest)]
-    longest = max((_usd(group) for _, group in rows), default=0) or 1
+        rest = [found for _, group in dearest[MAX_BARS:] for found in group]
+        rows = [*dearest[:MAX_BARS], (f"{len(dearest) - MAX_BARS} others", rest)]
+    longest = max((_usd_per_month(group) for _, group in rows), default=0) or 1
     last = len(rows) - 1 if rows != dearest else None
-    return [_bar(name, group, longest, index == last) for index, (name, group) in enumerate(rows)]
+    return [_chart_bar(name, group, longest, index == last) for index, (name, group) in enumerate(rows)]
 
 
-def _bar(label: str, group: list[Finding], longest: float, rest: bool) -> Bar:
-    likely = _usd([f for f in group if f.case.verdict.confidence is Confidence.LIKELY])
-    usd = _usd(group)
-    return Bar(
+def _chart_bar(label: str, group: list[Finding], longest: float, rest: bool) -> ChartBar:
+    likely = _usd_per_month([f for f in group if f.case.verdict.confidence is Confidence.LIKELY])
+    usd = _usd_per_month(group)
+    return ChartBar(
         label=label,
         usd=usd,
         proven=round(100 * (usd - likely) / longest, 2),
@@ -66,5 +66,5 @@ def _bar(label: str, group: list[Finding], longest: float, rest: bool) -> Bar:
     )
 
 
-def _usd(group: list[Finding]) -> float:
+def _usd_per_month(group: list[Finding]) -> float:
     return sum(f.price.usd_per_hour for f in group if f.price) * HOURS_A_MONTH

@@ -17,11 +17,11 @@ from itertools import pairwise
 from typing import Any
 
 from reaper.model import Report
-from reaper.report.json import finding
+from reaper.report.json import finding_json
 
-FORMULA = re.compile(r"""(?:^|[;|])[\s"']*(?=[=+@\-\u2212])""")
+FORMULA_START = re.compile(r"""(?:^|[;|])[\s"']*(?=[=+@\-\u2212])""")
 """Where a cell may begin with `= + - @` or a minus sign, in a text as it is read."""
-UNSEEN = frozenset("\u115f\u1160\u3164\uffa0\u2800\U0001d159")
+INVISIBLE = frozenset("\u115f\u1160\u3164\uffa0\u2800\U0001d159")
 """Letters and symbols without a shape; marks that combine have none of their own either."""
 COLUMNS = (
     "state",
@@ -56,28 +56,28 @@ def render(report: Report) -> str:
     writer.writerow(COLUMNS)
     for found in report.findings:
         claimed = found.owner.claimed
-        row = finding(found) | {"owner": found.owner.address, "owner_claimed": claimed.address if claimed else None}
-        writer.writerow([_cell(row[column]) for column in COLUMNS])
+        row = finding_json(found) | {"owner": found.owner.address, "owner_claimed": claimed.address if claimed else None}
+        writer.writerow([_safe_cell(row[column]) for column in COLUMNS])
     return out.getvalue()
 
 
-def _cell(value: Any) -> Any:
+def _safe_cell(value: Any) -> Any:
     """Control and direction marks, tabs among them, become blanks; what could begin a formula gets an apostrophe."""
     if not isinstance(value, str):
         return value
     text = "".join(c if c.isprintable() else " " for c in value)
-    ends = [0, *(found.end() for found in FORMULA.finditer(_read(text))), len(text)]
+    ends = [0, *(found.end() for found in FORMULA_START.finditer(_normalized(text))), len(text)]
     return "'".join(text[start:end] for start, end in pairwise(ends))
 
 
-def _read(text: str) -> str:
+def _normalized(text: str) -> str:
     """Character by character what a spreadsheet may take the text for."""
-    return text if text.isascii() else "".join(map(_taken_for, text))
+    return text if text.isascii() else "".join(map(_normalized_character, text))
 
 
 @lru_cache(maxsize=4096)
-def _taken_for(char: str) -> str:
+def _normalized_character(char: str) -> str:
     """One character for one: its plain form, and a blank for what is not seen."""
-    if char in UNSEEN or unicodedata.category(char) in {"Mn", "Me"}:
+    if char in INVISIBLE or unicodedata.category(char) in {"Mn", "Me"}:
         return " "
     return unicodedata.normalize("NFKC", char).strip()[:1] or " "

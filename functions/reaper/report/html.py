@@ -15,56 +15,64 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from reaper.duration import text
+from reaper.duration import format_duration
 from reaper.model import Report, State
 from reaper.report import action_groups, charts, coverage_map, html_rows
-from reaper.report.brief import clean
-from reaper.report.totals import gaps, lists, nothing, over, totals, troubles, unread
-from reaper.text import moment, money
+from reaper.report.brief import clean_line
+from reaper.report.totals import (
+    acted_clause,
+    cloud_rows,
+    could_read_nothing,
+    incomplete_rows,
+    nothing_idle_text,
+    own_failures,
+    report_totals,
+)
+from reaper.text import format_time, format_usd
 
-PLAIN = 200
+MAX_PLAIN_ROWS = 200
 """Rows that are there without a script; the script puts its own in their place."""
-FOLD = 24
+MAX_OPEN_PLACES = 24
 """Places of a map that are shown at once; complete ones beyond that are folded away."""
 
 
 def render(report: Report) -> str:
     """The page. Everything in it is escaped or made of numbers; it works from a mail attachment as well as from a web server."""
-    sums = totals(report)
-    shown = [f for f in html_rows.arranged(report.findings) if f.case.verdict.state in {State.IDLE, State.UNKNOWN}]
+    sums = report_totals(report)
+    shown = [f for f in html_rows.sorted_for_page(report.findings) if f.case.verdict.state in {State.IDLE, State.UNKNOWN}]
     return _template().render(
         report=report,
         sums=sums,
-        shown=shown[:PLAIN],
-        left_out=len(shown) - PLAIN,
-        states=[(state.value, sums.by_state[state.value]) for state in html_rows.ORDER],
-        charts=[("kind", charts.by_kind(report)), ("owner", charts.by_owner(report))],
-        maps=coverage_map.maps(report),
-        gaps=coverage_map.gaps(report),
-        moves=action_groups.groups(report),
-        missing=coverage_map.missing(report),
-        holes=len(gaps(report)),
-        lists=len(lists(report)),
-        troubles=troubles(report),
-        nothing=nothing(report),
-        unread=unread(report),
-        over=over(report),
-        fold=FOLD,
+        shown=shown[:MAX_PLAIN_ROWS],
+        left_out=len(shown) - MAX_PLAIN_ROWS,
+        states=[(state.value, sums.by_state[state.value]) for state in html_rows.STATE_ORDER],
+        charts=[("kind", charts.costs_by_kind(report)), ("owner", charts.costs_by_owner(report))],
+        maps=coverage_map.coverage_maps(report),
+        gaps=coverage_map.coverage_gaps(report),
+        moves=action_groups.action_groups(report),
+        missing=coverage_map.missing_permissions(report),
+        holes=len(incomplete_rows(report)),
+        lists=len(cloud_rows(report)),
+        troubles=own_failures(report),
+        nothing=nothing_idle_text(report),
+        unread=could_read_nothing(report),
+        over=acted_clause(report),
+        fold=MAX_OPEN_PLACES,
         style=Markup(_asset("report.css")),
         script=Markup(_script()),
-        policy=policy(),
+        policy=content_security_policy(),
         icon=f"data:image/svg+xml,{quote(_asset('report.svg'))}",
-        data=Markup(html_rows.payload(report)),
+        data=Markup(html_rows.page_data(report)),
     )
 
 
-def policy() -> str:
+def content_security_policy() -> str:
     """The page's content security policy: this style, this script, pictures from inside the page, and nothing else at all."""
-    style, script = _hash(_asset("report.css")), _hash(_script())
+    style, script = _csp_hash(_asset("report.css")), _csp_hash(_script())
     return f"default-src 'none'; style-src {style}; script-src {script}; img-src data:; base-uri 'none'; form-action 'none'"
 
 
-def _hash(content: str) -> str:
+def _csp_hash(content: str) -> str:
     return f"'sha256-{b64encode(sha256(content.encode()).digest()).decode()}'"
 
 
@@ -88,12 +96,12 @@ def _template() -> Template:
         lstrip_blocks=True,
     )
     page.filters |= {
-        "clean": clean,
-        "length": text,
-        "money": money,
-        "moment": moment,
-        "nobody": html_rows.nobody,
-        "word": action_groups.word,
-        "why": action_groups.why,
+        "clean": clean_line,
+        "length": format_duration,
+        "money": format_usd,
+        "moment": format_time,
+        "nobody": html_rows.owner_or_nobody,
+        "word": action_groups.action_word,
+        "why": action_groups.outcome_reason,
     }
     return page.get_template("report.html.j2")

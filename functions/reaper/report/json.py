@@ -15,7 +15,7 @@ from typing import Any
 from reaper import duration
 from reaper.model import Coverage, Evidence, Finding, Memory, Owner, Report, Rule
 from reaper.policy import office_hours
-from reaper.report.totals import totals
+from reaper.report.totals import report_totals
 
 SCHEMA = 1
 
@@ -27,45 +27,45 @@ def render(report: Report) -> str:
 
 def chunks(report: Report) -> Iterator[str]:
     """The whole report, finding by finding, so that a large one need not be in memory twice."""
-    frame = _frame(report)
-    yield "{" + "".join(f"{text(key)}: {text(value)},\n" for key, value in frame.items() if key != "totals")
+    frame = _frame_json(report)
+    yield "{" + "".join(f"{json_text(key)}: {json_text(value)},\n" for key, value in frame.items() if key != "totals")
     yield '"findings": ['
     for index, found in enumerate(report.findings):
-        yield ("," if index else "") + "\n" + text(finding(found))
-    yield f'],\n"totals": {text(frame["totals"])}}}\n'
+        yield ("," if index else "") + "\n" + json_text(finding_json(found))
+    yield f'],\n"totals": {json_text(frame["totals"])}}}\n'
 
 
-def plain(report: Report) -> dict[str, Any]:
+def report_json(report: Report) -> dict[str, Any]:
     """The whole report as dicts, lists, strings and numbers. Money is in US dollars, `_s` in seconds, times in UTC with a Z."""
-    return _frame(report) | {"findings": [finding(f) for f in report.findings]}
+    return _frame_json(report) | {"findings": [finding_json(f) for f in report.findings]}
 
 
-def text(value: Any) -> str:
+def json_text(value: Any) -> str:
     """The value as JSON. Raises ValueError for a number that is not finite: `plain` and `finding` have none."""
     return json.dumps(value, allow_nan=False)
 
 
-def _frame(report: Report) -> dict[str, Any]:
+def _frame_json(report: Report) -> dict[str, Any]:
     run = report.run
     frame = {
         "schema": SCHEMA,
         "run": {
             "id": run.id,
-            "started_at": stamp(run.started_at),
-            "finished_at": stamp(run.finished_at),
+            "started_at": utc_text(run.started_at),
+            "finished_at": utc_text(run.finished_at),
             "mode": run.mode.value,
             "version": run.version,
             "policy_sha256": run.policy_sha256,
         },
-        "coverage": [_coverage(c) for c in report.coverage],
-        "totals": asdict(totals(report)),
+        "coverage": [_coverage_json(c) for c in report.coverage],
+        "totals": asdict(report_totals(report)),
     }
     return {key: _finite(value) for key, value in frame.items()}
 
 
-def finding(found: Finding) -> dict[str, Any]:
+def finding_json(finding: Finding) -> dict[str, Any]:
     """One line of the report."""
-    resource, verdict, rule = found.case.resource, found.case.verdict, found.case.rule
+    resource, verdict, rule = finding.case.resource, finding.case.verdict, finding.case.rule
     row = {
         "id": resource.id,
         "kind": resource.kind,
@@ -76,34 +76,34 @@ def finding(found: Finding) -> dict[str, Any]:
         "region": resource.region,
         "size": resource.size or None,
         "status": resource.status or None,
-        "created": stamp(resource.created),
-        "changed": stamp(resource.changed),
+        "created": utc_text(resource.created),
+        "changed": utc_text(resource.changed),
         "state": verdict.state.value,
         "confidence": verdict.confidence.value if verdict.confidence else None,
         "because": verdict.because,
         "idle_for_s": int(verdict.idle_for.total_seconds()) if verdict.idle_for else None,
-        "last_busy": stamp(verdict.last_busy),
+        "last_busy": utc_text(verdict.last_busy),
         "rule": rule.name,
-        "rule_detail": _rule(rule),
+        "rule_detail": _rule_json(rule),
         "rule_notes": list(rule.notes),
         "tags": dict(resource.tags) if resource.tags is not None else None,
-        "owner": _owner(found.owner),
-        "usd_per_hour": found.price.usd_per_hour if found.price else None,
-        "price": {"source": found.price.source, "as_of": found.price.as_of} if found.price else None,
-        "wasted_usd": found.wasted_usd,
-        "saves_usd_per_hour": found.case.saves.get(found.step.move),
-        "step": found.step.move.value,
-        "step_because": found.step.because,
-        "outcome": found.outcome.result.value,
-        "outcome_because": found.outcome.because,
-        "error": found.outcome.error,
-        "memory": _memory(found.memory) if found.memory else None,
-        "evidence": [_evidence(e) for e in found.evidence],
+        "owner": _owner_json(finding.owner),
+        "usd_per_hour": finding.price.usd_per_hour if finding.price else None,
+        "price": {"source": finding.price.source, "as_of": finding.price.as_of} if finding.price else None,
+        "wasted_usd": finding.wasted_usd,
+        "saves_usd_per_hour": finding.case.saves_usd_per_hour.get(finding.step.name),
+        "step": finding.step.name.value,
+        "step_because": finding.step.because,
+        "outcome": finding.outcome.result.value,
+        "outcome_because": finding.outcome.because,
+        "error": finding.outcome.error,
+        "memory": _memory_json(finding.memory) if finding.memory else None,
+        "evidence": [_evidence_json(e) for e in finding.evidence],
     }
     return {key: _finite(value) for key, value in row.items()}
 
 
-def stamp(when: datetime | None) -> str | None:
+def utc_text(when: datetime | None) -> str | None:
     """ISO 8601 in UTC to the second, ending in Z; every year has four digits, which `strftime` does not give on every system."""
     return when.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="seconds") + "Z" if when else None
 
@@ -117,40 +117,40 @@ def _finite(value: Any) -> Any:
     return [_finite(inner) for inner in value] if isinstance(value, list) else value
 
 
-def _rule(rule: Rule) -> dict[str, Any]:
+def _rule_json(rule: Rule) -> dict[str, Any]:
     """What holds for it, spelled as in a policy: `{"idle_after": "24h", "hours": {"on": "mon-fri 07:00-21:00", ...}}`."""
     hours = rule.hours
     return {
         "action": rule.action.value,
-        "idle_after": duration.spell(rule.idle_after),
-        "grace": duration.spell(rule.grace),
-        "hours": {"on": office_hours.written(hours), "tz": hours.tz, "start": hours.restart, "force": hours.force}
+        "idle_after": duration.policy_duration(rule.idle_after),
+        "grace": duration.policy_duration(rule.grace),
+        "hours": {"on": office_hours.hours_text(hours), "tz": hours.tz, "start": hours.restart, "force": hours.force}
         if hours
         else None,
     }
 
 
-def _owner(owner: Owner) -> dict[str, Any]:
+def _owner_json(owner: Owner) -> dict[str, Any]:
     return {"address": owner.address, "source": owner.source, "claimed": asdict(owner.claimed) if owner.claimed else None}
 
 
-def _memory(memory: Memory) -> dict[str, Any]:
+def _memory_json(memory: Memory) -> dict[str, Any]:
     """What the ledger knows, as far as the report tells it."""
-    return {name: stamp(getattr(memory, name)) for name in ("idle_since", "warned_at", "snoozed_until")}
+    return {name: utc_text(getattr(memory, name)) for name in ("idle_since", "warned_at", "snoozed_until")}
 
 
-def _coverage(row: Coverage) -> dict[str, Any]:
+def _coverage_json(row: Coverage) -> dict[str, Any]:
     return {**asdict(row), "status": row.status.value, "calls": dict(sorted(row.calls.items()))}
 
 
-def _evidence(row: Evidence) -> dict[str, Any]:
+def _evidence_json(row: Evidence) -> dict[str, Any]:
     peak = None if row.peak is None else round(row.peak, 4)
     return {
         "signal": row.signal,
         "subject": row.subject or None,
         "role": row.role.value,
         "points": row.points,
-        "last_busy": stamp(row.last_busy),
+        "last_busy": utc_text(row.last_busy),
         "peak": peak,
         "complete": row.complete,
         "busy_above": row.busy_above,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-GAP = 2
+COLUMN_GAP = 2
 """Blanks between two columns."""
 
 
-def rooms(natural: Mapping[str, int], stages: Sequence[tuple[str, int]], width: int) -> dict[str, int]:
+def column_widths(natural: Mapping[str, int], stages: Sequence[tuple[str, int]], width: int) -> dict[str, int]:
     """How many characters each column gets, by name and in the same order, so that all fit in `width`.
 
     `stages` say which column gives way, first to last, and down to how much: 0 leaves it out. A column that no stage names is never
@@ -16,15 +16,15 @@ def rooms(natural: Mapping[str, int], stages: Sequence[tuple[str, int]], width: 
     """
     given = dict(natural)
     for name, least in stages:
-        if name in given and (excess := total(given) - width) > 0:
+        if name in given and (excess := table_width(given) - width) > 0:
             given[name] = max(least, given[name] - excess) if least < given[name] else given[name]
             given = given if least else {other: room for other, room in given.items() if other != name}
     for name in dict.fromkeys(name for name, _ in reversed(stages)):
         if name in given:
-            given[name] = min(natural[name], given[name] + max(0, width - total(given)))
+            given[name] = min(natural[name], given[name] + max(0, width - table_width(given)))
     return given
 
 
-def total(given: Mapping[str, int]) -> int:
+def table_width(given: Mapping[str, int]) -> int:
     """The width of a table with these columns."""
-    return sum(given.values()) + GAP * (len(given) - 1)
+    return sum(given.values()) + COLUMN_GAP * (len(given) - 1)

@@ -4,55 +4,66 @@ from __future__ import annotations
 
 import re
 
-from reaper.duration import text
-from reaper.echo import many
+from reaper.duration import format_duration
+from reaper.echo import count_noun
 from reaper.model import Finding, Report
 from reaper.policy import owners
 from reaper.report import action_groups, coverage_map
-from reaper.report.brief import clean
-from reaper.report.totals import idle, lists, nothing, over, remedies, totals, troubles, unknown
+from reaper.report.brief import clean_line
+from reaper.report.totals import (
+    access_remedies,
+    acted_clause,
+    cloud_rows,
+    idle_findings,
+    nothing_idle_text,
+    own_failures,
+    report_totals,
+    unknown_findings,
+)
 
 
 def render(report: Report) -> str:
     """Money first, then a table of what is idle, then what is unknown, then coverage."""
-    sums = totals(report)
+    sums = report_totals(report)
     lines = [
         "# Idle machine-learning resources",
         "",
-        _lead(report),
+        _headline(report),
         "",
-        f"{many(sums.resources, 'resource')}: " + ", ".join(f"{count} {state}" for state, count in sums.by_state.items()) + ".",
+        f"{count_noun(sums.resources, 'resource')}: "
+        + ", ".join(f"{count} {state}" for state, count in sums.by_state.items())
+        + ".",
         "",
-        *_moves(report),
-        *_idle(report),
-        *_unknown(report),
-        *_coverage(report),
+        *_action_lines(report),
+        *_idle_table(report),
+        *_unknown_lines(report),
+        *_coverage_lines(report),
         f"_Run {report.run.id}, mode {report.run.mode}, version {report.run.version}._",
     ]
     return "\n".join(lines) + "\n"
 
 
-def _lead(report: Report) -> str:
-    sums = totals(report)
+def _headline(report: Report) -> str:
+    sums = report_totals(report)
     if not sums.by_state["idle"]:
-        return "\n\n".join([f"**{nothing(report)}.**", *remedies(report)])
+        return "\n\n".join([f"**{nothing_idle_text(report)}.**", *access_remedies(report)])
     money = f"**${sums.idle_usd_per_hour:,.2f} an hour, ${sums.idle_usd_per_month:,.0f} a month** at list price"
-    return f"{money}{over(report)}; {sums.unpriced_idle} idle without a known price."
+    return f"{money}{acted_clause(report)}; {sums.unpriced_idle} idle without a known price."
 
 
-def _moves(report: Report) -> list[str]:
+def _action_lines(report: Report) -> list[str]:
     lines = []
-    for group in action_groups.groups(report):
+    for group in action_groups.action_groups(report):
         told = [
-            f"- {action_groups.word(f)} {_plain(f.case.resource.name)} ({_plain(f.case.resource.kind)}): {_plain(action_groups.why(f))}"
+            f"- {action_groups.action_word(f)} {_escaped(f.case.resource.name)} ({_escaped(f.case.resource.kind)}): {_escaped(action_groups.outcome_reason(f))}"
             for f in group.findings
         ]
         lines += [f"## {group.title}", "", *told, ""]
     return lines
 
 
-def _idle(report: Report) -> list[str]:
-    found = idle(report)
+def _idle_table(report: Report) -> list[str]:
+    found = idle_findings(report)
     if not found:
         return []
     head = [
@@ -62,14 +73,14 @@ def _idle(report: Report) -> list[str]:
         "| ---: | ---: | ---: | --- | --- | --- | --- | --- |",
     ]
     hint = owners.hint(f.owner for f in found)
-    return [*head, *(_row(f) for f in found), "", *([f"{_plain(hint, 500)}.", ""] if hint else [])]
+    return [*head, *(_idle_row(f) for f in found), "", *([f"{_escaped(hint, 500)}.", ""] if hint else [])]
 
 
-def _row(found: Finding) -> str:
-    resource, verdict = found.case.resource, found.case.verdict
-    price = f"{found.price.usd_per_hour:.2f}" if found.price else "?"
-    wasted = f"{found.wasted_usd:,.2f}" if found.wasted_usd is not None else "?"
-    length = text(verdict.idle_for) if verdict.idle_for else ""
+def _idle_row(finding: Finding) -> str:
+    resource, verdict = finding.case.resource, finding.case.verdict
+    price = f"{finding.price.usd_per_hour:.2f}" if finding.price else "?"
+    wasted = f"{finding.wasted_usd:,.2f}" if finding.wasted_usd is not None else "?"
+    length = format_duration(verdict.idle_for) if verdict.idle_for else ""
     cells = [
         price,
         wasted,
@@ -77,31 +88,36 @@ def _row(found: Finding) -> str:
         resource.name,
         resource.kind,
         resource.region,
-        owners.shown(found.owner) or "",
+        owners.shown(finding.owner) or "",
         f"{verdict.confidence}: {verdict.because}",
     ]
-    return "| " + " | ".join(_plain(cell) for cell in cells) + " |"
+    return "| " + " | ".join(_escaped(cell) for cell in cells) + " |"
 
 
-def _unknown(report: Report) -> list[str]:
-    found = unknown(report)
+def _unknown_lines(report: Report) -> list[str]:
+    found = unknown_findings(report)
     if not found:
         return []
     return [
         "## Unknown, left alone",
         "",
-        *(f"- {_plain(f.case.resource.name)} ({_plain(f.case.resource.kind)}): {_plain(f.case.verdict.because)}" for f in found),
+        *(
+            f"- {_escaped(f.case.resource.name)} ({_escaped(f.case.resource.kind)}): {_escaped(f.case.verdict.because)}"
+            for f in found
+        ),
         "",
     ]
 
 
-def _coverage(report: Report) -> list[str]:
-    rows = [f"- **{gap.status}** {_plain(gap.why, 500)}: {_plain(gap.places, 500)}" for gap in coverage_map.gaps(report)]
-    whole = [f"Coverage: all {many(len(lists(report)), 'list')} complete.", ""]
-    failed = [f"- {_plain(c.kind)}: {_plain(c.error or '', 300)}" for c in troubles(report)]
+def _coverage_lines(report: Report) -> list[str]:
+    rows = [
+        f"- **{gap.status}** {_escaped(gap.why, 500)}: {_escaped(gap.places, 500)}" for gap in coverage_map.coverage_gaps(report)
+    ]
+    whole = [f"Coverage: all {count_noun(len(cloud_rows(report)), 'list')} complete.", ""]
+    failed = [f"- {_escaped(c.kind)}: {_escaped(c.error or '', 300)}" for c in own_failures(report)]
     return [*(["## Coverage incomplete", "", *rows, ""] if rows else whole), *(["## Failed", "", *failed, ""] if failed else [])]
 
 
-def _plain(value: str, most: int = 120) -> str:
+def _escaped(value: str, most: int = 120) -> str:
     """Text that Markdown and HTML leave as it is."""
-    return re.sub(r"([\\`*_{}\[\]<>()#|!~@])", r"\\\1", clean(value, most)).replace("&", "&amp;")
+    return re.sub(r"([\\`*_{}\[\]<>()#|!~@])", r"\\\1", clean_line(value, most)).replace("&", "&amp;")

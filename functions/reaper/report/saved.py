@@ -15,25 +15,25 @@ from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
-from reaper.duration import text
+from reaper.duration import format_duration
 from reaper.errors import SettingsError
 from reaper.model import Evidence, Owner, Role
-from reaper.report.explain import line, owner, signal, whole
-from reaper.report.json import stamp
+from reaper.report.explain import clean_whole, explain_line, owner_lines, signal_line
+from reaper.report.json import utc_text
 
 
-class _Part(BaseModel):
+class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-class Price(_Part):
+class SavedPrice(_Section):
     """Where a price comes from."""
 
     source: str
     as_of: str
 
 
-class Hours(_Part):
+class SavedHours(_Section):
     """Office hours as a policy spells them."""
 
     on: str
@@ -42,16 +42,16 @@ class Hours(_Part):
     force: bool
 
 
-class Terms(_Part):
+class SavedRule(_Section):
     """`rule_detail`."""
 
     action: str
     idle_after: str
     grace: str
-    hours: Hours | None
+    hours: SavedHours | None
 
 
-class Known(_Part):
+class SavedMemory(_Section):
     """`memory`."""
 
     idle_since: AwareDatetime | None
@@ -59,7 +59,7 @@ class Known(_Part):
     snoozed_until: AwareDatetime | None
 
 
-class Signal(_Part):
+class SavedSignal(_Section):
     """One line of `evidence`."""
 
     signal: str
@@ -72,7 +72,7 @@ class Signal(_Part):
     busy_above: float | None = None
 
 
-class Row(_Part):
+class SavedFinding(_Section):
     """One finding, as far as it is explained."""
 
     id: str
@@ -89,22 +89,22 @@ class Row(_Part):
     because: str
     idle_for_s: Annotated[int, Field(ge=0, le=10**9)] | None
     rule: str
-    rule_detail: Terms | None = None
+    rule_detail: SavedRule | None = None
     rule_notes: tuple[str, ...] = ()
     tags: dict[str, str] | None
     owner: Owner
     usd_per_hour: float | None
-    price: Price | None
+    price: SavedPrice | None
     step: str
     step_because: str
     outcome: str
     outcome_because: str | None = None
     error: str | None
-    memory: Known | None = None
-    evidence: tuple[Signal, ...]
+    memory: SavedMemory | None = None
+    evidence: tuple[SavedSignal, ...]
 
 
-class Run(_Part):
+class SavedRun(_Section):
     """When and how it was made."""
 
     id: str
@@ -112,31 +112,31 @@ class Run(_Part):
     mode: str
 
 
-class Covered(_Part):
+class SavedCoverage(_Section):
     """One line of `coverage`."""
 
     status: str
 
 
-class Saved(_Part):
+class SavedReport(_Section):
     """The report."""
 
     schema_: Literal[1]
-    run: Run
-    coverage: tuple[Covered, ...]
-    findings: tuple[Row, ...]
+    run: SavedRun
+    coverage: tuple[SavedCoverage, ...]
+    findings: tuple[SavedFinding, ...]
 
     @property
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether everything could be read when it was written."""
         return all(row.status == "ok" for row in self.coverage)
 
 
-def load(file: Path) -> Saved:
+def load_report(file: Path) -> SavedReport:
     """The report in that file. Raises SettingsError for one that cannot be read, or is no report."""
     try:
         said = json.loads(file.read_text(encoding="utf-8"))
-        return Saved.model_validate({**said, "schema_": said["schema"]})
+        return SavedReport.model_validate({**said, "schema_": said["schema"]})
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"--report {str(file)!r}: cannot be read: {error}") from error
     except ValidationError as error:
@@ -147,67 +147,75 @@ def load(file: Path) -> Saved:
         raise SettingsError(f"--report {str(file)!r}: is no JSON report of `reaper sweep --format json`: {error}") from error
 
 
-def render(report: Saved, wanted: str) -> str | None:
+def render(report: SavedReport, wanted: str) -> str | None:
     """The explanation of every resource with that id or name; None when there is none. Ids match case-insensitively."""
     found = [row for row in report.findings if wanted.lower() == row.id.lower() or wanted == row.name]
-    return "\n".join("\n".join(_one(row, report.run)) + "\n" for row in found) if found else None
+    return "\n".join("\n".join(_explain_row(row, report.run)) + "\n" for row in found) if found else None
 
 
-def _one(row: Row, run: Run) -> Iterator[str]:
-    yield whole(row.name)
-    yield line("id", whole(row.id))
-    yield line("report", f"run {whole(run.id)} of {stamp(run.started_at)}, mode {whole(run.mode)}")
-    size, status = whole(row.size or "size unknown"), whole(row.status or "status unknown")
-    yield line("kind", f"{whole(row.kind)} in {whole(row.account)} {whole(row.region)}, {size}, {status}")
-    yield line("created", f"{stamp(row.created) or 'unknown'}, changed {stamp(row.changed) or 'unknown'}")
-    yield line("price", _price(row))
-    yield from _tags(row)
-    yield from _rule(row)
-    yield from (signal(_evidence(seen)) for seen in row.evidence)
-    sure = f" ({whole(row.confidence)})" if row.confidence else ""
-    idle = f", idle for {text(timedelta(seconds=row.idle_for_s))}" if row.idle_for_s else ""
-    yield line("verdict", f"{whole(row.state)}{sure}{idle}: {whole(row.because)}")
-    yield from _memory(row)
-    yield line("step", f"{whole(row.step)}: {whole(row.step_because)}")
-    yield line("outcome", ": ".join(whole(said) for said in (row.outcome, row.outcome_because, row.error) if said))
-    yield from owner(row.owner)
+def _explain_row(row: SavedFinding, run: SavedRun) -> Iterator[str]:
+    yield clean_whole(row.name)
+    yield explain_line("id", clean_whole(row.id))
+    yield explain_line("report", f"run {clean_whole(run.id)} of {utc_text(run.started_at)}, mode {clean_whole(run.mode)}")
+    size, status = clean_whole(row.size or "size unknown"), clean_whole(row.status or "status unknown")
+    yield explain_line(
+        "kind", f"{clean_whole(row.kind)} in {clean_whole(row.account)} {clean_whole(row.region)}, {size}, {status}"
+    )
+    yield explain_line("created", f"{utc_text(row.created) or 'unknown'}, changed {utc_text(row.changed) or 'unknown'}")
+    yield explain_line("price", _price_text(row))
+    yield from _tag_lines(row)
+    yield from _rule_lines(row)
+    yield from (signal_line(_as_evidence(seen)) for seen in row.evidence)
+    sure = f" ({clean_whole(row.confidence)})" if row.confidence else ""
+    idle = f", idle for {format_duration(timedelta(seconds=row.idle_for_s))}" if row.idle_for_s else ""
+    yield explain_line("verdict", f"{clean_whole(row.state)}{sure}{idle}: {clean_whole(row.because)}")
+    yield from _memory_lines(row)
+    yield explain_line("step", f"{clean_whole(row.step)}: {clean_whole(row.step_because)}")
+    yield explain_line("outcome", ": ".join(clean_whole(said) for said in (row.outcome, row.outcome_because, row.error) if said))
+    yield from owner_lines(row.owner)
 
 
-def _price(row: Row) -> str:
+def _price_text(row: SavedFinding) -> str:
     if row.usd_per_hour is None or row.price is None:
         return "unknown"
-    return f"${row.usd_per_hour:.4f}/h ({whole(row.price.source)}, {whole(row.price.as_of)})"
+    return f"${row.usd_per_hour:.4f}/h ({clean_whole(row.price.source)}, {clean_whole(row.price.as_of)})"
 
 
-def _tags(row: Row) -> Iterator[str]:
+def _tag_lines(row: SavedFinding) -> Iterator[str]:
     if row.tags is None:
-        yield line("tags", "could not be read, and a tag may protect it")
+        yield explain_line("tags", "could not be read, and a tag may protect it")
         return
-    yield line("tags", f"{len(row.tags)} read" if row.tags else "none")
-    yield from (line("", f"{whole(key)}={whole(value)}") for key, value in sorted(row.tags.items()))
+    yield explain_line("tags", f"{len(row.tags)} read" if row.tags else "none")
+    yield from (explain_line("", f"{clean_whole(key)}={clean_whole(value)}") for key, value in sorted(row.tags.items()))
 
 
-def _rule(row: Row) -> Iterator[str]:
+def _rule_lines(row: SavedFinding) -> Iterator[str]:
     terms = row.rule_detail
-    said = f": at most {whole(terms.action)}, idle after {whole(terms.idle_after)}, grace {whole(terms.grace)}" if terms else ""
-    yield line("rule", f"{whole(row.rule)}{said}")
-    yield from (line("", whole(note)) for note in row.rule_notes)
+    said = (
+        f": at most {clean_whole(terms.action)}, idle after {clean_whole(terms.idle_after)}, grace {clean_whole(terms.grace)}"
+        if terms
+        else ""
+    )
+    yield explain_line("rule", f"{clean_whole(row.rule)}{said}")
+    yield from (explain_line("", clean_whole(note)) for note in row.rule_notes)
     if terms and (hours := terms.hours):
         force = ", force" if hours.force else ""
-        yield line("hours", f"{whole(hours.on)} in {whole(hours.tz)}, start: {whole(hours.start)}{force}")
+        yield explain_line(
+            "hours", f"{clean_whole(hours.on)} in {clean_whole(hours.tz)}, start: {clean_whole(hours.start)}{force}"
+        )
 
 
-def _memory(row: Row) -> Iterator[str]:
+def _memory_lines(row: SavedFinding) -> Iterator[str]:
     if row.memory is None:
-        yield line("memory", "the report has nothing of the ledger about it")
+        yield explain_line("memory", "the report has nothing of the ledger about it")
         return
     known = row.memory
     for name, when in (("idle since", known.idle_since), ("warned", known.warned_at), ("kept until", known.snoozed_until)):
         if when:
-            yield line("memory", f"{name} {stamp(when)}")
+            yield explain_line("memory", f"{name} {utc_text(when)}")
 
 
-def _evidence(seen: Signal) -> Evidence:
+def _as_evidence(seen: SavedSignal) -> Evidence:
     """The same as the report had it; a level that is null or not finite is none: the signal counts at any value."""
     level = seen.busy_above if seen.busy_above is not None and isfinite(seen.busy_above) else -inf
     return Evidence(**{**seen.model_dump(), "subject": seen.subject or "", "busy_above": level})

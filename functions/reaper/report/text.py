@@ -14,32 +14,51 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from reaper.duration import text
-from reaper.echo import many
-from reaper.model import Confidence, Coverage, Finding, Move, Report, Result, Role, State, Status
+from reaper.duration import format_duration
+from reaper.echo import count_noun
+from reaper.model import Confidence, Coverage, Finding, Report, Result, Role, State, Status, StepName
 from reaper.policy import owners
 from reaper.report import action_groups, coverage_map, layout
-from reaper.report.brief import clean
-from reaper.report.totals import gaps, idle, lists, nothing, over, remedies, totals, troubles, unknown
+from reaper.report.brief import clean_line
+from reaper.report.totals import (
+    access_remedies,
+    acted_clause,
+    cloud_rows,
+    idle_findings,
+    incomplete_rows,
+    nothing_idle_text,
+    own_failures,
+    report_totals,
+    unknown_findings,
+)
 
-COLOURS = {State.IDLE: "yellow", State.UNKNOWN: "magenta", State.ACTIVE: "green", State.YOUNG: "cyan", State.EXEMPT: "blue"}
-NARROW = 44
+STATE_COLOURS = {State.IDLE: "yellow", State.UNKNOWN: "magenta", State.ACTIVE: "green", State.YOUNG: "cyan", State.EXEMPT: "blue"}
+MIN_WIDTH = 44
 """Columns without which there is no room for figures and a name."""
-WRAPPED = 100
+WRAP_BELOW = 100
 """Below so many columns a reason goes on in the next line instead of being cut."""
-LONGEST = 60
-ROWS = 30
+MAX_CELL_WIDTH = 60
+MAX_ROWS = 30
 """Of unknown resources; a permission that is missing makes them all unknown for one reason."""
-RIGHT = frozenset({"$/h", "wasted", "idle for"})
-IDLE = (
+RIGHT_ALIGNED = frozenset({"$/h", "wasted", "idle for"})
+IDLE_STAGES = (
     ("proof", 26), ("size", 19), ("resource", 32), ("owner", 24), ("owner", 0), ("region", 0),
     ("proof", 6), ("resource", 20), ("size", 12), ("resource", 14), ("size", 0), ("proof", 0), ("kind", 0), ("resource", 8),
 )  # fmt: skip
 """What gives way in the table of idle resources, first to last; 6 is the length of `proven` and `likely`."""
-REASONED = (("why", 60), ("resource", 32), ("why", 36), ("resource", 16), ("why", 20), ("kind", 0), ("resource", 8), ("why", 8))
-UP = re.compile(r"^it has been (?:up|running) since [0-9-]+ [0-9:]+ UTC(?:,| and) ")
+REASON_STAGES = (
+    ("why", 60),
+    ("resource", 32),
+    ("why", 36),
+    ("resource", 16),
+    ("why", 20),
+    ("kind", 0),
+    ("resource", 8),
+    ("why", 8),
+)
+UP_SINCE = re.compile(r"^it has been (?:up|running) since [0-9-]+ [0-9:]+ UTC(?:,| and) ")
 """How every sentence about something that is only likely idle begins."""
-INDIRECT = {
+SHORT_EVIDENCE = {
     "written no jupyter log": "no log",
     "jupyter log has been silent": "log silent",
     "last user activity is old": "no user activity",
@@ -49,38 +68,44 @@ INDIRECT = {
     "shows no invocation": "no invocation",
 }
 """What the sentences about indirect evidence come down to."""
-BAD = {Status.PARTIAL: "yellow", Status.DENIED: "bold red", Status.FAILED: "bold red"}
+STATUS_COLOURS = {Status.PARTIAL: "yellow", Status.DENIED: "bold red", Status.FAILED: "bold red"}
 
 
 def render(report: Report, width: int = 120, colour: bool = False, explain: str = "reaper explain NAME") -> str:
     """The report as text of at most `width` columns, with terminal colours if asked. `explain`: the command that tells all of one."""
     console = Console(
         file=io.StringIO(),
-        width=max(width, NARROW),
+        width=max(width, MIN_WIDTH),
         force_terminal=colour,
         no_color=not colour,
         highlight=False,
         markup=False,
         emoji=False,
     )
-    parts = (_head(report), *_moves(report, width), _idle(report, width, explain), _unknown(report, width), _coverage(report))
+    parts = (
+        _head(report),
+        *_action_tables(report, width),
+        _idle_table(report, width, explain),
+        _unknown_table(report, width),
+        _coverage_block(report),
+    )
     console.print(Group(*(part for part in parts if part)), crop=False)
     assert isinstance(console.file, io.StringIO)
     return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines()) + "\n"
 
 
 def _head(report: Report) -> RenderableType:
-    sums = totals(report)
+    sums = report_totals(report)
     unpriced = f"  (+ {sums.unpriced_idle} idle without a known price)" if sums.unpriced_idle else ""
     money = f"${sums.idle_usd_per_hour:,.2f}/h   ${sums.idle_usd_per_month:,.0f}/month   ${sums.wasted_usd:,.0f} since idle"
-    states = Text.assemble(*((f"{count} {state}   ", COLOURS[State(state)]) for state, count in sums.by_state.items()))
+    states = Text.assemble(*((f"{count} {state}   ", STATE_COLOURS[State(state)]) for state, count in sums.by_state.items()))
     mode = "audit, nothing was changed" if not report.run.mode.writes else str(report.run.mode)
-    idle_now = Text.assemble(("Idle now  ", "bold"), (money, "bold yellow"), over(report), unpriced)
-    head = idle_now if sums.by_state["idle"] else Text(f"{nothing(report)}.", style="bold")
+    idle_now = Text.assemble(("Idle now  ", "bold"), (money, "bold yellow"), acted_clause(report), unpriced)
+    head = idle_now if sums.by_state["idle"] else Text(f"{nothing_idle_text(report)}.", style="bold")
     return Group(
         head,
-        *(Padding(Text(line), (0, 0, 0, 2)) for line in remedies(report)),
-        Text.assemble((f"{many(sums.resources, 'resource')}  ", "bold"), states),
+        *(Padding(Text(line), (0, 0, 0, 2)) for line in access_remedies(report)),
+        Text.assemble((f"{count_noun(sums.resources, 'resource')}  ", "bold"), states),
         Text(f"Mode: {mode}   run {report.run.id}", style="dim"),
     )
 
@@ -91,14 +116,17 @@ Rows = Sequence[Mapping[str, str | Text]]
 def _table(title: str, rows: Rows, stages: Sequence[tuple[str, int]], width: int) -> Table:
     """One line a row, its cells by column; only reasons go on in the next line, and only on a narrow terminal."""
     table = Table(title=Text(title), title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
-    table.padding = (0, layout.GAP, 0, 0)
+    table.padding = (0, layout.COLUMN_GAP, 0, 0)
     natural = {
-        name: min(LONGEST if name != "why" else width, max(len(name), *(len(row[name]) for row in rows))) for name in rows[0]
+        name: min(MAX_CELL_WIDTH if name != "why" else width, max(len(name), *(len(row[name]) for row in rows)))
+        for name in rows[0]
     }
-    given = layout.rooms(natural, stages, width)
+    given = layout.column_widths(natural, stages, width)
     for name, room in given.items():
-        wraps = name == "why" and width < WRAPPED
-        table.add_column(name, width=room, no_wrap=not wraps, justify="right" if name in RIGHT else "left", overflow="ellipsis")
+        wraps = name == "why" and width < WRAP_BELOW
+        table.add_column(
+            name, width=room, no_wrap=not wraps, justify="right" if name in RIGHT_ALIGNED else "left", overflow="ellipsis"
+        )
     for row in rows:
         table.add_row(*(_cell(name, row[name], given[name]) for name in given))
     return table
@@ -111,26 +139,26 @@ def _cell(name: str, value: str | Text, room: int) -> Text:
     return value if isinstance(value, Text) else Text(value)
 
 
-def _idle(report: Report, width: int, explain: str) -> RenderableType | None:
-    found = idle(report)
+def _idle_table(report: Report, width: int, explain: str) -> RenderableType | None:
+    found = idle_findings(report)
     if not found:
         return None
-    table = _table(f"\nIdle, dearest first ({len(found)})", [_row(one) for one in found], IDLE, width)
+    table = _table(f"\nIdle, dearest first ({len(found)})", [_idle_row(one) for one in found], IDLE_STAGES, width)
     hint = owners.hint(f.owner for f in found)
-    return Group(table, *_after(report, width, explain), *([Text(f"{hint}.", style="dim")] if hint else []))
+    return Group(table, *_closing_lines(report, width, explain), *([Text(f"{hint}.", style="dim")] if hint else []))
 
 
-def _after(report: Report, width: int, explain: str) -> list[Text]:
+def _closing_lines(report: Report, width: int, explain: str) -> list[Text]:
     """How many owners were told, and the command that tells more; in a line of its own, uncut, where it would not fit, to be pasted."""
-    said = f"{_told(report)}. Every signal of one:"
+    said = f"{_notice_count(report)}. Every signal of one:"
     if len(f"{said} {explain}") <= width:
         return [Text(f"{said} {explain}", style="dim")]
     return [Text(said, style="dim"), Text(f"  {explain}", style="dim", no_wrap=True, overflow="ignore")]
 
 
-def _told(report: Report) -> str:
+def _notice_count(report: Report) -> str:
     """How many owners were told, or in an audit would be, and how many could not be."""
-    due = [f for f in idle(report) if f.step.move in {Move.WARN, Move.REMIND}]
+    due = [f for f in idle_findings(report) if f.step.name in {StepName.WARN, StepName.REMIND}]
     if not report.run.mode.writes:
         count = len({f.owner.address for f in due if f.owner.address})
         return f"{count} owner{'' if count == 1 else 's'} would be told; nothing was done"
@@ -140,48 +168,48 @@ def _told(report: Report) -> str:
     return f"{said}, {len(lost)} could not be told" if lost else said
 
 
-def _row(found: Finding) -> dict[str, str | Text]:
-    resource, verdict = found.case.resource, found.case.verdict
+def _idle_row(finding: Finding) -> dict[str, str | Text]:
+    resource, verdict = finding.case.resource, finding.case.verdict
     return {
-        "$/h": f"{found.price.usd_per_hour:,.2f}" if found.price else "?",
-        "wasted": f"${found.wasted_usd:,.0f}" if found.wasted_usd is not None else "?",
-        "idle for": text(verdict.idle_for) if verdict.idle_for else "",
-        "resource": _name(found),
-        "kind": clean(_short(resource.kind)),
-        "size": clean(resource.size),
-        "proof": f"{verdict.confidence}: {_silent(found)}",
-        "region": clean(resource.region),
-        "owner": clean(owners.shown(found.owner) or "nobody known"),
+        "$/h": f"{finding.price.usd_per_hour:,.2f}" if finding.price else "?",
+        "wasted": f"${finding.wasted_usd:,.0f}" if finding.wasted_usd is not None else "?",
+        "idle for": format_duration(verdict.idle_for) if verdict.idle_for else "",
+        "resource": _name_cell(finding),
+        "kind": clean_line(_short_kind(resource.kind)),
+        "size": clean_line(resource.size),
+        "proof": f"{verdict.confidence}: {_silent_signals(finding)}",
+        "region": clean_line(resource.region),
+        "owner": clean_line(owners.shown(finding.owner) or "nobody known"),
     }
 
 
-def _name(found: Finding) -> Text:
-    return Text(clean(found.case.resource.name), style="bold")
+def _name_cell(finding: Finding) -> Text:
+    return Text(clean_line(finding.case.resource.name), style="bold")
 
 
-def _moves(report: Report, width: int) -> Iterator[RenderableType]:
-    for group in action_groups.groups(report):
-        rows = [_move(one) for one in group.findings[:ROWS]]
-        table = _table(f"\n{group.title} ({len(group.findings)})", rows, REASONED, width)
-        table.title_style = "bold red" if group.loud else "bold"
+def _action_tables(report: Report, width: int) -> Iterator[RenderableType]:
+    for group in action_groups.action_groups(report):
+        rows = [_action_row(one) for one in group.findings[:MAX_ROWS]]
+        table = _table(f"\n{group.title} ({len(group.findings)})", rows, REASON_STAGES, width)
+        table.title_style = "bold red" if group.needs_attention else "bold"
         yield table
-        if len(group.findings) > ROWS:
-            yield Text(f"... and {len(group.findings) - ROWS} more", style="dim")
+        if len(group.findings) > MAX_ROWS:
+            yield Text(f"... and {len(group.findings) - MAX_ROWS} more", style="dim")
 
 
-def _move(found: Finding) -> dict[str, str | Text]:
-    usd, kind = found.case.usd_per_hour, clean(_short(found.case.resource.kind))
+def _action_row(finding: Finding) -> dict[str, str | Text]:
+    usd, kind = finding.case.usd_per_hour, clean_line(_short_kind(finding.case.resource.kind))
     cost = "?" if usd is None else f"{usd:,.2f}"
     return {
-        "move": action_groups.word(found),
+        "move": action_groups.action_word(finding),
         "$/h": cost,
-        "resource": _name(found),
+        "resource": _name_cell(finding),
         "kind": kind,
-        "why": clean(action_groups.why(found), 300),
+        "why": clean_line(action_groups.outcome_reason(finding), 300),
     }
 
 
-def _short(kind: str) -> str:
+def _short_kind(kind: str) -> str:
     return (
         kind.removeprefix("sagemaker-")
         .removeprefix("azureml-")
@@ -191,51 +219,57 @@ def _short(kind: str) -> str:
     )
 
 
-def _silent(found: Finding) -> str:
+def _silent_signals(finding: Finding) -> str:
     """The signals that were silent, in a word or two; of indirect evidence what there is of it besides a date."""
-    signals = list(dict.fromkeys(e.signal for e in found.evidence if e.role is Role.ACTIVITY))
-    if found.case.verdict.confidence is Confidence.LIKELY or not signals:
-        return _indirect(found.case.verdict.because)
-    return f"no {clean(signals[0])}" + (f" +{len(signals) - 1}" if len(signals) > 1 else "")
+    signals = list(dict.fromkeys(e.signal for e in finding.evidence if e.role is Role.ACTIVITY))
+    if finding.case.verdict.confidence is Confidence.LIKELY or not signals:
+        return _short_evidence(finding.case.verdict.because)
+    return f"no {clean_line(signals[0])}" + (f" +{len(signals) - 1}" if len(signals) > 1 else "")
 
 
-def _indirect(because: str) -> str:
+def _short_evidence(because: str) -> str:
     """What there is of indirect evidence, in few words; a sentence that is not known here is told up to its first pause."""
-    known = (short for words, short in INDIRECT.items() if words in because)
-    return next(known, clean(UP.sub("", because).partition(";")[0].partition(",")[0], 40))
+    known = (short for words, short in SHORT_EVIDENCE.items() if words in because)
+    return next(known, clean_line(UP_SINCE.sub("", because).partition(";")[0].partition(",")[0], 40))
 
 
-def _unknown(report: Report, width: int) -> RenderableType | None:
-    found = unknown(report)
+def _unknown_table(report: Report, width: int) -> RenderableType | None:
+    found = unknown_findings(report)
     if not found:
         return None
     rows: Rows = [
-        {"resource": _name(one), "kind": clean(_short(one.case.resource.kind)), "why": clean(one.case.verdict.because, 300)}
-        for one in found[:ROWS]
+        {
+            "resource": _name_cell(one),
+            "kind": clean_line(_short_kind(one.case.resource.kind)),
+            "why": clean_line(one.case.verdict.because, 300),
+        }
+        for one in found[:MAX_ROWS]
     ]
-    table = _table(f"\nUnknown, left alone ({len(found)})", rows, REASONED, width)
-    more = f"... and {len(found) - ROWS} more" if len(found) > ROWS else ""
+    table = _table(f"\nUnknown, left alone ({len(found)})", rows, REASON_STAGES, width)
+    more = f"... and {len(found) - MAX_ROWS} more" if len(found) > MAX_ROWS else ""
     return Group(table, Text(more, style="dim")) if more else table
 
 
-def _coverage(report: Report) -> RenderableType:
-    holes, asked = gaps(report), lists(report)
-    places, calls = {(c.account, c.region) for c in asked}, totals(report).calls
-    seen = (
-        f"{len(asked) - len(holes)} of {many(len(asked), 'list')} complete, {many(len(places), 'target')}, {many(calls, 'call')}"
-    )
+def _coverage_block(report: Report) -> RenderableType:
+    holes, asked = incomplete_rows(report), cloud_rows(report)
+    places, calls = {(c.account, c.region) for c in asked}, report_totals(report).calls
+    seen = f"{len(asked) - len(holes)} of {count_noun(len(asked), 'list')} complete, {count_noun(len(places), 'target')}, {count_noun(calls, 'call')}"
     head = Text.assemble(("\nCoverage  ", "bold"), (seen, "green" if not holes else "bold red"))
-    return Group(head, *(_gap(one) for one in coverage_map.gaps(report)), *(_trouble(row) for row in troubles(report)))
+    return Group(
+        head,
+        *(_gap_block(one) for one in coverage_map.coverage_gaps(report)),
+        *(_failure_block(row) for row in own_failures(report)),
+    )
 
 
-def _gap(one: coverage_map.Gap) -> RenderableType:
+def _gap_block(one: coverage_map.CoverageGap) -> RenderableType:
     """The same trouble once, with the lists that it met."""
-    said = Text.assemble((f"{one.status}", BAD[one.status]), f" {one.why}")
+    said = Text.assemble((f"{one.status}", STATUS_COLOURS[one.status]), f" {one.why}")
     where = Text(one.places, style="dim")
     return Group(Padding(said, (0, 0, 0, 2)), Padding(where, (0, 0, 0, 4)))
 
 
-def _trouble(row: Coverage) -> RenderableType:
+def _failure_block(row: Coverage) -> RenderableType:
     missing = f" missing {row.missing}:" if row.missing else ""
-    said = f"{clean(row.kind)}:{missing} {clean(row.error or '', 300)}"
-    return Padding(Text.assemble((f"{row.status}: ", BAD[row.status]), said), (0, 0, 0, 2))
+    said = f"{clean_line(row.kind)}:{missing} {clean_line(row.error or '', 300)}"
+    return Padding(Text.assemble((f"{row.status}: ", STATUS_COLOURS[row.status]), said), (0, 0, 0, 2))

@@ -11,12 +11,12 @@ MAX_BODY = 16_384
 MAX_REASON = 300
 MAX_NAME = 80
 MAX_FIELDS = 20
-JOINERS = "\u200c\u200d"
+KEPT_JOINERS = "\u200c\u200d"
 """Not printable by themselves, but Persian words and many emoji are spelled with them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class SnoozeForm:
     """A sent form. `days` is None when nothing that can be meant was chosen. `shorten`: also if that ends an earlier snooze sooner."""
 
     token: str
@@ -26,19 +26,19 @@ class Wish:
     shorten: bool = False
 
 
-def read(body: bytes) -> Wish:
+def read_form(body: bytes) -> SnoozeForm:
     """The wish in a form's body (application/x-www-form-urlencoded, UTF-8). Bytes that are not UTF-8 become a mark, never an error."""
     sent = body.decode("utf-8", "replace")
-    return Wish(
-        token=first(sent, "t"),
-        days=_days(first(sent, "days")),
-        reason=tidy(first(sent, "reason"), MAX_REASON),
-        name=tidy(first(sent, "name"), MAX_NAME),
-        shorten=first(sent, "shorten") == "yes",
+    return SnoozeForm(
+        token=first_value(sent, "t"),
+        days=_parse_days(first_value(sent, "days")),
+        reason=tidy_line(first_value(sent, "reason"), MAX_REASON),
+        name=tidy_line(first_value(sent, "name"), MAX_NAME),
+        shorten=first_value(sent, "shorten") == "yes",
     )
 
 
-def first(sent: str, name: str) -> str:
+def first_value(sent: str, name: str) -> str:
     """The first value of `name` in a query or body; empty when there is none or far too many fields came."""
     try:
         values = parse_qs(sent, keep_blank_values=True, encoding="utf-8", errors="replace", max_num_fields=MAX_FIELDS)
@@ -47,12 +47,12 @@ def first(sent: str, name: str) -> str:
     return values.get(name, [""])[0]
 
 
-def tidy(text: str, most: int) -> str:
+def tidy_line(text: str, most: int) -> str:
     """`text` as one line of at most `most` characters, composed (NFC), without control and direction marks."""
-    kept = "".join(c if c.isprintable() or c in JOINERS else " " for c in unicodedata.normalize("NFC", text))
+    kept = "".join(c if c.isprintable() or c in KEPT_JOINERS else " " for c in unicodedata.normalize("NFC", text))
     line = " ".join(kept.split())
     return line if len(line) <= most else line[: most - 1].rstrip() + "…"
 
 
-def _days(text: str) -> int | None:
+def _parse_days(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= 4 else None

@@ -13,30 +13,30 @@ from reaper.ledger import port
 from reaper.ledger.port import Ledger
 from reaper.snooze import keys, rate_limit, record
 from reaper.snooze.keys import Keyring
-from reaper.snooze.rate_limit import Meters
-from reaper.snooze.record import Desk, Reply, Request
+from reaper.snooze.rate_limit import RateLimiters
+from reaper.snooze.record import Reply, Request, SnoozeContext
 from reaper.snooze.token import Keys
 
 
-class Gate:
+class SnoozeHandler:
     """Answers requests; made once per process, because rings and meters are worth keeping.
 
     `ledger` and `ring` open them, once, when a request needs them. They raise ReaperError where the deployment cannot work.
     """
 
-    def __init__(self, ledger: Callable[[], Ledger], ring: Callable[[], Keyring], meters: Meters) -> None:
+    def __init__(self, ledger: Callable[[], Ledger], ring: Callable[[], Keyring], meters: RateLimiters) -> None:
         self._ledger = cache(ledger)
         self._ring = cache(ring)
         self._meters = meters
 
-    def answer(self, request: Request, now: datetime) -> Reply:
+    def handle(self, request: Request, now: datetime) -> Reply:
         """The reply at `now`, always a page. Its note is empty where as much as this was logged a moment ago."""
         troubles: list[str] = []
-        desk = Desk(ledger=self._ledger, keys=lambda wanted: self._keys(now, wanted, troubles), now=now)
-        reply = record.answer(request, desk, self._meters)
+        desk = SnoozeContext(ledger=self._ledger, keys=lambda wanted: self._keys(now, wanted, troubles), now=now)
+        reply = record.handle_request(request, desk, self._meters)
         if troubles and not reply.failed:
             reply = replace(reply, note="; ".join([reply.note, *troubles]), failed=True)
-        quiet = level(reply) > logging.INFO and not self._meters.lines.allow(str((reply.status, reply.failed)), now)
+        quiet = log_level(reply) > logging.INFO and not self._meters.per_log_line.allow(str((reply.status, reply.failed)), now)
         return replace(reply, note="") if quiet else reply
 
     def _keys(self, now: datetime, wanted: str | None, troubles: list[str]) -> Keys:
@@ -48,24 +48,24 @@ class Gate:
         return keys
 
 
-def open(environ: Mapping[str, str]) -> Gate:
+def open_handler(environ: Mapping[str, str]) -> SnoozeHandler:
     """The gate that REAPER_LEDGER, REAPER_SNOOZE_KEYS and REAPER_DEPLOYMENT describe.
 
     Nothing is opened and nothing raised yet: where one is missing or makes no sense, the page says so when a link asks for it.
     """
-    return Gate(
-        ledger=lambda: port.open(_needed(environ, "REAPER_LEDGER"), environ),
-        ring=lambda: keys.open(_needed(environ, "REAPER_SNOOZE_KEYS"), environ),
-        meters=rate_limit.usual(),
+    return SnoozeHandler(
+        ledger=lambda: port.open_ledger(_required_setting(environ, "REAPER_LEDGER"), environ),
+        ring=lambda: keys.open_keyring(_required_setting(environ, "REAPER_SNOOZE_KEYS"), environ),
+        meters=rate_limit.default_limiters(),
     )
 
 
-def level(reply: Reply) -> int:
+def log_level(reply: Reply) -> int:
     """How loud the log is to be: an error where something of ours failed, a warning for what was refused."""
     return logging.ERROR if reply.failed else logging.WARNING if reply.status >= 400 else logging.INFO
 
 
-def _needed(environ: Mapping[str, str], name: str) -> str:
+def _required_setting(environ: Mapping[str, str], name: str) -> str:
     value = environ.get(name, "").strip()
     if not value:
         raise SettingsError(f"{name} is not set: keep-links cannot be served without it")

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from reaper.duration import text
-from reaper.snooze.token import Link
+from reaper.duration import format_duration
+from reaper.snooze.token import SnoozeLink
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -37,15 +37,15 @@ class Choice:
     checked: bool
 
 
-def choices(link: Link, now: datetime) -> list[Choice]:
+def snooze_choices(link: SnoozeLink, now: datetime) -> list[Choice]:
     """A day, three days, a week and the most that the link allows; the longest of at most three days is chosen beforehand."""
     offered = sorted({days for days in (1, 3, 7) if days < link.max_days} | {link.max_days})
     preset = max([days for days in offered if days <= 3], default=offered[0])
     return [
         Choice(
             days=days,
-            label=label(days),
-            until=until(now, days),
+            label=days_label(days),
+            until=snooze_end(now, days),
             usd=None if link.usd_per_hour is None else link.usd_per_hour * 24 * days,
             checked=days == preset,
         )
@@ -53,28 +53,28 @@ def choices(link: Link, now: datetime) -> list[Choice]:
     ]
 
 
-def until(now: datetime, days: int) -> datetime:
+def snooze_end(now: datetime, days: int) -> datetime:
     """The end of a snooze: a full hour, so that the same answer given twice says the same."""
     end = now + timedelta(days=days)
     full = end.replace(minute=0, second=0, microsecond=0)
     return full if full == end else full + HOUR
 
 
-def label(days: int) -> str:
+def days_label(days: int) -> str:
     """`1 day`, `1 week`, `10 days`, `2 weeks`."""
     count, unit = (days // 7, "week") if days % 7 == 0 else (days, "day")
     return f"{count} {unit}{'s' if count != 1 else ''}"
 
 
-def render(page: str, title: str, **shown: Any) -> str:
+def render_page(page: str, title: str, **shown: Any) -> str:
     """The page as HTML; everything in `shown` is escaped. Pages: form, kept, trouble, refused, plain."""
-    return _template().render(page=page, title=title, style=Markup(_style()), **shown)
+    return _page_template().render(page=page, title=title, style=Markup(_read_style()), **shown)
 
 
 @cache
-def headers() -> Mapping[str, str]:
+def page_headers() -> Mapping[str, str]:
     """What every reply carries, names in lower case."""
-    digest = b64encode(sha256(_style().encode()).digest()).decode()
+    digest = b64encode(sha256(_read_style().encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     return {
         "content-type": "text/html; charset=utf-8",
@@ -89,24 +89,24 @@ def headers() -> Mapping[str, str]:
     }
 
 
-def moment(when: datetime) -> str:
+def format_time(when: datetime) -> str:
     """`Sat 28 Nov 2026, 10:00 UTC`."""
     when = when.astimezone(UTC)
     return f"{when:%a} {when.day} {when:%b %Y, %H:%M} UTC"
 
 
-def money(usd: float) -> str:
+def format_usd(usd: float) -> str:
     """`$8.45`, `$1,204`."""
     return f"${usd:,.2f}" if usd < 100 else f"${usd:,.0f}"
 
 
 @cache
-def _style() -> str:
+def _read_style() -> str:
     return files("reaper.snooze").joinpath("snooze.css").read_text(encoding="utf-8")
 
 
 @cache
-def _template() -> Template:
+def _page_template() -> Template:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     pages = Environment(
@@ -116,5 +116,5 @@ def _template() -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    pages.filters |= {"moment": moment, "money": money, "length": text}
+    pages.filters |= {"moment": format_time, "money": format_usd, "length": format_duration}
     return pages.get_template("snooze.html.j2")

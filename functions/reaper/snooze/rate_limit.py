@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 
-class Meter:
+class RateLimiter:
     """Buckets of `burst` askings, each filling up again at `per_second`; the names not heard of for longest are forgotten first."""
 
     def __init__(self, burst: float, per_second: float, most: int = 4096) -> None:
@@ -35,19 +35,21 @@ class Meter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Meters:
+class RateLimiters:
     """What is counted: the network that asks (offices and mail scanners share one), the single link, and the log lines about one status.
 
     Log lines have a price too: on Azure, strangers could use up the day's cap, and the alerts would see nothing until midnight.
     """
 
-    source: Meter
-    link: Meter
-    lines: Meter
+    per_network: RateLimiter
+    per_link: RateLimiter
+    per_log_line: RateLimiter
 
 
-def usual() -> Meters:
+def default_limiters() -> RateLimiters:
     """60 askings at once and one a second from one network; 20 at once and one every three seconds for one link; 60 lines and one a minute."""
-    return Meters(
-        source=Meter(burst=60, per_second=1), link=Meter(burst=20, per_second=1 / 3), lines=Meter(burst=60, per_second=1 / 60)
+    return RateLimiters(
+        per_network=RateLimiter(burst=60, per_second=1),
+        per_link=RateLimiter(burst=20, per_second=1 / 3),
+        per_log_line=RateLimiter(burst=60, per_second=1 / 60),
     )

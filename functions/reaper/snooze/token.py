@@ -21,7 +21,7 @@ from typing import Any
 
 from reaper.errors import ReaperError
 
-ANYWHERE, BOUND = "v1", "v2"
+FORM_ANYWHERE, FORM_BOUND = "v1", "v2"
 """The forms: good wherever the secret is, and good at one deployment."""
 VERB = "keep"
 MAX_TOKEN = 2048
@@ -33,10 +33,10 @@ CONTEXT = b"ml-idle-reaper keep-link\0"
 BOUND_CONTEXT = b"ml-idle-reaper snooze link of one deployment\0"
 MAX_DEPLOYMENT = 1024
 
-_SHAPE = re.compile(r"(v1|v2)\.([A-Za-z0-9_-]{1,32})\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]{43})")
+_TOKEN_PATTERN = re.compile(r"(v1|v2)\.([A-Za-z0-9_-]{1,32})\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]{43})")
 
 
-class BadLink(ReaperError):
+class InvalidLink(ReaperError):
     """A link that does not hold. The text is the same for every reason; `detail` is for the log alone."""
 
     def __init__(self, detail: str) -> None:
@@ -72,7 +72,7 @@ class Keys:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Link:
+class SnoozeLink:
     """What one link lets its holder keep, for at most `max_days` at a time, and what its page shows. Texts are cut, the id never."""
 
     resource: str
@@ -86,86 +86,86 @@ class Link:
     idle_since: datetime | None = None
 
 
-def sign(link: Link, keys: Keys) -> str:
+def sign_link(link: SnoozeLink, keys: Keys) -> str:
     """The token, safe in an address. Raises ValueError for what no link can carry: an id too long, days out of range."""
     if not 1 <= link.max_days <= MAX_DAYS:
         raise ValueError(f"max_days is {link.max_days}, expected 1 to {MAX_DAYS}")
     if link.expires.tzinfo is None or not link.resource:
         raise ValueError("a link needs a resource and an expiry with a time zone")
-    text = json.dumps(_payload(link), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    head = f"{BOUND if keys.deployment else ANYWHERE}.{keys.current}.{_encode(text.encode())}"
-    token = f"{head}.{_mac(keys.ring[keys.current], head, keys.deployment)}"
+    text = json.dumps(_payload_of(link), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    head = f"{FORM_BOUND if keys.deployment else FORM_ANYWHERE}.{keys.current}.{_to_base64(text.encode())}"
+    token = f"{head}.{_signature_of(keys.ring[keys.current], head, keys.deployment)}"
     if len(token) > MAX_TOKEN:
         raise ValueError(f"the link would have {len(token)} characters, expected {MAX_TOKEN} at most")
     return token
 
 
-def verify(token: str, keys: Keys, now: datetime) -> Link:
+def verify_link(token: str, keys: Keys, now: datetime) -> SnoozeLink:
     """The link that `token` carries. Raises BadLink, and nothing else, whatever is wrong with it."""
     if len(token) > MAX_TOKEN:
-        raise BadLink(f"{len(token)} characters are too many")
-    match = _SHAPE.fullmatch(token)
+        raise InvalidLink(f"{len(token)} characters are too many")
+    match = _TOKEN_PATTERN.fullmatch(token)
     if not match:
-        raise BadLink("not of a link's shape")
+        raise InvalidLink("not of a link's shape")
     form, key, payload, signature = match.groups()
     secret = keys.ring.get(key)
     if secret is None:
-        raise BadLink(f"key {key} is not among the keys")
-    if form == BOUND and not keys.deployment:
-        raise BadLink("it is of one deployment, and this page has no REAPER_DEPLOYMENT")
-    deployment = keys.deployment if form == BOUND else ""
-    if not hmac.compare_digest(_mac(secret, token.rpartition(".")[0], deployment), signature):
-        raise BadLink(f"the signature is not that of key {key}" + (", or of another deployment" if deployment else ""))
-    link = _link(payload)
+        raise InvalidLink(f"key {key} is not among the keys")
+    if form == FORM_BOUND and not keys.deployment:
+        raise InvalidLink("it is of one deployment, and this page has no REAPER_DEPLOYMENT")
+    deployment = keys.deployment if form == FORM_BOUND else ""
+    if not hmac.compare_digest(_signature_of(secret, token.rpartition(".")[0], deployment), signature):
+        raise InvalidLink(f"the signature is not that of key {key}" + (", or of another deployment" if deployment else ""))
+    link = _link_from_payload(payload)
     if now >= link.expires:
-        raise BadLink(f"expired at {link.expires:%Y-%m-%d %H:%M} UTC")
+        raise InvalidLink(f"expired at {link.expires:%Y-%m-%d %H:%M} UTC")
     return link
 
 
 def key_id(token: str) -> str | None:
     """The id of the key that `token` says it was signed with, unverified; None when it has no such shape."""
-    match = _SHAPE.fullmatch(token) if len(token) <= MAX_TOKEN else None
+    match = _TOKEN_PATTERN.fullmatch(token) if len(token) <= MAX_TOKEN else None
     return match[2] if match else None
 
 
-def _mac(secret: bytes, head: str, deployment: str) -> str:
+def _signature_of(secret: bytes, head: str, deployment: str) -> str:
     """No deployment has a NUL in its name, so what is signed can be read in one way only."""
     context = BOUND_CONTEXT + deployment.encode() + b"\0" if deployment else CONTEXT
-    return _encode(hmac.digest(secret, context + head.encode("ascii"), "sha256"))
+    return _to_base64(hmac.digest(secret, context + head.encode("ascii"), "sha256"))
 
 
-def _encode(raw: bytes) -> str:
+def _to_base64(raw: bytes) -> str:
     return urlsafe_b64encode(raw).rstrip(b"=").decode("ascii")
 
 
-def _payload(link: Link) -> dict[str, Any]:
+def _payload_of(link: SnoozeLink) -> dict[str, Any]:
     return {
         "a": VERB,
         "r": link.resource,
         "e": int(link.expires.timestamp()),
         "d": link.max_days,
-        "k": _cut(link.kind, 64),
-        "n": _cut(link.name, 100),
-        "w": _cut(link.where, 100),
-        "o": _cut(link.owner, 120),
+        "k": _shorten(link.kind, 64),
+        "n": _shorten(link.name, 100),
+        "w": _shorten(link.where, 100),
+        "o": _shorten(link.owner, 120),
         "u": link.usd_per_hour,
         "i": int(link.idle_since.timestamp()) if link.idle_since else None,
     }
 
 
-def _cut(text: str, most: int) -> str:
+def _shorten(text: str, most: int) -> str:
     """As much of a name as a page needs, without control and direction marks; a mark that is half a character becomes a `?`."""
     kept = "".join(c if c.isprintable() else " " for c in text).encode("utf-8", "replace").decode()
     return kept if len(kept) <= most else kept[: most - 1] + "…"
 
 
-def _link(payload: str) -> Link:
+def _link_from_payload(payload: str) -> SnoozeLink:
     """The payload of a token whose signature holds; a verb or shape of another version is still refused."""
     try:
         said = json.loads(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
         if said["a"] != VERB:
-            raise BadLink(f"the verb is {said['a']!r}")
-        return Link(
+            raise InvalidLink(f"the verb is {said['a']!r}")
+        return SnoozeLink(
             resource=str(said["r"]),
             expires=datetime.fromtimestamp(said["e"], UTC),
             max_days=int(said["d"]),
@@ -177,4 +177,4 @@ def _link(payload: str) -> Link:
             idle_since=None if said["i"] is None else datetime.fromtimestamp(said["i"], UTC),
         )
     except (ValueError, KeyError, TypeError, OverflowError, OSError) as error:
-        raise BadLink(f"signed by us, but not readable: {error!r}") from error
+        raise InvalidLink(f"signed by us, but not readable: {error!r}") from error

@@ -5,19 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-NUMBERED = re.compile(r"^\d+\. (.+)$", re.MULTILINE)
+NUMBERED_ITEM = re.compile(r"^\d+\. (.+)$", re.MULTILINE)
 COST = re.compile(r"^ +Cost: (.+)$", re.MULTILINE)
-ROW = re.compile(
+TABLE_ROW = re.compile(
     r"^- (.+) \([^()]+\): (.+?)\. ((?:It will|It may be|It won't|It can't|The evidence|From|Its office hours) .+)$", re.MULTILINE
 )
 NEXT = re.compile(r"^ +Next: (.+)$", re.MULTILINE)
 
 
-def items(text: str) -> Iterator[tuple[str, str, str]]:
+def mail_items(text: str) -> Iterator[tuple[str, str, str]]:
     """Name, cost and following of every resource that a mail gives notice of. What was acted on has no link to keep it, and is left out."""
-    parts = NUMBERED.split(text)[1:]
+    parts = NUMBERED_ITEM.split(text)[1:]
     for name, about in zip(parts[::2], parts[1::2], strict=True):
         cost, following = COST.search(about), NEXT.search(about)
         if cost and following and "Keep it: " in about:
             yield name, cost[1], following[1]
-    yield from ROW.findall(text)
+    yield from TABLE_ROW.findall(text)

@@ -18,15 +18,15 @@ from reaper_sandbox.azure.server import Server as Azure
 from reaper_sandbox.azure.subscription import Thing
 
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
-BEGIN = datetime(2026, 11, 2, tzinfo=UTC)
+STORY_START = datetime(2026, 11, 2, tzinfo=UTC)
 """A Monday. The same two weeks every time, so that two tellings can be compared."""
-END = BEGIN + 14 * DAY
-OUTAGE = BEGIN + 9 * DAY + 6 * HOUR
+STORY_END = STORY_START + 14 * DAY
+OUTAGE_START = STORY_START + 9 * DAY + 6 * HOUR
 """From then on CloudWatch gets no Invocations of the shop any more, although it is in use: on the second Wednesday."""
-PAST = BEGIN - 30 * DAY
-RESTORED = "ml-idle-reaper:restored"
+FLEET_CREATED_AT = STORY_START - 30 * DAY
+RESTORED_TAG = "ml-idle-reaper:restored"
 REGION, SUBSCRIPTION = "us-east-1", "11111111-1111-1111-1111-111111111111"
-POLICY = """\
+STORY_POLICY = """\
 # The story's policy: three days of notice, then stop. Only `legacy-*` may be deleted, and dev notebooks keep office hours.
 version: 1
 defaults: {action: stop, idle_after: 24h, grace: 3d, remind_every: 7d}
@@ -42,9 +42,9 @@ rules:
     grace: 1h
     hours: {on: "mon-fri 09:00-19:00", tz: UTC, start: ours}
 """
-SHOP = ("search", "checkout", "ranking", "suggest", "forecast", "returns", "reviews", "vision")
+BUSY_ENDPOINTS = ("search", "checkout", "ranking", "suggest", "forecast", "returns", "reviews", "vision")
 """Endpoints that are in use day and night."""
-QUIET = {
+SILENT_ENDPOINTS = {
     "recommender-old": ("lee", (Variant(instance="ml.g5.xlarge", count=3),), 6),
     "churn-model": ("tom", (Variant(instance="ml.m5.2xlarge", count=2),), 4),
     "fraud-scorer": ("ana", (Variant(instance="ml.g4dn.xlarge", count=2),), 3),
@@ -59,38 +59,38 @@ QUIET = {
 """Endpoints that fell silent: the owner, what runs, and for how many days nobody has asked them when the story begins."""
 
 
-def settle(aws: Aws, azure: Azure) -> None:
+def set_up_clouds(aws: Aws, azure: Azure) -> None:
     """Fills both clouds with what is there when the story begins."""
     here = Account(aws, region=REGION)
-    for name in SHOP:
-        endpoint(here, name, "shop", (Variant(count=2),))
-        asked(here, name, PAST, OUTAGE)
-    for name, (owner, variants, days) in QUIET.items():
-        endpoint(here, name, owner, variants)
-        asked(here, name, PAST, BEGIN - days * DAY, variants[0].name)
+    for name in BUSY_ENDPOINTS:
+        add_endpoint(here, name, "shop", (Variant(count=2),))
+        add_requests(here, name, FLEET_CREATED_AT, OUTAGE_START)
+    for name, (owner, variants, days) in SILENT_ENDPOINTS.items():
+        add_endpoint(here, name, owner, variants)
+        add_requests(here, name, FLEET_CREATED_AT, STORY_START - days * DAY, variants[0].name)
     scaled.track(here, scaled.variant(here, "legacy-ranker", "blue", least=2, most=6))
-    notebook(here)
-    vision = azure.subscription(SUBSCRIPTION, "research").workspace("vision", created=PAST)
-    gpus = vision.cluster("gpu-nightly", nodes=(2, 8), created=PAST).tagged(owner="kim@example.com")
-    signals.nodes(gpus, active=0, idle=2, since=PAST)
-    desk = vision.instance("kim-sandbox", size="STANDARD_NC6S_V3", created=PAST).tagged(owner="kim@example.com")
-    signals.busy(desk, 0, since=PAST)
-    hours(vision.instance("dev-ana", size="STANDARD_DS3_V2", created=PAST).tagged(owner="ana@example.com"))
+    add_notebook(here)
+    vision = azure.subscription(SUBSCRIPTION, "research").workspace("vision", created=FLEET_CREATED_AT)
+    gpus = vision.cluster("gpu-nightly", nodes=(2, 8), created=FLEET_CREATED_AT).tagged(owner="kim@example.com")
+    signals.nodes(gpus, active=0, idle=2, since=FLEET_CREATED_AT)
+    desk = vision.instance("kim-sandbox", size="STANDARD_NC6S_V3", created=FLEET_CREATED_AT).tagged(owner="kim@example.com")
+    signals.busy(desk, 0, since=FLEET_CREATED_AT)
+    add_office_work(vision.instance("dev-ana", size="STANDARD_DS3_V2", created=FLEET_CREATED_AT).tagged(owner="ana@example.com"))
 
 
-def endpoint(here: Account, name: str, owner: str, variants: tuple[Variant, ...]) -> None:
+def add_endpoint(here: Account, name: str, owner: str, variants: tuple[Variant, ...]) -> None:
     """An endpoint of somebody, its machines alive for the whole story."""
-    here.endpoint(name, variants=variants, created=PAST, tags={"owner": f"{owner}@example.com"})
+    here.endpoint(name, variants=variants, created=FLEET_CREATED_AT, tags={"owner": f"{owner}@example.com"})
     for variant in variants:
-        here.alive(name, variant.name, PAST, END)
+        here.alive(name, variant.name, FLEET_CREATED_AT, STORY_END)
 
 
-def asked(here: Account, name: str, since: datetime, until: datetime, variant: str = "AllTraffic") -> None:
+def add_requests(here: Account, name: str, since: datetime, until: datetime, variant: str = "AllTraffic") -> None:
     """Twelve requests every five minutes."""
-    here.steady("AWS/SageMaker", "Invocations", pair(name, variant), since, until, 12)
+    here.steady("AWS/SageMaker", "Invocations", variant_dimensions(name, variant), since, until, 12)
 
 
-def portrait(here: Account, name: str) -> dict[str, Any]:
+def endpoint_snapshot(here: Account, name: str) -> dict[str, Any]:
     """All that makes an endpoint what it is: what runs, under which configuration, tags and autoscaling. Without times and ARNs, and the
     tag by which restoring knows what it made."""
     found = here.contents.endpoints[name]
@@ -98,40 +98,40 @@ def portrait(here: Account, name: str) -> dict[str, Any]:
     return {
         "variants": [(v.name, v.spec, v.count, v.weight) for v in found.variants],
         "configuration": (found.config, here.contents.configs[found.config].spec),
-        "tags": {key: value for key, value in (found.tags or {}).items() if key != RESTORED},
+        "tags": {key: value for key, value in (found.tags or {}).items() if key != RESTORED_TAG},
         "autoscaling": {
-            key: (one.least, one.most, [_plain(policy) for policy in one.policies.values()]) for key, one in scaling.items()
+            key: (one.least, one.most, [_without_generated_keys(policy) for policy in one.policies.values()]) for key, one in scaling.items()
         },
     }
 
 
-def _plain(policy: dict[str, Any]) -> dict[str, Any]:
+def _without_generated_keys(policy: dict[str, Any]) -> dict[str, Any]:
     """A policy without what AWS gives it anew each time."""
     return {key: value for key, value in policy.items() if key not in {"PolicyARN", "CreationTime"}}
 
 
-def pair(name: str, variant: str) -> Mapping[str, str]:
+def variant_dimensions(name: str, variant: str) -> Mapping[str, str]:
     """The dimensions of a variant's metrics."""
     return {"EndpointName": name, "VariantName": variant}
 
 
-def notebook(here: Account) -> None:
+def add_notebook(here: Account) -> None:
     """Mia's notebook, at work until four."""
-    mia = here.notebook("dev-mia", instance="ml.m5.4xlarge", created=PAST, tags={"owner": "mia@example.com"})
-    here.busy_steadily(mia.arn, PAST, END, 0)
-    for since, until in workdays(16):
+    mia = here.notebook("dev-mia", instance="ml.m5.4xlarge", created=FLEET_CREATED_AT, tags={"owner": "mia@example.com"})
+    here.busy_steadily(mia.arn, FLEET_CREATED_AT, STORY_END, 0)
+    for since, until in work_periods(16):
         here.busy_steadily(mia.arn, since, until, 1)
 
 
-def hours(desk: Thing) -> None:
+def add_office_work(desk: Thing) -> None:
     """Ana's instance, at work until four."""
-    signals.busy(desk, 0, since=PAST)
-    for since, until in workdays(16):
+    signals.busy(desk, 0, since=FLEET_CREATED_AT)
+    for since, until in work_periods(16):
         signals.busy(desk, 1, since=since, until=until)
 
 
-def workdays(end: int) -> Iterator[tuple[datetime, datetime]]:
+def work_periods(end: int) -> Iterator[tuple[datetime, datetime]]:
     """From when to when people are at work: from ten, once machines are started for them at half past nine, and from eight before that."""
-    for day in (BEGIN + number * DAY for number in range(-7, 14)):
+    for day in (STORY_START + number * DAY for number in range(-7, 14)):
         if day.weekday() < 5:
-            yield day + (8 if day <= BEGIN else 10) * HOUR, day + end * HOUR
+            yield day + (8 if day <= STORY_START else 10) * HOUR, day + end * HOUR

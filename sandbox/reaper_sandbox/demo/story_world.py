@@ -24,7 +24,7 @@ from reaper.snooze import handler
 from reaper.ledger import port
 from reaper.actions import manifest, restore
 from reaper.policy.channel_settings import Folder
-from reaper.sessions import sessions
+from reaper.sessions import sessions_of
 from reaper.ledger.port import Ledger
 from reaper.model import Finding, Memory, Mode, Report, Target
 from reaper.run import run
@@ -32,13 +32,13 @@ from reaper_sandbox.demo import story_fleet
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.server import Server as Aws
 from reaper_sandbox.azure.server import Server as Azure
-from reaper_sandbox.demo.sweep_demo import environment
+from reaper_sandbox.demo.sweep_demo import isolated_environment
 from reaper.settings import Settings
 from reaper.snooze.record import Request
-from reaper.policy.file import Source, load
-from reaper.observe import Cloud
+from reaper.policy.file import PolicySource, load_policy
+from reaper.observe import CloudSession
 
-KEEP = "https://keep.example.com"
+SNOOZE_URL = "https://keep.example.com"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ class Mail:
 
 
 @dataclass(slots=True, kw_only=True)
-class Stage:
+class StoryWorld:
     """Both clouds, the clock, and the folder `home` with mails, manifests and ledger.
 
     `seen` are the mails read so far, `restored` what was brought back when, `portraits` what each quiet endpoint was at the beginning.
@@ -60,14 +60,14 @@ class Stage:
     aws: Aws
     azure: Azure
     home: Path
-    now: datetime = story_fleet.BEGIN
+    now: datetime = story_fleet.STORY_START
     reports: list[Report] = field(default_factory=list)
-    seen: set[Path] = field(default_factory=set)
+    seen_mails: set[Path] = field(default_factory=set)
     restored: list[tuple[str, datetime]] = field(default_factory=list)
-    portraits: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    snapshots: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
-    def here(self) -> Account:
+    def aws_account(self) -> Account:
         """The AWS account."""
         return Account(self.aws, region=story_fleet.REGION)
 
@@ -83,13 +83,13 @@ class Stage:
         )
 
     @property
-    def source(self) -> Source:
+    def source(self) -> PolicySource:
         """The policy, its mails going to a folder."""
-        found = load(story_fleet.POLICY)
+        found = load_policy(story_fleet.STORY_POLICY)
         folder = Folder(type="folder", path=str(self.home / "mail"))
         return replace(found, policy=found.policy.model_copy(update={"channels": [folder]}))
 
-    def at(self, moment: datetime) -> None:
+    def set_time(self, moment: datetime) -> None:
         """Steps the clock, here and in both clouds."""
         self.now = self.aws.now = self.azure.now = moment
 
@@ -107,9 +107,9 @@ class Stage:
 
     def mails(self) -> list[Mail]:
         """The mails that were written since this was asked last, those to owners first."""
-        new = sorted(set((self.home / "mail").glob("*.eml")) - self.seen)
-        self.seen.update(new)
-        found = [_mail(message_from_bytes(path.read_bytes())) for path in new]
+        new = sorted(set((self.home / "mail").glob("*.eml")) - self.seen_mails)
+        self.seen_mails.update(new)
+        found = [_parse_mail(message_from_bytes(path.read_bytes())) for path in new]
         return sorted(found, key=lambda mail: (mail.to == self.admins, mail.to))
 
     @property
@@ -124,7 +124,7 @@ class Stage:
     @contextmanager
     def ledger(self) -> Iterator[Ledger]:
         """The ledger that every sweep writes."""
-        kept = port.open(self.settings.ledger, os.environ)
+        kept = port.open_ledger(self.settings.ledger, os.environ)
         try:
             yield kept
         finally:
@@ -136,59 +136,59 @@ class Stage:
         with self.ledger() as kept:
             return {found[id_]: memory for id_, memory in kept.recall(found, self.now).items()}
 
-    def keep(self, name: str, days: int) -> str:
+    def snooze(self, name: str, days: int) -> str:
         """Opens the link in the newest mail about `name` and sends the form; gives the heading of the page that comes back."""
-        link = urlsplit(self._link(name))
-        door = handler.open(os.environ)
-        shown = door.answer(Request(method="GET", path=link.path, query=link.query), self.now)
+        link = urlsplit(self._newest_snooze_link(name))
+        door = handler.open_handler(os.environ)
+        shown = door.handle(Request(method="GET", path=link.path, query=link.query), self.now)
         found = re.search(r'name="t" value="([^"]+)"', shown.body)
         form = f"t={found[1] if found else ''}&days={days}&reason=needed+for+the+audit".encode()
-        body: str = door.answer(Request(method="POST", path=link.path, body=form), self.now).body
+        body: str = door.handle(Request(method="POST", path=link.path, body=form), self.now).body
         heading = re.search(r"<h1[^>]*>(.*?)</h1>", body, re.DOTALL)
         return unescape(re.sub(r"<[^>]+>", "", str(heading[1]))).strip() if heading else "nothing that can be read"
 
-    def restore(self, name: str, by: str) -> restore.Restored:
+    def restore(self, name: str, by: str) -> restore.RestoreResult:
         """What `reaper restore` does for that resource."""
         with self.ledger() as kept:
-            bench = restore.Bench(
+            bench = restore.RestoreContext(
                 ledger=kept,
-                archive=manifest.open(self.settings.manifests, os.environ),
-                cloud=self._session,
+                archive=manifest.open_archive(self.settings.manifests, os.environ),
+                open_session=self._session_for,
                 clock=lambda: self.now,
                 by=by,
             )
             self.restored.append((name, self.now))
-            return restore.one(self.id_of(name), bench)
+            return restore.restore_resource(self.id_of(name), bench)
 
-    def _session(self, target: Target) -> Cloud:
-        return sessions(self.settings, target.cloud)[0]
+    def _session_for(self, target: Target) -> CloudSession:
+        return sessions_of(self.settings, target.cloud)[0]
 
-    def _link(self, name: str) -> str:
+    def _newest_snooze_link(self, name: str) -> str:
         newest = sorted((self.home / "mail").glob("*.eml"), key=lambda path: path.stat().st_mtime_ns)
-        texts = [_mail(message_from_bytes(path.read_bytes())).text for path in reversed(newest)]
-        about: str = next(text.partition(f" {name}\n")[2] for text in texts if f" {name}\n" in text and KEEP in text)
-        return str(re.findall(rf"{KEEP}\S+", about)[0])
+        texts = [_parse_mail(message_from_bytes(path.read_bytes())).text for path in reversed(newest)]
+        about: str = next(text.partition(f" {name}\n")[2] for text in texts if f" {name}\n" in text and SNOOZE_URL in text)
+        return str(re.findall(rf"{SNOOZE_URL}\S+", about)[0])
 
 
 @contextmanager
-def stage(home: Path) -> Iterator[Stage]:
+def story_world(home: Path) -> Iterator[StoryWorld]:
     """Both clouds, filled and serving, and an environment that leads there and nowhere else; as it was before, afterwards."""
     with ExitStack() as stack:
-        aws, azure = stack.enter_context(Aws(story_fleet.BEGIN)), stack.enter_context(Azure(story_fleet.BEGIN))
-        story_fleet.settle(aws, azure)
-        found = Stage(aws=aws, azure=azure, home=home)
-        found.portraits = {name: deepcopy(story_fleet.portrait(found.here, name)) for name in story_fleet.QUIET}
+        aws, azure = stack.enter_context(Aws(story_fleet.STORY_START)), stack.enter_context(Azure(story_fleet.STORY_START))
+        story_fleet.set_up_clouds(aws, azure)
+        found = StoryWorld(aws=aws, azure=azure, home=home)
+        found.snapshots = {name: deepcopy(story_fleet.endpoint_snapshot(found.aws_account, name)) for name in story_fleet.SILENT_ENDPOINTS}
         links = {
-            "REAPER_SNOOZE_URL": KEEP,
+            "REAPER_SNOOZE_URL": SNOOZE_URL,
             "REAPER_SNOOZE_KEYS": "env:STORY_KEYS",
             "STORY_KEYS": secrets.token_urlsafe(48),
             "REAPER_LEDGER": found.settings.ledger or "",
         }
-        stack.enter_context(environment(aws.env | azure.env | links))
+        stack.enter_context(isolated_environment(aws.env | azure.env | links))
         yield found
 
 
-def _mail(message: Message) -> Mail:
+def _parse_mail(message: Message) -> Mail:
     plain = next(part for part in message.walk() if part.get_content_type() == "text/plain")
     text = plain.get_payload(decode=True)
     return Mail(

@@ -15,9 +15,9 @@ from reaper.model import Mode, Report
 from reaper.registry import CLOUDS, kinds
 from reaper.run import run
 from reaper.settings import Settings
-from reaper.policy.file import Source
+from reaper.policy.file import PolicySource
 
-POLICY = """\
+DEMO_POLICY = """\
 # The demo's policy.
 version: 1
 defaults: {action: notify, idle_after: 24h, grace: 3d, remind_every: 7d, lookback: 14d}
@@ -32,10 +32,10 @@ rules:
     grace: 12h
     action: stop
 """
-SETTINGS = Settings(mode=Mode.NOTIFY, cloud="all", regions=("us-east-1", "eu-west-1"), ledger="memory:")
+DEMO_SETTINGS = Settings(mode=Mode.NOTIFY, cloud="all", regions=("us-east-1", "eu-west-1"), ledger="memory:")
 
 
-def report(source: Source, mails: Path, clock: Callable[[], datetime], tell: Callable[[str], None]) -> Report:
+def run_demo_sweep(source: PolicySource, mails: Path, clock: Callable[[], datetime], tell: Callable[[str], None]) -> Report:
     """The report of one sweep in mode notify over every sandbox there is; what would be mailed is written to the folder `mails`.
 
     Needs the extra `demo`; leaves the environment as it was.
@@ -51,12 +51,12 @@ def report(source: Source, mails: Path, clock: Callable[[], datetime], tell: Cal
                 server = stack.enter_context(import_module(f"reaper_sandbox.{cloud}.server").Server(now))
                 import_module(f"reaper_sandbox.{cloud}.fleet").settle(server, now)
                 environ |= server.env
-        stack.enter_context(environment(environ))
-        return run(SETTINGS, source, clock, tell)
+        stack.enter_context(isolated_environment(environ))
+        return run(DEMO_SETTINGS, source, clock, tell)
 
 
 @contextmanager
-def environment(environ: Mapping[str, str]) -> Iterator[None]:
+def isolated_environment(environ: Mapping[str, str]) -> Iterator[None]:
     """Only what `environ` says is known of clouds and reaper; as it was before, afterwards."""
     before = dict(os.environ)
     for name in [n for n in os.environ if n.startswith(("AWS_", "AZURE_", "REAPER_"))]:

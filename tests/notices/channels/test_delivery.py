@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from fakes.builders import NOW
-from reaper.errors import CloudError, Trouble
-from reaper.notices.channels.delivery import Delivery, Means, attempt, given, missed
-from reaper.notices.channels.delivery import open as opened
+from reaper.errors import CloudError, Reason
+from reaper.notices.channels.delivery import ChannelContext, Delivery, deliver_one, errors_by_id, receipts_by_id
+from reaper.notices.channels.delivery import open_channels as opened
 from reaper.notices.message import Audience, Message
 from reaper.policy.channel_settings import Apprise, Folder
 
 TOLD = Message(to="lee@example.com", subject="s", text="t", html="h", audience=Audience.OWNERS, resource_ids=("a", "b"))
-REFUSED = CloudError(Trouble.DENIED, "smtp:LOGIN", "login refused")
+REFUSED = CloudError(Reason.DENIED, "smtp:LOGIN", "login refused")
 
 
 def test_a_channel_that_failed_is_named_for_every_resource_although_the_notice_counts():
@@ -24,12 +24,12 @@ def test_a_channel_that_failed_is_named_for_every_resource_although_the_notice_c
         Delivery(message=replace(TOLD, resource_ids=("b",)), channel="smtp", error=REFUSED),
         Delivery(message=replace(TOLD, resource_ids=("c",)), channel="ses", receipt="0103"),
     ]
-    assert given(done) == {"a": "ses: 0102", "b": "ses: 0102", "c": "ses: 0103"}
-    assert missed(done) == dict.fromkeys("ab", f"smtp: {REFUSED}")
+    assert receipts_by_id(done) == {"a": "ses: 0102", "b": "ses: 0102", "c": "ses: 0103"}
+    assert errors_by_id(done) == dict.fromkeys("ab", f"smtp: {REFUSED}")
 
 
 def test_what_the_admins_missed_says_nothing_of_the_owners_notice():
-    assert missed([Delivery(message=replace(TOLD, audience=Audience.ADMINS), channel="sns", error=REFUSED)]) == {}
+    assert errors_by_id([Delivery(message=replace(TOLD, audience=Audience.ADMINS), channel="sns", error=REFUSED)]) == {}
 
 
 def test_a_channel_that_cannot_be_opened_refuses_and_says_what_it_needs_and_the_next_one_is_used(
@@ -38,8 +38,8 @@ def test_a_channel_that_cannot_be_opened_refuses_and_says_what_it_needs_and_the_
     monkeypatch.setitem(sys.modules, "apprise", None)
     monkeypatch.delitem(sys.modules, "reaper.notices.channels.apprise", raising=False)
     specs = [Apprise(type="apprise", url="json://localhost"), Folder(type="folder", path=str(tmp_path))]
-    lines = opened(specs, Means(secret=lambda ref: "", clock=lambda: NOW))
-    shut, done = [attempt(TOLD, line) for line in lines]
+    lines = opened(specs, ChannelContext(read_secret=lambda ref: "", clock=lambda: NOW))
+    shut, done = [deliver_one(TOLD, line) for line in lines]
     assert "it needs the extra `chat`: pip install 'ml-idle-reaper[chat]'" in str(shut.error)
     assert done.receipt
     assert len(list(tmp_path.glob("*.eml"))) == 1

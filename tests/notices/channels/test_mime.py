@@ -6,7 +6,7 @@ from email.header import decode_header, make_header
 import pytest
 
 from fakes.builders import NOW
-from reaper.notices.channels.mime import mail, packed
+from reaper.notices.channels.mime import mail_bytes, make_mail
 from reaper.notices.message import MAX_SUBJECT, Audience, Message
 
 
@@ -17,12 +17,12 @@ def message(subject: str) -> Message:
 @pytest.mark.parametrize("name", ["x" * 60, "word " * 20 + "end"])
 def test_a_long_plain_subject_stays_on_one_line(name: str):
     subject = f"1 idle ML resource costs $67.58 a day: {name}"
-    sent = packed(mail(message(subject), "reaper@example.com", "lee@example.com", NOW))
+    sent = mail_bytes(make_mail(message(subject), "reaper@example.com", "lee@example.com", NOW))
     assert f"\r\nSubject: {subject}\r\n".encode() in sent
 
 
 def test_any_other_subject_is_encoded_in_words_that_every_reader_takes():
     subject = "é" * MAX_SUBJECT
-    sent = packed(mail(message(subject), "reaper@example.com", "lee@example.com", NOW))
+    sent = mail_bytes(make_mail(message(subject), "reaper@example.com", "lee@example.com", NOW))
     assert str(make_header(decode_header(message_from_bytes(sent)["Subject"]))) == subject
     assert all(len(line) <= 78 for line in sent.split(b"\r\n"))

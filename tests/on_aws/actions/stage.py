@@ -13,20 +13,20 @@ import boto3
 
 from on_aws.conftest import DAY, HOUR, NOW
 from reaper import registry
-from reaper.actions.contract import Made, Manifest, Permit, Undone
+from reaper.actions.contract import ActionResult, CallCheck, Manifest, UndoResult
 from reaper.actions.manifest import Archive
-from reaper.aws.session import Cloud
-from reaper.model import Bar, Move, Observation, Resource, Target, Window
+from reaper.aws.session import CloudSession
+from reaper.model import Blocked, Observation, Resource, StepName, Target, Window
 from reaper_sandbox.aws.server import Server
 
 RUNS = count(2)
-WINDOW = Window(start=NOW - 14 * DAY, end=NOW, quiet_from=NOW - 24 * HOUR)
+WINDOW = Window(start=NOW - 14 * DAY, end=NOW, recent_since=NOW - 24 * HOUR)
 
 
 class Barred(AssertionError):
     """The kind itself says that the move cannot be made now."""
 
-    def __init__(self, bar: Bar) -> None:
+    def __init__(self, bar: Blocked) -> None:
         super().__init__(bar.because)
         self.bar = bar
 
@@ -43,19 +43,19 @@ class Stage:
     server: Server
     kind: str
 
-    def cloud(self) -> Cloud:
-        return Cloud(_session(), Target(cloud="aws", account="123456789012", region="us-east-1"))
+    def cloud(self) -> CloudSession:
+        return CloudSession(_session(), Target(cloud="aws", account="123456789012", region="us-east-1"))
 
-    def seen(self, name: str, cloud: Cloud | None = None) -> Resource:
+    def seen(self, name: str, cloud: CloudSession | None = None) -> Resource:
         """As a sweep sees it."""
         here, kind = cloud or self.cloud(), registry.kind(self.kind)
         return next(o.resource for o in kind.observe(here, list(kind.discover(here)), WINDOW) if o.resource.name == name)
 
-    def able(self, name: str) -> Mapping[Move, Bar | None]:
+    def able(self, name: str) -> Mapping[StepName, Blocked | None]:
         """What a sweep says of it."""
-        return registry.kind(self.kind).able(self.seen(name))
+        return registry.kind(self.kind).blocked_actions(self.seen(name))
 
-    def bar(self, name: str, move: Move) -> str:
+    def bar(self, name: str, move: StepName) -> str:
         """Why a sweep holds that the move cannot be made; "" where it can."""
         found = self.able(name)[move]
         return found.because if found else ""
@@ -63,46 +63,46 @@ class Stage:
     def again(self, resource: Resource) -> Observation:
         """As it is right before an act: a fresh look, and every signal anew."""
         here = self.cloud()
-        fresh = registry.acts(self.kind).look(here, resource)
+        fresh = registry.action_functions(self.kind).read_now(here, resource)
         [found] = registry.kind(self.kind).observe(here, [fresh], WINDOW)
         return found
 
-    def move(self, name: str, move: Move) -> tuple[str, Manifest]:
+    def move(self, name: str, move: StepName) -> tuple[str, Manifest]:
         """The whole act; its sentence and its manifest as it was stored. Raises Barred and CloudError."""
         made, manifest = self.made(name, move)
         return made.because, manifest
 
-    def made(self, name: str, move: Move, permit: Permit = lambda: None, **facts: Any) -> tuple[Made, Manifest]:
+    def made(self, name: str, move: StepName, permit: CallCheck = lambda: None, **facts: Any) -> tuple[ActionResult, Manifest]:
         """The same with all that it says of itself, and with more facts, such as `previous`."""
         resource = self.again(self.seen(name)).resource
-        bar = registry.kind(self.kind).able(resource)[move]
+        bar = registry.kind(self.kind).blocked_actions(resource)[move]
         if bar:
             raise Barred(bar)
         resource = self.with_facts(resource, **facts)
         manifest = self.manifest(resource, move)
         return self.carry(resource, manifest, permit), manifest
 
-    def carry(self, resource: Resource, manifest: Manifest, permit: Permit = lambda: None) -> Made:
+    def carry(self, resource: Resource, manifest: Manifest, permit: CallCheck = lambda: None) -> ActionResult:
         """The calls of an act, as its manifest says."""
-        return registry.acts(self.kind).carry(self.cloud(), resource, manifest, permit)
+        return registry.action_functions(self.kind).perform(self.cloud(), resource, manifest, permit)
 
-    def kept(self, name: str, move: Move, archive: Archive, **facts: Any) -> tuple[Made, Manifest, str]:
+    def kept(self, name: str, move: StepName, archive: Archive, **facts: Any) -> tuple[ActionResult, Manifest, str]:
         """An act whose manifest is stored, and where."""
         made, manifest = self.made(name, move, **facts)
-        return made, manifest, archive.keep(replace(manifest, run=f"r{next(RUNS)}"), 1)
+        return made, manifest, archive.store_manifest(replace(manifest, run=f"r{next(RUNS)}"), 1)
 
-    def manifest(self, resource: Resource, move: Move) -> Manifest:
+    def manifest(self, resource: Resource, move: StepName) -> Manifest:
         """What undoing will need, as it comes back from the store."""
-        record = registry.acts(self.kind).record(self.cloud(), resource, move)
+        record = registry.action_functions(self.kind).read_undo_state(self.cloud(), resource, move)
         plain: dict[str, Any] = json.loads(json.dumps(record))
         return Manifest(
             id=resource.id, kind=self.kind, name=resource.name, target=resource.target, region=resource.region,
-            move=move, run="r1", at=NOW, record=plain,
+            action=move, run="r1", at=NOW, undo_state=plain,
         )  # fmt: skip
 
-    def undo(self, manifest: Manifest) -> Undone:
+    def undo(self, manifest: Manifest) -> UndoResult:
         """Bring it back."""
-        return registry.acts(self.kind).undo(self.cloud(), manifest)
+        return registry.action_functions(self.kind).undo(self.cloud(), manifest)
 
     def with_facts(self, resource: Resource, **facts: Any) -> Resource:
         """The same resource with other facts."""

@@ -9,7 +9,7 @@ import pytest
 from on_aws.actions.stage import Stage
 from reaper import registry
 from reaper.actions.contract import Manifest
-from reaper.model import Move
+from reaper.model import StepName
 from reaper_sandbox.aws import scaled
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.records import Variant
@@ -62,49 +62,49 @@ def app(account: Account) -> str:
     return "lab/JupyterLab/default"
 
 
-SCENES: list[tuple[str, Move, list[Scene]]] = [
-    ("sagemaker-endpoint", Move.STOP, [asynchronous, host]),
-    ("sagemaker-endpoint", Move.DELETE, [asynchronous, host]),
-    ("sagemaker-inference-component", Move.STOP, [component]),
-    ("sagemaker-inference-component", Move.DELETE, [component]),
-    ("sagemaker-notebook", Move.STOP, [running]),
-    ("sagemaker-notebook", Move.START, [stopped]),
-    ("sagemaker-studio-app", Move.STOP, [app]),
+SCENES: list[tuple[str, StepName, list[Scene]]] = [
+    ("sagemaker-endpoint", StepName.STOP, [asynchronous, host]),
+    ("sagemaker-endpoint", StepName.DELETE, [asynchronous, host]),
+    ("sagemaker-inference-component", StepName.STOP, [component]),
+    ("sagemaker-inference-component", StepName.DELETE, [component]),
+    ("sagemaker-notebook", StepName.STOP, [running]),
+    ("sagemaker-notebook", StepName.START, [stopped]),
+    ("sagemaker-studio-app", StepName.STOP, [app]),
 ]
 
 
 def test_every_deed_of_every_kind_is_played():
-    deeds = {(kind.name, move) for kind in registry.kinds("aws") for move in kind.deeds}
+    deeds = {(kind.name, move) for kind in registry.kinds("aws") for move in kind.actions}
     assert deeds == {(kind, move) for kind, move, _ in SCENES}
 
 
 @pytest.mark.parametrize(("kind", "move", "scenes"), SCENES, ids=lambda v: str(v) if isinstance(v, str) else "")
-def test_a_move_asks_for_exactly_what_its_deed_declares(account: Account, server: Server, kind: str, move: Move, scenes):
+def test_a_move_asks_for_exactly_what_its_deed_declares(account: Account, server: Server, kind: str, move: StepName, scenes):
     stage, known = Stage(server, kind), registry.kind(kind)
     names = [scene(account) for scene in scenes]
     for name in names:
         stage.move(name, move)
     used = {call.action for call in server.calls}
-    assert used - set(known.permissions) == set(known.deeds[move].permissions)
+    assert used - set(known.permissions) == set(known.actions[move].permissions)
 
 
 @pytest.mark.parametrize("kind", sorted({kind for kind, _, _ in SCENES}))
 def test_undoing_asks_for_exactly_what_it_declares(account: Account, server: Server, kind: str):
     stage, used = Stage(server, kind), set()
-    for move, scene in ((m, s) for k, m, scenes in SCENES for s in scenes if k == kind and m is not Move.START):
+    for move, scene in ((m, s) for k, m, scenes in SCENES for s in scenes if k == kind and m is not StepName.START):
         for shelf in (*account.contents.shelves().values(), account.contents.scalable, account.contents.alarms):
             shelf.clear()
         manifests: list[Manifest] = [stage.move(scene(account), move)[1]]
-        account.contents.configs.clear() if move is Move.DELETE and kind == "sagemaker-endpoint" else None
+        account.contents.configs.clear() if move is StepName.DELETE and kind == "sagemaker-endpoint" else None
         server.calls.clear()
         for manifest in manifests:
             stage.undo(manifest)
         used |= {call.action for call in server.calls}
-    assert used == set(registry.acts(kind).undo_permissions) - IMPLIED
+    assert used == set(registry.action_functions(kind).undo_permissions) - IMPLIED
 
 
 def test_no_act_can_touch_data_or_what_an_endpoint_is_made_of():
-    declared = {p for k in registry.kinds("aws") for d in k.deeds.values() for p in d.permissions}
-    declared |= {p for k in registry.kinds("aws") if k.deeds for p in registry.acts(k.name).undo_permissions}
+    declared = {p for k in registry.kinds("aws") for d in k.actions.values() for p in d.permissions}
+    declared |= {p for k in registry.kinds("aws") if k.actions for p in registry.action_functions(k.name).undo_permissions}
     deleting = {p.split(":")[1] for p in declared if p.split(":")[1].startswith(("Delete", "Deregister"))}
     assert deleting == {"DeleteApp", "DeleteEndpoint", "DeleteInferenceComponent", "DeregisterScalableTarget"}

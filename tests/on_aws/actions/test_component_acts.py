@@ -8,8 +8,8 @@ import pytest
 from on_aws.actions.stage import Stage
 from on_aws.conftest import HOUR, NOW
 from reaper import registry
-from reaper.errors import CloudError, Trouble
-from reaper.model import Bar, Move
+from reaper.errors import CloudError, Reason
+from reaper.model import Blocked, StepName
 from reaper_sandbox.aws import scaled
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.autoscaling import COPIES
@@ -35,7 +35,7 @@ def woken(account: Account, **alarm: object) -> None:
 
 def test_copies_go_to_zero_under_autoscaling_and_come_back(account: Account, stage: Stage, server: Server):
     woken(account)
-    said, manifest = stage.move("One", Move.STOP)
+    said, manifest = stage.move("One", StepName.STOP)
     order = [
         c.operation for c in server.calls if c.operation in ("RegisterScalableTarget", "UpdateInferenceComponentRuntimeConfig")
     ]
@@ -47,9 +47,9 @@ def test_copies_go_to_zero_under_autoscaling_and_come_back(account: Account, sta
 
 
 def test_without_a_wake_up_policy_it_keeps_its_copies(account: Account, stage: Stage):
-    assert "NoCapacityInvocationFailures would wake it" in stage.bar("One", Move.STOP)
+    assert "NoCapacityInvocationFailures would wake it" in stage.bar("One", StepName.STOP)
     woken(account, MetricName="Invocations")
-    assert "NoCapacityInvocationFailures would wake it" in stage.bar("One", Move.STOP)
+    assert "NoCapacityInvocationFailures would wake it" in stage.bar("One", StepName.STOP)
 
 
 def test_the_wake_up_policy_must_still_be_there_when_the_record_is_made(account: Account, stage: Stage):
@@ -57,7 +57,7 @@ def test_the_wake_up_policy_must_still_be_there_when_the_record_is_made(account:
     resource = stage.again(stage.seen("One")).resource
     account.contents.alarms.clear()
     with pytest.raises(CloudError, match="nothing would wake it"):
-        stage.manifest(resource, Move.STOP)
+        stage.manifest(resource, StepName.STOP)
 
 
 @pytest.mark.parametrize("operation", ["DescribeScalableTargets", "DescribeScalingPolicies", "DescribeAlarms"])
@@ -68,16 +68,16 @@ def test_autoscaling_that_cannot_be_read_bars_it_and_is_told(
     woken(account)
     server.rules.append(on(operation, fault))
     cloud = stage.cloud()
-    bar = registry.kind(KIND).able(stage.seen("One", cloud))[Move.STOP]
-    assert bar == Bar(because="whether anything would wake it again could not be read")
-    assert operation in str(cloud.troubles[0])
+    bar = registry.kind(KIND).blocked_actions(stage.seen("One", cloud))[StepName.STOP]
+    assert bar == Blocked(because="whether anything would wake it again could not be read")
+    assert operation in str(cloud.errors[0])
 
 
 def test_a_failed_scale_in_puts_the_minimum_back(account: Account, stage: Stage, server: Server):
     woken(account)
     server.rules.append(on("UpdateInferenceComponentRuntimeConfig", denied()))
     with pytest.raises(CloudError):
-        stage.move("One", Move.STOP)
+        stage.move("One", StepName.STOP)
     assert (account.contents.components["One"].copies, account.contents.scalable[KEY].least) == (3, 2)
 
 
@@ -95,15 +95,15 @@ def test_a_failed_scale_in_puts_the_minimum_back(account: Account, stage: Stage,
 def test_each_state_allows_what_it_allows(account: Account, stage: Stage, given: dict, stop: str, delete: str):
     woken(account)
     account.component("One", "e", **given)
-    assert (stage.bar("One", Move.STOP), stage.bar("One", Move.DELETE)) == (stop, delete)
+    assert (stage.bar("One", StepName.STOP), stage.bar("One", StepName.DELETE)) == (stop, delete)
 
 
 def test_an_adapter_is_never_acted_on_and_its_base_is_not_deleted(account: Account, stage: Stage):
     woken(account)
     account.component("adapter", "e", base="One")
-    assert "adapter inside One" in stage.bar("adapter", Move.STOP)
-    assert "adapter inside One" in stage.bar("adapter", Move.DELETE)
-    assert (stage.bar("One", Move.STOP), stage.bar("One", Move.DELETE)) == ("", "its adapter adapter would go with it")
+    assert "adapter inside One" in stage.bar("adapter", StepName.STOP)
+    assert "adapter inside One" in stage.bar("adapter", StepName.DELETE)
+    assert (stage.bar("One", StepName.STOP), stage.bar("One", StepName.DELETE)) == ("", "its adapter adapter would go with it")
 
 
 def test_use_of_an_adapter_since_the_sweep_is_seen_by_the_look_before_the_act(account: Account, stage: Stage):
@@ -119,9 +119,9 @@ def test_an_adapters_own_tags_protect_its_base(account: Account, stage: Stage):
     account.component("adapter", "e", base="One")
     seen = stage.seen("One")
     account.contents.components["adapter"].tags = {"reaper:keep": "true"}
-    able = registry.kind(KIND).able(stage.again(seen).resource)
-    assert able[Move.STOP]
-    assert "adapter inside it is protected" in able[Move.STOP].because
+    able = registry.kind(KIND).blocked_actions(stage.again(seen).resource)
+    assert able[StepName.STOP]
+    assert "adapter inside it is protected" in able[StepName.STOP].because
 
 
 def test_the_fresh_look_merges_its_endpoints_tags(account: Account, stage: Stage):
@@ -134,7 +134,7 @@ def test_the_fresh_look_merges_its_endpoints_tags(account: Account, stage: Stage
 def test_a_deleted_component_comes_back_with_its_tags_copies_and_autoscaling(account: Account, stage: Stage):
     woken(account)
     before = replace(account.contents.components["One"])
-    said, manifest = stage.move("One", Move.DELETE)
+    said, manifest = stage.move("One", StepName.DELETE)
     assert (account.contents.components, account.contents.scalable) == ({}, {})
     assert said == "it is being deleted; its endpoint and model stay"
     undone = stage.undo(manifest)
@@ -150,12 +150,12 @@ def test_a_deleted_component_comes_back_with_its_tags_copies_and_autoscaling(acc
 
 def test_its_autoscaling_waits_until_it_is_in_service(account: Account, stage: Stage, server: Server):
     woken(account)
-    _, manifest = stage.move("One", Move.DELETE)
+    _, manifest = stage.move("One", StepName.DELETE)
     server.world.settle_after = MINUTES
     first = stage.undo(manifest)
-    assert "its status is Creating: run it again" in first.lost[0]
+    assert "its status is Creating: run it again" in first.not_restored[0]
     server.now = NOW + 2 * MINUTES
-    assert stage.undo(manifest).lost == ("The tags of its autoscaling are not kept.",)
+    assert stage.undo(manifest).not_restored == ("The tags of its autoscaling are not kept.",)
     assert KEY in account.contents.scalable
 
 
@@ -166,37 +166,37 @@ def test_a_container_is_created_again_from_the_image_as_it_was_named(account: Ac
         "Container": {"DeployedImage": shown, "Environment": {"A": "b"}},
         "ComputeResourceRequirements": {"MinMemoryRequiredInMb": 128},
     }
-    _, manifest = stage.move("One", Move.DELETE)
+    _, manifest = stage.move("One", StepName.DELETE)
     stage.undo(manifest)
     assert account.contents.components["One"].spec["Container"] == {"Image": "repo/serve:1", "Environment": {"A": "b"}}
 
 
 def test_without_its_model_it_is_not_deleted(account: Account, stage: Stage):
     account.contents.lost_models.add("model")
-    assert stage.bar("One", Move.DELETE) == "its model model is gone, so it could not be created again"
+    assert stage.bar("One", StepName.DELETE) == "its model model is gone, so it could not be created again"
     with pytest.raises(CloudError, match="its model model is gone"):
-        stage.manifest(stage.seen("One"), Move.DELETE)
+        stage.manifest(stage.seen("One"), StepName.DELETE)
 
 
 def test_one_without_copies_comes_back_without_copies(account: Account, stage: Stage):
     account.component("One", "e", copies=0)
-    _, manifest = stage.move("One", Move.DELETE)
+    _, manifest = stage.move("One", StepName.DELETE)
     undone = stage.undo(manifest)
-    assert (account.contents.components["One"].copies, undone.lost) == (0, ())
+    assert (account.contents.components["One"].copies, undone.not_restored) == (0, ())
 
 
 def test_one_that_cannot_be_made_without_copies_gets_one_and_says_so(account: Account, stage: Stage, server: Server):
     account.component("One", "e", copies=0)
-    _, manifest = stage.move("One", Move.DELETE)
+    _, manifest = stage.move("One", StepName.DELETE)
     refuse = on("CreateInferenceComponent", error(400, "ValidationException", "CopyCount must be greater than 0"))
     server.rules.append(lambda call: refuse(call) if (call.params.get("RuntimeConfig") or {}).get("CopyCount") == 0 else None)
     undone = stage.undo(manifest)
     assert account.contents.components["One"].copies == 1
-    assert "One has one copy and not 0 as before" in undone.lost[0]
+    assert "One has one copy and not 0 as before" in undone.not_restored[0]
 
 
 def test_without_its_endpoint_it_cannot_be_brought_back_and_says_so(account: Account, stage: Stage):
-    _, manifest = stage.move("One", Move.DELETE)
+    _, manifest = stage.move("One", StepName.DELETE)
     account.contents.endpoints.clear()
     with pytest.raises(CloudError) as told:
         stage.undo(manifest)
@@ -209,7 +209,7 @@ def test_one_that_is_gone_says_so(account: Account, stage: Stage):
     account.contents.components.clear()
     with pytest.raises(CloudError) as told:
         stage.again(seen)
-    assert told.value.trouble is Trouble.GONE
+    assert told.value.reason is Reason.GONE
 
 
 @pytest.mark.parametrize("operation", ["DescribeInferenceComponent", "ListTags", "ListInferenceComponents"])
@@ -217,5 +217,5 @@ def test_what_cannot_be_looked_at_is_left_alone(account: Account, stage: Stage, 
     seen = stage.seen("One")
     server.rules.append(on(operation, denied()))
     with pytest.raises(CloudError) as told:
-        registry.acts(KIND).look(stage.cloud(), seen)
+        registry.action_functions(KIND).read_now(stage.cloud(), seen)
     assert told.value.missing == f"sagemaker:{operation}"

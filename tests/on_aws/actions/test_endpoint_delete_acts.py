@@ -14,12 +14,12 @@ from on_aws.actions.stage import Barred, Stage
 from on_aws.conftest import DAY, NOW
 from reaper import registry
 from reaper.actions import manifest as archives
-from reaper.actions.contract import Made
+from reaper.actions.contract import ActionResult
 from reaper.actions.manifest import Archive
-from reaper.aws.restorable import MARK
-from reaper.aws.session import Cloud
-from reaper.errors import CloudError, Trouble
-from reaper.model import Move
+from reaper.aws.restorable import RESTORED_TAG
+from reaper.aws.session import CloudSession
+from reaper.errors import CloudError, Reason
+from reaper.model import StepName
 from reaper_sandbox.aws import autoscaling, scaled
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.autoscaling import COPIES, VARIANT
@@ -86,7 +86,9 @@ def everything(name: str = "e", config: str = "e-config") -> dict[str, Any]:
         "endpoint": endpoint,
         "config": made,
         "components": parts,
-        "tags": [sorted((t for t in sagemaker.list_tags(ResourceArn=arn)["Tags"] if t["Key"] != MARK), key=str) for arn in arns],
+        "tags": [
+            sorted((t for t in sagemaker.list_tags(ResourceArn=arn)["Tags"] if t["Key"] != RESTORED_TAG), key=str) for arn in arns
+        ],
         "targets": scaling.describe_scalable_targets(**asked)["ScalableTargets"],
         "policies": policies,
         "actions": scaling.describe_scheduled_actions(**asked)["ScheduledActions"],
@@ -103,7 +105,7 @@ def test_a_two_variant_autoscaled_endpoint_comes_back_as_it_was(account: Account
     assert {v["VariantName"]: (v["CurrentInstanceCount"], v["CurrentWeight"]) for v in before["endpoint"]["ProductionVariants"]} == {
         "blue": (3, 4.0), "green": (1, 6.0)
     }  # fmt: skip
-    said, manifest = stage.move("e", Move.DELETE)
+    said, manifest = stage.move("e", StepName.DELETE)
     assert (account.contents.endpoints, account.contents.scalable) == ({}, {})
     assert said == "it is being deleted with its autoscaling; its configuration e-config stays"
     assert "e-config" in account.contents.configs
@@ -114,44 +116,44 @@ def test_a_two_variant_autoscaled_endpoint_comes_back_as_it_was(account: Account
     for part in before:
         assert after[part] == before[part], part
     assert undone.because == "it was created again"
-    assert undone.lost == ("The tags of its autoscaling are not kept.",)
+    assert undone.not_restored == ("The tags of its autoscaling are not kept.",)
 
 
 def test_what_needs_it_in_service_is_brought_back_by_another_run(account: Account, stage: Stage, server: Server):
     two_variants(account)
     before = everything()
-    _, manifest = stage.move("e", Move.DELETE)
+    _, manifest = stage.move("e", StepName.DELETE)
     server.world.settle_after = MINUTES
     first = stage.undo(manifest)
-    assert first.lost[0] == (
+    assert first.not_restored[0] == (
         "Not back yet: numbers of instances, autoscaling; its status is Creating: run it again as soon as the endpoint is in service."
     )
     assert account.contents.scalable == {}
     server.now = NOW + 2 * MINUTES
     second = stage.undo(manifest)
-    assert "its status is Updating" in second.lost[0]
+    assert "its status is Updating" in second.not_restored[0]
     server.now = NOW + 4 * MINUTES
-    assert "Not back yet: the size of" not in " ".join(stage.undo(manifest).lost)
+    assert "Not back yet: the size of" not in " ".join(stage.undo(manifest).not_restored)
     server.now = NOW + 6 * MINUTES
     third = stage.undo(manifest)
-    assert third.lost == ("The tags of its autoscaling are not kept.",)
+    assert third.not_restored == ("The tags of its autoscaling are not kept.",)
     assert everything() == before
     made = {name: len(stage.asked(f"application-autoscaling:{name}")) for name in ("RegisterScalableTarget", "PutScalingPolicy")}
-    assert stage.undo(manifest).lost == third.lost
+    assert stage.undo(manifest).not_restored == third.not_restored
     assert {name: len(stage.asked(f"application-autoscaling:{name}")) for name in made} == made
 
 
 def test_undoing_while_it_is_still_being_deleted_says_when(account: Account, stage: Stage, server: Server):
     account.endpoint("e")
     server.world.settle_after = MINUTES
-    _, manifest = stage.move("e", Move.DELETE)
+    _, manifest = stage.move("e", StepName.DELETE)
     with pytest.raises(CloudError, match="still being deleted: run it again when it is gone"):
         stage.undo(manifest)
 
 
 def test_a_new_run_does_not_meddle_with_numbers_that_autoscaling_has_in_hand(account: Account, stage: Stage):
     two_variants(account)
-    _, manifest = stage.move("e", Move.DELETE)
+    _, manifest = stage.move("e", StepName.DELETE)
     stage.undo(manifest)
     account.contents.endpoints["e"].variants[0].count = 5
     stage.undo(manifest)
@@ -160,7 +162,7 @@ def test_a_new_run_does_not_meddle_with_numbers_that_autoscaling_has_in_hand(acc
 
 def test_an_endpoint_that_somebody_made_under_its_name_is_left_alone(account: Account, stage: Stage):
     account.endpoint("e")
-    _, manifest = stage.move("e", Move.DELETE)
+    _, manifest = stage.move("e", StepName.DELETE)
     account.endpoint("e", variants=[Variant(count=4)])
     account.contents.endpoints["e"].config = "another"
     with pytest.raises(CloudError, match="left alone"):
@@ -170,7 +172,7 @@ def test_an_endpoint_that_somebody_made_under_its_name_is_left_alone(account: Ac
 
 def test_a_configuration_that_is_another_by_now_is_not_used(account: Account, stage: Stage):
     account.endpoint("e")
-    _, manifest = stage.move("e", Move.DELETE)
+    _, manifest = stage.move("e", StepName.DELETE)
     account.config("e-config", variants=[Variant(instance="ml.p4d.24xlarge")])
     with pytest.raises(CloudError, match="another one by now"):
         stage.undo(manifest)
@@ -184,10 +186,10 @@ def test_without_a_configuration_to_create_it_from_it_is_not_deleted(account: Ac
     account.contents.configs.clear()
     if when == "before the sweep":
         with pytest.raises(Barred, match="could not be created again"):
-            stage.move("e", Move.DELETE)
+            stage.move("e", StepName.DELETE)
     else:
         with pytest.raises(CloudError, match="could not be created again"):
-            stage.manifest(resource, Move.DELETE)
+            stage.manifest(resource, StepName.DELETE)
     assert "e" in account.contents.endpoints
 
 
@@ -197,17 +199,17 @@ def test_without_its_model_it_is_not_deleted(account: Account, stage: Stage, whe
     resource = stage.seen("e")
     account.contents.lost_models.add("model")
     if when == "before the sweep":
-        assert stage.bar("e", Move.DELETE) == "its model model is gone, so it could not be created again"
+        assert stage.bar("e", StepName.DELETE) == "its model model is gone, so it could not be created again"
     else:
         with pytest.raises(CloudError, match="its model model is gone"):
-            stage.manifest(resource, Move.DELETE)
+            stage.manifest(resource, StepName.DELETE)
     assert "e" in account.contents.endpoints
 
 
 class Newer:
     """A session of a newer SDK: one operation shows a member that is new to us."""
 
-    def __init__(self, cloud: Cloud, operation: str) -> None:
+    def __init__(self, cloud: CloudSession, operation: str) -> None:
         self._cloud, self._operation = cloud, operation
 
     def __getattr__(self, name: str) -> Any:
@@ -216,8 +218,8 @@ class Newer:
     def call(self, service: str, operation: str, want: str, **params: Any) -> dict[str, Any]:
         return self._cloud.call(service, operation, want, **params) | self._new(operation)
 
-    def pages(self, service: str, operation: str, *given: str, **params: Any) -> Iterator[dict[str, Any]]:
-        return (row | self._new(operation) for row in self._cloud.pages(service, operation, *given, **params))
+    def paged_rows(self, service: str, operation: str, *given: str, **params: Any) -> Iterator[dict[str, Any]]:
+        return (row | self._new(operation) for row in self._cloud.paged_rows(service, operation, *given, **params))
 
     def _new(self, operation: str) -> dict[str, Any]:
         return {"QuantumConfig": {"Qubits": 4}} if operation == self._operation else {}
@@ -237,13 +239,13 @@ def test_what_has_members_that_are_new_to_us_is_not_deleted(account: Account, st
     two_variants(account)
     resource = stage.seen("e")
     with pytest.raises(CloudError, match="QuantumConfig, which we do not know how to bring back"):
-        registry.acts(KIND).record(Newer(stage.cloud(), operation), resource, Move.DELETE)  # type: ignore[arg-type]
+        registry.action_functions(KIND).read_undo_state(Newer(stage.cloud(), operation), resource, StepName.DELETE)  # type: ignore[arg-type]
 
 
 def test_members_that_are_new_to_us_do_not_keep_it_from_being_scaled_in(account: Account, stage: Stage):
     two_variants(account)
     resource = stage.again(stage.seen("e")).resource
-    record = registry.acts(KIND).record(Newer(stage.cloud(), "DescribeAlarms"), resource, Move.STOP)  # type: ignore[arg-type]
+    record = registry.action_functions(KIND).read_undo_state(Newer(stage.cloud(), "DescribeAlarms"), resource, StepName.STOP)  # type: ignore[arg-type]
     assert record["variants"] == {"blue": 1}
 
 
@@ -258,7 +260,7 @@ def host(account: Account) -> None:
 def test_a_host_comes_back_with_its_components(account: Account, stage: Stage):
     host(account)
     before = everything()
-    said, manifest = stage.move("e", Move.DELETE)
+    said, manifest = stage.move("e", StepName.DELETE)
     assert (account.contents.endpoints, account.contents.components, account.contents.scalable) == ({}, {}, {})
     assert said.startswith("it is being deleted with its 2 inference components and with its autoscaling;")
     stage.undo(manifest)
@@ -270,15 +272,15 @@ def test_a_host_comes_back_with_its_components(account: Account, stage: Stage):
 def test_a_components_autoscaling_waits_for_the_component(account: Account, stage: Stage, server: Server):
     host(account)
     before = everything()
-    _, manifest = stage.move("e", Move.DELETE)
+    _, manifest = stage.move("e", StepName.DELETE)
     server.world.settle_after = MINUTES
     stage.undo(manifest)
     server.now = NOW + 2 * MINUTES
     second = stage.undo(manifest)
-    assert any("Component One is Creating" in text and "run it again" in text for text in second.lost)
+    assert any("Component One is Creating" in text and "run it again" in text for text in second.not_restored)
     server.now = NOW + 4 * MINUTES
     third = stage.undo(manifest)
-    assert third.lost == ("The tags of its autoscaling are not kept.",)
+    assert third.not_restored == ("The tags of its autoscaling are not kept.",)
     assert everything() == before
 
 
@@ -292,14 +294,14 @@ def test_components_are_waited_for_before_their_endpoint_goes(account: Account, 
             server.now = server.now + 2 * MINUTES
 
     server.rules.append(clock)
-    stage.move("e", Move.DELETE)
+    stage.move("e", StepName.DELETE)
     assert account.contents.endpoints["e"].status == "Deleting"
     assert account.contents.components == {}
 
 
 @pytest.fixture
 def archive(tmp_path: Path) -> Archive:
-    return archives.open(str(tmp_path), {})
+    return archives.open_archive(str(tmp_path), {})
 
 
 @pytest.fixture
@@ -310,10 +312,10 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return slept
 
 
-def half_deleted(account: Account, stage: Stage, server: Server, archive: Archive) -> tuple[Made, str]:
+def half_deleted(account: Account, stage: Stage, server: Server, archive: Archive) -> tuple[ActionResult, str]:
     """A host whose components took longer than the action waits, and are gone by now; with the address of its manifest."""
     server.world.settle_after = MINUTES
-    made, _, address = stage.kept("e", Move.DELETE, archive)
+    made, _, address = stage.kept("e", StepName.DELETE, archive)
     server.now = NOW + 2 * MINUTES
     server.world.settle_after = timedelta(0)
     account.contents.endpoints["e"].changed = NOW - DAY
@@ -325,7 +327,7 @@ def test_components_that_take_long_leave_their_host_to_an_action_of_its_own(
 ):
     host(account)
     made, _ = half_deleted(account, stage, server, archive)
-    assert made.part == "its 2 components; the endpoint itself is left"
+    assert made.part_done == "its 2 components; the endpoint itself is left"
     assert made.because == "its 2 components are still being deleted; the endpoint itself runs on"
     assert 50 <= sum(impatient) <= 60
     assert not stage.asked("sagemaker:DeleteEndpoint")
@@ -339,14 +341,14 @@ def test_what_is_left_of_a_host_is_deleted_by_itself_and_comes_back_whole(
     host(account)
     before = everything()
     _, address = half_deleted(account, stage, server, archive)
-    made, rest, _ = stage.kept("e", Move.DELETE, archive, previous=address)
-    assert (made.part, account.contents.endpoints, account.contents.components) == (None, {}, {})
-    assert (rest.record["components"], rest.record["previous"], rest.record["part"]) == ([], address, 2)
+    made, rest, _ = stage.kept("e", StepName.DELETE, archive, previous=address)
+    assert (made.part_done, account.contents.endpoints, account.contents.components) == (None, {}, {})
+    assert (rest.undo_state["components"], rest.undo_state["previous"], rest.undo_state["part"]) == ([], address, 2)
     undone = stage.undo(rest)
     after = everything()
     for part in before:
         assert after[part] == before[part], part
-    assert (undone.again, undone.lost) == (False, ("The tags of its autoscaling are not kept.",))
+    assert (undone.run_again, undone.not_restored) == (False, ("The tags of its autoscaling are not kept.",))
 
 
 @pytest.mark.usefixtures("impatient")
@@ -354,14 +356,17 @@ def test_the_components_of_the_earlier_part_wait_for_their_host(account: Account
     host(account)
     before = everything()
     _, address = half_deleted(account, stage, server, archive)
-    _, rest, _ = stage.kept("e", Move.DELETE, archive, previous=address)
+    _, rest, _ = stage.kept("e", StepName.DELETE, archive, previous=address)
     server.world.settle_after = MINUTES
     first = stage.undo(rest)
-    assert (first.again, "Not back yet: numbers of instances, components, autoscaling" in first.lost[0]) == (True, True)
+    assert (first.run_again, "Not back yet: numbers of instances, components, autoscaling" in first.not_restored[0]) == (
+        True,
+        True,
+    )
     for round_ in range(2, 5):
         server.now = NOW + round_ * 2 * MINUTES
         undone = stage.undo(rest)
-    assert (undone.again, everything()) == (False, before)
+    assert (undone.run_again, everything()) == (False, before)
 
 
 @pytest.mark.usefixtures("impatient")
@@ -370,17 +375,17 @@ def test_components_that_somebody_else_deletes_leave_the_host_as_it_is(account: 
     resource = stage.again(stage.seen("e")).resource
     for component in account.contents.components.values():
         component.status = "Deleting"
-    manifest = stage.manifest(resource, Move.DELETE)
-    assert manifest.record["components"] == []
+    manifest = stage.manifest(resource, StepName.DELETE)
+    assert manifest.undo_state["components"] == []
     with pytest.raises(CloudError, match="still being deleted") as told:
         stage.carry(resource, manifest)
-    assert (told.value.trouble, stage.asked("sagemaker:DeleteInferenceComponent")) == (Trouble.REFUSED, [])
+    assert (told.value.reason, stage.asked("sagemaker:DeleteInferenceComponent")) == (Reason.REFUSED, [])
 
 
 def test_a_component_put_on_it_in_the_last_moment_saves_it(account: Account, stage: Stage):
     host(account)
     resource = stage.again(stage.seen("e")).resource
-    manifest = stage.manifest(resource, Move.DELETE)
+    manifest = stage.manifest(resource, StepName.DELETE)
     account.component("new", "e")
     with pytest.raises(CloudError, match="was put on e just now"):
         stage.carry(resource, manifest)
@@ -394,12 +399,12 @@ def test_a_host_that_is_half_deleted_says_so_and_is_made_whole_by_undoing(
     host(account)
     before = everything()
     resource = stage.again(stage.seen("e")).resource
-    manifest = stage.manifest(resource, Move.DELETE)
+    manifest = stage.manifest(resource, StepName.DELETE)
     refuse = on(operation, error(400, "ValidationException", "no"))
     server.rules.append(lambda call: refuse(call) if len(account.contents.components) < 2 else None)
     with pytest.raises(CloudError, match="undo brings them back") as told:
         stage.carry(resource, manifest)
-    assert told.value.trouble is Trouble.PARTIAL
+    assert told.value.reason is Reason.PARTIAL
     server.rules.clear()
     stage.undo(manifest)
     assert everything() == before
@@ -409,9 +414,10 @@ def test_a_host_of_adapters_is_not_deleted(account: Account, stage: Stage):
     host(account)
     account.component("adapter", "e", base="One")
     with pytest.raises(CloudError, match="adapter"):
-        stage.manifest(stage.seen("e"), Move.DELETE)
+        stage.manifest(stage.seen("e"), StepName.DELETE)
     assert (
-        stage.bar("e", Move.DELETE) == "adapter is an adapter, or does not say what it is made of: what hosts it is not deleted"
+        stage.bar("e", StepName.DELETE)
+        == "adapter is an adapter, or does not say what it is made of: what hosts it is not deleted"
     )
 
 
@@ -421,7 +427,7 @@ def test_a_host_of_adapters_is_not_deleted(account: Account, stage: Stage):
 def test_other_sorts_come_back_too(account: Account, stage: Stage, asynchronous: dict[str, Any]):
     account.endpoint("e", **asynchronous)
     before = everything()
-    _, manifest = stage.move("e", Move.DELETE)
+    _, manifest = stage.move("e", StepName.DELETE)
     stage.undo(manifest)
     assert everything() == before
 
@@ -431,14 +437,14 @@ def test_serverless_comes_back_with_its_provisioned_concurrency_of_that_day(acco
     variant = account.contents.endpoints["e"].variants[0]
     variant.serverless = {**(variant.serverless or {}), "ProvisionedConcurrency": 5}
     before = everything()
-    _, manifest = stage.move("e", Move.DELETE)
+    _, manifest = stage.move("e", StepName.DELETE)
     stage.undo(manifest)
     assert everything() == before
 
 
 def test_an_alarm_that_somebody_changed_meanwhile_keeps_the_change(account: Account, stage: Stage):
     two_variants(account)
-    _, manifest = stage.move("e", Move.DELETE)
+    _, manifest = stage.move("e", StepName.DELETE)
     account.contents.alarms["step-blue-alarm"]["Threshold"] = 7.0
     account.contents.alarms["step-blue-alarm"]["AlarmActions"].append("arn:aws:sns:us-east-1:123456789012:pager")
     stage.undo(manifest)
@@ -450,7 +456,7 @@ def test_an_alarm_that_somebody_changed_meanwhile_keeps_the_change(account: Acco
 def test_an_alarm_that_is_gone_comes_back_too(account: Account, stage: Stage):
     two_variants(account)
     before = copy.deepcopy(account.contents.alarms["step-blue-alarm"])
-    _, manifest = stage.move("e", Move.DELETE)
+    _, manifest = stage.move("e", StepName.DELETE)
     account.contents.alarms.clear()
     stage.undo(manifest)
     after = account.contents.alarms["step-blue-alarm"]
@@ -469,7 +475,7 @@ MODERN = {
 def test_an_alarm_comes_back_with_all_that_it_had(account: Account, stage: Stage, gone: bool):
     two_variants(account)
     account.contents.alarms["step-blue-alarm"] |= MODERN
-    _, manifest = stage.move("e", Move.DELETE)
+    _, manifest = stage.move("e", StepName.DELETE)
     if gone:
         account.contents.alarms.clear()
     stage.undo(manifest)
@@ -479,11 +485,11 @@ def test_an_alarm_comes_back_with_all_that_it_had(account: Account, stage: Stage
 
 def test_an_alarm_that_could_not_be_led_to_its_policy_is_led_by_the_next_run(account: Account, stage: Stage, server: Server):
     two_variants(account)
-    _, manifest = stage.move("e", Move.DELETE)
+    _, manifest = stage.move("e", StepName.DELETE)
     server.rules.append(on("PutMetricAlarm", denied()))
-    assert stage.undo(manifest).again
+    assert stage.undo(manifest).run_again
     server.rules.clear()
-    assert not stage.undo(manifest).again
+    assert not stage.undo(manifest).run_again
     arn = account.contents.scalable["endpoint/e/variant/blue", VARIANT].policies["step-blue"]["PolicyARN"]
     assert account.contents.alarms["step-blue-alarm"]["AlarmActions"] == [arn]
 
@@ -492,17 +498,17 @@ def test_components_without_copies_come_back_without_copies(account: Account, st
     host(account)
     account.contents.components["two"].copies = 0
     account.contents.scalable["inference-component/two", COPIES].least = 0
-    _, manifest = stage.move("e", Move.DELETE)
+    _, manifest = stage.move("e", StepName.DELETE)
     stage.undo(manifest)
     assert {c.name: c.copies for c in account.contents.components.values()} == {"One": 2, "two": 0}
 
 
 def test_autoscaling_that_cannot_be_brought_back_is_told_and_the_rest_is_there(account: Account, stage: Stage, server: Server):
     two_variants(account)
-    _, manifest = stage.move("e", Move.DELETE)
+    _, manifest = stage.move("e", StepName.DELETE)
     server.rules.append(on("PutScalingPolicy", error(400, "ValidationException", "no")))
     undone = stage.undo(manifest)
-    assert sum("could not be made anew" in text for text in undone.lost) == 4
+    assert sum("could not be made anew" in text for text in undone.not_restored) == 4
     assert len(account.contents.scalable) == 2
 
 
@@ -514,7 +520,7 @@ def test_denied_is_told_and_nothing_is_deleted(account: Account, stage: Stage, s
     resource = stage.seen("e")
     server.rules.append(on(operation, denied()))
     with pytest.raises(CloudError) as told:
-        stage.carry(resource, stage.manifest(resource, Move.DELETE))
+        stage.carry(resource, stage.manifest(resource, StepName.DELETE))
     assert (told.value.missing or "").endswith(operation)
     assert (set(account.contents.endpoints), len(account.contents.scalable)) == ({"e"}, 2)
 
@@ -522,14 +528,14 @@ def test_denied_is_told_and_nothing_is_deleted(account: Account, stage: Stage, s
 def test_a_scalable_target_that_cannot_be_taken_away_is_told(account: Account, stage: Stage, server: Server):
     host(account)
     server.rules.append(on("DeregisterScalableTarget", denied()))
-    said, _ = stage.move("e", Move.DELETE)
+    said, _ = stage.move("e", StepName.DELETE)
     assert "the scalable target of inference-component/One could not be deregistered" in said
     assert ("inference-component/One", COPIES) in account.contents.scalable
 
 
 def test_models_and_configurations_are_never_deleted(account: Account, stage: Stage):
     two_variants(account)
-    stage.move("e", Move.DELETE)
+    stage.move("e", StepName.DELETE)
     assert not stage.asked("sagemaker:DeleteModel")
     assert not stage.asked("sagemaker:DeleteEndpointConfig")
     assert account.contents.configs["e-config"].created < NOW - DAY

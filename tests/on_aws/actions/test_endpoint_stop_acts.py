@@ -7,9 +7,9 @@ import pytest
 from on_aws.actions.stage import WINDOW, Barred, Stage
 from on_aws.conftest import DAY, HOUR, NOW, Sweep
 from reaper import registry
-from reaper.actions.contract import Made
-from reaper.errors import CloudError, Trouble
-from reaper.model import Move, State
+from reaper.actions.contract import ActionResult
+from reaper.errors import CloudError, Reason
+from reaper.model import State, StepName
 from reaper_sandbox.aws import scaled
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.autoscaling import COPIES, VARIANT
@@ -45,22 +45,22 @@ def asynchronous(account: Account, *, count: int = 1, minimum: int = 1) -> dict[
 
 def test_a_real_time_endpoint_goes_to_one_instance_and_back(account: Account, stage: Stage):
     account.endpoint("e", variants=[Variant(name="a", count=3), Variant(name="b")])
-    made, manifest = stage.made("e", Move.STOP)
+    made, manifest = stage.made("e", StepName.STOP)
     assert counts(account) == {"a": 1, "b": 1}
-    assert made == Made(because="it is scaling in: a from 3 to 1")
+    assert made == ActionResult(because="it is scaling in: a from 3 to 1")
     undone = stage.undo(manifest)
     assert counts(account) == {"a": 3, "b": 1}
-    assert undone.lost == ()
+    assert undone.not_restored == ()
 
 
 def test_the_deed_says_that_one_instance_breaks_a_rule_of_two():
-    assert "does not keep a rule of two instances" in registry.kind(KIND).deeds[Move.STOP].what
+    assert "does not keep a rule of two instances" in registry.kind(KIND).actions[StepName.STOP].effect
 
 
 def test_the_autoscaling_minimum_is_lowered_before_and_brought_back_after(account: Account, stage: Stage, server: Server):
     account.endpoint("e", variants=[Variant(count=3)])
     scaled.variant(account, "e", least=2)
-    said, manifest = stage.move("e", Move.STOP)
+    said, manifest = stage.move("e", StepName.STOP)
     order = [c.operation for c in server.calls if c.operation in ("RegisterScalableTarget", "UpdateEndpointWeightsAndCapacities")]
     assert order == ["RegisterScalableTarget", "UpdateEndpointWeightsAndCapacities"]
     assert (counts(account), least(account)) == ({"AllTraffic": 1}, 1), "autoscaling brings it back where its minimum stays"
@@ -75,7 +75,7 @@ def test_a_scale_in_that_fails_puts_the_minimum_back(account: Account, stage: St
     scaled.variant(account, "e", least=2)
     server.rules.append(on("UpdateEndpointWeightsAndCapacities", denied()))
     with pytest.raises(CloudError) as told:
-        stage.move("e", Move.STOP)
+        stage.move("e", StepName.STOP)
     assert told.value.missing == "sagemaker:UpdateEndpointWeightsAndCapacities"
     assert (counts(account), least(account)) == ({"AllTraffic": 3}, 2)
 
@@ -85,13 +85,13 @@ def test_a_minimum_that_cannot_be_lowered_leaves_the_instances_alone(account: Ac
     scaled.variant(account, "e", least=2)
     server.rules.append(on("RegisterScalableTarget", denied()))
     with pytest.raises(CloudError):
-        stage.move("e", Move.STOP)
+        stage.move("e", StepName.STOP)
     assert counts(account) == {"AllTraffic": 3}
 
 
 def test_undoing_leaves_what_somebody_scaled_up_since_alone(account: Account, stage: Stage):
     account.endpoint("e", variants=[Variant(count=2)])
-    _, manifest = stage.move("e", Move.STOP)
+    _, manifest = stage.move("e", StepName.STOP)
     account.contents.endpoints["e"].variants[0].count = 5
     stage.undo(manifest)
     assert counts(account) == {"AllTraffic": 5}
@@ -99,7 +99,7 @@ def test_undoing_leaves_what_somebody_scaled_up_since_alone(account: Account, st
 
 def test_an_asynchronous_endpoint_goes_to_zero_where_a_step_policy_wakes_it(account: Account, stage: Stage):
     scaled.wake(account, asynchronous(account))
-    _, manifest = stage.move("e", Move.STOP)
+    _, manifest = stage.move("e", StepName.STOP)
     assert (counts(account), least(account)) == ({"AllTraffic": 0}, 0)
     stage.undo(manifest)
     assert (counts(account), least(account)) == ({"AllTraffic": 1}, 1)
@@ -118,28 +118,28 @@ def test_an_asynchronous_endpoint_goes_to_zero_where_a_step_policy_wakes_it(acco
 )
 def test_an_alarm_that_would_not_wake_it_keeps_it_at_one(account: Account, stage: Stage, alarm: dict[str, Any]):
     scaled.wake(account, asynchronous(account, count=2), **alarm)
-    _, _ = stage.move("e", Move.STOP)
+    _, _ = stage.move("e", StepName.STOP)
     assert counts(account) == {"AllTraffic": 1}
 
 
 def test_target_tracking_alone_wakes_nothing(account: Account, stage: Stage):
     asynchronous(account)
-    bar = stage.able("e")[Move.STOP]
+    bar = stage.able("e")[StepName.STOP]
     assert bar
-    assert (bar.done, "HasBacklogWithoutCapacity" in bar.because) == (True, True)
+    assert (bar.already_done, "HasBacklogWithoutCapacity" in bar.because) == (True, True)
 
 
 def test_scaling_out_that_is_suspended_wakes_nothing(account: Account, stage: Stage):
     scaled.wake(account, asynchronous(account))
     account.contents.scalable["endpoint/e/variant/AllTraffic", VARIANT].suspended = {"DynamicScalingOutSuspended": True}
-    assert "would wake it" in stage.bar("e", Move.STOP)
+    assert "would wake it" in stage.bar("e", StepName.STOP)
 
 
 def test_a_policy_that_adds_a_percentage_of_nothing_wakes_nothing(account: Account, stage: Stage):
     scaled.wake(account, asynchronous(account))
     policy = account.contents.scalable["endpoint/e/variant/AllTraffic", VARIANT].policies["wake"]
     policy["StepScalingPolicyConfiguration"] = {**scaled.WAKE, "AdjustmentType": "PercentChangeInCapacity"}
-    assert "would wake it" in stage.bar("e", Move.STOP)
+    assert "would wake it" in stage.bar("e", StepName.STOP)
 
 
 def test_the_wake_up_policy_must_still_be_there_when_the_record_is_made(account: Account, stage: Stage):
@@ -147,7 +147,7 @@ def test_the_wake_up_policy_must_still_be_there_when_the_record_is_made(account:
     resource = stage.again(stage.seen("e")).resource
     account.contents.alarms.clear()
     with pytest.raises(CloudError, match="no more than one instance"):
-        stage.manifest(resource, Move.STOP)
+        stage.manifest(resource, StepName.STOP)
 
 
 @pytest.mark.parametrize("operation", ["DescribeScalableTargets", "DescribeScalingPolicies", "DescribeAlarms"])
@@ -158,7 +158,7 @@ def test_autoscaling_that_cannot_be_read_bars_it_and_is_told(
     scaled.wake(account, asynchronous(account))
     account.alive("e", "AllTraffic", NOW - 15 * DAY, NOW)
     server.rules.append(on(operation, fault))
-    assert stage.bar("e", Move.STOP) == "whether anything would wake it again could not be read"
+    assert stage.bar("e", StepName.STOP) == "whether anything would wake it again could not be read"
     result = swept(KIND)
     assert result.state("e") is State.IDLE
     assert operation in (result.coverage(KIND).error or "")
@@ -176,7 +176,7 @@ def host(account: Account, *names: str, wakes: bool = True, variant: Variant = H
 
 def test_a_host_goes_to_zero_by_its_components_and_back(account: Account, stage: Stage):
     host(account, "one", "two")
-    said, manifest = stage.move("e", Move.STOP)
+    said, manifest = stage.move("e", StepName.STOP)
     assert {c.copies for c in account.contents.components.values()} == {0}
     assert (counts(account), least(account, "inference-component/one", COPIES)) == ({"AllTraffic": 0}, 0)
     assert "component one from 2 to no copies" in said
@@ -189,11 +189,11 @@ def test_a_host_whose_components_have_no_copies_already_has_nothing_to_stop(acco
     host(account, "one", "two")
     for one in account.contents.components.values():
         one.copies = 0
-    bar = stage.able("e")[Move.STOP]
+    bar = stage.able("e")[StepName.STOP]
     assert bar
-    assert (bar.because, bar.done) == ("its components have no copies already; SageMaker lets its instances go", True)
+    assert (bar.because, bar.already_done) == ("its components have no copies already; SageMaker lets its instances go", True)
     account.contents.components["two"].copies = 1
-    assert stage.able("e")[Move.STOP] is None
+    assert stage.able("e")[StepName.STOP] is None
 
 
 def test_a_host_that_is_half_scaled_in_says_so(account: Account, stage: Stage, server: Server):
@@ -201,19 +201,19 @@ def test_a_host_that_is_half_scaled_in_says_so(account: Account, stage: Stage, s
     refuse = on("UpdateInferenceComponentRuntimeConfig", denied())
     server.rules.append(lambda call: refuse(call) if any(not c.copies for c in account.contents.components.values()) else None)
     with pytest.raises(CloudError, match="went to no copies before") as told:
-        stage.move("e", Move.STOP)
-    assert told.value.trouble is Trouble.PARTIAL
+        stage.move("e", StepName.STOP)
+    assert told.value.reason is Reason.PARTIAL
     assert least(account, "inference-component/two", COPIES) == 1
 
 
 def test_a_component_that_vanishes_does_not_pass_for_an_endpoint_that_is_gone(account: Account, stage: Stage):
     host(account, "one", "two")
     resource = stage.again(stage.seen("e")).resource
-    manifest = stage.manifest(resource, Move.STOP)
+    manifest = stage.manifest(resource, StepName.STOP)
     del account.contents.components["one"]
     with pytest.raises(CloudError) as told:
         stage.carry(resource, manifest)
-    assert told.value.trouble is Trouble.REFUSED
+    assert told.value.reason is Reason.REFUSED
     assert (account.contents.components["two"].copies, least(account, "inference-component/two", COPIES)) == (2, 1)
 
 
@@ -224,21 +224,21 @@ def test_a_minimum_that_cannot_be_put_back_is_told(account: Account, stage: Stag
     refuse = on("RegisterScalableTarget", denied())
     server.rules.append(lambda call: refuse(call) if least(account) == 1 else None)
     with pytest.raises(CloudError, match="minimum stays lowered, because it could not be put back") as told:
-        stage.move("e", Move.STOP)
-    assert told.value.trouble is Trouble.PARTIAL
+        stage.move("e", StepName.STOP)
+    assert told.value.reason is Reason.PARTIAL
     assert "endpoint/e/variant/AllTraffic (2 before); the manifest that run r1 stored brings it back" in str(told.value)
 
 
 def test_a_host_with_one_component_that_nothing_wakes_stays_as_it_is(account: Account, stage: Stage):
     host(account, "one", "two")
     del account.contents.alarms["wake-two-alarm"]
-    assert "would wake its component two" in stage.bar("e", Move.STOP)
+    assert "would wake its component two" in stage.bar("e", StepName.STOP)
 
 
 @pytest.mark.parametrize("variant", [Variant(model=None, scaling=(1, 4)), Variant(model=None, count=2)])
 def test_a_host_whose_instances_may_not_go_to_zero_is_not_scaled_in(account: Account, stage: Stage, variant: Variant):
     host(account, "one", variant=variant)
-    assert "ManagedInstanceScaling" in stage.bar("e", Move.STOP)
+    assert "ManagedInstanceScaling" in stage.bar("e", StepName.STOP)
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_a_host_whose_instances_may_not_go_to_zero_is_not_scaled_in(account: Acc
 )
 def test_what_cannot_be_scaled_in_says_why(account: Account, stage: Stage, variants: list[Variant], because: str):
     account.endpoint("e", variants=variants)
-    assert because in stage.bar("e", Move.STOP)
+    assert because in stage.bar("e", StepName.STOP)
 
 
 @pytest.mark.parametrize(
@@ -271,14 +271,14 @@ def test_what_cannot_be_scaled_in_says_why(account: Account, stage: Stage, varia
 )
 def test_each_state_allows_what_it_allows(account: Account, stage: Stage, status: str, stop: str, delete: str):
     account.endpoint("e", status=status, variants=[Variant(count=2)])
-    assert (stage.bar("e", Move.STOP), stage.bar("e", Move.DELETE)) == (stop, delete)
+    assert (stage.bar("e", StepName.STOP), stage.bar("e", StepName.DELETE)) == (stop, delete)
 
 
 def test_one_that_was_not_looked_at_closely_is_barred(account: Account, stage: Stage):
     account.endpoint("e", variants=[Variant(count=2)])
     account.alive("e", "AllTraffic", NOW - DAY, NOW)
     account.invoked("e", "AllTraffic", NOW - HOUR)
-    assert {stage.bar("e", m) for m in (Move.STOP, Move.DELETE)} == {"it was not looked at closely"}
+    assert {stage.bar("e", m) for m in (StepName.STOP, StepName.DELETE)} == {"it was not looked at closely"}
 
 
 @pytest.mark.parametrize("tags", [{"reaper:keep": "true"}, {"reaper:kepp": "true"}, {"reaper:keep-until": "2027-01-01"}])
@@ -288,35 +288,35 @@ def test_a_component_that_its_own_tags_protect_protects_its_endpoint(account: Ac
     seen = stage.seen("e")
     account.contents.components["two"].tags = tags
     if when == "before the sweep":
-        assert all("two inside it is protected" in stage.bar("e", m) for m in (Move.STOP, Move.DELETE))
+        assert all("two inside it is protected" in stage.bar("e", m) for m in (StepName.STOP, StepName.DELETE))
     else:
         account.contents.components["two"].tags = tags
-        able = registry.kind(KIND).able(stage.again(seen).resource)
-        assert all("two inside it is protected" in able[m].because for m in (Move.STOP, Move.DELETE))
+        able = registry.kind(KIND).blocked_actions(stage.again(seen).resource)
+        assert all("two inside it is protected" in able[m].because for m in (StepName.STOP, StepName.DELETE))
 
 
 def test_the_fresh_tags_of_a_component_protect_even_where_the_bulk_ones_lag(account: Account, stage: Stage):
     host(account, "one")
     seen = stage.seen("e")
     account.contents.components["one"].tags = {"reaper:keep": "true"}
-    fresh = registry.acts(KIND).look(stage.cloud(), seen)
+    fresh = registry.action_functions(KIND).read_now(stage.cloud(), seen)
     account.contents.components["one"].tags = None
     [found] = registry.kind(KIND).observe(stage.cloud(), [fresh], WINDOW)
-    able = registry.kind(KIND).able(found.resource)
-    assert all("one inside it is protected" in able[m].because for m in (Move.STOP, Move.DELETE))
+    able = registry.kind(KIND).blocked_actions(found.resource)
+    assert all("one inside it is protected" in able[m].because for m in (StepName.STOP, StepName.DELETE))
 
 
 def test_a_component_that_may_be_stopped_at_most_forbids_only_the_deletion(account: Account, stage: Stage):
     host(account, "one")
     account.contents.components["one"].tags = {"reaper:action": "stop"}
-    assert (stage.bar("e", Move.STOP), "allows no more" in stage.bar("e", Move.DELETE)) == ("", True)
+    assert (stage.bar("e", StepName.STOP), "allows no more" in stage.bar("e", StepName.DELETE)) == ("", True)
 
 
 def test_components_whose_tags_cannot_be_read_protect_their_endpoint(account: Account, stage: Stage, server: Server):
     host(account, "one")
     seen = stage.seen("e")
     server.rules.append(on("GetResources", denied()))
-    assert "tags could not be read" in stage.bar("e", Move.DELETE)
+    assert "tags could not be read" in stage.bar("e", StepName.DELETE)
     server.rules[:] = [on("ListTags", denied())]
     with pytest.raises(CloudError):
         stage.again(seen)
@@ -328,16 +328,16 @@ def test_one_that_is_gone_says_so(account: Account, stage: Stage):
     account.contents.endpoints.clear()
     with pytest.raises(CloudError) as told:
         stage.again(seen)
-    assert told.value.trouble is Trouble.GONE
+    assert told.value.reason is Reason.GONE
 
 
 def test_one_that_is_being_updated_since_the_sweep_is_barred(account: Account, stage: Stage):
     account.endpoint("e", variants=[Variant(count=2)])
     seen = stage.seen("e")
     account.contents.endpoints["e"].status = "Updating"
-    assert stage.again(seen).unsettled == "its status is Updating"
+    assert stage.again(seen).changing_because == "its status is Updating"
     with pytest.raises(Barred):
-        stage.move("e", Move.STOP)
+        stage.move("e", StepName.STOP)
 
 
 def test_use_since_the_sweep_is_seen(account: Account, stage: Stage):
@@ -378,5 +378,5 @@ def test_many_endpoints_that_could_sleep_cost_three_more_calls(account: Account,
 def test_a_passing_fault_is_retried(account: Account, stage: Stage, server: Server):
     account.endpoint("e", variants=[Variant(count=2)])
     server.rules.append(on("UpdateEndpointWeightsAndCapacities", throttled(), times=1))
-    stage.move("e", Move.STOP)
+    stage.move("e", StepName.STOP)
     assert counts(account) == {"AllTraffic": 1}

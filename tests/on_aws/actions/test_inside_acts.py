@@ -7,9 +7,9 @@ import pytest
 from on_aws.actions.stage import WINDOW, Stage
 from on_aws.conftest import DAY, NOW
 from reaper import registry
-from reaper.model import Move, Resource
+from reaper.model import Resource, StepName
 from reaper.policy import rules as policy_rules
-from reaper.policy.file import load
+from reaper.policy.file import load_policy
 from reaper_sandbox.aws import scaled
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.fault import denied, on
@@ -41,7 +41,7 @@ def within(resource: Resource) -> dict[str, Resource]:
 
 
 def looked(stage: Stage, name: str = "e") -> Resource:
-    return registry.acts(stage.kind).look(stage.cloud(), stage.seen(name))
+    return registry.action_functions(stage.kind).read_now(stage.cloud(), stage.seen(name))
 
 
 @pytest.mark.parametrize("how", ["sweep", "look", "again"])
@@ -53,8 +53,8 @@ def test_an_endpoint_brings_its_components_along_as_their_own_sweep_sees_them(st
     assert [getattr(found["Prod"], name) for name in same] == [getattr(own, name) for name in same]
     assert found["Prod"].tags == {"team": "language", "owner": "kofi"}
     assert set(found) == {"Prod", "test"}
-    rules = {name: policy_rules.rule(load(POLICY).policy, one, None, NOW) for name, one in found.items()}
-    assert (rules["Prod"].protected, rules["test"].protected) == ("rule 'hers are left alone' says ignore", None)
+    rules = {name: policy_rules.effective_rule(load_policy(POLICY).policy, one, None, NOW) for name, one in found.items()}
+    assert (rules["Prod"].protected_because, rules["test"].protected_because) == ("rule 'hers are left alone' says ignore", None)
 
 
 @pytest.mark.parametrize("how", ["sweep", "again"])
@@ -67,7 +67,7 @@ def test_a_component_names_its_host_as_the_hosts_own_sweep_does(stage: Stage, ho
 def test_the_tags_of_the_fresh_look_are_the_ones_that_count(account: Account, stage: Stage):
     seen = stage.seen("e")
     account.contents.components["test"].tags = {"owner": "ana"}
-    fresh = registry.acts(stage.kind).look(stage.cloud(), seen)
+    fresh = registry.action_functions(stage.kind).read_now(stage.cloud(), seen)
     account.contents.components["test"].tags = None
     [found] = registry.kind(stage.kind).observe(stage.cloud(), [fresh], WINDOW)
     assert within(found.resource)["test"].tags == {"team": "language", "owner": "ana"}
@@ -101,26 +101,28 @@ def test_a_component_brings_its_adapters_along(account: Account, stage: Stage, h
 )
 def test_what_has_tags_that_cannot_be_put_back_is_not_deleted(account: Account, stage: Stage, tags: dict, because: str):
     account.contents.endpoints["e"].tags = tags
-    bar = stage.able("e")[Move.DELETE]
+    bar = stage.able("e")[StepName.DELETE]
     assert bar
-    assert (bar.because, bar.done) == (because, False)
-    part = Stage(stage.server, COMPONENT).able("Prod")[Move.DELETE]
+    assert (bar.because, bar.already_done) == (because, False)
+    part = Stage(stage.server, COMPONENT).able("Prod")[StepName.DELETE]
     assert part
-    assert (part.because, part.done) == (because, False)
+    assert (part.because, part.already_done) == (because, False)
 
 
 @pytest.mark.parametrize("when", ["before the sweep", "since the sweep"])
 def test_a_component_that_a_stack_manages_keeps_its_endpoint(account: Account, stage: Stage, when: str):
     seen = stage.seen("e")
     account.contents.components["test"].tags = STACK
-    able = stage.able("e") if when == "before the sweep" else registry.kind(stage.kind).able(stage.again(seen).resource)
-    assert able[Move.DELETE]
-    assert "it is managed by the stack prod" in able[Move.DELETE].because
-    assert able[Move.STOP] is None
+    able = (
+        stage.able("e") if when == "before the sweep" else registry.kind(stage.kind).blocked_actions(stage.again(seen).resource)
+    )
+    assert able[StepName.DELETE]
+    assert "it is managed by the stack prod" in able[StepName.DELETE].because
+    assert able[StepName.STOP] is None
 
 
 @pytest.mark.parametrize(("kind", "name"), [("sagemaker-endpoint", "e"), (COMPONENT, "Prod")])
 def test_a_stop_says_that_a_stack_may_undo_it(account: Account, stage: Stage, kind: str, name: str):
     account.contents.endpoints["e"].tags = STACK
-    said, _ = Stage(stage.server, kind).move(name, Move.STOP)
+    said, _ = Stage(stage.server, kind).move(name, StepName.STOP)
     assert said.endswith("; the stack prod, which manages it, may set its numbers again")

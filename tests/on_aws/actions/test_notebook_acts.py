@@ -6,8 +6,8 @@ import pytest
 
 from on_aws.actions.stage import Barred, Stage
 from on_aws.conftest import NOW
-from reaper.errors import CloudError, Trouble
-from reaper.model import Bar, Move
+from reaper.errors import CloudError, Reason
+from reaper.model import Blocked, StepName
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.fault import denied, garbage, on
 from reaper_sandbox.aws.server import Server
@@ -24,16 +24,16 @@ def status(account: Account, name: str = "nb") -> str:
 
 def test_a_stopped_notebook_is_started_again_by_undoing_the_stop(account: Account, stage: Stage):
     account.notebook("nb")
-    said, manifest = stage.move("nb", Move.STOP)
+    said, manifest = stage.move("nb", StepName.STOP)
     assert (status(account), said) == ("Stopped", "it is stopping; its volume stays")
     undone = stage.undo(manifest)
     assert (status(account), undone.because) == ("InService", "it is starting")
-    assert "lost" in undone.lost[0]
+    assert "lost" in undone.not_restored[0]
 
 
 def test_a_start_is_made_and_never_undone(account: Account, stage: Stage):
     account.notebook("nb", status="Stopped")
-    _, manifest = stage.move("nb", Move.START)
+    _, manifest = stage.move("nb", StepName.START)
     assert status(account) == "InService"
     with pytest.raises(CloudError, match="end somebody's work"):
         stage.undo(manifest)
@@ -43,30 +43,38 @@ def test_a_start_is_made_and_never_undone(account: Account, stage: Stage):
 @pytest.mark.parametrize(
     ("given", "stop", "start"),
     [
-        ("InService", None, Bar(because="it is running already", done=True)),
-        ("Stopped", Bar(because="it is stopped already", done=True), None),
-        *((s, Bar(because=f"its status is {s}"), Bar(because=f"its status is {s}")) for s in ("Pending", "Stopping", "Updating")),
-        *((s, Bar(because=f"its status is {s}"), Bar(because=f"its status is {s}")) for s in ("Deleting", "Failed", "Novel")),
+        ("InService", None, Blocked(because="it is running already", already_done=True)),
+        ("Stopped", Blocked(because="it is stopped already", already_done=True), None),
+        *(
+            (s, Blocked(because=f"its status is {s}"), Blocked(because=f"its status is {s}"))
+            for s in ("Pending", "Stopping", "Updating")
+        ),
+        *(
+            (s, Blocked(because=f"its status is {s}"), Blocked(because=f"its status is {s}"))
+            for s in ("Deleting", "Failed", "Novel")
+        ),
     ],
 )
-def test_each_state_allows_what_it_allows(account: Account, stage: Stage, given: str, stop: Bar | None, start: Bar | None):
+def test_each_state_allows_what_it_allows(
+    account: Account, stage: Stage, given: str, stop: Blocked | None, start: Blocked | None
+):
     account.notebook("nb", status=given)
-    assert stage.able("nb") == {Move.STOP: stop, Move.START: start}
+    assert stage.able("nb") == {StepName.STOP: stop, StepName.START: start}
 
 
 def test_one_that_is_updated_since_the_sweep_is_barred(account: Account, stage: Stage):
     account.notebook("nb")
     seen = stage.seen("nb")
     account.contents.notebooks["nb"].status = "Updating"
-    assert stage.again(seen).unsettled == "its status is Updating"
+    assert stage.again(seen).changing_because == "its status is Updating"
     with pytest.raises(Barred):
-        stage.move("nb", Move.STOP)
+        stage.move("nb", StepName.STOP)
 
 
 def test_one_that_somebody_stops_a_moment_before_is_done(account: Account, stage: Stage, server: Server):
     account.notebook("nb")
     resource = stage.again(stage.seen("nb")).resource
-    manifest = stage.manifest(resource, Move.STOP)
+    manifest = stage.manifest(resource, StepName.STOP)
     account.contents.notebooks["nb"].status = "Stopped"
     said = stage.carry(resource, manifest).because
     assert said == "it had just been stopped already"
@@ -78,7 +86,7 @@ def test_one_that_is_gone_says_so(account: Account, stage: Stage):
     account.contents.notebooks.clear()
     with pytest.raises(CloudError) as told:
         stage.again(seen)
-    assert told.value.trouble is Trouble.GONE
+    assert told.value.reason is Reason.GONE
 
 
 @pytest.mark.parametrize("operation", ["DescribeNotebookInstance", "ListTags"])
@@ -87,7 +95,7 @@ def test_what_cannot_be_looked_at_is_not_stopped(account: Account, stage: Stage,
     account.notebook("nb")
     server.rules.append(on(operation, fault))
     with pytest.raises(CloudError):
-        stage.move("nb", Move.STOP)
+        stage.move("nb", StepName.STOP)
     assert status(account) == "InService"
 
 
@@ -95,7 +103,7 @@ def test_a_denied_stop_names_the_permission(account: Account, stage: Stage, serv
     account.notebook("nb")
     server.rules.append(on("StopNotebookInstance", denied()))
     with pytest.raises(CloudError) as told:
-        stage.move("nb", Move.STOP)
+        stage.move("nb", StepName.STOP)
     assert told.value.missing == "sagemaker:StopNotebookInstance"
 
 
@@ -109,7 +117,7 @@ def test_the_fresh_look_has_the_tags_of_this_moment(account: Account, stage: Sta
 def test_undoing_waits_for_a_stop_to_end(account: Account, stage: Stage, server: Server):
     server.world.settle_after = timedelta(minutes=3)
     account.notebook("nb")
-    _, manifest = stage.move("nb", Move.STOP)
+    _, manifest = stage.move("nb", StepName.STOP)
     with pytest.raises(CloudError, match="run it again once it is Stopped"):
         stage.undo(manifest)
     server.now = NOW + timedelta(minutes=4)

@@ -12,10 +12,10 @@ from on_aws.actions.stage import Stage
 from on_aws.conftest import DAY, NOW
 from reaper import registry
 from reaper.actions import manifest as archives
-from reaper.actions.contract import Made, Manifest
+from reaper.actions.contract import ActionResult, Manifest
 from reaper.actions.manifest import Archive
-from reaper.errors import CloudError, Trouble
-from reaper.model import Move, Part
+from reaper.errors import CloudError, Reason
+from reaper.model import BilledPart, StepName
 from reaper_sandbox.aws import scaled
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.autoscaling import VARIANT
@@ -38,7 +38,7 @@ def stage(server: Server) -> Stage:
 
 @pytest.fixture
 def archive(tmp_path: Path) -> Archive:
-    return archives.open(str(tmp_path), {})
+    return archives.open_archive(str(tmp_path), {})
 
 
 def three(account: Account) -> None:
@@ -62,12 +62,12 @@ def later(account: Account) -> None:
     account.contents.endpoints["e"].changed = NOW - 30 * DAY
 
 
-def all_parts(account: Account, stage: Stage, archive: Archive) -> list[tuple[Made, Manifest]]:
+def all_parts(account: Account, stage: Stage, archive: Archive) -> list[tuple[ActionResult, Manifest]]:
     """Every part, each with the stored manifest of the one before."""
-    found: list[tuple[Made, Manifest]] = []
+    found: list[tuple[ActionResult, Manifest]] = []
     previous = None
-    while stage.able("e")[Move.STOP] is None:
-        made, manifest, previous = stage.kept("e", Move.STOP, archive, previous=previous)
+    while stage.able("e")[StepName.STOP] is None:
+        made, manifest, previous = stage.kept("e", StepName.STOP, archive, previous=previous)
         found.append((made, manifest))
         later(account)
     return found
@@ -81,7 +81,7 @@ def refusing(variant: str, fault: Fault) -> Guard:
 def test_each_action_scales_in_one_variant_the_greatest_saving_first(account: Account, stage: Stage, archive: Archive):
     three(account)
     made = [one for one, _ in all_parts(account, stage, archive)]
-    assert [one.part for one in made] == ["1 of 3 variants", "2 of 3 variants", None]
+    assert [one.part_done for one in made] == ["1 of 3 variants", "2 of 3 variants", None]
     assert [one.because.split(": ")[1].split(";")[0] for one in made] == ["b from 3 to 1", "a from 3 to 1", "c from 2 to 1"]
     assert all(len(call["DesiredWeightsAndCapacities"]) == 1 for call in stage.asked(f"sagemaker:{RESIZE}"))
     assert (counts(account), least(account)) == ({"a": 1, "b": 1, "c": 1}, {"a": 1, "b": 1, "c": 1})
@@ -89,26 +89,26 @@ def test_each_action_scales_in_one_variant_the_greatest_saving_first(account: Ac
 
 def test_an_action_touches_the_autoscaling_of_its_own_variant_only(account: Account, stage: Stage):
     three(account)
-    stage.move("e", Move.STOP)
+    stage.move("e", StepName.STOP)
     assert (counts(account), least(account)) == ({"a": 3, "b": 1, "c": 2}, {"a": 2, "b": 1, "c": 2})
 
 
 def test_while_a_variant_is_left_there_is_something_to_stop(account: Account, stage: Stage):
     three(account)
     for _ in range(3):
-        assert stage.able("e")[Move.STOP] is None
-        stage.move("e", Move.STOP)
+        assert stage.able("e")[StepName.STOP] is None
+        stage.move("e", StepName.STOP)
         later(account)
-    bar = stage.able("e")[Move.STOP]
+    bar = stage.able("e")[StepName.STOP]
     assert bar
-    assert bar.done
+    assert bar.already_done
 
 
 def test_what_is_left_to_pay_is_told_for_the_next_action_only(account: Account, stage: Stage):
     three(account)
-    left = registry.kind(KIND).left(stage.seen("e"), Move.STOP)
+    left = registry.kind(KIND).parts_after(stage.seen("e"), StepName.STOP)
     assert left == tuple(
-        Part(component="Hosting", instance=kind, count=count)
+        BilledPart(component="Hosting", instance=kind, count=count)
         for kind, count in (("ml.m5.large", 3), ("ml.g5.xlarge", 1), ("ml.m5.large", 2))
     )
 
@@ -117,7 +117,7 @@ def test_variants_without_a_price_come_last_and_then_by_name(account: Account, s
     odd = [Variant(name=name, count=9, instance="ml.unheard-of.large") for name in ("b", "a")]
     account.endpoint("e", variants=[*odd, Variant(name="z", count=2)])
     parts = all_parts(account, stage, archive)
-    assert [list(manifest.record["variants"]) for _, manifest in parts] == [["z"], ["a"], ["b"]]
+    assert [list(manifest.undo_state["variants"]) for _, manifest in parts] == [["z"], ["a"], ["b"]]
 
 
 def test_undoing_the_last_part_brings_all_back(account: Account, stage: Stage, archive: Archive):
@@ -125,7 +125,7 @@ def test_undoing_the_last_part_brings_all_back(account: Account, stage: Stage, a
     _, last = all_parts(account, stage, archive)[-1]
     undone = stage.undo(last)
     assert (counts(account), least(account)) == (BEFORE, {"a": 2, "b": 2, "c": 2})
-    assert (undone.lost, undone.again) == ((), False)
+    assert (undone.not_restored, undone.run_again) == ((), False)
 
 
 def test_undoing_goes_on_as_soon_as_the_endpoint_is_in_service(account: Account, stage: Stage, server: Server, archive: Archive):
@@ -136,9 +136,9 @@ def test_undoing_goes_on_as_soon_as_the_endpoint_is_in_service(account: Account,
     for round_ in range(3):
         server.now = NOW + round_ * 2 * MINUTES
         told.append(stage.undo(last))
-    assert [one.again for one in told] == [True, True, False]
-    assert told[0].lost == ("Not back yet: the size of a, b: run it again as soon as the endpoint is in service.",)
-    assert (counts(account), least(account), told[2].lost) == (BEFORE, {"a": 2, "b": 2, "c": 2}, ())
+    assert [one.run_again for one in told] == [True, True, False]
+    assert told[0].not_restored == ("Not back yet: the size of a, b: run it again as soon as the endpoint is in service.",)
+    assert (counts(account), least(account), told[2].not_restored) == (BEFORE, {"a": 2, "b": 2, "c": 2}, ())
 
 
 def test_a_minimum_waits_for_its_variant(account: Account, stage: Stage, server: Server, archive: Archive):
@@ -151,7 +151,7 @@ def test_a_minimum_waits_for_its_variant(account: Account, stage: Stage, server:
 
 def test_one_part_alone_is_undone_by_its_own_manifest(account: Account, stage: Stage):
     three(account)
-    _, first = stage.made("e", Move.STOP)
+    _, first = stage.made("e", StepName.STOP)
     stage.undo(first)
     assert counts(account) == BEFORE
 
@@ -162,20 +162,20 @@ def test_a_refused_size_keeps_no_other_variant_from_coming_back(account: Account
     server.rules.append(refusing("c", LIMIT))
     undone = stage.undo(last)
     assert (counts(account), least(account)) == ({"a": 3, "b": 3, "c": 1}, {"a": 2, "b": 2, "c": 1})
-    assert undone.again
-    assert "Not restored: the size or weight of c" in undone.lost[0]
-    assert "ResourceLimitExceeded" in undone.lost[0]
+    assert undone.run_again
+    assert "Not restored: the size or weight of c" in undone.not_restored[0]
+    assert "ResourceLimitExceeded" in undone.not_restored[0]
     server.rules.clear()
-    assert (stage.undo(last).again, counts(account)) == (False, BEFORE)
+    assert (stage.undo(last).run_again, counts(account)) == (False, BEFORE)
 
 
 def test_where_every_size_is_refused_undoing_fails(account: Account, stage: Stage, server: Server):
     three(account)
-    _, manifest = stage.made("e", Move.STOP)
+    _, manifest = stage.made("e", StepName.STOP)
     server.rules.append(on(RESIZE, denied()))
     with pytest.raises(CloudError) as told:
         stage.undo(manifest)
-    assert (told.value.trouble, least(account)["b"]) == (Trouble.DENIED, 1)
+    assert (told.value.reason, least(account)["b"]) == (Reason.DENIED, 1)
 
 
 def test_an_earlier_manifest_that_cannot_be_read_is_told_and_the_rest_comes_back(
@@ -183,29 +183,29 @@ def test_an_earlier_manifest_that_cannot_be_read_is_told_and_the_rest_comes_back
 ):
     three(account)
     _, last = all_parts(account, stage, archive)[-1]
-    Path(last.record["previous"]).unlink()
+    Path(last.undo_state["previous"]).unlink()
     undone = stage.undo(last)
     assert counts(account) == {"a": 1, "b": 1, "c": 2}
-    assert (undone.again, "Not back: what the action before it took" in undone.lost[0]) == (True, True)
+    assert (undone.run_again, "Not back: what the action before it took" in undone.not_restored[0]) == (True, True)
 
 
 @pytest.mark.parametrize("previous", ["/nowhere/x.json", "ftp://nowhere", "s3://"], ids=["no file", "no place", "no bucket"])
 def test_with_an_unreadable_earlier_manifest_the_count_begins_anew(account: Account, stage: Stage, previous: str):
     three(account)
-    stage.move("e", Move.STOP)
+    stage.move("e", StepName.STOP)
     later(account)
-    made, manifest = stage.made("e", Move.STOP, previous=previous)
-    assert (made.part, manifest.record["previous"]) == ("1 of 2 variants", previous)
+    made, manifest = stage.made("e", StepName.STOP, previous=previous)
+    assert (made.part_done, manifest.undo_state["previous"]) == ("1 of 2 variants", previous)
     stage.undo(manifest)
     assert counts(account) == {"a": 3, "b": 1, "c": 2}
 
 
 def test_an_earlier_manifest_outside_the_place_for_them_is_named_and_not_read(account: Account, stage: Stage, archive: Archive):
     three(account)
-    _, _, previous = stage.kept("e", Move.STOP, archive)
+    _, _, previous = stage.kept("e", StepName.STOP, archive)
     later(account)
-    made, manifest = stage.made("e", Move.STOP, previous=previous, elsewhere=True)
-    assert (made.part, manifest.record["previous"], manifest.record["part"]) == ("1 of 2 variants", previous, 1)
+    made, manifest = stage.made("e", StepName.STOP, previous=previous, elsewhere=True)
+    assert (made.part_done, manifest.undo_state["previous"], manifest.undo_state["part"]) == ("1 of 2 variants", previous, 1)
     assert stage.undo(manifest).because
     assert counts(account) == {"a": 3, "b": 1, "c": 2}
 
@@ -223,38 +223,38 @@ def _made_anew(account: Account) -> None:
 @pytest.mark.parametrize("since", [_scaled_out, _made_anew], ids=["scaled out by its owner", "made anew"])
 def test_a_stop_that_no_longer_stands_is_not_gone_on_with(account: Account, stage: Stage, archive: Archive, since: Any):
     three(account)
-    _, _, previous = stage.kept("e", Move.STOP, archive)
+    _, _, previous = stage.kept("e", StepName.STOP, archive)
     since(account)
     later(account)
     before = counts(account)
-    _, manifest = stage.made("e", Move.STOP, previous=previous)
-    assert manifest.record["part"] == 1
+    _, manifest = stage.made("e", StepName.STOP, previous=previous)
+    assert manifest.undo_state["part"] == 1
     stage.undo(manifest)
     assert counts(account) == before
 
 
 def test_a_finished_stop_of_long_ago_is_not_undone_with_a_new_one(account: Account, stage: Stage, archive: Archive):
     account.endpoint("e", variants=[Variant(name="a", count=3), Variant(name="b")])
-    _, _, previous = stage.kept("e", Move.STOP, archive)
+    _, _, previous = stage.kept("e", StepName.STOP, archive)
     account.contents.endpoints["e"].variants[1].count = 2
     later(account)
-    made, manifest = stage.made("e", Move.STOP, previous=previous)
+    made, manifest = stage.made("e", StepName.STOP, previous=previous)
     stage.undo(manifest)
-    assert (made.part, counts(account)) == (None, {"a": 1, "b": 2})
+    assert (made.part_done, counts(account)) == (None, {"a": 1, "b": 2})
 
 
 def test_a_manifest_of_two_variants_at_once_still_brings_both_back(account: Account, stage: Stage, server: Server):
     account.endpoint("e", variants=[Variant(name="a", count=3), Variant(name="b", count=2)])
-    resource = stage.again(stage.seen("e")).resource
-    old = stage.manifest(resource, Move.STOP)
-    old.record.update(counts={"a": 3, "b": 2}, variants={"a": 1, "b": 1})
-    del old.record["part"], old.record["parts"]
+    resource = stage.run_again(stage.seen("e")).resource
+    old = stage.manifest(resource, StepName.STOP)
+    old.undo_state.update(counts={"a": 3, "b": 2}, variants={"a": 1, "b": 1})
+    del old.undo_state["part"], old.undo_state["parts"]
     for variant in account.contents.endpoints["e"].variants:
         variant.count = 1
     server.world.settle_after = MINUTES
-    assert stage.undo(old).again
+    assert stage.undo(old).run_again
     server.now = NOW + 2 * MINUTES
-    assert not stage.undo(old).again
+    assert not stage.undo(old).run_again
     assert counts(account) == {"a": 3, "b": 2}
 
 
@@ -266,7 +266,7 @@ def test_restoring_a_deletion_asks_for_weights_together_and_for_one_size_a_call(
     account.endpoint("e", variants=[Variant(name="a", count=1), Variant(name="b", count=1)])
     for variant, count in zip(account.contents.endpoints["e"].variants, (2, 3), strict=True):
         variant.count, variant.weight = count, 5.0
-    _, manifest = stage.made("e", Move.DELETE)
+    _, manifest = stage.made("e", StepName.DELETE)
     stage.undo(manifest)
     assert counts(account) == {"a": 2, "b": 3}
     assert watching(server.calls) == [
@@ -280,23 +280,23 @@ def test_a_refused_size_keeps_nothing_else_of_a_deletion_from_coming_back(accoun
     account.endpoint("e", variants=[Variant(name="a"), Variant(name="b")])
     account.contents.endpoints["e"].variants[0].count = 4
     scaled.variant(account, "e", "b", least=1)
-    _, manifest = stage.made("e", Move.DELETE)
+    _, manifest = stage.made("e", StepName.DELETE)
     server.rules.append(refusing("a", LIMIT))
     undone = stage.undo(manifest)
-    assert (undone.again, "Not restored: the size or weight of a" in undone.lost[0]) == (True, True)
+    assert (undone.run_again, "Not restored: the size or weight of a" in undone.not_restored[0]) == (True, True)
     assert set(account.contents.scalable) == {("endpoint/e/variant/b", VARIANT)}
     server.rules.clear()
-    assert (stage.undo(manifest).again, counts(account)) == (False, {"a": 4, "b": 1})
+    assert (stage.undo(manifest).run_again, counts(account)) == (False, {"a": 4, "b": 1})
 
 
 def test_a_size_that_was_refused_and_is_autoscalings_now_is_told(account: Account, stage: Stage, server: Server):
     account.endpoint("e", variants=[Variant(name="a")])
     account.contents.endpoints["e"].variants[0].count = 4
     scaled.variant(account, "e", "a", least=1)
-    _, manifest = stage.made("e", Move.DELETE)
+    _, manifest = stage.made("e", StepName.DELETE)
     server.rules.append(on(RESIZE, LIMIT))
-    assert stage.undo(manifest).again
+    assert stage.undo(manifest).run_again
     server.rules.clear()
     undone = stage.undo(manifest)
-    assert (undone.again, counts(account)) == (False, {"a": 1})
-    assert undone.lost[0] == "The number of instances of a is 1 now and not 4: its autoscaling has it in hand."
+    assert (undone.run_again, counts(account)) == (False, {"a": 1})
+    assert undone.not_restored[0] == "The number of instances of a is 1 now and not 4: its autoscaling has it in hand."

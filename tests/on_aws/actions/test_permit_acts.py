@@ -10,8 +10,8 @@ import pytest
 
 from on_aws.actions.stage import Stage
 from on_aws.actions.test_act_permissions import SCENES, Scene
-from reaper.errors import CloudError, Trouble, Withdrawn
-from reaper.model import Move
+from reaper.errors import ActionWithdrawn, CloudError, Reason
+from reaper.model import StepName
 from reaper_sandbox.aws import scaled
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.autoscaling import VARIANT
@@ -40,7 +40,7 @@ class Leave:
         self.asked += 1
         self.server.calls.append(self)  # type: ignore[arg-type]
         if self.asked > self.times:
-            raise Withdrawn("its owner snoozed it")
+            raise ActionWithdrawn("its owner snoozed it")
 
 
 def changing(server: Server, first: int = 0) -> list[Any]:
@@ -54,7 +54,7 @@ def named(calls: list[Any]) -> list[str]:
 
 @pytest.mark.parametrize(("kind", "move", "scene"), PLAYS, ids=lambda v: getattr(v, "__name__", str(v)))
 def test_leave_is_asked_for_directly_before_each_changing_call(
-    account: Account, server: Server, kind: str, move: Move, scene: Scene
+    account: Account, server: Server, kind: str, move: StepName, scene: Scene
 ):
     leave, name = Leave(server), scene(account)
     Stage(server, kind).made(name, move, leave)
@@ -67,7 +67,7 @@ def test_leave_is_asked_for_directly_before_each_changing_call(
 
 @pytest.mark.parametrize(("kind", "move", "scene", "times"), WITHDRAWN, ids=lambda v: getattr(v, "__name__", str(v)))
 def test_no_changing_call_is_made_once_leave_is_taken_back(
-    account: Account, server: Server, kind: str, move: Move, scene: Scene, times: int
+    account: Account, server: Server, kind: str, move: StepName, scene: Scene, times: int
 ):
     leave, name = Leave(server, times), scene(account)
     stage = Stage(server, kind)
@@ -75,7 +75,7 @@ def test_no_changing_call_is_made_once_leave_is_taken_back(
     manifest = stage.manifest(resource, move)
     try:
         said = stage.carry(resource, manifest, leave).because
-    except Withdrawn as reason:
+    except ActionWithdrawn as reason:
         said = str(reason)
     else:
         assert "its autoscaling stays (" in said, "what it belonged to was deleted before"
@@ -96,8 +96,8 @@ def state(account: Account) -> tuple[int, int]:
 
 def test_a_snooze_between_minimum_and_scale_in_puts_the_minimum_back(account: Account, server: Server):
     autoscaled(account)
-    with pytest.raises(Withdrawn):
-        Stage(server, "sagemaker-endpoint").made("e", Move.STOP, Leave(server, 1))
+    with pytest.raises(ActionWithdrawn):
+        Stage(server, "sagemaker-endpoint").made("e", StepName.STOP, Leave(server, 1))
     assert state(account) == (3, 2)
 
 
@@ -105,8 +105,8 @@ def test_a_minimum_that_cannot_be_put_back_after_a_snooze_is_told(account: Accou
     autoscaled(account)
     refuse = on("RegisterScalableTarget", denied())
     server.rules.append(lambda call: refuse(call) if account.contents.scalable[KEY].least == 1 else None)
-    with pytest.raises(Withdrawn, match="snoozed it; and the autoscaling minimum stays lowered"):
-        Stage(server, "sagemaker-endpoint").made("e", Move.STOP, Leave(server, 1))
+    with pytest.raises(ActionWithdrawn, match="snoozed it; and the autoscaling minimum stays lowered"):
+        Stage(server, "sagemaker-endpoint").made("e", StepName.STOP, Leave(server, 1))
 
 
 def test_a_scale_in_whose_reply_was_lost_says_that_it_was_sent_again(account: Account, server: Server):
@@ -114,8 +114,8 @@ def test_a_scale_in_whose_reply_was_lost_says_that_it_was_sent_again(account: Ac
     server.world.settle_after = timedelta(minutes=10)
     server.rules.append(on("UpdateEndpointWeightsAndCapacities", lost(), times=1))
     with pytest.raises(CloudError, match="Cannot update in-progress endpoint") as told:
-        Stage(server, "sagemaker-endpoint").move("e", Move.STOP)
-    assert (told.value.trouble, told.value.retried) == (Trouble.REFUSED, True)
+        Stage(server, "sagemaker-endpoint").move("e", StepName.STOP)
+    assert (told.value.reason, told.value.retried) == (Reason.REFUSED, True)
     assert account.contents.endpoints["e"].variants[0].count == 1
 
 
@@ -125,10 +125,10 @@ def test_a_lost_reply_leaves_the_minimum_lowered_and_undoing_brings_all_back(acc
     server.world.settle_after = timedelta(minutes=10)
     server.rules.append(on("UpdateEndpointWeightsAndCapacities", lost(), times=1))
     resource = stage.again(stage.seen("e")).resource
-    manifest = stage.manifest(resource, Move.STOP)
+    manifest = stage.manifest(resource, StepName.STOP)
     with pytest.raises(CloudError, match="minimum stays lowered, because the call may have been carried out") as told:
         stage.carry(resource, manifest)
-    assert (told.value.trouble, told.value.retried, state(account)) == (Trouble.PARTIAL, True, (1, 1))
+    assert (told.value.reason, told.value.retried, state(account)) == (Reason.PARTIAL, True, (1, 1))
     server.now += timedelta(hours=1)
     stage.undo(manifest)
     assert state(account) == (3, 2)

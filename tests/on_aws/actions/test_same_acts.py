@@ -9,9 +9,9 @@ import pytest
 
 from on_aws.actions.stage import Stage
 from on_aws.conftest import DAY, HOUR, NOW
-from reaper.aws.restorable import MARK
-from reaper.errors import CloudError, Trouble
-from reaper.model import Move
+from reaper.aws.restorable import RESTORED_TAG
+from reaper.errors import CloudError, Reason
+from reaper.model import StepName
 from reaper.policy import tags
 from reaper_sandbox.aws import autoscaling, scaled
 from reaper_sandbox.aws.account import Account
@@ -43,11 +43,11 @@ def anew(account: Account, **other: object) -> None:
 
 def test_a_scale_in_is_not_undone_on_an_endpoint_that_was_made_anew(account: Account, stage: Stage):
     account.endpoint("e", variants=[Variant(count=4)], tags={"owner": "lee"})
-    _, manifest = stage.move("e", Move.STOP)
+    _, manifest = stage.move("e", StepName.STOP)
     anew(account)
     with pytest.raises(CloudError, match="made anew by somebody since: it is left as it is") as told:
         stage.undo(manifest)
-    assert (told.value.trouble, count(account)) == (Trouble.REFUSED, 1)
+    assert (told.value.reason, count(account)) == (Reason.REFUSED, 1)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_scale_in_is_not_undone_on_an_endpoint_that_was_made_anew(account: Acc
 )
 def test_a_scale_in_is_not_undone_under_another_configuration(account: Account, stage: Stage, variant: Variant):
     account.endpoint("e", variants=[Variant(count=4)])
-    _, manifest = stage.move("e", Move.STOP)
+    _, manifest = stage.move("e", StepName.STOP)
     account.contents.endpoints["e"].config = "other"
     account.config("other", variants=[variant])
     with pytest.raises(CloudError, match="another configuration since: it is left as it is"):
@@ -65,7 +65,7 @@ def test_a_scale_in_is_not_undone_under_another_configuration(account: Account, 
 
 def test_a_scale_in_is_not_undone_where_a_configuration_of_the_same_name_names_other_machines(account: Account, stage: Stage):
     account.endpoint("e", variants=[Variant(count=4)])
-    _, manifest = stage.move("e", Move.STOP)
+    _, manifest = stage.move("e", StepName.STOP)
     account.config("e-config", variants=[Variant(instance="ml.p4d.24xlarge")])
     with pytest.raises(CloudError, match="another configuration since"):
         stage.undo(manifest)
@@ -74,7 +74,7 @@ def test_a_scale_in_is_not_undone_where_a_configuration_of_the_same_name_names_o
 
 def test_a_configuration_that_was_deleted_since_does_not_stand_in_the_way(account: Account, stage: Stage):
     account.endpoint("e", variants=[Variant(count=4)])
-    _, manifest = stage.move("e", Move.STOP)
+    _, manifest = stage.move("e", StepName.STOP)
     account.contents.configs.clear()
     stage.undo(manifest)
     assert count(account) == 4
@@ -83,22 +83,22 @@ def test_a_configuration_that_was_deleted_since_does_not_stand_in_the_way(accoun
 def test_a_number_that_was_chosen_since_stays_and_its_minimum_does_not_scale_it_up(account: Account, stage: Stage):
     account.endpoint("e", variants=[Variant(count=4)])
     scaled.variant(account, "e", least=3)
-    _, manifest = stage.move("e", Move.STOP)
+    _, manifest = stage.move("e", StepName.STOP)
     account.contents.endpoints["e"].variants[0].count = 2
     undone = stage.undo(manifest)
     assert (count(account), account.contents.scalable[KEY].least) == (2, 1)
-    assert undone.lost[0] == (
+    assert undone.not_restored[0] == (
         "The number of instances of AllTraffic is 2 now, not 1 as the stop left it and not 4 as before: "
         "it was chosen since and is left as it is."
     )
-    assert "3 as before would scale up the 2 that were chosen since" in undone.lost[1]
-    assert not undone.again
+    assert "3 as before would scale up the 2 that were chosen since" in undone.not_restored[1]
+    assert not undone.run_again
 
 
 def test_undoing_twice_leaves_what_the_owner_chose_in_between(account: Account, stage: Stage):
     account.endpoint("e", variants=[Variant(count=4)])
-    _, manifest = stage.move("e", Move.STOP)
-    assert stage.undo(manifest).lost == ()
+    _, manifest = stage.move("e", StepName.STOP)
+    assert stage.undo(manifest).not_restored == ()
     account.contents.endpoints["e"].variants[0].count = 2
     stage.undo(manifest)
     assert count(account) == 2
@@ -107,25 +107,25 @@ def test_undoing_twice_leaves_what_the_owner_chose_in_between(account: Account, 
 def test_a_minimum_that_somebody_chose_since_stays(account: Account, stage: Stage):
     account.endpoint("e", variants=[Variant(count=4)])
     named = scaled.variant(account, "e", least=4, most=8)
-    _, manifest = stage.move("e", Move.STOP)
+    _, manifest = stage.move("e", StepName.STOP)
     autoscaling.register(account.contents, {**named, "MinCapacity": 2})
     account.contents.endpoints["e"].variants[0].count = 1
     undone = stage.undo(manifest)
     assert account.contents.scalable[KEY].least == 2
-    assert "The autoscaling minimum of endpoint/e/variant/AllTraffic is 2 now" in undone.lost[0]
+    assert "The autoscaling minimum of endpoint/e/variant/AllTraffic is 2 now" in undone.not_restored[0]
 
 
 def test_what_autoscaling_allows_today_is_not_gone_over(account: Account, stage: Stage):
     account.endpoint("e", variants=[Variant(count=4)])
     named = scaled.variant(account, "e", least=3, most=4)
-    _, manifest = stage.move("e", Move.STOP)
+    _, manifest = stage.move("e", StepName.STOP)
     autoscaling.register(account.contents, {**named, "MinCapacity": 1, "MaxCapacity": 2})
     undone = stage.undo(manifest)
     assert stage.asked("sagemaker:UpdateEndpointWeightsAndCapacities")[-1]["DesiredWeightsAndCapacities"] == [
         {"VariantName": "AllTraffic", "DesiredInstanceCount": 2}
     ]
     assert (count(account), account.contents.scalable[KEY].least) == (2, 2)
-    assert undone.lost == (
+    assert undone.not_restored == (
         "The number of instances of AllTraffic is 2 and not 4 as before: its autoscaling allows no more than 2 today.",
         "The autoscaling minimum of endpoint/e/variant/AllTraffic is 2 and not 3 as before: its autoscaling allows no more than 2 today.",
     )
@@ -134,12 +134,12 @@ def test_what_autoscaling_allows_today_is_not_gone_over(account: Account, stage:
 def test_a_maximum_of_what_the_stop_left_asks_for_nothing_and_says_so(account: Account, stage: Stage):
     account.endpoint("e", variants=[Variant(count=3)])
     named = scaled.variant(account, "e", least=2, most=4)
-    _, manifest = stage.move("e", Move.STOP)
+    _, manifest = stage.move("e", StepName.STOP)
     autoscaling.register(account.contents, {**named, "MinCapacity": 1, "MaxCapacity": 1})
     asked = len(stage.asked("sagemaker:UpdateEndpointWeightsAndCapacities"))
     undone = stage.undo(manifest)
     assert len(stage.asked("sagemaker:UpdateEndpointWeightsAndCapacities")) == asked
-    assert (count(account), account.contents.scalable[KEY].least, len(undone.lost)) == (1, 1, 2)
+    assert (count(account), account.contents.scalable[KEY].least, len(undone.not_restored)) == (1, 1, 2)
 
 
 def test_components_of_a_host_that_were_made_anew_or_woken_since_stay_as_they_are(account: Account, stage: Stage):
@@ -147,13 +147,13 @@ def test_components_of_a_host_that_were_made_anew_or_woken_since_stay_as_they_ar
     for name in ("one", "two", "three"):
         account.component(name, "e", copies=3)
         scaled.wake(account, scaled.copies(account, name), f"wake-{name}")
-    _, manifest = stage.move("e", Move.STOP)
+    _, manifest = stage.move("e", StepName.STOP)
     account.component("one", "e", copies=0, created=NOW - HOUR)
     account.contents.components["two"].copies = 1
     undone = stage.undo(manifest)
     assert {c.name: c.copies for c in account.contents.components.values()} == {"one": 0, "two": 1, "three": 3}
-    assert any("The component one was made anew" in text for text in undone.lost)
-    assert any("The number of copies of two is 1 now" in text for text in undone.lost)
+    assert any("The component one was made anew" in text for text in undone.not_restored)
+    assert any("The number of copies of two is 1 now" in text for text in undone.not_restored)
 
 
 @pytest.mark.parametrize("when", [NOW - HOUR, NOW + HOUR], ids=["seen earlier", "after the manifest"])
@@ -163,7 +163,7 @@ def test_a_deleted_endpoint_is_not_restored_over_one_that_somebody_made_anew(
 ):
     account.endpoint("e", variants=[Variant(count=4)], tags={"owner": "lee"})
     account.contents.endpoints["e"].variants[0].count = 6
-    _, manifest = stage.move("e", Move.DELETE)
+    _, manifest = stage.move("e", StepName.DELETE)
     anew(account, variants=variants, created=when)
     before = replace(account.contents.endpoints["e"])
     with pytest.raises(CloudError, match="e was made anew by somebody since: it is left as it is"):
@@ -175,37 +175,39 @@ def test_a_deleted_endpoint_is_not_restored_over_one_that_somebody_made_anew(
 def test_a_restored_endpoint_is_known_by_its_mark_whatever_the_other_tags(account: Account, stage: Stage, server: Server):
     account.endpoint("e", variants=[Variant(count=1)], tags={"owner": "lee"})
     account.contents.endpoints["e"].variants[0].count = 3
-    _, manifest = stage.move("e", Move.DELETE)
+    _, manifest = stage.move("e", StepName.DELETE)
     server.now = NOW + HOUR
     server.world.settle_after = timedelta(minutes=10)
-    assert stage.undo(manifest).again
+    assert stage.undo(manifest).run_again
     found = account.contents.endpoints["e"]
-    assert found.tags == {"owner": "lee", MARK: (NOW - 30 * DAY).isoformat()}
+    assert found.tags == {"owner": "lee", RESTORED_TAG: (NOW - 30 * DAY).isoformat()}
     found.tags = {**found.tags, "owner": "kofi"}
     server.now = NOW + 2 * HOUR
     stage.undo(manifest)
     server.now = NOW + 3 * HOUR
-    assert (stage.undo(manifest).again, count(account)) == (False, 3)
+    assert (stage.undo(manifest).run_again, count(account)) == (False, 3)
 
 
 def test_numbers_that_the_owner_of_a_restored_endpoint_chose_stay(account: Account, stage: Stage, server: Server):
     account.endpoint("e", variants=[Variant(count=1)])
     account.contents.endpoints["e"].variants[0].count = 4
-    _, manifest = stage.move("e", Move.DELETE)
+    _, manifest = stage.move("e", StepName.DELETE)
     server.now = NOW + HOUR
     stage.undo(manifest)
     account.contents.endpoints["e"].variants[0].count = 2
     account.contents.endpoints["e"].variants[0].weight = 0.5
     undone = stage.undo(manifest)
     assert (count(account), account.contents.endpoints["e"].variants[0].weight) == (2, 0.5)
-    assert any("number of instances of AllTraffic is 2 now and not 4: it was chosen since" in text for text in undone.lost)
+    assert any(
+        "number of instances of AllTraffic is 2 now and not 4: it was chosen since" in text for text in undone.not_restored
+    )
 
 
 def test_the_very_endpoint_that_was_not_deleted_after_all_keeps_its_numbers(account: Account, stage: Stage):
     account.endpoint("e", variants=[Variant(count=1)])
     account.contents.endpoints["e"].variants[0].count = 4
     resource = stage.again(stage.seen("e")).resource
-    manifest = stage.manifest(resource, Move.DELETE)
+    manifest = stage.manifest(resource, StepName.DELETE)
     account.contents.endpoints["e"].variants[0].count = 1
     stage.undo(manifest)
     assert count(account) == 1
@@ -215,7 +217,7 @@ def test_a_component_that_somebody_made_anew_on_a_restored_host_is_left_to_them(
     account.endpoint("e", variants=[HOST])
     account.component("one", "e", copies=3)
     scaled.wake(account, scaled.copies(account, "one"), "wake-one")
-    _, manifest = stage.move("e", Move.DELETE)
+    _, manifest = stage.move("e", StepName.DELETE)
     server.world.settle_after = timedelta(minutes=10)
     stage.undo(manifest)
     server.world.settle_after = timedelta(0)
@@ -223,42 +225,42 @@ def test_a_component_that_somebody_made_anew_on_a_restored_host_is_left_to_them(
     account.component("one", "e", copies=1, created=NOW + HOUR)
     undone = stage.undo(manifest)
     assert (account.contents.components["one"].copies, account.contents.scalable) == (1, {})
-    assert "Component one was made anew by somebody since: it is left as it is." in undone.lost
+    assert "Component one was made anew by somebody since: it is left as it is." in undone.not_restored
 
 
 def test_what_a_scale_in_took_comes_back_after_the_deletion_is_undone(account: Account, stage: Stage, server: Server):
     account.endpoint("e", variants=[Variant(count=3)])
     scaled.variant(account, "e", least=2, most=4)
-    _, stopped = stage.move("e", Move.STOP)
+    _, stopped = stage.move("e", StepName.STOP)
     resource = stage.with_facts(stage.again(stage.seen("e")).resource, previous="s3://kept/stop.json")
-    deleted = stage.manifest(resource, Move.DELETE)
+    deleted = stage.manifest(resource, StepName.DELETE)
     stage.carry(resource, deleted)
     server.now = NOW + HOUR
     command = f"reaper restore {resource.id} --manifest s3://kept/stop.json"
     said = f"Something had been done to it before; `{command}` brings back what that changed."
-    assert said in stage.undo(deleted).lost
+    assert said in stage.undo(deleted).not_restored
     assert (count(account), account.contents.scalable[KEY].least) == (1, 1)
-    assert stage.undo(stopped).lost == ()
+    assert stage.undo(stopped).not_restored == ()
     assert (count(account), account.contents.scalable[KEY].least) == (3, 2)
 
 
 def test_without_an_earlier_act_nothing_is_said_of_one(account: Account, stage: Stage):
     account.endpoint("e")
-    _, manifest = stage.move("e", Move.DELETE)
-    assert stage.undo(manifest).lost == ()
+    _, manifest = stage.move("e", StepName.DELETE)
+    assert stage.undo(manifest).not_restored == ()
 
 
 def test_with_no_room_for_the_mark_nothing_is_deleted(account: Account, stage: Stage):
     account.endpoint("e", tags={f"key{i}": "x" for i in range(50)})
-    assert "it has 50 tags" in stage.bar("e", Move.DELETE)
+    assert "it has 50 tags" in stage.bar("e", StepName.DELETE)
     with pytest.raises(CloudError, match="it has 50 tags"):
-        stage.manifest(stage.seen("e"), Move.DELETE)
+        stage.manifest(stage.seen("e"), StepName.DELETE)
     assert "e" in account.contents.endpoints
 
 
 def test_tags_that_cannot_be_read_leave_a_namesake_alone(account: Account, stage: Stage, server: Server):
     account.endpoint("e", variants=[Variant(count=4)])
-    _, manifest = stage.move("e", Move.STOP)
+    _, manifest = stage.move("e", StepName.STOP)
     server.rules.append(on("ListTags", denied()))
     with pytest.raises(CloudError) as told:
         stage.undo(manifest)
@@ -266,7 +268,7 @@ def test_tags_that_cannot_be_read_leave_a_namesake_alone(account: Account, stage
 
 
 def test_the_mark_is_no_misspelt_tag_of_ours():
-    assert tags.read({MARK: "2026-10-22T00:00:00+00:00"}, NOW).protected is None
+    assert tags.read_tags({RESTORED_TAG: "2026-10-22T00:00:00+00:00"}, NOW).protected_because is None
 
 
 @pytest.fixture
@@ -278,7 +280,7 @@ def part(server: Server, account: Account) -> Stage:
 
 
 def test_a_component_that_was_made_anew_gets_no_copies(account: Account, part: Stage):
-    _, manifest = part.move("one", Move.STOP)
+    _, manifest = part.move("one", StepName.STOP)
     account.component("one", "e", copies=0, created=NOW - HOUR)
     with pytest.raises(CloudError, match="one was made anew by somebody since"):
         part.undo(manifest)
@@ -286,7 +288,7 @@ def test_a_component_that_was_made_anew_gets_no_copies(account: Account, part: S
 
 
 def test_a_component_that_runs_something_else_since_gets_no_copies(account: Account, part: Stage):
-    _, manifest = part.move("one", Move.STOP)
+    _, manifest = part.move("one", StepName.STOP)
     component = account.contents.components["one"]
     component.spec = {**component.spec, "ModelName": "dearer"}
     with pytest.raises(CloudError, match="runs something else since"):
@@ -295,16 +297,16 @@ def test_a_component_that_runs_something_else_since_gets_no_copies(account: Acco
 
 
 def test_a_component_that_was_woken_since_keeps_its_copies(account: Account, part: Stage):
-    _, manifest = part.move("one", Move.STOP)
+    _, manifest = part.move("one", StepName.STOP)
     account.contents.components["one"].copies = 1
     undone = part.undo(manifest)
     assert account.contents.components["one"].copies == 1
     assert account.contents.scalable["inference-component/one", autoscaling.COPIES].least == 0
-    assert (undone.because, len(undone.lost)) == ("its copies are left as they are", 2)
+    assert (undone.because, len(undone.not_restored)) == ("its copies are left as they are", 2)
 
 
 def test_a_deleted_component_is_not_restored_over_a_new_one(account: Account, part: Stage):
-    _, manifest = part.move("one", Move.DELETE)
+    _, manifest = part.move("one", StepName.DELETE)
     account.component("one", "e", copies=1, created=NOW - HOUR)
     with pytest.raises(CloudError, match="one was made anew by somebody since"):
         part.undo(manifest)
@@ -312,7 +314,7 @@ def test_a_deleted_component_is_not_restored_over_a_new_one(account: Account, pa
 
 
 def test_a_deleted_component_is_not_put_on_an_endpoint_that_somebody_made_anew(account: Account, part: Stage):
-    _, manifest = part.move("one", Move.DELETE)
+    _, manifest = part.move("one", StepName.DELETE)
     account.endpoint("e", variants=[Variant(model=None, scaling=(1, 4))], created=NOW - HOUR)
     with pytest.raises(
         CloudError, match="its endpoint e was made anew by somebody since: it is left as it is, and nothing is put"
@@ -323,16 +325,16 @@ def test_a_deleted_component_is_not_put_on_an_endpoint_that_somebody_made_anew(a
 
 def test_a_deleted_component_says_what_was_done_before_it_was_deleted(account: Account, part: Stage):
     resource = part.with_facts(part.again(part.seen("one")).resource, previous="s3://kept/stop.json")
-    manifest = part.manifest(resource, Move.DELETE)
+    manifest = part.manifest(resource, StepName.DELETE)
     account.contents.components.clear()
-    assert any("--manifest s3://kept/stop.json" in text for text in part.undo(manifest).lost)
+    assert any("--manifest s3://kept/stop.json" in text for text in part.undo(manifest).not_restored)
 
 
 @pytest.mark.parametrize("other", [{"created": NOW - HOUR}, {"instance": "ml.p3.2xlarge"}], ids=["made anew", "another instance"])
 def test_a_notebook_that_is_another_by_now_is_not_started(account: Account, server: Server, other: dict):
     stage = Stage(server, NOTEBOOK)
     account.notebook("nb")
-    _, manifest = stage.move("nb", Move.STOP)
+    _, manifest = stage.move("nb", StepName.STOP)
     account.notebook("nb", status="Stopped", **other)
     with pytest.raises(CloudError, match="made anew or got another instance type since"):
         stage.undo(manifest)
@@ -344,7 +346,7 @@ def test_an_app_that_somebody_started_and_stopped_since_is_not_started(account: 
     account.domain()
     account.user("ana")
     account.app(user="ana")
-    _, manifest = stage.move("ana/JupyterLab/default", Move.STOP)
+    _, manifest = stage.move("ana/JupyterLab/default", StepName.STOP)
     account.app(user="ana", instance="ml.g5.xlarge", created=NOW - HOUR, status="Deleted")
     with pytest.raises(CloudError, match="started and stopped by somebody since"):
         stage.undo(manifest)

@@ -9,10 +9,10 @@ import pytest
 
 from fakes.judged_cases import case
 from fakes.builders import HOUR, NOW
-from reaper.model import Coverage, Finding, Mode, Move, Outcome, Owner, Part, Price, Report, Result, Run, Status, Step
-from reaper_sandbox.demo.savings import rests
+from reaper.model import Coverage, Finding, Mode, StepName, Outcome, Owner, BilledPart, Price, Report, Result, Run, Status, Step
+from reaper_sandbox.demo.savings import rest_periods
 
-RUNS = (Part(component="Hosting", instance="ml.m5.large"),)
+RUNS = (BilledPart(component="Hosting", instance="ml.m5.large"),)
 
 
 def report(hours: int, *findings: Finding, status: Status = Status.OK) -> Report:
@@ -23,11 +23,11 @@ def report(hours: int, *findings: Finding, status: Status = Status.OK) -> Report
     return Report(run=run, coverage=(row,), findings=findings)
 
 
-def seen(move: Move = Move.NONE, usd: float | None = None, parts: tuple[Part, ...] | None = RUNS, **given: Result) -> Finding:
+def seen(move: StepName = StepName.NONE, usd: float | None = None, parts: tuple[BilledPart, ...] | None = RUNS, **given: Result) -> Finding:
     found = case()
     return Finding(
         case=replace(found, resource=replace(found.resource, parts=parts)),
-        step=Step(move=move, because=""),
+        step=Step(name=move, because=""),
         outcome=Outcome(result=given.get("result", Result.DONE)),
         owner=Owner(address=None, source=""),
         price=Price(usd_per_hour=usd, source="snapshot", as_of="2026-01-01") if usd is not None else None,
@@ -37,10 +37,10 @@ def seen(move: Move = Move.NONE, usd: float | None = None, parts: tuple[Part, ..
 
 
 def saved(*reports: Report, back: tuple[tuple[str, datetime], ...] = ()) -> list[float | None]:
-    return [rest.usd(reports[-1].run.started_at) for rest in rests(reports, back)]
+    return [rest.usd(reports[-1].run.started_at) for rest in rest_periods(reports, back)]
 
 
-STOP = seen(Move.STOP, 3.0)
+STOP = seen(StepName.STOP, 3.0)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ STOP = seen(Move.STOP, 3.0)
         pytest.param([report(4, seen(parts=None)), report(10, seen(usd=1.0))], 20.0, id="known only later"),
         pytest.param([report(10, seen(parts=None))], None, id="never known"),
         pytest.param([report(10, status=Status.DENIED)], None, id="not seen, because it was not allowed"),
-        pytest.param([report(6, seen(Move.START, parts=())), report(10, seen(usd=3.0))], 18.0, id="started again"),
+        pytest.param([report(6, seen(StepName.START, parts=())), report(10, seen(usd=3.0))], 18.0, id="started again"),
     ],
 )
 def test_it_is_hours_times_what_later_sweeps_prove(later: list[Report], usd: float | None):
@@ -69,9 +69,9 @@ def test_it_ends_when_somebody_brings_it_back():
 
 
 def test_an_unknown_price_stays_unknown():
-    assert saved(report(0, seen(Move.STOP)), report(10, seen(parts=()))) == [None]
+    assert saved(report(0, seen(StepName.STOP)), report(10, seen(parts=()))) == [None]
 
 
 @pytest.mark.parametrize("result", [Result.PLANNED, Result.REFUSED, Result.FAILED])
 def test_what_was_not_done_saves_nothing(result: Result):
-    assert saved(report(0, seen(Move.STOP, 3.0, result=result)), report(10, seen(usd=3.0))) == []
+    assert saved(report(0, seen(StepName.STOP, 3.0, result=result)), report(10, seen(usd=3.0))) == []

@@ -10,29 +10,39 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from reaper.actions.contract import Manifest, Permit
+from reaper.actions.contract import CallCheck, Manifest
 from reaper.aws import autoscaling
-from reaper.aws.actions.restored_count import Number
-from reaper.aws.autoscaling import NAMESPACE, SERVICE
-from reaper.aws.plain_json import DONE, some
-from reaper.aws.restorable import ACTION, ACTIONS_OWN, ALARM, ALARMS_OWN, POLICIES_OWN, POLICY, TARGET, TARGETS_OWN, strange
-from reaper.aws.session import Cloud
-from reaper.errors import CloudError, Trouble, Withdrawn
+from reaper.aws.actions.restored_count import RestoredCount
+from reaper.aws.autoscaling import NAMESPACE_PARAMETER, SERVICE
+from reaper.aws.plain_json import ANY_REPLY_KEY, chosen_members
+from reaper.aws.restorable import (
+    ALARM_MEMBERS,
+    ALARM_SERVICE_MEMBERS,
+    POLICY_MEMBERS,
+    POLICY_SERVICE_MEMBERS,
+    SCHEDULED_ACTION_MEMBERS,
+    SCHEDULED_ACTION_SERVICE_MEMBERS,
+    TARGET_MEMBERS,
+    TARGET_SERVICE_MEMBERS,
+    unknown_members_clause,
+)
+from reaper.aws.session import CloudSession
+from reaper.errors import ActionWithdrawn, CloudError, Reason
 
-KEY = ("ResourceId", "ScalableDimension")
-MEMBERS: Mapping[str, tuple[tuple[str, ...], set[str]]] = {
-    "targets": (TARGET, TARGETS_OWN),
-    "policies": (POLICY, POLICIES_OWN),
-    "actions": (ACTION, ACTIONS_OWN),
-    "alarms": (ALARM, ALARMS_OWN),
+TARGET_KEY = ("ResourceId", "ScalableDimension")
+MEMBERS_BY_TABLE: Mapping[str, tuple[tuple[str, ...], set[str]]] = {
+    "targets": (TARGET_MEMBERS, TARGET_SERVICE_MEMBERS),
+    "policies": (POLICY_MEMBERS, POLICY_SERVICE_MEMBERS),
+    "actions": (SCHEDULED_ACTION_MEMBERS, SCHEDULED_ACTION_SERVICE_MEMBERS),
+    "alarms": (ALARM_MEMBERS, ALARM_SERVICE_MEMBERS),
 }
 """What makes each anew, and what the service adds."""
-SCALED = {autoscaling.VARIANT, autoscaling.COPIES}
-UNCERTAIN = {Trouble.UNREACHABLE, Trouble.GARBLED}
+CAPACITY_DIMENSIONS = {autoscaling.VARIANT_DIMENSION, autoscaling.COPIES_DIMENSION}
+UNCERTAIN_REASONS = {Reason.UNREACHABLE, Reason.UNREADABLE}
 """Failures after which the call may have been carried out."""
-Saved = Mapping[str, Any]
+SavedAutoscaling = Mapping[str, Any]
 """`targets`, `policies`, `actions` and `alarms`, each a list of parameters for the call that makes it anew."""
-RESTORING = (
+RESTORE_PERMISSIONS = (
     *autoscaling.PERMISSIONS,
     "application-autoscaling:DescribeScheduledActions",
     "application-autoscaling:RegisterScalableTarget",
@@ -42,33 +52,33 @@ RESTORING = (
 )
 
 
-def record(cloud: Cloud, ids: Collection[str], *, goes: bool = False) -> Saved:
+def read_autoscaling_state(cloud: CloudSession, ids: Collection[str], *, will_be_deleted: bool = False) -> SavedAutoscaling:
     """All autoscaling of those resource ids. Raises CloudError where it `goes` with them and has what we do not know how to bring back."""
-    found = autoscaling.of(autoscaling.read(cloud), ids)
-    actions = [row for row in _actions(cloud) if row["ResourceId"] in ids] if found.targets else []
+    found = autoscaling.autoscaling_of(autoscaling.read_autoscaling(cloud), ids)
+    actions = [row for row in _read_scheduled_actions(cloud) if row["ResourceId"] in ids] if found.targets else []
     rows = {"targets": found.targets, "policies": found.policies, "actions": actions, "alarms": tuple(found.alarms.values())}
-    for name, some_rows in rows.items() if goes else ():
-        _need_known(some_rows, *MEMBERS[name])
-    return {name: [some(row, *MEMBERS[name][0]) for row in some_rows] for name, some_rows in rows.items()}
+    for name, some_rows in rows.items() if will_be_deleted else ():
+        _require_known_members(some_rows, *MEMBERS_BY_TABLE[name])
+    return {name: [chosen_members(row, *MEMBERS_BY_TABLE[name][0]) for row in some_rows] for name, some_rows in rows.items()}
 
 
-def _need_known(rows: Iterable[Mapping[str, Any]], members: Collection[str], own: Collection[str]) -> None:
+def _require_known_members(rows: Iterable[Mapping[str, Any]], members: Collection[str], own: Collection[str]) -> None:
     """`own` members are the service's. Raises CloudError for any but those and `members`."""
     for row in rows:
-        if odd := strange(row, members, own):
+        if odd := unknown_members_clause(row, members, own):
             name = row.get("AlarmName") or row.get("PolicyName") or row.get("ScheduledActionName") or "the scalable target"
-            raise CloudError(Trouble.REFUSED, "application-autoscaling:DescribeScalableTargets", f"its autoscaling: {name} {odd}")
+            raise CloudError(Reason.REFUSED, "application-autoscaling:DescribeScalableTargets", f"its autoscaling: {name} {odd}")
 
 
-def lower(cloud: Cloud, saved: Saved, least: Mapping[str, int], permit: Permit) -> None:
+def lower_minimum(cloud: CloudSession, saved: SavedAutoscaling, least: Mapping[str, int], permit: CallCheck) -> None:
     """Lower the minimum of those targets to what `least` says by resource id, so that autoscaling does not undo what follows."""
-    for target in _lowered(saved, least):
+    for target in _targets_to_lower(saved, least):
         permit()
-        _register(cloud, target, MinCapacity=least[target["ResourceId"]])
+        _register_target(cloud, target, MinCapacity=least[target["ResourceId"]])
 
 
 @contextmanager
-def lowered(cloud: Cloud, manifest: Manifest, permit: Permit) -> Iterator[None]:
+def minimum_lowered(cloud: CloudSession, manifest: Manifest, permit: CallCheck) -> Iterator[None]:
     """The minimum lowered as the manifest says, and put back where what is done then fails or is withdrawn: a lowered minimum alone
     lets autoscaling scale in. Putting back needs no permit.
 
@@ -76,34 +86,34 @@ def lowered(cloud: Cloud, manifest: Manifest, permit: Permit) -> Iterator[None]:
     it could not be put back. Then an error of trouble PARTIAL says so, and this manifest is the one that knows what it was.
     """
     try:
-        lower(cloud, manifest.record["scaling"], manifest.record["least"], permit)
+        lower_minimum(cloud, manifest.undo_state["scaling"], manifest.undo_state["least"], permit)
         yield
     except CloudError as error:
-        if error.retried or error.trouble in UNCERTAIN:
-            left = _stays(manifest, "because the call may have been carried out")
+        if error.retried or error.reason in UNCERTAIN_REASONS:
+            left = _stays_lowered_clause(manifest, "because the call may have been carried out")
         else:
-            left = _put_back(cloud, manifest)
+            left = _put_minimum_back(cloud, manifest)
         if left:
-            raise halfway(error, left) from error
+            raise partial_error(error, left) from error
         raise
-    except Withdrawn as reason:
-        if left := _put_back(cloud, manifest):
-            raise Withdrawn(f"{reason}; {left}") from reason
+    except ActionWithdrawn as reason:
+        if left := _put_minimum_back(cloud, manifest):
+            raise ActionWithdrawn(f"{reason}; {left}") from reason
         raise
 
 
-def _put_back(cloud: Cloud, manifest: Manifest) -> str | None:
+def _put_minimum_back(cloud: CloudSession, manifest: Manifest) -> str | None:
     """The clause that says that the minimum stays lowered, where it could not be put back."""
     try:
-        lift(cloud, manifest.record["scaling"], manifest.record["least"])
+        raise_minimum(cloud, manifest.undo_state["scaling"], manifest.undo_state["least"])
     except CloudError as error:
-        return _stays(manifest, f"because it could not be put back ({error})")
+        return _stays_lowered_clause(manifest, f"because it could not be put back ({error})")
     return None
 
 
-def _stays(manifest: Manifest, because: str) -> str | None:
+def _stays_lowered_clause(manifest: Manifest, because: str) -> str | None:
     """None where no minimum was to be lowered."""
-    targets = _lowered(manifest.record["scaling"], manifest.record["least"])
+    targets = _targets_to_lower(manifest.undo_state["scaling"], manifest.undo_state["least"])
     stays = ", ".join(f"{t['ResourceId']} ({t['MinCapacity']} before)" for t in targets)
     text = (
         f"and the autoscaling minimum stays lowered, {because}: {stays}; "
@@ -112,60 +122,66 @@ def _stays(manifest: Manifest, because: str) -> str | None:
     return text if targets else None
 
 
-def halfway(error: CloudError, text: str) -> CloudError:
+def partial_error(error: CloudError, text: str) -> CloudError:
     """The error of an act that has changed something already: PARTIAL, so that nobody takes the resource for untouched or gone."""
-    return error.retold(f"{error}; {text}", Trouble.PARTIAL)
+    return error.reworded(f"{error}; {text}", Reason.PARTIAL)
 
 
-def lift(cloud: Cloud, saved: Saved, least: Mapping[str, int], chosen: Mapping[str, int] | None = None) -> list[str]:
+def raise_minimum(
+    cloud: CloudSession, saved: SavedAutoscaling, least: Mapping[str, int], chosen: Mapping[str, int] | None = None
+) -> list[str]:
     """Bring the minimum of those targets back where it is still as it was lowered; gives what could not be brought back.
 
     `chosen` are numbers by resource id that somebody chose since: a minimum above them would scale them up, and is not brought back.
     """
-    now = {_key(row): row for row in autoscaling.read(cloud).targets}
+    now = {_target_key(row): row for row in autoscaling.read_autoscaling(cloud).targets}
     lost = []
-    for target in _lowered(saved, least):
-        there, id_ = now.get(_key(target)), target["ResourceId"]
+    for target in _targets_to_lower(saved, least):
+        there, id_ = now.get(_target_key(target)), target["ResourceId"]
         if there is None:
             lost.append(f"The scalable target of {id_} is gone.")
         elif chosen and (number := chosen.get(id_, target["MinCapacity"])) < target["MinCapacity"]:
             text = f"{target['MinCapacity']} as before would scale up the {number} that were chosen since"
             lost.append(f"The autoscaling minimum of {id_} is {there['MinCapacity']} and stays so: {text}.")
         else:
-            lost += _lift(cloud, target, least[id_], there)
+            lost += _raise_target_minimum(cloud, target, least[id_], there)
     return lost
 
 
-def _lift(cloud: Cloud, target: Mapping[str, Any], left: int, there: Mapping[str, Any]) -> list[str]:
+def _raise_target_minimum(cloud: CloudSession, target: Mapping[str, Any], left: int, there: Mapping[str, Any]) -> list[str]:
     what = f"The autoscaling minimum of {target['ResourceId']}"
-    least = Number(
-        what=what, before=target["MinCapacity"], left=left, now=there["MinCapacity"], most=max(left, there["MaxCapacity"])
+    least = RestoredCount(
+        label=what,
+        before=target["MinCapacity"],
+        stopped_at=left,
+        now=there["MinCapacity"],
+        maximum=max(left, there["MaxCapacity"]),
     )
-    if least.wanted is not None:
-        _register(cloud, target, MinCapacity=least.wanted)
-    return least.lost
+    if least.count_to_request is not None:
+        _register_target(cloud, target, MinCapacity=least.count_to_request)
+    return least.not_restored
 
 
-def _lowered(saved: Saved, least: Mapping[str, int]) -> list[Mapping[str, Any]]:
+def _targets_to_lower(saved: SavedAutoscaling, least: Mapping[str, int]) -> list[Mapping[str, Any]]:
     """The recorded targets whose minimum is above what `least` says by resource id."""
     return [
         target
         for target in saved["targets"]
-        if target["ScalableDimension"] in SCALED
+        if target["ScalableDimension"] in CAPACITY_DIMENSIONS
         and target["MinCapacity"] > least.get(target["ResourceId"], target["MinCapacity"])
     ]
 
 
-def most(cloud: Cloud) -> dict[str, int]:
+def maximum_by_id(cloud: CloudSession) -> dict[str, int]:
     """The maximum by resource id that autoscaling allows now."""
     return {
         row["ResourceId"]: int(row["MaxCapacity"])
-        for row in autoscaling.read(cloud).targets
-        if row["ScalableDimension"] in SCALED
+        for row in autoscaling.read_autoscaling(cloud).targets
+        if row["ScalableDimension"] in CAPACITY_DIMENSIONS
     }
 
 
-def drop(cloud: Cloud, saved: Saved, permit: Permit) -> list[str]:
+def deregister_targets(cloud: CloudSession, saved: SavedAutoscaling, permit: CallCheck) -> list[str]:
     """Take scalable targets away, and with them their policies and scheduled actions; gives what could not be taken away.
 
     DeleteEndpoint takes those of its variants by itself, so one that is not there any more is no failure.
@@ -174,56 +190,76 @@ def drop(cloud: Cloud, saved: Saved, permit: Permit) -> list[str]:
     for target in saved["targets"]:
         try:
             permit()
-        except Withdrawn as reason:  # what it belonged to is gone all the same
+        except ActionWithdrawn as reason:  # what it belonged to is gone all the same
             return [*left, f"its autoscaling stays ({reason})"]
         try:
-            cloud.call(SERVICE, "DeregisterScalableTarget", DONE, **NAMESPACE, **{name: target[name] for name in KEY})
+            cloud.call(
+                SERVICE,
+                "DeregisterScalableTarget",
+                ANY_REPLY_KEY,
+                **NAMESPACE_PARAMETER,
+                **{name: target[name] for name in TARGET_KEY},
+            )
         except CloudError as error:
-            if error.code != "ObjectNotFoundException" and error.trouble is not Trouble.GONE:
+            if error.code != "ObjectNotFoundException" and error.reason is not Reason.GONE:
                 left.append(f"the scalable target of {target['ResourceId']} could not be deregistered ({error})")
     return left
 
 
-def restore(cloud: Cloud, saved: Saved, ids: Collection[str]) -> list[str]:
+def restore_autoscaling(cloud: CloudSession, saved: SavedAutoscaling, ids: Collection[str]) -> list[str]:
     """Make anew what is missing of the autoscaling of those resource ids, which are in service; gives what could not be made."""
-    now = autoscaling.read(cloud)
+    now = autoscaling.read_autoscaling(cloud)
     lost: list[str] = []
-    there = {_key(row) for row in now.targets}
-    _each(lost, (t for t in _mine(saved, "targets", ids) if _key(t) not in there), lambda row: _register(cloud, row, **row))
-    policies = {(*_key(row), row["PolicyName"]): row for row in now.policies}
-    missing = [p for p in _mine(saved, "policies", ids) if not _leads(policies.get((*_key(p), p["PolicyName"])), p, saved)]
-    _each(lost, missing, lambda row: _policy(cloud, row, saved))
-    actions = {(*_key(row), row["ScheduledActionName"]) for row in _actions(cloud)} if _mine(saved, "actions", ids) else set()
-    absent = [a for a in _mine(saved, "actions", ids) if (*_key(a), a["ScheduledActionName"]) not in actions]
-    _each(lost, absent, lambda row: cloud.call(SERVICE, "PutScheduledAction", DONE, **NAMESPACE, **row))
+    there = {_target_key(row) for row in now.targets}
+    _restore_each(
+        lost,
+        (t for t in _saved_rows(saved, "targets", ids) if _target_key(t) not in there),
+        lambda row: _register_target(cloud, row, **row),
+    )
+    policies = {(*_target_key(row), row["PolicyName"]): row for row in now.policies}
+    missing = [
+        p
+        for p in _saved_rows(saved, "policies", ids)
+        if not _has_all_alarms(policies.get((*_target_key(p), p["PolicyName"])), p, saved)
+    ]
+    _restore_each(lost, missing, lambda row: _restore_policy(cloud, row, saved))
+    actions = (
+        {(*_target_key(row), row["ScheduledActionName"]) for row in _read_scheduled_actions(cloud)}
+        if _saved_rows(saved, "actions", ids)
+        else set()
+    )
+    absent = [a for a in _saved_rows(saved, "actions", ids) if (*_target_key(a), a["ScheduledActionName"]) not in actions]
+    _restore_each(
+        lost, absent, lambda row: cloud.call(SERVICE, "PutScheduledAction", ANY_REPLY_KEY, **NAMESPACE_PARAMETER, **row)
+    )
     return lost
 
 
-def _leads(there: Mapping[str, Any] | None, policy: Mapping[str, Any], saved: Saved) -> bool:
+def _has_all_alarms(there: Mapping[str, Any] | None, policy: Mapping[str, Any], saved: SavedAutoscaling) -> bool:
     """Whether the policy is there and all its alarms set it off: one made by a run that then failed has none of them yet."""
     led = {alarm["AlarmName"] for alarm in (there or {}).get("Alarms") or ()}
-    return there is not None and led >= {alarm["AlarmName"] for alarm in _alarms(policy, saved)}
+    return there is not None and led >= {alarm["AlarmName"] for alarm in _saved_alarms(policy, saved)}
 
 
-def _alarms(policy: Mapping[str, Any], saved: Saved) -> list[Mapping[str, Any]]:
+def _saved_alarms(policy: Mapping[str, Any], saved: SavedAutoscaling) -> list[Mapping[str, Any]]:
     """The recorded alarms of a step policy; target tracking makes its own."""
     arn = policy["PolicyARN"]
     return [a for a in saved["alarms"] if policy["PolicyType"] == "StepScaling" and arn in a.get("AlarmActions", ())]
 
 
-def _policy(cloud: Cloud, policy: Mapping[str, Any], saved: Saved) -> None:
+def _restore_policy(cloud: CloudSession, policy: Mapping[str, Any], saved: SavedAutoscaling) -> None:
     """The policy anew, and the alarms of the old one led to it, as they are now or, where they are gone, as they were."""
-    params = {name: policy[name] for name in POLICY if name in policy and name != "PolicyARN"}
-    arn = cloud.call(SERVICE, "PutScalingPolicy", "PolicyARN", **NAMESPACE, **params)["PolicyARN"]
-    for alarm in _alarms(policy, saved):
+    params = {name: policy[name] for name in POLICY_MEMBERS if name in policy and name != "PolicyARN"}
+    arn = cloud.call(SERVICE, "PutScalingPolicy", "PolicyARN", **NAMESPACE_PARAMETER, **params)["PolicyARN"]
+    for alarm in _saved_alarms(policy, saved):
         rows = cloud.call("cloudwatch", "DescribeAlarms", "MetricAlarms", AlarmNames=[alarm["AlarmName"]])["MetricAlarms"]
-        _need_known(rows[:1], *MEMBERS["alarms"])
-        latest = some(rows[0], *ALARM) if rows else dict(alarm)
+        _require_known_members(rows[:1], *MEMBERS_BY_TABLE["alarms"])
+        latest = chosen_members(rows[0], *ALARM_MEMBERS) if rows else dict(alarm)
         others = [one for one in latest.get("AlarmActions", ()) if one not in (policy["PolicyARN"], arn)]
-        cloud.call("cloudwatch", "PutMetricAlarm", DONE, **{**latest, "AlarmActions": [*others, arn]})
+        cloud.call("cloudwatch", "PutMetricAlarm", ANY_REPLY_KEY, **{**latest, "AlarmActions": [*others, arn]})
 
 
-def _each(lost: list[str], rows: Iterable[Mapping[str, Any]], make: Any) -> None:
+def _restore_each(lost: list[str], rows: Iterable[Mapping[str, Any]], make: Any) -> None:
     for row in rows:
         try:
             make(row)
@@ -232,34 +268,38 @@ def _each(lost: list[str], rows: Iterable[Mapping[str, Any]], make: Any) -> None
             lost.append(f"Autoscaling of {row['ResourceId']}: {name} could not be made anew ({error}).")
 
 
-def _register(cloud: Cloud, target: Mapping[str, Any], **change: Any) -> None:
+def _register_target(cloud: CloudSession, target: Mapping[str, Any], **change: Any) -> None:
     """A target that is not found does not mean that the resource is gone."""
     try:
-        _put(cloud, target, change)
+        _call_register(cloud, target, change)
     except CloudError as error:
-        if error.trouble is not Trouble.GONE:
+        if error.reason is not Reason.GONE:
             raise
-        raise error.retold(str(error), Trouble.REFUSED) from error
+        raise error.reworded(str(error), Reason.REFUSED) from error
 
 
-def _put(cloud: Cloud, target: Mapping[str, Any], change: Mapping[str, Any]) -> None:
+def _call_register(cloud: CloudSession, target: Mapping[str, Any], change: Mapping[str, Any]) -> None:
     cloud.call(
         SERVICE,
         "RegisterScalableTarget",
-        DONE,
-        **NAMESPACE,
-        **{name: target[name] for name in KEY},
-        **{k: v for k, v in change.items() if k not in KEY},
+        ANY_REPLY_KEY,
+        **NAMESPACE_PARAMETER,
+        **{name: target[name] for name in TARGET_KEY},
+        **{k: v for k, v in change.items() if k not in TARGET_KEY},
     )
 
 
-def _actions(cloud: Cloud) -> list[dict[str, Any]]:
-    return list(cloud.pages(SERVICE, "DescribeScheduledActions", "ScheduledActions", "ScheduledActionName", *KEY, **NAMESPACE))
+def _read_scheduled_actions(cloud: CloudSession) -> list[dict[str, Any]]:
+    return list(
+        cloud.paged_rows(
+            SERVICE, "DescribeScheduledActions", "ScheduledActions", "ScheduledActionName", *TARGET_KEY, **NAMESPACE_PARAMETER
+        )
+    )
 
 
-def _mine(saved: Saved, name: str, ids: Collection[str]) -> list[Mapping[str, Any]]:
+def _saved_rows(saved: SavedAutoscaling, name: str, ids: Collection[str]) -> list[Mapping[str, Any]]:
     return [row for row in saved[name] if row["ResourceId"] in ids]
 
 
-def _key(row: Mapping[str, Any]) -> tuple[str, str]:
+def _target_key(row: Mapping[str, Any]) -> tuple[str, str]:
     return row["ResourceId"], row["ScalableDimension"]

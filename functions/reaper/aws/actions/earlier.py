@@ -10,11 +10,11 @@ from typing import Any
 
 from reaper.actions import manifest as archive
 from reaper.actions.contract import Manifest
-from reaper.errors import CloudError, SettingsError, Trouble
+from reaper.errors import CloudError, Reason, SettingsError
 from reaper.model import Resource
 
 
-def part(resource: Resource, goes_on: Callable[[Manifest], bool]) -> int:
+def part_number(resource: Resource, goes_on: Callable[[Manifest], bool]) -> int:
     """Which part of one undertaking the next action on it is: 1 where it goes on with none.
 
     An earlier manifest that cannot be read from here, such as one on another machine, or must not be, because it lies outside
@@ -23,33 +23,33 @@ def part(resource: Resource, goes_on: Callable[[Manifest], bool]) -> int:
     """
     address = None if resource.facts.get("elsewhere") else resource.facts.get("previous")
     try:
-        before = read(address, resource.id) if address else None
+        before = read_manifest(address, resource.id) if address else None
     except CloudError:
         return 1
-    return _part(before.record) + 1 if before and goes_on(before) else 1
+    return _part_of_record(before.undo_state) + 1 if before and goes_on(before) else 1
 
 
-def chain(manifest: Manifest, failed: list[str]) -> list[Manifest]:
+def manifest_chain(manifest: Manifest, failed: list[str]) -> list[Manifest]:
     """It and those that it goes on with, the latest first. One that cannot be read is told to `failed`, and is the end."""
     found = [manifest]
     try:
-        while _part(found[-1].record) > 1 and len(found) < _part(manifest.record):
-            found.append(read(found[-1].record["previous"], manifest.id))
+        while _part_of_record(found[-1].undo_state) > 1 and len(found) < _part_of_record(manifest.undo_state):
+            found.append(read_manifest(found[-1].undo_state["previous"], manifest.id))
     except CloudError as error:
         failed.append(f"Not back: what the action before it took ({error}).")
     return found
 
 
-def read(address: str, id_: str) -> Manifest:
+def read_manifest(address: str, id_: str) -> Manifest:
     """The manifest at that address. Raises CloudError where it cannot be read from here, or is about something else."""
     try:
-        found = archive.open(address, {}).at(address)
+        found = archive.open_archive(address, {}).read_manifest(address)
     except SettingsError as error:
-        raise CloudError(Trouble.REFUSED, "manifest", str(error)) from error
+        raise CloudError(Reason.REFUSED, "manifest", str(error)) from error
     if found.id != id_:
-        raise CloudError(Trouble.GARBLED, "manifest", f"{address} is about {found.id}")
+        raise CloudError(Reason.UNREADABLE, "manifest", f"{address} is about {found.id}")
     return found
 
 
-def _part(record: Mapping[str, Any]) -> int:
+def _part_of_record(record: Mapping[str, Any]) -> int:
     return int(record.get("part", 1))

@@ -9,60 +9,60 @@ from collections.abc import Mapping
 from typing import Any
 
 from reaper.aws import restorable, tags
-from reaper.aws.plain_json import some, tag_list
-from reaper.aws.restorable import CONFIG
-from reaper.aws.session import Cloud
-from reaper.errors import CloudError, Trouble
+from reaper.aws.plain_json import chosen_members, tags_parameter
+from reaper.aws.restorable import CONFIG_MEMBERS
+from reaper.aws.session import CloudSession
+from reaper.errors import CloudError, Reason
 
 
-def record(cloud: Cloud, name: str) -> dict[str, Any]:
+def read_config_state(cloud: CloudSession, name: str) -> dict[str, Any]:
     """Name, parameters and tags. Raises CloudError where it is gone, has members we do not know, or names a model that is gone."""
-    row = _describe(cloud, name)
+    row = _find_config(cloud, name)
     if row is None:
-        raise _refused(f"the configuration {name} is gone, so the endpoint could not be created again")
-    if odd := restorable.config(row):
-        raise _refused(odd)
-    own = tags.fresh(cloud, row["EndpointConfigArn"])
-    return {"name": name, "params": some(row, *CONFIG), "tags": own}
+        raise _config_refusal(f"the configuration {name} is gone, so the endpoint could not be created again")
+    if odd := restorable.config_unrestorable_because(row):
+        raise _config_refusal(odd)
+    own = tags.read_tags_now(cloud, row["EndpointConfigArn"])
+    return {"name": name, "params": chosen_members(row, *CONFIG_MEMBERS), "tags": own}
 
 
-def need_models(cloud: Cloud, names: set[str]) -> None:
+def require_models(cloud: CloudSession, names: set[str]) -> None:
     """Raises CloudError where one of these models is gone: nothing could be created from it again."""
     for name in sorted(names):
         try:
             cloud.call("sagemaker", "DescribeModel", "ModelName", ModelName=name)
         except CloudError as error:
-            if error.trouble is not Trouble.GONE:
+            if error.reason is not Reason.GONE:
                 raise
-            raise _refused(f"its model {name} is gone, so it could not be created again") from error
+            raise _config_refusal(f"its model {name} is gone, so it could not be created again") from error
 
 
-def models(saved: Mapping[str, Any]) -> set[str]:
+def model_names(saved: Mapping[str, Any]) -> set[str]:
     """The models that the recorded configuration names."""
-    variants = [v for key in CONFIG[:2] for v in saved["params"].get(key, ())]
+    variants = [v for key in CONFIG_MEMBERS[:2] for v in saved["params"].get(key, ())]
     return {str(v["ModelName"]) for v in variants if v.get("ModelName")}
 
 
-def restore(cloud: Cloud, saved: Mapping[str, Any]) -> bool:
+def restore_config(cloud: CloudSession, saved: Mapping[str, Any]) -> bool:
     """Create it where it is gone; whether it was. Raises CloudError where another one has its name by now."""
-    row = _describe(cloud, saved["name"])
+    row = _find_config(cloud, saved["name"])
     if row is None:
-        named = {"EndpointConfigName": saved["name"], **saved["params"], **tag_list(saved["tags"])}
+        named = {"EndpointConfigName": saved["name"], **saved["params"], **tags_parameter(saved["tags"])}
         cloud.call("sagemaker", "CreateEndpointConfig", "EndpointConfigArn", **named)
         return True
-    if some(row, *CONFIG) != saved["params"]:
-        raise _refused(f"the configuration {saved['name']} is another one by now: nothing was created from it")
+    if chosen_members(row, *CONFIG_MEMBERS) != saved["params"]:
+        raise _config_refusal(f"the configuration {saved['name']} is another one by now: nothing was created from it")
     return False
 
 
-def _describe(cloud: Cloud, name: str) -> dict[str, Any] | None:
+def _find_config(cloud: CloudSession, name: str) -> dict[str, Any] | None:
     try:
         return cloud.call("sagemaker", "DescribeEndpointConfig", "ProductionVariants", EndpointConfigName=name)
     except CloudError as error:
-        if error.trouble is Trouble.GONE:
+        if error.reason is Reason.GONE:
             return None
         raise
 
 
-def _refused(text: str) -> CloudError:
-    return CloudError(Trouble.REFUSED, "sagemaker:DescribeEndpointConfig", text)
+def _config_refusal(text: str) -> CloudError:
+    return CloudError(Reason.REFUSED, "sagemaker:DescribeEndpointConfig", text)

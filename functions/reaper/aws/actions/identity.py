@@ -16,44 +16,44 @@ from typing import Any
 
 from reaper.actions.contract import Manifest
 from reaper.aws import tags
-from reaper.aws.plain_json import plain
-from reaper.aws.restorable import MARK, crowded
-from reaper.aws.session import Cloud
-from reaper.errors import CloudError, Trouble
+from reaper.aws.plain_json import to_plain_json
+from reaper.aws.restorable import RESTORED_TAG, no_room_for_tag_because
+from reaper.aws.session import CloudSession
+from reaper.errors import CloudError, Reason
 
-ANEW = "was made anew by somebody since: it is left as it is"
-CODE = "MadeAnew"
+RECREATED_TEXT = "was made anew by somebody since: it is left as it is"
+RECREATED_CODE = "MadeAnew"
 """The code of the error that says so: running it again changes nothing."""
 
 
-def born(row: Mapping[str, Any], own: Mapping[str, str]) -> str:
+def first_created(row: Mapping[str, Any], own: Mapping[str, str]) -> str:
     """When the first incarnation was created, in ISO 8601, from a description and the resource's own tags."""
-    return own.get(MARK) or str(plain(row["CreationTime"]))
+    return own.get(RESTORED_TAG) or str(to_plain_json(row["CreationTime"]))
 
 
-def same(cloud: Cloud, row: Mapping[str, Any], arn: str, first: str | None) -> bool:
+def is_same_resource(cloud: CloudSession, row: Mapping[str, Any], arn: str, first: str | None) -> bool:
     """Whether what is described is the one that was born `first`, or was created again in its place."""
-    return bool(first) and born(row, tags.fresh(cloud, arn)) == first
+    return bool(first) and first_created(row, tags.read_tags_now(cloud, arn)) == first
 
 
-def anew(operation: str, name: str) -> CloudError:
+def recreated_error(operation: str, name: str) -> CloudError:
     """The error for what is not the same one any more."""
-    return CloudError(Trouble.REFUSED, operation, f"{name} {ANEW}", code=CODE)
+    return CloudError(Reason.REFUSED, operation, f"{name} {RECREATED_TEXT}", code=RECREATED_CODE)
 
 
-def marked(own: Mapping[str, str], first: str) -> dict[str, str]:
+def with_restored_tag(own: Mapping[str, str], first: str) -> dict[str, str]:
     """The tags to create it again with. Raises CloudError where they leave no room for the mark."""
-    if text := crowded(own):
-        raise CloudError(Trouble.REFUSED, "sagemaker:AddTags", text)
-    return {**own, MARK: first}
+    if text := no_room_for_tag_because(own):
+        raise CloudError(Reason.REFUSED, "sagemaker:AddTags", text)
+    return {**own, RESTORED_TAG: first}
 
 
-def before(manifest: Manifest) -> list[str]:
+def earlier_action_hint(manifest: Manifest) -> list[str]:
     """The sentence that says how to undo what had been done to it before it was deleted, if anything had been.
 
     What the manifest goes on with is undone with it (`earlier`), and needs none.
     """
-    address = manifest.record.get("previous")
+    address = manifest.undo_state.get("previous")
     if not address:
         return []
     command = shlex.join(["reaper", "restore", manifest.id, "--manifest", address])

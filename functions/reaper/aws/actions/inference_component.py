@@ -10,112 +10,112 @@ from typing import Any
 
 from reaper.aws import restorable, tags
 from reaper.aws.actions import identity
-from reaper.aws.actions.restored_count import Number
-from reaper.aws.plain_json import plain, some, tag_list
-from reaper.aws.session import Cloud
-from reaper.errors import CloudError, Trouble
+from reaper.aws.actions.restored_count import RestoredCount
+from reaper.aws.plain_json import chosen_members, tags_parameter, to_plain_json
+from reaper.aws.session import CloudSession
+from reaper.errors import CloudError, Reason
 
-NAMES = restorable.COMPONENT
-CREATED = ("InService", "Updating")
+NAME_KEYS = restorable.COMPONENT_MEMBERS
+CREATED_STATUSES = ("InService", "Updating")
 
 
-def listed(cloud: Cloud, endpoint: str) -> list[str]:
+def component_names(cloud: CloudSession, endpoint: str) -> list[str]:
     """The names of all components on the endpoint."""
-    return [row[NAMES[0]] for row in _rows(cloud, endpoint)]
+    return [row[NAME_KEYS[0]] for row in _list_rows(cloud, endpoint)]
 
 
-def staying(cloud: Cloud, endpoint: str) -> list[str]:
+def remaining_component_names(cloud: CloudSession, endpoint: str) -> list[str]:
     """The names of those that are not being deleted already."""
-    return [row[NAMES[0]] for row in _rows(cloud, endpoint) if status(row) != "Deleting"]
+    return [row[NAME_KEYS[0]] for row in _list_rows(cloud, endpoint) if component_status(row) != "Deleting"]
 
 
-def _rows(cloud: Cloud, endpoint: str) -> Iterator[dict[str, Any]]:
+def _list_rows(cloud: CloudSession, endpoint: str) -> Iterator[dict[str, Any]]:
     asked: dict[str, Any] = {"EndpointNameEquals": endpoint, "MaxResults": 100}
-    return cloud.pages("sagemaker", "ListInferenceComponents", "InferenceComponents", NAMES[0], **asked)
+    return cloud.paged_rows("sagemaker", "ListInferenceComponents", "InferenceComponents", NAME_KEYS[0], **asked)
 
 
-def describe(cloud: Cloud, name: str) -> dict[str, Any]:
+def fetch_component(cloud: CloudSession, name: str) -> dict[str, Any]:
     """The reply as it is."""
     return cloud.call("sagemaker", "DescribeInferenceComponent", "EndpointName", InferenceComponentName=name)
 
 
-def find(cloud: Cloud, name: str) -> dict[str, Any] | None:
+def find_component(cloud: CloudSession, name: str) -> dict[str, Any] | None:
     """The reply as it is; None when it is gone."""
     try:
-        return describe(cloud, name)
+        return fetch_component(cloud, name)
     except CloudError as error:
-        if error.trouble is Trouble.GONE:
+        if error.reason is Reason.GONE:
             return None
         raise
 
 
-def status(row: Mapping[str, Any]) -> str:
+def component_status(row: Mapping[str, Any]) -> str:
     """What a description says."""
     return str(row.get("InferenceComponentStatus", ""))
 
 
-def born(cloud: Cloud, row: Mapping[str, Any]) -> str:
+def component_first_created(cloud: CloudSession, row: Mapping[str, Any]) -> str:
     """Which incarnation of its name a description is of."""
-    return identity.born(row, tags.fresh(cloud, row["InferenceComponentArn"]))
+    return identity.first_created(row, tags.read_tags_now(cloud, row["InferenceComponentArn"]))
 
 
-def again(cloud: Cloud, saved: Mapping[str, Any], lost: list[str]) -> tuple[str, bool]:
+def recreate_component(cloud: CloudSession, saved: Mapping[str, Any], lost: list[str]) -> tuple[str, bool]:
     """Its status and whether it was created now. Raises CloudError where somebody made another one of its name."""
     name = saved["InferenceComponentName"]
     if saved.get("LastDeploymentConfig"):
         lost.append(f"The last deployment settings of {name} are not set again.")
-    row = find(cloud, name)
+    row = find_component(cloud, name)
     if row is None:
-        create(cloud, saved, lost)
-        return status(describe(cloud, name)), True
-    if not identity.same(cloud, row, row["InferenceComponentArn"], saved.get("born")):
-        raise identity.anew("sagemaker:CreateInferenceComponent", name)
-    return status(row), False
+        create_component(cloud, saved, lost)
+        return component_status(fetch_component(cloud, name)), True
+    if not identity.is_same_resource(cloud, row, row["InferenceComponentArn"], saved.get("born")):
+        raise identity.recreated_error("sagemaker:CreateInferenceComponent", name)
+    return component_status(row), False
 
 
-def record(cloud: Cloud, name: str) -> dict[str, Any]:
+def read_component_state(cloud: CloudSession, name: str) -> dict[str, Any]:
     """The parameters of CreateInferenceComponent, with its tags. Raises CloudError for what is not brought back, such as an adapter."""
-    row = describe(cloud, name)
-    if odd := restorable.component(row):
-        raise CloudError(Trouble.REFUSED, "sagemaker:DescribeInferenceComponent", odd)
-    own = tags.fresh(cloud, row["InferenceComponentArn"])
-    first = identity.born(row, own)
-    identity.marked(own, first)
-    saved = {**some(row, *NAMES, "LastDeploymentConfig"), **made_of(row)}
-    return {**saved, "copies": restorable.copies(row), "tags": own, "born": first}
+    row = fetch_component(cloud, name)
+    if odd := restorable.component_unrestorable_because(row):
+        raise CloudError(Reason.REFUSED, "sagemaker:DescribeInferenceComponent", odd)
+    own = tags.read_tags_now(cloud, row["InferenceComponentArn"])
+    first = identity.first_created(row, own)
+    identity.with_restored_tag(own, first)
+    saved = {**chosen_members(row, *NAME_KEYS, "LastDeploymentConfig"), **specifications_of(row)}
+    return {**saved, "copies": restorable.copy_count(row), "tags": own, "born": first}
 
 
-def made_of(row: Mapping[str, Any]) -> dict[str, Any]:
+def specifications_of(row: Mapping[str, Any]) -> dict[str, Any]:
     """What it runs, as create calls take it."""
     if row.get("Specification"):
-        return {"Specification": _spec(row["Specification"])}
-    return {"Specifications": [_spec(one) for one in row.get("Specifications") or ()]}
+        return {"Specification": _specification_to_create(row["Specification"])}
+    return {"Specifications": [_specification_to_create(one) for one in row.get("Specifications") or ()]}
 
 
-def create(cloud: Cloud, saved: Mapping[str, Any], lost: list[str]) -> None:
+def create_component(cloud: CloudSession, saved: Mapping[str, Any], lost: list[str]) -> None:
     """Create it again, with the mark of what is, and as many copies as there were.
 
     The API takes 0 copies, and what to do where it refuses them in fact is not documented: then it gets one, and `lost` is told.
     """
-    params = {name: saved[name] for name in (*NAMES, "Specification", "Specifications") if name in saved}
-    params |= tag_list(identity.marked(saved["tags"], saved["born"]))
+    params = {name: saved[name] for name in (*NAME_KEYS, "Specification", "Specifications") if name in saved}
+    params |= tags_parameter(identity.with_restored_tag(saved["tags"], saved["born"]))
     try:
-        _create(cloud, params, saved["copies"])
+        _call_create(cloud, params, saved["copies"])
     except CloudError as error:
-        if saved["copies"] or error.trouble is not Trouble.REFUSED:
+        if saved["copies"] or error.reason is not Reason.REFUSED:
             raise
-        _create(cloud, params, 1)
+        _call_create(cloud, params, 1)
         lost.append(
             f"{saved['InferenceComponentName']} has one copy and not 0 as before, with which AWS did not create it ({error})."
         )
 
 
-def _create(cloud: Cloud, params: Mapping[str, Any], count: int) -> None:
+def _call_create(cloud: CloudSession, params: Mapping[str, Any], count: int) -> None:
     runtime = {"CopyCount": count}
     cloud.call("sagemaker", "CreateInferenceComponent", "InferenceComponentArn", **params, RuntimeConfig=runtime)
 
 
-def set_copies(cloud: Cloud, name: str, count: int) -> None:
+def set_copies(cloud: CloudSession, name: str, count: int) -> None:
     """Ask for that many copies."""
     cloud.call(
         "sagemaker",
@@ -126,29 +126,29 @@ def set_copies(cloud: Cloud, name: str, count: int) -> None:
     )
 
 
-def number(row: Mapping[str, Any], before: int, most: int | None) -> Number:
+def restored_copies(row: Mapping[str, Any], before: int, most: int | None) -> RestoredCount:
     """Its copies, which a stop took to zero."""
     what = f"The number of copies of {row['InferenceComponentName']}"
-    return Number(what=what, before=before, left=0, now=restorable.copies(row), most=most)
+    return RestoredCount(label=what, before=before, stopped_at=0, now=restorable.copy_count(row), maximum=most)
 
 
-def bring_back(cloud: Cloud, name: str, copies: Number) -> None:
+def restore_copies(cloud: CloudSession, name: str, copies: RestoredCount) -> None:
     """Ask for as many copies as there were, if any must be asked for."""
-    if copies.wanted is not None:
-        set_copies(cloud, name, copies.wanted)
+    if copies.count_to_request is not None:
+        set_copies(cloud, name, copies.count_to_request)
 
 
-def models(saved: Sequence[Mapping[str, Any]]) -> set[str]:
+def model_names(saved: Sequence[Mapping[str, Any]]) -> set[str]:
     """The models that recorded components are made of."""
     specs = [s for one in saved for s in (one.get("Specification"), *(one.get("Specifications") or ())) if s]
     return {str(s["ModelName"]) for s in specs if s.get("ModelName")}
 
 
-def _spec(row: Mapping[str, Any]) -> dict[str, Any]:
+def _specification_to_create(row: Mapping[str, Any]) -> dict[str, Any]:
     """A specification as create calls take it; the reply shows an image as it was named and as it was found."""
-    spec = some(row, *restorable.SPECIFICATION)
+    spec = chosen_members(row, *restorable.SPECIFICATION_MEMBERS)
     if container := row.get("Container"):
         image = {"Image": (container.get("DeployedImage") or {}).get("SpecifiedImage")}
-        kept = some(container, *restorable.CONTAINER)
-        spec["Container"] = {**({k: plain(v) for k, v in image.items() if v}), **kept}
+        kept = chosen_members(container, *restorable.CONTAINER_MEMBERS)
+        spec["Container"] = {**({k: to_plain_json(v) for k, v in image.items() if v}), **kept}
     return spec

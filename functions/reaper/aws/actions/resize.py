@@ -9,45 +9,47 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from reaper.aws.actions.endpoint_delete import describe
-from reaper.aws.plain_json import DONE
-from reaper.aws.session import Cloud
+from reaper.aws.actions.endpoint_delete import fetch_endpoint
+from reaper.aws.plain_json import ANY_REPLY_KEY
+from reaper.aws.session import CloudSession
 from reaper.errors import CloudError
 
-AGAIN = "run it again as soon as the endpoint is in service"
-Wanted = Mapping[str, Any]
+RUN_AGAIN_TEXT = "run it again as soon as the endpoint is in service"
+CapacityRow = Mapping[str, Any]
 """One row of DesiredWeightsAndCapacities."""
 
 
-def ask(cloud: Cloud, name: str, rows: Sequence[Wanted]) -> None:
+def update_capacities(cloud: CloudSession, name: str, rows: Sequence[CapacityRow]) -> None:
     """One call."""
     operation = "UpdateEndpointWeightsAndCapacities"
-    cloud.call("sagemaker", operation, DONE, EndpointName=name, DesiredWeightsAndCapacities=list(rows))
+    cloud.call("sagemaker", operation, ANY_REPLY_KEY, EndpointName=name, DesiredWeightsAndCapacities=list(rows))
 
 
-def calls(rows: Sequence[Wanted]) -> list[list[Wanted]]:
+def capacity_calls(rows: Sequence[CapacityRow]) -> list[list[CapacityRow]]:
     """The rows as calls: all weights together, then each capacity."""
     weights = [{"VariantName": r["VariantName"], "DesiredWeight": r["DesiredWeight"]} for r in rows if "DesiredWeight" in r]
     sizes = [{key: value for key, value in row.items() if key != "DesiredWeight"} for row in rows]
     return ([[*weights]] if weights else []) + [[one] for one in sizes if len(one) > 1]
 
 
-def one_by_one(cloud: Cloud, name: str, wanted: Sequence[Sequence[Wanted]], refused: dict[str, CloudError]) -> list[str]:
+def call_while_in_service(
+    cloud: CloudSession, name: str, wanted: Sequence[Sequence[CapacityRow]], refused: dict[str, CloudError]
+) -> list[str]:
     """Make those calls while the endpoint is in service; gives the variants whose turn has not come.
 
     A call that fails, such as one over a quota, keeps no other from its turn: `refused` gets its variants and the error.
     """
     left = list(wanted)
-    while left and describe(cloud, name)["EndpointStatus"] == "InService":
+    while left and fetch_endpoint(cloud, name)["EndpointStatus"] == "InService":
         rows = left.pop(0)
         try:
-            ask(cloud, name, rows)
+            update_capacities(cloud, name, rows)
         except CloudError as error:
             refused |= {str(row["VariantName"]): error for row in rows}
     return [str(row["VariantName"]) for rows in left for row in rows]
 
 
-def told(refused: Mapping[str, CloudError], later: Sequence[str]) -> list[str]:
+def not_restored_sentences(refused: Mapping[str, CloudError], later: Sequence[str]) -> list[str]:
     """What is not back of the variants' sizes and weights, and how it comes back."""
     found = [f"Not restored: the size or weight of {name} ({error}): run it again." for name, error in refused.items()]
-    return found + ([f"Not back yet: the size of {', '.join(later)}: {AGAIN}."] if later else [])
+    return found + ([f"Not back yet: the size of {', '.join(later)}: {RUN_AGAIN_TEXT}."] if later else [])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from reaper.actions.contract import Acts, Made, Manifest, Permit, Record, Undone
+from reaper.actions.contract import ActionFunctions, ActionResult, CallCheck, Manifest, UndoResult, UndoState
 from reaper.aws import tags
 from reaper.aws.actions import (
     autoscaling,
@@ -19,44 +19,52 @@ from reaper.aws.actions import (
 )
 from reaper.aws.kinds import sagemaker_endpoint as kind
 from reaper.aws.kinds import sagemaker_inference_component as component_kind
-from reaper.aws.session import Cloud
-from reaper.model import Move, Resource
+from reaper.aws.session import CloudSession
+from reaper.model import Resource, StepName
 
 
-def look(cloud: Cloud, resource: Resource) -> Resource:
+def read_now(cloud: CloudSession, resource: Resource) -> Resource:
     """Its description and tags, and every component on it with its tags: what forbids acts on them forbids what takes them away."""
-    row = endpoint_delete.describe(cloud, resource.name)
-    own = tags.fresh(cloud, row["EndpointArn"])
+    row = endpoint_delete.fetch_endpoint(cloud, resource.name)
+    own = tags.read_tags_now(cloud, row["EndpointArn"])
     inside: dict[str, dict[str, str]] = {}
     within: list[Resource] = []
-    for name in inference_component.listed(cloud, resource.name):
-        if inner := inference_component.find(cloud, name):
-            inside[name] = tags.fresh(cloud, inner["InferenceComponentArn"])
-            within.append(component_kind.inside(cloud, inner, inside[name], own))
-    return replace(kind.resource(cloud, row, own), facts={"inside": inside, "within": tuple(within)})
+    for name in inference_component.component_names(cloud, resource.name):
+        if inner := inference_component.find_component(cloud, name):
+            inside[name] = tags.read_tags_now(cloud, inner["InferenceComponentArn"])
+            within.append(component_kind.contained_resource(cloud, inner, inside[name], own))
+    return replace(kind.resource_from_row(cloud, row, own), facts={"inside": inside, "within": tuple(within)})
 
 
-def record(cloud: Cloud, resource: Resource, move: Move) -> Record:
+def read_undo_state(cloud: CloudSession, resource: Resource, move: StepName) -> UndoState:
     """Read anew; see the modules of the two moves."""
-    return endpoint_delete.record(cloud, resource) if move is Move.DELETE else endpoint_scale_in.record(cloud, resource)
+    return (
+        endpoint_delete.read_undo_state(cloud, resource)
+        if move is StepName.DELETE
+        else endpoint_scale_in.read_undo_state(cloud, resource)
+    )
 
 
-def carry(cloud: Cloud, resource: Resource, manifest: Manifest, permit: Permit) -> Made:
+def perform(cloud: CloudSession, resource: Resource, manifest: Manifest, permit: CallCheck) -> ActionResult:
     """Neither move is waited for."""
-    if manifest.move is Move.DELETE:
-        return endpoint_delete.carry(cloud, resource, manifest, permit)
-    return endpoint_scale_in.carry(cloud, resource, manifest, permit)
+    if manifest.action is StepName.DELETE:
+        return endpoint_delete.perform(cloud, resource, manifest, permit)
+    return endpoint_scale_in.perform(cloud, resource, manifest, permit)
 
 
-def undo(cloud: Cloud, manifest: Manifest) -> Undone:
+def undo(cloud: CloudSession, manifest: Manifest) -> UndoResult:
     """Can be run again and again, and then goes on with what is missing."""
-    return endpoint_restore.restore(cloud, manifest) if manifest.move is Move.DELETE else endpoint_scale_out.undo(cloud, manifest)
+    return (
+        endpoint_restore.restore_endpoint(cloud, manifest)
+        if manifest.action is StepName.DELETE
+        else endpoint_scale_out.undo_scale_in(cloud, manifest)
+    )
 
 
-ACTS = Acts(
-    look=look,
-    record=record,
-    carry=carry,
+ACTS = ActionFunctions(
+    read_now=read_now,
+    read_undo_state=read_undo_state,
+    perform=perform,
     undo=undo,
     undo_permissions=(
         "sagemaker:ListTags",
@@ -70,6 +78,6 @@ ACTS = Acts(
         "sagemaker:UpdateEndpointWeightsAndCapacities",
         "sagemaker:UpdateInferenceComponentRuntimeConfig",
         "iam:PassRole",
-        *autoscaling.RESTORING,
+        *autoscaling.RESTORE_PERMISSIONS,
     ),
 )

@@ -9,133 +9,152 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from reaper.actions.contract import Acts, Made, Manifest, Permit, Record, Undone
+from reaper.actions.contract import ActionFunctions, ActionResult, CallCheck, Manifest, UndoResult, UndoState
 from reaper.aws import autoscaling as aws_autoscaling
 from reaper.aws import protection, restorable, tags
 from reaper.aws.actions import autoscaling, endpoint_config, identity, inference_component
 from reaper.aws.kinds import sagemaker_inference_component as kind
-from reaper.aws.plain_json import DONE
-from reaper.aws.session import Cloud
-from reaper.errors import CloudError, Trouble
-from reaper.model import Move, Resource
+from reaper.aws.plain_json import ANY_REPLY_KEY
+from reaper.aws.session import CloudSession
+from reaper.errors import CloudError, Reason
+from reaper.model import Resource, StepName
 
 
-def look(cloud: Cloud, resource: Resource) -> Resource:
+def read_now(cloud: CloudSession, resource: Resource) -> Resource:
     """Its description and tags, merged with its endpoint's as `discover` does; and the same of all others on that endpoint."""
-    found = _look(cloud, resource.name)
-    return replace(found, facts={**found.facts, "siblings": tuple(_siblings(cloud, found))})
+    found = _read_component(cloud, resource.name)
+    return replace(found, facts={**found.facts, "siblings": tuple(_read_siblings(cloud, found))})
 
 
-def _look(cloud: Cloud, name: str) -> Resource:
-    row = inference_component.describe(cloud, name)
-    return kind.resource(cloud, row, tags.fresh(cloud, row["InferenceComponentArn"], kind.host(cloud, row)))
+def _read_component(cloud: CloudSession, name: str) -> Resource:
+    row = inference_component.fetch_component(cloud, name)
+    return kind.resource_from_row(
+        cloud, row, tags.read_tags_now(cloud, row["InferenceComponentArn"], kind.endpoint_arn(cloud, row))
+    )
 
 
-def _siblings(cloud: Cloud, found: Resource) -> Iterator[Resource]:
-    for name in inference_component.listed(cloud, found.facts["endpoint"]):
+def _read_siblings(cloud: CloudSession, found: Resource) -> Iterator[Resource]:
+    for name in inference_component.component_names(cloud, found.facts["endpoint"]):
         try:
             if name != found.name:
-                yield _look(cloud, name)
+                yield _read_component(cloud, name)
         except CloudError as error:
-            if error.trouble is not Trouble.GONE:
+            if error.reason is not Reason.GONE:
                 raise
 
 
-def record(cloud: Cloud, resource: Resource, move: Move) -> Record:
+def read_undo_state(cloud: CloudSession, resource: Resource, move: StepName) -> UndoState:
     """Read anew. Raises CloudError where it could not be created again, or where nothing would wake it."""
-    id_ = aws_autoscaling.component(resource.name)
-    if move is Move.DELETE:
-        saved = inference_component.record(cloud, resource.name)
-        endpoint_config.need_models(cloud, inference_component.models([saved]))
+    id_ = aws_autoscaling.component_resource_id(resource.name)
+    if move is StepName.DELETE:
+        saved = inference_component.read_component_state(cloud, resource.name)
+        endpoint_config.require_models(cloud, inference_component.model_names([saved]))
         before = {"previous": resource.facts.get("previous")}
         return {
             "component": saved,
-            "host": _host(cloud, saved["EndpointName"]),
-            "scaling": autoscaling.record(cloud, {id_}, goes=True),
+            "host": _endpoint_first_created(cloud, saved["EndpointName"]),
+            "scaling": autoscaling.read_autoscaling_state(cloud, {id_}, will_be_deleted=True),
             **before,
         }
-    if not aws_autoscaling.wakes_component(aws_autoscaling.read(cloud), resource.name):
+    if not aws_autoscaling.can_wake_component(aws_autoscaling.read_autoscaling(cloud), resource.name):
         text = f"{resource.name}: nothing would wake it from zero any more"
-        raise CloudError(Trouble.REFUSED, "application-autoscaling:DescribeScalingPolicies", text)
-    row = inference_component.describe(cloud, resource.name)
-    made = {"born": inference_component.born(cloud, row), "made_of": inference_component.made_of(row), "on": _on(row)}
-    return {**made, "copies": restorable.copies(row), "least": {id_: 0}, "scaling": autoscaling.record(cloud, {id_})}
+        raise CloudError(Reason.REFUSED, "application-autoscaling:DescribeScalingPolicies", text)
+    row = inference_component.fetch_component(cloud, resource.name)
+    made = {
+        "born": inference_component.component_first_created(cloud, row),
+        "made_of": inference_component.specifications_of(row),
+        "on": _placement(row),
+    }
+    return {
+        **made,
+        "copies": restorable.copy_count(row),
+        "least": {id_: 0},
+        "scaling": autoscaling.read_autoscaling_state(cloud, {id_}),
+    }
 
 
-def _on(row: Mapping[str, Any]) -> list[str]:
-    return [str(row.get(name, "")) for name in inference_component.NAMES[1:]]
+def _placement(row: Mapping[str, Any]) -> list[str]:
+    return [str(row.get(name, "")) for name in inference_component.NAME_KEYS[1:]]
 
 
-def _host(cloud: Cloud, endpoint: str) -> str:
+def _endpoint_first_created(cloud: CloudSession, endpoint: str) -> str:
     """Which endpoint of its name it is on."""
     row = cloud.call("sagemaker", "DescribeEndpoint", "EndpointStatus", EndpointName=endpoint)
-    return identity.born(row, tags.fresh(cloud, row["EndpointArn"]))
+    return identity.first_created(row, tags.read_tags_now(cloud, row["EndpointArn"]))
 
 
-def carry(cloud: Cloud, resource: Resource, manifest: Manifest, permit: Permit) -> Made:
+def perform(cloud: CloudSession, resource: Resource, manifest: Manifest, permit: CallCheck) -> ActionResult:
     """Neither move is waited for. A minimum that was lowered is put back where the rest fails."""
-    saved = manifest.record
-    if manifest.move is Move.DELETE:
+    saved = manifest.undo_state
+    if manifest.action is StepName.DELETE:
         permit()
-        cloud.call("sagemaker", "DeleteInferenceComponent", DONE, InferenceComponentName=resource.name)
-        left = autoscaling.drop(cloud, saved["scaling"], permit)
-        return Made(because="; ".join(["it is being deleted; its endpoint and model stay", *left]))
-    with autoscaling.lowered(cloud, manifest, permit):
+        cloud.call("sagemaker", "DeleteInferenceComponent", ANY_REPLY_KEY, InferenceComponentName=resource.name)
+        left = autoscaling.deregister_targets(cloud, saved["scaling"], permit)
+        return ActionResult(because="; ".join(["it is being deleted; its endpoint and model stay", *left]))
+    with autoscaling.minimum_lowered(cloud, manifest, permit):
         permit()
         inference_component.set_copies(cloud, resource.name, 0)
     told = f"its {saved['copies']} copies are being taken to zero; a request wakes it again"
-    return Made(because=told + protection.stack_again(resource.tags))
+    return ActionResult(because=told + protection.stack_warning(resource.tags))
 
 
-def undo(cloud: Cloud, manifest: Manifest) -> Undone:
+def undo(cloud: CloudSession, manifest: Manifest) -> UndoResult:
     """Can be run again and again, and then goes on with what is missing. Copies that were chosen since stay as they are."""
-    if manifest.move is Move.DELETE:
-        return _create(cloud, manifest)
-    saved, name = manifest.record, manifest.name
-    row = inference_component.describe(cloud, name)
-    if not identity.same(cloud, row, row["InferenceComponentArn"], saved.get("born")):
-        raise identity.anew("sagemaker:UpdateInferenceComponentRuntimeConfig", name)
-    if inference_component.made_of(row) != saved["made_of"] or _on(row) != saved["on"]:
-        raise _refused(f"{name} runs something else since: it is left as it is")
-    id_ = aws_autoscaling.component(name)
-    copies = inference_component.number(row, saved["copies"], autoscaling.most(cloud).get(id_))
-    inference_component.bring_back(cloud, name, copies)
-    chosen = {id_: copies.now} if copies.chosen else {}
-    lost = [*copies.lost, *autoscaling.lift(cloud, saved["scaling"], saved["least"], chosen)]
-    asked = f"{copies.wanted} copies are asked for again"
-    return Undone(because=asked if copies.wanted is not None else "its copies are left as they are", lost=tuple(lost))
+    if manifest.action is StepName.DELETE:
+        return _undo_delete(cloud, manifest)
+    saved, name = manifest.undo_state, manifest.name
+    row = inference_component.fetch_component(cloud, name)
+    if not identity.is_same_resource(cloud, row, row["InferenceComponentArn"], saved.get("born")):
+        raise identity.recreated_error("sagemaker:UpdateInferenceComponentRuntimeConfig", name)
+    if inference_component.specifications_of(row) != saved["made_of"] or _placement(row) != saved["on"]:
+        raise _undo_refusal(f"{name} runs something else since: it is left as it is")
+    id_ = aws_autoscaling.component_resource_id(name)
+    copies = inference_component.restored_copies(row, saved["copies"], autoscaling.maximum_by_id(cloud).get(id_))
+    inference_component.restore_copies(cloud, name, copies)
+    chosen = {id_: copies.now} if copies.was_chosen_since else {}
+    lost = [*copies.not_restored, *autoscaling.raise_minimum(cloud, saved["scaling"], saved["least"], chosen)]
+    asked = f"{copies.count_to_request} copies are asked for again"
+    return UndoResult(
+        because=asked if copies.count_to_request is not None else "its copies are left as they are", not_restored=tuple(lost)
+    )
 
 
-def _create(cloud: Cloud, manifest: Manifest) -> Undone:
-    saved, name = manifest.record, manifest.name
+def _undo_delete(cloud: CloudSession, manifest: Manifest) -> UndoResult:
+    saved, name = manifest.undo_state, manifest.name
     endpoint = saved["component"]["EndpointName"]
-    if _host(cloud, endpoint) != saved.get("host"):
-        raise _refused(f"its endpoint {endpoint} {identity.ANEW}, and nothing is put on it")
+    if _endpoint_first_created(cloud, endpoint) != saved.get("host"):
+        raise _undo_refusal(f"its endpoint {endpoint} {identity.RECREATED_TEXT}, and nothing is put on it")
     lost: list[str] = []
-    status, made = inference_component.again(cloud, saved["component"], lost)
+    status, made = inference_component.recreate_component(cloud, saved["component"], lost)
     if status in {"Deleting", "Failed"}:
-        raise _refused(f"the status of {name} is {status}")
+        raise _undo_refusal(f"the status of {name} is {status}")
     waits = bool(saved["scaling"]["targets"]) and status != "InService"
     if saved["scaling"]["targets"]:
-        later = [_later(status)] if waits else autoscaling.restore(cloud, saved["scaling"], {aws_autoscaling.component(name)})
+        later = (
+            [_waiting_sentence(status)]
+            if waits
+            else autoscaling.restore_autoscaling(cloud, saved["scaling"], {aws_autoscaling.component_resource_id(name)})
+        )
         lost, waits = [*later, *lost], bool(later)
         lost.append("The tags of its autoscaling are not kept.")
-    lost += identity.before(manifest)
-    return Undone(because="it was created again" if made else f"its status is {status}", lost=tuple(lost), again=waits)
+    lost += identity.earlier_action_hint(manifest)
+    return UndoResult(
+        because="it was created again" if made else f"its status is {status}", not_restored=tuple(lost), run_again=waits
+    )
 
 
-def _refused(text: str) -> CloudError:
-    return CloudError(Trouble.REFUSED, "sagemaker:CreateInferenceComponent", text)
+def _undo_refusal(text: str) -> CloudError:
+    return CloudError(Reason.REFUSED, "sagemaker:CreateInferenceComponent", text)
 
 
-def _later(status: str) -> str:
+def _waiting_sentence(status: str) -> str:
     return f"Not back yet: autoscaling; its status is {status}: run it again when it is in service."
 
 
-ACTS = Acts(
-    look=look,
-    record=record,
-    carry=carry,
+ACTS = ActionFunctions(
+    read_now=read_now,
+    read_undo_state=read_undo_state,
+    perform=perform,
     undo=undo,
     undo_permissions=(
         "sagemaker:ListTags",
@@ -145,6 +164,6 @@ ACTS = Acts(
         "sagemaker:UpdateInferenceComponentRuntimeConfig",
         "sagemaker:AddTags",
         "iam:PassRole",
-        *autoscaling.RESTORING,
+        *autoscaling.RESTORE_PERMISSIONS,
     ),
 )

@@ -8,90 +8,90 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from reaper.actions.contract import Acts, Made, Manifest, Permit, Record, Undone
+from reaper.actions.contract import ActionFunctions, ActionResult, CallCheck, Manifest, UndoResult, UndoState
 from reaper.aws import tags
 from reaper.aws.kinds import sagemaker_studio_app as kind
-from reaper.aws.plain_json import DONE, plain, some, tag_list
-from reaper.aws.session import Cloud
-from reaper.errors import CloudError, Trouble
-from reaper.model import Move, Resource
+from reaper.aws.plain_json import ANY_REPLY_KEY, chosen_members, tags_parameter, to_plain_json
+from reaper.aws.session import CloudSession
+from reaper.errors import CloudError, Reason
+from reaper.model import Resource, StepName
 
 
-def look(cloud: Cloud, resource: Resource) -> Resource:
+def read_now(cloud: CloudSession, resource: Resource) -> Resource:
     """Its description, and the tags of the app, its space or user profile and its domain, merged as `discover` merges them."""
-    row = _describe(cloud, resource.facts)
+    row = _fetch_app(cloud, resource.facts)
     if row["Status"] == "Deleted":
-        raise CloudError(Trouble.GONE, "sagemaker:DescribeApp", f"{resource.name} has been deleted")
-    _, homes = kind.arns(cloud, row)
-    return kind.resource(cloud, row, tags.fresh(cloud, _arn(row), *homes))
+        raise CloudError(Reason.GONE, "sagemaker:DescribeApp", f"{resource.name} has been deleted")
+    _, homes = kind.app_and_parent_arns(cloud, row)
+    return kind.resource_from_row(cloud, row, tags.read_tags_now(cloud, _app_arn(row), *homes))
 
 
-def record(cloud: Cloud, resource: Resource, move: Move) -> Record:
+def read_undo_state(cloud: CloudSession, resource: Resource, move: StepName) -> UndoState:
     """What CreateApp needs, with the app's own tags only: it inherits the others anyway."""
-    row = _describe(cloud, resource.facts)
-    app = some(row, *kind.IDENTITY, "ResourceSpec", "RecoveryMode", "CreationTime")
-    return {"app": app, "tags": tags.fresh(cloud, _arn(row))}
+    row = _fetch_app(cloud, resource.facts)
+    app = chosen_members(row, *kind.IDENTITY_KEYS, "ResourceSpec", "RecoveryMode", "CreationTime")
+    return {"app": app, "tags": tags.read_tags_now(cloud, _app_arn(row))}
 
 
-def carry(cloud: Cloud, resource: Resource, manifest: Manifest, permit: Permit) -> Made:
+def perform(cloud: CloudSession, resource: Resource, manifest: Manifest, permit: CallCheck) -> ActionResult:
     """One call."""
     permit()
-    cloud.call("sagemaker", "DeleteApp", DONE, **_names(manifest.record["app"]))
-    return Made(because="its app is being deleted; the space and all files in it stay")
+    cloud.call("sagemaker", "DeleteApp", ANY_REPLY_KEY, **_app_parameters(manifest.undo_state["app"]))
+    return ActionResult(because="its app is being deleted; the space and all files in it stay")
 
 
-def undo(cloud: Cloud, manifest: Manifest) -> Undone:
+def undo(cloud: CloudSession, manifest: Manifest) -> UndoResult:
     """Create the app again, unless it is there already, or somebody started and stopped it since: AWS shows deleted apps for a while."""
-    app = manifest.record["app"]
-    row = _find(cloud, app)
+    app = manifest.undo_state["app"]
+    row = _find_app(cloud, app)
     status = str(row.get("Status", ""))
     if status in {"InService", "Pending"}:
-        return Undone(because=f"its status is {status} already")
+        return UndoResult(because=f"its status is {status} already")
     if status not in {"", "Deleted"}:
         text = f"the status of {manifest.name} is {status}: run it again once it is deleted"
-        raise CloudError(Trouble.REFUSED, "sagemaker:CreateApp", text)
-    if row and plain(row.get("CreationTime")) != app.get("CreationTime"):
+        raise CloudError(Reason.REFUSED, "sagemaker:CreateApp", text)
+    if row and to_plain_json(row.get("CreationTime")) != app.get("CreationTime"):
         text = f"{manifest.name} was started and stopped by somebody since: it is left as it is"
-        raise CloudError(Trouble.REFUSED, "sagemaker:CreateApp", text)
+        raise CloudError(Reason.REFUSED, "sagemaker:CreateApp", text)
     spec = {"ResourceSpec": app["ResourceSpec"]} if app.get("ResourceSpec") else {}
-    cloud.call("sagemaker", "CreateApp", "AppArn", **_names(app), **spec, **tag_list(manifest.record["tags"]))
+    cloud.call("sagemaker", "CreateApp", "AppArn", **_app_parameters(app), **spec, **tags_parameter(manifest.undo_state["tags"]))
     lost = ["Running kernels and unsaved work in memory are lost."]
     lost += ["It is not started in recovery mode again."] if app.get("RecoveryMode") else []
-    return Undone(because="it is starting with the same instance, image and tags", lost=tuple(lost))
+    return UndoResult(because="it is starting with the same instance, image and tags", not_restored=tuple(lost))
 
 
-def _describe(cloud: Cloud, names: Mapping[str, Any]) -> dict[str, Any]:
-    return cloud.call("sagemaker", "DescribeApp", "Status", **_names(names))
+def _fetch_app(cloud: CloudSession, names: Mapping[str, Any]) -> dict[str, Any]:
+    return cloud.call("sagemaker", "DescribeApp", "Status", **_app_parameters(names))
 
 
-def _names(names: Mapping[str, Any]) -> dict[str, Any]:
+def _app_parameters(names: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters that name an app: of a space or of a user profile, never of both."""
-    found = {key: names[key] for key in kind.IDENTITY if names.get(key)}
+    found = {key: names[key] for key in kind.IDENTITY_KEYS if names.get(key)}
     if "SpaceName" in found:
         found.pop("UserProfileName", None)
     return found
 
 
-def _arn(row: Mapping[str, Any]) -> str:
+def _app_arn(row: Mapping[str, Any]) -> str:
     if not row.get("AppArn"):
-        raise CloudError(Trouble.GARBLED, "sagemaker:DescribeApp", "the reply has no AppArn")
+        raise CloudError(Reason.UNREADABLE, "sagemaker:DescribeApp", "the reply has no AppArn")
     return str(row["AppArn"])
 
 
-def _find(cloud: Cloud, names: Mapping[str, Any]) -> dict[str, Any]:
+def _find_app(cloud: CloudSession, names: Mapping[str, Any]) -> dict[str, Any]:
     """Its description; empty where there is none any more."""
     try:
-        return _describe(cloud, names)
+        return _fetch_app(cloud, names)
     except CloudError as error:
-        if error.trouble is Trouble.GONE:
+        if error.reason is Reason.GONE:
             return {}
         raise
 
 
-ACTS = Acts(
-    look=look,
-    record=record,
-    carry=carry,
+ACTS = ActionFunctions(
+    read_now=read_now,
+    read_undo_state=read_undo_state,
+    perform=perform,
     undo=undo,
     undo_permissions=("sagemaker:DescribeApp", "sagemaker:CreateApp", "sagemaker:AddTags"),
 )

@@ -7,11 +7,11 @@ from typing import Any
 
 import boto3
 
-from reaper.aws.session import Cloud
+from reaper.aws.session import CloudSession
 from reaper.model import Target
-from reaper.notices.channels.delivery import Means
-from reaper.notices.channels.mime import NAME
-from reaper.notices.channels.recipients import recipients
+from reaper.notices.channels.delivery import ChannelContext
+from reaper.notices.channels.mime import SENDER_NAME
+from reaper.notices.channels.recipients import recipient_addresses
 from reaper.notices.message import Message
 from reaper.policy.channel_settings import Ses
 
@@ -21,10 +21,10 @@ OPERATION = "ses:SendEmail"
 class Channel:
     """One region's SES; `from` is an identity that is verified there."""
 
-    def __init__(self, spec: Ses, means: Means) -> None:
+    def __init__(self, spec: Ses, means: ChannelContext) -> None:
         session = boto3.Session()
         self._spec = spec
-        self._cloud = Cloud(session, Target(cloud="aws", account="unknown", region=spec.region or session.region_name))
+        self._cloud = CloudSession(session, Target(cloud="aws", account="unknown", region=spec.region or session.region_name))
 
     def send(self, message: Message) -> str:
         """Send it with both bodies; gives SES's message id. Raises CloudError."""
@@ -33,19 +33,19 @@ class Channel:
             "sesv2",
             "SendEmail",
             "MessageId",
-            FromEmailAddress=formataddr((NAME, self._spec.sender)),
-            Destination={"ToAddresses": recipients(message, self._spec.to, OPERATION)},
-            Content={"Simple": {"Subject": _text(message.subject), "Body": _bodies(message)}},
+            FromEmailAddress=formataddr((SENDER_NAME, self._spec.sender)),
+            Destination={"ToAddresses": recipient_addresses(message, self._spec.to, OPERATION)},
+            Content={"Simple": {"Subject": _text_content(message.subject), "Body": _body_content(message)}},
             **chosen,
         )
         return str(reply["MessageId"])
 
 
-def _bodies(message: Message) -> dict[str, dict[str, str]]:
-    return {"Text": _text(message.text), "Html": _text(message.html)}
+def _body_content(message: Message) -> dict[str, dict[str, str]]:
+    return {"Text": _text_content(message.text), "Html": _text_content(message.html)}
 
 
-def _text(text: str) -> dict[str, str]:
+def _text_content(text: str) -> dict[str, str]:
     return {"Data": text, "Charset": "UTF-8"}
 
 

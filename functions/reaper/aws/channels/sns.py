@@ -12,27 +12,27 @@ from collections.abc import Mapping
 
 import boto3
 
-from reaper.aws.session import Cloud
+from reaper.aws.session import CloudSession
 from reaper.model import Target
-from reaper.notices.channels.delivery import Means
-from reaper.notices.message import JOINER, SHORT_SUBJECT, Message, Value, defused
+from reaper.notices.channels.delivery import ChannelContext
+from reaper.notices.message import MAX_SHORT_SUBJECT, WORD_JOINER, AttributeValue, Message, without_markup
 from reaper.policy.channel_settings import Sns
 
 MAX_BYTES = 262_144
-CUT = "\n[cut here: SNS takes no longer messages]\n"
+CUT_NOTE = "\n[cut here: SNS takes no longer messages]\n"
 
 
 class Channel:
     """One topic; its ARN names the region."""
 
-    def __init__(self, spec: Sns, means: Means) -> None:
+    def __init__(self, spec: Sns, means: ChannelContext) -> None:
         account, region = spec.topic.split(":")[4], spec.topic.split(":")[3]
         self._topic = spec.topic
-        self._cloud = Cloud(boto3.Session(), Target(cloud="aws", account=account, region=region))
+        self._cloud = CloudSession(boto3.Session(), Target(cloud="aws", account=account, region=region))
 
     def send(self, message: Message) -> str:
         """Publish it; gives SNS's message id. Raises CloudError."""
-        title, given = subject(defused(message.subject)), attributes(message.attributes)
+        title, given = ascii_subject(without_markup(message.subject)), message_attributes(message.attributes)
         spent = len(title) + sum(len(name) + sum(len(v.encode()) for v in value.values()) for name, value in given.items())
         reply = self._cloud.call(
             "sns",
@@ -40,33 +40,33 @@ class Channel:
             "MessageId",
             TopicArn=self._topic,
             Subject=title,
-            Message=cut(defused(message.text), MAX_BYTES - spent),
+            Message=cut_to_bytes(without_markup(message.text), MAX_BYTES - spent),
             MessageAttributes=given,
         )
         return str(reply["MessageId"])
 
 
-def subject(text: str) -> str:
+def ascii_subject(text: str) -> str:
     """In ASCII and short enough; it begins with a letter, a digit or a mark, as SNS demands.
 
     A blank parts what a word joiner did, since that is not ASCII; other characters that are not seen are left out.
     """
-    seen = "".join(c for c in text.replace(JOINER, " ") if unicodedata.category(c) != "Cf")
-    return seen.encode("ascii", "replace").decode().strip()[:SHORT_SUBJECT]
+    seen = "".join(c for c in text.replace(WORD_JOINER, " ") if unicodedata.category(c) != "Cf")
+    return seen.encode("ascii", "replace").decode().strip()[:MAX_SHORT_SUBJECT]
 
 
-def attributes(values: Mapping[str, Value]) -> dict[str, dict[str, str]]:
+def message_attributes(values: Mapping[str, AttributeValue]) -> dict[str, dict[str, str]]:
     """As SNS takes them; a list becomes a String.Array, of which a filter needs to match one element. Empty ones are left out."""
-    return {name: _typed(value) for name, value in values.items() if value not in ("", ())}
+    return {name: _attribute_value(value) for name, value in values.items() if value not in ("", ())}
 
 
-def cut(text: str, room: int) -> str:
+def cut_to_bytes(text: str, room: int) -> str:
     """`text` in at most `room` bytes of UTF-8, cut between characters, and saying so."""
     raw = text.encode()
-    return text if len(raw) <= room else raw[: room - len(CUT)].decode("utf-8", "ignore") + CUT
+    return text if len(raw) <= room else raw[: room - len(CUT_NOTE)].decode("utf-8", "ignore") + CUT_NOTE
 
 
-def _typed(value: Value) -> dict[str, str]:
+def _attribute_value(value: AttributeValue) -> dict[str, str]:
     if isinstance(value, tuple):
         return {"DataType": "String.Array", "StringValue": json.dumps(value)}
     kind = "String" if isinstance(value, str) else "Number"

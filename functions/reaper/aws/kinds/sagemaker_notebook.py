@@ -12,37 +12,38 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from reaper.aws import busy, metrics, tags
-from reaper.errors import CloudError, Trouble
-from reaper.evidence import settled
-from reaper.model import Bar, Deed, Hint, Kind, Move, Observation, Part, Reading, Resource, Role, Window
+from reaper.errors import CloudError, Reason
+from reaper.evidence import is_recent
+from reaper.kind import ActionSpec, Kind
+from reaper.model import BilledPart, Blocked, IndirectEvidence, Observation, Reading, Resource, Role, StepName, Window
 
 if TYPE_CHECKING:
-    from reaper.aws.session import Cloud
+    from reaper.aws.session import CloudSession
 
 NAME = "sagemaker-notebook"
-LOGS = "/aws/sagemaker/NotebookInstances"
-NAMED = "NotebookInstanceName"
-UNSETTLED = {"Pending", "Stopping", "Updating", "Deleting", "PendingMaintenance", "InMaintenance"}
+LOG_GROUP = "/aws/sagemaker/NotebookInstances"
+NAME_KEY = "NotebookInstanceName"
+CHANGING_STATUSES = {"Pending", "Stopping", "Updating", "Deleting", "PendingMaintenance", "InMaintenance"}
 """In none of these can it be stopped: StopNotebookInstance wants InService."""
-LATE = timedelta(hours=1)
+MAX_LOG_DELAY = timedelta(hours=1)
 """How late the time of a log stream's last event may be known: "typically updates in less than an hour"
 (https://docs.aws.amazon.com/AmazonCloudWatchLogs/latest/APIReference/API_LogStream.html)."""
-AHEAD = timedelta(days=1)
+MAX_EVENT_AHEAD = timedelta(days=1)
 """CloudWatch Logs takes events up to two hours ahead; a time beyond this is none."""
-BROKEN = {"Failed"}
-FRESH = ("sagemaker:DescribeNotebookInstance", "sagemaker:ListTags")
+BROKEN_STATUSES = {"Failed"}
+RECHECK_PERMISSIONS = ("sagemaker:DescribeNotebookInstance", "sagemaker:ListTags")
 """What the look right before an act reads."""
 
 
-def discover(cloud: Cloud) -> Iterator[Resource]:
+def discover(cloud: CloudSession) -> Iterator[Resource]:
     """Every notebook instance of the region, stopped ones too."""
-    rows = list(cloud.listed("ListNotebookInstances", "NotebookInstances", "NotebookInstanceArn"))
-    found = tags.tagged(cloud, "notebook-instance") if rows else {}
+    rows = list(cloud.sagemaker_rows("ListNotebookInstances", "NotebookInstances", "NotebookInstanceArn"))
+    found = tags.tags_by_arn(cloud, "notebook-instance") if rows else {}
     for row in rows:
-        yield resource(cloud, {NAMED: None, **row}, tags.of(found, row["NotebookInstanceArn"]))
+        yield resource_from_row(cloud, {NAME_KEY: None, **row}, tags.tags_of(found, row["NotebookInstanceArn"]))
 
 
-def resource(cloud: Cloud, row: Mapping[str, Any], found: Mapping[str, str] | None) -> Resource:
+def resource_from_row(cloud: CloudSession, row: Mapping[str, Any], found: Mapping[str, str] | None) -> Resource:
     """A row of the list, or a description, with its tags."""
     instance = row.get("InstanceType", "")
     running = row.get("NotebookInstanceStatus") != "Stopped"
@@ -56,86 +57,100 @@ def resource(cloud: Cloud, row: Mapping[str, Any], found: Mapping[str, str] | No
         changed=row.get("LastModifiedTime"),
         status=row.get("NotebookInstanceStatus", ""),
         size=instance,
-        parts=(Part(component="Notebook", instance=instance),) if instance and running else None if running else (),
+        parts=(BilledPart(component="Notebook", instance=instance),) if instance and running else None if running else (),
         tags=found,
     )
 
 
-def able(resource: Resource) -> Mapping[Move, Bar | None]:
+def blocked_actions(resource: Resource) -> Mapping[StepName, Blocked | None]:
     """Only what runs can be stopped, and only what is stopped can be started."""
-    under_way = Bar(because=f"its status is {resource.status or 'missing'}")
-    stopped, runs = Bar(because="it is stopped already", done=True), Bar(because="it is running already", done=True)
+    under_way = Blocked(because=f"its status is {resource.status or 'missing'}")
+    stopped, runs = (
+        Blocked(because="it is stopped already", already_done=True),
+        Blocked(because="it is running already", already_done=True),
+    )
     return {
-        Move.STOP: {"InService": None, "Stopped": stopped}.get(resource.status, under_way),
-        Move.START: {"Stopped": None, "InService": runs}.get(resource.status, under_way),
+        StepName.STOP: {"InService": None, "Stopped": stopped}.get(resource.status, under_way),
+        StepName.START: {"Stopped": None, "InService": runs}.get(resource.status, under_way),
     }
 
 
-def observe(cloud: Cloud, resources: Sequence[Resource], window: Window) -> Iterator[Observation]:
+def observe(cloud: CloudSession, resources: Sequence[Resource], window: Window) -> Iterator[Observation]:
     """`Busy` of all that run, in bulk; the log of each that was silent."""
     running = [r for r in resources if r.status == "InService"]
-    found = busy.readings(cloud, running, window)
+    found = busy.busy_readings(cloud, running, window)
     seen = [Observation(resource=r, readings=found.get(r.id, ())) for r in resources]
-    yield from cloud.each(lambda one: _closer(cloud, one, window), seen)
+    yield from cloud.map_concurrently(lambda one: _look_closer(cloud, one, window), seen)
 
 
-def _closer(cloud: Cloud, seen: Observation, window: Window) -> Observation:
+def _look_closer(cloud: CloudSession, seen: Observation, window: Window) -> Observation:
     resource = seen.resource
     if resource.status == "Stopped":
-        return replace(seen, free="it is stopped; only its volume is billed")
-    if resource.status in UNSETTLED:
-        return replace(seen, unsettled=f"its status is {resource.status}")
+        return replace(seen, free_because="it is stopped; only its volume is billed")
+    if resource.status in CHANGING_STATUSES:
+        return replace(seen, changing_because=f"its status is {resource.status}")
     if resource.status != "InService":
         return replace(
             seen,
-            blind=f"its status is {resource.status or 'missing'}{'' if resource.status in BROKEN else ', which we do not know'}",
+            unknown_because=f"its status is {resource.status or 'missing'}{'' if resource.status in BROKEN_STATUSES else ', which we do not know'}",
         )
-    if settled(seen, window):
-        return replace(seen, blind="it was used or changed too recently for a closer look")
-    return _with_log(cloud, seen, window)
+    if is_recent(seen, window):
+        return replace(seen, unknown_because="it was used or changed too recently for a closer look")
+    return _with_log_evidence(cloud, seen, window)
 
 
-def _with_log(cloud: Cloud, seen: Observation, window: Window) -> Observation:
+def _with_log_evidence(cloud: CloudSession, seen: Observation, window: Window) -> Observation:
     """Its log counts from an hour after what is known of it, since a later event may not be known yet."""
     resource = seen.resource
     try:
-        event = _last_event(cloud, resource.name, window.end + AHEAD)
+        event = _last_log_event_at(cloud, resource.name, window.end + MAX_EVENT_AHEAD)
     except CloudError as error:
-        cloud.note(error)
-        return replace(seen, blind=f"its log could not be read: {error}")
-    log = Reading(signal="jupyter.log", role=Role.ACTIVITY, at=max(event, min(event + LATE, window.end)) if event else None)
-    since = max(t for t in (event, resource.changed, resource.created) if t) + LATE if resource.created else None
+        cloud.add_error(error)
+        return replace(seen, unknown_because=f"its log could not be read: {error}")
+    log = Reading(
+        signal="jupyter.log", role=Role.ACTIVITY, event_at=max(event, min(event + MAX_LOG_DELAY, window.end)) if event else None
+    )
+    since = max(t for t in (event, resource.changed, resource.created) if t) + MAX_LOG_DELAY if resource.created else None
     quiet = "its jupyter log has been silent" if event else "it has written no jupyter log"
     because = (
         f"it has been up since {resource.changed:%Y-%m-%d %H:%M} UTC and {quiet}; no Busy signal proves it"
         if resource.changed
         else ""
     )
-    return replace(seen, readings=(*seen.readings, log), hint=Hint(since=since, because=because) if since and because else None)
+    return replace(
+        seen,
+        readings=(*seen.readings, log),
+        indirect_evidence=IndirectEvidence(since=since, because=because) if since and because else None,
+    )
 
 
-def _last_event(cloud: Cloud, name: str, latest: datetime) -> datetime | None:
+def _last_log_event_at(cloud: CloudSession, name: str, latest: datetime) -> datetime | None:
     """When the notebook's jupyter log last grew, as far as is known; None without such a log. Raises CloudError, also for a time after `latest`."""
     prefix = f"{name}/jupyter.log"
     try:
         streams = list(
-            cloud.pages(
-                "logs", "DescribeLogStreams", "logStreams", token="nextToken", logGroupName=LOGS, logStreamNamePrefix=prefix
+            cloud.paged_rows(
+                "logs",
+                "DescribeLogStreams",
+                "logStreams",
+                token_key="nextToken",
+                logGroupName=LOG_GROUP,
+                logStreamNamePrefix=prefix,
             )
         )
     except CloudError as error:
-        if error.trouble is Trouble.GONE:
+        if error.reason is Reason.GONE:
             return None
         raise
     stamps = [s.get(key) for s in streams for key in ("lastEventTimestamp", "lastIngestionTime")]
-    return max((_moment(stamp, latest) for stamp in stamps if stamp is not None), default=None)
+    return max((_event_time(stamp, latest) for stamp in stamps if stamp is not None), default=None)
 
 
-def _moment(stamp: Any, latest: datetime) -> datetime:
+def _event_time(stamp: Any, latest: datetime) -> datetime:
     """A time in milliseconds since 1970. Raises CloudError for what is none."""
     if isinstance(stamp, int) and not isinstance(stamp, bool) and 0 <= stamp <= latest.timestamp() * 1000:
         return datetime.fromtimestamp(stamp / 1000, UTC)
-    raise CloudError(Trouble.GARBLED, "logs:DescribeLogStreams", f"{str(stamp)[:40]!r} is no time of an event")
+    raise CloudError(Reason.UNREADABLE, "logs:DescribeLogStreams", f"{str(stamp)[:40]!r} is no time of an event")
 
 
 KIND = Kind(
@@ -146,23 +161,23 @@ KIND = Kind(
     permissions=("sagemaker:ListNotebookInstances", "logs:DescribeLogStreams", tags.PERMISSION, *metrics.PERMISSIONS),
     activity="Busy above 0; a fresh event in the notebook's jupyter log",
     heartbeat="points of Busy",
-    otherwise="likely once up, unmodified and log-silent (counted from an hour after the last event known, since a later one may not be known yet) for longer than idle_after where nobody published Busy within the look-back; exempt when stopped",
+    without_proof="likely once up, unmodified and log-silent (counted from an hour after the last event known, since a later one may not be known yet) for longer than idle_after where nobody published Busy within the look-back; exempt when stopped",
     discover=discover,
     observe=observe,
-    able=able,
-    deeds={
-        Move.STOP: Deed(
-            verb="stopped",
-            what="stops the instance; its volume stays and is still billed",
+    blocked_actions=blocked_actions,
+    actions={
+        StepName.STOP: ActionSpec(
+            participle="stopped",
+            effect="stops the instance; its volume stays and is still billed",
             undo="starts it again; kernels, memory and whatever was installed outside /home/ec2-user/SageMaker are lost",
-            permissions=(*FRESH, "sagemaker:StopNotebookInstance"),
+            permissions=(*RECHECK_PERMISSIONS, "sagemaker:StopNotebookInstance"),
         ),
-        Move.START: Deed(
-            verb="started",
-            what="starts the instance for its office hours",
+        StepName.START: ActionSpec(
+            participle="started",
+            effect="starts the instance for its office hours",
             undo="is not undone, since somebody may be at work on it by then; it is stopped at the end of its hours",
-            permissions=(*FRESH, "sagemaker:StartNotebookInstance"),
+            permissions=(*RECHECK_PERMISSIONS, "sagemaker:StartNotebookInstance"),
         ),
     },
-    needs="Busy (docs/busy.md)",
+    needs_setup="Busy (docs/busy.md)",
 )

@@ -12,92 +12,93 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from reaper.aws import busy, metrics, tags
-from reaper.errors import CloudError, Trouble
-from reaper.evidence import settled
-from reaper.model import Bar, Deed, Hint, Kind, Move, Observation, Part, Reading, Resource, Role, Window
+from reaper.errors import CloudError, Reason
+from reaper.evidence import is_recent
+from reaper.kind import ActionSpec, Kind
+from reaper.model import BilledPart, Blocked, IndirectEvidence, Observation, Reading, Resource, Role, StepName, Window
 
 if TYPE_CHECKING:
-    from reaper.aws.session import Cloud
+    from reaper.aws.session import CloudSession
 
 NAME = "sagemaker-studio-app"
-KEYS = ("DomainId", "AppType", "AppName")
-COMPONENTS = {"KernelGateway": "Studio-Notebook", "JupyterServer": "Studio-Notebook"}
-IDENTITY = ("DomainId", "AppType", "AppName", "SpaceName", "UserProfileName")
-Spaces = dict[tuple[str, str], tuple[str, bool]]
+REQUIRED_KEYS = ("DomainId", "AppType", "AppName")
+PRICE_COMPONENTS = {"KernelGateway": "Studio-Notebook", "JupyterServer": "Studio-Notebook"}
+IDENTITY_KEYS = ("DomainId", "AppType", "AppName", "SpaceName", "UserProfileName")
+SpaceOwners = dict[tuple[str, str], tuple[str, bool]]
 """By domain and name: the owner's user profile, and whether it is that person's own."""
-FREE = {
+FREE_STATUSES = {
     "Deleting": "it is being deleted",
     "Deleted": "it has been deleted",
     "Failed": "its status is Failed, so no instance runs in it",
 }
-OWN_APPS = {"JupyterLab", "CodeEditor", "KernelGateway", "JupyterServer"}
+PERSONAL_APP_TYPES = {"JupyterLab", "CodeEditor", "KernelGateway", "JupyterServer"}
 """Types that serve one person or space and come back by CreateApp as they were."""
-OWN_BILLING = {"Canvas", "RStudioServerPro"}
+SEPARATELY_BILLED_TYPES = {"Canvas", "RStudioServerPro"}
 """Billed by session or licence, not by the instance that the app names."""
 
 
-def discover(cloud: Cloud) -> Iterator[Resource]:
+def discover(cloud: CloudSession) -> Iterator[Resource]:
     """Every app that is not deleted. ListApps gives no ARN, and lists deleted apps for a while."""
-    listed = [row for row in cloud.listed("ListApps", "Apps", *KEYS) if row.get("Status") != "Deleted"]
-    rows = [row for row in listed if _placed(cloud, row)]
-    found = tags.tagged(cloud, "app", "space", "user-profile", "domain") if rows else {}
+    listed = [row for row in cloud.sagemaker_rows("ListApps", "Apps", *REQUIRED_KEYS) if row.get("Status") != "Deleted"]
+    rows = [row for row in listed if _has_valid_identity(cloud, row)]
+    found = tags.tags_by_arn(cloud, "app", "space", "user-profile", "domain") if rows else {}
     for row in rows:
-        arn, homes = arns(cloud, row)
-        yield resource(cloud, row, tags.of(found, arn, *homes))
+        arn, homes = app_and_parent_arns(cloud, row)
+        yield resource_from_row(cloud, row, tags.tags_of(found, arn, *homes))
 
 
-def _placed(cloud: Cloud, row: Mapping[str, Any]) -> bool:
+def _has_valid_identity(cloud: CloudSession, row: Mapping[str, Any]) -> bool:
     """Whether it can be told whose it is; else that is noted."""
-    placed = all(isinstance(row.get(key, ""), str) for key in IDENTITY)
+    placed = all(isinstance(row.get(key, ""), str) for key in IDENTITY_KEYS)
     if not placed:
-        cloud.note(CloudError(Trouble.GARBLED, "sagemaker:ListApps", f"whose the app {row['AppName']} is cannot be read"))
+        cloud.add_error(CloudError(Reason.UNREADABLE, "sagemaker:ListApps", f"whose the app {row['AppName']} is cannot be read"))
     return placed
 
 
-def resource(cloud: Cloud, row: Mapping[str, Any], found: Mapping[str, str] | None) -> Resource:
+def resource_from_row(cloud: CloudSession, row: Mapping[str, Any], found: Mapping[str, str] | None) -> Resource:
     """A row of the list, or a description, with its tags."""
     instance = (row.get("ResourceSpec") or {}).get("InstanceType") or ""
     return Resource(
         kind=NAME,
-        id=arns(cloud, row)[0],
+        id=app_and_parent_arns(cloud, row)[0],
         name=f"{row.get('SpaceName') or row.get('UserProfileName')}/{row['AppType']}/{row['AppName']}",
         target=cloud.target,
         region=cloud.region,
         created=row.get("CreationTime"),
         status=row.get("Status", ""),
         size=instance,
-        parts=_parts(row["AppType"], instance),
+        parts=_billed_parts(row["AppType"], instance),
         tags=found,
         people={"Studio user profile": row["UserProfileName"]} if row.get("UserProfileName") else {},
-        facts={key: row[key] for key in IDENTITY if row.get(key)},
+        facts={key: row[key] for key in IDENTITY_KEYS if row.get(key)},
     )
 
 
-def observe(cloud: Cloud, resources: Sequence[Resource], window: Window) -> Iterator[Observation]:
+def observe(cloud: CloudSession, resources: Sequence[Resource], window: Window) -> Iterator[Observation]:
     """`Busy` of all that run, in bulk; a description of each that was silent."""
     running = [r for r in resources if r.status == "InService" and r.size != "system"]
-    found = busy.readings(cloud, running, window)
+    found = busy.busy_readings(cloud, running, window)
     seen = [Observation(resource=r, readings=found.get(r.id, ())) for r in resources]
-    closer = list(cloud.each(lambda one: _closer(cloud, one, window), seen))
-    spaces = _spaces(cloud) if any(o.hint and "SpaceName" in o.resource.facts for o in closer) else {}
-    yield from (_with_space(one, spaces) for one in closer)
+    closer = list(cloud.map_concurrently(lambda one: _look_closer(cloud, one, window), seen))
+    spaces = _space_owners(cloud) if any(o.indirect_evidence and "SpaceName" in o.resource.facts for o in closer) else {}
+    yield from (_with_space_owner(one, spaces) for one in closer)
 
 
-def _spaces(cloud: Cloud) -> Spaces | None:
+def _space_owners(cloud: CloudSession) -> SpaceOwners | None:
     """Every space; None, and noted, when they cannot be listed."""
-    found: Spaces = {}
+    found: SpaceOwners = {}
     try:
-        for row in cloud.pages("sagemaker", "ListSpaces", "Spaces", "DomainId", "SpaceName", MaxResults=100):
+        for row in cloud.paged_rows("sagemaker", "ListSpaces", "Spaces", "DomainId", "SpaceName", MaxResults=100):
             owner = (row.get("OwnershipSettingsSummary") or {}).get("OwnerUserProfileName") or ""
             sharing = (row.get("SpaceSharingSettingsSummary") or {}).get("SharingType")
             found[row["DomainId"], row["SpaceName"]] = owner, bool(owner) and sharing in (None, "Private")
     except CloudError as error:
-        cloud.note(error)
+        cloud.add_error(error)
         return None
     return found
 
 
-def _with_space(seen: Observation, spaces: Spaces | None) -> Observation:
+def _with_space_owner(seen: Observation, spaces: SpaceOwners | None) -> Observation:
     """With the space's owner, and what `able` needs: whether it is one person's own. Left out where that is not known."""
     facts = seen.resource.facts
     space = (spaces or {}).get((facts["DomainId"], facts.get("SpaceName", "")))
@@ -107,33 +108,33 @@ def _with_space(seen: Observation, spaces: Spaces | None) -> Observation:
     return replace(seen, resource=replace(seen.resource, people=people, facts={**facts, "private": space[1]}))
 
 
-def able(resource: Resource) -> Mapping[Move, Bar | None]:
+def blocked_actions(resource: Resource) -> Mapping[StepName, Blocked | None]:
     """Only an app of one person, on an instance of its own, that runs."""
-    return {Move.STOP: _shared(resource) or _state(resource)}
+    return {StepName.STOP: _blocked_by_sharing(resource) or _blocked_by_state(resource)}
 
 
-def _shared(resource: Resource) -> Bar | None:
+def _blocked_by_sharing(resource: Resource) -> Blocked | None:
     facts = resource.facts
-    if facts.get("AppType") not in OWN_APPS:
-        return Bar(
+    if facts.get("AppType") not in PERSONAL_APP_TYPES:
+        return Blocked(
             because=f"apps of type {facts.get('AppType')} are more than one person's own, or cannot be started again as they were"
         )
     if resource.size in {"", "system"}:
-        return Bar(because="it has no instance of its own")
+        return Blocked(because="it has no instance of its own")
     if "SpaceName" not in facts:
-        return None if facts.get("UserProfileName") else Bar(because="it belongs to nobody")
+        return None if facts.get("UserProfileName") else Blocked(because="it belongs to nobody")
     if "private" not in facts:
-        return Bar(because="whose space it is in could not be read")
-    return None if facts["private"] else Bar(because="it is in a shared space, where anybody of the domain may be at work")
+        return Blocked(because="whose space it is in could not be read")
+    return None if facts["private"] else Blocked(because="it is in a shared space, where anybody of the domain may be at work")
 
 
-def _state(resource: Resource) -> Bar | None:
+def _blocked_by_state(resource: Resource) -> Blocked | None:
     if resource.status in {"Deleting", "Deleted"}:
-        return Bar(because="it is being deleted already", done=True)
-    return None if resource.status == "InService" else Bar(because=f"its status is {resource.status}")
+        return Blocked(because="it is being deleted already", already_done=True)
+    return None if resource.status == "InService" else Blocked(because=f"its status is {resource.status}")
 
 
-def arns(cloud: Cloud, row: Mapping[str, Any]) -> tuple[str, list[str]]:
+def app_and_parent_arns(cloud: CloudSession, row: Mapping[str, Any]) -> tuple[str, list[str]]:
     """The app's ARN as DescribeApp spells it, and those of the space or user and the domain it lives in, whose tags it inherits."""
     stem = f"arn:{cloud.partition}:sagemaker:{cloud.region}:{cloud.target.account}:"
     domain, home = row["DomainId"], row.get("SpaceName") or row.get("UserProfileName")
@@ -142,46 +143,50 @@ def arns(cloud: Cloud, row: Mapping[str, Any]) -> tuple[str, list[str]]:
     return app, [f"{stem}{kind}/{domain}/{home}", f"{stem}domain/{domain}"]
 
 
-def _parts(app_type: str, instance: str) -> tuple[Part, ...] | None:
-    if not instance or app_type in OWN_BILLING:
+def _billed_parts(app_type: str, instance: str) -> tuple[BilledPart, ...] | None:
+    if not instance or app_type in SEPARATELY_BILLED_TYPES:
         return None
     if instance == "system":
         return ()
-    return (Part(component=COMPONENTS.get(app_type, f"Studio-{app_type}"), instance=instance),)
+    return (BilledPart(component=PRICE_COMPONENTS.get(app_type, f"Studio-{app_type}"), instance=instance),)
 
 
-def _closer(cloud: Cloud, seen: Observation, window: Window) -> Observation:
+def _look_closer(cloud: CloudSession, seen: Observation, window: Window) -> Observation:
     resource = seen.resource
-    if resource.size == "system" and resource.facts["AppType"] not in OWN_BILLING:
-        return replace(seen, free="it runs on a system instance, which is free")
-    if odd := _of_status(seen, resource.status):
+    if resource.size == "system" and resource.facts["AppType"] not in SEPARATELY_BILLED_TYPES:
+        return replace(seen, free_because="it runs on a system instance, which is free")
+    if odd := _judged_by_status(seen, resource.status):
         return odd
-    if settled(seen, window):
-        return replace(seen, blind="it was used or started too recently for a closer look")
-    return _described(cloud, seen)
+    if is_recent(seen, window):
+        return replace(seen, unknown_because="it was used or started too recently for a closer look")
+    return _with_description(cloud, seen)
 
 
-def _of_status(seen: Observation, status: str) -> Observation | None:
+def _judged_by_status(seen: Observation, status: str) -> Observation | None:
     """What a status says by itself; None for one in service. An app that could not be started has no instance."""
     if status == "Pending":
-        return replace(seen, unsettled="its status is Pending")
-    if status in FREE:
-        return replace(seen, free=FREE[status])
-    return None if status == "InService" else replace(seen, blind=f"its status is {status or 'missing'}, which we do not know")
+        return replace(seen, changing_because="its status is Pending")
+    if status in FREE_STATUSES:
+        return replace(seen, free_because=FREE_STATUSES[status])
+    return (
+        None
+        if status == "InService"
+        else replace(seen, unknown_because=f"its status is {status or 'missing'}, which we do not know")
+    )
 
 
-def _described(cloud: Cloud, seen: Observation) -> Observation:
+def _with_description(cloud: CloudSession, seen: Observation) -> Observation:
     facts = seen.resource.facts
-    names = {key: facts[key] for key in IDENTITY if key in facts}
+    names = {key: facts[key] for key in IDENTITY_KEYS if key in facts}
     if "SpaceName" in names:
         names.pop("UserProfileName", None)
     try:
         row = cloud.call("sagemaker", "DescribeApp", "Status", **names)
     except CloudError as error:
-        if error.trouble is not Trouble.GONE:
-            cloud.note(error)
-        return replace(seen, blind=f"it could not be described: {error}")
-    if odd := _of_status(seen, str(row["Status"])):
+        if error.reason is not Reason.GONE:
+            cloud.add_error(error)
+        return replace(seen, unknown_because=f"it could not be described: {error}")
+    if odd := _judged_by_status(seen, str(row["Status"])):
         return replace(odd, resource=replace(odd.resource, status=str(row["Status"])))
     return _with_activity(seen, row.get("LastUserActivityTimestamp"), row.get("LastHealthCheckTimestamp"))
 
@@ -190,13 +195,13 @@ def _with_activity(seen: Observation, used: datetime | None, checked: datetime |
     created = seen.resource.created
     person = used if used and checked and used != checked else None
     if person:
-        reading = Reading(signal="LastUserActivityTimestamp", role=Role.ACTIVITY, at=person)
+        reading = Reading(signal="LastUserActivityTimestamp", role=Role.ACTIVITY, event_at=person)
         seen = replace(seen, readings=(*seen.readings, reading))
     if created is None:
         return seen
     quiet = "its last user activity is old" if person else "nothing tells whether anybody uses it"
     because = f"it has been running since {created:%Y-%m-%d %H:%M} UTC and {quiet}; no Busy signal proves it"
-    return replace(seen, hint=Hint(since=max(created, person) if person else created, because=because))
+    return replace(seen, indirect_evidence=IndirectEvidence(since=max(created, person) if person else created, because=because))
 
 
 KIND = Kind(
@@ -207,17 +212,17 @@ KIND = Kind(
     permissions=("sagemaker:ListApps", "sagemaker:DescribeApp", "sagemaker:ListSpaces", tags.PERMISSION, *metrics.PERMISSIONS),
     activity="Busy above 0; LastUserActivityTimestamp, only where it differs from LastHealthCheckTimestamp",
     heartbeat="points of Busy",
-    otherwise="likely by age where nobody published Busy within the look-back; system instances are exempt",
+    without_proof="likely by age where nobody published Busy within the look-back; system instances are exempt",
     discover=discover,
     observe=observe,
-    able=able,
-    deeds={
-        Move.STOP: Deed(
-            verb="shut down",
-            what="deletes this one app, which is how a Studio app is stopped; its space or home directory and all files in it stay",
+    blocked_actions=blocked_actions,
+    actions={
+        StepName.STOP: ActionSpec(
+            participle="shut down",
+            effect="deletes this one app, which is how a Studio app is stopped; its space or home directory and all files in it stay",
             undo="creates it again with the same instance, image and tags; running kernels and unsaved work are lost",
             permissions=("sagemaker:ListTags", "sagemaker:DeleteApp"),
         ),
     },
-    needs="Busy (docs/busy.md)",
+    needs_setup="Busy (docs/busy.md)",
 )

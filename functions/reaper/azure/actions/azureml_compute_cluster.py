@@ -11,94 +11,111 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from reaper.actions.contract import Acts, Made, Manifest, Permit, Record, Undone
+from reaper.actions.contract import ActionFunctions, ActionResult, CallCheck, Manifest, UndoResult, UndoState
 from reaper.azure import computes
 from reaper.azure.actions import identity
-from reaper.azure.arm_values import lapse
-from reaper.azure.count import count
+from reaper.azure.arm_values import duration_seconds
+from reaper.azure.count import valid_count
 from reaper.azure.kinds import azureml_compute_cluster as kind
-from reaper.azure.request import Call
-from reaper.azure.writes import afterwards, always, change, made_before, patient, ready
-from reaper.errors import CloudError, Trouble
-from reaper.model import Move, Resource
+from reaper.azure.request import ArmRequest
+from reaper.azure.writes import always_permit, read_after_write, require_settled, was_already_written, with_retry_advice, write
+from reaper.errors import CloudError, Reason
+from reaper.model import Resource, StepName
 
 if TYPE_CHECKING:
-    from reaper.azure.session import Cloud
+    from reaper.azure.session import CloudSession
 
-WRITE = f"{computes.ROOT}/write"
-LEAST, MOST, REST = "minNodeCount", "maxNodeCount", "nodeIdleTimeBeforeScaleDown"
+WRITE_PERMISSION = f"{computes.ROOT}/write"
+MIN_NODES_KEY, MAX_NODES_KEY, IDLE_TIME_KEY = "minNodeCount", "maxNodeCount", "nodeIdleTimeBeforeScaleDown"
 
 
-def look(cloud: Cloud, resource: Resource) -> Resource:
+def read_now(cloud: CloudSession, resource: Resource) -> Resource:
     """The cluster with its own and its workspace's tags as they are now."""
-    found = kind.cluster(cloud, computes.again(cloud, resource, kind.TYPE))
+    found = kind.cluster_resource(cloud, computes.read_compute_now(cloud, resource, kind.TYPE))
     return replace(found, id=resource.id, name=resource.name)
 
 
-def record(cloud: Cloud, resource: Resource, move: Move) -> Record:
+def read_undo_state(cloud: CloudSession, resource: Resource, move: StepName) -> UndoState:
     """Its scale settings, its size and when it was made."""
-    row = computes.row(cloud, resource.id)
-    return {"scaleSettings": _scale(row), "was": identity.of_compute(row)}
+    row = computes.read_row(cloud, resource.id)
+    return {"scaleSettings": _scale_settings(row), "was": identity.compute_identity(row)}
 
 
-def carry(cloud: Cloud, resource: Resource, manifest: Manifest, permit: Permit) -> Made:
+def perform(cloud: CloudSession, resource: Resource, manifest: Manifest, permit: CallCheck) -> ActionResult:
     """Minimum to 0. Raises CloudError, too, where something else is changed before or afterwards."""
-    row, recorded = computes.row(cloud, resource.id), manifest.record["scaleSettings"]
-    identity.check(manifest.record["was"], identity.of_compute(row), WRITE)
-    before = _scale(row)
-    if not _same(before, recorded, LEAST, MOST, REST):
-        raise CloudError(Trouble.REFUSED, WRITE, f"its scaling was {_told(recorded)} a moment ago and is {_told(before)} now")
-    _set(cloud, resource.id, before, 0, permit)
-    because = f"its minimum is 0 nodes instead of {before[LEAST]}; its maximum of {before[MOST]} and its idle time are as before"
-    return Made(because=because)
+    row, recorded = computes.read_row(cloud, resource.id), manifest.undo_state["scaleSettings"]
+    identity.require_same(manifest.undo_state["was"], identity.compute_identity(row), WRITE_PERMISSION)
+    before = _scale_settings(row)
+    if not _is_same_scaling(before, recorded, MIN_NODES_KEY, MAX_NODES_KEY, IDLE_TIME_KEY):
+        raise CloudError(
+            Reason.REFUSED,
+            WRITE_PERMISSION,
+            f"its scaling was {_scaling_text(recorded)} a moment ago and is {_scaling_text(before)} now",
+        )
+    _set_minimum(cloud, resource.id, before, 0, permit)
+    because = f"its minimum is 0 nodes instead of {before[MIN_NODES_KEY]}; its maximum of {before[MAX_NODES_KEY]} and its idle time are as before"
+    return ActionResult(because=because)
 
 
-def undo(cloud: Cloud, manifest: Manifest) -> Undone:
+def undo(cloud: CloudSession, manifest: Manifest) -> UndoResult:
     """The old minimum back, under today's maximum, where it is the same cluster and nobody chose another minimum since."""
-    return patient(lambda: _raise(cloud, manifest))
+    return with_retry_advice(lambda: _raise_minimum(cloud, manifest))
 
 
-def _raise(cloud: Cloud, manifest: Manifest) -> Undone:
-    row, old = computes.row(cloud, manifest.id), manifest.record["scaleSettings"][LEAST]
-    identity.check(manifest.record.get("was") or {}, identity.of_compute(row), WRITE)
-    ready(row["properties"].get("provisioningState"), WRITE)
-    now = _scale(row)
-    wanted = min(old, now[MOST])
-    short = (f"its maximum is {now[MOST]} nodes today, so the minimum cannot be {old} again",) if wanted < old else ()
-    if now[LEAST] == wanted:
-        return Undone(because=f"its minimum is {now[LEAST]} nodes already", lost=short)
-    if now[LEAST] != 0:
-        return Undone(because=f"its minimum is {now[LEAST]} nodes, which somebody chose since: left as it is")
-    _set(cloud, manifest.id, now, wanted, always)
-    return Undone(because=f"its minimum is {wanted} nodes again", lost=short)
+def _raise_minimum(cloud: CloudSession, manifest: Manifest) -> UndoResult:
+    row, old = computes.read_row(cloud, manifest.id), manifest.undo_state["scaleSettings"][MIN_NODES_KEY]
+    identity.require_same(manifest.undo_state.get("was") or {}, identity.compute_identity(row), WRITE_PERMISSION)
+    require_settled(row["properties"].get("provisioningState"), WRITE_PERMISSION)
+    now = _scale_settings(row)
+    wanted = min(old, now[MAX_NODES_KEY])
+    short = (f"its maximum is {now[MAX_NODES_KEY]} nodes today, so the minimum cannot be {old} again",) if wanted < old else ()
+    if now[MIN_NODES_KEY] == wanted:
+        return UndoResult(because=f"its minimum is {now[MIN_NODES_KEY]} nodes already", not_restored=short)
+    if now[MIN_NODES_KEY] != 0:
+        return UndoResult(because=f"its minimum is {now[MIN_NODES_KEY]} nodes, which somebody chose since: left as it is")
+    _set_minimum(cloud, manifest.id, now, wanted, always_permit)
+    return UndoResult(because=f"its minimum is {wanted} nodes again", not_restored=short)
 
 
-def _scale(row: Mapping[str, Any]) -> dict[str, Any]:
-    scale = computes.inner_of(row)["scaleSettings"]
-    if count(scale.get(LEAST)) is None or count(scale.get(MOST)) is None:
-        raise CloudError(Trouble.GARBLED, computes.PERMISSION, f"the scaling of {row['id']} cannot be read ({_told(scale)})")
+def _scale_settings(row: Mapping[str, Any]) -> dict[str, Any]:
+    scale = computes.properties_of(row)["scaleSettings"]
+    if valid_count(scale.get(MIN_NODES_KEY)) is None or valid_count(scale.get(MAX_NODES_KEY)) is None:
+        raise CloudError(
+            Reason.UNREADABLE, computes.PERMISSION, f"the scaling of {row['id']} cannot be read ({_scaling_text(scale)})"
+        )
     return dict(scale)
 
 
-def _set(cloud: Cloud, id_: str, before: Mapping[str, Any], least: int, permit: Permit) -> None:
+def _set_minimum(cloud: CloudSession, id_: str, before: Mapping[str, Any], least: int, permit: CallCheck) -> None:
     """The minimum, with everything else as it is `before`; then a look at what became of it."""
-    wanted = {**before, LEAST: least}
+    wanted = {**before, MIN_NODES_KEY: least}
     body = {"properties": {"properties": {"scaleSettings": wanted}}}
-    call = Call(permission=WRITE, path=id_, body=body, method="PATCH")
-    make = partial(change, cloud, call, id_, computes.PERMISSION, permit)
-    if made_before(make, lambda: _same(_scale(computes.row(cloud, id_)), wanted, LEAST, MOST, REST)):
+    call = ArmRequest(permission=WRITE_PERMISSION, path=id_, body=body, method="PATCH")
+    make = partial(write, cloud, call, id_, computes.PERMISSION, permit)
+    if was_already_written(
+        make,
+        lambda: _is_same_scaling(
+            _scale_settings(computes.read_row(cloud, id_)), wanted, MIN_NODES_KEY, MAX_NODES_KEY, IDLE_TIME_KEY
+        ),
+    ):
         return
-    after = afterwards(lambda: _scale(computes.row(cloud, id_)))
-    if not _same(after, wanted, LEAST, MOST, REST):
-        raise CloudError(Trouble.PARTIAL, WRITE, f"its scaling was to be {_told(wanted)}, but Azure made it {_told(after)}")
+    after = read_after_write(lambda: _scale_settings(computes.read_row(cloud, id_)))
+    if not _is_same_scaling(after, wanted, MIN_NODES_KEY, MAX_NODES_KEY, IDLE_TIME_KEY):
+        raise CloudError(
+            Reason.PARTIAL,
+            WRITE_PERMISSION,
+            f"its scaling was to be {_scaling_text(wanted)}, but Azure made it {_scaling_text(after)}",
+        )
 
 
-def _same(one: Mapping[str, Any], other: Mapping[str, Any], *keys: str) -> bool:
-    return all(lapse(one.get(key)) == lapse(other.get(key)) for key in keys)
+def _is_same_scaling(one: Mapping[str, Any], other: Mapping[str, Any], *keys: str) -> bool:
+    return all(duration_seconds(one.get(key)) == duration_seconds(other.get(key)) for key in keys)
 
 
-def _told(scale: Mapping[str, Any]) -> str:
-    return f"{scale.get(LEAST)} to {scale.get(MOST)} nodes with an idle time of {scale.get(REST)}"
+def _scaling_text(scale: Mapping[str, Any]) -> str:
+    return f"{scale.get(MIN_NODES_KEY)} to {scale.get(MAX_NODES_KEY)} nodes with an idle time of {scale.get(IDLE_TIME_KEY)}"
 
 
-ACTS = Acts(look=look, record=record, carry=carry, undo=undo, undo_permissions=(WRITE,))
+ACTS = ActionFunctions(
+    read_now=read_now, read_undo_state=read_undo_state, perform=perform, undo=undo, undo_permissions=(WRITE_PERMISSION,)
+)

@@ -14,13 +14,13 @@ from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpRes
 from azure.identity import DefaultAzureCredential
 
 from reaper.azure import trusted_hosts
-from reaper.errors import CloudError, Trouble
-from reaper.notices.channels.delivery import Means
-from reaper.notices.channels.recipients import recipients
+from reaper.errors import CloudError, Reason
+from reaper.notices.channels.delivery import ChannelContext
+from reaper.notices.channels.recipients import recipient_addresses
 from reaper.notices.message import Audience, Message
 from reaper.policy.channel_settings import Acs
 
-SECONDS = 60
+SEND_TIMEOUT_S = 60
 """For the service to say that it has sent the mail."""
 TIMEOUTS = {"connection_timeout": 5, "read_timeout": 30, "retry_total": 3, "polling_interval": 1}
 OPERATION = "Microsoft.Communication/emails/action"
@@ -29,13 +29,13 @@ OPERATION = "Microsoft.Communication/emails/action"
 class Channel:
     """One communication service; by its access key, or else by the app's own identity."""
 
-    def __init__(self, spec: Acs, means: Means) -> None:
+    def __init__(self, spec: Acs, means: ChannelContext) -> None:
         self._spec = spec
         self._means = means
 
     def send(self, message: Message) -> str:
         """Send it and wait until the service says it did; gives the operation's id. Raises CloudError."""
-        people = recipients(message, self._spec.to, OPERATION)
+        people = recipient_addresses(message, self._spec.to, OPERATION)
         mail = {
             "senderAddress": self._spec.sender,
             "recipients": {"to": [{"address": address} for address in people]},
@@ -47,40 +47,40 @@ class Channel:
         try:
             with EmailClient(self._spec.endpoint, credential, **TIMEOUTS) as client:
                 poller: Any = client.begin_send(mail)
-                done = poller.result(SECONDS)
+                done = poller.result(SEND_TIMEOUT_S)
         except (AzureError, binascii.Error) as error:
-            raise _refused(error) from error
+            raise _error_from_sdk(error) from error
         if not poller.done():
-            raise CloudError(Trouble.PARTIAL, OPERATION, f"not said to be sent after {SECONDS} seconds")
+            raise CloudError(Reason.PARTIAL, OPERATION, f"not said to be sent after {SEND_TIMEOUT_S} seconds")
         if done.get("status") != "Succeeded":
             raise CloudError(
-                Trouble.REFUSED, OPERATION, f"{done.get('status')}: {(done.get('error') or {}).get('message', '')}"[:300]
+                Reason.REFUSED, OPERATION, f"{done.get('status')}: {(done.get('error') or {}).get('message', '')}"[:300]
             )
         return str(done["id"])
 
     def _credential(self) -> AzureKeyCredential | TokenCredential:
         if self._spec.secret:
-            return AzureKeyCredential(self._means.secret(self._spec.secret))
-        if because := trusted_hosts.refusal(self._spec.endpoint, "communication"):
-            raise CloudError(Trouble.REFUSED, OPERATION, because)
+            return AzureKeyCredential(self._means.read_secret(self._spec.secret))
+        if because := trusted_hosts.refused_because(self._spec.endpoint, "communication"):
+            raise CloudError(Reason.REFUSED, OPERATION, because)
         return DefaultAzureCredential()
 
 
-def _refused(error: Exception) -> CloudError:
+def _error_from_sdk(error: Exception) -> CloudError:
     """What azure-core's errors mean. The text of a wrong key is not repeated."""
     if isinstance(error, ClientAuthenticationError):
-        return CloudError(Trouble.DENIED, OPERATION, _brief(error), missing=OPERATION)
+        return CloudError(Reason.DENIED, OPERATION, _first_line(error), missing=OPERATION)
     if isinstance(error, binascii.Error):
-        return CloudError(Trouble.REFUSED, OPERATION, "the access key is not base64")
+        return CloudError(Reason.REFUSED, OPERATION, "the access key is not base64")
     if not isinstance(error, HttpResponseError):
-        return CloudError(Trouble.UNREACHABLE, OPERATION, _brief(error))
+        return CloudError(Reason.UNREACHABLE, OPERATION, _first_line(error))
     if error.status_code == 403:
-        return CloudError(Trouble.DENIED, OPERATION, _brief(error), code="403", missing=OPERATION)
-    trouble = Trouble.THROTTLED if error.status_code == 429 else Trouble.REFUSED
-    return CloudError(trouble, OPERATION, _brief(error), code=str(error.status_code or ""))
+        return CloudError(Reason.DENIED, OPERATION, _first_line(error), code="403", missing=OPERATION)
+    trouble = Reason.THROTTLED if error.status_code == 429 else Reason.REFUSED
+    return CloudError(trouble, OPERATION, _first_line(error), code=str(error.status_code or ""))
 
 
-def _brief(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [repr(error)])[0][:300]
 
 

@@ -7,42 +7,45 @@ from __future__ import annotations
 
 import apprise
 
-from reaper.errors import CloudError, Trouble
-from reaper.notices.channels.delivery import Means
-from reaper.notices.message import Message, defused
+from reaper.errors import CloudError, Reason
+from reaper.notices.channels.delivery import ChannelContext
+from reaper.notices.message import Message, without_markup
 from reaper.policy.channel_settings import Apprise
 
-SECONDS = 30
+TIMEOUT_S = 30
 OPERATION = "apprise:Notify"
 
 
 class Channel:
     """One Apprise address."""
 
-    def __init__(self, spec: Apprise, means: Means) -> None:
+    def __init__(self, spec: Apprise, means: ChannelContext) -> None:
         self._spec = spec
         self._means = means
 
     def send(self, message: Message) -> str:
         """Send it; gives the service's name, as chats give no receipts. Raises CloudError when the service did not take it."""
-        target = self._target()
+        target = self._open_target()
         result = target.notify(
-            body=defused(message.text), title=defused(message.subject), body_format=apprise.NotifyFormat.TEXT, timeout=SECONDS
+            body=without_markup(message.text),
+            title=without_markup(message.subject),
+            body_format=apprise.NotifyFormat.TEXT,
+            timeout=TIMEOUT_S,
         )
         name = str(target[0].service_name)
         if not result:
             status = result.status.name.lower()
-            trouble = Trouble.UNREACHABLE if status == "timeout" else Trouble.REFUSED
+            trouble = Reason.UNREACHABLE if status == "timeout" else Reason.REFUSED
             raise CloudError(trouble, OPERATION, f"{name} did not take the message ({status})")
         return f"{name} took it"
 
-    def _target(self) -> apprise.Apprise:
+    def _open_target(self) -> apprise.Apprise:
         """The address, opened. What is wrong with it is not told: it is a secret."""
-        address = self._means.secret(self._spec.secret) if self._spec.secret else self._spec.url or ""
+        address = self._means.read_secret(self._spec.secret) if self._spec.secret else self._spec.url or ""
         asset = apprise.AppriseAsset(app_id="ML Idle Reaper", app_desc="ML Idle Reaper", app_url="", storage_mode="memory")
         target = apprise.Apprise(asset=asset)
         if not target.add(address.strip()) or len(target) != 1:
-            raise CloudError(Trouble.REFUSED, OPERATION, f"{self._spec.secret or 'url'} is not one Apprise address")
+            raise CloudError(Reason.REFUSED, OPERATION, f"{self._spec.secret or 'url'} is not one Apprise address")
         for service in target:
             service.overflow_mode = apprise.OverflowMode.SPLIT
         return target

@@ -11,10 +11,10 @@ from datetime import datetime
 from importlib import import_module
 from typing import Any, Protocol
 
-from reaper.errors import CloudError, ReaperError, Trouble
+from reaper.errors import CloudError, ReaperError, Reason
 from reaper.notices.message import Audience, Message
 
-MODULES = {
+MODULE_BY_TYPE = {
     "smtp": ("reaper.notices.channels.smtp", "cli"),
     "webhook": ("reaper.notices.channels.webhook", "cli"),
     "apprise": ("reaper.notices.channels.apprise", "chat"),
@@ -35,15 +35,15 @@ class Sender(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Means:
+class ChannelContext:
     """What channels need from outside: how to read a secret by where it is kept, and the clock for signatures and dates."""
 
-    secret: Callable[[str], str]
+    read_secret: Callable[[str], str]
     clock: Callable[[], datetime]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class OpenChannel:
     """One opened channel: what the report calls it, whom it is for, and the sender."""
 
     name: str
@@ -52,7 +52,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shut:
+class UnavailableChannel:
     """What stands for a channel that could not be opened, so that the others are used all the same."""
 
     error: CloudError
@@ -72,26 +72,29 @@ class Delivery:
     error: CloudError | None = None
 
 
-def open(specs: Sequence[Any], means: Means) -> list[Line]:
+def open_channels(specs: Sequence[Any], means: ChannelContext) -> list[OpenChannel]:
     """The channels of a policy, in its order; nothing is connected or read yet. One that cannot be opened refuses each message, saying why."""
-    return [Line(name=spec.name or spec.type, readers=frozenset(spec.readers), sender=_sender(spec, means)) for spec in specs]
+    return [
+        OpenChannel(name=spec.name or spec.type, readers=frozenset(spec.readers), sender=_open_sender(spec, means))
+        for spec in specs
+    ]
 
 
-def deliver(messages: Iterable[Message], lines: Sequence[Line]) -> list[Delivery]:
+def deliver_all(messages: Iterable[Message], lines: Sequence[OpenChannel]) -> list[Delivery]:
     """Every message on every channel that is for its readers. A channel that cannot be reached is not tried again for the others."""
     done: list[Delivery] = []
     dead: dict[int, CloudError] = {}
     for message in messages:
         for index, line in enumerate(lines):
             if message.audience in line.readers:
-                done.append(attempt(message, line, dead.get(index)))
+                done.append(deliver_one(message, line, dead.get(index)))
                 error = done[-1].error
-                if error is not None and error.trouble is Trouble.UNREACHABLE:
+                if error is not None and error.reason is Reason.UNREACHABLE:
                     dead[index] = error
     return done
 
 
-def given(deliveries: Iterable[Delivery]) -> Mapping[str, str]:
+def receipts_by_id(deliveries: Iterable[Delivery]) -> Mapping[str, str]:
     """By resource id, the first receipt of a message to its owner: these notices count, and no others."""
     receipts: dict[str, str] = {}
     for done in deliveries:
@@ -101,7 +104,7 @@ def given(deliveries: Iterable[Delivery]) -> Mapping[str, str]:
     return receipts
 
 
-def missed(deliveries: Iterable[Delivery]) -> Mapping[str, str]:
+def errors_by_id(deliveries: Iterable[Delivery]) -> Mapping[str, str]:
     """By resource id, which channels did not take the message to its owner and why: to be told even where another one took it."""
     refused: dict[str, dict[str, None]] = {}
     for done in deliveries:
@@ -111,7 +114,7 @@ def missed(deliveries: Iterable[Delivery]) -> Mapping[str, str]:
     return {resource_id: "; ".join(said) for resource_id, said in refused.items()}
 
 
-def attempt(message: Message, line: Line, dead: CloudError | None = None) -> Delivery:
+def deliver_one(message: Message, line: OpenChannel, dead: CloudError | None = None) -> Delivery:
     """One message on one channel, whoever it is for; `dead` is why the channel is not even tried."""
     if dead is not None:
         return Delivery(message=message, channel=line.name, error=dead)
@@ -120,15 +123,15 @@ def attempt(message: Message, line: Line, dead: CloudError | None = None) -> Del
     except CloudError as error:
         return Delivery(message=message, channel=line.name, error=error)
     except (ReaperError, OSError, ValueError) as error:
-        refused = CloudError(Trouble.REFUSED, f"channel {line.name}", f"it could not be sent ({error!r})")
+        refused = CloudError(Reason.REFUSED, f"channel {line.name}", f"it could not be sent ({error!r})")
         return Delivery(message=message, channel=line.name, error=refused)
 
 
-def _sender(spec: Any, means: Means) -> Sender:
-    module, extra = MODULES[spec.type]
+def _open_sender(spec: Any, means: ChannelContext) -> Sender:
+    module, extra = MODULE_BY_TYPE[spec.type]
     try:
         sender: Sender = import_module(module).CHANNEL(spec, means)
     except ImportError as error:
         why = f"it needs the extra `{extra}`: pip install 'ml-idle-reaper[{extra}]' ({error})"
-        return Shut(error=CloudError(Trouble.REFUSED, f"channel {spec.type}", why))
+        return UnavailableChannel(error=CloudError(Reason.REFUSED, f"channel {spec.type}", why))
     return sender

@@ -16,14 +16,14 @@ from reaper.notices.message import Audience
 from reaper.policy.channel_settings import Acs, Sns
 
 
-def implied(declared: Sequence[Any], environ: Mapping[str, str]) -> list[Any]:
+def with_deployment_channels(declared: Sequence[Any], environ: Mapping[str, str]) -> list[Any]:
     """The policy's channels, and those of REAPER_EMAIL_ENDPOINT, _SENDER and _TO, and of REAPER_TOPIC as far as they hold.
 
     Raises SettingsError for a setting that makes no channel.
     """
     said = {name: value.strip() for name, value in environ.items() if value.strip()}
     try:
-        brought: list[Acs | Sns] = [*_mail(said), *_topic(said)]
+        brought: list[Acs | Sns] = [*_mail_channels(said), *_topic_channels(said)]
     except ValidationError as error:
         first = error.errors(include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])
@@ -32,15 +32,15 @@ def implied(declared: Sequence[Any], environ: Mapping[str, str]) -> list[Any]:
     if not declared:
         return list(brought)
     served = {spec.type for spec in declared if Audience.ADMINS in spec.readers}
-    return [*declared, *(_for_admins(spec) for spec in brought if spec.type not in served)]
+    return [*declared, *(_admins_only(spec) for spec in brought if spec.type not in served)]
 
 
-def _for_admins(spec: Acs | Sns) -> Acs | Sns:
+def _admins_only(spec: Acs | Sns) -> Acs | Sns:
     """The same for admins only, under a name that tells it from the policy's own."""
     return spec.model_copy(update={"readers": [Audience.ADMINS], "name": f"{spec.type} of the deployment"})
 
 
-def _mail(said: Mapping[str, str]) -> list[Acs]:
+def _mail_channels(said: Mapping[str, str]) -> list[Acs]:
     if "REAPER_EMAIL_ENDPOINT" not in said:
         return []
     to = [address.strip() for address in said.get("REAPER_EMAIL_TO", "").split(",") if address.strip()]
@@ -48,7 +48,7 @@ def _mail(said: Mapping[str, str]) -> list[Acs]:
     return [Acs.model_validate({"type": "acs", "endpoint": said["REAPER_EMAIL_ENDPOINT"], "from": sender, "to": to})]
 
 
-def _topic(said: Mapping[str, str]) -> list[Sns]:
+def _topic_channels(said: Mapping[str, str]) -> list[Sns]:
     if "REAPER_TOPIC" not in said:
         return []
     return [Sns.model_validate({"type": "sns", "topic": said["REAPER_TOPIC"], "for": [Audience.ADMINS]})]

@@ -6,9 +6,9 @@ import hashlib
 import re
 from pathlib import Path
 
-from reaper.errors import CloudError, Trouble
-from reaper.notices.channels.delivery import Means
-from reaper.notices.channels.mime import mail, packed
+from reaper.errors import CloudError, Reason
+from reaper.notices.channels.delivery import ChannelContext
+from reaper.notices.channels.mime import mail_bytes, make_mail
 from reaper.notices.message import Message
 from reaper.policy.channel_settings import Folder
 
@@ -19,7 +19,7 @@ ADMINS = "admins@localhost.localdomain"
 class Channel:
     """One directory; made when the first mail is written."""
 
-    def __init__(self, spec: Folder, means: Means) -> None:
+    def __init__(self, spec: Folder, means: ChannelContext) -> None:
         self._folder = Path(spec.path)
         self._means = means
 
@@ -30,10 +30,10 @@ class Channel:
         path = self._folder / f"{re.sub(r'[^A-Za-z0-9.@-]+', '-', to)[:80]}-{digest}.eml"
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(packed(mail(message, SENDER, to, self._means.clock()), "\n"))
+            path.write_bytes(mail_bytes(make_mail(message, SENDER, to, self._means.clock()), "\n"))
             path.with_suffix(".html").write_text(message.html, encoding="utf-8")
         except OSError as error:
-            raise CloudError(Trouble.REFUSED, "folder:Write", f"{self._folder}: {error}") from error
+            raise CloudError(Reason.REFUSED, "folder:Write", f"{self._folder}: {error}") from error
         return str(path)
 
 

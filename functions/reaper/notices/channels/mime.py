@@ -14,15 +14,15 @@ from uuid import uuid4
 
 from reaper.notices.message import Message
 
-NAME = "ML Idle Reaper"
-WIDE = 998
+SENDER_NAME = "ML Idle Reaper"
+MAX_LINE_LENGTH = 998
 """Characters that a line may have (RFC 5322, 2.1.1)."""
 
 
-def mail(message: Message, sender: str, to: str, now: datetime) -> EmailMessage:
+def make_mail(message: Message, sender: str, to: str, now: datetime) -> EmailMessage:
     """The mail from `sender` to the one address `to`. Bodies are encoded in lines that any server takes; `packed` does it for headers."""
     made = EmailMessage()
-    made["From"] = Address(NAME, addr_spec=sender)
+    made["From"] = Address(SENDER_NAME, addr_spec=sender)
     made["To"] = Address(addr_spec=to)
     made["Subject"] = message.subject
     made["Date"] = format_datetime(now)
@@ -34,9 +34,9 @@ def mail(message: Message, sender: str, to: str, now: datetime) -> EmailMessage:
     return made
 
 
-def packed(made: EmailMessage, linesep: str = "\r\n") -> bytes:
+def mail_bytes(made: EmailMessage, linesep: str = "\r\n") -> bytes:
     """The mail as bytes. A plain subject stays on one line, since readers show a folded one with blanks in it; others fold as RFC 2047 asks."""
     whole = str(made["Subject"]).isascii()
     return made.as_bytes(
-        policy=policy.SMTP.clone(linesep=linesep, max_line_length=WIDE if whole else policy.SMTP.max_line_length)
+        policy=policy.SMTP.clone(linesep=linesep, max_line_length=MAX_LINE_LENGTH if whole else policy.SMTP.max_line_length)
     )

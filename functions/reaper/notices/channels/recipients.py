@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from reaper.errors import CloudError, Trouble
-from reaper.notices.message import Audience, Message, plain
+from reaper.errors import CloudError, Reason
+from reaper.notices.message import Audience, Message, is_plain_address
 
 
-def recipients(message: Message, admins: Sequence[str], operation: str) -> list[str]:
+def recipient_addresses(message: Message, admins: Sequence[str], operation: str) -> list[str]:
     """The addresses, each once. Raises CloudError where there is none or one is not plain."""
     people = list(dict.fromkeys(admins)) if message.audience is Audience.ADMINS and admins else [message.to]
-    if not all(plain(address) for address in people):
+    if not all(is_plain_address(address) for address in people):
         raise CloudError(
-            Trouble.REFUSED, operation, "nobody to send it to: give the channel a `to`, or the policy an owners.fallback"
+            Reason.REFUSED, operation, "nobody to send it to: give the channel a `to`, or the policy an owners.fallback"
         )
     return people

@@ -10,7 +10,7 @@ import ssl
 from pathlib import Path
 
 
-def context() -> ssl.SSLContext:
+def tls_context() -> ssl.SSLContext:
     """A context that checks certificates and host names."""
     bundle = os.environ.get("REQUESTS_CA_BUNDLE")
     if not bundle:
