@@ -52,7 +52,7 @@ def told_of(move: StepName | None, ago: timedelta, now: datetime = NOW, **given:
 
 def enrolled(ago: timedelta, now: datetime = NIGHT, **given: Any) -> Memory:
     """An enrolment notice about the office hours of these tests."""
-    return Memory(**{"warned_at": now - ago, "announced": AnnouncedAction.HOURS, "enrolled": hours_digest(HOURS), **given})
+    return Memory(**{"warned_at": now - ago, "announced_action": AnnouncedAction.HOURS, "enrolment_digest": hours_digest(HOURS), **given})
 
 
 def step(of: Case, memory: Memory, now: datetime = NOW, acting: bool = True) -> StepName:
@@ -375,7 +375,7 @@ OURS = Memory(last_action=StepName.STOP, last_action_at=DAYTIME - 12 * HOUR)
         pytest.param("all", Memory(), {"changed": OPENING}, StepName.NONE, id="its owner stopped it this morning"),
         pytest.param("all", Memory(), {}, StepName.NONE, id="nobody knows when it was stopped"),
         pytest.param("all", Memory(), {"acts": {StepName.STOP: None}}, StepName.NONE, id="a kind that cannot be started"),
-        pytest.param("all", Memory(), {"protected": "kept by tag"}, StepName.NONE, id="left alone by tag"),
+        pytest.param("all", Memory(), {"protected_because": "kept by tag"}, StepName.NONE, id="left alone by tag"),
         pytest.param("all", Memory(), {"action": Ceiling.NOTIFY}, StepName.NONE, id="notices only"),
         pytest.param(
             "all", Memory(), {"acts": {StepName.START: Blocked(because="its status is Pending")}}, StepName.NONE, id="in between"
