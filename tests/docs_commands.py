@@ -75,7 +75,7 @@ class Fleet:
         account = Account(server)
         id_ = account.endpoint(STOPPED, variants=(Variant(count=3),)).arn
         account.alive(STOPPED, "AllTraffic", now - 20 * DAY, now + DAY)
-        told = {"warned_at": now - 4 * DAY, "receipt": "r", "announced": StepName.STOP, "promised": now - DAY}
+        told = {"warned_at": now - 4 * DAY, "notice_receipt": "r", "announced_action": StepName.STOP, "act_not_before": now - DAY}
         kept = port.open_ledger(kept_at["REAPER_LEDGER"], os.environ)
         kept.remember(id_, Memory(idle_since=now - 20 * DAY, last_seen_idle_at=now - DAY / 24, **told), 0, now)  # type: ignore[arg-type]
         settings = Settings(

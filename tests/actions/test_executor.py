@@ -59,7 +59,7 @@ def test_after_the_stop_the_ledger_knows_it_and_the_next_sweep_leaves_it_alone(t
     due(there).sweep()
     memory = there.memory("churn")
     assert (memory.last_action, memory.last_action_at, memory.warned_at) == (StepName.STOP, there.now, None)
-    assert memory.manifest in there.store.texts
+    assert memory.manifest_address in there.store.texts
     found = only(there.later(hours=1))
     assert found.step.name is StepName.NONE
     assert "as the reaper left it" in found.step.because
@@ -82,7 +82,7 @@ def test_below_enforce_nothing_is_acted_on_and_nothing_announced(there):
     there.sweep(Mode.NOTIFY)
     there.now += 8 * DAY
     found = only(there.sweep(Mode.NOTIFY))
-    assert (found.step.name, stopped(there), there.memory("churn").announced) == (StepName.REMIND, False, None)
+    assert (found.step.name, stopped(there), there.memory("churn").announced_action) == (StepName.REMIND, False, None)
 
 
 def test_notices_that_announced_no_stop_give_no_right_to_it(there):
@@ -130,7 +130,7 @@ def test_a_new_owner_is_told_before_anything_is_done_to_it(there):
     due(there).depot.things["churn"].tags = {"owner": "sam@example.com"}
     found = only(there.sweep())
     assert (found.step.name, there.depot.log) == (StepName.WARN, [])
-    assert there.memory("churn").told == "sam@example.com"
+    assert there.memory("churn").notified_owner == "sam@example.com"
     assert only(there.later(days=3)).step.name is StepName.STOP
 
 
@@ -331,7 +331,7 @@ def test_two_sweeps_at_once_act_once(there):
     there.depot.meanwhile = meanwhile
     first = only(there.sweep())
     assert first.outcome.result is Result.DONE
-    assert again[1].step.move is StepName.NONE
+    assert again[1].step.name is StepName.NONE
     assert there.depot.log == [(StepName.STOP, "churn", there.now)]
 
 
@@ -406,10 +406,10 @@ def test_what_office_hours_stop_they_start_again_and_a_start_needs_no_manifest(t
     there.policy = policy(POLICY.replace("grace: 3d", "grace: 1h") + hours)
     assert only(there.sweep()).step.name is StepName.WARN
     assert only(there.later(hours=2)).outcome.result is Result.DONE
-    stored = there.memory("churn").manifest
+    stored = there.memory("churn").manifest_address
     found = only(there.later(days=2))
     assert (found.step.name, found.outcome.because) == (StepName.START, "it was started")
-    assert (list(there.store.texts), there.memory("churn").manifest) == ([stored], stored)
+    assert (list(there.store.texts), there.memory("churn").manifest_address) == ([stored], stored)
     assert "started" in [entry.what for entry in there.ledger.history(there.depot.id("churn"))]
     assert only(there.later(minutes=15)).step.name is StepName.NONE
 
