@@ -19,25 +19,21 @@ import boto3
 from reaper.aws.session import CloudSession
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.ledger.codec import (
-    comparable_id,
     entry_digest,
     history_columns,
     history_from_row,
     is_retained,
     memory_columns,
     memory_from_row,
-    microseconds,
     retained_from,
-    shorten_key,
-    sortable_time,
     statistics_columns,
     statistics_from_row,
-    target_text,
     unfinished_columns,
     unfinished_from_row,
     written_columns,
 )
 from reaper.ledger.port import RETENTION, HistoryEntry, NamedRow, Recalled, RunStatistics, Unfinished, memories_from_rows
+from reaper.ledger.stored_text import comparable_id, microseconds, shorten_key, sortable_time, target_text
 from reaper.model import Memory, Target
 
 PERMISSIONS = (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from string import ascii_letters, digits
 
-from reaper.ledger.codec import comparable_id, shorten_key
+from reaper.ledger.stored_text import comparable_id, shorten_key
 
 MAX_KEY_CHARS = 400
 """Letters of an encoded text; longer ones end in a hash."""

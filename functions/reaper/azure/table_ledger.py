@@ -25,16 +25,14 @@ from reaper.ledger.codec import (
     is_retained,
     memory_from_row,
     merge_row,
-    microseconds,
     retained_from,
-    sortable_time,
     statistics_columns,
     statistics_from_row,
-    target_text,
     unfinished_columns,
     unfinished_from_row,
 )
 from reaper.ledger.port import HistoryEntry, NamedRow, Recalled, RunStatistics, Unfinished, memories_from_rows
+from reaper.ledger.stored_text import microseconds, sortable_time, target_text
 from reaper.model import Memory, Target
 
 MAX_SINGLE_READS = 12

@@ -7,8 +7,9 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from reaper.ledger.codec import comparable_id, memory_from_row, merge_row, retained_from, sortable_time, target_text
+from reaper.ledger.codec import memory_from_row, merge_row, retained_from
 from reaper.ledger.port import RETENTION, HistoryEntry, NamedRow, Recalled, RunStatistics, Unfinished, memories_from_rows
+from reaper.ledger.stored_text import comparable_id, sortable_time, target_text
 from reaper.model import Memory, Target
 
 

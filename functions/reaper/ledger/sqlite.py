@@ -17,21 +17,19 @@ from typing import Any
 
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.ledger.codec import (
-    comparable_id,
     entry_digest,
     history_columns,
     history_from_row,
     memory_from_row,
     merge_row,
     retained_from,
-    sortable_time,
     statistics_columns,
     statistics_from_row,
-    target_text,
     unfinished_columns,
     unfinished_from_row,
 )
 from reaper.ledger.port import RETENTION, HistoryEntry, NamedRow, Recalled, RunStatistics, Unfinished, memories_from_rows
+from reaper.ledger.stored_text import comparable_id, sortable_time, target_text
 from reaper.model import Memory, Target
 
 TIMEOUT_S = 10.0
