@@ -154,7 +154,7 @@ def _column_text(value: Any) -> str:
 
 def _parse_column_time(text: object) -> datetime:
     if not isinstance(text, str):
-        raise ValueError("Input should be a valid string")  # noqa: TRY004 - pydantic turns a ValueError into its own
+        raise ValueError("Input should be a valid string")
     return parse_time(text)
 
 
