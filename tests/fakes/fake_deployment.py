@@ -88,7 +88,7 @@ class Enforcer:
         hand = Hand(act=lambda found: executor.execute(found, ours)) if mode.acts else None
         return conclude.tell(report, self.policy, desk, hand)
 
-    def hands(self, yards: Sequence[Yard], order: ObserveContext, run: str) -> hands.Hands:
+    def hands(self, yards: Sequence[Yard], order: ObserveContext, run: str) -> executor.ActContext:
         return executor.ActContext(
             clouds={yard.target: yard for yard in yards},
             order=order,

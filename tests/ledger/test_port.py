@@ -208,7 +208,7 @@ def test_a_memory_that_cannot_be_read_spoils_no_other_and_is_not_taken_for_none(
     assert found == dict.fromkeys(ids, replace(FULL, version=1))
     assert found.unreadable == {ARN}
     assert found.get(ARM) is None
-    assert [error.trouble for error in found.errors] == [Reason.UNREADABLE]
+    assert [error.reason for error in found.errors] == [Reason.UNREADABLE]
     for ask in (lambda: found[ARN], lambda: found.get(ARN, Memory())):
         with pytest.raises(CloudError, match=r"endpoint/churn cannot be read"):
             ask()

@@ -84,10 +84,10 @@ def test_a_write_whose_reply_got_lost_is_known_as_our_own(store, server, monkeyp
         assert store.open().remember(ARN, Memory(warned_at=NOW), 0, NOW)
         assert len(lost) >= 2
         lost.clear()
-        assert store.open().lease(HERE, "one", NOW, HOUR)
+        assert store.open().take_lease(HERE, "one", NOW, HOUR)
     monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
     assert store.open().recall([ARN], NOW)[ARN].version == 1
-    assert not store.open().lease(HERE, "two", NOW, HOUR)
+    assert not store.open().take_lease(HERE, "two", NOW, HOUR)
 
 
 def test_a_denied_call_names_the_permission(store, server):
@@ -102,7 +102,7 @@ def test_a_denied_write_is_an_error_and_not_a_lost_race(store, server):
     with pytest.raises(CloudError, match="dynamodb:UpdateItem"):
         store.open().remember(ARN, Memory(), 0, NOW)
     with pytest.raises(CloudError, match="dynamodb:PutItem"):
-        store.open().lease(HERE, "one", NOW, HOUR)
+        store.open().take_lease(HERE, "one", NOW, HOUR)
 
 
 def test_a_missing_table_is_a_matter_of_settings(store):

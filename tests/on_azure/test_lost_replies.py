@@ -106,7 +106,7 @@ def test_what_cannot_be_looked_at_after_a_lost_reply_is_not_said_to_have_failed(
     first(server, lost())
     server.rules.append(lambda request: error(500) if server.mutations and request.method == "GET" else None)
     failed = one.refused()
-    assert (failed.trouble, failed.retried) == (Reason.PARTIAL, True)
+    assert (failed.reason, failed.retried) == (Reason.PARTIAL, True)
 
 
 @EVERY
@@ -116,7 +116,7 @@ def test_a_refusal_after_a_lost_reply_of_what_is_not_to_be_seen_stays_in_doubt(
     one, _ = act(server, vision, cloud)
     first(server, cut())
     failed = one.refused()
-    assert (failed.trouble, failed.retried) == (Reason.REFUSED, True)
+    assert (failed.reason, failed.retried) == (Reason.REFUSED, True)
 
 
 def test_a_deployment_that_is_gone_when_the_delete_is_tried_again_was_deleted(

@@ -38,7 +38,7 @@ def opened(store: Store, connection_string: str):
 def test_a_write_whose_reply_got_lost_is_known_as_our_own(store, connection_string, lost):
     version = 0 if lost == "POST" else int(store.open().remember(ARM, Memory(), 0, NOW))
     if version:
-        store.open().lease(HERE, "dead", NOW - 2 * HOUR, HOUR)
+        store.open().take_lease(HERE, "dead", NOW - 2 * HOUR, HOUR)
     endpoint = connection_string.partition("TableEndpoint=")[2].partition("/devstore")[0]
     seen: list[str] = []
 
