@@ -13,7 +13,7 @@ from types import TracebackType
 
 import pytest
 
-from reaper.ledger import port
+from reaper.ledger import opening
 from reaper.model import Memory, Mode, StepName
 from reaper.policy.file import load_policy
 from reaper.registry import CLOUDS, kinds
@@ -76,7 +76,7 @@ class Fleet:
         id_ = account.endpoint(STOPPED, variants=(Variant(count=3),)).arn
         account.alive(STOPPED, "AllTraffic", now - 20 * DAY, now + DAY)
         told = {"warned_at": now - 4 * DAY, "notice_receipt": "r", "announced_action": StepName.STOP, "act_not_before": now - DAY}
-        kept = port.open_ledger(kept_at["REAPER_LEDGER"], os.environ)
+        kept = opening.open_ledger(kept_at["REAPER_LEDGER"], os.environ)
         kept.remember(id_, Memory(idle_since=now - 20 * DAY, last_seen_idle_at=now - DAY / 24, **told), 0, now)  # type: ignore[arg-type]
         settings = Settings(
             mode=Mode.ENFORCE, cloud="aws", regions=("us-east-1",), kinds=("sagemaker-endpoint",),

@@ -20,7 +20,8 @@ from reaper import cache
 from reaper.cache import KindCache
 from reaper.errors import CloudError, Reason
 from reaper.ledger.in_memory import InMemoryLedger
-from reaper.ledger.port import FORMAT_ROW, Ledger, NamedRow
+from reaper.ledger.opening import FORMAT_ROW
+from reaper.ledger.port import Ledger, NamedRow
 from reaper.model import BilledPart, CachedDescription, Target
 
 KIND = "sagemaker-endpoint"

@@ -14,9 +14,9 @@ from fakes.sample_reports import finding
 from fakes.snooze_requests import KEYS, LINK, desk
 from reaper.actions import restore, unfinished
 from reaper.ledger import sqlite
-from reaper.ledger.codec import comparable_id
 from reaper.ledger.in_memory import InMemoryLedger
 from reaper.ledger.port import HistoryEntry, Ledger, Unfinished
+from reaper.ledger.stored_text import comparable_id
 from reaper.model import Memory, Result, State, StepName
 from reaper.snooze import record
 from reaper.snooze.record import Request

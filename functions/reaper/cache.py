@@ -19,9 +19,9 @@ from hashlib import sha256
 from typing import Any, TypeVar
 
 from reaper.errors import ODD_REPLY_ERRORS, ReaperError
-from reaper.ledger import port as book
-from reaper.ledger.codec import target_text
+from reaper.ledger import opening
 from reaper.ledger.port import Ledger, NamedRow
+from reaper.ledger.stored_text import target_text
 from reaper.model import BilledPart, CachedDescription, Resource, Target
 
 ROWS_PER_KIND = 16
@@ -157,7 +157,7 @@ def _write_row(cache: ConfigurationCache, name: str, rows: dict[str, CachedDescr
 def _is_format_ready(cache: ConfigurationCache) -> bool:
     """Whether the ledger has a format that this version writes; else the run says so when it comes to its first own write."""
     if not cache.health.is_ready:
-        _ask_ledger(cache, lambda: book.ensure_format(cache.ledger, cache.now))
+        _ask_ledger(cache, lambda: opening.ensure_format(cache.ledger, cache.now))
         cache.health.is_ready = not cache.health.is_off
     return cache.health.is_ready
 

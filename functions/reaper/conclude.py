@@ -19,8 +19,10 @@ from reaper.coverage import add_failure_row, failure_row
 from reaper.decide import Hand
 from reaper.errors import CloudError, ReaperError, Reason
 from reaper.ledger import lease
-from reaper.ledger.port import HistoryEntry, Ledger, Recalled, Unfinished, ensure_format, update_memory
+from reaper.ledger.opening import ensure_format
+from reaper.ledger.port import HistoryEntry, Ledger, Recalled, Unfinished
 from reaper.ledger.statistics import record_statistics, tidy
+from reaper.ledger.update import update_memory
 from reaper.model import (
     Blocked,
     Case,

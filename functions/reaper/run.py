@@ -75,13 +75,16 @@ def _follow_up(
     if not settings.mode.writes and settings.ledger is None:
         return lambda report, clouds, order: report, None
     from reaper import conclude
-    from reaper.ledger import port
+    from reaper.ledger import opening
     from reaper.notices import context
 
     if not settings.mode.writes:
-        known = port.open_ledger(settings.ledger, os.environ, read_only=True)
+        known = opening.open_ledger(settings.ledger, os.environ, read_only=True)
         return lambda report, clouds, order: conclude.recalled(report, policy, known, report.run.started_at), known
-    places = {"REAPER_LEDGER": settings.ledger or port.default_address(os.environ), "REAPER_MANIFESTS": settings.manifests or ""}
+    places = {
+        "REAPER_LEDGER": settings.ledger or opening.default_address(os.environ),
+        "REAPER_MANIFESTS": settings.manifests or "",
+    }
     at = replace(context.open(settings.ledger, policy, os.environ, clock), places=places)
     if not settings.mode.acts:
         return lambda report, clouds, order: conclude.tell(report, policy, at), at.ledger

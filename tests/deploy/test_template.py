@@ -14,8 +14,8 @@ from deploy import policies, sam
 from deploy.translate import translate
 from reaper import registry
 from reaper.aws import dynamodb_ledger, snooze_function, targets
-from reaper.ledger.codec import SNOOZE_FIELDS, history_columns, written_columns
-from reaper.ledger.port import HistoryEntry
+from reaper.ledger.codec import history_columns, written_columns
+from reaper.ledger.port import SNOOZE_FIELDS, HistoryEntry
 from reaper.model import Mode
 from reaper.settings import SETTING_DOCS
 

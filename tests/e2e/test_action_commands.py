@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from reaper.ledger import port
+from reaper.ledger import opening
 from reaper.model import Memory, StepName
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.fault import denied, on
@@ -53,7 +53,7 @@ class Desk:
             announced_action=StepName.STOP,
             act_not_before=self.now - DAY,
         )
-        kept = port.open_ledger(f"sqlite://{self.home}/ledger.db", {})
+        kept = opening.open_ledger(f"sqlite://{self.home}/ledger.db", {})
         assert kept.remember(found.arn, memory, 0, self.now - HOUR)
         kept.close()
         return found.arn
@@ -205,7 +205,7 @@ def test_a_release_that_is_over_before_apply_holds_again(desk: Desk):
     desk("sweep", "--cloud", "aws", "--mode", "announce")
     desk("release")
     assert "3 acts are due and 0 held" in desk("plan", "--cloud", "aws", "-o", "plan.json").stderr
-    store = port.open_ledger(f"sqlite://{desk.home}/ledger.db", {})
+    store = opening.open_ledger(f"sqlite://{desk.home}/ledger.db", {})
     row = store.read_row("release")
     store.write_row("release", {**row.values, "until": row.values["given"]}, row.version, desk.now)
     store.close()
@@ -231,7 +231,7 @@ def test_apply_tells_nobody_of_what_is_not_in_its_plan(desk: Desk):
     desk.account.alive("late", "AllTraffic", desk.now - 20 * DAY, desk.now + DAY)
     applied = desk("apply", "plan.json")
     assert (applied.returncode, desk.counts()) == (0, [1, 1, 1]), applied.stdout + applied.stderr
-    store = port.open_ledger(f"sqlite://{desk.home}/ledger.db", {})
+    store = opening.open_ledger(f"sqlite://{desk.home}/ledger.db", {})
     assert store.recall([late.arn], desk.now).get(late.arn, Memory()).warned_at is None
     store.close()
 
@@ -306,7 +306,7 @@ def test_the_owner_of_a_component_is_told_that_it_was_deleted_with_its_endpoint(
     memory = Memory(
         warned_at=desk.now - 4 * DAY, notice_receipt="r", announced_action=StepName.DELETE, act_not_before=desk.now - DAY
     )
-    kept = port.open_ledger(f"sqlite://{desk.home}/ledger.db", {})
+    kept = opening.open_ledger(f"sqlite://{desk.home}/ledger.db", {})
     for id_ in (host.arn, inside.arn):
         row = replace(memory, idle_since=desk.now - 20 * DAY, last_seen_idle_at=desk.now - HOUR)
         assert kept.remember(id_, row, 0, desk.now - HOUR)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from reaper.ledger import port
+from reaper.ledger import opening
 from reaper.model import BilledPart, Memory, Resource, StepName, Target
 from reaper.prices import PriceBook
 from reaper_sandbox.demo import story_fleet
@@ -84,7 +84,7 @@ class Told:
 
     def memory(self, name: str) -> Memory:
         [id_] = [f["id"] for f in self.report["findings"] if f["name"] == name]
-        kept = port.open_ledger(f"sqlite://{self.home}/ledger.db", {}, read_only=True)
+        kept = opening.open_ledger(f"sqlite://{self.home}/ledger.db", {}, read_only=True)
         try:
             return kept.recall([id_], story_fleet.STORY_END).get(id_, Memory())
         finally:

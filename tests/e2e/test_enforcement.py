@@ -13,7 +13,7 @@ import pytest
 
 from reaper.actions import manifest, plan_file, restore
 from reaper.errors import SettingsError
-from reaper.ledger import port
+from reaper.ledger import opening
 from reaper.model import Finding, Mode, Report
 from reaper.policy.file import PolicySource, load_policy
 from reaper.run import run
@@ -81,7 +81,7 @@ class Stage:
 
     def bench(self) -> restore.RestoreContext:
         return restore.RestoreContext(
-            ledger=port.open_ledger(self.settings.ledger, os.environ),
+            ledger=opening.open_ledger(self.settings.ledger, os.environ),
             archive=manifest.open_archive(self.settings.manifests, os.environ),
             open_session=lambda target: sessions_of(self.settings, target.cloud)[0],
             clock=lambda: self.now,

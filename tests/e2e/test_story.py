@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from reaper.errors import ReaperError, SettingsError
-from reaper.ledger import port
+from reaper.ledger import opening
 from reaper.model import Finding, Mode, Report
 from reaper.policy.file import load_policy
 from reaper.run import run
@@ -164,7 +164,7 @@ def test_two_sweeps_at_once_give_one_notice(stage: Stage):
     assert len(reports) == 2
     assert sorted(one(r).step.name for r in reports) == ["none", "warn"]
     assert [m["To"] for m in stage.messages()] == [OWNER]
-    kept = port.open_ledger(f"sqlite://{stage.home}/ledger.db", {})
+    kept = opening.open_ledger(f"sqlite://{stage.home}/ledger.db", {})
     assert [entry.what for entry in kept.history(one(reports[0]).case.resource.id)] == ["warned"]
 
 

@@ -19,10 +19,10 @@ from azure.data.tables import TableClient, TableServiceClient, UpdateMode
 
 import azurite
 from reaper.azure.table_keys import partition_key, row_key
-from reaper.ledger import port
-from reaper.ledger.codec import comparable_id
+from reaper.ledger import opening
 from reaper.ledger.in_memory import InMemoryLedger
 from reaper.ledger.port import Ledger
+from reaper.ledger.stored_text import comparable_id
 from reaper.model import Target
 
 ARN = "arn:aws:sagemaker:us-east-1:123456789012:endpoint/churn"
@@ -47,7 +47,7 @@ class Store:
     def open(self) -> Ledger:
         """One more ledger on the same place; a fleeting one has no other place than itself."""
         if self.address != "memory:" or not self._opened:
-            self._opened.append(port.open_ledger(self.address, self.environ))
+            self._opened.append(opening.open_ledger(self.address, self.environ))
         return self._opened[-1]
 
     def garble(self, id: str, field: str, value: str | int) -> None:

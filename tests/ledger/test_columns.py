@@ -9,9 +9,9 @@ import pytest
 from fakes.builders import DAY, HOUR, NOW
 from fakes.ledger_places import ARM, ARN, HERE, THERE
 from reaper.errors import SettingsError
-from reaper.ledger import port
-from reaper.ledger.codec import COLUMNS, SNOOZE_FIELDS, memory_columns, memory_from_row
-from reaper.ledger.port import RETENTION, NamedRow, Unfinished
+from reaper.ledger import opening
+from reaper.ledger.codec import COLUMNS, memory_columns, memory_from_row
+from reaper.ledger.port import RETENTION, SNOOZE_FIELDS, NamedRow, Unfinished
 from reaper.model import AnnouncedAction, Memory, Result, StepName
 
 WRITTEN = {
@@ -122,8 +122,8 @@ def test_a_named_row_holds_a_long_text(store):
 
 
 def test_the_format_is_written_once_and_read_before_writing(kept):
-    port.ensure_format(kept, NOW)
-    port.ensure_format(kept, NOW)
+    opening.ensure_format(kept, NOW)
+    opening.ensure_format(kept, NOW)
     assert kept.read_row("format") == NamedRow(values={"number": "2"}, version=1)
 
 
@@ -131,7 +131,7 @@ def test_the_format_is_written_once_and_read_before_writing(kept):
 def test_a_ledger_of_a_newer_format_is_refused(kept, number):
     kept.write_row("format", {"number": number}, 0, NOW)
     with pytest.raises(SettingsError, match=f"format {number}.*newer version"):
-        port.ensure_format(kept, NOW)
+        opening.ensure_format(kept, NOW)
     assert kept.read_row("format").version == 1
 
 

@@ -9,7 +9,7 @@ import pytest
 from fakes.builders import DAY, HOUR, NOW
 from fakes.ledger_places import ARM, ARN, HERE
 from reaper.errors import CloudError, Reason, SettingsError
-from reaper.ledger import port
+from reaper.ledger import opening
 from reaper.ledger.port import RETENTION, HistoryEntry, Ledger
 from reaper.model import Memory, StepName
 
@@ -240,4 +240,4 @@ def test_a_memory_that_does_not_say_when_it_was_written_is_not_a_forgotten_one(s
 )
 def test_an_address_that_cannot_be_meant_is_refused(address, says):
     with pytest.raises(SettingsError, match=says):
-        port.open_ledger(address, {})
+        opening.open_ledger(address, {})

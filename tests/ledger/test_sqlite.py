@@ -10,7 +10,7 @@ import pytest
 from fakes.builders import DAY, NOW
 from fakes.ledger_places import ARM, ARN
 from reaper.errors import CloudError, SettingsError
-from reaper.ledger import port
+from reaper.ledger import opening
 from reaper.model import Memory
 
 
@@ -20,11 +20,11 @@ def file(tmp_path) -> Path:
 
 
 def opened(file: Path):
-    return port.open_ledger(f"sqlite://{file}", {})
+    return opening.open_ledger(f"sqlite://{file}", {})
 
 
 def test_without_an_address_the_users_state_directory_keeps_it(tmp_path):
-    kept = port.open_ledger(None, {"XDG_STATE_HOME": str(tmp_path)})
+    kept = opening.open_ledger(None, {"XDG_STATE_HOME": str(tmp_path)})
     kept.remember(ARN, Memory(warned_at=NOW), 0, NOW)
     kept.close()
     assert (tmp_path / "ml-idle-reaper" / "ledger.db").is_file()
@@ -51,13 +51,13 @@ def test_without_an_address_the_users_state_directory_keeps_it(tmp_path):
     ],
 )
 def test_where_the_users_own_ledger_is(environ, platform, expected):
-    assert port.default_address(environ, platform) == expected
+    assert opening.default_address(environ, platform) == expected
 
 
 @pytest.mark.parametrize("platform", ["linux", "win32"])
 def test_without_any_home_the_setting_is_asked_for(platform):
     with pytest.raises(SettingsError, match="REAPER_LEDGER is not set"):
-        port.default_address({}, platform)
+        opening.default_address({}, platform)
 
 
 def test_the_folder_is_made_for_its_user_only(file):
@@ -93,7 +93,7 @@ def seen(folder: Path) -> dict[str, tuple[bytes, int]]:
 
 
 def test_an_audit_finds_an_empty_memory_where_there_is_no_file_and_makes_none(file, tmp_path):
-    kept = port.open_ledger(f"sqlite://{file}", {}, read_only=True)
+    kept = opening.open_ledger(f"sqlite://{file}", {}, read_only=True)
     assert kept.recall([ARN], NOW) == {}
     assert list(tmp_path.iterdir()) == []
     kept.close()
@@ -106,7 +106,7 @@ def test_an_audit_reads_what_is_there_and_changes_nothing(file, tmp_path, writin
     if not writing:
         other.close()
     before = seen(tmp_path)
-    kept = port.open_ledger(f"sqlite://{file}", {}, read_only=True)
+    kept = opening.open_ledger(f"sqlite://{file}", {}, read_only=True)
     assert kept.recall([ARN], NOW) == {ARN: Memory(warned_at=NOW, version=1)}
     with pytest.raises(CloudError, match="sqlite:Remember"):
         kept.remember(ARN, Memory(), 1, NOW)
@@ -122,7 +122,7 @@ def test_an_audit_upgrades_no_file(file, tmp_path):
     file.parent.mkdir(parents=True)
     sqlite3.connect(file).executescript("PRAGMA user_version = 0; CREATE TABLE old (x)").connection.close()
     before = seen(tmp_path)
-    kept = port.open_ledger(f"sqlite://{file}", {}, read_only=True)
+    kept = opening.open_ledger(f"sqlite://{file}", {}, read_only=True)
     assert kept.recall([ARN], NOW) == {}
     kept.close()
     assert seen(tmp_path) == before
@@ -134,7 +134,7 @@ def test_an_audit_refuses_a_file_of_a_newer_version_too(file):
         connection.execute("PRAGMA user_version = 99")
     connection.close()
     with pytest.raises(SettingsError, match="newer version"):
-        port.open_ledger(f"sqlite://{file}", {}, read_only=True)
+        opening.open_ledger(f"sqlite://{file}", {}, read_only=True)
 
 
 def test_a_file_that_is_something_else_is_refused(file):
@@ -142,7 +142,7 @@ def test_a_file_that_is_something_else_is_refused(file):
     file.write_text("this is a letter, not a database, and it is long enough to look at\n" * 20)
     for read_only in (False, True):
         with pytest.raises(SettingsError, match="not a database"):
-            port.open_ledger(f"sqlite://{file}", {}, read_only=read_only)
+            opening.open_ledger(f"sqlite://{file}", {}, read_only=read_only)
 
 
 def test_a_place_that_cannot_be_written_is_refused(tmp_path):
@@ -188,5 +188,5 @@ def test_a_failing_file_is_a_cloud_error(file):
 
 def test_a_home_may_be_written_as_a_tilde(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
-    port.open_ledger("sqlite://~/mine.db", {}).close()
+    opening.open_ledger("sqlite://~/mine.db", {}).close()
     assert (tmp_path / "mine.db").is_file()

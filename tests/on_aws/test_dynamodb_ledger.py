@@ -9,7 +9,7 @@ from fakes.ledger_places import ARN, HERE, Store
 from reaper.aws.dynamodb_ledger import MAX_EMPTY_ROUNDS, DynamoLedger
 from reaper.aws.session import CloudSession
 from reaper.errors import CloudError, Reason, SettingsError
-from reaper.ledger import port
+from reaper.ledger import opening
 from reaper.ledger.port import RETENTION
 from reaper.model import Memory, Target
 from reaper_sandbox.aws import fault, reply
@@ -107,7 +107,7 @@ def test_a_denied_write_is_an_error_and_not_a_lost_race(store, server):
 
 def test_a_missing_table_is_a_matter_of_settings(store):
     with pytest.raises(SettingsError, match="dynamodb://not-there: no such table in eu-west-1"):
-        port.open_ledger("dynamodb://not-there", {}).recall([ARN], NOW)
+        opening.open_ledger("dynamodb://not-there", {}).recall([ARN], NOW)
 
 
 def test_without_a_region_the_address_is_refused(monkeypatch):
@@ -115,7 +115,7 @@ def test_without_a_region_the_address_is_refused(monkeypatch):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
     with pytest.raises(SettingsError, match="no AWS region"):
-        port.open_ledger("dynamodb://ledger", {})
+        opening.open_ledger("dynamodb://ledger", {})
 
 
 def test_forgetting_is_left_to_the_time_to_live_and_asks_nothing_of_the_table(store, server):

@@ -20,7 +20,7 @@ from on_aws.conftest import DAY, HOUR, NOW
 from reaper import cache, observe, registry
 from reaper.aws import endpoint_description, targets
 from reaper.ledger.in_memory import InMemoryLedger
-from reaper.ledger.port import FORMAT_ROW
+from reaper.ledger.opening import FORMAT_ROW
 from reaper.model import Finding, State, StepName
 from reaper.policy import yaml_lines
 from reaper_sandbox.aws.account import Account

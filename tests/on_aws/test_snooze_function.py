@@ -13,7 +13,7 @@ import boto3
 import pytest
 
 from reaper.aws import snooze_function
-from reaper.ledger import port
+from reaper.ledger import opening
 from reaper.ledger.port import Ledger
 from reaper.model import Memory
 from reaper.snooze.pages import snooze_end
@@ -109,7 +109,7 @@ def store(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ledger]:
     monkeypatch.setenv("REAPER_LEDGER", "dynamodb://reaper-ledger")
     monkeypatch.setenv("REAPER_SNOOZE_KEYS", f"secretsmanager:{SECRET}")
     snooze_function._snooze_handler.cache_clear()
-    found = port.open_ledger("dynamodb://reaper-ledger", {})
+    found = opening.open_ledger("dynamodb://reaper-ledger", {})
     found.remember(ID, Memory(idle_since=NOW - timedelta(days=9), warned_at=NOW), 0, NOW)
     server.calls.clear()
     yield found

@@ -13,7 +13,7 @@ from reaper.azure import mail, secret_store, service_hosts, text_store, trusted_
 from reaper.azure.channels.acs import Channel
 from reaper.cli.sample_notice import sample_message
 from reaper.errors import CloudError, ReaperError, SettingsError
-from reaper.ledger import port
+from reaper.ledger import opening
 from reaper.model import Mode, Report, Run
 from reaper.notices.channels.delivery import ChannelContext
 from reaper.policy import file
@@ -174,7 +174,7 @@ REPORT = Report(
         pytest.param(lambda: text_store.list_texts("https://evil.example/manifests/run1"), id="the manifests of a run"),
         pytest.param(lambda: text_store.write_report("https://evil.example/reports", "r", NOW, "{}"), id="where reports go"),
         pytest.param(lambda: secret_store.read_secret("https://evil.example/secrets/hook"), id="a vault"),
-        pytest.param(lambda: port.open_ledger("table://acme.evil.example/ledger", {}), id="a ledger"),
+        pytest.param(lambda: opening.open_ledger("table://acme.evil.example/ledger", {}), id="a ledger"),
         pytest.param(
             lambda: _acs("https://evil.example").send(sample_message("lee@example.com", NOW)), id="a policy's mail service"
         ),

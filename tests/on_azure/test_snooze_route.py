@@ -10,7 +10,7 @@ import azure.functions as func
 import pytest
 
 from reaper.azure import snooze_route
-from reaper.ledger import port
+from reaper.ledger import opening
 from reaper.ledger.port import Ledger
 from reaper.snooze import keys as snooze_keys
 from reaper.snooze.pages import snooze_end
@@ -33,7 +33,7 @@ def store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Ledger]:
     monkeypatch.setenv("REAPER_SNOOZE_KEYS", "env:KEEP_KEYS")
     monkeypatch.setenv("KEEP_KEYS", SECRET)
     snooze_route._snooze_handler.cache_clear()
-    found = port.open_ledger(where, {})
+    found = opening.open_ledger(where, {})
     yield found
     found.close()
     snooze_route._snooze_handler.cache_clear()

@@ -10,7 +10,7 @@ from fakes.builders import HOUR, NOW
 from fakes.ledger_places import ARM, ARN, HERE, Store
 from reaper.azure.table_keys import MAX_KEY_CHARS, encode_key, partition_key, row_key
 from reaper.errors import CloudError, Reason, SettingsError
-from reaper.ledger import port
+from reaper.ledger import opening
 from reaper.model import Memory
 
 
@@ -31,7 +31,7 @@ def store(connection_string: str) -> Iterator[Store]:
 
 
 def opened(store: Store, connection_string: str):
-    return port.open_ledger(store.address, {"AZURE_STORAGE_CONNECTION_STRING": connection_string})
+    return opening.open_ledger(store.address, {"AZURE_STORAGE_CONNECTION_STRING": connection_string})
 
 
 @pytest.mark.parametrize("lost", ["POST", "PUT"])
@@ -58,7 +58,7 @@ def test_a_write_whose_reply_got_lost_is_known_as_our_own(store, connection_stri
 
 
 def test_a_missing_table_is_a_matter_of_settings_and_not_a_blank(connection_string):
-    missing = port.open_ledger(f"table://{azurite.ACCOUNT}/nothere", {"AZURE_STORAGE_CONNECTION_STRING": connection_string})
+    missing = opening.open_ledger(f"table://{azurite.ACCOUNT}/nothere", {"AZURE_STORAGE_CONNECTION_STRING": connection_string})
     for attempt in (
         lambda: missing.recall([ARM], NOW),
         lambda: missing.recall([f"{ARM}-{n}" for n in range(50)], NOW),
@@ -104,7 +104,7 @@ def test_a_memory_that_is_too_large_is_an_error_and_not_a_lost_race(store):
 
 def test_a_connection_string_that_cannot_be_read_is_refused():
     with pytest.raises(SettingsError, match="AZURE_STORAGE_CONNECTION_STRING cannot be used"):
-        port.open_ledger("table://account/ledger", {"AZURE_STORAGE_CONNECTION_STRING": "hunter2"})
+        opening.open_ledger("table://account/ledger", {"AZURE_STORAGE_CONNECTION_STRING": "hunter2"})
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_connection_string_that_cannot_be_read_is_refused():
 )
 def test_a_connection_string_of_another_account_is_not_used(address, host):
     other = f"DefaultEndpointsProtocol=https;AccountName=theirs;AccountKey={azurite.KEY};EndpointSuffix=core.windows.net"
-    kept = port.open_ledger(address, {"AZURE_STORAGE_CONNECTION_STRING": other})
+    kept = opening.open_ledger(address, {"AZURE_STORAGE_CONNECTION_STRING": other})
     assert kept._table._client.url == host
     kept.close()
 

@@ -24,7 +24,7 @@ from fakes.snooze_requests import (
     send,
     warned,
 )
-from reaper.ledger import port as ledgers
+from reaper.ledger import opening
 from reaper.ledger.in_memory import InMemoryLedger
 from reaper.snooze import pages, record
 from reaper.snooze.record import Request, handle_request
@@ -197,7 +197,7 @@ def test_losing_every_race_is_said_and_not_hidden():
 
 @pytest.mark.parametrize("kept_in", ["memory:", "sqlite://{}/ledger.db"])
 def test_many_at_once_lose_nothing_and_the_longest_wins(kept_in: str, tmp_path: Path):
-    ledger = ledgers.open_ledger(kept_in.format(tmp_path), {})
+    ledger = opening.open_ledger(kept_in.format(tmp_path), {})
     start = threading.Barrier(8)
 
     def one(days: int) -> None:

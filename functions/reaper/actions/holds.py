@@ -16,8 +16,8 @@ from typing import Any
 
 from reaper.enrolment import is_stopped_by_hours
 from reaper.errors import CloudError, Reason
-from reaper.ledger.codec import parse_time, sortable_time
-from reaper.ledger.codec import target_text as written
+from reaper.ledger.stored_text import parse_time, sortable_time
+from reaper.ledger.stored_text import target_text as written
 from reaper.model import Case, Target
 
 KindInTarget = tuple[str, str]

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from reaper import memory_updates
 from reaper.errors import ActionWithdrawn, CloudError
-from reaper.ledger import port as book
+from reaper.ledger import update
 from reaper.ledger.port import Ledger, Unfinished
 from reaper.model import Memory, Resource
 
@@ -98,7 +98,7 @@ def is_same_intent(memory: Memory, hint: Unfinished) -> bool:
 
 
 def _update_row(ledger: Ledger, hint: Unfinished, change: Callable[[Memory], Memory], now: datetime) -> None:
-    book.update_memory(ledger, hint.id, lambda memory: change(memory) if is_same_intent(memory, hint) else memory, now)
+    update.update_memory(ledger, hint.id, lambda memory: change(memory) if is_same_intent(memory, hint) else memory, now)
 
 
 def close_unfinished(ledger: Ledger, resource_id: str, memory: Memory, now: datetime) -> Memory:
@@ -106,7 +106,7 @@ def close_unfinished(ledger: Ledger, resource_id: str, memory: Memory, now: date
 
     Raises CloudError.
     """
-    return book.update_memory(
+    return update.update_memory(
         ledger,
         resource_id,
         lambda m: memory_updates.with_unknown_result(m) if memory_updates.is_unfinished(m) else m,

@@ -19,7 +19,7 @@ from urllib.parse import unquote
 
 from reaper.actions.contract import Manifest
 from reaper.errors import CloudError, Reason, SettingsError
-from reaper.ledger import port
+from reaper.ledger import opening
 from reaper.model import StepName, Target
 
 SCHEMA = 1
@@ -110,7 +110,7 @@ def open_archive(place: str | None, environ: Mapping[str, str]) -> Archive:
 
 def default_folder(environ: Mapping[str, str]) -> str:
     """The folder `manifests` beside the user's own ledger. Raises SettingsError where the user has no home."""
-    return str(Path(port.default_address(environ).removeprefix("sqlite://")).parent / "manifests")
+    return str(Path(opening.default_address(environ).removeprefix("sqlite://")).parent / "manifests")
 
 
 def manifest_json(manifest: Manifest) -> str:

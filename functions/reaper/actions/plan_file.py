@@ -15,7 +15,7 @@ from typing import Any
 
 from reaper.decide import ACTIONS
 from reaper.errors import SettingsError
-from reaper.ledger.codec import comparable_id
+from reaper.ledger.stored_text import comparable_id
 from reaper.model import Finding, Outcome, Report, Result, Step, StepName
 from reaper.report.json import utc_text
 

@@ -13,8 +13,9 @@ from reaper.actions import intent, unfinished
 from reaper.actions.contract import ActionFunctions, Manifest, UndoResult
 from reaper.actions.manifest import Archive
 from reaper.errors import ODD_REPLY_ERRORS, CloudError, Reason, SettingsError
-from reaper.ledger.codec import comparable_id
-from reaper.ledger.port import HistoryEntry, Ledger, update_memory
+from reaper.ledger.port import HistoryEntry, Ledger
+from reaper.ledger.stored_text import comparable_id
+from reaper.ledger.update import update_memory
 from reaper.model import Memory, StepName, Target
 
 if TYPE_CHECKING:

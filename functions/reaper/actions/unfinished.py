@@ -12,8 +12,8 @@ from datetime import datetime, timedelta
 from reaper import memory_updates, plan
 from reaper.actions import intent
 from reaper.errors import CloudError, Reason
-from reaper.ledger.codec import comparable_id
 from reaper.ledger.port import HistoryEntry, Ledger, Recalled, Unfinished
+from reaper.ledger.stored_text import comparable_id
 from reaper.model import (
     Case,
     Ceiling,

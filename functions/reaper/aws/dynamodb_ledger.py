@@ -1,4 +1,4 @@
-"""The ledger in one DynamoDB table: partition key `pk`, sort key `sk` (both texts), time-to-live attribute `expires`.
+"""A ledger in one DynamoDB table: partition key `pk`, sort key `sk` (both strings), time-to-live attribute `expires`.
 
 Conditional writes: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Expressions.ConditionExpressions.html
 Expired items stay readable for days, hence the filters: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/TTL.html
@@ -19,25 +19,21 @@ import boto3
 from reaper.aws.session import CloudSession
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.ledger.codec import (
-    comparable_id,
     entry_digest,
     history_columns,
     history_from_row,
     is_retained,
     memory_columns,
     memory_from_row,
-    microseconds,
     retained_from,
-    shorten_key,
-    sortable_time,
     statistics_columns,
     statistics_from_row,
-    target_text,
     unfinished_columns,
     unfinished_from_row,
     written_columns,
 )
 from reaper.ledger.port import RETENTION, HistoryEntry, NamedRow, Recalled, RunStatistics, Unfinished, memories_from_rows
+from reaper.ledger.stored_text import comparable_id, microseconds, shorten_key, sortable_time, target_text
 from reaper.model import Memory, Target
 
 PERMISSIONS = (
@@ -48,19 +44,19 @@ PERMISSIONS = (
     "dynamodb:DeleteItem",
     "dynamodb:Query",
 )
-"""What the ledger needs on its table."""
+"""The permissions that the ledger needs on its table."""
 MAX_BATCH_KEYS = 100
-"""Keys in one BatchGetItem, its own limit."""
+"""The limit of BatchGetItem."""
 MAX_KEY_BYTES = 1800
-"""Bytes of an id in a key; a partition key may have 2,048."""
+"""For an ID in a partition key, which may have 2,048 bytes."""
 MAX_EMPTY_ROUNDS = 8
-"""How often in a row a batch may come back without anything before we give up."""
+"""How many batches in a row may return nothing before the read fails."""
 MAX_SORT_KEY_BYTES = 900
-"""Bytes of an id in a sort key, which may have 1,024."""
+"""For an ID in a sort key, which may have 1,024 bytes."""
 VALUE_PREFIX = "v_"
-"""What the attributes of a named row begin with, so that none of them is taken for the table's own."""
+"""The prefix of a named row's values, so that they can't clash with the table's own attributes."""
 BOOKKEEPING_ATTRIBUTES = frozenset({"pk", "sk", "id", "expires", "touched", "version", "writer"})
-"""The attributes of a memory that are no columns of it, and that each write of one names besides: the keep-links' page may write no others."""
+"""The attributes that every write of a memory sets besides its columns. The snooze page's role may write these and its own columns only."""
 CONDITION_FAILED = "ConditionalCheckFailedException"
 
 Item = dict[str, dict[str, str]]
@@ -75,11 +71,11 @@ class DynamoLedger:
         self._pause = pause
 
     def recall(self, ids: Iterable[str], now: datetime) -> Recalled:
-        asked = {id: _item_key("memory", id) for id in ids}
-        keys = {key["pk"]["S"]: key for key in asked.values()}
-        found = {item["pk"]["S"]: item for item in self._batch_get(list(keys.values())) if _is_fresh(item, now)}
-        held = {id: found[key["pk"]["S"]] for id, key in asked.items() if key["pk"]["S"] in found}
-        return memories_from_rows(held, _memory_of_item)
+        key_by_id = {resource_id: _item_key("memory", resource_id) for resource_id in ids}
+        keys = {key["pk"]["S"]: key for key in key_by_id.values()}
+        items = {item["pk"]["S"]: item for item in self._batch_get(list(keys.values())) if _is_fresh(item, now)}
+        stored = {resource_id: items[key["pk"]["S"]] for resource_id, key in key_by_id.items() if key["pk"]["S"] in items}
+        return memories_from_rows(stored, _memory_of_item)
 
     def remember(
         self, resource_id: str, memory: Memory, expected_version: int, now: datetime, fields: Collection[str] | None = None
@@ -90,7 +86,7 @@ class DynamoLedger:
         condition, values = _unchanged_condition(expected_version, now, whole=fields is None)
         if self._update_item(key, item, written_columns(fields) - item.keys(), condition, values):
             return True
-        # The SDK repeats a call whose reply was lost; then it is our own write that stands in the way.
+        # The SDK repeats a call whose reply was lost. The version may then have changed by this very write.
         return self._get_item(key).get("writer", {}).get("S") == writer
 
     def unfinished(self, target: Target, now: datetime) -> list[Unfinished]:
@@ -151,26 +147,26 @@ class DynamoLedger:
         return [history_from_row(_text_attributes(row)) for row in self._query_items(_item_key("history", resource_id)["pk"])]
 
     def forget_before(self, moment: datetime) -> int:
-        """Nothing: the table's time to live does it, for nothing and without reading the whole table."""
+        """Does nothing: the table's time to live deletes old items at no cost."""
         return 0
 
     def close(self) -> None:
-        """The SDK's connections go with the process."""
+        """Nothing to close: the SDK's connections end with the process."""
 
     def _batch_get(self, keys: list[Item]) -> Iterator[Item]:
-        """The items of those keys, what the table did not get to in one reply asked for again."""
+        """The items of these keys. Asks again for keys that a reply left unprocessed."""
         rounds = 0
         while keys:
             part, keys = keys[:MAX_BATCH_KEYS], keys[MAX_BATCH_KEYS:]
-            asked = {self._table: {"Keys": part, "ConsistentRead": True}}
-            reply = self._call("BatchGetItem", "Responses", RequestItems=asked)
+            request = {self._table: {"Keys": part, "ConsistentRead": True}}
+            reply = self._call("BatchGetItem", "Responses", RequestItems=request)
             yield from reply["Responses"].get(self._table, [])
-            left = reply.get("UnprocessedKeys", {}).get(self._table, {}).get("Keys", [])
-            keys += left
-            rounds = rounds + 1 if len(left) == len(part) else 0
+            unprocessed = reply.get("UnprocessedKeys", {}).get(self._table, {}).get("Keys", [])
+            keys += unprocessed
+            rounds = rounds + 1 if len(unprocessed) == len(part) else 0
             if rounds >= MAX_EMPTY_ROUNDS:
-                raise CloudError(Reason.THROTTLED, "dynamodb:BatchGetItem", f"{len(keys)} keys stay unprocessed")
-            if left:
+                raise CloudError(Reason.THROTTLED, "dynamodb:BatchGetItem", f"{len(keys)} keys were still unprocessed")
+            if unprocessed:
                 self._pause(min(0.05 * 2**rounds, 3.0))
 
     def _query_items(self, pk: Mapping[str, str], *, newest_first: bool = False, limit: int | None = None) -> list[Item]:
@@ -193,22 +189,22 @@ class DynamoLedger:
 
     def _get_item(self, key: Item) -> Item:
         reply = self._call("GetItem", "ResponseMetadata", TableName=self._table, Key=key, ConsistentRead=True)
-        found: Item = reply.get("Item", {})
-        return found
+        item: Item = reply.get("Item", {})
+        return item
 
     def _put_item(self, item: Item, condition: str = "", values: Mapping[str, Any] | None = None) -> bool:
         return self._write_if("PutItem", condition, values, Item=item)
 
-    def _update_item(self, key: Item, item: Item, gone: Collection[str], condition: str, values: Mapping[str, Any]) -> bool:
-        """Sets the attributes of `item` and removes `gone`; every other attribute stays."""
-        names = {f"#{n}": name for n, name in enumerate([*item, *sorted(gone)])}
-        places = {name: place for place, name in names.items()}
-        parts = ["SET " + ", ".join(f"{places[name]} = :{places[name][1:]}" for name in item)]
-        parts += ["REMOVE " + ", ".join(places[name] for name in sorted(gone))] if gone else []
+    def _update_item(self, key: Item, item: Item, removed: Collection[str], condition: str, values: Mapping[str, Any]) -> bool:
+        """Set the attributes of `item` and remove `removed`; every other attribute stays. Returns whether the condition was met."""
+        names = {f"#{n}": name for n, name in enumerate([*item, *sorted(removed)])}
+        placeholders = {name: placeholder for placeholder, name in names.items()}
+        parts = ["SET " + ", ".join(f"{placeholders[name]} = :{placeholders[name][1:]}" for name in item)]
+        parts += ["REMOVE " + ", ".join(placeholders[name] for name in sorted(removed))] if removed else []
         return self._write_if(
             "UpdateItem",
             condition,
-            {**values, **{f":{places[name][1:]}": value for name, value in item.items()}},
+            {**values, **{f":{placeholders[name][1:]}": value for name, value in item.items()}},
             Key=key,
             UpdateExpression=" ".join(parts),
             ExpressionAttributeNames=names,
@@ -218,11 +214,11 @@ class DynamoLedger:
         return self._write_if("DeleteItem", condition, values, Key=key)
 
     def _write_if(self, operation: str, condition: str, values: Mapping[str, Any] | None, **params: Any) -> bool:
-        """Whether the write was done; False only when its condition did not hold."""
-        checks: dict[str, Any] = {"ConditionExpression": condition} if condition else {}
-        checks |= {"ExpressionAttributeValues": values} if values else {}
+        """Whether the write took effect. False only if its condition was not met."""
+        conditions: dict[str, Any] = {"ConditionExpression": condition} if condition else {}
+        conditions |= {"ExpressionAttributeValues": values} if values else {}
         try:
-            self._call(operation, "ResponseMetadata", TableName=self._table, **params, **checks)
+            self._call(operation, "ResponseMetadata", TableName=self._table, **params, **conditions)
         except CloudError as error:
             if error.code == CONDITION_FAILED:
                 return False
@@ -239,17 +235,17 @@ class DynamoLedger:
 
 
 def open_ledger(address: str, environ: Mapping[str, str], *, read_only: bool = False) -> DynamoLedger:
-    """The ledger in that table of the session's own region. Nothing is asked of AWS yet. Raises SettingsError for a bad name."""
+    """The ledger in a table of the session's own region. Makes no call yet. Raises SettingsError for an invalid name or no region."""
     if not re.fullmatch(r"[A-Za-z0-9_.-]{3,255}", address):
-        raise SettingsError(f"REAPER_LEDGER=dynamodb://{address}: expected a table's name")
+        raise SettingsError(f"REAPER_LEDGER=dynamodb://{address}: expected the name of a table")
     session = boto3.Session()
     if not session.region_name:
-        raise SettingsError(f"REAPER_LEDGER=dynamodb://{address}: no AWS region: set AWS_REGION")
+        raise SettingsError(f"REAPER_LEDGER=dynamodb://{address}: no AWS region; set AWS_REGION")
     return DynamoLedger(CloudSession(session, Target(cloud="aws", account="unknown", region=session.region_name)), address)
 
 
-def _item_key(sort_of: str, resource_id: str, sort: str = "-") -> Item:
-    return {"pk": {"S": f"{sort_of}#{shorten_key(comparable_id(resource_id), MAX_KEY_BYTES)}"}, "sk": {"S": sort}}
+def _item_key(category: str, name: str, sort: str = "-") -> Item:
+    return {"pk": {"S": f"{category}#{shorten_key(comparable_id(name), MAX_KEY_BYTES)}"}, "sk": {"S": sort}}
 
 
 def _unfinished_key(target: Target, resource_id: str) -> Item:
@@ -257,7 +253,7 @@ def _unfinished_key(target: Target, resource_id: str) -> Item:
 
 
 def _unchanged_condition(expected_version: int, now: datetime, *, whole: bool) -> tuple[str, dict[str, Any]]:
-    """Under which condition a memory is still the one that was read. What is forgotten but still there is only ever replaced whole."""
+    """The condition under which a memory is still the one that was read. A forgotten memory that is still stored is only replaced as a whole."""
     if not expected_version and not whole:
         return "attribute_not_exists(pk)", {}
     forgotten = {":forgotten": {"S": sortable_time(now - RETENTION)}}
@@ -271,7 +267,7 @@ def _statistics_key(target: Target, kind: str) -> tuple[str, str]:
 
 
 def _item_of_row(row: Mapping[str, str], at: datetime, **more: str) -> Item:
-    """A row with the moment its time to live counts from, as a text that sorts and as the epoch second that DynamoDB wants."""
+    """A row with the start of its retention as `touched`, and the epoch second at which DynamoDB may delete it as `expires`."""
     expires = (microseconds(at) + RETENTION // timedelta(microseconds=1)) // 1_000_000
     texts = {name: {"S": value} for name, value in {**row, **more, "touched": sortable_time(at)}.items()}
     return {**texts, "expires": {"N": str(expires)}}
@@ -286,5 +282,5 @@ def _is_fresh(item: Item, now: datetime) -> bool:
 
 
 def _memory_of_item(resource_id: str, item: Item) -> Memory:
-    """An attribute of another type than text stays in the row, as None: it is there and cannot be read."""
+    """An attribute of another type than string stays in the row as None, so that it counts as unreadable, not as missing."""
     return memory_from_row({name: value.get("S") for name, value in item.items()}, item.get("version", {}).get("N"), resource_id)

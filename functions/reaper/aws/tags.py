@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from reaper.errors import CloudError, Reason
-from reaper.ledger.codec import comparable_id
+from reaper.ledger.stored_text import comparable_id
 
 if TYPE_CHECKING:
     from reaper.aws.session import CloudSession

@@ -1,6 +1,6 @@
-"""Keys of Table Storage: any text as letters that are allowed there, and the partition that a resource's memory lies in.
+"""Keys of Table Storage: any string in the allowed characters, and the partition of a resource's memory.
 
-Not allowed are / \\ # ? and control characters; a key has at most 1 KiB, which is 512 letters:
+Not allowed are / \\ # ? and control characters. A key has at most 1 KiB, which is 512 characters:
 https://learn.microsoft.com/en-us/rest/api/storageservices/understanding-the-table-service-data-model
 """
 
@@ -8,25 +8,26 @@ from __future__ import annotations
 
 from string import ascii_letters, digits
 
-from reaper.ledger.codec import comparable_id, shorten_key
+from reaper.ledger.stored_text import comparable_id, shorten_key
 
 MAX_KEY_CHARS = 400
-"""Letters of an encoded text; longer ones end in a hash."""
+"""The length of an encoded string; longer ones end in a hash."""
 PLAIN_CHARS = frozenset(ascii_letters + digits + "-_.@:+")
 
 
 def encode_key(text: str) -> str:
-    """The text as a key: a slash becomes |, any other letter that is not plain becomes its UTF-8 bytes as =XX. No two texts meet."""
-    return shorten_key("".join(_encode_letter(letter) for letter in text), MAX_KEY_CHARS)
+    """The string as a key: a slash becomes |, any other character that isn't plain becomes its UTF-8 bytes as =XX. Different strings have
+    different keys."""
+    return shorten_key("".join(_encode_char(char) for char in text), MAX_KEY_CHARS)
 
 
 def row_key(resource_id: str) -> str:
-    """The key of a resource; ids that Azure takes for the same have the same."""
+    """The key of a resource, the same for all spellings of its ID."""
     return encode_key(comparable_id(resource_id))
 
 
 def partition_key(resource_id: str) -> str:
-    """One per subscription, or AWS account and region: what one sweep asks for lies together and can be read in few pages."""
+    """One partition for each subscription, or AWS account and region, so that a sweep reads few pages."""
     if resource_id.startswith("/"):
         parts = comparable_id(resource_id).split("/")
         return encode_key("memory " + (parts[2] if parts[1] == "subscriptions" and len(parts) > 2 else "other"))
@@ -34,7 +35,7 @@ def partition_key(resource_id: str) -> str:
     return encode_key("memory " + (f"{parts[4]} {parts[3]}" if len(parts) == 6 and parts[0] == "arn" else "other"))
 
 
-def _encode_letter(letter: str) -> str:
-    if letter in PLAIN_CHARS:
-        return letter
-    return "|" if letter == "/" else "".join(f"={byte:02X}" for byte in letter.encode())
+def _encode_char(char: str) -> str:
+    if char in PLAIN_CHARS:
+        return char
+    return "|" if char == "/" else "".join(f"={byte:02X}" for byte in char.encode())

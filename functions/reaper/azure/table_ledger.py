@@ -1,7 +1,8 @@
-"""The ledger in one table of Table Storage; what must not be lost is written under the ETag it was read with.
+"""A ledger in one table of Table Storage. Writes that must not be lost carry the ETag of the entity as read.
 
-`table://account/table`. A connection string of the same account in AZURE_STORAGE_CONNECTION_STRING is used (Azurite has no other way
-in), otherwise DefaultAzureCredential. Table Storage has no time-to-live: `forget_before` reads the whole table, once a day at most.
+`table://account/table`. A connection string of the same account in AZURE_STORAGE_CONNECTION_STRING is used if there is one (Azurite
+accepts nothing else), otherwise DefaultAzureCredential. Table Storage has no time to live, so `forget_before` reads the whole table, at
+most once a day.
 https://learn.microsoft.com/en-us/azure/storage/tables/table-storage-design-guide
 """
 
@@ -25,31 +26,30 @@ from reaper.ledger.codec import (
     is_retained,
     memory_from_row,
     merge_row,
-    microseconds,
     retained_from,
-    sortable_time,
     statistics_columns,
     statistics_from_row,
-    target_text,
     unfinished_columns,
     unfinished_from_row,
 )
 from reaper.ledger.port import HistoryEntry, NamedRow, Recalled, RunStatistics, Unfinished, memories_from_rows
+from reaper.ledger.stored_text import microseconds, sortable_time, target_text
 from reaper.model import Memory, Target
 
 MAX_SINGLE_READS = 12
-"""Up to this many memories of one partition are read one by one; for more the partition is read as a whole, 1,000 to a page."""
+"""Up to this many memories of a partition are read one by one. For more, the whole partition is read, 1,000 to a page."""
 NEWEST_FIRST_BASE = 10**19
-"""Keys are read in ascending order only, so summaries count down from here."""
+"""Keys are only read in ascending order, so the keys of statistics count down from here."""
 
 VALUE_PREFIX, MAX_PROPERTY_CHARS = "v_", 15_000
-"""What the properties of a named row begin with, and how many letters each is given (it takes 64 KiB of UTF-16):
+"""The prefix of a named row's properties, and the length of each (the limit is 64 KiB of UTF-16):
 https://learn.microsoft.com/en-us/rest/api/storageservices/understanding-the-table-service-data-model
 """
 NEVER_FORGOTTEN = "9999-12-31T23:59:59.999999+00:00"
 LAST_CLEANUP_KEY = ("tidied", "-")
-"""Where it stands up to which moment was forgotten last."""
+"""The entity that records the last cleanup."""
 CLEANUP_INTERVAL = timedelta(days=1)
+IN_PARTITION = "PartitionKey eq @partition"
 
 Entity = Mapping[str, Any]
 
@@ -61,33 +61,33 @@ class TableLedger:
         self._table = table
 
     def recall(self, ids: Iterable[str], now: datetime) -> Recalled:
-        asked = {id: (partition_key(id), row_key(id)) for id in ids}
-        wanted: dict[str, set[str]] = defaultdict(set)
-        for lot, key in asked.values():
-            wanted[lot].add(key)
-        found = {
-            (e["PartitionKey"], e["RowKey"]): e for lot, keys in wanted.items() for e in self._partition_entities(lot, keys, now)
+        key_by_id = {resource_id: (partition_key(resource_id), row_key(resource_id)) for resource_id in ids}
+        row_keys: dict[str, set[str]] = defaultdict(set)
+        for partition, key in key_by_id.values():
+            row_keys[partition].add(key)
+        entities = {
+            (entity["PartitionKey"], entity["RowKey"]): entity
+            for partition, keys in row_keys.items()
+            for entity in self._partition_entities(partition, keys, now)
         }
-        held = {id: found[key] for id, key in asked.items() if key in found}
-        return memories_from_rows(held, lambda id, entity: memory_from_row(entity, entity.get("version"), id))
+        stored = {resource_id: entities[key] for resource_id, key in key_by_id.items() if key in entities}
+        return memories_from_rows(stored, lambda resource_id, entity: memory_from_row(entity, entity.get("version"), resource_id))
 
     def remember(
         self, resource_id: str, memory: Memory, expected_version: int, now: datetime, fields: Collection[str] | None = None
     ) -> bool:
         key, writer = (partition_key(resource_id), row_key(resource_id)), uuid.uuid4().hex
-        found = self._table.get(*key)
-        held = found if found and _is_fresh(found, now) else None
-        if (_version_of(held) if held else 0) != expected_version:
+        entity = self._table.get(*key)
+        stored = entity if entity and _is_fresh(entity, now) else None
+        if (_version_of(stored) if stored else 0) != expected_version:
             return False
-        # Merging cannot remove a property, so what others wrote goes with ours under the ETag that it was read with.
-        row = merge_row(_without_keys(held) if held else {}, memory, fields)
+        # A merge can't remove a property, so the whole entity is replaced under its ETag, other versions' columns included.
+        row = merge_row(_without_keys(stored) if stored else {}, memory, fields)
         more = {"id": resource_id, "writer": writer, "version": expected_version + 1}
-        return self._swap_entity(found, _to_entity(key, row, retained_from(memory, now)) | more, "writer")
+        return self._swap_entity(entity, _to_entity(key, row, retained_from(memory, now)) | more, "writer")
 
     def unfinished(self, target: Target, now: datetime) -> list[Unfinished]:
-        rows = [
-            row for row in self._table.query("PartitionKey eq @lot", lot=_unfinished_partition(target)) if _is_fresh(row, now)
-        ]
+        rows = [row for row in self._table.query(IN_PARTITION, partition=_unfinished_partition(target)) if _is_fresh(row, now)]
         return sorted(
             (unfinished_from_row(_text_properties(row), target) for row in rows), key=lambda entry: (entry.at, entry.id)
         )
@@ -96,33 +96,35 @@ class TableLedger:
         self._table.put(_to_entity((_unfinished_partition(entry.target), row_key(entry.id)), unfinished_columns(entry), entry.at))
 
     def remove_unfinished(self, target: Target, resource_id: str) -> None:
-        held = self._table.get(_unfinished_partition(target), row_key(resource_id))
-        if held:
-            self._table.delete(held)
+        entity = self._table.get(_unfinished_partition(target), row_key(resource_id))
+        if entity:
+            self._table.delete(entity)
 
     def read_row(self, name: str) -> NamedRow:
-        held = self._table.get("state", encode_key(name))
-        return NamedRow(values=_join_texts(_text_properties(held)), version=_version_of(held)) if held else NamedRow()
+        entity = self._table.get("state", encode_key(name))
+        if entity is None:
+            return NamedRow()
+        return NamedRow(values=_join_texts(_text_properties(entity)), version=_version_of(entity))
 
     def write_row(self, name: str, values: Mapping[str, str], expected_version: int, now: datetime) -> bool:
         key, writer = ("state", encode_key(name)), uuid.uuid4().hex
-        held = self._table.get(*key)
-        if (_version_of(held) if held else 0) != expected_version:
+        stored = self._table.get(*key)
+        if (_version_of(stored) if stored else 0) != expected_version:
             return False
         more = {"writer": writer, "version": expected_version + 1, "touched": NEVER_FORGOTTEN}
-        return self._swap_entity(held, {"PartitionKey": key[0], "RowKey": key[1], **_split_texts(values), **more}, "writer")
+        return self._swap_entity(stored, {"PartitionKey": key[0], "RowKey": key[1], **_split_texts(values), **more}, "writer")
 
     def take_lease(self, target: Target, holder: str, now: datetime, ttl: timedelta) -> bool:
         key = ("lease", encode_key(target_text(target)))
-        held = self._table.get(*key)
-        if held and held["holder"] != holder and held["touched"] > sortable_time(now):
+        lease = self._table.get(*key)
+        if lease and lease["holder"] != holder and lease["touched"] > sortable_time(now):
             return False
-        return self._swap_entity(held, _to_entity(key, {"holder": holder}, now + ttl), "holder")
+        return self._swap_entity(lease, _to_entity(key, {"holder": holder}, now + ttl), "holder")
 
     def give_back_lease(self, target: Target, holder: str) -> None:
-        held = self._table.get("lease", encode_key(target_text(target)))
-        if held and held["holder"] == holder:
-            self._table.delete(held)
+        lease = self._table.get("lease", encode_key(target_text(target)))
+        if lease and lease["holder"] == holder:
+            self._table.delete(lease)
 
     def record_statistics(self, summary: RunStatistics) -> None:
         key = (
@@ -132,7 +134,7 @@ class TableLedger:
         self._table.put(_to_entity(key, statistics_columns(summary), summary.started))
 
     def statistics(self, target: Target, kind: str, limit: int) -> list[RunStatistics]:
-        rows = self._table.query("PartitionKey eq @lot", page=limit, lot=_statistics_partition(target, kind))
+        rows = self._table.query(IN_PARTITION, page=limit, partition=_statistics_partition(target, kind))
         return [statistics_from_row(_text_properties(row)) for row in islice(rows, limit)]
 
     def add_history(self, entry: HistoryEntry) -> None:
@@ -142,7 +144,7 @@ class TableLedger:
     def history(self, resource_id: str) -> list[HistoryEntry]:
         return [
             history_from_row(_text_properties(row))
-            for row in self._table.query("PartitionKey eq @lot", lot=f"history {row_key(resource_id)}")
+            for row in self._table.query(IN_PARTITION, partition=f"history {row_key(resource_id)}")
         ]
 
     def forget_before(self, moment: datetime) -> int:
@@ -154,52 +156,51 @@ class TableLedger:
     def close(self) -> None:
         self._table.close()
 
-    def _swap_entity(self, held: Any, entity: dict[str, Any], mark: str) -> bool:
-        """Whether the entity is there now. A reply may get lost after the write: then it is our own mark that stands in the way."""
+    def _swap_entity(self, stored: Any, entity: dict[str, Any], mark: str) -> bool:
+        """Whether the entity is stored now. If the reply to the write was lost, the entity already has our own `mark`."""
         try:
-            won = self._table.swap(held, entity)
+            is_written = self._table.swap(stored, entity)
         except CloudError as error:
             if error.reason is not Reason.UNREACHABLE or not self._has_our_mark(entity, mark):
                 raise
             return True
-        return won or self._has_our_mark(entity, mark)
+        return is_written or self._has_our_mark(entity, mark)
 
     def _has_our_mark(self, entity: Entity, mark: str) -> bool:
-        held = self._table.get(entity["PartitionKey"], entity["RowKey"])
-        return held is not None and held.get(mark) == entity[mark]
+        stored = self._table.get(entity["PartitionKey"], entity["RowKey"])
+        return stored is not None and stored.get(mark) == entity[mark]
 
     def _claim_cleanup(self, moment: datetime) -> bool:
-        """Whether the last tidying up was of another day; of several sweeps at once, one does it."""
-        held = self._table.get(*LAST_CLEANUP_KEY)
-        if held and sortable_time(moment - CLEANUP_INTERVAL) < str(held.get("touched", "")) < sortable_time(
-            moment + CLEANUP_INTERVAL
-        ):
+        """Whether to clean up now: not within a day of the last cleanup, and only one of several sweeps at once."""
+        last = self._table.get(*LAST_CLEANUP_KEY)
+        first, end = (sortable_time(moment + days) for days in (-CLEANUP_INTERVAL, CLEANUP_INTERVAL))
+        if last and first < str(last.get("touched", "")) < end:
             return False
-        return self._table.swap(held, _to_entity(LAST_CLEANUP_KEY, {}, moment))
+        return self._table.swap(last, _to_entity(LAST_CLEANUP_KEY, {}, moment))
 
-    def _delete_if_older(self, lot: str, key: str, moment: datetime) -> bool:
-        """Whether it was removed: what somebody has written in the meantime stays."""
-        held = self._table.get(lot, key)
-        return held is not None and held["touched"] < sortable_time(moment) and self._table.delete(held)
+    def _delete_if_older(self, partition: str, key: str, moment: datetime) -> bool:
+        """Delete the entity unless it was written since. Returns whether it was deleted."""
+        entity = self._table.get(partition, key)
+        return entity is not None and entity["touched"] < sortable_time(moment) and self._table.delete(entity)
 
-    def _partition_entities(self, lot: str, keys: set[str], now: datetime) -> Iterator[Entity]:
-        """Those memories of one partition that are not forgotten."""
+    def _partition_entities(self, partition: str, keys: set[str], now: datetime) -> Iterator[Entity]:
+        """The entities of these keys that are still retained."""
         if len(keys) <= MAX_SINGLE_READS:
-            found = (entity for key in sorted(keys) if (entity := self._table.get(lot, key)))
-            yield from (entity for entity in found if _is_fresh(entity, now))
+            entities = (entity for key in sorted(keys) if (entity := self._table.get(partition, key)))
+            yield from (entity for entity in entities if _is_fresh(entity, now))
             return
-        rows = self._table.query("PartitionKey eq @lot", lot=lot)
+        rows = self._table.query(IN_PARTITION, partition=partition)
         yield from (row for row in rows if row["RowKey"] in keys and _is_fresh(row, now))
 
 
 def open_ledger(address: str, environ: Mapping[str, str], *, read_only: bool = False) -> TableLedger:
-    """The ledger in `account/table`. Nothing is asked of Azure yet. Raises SettingsError for an address that cannot be meant."""
-    found = re.fullmatch(r"([a-z0-9]{3,24}(?:\.[a-z0-9.-]+)?)/([A-Za-z][A-Za-z0-9]{2,62})", address)
-    if not found:
+    """The ledger in `account/table`. Makes no call yet. Raises SettingsError for an invalid address."""
+    parts = re.fullmatch(r"([a-z0-9]{3,24}(?:\.[a-z0-9.-]+)?)/([A-Za-z][A-Za-z0-9]{2,62})", address)
+    if not parts:
         raise SettingsError(
-            f"REAPER_LEDGER=table://{address}: expected table://account/table, a table's name of letters and digits"
+            f"REAPER_LEDGER=table://{address}: expected table://account/table, with only letters and digits in the name of the table"
         )
-    return TableLedger(connect_table(found[1], found[2], environ.get("AZURE_STORAGE_CONNECTION_STRING")))
+    return TableLedger(connect_table(parts[1], parts[2], environ.get("AZURE_STORAGE_CONNECTION_STRING")))
 
 
 def _unfinished_partition(target: Target) -> str:
@@ -207,12 +208,12 @@ def _unfinished_partition(target: Target) -> str:
 
 
 def _without_keys(entity: Entity) -> dict[str, Any]:
-    """What an entity says besides its keys."""
+    """The properties of an entity without its keys."""
     return {name: value for name, value in entity.items() if name not in {"PartitionKey", "RowKey"}}
 
 
 def _split_texts(values: Mapping[str, str]) -> dict[str, str]:
-    """Texts of any length as properties, none longer than it may be: `v_name_0`, `v_name_1` and so on."""
+    """Strings of any length as properties of at most MAX_PROPERTY_CHARS: `v_name_0`, `v_name_1` and so on."""
     return {
         f"{VALUE_PREFIX}{name}_{n}": value[at : at + MAX_PROPERTY_CHARS]
         for name, value in values.items()
@@ -221,17 +222,17 @@ def _split_texts(values: Mapping[str, str]) -> dict[str, str]:
 
 
 def _join_texts(texts: Mapping[str, str]) -> dict[str, str]:
-    """The texts that `_split` took apart."""
-    found: dict[str, dict[int, str]] = defaultdict(dict)
+    """The inverse of `_split_texts`."""
+    parts_by_name: dict[str, dict[int, str]] = defaultdict(dict)
     for key, text in texts.items():
         name, _, number = key.removeprefix(VALUE_PREFIX).rpartition("_")
         if key.startswith(VALUE_PREFIX):
-            found[name][int(number)] = text
-    return {name: "".join(parts[n] for n in sorted(parts)) for name, parts in found.items()}
+            parts_by_name[name][int(number)] = text
+    return {name: "".join(parts[n] for n in sorted(parts)) for name, parts in parts_by_name.items()}
 
 
 def _to_entity(key: tuple[str, str], row: Mapping[str, str], at: datetime) -> dict[str, Any]:
-    """A row with its keys and the moment its time to live counts from."""
+    """A row with its keys, and the start of its retention as `touched`."""
     return {"PartitionKey": key[0], "RowKey": key[1], **row, "touched": sortable_time(at)}
 
 
@@ -251,4 +252,6 @@ def _version_of(entity: Entity) -> int:
     try:
         return int(entity["version"])
     except (KeyError, ValueError, TypeError) as error:
-        raise CloudError(Reason.UNREADABLE, "ledger:Read", f"the memory at {entity['RowKey']} has no version") from error
+        raise CloudError(
+            Reason.UNREADABLE, "ledger:Read", f"the ledger record {entity['RowKey']} has no valid version"
+        ) from error

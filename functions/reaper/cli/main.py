@@ -38,7 +38,7 @@ from reaper.cli.options import (
 )
 from reaper.echo import count_noun
 from reaper.errors import ODD_REPLY_ERRORS, ReaperError, SettingsError
-from reaper.ledger import port
+from reaper.ledger import opening
 from reaper.model import Mode, Report
 from reaper.policy import file
 from reaper.report import brief
@@ -192,7 +192,7 @@ def _explain_live(
     narrow = with_options(base, where, account, region, subscription)
     with show_progress() as tell:
         report = run(
-            replace(narrow, mode=Mode.AUDIT, ledger=base.ledger or port.default_address(os.environ)), found, current_time, tell
+            replace(narrow, mode=Mode.AUDIT, ledger=base.ledger or opening.default_address(os.environ)), found, current_time, tell
         )
     explaining = import_module("reaper.report.explain")
     text = explaining.render(report, resource_id, _explain_context(explaining, report, resource_id, found.policy, base.ledger))
@@ -208,7 +208,7 @@ def _explain_live(
 def _explain_context(explaining: Any, report: Report, wanted: str, policy: Policy, address: str | None) -> Any:
     """What the ledger remembers of the resources that are explained; it is only read."""
     ids = [f.case.resource.id for f in explaining.matching_findings(report, wanted)]
-    memory = port.open_ledger(address, os.environ, read_only=True)
+    memory = opening.open_ledger(address, os.environ, read_only=True)
     recalled = memory.recall(ids, current_time())
     known = {id_: recalled[id_] for id_ in ids if id_ in recalled}
     return explaining.ExplainContext(policy=policy, now=current_time(), memories=known, histories=memory.history)

@@ -21,7 +21,7 @@ from reaper.cli.options import PolicyOption, RepeatedOption, current_time, error
 from reaper.decide import ACTIONS
 from reaper.echo import count_noun
 from reaper.errors import CloudError, Reason, SettingsError
-from reaper.ledger import port
+from reaper.ledger import opening
 from reaper.model import Mode, Target
 from reaper.policy import file as policy_file
 from reaper.report import brief
@@ -144,9 +144,9 @@ def release(
 
     base = knobs.from_env(os.environ)
     length, where = _parse_duration("--for", lasting), _ledger_label(base)
-    kept = port.open_ledger(_ledger_address(base), os.environ)
+    kept = opening.open_ledger(_ledger_address(base), os.environ)
     at = current_time()
-    port.ensure_format(kept, at)
+    opening.ensure_format(kept, at)
     holds = enforcing.current_holds(kept)
     given = enforcing.release_hold(kept, _current_user(), at, length)
     sys.stdout.write(
@@ -174,8 +174,8 @@ def _print_result(done: Any) -> bool:
 def _restore_context() -> Any:
     base = knobs.from_env(os.environ)
     error_console.print(f"ledger: {_ledger_label(base)}", soft_wrap=True)
-    kept = port.open_ledger(_ledger_address(base), os.environ)
-    port.ensure_format(kept, current_time())
+    kept = opening.open_ledger(_ledger_address(base), os.environ)
+    opening.ensure_format(kept, current_time())
     from reaper.actions import restore as restoring
 
     return restoring.RestoreContext(
@@ -207,7 +207,7 @@ def _scope_settings(agreed: PlanFile) -> dict[str, Any]:
 
 def _ledger_address(base: Settings) -> str:
     """The deployment's ledger, or the user's own."""
-    return base.ledger or port.default_address(os.environ)
+    return base.ledger or opening.default_address(os.environ)
 
 
 def _ledger_label(base: Settings) -> str:

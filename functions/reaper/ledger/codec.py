@@ -1,23 +1,26 @@
-"""How ledgers write things down: flat rows of texts, keys that sort as time does, and the form in which ids are compared.
+"""Turns the ledger's nouns into flat rows of strings and back.
 
-ARM ids are case-insensitive: https://learn.microsoft.com/en-us/azure/azure-resource-manager/management/overview (resource names are).
+Every memory that was ever stored must be read, or be reported as unreadable; it must never look like no memory.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Collection, Mapping
-from datetime import UTC, datetime, timedelta
-from enum import StrEnum
+from dataclasses import fields as fields_of
+from datetime import datetime
 from hashlib import sha256
-from typing import Any
+from types import UnionType
+from typing import Annotated, Any, NotRequired, get_args, get_origin, get_type_hints
+
+from pydantic import PlainValidator, Strict, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
 from reaper.errors import CloudError, Reason
 from reaper.ledger.port import RETENTION, HistoryEntry, RunStatistics, Unfinished
-from reaper.model import AnnouncedAction, Memory, Result, StepName, Target
+from reaper.ledger.stored_text import parse_time, sortable_time
+from reaper.model import Memory, Target
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 COLUMNS: Mapping[str, str] = {
     "idle_since": "idle_since",
     "last_seen_idle_at": "idle_seen",
@@ -43,139 +46,70 @@ COLUMNS: Mapping[str, str] = {
     "last_action_part": "act_part",
     "last_action_told_at": "act_told",
 }
-"""Under which column each field of a memory is stored. A field may be renamed; a column that was ever written never is."""
-SNOOZE_FIELDS = frozenset({"snoozed_until", "snoozed_at", "snoozed_by", "snooze_reason"})
-"""The fields that a click on a snooze link writes."""
-TIME_FIELDS = frozenset(
-    {
-        "idle_since",
-        "last_seen_idle_at",
-        "warned_at",
-        "reminded_at",
-        "act_not_before",
-        "held_at",
-        "snoozed_until",
-        "snoozed_at",
-        "last_action_at",
-        "last_action_told_at",
-    }
-)
-"""The fields of a memory that are datetimes."""
-_STUDIO_APP_ARN = re.compile(r"(arn:[^:]+:sagemaker:[^:]*:[^:]*:app/[^/]+/[^/]+/)([^/]+)(/.+)", re.DOTALL)
-ENUM_FIELDS: Mapping[str, type[StrEnum]] = {
-    "announced_action": AnnouncedAction,
-    "last_action": StepName,
-    "last_action_result": Result,
-}
-"""Those that are one word out of a few."""
-
-
-def comparable_id(resource_id: str) -> str:
-    """The form in which two ids are compared, and under which the ledger keeps them.
-
-    ARM ids, which begin with a slash, in lower case; of the ARN of a Studio app its type, which AWS spells `jupyterlab` here and `JupyterLab`
-    there; everything else as it stands.
-    """
-    if resource_id.startswith("/"):
-        return resource_id.lower()
-    app = _STUDIO_APP_ARN.fullmatch(resource_id) if ":app/" in resource_id else None
-    return f"{app[1]}{app[2].lower()}{app[3]}" if app else resource_id
-
-
-def shorten_key(key: str, most: int) -> str:
-    """The key itself, or its beginning and a hash of the whole where it has more than `most` bytes."""
-    plain = key.encode()
-    return key if len(plain) <= most else f"{plain[: most - 65].decode(errors='ignore')}~{sha256(plain).hexdigest()}"
-
-
-def target_text(target: Target) -> str:
-    """A target as one text."""
-    return f"{target.cloud}/{target.account}/{target.region or '-'}"
-
-
-def sortable_time(moment: datetime) -> str:
-    """An aware datetime in UTC with a fixed width, so that texts sort as times do. Raises ValueError for a naive one."""
-    if moment.utcoffset() is None:
-        raise ValueError(f"{moment!r} has no time zone")
-    return moment.astimezone(UTC).isoformat(timespec="microseconds")
-
-
-def microseconds(moment: datetime) -> int:
-    """Microseconds since 1970."""
-    return (moment - EPOCH) // timedelta(microseconds=1)
+"""The column that stores each field of a memory. A field may be renamed; a column that was ever written never is."""
 
 
 def retained_from(memory: Memory, now: datetime) -> datetime:
-    """From when on its time is counted: the write, or the end of a snooze that is longer."""
+    """Start of retention: the write, or the snooze's end if later."""
     return max(now, memory.snoozed_until or now)
 
 
-def is_retained(at: object, now: datetime) -> bool:
-    """Whether what was touched `at`, a text of `stamp`, is not forgotten at `now`. A row that does not say is never forgotten."""
-    return not isinstance(at, str) or not at or at >= sortable_time(now - RETENTION)
+def is_retained(touched: object, now: datetime) -> bool:
+    """Whether a row with this `touched` column, a `sortable_time`, is still retained at `now`. A row without one always is."""
+    return not isinstance(touched, str) or not touched or touched >= sortable_time(now - RETENTION)
 
 
 def entry_digest(entry: HistoryEntry) -> str:
-    """Tells two entries of the same moment apart; the same for the same entry."""
+    """A digest that differs between two entries of the same moment, and is the same for the same entry."""
     return sha256(json.dumps(history_columns(entry)).encode()).hexdigest()[:16]
 
 
 def memory_columns(memory: Memory, fields: Collection[str] | None = None) -> dict[str, str]:
-    """The columns of `fields` (None: all) that have a value, as texts; the version is the store's own business."""
-    names = [name for name in COLUMNS if fields is None or name in fields]
-    known = {name: value for name in names if (value := getattr(memory, name)) is not None}
-    return {COLUMNS[name]: sortable_time(value) if name in TIME_FIELDS else str(value) for name, value in known.items()}
+    """The columns of `fields` (None: all) that have a value, as strings. The store keeps the version itself."""
+    values = {column: getattr(memory, field) for field, column in COLUMNS.items() if fields is None or field in fields}
+    return {column: _column_text(value) for column, value in values.items() if value is not None}
 
 
 def written_columns(fields: Collection[str] | None = None) -> frozenset[str]:
-    """The columns that a write of `fields` (None: all) sets or removes; every other one stays as it is."""
-    return frozenset(column for name, column in COLUMNS.items() if fields is None or name in fields)
+    """The columns that a write of `fields` (None: all) sets or removes; it leaves every other column unchanged."""
+    return frozenset(column for field, column in COLUMNS.items() if fields is None or field in fields)
 
 
 def merge_row(row: Mapping[str, Any], memory: Memory, fields: Collection[str] | None = None) -> dict[str, Any]:
-    """The stored row with the columns of `fields` (None: all that this version knows) written anew, and all others as they were."""
-    ours = written_columns(fields)
-    return {name: value for name, value in row.items() if name not in ours} | memory_columns(memory, fields)
+    """The stored row with the columns of `fields` (None: all that this version knows) replaced, and all others unchanged."""
+    replaced = written_columns(fields)
+    return {column: value for column, value in row.items() if column not in replaced} | memory_columns(memory, fields)
 
 
 def memory_from_row(row: Mapping[str, Any], version: object, resource_id: str) -> Memory:
-    """The memory in a row; columns of a later version of this product are passed over.
+    """The memory in a row. Ignores columns of a later version of this product.
 
-    Raises CloudError for one that cannot be read: a column that is there and is no text is not one that is not there.
+    Raises CloudError if a column isn't readable: a column that holds something else than a string isn't a missing column.
     """
     try:
-        said = {name: _parse_column(name, row[column]) for name, column in COLUMNS.items() if column in row}
-        return Memory(**{**said, "version": _parse_version(version)})
-    except (ValueError, TypeError) as error:
-        raise _unreadable(f"the memory of {resource_id}", error) from error
+        columns = _MEMORY_ROW.validate_python(row)
+        stored = {field: columns[column] for field, column in COLUMNS.items() if column in columns}
+        return Memory(**stored, version=_parse_version(version))
+    except ValueError as error:
+        raise _unreadable_error(f"the ledger record of {resource_id}", error) from error
 
 
 def unfinished_columns(entry: Unfinished) -> dict[str, str]:
-    """An open action as texts."""
-    texts = {name: getattr(entry, name) for name in ("id", "kind", "name", "owner", "region", "run") if getattr(entry, name)}
-    return {**texts, "action": entry.action.value, "at": sortable_time(entry.at)}
+    """A hint of an unfinished action as strings."""
+    values = {name: getattr(entry, name) for name in ("id", "kind", "name", "owner", "region", "run") if getattr(entry, name)}
+    return {**values, "action": entry.action.value, "at": sortable_time(entry.at)}
 
 
-def unfinished_from_row(row: Mapping[str, str], target: Target) -> Unfinished:
-    """The open action in a row. Raises CloudError for one that cannot be read."""
+def unfinished_from_row(row: Mapping[str, Any], target: Target) -> Unfinished:
+    """The hint in a row. Raises CloudError if it isn't readable."""
     try:
-        return Unfinished(
-            target=target,
-            id=row["id"],
-            kind=row["kind"],
-            name=row["name"],
-            region=row["region"],
-            owner=row.get("owner"),
-            action=StepName(row["action"]),
-            run=row["run"],
-            at=parse_time(row["at"]),
-        )
-    except (KeyError, ValueError, TypeError) as error:
-        raise _unreadable("a row of an open action", error) from error
+        return Unfinished(target=target, **{"owner": None, **_UNFINISHED_ROW.validate_python(row)})
+    except ValueError as error:
+        raise _unreadable_error("a record of an unfinished action", error) from error
 
 
 def statistics_columns(summary: RunStatistics) -> dict[str, str]:
-    """A summary as texts."""
+    """The statistics of a run as strings. The column `held` is there only if the idle share jumped."""
     region = {"region": summary.target.region} if summary.target.region else {}
     return {
         "run": summary.run,
@@ -192,60 +126,79 @@ def statistics_columns(summary: RunStatistics) -> dict[str, str]:
     }
 
 
-def statistics_from_row(row: Mapping[str, str]) -> RunStatistics:
-    """The summary in a row. Raises CloudError for one that cannot be read."""
+def statistics_from_row(row: Mapping[str, Any]) -> RunStatistics:
+    """The statistics in a row. Raises CloudError if they aren't readable."""
     try:
-        return RunStatistics(
-            run=row["run"],
-            target=Target(cloud=row["cloud"], account=row["account"], region=row.get("region")),
-            kind=row["kind"],
-            started=parse_time(row["started"]),
-            seen=int(row["seen"]),
-            idle=int(row["idle"]),
-            usd_per_hour=float(row["usd_per_hour"]),
-            unpriced=int(row["unpriced"]),
-            was_jump="held" in row,
-        )
-    except (KeyError, ValueError, TypeError) as error:
-        raise _unreadable("a summary", error) from error
+        target = Target(**_TARGET_ROW.validate_python(row))
+        return RunStatistics(target=target, was_jump="held" in row, **_STATISTICS_ROW.validate_python(row))
+    except ValueError as error:
+        raise _unreadable_error("a record of run statistics", error) from error
 
 
 def history_columns(entry: HistoryEntry) -> dict[str, str]:
-    """An entry as texts."""
+    """A history entry as strings."""
     return {"id": entry.id, "when": sortable_time(entry.when), "what": entry.what, "by": entry.by, "because": entry.because}
 
 
-def history_from_row(row: Mapping[str, str]) -> HistoryEntry:
-    """The entry in a row. Raises CloudError for one that cannot be read."""
+def history_from_row(row: Mapping[str, Any]) -> HistoryEntry:
+    """The history entry in a row. Raises CloudError if it isn't readable."""
     try:
-        when = parse_time(row["when"])
-        return HistoryEntry(id=row["id"], when=when, what=row["what"], by=row["by"], because=row["because"])
-    except (KeyError, ValueError, TypeError) as error:
-        raise _unreadable("an entry of the history", error) from error
+        return HistoryEntry(**_HISTORY_ROW.validate_python(row))
+    except ValueError as error:
+        raise _unreadable_error("a history entry", error) from error
 
 
-def _parse_column(name: str, text: object) -> Any:
+def _column_text(value: Any) -> str:
+    return sortable_time(value) if isinstance(value, datetime) else str(value)
+
+
+def _parse_column_time(text: object) -> datetime:
     if not isinstance(text, str):
-        raise TypeError(f"{name} is not a text")
-    if name in TIME_FIELDS:
-        return parse_time(text)
-    return ENUM_FIELDS[name](text) if name in ENUM_FIELDS else text
+        raise ValueError("Input should be a valid string")
+    return parse_time(text)
 
 
 def _parse_version(version: object) -> int:
-    """A version as a store gives it; one below 1 would be taken for none."""
+    """A version as a store returns it. Raises ValueError for one below 1, which would look like no memory."""
     if isinstance(version, bool) or not isinstance(version, int | str) or int(version) < 1:
         raise ValueError(f"{version!r} is not a version")
     return int(version)
 
 
-def parse_time(text: str) -> datetime:
-    """The datetime that `stamp` wrote. Raises ValueError for a naive one."""
-    found = datetime.fromisoformat(text)
-    if found.utcoffset() is None:
-        raise ValueError(f"{text!r} has no time zone")
-    return found
+def _unreadable_error(subject: str, error: ValueError) -> CloudError:
+    reasons = str(error)
+    if isinstance(error, ValidationError):
+        reasons = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_url=False))
+    return CloudError(Reason.UNREADABLE, "ledger:Read", f"{subject} can't be read ({reasons})")
 
 
-def _unreadable(what: str, error: Exception) -> CloudError:
-    return CloudError(Reason.UNREADABLE, "ledger:Read", f"{what} cannot be read ({type(error).__name__}: {error})")
+_COLUMN_TYPES: Mapping[Any, Any] = {
+    str: Annotated[str, Strict()],
+    datetime: Annotated[datetime, PlainValidator(_parse_column_time)],
+}
+"""How columns are parsed: nothing but a string is a string or a time, and no number is taken for a time."""
+
+
+def _row_of(noun: type, columns: Mapping[str, str]) -> TypeAdapter[dict[str, Any]]:
+    """Parses the named columns as the types that `noun` gives its fields; a field that may be None is an optional column."""
+    hints = get_type_hints(noun)
+    types = {column: _column_type(hints[field]) for field, column in columns.items()}
+    return TypeAdapter(TypedDict(f"{noun.__name__}Row", types))  # type: ignore[operator]
+
+
+def _column_type(hint: Any) -> Any:
+    if get_origin(hint) is UnionType:
+        [inner] = [part for part in get_args(hint) if part is not type(None)]
+        return NotRequired[_COLUMN_TYPES.get(inner, inner)]
+    return _COLUMN_TYPES.get(hint, hint)
+
+
+def _own_names(noun: type, *, but: Collection[str] = ()) -> dict[str, str]:
+    return {field.name: field.name for field in fields_of(noun) if field.name not in but}
+
+
+_MEMORY_ROW = _row_of(Memory, COLUMNS)
+_UNFINISHED_ROW = _row_of(Unfinished, _own_names(Unfinished, but={"target"}))
+_STATISTICS_ROW = _row_of(RunStatistics, _own_names(RunStatistics, but={"target", "was_jump"}))
+_TARGET_ROW = _row_of(Target, _own_names(Target, but={"account_name"}))
+_HISTORY_ROW = _row_of(HistoryEntry, _own_names(HistoryEntry))

@@ -1,4 +1,4 @@
-"""The ledger that is gone when the process ends: for trying things out, for the demo and for tests."""
+"""A ledger that lasts as long as the process: for trying things out, for the demo and for tests."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from reaper.ledger.codec import comparable_id, memory_from_row, merge_row, retained_from, sortable_time, target_text
+from reaper.ledger.codec import memory_from_row, merge_row, retained_from
 from reaper.ledger.port import RETENTION, HistoryEntry, NamedRow, Recalled, RunStatistics, Unfinished, memories_from_rows
+from reaper.ledger.stored_text import comparable_id, sortable_time, target_text
 from reaper.model import Memory, Target
 
 
@@ -19,55 +20,55 @@ class InMemoryLedger:
         self._lock = threading.Lock()
         self._memories: dict[str, tuple[str, int, dict[str, Any]]] = {}
         self._leases: dict[str, tuple[str, datetime]] = {}
-        self._summaries: dict[tuple[str, str, str, str], RunStatistics] = {}
+        self._statistics: dict[tuple[str, str, str, str], RunStatistics] = {}
         self._history: dict[HistoryEntry, None] = {}
-        self._open: dict[tuple[Target, str], Unfinished] = {}
-        self._states: dict[str, NamedRow] = {}
+        self._unfinished: dict[tuple[Target, str], Unfinished] = {}
+        self._rows: dict[str, NamedRow] = {}
 
     def recall(self, ids: Iterable[str], now: datetime) -> Recalled:
         with self._lock:
-            held = {id: row for id in ids if (row := self._stored(id, now))}
-        return memories_from_rows(held, lambda id, row: memory_from_row(row[2], row[1], id))
+            rows = {resource_id: row for resource_id in ids if (row := self._stored(resource_id, now))}
+        return memories_from_rows(rows, lambda resource_id, row: memory_from_row(row[2], row[1], resource_id))
 
     def remember(
         self, resource_id: str, memory: Memory, expected_version: int, now: datetime, fields: Collection[str] | None = None
     ) -> bool:
         with self._lock:
-            held = self._stored(resource_id, now)
-            if (held[1] if held else 0) != expected_version:
+            stored = self._stored(resource_id, now)
+            if (stored[1] if stored else 0) != expected_version:
                 return False
-            row = merge_row(held[2] if held else {}, memory, fields)
+            row = merge_row(stored[2] if stored else {}, memory, fields)
             self._memories[comparable_id(resource_id)] = (sortable_time(retained_from(memory, now)), expected_version + 1, row)
             return True
 
     def unfinished(self, target: Target, now: datetime) -> list[Unfinished]:
         with self._lock:
-            found = [entry for entry in self._open.values() if entry.target == target and entry.at >= now - RETENTION]
-        return sorted(found, key=lambda entry: (entry.at, entry.id))
+            entries = [entry for entry in self._unfinished.values() if entry.target == target and entry.at >= now - RETENTION]
+        return sorted(entries, key=lambda entry: (entry.at, entry.id))
 
     def add_unfinished(self, entry: Unfinished) -> None:
         with self._lock:
-            self._open[(entry.target, comparable_id(entry.id))] = entry
+            self._unfinished[(entry.target, comparable_id(entry.id))] = entry
 
     def remove_unfinished(self, target: Target, resource_id: str) -> None:
         with self._lock:
-            self._open.pop((target, comparable_id(resource_id)), None)
+            self._unfinished.pop((target, comparable_id(resource_id)), None)
 
     def read_row(self, name: str) -> NamedRow:
         with self._lock:
-            return self._states.get(name, NamedRow())
+            return self._rows.get(name, NamedRow())
 
     def write_row(self, name: str, values: Mapping[str, str], expected_version: int, now: datetime) -> bool:
         with self._lock:
-            if self._states.get(name, NamedRow()).version != expected_version:
+            if self._rows.get(name, NamedRow()).version != expected_version:
                 return False
-            self._states[name] = NamedRow(values=dict(values), version=expected_version + 1)
+            self._rows[name] = NamedRow(values=dict(values), version=expected_version + 1)
             return True
 
     def take_lease(self, target: Target, holder: str, now: datetime, ttl: timedelta) -> bool:
         with self._lock:
-            found = self._leases.get(target_text(target))
-            if found and found[0] != holder and found[1] > now:
+            lease = self._leases.get(target_text(target))
+            if lease and lease[0] != holder and lease[1] > now:
                 return False
             self._leases[target_text(target)] = (holder, now + ttl)
             return True
@@ -79,12 +80,12 @@ class InMemoryLedger:
 
     def record_statistics(self, summary: RunStatistics) -> None:
         with self._lock:
-            self._summaries[(target_text(summary.target), summary.kind, sortable_time(summary.started), summary.run)] = summary
+            self._statistics[(target_text(summary.target), summary.kind, sortable_time(summary.started), summary.run)] = summary
 
     def statistics(self, target: Target, kind: str, limit: int) -> list[RunStatistics]:
         with self._lock:
-            found = sorted((key, s) for key, s in self._summaries.items() if key[:2] == (target_text(target), kind))
-        return [summary for _, summary in found[::-1][:limit]]
+            rows = sorted((key, s) for key, s in self._statistics.items() if key[:2] == (target_text(target), kind))
+        return [summary for _, summary in rows[::-1][:limit]]
 
     def add_history(self, entry: HistoryEntry) -> None:
         with self._lock:
@@ -99,22 +100,22 @@ class InMemoryLedger:
             before = self._entry_count()
             self._memories = {k: v for k, v in self._memories.items() if v[0] >= sortable_time(moment)}
             self._leases = {k: v for k, v in self._leases.items() if v[1] >= moment}
-            self._summaries = {k: v for k, v in self._summaries.items() if v.started >= moment}
+            self._statistics = {k: v for k, v in self._statistics.items() if v.started >= moment}
             self._history = {e: None for e in self._history if e.when >= moment}
-            self._open = {k: v for k, v in self._open.items() if v.at >= moment}
+            self._unfinished = {k: v for k, v in self._unfinished.items() if v.at >= moment}
             return before - self._entry_count()
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """Nothing to close."""
 
     def _stored(self, resource_id: str, now: datetime) -> tuple[str, int, dict[str, Any]] | None:
-        held = self._memories.get(comparable_id(resource_id))
-        return held if held and held[0] >= sortable_time(now - RETENTION) else None
+        row = self._memories.get(comparable_id(resource_id))
+        return row if row and row[0] >= sortable_time(now - RETENTION) else None
 
     def _entry_count(self) -> int:
-        return len(self._memories) + len(self._leases) + len(self._summaries) + len(self._history) + len(self._open)
+        return len(self._memories) + len(self._leases) + len(self._statistics) + len(self._history) + len(self._unfinished)
 
 
 def open_ledger(address: str, environ: Mapping[str, str], *, read_only: bool = False) -> InMemoryLedger:
-    """A new, empty one; nothing is read from the arguments."""
+    """A new, empty ledger. Ignores its arguments."""
     return InMemoryLedger()

@@ -1,46 +1,31 @@
-"""What is remembered between sweeps: the port, what goes through it, and the address that chooses an implementation.
+"""The ledger's port: what is remembered between sweeps, and what every ledger can do with it.
 
-`REAPER_LEDGER` is `memory:`, `sqlite:///path`, `dynamodb://table` or `table://account/table`; without it SQLite keeps the ledger in the
-user's state directory (https://specifications.freedesktop.org/basedir-spec/latest/). Resources themselves are never written to.
-
-Azure compares resource ids without regard to case and so does every ledger; ARNs are compared exactly.
+Resources themselves are never written to. Azure compares resource IDs without regard to case, and so does every ledger; ARNs are compared
+exactly, except for the type in the ARN of a Studio app.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from importlib import import_module
-from pathlib import Path, PurePath, PureWindowsPath
 from typing import Any, Protocol, TypeVar
 
-from reaper.errors import CloudError, Reason, SettingsError
+from reaper.errors import CloudError, Reason
 from reaper.model import Memory, StepName, Target
 
-FORMAT, FORMAT_ROW = 2, "format"
-"""The form in which this version writes, and the named row that says so. Ledgers of 49f8b6c have no such row."""
-MAX_TRIES = 8
-"""How often a write is tried again after somebody else has written in between."""
 RETENTION = timedelta(days=400)
-"""What nobody has written for this long is forgotten; a snooze that ends later counts as written then."""
-MODULE_BY_SCHEME = {
-    "memory": "reaper.ledger.in_memory",
-    "sqlite": "reaper.ledger.sqlite",
-    "dynamodb": "reaper.aws.dynamodb_ledger",
-    "table": "reaper.azure.table_ledger",
-}
-EXTRA_BY_SCHEME = {"dynamodb": "aws", "table": "azure"}
+"""How long an entry is retained after its last write. A snooze that ends later counts as written when it ends."""
+SNOOZE_FIELDS = frozenset({"snoozed_until", "snoozed_at", "snoozed_by", "snooze_reason"})
+"""The fields that a click on a snooze link writes."""
 Row = TypeVar("Row")
-EXPECTED_ADDRESS = "memory:, sqlite:///path, dynamodb://table or table://account/table"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStatistics:
-    """One sweep of one target and kind in numbers. `usd_per_hour` is what the idle ones cost, without the `unpriced` among them.
+    """One sweep of one target and kind in numbers. `usd_per_hour` is the cost of the idle resources, without the `unpriced` among them.
 
-    `held`: its idle share was a sudden jump, so that it says nothing of what is usual.
+    `was_jump`: the idle share was a sudden jump, so it doesn't count as usual.
     """
 
     run: str
@@ -56,7 +41,7 @@ class RunStatistics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryEntry:
-    """One thing that happened to a resource: `what` in a word or two (`warned`, `kept`), `by` whom, and the sentence that says why."""
+    """One event of a resource: `what` happened in a word or two (`warned`, `kept`), `by` which person or run, and one sentence that says why."""
 
     id: str
     when: datetime
@@ -67,7 +52,10 @@ class HistoryEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unfinished:
-    """A hint that an action on `id` was begun and its owner not told of the result yet: enough to tell of it when it is no longer listed."""
+    """A hint that an action on `id` has begun and its owner doesn't know the result yet.
+
+    It holds enough to notify the owner even if the resource is no longer listed.
+    """
 
     target: Target
     id: str
@@ -82,206 +70,129 @@ class Unfinished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedRow:
-    """One named row of the ledger: what it says, and how often it was written; 0 where there is none."""
+    """One named row of the ledger: its values, and the number of writes; 0 if there is no such row."""
 
     values: Mapping[str, str] = field(default_factory=dict)
     version: int = 0
 
 
 class Recalled(dict[str, Memory]):
-    """The memories that could be read, by id. `garbled`: the ids of those that are there but cannot be read.
+    """The readable memories by resource ID.
 
-    Nobody may take one of these for a resource without a memory, for it may be kept by its owner: asking for it raises CloudError.
+    A memory that exists but can't be read may be a snooze, so it must never look like no memory: asking for it raises CloudError.
     """
 
-    def __init__(self, found: Mapping[str, Memory], garbled: Mapping[str, CloudError]) -> None:
-        super().__init__(found)
-        self._errors = dict(garbled)
+    def __init__(self, memories: Mapping[str, Memory], unreadable: Mapping[str, CloudError]) -> None:
+        super().__init__(memories)
+        self._errors = dict(unreadable)
 
     @property
     def unreadable(self) -> frozenset[str]:
-        """Leave these alone, and say so."""
+        """The IDs whose memory can't be read. Leave these resources alone, and report them."""
         return frozenset(self._errors)
 
     @property
     def errors(self) -> list[CloudError]:
-        """What is wrong with each of them."""
+        """Why each of them can't be read."""
         return list(self._errors.values())
 
     def error_of(self, resource_id: str) -> CloudError:
-        """What is wrong with that one."""
+        """Why this one can't be read."""
         return self._errors[resource_id]
 
     def __missing__(self, resource_id: str) -> Memory:
         raise self._errors.get(resource_id) or KeyError(resource_id)
 
     def get(self, resource_id: str, default: Any = None) -> Any:
-        """The memory, or `default` where there is none. Raises CloudError where there is one that cannot be read."""
+        """The memory, or `default` if there is none. Raises CloudError if there is one that can't be read."""
         return default if resource_id not in self and resource_id not in self._errors else self[resource_id]
 
 
-def memories_from_rows(rows: Mapping[str, Row], memory: Callable[[str, Row], Memory]) -> Recalled:
-    """The rows as memories; one that is garbled spoils no other. Every other error of `memory` goes through."""
-    found: dict[str, Memory] = {}
-    garbled: dict[str, CloudError] = {}
-    for id, row in rows.items():
+def memories_from_rows(rows: Mapping[str, Row], parse: Callable[[str, Row], Memory]) -> Recalled:
+    """The rows as memories. An unreadable row doesn't affect the others; any other error of `parse` is raised."""
+    memories: dict[str, Memory] = {}
+    unreadable: dict[str, CloudError] = {}
+    for resource_id, row in rows.items():
         try:
-            found[id] = memory(id, row)
+            memories[resource_id] = parse(resource_id, row)
         except CloudError as error:
             if error.reason is not Reason.UNREADABLE:
                 raise
-            garbled[id] = error
-    return Recalled(found, garbled)
+            unreadable[resource_id] = error
+    return Recalled(memories, unreadable)
 
 
 class Ledger(Protocol):
-    """What a ledger can do. Every operation raises CloudError when the store fails; none is safe to take for done unless it returns."""
+    """What a ledger can do. Every operation raises CloudError if the store fails. Only an operation that returns has taken effect for sure."""
 
     def recall(self, ids: Iterable[str], now: datetime) -> Recalled:
-        """The memories of those ids that have one which is not forgotten at `now`, keyed by the ids as they were asked for.
+        """The memories of these resources that are still retained at `now`, keyed by the IDs as given.
 
-        One that cannot be read is in `garbled` and raises when it is asked for; the others are there all the same.
+        An unreadable memory raises when it is asked for. The others are returned all the same.
         """
         ...
 
     def remember(
         self, resource_id: str, memory: Memory, expected_version: int, now: datetime, fields: Collection[str] | None = None
     ) -> bool:
-        """Write `memory` if the stored version is still `expected_version` (0: there is none); it is one higher afterwards.
+        """Write `memory` if the stored version is still `expected_version` (0: no memory), and raise the version by one.
 
-        Only columns that this version knows are set or removed, and of these only the ones of `fields` where it is given. False when
-        somebody else wrote first: nothing was written, recall and decide again. `memory.version` is not looked at.
+        Sets or removes only columns that this version of the product knows, and of these only `fields` if given. Ignores `memory.version`.
+        Returns False if the version changed: nothing was written; recall and decide again.
         """
         ...
 
     def unfinished(self, target: Target, now: datetime) -> list[Unfinished]:
-        """Every hint of an action that was begun there and not told of yet, oldest first."""
+        """Every hint of an unfinished action in the target, oldest first."""
         ...
 
     def add_unfinished(self, entry: Unfinished) -> None:
-        """Leave a hint before an action begins; a second one of the same target and id replaces the first."""
+        """Add a hint before an action begins. Replaces an earlier hint for the same target and ID."""
         ...
 
     def remove_unfinished(self, target: Target, resource_id: str) -> None:
-        """Remove the hint; nothing happens where there is none."""
+        """Remove the hint, if there is one."""
         ...
 
     def read_row(self, name: str) -> NamedRow:
-        """The named row, empty where there is none. It is never forgotten."""
+        """The named row, empty if there is none. Named rows are never forgotten."""
         ...
 
     def write_row(self, name: str, values: Mapping[str, str], expected_version: int, now: datetime) -> bool:
-        """Replace the named row if its version is still `expected_version` (0: there is none); False when somebody else wrote first."""
+        """Replace the named row if its version is still `expected_version` (0: no row). Returns False if the version changed."""
         ...
 
     def take_lease(self, target: Target, holder: str, now: datetime, ttl: timedelta) -> bool:
-        """Take the target until `now + ttl`, or prolong the holder's own lease. False while another holder's lease runs."""
+        """Take the target until `now + ttl`, or extend the holder's own lease. Returns False while another holder's lease is valid."""
         ...
 
     def give_back_lease(self, target: Target, holder: str) -> None:
-        """Give the lease back; nothing happens where somebody else holds it by now."""
+        """Give the lease back. Does nothing if another holder has it by now."""
         ...
 
     def record_statistics(self, summary: RunStatistics) -> None:
-        """Keep the summary; a second one of the same run, target and kind replaces the first."""
+        """Store the statistics. Replaces those of the same run, target and kind."""
         ...
 
     def statistics(self, target: Target, kind: str, limit: int) -> list[RunStatistics]:
-        """The last `limit` summaries of that target and kind, newest first."""
+        """The last `limit` statistics of the target and kind, newest first."""
         ...
 
     def add_history(self, entry: HistoryEntry) -> None:
-        """Append to the history. The very same entry twice is one, so that a repeated call does no harm."""
+        """Append to the history. Adding the same entry twice adds it once, so repeating the call is safe."""
         ...
 
     def history(self, resource_id: str) -> list[HistoryEntry]:
-        """Everything that was noted of the resource, oldest first."""
+        """The resource's history, oldest first."""
         ...
 
     def forget_before(self, moment: datetime) -> int:
-        """Remove what was last written before `moment` and gives how much that was; a memory whose snooze ends later stays.
+        """Delete entries last written before `moment`, except snoozes that end later. Returns how many.
 
-        To be called after every sweep: a store that forgets by itself does nothing, and one where it is dear does it once a day.
+        Call it after every sweep. A store with expiry of its own does nothing, and a store that must be read in full does it once a day.
         """
         ...
 
     def close(self) -> None:
-        """Let go of files and connections."""
+        """Close files and connections."""
         ...
-
-
-def open_ledger(address: str | None, environ: Mapping[str, str], *, read_only: bool = False) -> Ledger:
-    """The ledger at `address`, the user's own without one. Raises SettingsError for an address that cannot be used.
-
-    `read_only` is for an audit: nothing is made, upgraded or written by opening it, and a file that is not there is an empty memory.
-    """
-    scheme, colon, place = (address or default_address(environ)).strip().partition(":")
-    if not colon or scheme not in MODULE_BY_SCHEME:
-        raise SettingsError(f"REAPER_LEDGER={address!r}: expected {EXPECTED_ADDRESS}")
-    try:
-        home = import_module(MODULE_BY_SCHEME[scheme])
-    except ImportError as error:
-        extra = EXTRA_BY_SCHEME.get(scheme, "cli")
-        raise SettingsError(
-            f"REAPER_LEDGER={address}: needs an extra: pip install 'ml-idle-reaper[{extra}]' ({error})"
-        ) from error
-    found: Ledger = home.open_ledger(place.removeprefix("//"), environ, read_only=read_only)
-    return found
-
-
-def update_memory(
-    ledger: Ledger, resource_id: str, change: Callable[[Memory], Memory], now: datetime, known: Memory | None = None
-) -> Memory:
-    """What is remembered of it after `change`, made on whatever version stands; what `change` leaves as it is is not written.
-
-    `known`: the memory as it was read before, which saves reading it. Raises CloudError where the ledger fails, or others write first each time.
-    """
-    for _ in range(MAX_TRIES):
-        memory: Memory = ledger.recall([resource_id], now).get(resource_id, Memory()) if known is None else known
-        new, known = change(memory), None
-        if new == memory or ledger.remember(resource_id, new, memory.version, now):
-            return new
-    raise CloudError(Reason.REFUSED, "ledger", f"{resource_id}: somebody else wrote first, {MAX_TRIES} times")
-
-
-def ensure_format(ledger: Ledger, now: datetime) -> None:
-    """To be called before the first write: marks the ledger with the format that this version writes.
-
-    Raises SettingsError for one that a newer version has written to, CloudError where that cannot be read.
-    """
-    for _ in range(3):
-        held = require_known_format(ledger)
-        if held.values.get("number") == str(FORMAT) or ledger.write_row(FORMAT_ROW, {"number": str(FORMAT)}, held.version, now):
-            return
-    raise CloudError(Reason.REFUSED, "ledger", "its format could not be written: somebody else wrote first, 3 times")
-
-
-def require_known_format(ledger: Ledger) -> NamedRow:
-    """The row that says which format the ledger has, for one that this version can write to.
-
-    Raises SettingsError for one that a newer version has written to, CloudError where that cannot be read.
-    """
-    held = ledger.read_row(FORMAT_ROW)
-    number = held.values.get("number", "1")
-    if not number.isdecimal() or int(number) > FORMAT:
-        raise SettingsError(
-            f"the ledger has format {number}, and this version of ML Idle Reaper knows {FORMAT}: install a newer version"
-        )
-    return held
-
-
-def default_address(environ: Mapping[str, str], platform: str = sys.platform) -> str:
-    """The address of the user's own ledger. Raises SettingsError where the environment does not say where the user's files are."""
-    if platform == "win32":
-        home, below = environ.get("LOCALAPPDATA", ""), ("ml-idle-reaper", "ledger.db")
-        found: PurePath = PureWindowsPath(home, *below)
-    elif Path(environ.get("XDG_STATE_HOME", "")).is_absolute():
-        home, found = environ["XDG_STATE_HOME"], Path(environ["XDG_STATE_HOME"], "ml-idle-reaper", "ledger.db")
-    else:
-        home = environ.get("HOME", "")
-        found = Path(home, ".local", "state", "ml-idle-reaper", "ledger.db")
-    if not home:
-        raise SettingsError(
-            "REAPER_LEDGER is not set and no home directory is known: set it, for example to sqlite:///var/lib/reaper.db"
-        )
-    return f"sqlite://{found}"

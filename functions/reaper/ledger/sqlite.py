@@ -17,27 +17,25 @@ from typing import Any
 
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.ledger.codec import (
-    comparable_id,
     entry_digest,
     history_columns,
     history_from_row,
     memory_from_row,
     merge_row,
     retained_from,
-    sortable_time,
     statistics_columns,
     statistics_from_row,
-    target_text,
     unfinished_columns,
     unfinished_from_row,
 )
 from reaper.ledger.port import RETENTION, HistoryEntry, NamedRow, Recalled, RunStatistics, Unfinished, memories_from_rows
+from reaper.ledger.stored_text import comparable_id, sortable_time, target_text
 from reaper.model import Memory, Target
 
 TIMEOUT_S = 10.0
-"""Seconds to wait for another process that is writing."""
+"""How long to wait for another process that is writing."""
 MAX_IDS_PER_QUERY = 500
-"""Ids asked for in one statement."""
+"""IDs in one statement."""
 SCHEMA_STEPS = (
     """
     CREATE TABLE memory (key TEXT PRIMARY KEY, id TEXT NOT NULL, version INTEGER NOT NULL, touched TEXT NOT NULL, row TEXT NOT NULL);
@@ -52,7 +50,7 @@ SCHEMA_STEPS = (
     CREATE TABLE state (name TEXT PRIMARY KEY, version INTEGER NOT NULL, row TEXT NOT NULL) WITHOUT ROWID;
     """,
 )
-"""What turns each version of the schema into the next; the file's user_version counts the steps it has seen."""
+"""The statements that turn each version of the schema into the next. The file's user_version counts the steps already applied."""
 
 
 class SqliteLedger:
@@ -63,16 +61,16 @@ class SqliteLedger:
         self._lock = threading.Lock()
 
     def recall(self, ids: Iterable[str], now: datetime) -> Recalled:
-        asked = {id: comparable_id(id) for id in ids}
-        keys = list(dict.fromkeys(asked.values()))
-        found: dict[str, tuple[Any, Any]] = {}
+        key_by_id = {resource_id: comparable_id(resource_id) for resource_id in ids}
+        keys = list(dict.fromkeys(key_by_id.values()))
+        rows: dict[str, tuple[Any, Any]] = {}
         for chunk in (keys[at : at + MAX_IDS_PER_QUERY] for at in range(0, len(keys), MAX_IDS_PER_QUERY)):
             marks = ",".join("?" * len(chunk))
             sql = f"SELECT key, row, version FROM memory WHERE touched >= ? AND key IN ({marks})"
             for key, row, version in self._read("Recall", sql, sortable_time(now - RETENTION), *chunk):
-                found[key] = row, version
-        held = {id: found[key] for id, key in asked.items() if key in found}
-        return memories_from_rows(held, lambda id, row: memory_from_row(_parse_row(row[0]), row[1], id))
+                rows[key] = row, version
+        stored = {resource_id: rows[key] for resource_id, key in key_by_id.items() if key in rows}
+        return memories_from_rows(stored, lambda resource_id, row: memory_from_row(_parse_row(row[0]), row[1], resource_id))
 
     def remember(
         self, resource_id: str, memory: Memory, expected_version: int, now: datetime, fields: Collection[str] | None = None
@@ -80,10 +78,10 @@ class SqliteLedger:
         key = comparable_id(resource_id)
         with self._transaction("Remember") as run:
             sql = "SELECT version, row FROM memory WHERE key = ? AND touched >= ?"
-            held = run(sql, (key, sortable_time(now - RETENTION))).fetchone()
-            if (held[0] if held else 0) != expected_version:
+            stored = run(sql, (key, sortable_time(now - RETENTION))).fetchone()
+            if (stored[0] if stored else 0) != expected_version:
                 return False
-            row = json.dumps(merge_row(_parse_row(held[1]) if held else {}, memory, fields))
+            row = json.dumps(merge_row(_parse_row(stored[1]) if stored else {}, memory, fields))
             sql = "INSERT OR REPLACE INTO memory (key, id, version, touched, row) VALUES (?, ?, ?, ?, ?)"
             run(sql, (key, resource_id, expected_version + 1, sortable_time(retained_from(memory, now)), row))
             return True
@@ -151,9 +149,9 @@ class SqliteLedger:
             self._connection.close()
 
     @contextmanager
-    def _transaction(self, what: str) -> Iterator[Callable[..., sqlite3.Cursor]]:
-        """What runs statements that take effect together, and none of them where one fails."""
-        with self._lock, _translated_errors(what):
+    def _transaction(self, operation: str) -> Iterator[Callable[..., sqlite3.Cursor]]:
+        """A function that runs statements. They take effect together, or not at all if one fails."""
+        with self._lock, _translated_errors(operation):
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection.execute
@@ -162,33 +160,33 @@ class SqliteLedger:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
 
-    def _read(self, what: str, sql: str, *values: str | int) -> list[Any]:
+    def _read(self, operation: str, sql: str, *values: str | int) -> list[Any]:
         """Every row of one SELECT."""
-        with self._lock, _translated_errors(what):
+        with self._lock, _translated_errors(operation):
             return self._connection.execute(sql, values).fetchall()
 
-    def _write(self, what: str, sql: str, *values: str | int) -> int:
-        """One statement, which is one transaction, and how many rows it changed."""
-        with self._lock, _translated_errors(what):
+    def _write(self, operation: str, sql: str, *values: str | int) -> int:
+        """Run one statement as one transaction. Returns how many rows it changed."""
+        with self._lock, _translated_errors(operation):
             return self._connection.execute(sql, values).rowcount
 
 
 def open_ledger(address: str, environ: Mapping[str, str], *, read_only: bool = False) -> SqliteLedger:
-    """The ledger in the file, made with its folder where there is none; only to read, a copy of it in memory that takes no writes.
+    """The ledger in the file, created with its folder if missing. With `read_only`, a copy in memory that refuses writes.
 
-    Raises SettingsError where the file cannot be used.
+    Raises SettingsError if the file can't be used.
     """
     path = _file_path(address)
     try:
         connection = _copy_to_memory(path) if read_only else _connect(path)
     except (OSError, sqlite3.Error) as error:
-        raise SettingsError(f"REAPER_LEDGER=sqlite://{address}: the file cannot be opened: {error}") from error
+        raise SettingsError(f"REAPER_LEDGER=sqlite://{address}: the file can't be opened: {error}") from error
     try:
         _upgrade_schema(connection, address)
         connection.execute(f"PRAGMA query_only = {int(read_only)}")
     except sqlite3.Error as error:
         connection.close()
-        raise SettingsError(f"REAPER_LEDGER=sqlite://{address}: the file cannot be used: {error}") from error
+        raise SettingsError(f"REAPER_LEDGER=sqlite://{address}: the file can't be used: {error}") from error
     except SettingsError:
         connection.close()
         raise
@@ -196,7 +194,7 @@ def open_ledger(address: str, environ: Mapping[str, str], *, read_only: bool = F
 
 
 def _file_path(address: str) -> Path:
-    """Everything after `sqlite://`; on Windows a slash may stand before the drive's letter."""
+    """The path after `sqlite://`. On Windows a slash may precede the drive letter."""
     plain = address[1:] if re.match(r"/[A-Za-z]:[\\/]", address) else address
     if not plain.strip("/\\"):
         raise SettingsError(f"REAPER_LEDGER=sqlite://{address}: expected a file, such as sqlite:///var/lib/reaper/ledger.db")
@@ -209,13 +207,13 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _copy_to_memory(path: Path) -> sqlite3.Connection:
-    """What the file holds, in memory; nothing where there is none. Neither the file nor its folder is changed.
+    """A copy of the file in memory, empty if there is no file. Changes neither the file nor its folder.
 
-    Even a reader makes the files of the write-ahead log where there are none (https://sqlite.org/wal.html#read_only_databases); without
-    them nobody is writing, and the file can be read as one that does not change.
+    Even a reader creates the files of the write-ahead log if they are missing (https://sqlite.org/wal.html#read_only_databases). Without
+    them no process is writing, so the file can be opened as immutable.
     """
     memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-    if path.stat().st_size if path.exists() else 0:
+    if path.exists() and path.stat().st_size:
         log = path.with_name(f"{path.name}-wal")
         uri = f"{path.absolute().as_uri()}?mode=ro{'' if log.exists() else '&immutable=1'}"
         with closing(sqlite3.connect(uri, uri=True, timeout=TIMEOUT_S)) as file:
@@ -224,7 +222,7 @@ def _copy_to_memory(path: Path) -> sqlite3.Connection:
 
 
 def _upgrade_schema(connection: sqlite3.Connection, address: str) -> None:
-    """Bring the schema up to date, each step once, even when two processes begin at the same moment."""
+    """Apply the missing steps of the schema, each of them once, even if two processes start at the same moment."""
     connection.execute("PRAGMA journal_mode = WAL")
     if _schema_version(connection) == len(SCHEMA_STEPS):
         return
@@ -232,7 +230,7 @@ def _upgrade_schema(connection: sqlite3.Connection, address: str) -> None:
     try:
         at = _schema_version(connection)
         if at > len(SCHEMA_STEPS):
-            raise SettingsError(f"REAPER_LEDGER=sqlite://{address}: written by a newer version of this product (schema {at})")
+            raise SettingsError(f"REAPER_LEDGER=sqlite://{address}: written by a newer version of ML Idle Reaper (schema {at})")
         for statement in (part for step in SCHEMA_STEPS[at:] for part in step.split(";") if part.strip()):
             connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {len(SCHEMA_STEPS)}")
@@ -247,16 +245,18 @@ def _schema_version(connection: sqlite3.Connection) -> int:
 
 
 @contextmanager
-def _translated_errors(what: str) -> Iterator[None]:
+def _translated_errors(operation: str) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        raise CloudError(Reason.UNREACHABLE, f"sqlite:{what}", str(error), code=getattr(error, "sqlite_errorname", "")) from error
+        raise CloudError(
+            Reason.UNREACHABLE, f"sqlite:{operation}", str(error), code=getattr(error, "sqlite_errorname", "")
+        ) from error
 
 
-def _parse_row(text: str) -> dict[str, Any]:
+def _parse_row(stored: str) -> dict[str, Any]:
     try:
-        row = json.loads(text)
+        row = json.loads(stored)
     except (ValueError, TypeError) as error:
         raise CloudError(Reason.UNREADABLE, "sqlite:Read", f"a row is not JSON: {error}") from error
     if not isinstance(row, dict):

@@ -9,7 +9,7 @@ from datetime import datetime
 from reaper import secret_store
 from reaper.coverage import failure_row
 from reaper.errors import CloudError, SettingsError
-from reaper.ledger import port
+from reaper.ledger import opening
 from reaper.ledger.port import Ledger
 from reaper.model import Coverage
 from reaper.notices.channels import delivery
@@ -51,7 +51,7 @@ def open(address: str | None, policy: Policy, environ: Mapping[str, str], clock:
     means = ChannelContext(read_secret=lambda ref: secret_store.read_for_policy(ref, environ), clock=clock)
     links, troubles = _links(environ, clock())
     return ConcludeContext(
-        ledger=port.open_ledger(address, environ),
+        ledger=opening.open_ledger(address, environ),
         channels=delivery.open_channels(specs, means),
         links=links,
         clock=clock,

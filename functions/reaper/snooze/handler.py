@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import cache
 
 from reaper.errors import SettingsError
-from reaper.ledger import port
+from reaper.ledger import opening
 from reaper.ledger.port import Ledger
 from reaper.snooze import keys, rate_limit, record
 from reaper.snooze.keys import Keyring
@@ -54,7 +54,7 @@ def open_handler(environ: Mapping[str, str]) -> SnoozeHandler:
     Nothing is opened and nothing raised yet: where one is missing or makes no sense, the page says so when a link asks for it.
     """
     return SnoozeHandler(
-        ledger=lambda: port.open_ledger(_required_setting(environ, "REAPER_LEDGER"), environ),
+        ledger=lambda: opening.open_ledger(_required_setting(environ, "REAPER_LEDGER"), environ),
         ring=lambda: keys.open_keyring(_required_setting(environ, "REAPER_SNOOZE_KEYS"), environ),
         meters=rate_limit.default_limiters(),
     )

@@ -16,8 +16,8 @@ from ipaddress import ip_network
 from typing import Any
 
 from reaper.errors import ReaperError
-from reaper.ledger.codec import SNOOZE_FIELDS
-from reaper.ledger.port import HistoryEntry, Ledger, require_known_format
+from reaper.ledger.opening import require_known_format
+from reaper.ledger.port import SNOOZE_FIELDS, HistoryEntry, Ledger
 from reaper.model import Memory
 from reaper.snooze import form, pages
 from reaper.snooze.form import MAX_BODY, SnoozeForm

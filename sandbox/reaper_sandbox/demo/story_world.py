@@ -20,23 +20,23 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from reaper.snooze import handler
-from reaper.ledger import port
 from reaper.actions import manifest, restore
-from reaper.policy.channel_settings import Folder
-from reaper.sessions import sessions_of
+from reaper.ledger import opening
 from reaper.ledger.port import Ledger
 from reaper.model import Finding, Memory, Mode, Report, Target
+from reaper.observe import CloudSession
+from reaper.policy.channel_settings import Folder
+from reaper.policy.file import PolicySource, load_policy
 from reaper.run import run
-from reaper_sandbox.demo import story_fleet
+from reaper.sessions import sessions_of
+from reaper.settings import Settings
+from reaper.snooze import handler
+from reaper.snooze.record import Request
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.server import Server as Aws
 from reaper_sandbox.azure.server import Server as Azure
+from reaper_sandbox.demo import story_fleet
 from reaper_sandbox.demo.sweep_demo import isolated_environment
-from reaper.settings import Settings
-from reaper.snooze.record import Request
-from reaper.policy.file import PolicySource, load_policy
-from reaper.observe import CloudSession
 
 SNOOZE_URL = "https://keep.example.com"
 
@@ -124,7 +124,7 @@ class StoryWorld:
     @contextmanager
     def ledger(self) -> Iterator[Ledger]:
         """The ledger that every sweep writes."""
-        kept = port.open_ledger(self.settings.ledger, os.environ)
+        kept = opening.open_ledger(self.settings.ledger, os.environ)
         try:
             yield kept
         finally:
@@ -177,7 +177,9 @@ def story_world(home: Path) -> Iterator[StoryWorld]:
         aws, azure = stack.enter_context(Aws(story_fleet.STORY_START)), stack.enter_context(Azure(story_fleet.STORY_START))
         story_fleet.set_up_clouds(aws, azure)
         found = StoryWorld(aws=aws, azure=azure, home=home)
-        found.snapshots = {name: deepcopy(story_fleet.endpoint_snapshot(found.aws_account, name)) for name in story_fleet.SILENT_ENDPOINTS}
+        found.snapshots = {
+            name: deepcopy(story_fleet.endpoint_snapshot(found.aws_account, name)) for name in story_fleet.SILENT_ENDPOINTS
+        }
         links = {
             "REAPER_SNOOZE_URL": SNOOZE_URL,
             "REAPER_SNOOZE_KEYS": "env:STORY_KEYS",

@@ -1,0 +1,92 @@
+"""Opens a ledger: its address chooses the implementation, and its format says whether this version may write to it.
+
+`REAPER_LEDGER` is `memory:`, `sqlite:///path`, `dynamodb://table` or `table://account/table`. Without it, SQLite keeps the ledger in the
+user's state directory (https://specifications.freedesktop.org/basedir-spec/latest/).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from datetime import datetime
+from importlib import import_module
+from pathlib import Path, PurePath, PureWindowsPath
+
+from reaper.errors import SettingsError
+from reaper.ledger.port import Ledger, NamedRow
+from reaper.ledger.update import write_until_accepted
+
+FORMAT, FORMAT_ROW = 2, "format"
+"""The format that this version writes, and the named row that says so. Ledgers of 49f8b6c have no such row."""
+MODULE_BY_SCHEME = {
+    "memory": "reaper.ledger.in_memory",
+    "sqlite": "reaper.ledger.sqlite",
+    "dynamodb": "reaper.aws.dynamodb_ledger",
+    "table": "reaper.azure.table_ledger",
+}
+EXTRA_BY_SCHEME = {"dynamodb": "aws", "table": "azure"}
+EXPECTED_ADDRESS = "memory:, sqlite:///path, dynamodb://table or table://account/table"
+
+
+def open_ledger(address: str | None, environ: Mapping[str, str], *, read_only: bool = False) -> Ledger:
+    """The ledger at `address`, or the user's own if it is None. Raises SettingsError if the address can't be used.
+
+    `read_only` is for an audit: opening creates, upgrades and writes nothing, and a missing file is an empty ledger.
+    """
+    scheme, colon, place = (address or default_address(environ)).strip().partition(":")
+    if not colon or scheme not in MODULE_BY_SCHEME:
+        raise SettingsError(f"REAPER_LEDGER={address!r}: expected {EXPECTED_ADDRESS}")
+    try:
+        module = import_module(MODULE_BY_SCHEME[scheme])
+    except ImportError as error:
+        extra = EXTRA_BY_SCHEME.get(scheme, "cli")
+        raise SettingsError(
+            f"REAPER_LEDGER={address}: needs an extra: pip install 'ml-idle-reaper[{extra}]' ({error})"
+        ) from error
+    ledger: Ledger = module.open_ledger(place.removeprefix("//"), environ, read_only=read_only)
+    return ledger
+
+
+def ensure_format(ledger: Ledger, now: datetime) -> None:
+    """Mark the ledger with the format that this version writes. Call it before the first write.
+
+    Raises SettingsError if a newer version has written to the ledger, CloudError if its format can't be read or written.
+    """
+
+    def attempt() -> bool | None:
+        row = require_known_format(ledger)
+        is_marked = row.values.get("number") == str(FORMAT)
+        return is_marked or ledger.write_row(FORMAT_ROW, {"number": str(FORMAT)}, row.version, now) or None
+
+    write_until_accepted(attempt, "the format of the ledger")
+
+
+def require_known_format(ledger: Ledger) -> NamedRow:
+    """The format row of a ledger that this version can write to.
+
+    Raises SettingsError if a newer version has written to the ledger, CloudError if its format can't be read.
+    """
+    row = ledger.read_row(FORMAT_ROW)
+    number = row.values.get("number", "1")
+    if not number.isdecimal() or int(number) > FORMAT:
+        raise SettingsError(
+            f"the ledger has format {number}, but this version of ML Idle Reaper only knows format {FORMAT}; install a newer version"
+        )
+    return row
+
+
+def default_address(environ: Mapping[str, str], platform: str = sys.platform) -> str:
+    """The address of the user's own ledger. Raises SettingsError if the environment has no home directory."""
+    if platform == "win32":
+        home, below = environ.get("LOCALAPPDATA", ""), ("ml-idle-reaper", "ledger.db")
+        file: PurePath = PureWindowsPath(home, *below)
+    elif Path(environ.get("XDG_STATE_HOME", "")).is_absolute():
+        home, file = environ["XDG_STATE_HOME"], Path(environ["XDG_STATE_HOME"], "ml-idle-reaper", "ledger.db")
+    else:
+        home = environ.get("HOME", "")
+        file = Path(home, ".local", "state", "ml-idle-reaper", "ledger.db")
+    if not home:
+        raise SettingsError(
+            "REAPER_LEDGER is not set and there is no home directory; set it, for example to sqlite:///var/lib/reaper.db"
+        )
+    return f"sqlite://{file}"
