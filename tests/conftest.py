@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
+import botocore.endpoint
 import botocore.session
 import pytest
+from azure.core.pipeline.transport import HttpTransport
 
 import quick_moto
 
@@ -31,4 +35,17 @@ def service_models() -> Iterator[None]:
 def quick() -> Iterator[None]:
     """The DynamoDB of the tests' own process answers as it always does, and sooner."""
     with quick_moto.patched():
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def hurry() -> Iterator[None]:
+    """Both SDKs try again as often as ever, but wait a fiftieth of the time before: what they wait for is on loopback."""
+
+    def wait(seconds: float) -> None:
+        time.sleep(seconds / 50)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(botocore.endpoint, "time", SimpleNamespace(sleep=wait))
+        patch.setattr(HttpTransport, "sleep", lambda transport, seconds: wait(seconds))
         yield

@@ -184,7 +184,7 @@ def cut(url: str, when: Callable[[str, bytes], bool]) -> Iterator[str]:
     with ExitStack() as stack:
         server = stack.enter_context(ThreadingHTTPServer(("127.0.0.1", 0), Handler))
         server.daemon_threads = True
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         thread.start()
         stack.callback(thread.join)
         stack.callback(server.shutdown)
