@@ -8,6 +8,8 @@ UV := $(BIN)/uv
 INSTALL = $(UV) pip install --quiet --python $(BIN)/python --constraint constraints.txt --build-constraint constraints.txt --editable
 export UV_PYTHON_DOWNLOADS := never
 export SAM_CLI_TELEMETRY := 0
+# What was compiled once is kept: a command takes twice as long where nothing may be.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo story test soak check mutate lock bundle sbom bench bench-peers docs clean
 .DEFAULT_GOAL := help

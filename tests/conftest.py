@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import time
-from collections import defaultdict
+from collections import ChainMap, defaultdict
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +17,19 @@ from azure.core.pipeline.transport import HttpTransport
 
 import quick_moto
 
+# Where nothing compiled may be kept, each process that a test starts compiles all that it imports anew: most of what a command takes.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
+
+class Read(ChainMap[Any, Any]):
+    """What one session has read, and what all have."""
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        # A client of S3 changes its model, so that one stays the session's own.
+        own = any(str(part).partition("/")[0] == "s3" for part in key)
+        self.maps[0 if own else 1][key] = value
+
 
 @pytest.fixture(scope="session", autouse=True)
 def service_models() -> Iterator[None]:
@@ -23,7 +38,7 @@ def service_models() -> Iterator[None]:
 
     def loader(search_path: str | None = None) -> Any:
         made = make(search_path)
-        made._cache = read[search_path]
+        made._cache = Read({}, read[search_path])
         return made
 
     with pytest.MonkeyPatch.context() as patch:
