@@ -39,7 +39,7 @@ story: $(VENV)/.demo ## Two weeks of notices, stops and restores on the pretend 
 	$(BIN)/reaper demo --story --output demo
 
 test: $(VENV)/.dev ## Run every test that can run here.
-	$(BIN)/pytest -n 2 --dist loadscope
+	$(BIN)/pytest -n 2 --dist loadscope --no-loadscope-reorder
 
 SEEDS ?= 1,2
 soak: $(VENV)/.dev ## Three weeks of enforcement on both clouds, day by day through the command line; about ten minutes a seed.

@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections import ChainMap, defaultdict
 from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import Any
 
 import botocore.endpoint
 import botocore.session
 import pytest
 from azure.core.pipeline.transport import HttpTransport
 
+import models_once
 import quick_moto
 
 # Where nothing compiled may be kept, each process that a test starts compiles all that it imports anew: most of what a command takes.
@@ -22,27 +21,11 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 
-class Read(ChainMap[Any, Any]):
-    """What one session has read, and what all have."""
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        # A client of S3 changes its model, so that one stays the session's own.
-        own = any(str(part).partition("/")[0] == "s3" for part in key)
-        self.maps[0 if own else 1][key] = value
-
-
 @pytest.fixture(scope="session", autouse=True)
 def service_models() -> Iterator[None]:
-    """AWS's service models are read once for all sessions, as one session reads them once for all its clients: most of a client's cost."""
-    make, read = botocore.session.create_loader, defaultdict[Any, dict[Any, Any]](dict)
-
-    def loader(search_path: str | None = None) -> Any:
-        made = make(search_path)
-        made._cache = Read({}, read[search_path])
-        return made
-
+    """Reading AWS's service models is most of a client's cost."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(botocore.session, "create_loader", loader)
+        patch.setattr(botocore.session, "create_loader", models_once.loader)
         yield
 
 
@@ -64,3 +47,25 @@ def hurry() -> Iterator[None]:
         patch.setattr(botocore.endpoint, "time", SimpleNamespace(sleep=wait))
         patch.setattr(HttpTransport, "sleep", lambda transport, seconds: wait(seconds))
         yield
+
+
+SLOW = (
+    *(
+        "test_sam_deploy",
+        "test_play",
+        "test_report_page",
+        "test_bundle",
+        "test_enforce",
+        "test_ledger",
+        "test_acts_cli",
+        "test_cli",
+    ),
+    *("test_demo_story", "test_upgrade", "test_invariants", "test_notices", "test_environment", "test_busy", "test_docs"),
+    *("test_random_replies", "test_remembered", "test_odd_rows", "test_story", "test_snooze_page", "test_judge"),
+)
+"""What takes longest comes first, so that no process is left alone with it at the end (`--no-loadscope-reorder` leaves it there)."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    places = {name: place for place, name in enumerate(SLOW)}
+    items.sort(key=lambda item: places.get(item.path.stem, len(SLOW)))
