@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from functools import lru_cache
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -18,6 +19,8 @@ from moto.dynamodb.exceptions import MockValidationException
 from moto.dynamodb.parsing import validators
 from moto.dynamodb.parsing.ast_nodes import DepthFirstTraverser, Expression, Node, UpdateExpression, UpdateExpressionFunction
 from moto.dynamodb.parsing.expressions import UpdateExpressionParser
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
+from werkzeug.serving import make_server
 
 
 @contextmanager
@@ -33,6 +36,20 @@ def patched() -> Iterator[None]:
         for validator in (validators.ActionCountValidator, validators.OverlappingPathsValidator):
             patch.setattr(validator, "traverse", _counted)
         yield
+
+
+@contextmanager
+def serving() -> Iterator[int]:
+    """moto's server as it comes, on that port of loopback; it ends at once."""
+    app = DomainDispatcherApplication(create_backend_app)
+    server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=MotoRequestHandler)
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        thread.join()
 
 
 def _traversed(self: Any, node: Any, child_id: int = -1) -> Any:
