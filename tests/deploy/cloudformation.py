@@ -12,6 +12,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
@@ -24,8 +25,8 @@ from moto.cloudformation.utils import yaml_tag_constructor
 from moto.core.common_models import CloudFormationModel
 from moto.core.config import default_user_config
 from moto.iam.models import iam_backends
-from moto.server import ThreadedMotoServer
 
+import quick_moto
 from deploy import sam
 from deploy.translate import transformed
 
@@ -103,20 +104,17 @@ def account(home: Path, patch: pytest.MonkeyPatch, setup: str) -> Iterator[Accou
     patch.setattr(models.CloudFormationBackend, "create_change_set", _in_texts(models.CloudFormationBackend.create_change_set))
     patch.setitem(default_user_config["lambda"], "use_docker", False)
     patch.setattr(parsing, "resource_class_from_type", _known_or_stand_in(parsing.resource_class_from_type))
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    # By that name, because moto finds a template by its address only under this one.
-    found = Account(url=f"http://localhost:{server.get_host_and_port()[1]}", home=home, setup=setup)
-    urlopen(Request(f"{found.url}/moto-api/reset", method="POST")).close()  # its accounts are those of the process
-    cloudformation = found.client("cloudformation")
-    tags = [{"Key": "ManagedStackSource", "Value": "AwsSamCli"}]
-    cloudformation.create_stack(StackName="aws-sam-cli-managed-default", TemplateBody=MANAGED, Tags=tags)
-    try:
+    with quick_moto.serving() as port:
+        # By that name, because moto finds a template by its address only under this one.
+        found = Account(url=f"http://localhost:{port}", home=home, setup=setup)
+        urlopen(Request(f"{found.url}/moto-api/reset", method="POST")).close()  # its accounts are those of the process
+        cloudformation = found.client("cloudformation")
+        tags = [{"Key": "ManagedStackSource", "Value": "AwsSamCli"}]
+        cloudformation.create_stack(StackName="aws-sam-cli-managed-default", TemplateBody=MANAGED, Tags=tags)
         yield found
-    finally:
-        server.stop()
 
 
+@cache
 def ready() -> None:
     """Both command lines. Raises sam.Missing where one cannot be installed."""
     sam.sam("--version")

@@ -86,7 +86,7 @@ class Runtime:
         self.ready = threading.Event()
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
         self._server.runtime = self  # type: ignore[attr-defined]
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
         self._log = tempfile.TemporaryFile("w+b")  # noqa: SIM115  (lives as long as the process that writes it)
         self._started = time.monotonic()
         self._process = subprocess.Popen(

@@ -9,6 +9,9 @@ import fcntl
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -17,6 +20,8 @@ UV = ROOT / ".venv/bin/uv"
 HOME = ROOT / ".venv-sam"
 BUILD = ROOT / "build" / os.environ.get("PYTEST_XDIST_WORKER", "")
 """One folder for each process that tests run in, because one would replace what the other is using."""
+RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID", "")
+"""What all processes of one test run share, and no two runs."""
 
 
 class Missing(Exception):
@@ -34,14 +39,25 @@ def sam(*arguments: str, paths: list[Path] | None = None, architecture: str = "a
     return subprocess.run([program, *arguments], cwd=ROOT, env=environ, capture_output=True, text=True, check=False)
 
 
+@cache
 def bundle(architecture: str = "arm64") -> Path:
-    """The built function of that architecture, under build/. Raises Missing without the runtime's Python."""
+    """The function of that architecture, built under build/ once in each test run. Raises Missing without the runtime's Python."""
+    out = ROOT / "build" / f"sam-{architecture}"
+    built = out.with_suffix(".run")
+    with _locked("bundle"):
+        if not RUN or not built.exists() or built.read_text() != RUN:
+            built.unlink(missing_ok=True)
+            _build(architecture, out)
+            built.write_text(RUN)
+    return out / "SweepFunction"
+
+
+def _build(architecture: str, out: Path) -> None:
     from deploy.pythons import python
 
     found = python(RUNTIME)
     if found is None:
         raise Missing(f"Python {RUNTIME}, which the function runs on, is not on this machine")
-    out = BUILD / f"sam-{architecture}"
     shims = BUILD / "bin"
     shims.mkdir(parents=True, exist_ok=True)
     _link(shims / f"python{RUNTIME}", found)
@@ -61,7 +77,6 @@ def bundle(architecture: str = "arm64") -> Path:
     )
     if done.returncode:
         raise RuntimeError(f"sam build failed:\n{done.stdout}{done.stderr}")
-    return out / "SweepFunction"
 
 
 def megabytes(folder: Path) -> float:
@@ -70,10 +85,17 @@ def megabytes(folder: Path) -> float:
 
 
 def _install() -> None:
-    BUILD.mkdir(parents=True, exist_ok=True)
-    with (ROOT / "build" / "sam.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with _locked("sam"):
         install(HOME, "aws-sam-cli>=1.145", "bin/sam")
+
+
+@contextmanager
+def _locked(name: str) -> Iterator[None]:
+    """One process after the other."""
+    BUILD.mkdir(parents=True, exist_ok=True)
+    with (ROOT / "build" / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def install(home: Path, requirement: str, program: str) -> None:

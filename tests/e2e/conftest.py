@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import trustme
 from aiosmtpd.controller import Controller
-from moto.server import ThreadedMotoServer
 
+import quick_moto
 from e2e.post import NOW, Inbox, Posts, Serve, free_port, login, tls
 from reaper_sandbox.azure.server import Server as Azure
 
@@ -50,16 +50,13 @@ def inbox(serve: Serve, authority: trustme.CA) -> Inbox:
 
 @pytest.fixture
 def moto(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    url = f"http://{host}:{port}"
-    for name, value in {"AWS_ENDPOINT_URL": url, "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
-    yield url
-    server.stop()
+    with quick_moto.serving() as port:
+        url = f"http://127.0.0.1:{port}"
+        for name, value in {"AWS_ENDPOINT_URL": url, "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
+        yield url
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import json
 import os
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+import forks
 from reaper.ledger import opening
 from reaper.model import Memory, StepName
 from reaper_sandbox.aws.account import Account
@@ -22,7 +22,6 @@ from reaper_sandbox.aws.fault import denied, on
 from reaper_sandbox.aws.records import Variant
 from reaper_sandbox.aws.server import Server
 
-REAPER = Path(sys.executable).with_name("reaper")
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 POLICY = """\
 version: 1
@@ -72,9 +71,7 @@ class Desk:
             "REAPER_POLICY": str(self.home / "policy.yaml"),
         }
         env = {**plain, **self.server.env, **ours, **environ}
-        return subprocess.run(
-            [REAPER, *arguments], env=env, cwd=self.home, capture_output=True, text=True, timeout=120, check=False
-        )
+        return forks.reaper(*arguments, env=env, cwd=self.home)
 
 
 @pytest.fixture

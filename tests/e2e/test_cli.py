@@ -7,13 +7,13 @@ import io
 import json
 import os
 import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import jsonschema
 import pytest
 
+import forks
 import strict
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.fault import cut, denied, on, rate_limit
@@ -21,7 +21,6 @@ from reaper_sandbox.aws.server import Server
 
 NOW = datetime.now(UTC)
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
-REAPER = Path(sys.executable).with_name("reaper")
 
 
 @pytest.fixture
@@ -47,7 +46,7 @@ def reaper(server: Server | None, *arguments: str, **environ: str) -> subprocess
         **(server.env if server else {"AWS_EC2_METADATA_DISABLED": "true", "AWS_CONFIG_FILE": "/dev/null"}),
         **environ,
     }
-    return subprocess.run([REAPER, *arguments], env=env, capture_output=True, text=True, timeout=120, check=False)
+    return forks.reaper(*arguments, env=env)
 
 
 def test_the_json_report_keeps_its_contract(server: Server, account: Account):

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import forks
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.server import Server
 
@@ -43,6 +44,8 @@ def environment(server: Server | None, **environ: str) -> dict[str, str]:
 
 def reaper(server: Server | None, *arguments: str, stdout: Any = subprocess.PIPE, **environ: str) -> Any:
     env = environment(server, **environ)
+    if stdout == subprocess.PIPE:
+        return forks.reaper(*arguments, env=env)
     return subprocess.run(
         [REAPER, *arguments], env=env, stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=120, check=False
     )

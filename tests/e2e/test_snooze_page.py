@@ -95,7 +95,7 @@ class Site(ThreadingHTTPServer):
 @pytest.fixture
 def site() -> Iterator[Site]:
     found = Site()
-    threading.Thread(target=found.serve_forever, daemon=True).start()
+    threading.Thread(target=found.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
     yield found
     found.shutdown()
     found.server_close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -52,12 +52,17 @@ class Store:
 
     def garble(self, id: str, field: str, value: str | int) -> None:
         """Put `value` where a memory that is there keeps `field`, behind the ledger's back."""
-        scheme, _, place = self.address.partition(":")
+        scheme, _, place = self.address.partition_key(":")
         GARBLE[scheme](self, place.removeprefix("//"), id, field, value)
+
+    def copy(self, id: str, others: Sequence[str]) -> None:
+        """What the place holds as the memory of `id` under other ids too, each with its id for a receipt, behind the ledger's back."""
+        scheme, _, place = self.address.partition_key(":")
+        COPY[scheme](self, place.removeprefix("//"), id, others)
 
     def stored(self, id: str) -> Mapping[str, Any]:
         """What the place itself holds as the memory, column by column."""
-        scheme, _, place = self.address.partition(":")
+        scheme, _, place = self.address.partition_key(":")
         return STORED[scheme](self, place.removeprefix("//"), id)
 
     def close(self) -> None:
@@ -122,6 +127,57 @@ def _garble_table(store: Store, place: str, id: str, field: str, value: Any) -> 
         client.update_entity(entity, mode=UpdateMode.MERGE)
 
 
+def _copy_memory(store: Store, place: str, id: str, others: Sequence[str]) -> None:
+    kept = store.open()
+    assert isinstance(kept, InMemoryLedger)
+    touched, version, row = kept._memories[comparable_id(id)]
+    kept._memories |= {comparable_id(other): (touched, version, {**row, "receipt": other}) for other in others}
+
+
+def _copy_sqlite(store: Store, place: str, id: str, others: Sequence[str]) -> None:
+    with closing(sqlite3.connect(place)) as connection, connection:
+        connection.row_factory = sqlite3.Row
+        [held] = connection.execute("SELECT * FROM memory WHERE key = ?", (comparable_id(id),))
+        whole = dict(held)
+        names = ", ".join(whole)
+        for other in others:
+            row = whole | {
+                "key": comparable_id(other),
+                "id": other,
+                "row": json.dumps({**json.loads(whole["row"]), "receipt": other}),
+            }
+            connection.execute(f"INSERT INTO memory ({names}) VALUES ({', '.join('?' * len(row))})", tuple(row.values()))
+
+
+def _copy_dynamodb(store: Store, place: str, id: str, others: Sequence[str]) -> None:
+    client = boto3.client("dynamodb")
+    item = client.get_item(TableName=place, Key={"pk": {"S": f"memory#{comparable_id(id)}"}, "sk": {"S": "-"}})["Item"]
+    for start in range(0, len(others), 25):
+        copies = [
+            {**item, "pk": {"S": f"memory#{comparable_id(other)}"}, "id": {"S": other}, "receipt": {"S": other}}
+            for other in others[start : start + 25]
+        ]
+        left = client.batch_write_item(RequestItems={place: [{"PutRequest": {"Item": copy}} for copy in copies]})
+        assert not left["UnprocessedItems"]
+
+
+def _copy_table(store: Store, place: str, id: str, others: Sequence[str]) -> None:
+    connection_string, name = store.environ["AZURE_STORAGE_CONNECTION_STRING"], place.rpartition("/")[2]
+    lots: dict[str, list[str]] = {}
+    for other in others:
+        lots.setdefault(partition_key(other), []).append(other)
+    with TableClient.from_connection_string(connection_string, name) as client:
+        entity = client.get_entity(partition_key(id), row_key(id))
+        for lot, ids in lots.items():
+            for start in range(0, len(ids), 100):
+                copies = [
+                    {**entity, "PartitionKey": lot, "RowKey": row_key(other), "id": other, "receipt": other}
+                    for other in ids[start : start + 100]
+                ]
+                client.submit_transaction([("create", copy) for copy in copies])
+
+
+COPY = {"memory": _copy_memory, "sqlite": _copy_sqlite, "dynamodb": _copy_dynamodb, "table": _copy_table}
 GARBLE = {"memory": _garble_memory, "sqlite": _garble_sqlite, "dynamodb": _garble_dynamodb, "table": _garble_table}
 
 
@@ -186,7 +242,7 @@ def cut(url: str, when: Callable[[str, bytes], bool]) -> Iterator[str]:
     with ExitStack() as stack:
         server = stack.enter_context(ThreadingHTTPServer(("127.0.0.1", 0), Handler))
         server.daemon_threads = True
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         thread.start()
         stack.callback(thread.join)
         stack.callback(server.shutdown)

@@ -145,11 +145,13 @@ def test_arm_ids_that_differ_only_by_case_are_one_resource(kept):
     assert [entry.id for entry in kept.history(ARM)] == spellings
 
 
-def test_two_thousand_memories_are_recalled_at_once(kept):
+def test_two_thousand_memories_are_recalled_at_once(store):
     arm = [f"/subscriptions/0f0f/resourceGroups/rg/providers/Microsoft.X/computes/c-{n}" for n in range(1000)]
     ids = [f"{ARN}-{n}" for n in range(1000)] + arm
-    with ThreadPoolExecutor(8) as pool:
-        assert all(pool.map(lambda id: kept.remember(id, replace(FULL, notice_receipt=id), 0, NOW), ids))
+    kept = store.open()
+    for id in ids[::100]:
+        assert kept.remember(id, replace(FULL, notice_receipt=id), 0, NOW)
+    store.copy(ids[0], [id for index, id in enumerate(ids) if index % 100])
     found = kept.recall([*ids, ARM, ARN, *ids[:50]], NOW)
     assert {id: memory.notice_receipt for id, memory in found.items()} == {id: id for id in ids}
 

@@ -229,7 +229,7 @@ def main(folder: str) -> None:
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s %(message)s")
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     server.host = Host(Path(folder).resolve())  # type: ignore[attr-defined]
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
     print(f"http://127.0.0.1:{server.server_port}", flush=True)
     sys.stdin.read()
 

@@ -36,7 +36,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 def endpoint() -> Iterator[str]:
     """The address for IDENTITY_ENDPOINT."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.server_port}/msi/token"
     finally:

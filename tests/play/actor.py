@@ -2,11 +2,13 @@
 
 Started as `python -m play.actor`. It reads one command a line from its standard input, forks, and lets the child run the product's own
 `main` under a clock, an environment and a working directory of its own, with its output in two files. What is inherited is what importing
-left behind, nothing else: a command sees arguments, environment and files, as it would alone, but starts in milliseconds.
+left behind and the service models that boto3 brings along, nothing else: a command sees arguments, environment and files, as it would alone,
+but starts in milliseconds.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -16,7 +18,10 @@ from importlib import import_module
 from pkgutil import walk_packages
 from typing import Any
 
+import botocore.session
 import time_machine
+
+import models_once
 
 LEFT_OUT = ("__main__",)
 """Parts of the product that no command imports."""
@@ -42,6 +47,9 @@ def _warm() -> None:
         if not any(part in LEFT_OUT for part in found.name.split(".")):
             import_module(found.name)
     import_module("reaper.cli.sample_notice").sample_message("warm@example.com", datetime.now(UTC))
+    botocore.session.create_loader = models_once.loader
+    models_once.warm("sagemaker", "cloudwatch", "sts", "resourcegroupstaggingapi", "logs", "application-autoscaling", "dynamodb")
+    gc.freeze()
 
 
 def _say(message: dict[str, Any]) -> None:
