@@ -52,17 +52,17 @@ class Store:
 
     def garble(self, id: str, field: str, value: str | int) -> None:
         """Put `value` where a memory that is there keeps `field`, behind the ledger's back."""
-        scheme, _, place = self.address.partition_key(":")
+        scheme, _, place = self.address.partition(":")
         GARBLE[scheme](self, place.removeprefix("//"), id, field, value)
 
     def copy(self, id: str, others: Sequence[str]) -> None:
         """What the place holds as the memory of `id` under other ids too, each with its id for a receipt, behind the ledger's back."""
-        scheme, _, place = self.address.partition_key(":")
+        scheme, _, place = self.address.partition(":")
         COPY[scheme](self, place.removeprefix("//"), id, others)
 
     def stored(self, id: str) -> Mapping[str, Any]:
         """What the place itself holds as the memory, column by column."""
-        scheme, _, place = self.address.partition_key(":")
+        scheme, _, place = self.address.partition(":")
         return STORED[scheme](self, place.removeprefix("//"), id)
 
     def close(self) -> None:
