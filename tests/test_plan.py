@@ -152,9 +152,9 @@ def test_use_change_and_protection_close_the_spell_and_nothing_else(of):
     kept = {
         "snoozed_until": NOW + DAY,
         "snoozed_by": "jo",
-        "last_act": StepName.STOP,
-        "acted_at": NOW - DAY,
-        "manifest": "m",
+        "last_action": StepName.STOP,
+        "last_action_at": NOW - DAY,
+        "manifest_address": "m",
         "version": 3,
     }
     assert after_judging(of, warned(DAY, reminded_at=NOW, **kept), NOW) == Memory(**kept)

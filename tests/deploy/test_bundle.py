@@ -191,7 +191,7 @@ for text in ("first", "second"):
     try:
         print(text_store.write("s3://reports-bucket/manifests", "run/one.json", text))
     except CloudError as error:
-        print(error.trouble)
+        print(error.reason)
 """
 
 

@@ -104,7 +104,7 @@ def _stop_notebook_command(resource: Resource) -> Command | None:
 def _scale_in_endpoint_command(resource: Resource) -> Command | None:
     """One variant, since a call takes the capacity of one only."""
     way = resource.facts.get("scale_in")
-    first = next(iter(way.first.items()), None) if way else None
+    first = next(iter(way.first_variant.items()), None) if way else None
     if first is None or not VARIANT_NAME.fullmatch(first[0]):
         return None
     wanted = f"VariantName={first[0]},DesiredInstanceCount={first[1]:d}"
