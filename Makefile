@@ -11,7 +11,7 @@ export SAM_CLI_TELEMETRY := 0
 # What was compiled once is kept: a command takes twice as long where nothing may be.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo story test soak check mutate lock bundle sbom bench bench-peers docs clean
+.PHONY: demo story test soak check mutate lock bundle sbom bench bench-peers docs prices clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets.
@@ -81,8 +81,11 @@ $(VENV)-c7n/.done: $(UV)
 bench-peers: $(VENV)/.dev $(VENV)-c7n/.done ## Compare with Cloud Custodian and a plain script.
 	$(BIN)/python benchmarks/peers.py
 
-docs: $(VENV)/.dev ## Regenerate docs/kinds.md.
+docs: $(VENV)/.dev ## Write what follows from the kinds: docs/kinds.md, docs/permissions.md, the README's table.
 	$(BIN)/python -m docs.kinds
+
+prices: $(VENV)/.demo ## Write the price snapshot from price lists: AWS=index.json AZURE='page1.json page2.json' AS_OF=2026-11-20.
+	$(BIN)/python infra/prices.py $(if $(AWS),--aws $(AWS)) $(if $(AZURE),--azure $(AZURE)) $(if $(AS_OF),--as-of $(AS_OF))
 
 clean: ## Remove everything that these targets created.
 	rm -rf $(VENV) $(VENV)-sam $(VENV)-c7n .aws-sam build demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -40,7 +40,7 @@ def test_a_notice_to_somebody_else_does_not_count(told, owner, expected):
 )
 def test_a_notice_about_another_shape_does_not_count(then, now, expected):
     of = case()
-    of = replace(of, resource=replace(of.resource, facts={"shape": now} if now else {}))
+    of = replace(of, resource=replace(of.resource, fingerprint=now))
     assert notice_was_for_another(of, Memory(notified_fingerprint=then)) is expected
 
 
@@ -67,5 +67,5 @@ def test_a_notice_of_the_rest_does_not_count_once_something_was_put_on_it():
     )
     of = case(changed=acted + HOUR / 6)
     assert not notice_expired(of, memory, NOW)
-    of = replace(of, resource=replace(of.resource, facts={"joined": acted + HOUR / 6}))
+    of = replace(of, resource=replace(of.resource, contained=(replace(of.resource, id="arn:inner", created=acted + HOUR / 6),)))
     assert notice_expired(of, memory, NOW)

@@ -145,7 +145,7 @@ def test_a_hosts_snooze_that_is_over_still_answers_what_lives_in_it():
     host = Memory(snoozed_until=MONDAY, snoozed_at=MONDAY - 2 * DAY, snoozed_by="lee")
     of = case(State.ACTIVE)
     assert memory_updates.after_judging(of, host, MONDAY + HOUR).snoozed_until is None, "nothing lives in it"
-    of = replace(of, resource=replace(of.resource, facts={"within": (of.resource,)}))
+    of = replace(of, resource=replace(of.resource, contained=(of.resource,)))
     assert memory_updates.after_judging(of, host, MONDAY + 14 * DAY).snoozed_until == MONDAY
     assert memory_updates.after_judging(of, host, MONDAY + 15 * DAY).snoozed_until is None
     inner = Memory(warned_at=MONDAY - 3 * DAY, announced_action=AnnouncedAction.STOP, act_not_before=MONDAY)

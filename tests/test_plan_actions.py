@@ -617,7 +617,7 @@ def test_a_snooze_without_a_reason_is_told_without_one():
 @pytest.mark.parametrize("id", ["arn:aws:sagemaker:us-east-1:1:endpoint/Big", "arn:aws:sagemaker:us-east-1:1:endpoint/big"])
 def test_a_snooze_of_the_host_keeps_what_lives_in_it_in_either_spelling(id):
     of = case(idle_for=10 * DAY, acts=BOTH)
-    of = replace(of, resource=replace(of.resource, facts={"host": "arn:aws:sagemaker:us-east-1:1:endpoint/Big"}))
+    of = replace(of, resource=replace(of.resource, host_id="arn:aws:sagemaker:us-east-1:1:endpoint/Big"))
     kept = {id: Memory(snoozed_until=NOW + HOUR, snoozed_by="lee")}
     spared = with_snooze(of, Memory(), NOW, intent.host_memory(of.resource, kept))
     assert spared.verdict.because == "what it lives in is kept by lee until 2026-11-21 11:17 UTC"

@@ -400,7 +400,7 @@ def _plans(findings: Sequence[Finding], memories: Recalled, now: datetime, actin
 
 def _reachable(found: Finding, cases: Mapping[str, Case], memories: Recalled, now: datetime) -> Finding:
     """With every action blocked that would take along something whose owner can't be told: known here, before anything is announced."""
-    inside = {inner.id for inner in found.case.resource.facts.get("within", ())}
+    inside = {inner.id for inner in found.case.resource.contained}
     if not inside or not inside.isdisjoint(memories.unreadable):
         return found
     because = contained.unannounceable_inside(found.case, cases, memories, now)

@@ -10,9 +10,6 @@ from typing import Any
 
 from reaper.model import BilledPart, Resource, Target
 
-UNREAD_FACT = "unread"
-"""The fact that says, as a clause, what of a resource could not be read: it proves nothing and nothing is done to it."""
-
 
 def faulty_fields(resource: object) -> list[str]:
     """The fields that do not hold what their type says; `id` alone for what is no resource at all."""
@@ -29,14 +26,13 @@ def fault_text(resource: object, wrong: list[str]) -> str:
 
 
 def without_faults(resource: Resource, wrong: list[str], kind: str, target: Target) -> Resource:
-    """The same with nothing in place of what is wrong, which its fact `unread` names. Its id must be sound."""
+    """The same with nothing in place of what is wrong, which `unread_because` names. Its id must be sound."""
     if not wrong:
         return resource
     name = resource.id.rstrip("/").rpartition("/")[2] or resource.id
     instead = {**_EMPTY_VALUES, "name": name, "kind": kind, "target": target, "region": target.region or ""}
-    facts = {} if "facts" in wrong else resource.facts
     unread = f"its {', '.join(wrong)} could not be read"
-    return replace(resource, **{**{field: instead[field] for field in wrong}, "facts": {**facts, UNREAD_FACT: unread}})
+    return replace(resource, **{field: instead[field] for field in wrong}, unread_because=unread)
 
 
 def _is_text(value: object) -> bool:
@@ -77,7 +73,6 @@ _CHECKS: Mapping[str, Callable[[Any], bool]] = {
     "parts": _is_parts,
     "tags": lambda value: value is None or _is_text_mapping(value),
     "people": _is_text_mapping,
-    "facts": lambda value: isinstance(value, Mapping),
 }
 _EMPTY_VALUES: Mapping[str, Any] = {
     "created": None,
@@ -87,5 +82,4 @@ _EMPTY_VALUES: Mapping[str, Any] = {
     "parts": None,
     "tags": None,
     "people": {},
-    "facts": {},
 }

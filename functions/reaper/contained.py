@@ -13,7 +13,7 @@ from reaper.policy.schema import Owners
 
 def snoozed_inside(resource: Resource, memories: Mapping[str, Memory], now: datetime) -> str | None:
     """Whose snooze keeps a thing inside, as a sentence; None where nobody's does."""
-    for inner in resource.facts.get("within", ()):
+    for inner in resource.contained:
         memory = memories.get(inner.id, Memory())
         if memory.snoozed_until and memory.snoozed_until > now:
             until = f"{memory.snoozed_until:%Y-%m-%d %H:%M} UTC"
@@ -26,7 +26,7 @@ def untold_inside(case: Case, memories: Mapping[str, Memory], move: StepName, ch
 
     The notice about what it lives in speaks for it where both have one owner, until a later mail about it says otherwise.
     """
-    inside = case.resource.facts.get("within", ()) if move in plan.ACTION_STRENGTH else ()
+    inside = case.resource.contained if move in plan.ACTION_STRENGTH else ()
     return next((why for inner in inside if (why := _untold_because(inner, case, memories, move, chain, now))), None)
 
 
@@ -58,7 +58,7 @@ def unannounceable_inside(case: Case, cases: Mapping[str, Case], memories: Mappi
 
     As a clause that follows its name. Where the thing inside was not looked for, only the look right before the action can tell.
     """
-    for inner in case.resource.facts.get("within", ()):
+    for inner in case.resource.contained:
         guest, memory = cases.get(inner.id), memories.get(inner.id, Memory())
         if (
             guest is None

@@ -88,7 +88,7 @@ def notice_valid_for(case: Case) -> timedelta:
 
 def notice_was_for_another(case: Case, memory: Memory) -> bool:
     """Whether the last notice went to somebody who is no longer its owner, or was about it in another shape."""
-    shape = case.resource.facts.get("shape")
+    shape = case.resource.fingerprint
     return has_new_owner(case, memory) or (
         memory.notified_fingerprint is not None and shape is not None and memory.notified_fingerprint != shape
     )
@@ -157,13 +157,9 @@ def without_snooze(memory: Memory) -> Memory:
 
 def _has_joined_since(case: Case, memory: Memory) -> bool:
     """Whether something was put on it since the action of which the notice announced the rest: that is never our own doing."""
-    joined = case.resource.facts.get("joined")
-    return (
-        notice_was_for_part(memory)
-        and joined is not None
-        and memory.last_action_at is not None
-        and joined > memory.last_action_at
-    )
+    acted_at = memory.last_action_at
+    joined_at = max((inner.created for inner in case.resource.contained if inner.created), default=None)
+    return notice_was_for_part(memory) and joined_at is not None and acted_at is not None and joined_at > acted_at
 
 
 def _was_changed_by_us(case: Case, memory: Memory) -> bool:

@@ -6,17 +6,33 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from reaper.command import Command
 from reaper.model import BilledPart, Blocked, Observation, Resource, StepName, Window
 
 C = TypeVar("C")
 
 
+def no_line(resource: Resource) -> str | None:
+    """The line, or the address, of a kind that has none."""
+    return None
+
+
+def no_keep_line(resource: Resource, key: str, value: str) -> str | None:
+    """The line of a kind that no tool can tag."""
+    return None
+
+
+def account_of(resource: Resource) -> str:
+    """`account 123456789012`."""
+    return f"account {resource.target.account}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionSpec:
-    """What one move does to a resource of a kind, and how it is undone, for people.
+    """What one action does to a resource of a kind, and how to undo it, for people.
 
-    `verb` completes `it was …`. `permissions`: what the move needs beyond those for reading. `undo` is empty where nothing brings it back.
-    `in_vain`: where it changes nothing, as a clause, and what to do then, for `policy check`.
+    `participle` completes "It will be ...". `undo` completes "Undoing it ...". `permissions`: what the action needs beyond those for reading.
+    `no_effect_where`, for `policy check`: when the action changes nothing, and what to do then.
     """
 
     participle: str
@@ -27,24 +43,33 @@ class ActionSpec:
 
 
 def no_actions(resource: Resource) -> Mapping[StepName, Blocked | None]:
-    """The moves of a kind that only tells."""
+    """The actions of a kind that only notifies."""
     return {}
 
 
-def no_parts_left(resource: Resource, move: StepName) -> tuple[BilledPart, ...]:
-    """What is still paid for after a move that ends all cost."""
+def no_parts_left(resource: Resource, action: StepName) -> tuple[BilledPart, ...]:
+    """What is still paid for after an action that ends all cost."""
     return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind(Generic[C]):
-    """One sort of resource and everything the product knows about it.
+    """One sort of resource and everything the product knows about it. A kind without `actions` only notifies.
 
-    `discover(cloud)` yields the resources, tags included. `observe(cloud, resources, window)` takes the whole batch and yields one
-    observation for each. `permissions` are the exact IAM or RBAC actions that both need. `able(resource)` says of an observed resource
-    which of the moves in `deeds` could be made now, and `left(resource, move)` what is still paid for after one of them; how they are made
-    is not here but in the cloud's folder `acts`. Without deeds a kind only tells. `needs`: what has to be set up by hand before one of it is
-    ever proven idle, else only `likely`. Not `priced`: none ever has a price of its own. The rest is for docs/kinds.md.
+    `discover(cloud)` yields the resources, tags included. `observe(cloud, resources, window)` takes the whole batch and yields an
+    observation for each. `permissions`: the exact IAM or RBAC actions that both need. `details`: the class of its resources' `details`.
+
+    `blocked_actions(resource)` says of an observed resource which of the `actions` could be made now, and `parts_after(resource, action)`
+    what is still paid for after one of them. How they are made is in the cloud's folder `actions`, not here.
+
+    For owners: `commands`, by action what they can paste to do the same; `undo_line(resource)`, which undoes a stop, None if only
+    `reaper restore` can; `keep_line(resource, key, value)`, which puts a tag on it; `console_url(resource)`; and `place(resource)`, the
+    account or workspace that people know it by.
+
+    For `policy check`: `needs_setup`, what must be set up before any of it is ever proven idle. `price_keys`: the components of the price
+    snapshot that its parts are billed under; a kind with `has_price=False` never has a price of its own.
+
+    `activity`, `heartbeat` and `without_proof` are for docs/kinds.md.
     """
 
     name: str
@@ -61,5 +86,16 @@ class Kind(Generic[C]):
     parts_after: Callable[[Resource, StepName], tuple[BilledPart, ...] | None] = no_parts_left
     actions: Mapping[StepName, ActionSpec] = field(default_factory=dict)
     details: type | None = None
+    commands: Mapping[StepName, Callable[[Resource], Command | None]] = field(default_factory=dict)
+    undo_line: Callable[[Resource], str | None] = no_line
+    console_url: Callable[[Resource], str | None] = no_line
+    keep_line: Callable[[Resource, str, str], str | None] = no_keep_line
+    place: Callable[[Resource], str] = account_of
+    price_keys: tuple[str, ...] = ()
     needs_setup: str = ""
     has_price: bool = True
+
+    @property
+    def can_be_started(self) -> bool:
+        """Whether the reaper can start it again, so that office hours may stop it."""
+        return StepName.START in self.actions

@@ -28,7 +28,7 @@ def after_notice(case: Case, memory: Memory, step: Step, receipt: str, now: date
     move = plan.strongest_action(case, now) if acting else None
     kept = enrolment.enrolled_since(case, memory, now) is not None
     said = AnnouncedAction.HOURS if kept else AnnouncedAction(move) if move else None
-    shape = memory.notified_fingerprint if kept else case.resource.facts.get("shape")
+    shape = memory.notified_fingerprint if kept else case.resource.fingerprint
     return replace(
         memory,
         reminded_at=now,
@@ -48,7 +48,7 @@ def _after_warning(case: Case, memory: Memory, receipt: str, now: datetime, acti
         reminded_at=None,
         notice_receipt=receipt,
         notified_owner=case.owner,
-        notified_fingerprint=case.resource.facts.get("shape"),
+        notified_fingerprint=case.resource.fingerprint,
         announced_action=AnnouncedAction.HOURS if enrols else AnnouncedAction(move) if move else None,
         act_not_before=plan.earliest_action_at(case, now) if move else None,
         enrolment_digest=enrolment.hours_digest(hours) if enrols and hours else None,
@@ -167,7 +167,7 @@ def _without_ended_snooze(case: Case, memory: Memory, now: datetime) -> Memory:
     it answers that one, too, and its row may not be read today.
     """
     counts = memory.snoozed_until is not None and now <= memory.snoozed_until + idle_period.notice_valid_for(case)
-    stays = counts and case.resource.facts.get("within") and not plan.is_recreated(case, memory)
+    stays = counts and case.resource.contained and not plan.is_recreated(case, memory)
     return memory if stays else idle_period.without_snooze(memory)
 
 

@@ -137,8 +137,9 @@ class BilledPart:
 class Resource:
     """One thing in a cloud. `tags` None: they couldn't be read. `parts` None: what it runs is unknown.
 
-    `details`: what only its kind needs, an instance of `Kind.details`; None until the kind has read it. `contained`: what lives inside and
-    would go with it. `fingerprint`: what the resource is like, if its kind has no time of change to tell.
+    `details`: what only its kind needs, an instance of `Kind.details`; None until the kind has read it. `host_id`: the ID of the resource
+    it lives in. `contained`: what lives inside and would go with it. `fingerprint`: what the resource is like, if its kind has no time of
+    change. `stop_by`: how its rule wants it stopped. `unread_because`: the part of its listing that couldn't be read; it proves nothing then.
     """
 
     kind: str
@@ -155,8 +156,11 @@ class Resource:
     people: Mapping[str, str] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
     details: Any = None
+    host_id: str | None = None
     contained: tuple[Resource, ...] = ()
     fingerprint: str | None = None
+    stop_by: str = "stop"
+    unread_because: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -317,7 +321,7 @@ class Memory:
 
     `idle_since` is the start of the present idle spell, `idle_seen` when a sweep last saw it idle: a spell whose proof reaches back to
     that moment is still the same one. `receipt` is the last notice's, `told` the owner whom it was meant for, `shape`
-    what the resource was like then, where its kind says (`Resource.facts["shape"]`) because no time of change does.
+    what the resource was like then, where its kind says (`Resource.fingerprint`) because no time of change does.
     `announced` is the act that the last warning spoke of, and `promised` the moment before which it must not come. `enrolled` is the digest
     of what an enrolment notice named. `held_at` is read from older ledgers only. `snoozed_at` is when the snooze was given.
 
@@ -354,10 +358,15 @@ class Memory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocked:
-    """Why a move cannot be made on a resource now, as a clause that follows its name; `done` where it already is as the move would leave it."""
+    """Why an action can't be made on a resource now: a clause that reads after "because".
+
+    `already_done`: the resource already is as the action would leave it. `not_read`: the reaper doesn't know enough because nothing asked
+    for it; a person may do it.
+    """
 
     because: str
     already_done: bool = False
+    not_read: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

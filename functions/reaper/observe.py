@@ -282,9 +282,8 @@ def _may_delete(resource: Resource, order: ObserveContext) -> bool:
 
 def _doubted(seen: Observation, listed: Resource) -> Observation:
     """Where a part of its row could not be read, its silence proves nothing."""
-    unread = listed.facts.get(conformance.UNREAD_FACT)
-    facts = {**seen.resource.facts, conformance.UNREAD_FACT: unread}
-    return replace(seen, unknown_because=unread, resource=replace(seen.resource, facts=facts)) if unread else seen
+    unread = listed.unread_because
+    return replace(seen, unknown_because=unread, resource=replace(seen.resource, unread_because=unread)) if unread else seen
 
 
 def _judged(cloud: CloudSession, seen: Observation, kind: Kind[Any], order: ObserveContext) -> Finding:
@@ -308,7 +307,9 @@ def _unjudged(resource: Resource, error: CloudError, kind: Kind[Any], order: Obs
 
 def _blind(resource: Resource, error: CloudError) -> Observation:
     named = conformance.without_faults(resource, conformance.faulty_fields(resource), resource.kind, resource.target)
-    plain = replace(named, parts=None, size="", people={}, facts={})
+    plain = replace(
+        named, parts=None, size="", people={}, details=None, host_id=None, contained=(), fingerprint=None, unread_because=None
+    )
     return Observation(resource=plain, unknown_because=f"it could not be observed: {error}")
 
 
@@ -318,7 +319,7 @@ def _finding(seen: Observation, kind: Kind[Any], order: ObserveContext) -> Findi
     usd = price.usd_per_hour if price else None
     holds = rules.effective_rule(order.policy, resource, usd, order.now)
     verdict = judge.judge_resource(resource, seen, holds, order.now)
-    resource = replace(resource, facts={**resource.facts, "stop_by": holds.stop_by})
+    resource = replace(resource, stop_by=holds.stop_by)
     belongs = owners.owner(resource, order.policy.owners.tags, order.policy.owners.domains, order.policy.owners.fallback)
     case = Case(
         resource=resource,
@@ -342,14 +343,14 @@ def _finding(seen: Observation, kind: Kind[Any], order: ObserveContext) -> Findi
 
 
 def _able(resource: Resource, kind: Kind[Any], order: ObserveContext) -> dict[StepName, Blocked | None]:
-    """What bars each move, the rules of whatever lives inside and would go with it included (`facts["within"]`)."""
-    if unread := resource.facts.get(conformance.UNREAD_FACT):
+    """What bars each move, the rules of whatever lives inside and would go with it included (`contained`)."""
+    if unread := resource.unread_because:
         return {move: Blocked(because=unread) for move in kind.actions}
     try:
         bars = dict(kind.blocked_actions(resource))
     except ODD_REPLY_ERRORS as error:
         return {move: Blocked(because=f"what can be done to it cannot be told ({error!r})") for move in kind.actions}
-    for inner in resource.facts.get("within", ()):
+    for inner in resource.contained:
         holds = rules.effective_rule(order.policy, inner, None, order.now)
         spared = "its tags could not be read" if inner.tags is None else holds.protected_because
         for move, action in ASKED.items():

@@ -37,9 +37,15 @@ def kind(name: str) -> Kind[Any]:
 
 
 def action_functions(name: str) -> ActionFunctions[Any]:
-    """How the moves of that kind are made. Imported in mode enforce and for undoing only. Raises KeyError for a kind that only tells."""
+    """How the actions of that kind are made. Imported in mode enforce and for undoing only. Raises KeyError for a kind that only notifies."""
     module = f"reaper.{kind(name).cloud}.actions.{name.replace('-', '_')}"
     if not kind(name).actions:
         raise KeyError(name)
-    found: ActionFunctions[Any] = import_module(module).ACTS
-    return found
+    functions: ActionFunctions[Any] = import_module(module).ACTS
+    return functions
+
+
+def access_advice(cloud: str, missing: str | None) -> str:
+    """What to do if nothing of a cloud could be read. `missing`: the permission that was refused; None if none was."""
+    advice: str = import_module(f"reaper.{cloud}.access").access_advice(missing)
+    return advice

@@ -21,7 +21,7 @@ INNER = resource(
 def inner(move: StepName = StepName.NONE) -> Finding:
     """A component of the host that belongs to somebody else."""
     base = finding("inner", move=move)
-    within = replace(INNER, facts={"host": HOST.case.resource.id})
+    within = replace(INNER, host_id=HOST.case.resource.id)
     fay = Owner(address="fay@example.com", source="tag owner")
     return replace(base, case=replace(base.case, resource=within, owner=fay.address), owner=fay)
 

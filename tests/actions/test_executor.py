@@ -415,8 +415,8 @@ def test_what_office_hours_stop_they_start_again_and_a_start_needs_no_manifest(t
 
 
 def test_a_notice_about_another_shape_gives_no_right_to_act(there):
-    there.depot.things["churn"].facts["shape"] = "minimum 2 of 4"
-    due(there).depot.things["churn"].facts["shape"] = "minimum 4 of 4"
+    there.depot.things["churn"].fingerprint = "minimum 2 of 4"
+    due(there).depot.things["churn"].fingerprint = "minimum 4 of 4"
     assert only(there.sweep()).step.name is StepName.WARN
     assert there.depot.log == []
 
@@ -438,7 +438,7 @@ def test_the_grace_runs_from_when_the_notice_was_taken_not_from_when_the_sweep_b
 
 def inside(there: Enforcer, **given: Any) -> None:
     """Something that lives in it and would go with it."""
-    there.depot.things["churn"].facts["within"] = (
+    there.depot.things["churn"].contained = (
         resource(id="arn:inner", name="inner", kind="sagemaker-inference-component", **given),
     )
 

@@ -15,7 +15,9 @@ from datetime import datetime
 from typing import Any
 
 from fakes.builders import DAY, HOUR, NOW, TARGET
-from reaper.actions.contract import ActionFunctions, ActionResult, CallCheck, Manifest, UndoResult
+from reaper.actions.contract import ActionFunctions, ActionResult, CallCheck, Earlier, Manifest, UndoResult
+from reaper.aws.endpoint_actions import EndpointDetails
+from reaper.aws.scale_in_plan import ScaleInPlan
 from reaper.errors import CloudError, Reason
 from reaper.kind import ActionSpec, Kind
 from reaper.model import (
@@ -65,7 +67,8 @@ class Thing:
     host: str = ""
     slow: bool = False
     refused: bool = False
-    facts: dict[str, Any] = field(default_factory=dict)
+    fingerprint: str | None = None
+    contained: tuple[Resource, ...] = ()
 
 
 @dataclass(slots=True)
@@ -130,14 +133,11 @@ def resource(yard: Yard, thing: Thing) -> Resource:
         size=thing.instance,
         parts=(BilledPart(component="Hosting", instance=thing.instance),) if thing.up else (),
         tags=None if thing.tags is None else dict(thing.tags),
-        facts={"barred": thing.barred, **_around(yard, thing), **thing.facts},
+        details=EndpointDetails(scale_in=ScaleInPlan(blocked=Blocked(because=thing.barred) if thing.barred else None)),
+        host_id=yard.depot.id(thing.host) if thing.host else None,
+        contained=thing.contained or tuple(resource(yard, inner) for inner in yard.depot.inside(thing.name)),
+        fingerprint=thing.fingerprint,
     )
-
-
-def _around(yard: Yard, thing: Thing) -> dict[str, Any]:
-    """What lives inside it, and what it lives in."""
-    within = tuple(resource(yard, inner) for inner in yard.depot.inside(thing.name))
-    return {**({"within": within} if within else {}), **({"host": yard.depot.id(thing.host)} if thing.host else {})}
 
 
 def discover(yard: Yard) -> Iterator[Resource]:
@@ -192,7 +192,7 @@ def _in(window: Window, hour: int, moment: datetime) -> bool:
 
 def able(one: Resource) -> dict[StepName, Blocked | None]:
     busy = Blocked(because=f"its status is {one.status}") if one.status != "InService" else None
-    busy = Blocked(because=one.facts["barred"]) if one.facts["barred"] else busy
+    busy = one.details.scale_in.blocked or busy
     stopped = Blocked(because="it is stopped already", already_done=True) if not one.parts else None
     running = None if not one.parts else Blocked(because="it is running already", already_done=True)
     return {StepName.STOP: busy or stopped, StepName.DELETE: busy, StepName.START: busy or running}
@@ -203,7 +203,7 @@ def look(yard: Yard, one: Resource) -> Resource:
     return resource(yard, yard.depot.thing("look", one.name))
 
 
-def record(yard: Yard, one: Resource, move: StepName) -> dict[str, Any]:
+def record(yard: Yard, one: Resource, move: StepName, earlier: Earlier) -> dict[str, Any]:
     thing = yard.depot.thing("record", one.name)
     kept = {
         "instance": thing.instance,
@@ -216,14 +216,14 @@ def record(yard: Yard, one: Resource, move: StepName) -> dict[str, Any]:
         **kept,
         "host": thing.host,
         "inside": inside,
-        "previous": one.facts.get("previous"),
-        "elsewhere": one.facts.get("elsewhere", False),
+        "previous": earlier.manifest_address,
+        "elsewhere": not earlier.is_readable,
     }
 
 
 def carry(yard: Yard, one: Resource, manifest: Manifest, permit: CallCheck) -> ActionResult:
     """Everything that lives inside goes first, each by a call of its own, and where that is slow it stays at that; then the thing itself."""
-    names = [inner.name for inner in one.facts.get("within", ())] if manifest.action is not StepName.START else []
+    names = [inner.name for inner in one.contained] if manifest.action is not StepName.START else []
     inside = [name for name in names if name in yard.depot.things]
     for name in inside:
         _call(yard, name, manifest, permit, _delete)
@@ -301,6 +301,7 @@ DEPOT = Kind(
     discover=discover,
     observe=observe,
     blocked_actions=able,
+    details=EndpointDetails,
     actions={StepName.STOP: DEED, StepName.DELETE: DEED, StepName.START: DEED},
 )
 ACTS = ActionFunctions(read_now=look, read_undo_state=record, perform=carry, undo=undo, undo_permissions=())

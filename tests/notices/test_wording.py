@@ -16,6 +16,11 @@ from hypothesis import strategies as st
 
 from fakes.builders import NOW, resource, rule
 from fakes.sample_findings import OWNERS, finding, occasion, only, report
+from reaper import registry
+from reaper.aws.component_actions import ComponentDetails
+from reaper.aws.endpoint_actions import EndpointDetails
+from reaper.aws.kinds.sagemaker_studio_app import StudioAppDetails
+from reaper.aws.scale_in_plan import ScaleInPlan
 from reaper.cli import sample_notice
 from reaper.model import (
     Blocked,
@@ -152,14 +157,14 @@ def test_an_enrolment_says_from_which_day_on_in_its_subject():
 # --- how to stop it now
 
 
-def made(kind: str, id_: str, facts: dict[str, Any] | None = None, **given: Any) -> Resource:
+def made(kind: str, id_: str, details: Any = None, **given: Any) -> Resource:
     target = AZURE if kind.startswith("azureml") else resource().target
-    return resource(kind=kind, id=id_, name=id_.rpartition("/")[2], target=target, facts=facts or {}, **given)
+    return resource(kind=kind, id=id_, name=id_.rpartition("/")[2], target=target, details=details, **given)
 
 
 ARN = "arn:aws:sagemaker:us-east-1:123456789012"
-SCALES = {"scale_in": SimpleNamespace(first={"blue": 1})}
-APP = {"DomainId": "d-1", "SpaceName": "dana", "AppType": "JupyterLab", "AppName": "default"}
+SCALES = EndpointDetails(scale_in=ScaleInPlan(instances_by_variant={"blue": 1}))
+APP = StudioAppDetails(domain_id="d-1", space_name="dana", app_type="JupyterLab", app_name="default")
 WAYS = [
     pytest.param(
         made("sagemaker-notebook", f"{ARN}:notebook-instance/nb"), "aws sagemaker stop-notebook-instance", id="notebook"
@@ -192,7 +197,7 @@ def test_a_notice_has_the_command_that_stops_its_kind_now(thing: Resource, line:
 
 
 def test_every_kind_that_can_be_stopped_has_a_command_for_its_owner():
-    assert {p.values[0].kind for p in WAYS} == {k.name for k in owner_notice.kinds() if StepName.STOP in k.actions}
+    assert {p.values[0].kind for p in WAYS} == {k.name for k in registry.kinds() if StepName.STOP in k.actions}
 
 
 def test_what_cannot_be_scaled_in_can_be_deleted_by_its_owner_unless_more_would_go():
@@ -201,9 +206,14 @@ def test_what_cannot_be_scaled_in_can_be_deleted_by_its_owner_unless_more_would_
     assert "Delete it now (its configuration and models stay): aws sagemaker delete-endpoint" in text(alone)
     assert "delete-endpoint" not in text(finding(acts={StepName.STOP: None, StepName.DELETE: None})), "it can be scaled in"
     assert "delete-endpoint" not in text(finding(acts=one | {StepName.DELETE: Blocked(because="it is managed by a stack")}))
-    host = finding(acts=one, resource=made("sagemaker-endpoint", f"{ARN}:endpoint/h", {"within": (resource(),)}))
+    host = finding(acts=one, resource=made("sagemaker-endpoint", f"{ARN}:endpoint/h", contained=(resource(),)))
     assert "delete-endpoint" not in text(host)
-    busy = made("azureml-online-deployment", f"{SPACE}/onlineEndpoints/e/deployments/blue", {"share": 100})
+    cached = Blocked(because="its configuration was not read", not_read=True)
+    described = EndpointDetails(scale_in=ScaleInPlan(), unrestorable=cached)
+    again = finding(acts=one | {StepName.DELETE: cached}, resource=made("sagemaker-endpoint", f"{ARN}:endpoint/h", described))
+    assert "Delete it now: aws sagemaker delete-endpoint" in text(again), "a person may delete what the reaper didn't read"
+    assert "aws sagemaker" not in text(finding(acts={StepName.STOP: replace(cached)}, resource=again.case.resource))
+    busy = made("azureml-online-deployment", f"{SPACE}/onlineEndpoints/e/deployments/blue", SimpleNamespace(traffic_percent=100))
     assert "deployment delete" not in text(finding(resource=busy, acts=one))
 
 
@@ -217,7 +227,9 @@ def test_what_is_in_use_or_done_with_has_no_command_to_stop_it():
 
 @pytest.mark.parametrize("variant", ["a,VariantName=b", "a=1", "", "-x", "x" * 64, "b\n", "$(id)"])
 def test_a_variant_that_would_say_more_in_the_shorthand_is_in_no_command(variant: str):
-    thing = made("sagemaker-endpoint", f"{ARN}:endpoint/e", {"scale_in": SimpleNamespace(first={variant: 1})})
+    thing = made(
+        "sagemaker-endpoint", f"{ARN}:endpoint/e", EndpointDetails(scale_in=ScaleInPlan(instances_by_variant={variant: 1}))
+    )
     assert commands.stop_command(finding(resource=thing, acts={StepName.STOP: None}).case) is None
 
 
@@ -229,11 +241,11 @@ HOSTILE = st.text(
 @settings(deadline=None)
 @given(HOSTILE)
 def test_no_name_gets_more_than_itself_into_a_command_to_stop_it(name: str):
-    for kind in commands.STOP_COMMANDS:
+    for kind in (k.name for k in registry.kinds() if StepName.STOP in k.commands):
         ids = {"azureml-online-deployment": f"{SPACE}/onlineEndpoints/{name}/deployments/{name}"}
         id_ = ids.get(kind, f"{SPACE}/computes/{name}") if kind.startswith("azureml") else f"{ARN}:x/{name}"
-        facts = dict.fromkeys(APP, name) | SCALES
-        thing = made(kind, id_, facts, region="us-east-1")
+        app = StudioAppDetails(domain_id=name, space_name=name, app_type=name, app_name=name)
+        thing = made(kind, id_, app if kind == "sagemaker-studio-app" else SCALES, region="us-east-1")
         thing = replace(thing, name=name)
         verdict = Verdict(state=State.IDLE, because="idle", confidence=Confidence.PROVEN)
         command = commands.stop_command(Case(resource=thing, rule=rule(), verdict=verdict, blocked={StepName.STOP: None}))
@@ -259,7 +271,7 @@ PAGES = [
         id="China",
     ),
     pytest.param(
-        made("sagemaker-inference-component", f"{ARN}:inference-component/k1", {"endpoint": "host"}),
+        made("sagemaker-inference-component", f"{ARN}:inference-component/k1", ComponentDetails(endpoint_name="host")),
         "https://us-east-1.console.aws.amazon.com/sagemaker/home?region=us-east-1#/endpoints/host",
         id="a component's endpoint",
     ),

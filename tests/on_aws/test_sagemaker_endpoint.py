@@ -363,10 +363,10 @@ def test_a_host_whose_components_were_changed_is_another_than_its_owner_was_told
     account.endpoint("host", variants=[Variant(model=None, scaling=(1, 2))])
     account.alive("host", "AllTraffic", LONG_AGO, NOW)
     account.component("used", "host")
-    before = swept(KIND).found["host"].case.resource.facts
-    assert swept(KIND).found["host"].case.resource.facts["shape"] == before["shape"]
+    before = swept(KIND).found["host"].case.resource.fingerprint
+    assert swept(KIND).found["host"].case.resource.fingerprint == before
     assert before["joined"] < LONG_AGO
     del account.contents.components["used"]
     after = swept(KIND).found["host"].case
-    assert (after.verdict.state, after.resource.facts["shape"]) == (State.IDLE, "hosts nothing")
-    assert after.resource.facts["shape"] != before["shape"]
+    assert (after.verdict.state, after.resource.fingerprint) == (State.IDLE, "hosts nothing")
+    assert after.resource.fingerprint != before

@@ -12,7 +12,7 @@ import pytest
 
 from on_azure.conftest import DEPLOYMENT, NOW
 from reaper import registry
-from reaper.actions.contract import ActionResult, CallCheck, Manifest
+from reaper.actions.contract import NOTHING_EARLIER, ActionResult, CallCheck, Manifest
 from reaper.azure.session import CloudSession
 from reaper.azure.writes import always_permit
 from reaper.errors import CloudError
@@ -67,7 +67,7 @@ def planned(
     acts = registry.action_functions(kind)
     fresh = acts.read_now(cloud.without_cache(), found(cloud, kind, name))
     fresh = replace(fresh, facts={**fresh.facts, **(facts or {})})
-    record = json.loads(json.dumps(acts.read_undo_state(cloud.without_cache(), fresh, move)))
+    record = json.loads(json.dumps(acts.read_undo_state(cloud.without_cache(), fresh, move, NOTHING_EARLIER)))
     manifest = Manifest(
         id=fresh.id,
         kind=kind,

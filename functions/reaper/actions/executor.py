@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from reaper import contained, memory_updates, observe, plan, registry
 from reaper.actions import intent
-from reaper.actions.contract import ActionFunctions, ActionResult, Manifest
+from reaper.actions.contract import NOTHING_EARLIER, ActionFunctions, ActionResult, Earlier, Manifest
 from reaper.actions.intent import Intent
 from reaper.actions.manifest import Archive
 from reaper.errors import ODD_REPLY_ERRORS, ActionWithdrawn, CloudError, ReaperError, Reason
@@ -115,8 +115,8 @@ def _acted(task: Task) -> Outcome:
     memory = memories.get(fresh.case.resource.id, Memory())
     _same_again(task.move, fresh, memories, task.hands.clock())
     _nothing_inside_forbids(fresh.case, memories, task)
-    resource = _with_previous(fresh.case.resource, memory, task.hands.archive)
-    manifest = _manifest(resource, task)
+    resource = fresh.case.resource
+    manifest = _manifest(resource, _earlier_action(memory, task.hands.archive), task)
     mine = _begun(manifest, _kept(manifest, memory.version + 1, task), memory, task)
     return _carried(resource, manifest, mine, task)
 
@@ -169,20 +169,19 @@ def _nothing_inside_forbids(case: Case, memories: Mapping[str, Memory], task: Ta
         raise StepRefused(because)
 
 
-def _with_previous(resource: Resource, memory: Memory, archive: Archive) -> Resource:
-    """With the address of the manifest of an earlier act that still stands, so that this one's can name it.
+def _earlier_action(memory: Memory, archive: Archive) -> Earlier:
+    """The earlier action whose manifest still stands, so that this one's can name it.
 
     One that lies outside REAPER_MANIFESTS is only named, so that undoing can say how to go on; nothing is read from there.
     """
     if memory.last_action is None or memory.manifest_address is None:
-        return resource
-    elsewhere = not archive.contains(memory.manifest_address)
-    return replace(resource, facts={**resource.facts, "previous": memory.manifest_address, "elsewhere": elsewhere})
+        return NOTHING_EARLIER
+    return Earlier(manifest_address=memory.manifest_address, is_readable=archive.contains(memory.manifest_address))
 
 
-def _manifest(resource: Resource, task: Task) -> Manifest:
+def _manifest(resource: Resource, earlier: Earlier, task: Task) -> Manifest:
     try:
-        record = _safely(task.acts.read_undo_state, task.cloud, resource, task.move)
+        record = _safely(task.acts.read_undo_state, task.cloud, resource, task.move, earlier)
     except CloudError as error:
         raise StepRefused(f"what undoing it would need could not be read: {error}") from error
     return Manifest(

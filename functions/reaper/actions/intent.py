@@ -58,12 +58,12 @@ class CallPermit:
 
 def remembered_ids(resource: Resource) -> Sequence[str]:
     """The ids under which something may be remembered that keeps it: its own, its host's, and those of everything inside."""
-    return [resource.id, *host_ids(resource), *(inner.id for inner in resource.facts.get("within", ()))]
+    return [resource.id, *host_ids(resource), *(inner.id for inner in resource.contained)]
 
 
 def host_ids(resource: Resource) -> Sequence[str]:
     """The ids under which its host may be remembered: some old ARNs are in lower case although the name in them is not."""
-    host = resource.facts.get("host")
+    host = resource.host_id
     return list(dict.fromkeys([host, host.lower()])) if host else []
 
 

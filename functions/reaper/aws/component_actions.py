@@ -6,58 +6,88 @@ Legal states: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_Desc
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from reaper.aws import protection
+from reaper.aws.owner_lines import sagemaker_line
 from reaper.aws.scale_in_plan import BLOCKED_UNREAD
+from reaper.command import Command
 from reaper.kind import ActionSpec
 from reaper.model import Blocked, Resource, StepName
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComponentDetails:
+    """What a component is made of, from its description, which `is_described` says was read.
+
+    `siblings`: the other components of its endpoint, between a read right before an action and the observation after it. `can_wake`: whether
+    autoscaling would wake it from zero copies; None if that couldn't be read. `adapters`: by name; None if they weren't read.
+    """
+
+    endpoint_name: str = ""
+    siblings: tuple[Resource, ...] = ()
+    is_described: bool = False
+    copies: int | None = None
+    base_component: str | None = None
+    models: tuple[str, ...] = ()
+    unrestorable_because: str | None = None
+    can_wake: bool | None = None
+    adapters: tuple[str, ...] | None = None
+    protected_inside: Mapping[StepName, str] = field(default_factory=dict)
+
+
+def details_of(resource: Resource) -> ComponentDetails:
+    """Its details; empty if it wasn't read."""
+    return resource.details if isinstance(resource.details, ComponentDetails) else ComponentDetails()
+
+
 def blocked_actions(resource: Resource) -> Mapping[StepName, Blocked | None]:
-    """Copies go to zero only where something would wake them again; one with adapters inside is not deleted."""
-    first, facts = _blocked_by_state(resource), resource.facts
-    kept = {move: Blocked(because=why) for move, why in facts.get("kept", {}).items()}
+    """Copies go to zero only if something would wake them again; a component with adapters inside is not deleted."""
+    inside = {action: Blocked(because=because) for action, because in details_of(resource).protected_inside.items()}
+    blocked = _blocked_by_state(resource)
     return {
-        StepName.STOP: first or kept.get(StepName.STOP) or _stop_blocked(resource),
-        StepName.DELETE: first or kept.get(StepName.DELETE) or _delete_blocked(resource),
+        StepName.STOP: blocked or inside.get(StepName.STOP) or _stop_blocked(resource),
+        StepName.DELETE: blocked or inside.get(StepName.DELETE) or _delete_blocked(resource),
     }
 
 
 def _blocked_by_state(resource: Resource) -> Blocked | None:
+    details = details_of(resource)
     if resource.status == "Deleting":
         return Blocked(because="it is being deleted already", already_done=True)
     if resource.status not in {"InService", "Failed"}:
         return Blocked(because=f"its status is {resource.status or 'missing'}")
-    if resource.facts.get("base"):
-        return Blocked(because=f"it is an adapter inside {resource.facts['base']} and takes no capacity of its own")
-    return None if "copies" in resource.facts else Blocked(because="it was not looked at closely")
+    if details.base_component:
+        return Blocked(because=f"it is an adapter inside {details.base_component} and takes no capacity of its own")
+    return None if details.is_described else Blocked(because="it was not looked at closely")
 
 
 def _stop_blocked(resource: Resource) -> Blocked | None:
-    facts = resource.facts
-    if facts["copies"] == 0:
+    details = details_of(resource)
+    if details.copies == 0:
         return Blocked(because="it runs no copies already", already_done=True)
     if resource.status != "InService":
         return Blocked(because=f"its status is {resource.status}, in which it cannot be scaled")
-    if facts.get("wakes") is None:
+    if details.can_wake is None:
         return BLOCKED_UNREAD
-    return (
-        None
-        if facts["wakes"]
-        else Blocked(because="no step scaling policy on NoCapacityInvocationFailures would wake it from zero")
-    )
+    because = "no step scaling policy on NoCapacityInvocationFailures would wake it from zero"
+    return None if details.can_wake else Blocked(because=because)
 
 
 def _delete_blocked(resource: Resource) -> Blocked | None:
-    """Its tags are its endpoint's too: a stack that manages the endpoint manages what is on it."""
-    if because := protection.undeletable_because(resource.tags):
+    """Its tags include its endpoint's: a stack that manages the endpoint manages what is on it."""
+    details = details_of(resource)
+    if because := protection.undeletable_because(resource.tags) or details.unrestorable_because:
         return Blocked(because=because)
-    if lost := resource.facts.get("lost"):
-        return Blocked(because=lost)
-    if "adapters" not in resource.facts:
-        return None if resource.facts["copies"] == 0 else Blocked(because="whether it has adapters inside could not be read")
-    adapters = resource.facts["adapters"]
-    return Blocked(because=f"its adapter {adapters[0]} would go with it") if adapters else None
+    if details.adapters is None:
+        return None if details.copies == 0 else Blocked(because="whether it has adapters inside could not be read")
+    return Blocked(because=f"its adapter {details.adapters[0]} would go with it") if details.adapters else None
+
+
+def remove_copies_command(resource: Resource) -> Command:
+    """The line that takes its copies to zero."""
+    line = sagemaker_line(resource, "update-inference-component-runtime-config", inference_component_name=resource.name)
+    return Command(label="Take it to no copies now", line=f"{line} --desired-runtime-config CopyCount=0")
 
 
 ACTION_SPECS = {

@@ -5,20 +5,25 @@ Legal states: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_Dele
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 from reaper.aws import protection, restorable
 from reaper.aws.autoscaling import Autoscaling
 from reaper.aws.endpoint_description import EndpointDescription, billed_parts
+from reaper.aws.owner_lines import sagemaker_line
 from reaper.aws.scale_in_plan import AVAILABILITY_WARNING, ScaleInPlan, plan_scale_in
+from reaper.command import Command
 from reaper.kind import ActionSpec
 from reaper.model import BilledPart, Blocked, Resource, StepName
 
 CHANGING_STATUSES = {"Creating", "Updating", "SystemUpdating", "RollingBack"}
 STEADY_STATUSES = {"InService", "OutOfService", "Failed", "UpdateRollbackFailed"}
+VARIANT_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
+"""A variant's name stands in a list of the AWS CLI's shorthand, in which a comma or an equals sign would say something else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,82 +36,108 @@ class RegionContext:
     deleted_models: Collection[str] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointDetails:
+    """What acting on an endpoint needs. `scale_in` is None until it was looked at closely.
+
+    `component_tags`: the components' own tags as read right before an action, by name. `parts_after_stop`: what is still paid for after the
+    next scale-in; None if that isn't known. `unrestorable`: why it can't be recreated. `protected_inside`: by action, which component forbids it.
+    """
+
+    component_tags: protection.TagsOfContained = field(default_factory=dict)
+    scale_in: ScaleInPlan | None = None
+    parts_after_stop: tuple[BilledPart, ...] | None = None
+    unrestorable: Blocked | None = None
+    protected_inside: Mapping[StepName, str] = field(default_factory=dict)
+
+
+def details_of(resource: Resource) -> EndpointDetails:
+    """Its details; empty if it wasn't read."""
+    return resource.details if isinstance(resource.details, EndpointDetails) else EndpointDetails()
+
+
 def endpoint_details(
-    resource: Resource, found: EndpointDescription, inside: protection.TagsOfContained, around: RegionContext, now: datetime
-) -> dict[str, Any]:
-    """What `able` needs. `inside`: the tags of its components as listed; those of a fresh look, in its facts already, count too."""
-    fresh: protection.TagsOfContained = resource.facts.get("inside", {})
-    way = plan_scale_in(resource, found, tuple(inside), around.autoscaling)
-    rows = {name: around.component_rows.get(name) for name in inside}
-    return {
-        "scale_in": replace(way, blocked=way.blocked or _blocked_without_copies(way, rows)),
-        "left": _parts_after_scale_in(found, way),
-        "lost": _unrestorable_because(resource, found, inside, rows)
-        or _missing_model_because(found, rows, around.deleted_models),
-        "kept": protection.protected_inside(inside, now) | protection.protected_inside(fresh, now),
-    }
-
-
-def _blocked_without_copies(way: ScaleInPlan, rows: Mapping[str, Mapping[str, Any] | None]) -> Blocked | None:
-    """Where no component has a copy there is none to take; one that cannot be read may have some."""
-    runs = [name for name in way.components if (row := rows[name]) is None or restorable.copy_count(row)]
-    done = way.components and not runs
-    return (
-        Blocked(because="its components have no copies already; SageMaker lets its instances go", already_done=True)
-        if done
-        else None
+    resource: Resource,
+    endpoint: EndpointDescription,
+    component_tags: protection.TagsOfContained,
+    region: RegionContext,
+    now: datetime,
+) -> EndpointDetails:
+    """What acting needs. `component_tags`: as listed; those read right before an action, in its details already, count too."""
+    read_now = details_of(resource).component_tags
+    plan = plan_scale_in(resource, endpoint, tuple(component_tags), region.autoscaling)
+    rows = {name: region.component_rows.get(name) for name in component_tags}
+    return EndpointDetails(
+        component_tags=read_now,
+        scale_in=replace(plan, blocked=plan.blocked or _blocked_without_copies(plan, rows)),
+        parts_after_stop=_parts_after_scale_in(endpoint, plan),
+        unrestorable=_unrestorable(resource, endpoint, component_tags, rows)
+        or _missing_model(endpoint, rows, region.deleted_models),
+        protected_inside=protection.protected_inside(component_tags, now) | protection.protected_inside(read_now, now),
     )
 
 
-def _unrestorable_because(
+def _blocked_without_copies(plan: ScaleInPlan, rows: Mapping[str, Mapping[str, Any] | None]) -> Blocked | None:
+    """Without copies there are none to take. A component that can't be read may have some."""
+    if not plan.components or any((row := rows[name]) is None or restorable.copy_count(row) for name in plan.components):
+        return None
+    return Blocked(because="its components have no copies already; SageMaker lets its instances go", already_done=True)
+
+
+def _unrestorable(
     resource: Resource,
-    found: EndpointDescription,
-    inside: protection.TagsOfContained,
+    endpoint: EndpointDescription,
+    component_tags: protection.TagsOfContained,
     rows: Mapping[str, Mapping[str, Any] | None],
-) -> str | None:
-    """The clause that says why it, with all inside, could not be created again."""
-    if odd := restorable.endpoint_unrestorable_because(found) or restorable.no_room_for_tag_because(resource.tags):
-        return odd
+) -> Blocked | None:
+    """Why it, with all inside, can't be recreated."""
+    if endpoint.has_cached_types:
+        return Blocked(because=restorable.CONFIG_NOT_READ, not_read=True)
+    if because := restorable.endpoint_unrestorable_because(endpoint) or restorable.no_room_for_tag_because(resource.tags):
+        return Blocked(because=because)
     for name, row in rows.items():
         if row is None:
-            return f"what its component {name} is made of could not be read"
-        if odd := restorable.component_unrestorable_because(row) or restorable.no_room_for_tag_because(inside[name]):
-            return odd if name in odd else f"{name} inside it: {odd}"
+            return Blocked(because=f"what its component {name} is made of could not be read")
+        if because := restorable.component_unrestorable_because(row) or restorable.no_room_for_tag_because(component_tags[name]):
+            return Blocked(because=because if name in because else f"{name} inside it: {because}")
     return None
 
 
-def _missing_model_because(
-    found: EndpointDescription, rows: Mapping[str, Mapping[str, Any] | None], gone: Collection[str]
-) -> str | None:
-    return restorable.missing_model_because(restorable.model_names(found.config, *(row for row in rows.values() if row)), gone)
+def _missing_model(
+    endpoint: EndpointDescription, rows: Mapping[str, Mapping[str, Any] | None], deleted: Collection[str]
+) -> Blocked | None:
+    needed = restorable.model_names(endpoint.config, *(row for row in rows.values() if row))
+    because = restorable.missing_model_because(needed, deleted)
+    return Blocked(because=because) if because else None
 
 
-def _parts_after_scale_in(found: EndpointDescription, way: ScaleInPlan) -> tuple[BilledPart, ...] | None:
+def _parts_after_scale_in(endpoint: EndpointDescription, plan: ScaleInPlan) -> tuple[BilledPart, ...] | None:
     """What is still paid for after the next action. Without copies of its components SageMaker lets all instances go."""
-    if way.components:
+    if plan.components:
         return ()
-    least = way.first_variant
+    least = plan.first_variant
     fewer = [
-        replace(v, instances=tuple((kind, min(count, least.get(v.name, count))) for kind, count in v.instances))
-        for v in found.variants
+        replace(v, instances=tuple((size, min(count, least.get(v.name, count))) for size, count in v.instances))
+        for v in endpoint.variants
     ]
-    return billed_parts(replace(found, variants=tuple(fewer)))
+    return billed_parts(replace(endpoint, variants=tuple(fewer)))
 
 
-def parts_after(resource: Resource, move: StepName) -> tuple[BilledPart, ...] | None:
-    """What is still paid for after a move; None where that is not known."""
-    known: tuple[BilledPart, ...] | None = resource.facts.get("left") if move is StepName.STOP else ()
-    return known
+def parts_after(resource: Resource, action: StepName) -> tuple[BilledPart, ...] | None:
+    """What is still paid for after an action; None if that isn't known."""
+    return details_of(resource).parts_after_stop if action is StepName.STOP else ()
 
 
 def blocked_actions(resource: Resource) -> Mapping[StepName, Blocked | None]:
-    """Scaling in needs an endpoint in service; deleting one that could be created again; both one that nothing inside forbids."""
-    facts = resource.facts
-    kept = {move: Blocked(because=why) for move, why in facts.get("kept", {}).items()}
-    first = _blocked_by_state(resource) or (None if "kept" in facts else Blocked(because="it was not looked at closely"))
+    """Scaling in needs an endpoint in service; deleting one that could be recreated; both one that nothing inside forbids."""
+    details = details_of(resource)
+    inside = {action: Blocked(because=because) for action, because in details.protected_inside.items()}
+    blocked = _blocked_by_state(resource)
+    if details.scale_in is None:
+        blocked = blocked or Blocked(because="it was not looked at closely")
     return {
-        StepName.STOP: first or kept.get(StepName.STOP) or _stop_blocked(resource),
-        StepName.DELETE: first or kept.get(StepName.DELETE) or _delete_blocked(resource),
+        StepName.STOP: blocked or inside.get(StepName.STOP) or _stop_blocked(resource),
+        StepName.DELETE: blocked or inside.get(StepName.DELETE) or _delete_blocked(resource),
     }
 
 
@@ -119,15 +150,35 @@ def _blocked_by_state(resource: Resource) -> Blocked | None:
 def _stop_blocked(resource: Resource) -> Blocked | None:
     if resource.status != "InService":
         return Blocked(because=f"its status is {resource.status}, in which it cannot be scaled")
-    way: ScaleInPlan = resource.facts["scale_in"]
-    return way.blocked
+    plan = details_of(resource).scale_in
+    return plan.blocked if plan else None
 
 
 def _delete_blocked(resource: Resource) -> Blocked | None:
     if because := protection.undeletable_because(resource.tags):
         return Blocked(because=because)
-    lost = resource.facts["lost"]
-    return Blocked(because=lost) if lost else None
+    return details_of(resource).unrestorable
+
+
+def scale_in_command(resource: Resource) -> Command | None:
+    """One variant, because a call takes the capacity of only one."""
+    plan = details_of(resource).scale_in
+    variant, count = next(iter(plan.first_variant.items()), ("", 0)) if plan else ("", 0)
+    if not VARIANT_NAME.fullmatch(variant):
+        return None
+    line = sagemaker_line(resource, "update-endpoint-weights-and-capacities", endpoint_name=resource.name)
+    wanted = f"--desired-weights-and-capacities VariantName={variant},DesiredInstanceCount={count:d}"
+    return Command(label="Scale it in now", line=f"{line} {wanted}")
+
+
+def delete_command(resource: Resource) -> Command | None:
+    """Not for an endpoint with components inside: these have to go first."""
+    if resource.contained:
+        return None
+    line = sagemaker_line(resource, "delete-endpoint", endpoint_name=resource.name)
+    unrestorable = details_of(resource).unrestorable
+    promise = "" if unrestorable and unrestorable.not_read else " (its configuration and models stay)"
+    return Command(label=f"Delete it now{promise}", line=line)
 
 
 ACTION_SPECS = {

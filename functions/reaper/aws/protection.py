@@ -14,15 +14,15 @@ TagsOfContained = Mapping[str, Mapping[str, str] | None]
 """Tags by name of what lives inside, None where they could not be read."""
 
 
-def protected_inside(inside: TagsOfContained, now: datetime) -> dict[str, str]:
+def protected_inside(inside: TagsOfContained, now: datetime) -> dict[StepName, str]:
     """By move, the clause that says which one inside forbids it; nothing for a move that none forbids."""
-    found: dict[str, str] = {}
+    found: dict[StepName, str] = {}
     for name, own in inside.items():
         for move, action in CEILING_OF_ACTION.items():
-            if move.value not in found and (because := _forbidden_because(own, action, now)):
-                found[move.value] = f"{name} inside it is protected: {because}"
-        if StepName.DELETE.value not in found and (because := undeletable_because(own)):
-            found[StepName.DELETE.value] = f"{name} inside it would go with it, and of that one holds: {because}"
+            if move not in found and (because := _forbidden_because(own, action, now)):
+                found[move] = f"{name} inside it is protected: {because}"
+        if StepName.DELETE not in found and (because := undeletable_because(own)):
+            found[StepName.DELETE] = f"{name} inside it would go with it, and of that one holds: {because}"
     return found
 
 

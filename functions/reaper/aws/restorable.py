@@ -74,6 +74,7 @@ SCHEDULED_ACTION_MEMBERS = (
 SCHEDULED_ACTION_SERVICE_MEMBERS = {"CreationTime", "ScheduledActionARN", "ServiceNamespace"}
 RESTORED_TAG = "ml-idle-reaper:restored"
 MAX_TAGS = 50
+CONFIG_NOT_READ = "whether its configuration is still there was not looked at, as no rule asks to delete it"
 MAX_MODEL_PAGES = 20
 
 
@@ -86,8 +87,6 @@ def unknown_members_clause(row: Mapping[str, Any], *known: Collection[str]) -> s
 
 def endpoint_unrestorable_because(found: EndpointDescription) -> str | None:
     """The clause that says why the endpoint could not be created again; what hangs on it aside."""
-    if found.has_cached_types:
-        return "whether its configuration is still there was not looked at, as no rule asks to delete it"
     if not found.config:
         return "its configuration is gone or cannot be read, so it could not be created again"
     if odd := config_unrestorable_because(found.config) or unknown_members_clause(

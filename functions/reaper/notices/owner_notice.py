@@ -12,14 +12,14 @@ from datetime import datetime
 from itertools import groupby
 from urllib.parse import quote, urlsplit
 
-from reaper import plan
+from reaper import plan, registry
+from reaper.command import Command
 from reaper.duration import format_duration
 from reaper.model import Finding, Memory, Mode, Result, State, StepName
 from reaper.notices import commands, console_links, forecast, sparkline
 from reaper.notices.message import MAX_SUBJECT, AttributeValue, Audience, Message, is_deliverable, is_plain_address, to_one_line
 from reaper.notices.sparkline import Sparkline
 from reaper.policy.schema import Owners
-from reaper.registry import kinds
 from reaper.snooze.form import tidy_line
 from reaper.text import SMALLEST_SHOWN_USD, format_usd
 
@@ -85,7 +85,7 @@ class Item:
     next_sentence: str
     snooze_link: str | None
     tag_command: str | None
-    stop: commands.Command | None
+    stop: Command | None
     console: str | None
     undo: str | None
     undo_needs_admin: bool
@@ -211,7 +211,7 @@ def notice_item(finding: Finding, occasion: NoticeContext, *, for_admins: bool =
         name=tidy_line(resource.name, 120) or "(no name)",
         kind=kind_title(resource.kind),
         size=tidy_line(resource.size, 80),
-        where=tidy_line(f"{resource.region}, {commands.account_or_workspace(resource)}", 120),
+        where=tidy_line(f"{resource.region}, {registry.kind(resource.kind).place(resource)}", 120),
         since=occasion.now - verdict.idle_for if verdict.idle_for else None,
         tz=forecast.time_zone_of(finding),
         length=format_duration(verdict.idle_for) if verdict.idle_for else "",
@@ -258,7 +258,7 @@ def _undo_command(finding: Finding) -> str | None:
 
 def kind_title(kind: str) -> str:
     """`SageMaker endpoint` for `sagemaker-endpoint`."""
-    return next((known.title for known in kinds() if known.name == kind), kind)
+    return next((known.title for known in registry.kinds() if known.name == kind), kind)
 
 
 def _may_be_idle_longer(finding: Finding, now: datetime) -> bool:

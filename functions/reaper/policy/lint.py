@@ -48,7 +48,7 @@ def _unreachable_rules(policy: Policy) -> Iterator[Problem]:
 def covers_match(wide: Match, narrow: Match) -> bool:
     """Whether everything that `narrow` matches, `wide` matches too. May miss some cases, never claims a wrong one.
 
-    Cloud and kind are one question: what is of cloud aws is of a kind `sagemaker-*`.
+    Cloud and kind are one question, because each kind is of one cloud.
     """
     reached = _kind_names(narrow)
     if not reached or not reached <= _kind_names(wide):
@@ -75,8 +75,7 @@ def _tag_covers(values: list[str] | None, key: str, theirs: dict[str, list[str] 
 def _contradictory_rules(policy: Policy) -> Iterator[Problem]:
     for index, spec in enumerate(policy.rules):
         match = spec.match
-        clouds = {"sagemaker": "aws", "azureml": "azure"}
-        meant = {clouds.get(kind.partition("-")[0], "") for kind in match.kind or ()} - {""}
+        meant = {kind.cloud for kind in registry.kinds() if any(fnmatchcase(kind.name, glob) for glob in match.kind or ())}
         if match.cloud and match.kind and meant and not meant & set(match.cloud):
             yield (
                 ("rules", index, "match"),
@@ -239,7 +238,7 @@ def _names_by_globs(clouds: tuple[str, ...], globs: tuple[str, ...]) -> frozense
 
 def _not_restartable(match: Match) -> list[str]:
     """The kinds that the rule is for, that can be stopped, and that nothing starts again."""
-    return [k.name for k in _kinds_of_match(match) if k.actions and StepName.START not in k.actions]
+    return [k.name for k in _kinds_of_match(match) if k.actions and not k.can_be_started]
 
 
 def _protects(spec: RuleSpec) -> bool:

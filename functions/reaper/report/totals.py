@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from reaper import registry
 from reaper.model import Coverage, Finding, Report, Result, State, Status, StepName
-from reaper.notices import commands, forecast
+from reaper.notices import forecast
 
 HOURS_A_MONTH = 730
 ACTIONS = {StepName.STOP, StepName.DELETE, StepName.START}
@@ -96,7 +97,7 @@ def nothing_idle_text(report: Report) -> str:
 def access_remedies(report: Report) -> list[str]:
     """What to do where nothing at all could be read, a line for each cloud."""
     rows = {row.cloud: row for row in reversed(incomplete_rows(report))} if could_read_nothing(report) else {}
-    return [commands.access_advice(row.cloud, row.missing) for row in rows.values()]
+    return [registry.access_advice(row.cloud, row.missing) for row in rows.values()]
 
 
 def idle_findings(report: Report) -> list[Finding]:

@@ -13,7 +13,7 @@ import boto3
 
 from on_aws.conftest import DAY, HOUR, NOW
 from reaper import registry
-from reaper.actions.contract import ActionResult, CallCheck, Manifest, UndoResult
+from reaper.actions.contract import NOTHING_EARLIER, ActionResult, CallCheck, Earlier, Manifest, UndoResult
 from reaper.actions.manifest import Archive
 from reaper.aws.session import CloudSession
 from reaper.model import Blocked, Observation, Resource, StepName, Target, Window
@@ -72,28 +72,31 @@ class Stage:
         made, manifest = self.made(name, move)
         return made.because, manifest
 
-    def made(self, name: str, move: StepName, permit: CallCheck = lambda: None, **facts: Any) -> tuple[ActionResult, Manifest]:
-        """The same with all that it says of itself, and with more facts, such as `previous`."""
+    def made(
+        self, name: str, move: StepName, permit: CallCheck = lambda: None, earlier: Earlier = NOTHING_EARLIER
+    ) -> tuple[ActionResult, Manifest]:
+        """The same with all that it says of itself, after an earlier action."""
         resource = self.again(self.seen(name)).resource
         bar = registry.kind(self.kind).blocked_actions(resource)[move]
         if bar:
             raise Barred(bar)
-        resource = self.with_facts(resource, **facts)
-        manifest = self.manifest(resource, move)
+        manifest = self.manifest(resource, move, earlier)
         return self.carry(resource, manifest, permit), manifest
 
     def carry(self, resource: Resource, manifest: Manifest, permit: CallCheck = lambda: None) -> ActionResult:
         """The calls of an act, as its manifest says."""
         return registry.action_functions(self.kind).perform(self.cloud(), resource, manifest, permit)
 
-    def kept(self, name: str, move: StepName, archive: Archive, **facts: Any) -> tuple[ActionResult, Manifest, str]:
+    def kept(
+        self, name: str, move: StepName, archive: Archive, earlier: Earlier = NOTHING_EARLIER
+    ) -> tuple[ActionResult, Manifest, str]:
         """An act whose manifest is stored, and where."""
-        made, manifest = self.made(name, move, **facts)
+        made, manifest = self.made(name, move, earlier=earlier)
         return made, manifest, archive.store_manifest(replace(manifest, run=f"r{next(RUNS)}"), 1)
 
-    def manifest(self, resource: Resource, move: StepName) -> Manifest:
+    def manifest(self, resource: Resource, move: StepName, earlier: Earlier = NOTHING_EARLIER) -> Manifest:
         """What undoing will need, as it comes back from the store."""
-        record = registry.action_functions(self.kind).read_undo_state(self.cloud(), resource, move)
+        record = registry.action_functions(self.kind).read_undo_state(self.cloud(), resource, move, earlier)
         plain: dict[str, Any] = json.loads(json.dumps(record))
         return Manifest(
             id=resource.id, kind=self.kind, name=resource.name, target=resource.target, region=resource.region,
@@ -103,10 +106,6 @@ class Stage:
     def undo(self, manifest: Manifest) -> UndoResult:
         """Bring it back."""
         return registry.action_functions(self.kind).undo(self.cloud(), manifest)
-
-    def with_facts(self, resource: Resource, **facts: Any) -> Resource:
-        """The same resource with other facts."""
-        return replace(resource, facts={**resource.facts, **facts})
 
     def asked(self, action: str) -> list[dict[str, Any]]:
         """The parameters of every call of that IAM action so far."""

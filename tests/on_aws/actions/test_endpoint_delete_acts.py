@@ -14,7 +14,7 @@ from on_aws.actions.stage import Barred, Stage
 from on_aws.conftest import DAY, NOW
 from reaper import registry
 from reaper.actions import manifest as archives
-from reaper.actions.contract import ActionResult
+from reaper.actions.contract import NOTHING_EARLIER, ActionResult, Earlier
 from reaper.actions.manifest import Archive
 from reaper.aws.restorable import RESTORED_TAG
 from reaper.aws.session import CloudSession
@@ -239,13 +239,17 @@ def test_what_has_members_that_are_new_to_us_is_not_deleted(account: Account, st
     two_variants(account)
     resource = stage.seen("e")
     with pytest.raises(CloudError, match="QuantumConfig, which we do not know how to bring back"):
-        registry.action_functions(KIND).read_undo_state(Newer(stage.cloud(), operation), resource, StepName.DELETE)  # type: ignore[arg-type]
+        registry.action_functions(KIND).read_undo_state(
+            Newer(stage.cloud(), operation), resource, StepName.DELETE, NOTHING_EARLIER
+        )  # type: ignore[arg-type]
 
 
 def test_members_that_are_new_to_us_do_not_keep_it_from_being_scaled_in(account: Account, stage: Stage):
     two_variants(account)
     resource = stage.again(stage.seen("e")).resource
-    record = registry.action_functions(KIND).read_undo_state(Newer(stage.cloud(), "DescribeAlarms"), resource, StepName.STOP)  # type: ignore[arg-type]
+    record = registry.action_functions(KIND).read_undo_state(
+        Newer(stage.cloud(), "DescribeAlarms"), resource, StepName.STOP, NOTHING_EARLIER
+    )  # type: ignore[arg-type]
     assert record["variants"] == {"blue": 1}
 
 
@@ -341,7 +345,7 @@ def test_what_is_left_of_a_host_is_deleted_by_itself_and_comes_back_whole(
     host(account)
     before = everything()
     _, address = half_deleted(account, stage, server, archive)
-    made, rest, _ = stage.kept("e", StepName.DELETE, archive, previous=address)
+    made, rest, _ = stage.kept("e", StepName.DELETE, archive, earlier=Earlier(manifest_address=address))
     assert (made.part_done, account.contents.endpoints, account.contents.components) == (None, {}, {})
     assert (rest.undo_state["components"], rest.undo_state["previous"], rest.undo_state["part"]) == ([], address, 2)
     undone = stage.undo(rest)
@@ -356,7 +360,7 @@ def test_the_components_of_the_earlier_part_wait_for_their_host(account: Account
     host(account)
     before = everything()
     _, address = half_deleted(account, stage, server, archive)
-    _, rest, _ = stage.kept("e", StepName.DELETE, archive, previous=address)
+    _, rest, _ = stage.kept("e", StepName.DELETE, archive, earlier=Earlier(manifest_address=address))
     server.world.settle_after = MINUTES
     first = stage.undo(rest)
     assert (first.run_again, "Not back yet: numbers of instances, components, autoscaling" in first.not_restored[0]) == (

@@ -37,7 +37,7 @@ def stage(server: Server, account: Account) -> Stage:
 
 
 def within(resource: Resource) -> dict[str, Resource]:
-    return {one.name: one for one in resource.facts["within"]}
+    return {one.name: one for one in resource.contained}
 
 
 def looked(stage: Stage, name: str = "e") -> Resource:
@@ -61,7 +61,7 @@ def test_an_endpoint_brings_its_components_along_as_their_own_sweep_sees_them(st
 def test_a_component_names_its_host_as_the_hosts_own_sweep_does(stage: Stage, how: str):
     part = Stage(stage.server, COMPONENT)
     found = part.seen("Prod") if how == "sweep" else part.again(part.seen("Prod")).resource
-    assert found.facts["host"] == stage.seen("e").id
+    assert found.host_id == stage.seen("e").id
 
 
 def test_the_tags_of_the_fresh_look_are_the_ones_that_count(account: Account, stage: Stage):

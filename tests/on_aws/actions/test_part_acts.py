@@ -12,7 +12,7 @@ from on_aws.actions.stage import Stage
 from on_aws.conftest import DAY, NOW
 from reaper import registry
 from reaper.actions import manifest as archives
-from reaper.actions.contract import ActionResult, Manifest
+from reaper.actions.contract import ActionResult, Earlier, Manifest
 from reaper.actions.manifest import Archive
 from reaper.errors import CloudError, Reason
 from reaper.model import BilledPart, StepName
@@ -67,7 +67,7 @@ def all_parts(account: Account, stage: Stage, archive: Archive) -> list[tuple[Ac
     found: list[tuple[ActionResult, Manifest]] = []
     previous = None
     while stage.able("e")[StepName.STOP] is None:
-        made, manifest, previous = stage.kept("e", StepName.STOP, archive, previous=previous)
+        made, manifest, previous = stage.kept("e", StepName.STOP, archive, earlier=Earlier(manifest_address=previous))
         found.append((made, manifest))
         later(account)
     return found
@@ -194,7 +194,7 @@ def test_with_an_unreadable_earlier_manifest_the_count_begins_anew(account: Acco
     three(account)
     stage.move("e", StepName.STOP)
     later(account)
-    made, manifest = stage.made("e", StepName.STOP, previous=previous)
+    made, manifest = stage.made("e", StepName.STOP, earlier=Earlier(manifest_address=previous))
     assert (made.part_done, manifest.undo_state["previous"]) == ("1 of 2 variants", previous)
     stage.undo(manifest)
     assert counts(account) == {"a": 3, "b": 1, "c": 2}
@@ -204,7 +204,7 @@ def test_an_earlier_manifest_outside_the_place_for_them_is_named_and_not_read(ac
     three(account)
     _, _, previous = stage.kept("e", StepName.STOP, archive)
     later(account)
-    made, manifest = stage.made("e", StepName.STOP, previous=previous, elsewhere=True)
+    made, manifest = stage.made("e", StepName.STOP, earlier=Earlier(manifest_address=previous, is_readable=False))
     assert (made.part_done, manifest.undo_state["previous"], manifest.undo_state["part"]) == ("1 of 2 variants", previous, 1)
     assert stage.undo(manifest).because
     assert counts(account) == {"a": 3, "b": 1, "c": 2}
@@ -227,7 +227,7 @@ def test_a_stop_that_no_longer_stands_is_not_gone_on_with(account: Account, stag
     since(account)
     later(account)
     before = counts(account)
-    _, manifest = stage.made("e", StepName.STOP, previous=previous)
+    _, manifest = stage.made("e", StepName.STOP, earlier=Earlier(manifest_address=previous))
     assert manifest.undo_state["part"] == 1
     stage.undo(manifest)
     assert counts(account) == before
@@ -238,7 +238,7 @@ def test_a_finished_stop_of_long_ago_is_not_undone_with_a_new_one(account: Accou
     _, _, previous = stage.kept("e", StepName.STOP, archive)
     account.contents.endpoints["e"].variants[1].count = 2
     later(account)
-    made, manifest = stage.made("e", StepName.STOP, previous=previous)
+    made, manifest = stage.made("e", StepName.STOP, earlier=Earlier(manifest_address=previous))
     stage.undo(manifest)
     assert (made.part_done, counts(account)) == (None, {"a": 1, "b": 2})
 

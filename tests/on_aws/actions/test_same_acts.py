@@ -9,6 +9,7 @@ import pytest
 
 from on_aws.actions.stage import Stage
 from on_aws.conftest import DAY, HOUR, NOW
+from reaper.actions.contract import Earlier
 from reaper.aws.restorable import RESTORED_TAG
 from reaper.errors import CloudError, Reason
 from reaper.model import StepName
@@ -232,8 +233,8 @@ def test_what_a_scale_in_took_comes_back_after_the_deletion_is_undone(account: A
     account.endpoint("e", variants=[Variant(count=3)])
     scaled.variant(account, "e", least=2, most=4)
     _, stopped = stage.move("e", StepName.STOP)
-    resource = stage.with_facts(stage.again(stage.seen("e")).resource, previous="s3://kept/stop.json")
-    deleted = stage.manifest(resource, StepName.DELETE)
+    resource = stage.again(stage.seen("e")).resource
+    deleted = stage.manifest(resource, StepName.DELETE, Earlier(manifest_address="s3://kept/stop.json"))
     stage.carry(resource, deleted)
     server.now = NOW + HOUR
     command = f"reaper restore {resource.id} --manifest s3://kept/stop.json"
@@ -324,8 +325,8 @@ def test_a_deleted_component_is_not_put_on_an_endpoint_that_somebody_made_anew(a
 
 
 def test_a_deleted_component_says_what_was_done_before_it_was_deleted(account: Account, part: Stage):
-    resource = part.with_facts(part.again(part.seen("one")).resource, previous="s3://kept/stop.json")
-    manifest = part.manifest(resource, StepName.DELETE)
+    resource = part.again(part.seen("one")).resource
+    manifest = part.manifest(resource, StepName.DELETE, Earlier(manifest_address="s3://kept/stop.json"))
     account.contents.components.clear()
     assert any("--manifest s3://kept/stop.json" in text for text in part.undo(manifest).not_restored)
 

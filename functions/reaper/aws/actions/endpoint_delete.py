@@ -10,10 +10,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from reaper.actions.contract import ActionResult, CallCheck, Manifest, UndoState
-from reaper.aws import autoscaling as aws_autoscaling
-from reaper.aws import tags
-from reaper.aws.actions import autoscaling, earlier, endpoint_config, identity, inference_component
+from reaper.actions.contract import ActionResult, CallCheck, Earlier, Manifest, UndoState
+from reaper.aws import autoscaling, tags
+from reaper.aws.actions import endpoint_config, identity, inference_component, manifest_chain, saved_autoscaling
 from reaper.aws.plain_json import ANY_REPLY_KEY, chosen_members
 from reaper.aws.restorable import ENDPOINT_MEMBERS, VARIANT_MEMBERS
 from reaper.aws.session import CloudSession
@@ -24,7 +23,7 @@ PAUSES_S = (2.0, 4.0, 8.0, 15.0, 15.0, 15.0)
 """Seconds between looks at whether the components are gone."""
 
 
-def read_undo_state(cloud: CloudSession, resource: Resource) -> UndoState:
+def read_undo_state(cloud: CloudSession, resource: Resource, earlier: Earlier) -> UndoState:
     """Everything that creating it again needs. Raises CloudError where it could not be created again.
 
     `part` above 1: its components were deleted by an earlier action, whose manifest `previous` names and undoing follows.
@@ -37,25 +36,28 @@ def read_undo_state(cloud: CloudSession, resource: Resource) -> UndoState:
     ]
     endpoint_config.require_models(cloud, endpoint_config.model_names(config) | inference_component.model_names(components))
     variants = [chosen_members(v, *VARIANT_MEMBERS) for v in row.get("ProductionVariants") or ()]
-    ids = {aws_autoscaling.variant_resource_id(resource.name, v["VariantName"]) for v in variants}
-    ids |= {aws_autoscaling.component_resource_id(one["InferenceComponentName"]) for one in components}
+    ids = {autoscaling.variant_resource_id(resource.name, v["VariantName"]) for v in variants}
+    ids |= {autoscaling.component_resource_id(one["InferenceComponentName"]) for one in components}
     own = tags.read_tags_now(cloud, row["EndpointArn"])
     first = identity.first_created(row, own)
     identity.with_restored_tag(own, first)
     return {
         "endpoint": chosen_members(row, *ENDPOINT_MEMBERS),
         "born": first,
-        "previous": resource.facts.get("previous"),
-        "part": earlier.part_number(
-            resource, lambda before: before.action is StepName.DELETE and before.undo_state.get("born") == first
-        ),
+        "previous": earlier.manifest_address,
+        "part": manifest_chain.part_number(resource, earlier, lambda before: _continues(before, first)),
         "tags": own,
         "variants": variants,
         "shadows": [chosen_members(v, *VARIANT_MEMBERS) for v in row.get("ShadowProductionVariants") or ()],
         "config": config,
         "components": components,
-        "scaling": autoscaling.read_autoscaling_state(cloud, ids, will_be_deleted=True),
+        "scaling": saved_autoscaling.read_autoscaling_state(cloud, ids, will_be_deleted=True),
     }
+
+
+def _continues(before: Manifest, first_created: str) -> bool:
+    """Whether deleting this endpoint continues that action."""
+    return before.action is StepName.DELETE and before.undo_state.get("born") == first_created
 
 
 def perform(cloud: CloudSession, resource: Resource, manifest: Manifest, permit: CallCheck) -> ActionResult:
@@ -73,8 +75,10 @@ def perform(cloud: CloudSession, resource: Resource, manifest: Manifest, permit:
     except CloudError as error:
         if not gone:
             raise
-        raise autoscaling.partial_error(error, f"its components {', '.join(gone)} are deleted: undo brings them back") from error
-    left = autoscaling.deregister_targets(cloud, saved["scaling"], permit)
+        raise saved_autoscaling.partial_error(
+            error, f"its components {', '.join(gone)} are deleted: undo brings them back"
+        ) from error
+    left = saved_autoscaling.deregister_targets(cloud, saved["scaling"], permit)
     said = [f"with its {_component_count_text(saved, 'inference ')}"] if saved["components"] else []
     said += ["with its autoscaling"] if saved["scaling"]["targets"] and not left else []
     told = f"it is being deleted {' and '.join(said)}".rstrip()
@@ -85,8 +89,8 @@ def _result_while_components_go(cloud: CloudSession, saved: UndoState, permit: C
     """What there is to say while the components are still going; their autoscaling goes, too. Raises CloudError where none was ours."""
     if not saved["components"]:
         raise _delete_refusal("its components are still being deleted, and it was left as it is")
-    targets = [t for t in saved["scaling"]["targets"] if t["ScalableDimension"] == aws_autoscaling.COPIES_DIMENSION]
-    left = autoscaling.deregister_targets(cloud, {**saved["scaling"], "targets": targets}, permit)
+    targets = [t for t in saved["scaling"]["targets"] if t["ScalableDimension"] == autoscaling.COPIES_DIMENSION]
+    left = saved_autoscaling.deregister_targets(cloud, {**saved["scaling"], "targets": targets}, permit)
     hosted = _component_count_text(saved)
     told = f"its {hosted} {'are' if len(saved['components']) > 1 else 'is'} still being deleted; the endpoint itself runs on"
     return ActionResult(because="; ".join([told, *left]), part_done=f"its {hosted}; the endpoint itself is left")

@@ -12,8 +12,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reaper.actions.contract import Manifest, UndoResult, UndoState
-from reaper.aws import autoscaling as aws_autoscaling
-from reaper.aws.actions import autoscaling, earlier, endpoint_config, identity, inference_component, resize
+from reaper.aws import autoscaling
+from reaper.aws.actions import (
+    endpoint_config,
+    identity,
+    inference_component,
+    manifest_chain,
+    resize,
+    saved_autoscaling,
+    variant_settings,
+)
 from reaper.aws.actions.endpoint_delete import fetch_endpoint, variants_by_name
 from reaper.aws.actions.resize import RUN_AGAIN_TEXT
 from reaper.aws.plain_json import tags_parameter, to_plain_json
@@ -32,7 +40,7 @@ def restore_endpoint(cloud: CloudSession, manifest: Manifest) -> UndoResult:
     failed = _restore_sizes(cloud, name, saved, lost)
     status = fetch_endpoint(cloud, name)["EndpointStatus"]
     because = "it was created again" if made else f"its status is {status}"
-    chain = earlier.manifest_chain(manifest, failed)
+    chain = manifest_chain.read_chain(manifest, failed)
     never = _never_restored(chain)
     if status != "InService":
         return UndoResult(
@@ -87,50 +95,20 @@ def _restore_sizes(cloud: CloudSession, name: str, saved: UndoState, lost: list[
 
 
 def _size_changes(cloud: CloudSession, row: Mapping[str, Any], saved: UndoState, lost: list[str]) -> list[dict[str, Any]]:
-    """What to ask for by variant. Those that autoscaling has in hand again are left to it, which `lost` is told of fewer instances."""
+    """What to ask for by variant. Autoscaling decides on those it scales again; `lost` gets a sentence about what stays different."""
     name = row["EndpointName"]
-    now, plans = (
-        variants_by_name(row.get("ProductionVariants") or ()),
-        variants_by_name(saved["config"]["params"]["ProductionVariants"]),
-    )
-    targets = {one["ResourceId"] for one in aws_autoscaling.read_autoscaling(cloud).targets}
-    there = [v for v in saved["variants"] if v["VariantName"] in now]
-    held = [v for v in there if aws_autoscaling.variant_resource_id(name, v["VariantName"]) in targets]
-    lost += [text for v in held if (text := _autoscaled_sentence(v, now[v["VariantName"]]))]
-    return [_settings_to_restore(v, now[v["VariantName"]], plans.get(v["VariantName"], {}), lost) for v in there if v not in held]
-
-
-def _autoscaled_sentence(was: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
-    count, before = now.get("DesiredInstanceCount", 0), was.get("DesiredInstanceCount", 0)
-    text = f"The number of instances of {was['VariantName']} is {count} now and not {before}: its autoscaling has it in hand."
-    return text if count < before else None
-
-
-def _settings_to_restore(
-    was: Mapping[str, Any], now: Mapping[str, Any], plan: Mapping[str, Any], lost: list[str]
-) -> dict[str, Any]:
-    """What to ask for to make a variant what it was, where it still is what `plan`, its part of the configuration, made it."""
-    found: dict[str, Any] = {"VariantName": was["VariantName"]}
-    free = not was.get("ManagedInstanceScaling") and not was.get("InstancePools")
-    asked = [("DesiredWeight", "weight", plan.get("InitialVariantWeight", 1.0))]
-    asked += [("DesiredInstanceCount", "number of instances", plan.get("InitialInstanceCount"))] if free else []
-    for key, word, made in asked:
-        if key in was and was[key] != now.get(key):
-            if now.get(key) == made:
-                found[key] = was[key]
-            else:
-                lost.append(_chosen_since_sentence(word, was["VariantName"], now.get(key), was[key]))
-    serverless = was.get("CurrentServerlessConfig") or {}
-    if serverless and serverless != now.get("CurrentServerlessConfig"):
-        if now.get("CurrentServerlessConfig") == plan.get("ServerlessConfig"):
-            found["ServerlessUpdateConfig"] = {k: v for k, v in serverless.items() if k != "MemorySizeInMB"}
-        else:
-            lost.append(_chosen_since_sentence("concurrency", was["VariantName"], "another", "as before"))
-    return found
-
-
-def _chosen_since_sentence(word: str, variant: str, now: Any, before: Any) -> str:
-    return f"The {word} of {variant} is {now} now and not {before}: it was chosen since and is left as it is."
+    now = variants_by_name(row.get("ProductionVariants") or ())
+    configured = variants_by_name(saved["config"]["params"]["ProductionVariants"])
+    scaled_ids = {target["ResourceId"] for target in autoscaling.read_autoscaling(cloud).targets}
+    changes = []
+    for before in (variant for variant in saved["variants"] if variant["VariantName"] in now):
+        variant = before["VariantName"]
+        if autoscaling.variant_resource_id(name, variant) in scaled_ids:
+            lost += filter(None, [variant_settings.autoscaled_sentence(before, now[variant])])
+            continue
+        lost += variant_settings.chosen_since_sentences(before, now[variant], configured.get(variant, {}))
+        changes.append(variant_settings.settings_to_restore(before, now[variant], configured.get(variant, {})))
+    return changes
 
 
 def _restore_contents(cloud: CloudSession, name: str, saved: UndoState, lost: list[str]) -> list[str]:
@@ -138,15 +116,15 @@ def _restore_contents(cloud: CloudSession, name: str, saved: UndoState, lost: li
 
     What no run brings back is told to `lost`.
     """
-    ready = {aws_autoscaling.variant_resource_id(name, row["VariantName"]) for row in saved["variants"]}
+    ready = {autoscaling.variant_resource_id(name, row["VariantName"]) for row in saved["variants"]}
     later: list[str] = []
     for one in saved["components"]:
         status = _restore_component(cloud, one, later, lost)
         if status == "InService":
-            ready.add(aws_autoscaling.component_resource_id(one["InferenceComponentName"]))
+            ready.add(autoscaling.component_resource_id(one["InferenceComponentName"]))
         elif status:
             later.append(f"Component {one['InferenceComponentName']} is {status}: its autoscaling is not back yet: run it again.")
-    return later + (autoscaling.restore_autoscaling(cloud, saved["scaling"], ready) if saved["scaling"]["targets"] else [])
+    return later + (saved_autoscaling.restore_autoscaling(cloud, saved["scaling"], ready) if saved["scaling"]["targets"] else [])
 
 
 def _restore_component(cloud: CloudSession, saved: Mapping[str, Any], later: list[str], theirs: list[str]) -> str:

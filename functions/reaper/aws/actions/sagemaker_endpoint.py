@@ -7,16 +7,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from reaper.actions.contract import ActionFunctions, ActionResult, CallCheck, Manifest, UndoResult, UndoState
+from reaper.actions.contract import ActionFunctions, ActionResult, CallCheck, Earlier, Manifest, UndoResult, UndoState
 from reaper.aws import tags
-from reaper.aws.actions import (
-    autoscaling,
-    endpoint_delete,
-    endpoint_restore,
-    endpoint_scale_in,
-    endpoint_scale_out,
-    inference_component,
-)
+from reaper.aws.actions import endpoint_delete, endpoint_restore, endpoint_scale, inference_component, saved_autoscaling
+from reaper.aws.endpoint_actions import EndpointDetails
 from reaper.aws.kinds import sagemaker_endpoint as kind
 from reaper.aws.kinds import sagemaker_inference_component as component_kind
 from reaper.aws.session import CloudSession
@@ -27,29 +21,28 @@ def read_now(cloud: CloudSession, resource: Resource) -> Resource:
     """Its description and tags, and every component on it with its tags: what forbids acts on them forbids what takes them away."""
     row = endpoint_delete.fetch_endpoint(cloud, resource.name)
     own = tags.read_tags_now(cloud, row["EndpointArn"])
-    inside: dict[str, dict[str, str]] = {}
-    within: list[Resource] = []
+    component_tags: dict[str, dict[str, str]] = {}
+    contained: list[Resource] = []
     for name in inference_component.component_names(cloud, resource.name):
         if inner := inference_component.find_component(cloud, name):
-            inside[name] = tags.read_tags_now(cloud, inner["InferenceComponentArn"])
-            within.append(component_kind.contained_resource(cloud, inner, inside[name], own))
-    return replace(kind.resource_from_row(cloud, row, own), facts={"inside": inside, "within": tuple(within)})
+            component_tags[name] = tags.read_tags_now(cloud, inner["InferenceComponentArn"])
+            contained.append(component_kind.contained_resource(cloud, inner, component_tags[name], own))
+    endpoint = kind.resource_from_row(cloud, row, own)
+    return replace(endpoint, details=EndpointDetails(component_tags=component_tags), contained=tuple(contained))
 
 
-def read_undo_state(cloud: CloudSession, resource: Resource, move: StepName) -> UndoState:
-    """Read anew; see the modules of the two moves."""
-    return (
-        endpoint_delete.read_undo_state(cloud, resource)
-        if move is StepName.DELETE
-        else endpoint_scale_in.read_undo_state(cloud, resource)
-    )
+def read_undo_state(cloud: CloudSession, resource: Resource, action: StepName, earlier: Earlier) -> UndoState:
+    """Read right before the action; see the modules of the two actions."""
+    if action is StepName.DELETE:
+        return endpoint_delete.read_undo_state(cloud, resource, earlier)
+    return endpoint_scale.read_undo_state(cloud, resource, earlier)
 
 
 def perform(cloud: CloudSession, resource: Resource, manifest: Manifest, permit: CallCheck) -> ActionResult:
     """Neither move is waited for."""
     if manifest.action is StepName.DELETE:
         return endpoint_delete.perform(cloud, resource, manifest, permit)
-    return endpoint_scale_in.perform(cloud, resource, manifest, permit)
+    return endpoint_scale.perform(cloud, resource, manifest, permit)
 
 
 def undo(cloud: CloudSession, manifest: Manifest) -> UndoResult:
@@ -57,7 +50,7 @@ def undo(cloud: CloudSession, manifest: Manifest) -> UndoResult:
     return (
         endpoint_restore.restore_endpoint(cloud, manifest)
         if manifest.action is StepName.DELETE
-        else endpoint_scale_out.undo_scale_in(cloud, manifest)
+        else endpoint_scale.undo_scale_in(cloud, manifest)
     )
 
 
@@ -78,6 +71,6 @@ ACTS = ActionFunctions(
         "sagemaker:UpdateEndpointWeightsAndCapacities",
         "sagemaker:UpdateInferenceComponentRuntimeConfig",
         "iam:PassRole",
-        *autoscaling.RESTORE_PERMISSIONS,
+        *saved_autoscaling.RESTORE_PERMISSIONS,
     ),
 )

@@ -9,10 +9,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from reaper.actions.contract import ActionFunctions, ActionResult, CallCheck, Manifest, UndoResult, UndoState
-from reaper.aws import autoscaling as aws_autoscaling
-from reaper.aws import protection, restorable, tags
-from reaper.aws.actions import autoscaling, endpoint_config, identity, inference_component
+from reaper.actions.contract import ActionFunctions, ActionResult, CallCheck, Earlier, Manifest, UndoResult, UndoState
+from reaper.aws import autoscaling, component_actions, protection, restorable, tags
+from reaper.aws.actions import autoscaling_minimum, endpoint_config, identity, inference_component, saved_autoscaling
 from reaper.aws.kinds import sagemaker_inference_component as kind
 from reaper.aws.plain_json import ANY_REPLY_KEY
 from reaper.aws.session import CloudSession
@@ -22,8 +21,10 @@ from reaper.model import Resource, StepName
 
 def read_now(cloud: CloudSession, resource: Resource) -> Resource:
     """Its description and tags, merged with its endpoint's as `discover` does; and the same of all others on that endpoint."""
-    found = _read_component(cloud, resource.name)
-    return replace(found, facts={**found.facts, "siblings": tuple(_read_siblings(cloud, found))})
+    component = _read_component(cloud, resource.name)
+    details = component_actions.details_of(component)
+    siblings = tuple(_read_siblings(cloud, component.name, details.endpoint_name))
+    return replace(component, details=replace(details, siblings=siblings))
 
 
 def _read_component(cloud: CloudSession, name: str) -> Resource:
@@ -33,30 +34,29 @@ def _read_component(cloud: CloudSession, name: str) -> Resource:
     )
 
 
-def _read_siblings(cloud: CloudSession, found: Resource) -> Iterator[Resource]:
-    for name in inference_component.component_names(cloud, found.facts["endpoint"]):
+def _read_siblings(cloud: CloudSession, component: str, endpoint: str) -> Iterator[Resource]:
+    for name in inference_component.component_names(cloud, endpoint):
         try:
-            if name != found.name:
+            if name != component:
                 yield _read_component(cloud, name)
         except CloudError as error:
             if error.reason is not Reason.GONE:
                 raise
 
 
-def read_undo_state(cloud: CloudSession, resource: Resource, move: StepName) -> UndoState:
+def read_undo_state(cloud: CloudSession, resource: Resource, action: StepName, earlier: Earlier) -> UndoState:
     """Read anew. Raises CloudError where it could not be created again, or where nothing would wake it."""
-    id_ = aws_autoscaling.component_resource_id(resource.name)
-    if move is StepName.DELETE:
+    id_ = autoscaling.component_resource_id(resource.name)
+    if action is StepName.DELETE:
         saved = inference_component.read_component_state(cloud, resource.name)
         endpoint_config.require_models(cloud, inference_component.model_names([saved]))
-        before = {"previous": resource.facts.get("previous")}
         return {
             "component": saved,
             "host": _endpoint_first_created(cloud, saved["EndpointName"]),
-            "scaling": autoscaling.read_autoscaling_state(cloud, {id_}, will_be_deleted=True),
-            **before,
+            "scaling": saved_autoscaling.read_autoscaling_state(cloud, {id_}, will_be_deleted=True),
+            "previous": earlier.manifest_address,
         }
-    if not aws_autoscaling.can_wake_component(aws_autoscaling.read_autoscaling(cloud), resource.name):
+    if not autoscaling.can_wake_component(autoscaling.read_autoscaling(cloud), resource.name):
         text = f"{resource.name}: nothing would wake it from zero any more"
         raise CloudError(Reason.REFUSED, "application-autoscaling:DescribeScalingPolicies", text)
     row = inference_component.fetch_component(cloud, resource.name)
@@ -69,7 +69,7 @@ def read_undo_state(cloud: CloudSession, resource: Resource, move: StepName) -> 
         **made,
         "copies": restorable.copy_count(row),
         "least": {id_: 0},
-        "scaling": autoscaling.read_autoscaling_state(cloud, {id_}),
+        "scaling": saved_autoscaling.read_autoscaling_state(cloud, {id_}),
     }
 
 
@@ -89,9 +89,9 @@ def perform(cloud: CloudSession, resource: Resource, manifest: Manifest, permit:
     if manifest.action is StepName.DELETE:
         permit()
         cloud.call("sagemaker", "DeleteInferenceComponent", ANY_REPLY_KEY, InferenceComponentName=resource.name)
-        left = autoscaling.deregister_targets(cloud, saved["scaling"], permit)
+        left = saved_autoscaling.deregister_targets(cloud, saved["scaling"], permit)
         return ActionResult(because="; ".join(["it is being deleted; its endpoint and model stay", *left]))
-    with autoscaling.minimum_lowered(cloud, manifest, permit):
+    with autoscaling_minimum.minimum_lowered(cloud, manifest, permit):
         permit()
         inference_component.set_copies(cloud, resource.name, 0)
     told = f"its {saved['copies']} copies are being taken to zero; a request wakes it again"
@@ -108,11 +108,11 @@ def undo(cloud: CloudSession, manifest: Manifest) -> UndoResult:
         raise identity.recreated_error("sagemaker:UpdateInferenceComponentRuntimeConfig", name)
     if inference_component.specifications_of(row) != saved["made_of"] or _placement(row) != saved["on"]:
         raise _undo_refusal(f"{name} runs something else since: it is left as it is")
-    id_ = aws_autoscaling.component_resource_id(name)
-    copies = inference_component.restored_copies(row, saved["copies"], autoscaling.maximum_by_id(cloud).get(id_))
+    id_ = autoscaling.component_resource_id(name)
+    copies = inference_component.restored_copies(row, saved["copies"], autoscaling_minimum.maximum_by_id(cloud).get(id_))
     inference_component.restore_copies(cloud, name, copies)
     chosen = {id_: copies.now} if copies.was_chosen_since else {}
-    lost = [*copies.not_restored, *autoscaling.raise_minimum(cloud, saved["scaling"], saved["least"], chosen)]
+    lost = [*copies.not_restored, *autoscaling_minimum.raise_minimum(cloud, saved["scaling"], saved["least"], chosen)]
     asked = f"{copies.count_to_request} copies are asked for again"
     return UndoResult(
         because=asked if copies.count_to_request is not None else "its copies are left as they are", not_restored=tuple(lost)
@@ -133,7 +133,7 @@ def _undo_delete(cloud: CloudSession, manifest: Manifest) -> UndoResult:
         later = (
             [_waiting_sentence(status)]
             if waits
-            else autoscaling.restore_autoscaling(cloud, saved["scaling"], {aws_autoscaling.component_resource_id(name)})
+            else saved_autoscaling.restore_autoscaling(cloud, saved["scaling"], {autoscaling.component_resource_id(name)})
         )
         lost, waits = [*later, *lost], bool(later)
         lost.append("The tags of its autoscaling are not kept.")
@@ -164,6 +164,6 @@ ACTS = ActionFunctions(
         "sagemaker:UpdateInferenceComponentRuntimeConfig",
         "sagemaker:AddTags",
         "iam:PassRole",
-        *autoscaling.RESTORE_PERMISSIONS,
+        *saved_autoscaling.RESTORE_PERMISSIONS,
     ),
 )

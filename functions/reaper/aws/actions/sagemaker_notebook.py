@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from reaper.actions.contract import ActionFunctions, ActionResult, CallCheck, Manifest, UndoResult, UndoState
+from reaper.actions.contract import ActionFunctions, ActionResult, CallCheck, Earlier, Manifest, UndoResult, UndoState
 from reaper.aws import tags
 from reaper.aws.kinds import sagemaker_notebook as kind
 from reaper.aws.plain_json import ANY_REPLY_KEY, chosen_members
@@ -27,7 +27,7 @@ def read_now(cloud: CloudSession, resource: Resource) -> Resource:
     return kind.resource_from_row(cloud, row, tags.read_tags_now(cloud, row["NotebookInstanceArn"]))
 
 
-def read_undo_state(cloud: CloudSession, resource: Resource, move: StepName) -> UndoState:
+def read_undo_state(cloud: CloudSession, resource: Resource, action: StepName, earlier: Earlier) -> UndoState:
     """What it was like; starting it again needs its name only, and that it is still the same one."""
     row = _fetch_notebook(cloud, resource.name)
     return chosen_members(row, *IDENTITY_KEYS, "NotebookInstanceStatus", "VolumeSizeInGB", "NotebookInstanceLifecycleConfigName")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from reaper.actions.contract import ActionFunctions, ActionResult, CallCheck, Manifest, UndoResult, UndoState
+from reaper.actions.contract import ActionFunctions, ActionResult, CallCheck, Earlier, Manifest, UndoResult, UndoState
 from reaper.aws import tags
 from reaper.aws.kinds import sagemaker_studio_app as kind
 from reaper.aws.plain_json import ANY_REPLY_KEY, chosen_members, tags_parameter, to_plain_json
@@ -19,16 +19,16 @@ from reaper.model import Resource, StepName
 
 def read_now(cloud: CloudSession, resource: Resource) -> Resource:
     """Its description, and the tags of the app, its space or user profile and its domain, merged as `discover` merges them."""
-    row = _fetch_app(cloud, resource.facts)
+    row = _fetch_app(cloud, kind.app_parameters(resource))
     if row["Status"] == "Deleted":
         raise CloudError(Reason.GONE, "sagemaker:DescribeApp", f"{resource.name} has been deleted")
     _, homes = kind.app_and_parent_arns(cloud, row)
     return kind.resource_from_row(cloud, row, tags.read_tags_now(cloud, _app_arn(row), *homes))
 
 
-def read_undo_state(cloud: CloudSession, resource: Resource, move: StepName) -> UndoState:
+def read_undo_state(cloud: CloudSession, resource: Resource, action: StepName, earlier: Earlier) -> UndoState:
     """What CreateApp needs, with the app's own tags only: it inherits the others anyway."""
-    row = _fetch_app(cloud, resource.facts)
+    row = _fetch_app(cloud, kind.app_parameters(resource))
     app = chosen_members(row, *kind.IDENTITY_KEYS, "ResourceSpec", "RecoveryMode", "CreationTime")
     return {"app": app, "tags": tags.read_tags_now(cloud, _app_arn(row))}
 

@@ -11,13 +11,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from reaper.aws import autoscaling, component_actions, metrics, protection, restorable, tags
+from reaper.aws import autoscaling, component_actions, metrics, owner_lines, protection, restorable, tags
 from reaper.aws.autoscaling import Autoscaling
+from reaper.aws.component_actions import ComponentDetails, details_of
 from reaper.aws.metrics import MetricQuery, MetricResult
 from reaper.errors import CloudError, Reason
 from reaper.evidence import is_recent, last_used, merge_heartbeats
 from reaper.kind import Kind
-from reaper.model import Observation, Reading, Resource, Role, Window
+from reaper.model import Observation, Reading, Resource, Role, StepName, Window
 
 if TYPE_CHECKING:
     from reaper.aws.session import CloudSession
@@ -32,18 +33,17 @@ HEARTBEAT_METRICS = ("CPUUtilizationNormalized", "GPUUtilizationNormalized")
 
 
 def discover(cloud: CloudSession) -> Iterator[Resource]:
-    """Every component of the region. Its endpoint's tags are its own too, where it has no others.
+    """Every component of the region. Its endpoint's tags are its own too, unless it has others.
 
-    One that cannot be placed fails them all: it may be an adapter of any other.
+    A component that can't be placed fails them all: it may be an adapter of any other.
     """
     rows = list(
         cloud.paged_rows("sagemaker", "ListInferenceComponents", "InferenceComponents", *REQUIRED_KEYS[1:], MaxResults=100)
     )
-    found = tags.tags_by_arn(cloud, "inference-component", "endpoint") if rows else {}
+    tags_by_arn = tags.tags_by_arn(cloud, "inference-component", "endpoint") if rows else {}
     for row in rows:
-        yield resource_from_row(
-            cloud, {REQUIRED_KEYS[0]: None, **row}, tags.tags_of(found, row["InferenceComponentArn"], endpoint_arn(cloud, row))
-        )
+        own_tags = tags.tags_of(tags_by_arn, row["InferenceComponentArn"], endpoint_arn(cloud, row))
+        yield resource_from_row(cloud, {REQUIRED_KEYS[0]: None, **row}, own_tags)
 
 
 def endpoint_arn(cloud: CloudSession, row: Mapping[str, Any]) -> str:
@@ -51,7 +51,7 @@ def endpoint_arn(cloud: CloudSession, row: Mapping[str, Any]) -> str:
     return f"arn:{cloud.partition}:sagemaker:{cloud.region}:{cloud.target.account}:endpoint/{row['EndpointName']}"
 
 
-def resource_from_row(cloud: CloudSession, row: Mapping[str, Any], found: Mapping[str, str] | None) -> Resource:
+def resource_from_row(cloud: CloudSession, row: Mapping[str, Any], own_tags: Mapping[str, str] | None) -> Resource:
     """A row of the list, or a description, with its tags."""
     return Resource(
         kind=NAME,
@@ -62,44 +62,58 @@ def resource_from_row(cloud: CloudSession, row: Mapping[str, Any], found: Mappin
         created=row.get("CreationTime"),
         changed=row.get("LastModifiedTime"),
         status=row.get("InferenceComponentStatus", ""),
-        tags=found,
-        facts={"endpoint": row["EndpointName"], "host": endpoint_arn(cloud, row)},
+        tags=own_tags,
+        details=ComponentDetails(endpoint_name=row["EndpointName"]),
+        host_id=endpoint_arn(cloud, row),
     )
 
 
 def contained_resource(
-    cloud: CloudSession, row: Mapping[str, Any], own: Mapping[str, str] | None, hosts: Mapping[str, str] | None
+    cloud: CloudSession, row: Mapping[str, Any], own_tags: Mapping[str, str] | None, host_tags: Mapping[str, str] | None
 ) -> Resource:
-    """The same as part of an endpoint: with its own tags over those of its host; None where either could not be read."""
-    return resource_from_row(cloud, row, None if own is None or hosts is None else {**hosts, **own})
+    """The component as part of an endpoint: its own tags over those of its host; None if either couldn't be read."""
+    merged = None if own_tags is None or host_tags is None else {**host_tags, **own_tags}
+    return replace(resource_from_row(cloud, row, merged), details=None)
 
 
 def observe(cloud: CloudSession, resources: Sequence[Resource], window: Window) -> Iterator[Observation]:
-    """Traffic of all in bulk; a description of every component on an endpoint where one was silent.
+    """Traffic of all in bulk; a description of every component on an endpoint that has a silent one.
 
-    One that was looked at alone brings the others of its endpoint along in its facts: adapters among them are part of it.
+    A component that was read alone brings its siblings, the others of its endpoint: adapters among them are part of it.
     """
-    asked_for = {r.name for r in resources}
-    resources = [*resources, *(s for r in resources for s in r.facts.get("siblings", ()) if s.name not in asked_for)]
-    first = metrics.fetch_first_look(cloud, [(r, _metric_queries(r.name)[: len(ACTIVITY_METRICS)]) for r in resources], window)
-    seen = {r.name: Observation(resource=r, readings=_to_readings(r.name, first)) for r in resources}
-    silent = {name for name, one in seen.items() if not _needs_no_look(one, window)}
-    answers = metrics.fetch_metrics(cloud, [q for name in silent for q in _metric_queries(name)], window)
-    seen |= {name: replace(seen[name], readings=_to_readings(name, answers)) for name in silent}
-    hosts = {seen[name].resource.facts["endpoint"] for name in silent}
-    asked = [r for r in resources if r.facts["endpoint"] in hosts]
-    described = dict(
-        zip([r.name for r in asked], cloud.map_concurrently(lambda r: _describe_or_error(cloud, r), asked), strict=True)
-    )
-    found = [
-        _to_observation(one, described, seen, window) if name in silent else _observation_without_look(one)
-        for name, one in seen.items()
-        if name in asked_for
+    names = {r.name for r in resources}
+    every = [*resources, *(s for r in resources for s in details_of(r).siblings if s.name not in names)]
+    first = metrics.fetch_first_look(cloud, [(r, _metric_queries(r.name)[: len(ACTIVITY_METRICS)]) for r in every], window)
+    observations = {r.name: Observation(resource=r, readings=_to_readings(r.name, first)) for r in every}
+    silent = {name for name, observation in observations.items() if not _needs_no_look(observation, window)}
+    results = metrics.fetch_metrics(cloud, [query for name in silent for query in _metric_queries(name)], window)
+    observations |= {name: replace(observations[name], readings=_to_readings(name, results)) for name in silent}
+    described = _describe_hosted(cloud, every, {details_of(observations[name].resource).endpoint_name for name in silent})
+    closer = [
+        _to_observation(observation, described, observations, window)
+        if name in silent
+        else _observation_without_look(observation)
+        for name, observation in observations.items()
+        if name in names
     ]
-    runs = any(one.resource.facts.get("copies") and not one.free_because and not one.unknown_because for one in found)
-    read = autoscaling.read_autoscaling_or_none(cloud) if runs else None
-    gone = restorable.deleted_models(cloud, {name for one in found for name in one.resource.facts.get("models", ())})
-    yield from (_with_missing_model(_with_can_wake(one, read), gone) for one in found)
+    yield from _with_region_facts(cloud, closer)
+
+
+def _describe_hosted(cloud: CloudSession, resources: Sequence[Resource], endpoints: set[str]) -> dict[str, DescriptionOrError]:
+    """The descriptions of all components on these endpoints, by name."""
+    hosted = [r for r in resources if details_of(r).endpoint_name in endpoints]
+    rows = cloud.map_concurrently(lambda r: _describe_or_error(cloud, r), hosted)
+    return dict(zip([r.name for r in hosted], rows, strict=True))
+
+
+def _with_region_facts(cloud: CloudSession, observations: Sequence[Observation]) -> Iterator[Observation]:
+    """With what is read once for the region: what would wake each from zero, and whether its models still exist."""
+    details = [details_of(observation.resource) for observation in observations]
+    runs = any(d.copies and not o.free_because and not o.unknown_because for d, o in zip(details, observations, strict=True))
+    found_autoscaling = autoscaling.read_autoscaling_or_none(cloud) if runs else None
+    deleted = restorable.deleted_models(cloud, {name for d in details for name in d.models})
+    for observation in observations:
+        yield _with_missing_model(_with_can_wake(observation, found_autoscaling), deleted)
 
 
 def _metric_queries(name: str) -> list[MetricQuery]:
@@ -114,37 +128,36 @@ def _metric_queries(name: str) -> list[MetricQuery]:
     return traffic + hearts
 
 
-def _to_readings(name: str, answers: dict[MetricQuery, MetricResult]) -> tuple[Reading, ...]:
-    found = [(query.metric, answers[query]) for query in _metric_queries(name) if query in answers]
-    traffic = [
-        Reading(signal=m, role=Role.ACTIVITY, series=a.series, complete=a.complete) for m, a in found[: len(ACTIVITY_METRICS)]
+def _to_readings(name: str, results: dict[MetricQuery, MetricResult]) -> tuple[Reading, ...]:
+    named = [(query.metric, results[query]) for query in _metric_queries(name) if query in results]
+    roles = [Role.ACTIVITY] * len(ACTIVITY_METRICS) + [Role.HEARTBEAT] * len(HEARTBEAT_METRICS)
+    readings = [
+        Reading(signal=metric, role=role, series=result.series, complete=result.complete)
+        for (metric, result), role in zip(named, roles, strict=False)
     ]
-    hearts = [
-        Reading(signal=m, role=Role.HEARTBEAT, series=a.series, complete=a.complete) for m, a in found[len(ACTIVITY_METRICS) :]
-    ]
-    return (*traffic, merge_heartbeats(*hearts)) if hearts else tuple(traffic)
+    traffic, heartbeats = readings[: len(ACTIVITY_METRICS)], readings[len(ACTIVITY_METRICS) :]
+    return (*traffic, merge_heartbeats(*heartbeats)) if heartbeats else tuple(traffic)
 
 
-def _needs_no_look(seen: Observation, window: Window) -> bool:
-    return seen.resource.status in {*CHANGING_STATUSES, "Deleting"} or is_recent(seen, window)
+def _needs_no_look(observation: Observation, window: Window) -> bool:
+    return observation.resource.status in {*CHANGING_STATUSES, "Deleting"} or is_recent(observation, window)
 
 
-def _observation_without_look(seen: Observation) -> Observation:
-    return _judged_by_status(seen) or replace(seen, unknown_because="it was used or changed too recently for a closer look")
+def _observation_without_look(observation: Observation) -> Observation:
+    settled = _settled_by_status(_without_siblings(observation))
+    return settled or replace(observation, unknown_because="it was used or changed too recently for a closer look")
 
 
-def _judged_by_status(seen: Observation) -> Observation | None:
-    """What its status says by itself; None for one in which silence can be judged."""
-    status = seen.resource.status
+def _settled_by_status(observation: Observation) -> Observation | None:
+    """What its status alone decides; None for a status in which silence can be judged."""
+    status = observation.resource.status
     if status == "Deleting":
-        return replace(seen, free_because="it is being deleted")
+        return replace(observation, free_because="it is being deleted")
     if status in CHANGING_STATUSES:
-        return replace(seen, changing_because=f"its status is {status}")
-    return (
-        None
-        if status in STEADY_STATUSES
-        else replace(seen, unknown_because=f"its status is {status or 'missing'}, which we do not know")
-    )
+        return replace(observation, changing_because=f"its status is {status}")
+    if status in STEADY_STATUSES:
+        return None
+    return replace(observation, unknown_because=f"its status is {status or 'missing'}, which we do not know")
 
 
 def _describe_or_error(cloud: CloudSession, resource: Resource) -> DescriptionOrError:
@@ -157,86 +170,117 @@ def _describe_or_error(cloud: CloudSession, resource: Resource) -> DescriptionOr
 
 
 def _to_observation(
-    seen: Observation, described: Mapping[str, DescriptionOrError], all_seen: Mapping[str, Observation], window: Window
+    observation: Observation,
+    described: Mapping[str, DescriptionOrError],
+    observations: Mapping[str, Observation],
+    window: Window,
 ) -> Observation:
-    row = described[seen.resource.name]
+    row = described[observation.resource.name]
     if isinstance(row, CloudError):
-        return replace(seen, unknown_because=f"it could not be described: {row}")
-    seen = _with_current_status(seen, row)
-    copies, base = (row.get("RuntimeConfig") or {}).get("CurrentCopyCount"), _base_component(row)
-    seen = _with_facts(
-        seen,
-        copies=copies,
-        base=base,
-        lost=restorable.component_unrestorable_because(row),
-        models=tuple(sorted(restorable.model_names(row))),
+        return replace(_without_siblings(observation), unknown_because=f"it could not be described: {row}")
+    observation = _with_description(observation, row)
+    details = details_of(observation.resource)
+    if settled := _settled_by_status(observation):
+        return settled
+    if details.base_component:
+        because = f"it is an adapter inside {details.base_component} and takes no capacity of its own"
+        return replace(observation, free_because=because)
+    if details.copies == 0:
+        return replace(observation, free_because="it runs no copies right now")
+    size = f"{details.copies} {'copy' if details.copies == 1 else 'copies'}" if details.copies else ""
+    sized = replace(observation, resource=replace(observation.resource, size=size))
+    return _with_adapters(sized, described, observations, window)
+
+
+def _with_description(observation: Observation, row: Mapping[str, Any]) -> Observation:
+    """With its status and last change of this moment, because the list may be minutes old, and what it is made of."""
+    resource = observation.resource
+    times = [t for t in (resource.changed, row.get("LastModifiedTime")) if t]
+    current = replace(
+        resource,
+        status=str(row.get("InferenceComponentStatus") or resource.status),
+        changed=max(times, default=None),
+        details=ComponentDetails(
+            endpoint_name=details_of(resource).endpoint_name,
+            is_described=True,
+            copies=(row.get("RuntimeConfig") or {}).get("CurrentCopyCount"),
+            base_component=_base_component(row),
+            models=tuple(sorted(restorable.model_names(row))),
+            unrestorable_because=restorable.component_unrestorable_because(row),
+        ),
     )
-    if odd := _judged_by_status(seen):
-        return odd
-    if base:
-        return replace(seen, free_because=f"it is an adapter inside {base} and takes no capacity of its own")
-    if copies == 0:
-        return replace(seen, free_because="it runs no copies right now")
-    size = f"{copies} {'copy' if copies == 1 else 'copies'}" if copies else ""
-    return _with_adapters(replace(seen, resource=replace(seen.resource, size=size)), described, all_seen, window)
+    return replace(observation, resource=current)
 
 
-def _with_current_status(seen: Observation, row: Mapping[str, Any]) -> Observation:
-    """With its status and last change of this moment; the list may be minutes old."""
-    known = seen.resource
-    status = str(row.get("InferenceComponentStatus") or known.status)
-    times = [t for t in (known.changed, row.get("LastModifiedTime")) if t]
-    return replace(seen, resource=replace(known, status=status, changed=max(times, default=None)))
+def _with_details(observation: Observation, **changes: Any) -> Observation:
+    resource = observation.resource
+    return replace(observation, resource=replace(resource, details=replace(details_of(resource), **changes)))
 
 
-def _with_facts(seen: Observation, **facts: Any) -> Observation:
-    return replace(seen, resource=replace(seen.resource, facts={**seen.resource.facts, **facts}))
+def _without_siblings(observation: Observation) -> Observation:
+    return _with_details(observation, siblings=())
 
 
-def _with_can_wake(seen: Observation, read: Autoscaling | None) -> Observation:
-    wakes = None if read is None else autoscaling.can_wake_component(read, seen.resource.name)
-    return _with_facts(seen, wakes=wakes)
+def _with_can_wake(observation: Observation, found: Autoscaling | None) -> Observation:
+    can_wake = None if found is None else autoscaling.can_wake_component(found, observation.resource.name)
+    return _with_details(observation, can_wake=can_wake)
 
 
-def _with_missing_model(seen: Observation, gone: Collection[str]) -> Observation:
-    because = restorable.missing_model_because(seen.resource.facts.get("models", ()), gone)
-    return _with_facts(seen, lost=because) if because else seen
+def _with_missing_model(observation: Observation, deleted: Collection[str]) -> Observation:
+    because = restorable.missing_model_because(details_of(observation.resource).models, deleted)
+    return _with_details(observation, unrestorable_because=because) if because else observation
 
 
 def _with_adapters(
-    seen: Observation, described: Mapping[str, DescriptionOrError], all_seen: Mapping[str, Observation], window: Window
+    observation: Observation,
+    described: Mapping[str, DescriptionOrError],
+    observations: Mapping[str, Observation],
+    window: Window,
 ) -> Observation:
     """The traffic of its adapters is its own, it is as young as the youngest of them, and their own tags forbid what would end them."""
-    resource, extra = seen.resource, list(seen.readings)
-    within: list[Resource] = []
-    for one in all_seen.values():
-        other = described.get(one.resource.name)
-        if one.resource.facts["endpoint"] != resource.facts["endpoint"] or other is None or one.resource.name == resource.name:
-            continue
-        if isinstance(other, CloudError) and other.reason is Reason.GONE:
-            # What has been deleted is an adapter of nothing. Of what may have been one until a moment ago, the use still counts.
-            extra += _traffic_readings(one, "deleted component") if last_used(one) else ()
-            continue
-        if isinstance(other, CloudError):
-            return replace(seen, unknown_because=f"whether {one.resource.name} is an adapter of it could not be read")
-        if _base_component(other) == resource.name:
-            within.append(one.resource)
-            extra += _traffic_readings(one, "adapter")
-            times = [t for t in (resource.changed, one.resource.created, one.resource.changed) if t]
-            resource = replace(resource, changed=max(times, default=None))
-    seen = replace(seen, resource=resource, readings=tuple(extra))
-    held = {one.name: one.tags for one in within}
-    return _with_facts(seen, adapters=tuple(held), within=tuple(within), kept=protection.protected_inside(held, window.end))
+    resource, readings = observation.resource, list(observation.readings)
+    adapters: list[Resource] = []
+    for other in _hosted_with(resource, observations):
+        row = described.get(other.resource.name)
+        if isinstance(row, CloudError) and row.reason is Reason.GONE:
+            # A deleted component is no adapter. If it was one until a moment ago, its use still counts.
+            readings += _traffic_readings(other, "deleted component") if last_used(other) else ()
+        elif isinstance(row, CloudError):
+            return replace(observation, unknown_because=f"whether {other.resource.name} is an adapter of it could not be read")
+        elif row is not None and _base_component(row) == resource.name:
+            adapters.append(replace(other.resource, details=None))
+            readings += _traffic_readings(other, "adapter")
+    times = [t for t in (resource.changed, *(t for a in adapters for t in (a.created, a.changed))) if t]
+    whole = replace(resource, changed=max(times, default=None), contained=tuple(adapters))
+    tags_by_name = {adapter.name: adapter.tags for adapter in adapters}
+    return _with_details(
+        replace(observation, resource=whole, readings=tuple(readings)),
+        adapters=tuple(tags_by_name),
+        protected_inside=protection.protected_inside(tags_by_name, window.end),
+    )
 
 
-def _traffic_readings(seen: Observation, what: str) -> list[Reading]:
-    return [replace(r, signal=f"{r.signal} of {what} {seen.resource.name}") for r in seen.readings if r.role is Role.ACTIVITY]
+def _hosted_with(resource: Resource, observations: Mapping[str, Observation]) -> list[Observation]:
+    """The other components of its endpoint."""
+    endpoint = details_of(resource).endpoint_name
+    others = [o for o in observations.values() if o.resource.name != resource.name]
+    return [o for o in others if details_of(o.resource).endpoint_name == endpoint]
+
+
+def _traffic_readings(observation: Observation, what: str) -> list[Reading]:
+    name = observation.resource.name
+    return [replace(r, signal=f"{r.signal} of {what} {name}") for r in observation.readings if r.role is Role.ACTIVITY]
 
 
 def _base_component(row: Mapping[str, Any]) -> str | None:
     """The component that this one is an adapter of. A reply has `Specification` or `Specifications`, never both."""
     specs = [row.get("Specification"), *(row.get("Specifications") or ())]
     return next((str(s["BaseInferenceComponentName"]) for s in specs if s and s.get("BaseInferenceComponentName")), None)
+
+
+def console_url(resource: Resource) -> str | None:
+    """The page of its endpoint: the SageMaker console has none of a component alone."""
+    return owner_lines.console_url(resource, "endpoints", details_of(resource).endpoint_name)
 
 
 KIND = Kind(
@@ -259,5 +303,9 @@ KIND = Kind(
     observe=observe,
     blocked_actions=component_actions.blocked_actions,
     actions=component_actions.ACTION_SPECS,
+    details=ComponentDetails,
+    commands={StepName.STOP: component_actions.remove_copies_command},
+    console_url=console_url,
+    keep_line=owner_lines.keep_line,
     has_price=False,
 )

@@ -11,7 +11,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from reaper.aws import busy, metrics, tags
+from reaper.aws import busy, metrics, owner_lines, tags
+from reaper.command import Command
 from reaper.errors import CloudError, Reason
 from reaper.evidence import is_recent
 from reaper.kind import ActionSpec, Kind
@@ -60,6 +61,22 @@ def resource_from_row(cloud: CloudSession, row: Mapping[str, Any], found: Mappin
         parts=(BilledPart(component="Notebook", instance=instance),) if instance and running else None if running else (),
         tags=found,
     )
+
+
+def stop_command(resource: Resource) -> Command:
+    """The line that stops it."""
+    line = owner_lines.sagemaker_line(resource, "stop-notebook-instance", notebook_instance_name=resource.name)
+    return Command(label="Stop it now", line=line)
+
+
+def start_line(resource: Resource) -> str:
+    """The line that starts it again."""
+    return owner_lines.sagemaker_line(resource, "start-notebook-instance", notebook_instance_name=resource.name)
+
+
+def console_url(resource: Resource) -> str | None:
+    """Its page in the SageMaker console."""
+    return owner_lines.console_url(resource, "notebook-instances", resource.name)
 
 
 def blocked_actions(resource: Resource) -> Mapping[StepName, Blocked | None]:
@@ -179,5 +196,10 @@ KIND = Kind(
             permissions=(*RECHECK_PERMISSIONS, "sagemaker:StartNotebookInstance"),
         ),
     },
+    commands={StepName.STOP: stop_command},
+    undo_line=start_line,
+    console_url=console_url,
+    keep_line=owner_lines.keep_line,
+    price_keys=("Notebook",),
     needs_setup="Busy (docs/busy.md)",
 )

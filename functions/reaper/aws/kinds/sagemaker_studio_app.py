@@ -7,11 +7,12 @@ https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeApp.html
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from reaper.aws import busy, metrics, tags
+from reaper.aws import busy, metrics, owner_lines, tags
+from reaper.command import Command, is_pasteable
 from reaper.errors import CloudError, Reason
 from reaper.evidence import is_recent
 from reaper.kind import ActionSpec, Kind
@@ -34,7 +35,38 @@ FREE_STATUSES = {
 PERSONAL_APP_TYPES = {"JupyterLab", "CodeEditor", "KernelGateway", "JupyterServer"}
 """Types that serve one person or space and come back by CreateApp as they were."""
 SEPARATELY_BILLED_TYPES = {"Canvas", "RStudioServerPro"}
-"""Billed by session or licence, not by the instance that the app names."""
+"""Billed by session or license, not by the instance that the app names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudioAppDetails:
+    """What names an app. `is_private_space`: whether its space is one person's own; None if that couldn't be read or it is in no space."""
+
+    domain_id: str
+    app_type: str
+    app_name: str
+    space_name: str | None = None
+    user_profile: str | None = None
+    is_private_space: bool | None = None
+
+
+def details_from_row(row: Mapping[str, Any]) -> StudioAppDetails:
+    """From a row of the list, or a description."""
+    return StudioAppDetails(
+        domain_id=row["DomainId"],
+        app_type=row["AppType"],
+        app_name=row["AppName"],
+        space_name=row.get("SpaceName") or None,
+        user_profile=row.get("UserProfileName") or None,
+    )
+
+
+def app_parameters(resource: Resource) -> dict[str, Any]:
+    """The parameters of a call that names the app: of a space or of a user profile, never of both."""
+    details = resource.details
+    home = {"SpaceName": details.space_name} if details.space_name else {"UserProfileName": details.user_profile}
+    named = {"DomainId": details.domain_id, "AppType": details.app_type, "AppName": details.app_name, **home}
+    return {key: value for key, value in named.items() if value}
 
 
 def discover(cloud: CloudSession) -> Iterator[Resource]:
@@ -70,42 +102,43 @@ def resource_from_row(cloud: CloudSession, row: Mapping[str, Any], found: Mappin
         parts=_billed_parts(row["AppType"], instance),
         tags=found,
         people={"Studio user profile": row["UserProfileName"]} if row.get("UserProfileName") else {},
-        facts={key: row[key] for key in IDENTITY_KEYS if row.get(key)},
+        details=details_from_row(row),
     )
 
 
 def observe(cloud: CloudSession, resources: Sequence[Resource], window: Window) -> Iterator[Observation]:
     """`Busy` of all that run, in bulk; a description of each that was silent."""
     running = [r for r in resources if r.status == "InService" and r.size != "system"]
-    found = busy.busy_readings(cloud, running, window)
-    seen = [Observation(resource=r, readings=found.get(r.id, ())) for r in resources]
-    closer = list(cloud.map_concurrently(lambda one: _look_closer(cloud, one, window), seen))
-    spaces = _space_owners(cloud) if any(o.indirect_evidence and "SpaceName" in o.resource.facts for o in closer) else {}
-    yield from (_with_space_owner(one, spaces) for one in closer)
+    readings = busy.busy_readings(cloud, running, window)
+    observations = [Observation(resource=r, readings=readings.get(r.id, ())) for r in resources]
+    closer = list(cloud.map_concurrently(lambda observation: _look_closer(cloud, observation, window), observations))
+    owners = _space_owners(cloud) if any(o.indirect_evidence and o.resource.details.space_name for o in closer) else {}
+    yield from (_with_space_owner(observation, owners) for observation in closer)
 
 
 def _space_owners(cloud: CloudSession) -> SpaceOwners | None:
-    """Every space; None, and noted, when they cannot be listed."""
-    found: SpaceOwners = {}
+    """Every space; None, and noted, when they can't be listed."""
+    owners: SpaceOwners = {}
     try:
         for row in cloud.paged_rows("sagemaker", "ListSpaces", "Spaces", "DomainId", "SpaceName", MaxResults=100):
             owner = (row.get("OwnershipSettingsSummary") or {}).get("OwnerUserProfileName") or ""
             sharing = (row.get("SpaceSharingSettingsSummary") or {}).get("SharingType")
-            found[row["DomainId"], row["SpaceName"]] = owner, bool(owner) and sharing in (None, "Private")
+            owners[row["DomainId"], row["SpaceName"]] = owner, bool(owner) and sharing in (None, "Private")
     except CloudError as error:
         cloud.add_error(error)
         return None
-    return found
+    return owners
 
 
-def _with_space_owner(seen: Observation, spaces: SpaceOwners | None) -> Observation:
-    """With the space's owner, and what `able` needs: whether it is one person's own. Left out where that is not known."""
-    facts = seen.resource.facts
-    space = (spaces or {}).get((facts["DomainId"], facts.get("SpaceName", "")))
+def _with_space_owner(observation: Observation, owners: SpaceOwners | None) -> Observation:
+    """With the space's owner, and whether the space is that person's own, if that is known."""
+    resource = observation.resource
+    space = (owners or {}).get((resource.details.domain_id, resource.details.space_name or ""))
     if space is None:
-        return seen
-    people = {"Studio space owner": space[0], **seen.resource.people} if space[0] else seen.resource.people
-    return replace(seen, resource=replace(seen.resource, people=people, facts={**facts, "private": space[1]}))
+        return observation
+    people = {"Studio space owner": space[0], **resource.people} if space[0] else resource.people
+    details = replace(resource.details, is_private_space=space[1])
+    return replace(observation, resource=replace(resource, people=people, details=details))
 
 
 def blocked_actions(resource: Resource) -> Mapping[StepName, Blocked | None]:
@@ -114,24 +147,39 @@ def blocked_actions(resource: Resource) -> Mapping[StepName, Blocked | None]:
 
 
 def _blocked_by_sharing(resource: Resource) -> Blocked | None:
-    facts = resource.facts
-    if facts.get("AppType") not in PERSONAL_APP_TYPES:
-        return Blocked(
-            because=f"apps of type {facts.get('AppType')} are more than one person's own, or cannot be started again as they were"
-        )
+    details = resource.details
+    if not isinstance(details, StudioAppDetails):
+        return Blocked(because="it was not looked at closely")
+    if details.app_type not in PERSONAL_APP_TYPES:
+        because = f"apps of type {details.app_type} are more than one person's own, or cannot be started again as they were"
+        return Blocked(because=because)
     if resource.size in {"", "system"}:
         return Blocked(because="it has no instance of its own")
-    if "SpaceName" not in facts:
-        return None if facts.get("UserProfileName") else Blocked(because="it belongs to nobody")
-    if "private" not in facts:
+    if details.space_name is None:
+        return None if details.user_profile else Blocked(because="it belongs to nobody")
+    if details.is_private_space is None:
         return Blocked(because="whose space it is in could not be read")
-    return None if facts["private"] else Blocked(because="it is in a shared space, where anybody of the domain may be at work")
+    because = "it is in a shared space, where anybody of the domain may be at work"
+    return None if details.is_private_space else Blocked(because=because)
 
 
 def _blocked_by_state(resource: Resource) -> Blocked | None:
     if resource.status in {"Deleting", "Deleted"}:
         return Blocked(because="it is being deleted already", already_done=True)
     return None if resource.status == "InService" else Blocked(because=f"its status is {resource.status}")
+
+
+def shut_down_command(resource: Resource) -> Command | None:
+    """The line that deletes the app, which is how a Studio app is stopped."""
+    details = resource.details
+    if not isinstance(details, StudioAppDetails):
+        return None
+    home = {"space_name": details.space_name} if details.space_name else {"user_profile_name": details.user_profile or ""}
+    named = {"domain_id": details.domain_id, "app_type": details.app_type, "app_name": details.app_name, **home}
+    if not all(named.values()) or not is_pasteable(*named.values()):
+        return None
+    line = owner_lines.sagemaker_line(resource, "delete-app", **named)
+    return Command(label="Shut it down now (its files stay)", line=line)
 
 
 def app_and_parent_arns(cloud: CloudSession, row: Mapping[str, Any]) -> tuple[str, list[str]]:
@@ -151,57 +199,52 @@ def _billed_parts(app_type: str, instance: str) -> tuple[BilledPart, ...] | None
     return (BilledPart(component=PRICE_COMPONENTS.get(app_type, f"Studio-{app_type}"), instance=instance),)
 
 
-def _look_closer(cloud: CloudSession, seen: Observation, window: Window) -> Observation:
-    resource = seen.resource
-    if resource.size == "system" and resource.facts["AppType"] not in SEPARATELY_BILLED_TYPES:
-        return replace(seen, free_because="it runs on a system instance, which is free")
-    if odd := _judged_by_status(seen, resource.status):
-        return odd
-    if is_recent(seen, window):
-        return replace(seen, unknown_because="it was used or started too recently for a closer look")
-    return _with_description(cloud, seen)
+def _look_closer(cloud: CloudSession, observation: Observation, window: Window) -> Observation:
+    resource = observation.resource
+    if resource.size == "system" and resource.details.app_type not in SEPARATELY_BILLED_TYPES:
+        return replace(observation, free_because="it runs on a system instance, which is free")
+    if settled := _settled_by_status(observation, resource.status):
+        return settled
+    if is_recent(observation, window):
+        return replace(observation, unknown_because="it was used or started too recently for a closer look")
+    return _with_description(cloud, observation)
 
 
-def _judged_by_status(seen: Observation, status: str) -> Observation | None:
-    """What a status says by itself; None for one in service. An app that could not be started has no instance."""
+def _settled_by_status(observation: Observation, status: str) -> Observation | None:
+    """What a status alone decides; None for an app in service. An app that couldn't be started has no instance."""
     if status == "Pending":
-        return replace(seen, changing_because="its status is Pending")
+        return replace(observation, changing_because="its status is Pending")
     if status in FREE_STATUSES:
-        return replace(seen, free_because=FREE_STATUSES[status])
-    return (
-        None
-        if status == "InService"
-        else replace(seen, unknown_because=f"its status is {status or 'missing'}, which we do not know")
-    )
+        return replace(observation, free_because=FREE_STATUSES[status])
+    if status == "InService":
+        return None
+    return replace(observation, unknown_because=f"its status is {status or 'missing'}, which we do not know")
 
 
-def _with_description(cloud: CloudSession, seen: Observation) -> Observation:
-    facts = seen.resource.facts
-    names = {key: facts[key] for key in IDENTITY_KEYS if key in facts}
-    if "SpaceName" in names:
-        names.pop("UserProfileName", None)
+def _with_description(cloud: CloudSession, observation: Observation) -> Observation:
     try:
-        row = cloud.call("sagemaker", "DescribeApp", "Status", **names)
+        row = cloud.call("sagemaker", "DescribeApp", "Status", **app_parameters(observation.resource))
     except CloudError as error:
         if error.reason is not Reason.GONE:
             cloud.add_error(error)
-        return replace(seen, unknown_because=f"it could not be described: {error}")
-    if odd := _judged_by_status(seen, str(row["Status"])):
-        return replace(odd, resource=replace(odd.resource, status=str(row["Status"])))
-    return _with_activity(seen, row.get("LastUserActivityTimestamp"), row.get("LastHealthCheckTimestamp"))
+        return replace(observation, unknown_because=f"it could not be described: {error}")
+    if settled := _settled_by_status(observation, str(row["Status"])):
+        return replace(settled, resource=replace(settled.resource, status=str(row["Status"])))
+    return _with_activity(observation, row.get("LastUserActivityTimestamp"), row.get("LastHealthCheckTimestamp"))
 
 
-def _with_activity(seen: Observation, used: datetime | None, checked: datetime | None) -> Observation:
-    created = seen.resource.created
-    person = used if used and checked and used != checked else None
-    if person:
-        reading = Reading(signal="LastUserActivityTimestamp", role=Role.ACTIVITY, event_at=person)
-        seen = replace(seen, readings=(*seen.readings, reading))
+def _with_activity(observation: Observation, used_at: datetime | None, checked_at: datetime | None) -> Observation:
+    created = observation.resource.created
+    by_person = used_at if used_at and checked_at and used_at != checked_at else None
+    if by_person:
+        reading = Reading(signal="LastUserActivityTimestamp", role=Role.ACTIVITY, event_at=by_person)
+        observation = replace(observation, readings=(*observation.readings, reading))
     if created is None:
-        return seen
-    quiet = "its last user activity is old" if person else "nothing tells whether anybody uses it"
+        return observation
+    quiet = "its last user activity is old" if by_person else "nothing tells whether anybody uses it"
     because = f"it has been running since {created:%Y-%m-%d %H:%M} UTC and {quiet}; no Busy signal proves it"
-    return replace(seen, indirect_evidence=IndirectEvidence(since=max(created, person) if person else created, because=because))
+    since = max(created, by_person) if by_person else created
+    return replace(observation, indirect_evidence=IndirectEvidence(since=since, because=because))
 
 
 KIND = Kind(
@@ -224,5 +267,9 @@ KIND = Kind(
             permissions=("sagemaker:ListTags", "sagemaker:DeleteApp"),
         ),
     },
+    details=StudioAppDetails,
+    commands={StepName.STOP: shut_down_command},
+    keep_line=owner_lines.keep_line,
+    price_keys=("Studio-Notebook", "Studio-JupyterLab", "Studio-CodeEditor"),
     needs_setup="Busy (docs/busy.md)",
 )

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from reaper.actions.contract import ActionFunctions, ActionResult, CallCheck, Manifest, UndoResult, UndoState
+from reaper.actions.contract import ActionFunctions, ActionResult, CallCheck, Earlier, Manifest, UndoResult, UndoState
 from reaper.azure import computes
 from reaper.azure.actions import identity
 from reaper.azure.arm_values import duration_seconds
@@ -35,7 +35,7 @@ def read_now(cloud: CloudSession, resource: Resource) -> Resource:
     return replace(found, id=resource.id, name=resource.name)
 
 
-def read_undo_state(cloud: CloudSession, resource: Resource, move: StepName) -> UndoState:
+def read_undo_state(cloud: CloudSession, resource: Resource, move: StepName, earlier: Earlier) -> UndoState:
     """Its scale settings, its size and when it was made."""
     row = computes.read_row(cloud, resource.id)
     return {"scaleSettings": _scale_settings(row), "was": identity.compute_identity(row)}

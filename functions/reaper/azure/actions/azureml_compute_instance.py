@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from reaper.actions.contract import ActionFunctions, ActionResult, CallCheck, Manifest, UndoResult, UndoState
+from reaper.actions.contract import ActionFunctions, ActionResult, CallCheck, Earlier, Manifest, UndoResult, UndoState
 from reaper.azure import computes
 from reaper.azure.actions import identity
 from reaper.azure.arm_values import duration_seconds
@@ -37,11 +37,11 @@ def read_now(cloud: CloudSession, resource: Resource) -> Resource:
     return replace(found, id=resource.id, name=resource.name)
 
 
-def read_undo_state(cloud: CloudSession, resource: Resource, move: StepName) -> UndoState:
+def read_undo_state(cloud: CloudSession, resource: Resource, move: StepName, earlier: Earlier) -> UndoState:
     """Which way it is stopped, its state and idle shutdown before, its size and when it was made."""
     row = computes.read_row(cloud, resource.id)
     inner = computes.properties_of(row)
-    by = resource.facts.get("stop_by", "stop") if move is StepName.STOP else None
+    by = resource.stop_by if move is StepName.STOP else None
     return {
         "by": by,
         "state": inner.get("state"),

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from reaper.actions.contract import ActionFunctions, ActionResult, CallCheck, Manifest, UndoResult, UndoState
+from reaper.actions.contract import ActionFunctions, ActionResult, CallCheck, Earlier, Manifest, UndoResult, UndoState
 from reaper.azure import assets, deployments, traffic
 from reaper.azure.actions import deployment_restore, endpoint_traffic, identity
 from reaper.azure.actions.endpoint_traffic import provisioning_state
@@ -43,7 +43,7 @@ def read_now(cloud: CloudSession, resource: Resource) -> Resource:
     return replace(found, id=resource.id, name=resource.name)
 
 
-def read_undo_state(cloud: CloudSession, resource: Resource, move: StepName) -> UndoState:
+def read_undo_state(cloud: CloudSession, resource: Resource, move: StepName, earlier: Earlier) -> UndoState:
     """The whole deployment and its endpoint with its traffic, and of one that is to be deleted, what it can be created from again.
 
     Raises CloudError where it could not be created again.
@@ -53,7 +53,7 @@ def read_undo_state(cloud: CloudSession, resource: Resource, move: StepName) -> 
         deployments.read_endpoint(cloud, deployments.endpoint_id(resource.id)),
     )
     made_from = assets.require_assets(cloud, row, resource.facts["workspace"]) if move is StepName.DELETE else []
-    return {"deployment": row, "endpoint": endpoint, "assets": made_from, "previous": resource.facts.get("previous")}
+    return {"deployment": row, "endpoint": endpoint, "assets": made_from, "previous": earlier.manifest_address}
 
 
 def perform(cloud: CloudSession, resource: Resource, manifest: Manifest, permit: CallCheck) -> ActionResult:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from reaper.azure import computes, jobs, metrics, readings
+from reaper.azure import computes, jobs, metrics, owner_lines, readings
 from reaper.azure.computes import Compute
 from reaper.azure.count import valid_count
 from reaper.azure.metrics import MetricQuery, MetricResults, MetricSource
@@ -158,4 +158,8 @@ KIND = Kind(
     observe=observe,
     blocked_actions=blocked_actions,
     actions=ACTION_SPECS,
+    commands={StepName.STOP: owner_lines.empty_cluster_command},
+    console_url=owner_lines.console_url,
+    place=owner_lines.place,
+    price_keys=("Linux", "LinuxSpot"),
 )

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from reaper.azure import busy, computes, jobs, metrics
+from reaper.azure import busy, computes, jobs, metrics, owner_lines
 from reaper.azure.arm_values import parse_time
 from reaper.azure.computes import Compute
 from reaper.evidence import has_heartbeat, is_recent, last_used
@@ -149,7 +149,7 @@ def _stop_blocked(resource: Resource) -> Blocked | None:
         return Blocked(because=f"its provisioning state is {resource.facts['state'] or 'missing'}")
     if _last_operation(resource)[1] == IN_PROGRESS:
         return Blocked(because=f"{_operation_text(_last_operation(resource)[0])} is in progress")
-    if resource.facts.get("stop_by", "stop") == "native" and inner.get("idleTimeBeforeShutdown"):
+    if resource.stop_by == "native" and inner.get("idleTimeBeforeShutdown"):
         return Blocked(because="its own idle shutdown is on already", already_done=True)
     return None
 
@@ -195,5 +195,10 @@ KIND = Kind(
     observe=observe,
     blocked_actions=blocked_actions,
     actions=ACTION_SPECS,
+    commands={StepName.STOP: owner_lines.stop_instance_command},
+    undo_line=owner_lines.start_instance_line,
+    console_url=owner_lines.console_url,
+    place=owner_lines.place,
+    price_keys=("Linux",),
     needs_setup="Busy (docs/busy.md)",
 )

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from reaper.azure import assets, autoscale, deployments, metrics, readings, tags, traffic
+from reaper.azure import assets, autoscale, deployments, metrics, owner_lines, readings, tags, traffic
 from reaper.azure.arm_values import parse_time
 from reaper.azure.count import valid_count
 from reaper.azure.deployments import Deployment
@@ -280,4 +280,9 @@ KIND = Kind(
     blocked_actions=blocked_actions,
     parts_after=parts_after,
     actions=ACTION_SPECS,
+    commands={StepName.STOP: owner_lines.scale_deployment_command, StepName.DELETE: owner_lines.delete_deployment_command},
+    keep_line=owner_lines.keep_line,
+    console_url=owner_lines.console_url,
+    place=owner_lines.place,
+    price_keys=("Linux",),
 )

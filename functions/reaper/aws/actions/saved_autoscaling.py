@@ -1,4 +1,4 @@
-"""Autoscaling that an act must hold still, take away with what it scales, or bring back.
+"""Autoscaling as a manifest saves it: read, deregistered with what it scales, and restored.
 
 Deleting a step policy leaves its alarm behind, which must be led to the new policy's ARN afterwards:
 https://docs.aws.amazon.com/autoscaling/application/userguide/create-step-scaling-policy-cli.html
@@ -6,13 +6,11 @@ https://docs.aws.amazon.com/autoscaling/application/userguide/create-step-scalin
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from reaper.actions.contract import CallCheck, Manifest
+from reaper.actions.contract import CallCheck
 from reaper.aws import autoscaling
-from reaper.aws.actions.restored_count import RestoredCount
 from reaper.aws.autoscaling import NAMESPACE_PARAMETER, SERVICE
 from reaper.aws.plain_json import ANY_REPLY_KEY, chosen_members
 from reaper.aws.restorable import (
@@ -37,9 +35,6 @@ MEMBERS_BY_TABLE: Mapping[str, tuple[tuple[str, ...], set[str]]] = {
     "alarms": (ALARM_MEMBERS, ALARM_SERVICE_MEMBERS),
 }
 """What makes each anew, and what the service adds."""
-CAPACITY_DIMENSIONS = {autoscaling.VARIANT_DIMENSION, autoscaling.COPIES_DIMENSION}
-UNCERTAIN_REASONS = {Reason.UNREACHABLE, Reason.UNREADABLE}
-"""Failures after which the call may have been carried out."""
 SavedAutoscaling = Mapping[str, Any]
 """`targets`, `policies`, `actions` and `alarms`, each a list of parameters for the call that makes it anew."""
 RESTORE_PERMISSIONS = (
@@ -70,115 +65,9 @@ def _require_known_members(rows: Iterable[Mapping[str, Any]], members: Collectio
             raise CloudError(Reason.REFUSED, "application-autoscaling:DescribeScalableTargets", f"its autoscaling: {name} {odd}")
 
 
-def lower_minimum(cloud: CloudSession, saved: SavedAutoscaling, least: Mapping[str, int], permit: CallCheck) -> None:
-    """Lower the minimum of those targets to what `least` says by resource id, so that autoscaling does not undo what follows."""
-    for target in _targets_to_lower(saved, least):
-        permit()
-        _register_target(cloud, target, MinCapacity=least[target["ResourceId"]])
-
-
-@contextmanager
-def minimum_lowered(cloud: CloudSession, manifest: Manifest, permit: CallCheck) -> Iterator[None]:
-    """The minimum lowered as the manifest says, and put back where what is done then fails or is withdrawn: a lowered minimum alone
-    lets autoscaling scale in. Putting back needs no permit.
-
-    Where the failed call may have been carried out, the minimum stays lowered, or autoscaling would undo half of it; it also does where
-    it could not be put back. Then an error of trouble PARTIAL says so, and this manifest is the one that knows what it was.
-    """
-    try:
-        lower_minimum(cloud, manifest.undo_state["scaling"], manifest.undo_state["least"], permit)
-        yield
-    except CloudError as error:
-        if error.retried or error.reason in UNCERTAIN_REASONS:
-            left = _stays_lowered_clause(manifest, "because the call may have been carried out")
-        else:
-            left = _put_minimum_back(cloud, manifest)
-        if left:
-            raise partial_error(error, left) from error
-        raise
-    except ActionWithdrawn as reason:
-        if left := _put_minimum_back(cloud, manifest):
-            raise ActionWithdrawn(f"{reason}; {left}") from reason
-        raise
-
-
-def _put_minimum_back(cloud: CloudSession, manifest: Manifest) -> str | None:
-    """The clause that says that the minimum stays lowered, where it could not be put back."""
-    try:
-        raise_minimum(cloud, manifest.undo_state["scaling"], manifest.undo_state["least"])
-    except CloudError as error:
-        return _stays_lowered_clause(manifest, f"because it could not be put back ({error})")
-    return None
-
-
-def _stays_lowered_clause(manifest: Manifest, because: str) -> str | None:
-    """None where no minimum was to be lowered."""
-    targets = _targets_to_lower(manifest.undo_state["scaling"], manifest.undo_state["least"])
-    stays = ", ".join(f"{t['ResourceId']} ({t['MinCapacity']} before)" for t in targets)
-    text = (
-        f"and the autoscaling minimum stays lowered, {because}: {stays}; "
-        f"the manifest that run {manifest.run} stored brings it back: `reaper restore {manifest.id}`"
-    )
-    return text if targets else None
-
-
 def partial_error(error: CloudError, text: str) -> CloudError:
     """The error of an act that has changed something already: PARTIAL, so that nobody takes the resource for untouched or gone."""
     return error.reworded(f"{error}; {text}", Reason.PARTIAL)
-
-
-def raise_minimum(
-    cloud: CloudSession, saved: SavedAutoscaling, least: Mapping[str, int], chosen: Mapping[str, int] | None = None
-) -> list[str]:
-    """Bring the minimum of those targets back where it is still as it was lowered; gives what could not be brought back.
-
-    `chosen` are numbers by resource id that somebody chose since: a minimum above them would scale them up, and is not brought back.
-    """
-    now = {_target_key(row): row for row in autoscaling.read_autoscaling(cloud).targets}
-    lost = []
-    for target in _targets_to_lower(saved, least):
-        there, id_ = now.get(_target_key(target)), target["ResourceId"]
-        if there is None:
-            lost.append(f"The scalable target of {id_} is gone.")
-        elif chosen and (number := chosen.get(id_, target["MinCapacity"])) < target["MinCapacity"]:
-            text = f"{target['MinCapacity']} as before would scale up the {number} that were chosen since"
-            lost.append(f"The autoscaling minimum of {id_} is {there['MinCapacity']} and stays so: {text}.")
-        else:
-            lost += _raise_target_minimum(cloud, target, least[id_], there)
-    return lost
-
-
-def _raise_target_minimum(cloud: CloudSession, target: Mapping[str, Any], left: int, there: Mapping[str, Any]) -> list[str]:
-    what = f"The autoscaling minimum of {target['ResourceId']}"
-    least = RestoredCount(
-        label=what,
-        before=target["MinCapacity"],
-        stopped_at=left,
-        now=there["MinCapacity"],
-        maximum=max(left, there["MaxCapacity"]),
-    )
-    if least.count_to_request is not None:
-        _register_target(cloud, target, MinCapacity=least.count_to_request)
-    return least.not_restored
-
-
-def _targets_to_lower(saved: SavedAutoscaling, least: Mapping[str, int]) -> list[Mapping[str, Any]]:
-    """The recorded targets whose minimum is above what `least` says by resource id."""
-    return [
-        target
-        for target in saved["targets"]
-        if target["ScalableDimension"] in CAPACITY_DIMENSIONS
-        and target["MinCapacity"] > least.get(target["ResourceId"], target["MinCapacity"])
-    ]
-
-
-def maximum_by_id(cloud: CloudSession) -> dict[str, int]:
-    """The maximum by resource id that autoscaling allows now."""
-    return {
-        row["ResourceId"]: int(row["MaxCapacity"])
-        for row in autoscaling.read_autoscaling(cloud).targets
-        if row["ScalableDimension"] in CAPACITY_DIMENSIONS
-    }
 
 
 def deregister_targets(cloud: CloudSession, saved: SavedAutoscaling, permit: CallCheck) -> list[str]:
@@ -210,25 +99,25 @@ def restore_autoscaling(cloud: CloudSession, saved: SavedAutoscaling, ids: Colle
     """Make anew what is missing of the autoscaling of those resource ids, which are in service; gives what could not be made."""
     now = autoscaling.read_autoscaling(cloud)
     lost: list[str] = []
-    there = {_target_key(row) for row in now.targets}
+    there = {target_key(row) for row in now.targets}
     _restore_each(
         lost,
-        (t for t in _saved_rows(saved, "targets", ids) if _target_key(t) not in there),
-        lambda row: _register_target(cloud, row, **row),
+        (t for t in _saved_rows(saved, "targets", ids) if target_key(t) not in there),
+        lambda row: register_target(cloud, row, **row),
     )
-    policies = {(*_target_key(row), row["PolicyName"]): row for row in now.policies}
+    policies = {(*target_key(row), row["PolicyName"]): row for row in now.policies}
     missing = [
         p
         for p in _saved_rows(saved, "policies", ids)
-        if not _has_all_alarms(policies.get((*_target_key(p), p["PolicyName"])), p, saved)
+        if not _has_all_alarms(policies.get((*target_key(p), p["PolicyName"])), p, saved)
     ]
     _restore_each(lost, missing, lambda row: _restore_policy(cloud, row, saved))
     actions = (
-        {(*_target_key(row), row["ScheduledActionName"]) for row in _read_scheduled_actions(cloud)}
+        {(*target_key(row), row["ScheduledActionName"]) for row in _read_scheduled_actions(cloud)}
         if _saved_rows(saved, "actions", ids)
         else set()
     )
-    absent = [a for a in _saved_rows(saved, "actions", ids) if (*_target_key(a), a["ScheduledActionName"]) not in actions]
+    absent = [a for a in _saved_rows(saved, "actions", ids) if (*target_key(a), a["ScheduledActionName"]) not in actions]
     _restore_each(
         lost, absent, lambda row: cloud.call(SERVICE, "PutScheduledAction", ANY_REPLY_KEY, **NAMESPACE_PARAMETER, **row)
     )
@@ -268,7 +157,7 @@ def _restore_each(lost: list[str], rows: Iterable[Mapping[str, Any]], make: Any)
             lost.append(f"Autoscaling of {row['ResourceId']}: {name} could not be made anew ({error}).")
 
 
-def _register_target(cloud: CloudSession, target: Mapping[str, Any], **change: Any) -> None:
+def register_target(cloud: CloudSession, target: Mapping[str, Any], **change: Any) -> None:
     """A target that is not found does not mean that the resource is gone."""
     try:
         _call_register(cloud, target, change)
@@ -301,5 +190,5 @@ def _saved_rows(saved: SavedAutoscaling, name: str, ids: Collection[str]) -> lis
     return [row for row in saved[name] if row["ResourceId"] in ids]
 
 
-def _target_key(row: Mapping[str, Any]) -> tuple[str, str]:
+def target_key(row: Mapping[str, Any]) -> tuple[str, str]:
     return row["ResourceId"], row["ScalableDimension"]

@@ -9,27 +9,27 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from reaper.actions import manifest as archive
-from reaper.actions.contract import Manifest
+from reaper.actions.contract import Earlier, Manifest
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.model import Resource
 
 
-def part_number(resource: Resource, goes_on: Callable[[Manifest], bool]) -> int:
-    """Which part of one undertaking the next action on it is: 1 where it goes on with none.
+def part_number(resource: Resource, earlier: Earlier, continues: Callable[[Manifest], bool]) -> int:
+    """Which part of one undertaking the next action on it is: 1 if it continues none.
 
-    An earlier manifest that cannot be read from here, such as one on another machine, or must not be, because it lies outside
-    REAPER_MANIFESTS, is one of which nothing is known: the count begins anew, `previous` names it all the same, and undoing says how to
-    bring back what it holds.
+    Nothing is known of an earlier manifest that can't be read from here, such as one on another machine, or that must not be, because it
+    lies outside REAPER_MANIFESTS. Then the count begins again; the new manifest's `previous` names it all the same, and undo says how to
+    restore what it holds.
     """
-    address = None if resource.facts.get("elsewhere") else resource.facts.get("previous")
+    address = earlier.manifest_address if earlier.is_readable else None
     try:
         before = read_manifest(address, resource.id) if address else None
     except CloudError:
         return 1
-    return _part_of_record(before.undo_state) + 1 if before and goes_on(before) else 1
+    return _part_of_record(before.undo_state) + 1 if before and continues(before) else 1
 
 
-def manifest_chain(manifest: Manifest, failed: list[str]) -> list[Manifest]:
+def read_chain(manifest: Manifest, failed: list[str]) -> list[Manifest]:
     """It and those that it goes on with, the latest first. One that cannot be read is told to `failed`, and is the end."""
     found = [manifest]
     try:

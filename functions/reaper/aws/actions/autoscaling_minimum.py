@@ -1,0 +1,127 @@
+"""The minimum that autoscaling keeps: lowered before a stop, or it would undo the stop, and raised again by an undo.
+
+https://docs.aws.amazon.com/autoscaling/application/APIReference/API_RegisterScalableTarget.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from reaper.actions.contract import CallCheck, Manifest
+from reaper.aws import autoscaling
+from reaper.aws.actions.restored_count import RestoredCount
+from reaper.aws.actions.saved_autoscaling import SavedAutoscaling, partial_error, register_target, target_key
+from reaper.aws.session import CloudSession
+from reaper.errors import ActionWithdrawn, CloudError, Reason
+
+CAPACITY_DIMENSIONS = {autoscaling.VARIANT_DIMENSION, autoscaling.COPIES_DIMENSION}
+UNCERTAIN_REASONS = {Reason.UNREACHABLE, Reason.UNREADABLE}
+"""Failures after which the call may have been carried out."""
+
+
+def lower_minimum(cloud: CloudSession, saved: SavedAutoscaling, least: Mapping[str, int], permit: CallCheck) -> None:
+    """Lower the minimum of those targets to what `least` says by resource id, so that autoscaling does not undo what follows."""
+    for target in _targets_to_lower(saved, least):
+        permit()
+        register_target(cloud, target, MinCapacity=least[target["ResourceId"]])
+
+
+@contextmanager
+def minimum_lowered(cloud: CloudSession, manifest: Manifest, permit: CallCheck) -> Iterator[None]:
+    """The minimum lowered as the manifest says, and put back where what is done then fails or is withdrawn: a lowered minimum alone
+    lets autoscaling scale in. Putting back needs no permit.
+
+    Where the failed call may have been carried out, the minimum stays lowered, or autoscaling would undo half of it; it also does where
+    it could not be put back. Then an error of trouble PARTIAL says so, and this manifest is the one that knows what it was.
+    """
+    try:
+        lower_minimum(cloud, manifest.undo_state["scaling"], manifest.undo_state["least"], permit)
+        yield
+    except CloudError as error:
+        if error.retried or error.reason in UNCERTAIN_REASONS:
+            left = _stays_lowered_clause(manifest, "because the call may have been carried out")
+        else:
+            left = _put_minimum_back(cloud, manifest)
+        if left:
+            raise partial_error(error, left) from error
+        raise
+    except ActionWithdrawn as reason:
+        if left := _put_minimum_back(cloud, manifest):
+            raise ActionWithdrawn(f"{reason}; {left}") from reason
+        raise
+
+
+def _put_minimum_back(cloud: CloudSession, manifest: Manifest) -> str | None:
+    """The clause that says that the minimum stays lowered, where it could not be put back."""
+    try:
+        raise_minimum(cloud, manifest.undo_state["scaling"], manifest.undo_state["least"])
+    except CloudError as error:
+        return _stays_lowered_clause(manifest, f"because it could not be put back ({error})")
+    return None
+
+
+def _stays_lowered_clause(manifest: Manifest, because: str) -> str | None:
+    """None where no minimum was to be lowered."""
+    targets = _targets_to_lower(manifest.undo_state["scaling"], manifest.undo_state["least"])
+    stays = ", ".join(f"{t['ResourceId']} ({t['MinCapacity']} before)" for t in targets)
+    text = (
+        f"and the autoscaling minimum stays lowered, {because}: {stays}; "
+        f"the manifest that run {manifest.run} stored brings it back: `reaper restore {manifest.id}`"
+    )
+    return text if targets else None
+
+
+def raise_minimum(
+    cloud: CloudSession, saved: SavedAutoscaling, least: Mapping[str, int], chosen: Mapping[str, int] | None = None
+) -> list[str]:
+    """Bring the minimum of those targets back where it is still as it was lowered; gives what could not be brought back.
+
+    `chosen` are numbers by resource id that somebody chose since: a minimum above them would scale them up, and is not brought back.
+    """
+    now = {target_key(row): row for row in autoscaling.read_autoscaling(cloud).targets}
+    lost = []
+    for target in _targets_to_lower(saved, least):
+        there, id_ = now.get(target_key(target)), target["ResourceId"]
+        if there is None:
+            lost.append(f"The scalable target of {id_} is gone.")
+        elif chosen and (number := chosen.get(id_, target["MinCapacity"])) < target["MinCapacity"]:
+            text = f"{target['MinCapacity']} as before would scale up the {number} that were chosen since"
+            lost.append(f"The autoscaling minimum of {id_} is {there['MinCapacity']} and stays so: {text}.")
+        else:
+            lost += _raise_target_minimum(cloud, target, least[id_], there)
+    return lost
+
+
+def _raise_target_minimum(cloud: CloudSession, target: Mapping[str, Any], left: int, there: Mapping[str, Any]) -> list[str]:
+    what = f"The autoscaling minimum of {target['ResourceId']}"
+    least = RestoredCount(
+        label=what,
+        before=target["MinCapacity"],
+        stopped_at=left,
+        now=there["MinCapacity"],
+        maximum=max(left, there["MaxCapacity"]),
+    )
+    if least.count_to_request is not None:
+        register_target(cloud, target, MinCapacity=least.count_to_request)
+    return least.not_restored
+
+
+def _targets_to_lower(saved: SavedAutoscaling, least: Mapping[str, int]) -> list[Mapping[str, Any]]:
+    """The recorded targets whose minimum is above what `least` says by resource id."""
+    return [
+        target
+        for target in saved["targets"]
+        if target["ScalableDimension"] in CAPACITY_DIMENSIONS
+        and target["MinCapacity"] > least.get(target["ResourceId"], target["MinCapacity"])
+    ]
+
+
+def maximum_by_id(cloud: CloudSession) -> dict[str, int]:
+    """The maximum by resource id that autoscaling allows now."""
+    return {
+        row["ResourceId"]: int(row["MaxCapacity"])
+        for row in autoscaling.read_autoscaling(cloud).targets
+        if row["ScalableDimension"] in CAPACITY_DIMENSIONS
+    }

@@ -1,0 +1,235 @@
+"""Scaling an endpoint in, and back out: instances of one variant, or the copies of its components, never against autoscaling.
+
+Undoing is for the very same endpoint only, and of its numbers only for those that are still as the stop left them. Any other number was
+chosen since, by a person or by autoscaling, for what the endpoint has to do now: it stays.
+https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_UpdateEndpointWeightsAndCapacities.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from reaper.actions.contract import ActionResult, CallCheck, Earlier, Manifest, UndoResult, UndoState
+from reaper.aws import autoscaling, endpoint_description, protection, restorable, tags
+from reaper.aws.actions import autoscaling_minimum, identity, inference_component, manifest_chain, resize, saved_autoscaling
+from reaper.aws.actions.restored_count import RestoredCount
+from reaper.aws.endpoint_description import EndpointDescription
+from reaper.aws.scale_in_plan import ScaleInPlan, plan_scale_in, production_variants
+from reaper.aws.session import CloudSession
+from reaper.errors import CloudError, Reason
+from reaper.model import Resource, StepName
+
+OPERATION = "sagemaker:UpdateEndpointWeightsAndCapacities"
+
+
+def read_undo_state(cloud: CloudSession, resource: Resource, earlier: Earlier) -> UndoState:
+    """What would change, decided anew from fresh replies: numbers before and after, and the autoscaling of it all.
+
+    `parts`: how many variants there were to scale in, this one and those of the actions that it goes on with included.
+    """
+    endpoint = endpoint_description.describe_endpoint(cloud, resource.name)
+    components = inference_component.component_names(cloud, resource.name)
+    plan = plan_scale_in(resource, endpoint, components, autoscaling.read_autoscaling(cloud))
+    if plan.blocked:
+        raise _scale_in_refusal(f"{resource.name}: {plan.blocked.because}")
+    same = _endpoint_identity(cloud, endpoint)
+    part = manifest_chain.part_number(resource, earlier, lambda before: _continues(before, same, plan))
+    numbers = _counts_before_and_after(cloud, resource.name, endpoint, plan)
+    return {
+        **same,
+        **numbers,
+        "previous": earlier.manifest_address,
+        "part": part,
+        "parts": part - 1 + max(1, len(plan.instances_by_variant)),
+        "scaling": saved_autoscaling.read_autoscaling_state(cloud, set(numbers["least"])),
+    }
+
+
+def _counts_before_and_after(cloud: CloudSession, name: str, found: EndpointDescription, way: ScaleInPlan) -> dict[str, Any]:
+    """Instances and copies before and after, and by resource id what autoscaling's minimum must not be above."""
+    counts = {
+        row["VariantName"]: int(row["CurrentInstanceCount"])
+        for row in production_variants(found)
+        if row["VariantName"] in way.first_variant
+    }
+    inside = {one: row for one in way.components if restorable.copy_count(row := inference_component.fetch_component(cloud, one))}
+    if not counts and not inside:
+        raise _scale_in_refusal(f"{name}: its components have no copies already")
+    least = {autoscaling.variant_resource_id(name, one): count for one, count in way.first_variant.items()}
+    return {
+        "counts": counts,
+        "variants": way.first_variant,
+        "inside": {one: inference_component.component_first_created(cloud, row) for one, row in inside.items()},
+        "copies": {one: restorable.copy_count(row) for one, row in inside.items()},
+        "least": least | {autoscaling.component_resource_id(one): 0 for one in inside},
+    }
+
+
+def _scale_in_refusal(text: str) -> CloudError:
+    return CloudError(Reason.REFUSED, "sagemaker:DescribeEndpoint", text)
+
+
+def _endpoint_identity(cloud: CloudSession, found: EndpointDescription) -> dict[str, Any]:
+    """Which endpoint of its name it is, and what it is made of."""
+    return {
+        "born": identity.first_created(found.reply, tags.read_tags_now(cloud, found.reply["EndpointArn"])),
+        "config": found.reply.get("EndpointConfigName"),
+        "instances": {v.name: [kind for kind, _ in v.instances] for v in found.variants},
+    }
+
+
+def _continues(before: Manifest, identity: Mapping[str, Any], way: ScaleInPlan) -> bool:
+    """Whether this action goes on with that one: it left some of this very endpoint's variants, and what it did still stands."""
+    saved = before.undo_state
+    left_some = before.action is StepName.STOP and saved.get("part", 1) < saved.get("parts", 1)
+    same_one = all(saved.get(key) == identity[key] for key in ("born", "config"))
+    return left_some and same_one and not saved["variants"].keys() & way.instances_by_variant.keys()
+
+
+def perform(cloud: CloudSession, resource: Resource, manifest: Manifest, permit: CallCheck) -> ActionResult:
+    """The autoscaling minimum first, or autoscaling would undo the rest; put back where the rest fails."""
+    saved = manifest.undo_state
+    with autoscaling_minimum.minimum_lowered(cloud, manifest, permit):
+        if saved["variants"]:
+            permit()
+            wanted = [{"VariantName": v, "DesiredInstanceCount": count} for v, count in saved["variants"].items()]
+            resize.update_capacities(cloud, resource.name, wanted)
+        _take_copies_to_zero(cloud, list(saved["copies"]), permit)
+    left = saved["part"] < saved["parts"]
+    part = f"{saved['part']} of {saved['parts']} variants" if left else None
+    return ActionResult(because=_result_sentence(saved) + protection.stack_warning(resource.tags), part_done=part)
+
+
+def _take_copies_to_zero(cloud: CloudSession, names: Sequence[str], permit: CallCheck) -> None:
+    """Components to no copies, one after the other; one that is gone needs none. Raises PARTIAL from the second on."""
+    for at, name in enumerate(names):
+        permit()
+        try:
+            inference_component.set_copies(cloud, name, 0)
+        except CloudError as error:
+            if error.reason is Reason.GONE:
+                continue
+            if not at:
+                raise
+            raise saved_autoscaling.partial_error(error, f"{', '.join(names[:at])} went to no copies before") from error
+
+
+def _result_sentence(saved: UndoState) -> str:
+    said = [f"{v} from {saved['counts'][v]} to {count}" for v, count in saved["variants"].items()]
+    said += [f"component {name} from {count} to no copies" for name, count in saved["copies"].items()]
+    held = [t for t in saved["scaling"]["targets"] if t["MinCapacity"] > saved["least"].get(t["ResourceId"], t["MinCapacity"])]
+    lowered = "; the autoscaling minimum was lowered first" if held else ""
+    later = "; a scheduled action may raise it again" if saved["scaling"]["actions"] else ""
+    return f"it is scaling in: {', '.join(said)}{lowered}{later}"
+
+
+@dataclass(slots=True, kw_only=True)
+class _UndoProgress:
+    """What is met on the way back, by resource id: today's maximum, the numbers, those whose autoscaling minimum must wait or stay;
+    what was lost, what failed."""
+
+    maximum_by_id: Mapping[str, int]
+    counts: dict[str, RestoredCount] = field(default_factory=dict)
+    not_restored_ids: set[str] = field(default_factory=set)
+    not_restored: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+
+def undo_scale_in(cloud: CloudSession, manifest: Manifest) -> UndoResult:
+    """Back to the numbers of before, under today's maximum of autoscaling, and then its minimum; of the earlier parts of a stop too."""
+    endpoint = _require_same_endpoint(cloud, manifest)
+    progress = _UndoProgress(maximum_by_id=autoscaling_minimum.maximum_by_id(cloud))
+    records = [one.undo_state for one in manifest_chain.read_chain(manifest, progress.failures)]
+    _restore_instances(cloud, manifest.name, endpoint, records, progress)
+    for one, before in manifest.undo_state["copies"].items():
+        _restore_copies(cloud, one, before, manifest.undo_state["inside"].get(one), progress)
+    lost = [text for number in progress.counts.values() for text in number.not_restored]
+    minimum = [text for saved in records for text in _restore_minimum(cloud, saved, progress)]
+    return UndoResult(
+        because=_undo_sentence(progress),
+        not_restored=(*lost, *progress.not_restored, *progress.failures, *minimum),
+        run_again=bool(progress.failures),
+    )
+
+
+def _restore_minimum(cloud: CloudSession, saved: UndoState, progress: _UndoProgress) -> list[str]:
+    """Autoscaling's minimum back where the number is: one that came first would scale out by itself, to less than there was."""
+    chosen = {id_: number.now for id_, number in progress.counts.items() if number.was_chosen_since}
+    ours = {id_: least for id_, least in saved["least"].items() if id_ not in progress.not_restored_ids}
+    return autoscaling_minimum.raise_minimum(cloud, saved["scaling"], ours, chosen)
+
+
+def _undo_sentence(progress: _UndoProgress) -> str:
+    if any(number.count_to_request is not None for number in progress.counts.values()):
+        return "its former numbers of instances and copies are asked for again"
+    return "none of its numbers of instances and copies was changed"
+
+
+def _require_same_endpoint(cloud: CloudSession, manifest: Manifest) -> EndpointDescription:
+    """The endpoint as it is now. Raises CloudError where it is another one, made of something else, or not in service."""
+    saved, name = manifest.undo_state, manifest.name
+    found = endpoint_description.describe_endpoint(cloud, name)
+    if not identity.is_same_resource(cloud, found.reply, found.reply["EndpointArn"], saved.get("born")):
+        raise identity.recreated_error(OPERATION, name)
+    if found.reply.get("EndpointConfigName") != saved["config"] or _has_other_instances(found, saved["instances"]):
+        raise CloudError(Reason.REFUSED, OPERATION, f"{name} has another configuration since: it is left as it is")
+    if found.status != "InService":
+        raise CloudError(Reason.REFUSED, OPERATION, f"the status of {name} is {found.status}: run it again once it is InService")
+    return found
+
+
+def _has_other_instances(found: EndpointDescription, were: Mapping[str, Sequence[str | None]]) -> bool:
+    """Whether a variant runs other types; where its configuration is gone, then or now, its name must do."""
+    now = {v.name: [kind for kind, _ in v.instances] for v in found.variants}
+    return any(None not in [*kinds, *now[v]] and kinds != now[v] for v, kinds in were.items() if v in now)
+
+
+def _restore_instances(
+    cloud: CloudSession, name: str, found: EndpointDescription, records: Sequence[UndoState], progress: _UndoProgress
+) -> None:
+    """One variant after the other. Those that cannot have their turn in this run get it in the next. Raises CloudError where all fail."""
+    now = {row["VariantName"]: int(row.get("DesiredInstanceCount") or 0) for row in production_variants(found)}
+    for saved in records:
+        for variant, before in saved["counts"].items():
+            _add_count(name, variant, (before, saved["variants"][variant]), now.get(variant), progress)
+    wanted = {
+        id_.split("/")[-1]: number.count_to_request
+        for id_, number in progress.counts.items()
+        if number.count_to_request is not None
+    }
+    calls = [[{"VariantName": variant, "DesiredInstanceCount": count}] for variant, count in wanted.items()]
+    refused: dict[str, CloudError] = {}
+    later = resize.call_while_in_service(cloud, name, calls, refused)
+    if refused and len(refused) == len(wanted):
+        raise next(iter(refused.values()))
+    progress.not_restored_ids |= {autoscaling.variant_resource_id(name, variant) for variant in (*refused, *later)}
+    progress.failures += resize.not_restored_sentences(refused, later)
+
+
+def _add_count(name: str, variant: str, was: tuple[int, int], now: int | None, progress: _UndoProgress) -> None:
+    """`was`: before the stop, and as it left it. A later action's manifest, which comes first, knows better."""
+    id_, what = autoscaling.variant_resource_id(name, variant), f"The number of instances of {variant}"
+    if now is None:
+        progress.not_restored.append(f"Its variant {variant} is gone.")
+    elif id_ not in progress.counts:
+        progress.counts[id_] = RestoredCount(
+            label=what, before=was[0], stopped_at=was[1], now=now, maximum=progress.maximum_by_id.get(id_)
+        )
+
+
+def _restore_copies(cloud: CloudSession, name: str, before: int, born: str | None, progress: _UndoProgress) -> None:
+    """One component back to its copies; one that fails keeps none of the others from it."""
+    id_ = autoscaling.component_resource_id(name)
+    try:
+        row = inference_component.fetch_component(cloud, name)
+        if not identity.is_same_resource(cloud, row, row["InferenceComponentArn"], born):
+            progress.not_restored_ids.add(id_)
+            progress.not_restored.append(f"The component {name} {identity.RECREATED_TEXT}.")
+            return
+        progress.counts[id_] = inference_component.restored_copies(row, before, progress.maximum_by_id.get(id_))
+        inference_component.restore_copies(cloud, name, progress.counts[id_])
+    except CloudError as error:
+        progress.not_restored_ids.add(id_)
+        progress.failures.append(f"The copies of {name} could not be brought back ({error}).")
