@@ -36,9 +36,11 @@ from reaper.model import (
 from reaper.notices import commands, console_links, owner_notice
 from reaper.notices.admin_summary import admin_summary
 from reaper.notices.channels.mime import make_mail
+from reaper.notices.item import notice_item
 from reaper.notices.message import MAX_SUBJECT
 from reaper.policy import office_hours
 from reaper.policy.schema import Owners
+from reaper.registry import kinds
 
 BERLIN = replace(office_hours.parse_hours("mon-fri 07:00-21:00", "Europe/Berlin"), by_rule=True)
 AZURE = Target(cloud="azure", account="11111111-2222-3333-4444-555555555555")
@@ -192,7 +194,7 @@ def test_a_notice_has_the_command_that_stops_its_kind_now(thing: Resource, line:
 
 
 def test_every_kind_that_can_be_stopped_has_a_command_for_its_owner():
-    assert {p.values[0].kind for p in WAYS} == {k.name for k in owner_notice.kinds() if StepName.STOP in k.actions}
+    assert {p.values[0].kind for p in WAYS} == {k.name for k in kinds() if StepName.STOP in k.actions}
 
 
 def test_what_cannot_be_scaled_in_can_be_deleted_by_its_owner_unless_more_would_go():
@@ -211,7 +213,7 @@ def test_what_is_in_use_or_done_with_has_no_command_to_stop_it():
     used = finding(state=State.ACTIVE, resource=WAYS[0].values[0])
     done = finding(move=StepName.STOP, outcome=Outcome(result=Result.DONE, because="it is stopping"), resource=WAYS[0].values[0])
     for found in (used, done):
-        shown = owner_notice.notice_item(found, occasion())
+        shown = notice_item(found, occasion())
         assert (shown.stop, shown.console) == (None, None)
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from reaper.model import Finding, Mode, Report, Result, StepName
+from reaper.model import ACTIONS, Finding, Mode, Report, Result, StepName
 from reaper.notices import forecast
 
-ACTIONS = frozenset({StepName.STOP, StepName.DELETE, StepName.START})
 NOTICE_WORDS = {StepName.WARN: "owner notified", StepName.REMIND: "owner reminded"}
 
 

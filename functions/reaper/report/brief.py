@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from reaper.duration import format_duration
-from reaper.echo import count_noun
 from reaper.model import Coverage, Finding, Report
 from reaper.report import action_groups
 from reaper.report.totals import (
@@ -17,6 +16,7 @@ from reaper.report.totals import (
     report_totals,
     unknown_findings,
 )
+from reaper.text import clean_line, count_noun
 
 MAX_ROWS = 25
 
@@ -45,12 +45,6 @@ def render(report: Report, rows: int = MAX_ROWS) -> str:
         _footer(report),
     ]
     return "\n\n".join(block for block in blocks if block) + "\n"
-
-
-def clean_line(value: str, most: int = 120) -> str:
-    """A name or tag as one harmless line: control and direction marks out, at most `most` characters."""
-    kept = "".join(c if c.isprintable() else " " for c in value[: most + 1])
-    return kept if len(kept) <= most else kept[: most - 3] + "..."
 
 
 def place_text(account: str, name: str | None, region: str | None) -> str:

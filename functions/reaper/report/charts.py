@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from reaper.model import Confidence, Finding, Report
-from reaper.report.brief import clean_line
 from reaper.report.html_rows import owner_or_nobody
 from reaper.report.totals import HOURS_A_MONTH, idle_findings
+from reaper.text import clean_line
 
 MAX_BARS = 7
 """Bars of a chart; what is left over makes one more."""

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from reaper.echo import first_few
 from reaper.model import Coverage, Report, Status
 from reaper.report import totals
-from reaper.report.brief import clean_line, place_text
+from reaper.report.brief import place_text
+from reaper.text import clean_line, first_few
 
 INCOMPLETE = (Status.DENIED, Status.FAILED, Status.PARTIAL)
 """Worst first."""
@@ -54,8 +54,12 @@ class CoverageGap:
     @property
     def why(self) -> str:
         """`missing sagemaker:ListEndpoints: access denied`, or the error alone."""
-        error = clean_line(self.error, 300).removeprefix(f"{self.missing}: ")
-        return f"missing {self.missing}: {error}" if self.missing else error
+        return f"missing {self.missing}: {self.reason}" if self.missing else self.reason
+
+    @property
+    def reason(self) -> str:
+        """`access denied`: the error without the permission that it begins with."""
+        return clean_line(self.error, 300).removeprefix(f"{self.missing}: ")
 
     @property
     def places(self) -> str:

@@ -18,6 +18,7 @@ from typing import Any
 
 from reaper.model import Report
 from reaper.report.json import finding_json
+from reaper.text import printable
 
 FORMULA_START = re.compile(r"""(?:^|[;|])[\s"']*(?=[=+@\-\u2212])""")
 """Where a cell may begin with `= + - @` or a minus sign, in a text as it is read."""
@@ -65,7 +66,7 @@ def _safe_cell(value: Any) -> Any:
     """Control and direction marks, tabs among them, become blanks; what could begin a formula gets an apostrophe."""
     if not isinstance(value, str):
         return value
-    text = "".join(c if c.isprintable() else " " for c in value)
+    text = printable(value)
     ends = [0, *(found.end() for found in FORMULA_START.finditer(_normalized(text))), len(text)]
     return "'".join(text[start:end] for start, end in pairwise(ends))
 

@@ -24,18 +24,22 @@ const number = (value) => value.toLocaleString('en-US');
 // An address may be broken before its @ and nowhere else, as long as it fits.
 const address = (text) => make('bdi', {}, text.split(/(?=@)/).flatMap((part, i) => (i ? [make('wbr'), part] : [part])));
 
-// Seconds as `45 min`, `7 h 20 min`, `9 d 4 h`.
-function span(seconds) {
-  const minutes = Math.floor(seconds / 60), days = Math.floor(minutes / 1440), hours = Math.floor(minutes / 60) % 24, rest = minutes % 60;
-  return [days && `${days} d`, hours && `${hours} h`, rest && !days && `${rest} min`].filter(Boolean).join(' ') || '0 min';
+// Seconds as pairs of a count and a unit: at most two of them, whole minutes at least.
+function units(seconds) {
+  const minutes = Math.floor(seconds / 60), days = Math.floor(minutes / 1440), hours = Math.floor(minutes / 60) % 24;
+  const pairs = [[days, 'day'], [hours, 'hour'], [days ? 0 : minutes % 60, 'minute']].filter(([count]) => count);
+  return pairs.length ? pairs : [[0, 'minute']];
 }
+// For a cell `9d 4h`, for a sentence `9 days 4 hours`.
+const span = (seconds) => units(seconds).map(([count, unit]) => count + unit[0]).join(' ');
+const duration = (seconds) => units(seconds).map(([count, unit]) => `${count} ${unit}${count === 1 ? '' : 's'}`).join(' ');
 
 const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec'];
 function moment(epoch) {
   const when = new Date(epoch * 1000);
   return `${when.getUTCDate()} ${MONTHS[when.getUTCMonth()]} ${when.getUTCFullYear()}, ${when.toISOString().slice(11, 16)} UTC`;
 }
-const ago = (epoch) => `${moment(epoch)}, ${span(Math.max(0, DATA.now - epoch))} ago`;
+const ago = (epoch) => `${moment(epoch)}, ${duration(Math.max(0, DATA.now - epoch))} ago`;
 
 // A complete reply without a single point is a fortnight of nothing: no use, or no heartbeat.
 function signals(row) {

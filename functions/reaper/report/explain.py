@@ -15,8 +15,9 @@ from reaper.model import Blocked, Ceiling, Confidence, Evidence, Finding, Memory
 from reaper.policy import office_hours, rules
 from reaper.policy.schema import Policy
 from reaper.policy.tags import TAG_PREFIX
-from reaper.report.brief import clean_line, place_text
+from reaper.report.brief import place_text
 from reaper.report.json import utc_text
+from reaper.text import clean_line
 
 MAX_SUGGESTIONS = 3
 MAX_HISTORY = 10

@@ -18,7 +18,6 @@ from markupsafe import Markup
 from reaper.duration import format_duration
 from reaper.model import Report, State
 from reaper.report import action_groups, charts, coverage_map, html_rows
-from reaper.report.brief import clean_line
 from reaper.report.totals import (
     acted_clause,
     cloud_rows,
@@ -28,7 +27,7 @@ from reaper.report.totals import (
     own_failures,
     report_totals,
 )
-from reaper.text import format_time, format_usd
+from reaper.text import clean_line, format_time, format_usd
 
 MAX_PLAIN_ROWS = 200
 """Rows that are there without a script; the script puts its own in their place."""

@@ -15,7 +15,7 @@ from reaper.model import Evidence, Finding, Report, Role, Run, State
 from reaper.notices.commands import keep_command, keep_tag
 from reaper.policy import owners
 from reaper.report import action_groups
-from reaper.report.brief import clean_line
+from reaper.text import clean_line
 
 STATE_ORDER = (State.IDLE, State.UNKNOWN, State.YOUNG, State.ACTIVE, State.EXEMPT)
 """As the page shows them: money first, then what nobody could prove."""

@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 
 from reaper.duration import format_duration
-from reaper.echo import count_noun
 from reaper.model import Finding, Report
 from reaper.policy import owners
 from reaper.report import action_groups, coverage_map
-from reaper.report.brief import clean_line
 from reaper.report.totals import (
     access_remedies,
     acted_clause,
@@ -20,6 +18,7 @@ from reaper.report.totals import (
     report_totals,
     unknown_findings,
 )
+from reaper.text import clean_line, count_noun
 
 
 def render(report: Report) -> str:

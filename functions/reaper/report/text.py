@@ -15,11 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from reaper.duration import format_duration
-from reaper.echo import count_noun
 from reaper.model import Confidence, Coverage, Finding, Report, Result, Role, State, Status, StepName
 from reaper.policy import owners
 from reaper.report import action_groups, coverage_map, layout
-from reaper.report.brief import clean_line
 from reaper.report.totals import (
     access_remedies,
     acted_clause,
@@ -31,6 +29,7 @@ from reaper.report.totals import (
     report_totals,
     unknown_findings,
 )
+from reaper.text import clean_line, count_noun
 
 STATE_COLOURS = {State.IDLE: "yellow", State.UNKNOWN: "magenta", State.ACTIVE: "green", State.YOUNG: "cyan", State.EXEMPT: "blue"}
 MIN_WIDTH = 44

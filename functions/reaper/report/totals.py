@@ -6,11 +6,10 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from reaper.model import Coverage, Finding, Report, Result, State, Status, StepName
+from reaper.model import ACTIONS, Coverage, Finding, Report, Result, State, Status, StepName
 from reaper.notices import commands, forecast
 
 HOURS_A_MONTH = 730
-ACTIONS = {StepName.STOP, StepName.DELETE, StepName.START}
 OWN_MEANS = "reaper"
 """What coverage has for a cloud where a channel, an act or the ledger failed, and not a list."""
 
