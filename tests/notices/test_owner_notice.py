@@ -342,7 +342,7 @@ def test_an_action_nobody_knows_of_is_not_said_to_have_been_made():
 
 
 def test_a_delete_that_left_the_endpoint_running_saves_nothing_yet():
-    part = acted(move=StepName.DELETE, part="its 2 components; the endpoint itself is left")
+    part = acted(move=StepName.DELETE, part_done="its 2 components; the endpoint itself is left")
     part = replace(part, case=replace(part.case, rule=rule(action=Ceiling.DELETE)))
     message = only(owner_notice.owner_notices([part], occasion()))
     assert message.subject == "1 idle ML resource was partly deleted; the rest will be deleted from Tue 24 Nov: churn"
@@ -355,7 +355,7 @@ def test_a_delete_that_left_the_endpoint_running_saves_nothing_yet():
 
 def test_the_owner_of_a_component_hears_that_it_went_with_its_endpoint_and_how_both_come_back():
     host = "arn:aws:sagemaker:us-east-1:123456789012:endpoint/host"
-    message = only(owner_notice.owner_notices([acted("k1", StepName.DELETE, already=True, begun=False, host=host)], occasion()))
+    message = only(owner_notice.owner_notices([acted("k1", StepName.DELETE, already_done=True, begun=False, host_id=host)], occasion()))
     assert message.subject.startswith("1 idle ML resource was deleted")
     assert f"ask your admins to run `reaper restore {host}`" in message.text
 

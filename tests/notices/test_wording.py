@@ -356,8 +356,8 @@ def test_commands_for_admins_name_the_ledger_and_those_for_owners_do_not():
     for body in (summary.text, summary.html):
         assert f"{named} release" in body
         assert f"{named} restore {done.case.resource.id}" in body
-    assert f"To undo this later: {named} restore arn:" in text(finding(address=None), places=PLACES)
-    assert "REAPER_LEDGER" not in text(finding(), places=PLACES)
+    assert f"To undo this later: {named} restore arn:" in text(finding(address=None), location_settings=PLACES)
+    assert "REAPER_LEDGER" not in text(finding(), location_settings=PLACES)
 
 
 @pytest.mark.parametrize(

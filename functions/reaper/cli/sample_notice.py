@@ -59,7 +59,9 @@ def sample_findings(address: str, now: datetime) -> list[Finding]:
     silent = "Invocations silent for {} while CPUUtilization reported every hour"
     one = Blocked(because="it already runs no more than one instance per variant", already_done=True)
     return [
-        _sample_finding(churn, (9 * DAY + 4 * HOUR, silent.format("9 days 4 hours"), Confidence.PROVEN), (4.06, None), address, now),
+        _sample_finding(
+            churn, (9 * DAY + 4 * HOUR, silent.format("9 days 4 hours"), Confidence.PROVEN), (4.06, None), address, now
+        ),
         _sample_finding(ranker, (3 * DAY + HOUR, silent.format("3 days 1 hour"), Confidence.PROVEN), (0.736, one), address, now),
         _sample_finding(instance, (4 * DAY, "up for 4 days and no job since", Confidence.LIKELY), (3.06, None), address, now),
     ]
