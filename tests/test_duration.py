@@ -39,14 +39,16 @@ def test_what_is_spelled_reads_back(count: int, unit: str):
 
 
 @pytest.mark.parametrize(
-    ("length", "text"),
+    ("length", "sentence", "cell"),
     [
-        (timedelta(0), "0 min"),
-        (timedelta(minutes=45), "45 min"),
-        (timedelta(hours=7, minutes=20), "7 h 20 min"),
-        (timedelta(days=9, hours=4, minutes=59), "9 d 4 h"),
-        (timedelta(days=2), "2 d"),
+        (timedelta(0), "0 minutes", "0m"),
+        (timedelta(minutes=1), "1 minute", "1m"),
+        (timedelta(minutes=45), "45 minutes", "45m"),
+        (timedelta(hours=7, minutes=20), "7 hours 20 minutes", "7h 20m"),
+        (timedelta(days=9, hours=4, minutes=59), "9 days 4 hours", "9d 4h"),
+        (timedelta(days=2), "2 days", "2d"),
+        (timedelta(days=1, minutes=5), "1 day", "1d"),
     ],
 )
-def test_lengths_are_told_in_at_most_two_units(length: timedelta, text: str):
-    assert duration.format_duration(length) == text
+def test_durations_have_at_most_two_units_in_sentences_and_cells(length: timedelta, sentence: str, cell: str):
+    assert (duration.format_duration(length), duration.short_duration(length)) == (sentence, cell)

@@ -24,6 +24,7 @@ from reaper.ledger.port import HistoryEntry, Ledger, Recalled, Unfinished
 from reaper.ledger.statistics import record_statistics, tidy
 from reaper.ledger.update import update_memory
 from reaper.model import (
+    NOTICES,
     Blocked,
     Case,
     Coverage,
@@ -43,16 +44,14 @@ from reaper.notices import admin_summary, forecast, last_summary, owner_notice
 from reaper.notices.channels import delivery
 from reaper.notices.channels.delivery import Delivery
 from reaper.notices.context import ConcludeContext
+from reaper.notices.item import NoticeContext
 from reaper.notices.message import Message
-from reaper.notices.owner_notice import NOTICES, NoticeContext
 from reaper.policy.schema import Policy
 from reaper.snooze import links as snooze_links
 
 GARBLED = "what is remembered of it cannot be read, and somebody may have kept it"
 TRIES = 4
 TAKEN_OVER = "another sweep has taken over this target"
-PATIENCE = 3
-"""Messages in a row that a channel may miss before it is given up for this sweep."""
 OVERVIEW = "summary"
 """The row of the ledger that has what the admins were told last."""
 
@@ -269,17 +268,12 @@ Accept = Callable[[str, str, Sequence[Delivery]], None]
 def _give(messages: Iterable[Message], accept: Accept, desk: ConcludeContext, this: _Round) -> list[Delivery]:
     """Each message on every channel for owners, remembered before the next one is sent. A channel that stays out of reach is given up."""
     done: list[Delivery] = []
-    missed: dict[str, list[CloudError]] = {}
+    missed: delivery.Misses = {}
     for message in messages:
         if not _prolonged(desk, this):
             this.lost = True
             break
-        mine = []
-        for line in (line for line in desk.channels if message.audience in line.readers):
-            out = missed.setdefault(line.name, [])
-            mine.append(delivery.deliver_one(message, line, out[-1] if len(out) >= PATIENCE else None))
-            error = mine[-1].error
-            missed[line.name] = [*out, error] if error and error.reason is Reason.UNREACHABLE else []
+        mine = delivery.deliver(message, desk.channels, missed)
         for id_, receipt in delivery.receipts_by_id(mine).items():
             accept(id_, receipt, mine)
         done += mine

@@ -1,4 +1,4 @@
-"""Lengths of time as people write them: `30m 4h 3d 2w`, and as they read them: `9 d 4 h`."""
+"""Durations as a policy has them, `30m 4h 3d 2w`, and as people read them, `9 days 4 hours`."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from datetime import timedelta
 
 UNITS = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
 MAX_DURATION = timedelta(days=455)
-"""CloudWatch keeps hourly points for 455 days; nothing can be told of a longer time."""
+"""CloudWatch keeps hourly points for 455 days, so nothing is known about a longer time."""
 DURATION_PATTERN = r"^[1-9][0-9]{0,5}[mhdw]$"
 EXPECTED_DURATION = "a duration such as 30m, 4h, 3d or 2w"
 
 
 def parse_duration(text: str, most: timedelta = MAX_DURATION) -> timedelta:
-    """The length that `text` names, of at most `most`, which is whole days.
+    """The duration that `text` states; `most` is in whole days.
 
     Raises ValueError for anything but a positive whole number with one of the units m h d w.
     """
@@ -27,15 +27,25 @@ def parse_duration(text: str, most: timedelta = MAX_DURATION) -> timedelta:
 
 
 def format_duration(length: timedelta) -> str:
-    """At most two units: `45 min`, `7 h 20 min`, `9 d 4 h`."""
+    """For a sentence, at most two units: `45 minutes`, `7 hours 20 minutes`, `9 days 4 hours`."""
+    return " ".join(f"{count} {unit}{'' if count == 1 else 's'}" for count, unit in _counted_units(length))
+
+
+def short_duration(length: timedelta) -> str:
+    """For the cell of a table: `45m`, `7h 20m`, `9d 4h`."""
+    return " ".join(f"{count}{unit[0]}" for count, unit in _counted_units(length))
+
+
+def _counted_units(length: timedelta) -> list[tuple[int, str]]:
+    """The units that a length is shown in, whole minutes at least; days hide minutes."""
     minutes = int(length.total_seconds() // 60)
     days, hours, minutes = minutes // 1440, minutes // 60 % 24, minutes % 60
-    parts = [f"{days} d" if days else "", f"{hours} h" if hours else "", f"{minutes} min" if minutes and not days else ""]
-    return " ".join(p for p in parts if p) or "0 min"
+    units = [(days, "day"), (hours, "hour"), (0 if days else minutes, "minute")]
+    return [(count, unit) for count, unit in units if count] or [(0, "minute")]
 
 
 def policy_duration(length: timedelta) -> str:
-    """The shortest form that `parse` reads back: `14d`, `36h`, `90m`."""
+    """The shortest form that `parse_duration` reads back: `14d`, `36h`, `90m`."""
     for unit in "wdhm":
         count, rest = divmod(length, UNITS[unit])
         if count and not rest and not (unit == "w" and count < 2):

@@ -85,6 +85,12 @@ class StepName(StrEnum):
     HOLD = "hold"
 
 
+ACTIONS = frozenset({StepName.STOP, StepName.DELETE, StepName.START})
+"""The steps that change a resource."""
+NOTICES = frozenset({StepName.WARN, StepName.REMIND})
+"""The steps that only notify its owner."""
+
+
 class AnnouncedAction(StrEnum):
     """What a notice said would happen. `hours`: an enrolment notice, after which office hours are kept day by day."""
 

@@ -23,7 +23,8 @@ CONFIRM_WITHIN = timedelta(hours=1)
 FORCED_NOTICE = timedelta(hours=1)
 """So long before a busy resource is stopped by `force` its owner is told once more, or a whole grace before where that is shorter."""
 ACTION_STRENGTH: Mapping[str, int] = {StepName.STOP: 1, StepName.DELETE: 2}
-PARTICIPLES = {StepName.STOP: "stopped", StepName.DELETE: "deleted"}
+PARTICIPLES = {StepName.STOP: "stopped", StepName.DELETE: "deleted", StepName.START: "started"}
+"""What an action is called if the kind has no participle of its own."""
 
 
 def plan_steps(cases: Iterable[Case], memories: Mapping[str, Memory], now: datetime, *, acting: bool = True) -> list[Step]:
@@ -366,7 +367,7 @@ def _is_unconfirmed(memory: Memory, now: datetime) -> bool:
 
 
 def _participle_of(memory: Memory) -> str:
-    return {**PARTICIPLES, StepName.START: "started"}.get(memory.last_action or StepName.STOP, "changed")
+    return PARTICIPLES.get(memory.last_action or StepName.STOP, "changed")
 
 
 def is_snoozed(case: Case, memory: Memory, now: datetime) -> bool:

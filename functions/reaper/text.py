@@ -1,13 +1,25 @@
-"""Moments and dollars as people read them."""
+"""Times, dollars, counts and other people's words as a reader sees them. Pure."""
 
 from __future__ import annotations
 
+import unicodedata
+from collections import Counter
+from collections.abc import Collection, Sequence
 from datetime import datetime
+from difflib import get_close_matches
 from zoneinfo import ZoneInfo
 
 UTC = "UTC"
 SMALLEST_SHOWN_USD = 0.005
-"""Dollars that are not yet told as a cent."""
+"""Dollars; anything less would be rounded to $0.00."""
+JOINERS = "\u200c\u200d"
+"""Not printable on their own, but Persian words and many emoji are spelled with them."""
+MAX_VALUE_LENGTH = 80
+"""Characters of one value that an error repeats."""
+MAX_NAMED = 3
+"""How many of several values an error names."""
+MAX_LINE_LENGTH = 1000
+"""Characters of one line of an error."""
 
 
 def format_time(when: datetime, tz: str = UTC) -> str:
@@ -26,8 +38,67 @@ def format_clock(when: datetime, tz: str = UTC) -> str:
     return f"{when.astimezone(ZoneInfo(tz)):%H:%M} {tz}"
 
 
-def format_usd(usd: float) -> str:
-    """`$8.45`, `$1,204`, `less than $0.01`: nothing that costs is told as zero dollars."""
-    if 0 < usd < SMALLEST_SHOWN_USD:
+def format_usd(usd: float, decimals: int | None = None) -> str:
+    """`$8.45`, `$1,204`, `less than $0.01`: a cost is never shown as zero. `decimals`: always so many, as for a price."""
+    if 0 < usd < SMALLEST_SHOWN_USD and decimals is None:
         return "less than $0.01"
-    return f"${usd:,.2f}" if abs(usd) < 100 else f"${usd:,.0f}"
+    return f"${usd:,.{(2 if abs(usd) < 100 else 0) if decimals is None else decimals}f}"
+
+
+def usd_cell(usd: float | None) -> str:
+    """`11.28`, for a column whose heading has the unit; `?` if unknown."""
+    return "?" if usd is None else f"{usd:,.2f}"
+
+
+def count_noun(count: int, noun: str) -> str:
+    """`1 action`, `2 actions`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def printable(text: str, keep: str = "") -> str:
+    """`text` with a blank for every control and direction mark, line ends among them, except those in `keep`."""
+    return "".join(c if c.isprintable() or c in keep else " " for c in text)
+
+
+def clean_line(text: str, most: int = 120) -> str:
+    """`text` as one harmless line of at most `most` characters, otherwise unchanged, so that a name can be found by it."""
+    return shorten(printable(text[: most + 1]), most, "…")
+
+
+def tidy_line(text: str, most: int, *, joiners: bool = True) -> str:
+    """`text` as one harmless line for mails and pages: composed (NFC), with single blanks, at most `most` characters.
+
+    `joiners`: keep zero-width joiners; subjects and other headers may not.
+    """
+    words = printable(unicodedata.normalize("NFC", text), JOINERS if joiners else "").split()
+    line = " ".join(words)
+    return line if len(line) <= most else line[: most - 1].rstrip() + "…"
+
+
+def shorten(text: str, most: int = MAX_VALUE_LENGTH, mark: str = "...") -> str:
+    """`text` in at most `most` characters; `mark` shows the cut."""
+    return text if len(text) <= most else text[: most - len(mark)] + mark
+
+
+def short_repr(value: object) -> str:
+    """A string, number or the like as written in code, in at most MAX_VALUE_LENGTH characters; `a list` for a list."""
+    if isinstance(value, list | tuple | dict | set):
+        return f"a {type(value).__name__}"
+    text = repr(value[:MAX_VALUE_LENGTH] if isinstance(value, str | bytes) else value)
+    cut = len(text) > MAX_VALUE_LENGTH or (isinstance(value, str | bytes) and len(value) > MAX_VALUE_LENGTH)
+    return text[: MAX_VALUE_LENGTH - 3] + "..." if cut else text
+
+
+def first_few(values: Sequence[str]) -> str:
+    """The first of them, shortened, and how many more there are: `a, b, c and 8,997 more`."""
+    more = len(values) - MAX_NAMED
+    return ", ".join(map(shorten, values[:MAX_NAMED])) + (f" and {more:,} more" if more > 0 else "")
+
+
+def did_you_mean(word: str, valid: Collection[str], cutoff: float = 0.6) -> str:
+    """`, did you mean us-east-1?`: the most similar name, with swapped letters preferred to another letter; empty if none is similar."""
+    by_text = {name.lower(): name for name in valid}
+    word = shorten(word.lower())
+    near = get_close_matches(word, by_text, n=5, cutoff=cutoff)
+    best = min(near, key=lambda name: (Counter(word) - Counter(name)).total(), default=None)
+    return f", did you mean {by_text[best]}?" if best else ""

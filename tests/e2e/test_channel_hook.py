@@ -55,7 +55,7 @@ def test_any_answer_but_success_is_an_error_and_no_redirect_is_followed(
 
 def test_a_chat_gets_subject_and_text_through_apprise(posts: Posts):
     address = posts.url.replace("http", "json") + "/chat"
-    assert receipt(opened(f"  - {{type: apprise, url: '{address}', for: owners}}\n")) == "JSON took it"
+    assert receipt(opened(f"  - {{type: apprise, url: '{address}', for: owners}}\n")) == "accepted by JSON"
     said = json.loads(posts.got[0][2])
     assert said["title"] == digest().subject
     assert "churn-scoring" in said["message"]
@@ -66,7 +66,7 @@ def test_a_chat_address_from_the_environment_is_a_secret_and_stays_one(posts: Po
     posts.answer = (500, {}, b"no")
     address = posts.url.replace("http://", "json://user:hunter2@")
     failed = error(opened("  - {type: apprise, secret: 'env:REAPER_SECRET_CHAT', for: owners}\n", REAPER_SECRET_CHAT=address))
-    assert "did not take the message" in str(failed)
+    assert "did not accept the message" in str(failed)
     assert "hunter2" not in str(failed)
     assert "hunter2" not in str(
         error(opened("  - {type: apprise, secret: 'env:REAPER_SECRET_CHAT', for: owners}\n", REAPER_SECRET_CHAT="hunter2://x"))

@@ -22,8 +22,8 @@ from reaper.model import (
     StepName,
     Verdict,
 )
+from reaper.notices.item import NoticeContext
 from reaper.notices.message import Message
-from reaper.notices.owner_notice import NoticeContext
 from reaper.policy.schema import Owners
 
 OWNERS = Owners(domains=["example.com"], fallback="ml-admins@example.com")
@@ -36,7 +36,7 @@ def finding(name: str = "churn", usd: float | None = 2.0, address: str | None = 
     thing = given.pop("resource", None) or resource(id=f"arn:aws:sagemaker:us-east-1:123456789012:endpoint/{name}", name=name)
     verdict = Verdict(
         state=given.pop("state", State.IDLE),
-        because=given.pop("because", "Invocations silent for 9 d while CPUUtilization reported every hour"),
+        because=given.pop("because", "Invocations silent for 9 days while CPUUtilization reported every hour"),
         idle_for=9 * DAY,
         last_busy=NOW - 9 * DAY,
         confidence=given.pop("confidence", Confidence.PROVEN),

@@ -44,7 +44,7 @@ RUN = Run(
 ACCOUNTS = {"aws": "123456789012", "azure": "11111111-2222-3333-4444-555555555555"}
 MLW = "/subscriptions/{}/resourceGroups/research/providers/Microsoft.MachineLearningServices/workspaces/research"
 BUSY = {"sagemaker-endpoint": ("Invocations", "CPUUtilization"), "azureml-compute-cluster": ("Active Nodes", "Total Nodes")}
-STEPS = {State.IDLE: Step(name=StepName.WARN, because="idle for more than 1 d under rule 'defaults'")}
+STEPS = {State.IDLE: Step(name=StepName.WARN, because="idle for more than 1 day under rule 'defaults'")}
 
 # name, kind, region, size, dollars an hour, owner, days idle, likely
 IDLE = (
@@ -63,7 +63,7 @@ IDLE = (
     ("translation-poc", "sagemaker-endpoint", "us-east-1", "ml.trn1.2xlarge x1", None, "yuki.sato@example.com", 12.0, False),
 )  # fmt: skip
 UNKNOWN = (
-    ("payments-fraud", "sagemaker-endpoint", "us-east-1", "ml.m5.4xlarge x2", 1.843, "CPUUtilization stopped 2 d 6 h ago, so silence proves nothing"),
+    ("payments-fraud", "sagemaker-endpoint", "us-east-1", "ml.m5.4xlarge x2", 1.843, "CPUUtilization stopped 2 days 6 hours ago, so silence proves nothing"),
     ("research-a100", "azureml-compute-instance", "westeurope", "Standard_NC24ads_A100_v4", 3.673, "its tags could not be read, and a tag may protect it"),
     ("search-rerank", "sagemaker-endpoint", "us-east-1", "ml.g5.xlarge x1", 1.408, "the reply for Invocations was incomplete"),
 )  # fmt: skip
@@ -139,8 +139,8 @@ def many(count: int, states: tuple[State, ...] = tuple(State), seed: int = 1) ->
     """So many endpoints with their states in turn and their prices at random."""
     dice = Random(seed)
     reasons = {
-        State.ACTIVE: "Invocations shows use 20 min ago",
-        State.YOUNG: "created 3 h ago, less than 1 d",
+        State.ACTIVE: "Invocations shows use 20 minutes ago",
+        State.YOUNG: "created 3 hours ago, less than 1 day",
         State.EXEMPT: "kept by tag reaper:keep=true",
         State.UNKNOWN: "the reply for Invocations was incomplete",
     }

@@ -26,8 +26,9 @@ from reaper.model import (
 )
 from reaper.notices import commands, owner_notice, sparkline
 from reaper.notices.admin_summary import admin_summary
+from reaper.notices.item import NoticeContext, notice_item
 from reaper.notices.message import Audience, is_deliverable
-from reaper.notices.owner_notice import MAX_DETAILED, MAX_ROWS, NoticeContext
+from reaper.notices.owner_notice import MAX_DETAILED, MAX_ROWS
 from reaper.policy import office_hours
 from reaper.policy.schema import Owners
 from reaper.report.totals import report_totals
@@ -132,8 +133,8 @@ def test_each_resource_has_what_where_since_evidence_cost_next_link_tag_and_undo
         assert "SageMaker endpoint" in body
         assert "us-east-1, account 123456789012" in body
         assert "Thu 12 Nov 2026, 10:17 UTC" in body
-        assert "9 d" in body
-        assert "Invocations silent for 9 d while CPUUtilization reported every hour" in body
+        assert "9 days" in body
+        assert "Invocations silent for 9 days while CPUUtilization reported every hour" in body
         assert "$48.00 a day" in body
         assert "$432" in body
         assert "It will be scaled in on or after Tue 24 Nov 2026, 10:17 UTC unless it is used or kept before then." in body
@@ -268,7 +269,7 @@ def test_the_bars_show_use_and_then_silence():
     message = only(owner_notice.owner_notices([finding(evidence=(evidence,))], occasion()))
     assert "█▂" * 7 + "▁" * 14 in message.text
     assert message.html.count('class="bar"') == 14
-    assert "Invocations of blue, last 14 d" in message.html
+    assert "Invocations of blue, last 14 days" in message.html
 
 
 @pytest.mark.parametrize(
@@ -345,7 +346,7 @@ def test_a_delete_that_left_the_endpoint_running_saves_nothing_yet():
     part = replace(part, case=replace(part.case, rule=rule(action=Ceiling.DELETE)))
     message = only(owner_notice.owner_notices([part], occasion()))
     assert message.subject == "1 idle ML resource was partly deleted; the rest will be deleted from Tue 24 Nov: churn"
-    assert "Done so far: its 2 components; the endpoint itself is left. The rest will be deleted on or after " in message.text
+    assert "Done: its 2 components; the endpoint itself is left. The rest will be deleted on or after " in message.text
     summary = admin_summary(report(part), occasion(), frozenset())
     assert summary is not None
     assert summary.subject == "[ML Idle Reaper] 1 idle ML resource costs $2.00 an hour; 1 action taken; 1 new"
@@ -412,4 +413,4 @@ def test_a_first_mail_about_office_hours_says_that_they_are_new():
 
 def test_a_start_is_given_no_command_that_brings_it_back():
     started = finding(move=StepName.START, outcome=Outcome(result=Result.DONE, because="it is starting", begun=True))
-    assert owner_notice.notice_item(started, occasion()).undo is None
+    assert notice_item(started, occasion()).undo is None

@@ -13,7 +13,7 @@ from fakes.sample_findings import finding, occasion, only, report
 from reaper import text
 from reaper.cli import sample_notice
 from reaper.model import Coverage, Finding, Memory, Mode, Outcome, Result, State, Status, Step, StepName, Target
-from reaper.notices import owner_notice
+from reaper.notices import owner_headline, owner_notice
 from reaper.notices.admin_summary import admin_summary
 from reaper.notices.message import MAX_SUBJECT, Message
 from reaper.policy import office_hours
@@ -77,12 +77,12 @@ def test_a_summary_comes_as_often_as_its_rule_says(every: timedelta, promised: s
     assert promised in owner_mail(finding("nb", **given)).text
     kept = finding("nb", move=StepName.REMIND, **given)
     known = {kept.case.resource.id: Memory(warned_at=NOW - every, enrolment_digest="x", act_not_before=NOW - every)}
-    assert owner_notice._hours_headline([kept], occasion(memories=known)) == f"{named}: office hours are kept for 1 ML resource"
+    assert owner_headline._hours_headline([kept], occasion(memories=known)) == f"{named}: office hours are kept for 1 ML resource"
 
 
 def test_summaries_of_different_rhythms_promise_none():
     kept = [finding(f"nb{n}", rule=rule(hours=BERLIN, remind_every=n * DAY), move=StepName.REMIND) for n in (1, 7)]
-    assert owner_notice._hours_headline(kept, occasion()) == "Summary: office hours are kept for 2 ML resources"
+    assert owner_headline._hours_headline(kept, occasion()) == "Summary: office hours are kept for 2 ML resources"
 
 
 # --- money that nobody knows

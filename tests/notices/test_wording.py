@@ -41,6 +41,7 @@ from reaper.model import (
 from reaper.notices import commands, console_links, owner_notice
 from reaper.notices.admin_summary import admin_summary
 from reaper.notices.channels.mime import make_mail
+from reaper.notices.item import notice_item
 from reaper.notices.message import MAX_SUBJECT
 from reaper.policy import office_hours
 from reaper.policy.schema import Owners
@@ -221,7 +222,7 @@ def test_what_is_in_use_or_done_with_has_no_command_to_stop_it():
     used = finding(state=State.ACTIVE, resource=WAYS[0].values[0])
     done = finding(move=StepName.STOP, outcome=Outcome(result=Result.DONE, because="it is stopping"), resource=WAYS[0].values[0])
     for found in (used, done):
-        shown = owner_notice.notice_item(found, occasion())
+        shown = notice_item(found, occasion())
         assert (shown.stop, shown.console) == (None, None)
 
 

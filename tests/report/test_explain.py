@@ -129,5 +129,5 @@ def test_the_stop_that_is_coming_is_named_before_the_reminder():
         notice_receipt="r",
     )
     told = explained(finding(move=StepName.NONE, rule=rule(action=Ceiling.STOP)), memory)
-    assert "date      stop not before 2026-11-24T10:17:00Z, in 3 d, if it is still idle" in told
+    assert "date      stop not before 2026-11-24T10:17:00Z, in 3 days, if it is still idle" in told
     assert told.index("stop not before 2026-11-24T10:17:00Z, in") < told.index("the next reminder about")

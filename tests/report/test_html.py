@@ -187,8 +187,8 @@ def test_tags_that_could_not_be_read_are_not_the_same_as_none():
 def test_without_a_script_idle_and_unknown_are_there_and_nothing_else():
     found = page(report()).shown
     assert "llm-ranker-a100" in found
-    assert "CPUUtilization stopped 2 d 6 h ago, so silence proves nothing" in found
-    assert "shows use 20 min ago" not in found
+    assert "CPUUtilization stopped 2 days 6 hours ago, so silence proves nothing" in found
+    assert "shows use 20 minutes ago" not in found
 
 
 @pytest.mark.parametrize(

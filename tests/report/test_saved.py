@@ -56,7 +56,7 @@ def test_what_the_report_knows_is_told(wanted: str, tmp_path: Path):
         "  hours     mon-fri 07:00-21:00 in Europe/Berlin, start: ours\n",
         "  heartbeat CPUUtilization AllTraffic: 9 points, alive at any value, peak 3\n",
         "last busy 2026-11-12T10:17:00Z\n",
-        "  verdict   idle (proven), idle for 9 d: Invocations silent",
+        "  verdict   idle (proven), idle for 9 days: Invocations silent",
         "  memory    warned 2026-11-20T10:17:00Z\n",
         "  owner     ml@example.com (fallback)\n            lee@corp.test according to tag owner, not in owners.domains",
     ):

@@ -45,7 +45,7 @@ def test_looking_shows_what_it_is_about_and_the_choices(ledger: InMemoryLedger):
         "sagemaker-endpoint",
         "123456789012 us-east-1",
         "Thu 12 Nov 2026, 10:17 UTC",
-        "9 d",
+        "9 days",
         "$33.79 a day",
         "$304",
     ):

@@ -48,9 +48,13 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     stored, unstored = _store_report(settings, report, text)
     _log_result(report, stored)
     if not settings.mode.writes and settings.topic and (has_news(report) or not settings.quiet):
-        from reaper.aws import topic
+        from reaper.notices.audit_summary import send_audit_summary  # with it boto3, which no cold start waits for
+        from reaper.notices.channels.deployment import topic_channel
 
-        logger.info("summary sent", message_id=topic.publish(settings.topic, report, stored))
+        channel = topic_channel(settings.topic)
+        logger.info(
+            "summary sent", message_id=send_audit_summary(report, found.policy.owners, channel, stored, lambda: datetime.now(UTC))
+        )
     if unstored:
         raise unstored
     return answer if len(text.encode()) <= MAX_ANSWER_BYTES else _answer_without_findings(answer, stored)

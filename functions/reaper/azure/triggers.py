@@ -25,6 +25,7 @@ from reaper.azure import snooze_route
 from reaper.errors import ReaperError, SettingsError
 from reaper.model import Report, Status
 from reaper.policy import file
+from reaper.policy.schema import Owners
 from reaper.report.json import report_json
 from reaper.report.totals import acted_findings, failed_findings, has_news, held_findings, report_totals
 from reaper.run import run
@@ -108,26 +109,28 @@ def _call_settings(base: knobs.Settings, asked: Mapping[str, Any]) -> knobs.Sett
 
 def _run_sweep(settings: knobs.Settings) -> tuple[dict[str, Any], list[ReaperError]]:
     """The answer, and what failed once the sweep was done: each in the log already."""
-    report = run(
-        settings, file.load_policy(settings.policy), lambda: datetime.now(UTC), log.info, datetime.now(UTC) + HOST_TIMEOUT
-    )
+    source = file.load_policy(settings.policy)
+    report = run(settings, source, lambda: datetime.now(UTC), log.info, datetime.now(UTC) + HOST_TIMEOUT)
     answer = report_json(report)
     text = json.dumps(answer, allow_nan=False)
     stored, unstored = _store_report(settings, report, text)
     _log_metrics(report, stored)
-    unsent = _send_summary_mail(settings, report, stored)
+    unsent = _send_summary_mail(settings, source.policy.owners, report, stored)
     brief = {**answer, "findings": [], "stored": stored}
     return answer if len(text) <= MAX_ANSWER_CHARS or stored is None else brief, [t for t in (unsent, unstored) if t]
 
 
-def _send_summary_mail(settings: knobs.Settings, report: Report, stored: str | None) -> ReaperError | None:
+def _send_summary_mail(settings: knobs.Settings, owners: Owners, report: Report, stored: str | None) -> ReaperError | None:
     """Send an audit's summary if there is one to send; gives why it was not accepted."""
     if settings.mode.writes or not settings.email or (settings.quiet and not has_news(report)):
         return None
-    from reaper.azure import mail
+    from reaper.notices.audit_summary import send_audit_summary  # with it Azure's SDK, which no cold start waits for
+    from reaper.notices.channels.deployment import mail_channel
 
     try:
-        _log_event(logging.INFO, "summary sent", mail=mail.send(settings.email, report, stored))
+        channel = mail_channel(settings.email.endpoint, settings.email.sender, settings.email.to)
+        receipt = send_audit_summary(report, owners, channel, stored, lambda: datetime.now(UTC))
+        _log_event(logging.INFO, "summary sent", mail=receipt)
     except ReaperError as error:
         _log_event(logging.ERROR, "summary not sent", error=str(error))
         return error

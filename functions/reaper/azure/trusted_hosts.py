@@ -11,10 +11,11 @@ import os
 import re
 from collections.abc import Mapping
 from ipaddress import ip_address
+from urllib.parse import SplitResult
 
 from reaper.azure.service_hosts import BATCH_HOSTS
-from reaper.echo import shorten
-from reaper.urls import split_address
+from reaper.text import shorten
+from reaper.urls import is_loopback, split_address
 
 SUFFIXES = {
     "vault": ("vault.azure.net", "vault.usgovcloudapi.net", "vault.azure.cn"),
@@ -28,7 +29,8 @@ GOVERNMENT_MAIL = "communication.azure.us"
 """The domain of Communication Services in Azure Government, which counts only there. No page of the vendor's that we know names it."""
 COSMOS_SUFFIX = "table.cosmos.azure.com"
 _HOST = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.)+[a-z0-9-]+\.?(?::443)?", re.IGNORECASE)
-_LOCAL = re.compile(r"(?:localhost|127\.0\.0\.1|\[::1\])(?::\d+)?")
+_PLAIN_NETLOC = re.compile(r"(?:[\w.]+|\[[0-9a-f:]+\])(?::\d+)?", re.IGNORECASE)
+"""Host and port, and nothing else."""
 ALTERNATIVES = {
     "blob": "a domain of your own needs an address with a signature (SAS), or use the account's own host",
     "table": "another host needs a connection string",
@@ -48,7 +50,7 @@ def azure_suffix(address: str, service: str, environ: Mapping[str, str] | None =
     if _HOST.fullmatch(parts.netloc) and not _is_ip_address(parts.hostname):
         host = (parts.hostname or "").lower().removesuffix(".")
         return next((end for end in (*SUFFIXES[service], *_sovereign_suffixes(arm, service)) if host.endswith(f".{end}")), None)
-    return parts.netloc if _LOCAL.fullmatch(parts.netloc) and is_local(arm) else None
+    return parts.netloc if _is_loopback_netloc(parts) and is_local(arm) else None
 
 
 def refused_because(address: str, service: str, environ: Mapping[str, str] | None = None) -> str | None:
@@ -66,7 +68,7 @@ def _not_azure_because(address: str, service: str, environ: Mapping[str, str] | 
         return "this is not an address such as https://<name>." + SUFFIXES[service][0]
     if parts.scheme != "https":
         return f"a token goes over https only, not over {parts.scheme or 'this'}"
-    if _LOCAL.fullmatch(parts.netloc):
+    if _is_loopback_netloc(parts):
         return "a host on this machine counts only where REAPER_ARM_ENDPOINT is on this machine, too"
     if service == "table" and host.endswith(f".{COSMOS_SUFFIX}"):
         return "Azure Cosmos DB takes no token for storage, give its connection string"
@@ -81,8 +83,11 @@ def _arm_endpoint(environ: Mapping[str, str] | None) -> str:
 
 def is_local(address: str) -> bool:
     """Whether the address is on this machine."""
-    host = split_address(address).hostname or ""
-    return host == "localhost" or (_is_ip_address(host) and ip_address(host).is_loopback)
+    return is_loopback(split_address(address).hostname)
+
+
+def _is_loopback_netloc(parts: SplitResult) -> bool:
+    return bool(_PLAIN_NETLOC.fullmatch(parts.netloc)) and is_loopback(parts.hostname)
 
 
 def _sovereign_suffixes(arm: str, service: str) -> tuple[str, ...]:

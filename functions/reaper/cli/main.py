@@ -36,7 +36,6 @@ from reaper.cli.options import (
     show_progress,
     with_options,
 )
-from reaper.echo import count_noun
 from reaper.errors import ODD_REPLY_ERRORS, ReaperError, SettingsError
 from reaper.ledger import opening
 from reaper.model import Mode, Report
@@ -45,6 +44,7 @@ from reaper.report import brief
 from reaper.report.totals import exit_status, is_complete
 from reaper.run import run
 from reaper.sessions import target_of
+from reaper.text import count_noun
 
 if TYPE_CHECKING:
     from reaper.policy.schema import Policy

@@ -19,8 +19,8 @@ from rich.text import Text
 from reaper import registry
 from reaper import settings as knobs
 from reaper.errors import SettingsError
-from reaper.report.brief import clean_line
 from reaper.settings import Settings
+from reaper.text import clean_line
 
 error_console = Console(stderr=True, highlight=False, markup=False, emoji=False)
 DEFAULT_WIDTH, MAX_WIDTH = 120, 200

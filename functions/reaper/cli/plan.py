@@ -19,7 +19,6 @@ from reaper.actions.plan_file import PlanFile
 from reaper.cli import output as cli_output
 from reaper.cli.options import PolicyOption, RepeatedOption, current_time, error_console, show_progress, with_options
 from reaper.decide import ACTIONS
-from reaper.echo import count_noun
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.ledger import opening
 from reaper.model import Mode, Target
@@ -29,6 +28,7 @@ from reaper.report.totals import exit_status, held_findings, is_complete
 from reaper.run import run
 from reaper.sessions import sessions_of
 from reaper.settings import Settings
+from reaper.text import count_noun
 
 MAX_VALID_FOR = timedelta(days=7)
 """A plan or a release that holds for longer says nothing of what is held or due by then."""

@@ -29,8 +29,9 @@ from reaper.model import (
     Target,
     Verdict,
 )
+from reaper.notices.item import NoticeContext
 from reaper.notices.message import Message
-from reaper.notices.owner_notice import NoticeContext, owner_notices
+from reaper.notices.owner_notice import owner_notices
 from reaper.policy.schema import Owners
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -59,9 +60,11 @@ def sample_findings(address: str, now: datetime) -> list[Finding]:
     silent = "Invocations silent for {} while CPUUtilization reported every hour"
     one = Blocked(because="it already runs no more than one instance per variant", already_done=True)
     return [
-        _sample_finding(churn, (9 * DAY + 4 * HOUR, silent.format("9 d 4 h"), Confidence.PROVEN), (4.06, None), address, now),
-        _sample_finding(ranker, (3 * DAY + HOUR, silent.format("3 d 1 h"), Confidence.PROVEN), (0.736, one), address, now),
-        _sample_finding(instance, (4 * DAY, "up for 4 d and no job since", Confidence.LIKELY), (3.06, None), address, now),
+        _sample_finding(
+            churn, (9 * DAY + 4 * HOUR, silent.format("9 days 4 hours"), Confidence.PROVEN), (4.06, None), address, now
+        ),
+        _sample_finding(ranker, (3 * DAY + HOUR, silent.format("3 days 1 hour"), Confidence.PROVEN), (0.736, one), address, now),
+        _sample_finding(instance, (4 * DAY, "up for 4 days and no job since", Confidence.LIKELY), (3.06, None), address, now),
     ]
 
 
@@ -103,7 +106,7 @@ def _sample_finding(
     )
     return Finding(
         case=case,
-        step=Step(name=StepName.WARN, because="idle for more than 1 d under rule 'sample'"),
+        step=Step(name=StepName.WARN, because="idle for more than 1 day under rule 'sample'"),
         outcome=Outcome(result=Result.PLANNED),
         owner=Owner(address=address, source="tag reaper:owner"),
         price=Price(usd_per_hour=usd_per_hour, source="sample", as_of="2026-11-20"),

@@ -1,6 +1,6 @@
-"""What happens next to a resource and when, said so that it is true: nothing that the run mode or the evidence forbids is announced. Pure.
+"""What happens next to a resource and when. Nothing is announced that the run mode or the evidence forbids. Pure.
 
-In run mode `announce` an action only may come, since a person carries it out. Times are in the zone of the resource's office hours, else UTC.
+In run mode `announce` an action only may follow, since a person carries it out. Times are in the zone of the resource's office hours, else UTC.
 """
 
 from __future__ import annotations
@@ -10,52 +10,50 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from reaper import enrolment, idle_period, plan, registry
-from reaper.model import Ceiling, Confidence, Finding, Hours, Memory, Mode, Result, StepName
+from reaper.model import ACTIONS, Ceiling, Confidence, Finding, Hours, Memory, Mode, Result, StepName
 from reaper.policy import office_hours
 from reaper.text import UTC, format_clock, format_day, format_time, format_usd
 
-ACTIONS = frozenset({StepName.STOP, StepName.DELETE, StepName.START})
-PLAIN_PARTICIPLES = {StepName.STOP: "stopped", StepName.DELETE: "deleted", StepName.START: "started again"}
 ANY_PARTICIPLE = "acted on"
-"""Any of these, where there is no room for which."""
+"""Any action, if a line has no room for which."""
 UNLESS = "unless it is used or kept before then"
 NAMED_INTERVALS = {timedelta(days=7): ("once a week", "weekly"), timedelta(days=1): ("once a day", "daily")}
 COSTS_ON = "It keeps costing money until you stop it."
 
 
-def participle(finding: Finding, move: StepName) -> str:
-    """What is said to be done to a resource of its kind: `stopped`, or for an endpoint `scaled in`. It completes `it was …`."""
+def participle(finding: Finding, action: StepName) -> str:
+    """The action in the words of the resource's kind, to complete `it was …`: `stopped`, or for an endpoint `scaled in`."""
     kind = finding.case.resource.kind
-    deeds = registry.kind(kind).actions if kind in registry.kind_names() else {}
-    return deeds[move].participle if move in deeds else PLAIN_PARTICIPLES.get(move, move.value)
+    actions = registry.kind(kind).actions if kind in registry.kind_names() else {}
+    return actions[action].participle if action in actions else plan.PARTICIPLES.get(action, action.value)
 
 
 def time_zone_of(finding: Finding) -> str:
-    """The zone that its times are told in: that of its office hours, else UTC."""
+    """The zone of its times: that of its office hours, else UTC."""
     return finding.case.rule.hours.tz if finding.case.rule.hours else UTC
 
 
 def will_or_may(mode: Mode) -> str:
-    """`will be`, or `may be` in a run mode that only announces: there a person decides whether it is carried out."""
+    """`will be`, or `may be` in a run mode that only announces, where a person decides."""
     return "will be" if mode.acts else "may be"
 
 
 def done_participle(finding: Finding) -> str:
-    """What was done to it, as far as that goes: `scaled in`, or `partly deleted` where the rest is an action of its own."""
+    """What was done: `scaled in`, or `partly deleted` if the rest is another action."""
     return f"{'partly ' if finding.outcome.part_done else ''}{participle(finding, finding.step.name)}"
 
 
 def saved_usd_per_hour(finding: Finding) -> float:
-    """The dollars an hour that its action saves. Of a delete that left the resource itself running, nothing yet."""
+    """The dollars an hour that its action saves; nothing yet for a delete that left the resource itself running."""
     if finding.outcome.result is not Result.DONE or (finding.outcome.part_done and finding.step.name is StepName.DELETE):
         return 0.0
     return finding.case.saves_usd_per_hour.get(finding.step.name, 0.0)
 
 
 def next_sentence(finding: Finding, mode: Mode, memory: Memory, now: datetime, week: str = "") -> str:
-    """One to three sentences for its owner. The grace runs from the notice of this idle spell, so a first notice starts it at `now`.
+    """One to three sentences for its owner. The grace runs from the notice of this idle period, so a first notice starts it at `now`.
 
-    `week`: what its office hours did since its owner was last told, in a weekly summary.
+    `week`: what its office hours did since the owner's last mail, for a weekly summary.
     """
     if finding.step.name in ACTIONS:
         return _done_sentences(finding, mode, now)
@@ -64,16 +62,16 @@ def next_sentence(finding: Finding, mode: Mode, memory: Memory, now: datetime, w
     when = action_at(finding, mode, memory, now)
     if when is None:
         return _no_action_sentence(finding, mode)
-    move = plan.strongest_action(finding.case, now) or StepName.STOP
+    action = plan.strongest_action(finding.case, now) or StepName.STOP
     time = f"on or after {format_time(when, time_zone_of(finding))}" if when > now else "at any time"
-    stored = " Its settings are saved first, so it can be recreated." if move is StepName.DELETE else ""
-    saves = finding.case.saves_usd_per_hour.get(move)
+    stored = " Its settings are saved first, so it can be recreated." if action is StepName.DELETE else ""
+    saves = finding.case.saves_usd_per_hour.get(action)
     saving = f" This saves {format_usd(saves * 24)} a day." if saves else ""
-    return f"It {will_or_may(mode)} {participle(finding, move)} {time} {UNLESS}.{stored}{saving}"
+    return f"It {will_or_may(mode)} {participle(finding, action)} {time} {UNLESS}.{stored}{saving}"
 
 
 def action_at(finding: Finding, mode: Mode, memory: Memory, now: datetime) -> datetime | None:
-    """The earliest moment at which the policy lets it be acted on; None when it never does by itself."""
+    """The earliest time at which the policy allows an action; None if it never does automatically."""
     if not mode.announces or finding.step.name in ACTIONS or plan.strongest_action(finding.case, now) is None:
         return None
     if finding.step.name is not StepName.WARN and memory.warned_at:
@@ -91,7 +89,7 @@ def is_about_hours(finding: Finding, mode: Mode, memory: Memory, now: datetime) 
 
 
 def stops_in_use_at(finding: Finding, mode: Mode, memory: Memory, now: datetime) -> datetime | None:
-    """When it is stopped even while it is used, where the notice is that of the same day: its office hours are over. Else None."""
+    """When it is stopped even while it is used, for a notice of the same day whose office hours are over; else None."""
     if finding.step.name is not StepName.REMIND or not is_about_hours(finding, mode, memory, now):
         return None
     return plan.forced_stop_at(finding.case, memory, now)
@@ -99,9 +97,9 @@ def stops_in_use_at(finding: Finding, mode: Mode, memory: Memory, now: datetime)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionForecast:
-    """Of all in a message, how many are meant, how (`will be stopped or deleted`), when the first of them and in which zone that is told.
+    """The actions that a message announces: how many, how (`will be stopped or deleted`), when the first one, and the zone of that time.
 
-    `past`: at any time. `brief` stands for `how` where that has no room: `will be acted on`.
+    `past`: at any time. `brief` replaces a `how` that doesn't fit: `will be acted on`.
     """
 
     count: int
@@ -128,10 +126,12 @@ class ActionForecast:
 
 
 def next_actions(findings: Sequence[Finding], mode: Mode, memories: Mapping[str, Memory], now: datetime) -> ActionForecast | None:
-    """What the top of a message announces; None when nothing happens by itself. A date in the past is given as `now`."""
-    known = [(f, memories.get(f.case.resource.id, Memory())) for f in findings]
+    """What the top of a message announces; None if nothing happens automatically. A date in the past becomes `now`."""
+    remembered = [(f, memories.get(f.case.resource.id, Memory())) for f in findings]
     dates = [
-        (f, when) for f, memory in known if not is_about_hours(f, mode, memory, now) and (when := action_at(f, mode, memory, now))
+        (f, when)
+        for f, memory in remembered
+        if not is_about_hours(f, mode, memory, now) and (when := action_at(f, mode, memory, now))
     ]
     verbs = {participle(f, plan.strongest_action(f.case, now) or StepName.STOP) for f, _ in dates}
     return _forecast_of(dates, verbs, mode, now)
@@ -140,7 +140,7 @@ def next_actions(findings: Sequence[Finding], mode: Mode, memories: Mapping[str,
 def next_enrolments(
     findings: Sequence[Finding], mode: Mode, memories: Mapping[str, Memory], now: datetime
 ) -> ActionForecast | None:
-    """Those that a first notice about office hours is for, with the first date from which these are kept; None where there is none."""
+    """Those with a first notice about office hours, and the first date from which they are kept; None if there are none."""
     new = [
         f
         for f in findings
@@ -152,13 +152,13 @@ def next_enrolments(
 
 
 def stops_today(findings: Sequence[Finding], mode: Mode, memories: Mapping[str, Memory], now: datetime) -> ActionForecast | None:
-    """Those that are stopped today even while used; None where there is none."""
+    """Those that are stopped today even while used; None if there are none."""
     dates = [(f, at) for f in findings if (at := stops_in_use_at(f, mode, memories.get(f.case.resource.id, Memory()), now))]
     return _forecast_of(dates, {participle(f, StepName.STOP) for f, _ in dates}, mode, now)
 
 
 def remaining_actions(findings: Sequence[Finding], mode: Mode, now: datetime) -> ActionForecast | None:
-    """What is left of actions that were made in part, with the first date on which that comes; None where this run announces nothing of it."""
+    """The rest of actions that were made in part, with its first date; None if this run announces none of it."""
     parts = [
         f
         for f in findings
@@ -187,18 +187,18 @@ def _forecast_of(
 
 
 def _done_sentences(finding: Finding, mode: Mode, now: datetime) -> str:
-    """What was done, or may have been, and when the rest of it comes where this run may announce that."""
-    outcome, move = finding.outcome, finding.step.name
+    """What was done, or may have been, and when the rest follows if this run may announce that."""
+    outcome, action = finding.outcome, finding.step.name
     if outcome.result is not Result.DONE:
         why = _capitalized(outcome.error or outcome.because or "it isn't known whether it was made")
-        return f"It may have been {participle(finding, move)}. {why}. Please check it."
-    said = f"{_capitalized(outcome.because or f'it was {participle(finding, move)}')}."
+        return f"It may have been {participle(finding, action)}. {why}. Please check it."
+    done = f"{_capitalized(outcome.because or f'it was {participle(finding, action)}')}."
     if outcome.part_done is None:
-        return said
+        return done
     if not (mode.announces and plan.may_act_on_rest(finding.case)):
-        return f"{said} Done so far: {outcome.part_done}."
+        return f"{done} Done: {outcome.part_done}."
     when = format_time(plan.earliest_action_at(finding.case, now), time_zone_of(finding))
-    return f"{said} Done so far: {outcome.part_done}. The rest {will_or_may(mode)} {participle(finding, move)} on or after {when} {UNLESS}."
+    return f"{done} Done: {outcome.part_done}. The rest {will_or_may(mode)} {participle(finding, action)} on or after {when} {UNLESS}."
 
 
 def summary_interval(finding: Finding) -> str:
@@ -209,7 +209,7 @@ def summary_interval(finding: Finding) -> str:
 
 
 def summary_name(findings: Iterable[Finding]) -> str:
-    """What a summary of office hours is called: `weekly summary`, `14-day summary`; just `summary` where their rules have it differ."""
+    """The name of a summary of office hours: `weekly summary`, `14-day summary`; just `summary` if their rules differ."""
     lengths = {f.case.rule.remind_every for f in findings}
     if len(lengths) != 1:
         return "summary"
@@ -219,19 +219,19 @@ def summary_name(findings: Iterable[Finding]) -> str:
 
 
 def _counted_unit(length: timedelta) -> tuple[int, str]:
-    """`14` and `day`, in the largest unit of which it is a whole number."""
+    """`14` and `day`: the count in the largest unit that divides it."""
     units = {"day": timedelta(days=1), "hour": timedelta(hours=1), "minute": timedelta(minutes=1)}
-    return next((length // one, name) for name, one in units.items() if not length % one or name == "minute")
+    return next((length // unit, name) for name, unit in units.items() if not length % unit or name == "minute")
 
 
-def _hours_sentences(finding: Finding, hours: Hours, told: tuple[Mode, Memory], now: datetime, week: str) -> str:
-    """About its office hours as such: `told` is the run mode and what is remembered of it."""
-    mode, memory = told
+def _hours_sentences(finding: Finding, hours: Hours, known: tuple[Mode, Memory], now: datetime, week: str) -> str:
+    """About its office hours as such. `known`: the run mode and what the ledger has."""
+    mode, memory = known
     named, become = f"{office_hours.hours_text(hours)} ({hours.tz})", f"{will_or_may(mode)} {participle(finding, StepName.STOP)}"
     if finding.step.name is StepName.WARN:
         when = format_time(plan.earliest_action_at(finding.case, now), hours.tz)
         even = ", even while it is used" if hours.force else ", whenever it is idle then"
-        restart = " It is started again when they begin." if StepName.START in finding.case.blocked else ""
+        restart = " It is started when they begin." if StepName.START in finding.case.blocked else ""
         return f"From {when} on it {become} outside its office hours, {named}{even}.{restart} After this you get a summary {summary_interval(finding)}."
     if then := plan.forced_stop_at(finding.case, memory, now):
         at = format_time(then, hours.tz)
@@ -256,7 +256,7 @@ def _no_action_sentence(finding: Finding, mode: Mode) -> str:
         return f"It won't be stopped automatically. {COSTS_ON}"
     if finding.case.verdict.confidence is Confidence.LIKELY and finding.case.rule.act_on is not Confidence.LIKELY:
         return f"The evidence is indirect, so it won't be stopped automatically. {COSTS_ON}"
-    bar = finding.case.blocked.get(StepName.DELETE if finding.case.rule.action is Ceiling.DELETE else StepName.STOP)
-    if bar:
-        return f"It can't be stopped automatically because {bar.because}. {COSTS_ON}"
+    blocked = finding.case.blocked.get(StepName.DELETE if finding.case.rule.action is Ceiling.DELETE else StepName.STOP)
+    if blocked:
+        return f"It can't be stopped automatically because {blocked.because}. {COSTS_ON}"
     return f"It won't be stopped automatically. {COSTS_ON}"

@@ -1,4 +1,4 @@
-"""One message to an owner or to the admins, as every channel takes it. Nothing that could end a header line gets into it."""
+"""One message to an owner or to the admins, for every channel. It can contain nothing that would end a header line."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from enum import StrEnum
 
 MAX_SUBJECT = 150
 MAX_SHORT_SUBJECT = 99
-"""What every channel has room for: https://docs.aws.amazon.com/sns/latest/api/API_Publish.html"""
+"""Characters of a subject that every channel accepts: https://docs.aws.amazon.com/sns/latest/api/API_Publish.html"""
 _LOCAL = re.compile(r"(?!-)[A-Za-z0-9_+'=-]+(?:\.[A-Za-z0-9_+'=-]+)*")
-"""Of what RFC 5322 allows, what people's addresses are made of: a relay reads `%` and `!` as a way to another host, a program a leading
-`-` as an option, a shell or a path the rest as something else."""
+"""Of what RFC 5322 allows, the characters of people's addresses. A relay reads `%` and `!` as a route to another host, a program reads a
+leading `-` as an option, and shells and paths give the others a meaning."""
 _LINK_TARGET = r"(?:[a-z][a-z0-9+.-]{0,30}:|www\.|[/#^~])"
-"""How what a link leads to begins."""
+"""How the target of a link begins."""
 _MARKUP = re.compile(
     r"(?<![\w.+'=-])(?P<address>[a-z0-9](?:[a-z0-9._+'=-]{0,62}[a-z0-9_+=-])?@(?:[a-z0-9-]{1,63}\.)+[a-z0-9-]{2,63}(?![\w-]))"
     rf"|\](?=[(:\[])|<(?=\S)|\[(?=\[?(?:https?:|mailto:|~))|\|(?=\s*{_LINK_TARGET})|\"(?=:{_LINK_TARGET})"
     r"|@(?=everyone\b|here\b|channel\b|all\b|team\b|room\b|\*|_\*)|(?<![A-Za-z0-9])@(?=\w)",
     re.IGNORECASE,
 )
-"""What begins a link under other words (`[x](…)`, `[x]: …`, `<…|x>`, HTML; `[x|…]` and `[~x]` in Jira, `"x":…` in Textile) or calls
-somebody or everybody (`<!channel>`, `@here`, Zulip's `@**all**`). An address of mail is neither, and is found first, to stay as it is.
+"""What begins a link under other words (`[x](…)`, `[x]: …`, `<…|x>`, HTML; `[x|…]` and `[~x]` in Jira, `"x":…` in Textile) or mentions
+one person or a whole channel (`<!channel>`, `@here`, Zulip's `@**all**`). A mail address does neither; it is matched first, and kept.
 """
 WORD_JOINER = "\u2060"
-"""The word joiner: it is not seen, and parts what stands before and behind it."""
+"""The word joiner: invisible, and separates what is before and after it."""
 _DOMAIN = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.)+[A-Za-z0-9-]{2,63}")
 
 
 class Audience(StrEnum):
-    """Whom a message is for."""
+    """The readers of a message."""
 
     OWNERS = "owners"
     ADMINS = "admins"
@@ -43,8 +43,8 @@ AttributeValue = str | float | tuple[str, ...]
 class Message:
     """Subject, plain text and HTML, whole. `to` is an address; empty for admins whose address the channel knows.
 
-    `attributes` are for filters and routing; `resource_ids` are those the reader is told about. Raises ValueError for an address or
-    a subject that no header may carry, and for an empty text.
+    `attributes` are for filters and routing; `resource_ids` are the resources in it. Raises ValueError for an address or a subject that
+    no header may have, and for empty text.
     """
 
     to: str
@@ -61,9 +61,9 @@ class Message:
         if not self.subject.isprintable() or not 0 < len(self.subject) <= MAX_SUBJECT:
             raise ValueError(f"a subject is one printable line of 1 to {MAX_SUBJECT} characters")
         if not self.text.strip():
-            raise ValueError("a message has a text")
+            raise ValueError("a message needs text")
         if not self.to and self.audience is Audience.OWNERS:
-            raise ValueError("a message to an owner has an address")
+            raise ValueError("a message to an owner needs an address")
 
 
 def is_plain_address(address: str) -> bool:
@@ -80,15 +80,9 @@ def is_deliverable(address: str, domains: Collection[str], fallback: str | None)
     return address == fallback or address.rpartition("@")[2].lower() in listed
 
 
-def to_one_line(text: str, most: int = MAX_SUBJECT) -> str:
-    """`text` as one printable line of at most `most` characters, for subjects: control and direction marks become blanks."""
-    kept = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return kept if len(kept) <= most else kept[: most - 1] + "…"
-
-
 def without_markup(text: str) -> str:
-    """`text` for readers that make markup of it: a word joiner, which is not seen, parts what would be a masked link or a call.
+    """`text` for readers that interpret markup: an invisible word joiner breaks up what would be a masked link or a mention.
 
-    Names, tags and reasons are other people's words. Links of our own stay: their address is what is shown.
+    Names, tags and reasons are other people's words. The reaper's own links stay: they show their address.
     """
-    return _MARKUP.sub(lambda found: found[0] if found["address"] else found[0] + WORD_JOINER, text)
+    return _MARKUP.sub(lambda match: match[0] if match["address"] else match[0] + WORD_JOINER, text)

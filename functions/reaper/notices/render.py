@@ -1,4 +1,4 @@
-"""A mail's two bodies from its templates. HTML is escaped, plain text is not markup and is left as it is."""
+"""A mail's two bodies from its templates. HTML is escaped; plain text isn't markup and needs no escaping."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from reaper.duration import format_duration
 from reaper.notices.sparkline import bar_heights
-from reaper.snooze.form import tidy_line
-from reaper.text import UTC, format_time, format_usd
+from reaper.text import UTC, format_time, format_usd, tidy_line
 
 
-def render_mail(name: str, **shown: Any) -> tuple[str, str]:
+def render_mail(name: str, **values: Any) -> tuple[str, str]:
     """Plain text and HTML of the mail `owner` or `admin`."""
     pages = _environment()
-    plain = pages.get_template(f"{name}.txt.j2").render(**shown)
-    html = pages.get_template(f"{name}.html.j2").render(**shown)
+    plain = pages.get_template(f"{name}.txt.j2").render(**values)
+    html = pages.get_template(f"{name}.html.j2").render(**values)
     return re.sub(r"\n{3,}", "\n\n", plain).strip() + "\n", re.sub(r"\n\s*\n+", "\n", html).strip() + "\n"
 
 

@@ -13,6 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 
 from reaper.notices.message import Audience, is_plain_address
 from reaper.policy import secret_grants
+from reaper.urls import is_loopback
 
 SECRET_PATTERN = rf"^(env:{secret_grants.SECRET_PREFIX}[A-Z0-9_]+|secretsmanager:\S+|keyvault:https://\S+)$"
 ANY_VARIABLE = r"env:[A-Za-z_][A-Za-z0-9_]*"
@@ -27,7 +28,6 @@ HARMLESS_SCHEMES = {"json", "jsons", "xml", "xmls", "form", "forms"}
 """The Apprise schemes whose address holds no token by itself."""
 SECRET_HOSTS = re.compile(r"hooks\.slack\.com|discord(app)?\.com|.*\.webhook\.office\.com|chat\.googleapis\.com", re.IGNORECASE)
 """Hosts whose addresses are the secret."""
-LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
 def _as_list(value: object) -> object:
@@ -91,7 +91,7 @@ class Smtp(_Mail):
     def _require_whole_login(self) -> Self:
         if (self.user is None) != (self.secret is None):
             raise ValueError("user and secret go together: give both, or neither for a server that asks for no login")
-        if self.user and self.tls == "none" and self.host not in LOOPBACK:
+        if self.user and self.tls == "none" and not is_loopback(self.host):
             raise ValueError("with tls: none the password would travel in the clear: use starttls or tls")
         return self
 

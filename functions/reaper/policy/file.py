@@ -7,10 +7,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reaper.echo import MAX_LINE_LENGTH, short_repr, shorten
 from reaper.errors import SettingsError
 from reaper.model import StepName
 from reaper.registry import kind_names, kinds
+from reaper.text import MAX_LINE_LENGTH, short_repr, shorten
 
 if TYPE_CHECKING:
     from reaper.policy.schema import Policy

@@ -13,11 +13,11 @@ from typing import Any
 
 from reaper import prices, registry
 from reaper.duration import policy_duration
-from reaper.echo import MAX_LINE_LENGTH, did_you_mean, first_few, short_repr, shorten
 from reaper.kind import Kind
 from reaper.model import Ceiling, StepName
 from reaper.policy.schema import Match, Policy, RuleSpec
 from reaper.policy.yaml_lines import MAX_PROBLEMS, line_finder
+from reaper.text import MAX_LINE_LENGTH, did_you_mean, first_few, short_repr, shorten
 
 NIGHT_LENGTH = timedelta(hours=12)
 """About what office hours leave of a working day."""

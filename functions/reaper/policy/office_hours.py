@@ -13,8 +13,8 @@ from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
-from reaper.echo import did_you_mean, short_repr
 from reaper.model import Hours
+from reaper.text import did_you_mean, short_repr
 
 Stretch = tuple[datetime, datetime]
 """From the first open instant to the first closed one, in UTC."""

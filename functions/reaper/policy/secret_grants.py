@@ -16,8 +16,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from reaper.echo import shorten
 from reaper.errors import SettingsError
+from reaper.text import shorten
 from reaper.urls import split_address
 
 SECRET_PREFIX = "REAPER_SECRET_"

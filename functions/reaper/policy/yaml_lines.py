@@ -16,10 +16,10 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from reaper.echo import MAX_LINE_LENGTH, first_few, short_repr, shorten
 from reaper.errors import ODD_REPLY_ERRORS, PolicyError
 from reaper.policy import channel_settings
 from reaper.policy.schema import Policy
+from reaper.text import MAX_LINE_LENGTH, first_few, short_repr, shorten
 
 KeyPath = tuple[str | int, ...]
 MAX_BYTES = 256 * 1024

@@ -1,9 +1,8 @@
-"""The report in brief as plain text, for mail and SNS: money first, then idle by cost, then what is unknown, then coverage."""
+"""The report in brief as plain text, for the command line: money first, then idle by cost, then unknown, then coverage."""
 
 from __future__ import annotations
 
 from reaper.duration import format_duration
-from reaper.echo import count_noun
 from reaper.model import Coverage, Finding, Report
 from reaper.report import action_groups
 from reaper.report.totals import (
@@ -17,25 +16,13 @@ from reaper.report.totals import (
     report_totals,
     unknown_findings,
 )
+from reaper.text import clean_line, count_noun, format_usd
 
 MAX_ROWS = 25
 
 
-def summary_subject(report: Report) -> str:
-    """One ASCII line of at most 100 characters, as SNS demands for subjects."""
-    sums = report_totals(report)
-    count = sums.by_state["idle"]
-    cost = f" cost{'s' if count == 1 else ''} ${sums.idle_usd_per_hour:,.2f} an hour"
-    found = f"{count} idle ML resource{'' if count == 1 else 's'}{cost if count > sums.unpriced_idle else ', price not known'}"
-    parts = [found if count else nothing_idle_text(report)]
-    parts += [f"{sums.acted.count} of them acted on"] if sums.acted.count else []
-    parts += [_lists_complete(report)] if incomplete_rows(report) else []
-    parts += [f"failed: {', '.join(row.kind for row in own_failures(report))}"] if own_failures(report) else []
-    return f"[ML Idle Reaper] {'; '.join(parts)}".encode("ascii", "replace").decode()[:100]
-
-
 def render(report: Report, rows: int = MAX_ROWS) -> str:
-    """The summary, at most `rows` lines of each sort, saying how many were left out."""
+    """The report, at most `rows` lines of each sort, with a count of the rest."""
     blocks = [
         _money_lines(report),
         *_action_blocks(report, rows),
@@ -47,24 +34,19 @@ def render(report: Report, rows: int = MAX_ROWS) -> str:
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
-def clean_line(value: str, most: int = 120) -> str:
-    """A name or tag as one harmless line: control and direction marks out, at most `most` characters."""
-    kept = "".join(c if c.isprintable() else " " for c in value[: most + 1])
-    return kept if len(kept) <= most else kept[: most - 3] + "..."
-
-
 def place_text(account: str, name: str | None, region: str | None) -> str:
-    """Where something is: `123456789012 us-east-1`, or for what has a name `Planning (22222222-2222-…) eastus`."""
+    """A place: `123456789012 us-east-1`, or with a name `Planning (22222222-2222-…) eastus`."""
     where = f"{clean_line(name)} ({account})" if name else account
     return clean_line(f"{where} {region or ''}".strip(), 300)
 
 
 def _money_lines(report: Report) -> str:
     sums = report_totals(report)
-    states = ", ".join(f"{count} {state}" for state, count in sums.by_state.items() if count) or "nothing found"
-    unpriced = f" ({sums.unpriced_idle} idle without a known price, not counted)" if sums.unpriced_idle else ""
+    states = ", ".join(f"{count} {state}" for state, count in sums.by_state.items() if count) or "none"
+    unpriced = f" ({sums.unpriced_idle} more: price unknown)" if sums.unpriced_idle else ""
     dollars = (
-        f"${sums.idle_usd_per_hour:,.2f} an hour, ${sums.idle_usd_per_month:,.0f} a month, ${sums.wasted_usd:,.0f} since idle"
+        f"{format_usd(sums.idle_usd_per_hour)} an hour, {format_usd(sums.idle_usd_per_month)} a month, "
+        f"{format_usd(sums.wasted_usd)} wasted"
     )
     head = f"Idle now: {dollars}{acted_clause(report)}{unpriced}" if sums.by_state["idle"] else f"{nothing_idle_text(report)}."
     return "\n".join(
@@ -73,12 +55,9 @@ def _money_lines(report: Report) -> str:
 
 
 def _idle_lines(report: Report, rows: int) -> str:
-    found = idle_findings(report)
-    return (
-        "\n".join(["IDLE, dearest first", *(_finding_line(f) for f in found[:rows]), *_more_line(len(found) - rows)])
-        if found
-        else ""
-    )
+    idle = idle_findings(report)
+    lines = ["IDLE, most expensive first", *(_finding_line(f) for f in idle[:rows]), *_more_line(len(idle) - rows)]
+    return "\n".join(lines) if idle else ""
 
 
 def _action_blocks(report: Report, rows: int) -> list[str]:
@@ -99,55 +78,56 @@ def _action_blocks(report: Report, rows: int) -> list[str]:
 
 def _finding_line(finding: Finding) -> str:
     resource, verdict = finding.case.resource, finding.case.verdict
-    money = f"${finding.price.usd_per_hour:.2f}/h" if finding.price else "price unknown"
-    wasted = f", ${finding.wasted_usd:,.0f} so far" if finding.wasted_usd is not None else ""
+    money = f"{format_usd(finding.price.usd_per_hour)}/hour" if finding.price else "price unknown"
+    wasted = f", {format_usd(finding.wasted_usd)} wasted" if finding.wasted_usd is not None else ""
     length = format_duration(verdict.idle_for) if verdict.idle_for else ""
     owner = f", owner {clean_line(finding.owner.address)}" if finding.owner.address else ""
     head = f"- {clean_line(resource.name)} ({resource.kind}, {clean_line(resource.size) or 'size unknown'}, {resource.region}): {money}{wasted}"
-    return f"{head}, idle {length} ({verdict.confidence}){owner}\n    {clean_line(verdict.because)}"
+    return f"{head}, idle for {length} ({verdict.confidence}){owner}\n    {clean_line(verdict.because)}"
 
 
 def _unknown_lines(report: Report, rows: int) -> str:
-    found = unknown_findings(report)
+    unknown = unknown_findings(report)
     lines = [
         f"- {clean_line(f.case.resource.name)} ({f.case.resource.kind}, {f.case.resource.region}): {clean_line(f.case.verdict.because)}"
-        for f in found
+        for f in unknown
     ]
-    return "\n".join(["UNKNOWN, left alone", *lines[:rows], *_more_line(len(found) - rows)]) if found else ""
+    return "\n".join(["UNKNOWN, never acted on", *lines[:rows], *_more_line(len(unknown) - rows)]) if unknown else ""
 
 
 def _coverage_lines(report: Report) -> str:
     from reaper.report import coverage_map  # it needs this module's words
 
     failed, calls = own_failures(report), report_totals(report).calls
-    head = f"COVERAGE{' INCOMPLETE' if incomplete_rows(report) else ''}: {_lists_complete(report)}, {count_noun(calls, 'call')}"
-    blocks = ["\n".join([head, *(f"- {one.status} {one.why}\n    {one.places}" for one in coverage_map.coverage_gaps(report))])]
+    head = (
+        f"COVERAGE{' INCOMPLETE' if incomplete_rows(report) else ''}: {_complete_text(report)}, {count_noun(calls, 'API call')}"
+    )
+    blocks = ["\n".join([head, *(f"- {gap.status} {gap.why}\n    {gap.places}" for gap in coverage_map.coverage_gaps(report))])]
     blocks += ["\n".join(["FAILED", *(failure_line(row) for row in failed)])] if failed else []
     return "\n\n".join(blocks)
 
 
-def _lists_complete(report: Report) -> str:
-    """`13 of 14 lists complete`."""
-    every = len(cloud_rows(report))
-    return f"{every - len(incomplete_rows(report))} of {count_noun(every, 'list')} complete"
+def _complete_text(report: Report) -> str:
+    """`13 of 14 complete`."""
+    rows = len(cloud_rows(report))
+    return f"{rows - len(incomplete_rows(report))} of {rows} complete"
 
 
 def incomplete_line(report: Report) -> str:
-    """One line for where the report itself is not read at once: how many lists have gaps, or which of our own means failed, and the first cause."""
-    holes, failed = incomplete_rows(report), own_failures(report)
-    counted = [f"{len(holes)} of {count_noun(len(cloud_rows(report)), 'list')}"] if holes else []
-    counted += [f"{count_noun(len(failed), 'failure')} of the reaper's own means"] if failed else []
-    first = _incomplete_list(holes[0]) if holes else failure_line(failed[0]).removeprefix("- ")
-    return f"coverage incomplete: {' and '.join(counted)}, first {first}"
+    """One line for someone who doesn't read the report at once: how many gaps and failures there are, and the first cause."""
+    gaps, failed = incomplete_rows(report), own_failures(report)
+    counts = [_complete_text(report)] if gaps else []
+    counts += [f"{count_noun(len(failed), 'failure')} in the reaper itself"] if failed else []
+    first = _gap_line(gaps[0]) if gaps else failure_line(failed[0]).removeprefix("- ")
+    return f"coverage incomplete: {', '.join(counts)}; first: {first}"
 
 
-def _incomplete_list(row: Coverage) -> str:
-    """One list that is not complete."""
+def _gap_line(row: Coverage) -> str:
     return f"{row.status}: {row.kind} in {place_text(row.account, row.account_name, row.region)}{_missing_permission(row)}: {clean_line(row.error or '')}"
 
 
 def failure_line(row: Coverage) -> str:
-    """One failure of our own means."""
+    """One failure in the reaper itself."""
     return f"- {clean_line(row.kind)}{_missing_permission(row)}: {clean_line(row.error or '', 300)}"
 
 
@@ -156,8 +136,8 @@ def _missing_permission(row: Coverage) -> str:
 
 
 def _footer(report: Report) -> str:
-    told = "Nothing was changed: this was an audit." if not report.run.mode.writes else f"Mode: {report.run.mode}."
-    return f"{told} List prices, before discounts. Run {report.run.id}."
+    mode = "Audit mode: nothing was changed." if not report.run.mode.writes else f"Mode: {report.run.mode}."
+    return f"{mode} Costs are list prices before discounts. Run {report.run.id}."
 
 
 def _more_line(count: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""What the page's charts show: idle dollars a month by kind and by owner, dearest first, proven and likely apart."""
+"""The charts of the page: idle dollars a month by kind and by owner, most expensive first, with proven and likely separate."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from reaper.model import Confidence, Finding, Report
-from reaper.report.brief import clean_line
-from reaper.report.html_rows import owner_or_nobody
+from reaper.report.html_rows import owner_text
 from reaper.report.totals import HOURS_A_MONTH, idle_findings
+from reaper.text import clean_line
 
 MAX_BARS = 7
-"""Bars of a chart; what is left over makes one more."""
+"""Bars of a chart; all others together make one more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartBar:
-    """Dollars a month; `proven` and `likely` are percentages of the longest bar. `rest` stands for everything that got no bar."""
+    """Dollars a month; `proven` and `likely` are percentages of the longest bar. `rest`: it combines all that have no bar of their own."""
 
     label: str
     usd: float
@@ -28,27 +28,27 @@ class ChartBar:
 
 
 def costs_by_kind(report: Report) -> list[ChartBar]:
-    """One bar per kind that has something idle."""
-    return _chart_bars(report, lambda found: clean_line(found.case.resource.kind))
+    """One bar per kind with idle resources."""
+    return _chart_bars(report, lambda finding: clean_line(finding.case.resource.kind))
 
 
 def costs_by_owner(report: Report) -> list[ChartBar]:
-    """One bar per owner of something idle; `nobody` for what has none."""
-    return _chart_bars(report, owner_or_nobody)
+    """One bar per owner of idle resources, and one for those without an owner."""
+    return _chart_bars(report, owner_text)
 
 
 def _chart_bars(report: Report, label: Callable[[Finding], str]) -> list[ChartBar]:
     groups: dict[str, list[Finding]] = {}
-    for found in idle_findings(report):
-        groups.setdefault(label(found), []).append(found)
-    dearest = sorted(groups.items(), key=lambda group: (-_usd_per_month(group[1]), group[0]))
-    if len(dearest) <= MAX_BARS + 1:
-        rows = dearest
+    for finding in idle_findings(report):
+        groups.setdefault(label(finding), []).append(finding)
+    ranked = sorted(groups.items(), key=lambda group: (-_usd_per_month(group[1]), group[0]))
+    if len(ranked) <= MAX_BARS + 1:
+        rows = ranked
     else:
-        rest = [found for _, group in dearest[MAX_BARS:] for found in group]
-        rows = [*dearest[:MAX_BARS], (f"{len(dearest) - MAX_BARS} others", rest)]
+        rest = [finding for _, group in ranked[MAX_BARS:] for finding in group]
+        rows = [*ranked[:MAX_BARS], (f"{len(ranked) - MAX_BARS} others", rest)]
     longest = max((_usd_per_month(group) for _, group in rows), default=0) or 1
-    last = len(rows) - 1 if rows != dearest else None
+    last = len(rows) - 1 if rows != ranked else None
     return [_chart_bar(name, group, longest, index == last) for index, (name, group) in enumerate(rows)]
 
 

@@ -1,4 +1,4 @@
-"""What was looked at: a map of targets and kinds for each cloud, and every gap in it with the permission that would close it."""
+"""Coverage: a map of targets and kinds for each cloud, and every gap with the permission that would close it."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from reaper.echo import first_few
 from reaper.model import Coverage, Report, Status
 from reaper.report import totals
-from reaper.report.brief import clean_line, place_text
+from reaper.report.brief import place_text
+from reaper.text import clean_line, first_few
 
 INCOMPLETE = (Status.DENIED, Status.FAILED, Status.PARTIAL)
 """Worst first."""
 MAX_NAMED = 6
 CALL_PREFIX = re.compile(r"^(?:[a-z0-9-]+:[A-Za-z0-9]+|Microsoft\.[\w./-]+): ")
-"""The call that failed, with which an error begins."""
+"""The failed call at the beginning of an error."""
 VARYING_PARTS = re.compile(
     r"arn:\S+|https?://\S+|/subscriptions/\S+|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b\d{12}\b|\b[a-z]{2}(?:-[a-z]+)+-\d\b"
 )
-"""ARNs, addresses, ids of subscriptions and requests, accounts and regions."""
+"""ARNs, addresses, IDs of subscriptions and requests, accounts and regions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MapRow:
-    """One target: a cell per kind of its map, None where that kind was not asked for there. `account` is the id of one that has a name."""
+    """One target: a cell per kind of its map, None if that kind wasn't read there. `account`: the ID, if `name` is a name."""
 
     name: str
     account: str | None
@@ -43,7 +43,7 @@ class CoverageMap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoverageGap:
-    """The same trouble wherever it was met; `more` counts the lists that are not named."""
+    """One problem in all places where it occurred; `more` counts the rows that aren't named."""
 
     status: Status
     missing: str | None
@@ -54,8 +54,12 @@ class CoverageGap:
     @property
     def why(self) -> str:
         """`missing sagemaker:ListEndpoints: access denied`, or the error alone."""
-        error = clean_line(self.error, 300).removeprefix(f"{self.missing}: ")
-        return f"missing {self.missing}: {error}" if self.missing else error
+        return f"missing {self.missing}: {self.reason}" if self.missing else self.reason
+
+    @property
+    def reason(self) -> str:
+        """`access denied`: the error without the permission that it begins with."""
+        return clean_line(self.error, 300).removeprefix(f"{self.missing}: ")
 
     @property
     def places(self) -> str:
@@ -65,12 +69,12 @@ class CoverageGap:
 
 def coverage_maps(report: Report) -> list[CoverageMap]:
     """One map per cloud, by name."""
-    asked = totals.cloud_rows(report)
-    return [_coverage_map(cloud, [row for row in asked if row.cloud == cloud]) for cloud in sorted({row.cloud for row in asked})]
+    rows = totals.cloud_rows(report)
+    return [_coverage_map(cloud, [row for row in rows if row.cloud == cloud]) for cloud in sorted({row.cloud for row in rows})]
 
 
 def coverage_gaps(report: Report) -> list[CoverageGap]:
-    """Every trouble with a list once, the worst and the most widespread first."""
+    """Every problem once, the worst and most widespread first."""
     groups: dict[tuple[Status, str | None, str], list[Coverage]] = {}
     for row in totals.incomplete_rows(report):
         groups.setdefault((row.status, row.missing, _comparable_error(row)), []).append(row)
@@ -79,13 +83,13 @@ def coverage_gaps(report: Report) -> list[CoverageGap]:
 
 
 def missing_permissions(report: Report) -> list[str]:
-    """The permissions that are missing somewhere, each once."""
+    """The missing permissions, each once."""
     named = [row.missing for row in report.coverage if row.missing]
-    return list(dict.fromkeys(clean_line(one) for text in named for one in text.split(", ")))
+    return list(dict.fromkeys(clean_line(name) for text in named for name in text.split(", ")))
 
 
 def _coverage_gap(rows: Sequence[Coverage]) -> CoverageGap:
-    """The first one's words stand for all of them, but for the calls, which are all named."""
+    """The error of the first row, with the calls of all of them."""
     places: dict[str, list[Coverage]] = {}
     for row in rows:
         places.setdefault(place_text(row.account, row.account_name, row.region), []).append(row)
@@ -102,8 +106,8 @@ def _coverage_gap(rows: Sequence[Coverage]) -> CoverageGap:
 
 
 def _error_text(rows: Sequence[Coverage]) -> str:
-    """The first one's error; where it was not the same call everywhere, under every call that failed."""
-    first, calls = rows[0].error or "", dict.fromkeys(found[0] for row in rows if (found := CALL_PREFIX.match(row.error or "")))
+    """The error of the first row; if several calls failed, after the names of all of them."""
+    first, calls = rows[0].error or "", dict.fromkeys(match[0] for row in rows if (match := CALL_PREFIX.match(row.error or "")))
     if len(calls) < 2:
         return clean_line(first, 500)
     return clean_line(f"{first_few([call.removesuffix(': ') for call in calls])}: {CALL_PREFIX.sub('', first)}", 500)
@@ -114,18 +118,18 @@ def _kind_names(rows: Sequence[Coverage]) -> list[str]:
 
 
 def _gap_place(where: str, kinds: Sequence[str], cloud: str, again: bool) -> str:
-    """`sagemaker-notebook, sagemaker-endpoint in 123456789012 eu-west-1`; where they are named already, `the same 2 kinds in …`.
+    """`sagemaker-notebook, sagemaker-endpoint in 123456789012 eu-west-1`, or if they are already named, `the same 2 kinds in …`.
 
-    A cloud that could not even be opened has no place.
+    A cloud that couldn't even be opened has no place.
     """
     if kinds == ["*"]:
         return f"all of {clean_line(cloud)}"
-    said = f"the same {len(kinds)} kinds" if again and len(kinds) > 1 else ", ".join(kinds)
-    return f"{said} in {where}"
+    named = f"the same {len(kinds)} kinds" if again and len(kinds) > 1 else ", ".join(kinds)
+    return f"{named} in {where}"
 
 
 def _comparable_error(row: Coverage) -> str:
-    """The error without what differs from call to call: which one it was, in which place, by which address, and its number."""
+    """The error without what differs between calls: the call, its place, its address and its number."""
     return VARYING_PARTS.sub("", clean_line(CALL_PREFIX.sub("", row.error or ""), 500))
 
 
@@ -145,12 +149,12 @@ def _coverage_map(cloud: str, rows: Sequence[Coverage]) -> CoverageMap:
 
 
 def _map_row(name: str | None, account: str, region: str | None, cells: Iterable[Coverage | None]) -> MapRow:
-    found = tuple(cells)
+    cells = tuple(cells)
     return MapRow(
         name=clean_line(f"{name or account} {region or ''}".strip()),
         account=clean_line(account) if name else None,
-        cells=found,
-        gaps=sum(1 for cell in found if cell and cell.status is not Status.OK),
+        cells=cells,
+        gaps=sum(1 for cell in cells if cell and cell.status is not Status.OK),
     )
 
 

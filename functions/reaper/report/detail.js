@@ -1,4 +1,4 @@
-// One resource: its line in the table, and everything that is known of it once the line is opened.
+// One resource: its row in the table, and its details once the row is open.
 const COLUMNS = 8;
 
 function line(row, open) {
@@ -23,20 +23,20 @@ function detail(row) {
         [say(row.heading), say(row.progress), say(row.stepBecause), say(row.error)],
         ['Rule', say(row.rule), row.notes.map(say).join('; ')],
         ['Owner', say(row.owner), say(row.ownerSource)],
-        ['Price', row.usd === null ? 'not known' : `${EXACT.format(row.usd)} an hour, ${money(row.usd * 730)} a month`,
-          row.usd === null ? 'not counted in any figure' : `${say(row.priceSource)}, ${say(row.priceDate)}`],
+        ['Price', row.usd === null ? 'unknown' : `${EXACT.format(row.usd)} an hour, ${money(row.usd * 730)} a month`,
+          row.usd === null ? 'not counted in any total' : `${say(row.priceSource)}, ${say(row.priceDate)}`],
       ]),
       list([
-        ['Idle for', row.idleFor === null ? '' : span(row.idleFor)],
-        ['Wasted', row.wasted === null ? '' : `${money(row.wasted)} since it fell idle`],
-        ['Last use', row.lastBusy === null ? 'none seen' : ago(row.lastBusy)],
-        ['Created', row.created === null ? 'not known' : ago(row.created)],
+        ['Idle for', row.idleFor === null ? '' : duration(row.idleFor)],
+        ['Wasted', row.wasted === null ? '' : money(row.wasted)],
+        ['Last use', row.lastBusy === null ? 'none found' : ago(row.lastBusy)],
+        ['Created', row.created === null ? 'unknown' : ago(row.created)],
         ['Changed', row.changed === null || row.changed === row.created ? '' : ago(row.changed)],
         ['Status', say(row.status)],
-        ['Where', [say(row.cloud), say(row.accountName), say(row.account), say(row.region)].filter(Boolean).join(', ')],
+        ['Location', [say(row.cloud), say(row.accountName), say(row.account), say(row.region)].filter(Boolean).join(', ')],
       ])),
     proof(row), tags(row),
-    list([['Id', make('code', {}, say(row.id))]]), keep(row)));
+    list([['ID', make('code', {}, say(row.id))]]), keep(row)));
 }
 
 const sentence = (text) => (text ? text[0].toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? '' : '.') : '');
@@ -47,34 +47,34 @@ function list(entries) {
 }
 
 function proof(row) {
-  const seen = signals(row);
-  if (!seen.length) return make('p', { class: 'dim' }, 'No signal was read for it.');
-  const heads = ['Signal', 'Of', 'Good for', 'Last 14 days', 'Points', 'Last busy', 'Peak', 'Reply'];
+  const found = signals(row);
+  if (!found.length) return make('p', { class: 'dim' }, 'No signals were read.');
+  const heads = ['Signal', 'Part', 'Role', 'Last 14 days', 'Points', 'Last busy', 'Peak', 'Data'];
   return make('div', { class: 'wide', role: 'region', 'aria-label': `Evidence for ${say(row.name)}`, tabindex: 0 }, make('table', { class: 'proof' },
     make('thead', {}, make('tr', {}, heads.map((text) => make('th', { scope: 'col', class: text === 'Points' || text === 'Peak' ? 'n' : null }, text)))),
-    make('tbody', {}, seen.map(signal))));
+    make('tbody', {}, found.map(signal))));
 }
 
 function signal(s) {
-  const chart = !s.shape.length ? '–' : s.heart ? spark([], s.shape, described(s.shape, 'metrics'), 168) : spark(s.shape, [], described(s.shape, 'use'), 168);
-  return make('tr', {}, make('th', { scope: 'row' }, s.signal), make('td', {}, s.subject || 'the whole'),
+  const chart = !s.shape.length ? '–' : s.heart ? spark([], s.shape, described(s.shape, 'heartbeat'), 168) : spark(s.shape, [], described(s.shape, 'use'), 168);
+  return make('tr', {}, make('th', { scope: 'row' }, s.signal), make('td', {}, s.subject || 'all'),
     make('td', {}, s.heart ? 'heartbeat' : 'activity'), make('td', {}, chart), make('td', { class: 'n' }, number(s.points)),
     make('td', {}, s.lastBusy === null ? '–' : moment(s.lastBusy)), make('td', { class: 'n' }, s.peak === null ? '–' : number(s.peak)),
     make('td', {}, s.complete ? 'complete' : make('b', { class: 'mark' }, 'incomplete')));
 }
 
 function tags(row) {
-  if (row.tags === null) return make('p', {}, make('b', { class: 'mark' }, 'Its tags could not be read.'));
-  if (!row.tags.length) return make('p', { class: 'dim' }, 'It has no tags.');
+  if (row.tags === null) return make('p', {}, make('b', { class: 'mark' }, 'The tags couldn\u2019t be read.'));
+  if (!row.tags.length) return make('p', { class: 'dim' }, 'No tags.');
   return make('ul', { class: 'tags', 'aria-label': 'Tags' }, row.tags.map(([key, value]) => make('li', {}, make('bdi', {}, say(key)), make('b', {}, make('bdi', {}, say(value))))));
 }
 
 function keep(row) {
   const lines = [DATA.keep, say(row.command)].filter(Boolean);
-  return make('div', { class: 'keep' }, make('p', {}, 'Keep it: put this tag on'), lines.map((text) => make('p', {}, make('code', {}, text), copier(text))));
+  return make('div', { class: 'keep' }, make('p', {}, 'To keep it, add this tag'), lines.map((text) => make('p', {}, make('code', {}, text), copier(text))));
 }
 
-// The clipboard is refused on some pages; then the text is marked, ready to be copied by hand.
+// Some pages may not use the clipboard; then the text is selected, to be copied by hand.
 function copier(text) {
   const button = make('button', { type: 'button', class: 'copy', 'aria-label': `Copy ${text}` }, 'Copy');
   button.addEventListener('click', () => {

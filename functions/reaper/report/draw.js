@@ -1,4 +1,4 @@
-// What everything else is made of: the data, its words, elements that hold text only, and the small charts.
+// The basis of the page: the data, its words, elements with text only, and the small charts.
 const DATA = JSON.parse(document.getElementById('data').textContent);
 const ROWS = DATA.rows.map((cells, place) => Object.fromEntries([['place', place], ...DATA.fields.map((name, i) => [name, cells[i]])]));
 const SVG = 'http://www.w3.org/2000/svg';
@@ -6,7 +6,7 @@ const SLOT_HOURS = 6, SLOTS = 56;
 
 const say = (word) => (word < 0 ? '' : DATA.words[word]);
 
-// Children are elements or texts; a text can never become markup.
+// Children are elements or strings; a string can never become markup.
 function fill(element, given, children) {
   for (const [name, value] of Object.entries(given)) if (value !== null && value !== false) element.setAttribute(name, value);
   element.append(...children.flat(2).filter((child) => child || child === 0));
@@ -21,23 +21,27 @@ const EXACT = new Intl.NumberFormat('en-US', { style: 'currency', currency: 'USD
 const money = (usd) => (Math.abs(usd) < 100 ? CENTS : DOLLARS).format(usd);
 const number = (value) => value.toLocaleString('en-US');
 
-// An address may be broken before its @ and nowhere else, as long as it fits.
+// An address may break before its @, and nowhere else if it fits.
 const address = (text) => make('bdi', {}, text.split(/(?=@)/).flatMap((part, i) => (i ? [make('wbr'), part] : [part])));
 
-// Seconds as `45 min`, `7 h 20 min`, `9 d 4 h`.
-function span(seconds) {
-  const minutes = Math.floor(seconds / 60), days = Math.floor(minutes / 1440), hours = Math.floor(minutes / 60) % 24, rest = minutes % 60;
-  return [days && `${days} d`, hours && `${hours} h`, rest && !days && `${rest} min`].filter(Boolean).join(' ') || '0 min';
+// Seconds as pairs of a count and a unit: at most two of them, whole minutes at least.
+function units(seconds) {
+  const minutes = Math.floor(seconds / 60), days = Math.floor(minutes / 1440), hours = Math.floor(minutes / 60) % 24;
+  const pairs = [[days, 'day'], [hours, 'hour'], [days ? 0 : minutes % 60, 'minute']].filter(([count]) => count);
+  return pairs.length ? pairs : [[0, 'minute']];
 }
+// For a cell `9d 4h`, for a sentence `9 days 4 hours`.
+const span = (seconds) => units(seconds).map(([count, unit]) => count + unit[0]).join(' ');
+const duration = (seconds) => units(seconds).map(([count, unit]) => `${count} ${unit}${count === 1 ? '' : 's'}`).join(' ');
 
 const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec'];
 function moment(epoch) {
   const when = new Date(epoch * 1000);
   return `${when.getUTCDate()} ${MONTHS[when.getUTCMonth()]} ${when.getUTCFullYear()}, ${when.toISOString().slice(11, 16)} UTC`;
 }
-const ago = (epoch) => `${moment(epoch)}, ${span(Math.max(0, DATA.now - epoch))} ago`;
+const ago = (epoch) => `${moment(epoch)}, ${duration(Math.max(0, DATA.now - epoch))} ago`;
 
-// A complete reply without a single point is a fortnight of nothing: no use, or no heartbeat.
+// A complete reply without points means two weeks of nothing: no use, or no heartbeat.
 function signals(row) {
   return row.evidence.map(([signal, subject, heart, points, lastBusy, peak, complete, shape]) => {
     const nothing = row.state < 2 && complete && !points ? Array(SLOTS).fill(0) : [];
@@ -47,7 +51,7 @@ function signals(row) {
 }
 const levels = (shape) => Array.from(shape, (digit) => parseInt(digit, 36) / 35);
 
-// Slot by slot over several signals, counted back from now: the busiest use, or the weakest heartbeat.
+// Several signals combined slot by slot, counted back from now: the busiest use, or the weakest heartbeat.
 function merged(shapes, choose) {
   const wide = Math.max(0, ...shapes.map((shape) => shape.length));
   return Array.from({ length: wide }, (_, i) => choose(...shapes.map((shape) => shape[shape.length - wide + i] ?? 0)));
@@ -64,15 +68,15 @@ function spark(use, beats, label, wide = 112) {
     line(true) && draw('path', { class: 'alive', d: line(true) }), line(false) && draw('path', { class: 'dead', d: line(false) }));
 }
 
-// All signals of a resource in one chart; null where none was kept.
+// All signals of a resource in one chart; null if none has a series.
 function evidence(row) {
-  const seen = signals(row), activity = seen.filter((s) => !s.heart), hearts = seen.filter((s) => s.heart);
+  const found = signals(row), activity = found.filter((s) => !s.heart), hearts = found.filter((s) => s.heart);
   const use = merged(activity.map((s) => s.shape), Math.max), beats = merged(hearts.map((s) => s.shape), Math.min);
   if (!use.length && !beats.length) return null;
-  return spark(use, beats, `${described(use, 'use')}; ${hearts.length ? described(beats, 'metrics') : 'no heartbeat'}`);
+  return spark(use, beats, `${described(use, 'use')}; ${hearts.length ? described(beats, 'heartbeat') : 'no heartbeat'}`);
 }
 
 function described(shape, what) {
   const hit = shape.filter(Boolean).length;
-  return hit ? `${what} in ${hit} of ${shape.length} stretches of ${SLOT_HOURS} hours` : `no ${what}`;
+  return hit ? `${what} in ${hit} of ${shape.length} periods of ${SLOT_HOURS} hours` : `no ${what}`;
 }

@@ -1,7 +1,7 @@
-"""The report as one self-contained page: money first, then every resource to sort, filter and open, then what was looked at.
+"""The report as one self-contained page: money first, then every resource to sort, filter and open, then coverage.
 
-Nothing is fetched: style, script and data are in the page, and its own policy forbids the rest. The data is JSON that the script turns
-into text nodes only. https://developer.mozilla.org/en-US/docs/Web/HTTP/Reference/Headers/Content-Security-Policy
+The page fetches nothing: it contains style, script and data, and its content security policy forbids everything else. The script turns the
+data, which is JSON, into text nodes only. https://developer.mozilla.org/en-US/docs/Web/HTTP/Reference/Headers/Content-Security-Policy
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from reaper.duration import format_duration
+from reaper.duration import format_duration, short_duration
 from reaper.model import Report, State
 from reaper.report import action_groups, charts, coverage_map, html_rows
-from reaper.report.brief import clean_line
 from reaper.report.totals import (
     acted_clause,
     cloud_rows,
@@ -28,16 +27,16 @@ from reaper.report.totals import (
     own_failures,
     report_totals,
 )
-from reaper.text import format_time, format_usd
+from reaper.text import clean_line, format_time, format_usd, usd_cell
 
 MAX_PLAIN_ROWS = 200
-"""Rows that are there without a script; the script puts its own in their place."""
+"""Rows without the script; the script replaces them."""
 MAX_OPEN_PLACES = 24
-"""Places of a map that are shown at once; complete ones beyond that are folded away."""
+"""Complete places of a map that are shown at once; the others are folded."""
 
 
 def render(report: Report) -> str:
-    """The page. Everything in it is escaped or made of numbers; it works from a mail attachment as well as from a web server."""
+    """The page. Everything in it is escaped or a number; it works as a file as well as from a web server."""
     sums = report_totals(report)
     shown = [f for f in html_rows.sorted_for_page(report.findings) if f.case.verdict.state in {State.IDLE, State.UNKNOWN}]
     return _template().render(
@@ -49,14 +48,14 @@ def render(report: Report) -> str:
         charts=[("kind", charts.costs_by_kind(report)), ("owner", charts.costs_by_owner(report))],
         maps=coverage_map.coverage_maps(report),
         gaps=coverage_map.coverage_gaps(report),
-        moves=action_groups.action_groups(report),
+        groups=action_groups.action_groups(report),
         missing=coverage_map.missing_permissions(report),
-        holes=len(incomplete_rows(report)),
-        lists=len(cloud_rows(report)),
-        troubles=own_failures(report),
+        gap_count=len(incomplete_rows(report)),
+        row_count=len(cloud_rows(report)),
+        failures=own_failures(report),
         nothing=nothing_idle_text(report),
-        unread=could_read_nothing(report),
-        over=acted_clause(report),
+        nothing_read=could_read_nothing(report),
+        acted=acted_clause(report),
         fold=MAX_OPEN_PLACES,
         style=Markup(_asset("report.css")),
         script=Markup(_script()),
@@ -67,7 +66,7 @@ def render(report: Report) -> str:
 
 
 def content_security_policy() -> str:
-    """The page's content security policy: this style, this script, pictures from inside the page, and nothing else at all."""
+    """The page's content security policy: this style, this script, images inside the page, and nothing else."""
     style, script = _csp_hash(_asset("report.css")), _csp_hash(_script())
     return f"default-src 'none'; style-src {style}; script-src {script}; img-src data:; base-uri 'none'; form-action 'none'"
 
@@ -98,9 +97,11 @@ def _template() -> Template:
     page.filters |= {
         "clean": clean_line,
         "length": format_duration,
+        "short": short_duration,
         "money": format_usd,
+        "cell": usd_cell,
         "moment": format_time,
-        "nobody": html_rows.owner_or_nobody,
+        "owner": html_rows.owner_text,
         "word": action_groups.action_word,
         "why": action_groups.outcome_reason,
     }

@@ -1,6 +1,6 @@
-"""The findings as compact JSON for the page's own script: rows of numbers, every text kept once and named by its place in a list.
+"""The findings as compact JSON for the page's script: rows of numbers; each distinct text is stored once and referred to by its place.
 
-Inside a script element only `</script`, `<!--` and `<script` mean anything to a browser, so `<`, `>` and `&` are written as escapes:
+Inside a script element, only `</script`, `<!--` and `<script` have a meaning, so `<`, `>` and `&` are written as escapes:
 https://html.spec.whatwg.org/multipage/scripting.html#restrictions-for-contents-of-script-elements
 """
 
@@ -15,31 +15,31 @@ from reaper.model import Evidence, Finding, Report, Role, Run, State
 from reaper.notices.commands import keep_command, keep_tag
 from reaper.policy import owners
 from reaper.report import action_groups
-from reaper.report.brief import clean_line
+from reaper.text import clean_line
 
 STATE_ORDER = (State.IDLE, State.UNKNOWN, State.YOUNG, State.ACTIVE, State.EXEMPT)
-"""As the page shows them: money first, then what nobody could prove."""
+"""The order on the page: what costs money first, then what couldn't be proven."""
 MAX_LONG_TEXT = 1000
-"""Characters of a sentence or an id; names, tags and owners get fewer."""
+"""Characters of a sentence or an ID; names, tags and owners get fewer."""
 BASE_36_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 SCRIPT_ESCAPES = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 
 
 class WordList:
-    """Every text once, in the order of its first use; -1 stands for none."""
+    """Each distinct text once, in the order of first use; -1 means none."""
 
     def __init__(self) -> None:
         self.places: dict[str, int] = {}
 
     def __call__(self, text: str | None, most: int = 120) -> int:
-        """The place of a text, made harmless on the way."""
+        """The place of the text, which is also made harmless."""
         return -1 if text is None else self.places.setdefault(clean_line(text, most), len(self.places))
 
 
 def page_data(report: Report) -> str:
-    """The JSON text: pure ASCII without `<`, `>` and `&`, one line per finding. Moments are seconds since 1970."""
+    """The JSON text: pure ASCII without `<`, `>` and `&`, one line per finding. Times are seconds since 1970."""
     words, now = WordList(), report.run.finished_at
-    rows = [_page_row(found, words, report.run) for found in sorted_for_page(report.findings)]
+    rows = [_page_row(finding, words, report.run) for finding in sorted_for_page(report.findings)]
     head = {
         "now": _epoch(now),
         "keep": keep_tag(now),
@@ -51,13 +51,13 @@ def page_data(report: Report) -> str:
 
 
 def sorted_for_page(findings: Iterable[Finding]) -> list[Finding]:
-    """Idle first and the dearest of them first, then unknown, young, active and exempt; within a state by cost, then by name."""
+    """Idle first, then unknown, young, active and exempt; within a state the most expensive first, then by name."""
     return sorted(findings, key=_sort_key)
 
 
-def owner_or_nobody(finding: Finding) -> str:
-    """The owner's address, or that of one who may not be mailed, said so; or the word for having none."""
-    return clean_line(owners.shown(finding.owner) or "nobody")
+def owner_text(finding: Finding) -> str:
+    """The owner's address, with a note if it may not be mailed, or `no owner`."""
+    return clean_line(owners.shown(finding.owner) or "no owner")
 
 
 def _sort_key(finding: Finding) -> tuple[int, bool, float, str]:
@@ -68,8 +68,8 @@ def _sort_key(finding: Finding) -> tuple[int, bool, float, str]:
 def _page_row(finding: Finding, words: WordList, run: Run) -> dict[str, Any]:
     resource, verdict, rule = finding.case.resource, finding.case.verdict, finding.case.rule
     heading, progress = action_groups.progress_words(finding, run.mode)
-    planned, came = action_groups.plan_and_outcome_reasons(finding)
-    looked_at = verdict.state in {State.IDLE, State.UNKNOWN}
+    planned, outcome = action_groups.plan_and_outcome_reasons(finding)
+    may_need_keeping = verdict.state in {State.IDLE, State.UNKNOWN}
     return {
         "state": STATE_ORDER.index(verdict.state),
         "confidence": words(verdict.confidence),
@@ -82,7 +82,7 @@ def _page_row(finding: Finding, words: WordList, run: Run) -> dict[str, Any]:
         "size": words(resource.size or None),
         "status": words(resource.status or None),
         "id": words(resource.id, MAX_LONG_TEXT),
-        "owner": words(owner_or_nobody(finding)),
+        "owner": words(owner_text(finding)),
         "ownerSource": words(finding.owner.source, MAX_LONG_TEXT),
         "usd": round(finding.price.usd_per_hour, 6) if finding.price else None,
         "priceSource": words(finding.price.source if finding.price else None),
@@ -102,9 +102,9 @@ def _page_row(finding: Finding, words: WordList, run: Run) -> dict[str, Any]:
         "stepBecause": words(planned, MAX_LONG_TEXT),
         "heading": words(heading),
         "progress": words(progress),
-        "error": words(came, MAX_LONG_TEXT),
+        "error": words(outcome, MAX_LONG_TEXT),
         "evidence": [_signal_row(e, words) for e in finding.evidence],
-        "command": words(keep_command(resource, run.finished_at) if looked_at else None, 2 * MAX_LONG_TEXT),
+        "command": words(keep_command(resource, run.finished_at) if may_need_keeping else None, 2 * MAX_LONG_TEXT),
     }
 
 
@@ -112,12 +112,12 @@ def _tag_pairs(tags: Mapping[str, str] | None, words: WordList) -> list[list[int
     return None if tags is None else [[words(key), words(value)] for key, value in sorted(tags.items())]
 
 
-def _signal_row(seen: Evidence, words: WordList) -> list[Any]:
-    peak = None if seen.peak is None or seen.peak in (float("inf"), float("-inf")) else round(seen.peak, 4)
-    heart = seen.role is Role.HEARTBEAT
-    shape = "".join(BASE_36_DIGITS[35 * slot if heart else -(-slot * 35 // 100)] for slot in seen.slots)
-    name, subject = words(seen.signal), words(seen.subject or None)
-    return [name, subject, int(heart), seen.points, _epoch(seen.last_busy), peak, int(seen.complete), words(shape or None)]
+def _signal_row(signal: Evidence, words: WordList) -> list[Any]:
+    peak = None if signal.peak is None or signal.peak in (float("inf"), float("-inf")) else round(signal.peak, 4)
+    heart = signal.role is Role.HEARTBEAT
+    slots = "".join(BASE_36_DIGITS[35 * slot if heart else -(-slot * 35 // 100)] for slot in signal.slots)
+    name, subject = words(signal.signal), words(signal.subject or None)
+    return [name, subject, int(heart), signal.points, _epoch(signal.last_busy), peak, int(signal.complete), words(slots or None)]
 
 
 def _epoch(when: datetime | None) -> int | None:

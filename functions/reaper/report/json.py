@@ -1,6 +1,6 @@
 """The report as JSON, `schema: 1`: the stable interface that dashboards and other programs read.
 
-The text is what RFC 8259 calls JSON: a number that is not finite is null. https://www.rfc-editor.org/rfc/rfc8259#section-6
+Strict JSON as in RFC 8259: a number that is not finite becomes null. https://www.rfc-editor.org/rfc/rfc8259#section-6
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ def render(report: Report) -> str:
 
 
 def chunks(report: Report) -> Iterator[str]:
-    """The whole report, finding by finding, so that a large one need not be in memory twice."""
+    """The whole report, finding by finding, so that a large one isn't in memory twice."""
     frame = _frame_json(report)
     yield "{" + "".join(f"{json_text(key)}: {json_text(value)},\n" for key, value in frame.items() if key != "totals")
     yield '"findings": ['
-    for index, found in enumerate(report.findings):
-        yield ("," if index else "") + "\n" + json_text(finding_json(found))
+    for index, finding in enumerate(report.findings):
+        yield ("," if index else "") + "\n" + json_text(finding_json(finding))
     yield f'],\n"totals": {json_text(frame["totals"])}}}\n'
 
 
@@ -41,7 +41,7 @@ def report_json(report: Report) -> dict[str, Any]:
 
 
 def json_text(value: Any) -> str:
-    """The value as JSON. Raises ValueError for a number that is not finite: `plain` and `finding` have none."""
+    """The value as JSON. Raises ValueError for a number that is not finite; `report_json` and `finding_json` return none."""
     return json.dumps(value, allow_nan=False)
 
 
@@ -104,12 +104,12 @@ def finding_json(finding: Finding) -> dict[str, Any]:
 
 
 def utc_text(when: datetime | None) -> str | None:
-    """ISO 8601 in UTC to the second, ending in Z; every year has four digits, which `strftime` does not give on every system."""
+    """ISO 8601 in UTC to the second, ending in Z; years have four digits, which `strftime` doesn't guarantee on every system."""
     return when.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="seconds") + "Z" if when else None
 
 
 def _finite(value: Any) -> Any:
-    """The same with null for every number that is not finite, such as the level of a signal that counts at any value."""
+    """The value with null for every number that is not finite, such as the level of a signal that counts at any value."""
     if isinstance(value, float):
         return value if isfinite(value) else None
     if isinstance(value, dict):
@@ -118,7 +118,7 @@ def _finite(value: Any) -> Any:
 
 
 def _rule_json(rule: Rule) -> dict[str, Any]:
-    """What holds for it, spelled as in a policy: `{"idle_after": "24h", "hours": {"on": "mon-fri 07:00-21:00", ...}}`."""
+    """The effective rule, as written in a policy: `{"idle_after": "24h", "hours": {"on": "mon-fri 07:00-21:00", ...}}`."""
     hours = rule.hours
     return {
         "action": rule.action.value,
@@ -135,7 +135,7 @@ def _owner_json(owner: Owner) -> dict[str, Any]:
 
 
 def _memory_json(memory: Memory) -> dict[str, Any]:
-    """What the ledger knows, as far as the report tells it."""
+    """The columns of the ledger that the report has."""
     return {name: utc_text(getattr(memory, name)) for name in ("idle_since", "warned_at", "snoozed_until")}
 
 

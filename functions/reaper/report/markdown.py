@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 
-from reaper.duration import format_duration
-from reaper.echo import count_noun
+from reaper.duration import short_duration
 from reaper.model import Finding, Report
 from reaper.policy import owners
 from reaper.report import action_groups, coverage_map
-from reaper.report.brief import clean_line
 from reaper.report.totals import (
     access_remedies,
     acted_clause,
@@ -20,10 +18,11 @@ from reaper.report.totals import (
     report_totals,
     unknown_findings,
 )
+from reaper.text import clean_line, count_noun, format_usd, usd_cell
 
 
 def render(report: Report) -> str:
-    """Money first, then a table of what is idle, then what is unknown, then coverage."""
+    """Money first, then a table of idle resources, then unknown ones, then coverage."""
     sums = report_totals(report)
     lines = [
         "# Idle machine-learning resources",
@@ -47,40 +46,41 @@ def _headline(report: Report) -> str:
     sums = report_totals(report)
     if not sums.by_state["idle"]:
         return "\n\n".join([f"**{nothing_idle_text(report)}.**", *access_remedies(report)])
-    money = f"**${sums.idle_usd_per_hour:,.2f} an hour, ${sums.idle_usd_per_month:,.0f} a month** at list price"
-    return f"{money}{acted_clause(report)}; {sums.unpriced_idle} idle without a known price."
+    money = f"**{format_usd(sums.idle_usd_per_hour)} an hour, {format_usd(sums.idle_usd_per_month)} a month** at list price"
+    unpriced = f"; {sums.unpriced_idle} more: price unknown" if sums.unpriced_idle else ""
+    return f"{money}{acted_clause(report)}{unpriced}."
 
 
 def _action_lines(report: Report) -> list[str]:
     lines = []
     for group in action_groups.action_groups(report):
-        told = [
+        items = [
             f"- {action_groups.action_word(f)} {_escaped(f.case.resource.name)} ({_escaped(f.case.resource.kind)}): {_escaped(action_groups.outcome_reason(f))}"
             for f in group.findings
         ]
-        lines += [f"## {group.title}", "", *told, ""]
+        lines += [f"## {group.title}", "", *items, ""]
     return lines
 
 
 def _idle_table(report: Report) -> list[str]:
-    found = idle_findings(report)
-    if not found:
+    idle = idle_findings(report)
+    if not idle:
         return []
     head = [
         "## Idle",
         "",
-        "| $/h | wasted | idle for | resource | kind | region | owner | why |",
+        "| $/hour | wasted | idle for | resource | kind | region | owner | why |",
         "| ---: | ---: | ---: | --- | --- | --- | --- | --- |",
     ]
-    hint = owners.hint(f.owner for f in found)
-    return [*head, *(_idle_row(f) for f in found), "", *([f"{_escaped(hint, 500)}.", ""] if hint else [])]
+    hint = owners.hint(f.owner for f in idle)
+    return [*head, *(_idle_row(f) for f in idle), "", *([f"{_escaped(hint, 500)}.", ""] if hint else [])]
 
 
 def _idle_row(finding: Finding) -> str:
     resource, verdict = finding.case.resource, finding.case.verdict
-    price = f"{finding.price.usd_per_hour:.2f}" if finding.price else "?"
-    wasted = f"{finding.wasted_usd:,.2f}" if finding.wasted_usd is not None else "?"
-    length = format_duration(verdict.idle_for) if verdict.idle_for else ""
+    price = usd_cell(finding.price.usd_per_hour if finding.price else None)
+    wasted = usd_cell(finding.wasted_usd)
+    length = short_duration(verdict.idle_for) if verdict.idle_for else ""
     cells = [
         price,
         wasted,
@@ -95,15 +95,15 @@ def _idle_row(finding: Finding) -> str:
 
 
 def _unknown_lines(report: Report) -> list[str]:
-    found = unknown_findings(report)
-    if not found:
+    unknown = unknown_findings(report)
+    if not unknown:
         return []
     return [
-        "## Unknown, left alone",
+        "## Unknown, never acted on",
         "",
         *(
             f"- {_escaped(f.case.resource.name)} ({_escaped(f.case.resource.kind)}): {_escaped(f.case.verdict.because)}"
-            for f in found
+            for f in unknown
         ),
         "",
     ]
@@ -113,11 +113,11 @@ def _coverage_lines(report: Report) -> list[str]:
     rows = [
         f"- **{gap.status}** {_escaped(gap.why, 500)}: {_escaped(gap.places, 500)}" for gap in coverage_map.coverage_gaps(report)
     ]
-    whole = [f"Coverage: all {count_noun(len(cloud_rows(report)), 'list')} complete.", ""]
+    whole = [f"Coverage: all {len(cloud_rows(report))} complete.", ""]
     failed = [f"- {_escaped(c.kind)}: {_escaped(c.error or '', 300)}" for c in own_failures(report)]
     return [*(["## Coverage incomplete", "", *rows, ""] if rows else whole), *(["## Failed", "", *failed, ""] if failed else [])]
 
 
 def _escaped(value: str, most: int = 120) -> str:
-    """Text that Markdown and HTML leave as it is."""
+    """Text without a meaning in Markdown and HTML."""
     return re.sub(r"([\\`*_{}\[\]<>()#|!~@])", r"\\\1", clean_line(value, most)).replace("&", "&amp;")

@@ -1,7 +1,7 @@
-"""A saved JSON report, read back to explain one resource of it without asking a cloud.
+"""Reads a saved JSON report and explains one of its resources without calls to a cloud.
 
-What the report does not have (what the kind can do, the history) is not told. Reports of older versions lack some keys, and numbers in
-them may be -Infinity, which Python's parser takes.
+What isn't in the report (what the kind can do, the history) is left out. Reports of older versions lack some keys, and numbers in them may
+be -Infinity, which Python's parser accepts.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from reaper.errors import SettingsError
 from reaper.model import Evidence, Owner, Role
 from reaper.report.explain import clean_whole, explain_line, owner_lines, signal_line
 from reaper.report.json import utc_text
+from reaper.text import format_usd
 
 
 class _Section(BaseModel):
@@ -27,14 +28,14 @@ class _Section(BaseModel):
 
 
 class SavedPrice(_Section):
-    """Where a price comes from."""
+    """The source of a price."""
 
     source: str
     as_of: str
 
 
 class SavedHours(_Section):
-    """Office hours as a policy spells them."""
+    """Office hours as written in a policy."""
 
     on: str
     tz: str
@@ -73,7 +74,7 @@ class SavedSignal(_Section):
 
 
 class SavedFinding(_Section):
-    """One finding, as far as it is explained."""
+    """One finding: the keys that an explanation needs."""
 
     id: str
     kind: str
@@ -105,7 +106,7 @@ class SavedFinding(_Section):
 
 
 class SavedRun(_Section):
-    """When and how it was made."""
+    """When and how the report was made."""
 
     id: str
     started_at: AwareDatetime
@@ -128,29 +129,31 @@ class SavedReport(_Section):
 
     @property
     def is_complete(self) -> bool:
-        """Whether everything could be read when it was written."""
+        """Whether its coverage is complete."""
         return all(row.status == "ok" for row in self.coverage)
 
 
 def load_report(file: Path) -> SavedReport:
-    """The report in that file. Raises SettingsError for one that cannot be read, or is no report."""
+    """The report in that file. Raises SettingsError if it can't be read or isn't a report."""
     try:
-        said = json.loads(file.read_text(encoding="utf-8"))
-        return SavedReport.model_validate({**said, "schema_": said["schema"]})
+        content = json.loads(file.read_text(encoding="utf-8"))
+        return SavedReport.model_validate({**content, "schema_": content["schema"]})
     except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"--report {str(file)!r}: cannot be read: {error}") from error
+        raise SettingsError(f"--report {str(file)!r}: can't be read: {error}") from error
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise SettingsError(f"--report {str(file)!r}: is no report that we know: {where}: {first['msg']}") from error
+        raise SettingsError(f"--report {str(file)!r}: this version can't read the report: {where}: {first['msg']}") from error
     except (ValueError, TypeError, LookupError, RecursionError) as error:
-        raise SettingsError(f"--report {str(file)!r}: is no JSON report of `reaper sweep --format json`: {error}") from error
+        raise SettingsError(
+            f"--report {str(file)!r}: not a JSON report; write one with `reaper sweep --format json`: {error}"
+        ) from error
 
 
 def render(report: SavedReport, wanted: str) -> str | None:
-    """The explanation of every resource with that id or name; None when there is none. Ids match case-insensitively."""
-    found = [row for row in report.findings if wanted.lower() == row.id.lower() or wanted == row.name]
-    return "\n".join("\n".join(_explain_row(row, report.run)) + "\n" for row in found) if found else None
+    """The explanation of every resource with that ID or name; None if there is none. IDs match case-insensitively."""
+    rows = [row for row in report.findings if wanted.lower() == row.id.lower() or wanted == row.name]
+    return "\n".join("\n".join(_explain_row(row, report.run)) + "\n" for row in rows) if rows else None
 
 
 def _explain_row(row: SavedFinding, run: SavedRun) -> Iterator[str]:
@@ -165,25 +168,25 @@ def _explain_row(row: SavedFinding, run: SavedRun) -> Iterator[str]:
     yield explain_line("price", _price_text(row))
     yield from _tag_lines(row)
     yield from _rule_lines(row)
-    yield from (signal_line(_as_evidence(seen)) for seen in row.evidence)
-    sure = f" ({clean_whole(row.confidence)})" if row.confidence else ""
+    yield from (signal_line(_as_evidence(signal)) for signal in row.evidence)
+    confidence = f" ({clean_whole(row.confidence)})" if row.confidence else ""
     idle = f", idle for {format_duration(timedelta(seconds=row.idle_for_s))}" if row.idle_for_s else ""
-    yield explain_line("verdict", f"{clean_whole(row.state)}{sure}{idle}: {clean_whole(row.because)}")
+    yield explain_line("verdict", f"{clean_whole(row.state)}{confidence}{idle}: {clean_whole(row.because)}")
     yield from _memory_lines(row)
     yield explain_line("step", f"{clean_whole(row.step)}: {clean_whole(row.step_because)}")
-    yield explain_line("outcome", ": ".join(clean_whole(said) for said in (row.outcome, row.outcome_because, row.error) if said))
+    yield explain_line("outcome", ": ".join(clean_whole(part) for part in (row.outcome, row.outcome_because, row.error) if part))
     yield from owner_lines(row.owner)
 
 
 def _price_text(row: SavedFinding) -> str:
     if row.usd_per_hour is None or row.price is None:
         return "unknown"
-    return f"${row.usd_per_hour:.4f}/h ({clean_whole(row.price.source)}, {clean_whole(row.price.as_of)})"
+    return f"{format_usd(row.usd_per_hour, 4)}/hour ({clean_whole(row.price.source)}, {clean_whole(row.price.as_of)})"
 
 
 def _tag_lines(row: SavedFinding) -> Iterator[str]:
     if row.tags is None:
-        yield explain_line("tags", "could not be read, and a tag may protect it")
+        yield explain_line("tags", "couldn't be read; a tag may protect it")
         return
     yield explain_line("tags", f"{len(row.tags)} read" if row.tags else "none")
     yield from (explain_line("", f"{clean_whole(key)}={clean_whole(value)}") for key, value in sorted(row.tags.items()))
@@ -191,12 +194,12 @@ def _tag_lines(row: SavedFinding) -> Iterator[str]:
 
 def _rule_lines(row: SavedFinding) -> Iterator[str]:
     terms = row.rule_detail
-    said = (
+    limits = (
         f": at most {clean_whole(terms.action)}, idle after {clean_whole(terms.idle_after)}, grace {clean_whole(terms.grace)}"
         if terms
         else ""
     )
-    yield explain_line("rule", f"{clean_whole(row.rule)}{said}")
+    yield explain_line("rule", f"{clean_whole(row.rule)}{limits}")
     yield from (explain_line("", clean_whole(note)) for note in row.rule_notes)
     if terms and (hours := terms.hours):
         force = ", force" if hours.force else ""
@@ -207,15 +210,15 @@ def _rule_lines(row: SavedFinding) -> Iterator[str]:
 
 def _memory_lines(row: SavedFinding) -> Iterator[str]:
     if row.memory is None:
-        yield explain_line("memory", "the report has nothing of the ledger about it")
+        yield explain_line("memory", "no ledger record in the report")
         return
     known = row.memory
-    for name, when in (("idle since", known.idle_since), ("warned", known.warned_at), ("kept until", known.snoozed_until)):
+    for name, when in (("idle since", known.idle_since), ("notified", known.warned_at), ("snoozed until", known.snoozed_until)):
         if when:
             yield explain_line("memory", f"{name} {utc_text(when)}")
 
 
-def _as_evidence(seen: SavedSignal) -> Evidence:
-    """The same as the report had it; a level that is null or not finite is none: the signal counts at any value."""
-    level = seen.busy_above if seen.busy_above is not None and isfinite(seen.busy_above) else -inf
-    return Evidence(**{**seen.model_dump(), "subject": seen.subject or "", "busy_above": level})
+def _as_evidence(signal: SavedSignal) -> Evidence:
+    """The signal as it was; if its level is null or not finite, it counts at any value."""
+    level = signal.busy_above if signal.busy_above is not None and isfinite(signal.busy_above) else -inf
+    return Evidence(**{**signal.model_dump(), "subject": signal.subject or "", "busy_above": level})

@@ -1,4 +1,4 @@
-// The table: which rows, in which order, which page of them. Only one page is ever in the document, so ten thousand rows stay light.
+// The table: its filters, order and pages. Only one page is ever in the document, so that ten thousand rows stay fast.
 const PAGE = 50, CHOICES = 200, ON_PAPER = 200;
 const by = (id) => document.getElementById(id);
 const body = document.querySelector('#resources tbody');
@@ -15,7 +15,7 @@ function haystack(row) {
   return row.hay;
 }
 
-// One test per filter: whether it lets a row through.
+// One test per filter: whether a row passes it.
 function tests() {
   const words = view.q.toLowerCase().split(/\s+/).filter(Boolean);
   return {
@@ -25,7 +25,7 @@ function tests() {
   };
 }
 
-// The rows that every filter lets through, and for each choice of a filter how many rows it would show: those that all other filters let through.
+// The rows that pass every filter, and for each choice of a filter, the number of rows it would show: those that pass all other filters.
 function sifted() {
   const filters = Object.entries(tests()), rows = [], counts = Object.fromEntries(COUNTED.map((field) => [field, new Map()]));
   for (const row of ROWS) {
@@ -36,7 +36,7 @@ function sifted() {
   return { rows, counts };
 }
 
-// What is not known comes last, whichever way; equals stay in the page's own order: idle first, the dearest of them first.
+// Unknown values come last in both directions; equal rows keep the page's own order: idle first, the most expensive first.
 function order(one, other) {
   const { sort, way } = view;
   if (!sort) return one.place - other.place;
@@ -61,11 +61,11 @@ function show() {
     const open = view.open.has(row.place) || view.paper;
     return open ? [line(row, true), detail(row)] : [line(row, false)];
   });
-  body.replaceChildren(...(lines.length ? lines : [make('tr', {}, make('td', { colspan: COLUMNS, class: 'none' }, ROWS.length ? 'Nothing matches.' : 'Nothing was found.'))]));
-  told(rows);
+  body.replaceChildren(...(lines.length ? lines : [make('tr', {}, make('td', { colspan: COLUMNS, class: 'none' }, ROWS.length ? 'No resources match these filters.' : 'No resources found.'))]));
+  summarize(rows);
 }
 
-function told(rows) {
+function summarize(rows) {
   const usd = found.reduce((sum, row) => sum + (row.state === 0 ? row.usd ?? 0 : 0), 0);
   const first = view.page * PAGE;
   const part = view.paper && rows.length < found.length ? `, the first ${number(rows.length)} are printed` : '';
@@ -80,7 +80,7 @@ function told(rows) {
   for (const bar of document.querySelectorAll('[data-by]')) bar.setAttribute('aria-pressed', String(alone(bar)));
 }
 
-// Whoever turned to the last page by the keyboard goes on from the other button, not from the top of the page.
+// After the keyboard has reached the last page, the focus moves to the other button, not to the top of the page.
 function turns() {
   const [back, on] = by('pages').querySelectorAll('button'), focused = document.activeElement;
   back.disabled = view.page === 0;
@@ -100,7 +100,7 @@ function choices() {
   }
 }
 
-// Whether the table shows what a bar stands for, and nothing else: its idle ones, whatever else was chosen before.
+// Whether the table shows exactly the idle resources of a bar.
 function alone({ dataset }) {
   const others = ['q', ...FILTERS].filter((field) => field !== dataset.by);
   return view[dataset.by] === dataset.value && view.states.size === 1 && view.states.has(0) && others.every((field) => !view[field]);
@@ -119,22 +119,22 @@ function clear() {
   Object.assign(view, { q: '', kind: '', owner: '', region: '', states: new Set() });
 }
 
-// What is shown is in the address, so that a filtered page can be passed on.
+// The address contains the filters, so that a filtered page can be shared.
 function remember() {
-  const said = new URLSearchParams();
-  for (const field of ['q', ...FILTERS]) if (view[field]) said.set(field, view[field]);
-  if (view.states.size) said.set('state', [...view.states].map((place) => DATA.states[place]).join(','));
-  if (view.sort) said.set('sort', (view.way < 0 ? '-' : '') + view.sort);
-  const hash = said.size ? `#${said}` : '#';
-  if (!said.size && !location.hash.includes('=')) return;
-  try { history.replaceState(null, '', hash); } catch (refused) { /* A page in a sandboxed frame has no address of its own. */ }
+  const params = new URLSearchParams();
+  for (const field of ['q', ...FILTERS]) if (view[field]) params.set(field, view[field]);
+  if (view.states.size) params.set('state', [...view.states].map((place) => DATA.states[place]).join(','));
+  if (view.sort) params.set('sort', (view.way < 0 ? '-' : '') + view.sort);
+  const hash = params.size ? `#${params}` : '#';
+  if (!params.size && !location.hash.includes('=')) return;
+  try { history.replaceState(null, '', hash); } catch (error) { /* A page in a sandboxed frame has no address of its own. */ }
 }
 
 function recall() {
-  const said = new URLSearchParams(location.hash.slice(1));
-  for (const field of ['q', ...FILTERS]) view[field] = said.get(field) ?? '';
-  view.states = new Set((said.get('state') ?? '').split(',').map((name) => DATA.states.indexOf(name)).filter((place) => place >= 0));
-  const sort = said.get('sort') ?? '', field = sort.replace(/^-/, '');
+  const params = new URLSearchParams(location.hash.slice(1));
+  for (const field of ['q', ...FILTERS]) view[field] = params.get(field) ?? '';
+  view.states = new Set((params.get('state') ?? '').split(',').map((name) => DATA.states.indexOf(name)).filter((place) => place >= 0));
+  const sort = params.get('sort') ?? '', field = sort.replace(/^-/, '');
   [view.sort, view.way] = Object.hasOwn(ORDERS, field) ? [field, sort === field ? 1 : -1] : ['', 1];
   fields();
 }
@@ -172,7 +172,7 @@ function sortBy(field) {
   refresh();
 }
 
-// On paper nothing can be opened, so everything is: the rows, and the targets that are folded away.
+// On paper nothing can be opened, so everything is open: the rows and the folded targets.
 function paper(on) {
   if (view.paper === on) return;
   view.paper = on;

@@ -1,4 +1,4 @@
-"""The sums at the top of a report. A resource without a price is counted apart, never as zero dollars."""
+"""The sums at the top of a report. A resource without a price is counted separately, never as zero dollars."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from reaper import registry
-from reaper.model import Coverage, Finding, Report, Result, State, Status, StepName
+from reaper.model import ACTIONS, Coverage, Finding, Report, Result, State, Status, StepName
 from reaper.notices import forecast
+from reaper.text import format_usd
 
 HOURS_A_MONTH = 730
-ACTIONS = {StepName.STOP, StepName.DELETE, StepName.START}
 OWN_MEANS = "reaper"
-"""What coverage has for a cloud where a channel, an act or the ledger failed, and not a list."""
+"""The `cloud` of a coverage row about the reaper itself: a channel, an action or the ledger, not a list."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acted:
-    """How many of the idle were acted on in this run, what they cost an hour, what of that was saved, and how many were so `already`."""
+    """How many idle resources this run acted on, what they cost an hour, what of that it saved, and how many were `already` stopped or gone."""
 
     count: int = 0
     usd_per_hour: float = 0.0
@@ -28,9 +28,9 @@ class Acted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """`by_state` has every state, also those with nobody in it. Dollars are list price of what is idle and priced.
+    """`by_state` has every state, also empty ones. Dollars are list prices of idle resources that have one.
 
-    What was acted on was idle when it was judged and is counted with the idle; `acted` says how much of it that is.
+    Resources that were acted on were idle when they were judged, and count as idle; `acted` says how many they are.
     """
 
     resources: int
@@ -60,79 +60,81 @@ def report_totals(report: Report) -> Totals:
 
 
 def _acted_sums(findings: Iterable[Finding]) -> Acted:
-    over = [f for f in findings if f.step.name in ACTIONS and f.outcome.result is Result.DONE]
-    made = [f for f in over if is_done(f)]
+    settled = [f for f in findings if f.step.name in ACTIONS and f.outcome.result is Result.DONE]
+    done = [f for f in settled if is_done(f)]
     return Acted(
-        count=len(made),
-        usd_per_hour=round(sum(f.price.usd_per_hour for f in over if f.price), 4),
-        saves_usd_per_hour=round(sum(forecast.saved_usd_per_hour(f) for f in made), 4),
-        already=len(over) - len(made),
+        count=len(done),
+        usd_per_hour=round(sum(f.price.usd_per_hour for f in settled if f.price), 4),
+        saves_usd_per_hour=round(sum(forecast.saved_usd_per_hour(f) for f in done), 4),
+        already=len(settled) - len(done),
     )
 
 
 def acted_clause(report: Report) -> str:
-    """`, of which 2 acted on (saving $0.69/h)`: what of the idle is idle no more; empty where nothing was done."""
-    done = report_totals(report).acted
-    cost, saved = f"${done.usd_per_hour:,.2f}/h", f"${done.saves_usd_per_hour:,.2f}/h"
+    """`, of which 2 acted on (saving $0.69/hour)`: those that are idle no more; empty if there are none."""
+    acted = report_totals(report).acted
+    cost, saved = f"{format_usd(acted.usd_per_hour)}/hour", f"{format_usd(acted.saves_usd_per_hour)}/hour"
     money = f"saving {saved}" if saved == cost else f"saving {saved} of their {cost}"
-    parts = [f"{done.count} acted on" + (f" ({money})" if done.saves_usd_per_hour else "")] if done.count else []
-    parts += [f"{done.already} stopped or gone already"] if done.already else []
+    parts = [f"{acted.count} acted on" + (f" ({money})" if acted.saves_usd_per_hour else "")] if acted.count else []
+    parts += [f"{acted.already} already stopped or gone"] if acted.already else []
     return f", of which {' and '.join(parts)}" if parts else ""
 
 
 def could_read_nothing(report: Report) -> bool:
-    """Whether not a single list could be read."""
-    asked = cloud_rows(report)
-    return bool(asked) and not report.findings and all(row.status in {Status.DENIED, Status.FAILED} for row in asked)
+    """Whether no list at all could be read."""
+    rows = cloud_rows(report)
+    return bool(rows) and not report.findings and all(row.status in {Status.DENIED, Status.FAILED} for row in rows)
 
 
 def nothing_idle_text(report: Report) -> str:
-    """What is said where nothing idle was found; only of a fleet that was seen in full that nothing in it is idle."""
+    """The headline of a report without idle resources; it says that nothing is idle only if everything was read and judged."""
     if could_read_nothing(report):
         return "Nothing could be read"
-    blind = incomplete_rows(report) or report_totals(report).by_state[State.UNKNOWN.value]
-    return "Nothing idle was found where we could look" if blind else "Nothing is idle"
+    if incomplete_rows(report):
+        return "No idle resources found; coverage is incomplete"
+    unknown = report_totals(report).by_state[State.UNKNOWN.value]
+    return f"No idle resources found; {unknown:,} unknown" if unknown else "Nothing is idle"
 
 
 def access_remedies(report: Report) -> list[str]:
-    """What to do where nothing at all could be read, a line for each cloud."""
+    """What to do if nothing could be read, a line for each cloud."""
     rows = {row.cloud: row for row in reversed(incomplete_rows(report))} if could_read_nothing(report) else {}
     return [registry.access_advice(row.cloud, row.missing) for row in rows.values()]
 
 
 def idle_findings(report: Report) -> list[Finding]:
-    """The idle ones, dearest first, those without a price last."""
-    found = [f for f in report.findings if f.case.verdict.state is State.IDLE]
-    return sorted(found, key=lambda f: (f.price is None, -(f.price.usd_per_hour if f.price else 0), f.case.resource.name))
+    """The idle resources, most expensive first, those without a price last."""
+    idle = [f for f in report.findings if f.case.verdict.state is State.IDLE]
+    return sorted(idle, key=lambda f: (f.price is None, -(f.price.usd_per_hour if f.price else 0), f.case.resource.name))
 
 
 def unknown_findings(report: Report) -> list[Finding]:
-    """Those of which nothing could be proven, by name."""
+    """The resources about which nothing could be proven, by name."""
     return sorted((f for f in report.findings if f.case.verdict.state is State.UNKNOWN), key=lambda f: f.case.resource.name)
 
 
 def cloud_rows(report: Report) -> list[Coverage]:
-    """What was to be listed: a target and kind each. What failed of our own means is none of them."""
+    """The rows about clouds: a target and kind each, without those about the reaper itself."""
     return [row for row in report.coverage if row.cloud != OWN_MEANS]
 
 
 def incomplete_rows(report: Report) -> list[Coverage]:
-    """The lists that are not complete."""
+    """The rows about clouds with a gap."""
     return [row for row in cloud_rows(report) if row.status is not Status.OK]
 
 
 def own_failures(report: Report) -> list[Coverage]:
-    """What failed of our own means: channels, acts, notices, the ledger."""
+    """What failed in the reaper itself: channels, actions, notices, the ledger."""
     return [row for row in report.coverage if row.cloud == OWN_MEANS and row.status is not Status.OK]
 
 
 def is_complete(report: Report) -> bool:
-    """Whether every target and kind was seen in full, and nothing of our own failed."""
+    """Whether coverage is complete and nothing failed in the reaper itself."""
     return all(c.status is Status.OK for c in report.coverage)
 
 
 def has_news(report: Report) -> bool:
-    """Whether there is anything a quiet admin would want to hear: something idle, unknown, or not seen."""
+    """Whether REAPER_QUIET still lets the summary through: something is idle or unknown, or coverage is incomplete."""
     sums = report_totals(report)
     return bool(sums.by_state["idle"] or sums.by_state["unknown"] or not is_complete(report))
 
@@ -145,20 +147,20 @@ def exit_status(report: Report, fail_on: str | None) -> int:
 
 
 def acted_findings(report: Report) -> list[Finding]:
-    """What was stopped, deleted or started in this run."""
+    """The resources that this run stopped, deleted or started."""
     return [f for f in report.findings if is_done(f)]
 
 
 def is_done(finding: Finding) -> bool:
-    """Whether the reaper did something to it; what was so already does not count."""
+    """Whether the reaper itself changed it; a resource that was already stopped or gone doesn't count."""
     return finding.step.name in ACTIONS and finding.outcome.result is Result.DONE and not finding.outcome.already_done
 
 
 def failed_findings(report: Report) -> list[Finding]:
-    """What was to be stopped, deleted or started and could not be. What was refused because it had changed is not among them."""
+    """Those whose action failed. An action that was refused because the resource had changed isn't a failure."""
     return [f for f in report.findings if f.step.name in ACTIONS and f.outcome.result is Result.FAILED]
 
 
 def held_findings(report: Report) -> list[Finding]:
-    """What would be acted on if it were not too much at once."""
+    """The resources whose action is on hold."""
     return [f for f in report.findings if f.step.name is StepName.HOLD]

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import unicodedata
 from dataclasses import dataclass
 from urllib.parse import parse_qs
+
+from reaper.text import tidy_line
 
 MAX_BODY = 16_384
 """Bytes: three times what the longest reason, name and token need when every character is escaped."""
 MAX_REASON = 300
 MAX_NAME = 80
 MAX_FIELDS = 20
-KEPT_JOINERS = "\u200c\u200d"
-"""Not printable by themselves, but Persian words and many emoji are spelled with them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,13 +44,6 @@ def first_value(sent: str, name: str) -> str:
     except ValueError:
         return ""
     return values.get(name, [""])[0]
-
-
-def tidy_line(text: str, most: int) -> str:
-    """`text` as one line of at most `most` characters, composed (NFC), without control and direction marks."""
-    kept = "".join(c if c.isprintable() or c in KEPT_JOINERS else " " for c in unicodedata.normalize("NFC", text))
-    line = " ".join(kept.split())
-    return line if len(line) <= most else line[: most - 1].rstrip() + "…"
 
 
 def _parse_days(text: str) -> int | None:

@@ -74,7 +74,7 @@ def _link_for(finding: Finding, offer: LinkSigner, now: datetime) -> SnoozeLink:
 
 def _require_public_address(base: str) -> str:
     parts = urls.split_address(base)
-    local = parts.scheme == "http" and parts.hostname in {"localhost", "127.0.0.1", "::1"}
+    local = parts.scheme == "http" and urls.is_loopback(parts.hostname)
     if not (parts.scheme == "https" or local) or not parts.hostname or parts.query or parts.fragment:
         raise SettingsError(f"REAPER_SNOOZE_URL={base!r}: expected https://host or https://host/path")
     return base

@@ -9,7 +9,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
@@ -19,6 +19,7 @@ from markupsafe import Markup
 
 from reaper.duration import format_duration
 from reaper.snooze.token import SnoozeLink
+from reaper.text import format_time, format_usd
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -87,17 +88,6 @@ def page_headers() -> Mapping[str, str]:
         "x-frame-options": "DENY",
         "x-robots-tag": "noindex, nofollow",
     }
-
-
-def format_time(when: datetime) -> str:
-    """`Sat 28 Nov 2026, 10:00 UTC`."""
-    when = when.astimezone(UTC)
-    return f"{when:%a} {when.day} {when:%b %Y, %H:%M} UTC"
-
-
-def format_usd(usd: float) -> str:
-    """`$8.45`, `$1,204`."""
-    return f"${usd:,.2f}" if usd < 100 else f"${usd:,.0f}"
 
 
 @cache

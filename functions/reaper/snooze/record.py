@@ -23,6 +23,7 @@ from reaper.snooze import form, pages
 from reaper.snooze.form import MAX_BODY, SnoozeForm
 from reaper.snooze.rate_limit import RateLimiters
 from reaper.snooze.token import InvalidLink, Keys, SnoozeLink, key_id, verify_link
+from reaper.text import format_time
 
 PAGE_PATH = "/keep"
 MAX_TRIES = 8
@@ -204,7 +205,7 @@ def _record_history(link: SnoozeLink, memory: Memory, desk: SnoozeContext) -> st
 
 
 def _history_reason(memory: Memory) -> str:
-    until = pages.format_time(memory.snoozed_until) if memory.snoozed_until else ""
+    until = format_time(memory.snoozed_until) if memory.snoozed_until else ""
     return f"kept by its link until {until}" + (f": {memory.snooze_reason}" if memory.snooze_reason else "")
 
 

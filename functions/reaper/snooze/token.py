@@ -20,6 +20,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from reaper.errors import ReaperError
+from reaper.text import clean_line
 
 FORM_ANYWHERE, FORM_BOUND = "v1", "v2"
 """The forms: good wherever the secret is, and good at one deployment."""
@@ -155,8 +156,7 @@ def _payload_of(link: SnoozeLink) -> dict[str, Any]:
 
 def _shorten(text: str, most: int) -> str:
     """As much of a name as a page needs, without control and direction marks; a mark that is half a character becomes a `?`."""
-    kept = "".join(c if c.isprintable() else " " for c in text).encode("utf-8", "replace").decode()
-    return kept if len(kept) <= most else kept[: most - 1] + "…"
+    return clean_line(text.encode("utf-8", "replace").decode(), most)
 
 
 def _link_from_payload(payload: str) -> SnoozeLink:

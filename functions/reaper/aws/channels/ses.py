@@ -1,4 +1,4 @@
-"""Mail by Amazon SES, version 2 of its API: https://docs.aws.amazon.com/ses/latest/APIReference-V2/API_SendEmail.html"""
+"""Sends mail with Amazon SES, version 2 of its API: https://docs.aws.amazon.com/ses/latest/APIReference-V2/API_SendEmail.html"""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ OPERATION = "ses:SendEmail"
 
 
 class Channel:
-    """One region's SES; `from` is an identity that is verified there."""
+    """One region's SES; `from` must be an identity that is verified there."""
 
-    def __init__(self, spec: Ses, means: ChannelContext) -> None:
+    def __init__(self, spec: Ses, context: ChannelContext) -> None:
         session = boto3.Session()
         self._spec = spec
         self._cloud = CloudSession(session, Target(cloud="aws", account="unknown", region=spec.region or session.region_name))
 
     def send(self, message: Message) -> str:
-        """Send it with both bodies; gives SES's message id. Raises CloudError."""
-        chosen: dict[str, Any] = {"ConfigurationSetName": self._spec.configuration_set} if self._spec.configuration_set else {}
+        """Send it with both bodies and return SES's message ID. Raises CloudError."""
+        options: dict[str, Any] = {"ConfigurationSetName": self._spec.configuration_set} if self._spec.configuration_set else {}
         reply = self._cloud.call(
             "sesv2",
             "SendEmail",
@@ -36,7 +36,7 @@ class Channel:
             FromEmailAddress=formataddr((SENDER_NAME, self._spec.sender)),
             Destination={"ToAddresses": recipient_addresses(message, self._spec.to, OPERATION)},
             Content={"Simple": {"Subject": _text_content(message.subject), "Body": _body_content(message)}},
-            **chosen,
+            **options,
         )
         return str(reply["MessageId"])
 

@@ -1,4 +1,4 @@
-"""Messages to an SNS topic, with attributes, so that a filter policy such as {"owner": ["lee@example.com"]} passes on only what is theirs.
+"""Publishes to an SNS topic, with attributes, so that a filter policy such as {"owner": ["lee@example.com"]} passes on only their messages.
 
 A message has at most 262,144 bytes, attributes included: https://docs.aws.amazon.com/sns/latest/api/API_Publish.html
 Attribute types: https://docs.aws.amazon.com/sns/latest/dg/sns-message-attributes.html
@@ -19,21 +19,21 @@ from reaper.notices.message import MAX_SHORT_SUBJECT, WORD_JOINER, AttributeValu
 from reaper.policy.channel_settings import Sns
 
 MAX_BYTES = 262_144
-CUT_NOTE = "\n[cut here: SNS takes no longer messages]\n"
+CUT_NOTE = "\n[cut here: SNS accepts no longer messages]\n"
 
 
 class Channel:
     """One topic; its ARN names the region."""
 
-    def __init__(self, spec: Sns, means: ChannelContext) -> None:
+    def __init__(self, spec: Sns, context: ChannelContext) -> None:
         account, region = spec.topic.split(":")[4], spec.topic.split(":")[3]
         self._topic = spec.topic
         self._cloud = CloudSession(boto3.Session(), Target(cloud="aws", account=account, region=region))
 
     def send(self, message: Message) -> str:
-        """Publish it; gives SNS's message id. Raises CloudError."""
-        title, given = ascii_subject(without_markup(message.subject)), message_attributes(message.attributes)
-        spent = len(title) + sum(len(name) + sum(len(v.encode()) for v in value.values()) for name, value in given.items())
+        """Publish it and return SNS's message ID. Raises CloudError."""
+        title, attributes = ascii_subject(without_markup(message.subject)), message_attributes(message.attributes)
+        spent = len(title) + sum(len(name) + sum(len(v.encode()) for v in value.values()) for name, value in attributes.items())
         reply = self._cloud.call(
             "sns",
             "Publish",
@@ -41,27 +41,27 @@ class Channel:
             TopicArn=self._topic,
             Subject=title,
             Message=cut_to_bytes(without_markup(message.text), MAX_BYTES - spent),
-            MessageAttributes=given,
+            MessageAttributes=attributes,
         )
         return str(reply["MessageId"])
 
 
 def ascii_subject(text: str) -> str:
-    """In ASCII and short enough; it begins with a letter, a digit or a mark, as SNS demands.
+    """In ASCII and short enough, beginning with a letter, a digit or punctuation, as SNS requires.
 
-    A blank parts what a word joiner did, since that is not ASCII; other characters that are not seen are left out.
+    A word joiner becomes a blank, since it is not ASCII; other invisible characters are removed.
     """
-    seen = "".join(c for c in text.replace(WORD_JOINER, " ") if unicodedata.category(c) != "Cf")
-    return seen.encode("ascii", "replace").decode().strip()[:MAX_SHORT_SUBJECT]
+    visible = "".join(c for c in text.replace(WORD_JOINER, " ") if unicodedata.category(c) != "Cf")
+    return visible.encode("ascii", "replace").decode().strip()[:MAX_SHORT_SUBJECT]
 
 
 def message_attributes(values: Mapping[str, AttributeValue]) -> dict[str, dict[str, str]]:
-    """As SNS takes them; a list becomes a String.Array, of which a filter needs to match one element. Empty ones are left out."""
+    """In SNS's form. A list becomes a String.Array, of which a filter has to match one element; empty values are omitted."""
     return {name: _attribute_value(value) for name, value in values.items() if value not in ("", ())}
 
 
 def cut_to_bytes(text: str, room: int) -> str:
-    """`text` in at most `room` bytes of UTF-8, cut between characters, and saying so."""
+    """`text` in at most `room` bytes of UTF-8, cut between characters, with a note."""
     raw = text.encode()
     return text if len(raw) <= room else raw[: room - len(CUT_NOTE)].decode("utf-8", "ignore") + CUT_NOTE
 

@@ -1,4 +1,4 @@
-"""Mail by Azure Communication Services: accepted at first, sent once its operation says so.
+"""Sends mail with Azure Communication Services, and waits until its operation reports success.
 
 https://learn.microsoft.com/azure/communication-services/quickstarts/email/send-email
 """
@@ -11,37 +11,37 @@ from typing import Any
 from azure.communication.email import EmailClient
 from azure.core.credentials import AzureKeyCredential, TokenCredential
 from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError
-from azure.identity import DefaultAzureCredential
 
 from reaper.azure import trusted_hosts
+from reaper.azure.credential import new_credential
 from reaper.errors import CloudError, Reason
 from reaper.notices.channels.delivery import ChannelContext
 from reaper.notices.channels.recipients import recipient_addresses
-from reaper.notices.message import Audience, Message
+from reaper.notices.message import Message
 from reaper.policy.channel_settings import Acs
 
 SEND_TIMEOUT_S = 60
-"""For the service to say that it has sent the mail."""
+"""How long the service may take to report that it has sent the mail."""
 TIMEOUTS = {"connection_timeout": 5, "read_timeout": 30, "retry_total": 3, "polling_interval": 1}
 OPERATION = "Microsoft.Communication/emails/action"
 
 
 class Channel:
-    """One communication service; by its access key, or else by the app's own identity."""
+    """One communication service, with its access key or the app's own identity."""
 
-    def __init__(self, spec: Acs, means: ChannelContext) -> None:
+    def __init__(self, spec: Acs, context: ChannelContext) -> None:
         self._spec = spec
-        self._means = means
+        self._context = context
 
     def send(self, message: Message) -> str:
-        """Send it and wait until the service says it did; gives the operation's id. Raises CloudError."""
-        people = recipient_addresses(message, self._spec.to, OPERATION)
+        """Send it, wait for the result, and return the operation's ID. Raises CloudError."""
+        recipients = recipient_addresses(message, self._spec.to, OPERATION)
         mail = {
             "senderAddress": self._spec.sender,
-            "recipients": {"to": [{"address": address} for address in people]},
+            "recipients": {"to": [{"address": address} for address in recipients]},
             "content": {"subject": message.subject, "plainText": message.text, "html": message.html},
             "headers": {"X-Auto-Response-Suppress": "All"},
-            "userEngagementTrackingDisabled": message.audience is Audience.OWNERS,
+            "userEngagementTrackingDisabled": True,
         }
         credential = self._credential()
         try:
@@ -51,7 +51,7 @@ class Channel:
         except (AzureError, binascii.Error) as error:
             raise _error_from_sdk(error) from error
         if not poller.done():
-            raise CloudError(Reason.PARTIAL, OPERATION, f"not said to be sent after {SEND_TIMEOUT_S} seconds")
+            raise CloudError(Reason.PARTIAL, OPERATION, f"no confirmation after {SEND_TIMEOUT_S} seconds")
         if done.get("status") != "Succeeded":
             raise CloudError(
                 Reason.REFUSED, OPERATION, f"{done.get('status')}: {(done.get('error') or {}).get('message', '')}"[:300]
@@ -60,24 +60,24 @@ class Channel:
 
     def _credential(self) -> AzureKeyCredential | TokenCredential:
         if self._spec.secret:
-            return AzureKeyCredential(self._means.read_secret(self._spec.secret))
+            return AzureKeyCredential(self._context.read_secret(self._spec.secret))
         if because := trusted_hosts.refused_because(self._spec.endpoint, "communication"):
             raise CloudError(Reason.REFUSED, OPERATION, because)
-        return DefaultAzureCredential()
+        return new_credential()
 
 
 def _error_from_sdk(error: Exception) -> CloudError:
-    """What azure-core's errors mean. The text of a wrong key is not repeated."""
+    """The meaning of azure-core's errors. The text of a wrong key is not repeated."""
     if isinstance(error, ClientAuthenticationError):
         return CloudError(Reason.DENIED, OPERATION, _first_line(error), missing=OPERATION)
     if isinstance(error, binascii.Error):
-        return CloudError(Reason.REFUSED, OPERATION, "the access key is not base64")
+        return CloudError(Reason.REFUSED, OPERATION, "the access key isn't base64")
     if not isinstance(error, HttpResponseError):
         return CloudError(Reason.UNREACHABLE, OPERATION, _first_line(error))
     if error.status_code == 403:
         return CloudError(Reason.DENIED, OPERATION, _first_line(error), code="403", missing=OPERATION)
-    trouble = Reason.THROTTLED if error.status_code == 429 else Reason.REFUSED
-    return CloudError(trouble, OPERATION, _first_line(error), code=str(error.status_code or ""))
+    reason = Reason.THROTTLED if error.status_code == 429 else Reason.REFUSED
+    return CloudError(reason, OPERATION, _first_line(error), code=str(error.status_code or ""))
 
 
 def _first_line(error: Exception) -> str:

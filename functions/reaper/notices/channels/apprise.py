@@ -1,6 +1,6 @@
 """Slack, Teams, PagerDuty and a hundred more, through Apprise: https://github.com/caronc/apprise/wiki
 
-The text goes as plain text, so that each service's plugin escapes it; masked links and what would ring a whole room are broken up before.
+Text is sent as plain text, so that each service's plugin escapes it; masked links and mentions of a whole channel are broken up first.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ OPERATION = "apprise:Notify"
 class Channel:
     """One Apprise address."""
 
-    def __init__(self, spec: Apprise, means: ChannelContext) -> None:
+    def __init__(self, spec: Apprise, context: ChannelContext) -> None:
         self._spec = spec
-        self._means = means
+        self._context = context
 
     def send(self, message: Message) -> str:
-        """Send it; gives the service's name, as chats give no receipts. Raises CloudError when the service did not take it."""
+        """Send it and return the service's name, since chats have no receipts. Raises CloudError if the service doesn't accept it."""
         target = self._open_target()
         result = target.notify(
             body=without_markup(message.text),
@@ -35,17 +35,17 @@ class Channel:
         name = str(target[0].service_name)
         if not result:
             status = result.status.name.lower()
-            trouble = Reason.UNREACHABLE if status == "timeout" else Reason.REFUSED
-            raise CloudError(trouble, OPERATION, f"{name} did not take the message ({status})")
-        return f"{name} took it"
+            reason = Reason.UNREACHABLE if status == "timeout" else Reason.REFUSED
+            raise CloudError(reason, OPERATION, f"{name} did not accept the message ({status})")
+        return f"accepted by {name}"
 
     def _open_target(self) -> apprise.Apprise:
-        """The address, opened. What is wrong with it is not told: it is a secret."""
-        address = self._means.read_secret(self._spec.secret) if self._spec.secret else self._spec.url or ""
+        """The opened address. Errors never repeat it: it is a secret."""
+        address = self._context.read_secret(self._spec.secret) if self._spec.secret else self._spec.url or ""
         asset = apprise.AppriseAsset(app_id="ML Idle Reaper", app_desc="ML Idle Reaper", app_url="", storage_mode="memory")
         target = apprise.Apprise(asset=asset)
         if not target.add(address.strip()) or len(target) != 1:
-            raise CloudError(Reason.REFUSED, OPERATION, f"{self._spec.secret or 'url'} is not one Apprise address")
+            raise CloudError(Reason.REFUSED, OPERATION, f"{self._spec.secret or 'url'} is not a single Apprise address")
         for service in target:
             service.overflow_mode = apprise.OverflowMode.SPLIT
         return target

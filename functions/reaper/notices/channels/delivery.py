@@ -1,6 +1,6 @@
-"""Where messages go. Each channel is one file with one class whose `send` gives a receipt or raises CloudError; SDKs load when it is opened.
+"""Delivers messages. Each channel is one file with one class whose `send` returns a receipt or raises CloudError; SDKs load when it is opened.
 
-A notice counts as given when a channel said that it took it, not before.
+A notice counts once a channel has accepted it, not before.
 """
 
 from __future__ import annotations
@@ -24,19 +24,21 @@ MODULE_BY_TYPE = {
     "acs": ("reaper.azure.channels.acs", "azure"),
 }
 """By type: the module, and the extra it comes with."""
+MAX_MISSES = 3
+"""Messages in a row for which a channel may be unreachable; after that it isn't tried again in this run."""
 
 
 class Sender(Protocol):
     """What every channel can do."""
 
     def send(self, message: Message) -> str:
-        """Send it; gives the receipt of whoever took it. Raises CloudError, and nothing else, where nobody did."""
+        """Send it and return the service's receipt. Raises CloudError, and nothing else, if it isn't accepted."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelContext:
-    """What channels need from outside: how to read a secret by where it is kept, and the clock for signatures and dates."""
+    """What channels need from outside: a way to read a secret by its place, and the clock for signatures and dates."""
 
     read_secret: Callable[[str], str]
     clock: Callable[[], datetime]
@@ -44,7 +46,7 @@ class ChannelContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenChannel:
-    """One opened channel: what the report calls it, whom it is for, and the sender."""
+    """One opened channel: its name in reports, its readers, and the sender."""
 
     name: str
     readers: frozenset[Audience]
@@ -53,18 +55,18 @@ class OpenChannel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnavailableChannel:
-    """What stands for a channel that could not be opened, so that the others are used all the same."""
+    """Takes the place of a channel that could not be opened, so that the others are still used."""
 
     error: CloudError
 
     def send(self, message: Message) -> str:
-        """Refuses it."""
+        """Refuse it."""
         raise self.error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """What became of one message on one channel: a receipt or an error."""
+    """The result of one message on one channel: a receipt or an error."""
 
     message: Message
     channel: str
@@ -72,65 +74,74 @@ class Delivery:
     error: CloudError | None = None
 
 
-def open_channels(specs: Sequence[Any], means: ChannelContext) -> list[OpenChannel]:
-    """The channels of a policy, in its order; nothing is connected or read yet. One that cannot be opened refuses each message, saying why."""
+def open_channels(specs: Sequence[Any], context: ChannelContext) -> list[OpenChannel]:
+    """The channels of a policy, in its order; nothing is connected or read yet. One that can't be opened refuses each message with the reason."""
     return [
-        OpenChannel(name=spec.name or spec.type, readers=frozenset(spec.readers), sender=_open_sender(spec, means))
+        OpenChannel(name=spec.name or spec.type, readers=frozenset(spec.readers), sender=_open_sender(spec, context))
         for spec in specs
     ]
 
 
-def deliver_all(messages: Iterable[Message], lines: Sequence[OpenChannel]) -> list[Delivery]:
-    """Every message on every channel that is for its readers. A channel that cannot be reached is not tried again for the others."""
-    done: list[Delivery] = []
-    dead: dict[int, CloudError] = {}
-    for message in messages:
-        for index, line in enumerate(lines):
-            if message.audience in line.readers:
-                done.append(deliver_one(message, line, dead.get(index)))
-                error = done[-1].error
-                if error is not None and error.reason is Reason.UNREACHABLE:
-                    dead[index] = error
-    return done
+def deliver_all(messages: Iterable[Message], channels: Sequence[OpenChannel]) -> list[Delivery]:
+    """Every message on every channel that is for its readers."""
+    misses: Misses = {}
+    return [delivery for message in messages for delivery in deliver(message, channels, misses)]
+
+
+Misses = dict[int, list[CloudError]]
+"""By place in the list of channels: why it could not be reached, for each message since the last one that it answered."""
+
+
+def deliver(message: Message, channels: Sequence[OpenChannel], misses: Misses) -> list[Delivery]:
+    """The message on every channel that is for its readers, but for those with MAX_MISSES. `misses` is brought up to date."""
+    deliveries = []
+    for index, channel in enumerate(channels):
+        if message.audience in channel.readers:
+            errors = misses.get(index, [])
+            delivery = deliver_one(message, channel, errors[-1] if len(errors) >= MAX_MISSES else None)
+            unreachable = delivery.error is not None and delivery.error.reason is Reason.UNREACHABLE
+            misses[index] = [*errors, delivery.error] if delivery.error and unreachable else []
+            deliveries.append(delivery)
+    return deliveries
 
 
 def receipts_by_id(deliveries: Iterable[Delivery]) -> Mapping[str, str]:
-    """By resource id, the first receipt of a message to its owner: these notices count, and no others."""
+    """By resource id, the first receipt of a message to its owner: only these notices count."""
     receipts: dict[str, str] = {}
-    for done in deliveries:
-        if done.receipt is not None and done.message.audience is Audience.OWNERS:
-            for resource_id in done.message.resource_ids:
-                receipts.setdefault(resource_id, f"{done.channel}: {done.receipt}"[:200])
+    for delivery in deliveries:
+        if delivery.receipt is not None and delivery.message.audience is Audience.OWNERS:
+            for resource_id in delivery.message.resource_ids:
+                receipts.setdefault(resource_id, f"{delivery.channel}: {delivery.receipt}"[:200])
     return receipts
 
 
 def errors_by_id(deliveries: Iterable[Delivery]) -> Mapping[str, str]:
-    """By resource id, which channels did not take the message to its owner and why: to be told even where another one took it."""
-    refused: dict[str, dict[str, None]] = {}
-    for done in deliveries:
-        if done.error is not None and done.message.audience is Audience.OWNERS:
-            for resource_id in done.message.resource_ids:
-                refused.setdefault(resource_id, {})[f"{done.channel}: {done.error}"] = None
-    return {resource_id: "; ".join(said) for resource_id, said in refused.items()}
+    """By resource id, which channels refused the message to its owner and why: reported even if another channel accepted it."""
+    errors: dict[str, dict[str, None]] = {}
+    for delivery in deliveries:
+        if delivery.error is not None and delivery.message.audience is Audience.OWNERS:
+            for resource_id in delivery.message.resource_ids:
+                errors.setdefault(resource_id, {})[f"{delivery.channel}: {delivery.error}"] = None
+    return {resource_id: "; ".join(texts) for resource_id, texts in errors.items()}
 
 
-def deliver_one(message: Message, line: OpenChannel, dead: CloudError | None = None) -> Delivery:
-    """One message on one channel, whoever it is for; `dead` is why the channel is not even tried."""
-    if dead is not None:
-        return Delivery(message=message, channel=line.name, error=dead)
+def deliver_one(message: Message, channel: OpenChannel, unreachable: CloudError | None = None) -> Delivery:
+    """One message on one channel, regardless of its readers. `unreachable`: why the channel isn't tried at all."""
+    if unreachable is not None:
+        return Delivery(message=message, channel=channel.name, error=unreachable)
     try:
-        return Delivery(message=message, channel=line.name, receipt=line.sender.send(message))
+        return Delivery(message=message, channel=channel.name, receipt=channel.sender.send(message))
     except CloudError as error:
-        return Delivery(message=message, channel=line.name, error=error)
+        return Delivery(message=message, channel=channel.name, error=error)
     except (ReaperError, OSError, ValueError) as error:
-        refused = CloudError(Reason.REFUSED, f"channel {line.name}", f"it could not be sent ({error!r})")
-        return Delivery(message=message, channel=line.name, error=refused)
+        refused = CloudError(Reason.REFUSED, f"channel {channel.name}", f"the message could not be sent ({error!r})")
+        return Delivery(message=message, channel=channel.name, error=refused)
 
 
-def _open_sender(spec: Any, means: ChannelContext) -> Sender:
+def _open_sender(spec: Any, context: ChannelContext) -> Sender:
     module, extra = MODULE_BY_TYPE[spec.type]
     try:
-        sender: Sender = import_module(module).CHANNEL(spec, means)
+        sender: Sender = import_module(module).CHANNEL(spec, context)
     except ImportError as error:
         why = f"it needs the extra `{extra}`: pip install 'ml-idle-reaper[{extra}]' ({error})"
         return UnavailableChannel(error=CloudError(Reason.REFUSED, f"channel {spec.type}", why))

@@ -1,4 +1,4 @@
-"""Mails as files, for the demo and for looking at what would be sent: one .eml and one .html each."""
+"""Writes mails to files, for the demo and to preview them: one .eml and one .html each."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ ADMINS = "admins@localhost.localdomain"
 
 
 class Channel:
-    """One directory; made when the first mail is written."""
+    """One directory, created with the first mail."""
 
-    def __init__(self, spec: Folder, means: ChannelContext) -> None:
+    def __init__(self, spec: Folder, context: ChannelContext) -> None:
         self._folder = Path(spec.path)
-        self._means = means
+        self._context = context
 
     def send(self, message: Message) -> str:
-        """Write it; gives the path of the .eml. The same message written twice is one file."""
+        """Write it and return the path of the .eml. The same message written twice is one file."""
         to = message.to or ADMINS
         digest = hashlib.sha256(f"{to}\n{message.subject}\n{message.text}".encode("utf-8", "replace")).hexdigest()[:8]
         path = self._folder / f"{re.sub(r'[^A-Za-z0-9.@-]+', '-', to)[:80]}-{digest}.eml"
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(mail_bytes(make_mail(message, SENDER, to, self._means.clock()), "\n"))
+            path.write_bytes(mail_bytes(make_mail(message, SENDER, to, self._context.clock()), "\n"))
             path.with_suffix(".html").write_text(message.html, encoding="utf-8")
         except OSError as error:
             raise CloudError(Reason.REFUSED, "folder:Write", f"{self._folder}: {error}") from error

@@ -1,6 +1,6 @@
-"""A message as a mail: plain text first, HTML as the better alternative, headers that keep robots from answering.
+"""Turns a message into a mail: plain text first, HTML as the richer alternative, headers that prevent automatic replies.
 
-https://www.rfc-editor.org/rfc/rfc3834 (automatic mails say so)
+https://www.rfc-editor.org/rfc/rfc3834 (automatic mail is marked)
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from reaper.notices.message import Message
 
 SENDER_NAME = "ML Idle Reaper"
 MAX_LINE_LENGTH = 998
-"""Characters that a line may have (RFC 5322, 2.1.1)."""
+"""The most characters of a line (RFC 5322, 2.1.1)."""
 
 
 def make_mail(message: Message, sender: str, to: str, now: datetime) -> EmailMessage:
-    """The mail from `sender` to the one address `to`. Bodies are encoded in lines that any server takes; `packed` does it for headers."""
-    made = EmailMessage()
-    made["From"] = Address(SENDER_NAME, addr_spec=sender)
-    made["To"] = Address(addr_spec=to)
-    made["Subject"] = message.subject
-    made["Date"] = format_datetime(now)
-    made["Message-ID"] = f"<{uuid4()}@{sender.rpartition('@')[2]}>"
-    made["Auto-Submitted"] = "auto-generated"
-    made["X-Auto-Response-Suppress"] = "All"
-    made.set_content(message.text, cte="quoted-printable")
-    made.add_alternative(message.html, subtype="html", cte="quoted-printable")
-    return made
+    """The mail from `sender` to the address `to`. Bodies are encoded in lines that every server accepts; `mail_bytes` does so for headers."""
+    mail = EmailMessage()
+    mail["From"] = Address(SENDER_NAME, addr_spec=sender)
+    mail["To"] = Address(addr_spec=to)
+    mail["Subject"] = message.subject
+    mail["Date"] = format_datetime(now)
+    mail["Message-ID"] = f"<{uuid4()}@{sender.rpartition('@')[2]}>"
+    mail["Auto-Submitted"] = "auto-generated"
+    mail["X-Auto-Response-Suppress"] = "All"
+    mail.set_content(message.text, cte="quoted-printable")
+    mail.add_alternative(message.html, subtype="html", cte="quoted-printable")
+    return mail
 
 
-def mail_bytes(made: EmailMessage, linesep: str = "\r\n") -> bytes:
-    """The mail as bytes. A plain subject stays on one line, since readers show a folded one with blanks in it; others fold as RFC 2047 asks."""
-    whole = str(made["Subject"]).isascii()
-    return made.as_bytes(
+def mail_bytes(mail: EmailMessage, linesep: str = "\r\n") -> bytes:
+    """The mail as bytes. An ASCII subject stays on one line, since readers show a folded one with extra blanks; others fold by RFC 2047."""
+    whole = str(mail["Subject"]).isascii()
+    return mail.as_bytes(
         policy=policy.SMTP.clone(linesep=linesep, max_line_length=MAX_LINE_LENGTH if whole else policy.SMTP.max_line_length)
     )

@@ -1,4 +1,4 @@
-"""Mail by SMTP. STARTTLS is insisted on unless the policy says otherwise; a recipient whom the server refuses is an error.
+"""Sends mail by SMTP. STARTTLS is required unless the policy says otherwise; a recipient that the server refuses is an error.
 
 https://www.rfc-editor.org/rfc/rfc5321, https://www.rfc-editor.org/rfc/rfc3207
 """
@@ -15,28 +15,29 @@ from reaper.notices.channels.mime import mail_bytes, make_mail
 from reaper.notices.channels.recipients import recipient_addresses
 from reaper.notices.message import Message
 from reaper.policy.channel_settings import Smtp
+from reaper.text import tidy_line
 
 TIMEOUT_S = 20
-"""For each answer of the server."""
+"""For each reply of the server."""
 OPERATION = "smtp:Send"
 
 
 class Channel:
-    """One mail server; a connection for every message."""
+    """One mail server; each message has a connection of its own."""
 
-    def __init__(self, spec: Smtp, means: ChannelContext) -> None:
+    def __init__(self, spec: Smtp, context: ChannelContext) -> None:
         self._spec = spec
-        self._means = means
+        self._context = context
 
     def send(self, message: Message) -> str:
-        """Hand it over, to each address in a mail of its own; gives the server's answers. Raises CloudError."""
+        """Send it, to each address in a separate mail, and return the server's replies. Raises CloudError."""
         where = f"{self._spec.host}:{self._spec.port}"
-        people = recipient_addresses(message, self._spec.to, OPERATION)
-        password = self._means.read_secret(self._spec.secret) if self._spec.secret else None
+        recipients = recipient_addresses(message, self._spec.to, OPERATION)
+        password = self._context.read_secret(self._spec.secret) if self._spec.secret else None
         try:
             server = self._connect(password)
             try:
-                answers = [(to, *self._send_one(server, message, to)) for to in people]
+                replies = [(to, *self._send_one(server, message, to)) for to in recipients]
             finally:
                 _disconnect(server)
         except smtplib.SMTPAuthenticationError as error:
@@ -44,15 +45,15 @@ class Channel:
                 Reason.DENIED, OPERATION, f"{where}: login refused: {_error_text(error)}", missing="a valid login"
             ) from error
         except smtplib.SMTPNotSupportedError as error:
-            raise CloudError(Reason.REFUSED, OPERATION, f"{where}: {error}; tls: {self._spec.tls} was asked for") from error
+            raise CloudError(Reason.REFUSED, OPERATION, f"{where}: {error}; the policy asks for tls: {self._spec.tls}") from error
         except smtplib.SMTPResponseException as error:
             raise CloudError(Reason.REFUSED, OPERATION, f"{where}: {_error_text(error)}", code=str(error.smtp_code)) from error
         except (smtplib.SMTPException, OSError) as error:
             raise CloudError(Reason.UNREACHABLE, OPERATION, f"{where}: {error}") from error
-        refused = [f"{to}: {code} {text}" for to, code, text in answers if code != 250]
+        refused = [f"{to}: {code} {text}" for to, code, text in replies if code != 250]
         if refused:
             raise CloudError(Reason.REFUSED, OPERATION, f"{where} refused {'; '.join(refused)}")
-        return "; ".join(f"{code} {text}" for _, code, text in answers)
+        return "; ".join(f"{code} {text}" for _, code, text in replies)
 
     def _connect(self, password: str | None) -> smtplib.SMTP:
         spec = self._spec
@@ -73,8 +74,8 @@ class Channel:
         return server
 
     def _send_one(self, server: smtplib.SMTP, message: Message, to: str) -> tuple[int, str]:
-        """The server's last answer: 250 once it has taken the mail, else the refusal."""
-        content = mail_bytes(make_mail(message, self._spec.sender, to, self._means.clock()))
+        """The server's last reply: 250 once it has accepted the mail, else its refusal."""
+        content = mail_bytes(make_mail(message, self._spec.sender, to, self._context.clock()))
         code, text = server.mail(self._spec.sender)
         if code == 250:
             code, text = server.rcpt(to)
@@ -90,12 +91,11 @@ def _error_text(error: smtplib.SMTPResponseException) -> str:
 
 
 def _one_line(text: bytes | str) -> str:
-    words = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
-    return " ".join("".join(c if c.isprintable() else " " for c in words).split())[:200]
+    return tidy_line(text.decode("utf-8", "replace") if isinstance(text, bytes) else text, 200)
 
 
 def _disconnect(server: smtplib.SMTP) -> None:
-    """Say goodbye. How the server takes that says nothing of the mails it has taken before."""
+    """Close the connection. How the server replies doesn't matter for the mails it has accepted."""
     with suppress(smtplib.SMTPException, OSError):
         server.quit()
     server.close()

@@ -1,4 +1,4 @@
-"""Whom TLS connections trust: the file or folder that REQUESTS_CA_BUNDLE names, else what Python itself trusts.
+"""The certificates that TLS connections trust: the file or folder in REQUESTS_CA_BUNDLE, else Python's own.
 
 https://requests.readthedocs.io/en/latest/user/advanced/#ssl-cert-verification
 """

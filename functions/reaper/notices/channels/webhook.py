@@ -1,7 +1,7 @@
-"""A POST of JSON to an address of yours, signed so that the receiver can tell who sent it, and when.
+"""Posts JSON to an address of yours, signed so that the receiver can check who sent it, and when.
 
-`Reaper-Signature: t=<unix seconds>,v1=<hex>` where v1 is HMAC-SHA256 over `<t>.<body>` with the shared secret; refuse a t that is more than
-five minutes off. Redirects are not followed: the message is for that address and no other.
+`Reaper-Signature: t=<unix seconds>,v1=<hex>`: v1 is HMAC-SHA256 over `<t>.<body>` with the shared secret. Refuse a t that is more than
+five minutes off. Redirects are not followed: the message is for that address only.
 https://www.rfc-editor.org/rfc/rfc2104
 """
 
@@ -21,6 +21,7 @@ from reaper.notices.channels import tls
 from reaper.notices.channels.delivery import ChannelContext
 from reaper.notices.message import Message, without_markup
 from reaper.policy.channel_settings import Webhook
+from reaper.text import tidy_line
 
 TIMEOUT_S = 15
 OPERATION = "webhook:Post"
@@ -29,15 +30,15 @@ OPERATION = "webhook:Post"
 class Channel:
     """One address."""
 
-    def __init__(self, spec: Webhook, means: ChannelContext) -> None:
+    def __init__(self, spec: Webhook, context: ChannelContext) -> None:
         self._spec = spec
-        self._means = means
+        self._context = context
 
     def send(self, message: Message) -> str:
-        """Post it; gives the status and the receiver's request id. Raises CloudError for any answer but 2xx."""
+        """Post it and return the status and the receiver's request ID. Raises CloudError for any reply but 2xx."""
         content = json.dumps(message_json(message), ensure_ascii=False, sort_keys=True).encode()
-        stamp = int(self._means.clock().timestamp())
-        secret = self._means.read_secret(self._spec.secret)
+        stamp = int(self._context.clock().timestamp())
+        secret = self._context.read_secret(self._spec.secret)
         headers = {
             "Content-Type": "application/json; charset=utf-8",
             "Reaper-Signature": f"t={stamp},v1={content_signature(secret, stamp, content)}",
@@ -56,7 +57,7 @@ class Channel:
 
 
 def message_json(message: Message) -> dict[str, Any]:
-    """What is posted, `schema: 1`; subject and text may go on to a chat as they are."""
+    """The posted JSON, `schema: 1`; subject and text are safe to pass on to a chat."""
     return {
         "schema": 1,
         "to": message.to or None,
@@ -74,22 +75,22 @@ def content_signature(secret: str, stamp: int, content: bytes) -> str:
 
 
 def _receipt(reply: HTTPResponse) -> str:
-    name = "".join(c for c in reply.headers.get("X-Request-Id", "") if c.isprintable())[:80]
+    name = tidy_line(reply.headers.get("X-Request-Id", ""), 80)
     return f"HTTP {reply.status} {name}".strip()
 
 
 def _refusal(host: str, error: urllib.error.HTTPError) -> CloudError:
-    trouble = {401: Reason.DENIED, 403: Reason.DENIED, 429: Reason.THROTTLED}.get(error.code, Reason.REFUSED)
-    missing = "the signature's secret on the other side" if trouble is Reason.DENIED else None
+    reason = {401: Reason.DENIED, 403: Reason.DENIED, 429: Reason.THROTTLED}.get(error.code, Reason.REFUSED)
+    missing = "the signing secret at the receiver" if reason is Reason.DENIED else None
     error.close()
-    return CloudError(trouble, OPERATION, f"{host} answered {error.code}", code=str(error.code), missing=missing)
+    return CloudError(reason, OPERATION, f"{host} answered {error.code}", code=str(error.code), missing=missing)
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
     def redirect_request(
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
     ) -> None:
-        """Never: the answer stays a refusal."""
+        """Never follow: the reply stays a refusal."""
 
 
 CHANNEL = Channel
