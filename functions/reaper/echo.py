@@ -1,4 +1,4 @@
-"""What an error repeats of the text it is about: enough to find the place, whatever the length of that text. Pure."""
+"""What an error repeats of a text: enough to find the place, however long the text is. Pure."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from difflib import get_close_matches
 MAX_VALUE_LENGTH = 80
 """The longest repetition of one value, in characters."""
 MAX_NAMED = 3
-"""So many of several are named."""
+"""How many of several values are named."""
 MAX_LINE_LENGTH = 1000
-"""The longest line of an error."""
+"""The longest line of an error, in characters."""
 
 
 def short_repr(value: object) -> str:
-    """A text, number or the like as it is written in code, in at most MOST characters. What holds others is only called what it is."""
+    """A scalar as code spells it, in at most MAX_VALUE_LENGTH characters; for a container only its type."""
     if isinstance(value, list | tuple | dict | set):
         return f"a {type(value).__name__}"
     text = repr(value[:MAX_VALUE_LENGTH] if isinstance(value, str | bytes) else value)
-    cut = len(text) > MAX_VALUE_LENGTH or (isinstance(value, str | bytes) and len(value) > MAX_VALUE_LENGTH)
-    return text[: MAX_VALUE_LENGTH - 3] + "..." if cut else text
+    is_cut = len(text) > MAX_VALUE_LENGTH or (isinstance(value, str | bytes) and len(value) > MAX_VALUE_LENGTH)
+    return text[: MAX_VALUE_LENGTH - 3] + "..." if is_cut else text
 
 
-def shorten(text: str, most: int = MAX_VALUE_LENGTH) -> str:
-    """`text` in at most that many characters."""
-    return text if len(text) <= most else text[: most - 3] + "..."
+def shorten(text: str, max_length: int = MAX_VALUE_LENGTH) -> str:
+    """`text` in at most `max_length` characters."""
+    return text if len(text) <= max_length else text[: max_length - 3] + "..."
 
 
 def first_few(values: Sequence[str]) -> str:
-    """The first of them, shortened, and how many more there are: `a, b, c and 8,997 more`."""
+    """The first values, shortened, and how many more there are: `a, b, c and 8,997 more`."""
     more = len(values) - MAX_NAMED
     return ", ".join(map(shorten, values[:MAX_NAMED])) + (f" and {more:,} more" if more > 0 else "")
 
@@ -40,9 +40,9 @@ def count_noun(count: int, noun: str) -> str:
 
 
 def did_you_mean(word: str, valid: Collection[str], cutoff: float = 0.6) -> str:
-    """`, did you mean us-east-1?`: the name most like `word`, two swapped letters before another letter; empty where none is alike."""
-    by_text = {name.lower(): name for name in valid}
+    """`; did you mean us-east-1?`: the name nearest to `word`, swapped letters first; empty if none is near."""
+    names_by_text = {name.lower(): name for name in valid}
     word = shorten(word.lower())
-    near = get_close_matches(word, by_text, n=5, cutoff=cutoff)
+    near = get_close_matches(word, names_by_text, n=5, cutoff=cutoff)
     best = min(near, key=lambda name: (Counter(word) - Counter(name)).total(), default=None)
-    return f", did you mean {by_text[best]}?" if best else ""
+    return f"; did you mean {names_by_text[best]}?" if best else ""

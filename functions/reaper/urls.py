@@ -1,4 +1,4 @@
-"""Addresses apart. Python's urlsplit raises ValueError for some texts, such as `https://[x`; where those come from others, that is a crash."""
+"""Parts of addresses. Python's urlsplit raises ValueError for texts such as `https://[x`, and other people's texts must not crash a run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ NO_ADDRESS = SplitResult("", "", "", "", "")
 
 
 def split_address(text: str) -> SplitResult:
-    """The parts of an address. What is none at all has no scheme and no host."""
+    """The parts of an address. A text that isn't one has no scheme and no host."""
     try:
         return urlsplit(text)
     except ValueError:
