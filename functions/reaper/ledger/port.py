@@ -230,16 +230,21 @@ def open_ledger(address: str | None, environ: Mapping[str, str], *, read_only: b
 
 
 def update_memory(
-    ledger: Ledger, resource_id: str, change: Callable[[Memory], Memory], now: datetime, known: Memory | None = None
+    ledger: Ledger,
+    resource_id: str,
+    change: Callable[[Memory], Memory],
+    now: datetime,
+    known: Memory | None = None,
+    fields: Collection[str] | None = None,
 ) -> Memory:
     """What is remembered of it after `change`, made on whatever version stands; what `change` leaves as it is is not written.
 
-    `known`: the memory as it was read before, which saves reading it. Raises CloudError where the ledger fails, or others write first each time.
+    `known`: the memory as it was read before, which saves reading it. `fields`: the only fields to write. Raises CloudError where the ledger fails, or others write first each time.
     """
     for _ in range(MAX_TRIES):
         memory: Memory = ledger.recall([resource_id], now).get(resource_id, Memory()) if known is None else known
         new, known = change(memory), None
-        if new == memory or ledger.remember(resource_id, new, memory.version, now):
+        if new == memory or ledger.remember(resource_id, new, memory.version, now, fields):
             return new
     raise CloudError(Reason.REFUSED, "ledger", f"{resource_id}: somebody else wrote first, {MAX_TRIES} times")
 

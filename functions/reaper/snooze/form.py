@@ -1,4 +1,4 @@
-"""What somebody sent with the form of a keep-link, cleaned: a token, a number of days, a reason and a name. Pure."""
+"""The sent form of a snooze link, cleaned: a token, a number of days, a reason and a name. Pure."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from urllib.parse import parse_qs
 
 MAX_BODY = 16_384
-"""Bytes: three times what the longest reason, name and token need when every character is escaped."""
+"""Bytes: three times what the longest reason, name and token need if every character is escaped."""
 MAX_REASON = 300
 MAX_NAME = 80
 MAX_FIELDS = 20
-KEPT_JOINERS = "\u200c\u200d"
-"""Not printable by themselves, but Persian words and many emoji are spelled with them."""
+ALLOWED_JOINERS = "\u200c\u200d"
+"""Not printable, but needed to spell Persian words and many emoji."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnoozeForm:
-    """A sent form. `days` is None when nothing that can be meant was chosen. `shorten`: also if that ends an earlier snooze sooner."""
+    """A sent form. `days` is None without a usable choice. `shorten`: also if that ends an earlier snooze sooner."""
 
     token: str
     days: int | None = None
@@ -27,31 +27,31 @@ class SnoozeForm:
 
 
 def read_form(body: bytes) -> SnoozeForm:
-    """The wish in a form's body (application/x-www-form-urlencoded, UTF-8). Bytes that are not UTF-8 become a mark, never an error."""
-    sent = body.decode("utf-8", "replace")
+    """The form in a body (application/x-www-form-urlencoded, UTF-8). Invalid UTF-8 becomes a replacement character, never an error."""
+    text = body.decode("utf-8", "replace")
     return SnoozeForm(
-        token=first_value(sent, "t"),
-        days=_parse_days(first_value(sent, "days")),
-        reason=tidy_line(first_value(sent, "reason"), MAX_REASON),
-        name=tidy_line(first_value(sent, "name"), MAX_NAME),
-        shorten=first_value(sent, "shorten") == "yes",
+        token=first_value(text, "t"),
+        days=_parse_days(first_value(text, "days")),
+        reason=tidy_line(first_value(text, "reason"), MAX_REASON),
+        name=tidy_line(first_value(text, "name"), MAX_NAME),
+        shorten=first_value(text, "shorten") == "yes",
     )
 
 
-def first_value(sent: str, name: str) -> str:
-    """The first value of `name` in a query or body; empty when there is none or far too many fields came."""
+def first_value(encoded: str, name: str) -> str:
+    """The first value of `name` in a query or body. Empty if there is none, or if there are far too many fields."""
     try:
-        values = parse_qs(sent, keep_blank_values=True, encoding="utf-8", errors="replace", max_num_fields=MAX_FIELDS)
+        values = parse_qs(encoded, keep_blank_values=True, encoding="utf-8", errors="replace", max_num_fields=MAX_FIELDS)
     except ValueError:
         return ""
     return values.get(name, [""])[0]
 
 
-def tidy_line(text: str, most: int) -> str:
-    """`text` as one line of at most `most` characters, composed (NFC), without control and direction marks."""
-    kept = "".join(c if c.isprintable() or c in KEPT_JOINERS else " " for c in unicodedata.normalize("NFC", text))
-    line = " ".join(kept.split())
-    return line if len(line) <= most else line[: most - 1].rstrip() + "…"
+def tidy_line(text: str, max_length: int) -> str:
+    """`text` as one line of at most `max_length` characters, composed (NFC), without control and direction marks."""
+    allowed = "".join(c if c.isprintable() or c in ALLOWED_JOINERS else " " for c in unicodedata.normalize("NFC", text))
+    line = " ".join(allowed.split())
+    return line if len(line) <= max_length else line[: max_length - 1].rstrip() + "…"
 
 
 def _parse_days(text: str) -> int | None:

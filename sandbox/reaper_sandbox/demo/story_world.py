@@ -34,7 +34,7 @@ from reaper_sandbox.aws.server import Server as Aws
 from reaper_sandbox.azure.server import Server as Azure
 from reaper_sandbox.demo.sweep_demo import isolated_environment
 from reaper.settings import Settings
-from reaper.snooze.record import Request
+from reaper.snooze.request import Request
 from reaper.policy.file import PolicySource, load_policy
 from reaper.observe import CloudSession
 
