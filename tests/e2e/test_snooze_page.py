@@ -16,9 +16,11 @@ import pytest
 from fakes.builders import DAY, HOUR, NOW
 from reaper.ledger.in_memory import InMemoryLedger
 from reaper.model import Memory
+from reaper.snooze.handler import handle_request
+from reaper.snooze.links import link_address
 from reaper.snooze.pages import snooze_end
-from reaper.snooze.record import Reply, Request, handle_request, link_address
-from reaper.snooze.record import SnoozeContext as Desks
+from reaper.snooze.request import Reply, Request
+from reaper.snooze.request import SnoozeContext as Desks
 from reaper.snooze.token import Keys, SnoozeLink, sign_link
 
 sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: the page was NOT tried in a browser")

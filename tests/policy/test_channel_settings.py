@@ -13,6 +13,7 @@ from reaper.notices.channels.recipients import recipient_addresses
 from reaper.notices.message import Audience, Message
 from reaper.policy import channel_settings, yaml_lines
 from reaper.policy.channel_settings import CHANNEL_MODELS, Acs, Apprise, Sns
+from reaper.policy.parse import parse_policy
 from reaper.policy.schema import Policy
 
 OWNERS = "owners: {domains: [example.com], fallback: ml-admins@example.com}\n"
@@ -29,7 +30,7 @@ EVERY = """\
 
 
 def parse(channels: str, head: str = OWNERS) -> Policy:
-    return yaml_lines.parse_policy(f"version: 1\n{head}channels:\n{channels}", "policy.yaml", registry.kind_names())
+    return parse_policy(f"version: 1\n{head}channels:\n{channels}", "policy.yaml", registry.kind_names())
 
 
 def problem(line: str, head: str = OWNERS) -> str:

@@ -7,12 +7,13 @@ import pytest
 from reaper import registry
 from reaper.echo import did_you_mean
 from reaper.errors import PolicyError
-from reaper.policy import lint, yaml_lines
+from reaper.policy import lint
+from reaper.policy.parse import parse_policy
 from reaper.policy.schema import Policy
 
 
 def parse(text: str) -> Policy:
-    return yaml_lines.parse_policy(text, "p.yaml", registry.kind_names(), [])
+    return parse_policy(text, "p.yaml", registry.kind_names(), [])
 
 
 def warnings(text: str) -> list[str]:

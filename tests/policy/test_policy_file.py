@@ -14,6 +14,7 @@ from reaper.errors import PolicyError
 from reaper.model import BilledPart, Ceiling, Confidence, StepName
 from reaper.policy import file as policy_file
 from reaper.policy import json_schema, lint, yaml_lines
+from reaper.policy.parse import parse_policy
 from reaper.policy.rules import effective_rule, idle_after_range, shortest_idle_after
 from reaper.policy.schema import Policy, RuleSpec
 
@@ -26,13 +27,13 @@ FORCED = '{on: "mon-fri 07:00-21:00", tz: Europe/Berlin, force: true}'
 
 
 def parse(text: str) -> Policy:
-    return yaml_lines.parse_policy(text, "policy.yaml", KINDS, STARTABLE)
+    return parse_policy(text, "policy.yaml", KINDS, STARTABLE)
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.name)
 def test_every_example_fits_the_schema_and_mails_nobody_and_says_so(path: Path):
     text = path.read_text()
-    policy = yaml_lines.parse_policy(text, path.name, KINDS)
+    policy = parse_policy(text, path.name, KINDS)
     assert (policy.owners.domains, policy.owners.fallback) == ([], None)
     [warning] = lint.lint_policy(policy, text, path.name)
     assert "owners.domains is empty" in warning

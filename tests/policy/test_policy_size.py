@@ -12,6 +12,7 @@ from reaper import registry
 from reaper.errors import PolicyError
 from reaper.policy import file as policy_file
 from reaper.policy import lint, yaml_lines
+from reaper.policy.parse import MAX_PROBLEMS, parse_policy
 from reaper.policy.schema import MAX_RULES, Policy
 
 HEAD = "version: 1\n"
@@ -21,7 +22,7 @@ LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
 
 
 def parse(text: str) -> Policy:
-    return yaml_lines.parse_policy(text, "policy.yaml", registry.kind_names())
+    return parse_policy(text, "policy.yaml", registry.kind_names())
 
 
 def rules(count: int, more: str = "") -> str:
@@ -52,13 +53,13 @@ def test_as_many_rules_as_may_be_are_read_and_checked():
     text = rules(MAX_RULES, ", match: {tags: {team: a}}")
     policy = parse(text)
     assert len(policy.rules) == MAX_RULES
-    assert len(lint.lint_policy(policy, text, "policy.yaml")) == yaml_lines.MAX_PROBLEMS
+    assert len(lint.lint_policy(policy, text, "policy.yaml")) == MAX_PROBLEMS
 
 
 def test_the_first_hundred_problems_are_told_and_the_others_counted():
     with pytest.raises(PolicyError) as caught:
         parse(rules(300, ", action: stpo"))
-    assert len(caught.value.problems) == yaml_lines.MAX_PROBLEMS + 1
+    assert len(caught.value.problems) == MAX_PROBLEMS + 1
     assert caught.value.problems[-1] == "policy.yaml: 200 more problems"
 
 
@@ -101,7 +102,7 @@ def laughing(depth: int) -> str:
 )
 def test_a_key_that_is_no_text_is_an_error_before_it_is_spelled(key: str):
     with pytest.raises(PolicyError, match=r"^p.yaml:2: the policy: a list or mapping can be no key"):
-        yaml_lines.parse_policy(f"{HEAD}? {key}\n: v\n", "p.yaml", [])
+        parse_policy(f"{HEAD}? {key}\n: v\n", "p.yaml", [])
 
 
 LONG = "*azureml-online-deployment" + "x" * 1900
@@ -128,15 +129,15 @@ HOURS = "hours: {on: 'mon 07:00-08:00', tz: UTC, force: true}"
 )
 def test_what_an_error_repeats_is_bounded(text: str):
     with pytest.raises(PolicyError) as caught:
-        yaml_lines.parse_policy(text if text[0] in "[!" else HEAD + text, "p.yaml", registry.kind_names(), ["sagemaker-notebook"])
+        parse_policy(text if text[0] in "[!" else HEAD + text, "p.yaml", registry.kind_names(), ["sagemaker-notebook"])
     assert max(map(len, caught.value.problems)) <= 1000
-    assert len(caught.value.problems) <= yaml_lines.MAX_PROBLEMS + 1
+    assert len(caught.value.problems) <= MAX_PROBLEMS + 1
 
 
 def test_an_error_about_many_names_the_first_and_counts_the_others():
     kinds = ", ".join(["azureml-online-deployment"] * 9000)
     with pytest.raises(PolicyError, match=r"not azureml-online-deployment, azureml-online-deployment, \S+ and 8,997 more$"):
-        yaml_lines.parse_policy(
+        parse_policy(
             f"{HEAD}rules: [{{name: x, match: {{kind: [{kinds}]}}, {HOURS}}}]",
             "p.yaml",
             registry.kind_names(),

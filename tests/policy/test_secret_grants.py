@@ -8,7 +8,8 @@ from policy.test_channel_settings import OWNERS, parse, problem
 from reaper import secret_store, settings
 from reaper.errors import CloudError, SettingsError
 from reaper.notices import context
-from reaper.policy import secret_grants, yaml_lines
+from reaper.policy import secret_grants
+from reaper.policy.parse import parse_policy
 
 VAULT = "https://team.vault.azure.net/secrets"
 ARN = "arn:aws:secretsmanager:us-east-1:123456789012:secret"
@@ -163,7 +164,7 @@ def test_any_other_secret_is_read(text: str):
 
 
 def test_a_run_that_tells_is_not_begun_with_a_secret_that_was_not_granted():
-    policy = yaml_lines.parse_policy(
+    policy = parse_policy(
         f"version: 1\n{OWNERS}channels:\n  - {{{HOOK}, secret: 'secretsmanager:prod/database', for: owners}}\n", "p", []
     )
     with pytest.raises(SettingsError, match=r"^channels\[0\].secret: secretsmanager:prod/database: .* add it to REAPER_SECRETS"):

@@ -15,7 +15,7 @@ from reaper.snooze import handler, rate_limit
 from reaper.snooze.form import MAX_BODY
 from reaper.snooze.handler import SnoozeHandler
 from reaper.snooze.keys import Keyring
-from reaper.snooze.record import Reply, Request
+from reaper.snooze.request import Reply, Request
 from reaper.snooze.token import Keys, sign_link
 
 SECRET = "s" * 40

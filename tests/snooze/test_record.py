@@ -26,8 +26,9 @@ from fakes.snooze_requests import (
 )
 from reaper.ledger import port as ledgers
 from reaper.ledger.in_memory import InMemoryLedger
-from reaper.snooze import pages, record
-from reaper.snooze.record import Request, handle_request
+from reaper.snooze import links, pages
+from reaper.snooze.handler import handle_request
+from reaper.snooze.request import Request
 from reaper.snooze.token import sign_link
 
 
@@ -218,4 +219,4 @@ def test_many_at_once_lose_nothing_and_the_longest_wins(kept_in: str, tmp_path: 
 
 @pytest.mark.parametrize("base", ["https://x.lambda-url.us-east-1.on.aws/", "https://x.lambda-url.us-east-1.on.aws"])
 def test_the_address_for_messages(base: str):
-    assert record.link_address(base, TOKEN) == f"https://x.lambda-url.us-east-1.on.aws/keep?t={TOKEN}"
+    assert links.link_address(base, TOKEN) == f"https://x.lambda-url.us-east-1.on.aws/keep?t={TOKEN}"
