@@ -1,4 +1,4 @@
-"""What an error repeats of a text: enough to find the place, however long the text is. Pure."""
+"""What an error repeats of a value: enough to find it, however long it is. Pure."""
 
 from __future__ import annotations
 

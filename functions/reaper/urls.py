@@ -8,7 +8,7 @@ NO_ADDRESS = SplitResult("", "", "", "", "")
 
 
 def split_address(text: str) -> SplitResult:
-    """The parts of an address. A text that isn't one has no scheme and no host."""
+    """The parts of an address. Anything else has no scheme and no host."""
     try:
         return urlsplit(text)
     except ValueError:

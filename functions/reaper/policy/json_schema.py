@@ -37,7 +37,7 @@ def _without_pydantic_keys(key: dict[str, Any]) -> dict[str, Any]:
 
 
 def _spell_defaults(schema: dict[str, Any]) -> None:
-    """Spell default durations as a file does: `24h`, not pydantic's P1D."""
+    """Write default durations as a file has them: `24h`, not pydantic's P1D."""
     for section, model in _models_of(Policy):
         properties = (schema if model is Policy else schema["$defs"].get(section, {})).get("properties", {})
         for name, field in model.model_fields.items():

@@ -122,7 +122,7 @@ class Owners(Section):
         [], description="the mail domains that notices may go to", examples=[["example.com"]]
     )
     fallback: PlainAddress = Field(
-        None, description="the address for resources without a known owner", examples=["ml-admins@example.com"]
+        None, description="the address for resources whose owner is unknown", examples=["ml-admins@example.com"]
     )
     contact: PlainAddress = Field(
         None, description="the contact at the end of owners' mails. Default: the fallback"

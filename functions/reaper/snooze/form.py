@@ -12,7 +12,7 @@ MAX_REASON = 300
 MAX_NAME = 80
 MAX_FIELDS = 20
 ALLOWED_JOINERS = "\u200c\u200d"
-"""Not printable, but needed to spell Persian words and many emoji."""
+"""Not printable, but part of Persian words and many emoji."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,7 +48,7 @@ class InvalidLink(ReaperError):
 class Keys:
     """Secrets by key ID; `current` signs, every key verifies. Raises ValueError if they can't be used.
 
-    `deployment`: the deployment whose links these keys sign; if empty, links are of the form that is valid anywhere.
+    `deployment`: the deployment whose links these keys sign; if empty, the links are valid anywhere (`v1`).
     """
 
     current: str
