@@ -150,7 +150,7 @@ def test_choices_reason_and_name_arrive_and_can_be_changed_afterwards(site: Site
     assert (found.snoozed_until, found.snooze_reason) == (snooze_end(NOW, 7), "Demo für Ōsaka <script>")
     assert found.snoozed_by == "Jo (jo.martin@example.com)"
     tab.get_by_role("link", name="Choose again").click()
-    assert "Already kept until Sat 28 Nov 2026, 11:00 UTC" in tab.inner_text("main")
+    assert "Snoozed until Sat 28 Nov 2026, 11:00 UTC" in tab.inner_text("main")
     tab.get_by_label("1 day").check()
     tab.get_by_label("Also if that is sooner").check()
     tab.get_by_role("button", name="Keep it").click()

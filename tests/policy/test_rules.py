@@ -14,7 +14,8 @@ from reaper import registry
 from reaper.model import Ceiling, Confidence, Hours, Rule
 from reaper.policy.parse import parse_policy
 from reaper.policy.rules import effective_rule, shortest_idle_after
-from reaper.policy.schema import MIN_IDLE_AFTER, Policy
+from reaper.policy.schema import Policy
+from reaper.policy.tags import MIN_IDLE_AFTER
 
 HOUR = timedelta(hours=1)
 NOON, NIGHT = datetime(2026, 11, 20, 12, tzinfo=UTC), datetime(2026, 11, 20, 23, tzinfo=UTC)

@@ -255,7 +255,9 @@ def _not_restartable(match: Match) -> list[str]:
 def _missing_domains(policy: Policy) -> Iterator[Problem]:
     owners = policy.owners
     if owners.tags and not owners.domains and "owners" in policy.model_fields_set:
-        consequence = "notices go to owners.fallback" if owners.fallback else "no owner gets mail, since owners.fallback is empty, too"
+        consequence = (
+            "notices go to owners.fallback" if owners.fallback else "no owner gets mail, since owners.fallback is empty, too"
+        )
         yield ("owners",), f"owners.domains is empty, so owner tags are ignored and {consequence}"
 
 

@@ -23,7 +23,9 @@ def owner(resource: Resource, tags: Sequence[str], domains: Sequence[str], fallb
             return Owner(address=value, source=source)
     allowed = ", ".join(domains) or "owners.domains"
     rejected = [f"{source} names {value[:80]!r}, which is not an address in {allowed}" for source, value in candidates[:1]]
-    claims = (Claim(address=value, source=source) for source, value in candidates if is_plain_address(value) and value != fallback)
+    claims = (
+        Claim(address=value, source=source) for source, value in candidates if is_plain_address(value) and value != fallback
+    )
     source = "; ".join(["fallback", *rejected]) if fallback else f"no owner: {(*rejected, 'no tag and no fallback')[0]}"
     return Owner(address=fallback, source=source, claimed=next(claims, None))
 
@@ -46,9 +48,7 @@ def hint(owners: Iterable[Owner]) -> str | None:
         return None
     domains = ", ".join(domain for domain, _ in counts.most_common(3)) + (", ..." if len(counts) > 3 else "")
     subject = "The domain of 1 owner is" if len(claims) == 1 else f"The domains of {len(claims)} owners are"
-    return (
-        f"{subject} not in the policy's owners.domains, so {_consequence(claiming)}. If they are yours, set owners.domains: [{domains}]"
-    )
+    return f"{subject} not in the policy's owners.domains, so {_consequence(claiming)}. If they are yours, set owners.domains: [{domains}]"
 
 
 def _consequence(claiming: Iterable[Owner]) -> str:

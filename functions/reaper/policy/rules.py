@@ -174,7 +174,7 @@ def _with_idle_after(rule: Rule, permissions: set[TagPermission], requested: tim
 def _with_action(rule: Rule, requested: Ceiling | None) -> Rule:
     if requested is None or requested.rank <= rule.action.rank:
         return replace(rule, action=requested or rule.action)
-    return _with_note(rule, f"tag reaper:action={requested} ignored: {rule.name} allows {rule.action} at most")
+    return _with_note(rule, f"tag reaper:action={requested} ignored: {rule.action} is the strongest action under {rule.name}")
 
 
 def _with_hours(rule_hours: Hours | None, tag_hours: Hours | None) -> Hours | None:

@@ -28,11 +28,14 @@ class OfficeHours(Section):
     on: str = Field(description="days and times of day", examples=["mon-fri 07:00-21:00"])
     tz: str = Field(description="an IANA time zone", examples=["Europe/Berlin", "America/New_York"])
     start: Literal["ours", "all"] = Field(
-        "ours", description="what is started when the hours begin: only what the reaper stopped (ours), or everything that is stopped (all)"
+        "ours",
+        description="what is started when the hours begin: only what the reaper stopped (ours), or everything that is stopped (all)",
     )
     force: bool = Field(False, description="also stop what is busy; only for kinds that can be restarted")
     override: Length = Field(
-        timedelta(hours=4), description="how long the reaper leaves alone what a person started outside the hours", examples=["4h"]
+        timedelta(hours=4),
+        description="how long the reaper leaves alone what a person started outside the hours",
+        examples=["4h"],
     )
 
     @model_validator(mode="after")
@@ -85,7 +88,9 @@ class Defaults(Section):
     remind_every: Length = Field(timedelta(days=7), description=REMIND_EVERY_HELP, examples=["7d"])
     snooze_max: SnoozeLength = Field(timedelta(days=30), description=SNOOZE_MAX_HELP, examples=["30d"])
     lookback: Length = Field(
-        timedelta(days=14), description="how much history of the signals is read; extended if an idle_after is longer", examples=["14d"]
+        timedelta(days=14),
+        description="how much history of the signals is read; extended if an idle_after is longer",
+        examples=["14d"],
     )
     act_on: Confidence = Field(Confidence.PROVEN, description=ACT_ON_HELP)
     tags_may: list[TagPermission] = Field([TagPermission.PROTECT, TagPermission.TIGHTEN], description=TAGS_MAY_HELP)
@@ -118,15 +123,11 @@ class Owners(Section):
     """Where an owner's address comes from. Only addresses in `domains` are used."""
 
     tags: list[str] = Field(["reaper:owner", "owner", "email"], description="tags that can name the owner, in order")
-    domains: list[Domain] = Field(
-        [], description="the mail domains that notices may go to", examples=[["example.com"]]
-    )
+    domains: list[Domain] = Field([], description="the mail domains that notices may go to", examples=[["example.com"]])
     fallback: PlainAddress = Field(
         None, description="the address for resources whose owner is unknown", examples=["ml-admins@example.com"]
     )
-    contact: PlainAddress = Field(
-        None, description="the contact at the end of owners' mails. Default: the fallback"
-    )
+    contact: PlainAddress = Field(None, description="the contact at the end of owners' mails. Default: the fallback")
 
 
 class Policy(Section):

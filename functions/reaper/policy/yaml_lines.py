@@ -23,7 +23,9 @@ MAX_TEXT_LENGTH = 2000
 """The longest key or value, in characters. An alias can repeat it in thousands of places and in the errors about each."""
 MAX_DEPTH, MAX_KEYS = 20, 20_000
 TOO_LONG = f"longer than {MAX_BYTES:,} bytes; remove some rules"
-TOO_DEEP = f"too deep, too long, or aliases that grow without end; use at most {MAX_DEPTH} levels and {MAX_KEYS:,} keys and list items"
+TOO_DEEP = (
+    f"too deep, too long, or aliases that grow without end; use at most {MAX_DEPTH} levels and {MAX_KEYS:,} keys and list items"
+)
 YAML_TAG = "tag:yaml.org,2002:"
 """PyYAML's prefix for YAML's own tags, such as `!!int`."""
 

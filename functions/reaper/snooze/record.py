@@ -40,9 +40,7 @@ def with_snooze(memory: Memory, form: SnoozeForm, link: SnoozeLink, now: datetim
 
 def record_history(resource_id: str, memory: Memory, ledger: Ledger, now: datetime) -> str | None:
     """Write the history. Returns the problem if that fails: the snooze itself is valid all the same."""
-    entry = HistoryEntry(
-        id=resource_id, when=now, what="kept", by=memory.snoozed_by or "", because=_history_reason(memory)
-    )
+    entry = HistoryEntry(id=resource_id, when=now, what="kept", by=memory.snoozed_by or "", because=_history_reason(memory))
     try:
         ledger.add_history(entry)
     except ReaperError as error:
