@@ -22,9 +22,9 @@ def test_lists_are_comma_separated():
 @pytest.mark.parametrize(
     ("environ", "said"),
     [
-        ({"REAPER_MODE": "adit"}, "REAPER_MODE='adit' is not a mode: expected audit, notify, announce or enforce"),
-        ({"REAPER_QUIET": "maybe"}, "REAPER_QUIET='maybe' is neither true nor false"),
-        ({"REAPER_MOED": "audit"}, "REAPER_MOED is not a setting, did you mean REAPER_MODE?"),
+        ({"REAPER_MODE": "adit"}, "REAPER_MODE='adit': unknown mode; use audit, notify, announce or enforce"),
+        ({"REAPER_QUIET": "maybe"}, "REAPER_QUIET='maybe': use true or false"),
+        ({"REAPER_MOED": "audit"}, "unknown setting REAPER_MOED; did you mean REAPER_MODE?"),
     ],
 )
 def test_an_error_names_the_key_the_value_and_the_fix(environ: dict[str, str], said: str):
@@ -41,13 +41,13 @@ def test_a_call_can_narrow_kinds_and_regions():
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"kindz": []}, "'kindz' is not an option of a sweep, did you mean 'kinds'?"),
-        ({"policy": "version: 1"}, "'policy' is not an option of a sweep"),
-        ({"kinds": ["sagemaker-endpont"]}, "'sagemaker-endpont' is no kind we know, did you mean sagemaker-endpoint?"),
-        ({"kinds": [1]}, "kinds: [1] is not a list of texts"),
-        ({"regions": {"a": 1}}, "regions: {'a': 1} is not a list of texts"),
-        ({"mode": 3}, "mode: 3 is not a text"),
-        ({"cloud": "gcp"}, "cloud 'gcp' is not one we know: expected aws, azure or all"),
+        ({"kindz": []}, "unknown option 'kindz'; did you mean 'kinds'?"),
+        ({"policy": "version: 1"}, "unknown option 'policy'; valid: mode, "),
+        ({"kinds": ["sagemaker-endpont"]}, "unknown kind 'sagemaker-endpont'; did you mean sagemaker-endpoint?"),
+        ({"kinds": [1]}, "kinds: [1] is not a list of strings"),
+        ({"regions": {"a": 1}}, "regions: {'a': 1} is not a list of strings"),
+        ({"mode": 3}, "mode: 3 is not a string"),
+        ({"cloud": "gcp"}, "unknown cloud 'gcp'; use aws, azure or all"),
     ],
 )
 def test_a_bad_call_is_an_error(asked: dict, said: str):
@@ -75,7 +75,7 @@ def test_a_call_never_raises_the_mode(mode: str):
     ],
 )
 def test_a_call_never_adds_a_place(ours: dict, asked: dict):
-    with pytest.raises(SettingsError, match=r"is not among those that this deployment sweeps .* a call can only narrow them"):
+    with pytest.raises(SettingsError, match=r"this deployment doesn't sweep .*, only .*; a call can only narrow them"):
         narrow_settings(Settings(**ours), asked, KINDS)
 
 
@@ -91,7 +91,7 @@ def test_a_call_may_ask_for_some_of_the_deployments_own_places():
     "asked", [{"subscriptions": ","}, {"kinds": ""}, {"regions": [""]}, {"regions": [" ", ","]}, {"kind": " "}]
 )
 def test_a_call_that_names_nothing_is_not_a_call_for_everything(asked: dict):
-    with pytest.raises(SettingsError, match=r"names nothing; leave it out to ask for all"):
+    with pytest.raises(SettingsError, match=r"is empty; leave it out to include all"):
         narrow_settings(Settings(regions=("us-east-1",), subscriptions=("aaaa-1",)), asked, KINDS)
 
 
@@ -100,19 +100,19 @@ LASTING = Settings(ledger="dynamodb://table")
 
 @pytest.mark.parametrize("mode", [Mode.NOTIFY, Mode.ANNOUNCE, Mode.ENFORCE])
 def test_a_function_that_writes_needs_a_ledger_that_lasts(mode: Mode):
-    with pytest.raises(SettingsError, match=f"mode {mode} needs a ledger that lasts"):
+    with pytest.raises(SettingsError, match=f"mode {mode} needs a durable ledger"):
         require_durable_stores(replace(LASTING, mode=mode, ledger="memory:", manifests="s3://bucket/manifests"))
 
 
 def test_a_function_needs_a_place_for_manifests_only_where_it_acts():
     assert [require_durable_stores(replace(LASTING, mode=mode)).mode for mode in (Mode.AUDIT, Mode.NOTIFY, Mode.ANNOUNCE)]
-    with pytest.raises(SettingsError, match="mode enforce needs a place that lasts"):
+    with pytest.raises(SettingsError, match="mode enforce needs a durable store"):
         require_durable_stores(replace(LASTING, mode=Mode.ENFORCE))
 
 
 @pytest.mark.parametrize("mode", [Mode.NOTIFY, Mode.ANNOUNCE, Mode.ENFORCE])
 def test_a_command_that_writes_refuses_a_memory_that_ends_with_it(mode: Mode):
-    with pytest.raises(SettingsError, match="forgets all with this run"):
+    with pytest.raises(SettingsError, match="lasts for one run only"):
         require_kept_memory(Settings(mode=mode, ledger="memory:"))
 
 

@@ -29,7 +29,8 @@ from reaper.model import (
     Window,
 )
 from reaper.observe import ObserveContext, observation_window
-from reaper.policy import rules, yaml_lines
+from reaper.policy import rules
+from reaper.policy.parse import parse_policy
 from reaper.policy.schema import Policy
 from reaper.prices import PriceBook
 
@@ -42,7 +43,7 @@ Ran = tuple[str | None, float | None]
 
 
 def parse(text: str) -> Policy:
-    return yaml_lines.parse_policy(f"version: 1\n{text}", "policy.yaml", registry.kind_names())
+    return parse_policy(f"version: 1\n{text}", "policy.yaml", registry.kind_names())
 
 
 def listed(**given: Any) -> Resource:

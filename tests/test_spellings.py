@@ -18,8 +18,8 @@ from reaper.ledger.in_memory import InMemoryLedger
 from reaper.ledger.port import HistoryEntry, Ledger, Unfinished
 from reaper.ledger.stored_text import comparable_id
 from reaper.model import Memory, Result, State, StepName
-from reaper.snooze import record
-from reaper.snooze.record import Request
+from reaper.snooze.handler import handle_request
+from reaper.snooze.request import Request
 from reaper.snooze.token import sign_link
 
 STEM = "arn:aws:sagemaker:us-east-1:123456789012:app/d-1/Ana"
@@ -65,7 +65,7 @@ def test_what_was_remembered_under_the_old_spelling_is_found(ledger: Ledger):
 def test_a_link_that_was_mailed_before_snoozes_the_app(ledger: Ledger):
     token = sign_link(replace(LINK, resource=OLD, expires=NOW + DAY), KEYS)
     body = f"t={token}&days=3&reason=".encode()
-    reply = record.handle_request(Request(method="POST", path="/keep", query="", body=body), desk(ledger, KEYS, NOW))
+    reply = handle_request(Request(method="POST", path="/keep", query="", body=body), desk(ledger, KEYS, NOW))
     assert reply.status == 200
     kept = ledger.recall([NEW], NOW)[NEW].snoozed_until
     assert kept is not None

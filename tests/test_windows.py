@@ -18,11 +18,11 @@ from reaper.evidence import alive_from, last_busy
 from reaper.judge import judge_resource
 from reaper.model import Observation, Reading, Role, Series, State, Verdict, Window
 from reaper.observe import LAG, observation_window
-from reaper.policy import yaml_lines
+from reaper.policy.parse import parse_policy
 
 NIGHT = datetime.fromisoformat("2026-11-21T00:00:00+00:00")
 MINUTE = timedelta(minutes=1)
-POLICY = yaml_lines.parse_policy("{version: 1, defaults: {idle_after: 2h, lookback: 6h}}", "policy", ())
+POLICY = parse_policy("{version: 1, defaults: {idle_after: 2h, lookback: 6h}}", "policy", ())
 SPAN = 30 * 60
 """Minutes of the story that the clouds recorded, up to the latest `now`."""
 
@@ -48,7 +48,7 @@ def _judged(used: Collection[int], beats: Collection[int], stretch: Window, now:
 @pytest.mark.parametrize("lookback", ["6h", "14d", "100d"])
 def test_windows_start_on_the_hour_and_reach_back_far_enough(minute: int, lookback: str):
     now = NIGHT + 10 * HOUR + minute * MINUTE + timedelta(seconds=13)
-    policy = yaml_lines.parse_policy(f"{{version: 1, defaults: {{idle_after: 2h, lookback: {lookback}}}}}", "policy", ())
+    policy = parse_policy(f"{{version: 1, defaults: {{idle_after: 2h, lookback: {lookback}}}}}", "policy", ())
     found = observation_window(policy, now)
     assert (found.start.minute, found.start.second, found.end.minute % 5, found.end.second) == (0, 0, 0, 0)
     assert found.end <= now - LAG < found.end + 5 * MINUTE
@@ -59,7 +59,7 @@ def test_windows_start_on_the_hour_and_reach_back_far_enough(minute: int, lookba
 @pytest.mark.parametrize("minute", [*range(0, 60, 5), 58, 59])
 def test_a_look_before_an_action_starts_where_a_sweep_would(minute: int, lookback: str):
     now = NIGHT + 10 * HOUR + minute * MINUTE + timedelta(seconds=30)
-    policy = yaml_lines.parse_policy(f"{{version: 1, defaults: {{idle_after: 2h, lookback: {lookback}}}}}", "policy", ())
+    policy = parse_policy(f"{{version: 1, defaults: {{idle_after: 2h, lookback: {lookback}}}}}", "policy", ())
     end = now.replace(second=0) + MINUTE
     assert observation_window(policy, now, end) == replace(observation_window(policy, now), end=end)
 

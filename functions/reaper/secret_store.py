@@ -1,6 +1,6 @@
-"""Secrets by where they are kept: `env:NAME`, `secretsmanager:name` or `keyvault:https://…`. Read when needed, never held or shown.
+"""Secrets by their address: `env:NAME`, `secretsmanager:name` or `keyvault:https://…`. Read when needed, never cached or shown.
 
-`secretsmanager:name#key` takes one value out of a secret that is a JSON object. `grant` says which of these a policy may name.
+`secretsmanager:name#key` is one value of a secret that is a JSON object. `secret_grants` says which secrets a policy may name.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ OPERATION = "secret:Read"
 
 
 def read_secret(ref: str, environ: Mapping[str, str]) -> str:
-    """The secret at `ref`, which a setting names. Raises CloudError, which names where it should be and never what it is."""
+    """The secret at `ref`, from a setting. Raises CloudError, which names the address and never the secret."""
     scheme, _, place = ref.partition(":")
     if scheme == "env":
         if not environ.get(place):
-            raise CloudError(Reason.REFUSED, OPERATION, f"the environment has no variable {place}")
+            raise CloudError(Reason.REFUSED, OPERATION, f"the environment variable {place} is not set")
         return environ[place]
     if scheme == "secretsmanager":
         name, _, key = place.partition("#")
         return _value_inside(_secret_module("aws").read_secret(name), key, ref)
     if scheme == "keyvault":
         return str(_secret_module("azure").read_secret(place))
-    raise CloudError(Reason.REFUSED, OPERATION, "not a place we know: expected env:, secretsmanager: or keyvault:")
+    raise CloudError(Reason.REFUSED, OPERATION, "unknown kind of secret; use env:, secretsmanager: or keyvault:")
 
 
 def read_for_policy(ref: str, environ: Mapping[str, str]) -> str:
-    """The secret at `ref`, which a policy names. Raises CloudError, also for a place that no policy may name, and SettingsError.
+    """The secret at `ref`, from a policy. Raises CloudError, also for a secret that no policy may name, and SettingsError.
 
-    What looks like the keys that sign snooze links is refused, too: REAPER_SNOOZE_KEYS, which says where they are, may be set elsewhere only.
+    Also refuses what looks like the keys that sign snooze links: REAPER_SNOOZE_KEYS, which names them, may not be set here.
     """
     if because := secret_grants.forbidden_because(ref, environ):
         raise CloudError(Reason.REFUSED, OPERATION, because)
@@ -42,26 +42,26 @@ def read_for_policy(ref: str, environ: Mapping[str, str]) -> str:
     text = read_secret(place, environ)
     if _signs_links(text):
         raise CloudError(
-            Reason.REFUSED, OPERATION, f"{ref}: keys that sign snooze links are kept there: they are never sent anywhere"
+            Reason.REFUSED, OPERATION, f"{ref}: holds the keys that sign snooze links, which are never sent anywhere"
         )
     return _value_inside(text, key, ref)
 
 
 def _signs_links(text: str) -> bool:
-    """Whether it has one of the two shapes that only a ring of keys has (`keyring`); random characters alone may be any secret."""
+    """Whether the text has one of the two forms that only keys have (`snooze.keys`); random characters may be any secret."""
     try:
-        said = json.loads(text)
+        content = json.loads(text)
     except (ValueError, RecursionError):
         return False
-    current = said.get("current") if isinstance(said, dict) else None
-    return isinstance(current, str) and (isinstance(said.get("keys"), dict) or isinstance(said.get(current), str))
+    current = content.get("current") if isinstance(content, dict) else None
+    return isinstance(current, str) and (isinstance(content.get("keys"), dict) or isinstance(content.get(current), str))
 
 
 def _secret_module(name: str) -> Any:
     try:
         return import_module(f"reaper.{name}.secret_store")
     except ImportError as error:
-        raise CloudError(Reason.REFUSED, OPERATION, f"needs the extra `{name}`: pip install 'ml-idle-reaper[{name}]'") from error
+        raise CloudError(Reason.REFUSED, OPERATION, f"needs the extra `{name}`; pip install 'ml-idle-reaper[{name}]'") from error
 
 
 def _value_inside(text: str, key: str, ref: str) -> str:
@@ -70,4 +70,4 @@ def _value_inside(text: str, key: str, ref: str) -> str:
     try:
         return str(json.loads(text)[key])
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise CloudError(Reason.REFUSED, OPERATION, f"{ref}: not a JSON object with that key") from None
+        raise CloudError(Reason.REFUSED, OPERATION, f"{ref}: not a JSON object with this key") from None

@@ -1,4 +1,4 @@
-"""Settings: environment variables with the prefix `REAPER_`, then what a flag or a hand-made call says on top."""
+"""Settings: environment variables with the prefix `REAPER_`, changed by the options of a command or a manual call."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ from reaper.model import Mode
 from reaper.policy import secret_grants
 
 SETTING_DOCS = {
-    "REAPER_MODE": "how far a run may go: audit (the default), notify, announce or enforce",
-    "REAPER_POLICY": "a file, s3://bucket/key, ssm:/name, a blob's https URL, or the YAML itself; without it the built-in defaults hold",
-    "REAPER_REGIONS": "AWS regions, comma-separated, or all; without it the session's own region",
-    "REAPER_SUBSCRIPTIONS": "Azure subscription ids, comma-separated; without it every one the identity can read",
-    "REAPER_LEDGER": "where the memory is kept: sqlite:///path, dynamodb://table or table://account/table, in an audit also memory:; functions "
-    "need one above mode audit, the command line takes ml-idle-reaper/ledger.db in the user's state directory",
-    "REAPER_ARM_ENDPOINT": "Azure Resource Manager of a sovereign cloud; the public one without it",
-    "REAPER_METRICS_ENDPOINT": "Azure's batch metrics host, {region} in it stands for the region; the public one without it",
-    "REAPER_MANIFESTS": "where what an act takes away is kept for undoing it: s3://bucket/prefix, a blob container's https URL, or a directory",
-    "REAPER_ROLE": "the AWS role to sweep under; below mode enforce its session is narrowed to reading",
-    "REAPER_REPORTS": "where the functions store full reports; the command line has --output: s3://bucket/prefix, or a blob container's https URL",
-    "REAPER_TOPIC": "the SNS topic that gets the summary",
-    "REAPER_EMAIL_ENDPOINT": "the Azure Communication Services address that sends the summary",
-    "REAPER_EMAIL_SENDER": "the address the summary comes from, of a domain connected to that service",
-    "REAPER_EMAIL_TO": "who gets the summary by e-mail, comma-separated",
-    "REAPER_SCHEDULE": "when the function app sweeps, in UTC: second minute hour day month weekday; read by the Functions host only",
-    "REAPER_DEPLOYMENT": "which deployment snooze links are for: the stack's ARN or the function app's resource id; its page takes no other's",
-    "REAPER_SNOOZE_URL": "the public address that snooze links lead to, without /keep; without it messages offer the tag alone",
-    "REAPER_SNOOZE_KEYS": "the secrets that sign snooze links: secretsmanager:name, keyvault:address or env:NAME",
-    "REAPER_SECRETS": "the secrets that a policy may name, comma-separated: names, ARNs or Key Vault addresses, with * for any letters; "
-    "without it a policy may name variables only, which begin with REAPER_SECRET_",
-    "REAPER_QUIET": "true: no summary when nothing is idle, unknown or missing",
+    "REAPER_MODE": "run mode: audit, notify, announce or enforce. Default: audit",
+    "REAPER_POLICY": "policy: a file, s3://bucket/key, ssm:/name, a blob's https URL, or the YAML itself. Default: the built-in policy",
+    "REAPER_REGIONS": "AWS regions, comma-separated, or all. Default: the session's region",
+    "REAPER_SUBSCRIPTIONS": "Azure subscription IDs, comma-separated. Default: every subscription that the identity can read",
+    "REAPER_LEDGER": "ledger: sqlite:///path, dynamodb://table or table://account/table, in audit mode also memory:. Functions need it above audit "
+    "mode. Default for the command line: ml-idle-reaper/ledger.db in the user's state directory",
+    "REAPER_ARM_ENDPOINT": "address of a sovereign cloud's Azure Resource Manager. Default: the public cloud's",
+    "REAPER_METRICS_ENDPOINT": "address of Azure's batch metrics, with {region} for the region. Default: the public cloud's",
+    "REAPER_MANIFESTS": "store of restore manifests, which undo needs: s3://bucket/prefix, a blob container's https URL, or a directory",
+    "REAPER_ROLE": "AWS role to sweep with; below enforce mode its session can only read",
+    "REAPER_REPORTS": "store of the functions' full reports: s3://bucket/prefix, or a blob container's https URL. The command line has --output instead",
+    "REAPER_TOPIC": "SNS topic for the summary",
+    "REAPER_EMAIL_ENDPOINT": "Azure Communication Services endpoint that sends the summary",
+    "REAPER_EMAIL_SENDER": "sender of the summary, in a domain connected to that service",
+    "REAPER_EMAIL_TO": "recipients of the summary, comma-separated",
+    "REAPER_SCHEDULE": "schedule of the function app, in UTC: second minute hour day month weekday. Only the Functions host reads it",
+    "REAPER_DEPLOYMENT": "deployment whose snooze links are accepted: the stack's ARN or the function app's resource ID",
+    "REAPER_SNOOZE_URL": "public address of the snooze page, without /keep. If unset, notices offer only the tag",
+    "REAPER_SNOOZE_KEYS": "keys that sign snooze links: secretsmanager:name, keyvault:address or env:NAME",
+    "REAPER_SECRETS": "secrets that a policy may name, comma-separated: names, ARNs or Key Vault addresses, with * for any letters. "
+    "If unset, a policy may only name variables that begin with REAPER_SECRET_",
+    "REAPER_QUIET": "true: no summary if nothing is idle, unknown or missing",
 }
 MODES = tuple(Mode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Email:
-    """Who sends the summary, and to whom."""
+    """Sender and recipients of the summary."""
 
     endpoint: str
     sender: str
@@ -70,11 +70,11 @@ class Settings:
 
 
 def from_env(environ: Mapping[str, str]) -> Settings:
-    """The settings in `environ`. Raises SettingsError for a value that cannot be used and for a name that looks misspelt."""
+    """The settings in `environ`. Raises SettingsError for an invalid value and for a name that looks misspelled."""
     for name in environ:
-        strange = name.startswith("REAPER_") and not name.startswith(secret_grants.SECRET_PREFIX) and name not in SETTING_DOCS
-        if strange and (near := get_close_matches(name, SETTING_DOCS, n=1, cutoff=0.85)):
-            raise SettingsError(f"{name} is not a setting, did you mean {near[0]}?")
+        is_ours = name.startswith("REAPER_") and not name.startswith(secret_grants.SECRET_PREFIX)
+        if is_ours and name not in SETTING_DOCS and (near := get_close_matches(name, SETTING_DOCS, n=1, cutoff=0.85)):
+            raise SettingsError(f"unknown setting {name}; did you mean {near[0]}?")
     get = {name: value.strip() for name, value in environ.items() if name in SETTING_DOCS and value.strip()}.get
     return Settings(
         mode=parse_mode(get("REAPER_MODE", "audit"), "REAPER_MODE"),
@@ -91,36 +91,43 @@ def from_env(environ: Mapping[str, str]) -> Settings:
     )
 
 
-def narrow_settings(settings: Settings, asked: Mapping[str, Any], kinds: Collection[str]) -> Settings:
-    """`settings` under a hand-made call, whose keys are the CLI's options. Raises SettingsError for what would raise the mode or add a place."""
-    singular = {"kind": "kinds", "region": "regions", "account": "accounts", "subscription": "subscriptions"}
-    given: dict[str, Any] = {}
-    for key, value in asked.items():
-        name = singular.get(key, key)
-        if name not in CALL_OPTIONS:
-            near = get_close_matches(key, CALL_OPTIONS, n=1, cutoff=0.5)
-            raise SettingsError(
-                f"{key!r} is not an option of a sweep"
-                + (f", did you mean {near[0]!r}?" if near else f"; valid: {', '.join(CALL_OPTIONS)}")
-            )
+def narrow_settings(settings: Settings, call: Mapping[str, Any], kinds: Collection[str]) -> Settings:
+    """`settings`, narrowed by a manual call whose keys are the CLI's options.
+
+    Raises SettingsError for a call that would raise the mode or add a place.
+    """
+    options: dict[str, Any] = {}
+    for key, value in call.items():
+        name = _option_name(key)
         if value not in ([], None):
-            given[name] = _parse_option(name, value)
-    if MODES.index(given.get("mode", settings.mode)) > MODES.index(settings.mode):
+            options[name] = _parse_option(name, value)
+    if MODES.index(options.get("mode", settings.mode)) > MODES.index(settings.mode):
         raise SettingsError(
-            f"mode {given['mode'].value!r} is more than this deployment allows ({settings.mode.value}): a call can only lower it"
+            f"mode {options['mode'].value!r} exceeds this deployment's mode ({settings.mode.value}); a call can only lower the mode"
         )
     for name in SCOPE_NAMES:
-        _require_inside(name, given.get(name, ()), getattr(settings, name))
-    return replace(settings, **{**given, "kinds": expand_kinds(given.get("kinds", settings.kinds), kinds)})
+        _require_inside(name, options.get(name, ()), getattr(settings, name))
+    return replace(settings, **{**options, "kinds": expand_kinds(options.get("kinds", settings.kinds), kinds)})
 
 
-def _require_inside(name: str, asked: Collection[str], ours: Collection[str]) -> None:
-    """Raises SettingsError for a place outside `ours`, in any case; none or `all` of ours is no restriction."""
-    known = {place.lower() for place in ours}
-    strange = [place for place in asked if place.lower() not in known]
-    if strange and known and "all" not in known:
+def _option_name(key: str) -> str:
+    """The option for a key of a call, singular or plural. Raises SettingsError for an unknown key."""
+    singular = {"kind": "kinds", "region": "regions", "account": "accounts", "subscription": "subscriptions"}
+    name = singular.get(key, key)
+    if name not in CALL_OPTIONS:
+        near = get_close_matches(key, CALL_OPTIONS, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]!r}?" if near else f"valid: {', '.join(CALL_OPTIONS)}"
+        raise SettingsError(f"unknown option {key!r}; {hint}")
+    return name
+
+
+def _require_inside(name: str, requested: Collection[str], configured: Collection[str]) -> None:
+    """Raises SettingsError for a place outside the configured ones, whatever its case. None configured, or `all`, is no restriction."""
+    known = {place.lower() for place in configured}
+    outside = [place for place in requested if place.lower() not in known]
+    if outside and known and "all" not in known:
         raise SettingsError(
-            f"{name}: {strange[0]!r} is not among those that this deployment sweeps ({', '.join(ours)}): a call can only narrow them"
+            f"{name}: this deployment doesn't sweep {outside[0]!r}, only {', '.join(configured)}; a call can only narrow them"
         )
 
 
@@ -129,54 +136,53 @@ CALL_OPTIONS = ("mode", "cloud", "kinds", "regions", "accounts", "subscriptions"
 
 
 def require_durable_stores(settings: Settings) -> Settings:
-    """The same, for a function whose memory ends with the run. Raises SettingsError where notices would be forgotten and sent again."""
+    """The settings of a function, which keeps no files. Raises SettingsError if notices would be forgotten and sent again."""
     if settings.mode.writes and not (settings.ledger or "").startswith(("dynamodb://", "table://")):
         raise SettingsError(
-            f"mode {settings.mode} needs a ledger that lasts: set REAPER_LEDGER to dynamodb://table or table://account/table"
+            f"mode {settings.mode} needs a durable ledger; set REAPER_LEDGER to dynamodb://table or table://account/table"
         )
     if settings.mode.acts and not (settings.manifests or "").startswith(("s3://", "https://")):
         raise SettingsError(
-            f"mode {settings.mode} needs a place that lasts for what undoing takes: set REAPER_MANIFESTS to s3://bucket/prefix or a blob container"
+            f"mode {settings.mode} needs a durable store of restore manifests; set REAPER_MANIFESTS to s3://bucket/prefix or a blob container"
         )
     return settings
 
 
 def parse_mode(text: str, name: str) -> Mode:
-    """The mode of that name. Raises SettingsError for any other text."""
+    """The mode of that name. Raises SettingsError if there is none."""
     if text not in {m.value for m in Mode}:
-        raise SettingsError(f"{name}={text!r} is not a mode: expected {', '.join(MODES[:-1])} or {MODES[-1]}")
+        raise SettingsError(f"{name}={text!r}: unknown mode; use {', '.join(MODES[:-1])} or {MODES[-1]}")
     return Mode(text)
 
 
 def split_words(text: str) -> tuple[str, ...]:
-    """The parts of a comma-separated text, without blanks and repeats."""
+    """The words of a comma-separated text, without blanks and repeats."""
     return tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
 
 
-def expand_kinds(asked: Collection[str], kinds: Collection[str]) -> tuple[str, ...]:
-    """The kinds that `asked` names, globs allowed; none asked means all. Raises SettingsError for a name that fits none."""
-    for name in asked:
-        if not any(fnmatchcase(kind, name) for kind in kinds):
-            near = get_close_matches(name, kinds, n=1, cutoff=0.4)
-            raise SettingsError(
-                f"{name!r} is no kind we know" + (f", did you mean {near[0]}?" if near else f"; there are {', '.join(kinds)}")
-            )
-    return tuple(kind for kind in kinds if not asked or any(fnmatchcase(kind, name) for name in asked))
+def expand_kinds(globs: Collection[str], kinds: Collection[str]) -> tuple[str, ...]:
+    """The kinds that `globs` name; no glob means all. Raises SettingsError for a glob that fits none."""
+    for glob in globs:
+        if not any(fnmatchcase(kind, glob) for kind in kinds):
+            near = get_close_matches(glob, kinds, n=1, cutoff=0.4)
+            hint = f"did you mean {near[0]}?" if near else f"valid: {', '.join(kinds)}"
+            raise SettingsError(f"unknown kind {glob!r}; {hint}")
+    return tuple(kind for kind in kinds if not globs or any(fnmatchcase(kind, glob) for glob in globs))
 
 
-def require_kinds_of_cloud(cloud: str, asked: Collection[str], kinds: Collection[str]) -> None:
-    """Raises SettingsError where one of the kinds that are asked for is of another cloud; `kinds` are those of this one."""
-    for name in asked:
-        if not any(fnmatchcase(kind, name) for kind in kinds):
-            raise SettingsError(f"no kind of {cloud} fits {name!r}; there are {', '.join(kinds)}")
+def require_kinds_of_cloud(cloud: str, globs: Collection[str], kinds: Collection[str]) -> None:
+    """Raises SettingsError if a glob fits only kinds of another cloud; `kinds` are those of this one."""
+    for glob in globs:
+        if not any(fnmatchcase(kind, glob) for kind in kinds):
+            raise SettingsError(f"no kind in cloud {cloud} fits {glob!r}; valid: {', '.join(kinds)}")
 
 
 def require_kept_memory(settings: Settings) -> Settings:
-    """The same, for the command line. Raises SettingsError where owners would be told anew on every run and nothing could be undone."""
+    """The settings of a command. Raises SettingsError if every run would notify the owners again and nothing could be undone."""
     if settings.mode.writes and (settings.ledger or "").startswith("memory:"):
         raise SettingsError(
-            f"REAPER_LEDGER={settings.ledger} forgets all with this run, and mode {settings.mode} would tell the owners again on every "
-            "run: leave it unset for a ledger of your own, or set it to sqlite:///path, dynamodb://table or table://account/table"
+            f"REAPER_LEDGER={settings.ledger} lasts for one run only, so mode {settings.mode} would notify the owners again on every run; "
+            "unset it to use a ledger of your own, or set it to sqlite:///path, dynamodb://table or table://account/table"
         )
     return settings
 
@@ -184,44 +190,44 @@ def require_kept_memory(settings: Settings) -> Settings:
 def parse_cloud(text: str) -> str:
     """`aws`, `azure` or `all`. Raises SettingsError for anything else."""
     if text not in {"aws", "azure", "all"}:
-        raise SettingsError(f"cloud {text!r} is not one we know: expected aws, azure or all")
+        raise SettingsError(f"unknown cloud {text!r}; use aws, azure or all")
     return text
 
 
 def _parse_option(name: str, value: Any) -> Any:
     if name in {"mode", "cloud"}:
         if not isinstance(value, str):
-            raise SettingsError(f"{name}: {value!r} is not a text")
+            raise SettingsError(f"{name}: {value!r} is not a string")
         return parse_mode(value, name) if name == "mode" else parse_cloud(value)
     if not isinstance(value, str | list) or not all(isinstance(v, str) for v in value):
-        raise SettingsError(f"{name}: {value!r} is not a list of texts")
-    found = split_words(value if isinstance(value, str) else ",".join(value))
-    if not found:
-        raise SettingsError(f"{name}: {value!r} names nothing; leave it out to ask for all that this deployment sweeps")
-    return found
+        raise SettingsError(f"{name}: {value!r} is not a list of strings")
+    words = split_words(value if isinstance(value, str) else ",".join(value))
+    if not words:
+        raise SettingsError(f"{name}: {value!r} is empty; leave it out to include all that this deployment sweeps")
+    return words
 
 
 def _parse_email(endpoint: str | None, sender: str | None, to: tuple[str, ...]) -> Email | None:
     if endpoint and sender and to:
         return Email(endpoint=endpoint, sender=sender, to=to)
     if endpoint or sender or to:
-        raise SettingsError("REAPER_EMAIL_ENDPOINT, REAPER_EMAIL_SENDER and REAPER_EMAIL_TO go together: set all three or none")
+        raise SettingsError("REAPER_EMAIL_ENDPOINT, REAPER_EMAIL_SENDER and REAPER_EMAIL_TO go together; set all three or none")
     return None
 
 
 def _parse_role(arn: str | None) -> str | None:
     if arn is not None and not re.fullmatch(r"arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]+", arn):
-        raise SettingsError(f"REAPER_ROLE={arn!r} is not an IAM role: expected arn:aws:iam::ACCOUNT:role/NAME")
+        raise SettingsError(f"REAPER_ROLE={arn!r} is not an IAM role; use arn:aws:iam::ACCOUNT:role/NAME")
     return arn
 
 
 def _parse_topic(arn: str | None) -> str | None:
     if arn is not None and not re.fullmatch(r"arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[A-Za-z0-9_.-]+", arn):
-        raise SettingsError(f"REAPER_TOPIC={arn!r} is not an SNS topic: expected arn:aws:sns:REGION:ACCOUNT:NAME")
+        raise SettingsError(f"REAPER_TOPIC={arn!r} is not an SNS topic; use arn:aws:sns:REGION:ACCOUNT:NAME")
     return arn
 
 
 def _parse_flag(text: str, name: str) -> bool:
     if text.lower() not in {"true", "false", "1", "0", "yes", "no"}:
-        raise SettingsError(f"{name}={text!r} is neither true nor false")
+        raise SettingsError(f"{name}={text!r}: use true or false")
     return text.lower() in {"true", "1", "yes"}

@@ -96,9 +96,9 @@ def first_few(values: Sequence[str]) -> str:
 
 
 def did_you_mean(word: str, valid: Collection[str], cutoff: float = 0.6) -> str:
-    """`, did you mean us-east-1?`: the most similar name, with swapped letters preferred to another letter; empty if none is similar."""
+    """`; did you mean us-east-1?`: the most similar name, with swapped letters preferred to another letter; empty if none is similar."""
     by_text = {name.lower(): name for name in valid}
     word = shorten(word.lower())
     near = get_close_matches(word, by_text, n=5, cutoff=cutoff)
     best = min(near, key=lambda name: (Counter(word) - Counter(name)).total(), default=None)
-    return f", did you mean {by_text[best]}?" if best else ""
+    return f"; did you mean {by_text[best]}?" if best else ""

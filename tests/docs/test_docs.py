@@ -14,7 +14,8 @@ import yaml
 from docs_commands import FIRST, NOT_RUN, Fleet
 from reaper import registry, settings
 from reaper.notices.channels import delivery
-from reaper.policy import schema, secret_grants, tags, yaml_lines
+from reaper.policy import schema, secret_grants, tags
+from reaper.policy.parse import parse_policy
 
 ROOT = Path(__file__).parents[2]
 PAGES = {path.relative_to(ROOT).as_posix(): path.read_text() for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]}
@@ -59,7 +60,7 @@ def test_every_key_of_the_policy_is_on_its_page(model: type):
 )
 def test_every_policy_in_the_docs_is_valid(block: str):
     if "version" in (yaml.safe_load(block) or {}):
-        yaml_lines.parse_policy(block, "docs", registry.kind_names())
+        parse_policy(block, "docs", registry.kind_names())
 
 
 def test_the_docs_examples_use_channels_that_a_deployment_has():

@@ -21,7 +21,7 @@ from reaper.errors import CloudError
 from reaper.notices.channels import delivery
 from reaper.notices.channels.delivery import ChannelContext, Delivery
 from reaper.notices.message import Audience, Message
-from reaper.policy import yaml_lines
+from reaper.policy.parse import parse_policy
 
 NOW = datetime(2026, 11, 21, 10, 17, tzinfo=UTC)
 HEAD = "version: 1\nowners: {domains: [example.com], fallback: ml-admins@example.com}\nchannels:\n"
@@ -30,7 +30,7 @@ PASSWORD = "correct horse"
 
 def opened(text: str, **environ: str) -> list[delivery.OpenChannel]:
     """The channels of a policy with that list, its secrets in `environ`."""
-    found = yaml_lines.parse_policy(HEAD + text, "policy", registry.kind_names())
+    found = parse_policy(HEAD + text, "policy", registry.kind_names())
     return delivery.open_channels(
         found.channels, ChannelContext(read_secret=lambda ref: secret_store.read_for_policy(ref, environ), clock=lambda: NOW)
     )

@@ -86,7 +86,7 @@ def test_a_plan_changes_nothing_and_is_then_applied_and_undone(desk: Desk):
     assert len(json.loads((desk.home / "plan.json").read_text())["acts"]) == 3
     applied = desk("apply", "plan.json")
     assert (applied.returncode, desk.counts()) == (0, [1, 1, 1]), applied.stdout + applied.stderr
-    assert "3 of 3 acts were made in run " in applied.stdout
+    assert "3 of 3 actions carried out in run " in applied.stdout
     run_id = applied.stdout.split()[-1]
     undone = desk("undo", "--run", run_id)
     assert (undone.returncode, desk.counts()) == (0, [3, 3, 3]), undone.stdout + undone.stderr
@@ -142,7 +142,7 @@ def test_too_many_are_held_until_they_are_released(desk: Desk):
     held = desk("sweep", "--cloud", "aws", "--mode", "enforce", "--format", "json")
     assert ({f["step"] for f in json.loads(held.stdout)["findings"]}, desk.counts()) == ({"hold"}, [3, 3, 3]), held.stderr
     released = desk("release")
-    assert (released.returncode, "is released until" in released.stdout) == (0, True), released.stderr
+    assert (released.returncode, "Released until" in released.stdout) == (0, True), released.stderr
     assert f"(run {json.loads(held.stdout)['run']['id']}): 3 actions are more than max_acts: 2\n" in released.stdout
     assert f"in sqlite://{desk.home}/ledger.db" in released.stdout
     done = desk("sweep", "--cloud", "aws", "--mode", "enforce", "--format", "json")
@@ -157,7 +157,7 @@ def test_a_release_needs_no_hold_and_says_what_it_covers_and_in_which_ledger(des
         done = desk("release", "--for", "2h", **environ)
         assert done.returncode == 0, done.stderr
         assert "Nothing was on hold in " in done.stdout
-        assert "Every action whose date, or the end of whose office hours, had come by " in done.stdout
+        assert "whose date, or the end of whose office hours, had come by " in done.stdout
         assert where in done.stdout
     desk.policy(most=2)
     acted = desk("sweep", "--cloud", "aws", "--mode", "enforce")
@@ -187,11 +187,11 @@ def test_announce_hold_release_plan_and_apply_stand_without_a_sweep_that_acts(de
     assert {f["step"] for f in json.loads(announced.stdout)["findings"]} == {"hold"}, announced.stderr
     assert any("ON HOLD" in Path(mail).read_text() for mail in mails(desk)), "the admins are told"
     made = desk("plan", "--cloud", "aws", "-o", "plan.json")
-    assert "0 acts are due and 3 held" in made.stderr
+    assert "0 actions due, 3 on hold" in made.stderr
     assert (desk("apply", "plan.json").returncode, desk.counts()) == (0, [3, 3, 3])
     assert "On hold since " in desk("release").stdout
     made = desk("plan", "--cloud", "aws", "-o", "plan.json")
-    assert "3 acts are due and 0 held" in made.stderr
+    assert "3 actions due, 0 on hold" in made.stderr
     applied = desk("apply", "plan.json")
     assert (applied.returncode, desk.counts()) == (0, [1, 1, 1]), applied.stdout + applied.stderr
     assert not (desk.home / "manifests" / json.loads(announced.stdout)["run"]["id"]).exists()
@@ -201,7 +201,7 @@ def test_a_release_that_is_over_before_apply_holds_again(desk: Desk):
     desk.policy(most=2)
     desk("sweep", "--cloud", "aws", "--mode", "announce")
     desk("release")
-    assert "3 acts are due and 0 held" in desk("plan", "--cloud", "aws", "-o", "plan.json").stderr
+    assert "3 actions due, 0 on hold" in desk("plan", "--cloud", "aws", "-o", "plan.json").stderr
     store = opening.open_ledger(f"sqlite://{desk.home}/ledger.db", {})
     row = store.read_row("release")
     store.write_row("release", {**row.values, "until": row.values["given"]}, row.version, desk.now)
@@ -209,13 +209,13 @@ def test_a_release_that_is_over_before_apply_holds_again(desk: Desk):
     applied = desk("apply", "plan.json")
     assert (applied.returncode, desk.counts()) == (1, [3, 3, 3]), applied.stdout + applied.stderr
     assert "would stop, but is on hold since " in applied.stdout
-    assert "0 of 3 acts were made in run " in applied.stdout
+    assert "0 of 3 actions carried out in run " in applied.stdout
 
 
 def test_to_apply_a_part_of_what_is_too_much_does_not_get_past_the_limit(desk: Desk):
     desk.account.contents.endpoints["c"].tags = {"reaper:keep": "true"}
     desk.policy(most=2)
-    assert "2 acts are due and 0 held" in desk("plan", "--cloud", "aws", "-o", "plan.json").stderr
+    assert "2 actions due, 0 on hold" in desk("plan", "--cloud", "aws", "-o", "plan.json").stderr
     desk.account.contents.endpoints["c"].tags = {}
     applied = desk("apply", "plan.json")
     assert (applied.returncode, desk.counts()) == (1, [3, 3, 3]), applied.stdout + applied.stderr
@@ -236,10 +236,10 @@ def test_apply_tells_nobody_of_what_is_not_in_its_plan(desk: Desk):
 def test_a_plan_counts_what_is_held_and_says_that_it_asks_for_nothing(desk: Desk):
     desk.policy(most=2)
     made = desk("plan", "--cloud", "aws", "-o", "plan.json")
-    assert "0 acts are due and 3 held, of 3 resources." in made.stderr
+    assert "3 resources checked: 0 actions due, 3 on hold." in made.stderr
     applied = desk("apply", "plan.json")
     assert (applied.returncode, desk.counts()) == (0, [3, 3, 3]), applied.stderr
-    assert applied.stdout == "plan.json asks for no act; 3 were held when it was made: nothing was done\n"
+    assert applied.stdout == "plan.json contains no actions; 3 were on hold when it was written. Nothing was done.\n"
 
 
 def test_a_plan_is_not_applied_with_a_memory_that_ends_with_the_run(desk: Desk):

@@ -80,27 +80,27 @@ def test_exit_status_1_when_something_is_idle_and_asked_to_fail(server: Server, 
         (["sweep", "--cloud", "gcp"], {}, "gcp"),
         (["sweep", "--kind", "sagemaker-endpont"], {}, "did you mean sagemaker-endpoint?"),
         (["sweep", "--cloud", "aws", "--region", "us-east-11"], {}, "did you mean us-east-1?"),
-        (["sweep", "--cloud", "aws", "--policy", "nowhere.yaml"], {}, "policy 'nowhere.yaml': cannot be read"),
+        (["sweep", "--cloud", "aws", "--policy", "nowhere.yaml"], {}, "policy 'nowhere.yaml': can't be read"),
         (
             ["sweep", "--cloud", "aws", "--policy", "version: 1\nrulez: []"],
             {},
-            "inline policy:2: rulez: unknown key, did you mean rules?",
+            "inline policy:2: rulez: unknown key; did you mean rules?",
         ),
         (["sweep", "--cloud", "aws", "--account", "999999999999"], {}, "the credentials in use are of 123456789012"),
-        (["sweep", "--cloud", "aws", "--output", "/nowhere/report"], {}, "cannot be written"),
-        (["sweep"], {"REAPER_MODE": "adit"}, "REAPER_MODE='adit' is not a mode"),
+        (["sweep", "--cloud", "aws", "--output", "/nowhere/report"], {}, "can't be written"),
+        (["sweep"], {"REAPER_MODE": "adit"}, "REAPER_MODE='adit': unknown mode"),
         (["sweep"], {"REAPER_MOED": "audit"}, "did you mean REAPER_MODE?"),
-        (["policy", "check", "nowhere.yaml"], {}, "cannot be read"),
+        (["policy", "check", "nowhere.yaml"], {}, "can't be read"),
         (["explain", "no-such-thing", "--cloud", "aws"], {}, "was not found"),
         (["explain", "quiet", "--report", "nowhere.json"], {}, "--report 'nowhere.json': cannot be read"),
         (["explain", "quiet", "--report", "x.json", "--cloud", "aws"], {}, "drop one of the two"),
-        (["sweep", "--kind", ""], {}, "--kind '' names nothing"),
-        (["sweep", "--mode", "foo"], {}, "error --mode='foo' is not a mode: expected audit, notify, announce or enforce"),
+        (["sweep", "--kind", ""], {}, "--kind '' is empty"),
+        (["sweep", "--mode", "foo"], {}, "error --mode='foo': unknown mode; use audit, notify, announce or enforce"),
         (["sweep", "--output", ""], {}, "--output '' names no file"),
-        (["sweep", "--output", "report.pdf"], {}, ".pdf is no format we write: end it in .html, .htm, .json, .csv"),
+        (["sweep", "--output", "report.pdf"], {}, "no report format ends in .pdf; use .html, .htm, .json, .csv"),
         (["plan", "--output", ""], {}, "--output '' names no file"),
         (["demo", "--output", ""], {}, "--output '' names no folder"),
-        (["plan", "--output", "-", "--kind", ""], {}, "--kind '' names nothing"),
+        (["plan", "--output", "-", "--kind", ""], {}, "--kind '' is empty"),
         (["sweep", "--cloud", "azure", "--subscription", "my-subscription"], {}, "is no subscription id, such as 0000"),
     ],
 )
@@ -285,7 +285,7 @@ def test_policy_check_and_schema(tmp_path: Path):
     path.write_text("version: 1\nrules: [{name: all}, {name: never, match: {region: us-east-1}}]\n")
     done = reaper(None, "policy", "check", str(path))
     assert done.returncode == 0
-    assert "can never match" in done.stderr
+    assert "never matches" in done.stderr
     jsonschema.Draft202012Validator.check_schema(json.loads(reaper(None, "policy", "schema").stdout))
 
 

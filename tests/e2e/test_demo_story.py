@@ -148,7 +148,7 @@ def test_first_notices_name_the_money_and_the_date_of_the_mails(told: Told):
 
 
 def test_a_click_keeps_it_until_the_snooze_is_over_and_then_it_is_told_anew(told: Told):
-    assert "tom opens the link in the mail and sends the form: “churn-model” is kept" in told.day("Tuesday 3 November")
+    assert "tom opens the link in the mail and sends the form: “churn-model” is snoozed" in told.day("Tuesday 3 November")
     assert "exempt churn-model: kept by tom@example.com until 2026-11-08 10:00 UTC" in told.day("Tuesday 3 November")
     assert "churn-model: $22.13 a day" in told.day("Monday 9 November")
     assert "on or after Thu 12 Nov 2026" in told.day("Monday 9 November")

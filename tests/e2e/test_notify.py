@@ -94,7 +94,7 @@ def test_a_channel_that_is_not_there_is_named_with_those_that_are(tmp_path: Path
     lines = f"  - {{type: folder, path: '{tmp_path}/mail', name: looks}}\n"
     done = reaper_notify("--to", "dana@example.com", "--policy", HEAD + lines, "--channel", "looks", "--channel", "nope")
     assert isinstance(done.exception, SettingsError)
-    assert "'nope': there is no channel of that name or type; there are looks" in str(done.exception)
+    assert "'nope': no channel has this name or type; use looks" in str(done.exception)
     assert not (tmp_path / "mail").exists()
 
 

@@ -16,9 +16,11 @@ import pytest
 from fakes.builders import DAY, HOUR, NOW
 from reaper.ledger.in_memory import InMemoryLedger
 from reaper.model import Memory
+from reaper.snooze.handler import handle_request
+from reaper.snooze.links import link_address
 from reaper.snooze.pages import snooze_end
-from reaper.snooze.record import Reply, Request, handle_request, link_address
-from reaper.snooze.record import SnoozeContext as Desks
+from reaper.snooze.request import Reply, Request
+from reaper.snooze.request import SnoozeContext as Desks
 from reaper.snooze.token import Keys, SnoozeLink, sign_link
 
 sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: the page was NOT tried in a browser")
@@ -148,7 +150,7 @@ def test_choices_reason_and_name_arrive_and_can_be_changed_afterwards(site: Site
     assert (found.snoozed_until, found.snooze_reason) == (snooze_end(NOW, 7), "Demo für Ōsaka <script>")
     assert found.snoozed_by == "Jo (jo.martin@example.com)"
     tab.get_by_role("link", name="Choose again").click()
-    assert "Already kept until Sat 28 Nov 2026, 11:00 UTC" in tab.inner_text("main")
+    assert "Snoozed until Sat 28 Nov 2026, 11:00 UTC" in tab.inner_text("main")
     tab.get_by_label("1 day").check()
     tab.get_by_label("Also if that is sooner").check()
     tab.get_by_role("button", name="Keep it").click()

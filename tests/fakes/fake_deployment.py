@@ -22,7 +22,7 @@ from reaper.notices.channels.delivery import OpenChannel
 from reaper.notices.context import ConcludeContext
 from reaper.notices.message import Audience, Message
 from reaper.observe import ObserveContext, sweep
-from reaper.policy import yaml_lines
+from reaper.policy.parse import parse_policy
 from reaper.policy.schema import Policy
 from reaper.registry import kind_names
 
@@ -123,7 +123,7 @@ class Enforcer:
 
 
 def policy(text: str) -> Policy:
-    return yaml_lines.parse_policy(text, "test policy", kind_names())
+    return parse_policy(text, "test policy", kind_names())
 
 
 def only(report: Report) -> Finding:

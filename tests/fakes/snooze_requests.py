@@ -14,7 +14,8 @@ from reaper.errors import CloudError, Reason
 from reaper.ledger.in_memory import InMemoryLedger
 from reaper.ledger.port import Ledger, Recalled
 from reaper.model import Memory
-from reaper.snooze.record import Reply, Request, SnoozeContext, handle_request
+from reaper.snooze.handler import handle_request
+from reaper.snooze.request import Reply, Request, SnoozeContext
 from reaper.snooze.token import Keys, SnoozeLink, sign_link
 
 KEYS = Keys(current="k1", ring={"k1": b"1" * 32})

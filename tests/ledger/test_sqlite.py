@@ -68,7 +68,7 @@ def test_the_folder_is_made_for_its_user_only(file):
 def test_what_is_kept_survives_the_process(file):
     code = (
         "import sys; from datetime import UTC, datetime; from reaper.ledger import port; from reaper.model import Memory\n"
-        "kept = port.open_ledger(sys.argv[1], {}); now = datetime(2026, 11, 21, tzinfo=UTC)\n"
+        "kept = opening.open_ledger(sys.argv[1], {}); now = datetime(2026, 11, 21, tzinfo=UTC)\n"
         "print(sum(kept.remember(f'r{n}', Memory(notice_receipt=sys.argv[2]), 0, now) for n in range(50)))"
     )
     command = [sys.executable, "-c", code, f"sqlite://{file}"]

@@ -13,7 +13,7 @@ from fakes.sample_findings import finding, occasion, only, report
 from reaper import text
 from reaper.cli import sample_notice
 from reaper.model import Coverage, Finding, Memory, Mode, Outcome, Result, State, Status, Step, StepName, Target
-from reaper.notices import owner_headline, owner_notice
+from reaper.notices import admin_subject, owner_headline, owner_notice
 from reaper.notices.admin_summary import admin_summary
 from reaper.notices.message import MAX_SUBJECT, Message
 from reaper.policy import office_hours
@@ -260,7 +260,7 @@ def test_the_audits_summary_tells_one_cause_once_with_its_places():
     assert "0 of 3 lists complete" in said
     for n in (1, 2, 3):
         assert f"sagemaker-endpoint in 123456789012 eu-west-{n}" in said
-    assert "0 of 3 lists complete" in brief.summary_subject(report(coverage=rows()))
+    assert "0 of 3 lists complete" in admin_subject.summary_subject(report(coverage=rows()))
 
 
 def test_the_audits_summary_says_what_to_do_where_nothing_could_be_read():

@@ -13,7 +13,7 @@ from on_aws.conftest import DAY, HOUR, NOW, Sweep
 from reaper import observe, registry
 from reaper.aws import targets
 from reaper.model import Confidence, State
-from reaper.policy import yaml_lines
+from reaper.policy.parse import parse_policy
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.call import Call
 from reaper_sandbox.aws.fault import Fault, denied, on
@@ -267,7 +267,7 @@ def test_the_look_before_an_action_sees_the_same_hours_as_the_sweep(account: Acc
     account.alive("quiet", "AllTraffic", LONG_AGO, now + HOUR)
     account.invoked("quiet", "AllTraffic", NOW.replace(hour=7, minute=55))
     server.now = now
-    policy = yaml_lines.parse_policy("{version: 1, defaults: {idle_after: 2h}}", "policy", registry.kind_names())
+    policy = parse_policy("{version: 1, defaults: {idle_after: 2h}}", "policy", registry.kind_names())
     found = swept(KIND, policy="{version: 1, defaults: {idle_after: 2h}}", now=now).found["quiet"]
     [cloud] = targets.target_sessions(["us-east-1"], (), boto3.Session())
     server.now = later = now + timedelta(minutes=3)
@@ -296,7 +296,7 @@ def test_a_row_that_is_listed_twice_is_told_once_even_where_the_kind_fails(accou
     def broken(cloud: Any, resources: Any, window: Any) -> Any:
         raise IndexError("list index out of range")
 
-    order = observe.ObserveContext(policy=yaml_lines.parse_policy("version: 1", "policy", registry.kind_names()), now=NOW)
+    order = observe.ObserveContext(policy=parse_policy("version: 1", "policy", registry.kind_names()), now=NOW)
     [cloud] = targets.target_sessions(["us-east-1"], (), boto3.Session())
     for given in (replace(known, discover=twice), replace(known, discover=twice, observe=broken)):
         done = observe.sweep([cloud], [given], order)
@@ -317,7 +317,7 @@ def test_a_kind_that_trips_over_a_reply_fails_alone(account: Account, swept: Swe
     def trip(*_: Any) -> Any:
         raise odd("odd")
 
-    order = observe.ObserveContext(policy=yaml_lines.parse_policy("version: 1", "policy", registry.kind_names()), now=NOW)
+    order = observe.ObserveContext(policy=parse_policy("version: 1", "policy", registry.kind_names()), now=NOW)
     [cloud] = targets.target_sessions(["us-east-1"], (), boto3.Session())
     broken = replace(registry.kind("sagemaker-notebook"), **{part: trip})
     done = observe.sweep([cloud], [broken, registry.kind(KIND)], order)
@@ -334,7 +334,7 @@ def test_a_kind_that_runs_out_of_memory_ends_the_run(account: Account):
     def trip(*_: Any) -> Any:
         raise MemoryError
 
-    order = observe.ObserveContext(policy=yaml_lines.parse_policy("version: 1", "policy", registry.kind_names()), now=NOW)
+    order = observe.ObserveContext(policy=parse_policy("version: 1", "policy", registry.kind_names()), now=NOW)
     [cloud] = targets.target_sessions(["us-east-1"], (), boto3.Session())
     with pytest.raises(MemoryError):
         observe.sweep([cloud], [replace(registry.kind(KIND), discover=trip)], order)

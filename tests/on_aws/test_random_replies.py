@@ -14,7 +14,7 @@ from reaper import registry
 from reaper.aws.session import CloudSession
 from reaper.model import State, Status, Target
 from reaper.observe import ObserveContext, Swept, sweep
-from reaper.policy import yaml_lines
+from reaper.policy.parse import parse_policy
 from reaper_sandbox.aws.server import Server
 
 FLEETS, A_TEST = 240, 40
@@ -43,7 +43,7 @@ def place() -> Iterator[tuple[Server, CloudSession]]:
 def _swept(place: tuple[Server, CloudSession], fleet: Fleet) -> Swept:
     server, cloud = place
     server.rules[:] = [fleet.guard]
-    order = ObserveContext(policy=yaml_lines.parse_policy(POLICY, "policy", registry.kind_names()), now=NOW)
+    order = ObserveContext(policy=parse_policy(POLICY, "policy", registry.kind_names()), now=NOW)
     return sweep([cloud], registry.kinds("aws"), order)
 
 

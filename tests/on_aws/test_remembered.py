@@ -22,7 +22,7 @@ from reaper.aws import endpoint_description, targets
 from reaper.ledger.in_memory import InMemoryLedger
 from reaper.ledger.opening import FORMAT_ROW
 from reaper.model import Finding, State, StepName
-from reaper.policy import yaml_lines
+from reaper.policy.parse import parse_policy
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.call import Call
 from reaper_sandbox.aws.fault import Fault, on
@@ -51,9 +51,7 @@ class Sweeper:
 
     def order(self, *, writes: bool = True) -> observe.ObserveContext:
         held = cache.open_cache(self.ledger, self.now, print, may_write=writes)
-        return observe.ObserveContext(
-            policy=yaml_lines.parse_policy(self.policy, "policy", registry.kind_names()), now=self.now, cache=held
-        )
+        return observe.ObserveContext(policy=parse_policy(self.policy, "policy", registry.kind_names()), now=self.now, cache=held)
 
     def run(self, *, writes: bool = True) -> tuple[Finding, int]:
         """What was found, and how many configurations were described for it."""

@@ -17,7 +17,8 @@ from reaper.aws import metrics, targets
 from reaper.aws.metrics import MetricQuery
 from reaper.kind import Kind
 from reaper.model import Finding, RecentSince, Resource, State, Target, Window
-from reaper.policy import rules, yaml_lines
+from reaper.policy import rules
+from reaper.policy.parse import parse_policy
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.call import Call
 from reaper_sandbox.aws.records import Variant
@@ -115,7 +116,7 @@ def test_use_of_a_variant_without_instances_is_told_in_one_way(account: Account)
     for name in ("v", "w"):
         account.alive("pair", name, NOW - 10 * DAY, NOW)
     account.invoked("pair", "w", NOW - 2 * HOUR)
-    order = observe.ObserveContext(policy=yaml_lines.parse_policy("version: 1", "policy", registry.kind_names()), now=NOW)
+    order = observe.ObserveContext(policy=parse_policy("version: 1", "policy", registry.kind_names()), now=NOW)
     known, [cloud] = registry.kind(KIND), targets.target_sessions(["us-east-1"], (), boto3.Session())
     found = [described(observe.sweep([cloud], [kind], order))["pair"].case.verdict for kind in (known, thorough(known))]
     assert found[0] == found[1]
@@ -138,7 +139,7 @@ def test_every_verdict_is_that_of_a_sweep_which_describes_everything(account: Ac
     fleet(account, seed)
     chance = random.Random(f"rules of {seed}")
     text = policy(*chance.sample(RULES, chance.randint(1, len(RULES))))
-    order = observe.ObserveContext(policy=yaml_lines.parse_policy(text, "policy", registry.kind_names()), now=NOW)
+    order = observe.ObserveContext(policy=parse_policy(text, "policy", registry.kind_names()), now=NOW)
     known, [cloud] = registry.kind(KIND), targets.target_sessions(["us-east-1"], (), boto3.Session())
     found = described(observe.sweep([cloud], [known], order))
     full = described(observe.sweep([cloud], [thorough(known)], order))
@@ -206,7 +207,7 @@ def test_the_look_before_an_action_reads_the_whole_window_at_once(account: Accou
     account.notebook("nb")
     account.app(space="ana")
     one = next(f.case.resource for f in swept(kind).found.values())
-    held = yaml_lines.parse_policy("version: 1", "policy", registry.kind_names())
+    held = parse_policy("version: 1", "policy", registry.kind_names())
     found, [cloud] = spans(server), targets.target_sessions(["us-east-1"], (), boto3.Session())
     observe.assess_again(cloud, registry.kind(kind), one, observe.ObserveContext(policy=held, now=NOW))
     assert {start for _, start in found} == {observe.observation_window(held, NOW).start}
@@ -222,7 +223,7 @@ def test_a_wait_that_cannot_be_told_is_the_shortest_of_the_policy(account: Accou
         created=NOW,
         tags={"reaper:keep": 5},  # type: ignore[dict-item]
     )
-    order = observe.ObserveContext(policy=yaml_lines.parse_policy(policy(RULES[0]), "policy", registry.kind_names()), now=NOW)
+    order = observe.ObserveContext(policy=parse_policy(policy(RULES[0]), "policy", registry.kind_names()), now=NOW)
     assert observe._quiet([one], order) == {}
     assert (
         observe.observation_window(order.policy, NOW).recent_since

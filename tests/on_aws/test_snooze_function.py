@@ -144,7 +144,7 @@ def test_a_get_through_the_url_shows_the_page_and_writes_nothing(store: Ledger, 
     assert reply["statusCode"] == 200
     assert reply["isBase64Encoded"] is False
     assert reply["headers"]["content-type"] == "text/html; charset=utf-8"
-    assert "Keep “churn” as it is?" in reply["body"]
+    assert "Keep “churn”?" in reply["body"]
     assert {c.action for c in server.calls} == {"secretsmanager:GetSecretValue", "dynamodb:BatchGetItem"}
     json.dumps(reply)
 
@@ -229,8 +229,8 @@ def test_the_log_has_no_token_and_says_what_happened(store: Ledger, caplog: pyte
     call(event("GET", "t=forged"))
     said = str([record.__dict__ for record in caplog.records])
     assert token()[-43:] not in said
-    assert "kept until" in said
-    assert "refused: not of a link's shape" in said
+    assert "snoozed until" in said
+    assert "refused: not in the form of a link" in said
 
 
 @pytest.mark.parametrize(

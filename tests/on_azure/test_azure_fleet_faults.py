@@ -11,7 +11,7 @@ from on_azure.conftest import NOW, changed
 from reaper import registry
 from reaper.azure import targets
 from reaper.observe import ObserveContext, Swept, sweep
-from reaper.policy import yaml_lines
+from reaper.policy.parse import parse_policy
 from reaper_sandbox.azure import fleet
 from reaper_sandbox.azure.fault import Guard, cut, error, garbage, on, throttled
 from reaper_sandbox.azure.rights import deny
@@ -81,7 +81,7 @@ def idle(done: Swept) -> set[str]:
 
 def run(server: Server, rules: tuple[Guard, ...]) -> Swept:
     server.rules[:] = rules
-    order = ObserveContext(policy=yaml_lines.parse_policy(POLICY, "policy", registry.kind_names()), now=NOW)
+    order = ObserveContext(policy=parse_policy(POLICY, "policy", registry.kind_names()), now=NOW)
     return sweep(targets.target_sessions((fleet.FIRST, fleet.SECOND)), registry.kinds("azure"), order)
 
 

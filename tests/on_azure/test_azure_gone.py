@@ -11,7 +11,7 @@ from reaper.azure import deployments
 from reaper.azure.session import CloudSession
 from reaper.errors import CloudError, Reason
 from reaper.model import State
-from reaper.policy import yaml_lines
+from reaper.policy.parse import parse_policy
 from reaper_sandbox.azure import signals
 from reaper_sandbox.azure.fault import Fault, error, on
 from reaper_sandbox.azure.request import Reply
@@ -86,7 +86,7 @@ def test_what_a_page_hides_is_not_gone_when_it_is_to_be_stopped(server: Server, 
 def _again(cloud: CloudSession, name: str) -> CloudError:
     kind, order = (
         registry.kind(CLUSTER),
-        observe.ObserveContext(policy=yaml_lines.parse_policy("version: 1", "policy", registry.kind_names()), now=NOW),
+        observe.ObserveContext(policy=parse_policy("version: 1", "policy", registry.kind_names()), now=NOW),
     )
     with pytest.raises(CloudError) as caught:
         observe.assess_again(

@@ -18,7 +18,7 @@ from on_azure.schema import Schema
 from reaper import registry
 from reaper.azure import targets
 from reaper.observe import ObserveContext, Swept, sweep
-from reaper.policy import yaml_lines
+from reaper.policy.parse import parse_policy
 from reaper_sandbox.azure import signals
 from reaper_sandbox.azure.fault import Fault
 from reaper_sandbox.azure.request import Reply, Request
@@ -320,9 +320,7 @@ def fleet(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], tuple[Est
             estate = Estate(server, Schema(random.Random(seed), NOW))
             build(estate)
             server.rules.append(estate)
-            order = ObserveContext(
-                policy=yaml_lines.parse_policy(POLICY, "policy", registry.kind_names()), now=NOW + timedelta(seconds=1)
-            )
+            order = ObserveContext(policy=parse_policy(POLICY, "policy", registry.kind_names()), now=NOW + timedelta(seconds=1))
             return estate, sweep(targets.target_sessions((SUB,)), registry.kinds("azure"), order)
 
         yield run

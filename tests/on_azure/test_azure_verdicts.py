@@ -11,7 +11,7 @@ from reaper import registry
 from reaper.azure import targets
 from reaper.model import Finding
 from reaper.observe import ObserveContext, Swept, sweep
-from reaper.policy import yaml_lines
+from reaper.policy.parse import parse_policy
 from reaper_sandbox.azure import fleet
 from reaper_sandbox.azure.server import Server
 
@@ -22,7 +22,7 @@ def story() -> Iterator[tuple[Server, Swept]]:
         fleet.settle(server, NOW)
         for name, value in server.env.items():
             patch.setenv(name, value)
-        order = ObserveContext(policy=yaml_lines.parse_policy("version: 1", "policy", registry.kind_names()), now=NOW)
+        order = ObserveContext(policy=parse_policy("version: 1", "policy", registry.kind_names()), now=NOW)
         yield server, sweep(targets.target_sessions(()), registry.kinds("azure"), order)
 
 

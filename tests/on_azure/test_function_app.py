@@ -225,7 +225,7 @@ def test_the_page_is_anonymous_keeps_by_its_own_links_and_leaves_no_trace_in_the
     assert (status, "churn" in shown.decode()) == (200, True)
     assert page.ask("/api/keep", f"t={mine}&days=3".encode(), key=None)[0] == 200
     log = page.log.read_text()
-    assert "kept until" in log
+    assert "snoozed until" in log
     assert "another deployment" in log
     assert "Traceback" not in log
     assert mine[-43:] not in log

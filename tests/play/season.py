@@ -32,7 +32,7 @@ from play.post import Post
 from play.shell import PRODUCT, Done, Shell
 from play.terms import DAY, HOUR, MINUTE
 from reaper.snooze import handler
-from reaper.snooze.record import Request
+from reaper.snooze.request import Request
 from reaper_sandbox.aws import fault as aws_fault
 from reaper_sandbox.azure import fault as azure_fault
 

@@ -10,7 +10,7 @@ from html import unescape
 from urllib.parse import urlencode, urlsplit
 
 from reaper.snooze import handler
-from reaper.snooze.record import Request
+from reaper.snooze.request import Request
 
 
 def visit(address: str, days: str) -> None:

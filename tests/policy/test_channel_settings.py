@@ -13,6 +13,7 @@ from reaper.notices.channels.recipients import recipient_addresses
 from reaper.notices.message import Audience, Message
 from reaper.policy import channel_settings, yaml_lines
 from reaper.policy.channel_settings import CHANNEL_MODELS, Acs, Apprise, Sns
+from reaper.policy.parse import parse_policy
 from reaper.policy.schema import Policy
 
 OWNERS = "owners: {domains: [example.com], fallback: ml-admins@example.com}\n"
@@ -29,7 +30,7 @@ EVERY = """\
 
 
 def parse(channels: str, head: str = OWNERS) -> Policy:
-    return yaml_lines.parse_policy(f"version: 1\n{head}channels:\n{channels}", "policy.yaml", registry.kind_names())
+    return parse_policy(f"version: 1\n{head}channels:\n{channels}", "policy.yaml", registry.kind_names())
 
 
 def problem(line: str, head: str = OWNERS) -> str:
@@ -79,23 +80,23 @@ def test_a_secret_in_the_policy_is_an_error_that_says_how_to_mend_it_and_does_no
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("{type: smpt, host: a}", "channels[0]: 'smpt' is no type of channel, did you mean smtp?"),
+        ("{type: smpt, host: a}", "channels[0]: unknown channel type 'smpt'; did you mean smtp?"),
         ("{host: a}", "valid here: smtp, ses, acs, sns, webhook, apprise, folder"),
-        (f"{{{SMTP}, prot: 25}}", "channels[0].prot: unknown key, did you mean port?"),
-        (f"{{{SMTP}, fron: a@b.cd}}", "channels[0].fron: unknown key, did you mean from?"),
+        (f"{{{SMTP}, prot: 25}}", "channels[0].prot: unknown key; did you mean port?"),
+        (f"{{{SMTP}, fron: a@b.cd}}", "channels[0].fron: unknown key; did you mean from?"),
         ("{type: smtp, from: r@example.com}", "channels[0].host: this key is missing"),
-        ("{type: smtp, host: a.example, from: R <r@example.com>}", "expected one plain e-mail address"),
+        ("{type: smtp, host: a.example, from: R <r@example.com>}", "expected one plain email address"),
         (
             f"{{{SMTP}, for: owner}}",
-            "channels[0].for[0]: 'owner' is not valid: expected 'owners' or 'admins', did you mean owners?",
+            "channels[0].for[0]: 'owner' is not valid: expected 'owners' or 'admins'; did you mean owners?",
         ),
         (f"{{{SMTP}, for: []}}", "channels[0].for: "),
         (f"{{{SMTP}, user: u}}", "user and secret go together"),
-        (f"{{{SMTP}, user: u, secret: env:REAPER_SECRET_P, tls: none}}", "would travel in the clear"),
+        (f"{{{SMTP}, user: u, secret: env:REAPER_SECRET_P, tls: none}}", "would send the password unencrypted"),
         ("{type: sns, topic: reaper}", "channels[0].topic: 'reaper' is not valid"),
         ('{type: webhook, url: "http://hooks.example.com/", secret: env:REAPER_SECRET_K}', "channels[0].url: "),
         ('{type: webhook, url: "https://hooks.example.com/"}', "channels[0].secret: this key is missing"),
-        ("{type: apprise}", "give secret, which holds the Apprise address"),
+        ("{type: apprise}", "set secret to where the Apprise address is stored"),
         ('{type: acs, endpoint: "http://mail.example.com", from: r@example.com}', "channels[0].endpoint: "),
     ],
 )
@@ -110,11 +111,11 @@ def test_a_mistake_is_told_with_its_line_and_its_fix(line: str, said: str):
 )
 def test_a_chat_as_a_type_is_answered_with_the_lines_that_work(asked: str):
     found = problem(f"{{type: {asked}, url: 'https://hooks.example.com/x'}}")
-    assert found.startswith(f"policy.yaml:4: channels[0]: {asked!r} is no type of channel: chats go through Apprise")
+    assert found.startswith(f"policy.yaml:4: channels[0]: unknown channel type {asked!r}; chats use Apprise")
     [line] = re.findall(r"write `(- \{.*?\})`", found)
     [channel] = parse(f"  {line}\n").channels
     assert isinstance(channel, Apprise)
-    assert f"into the variable {str(channel.secret).removeprefix('env:')} " in found
+    assert f"in the variable {str(channel.secret).removeprefix('env:')} " in found
 
 
 @pytest.mark.parametrize(("name", "address"), sorted(set(channel_settings.CHATS.values())))
@@ -133,7 +134,7 @@ def test_mail_as_a_type_is_answered_with_the_types_there_are(asked: str):
 
 
 def test_a_mail_channel_for_admins_needs_to_know_where_they_are():
-    assert "give it a `to`, or the policy an owners.fallback" in problem("{type: ses, from: r@example.com}", "")
+    assert "set its `to` or owners.fallback" in problem("{type: ses, from: r@example.com}", "")
     assert problem("{type: ses, from: r@example.com}", "owners: {fallback: nobody}\n")
     assert parse("  - {type: ses, from: r@example.com, for: owners}\n", "")
     assert parse("  - {type: ses, from: r@example.com, to: ops@example.com}\n", "")
@@ -155,7 +156,7 @@ def test_a_message_to_an_owner_never_goes_to_the_channels_own_addresses():
 
 @pytest.mark.parametrize("to", ["victim%evil.com@example.com", "-oQ@example.com", "a!b@example.com", "x y@example.com"])
 def test_no_channel_sends_to_an_address_that_hides_another(to: str):
-    assert "expected one plain e-mail address" in problem(f"{{type: ses, from: r@example.com, to: '{to}'}}")
+    assert "expected one plain email address" in problem(f"{{type: ses, from: r@example.com, to: '{to}'}}")
     with pytest.raises(ValueError, match="is not a plain e-mail address"):
         message(to=to)
     with pytest.raises(CloudError):

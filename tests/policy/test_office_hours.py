@@ -31,7 +31,7 @@ def test_days_can_be_listed_and_wrap_around_the_week(on: str, days: set[int]):
         ("9-5", "UTC", "expected days and times"),
         ("mon-fri 21:00-07:00", "UTC", "expected a start before an end"),
         ("mon-fri 07:00-25:00", "UTC", "expected a start before an end"),
-        ("monday 07:00-08:00", "UTC", "expected days out of mon, tue"),
+        ("monday 07:00-08:00", "UTC", "expected days from mon, tue"),
         ("mon 07:00-08:00", "Mars/Olympus", "expected an IANA time zone"),
         ("mon 07:00-08:00", "", "expected an IANA time zone"),
         ("mon 07:00-08:00", "../etc/passwd", "expected an IANA time zone"),

@@ -100,7 +100,7 @@ def test_a_claim_is_shown_as_one_that_may_not_be_mailed():
     assert shown(owner(resource(tags={"owner": "a@example.com"}), TAGS, DOMAINS, None)) == "a@example.com"
     assert shown(owner(resource(), TAGS, (), None)) is None
     said = hint(claims) or ""
-    assert said.startswith("2 owners are named")
+    assert said.startswith("The domains of 2 owners are not in the policy's owners.domains")
     assert said.endswith("set owners.domains: [x.test, y.test]")
     assert hint([owner(resource(), TAGS, (), None)]) is None
 
@@ -109,8 +109,8 @@ def test_beside_a_fallback_who_is_told_comes_first_and_the_hint_says_so():
     told = owner(resource(tags={"owner": "bob@x.test"}), TAGS, (), "admins@example.com")
     assert shown(told) == "admins@example.com (bob@x.test may not be mailed)"
     said = hint([told]) or ""
-    assert "so admins@example.com is told in their place. If they are yours, set owners.domains: [x.test]" in said
-    assert "cannot be told" not in said
+    assert "so admins@example.com gets their notices. If they are yours, set owners.domains: [x.test]" in said
+    assert "they get no notices" not in said
     alone = owner(resource(tags={"owner": "bob@x.test"}), TAGS, (), None)
-    assert "so they cannot be told. If" in (hint([alone]) or "")
-    assert "the fallback, where there is one, is told" in (hint([told, alone]) or "")
+    assert "so they get no notices. If" in (hint([alone]) or "")
+    assert "owners.fallback, if set, gets their notices" in (hint([told, alone]) or "")

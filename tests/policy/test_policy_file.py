@@ -14,6 +14,7 @@ from reaper.errors import PolicyError
 from reaper.model import BilledPart, Ceiling, Confidence, StepName
 from reaper.policy import file as policy_file
 from reaper.policy import json_schema, lint, yaml_lines
+from reaper.policy.parse import parse_policy
 from reaper.policy.rules import effective_rule, idle_after_range, shortest_idle_after
 from reaper.policy.schema import Policy, RuleSpec
 
@@ -26,13 +27,13 @@ FORCED = '{on: "mon-fri 07:00-21:00", tz: Europe/Berlin, force: true}'
 
 
 def parse(text: str) -> Policy:
-    return yaml_lines.parse_policy(text, "policy.yaml", KINDS, STARTABLE)
+    return parse_policy(text, "policy.yaml", KINDS, STARTABLE)
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.name)
 def test_every_example_fits_the_schema_and_mails_nobody_and_says_so(path: Path):
     text = path.read_text()
-    policy = yaml_lines.parse_policy(text, path.name, KINDS)
+    policy = parse_policy(text, path.name, KINDS)
     assert (policy.owners.domains, policy.owners.fallback) == ([], None)
     [warning] = lint.lint_policy(policy, text, path.name)
     assert "owners.domains is empty" in warning
@@ -47,9 +48,9 @@ def test_there_are_examples():
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        pytest.param("", "policy.yaml:1: version: this key is missing, add `version: 1`", id="empty"),
+        pytest.param("", "policy.yaml:1: version: this key is missing; add `version: 1`", id="empty"),
         pytest.param("version: 2", "policy.yaml:1: version: 2 is not valid: expected 1", id="another version"),
-        pytest.param("version: 1\nrulez: []", "policy.yaml:2: rulez: unknown key, did you mean rules?", id="unknown key"),
+        pytest.param("version: 1\nrulez: []", "policy.yaml:2: rulez: unknown key; did you mean rules?", id="unknown key"),
         pytest.param(
             "version: 1\ndefaults:\n  idle_after: 4 hours",
             "policy.yaml:3: defaults.idle_after: '4 hours' is not valid: expected a duration such as 30m, 4h, 3d or 2w",
@@ -57,17 +58,17 @@ def test_there_are_examples():
         ),
         pytest.param(
             "version: 1\ndefaults: {snooze_max: 12h}",
-            "policy.yaml:2: defaults.snooze_max: '12h' is not valid: expected at least 1d: keep-links offer whole days",
+            "policy.yaml:2: defaults.snooze_max: '12h' is not valid: expected at least 1d: snooze links offer whole days",
             id="snooze",
         ),
         pytest.param(
             "version: 1\ndefaults: {action: stpo}",
-            "policy.yaml:2: defaults.action: 'stpo' is not valid: expected 'ignore', 'notify', 'stop' or 'delete', did you mean stop?",
+            "policy.yaml:2: defaults.action: 'stpo' is not valid: expected 'ignore', 'notify', 'stop' or 'delete'; did you mean stop?",
             id="action",
         ),
         pytest.param(
             "version: 1\nrules:\n  - name: a\n    match: {kind: sagemaker-endpont}",
-            "policy.yaml:4: rules[0].match.kind: 'sagemaker-endpont' is no kind we know, did you mean sagemaker-endpoint?",
+            "policy.yaml:4: rules[0].match.kind: unknown kind 'sagemaker-endpont'; did you mean sagemaker-endpoint?",
             id="kind",
         ),
         pytest.param(
@@ -81,7 +82,7 @@ def test_there_are_examples():
             id="a list for keys",
         ),
         pytest.param(
-            "version: 1\nrules: [{name: {a: b}}]", "policy.yaml:2: rules[0].name: expected a text", id="keys for a text"
+            "version: 1\nrules: [{name: {a: b}}]", "policy.yaml:2: rules[0].name: expected a string", id="keys for a text"
         ),
         pytest.param(
             "version: 1\nlimits: {max_acts: some}",
@@ -93,7 +94,7 @@ def test_there_are_examples():
             "policy.yaml:2: defaults.idle_after: '9999999w' is not valid: expected at most 455d, metrics are not kept longer",
             id="too long",
         ),
-        pytest.param("version: 1\nversion: 1", "policy.yaml:2: version: the key is given twice, remove one", id="key twice"),
+        pytest.param("version: 1\nversion: 1", "policy.yaml:2: version: duplicate key; remove one", id="key twice"),
         pytest.param("a: [", "policy.yaml:1: not valid YAML: ", id="not YAML"),
         pytest.param("- 1", "policy.yaml:1: expected keys such as `version: 1` and `rules:`, got a list", id="a list"),
         pytest.param(
@@ -113,7 +114,9 @@ def test_there_are_examples():
             "version: 1\nlimits: {max_share: 250%}", "policy.yaml:2: limits.max_share: '250%' is not valid: ", id="share"
         ),
         pytest.param(
-            "version: 1\nrules: [{name: a}, {name: a}]", "policy.yaml:1: the policy: two rules are called 'a'", id="rule twice"
+            "version: 1\nrules: [{name: a}, {name: a}]",
+            "policy.yaml:1: the policy: two rules are named 'a'; rename one",
+            id="rule twice",
         ),
         pytest.param(
             'version: 1\nrules: [{name: a, hours: {on: "mon-fri 9-5", tz: Europe/Berlin}}]',
@@ -122,7 +125,7 @@ def test_there_are_examples():
         ),
         pytest.param(
             'version: 1\nrules: [{name: a, hours: {on: "mon-fri 07:00-21:00", tz: Berlin}}]',
-            "policy.yaml:2: rules[0].hours: 'Berlin' is not known: expected an IANA time zone, did you mean Europe/Berlin?",
+            "policy.yaml:2: rules[0].hours: unknown time zone 'Berlin': expected an IANA time zone; did you mean Europe/Berlin?",
             id="zone",
         ),
         pytest.param(
@@ -138,7 +141,7 @@ def test_there_are_examples():
         pytest.param(
             'version: 1\nrules:\n  - name: a\n    match: {kind: [sagemaker-endpoint, "*-deployment"]}\n'
             '    hours:\n      on: "mon-fri 07:00-21:00"\n      tz: UTC\n      force: true',
-            "policy.yaml:8: rules[0].hours.force: true is not valid: expected a match.kind that can be started again, such as "
+            "policy.yaml:8: rules[0].hours.force: true is not valid: expected a match.kind that can be restarted, such as "
             "azureml-compute-instance or sagemaker-notebook, not sagemaker-endpoint, *-deployment",
             id="force on what nothing starts again",
         ),
@@ -252,7 +255,7 @@ def test_an_action_tag_lowers_the_ceiling_and_never_raises_it():
     assert effective_rule(policy, resource(tags={"reaper:action": "notify"}), None, NOW).action is Ceiling.NOTIFY
     raised = effective_rule(policy, resource(tags={"reaper:action": "delete"}), None, NOW)
     assert raised.action is Ceiling.STOP
-    assert raised.notes == ("tag reaper:action=delete not honoured: the policy's defaults allows stop at most",)
+    assert raised.notes == ("tag reaper:action=delete ignored: stop is the strongest action under the policy's defaults",)
 
 
 def test_a_keep_tag_protects_even_where_tags_may_nothing():
@@ -316,17 +319,17 @@ def test_odd_values_are_an_error_and_never_a_crash(text: str):
     [
         pytest.param(
             "[{name: all}, {name: b, match: {region: us-east-1}}]",
-            "rule 'b' can never match: 'all' above it",
+            "rule 'b' never matches: rule 'all' above it",
             id="after a catch-all",
         ),
         pytest.param(
             "[{name: a, match: {kind: [sagemaker-endpoint, sagemaker-notebook]}}, {name: b, match: {kind: sagemaker-notebook, name: x}}]",
-            "rule 'b' can never match",
+            "rule 'b' never matches",
             id="narrower than an earlier one",
         ),
         pytest.param(
             "[{name: a, match: {tags: {env: '*'}}}, {name: b, match: {tags: {Env: prod}}}]",
-            "rule 'b' can never match",
+            "rule 'b' never matches",
             id="tag presence above a value",
         ),
         pytest.param(
@@ -343,24 +346,24 @@ def test_odd_values_are_an_error_and_never_a_crash(text: str):
             "[{name: a, match: {tags: {env: prod, Env: dev}}}]", "'env' and 'Env' are the same tag", id="one tag key twice"
         ),
         pytest.param(
-            "[{name: a, match: {region: us-esat-1}}]", "is no region that is known here, did you mean us-", id="region misspelt"
+            "[{name: a, match: {region: us-esat-1}}]", "unknown region 'us-esat-1'; did you mean us-", id="region misspelt"
         ),
         pytest.param(
             f"[{{name: a, match: {{kind: [sagemaker-notebook, sagemaker-endpoint]}}, hours: {FORCED}}}]",
-            "rule 'a': force does not hold for sagemaker-endpoint: only when idle",
+            "rule 'a': force has no effect on sagemaker-endpoint, which are stopped only when idle",
             id="force on more than can be started again",
         ),
         pytest.param(
             f"[{{name: a, match: {{cloud: azure}}, hours: {FORCED}}}]",
-            "force does not hold for azureml-compute-cluster, azureml-online-deployment: only when idle",
+            "force has no effect on azureml-compute-cluster, azureml-online-deployment, which are stopped only when idle",
             id="force on whatever a cloud has",
         ),
         pytest.param(
             f"[{{name: a, match: {{kind: sagemaker-notebook}}, idle_after: 1d, hours: {OFFICE}}}]",
-            "an idle_after of 1d holds outside the hours, too, and outlasts a night",
+            "idle_after 1d also applies outside the hours and is longer than a night",
             id="more silence than a night has",
         ),
-        pytest.param("[{name: a, match: {region: 'mars-*'}}]", "'mars-*' is no region that is known", id="no region fits"),
+        pytest.param("[{name: a, match: {region: 'mars-*'}}]", "unknown region 'mars-*'", id="no region fits"),
     ],
 )
 def test_lint_points_at_what_is_probably_not_meant(rules: str, said: str):
@@ -374,22 +377,26 @@ def test_lint_is_silent_about_rules_that_can_match():
     assert lint.lint_policy(parse(text), text, "p.yaml") == []
 
 
-LIKELY = "is only ever likely idle, and then stop does nothing: set that up and write `act_on: proven`, or write `act_on: likely`"
+LIKELY = "is at most likely idle, and stop has no effect; set that up and write `act_on: proven`, or write `act_on: likely`"
 
 
 @pytest.mark.parametrize(
     ("rule", "said"),
     [
         pytest.param(
-            "kind: sagemaker-notebook", f"'a', act_on: without Busy (docs/busy.md) sagemaker-notebook {LIKELY}", id="notebook"
+            "kind: sagemaker-notebook", f"'a', act_on: without Busy (docs/busy.md), sagemaker-notebook {LIKELY}", id="notebook"
         ),
         pytest.param("kind: '*-studio-app'", f"sagemaker-studio-app {LIKELY}", id="an app by a glob"),
         pytest.param("kind: azureml-compute-instance", f"azureml-compute-instance {LIKELY}", id="instance"),
         pytest.param(
-            "kind: sagemaker-endpoint", "'a', action: stop is not for every sagemaker-endpoint: one that runs one", id="endpoint"
+            "kind: sagemaker-endpoint",
+            "'a', action: stop has no effect on some sagemaker-endpoint resources: one that runs one",
+            id="endpoint",
         ),
         pytest.param(
-            "kind: [azureml-*]", "stop is not for every azureml-online-deployment: one that runs one instance", id="deployment"
+            "kind: [azureml-*]",
+            "stop has no effect on some azureml-online-deployment resources: one that runs one instance",
+            id="deployment",
         ),
         pytest.param("kind: sagemaker-inference-component", "without a step scaling policy that would wake it", id="component"),
     ],
@@ -433,12 +440,12 @@ def test_lint_knows_kinds_that_nothing_stops_or_brings_back():
     only = {StepName.DELETE: registry.kind("sagemaker-endpoint").actions[StepName.DELETE]}
     said = {
         name: [text for _, text in lint.no_effect_reasons(replace(kind, actions=deeds), spec, Ceiling.STOP, False)]
-        for name, deeds in (("told", {}), ("lost", lost), ("only", only))
+        for name, deeds in (("none", {}), ("lost", lost), ("only", only))
     }
     assert said == {
-        "told": ["nothing can stop sagemaker-notebook: it is only told of, as `action: notify` says"],
-        "lost": ["what is stopped of sagemaker-notebook cannot be brought back: write `action: notify`"],
-        "only": ["nothing can stop sagemaker-notebook: `action: delete` exists"],
+        "none": ["sagemaker-notebook can't be stopped; use `action: notify`"],
+        "lost": ["a sagemaker-notebook that was stopped can't be restored; use `action: notify`"],
+        "only": ["sagemaker-notebook can't be stopped; use `action: delete`"],
     }
 
 

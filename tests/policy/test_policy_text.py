@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from reaper import registry
 from reaper.errors import PolicyError
-from reaper.policy import lint, yaml_lines
+from reaper.policy import lint
+from reaper.policy.parse import parse_policy
 
 PLACES = [
     "limits: {{max_usd_per_hour: {}}}",
@@ -55,7 +56,7 @@ def check(text: str) -> None:
     """Read it; whatever else than PolicyError it raises, the test fails with it."""
     problems: list[str] = []
     try:
-        lint.lint_policy(yaml_lines.parse_policy(text, "p.yaml", registry.kind_names(), ["sagemaker-notebook"]), text, "p.yaml")
+        lint.lint_policy(parse_policy(text, "p.yaml", registry.kind_names(), ["sagemaker-notebook"]), text, "p.yaml")
     except PolicyError as error:
         problems = error.problems
     assert all(problem.startswith("p.yaml:") for problem in problems)
@@ -70,20 +71,20 @@ def test_no_tag_or_value_trips_the_reader(value: str):
 
 @pytest.mark.parametrize("value", ["!!timestamp foo", "!!binary abc", "!!set {a}", "!!omap [a: b]", "!own x", "!!map [a]"])
 def test_a_tag_that_is_not_read_is_refused_with_its_line(value: str):
-    with pytest.raises(PolicyError, match=r"^p.yaml:2: owners.tags: the tag '!.*' has no place here"):
-        yaml_lines.parse_policy(f"version: 1\nowners: {{tags: {value}}}\n", "p.yaml", [])
+    with pytest.raises(PolicyError, match=r"^p.yaml:2: owners.tags: unsupported YAML tag '!.*'; write the value without a tag"):
+        parse_policy(f"version: 1\nowners: {{tags: {value}}}\n", "p.yaml", [])
 
 
 @pytest.mark.parametrize("value", ["!!float ''", "!!float _", "!!int ''", "!!int 0x10", "!!bool x", "!!null x", "!!int 1.5"])
 def test_a_value_that_is_not_what_its_tag_says_is_refused_with_its_line(value: str):
     for place in PLACES[:1] + PLACES[4:6]:
-        with pytest.raises(PolicyError, match=r"^p.yaml:2: [\w\[\].]+: '.*' is no (float|int|bool|null)"):
-            yaml_lines.parse_policy(f"version: 1\n{place.format(value)}\n", "p.yaml", [])
+        with pytest.raises(PolicyError, match=r"^p.yaml:2: [\w\[\].]+: '.*' isn't a valid (float|int|bool|null)"):
+            parse_policy(f"version: 1\n{place.format(value)}\n", "p.yaml", [])
 
 
 @pytest.mark.parametrize(("value", "read"), [("!!float 1", 1.0), ("!!int '7'", 7.0), ("!!float .5e1", 5.0), ("7", 7.0)])
 def test_a_tag_of_what_stands_there_is_read(value: str, read: float):
-    policy = yaml_lines.parse_policy(f"version: 1\nlimits: {{max_usd_per_hour: {value}}}\n", "p.yaml", [])
+    policy = parse_policy(f"version: 1\nlimits: {{max_usd_per_hour: {value}}}\n", "p.yaml", [])
     assert policy.limits.max_usd_per_hour == read
 
 

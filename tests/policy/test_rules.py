@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from fakes.builders import resource
 from reaper import registry
 from reaper.model import Ceiling, Confidence, Hours, Rule
-from reaper.policy import yaml_lines
+from reaper.policy.parse import parse_policy
 from reaper.policy.rules import effective_rule, shortest_idle_after
-from reaper.policy.schema import MIN_IDLE_AFTER, Policy
+from reaper.policy.schema import Policy
+from reaper.policy.tags import MIN_IDLE_AFTER
 
 HOUR = timedelta(hours=1)
 NOON, NIGHT = datetime(2026, 11, 20, 12, tzinfo=UTC), datetime(2026, 11, 20, 23, tzinfo=UTC)
@@ -26,7 +27,7 @@ TAG = {"reaper:hours": "mon-fri 07:00-21:00 UTC"}
 
 
 def parse(text: str) -> Policy:
-    return yaml_lines.parse_policy(f"version: 1\n{text}", "policy.yaml", registry.kind_names())
+    return parse_policy(f"version: 1\n{text}", "policy.yaml", registry.kind_names())
 
 
 def holds(text: str, now: datetime, tags: dict[str, str] | None = None, usd: float | None = 1.0) -> Rule:

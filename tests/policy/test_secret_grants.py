@@ -8,7 +8,8 @@ from policy.test_channel_settings import OWNERS, parse, problem
 from reaper import secret_store, settings
 from reaper.errors import CloudError, SettingsError
 from reaper.notices import context
-from reaper.policy import secret_grants, yaml_lines
+from reaper.policy import secret_grants
+from reaper.policy.parse import parse_policy
 
 VAULT = "https://team.vault.azure.net/secrets"
 ARN = "arn:aws:secretsmanager:us-east-1:123456789012:secret"
@@ -44,7 +45,7 @@ def test_no_policy_carries_the_runtimes_identity_or_other_variables_away(name: s
 def test_a_policy_that_names_another_variable_is_told_the_new_form():
     said = problem(f"{{{HOOK}, secret: env:SMTP_PASSWORD}}")
     assert said == (
-        "policy.yaml:4: channels[0]: secret: env:SMTP_PASSWORD: a policy may only name variables that begin with REAPER_SECRET_: "
+        "policy.yaml:4: channels[0]: secret: env:SMTP_PASSWORD: a policy may only name variables that begin with REAPER_SECRET_; "
         "rename it and write `secret: env:REAPER_SECRET_SMTP_PASSWORD`"
     )
 
@@ -117,7 +118,7 @@ def test_a_policy_names_only_secrets_that_were_granted(granted: str, ref: str, m
 )
 def test_no_policy_names_the_place_that_signs_links_however_it_is_spelled(keys: str, ref: str):
     everything = {"REAPER_SECRETS": "*,arn:*,https://*", "REAPER_SNOOZE_KEYS": keys}
-    assert "what signs snooze links is never sent anywhere" in (secret_grants.forbidden_because(ref, everything) or "")
+    assert "the keys of snooze links are never sent anywhere" in (secret_grants.forbidden_because(ref, everything) or "")
     assert may_name(ref.replace("snooze", "hook").replace("Snooze", "hook").replace("KEYS", "HOOK"), **everything)
 
 
@@ -142,7 +143,7 @@ def test_a_place_of_keys_is_refused_although_it_was_granted_by_name(keys: str):
 @pytest.mark.parametrize("setting", ["REAPER_SECRETS", "REAPER_SNOOZE_KEYS"])
 def test_a_setting_that_holds_no_address_is_named(setting: str):
     environ = {"REAPER_SECRETS": f"{VAULT}/*"} | {setting: "keyvault:https://[x/secrets/hook"}
-    with pytest.raises(SettingsError, match=rf"^{setting}: 'https://\[x/secrets/hook' is not an address such as"):
+    with pytest.raises(SettingsError, match=rf"^{setting}: 'https://\[x/secrets/hook' is not a Key Vault address; use"):
         secret_grants.forbidden_because(f"keyvault:{VAULT}/hook", environ)
 
 
@@ -153,7 +154,7 @@ def test_a_refusal_repeats_no_more_than_a_line(ref: str):
 
 @pytest.mark.parametrize("ring", ['{"current": "k1", "k1": "abc"}', '{"current": "k2", "keys": {"k1": "YQ==", "k2": "Yg=="}}'])
 def test_what_has_the_form_of_the_keys_is_refused_wherever_it_is_kept(ring: str):
-    with pytest.raises(CloudError, match="keys that sign snooze links are kept there"):
+    with pytest.raises(CloudError, match="holds the keys that sign snooze links"):
         secret_store.read_for_policy("env:REAPER_SECRET_X", {"REAPER_SECRET_X": ring})
 
 
@@ -163,7 +164,7 @@ def test_any_other_secret_is_read(text: str):
 
 
 def test_a_run_that_tells_is_not_begun_with_a_secret_that_was_not_granted():
-    policy = yaml_lines.parse_policy(
+    policy = parse_policy(
         f"version: 1\n{OWNERS}channels:\n  - {{{HOOK}, secret: 'secretsmanager:prod/database', for: owners}}\n", "p", []
     )
     with pytest.raises(SettingsError, match=r"^channels\[0\].secret: secretsmanager:prod/database: .* add it to REAPER_SECRETS"):

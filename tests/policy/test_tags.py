@@ -79,7 +79,7 @@ def test_an_unreadable_value_is_named_with_its_key_and_what_was_expected():
     reason = read_tags({"reaper:keep-until": "next tuesday"}, NOW).protected_because
     assert (
         reason
-        == "tag reaper:keep-until='next tuesday' cannot be read, expected an ISO date or datetime such as 2026-12-31: left alone"
+        == "tag reaper:keep-until='next tuesday' can't be read (expected an ISO date or datetime such as 2026-12-31), so the resource is protected"
     )
 
 
@@ -126,4 +126,6 @@ def test_every_key_in_our_namespace_is_known_or_protects(rest: str):
 def test_hours_that_are_there_twice_and_differ_protect():
     once, twice = "mon-fri 07:00-21:00 UTC", "mon-fri 09:00-17:00 UTC"
     assert read_tags({"reaper:hours": once, "Reaper:Hours": once}, NOW).protected_because is None
-    assert "expected one calendar" in (read_tags({"reaper:hours": once, "Reaper:Hours": twice}, NOW).protected_because or "")
+    assert "the tag is there twice, in different case, with different hours" in (
+        read_tags({"reaper:hours": once, "Reaper:Hours": twice}, NOW).protected_because or ""
+    )

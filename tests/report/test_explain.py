@@ -11,10 +11,11 @@ from fakes.builders import DAY, NOW, resource, rule
 from fakes.sample_findings import finding, report
 from reaper import registry
 from reaper.model import Blocked, Ceiling, Confidence, Evidence, Finding, Memory, Role, State, Step, StepName
-from reaper.policy import office_hours, yaml_lines
+from reaper.policy import office_hours
+from reaper.policy.parse import parse_policy
 from reaper.report.explain import ExplainContext, render
 
-POLICY = yaml_lines.parse_policy("version: 1", "policy.yaml", registry.kind_names())
+POLICY = parse_policy("version: 1", "policy.yaml", registry.kind_names())
 
 
 def explained(found: Finding, memory: Memory | None = None) -> str:

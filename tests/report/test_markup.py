@@ -13,7 +13,7 @@ from rich.console import Console
 
 from fakes.builders import resource, rule
 from fakes.sample_findings import finding, report
-from reaper.cli import options
+from reaper.cli import progress
 from reaper.model import Claim, Coverage, Evidence, Finding, Outcome, Owner, Report, Result, Role, State, Status, StepName
 from reaper.report import brief, csv, html, json, markdown, text
 
@@ -89,11 +89,11 @@ def test_every_column_of_the_table_takes_brackets(field: dict[str, str], word: s
 @pytest.mark.parametrize("word", BRACKETS)
 def test_what_a_command_says_on_the_error_console_is_no_markup(word: str, monkeypatch: pytest.MonkeyPatch):
     out = io.StringIO()
-    monkeypatch.setattr(options.error_console, "file", out)
-    options.error_console.print(word)
-    with options.show_progress() as tell:
+    monkeypatch.setattr(progress.error_console, "file", out)
+    progress.error_console.print(word)
+    with progress.show_progress() as tell:
         tell(word)
     assert out.getvalue().count(word) == 2
     spinner = Console(file=out, width=80, markup=True)
-    spinner.print(options.fit_one_line(word, 80))
+    spinner.print(progress.fit_one_line(word, 80))
     assert out.getvalue().count(word) == 3

@@ -9,6 +9,7 @@ import pytest
 
 from fakes.sample_findings import finding, occasion, report
 from reaper.model import Coverage, Mode, Outcome, Report, Result, State, Status, StepName
+from reaper.notices import admin_subject
 from reaper.notices.admin_summary import admin_summary
 from reaper.report import brief, html, json, markdown, text
 from reaper.report.totals import exit_status
@@ -27,7 +28,14 @@ def mail(found: Report) -> str:
     return f"{told.subject.removeprefix('[ML Idle Reaper] ')}\n{told.text}"
 
 
-FORMS: list[Callable[[Report], str]] = [text.render, brief.render, brief.summary_subject, markdown.render, html.render, mail]
+FORMS: list[Callable[[Report], str]] = [
+    text.render,
+    brief.render,
+    admin_subject.summary_subject,
+    markdown.render,
+    html.render,
+    mail,
+]
 forms = pytest.mark.parametrize("form", FORMS, ids=lambda form: f"{form.__module__}.{form.__name__}")
 
 
@@ -55,7 +63,7 @@ def test_what_was_acted_on_is_told_apart_so_that_report_and_mail_agree():
     found = report(STOPPED, OTHER, coverage=(LISTED,))
     for form in (text.render, brief.render, markdown.render, html.render):
         assert "of which 1 acted on (saving $1.00/h of their $2.00/h)" in form(found)
-    assert brief.summary_subject(found) == "[ML Idle Reaper] 2 idle ML resources cost $10.00 an hour; 1 of them acted on"
+    assert admin_subject.summary_subject(found) == "[ML Idle Reaper] 2 idle ML resources cost $10.00 an hour; 1 of them acted on"
     assert mail(found).startswith("1 idle ML resource costs $8.00 an hour; 1 action taken, saving $1.00 an hour")
     totals = json.report_json(found)["totals"]
     assert (totals["by_state"]["idle"], totals["idle_usd_per_hour"]) == (2, 10.0)
@@ -90,7 +98,7 @@ def test_a_failed_act_is_worded_as_one_and_targets_are_counted_without_it():
 
 
 def test_a_subject_without_a_price_names_none():
-    assert brief.summary_subject(report(finding(usd=None))) == "[ML Idle Reaper] 1 idle ML resource, price not known"
+    assert admin_subject.summary_subject(report(finding(usd=None))) == "[ML Idle Reaper] 1 idle ML resource, price not known"
 
 
 # --- who was told

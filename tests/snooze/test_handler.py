@@ -15,7 +15,7 @@ from reaper.snooze import handler, rate_limit
 from reaper.snooze.form import MAX_BODY
 from reaper.snooze.handler import SnoozeHandler
 from reaper.snooze.keys import Keyring
-from reaper.snooze.record import Reply, Request
+from reaper.snooze.request import Reply, Request
 from reaper.snooze.token import Keys, sign_link
 
 SECRET = "s" * 40
@@ -73,7 +73,7 @@ def test_keys_at_what_is_no_address_are_a_page_and_no_trace():
     replies = [page.handle(asked, NOW + timedelta(seconds=n)) for n in range(3)]
     assert [reply.status for reply in replies] == [503] * 3
     assert {reply.note for reply in replies if reply.note} == {
-        "keys: REAPER_SNOOZE_KEYS: 'https://[x/secrets/ring' is not an address such as https://<vault>.vault.azure.net/secrets/<name>"
+        "keys: REAPER_SNOOZE_KEYS: 'https://[x/secrets/ring' is not a Key Vault address; use https://<vault>.vault.azure.net/secrets/<name>"
     }
 
 
@@ -110,7 +110,7 @@ def test_a_click_counts_while_the_keys_cannot_be_read_again_and_the_log_says_so(
     house.fault = FAULT
     reply = house.ask(301)
     assert (reply.status, handler.log_level(reply)) == (200, logging.ERROR)
-    assert "cannot be read again: secretsmanager:GetSecretValue: timed out" in reply.note
+    assert "can't be read again: secretsmanager:GetSecretValue: timed out" in reply.note
     assert house.ask(1200).status == 503
 
 

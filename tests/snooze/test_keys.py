@@ -47,9 +47,9 @@ def test_a_secret_is_read_in_each_of_its_shapes(text: str, current: str, ring: d
         pytest.param("{", "not JSON", id="broken"),
         pytest.param('{"keys": {}}', "'current' is missing", id="no current key"),
         pytest.param('{"current": "k1", "keys": []}', "not an object", id="a list of keys"),
-        pytest.param('{"current": "k1", "keys": {"k1": "not base64!"}}', "not base64", id="no base64"),
-        pytest.param('{"current": "k1", "keys": {"k1": 7}}', "'k1' is missing or not a text", id="a number"),
-        pytest.param('{"current": "k1", "k1": "hunter2hunter2"}', "14 bytes, expected 32", id="too short"),
+        pytest.param('{"current": "k1", "keys": {"k1": "not base64!"}}', "not valid base64", id="no base64"),
+        pytest.param('{"current": "k1", "keys": {"k1": 7}}', "'k1' is missing or not a string", id="a number"),
+        pytest.param('{"current": "k1", "k1": "hunter2hunter2"}', "14 bytes; use at least 32", id="too short"),
     ],
 )
 def test_a_secret_that_cannot_be_used_is_named_but_not_shown(text: str, said: str):

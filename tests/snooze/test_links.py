@@ -92,7 +92,7 @@ def test_the_settings_make_an_offer():
         pytest.param({"REAPER_SNOOZE_KEYS": ""}, "REAPER_SNOOZE_KEYS is not", id="no keys"),
         pytest.param({"REAPER_SNOOZE_KEYS": "vault:x"}, "expected secretsmanager:<name>, keyvault:", id="another place"),
         pytest.param({"REAPER_SNOOZE_KEYS": "env:"}, "expected secretsmanager", id="no name"),
-        pytest.param({"REAPER_SNOOZE_KEYS": "env:OTHER"}, "no variable OTHER", id="no such variable"),
+        pytest.param({"REAPER_SNOOZE_KEYS": "env:OTHER"}, "the environment variable OTHER is not set", id="no such variable"),
         pytest.param({"KEYS": "short"}, "5 bytes", id="a weak key"),
     ],
 )

@@ -33,7 +33,7 @@ def test_a_clock_that_goes_back_fills_nothing():
 
 
 def test_any_number_of_names_takes_bounded_room():
-    meter = RateLimiter(burst=1, per_second=0, most=10)
+    meter = RateLimiter(burst=1, per_second=0, max_names=10)
     for number in range(1000):
         meter.allow(str(number), NOW)
     assert len(meter._buckets) == 10

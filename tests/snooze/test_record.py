@@ -26,8 +26,9 @@ from fakes.snooze_requests import (
 )
 from reaper.ledger import opening
 from reaper.ledger.in_memory import InMemoryLedger
-from reaper.snooze import pages, record
-from reaper.snooze.record import Request, handle_request
+from reaper.snooze import links, pages
+from reaper.snooze.handler import handle_request
+from reaper.snooze.request import Request
 from reaper.snooze.token import sign_link
 
 
@@ -87,7 +88,7 @@ def test_sending_keeps_the_resource_and_says_until_when_by_whom_and_why(ledger: 
     assert "Until Tue 24 Nov 2026, 11:00 UTC" in Page(reply.body).text
     [entry] = ledger.history(ID)
     assert (entry.id, entry.when, entry.what, entry.by) == (ID, NOW, "kept", "jo@example.com")
-    assert entry.because == "kept by its link until Tue 24 Nov 2026, 11:00 UTC: demo on Monday"
+    assert entry.because == "snoozed by its link until Tue 24 Nov 2026, 11:00 UTC: demo on Monday"
 
 
 def test_a_name_that_was_typed_in_goes_with_the_links_owner_and_does_not_replace_it(ledger: InMemoryLedger):
@@ -105,14 +106,14 @@ def test_a_replay_changes_nothing_more(ledger: InMemoryLedger):
     send(ledger)
     before = remembered(ledger)
     for _ in range(5):
-        assert "Nothing was changed" in Page(send(ledger, now=NOW + timedelta(minutes=20)).body).text
+        assert "Nothing changed" in Page(send(ledger, now=NOW + timedelta(minutes=20)).body).text
     assert remembered(ledger) == before
     assert len(ledger.history(ID)) == 1
 
 
 def test_a_longer_snooze_stays_unless_shortening_was_asked_for(ledger: InMemoryLedger):
     send(ledger, days="30")
-    assert "Nothing was changed" in Page(send(ledger, days="1").body).text
+    assert "Nothing changed" in Page(send(ledger, days="1").body).text
     assert remembered(ledger).snoozed_until == pages.snooze_end(NOW, 30)
     send(ledger, days="1", shorten="yes")
     assert remembered(ledger).snoozed_until == pages.snooze_end(NOW, 1)
@@ -128,7 +129,7 @@ def test_a_shorter_snooze_is_prolonged(ledger: InMemoryLedger):
 def test_a_snooze_that_is_over_does_not_count_as_kept(ledger: InMemoryLedger):
     send(ledger, days="1")
     later = NOW + 2 * DAY
-    assert "Already kept" not in look(ledger, now=later).body
+    assert "Snoozed until" not in look(ledger, now=later).body
     send(ledger, days="1", now=later)
     assert remembered(ledger).snoozed_until == pages.snooze_end(later, 1)
 
@@ -137,7 +138,7 @@ def test_looking_at_what_is_kept_says_until_when_by_whom_and_why_and_offers_to_s
     assert "shorten" not in Page(look(ledger).body).fields()
     send(ledger, days="30", reason="quarterly run")
     found = Page(look(ledger).body)
-    assert "Already kept until Mon 21 Dec 2026, 11:00 UTC" in found.text
+    assert "Snoozed until Mon 21 Dec 2026, 11:00 UTC" in found.text
     assert "jo@example.com: quarterly run" in found.text
     assert "shorten" in found.fields()
 
@@ -146,7 +147,7 @@ def test_looking_at_what_is_kept_says_until_when_by_whom_and_why_and_offers_to_s
 def test_days_outside_the_rules_limit_are_asked_for_again_and_nothing_is_written(ledger: InMemoryLedger, days: str):
     reply = send(ledger, days=days, reason="because")
     assert reply.status == 400
-    assert "Please choose" in reply.body
+    assert "Choose how long to keep it" in reply.body
     assert ">because</textarea>" in reply.body
     assert remembered(ledger).snoozed_until is None
 
@@ -168,7 +169,7 @@ def test_a_ledger_that_is_down_says_so_and_offers_the_tag_instead(ledger: InMemo
     ):
         assert (reply.status, reply.headers["retry-after"]) == (503, "120")
         assert f"reaper:keep-until={day}" in reply.body
-        assert "do not count on anything being saved" in reply.body
+        assert "Your choice may not have been saved" in reply.body
         assert "10.0.0.7" not in reply.body
         assert "10.0.0.7" in reply.note
 
@@ -218,4 +219,4 @@ def test_many_at_once_lose_nothing_and_the_longest_wins(kept_in: str, tmp_path: 
 
 @pytest.mark.parametrize("base", ["https://x.lambda-url.us-east-1.on.aws/", "https://x.lambda-url.us-east-1.on.aws"])
 def test_the_address_for_messages(base: str):
-    assert record.link_address(base, TOKEN) == f"https://x.lambda-url.us-east-1.on.aws/keep?t={TOKEN}"
+    assert links.link_address(base, TOKEN) == f"https://x.lambda-url.us-east-1.on.aws/keep?t={TOKEN}"

@@ -11,9 +11,10 @@ from fakes.snooze_requests import KEYS, LINK, TOKEN, WARNED, Down, Page, desk, l
 from reaper.errors import CloudError, Reason
 from reaper.ledger.in_memory import InMemoryLedger
 from reaper.model import Memory
-from reaper.snooze import form, record
+from reaper.snooze import form, replies
+from reaper.snooze.handler import handle_request
 from reaper.snooze.rate_limit import RateLimiter, RateLimiters
-from reaper.snooze.record import Reply, Request, handle_request
+from reaper.snooze.request import Reply, Request
 from reaper.snooze.token import Keys, sign_link
 
 HOSTILE = [
@@ -165,7 +166,7 @@ def all_replies() -> list[Callable[[], Reply]]:
         lambda: handle_request(replace(request, body=b"x" * 99_999), desk(InMemoryLedger())),
         lambda: handle_request(request, desk(InMemoryLedger()), meters),
         lambda: handle_request(request, replace(desk(InMemoryLedger()), keys=unreadable)),
-        lambda: record.unreadable_reply("x"),
+        lambda: replies.invalid_request("x"),
     ]
 
 

@@ -170,7 +170,7 @@ def test_any_other_text_is_refused_and_nothing_else_is_raised(text: str):
 def test_a_bad_link_is_refused_in_the_same_words(bad: str):
     with pytest.raises(InvalidLink) as refused:
         verify_link(bad, KEYS, NOW)
-    assert str(refused.value) == "this link does not hold"
+    assert str(refused.value) == "this link isn't valid"
     assert refused.value.detail
 
 

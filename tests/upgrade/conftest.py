@@ -19,7 +19,8 @@ from fakes import ledger_places
 from fakes.fake_cloud import Thing
 from fakes.fake_deployment import Enforcer, policy
 from fakes.ledger_places import Store
-from reaper.snooze.record import Reply, Request, SnoozeContext, handle_request
+from reaper.snooze.handler import handle_request
+from reaper.snooze.request import Reply, Request, SnoozeContext
 from reaper.snooze.token import Keys
 from upgrade.make_policy import KEYS, POLICY
 

@@ -18,8 +18,8 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from reaper.errors import SettingsError
 from reaper.snooze import handler as snooze_handler
-from reaper.snooze import record
-from reaper.snooze.record import Reply, Request
+from reaper.snooze import replies
+from reaper.snooze.request import Reply, Request
 
 PERMISSIONS = (
     "dynamodb:BatchGetItem",
@@ -43,7 +43,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         asked = parse_request(event)
         reply = _snooze_handler().handle(asked, datetime.now(UTC))
     except SettingsError as error:
-        asked, reply = Request(method="", path=""), record.unreadable_reply(str(error))
+        asked, reply = Request(method="", path=""), replies.invalid_request(str(error))
     if reply.note:
         log = {logging.INFO: logger.info, logging.WARNING: logger.warning, logging.ERROR: logger.error}[
             snooze_handler.log_level(reply)

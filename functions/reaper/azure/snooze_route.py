@@ -15,7 +15,7 @@ from ipaddress import ip_address
 import azure.functions as func
 
 from reaper.snooze import handler
-from reaper.snooze.record import PAGE_PATH, Reply, Request
+from reaper.snooze.request import PAGE_PATH, Reply, Request
 
 blueprint = func.Blueprint()  # type: ignore[no-untyped-call]
 log = logging.getLogger(__name__)

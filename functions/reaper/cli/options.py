@@ -1,36 +1,108 @@
-"""What the commands share: the error console, progress, the clock, how wide the terminal is, and options that mean the same everywhere."""
+"""The options that commands share, and what they choose.
+
+Typer reads the options of a command from its signature, so a command may have more than six parameters. No other function may: a command
+collects its options at once (`read_places`) and passes one noun on.
+"""
 
 from __future__ import annotations
 
-import shlex
-import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
-from datetime import UTC, datetime
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.status import Status as Spinner
-from rich.text import Text
 
-from reaper import registry
-from reaper import settings as knobs
+from reaper import duration, registry, settings
 from reaper.errors import SettingsError
 from reaper.settings import Settings
-from reaper.text import clean_line
 
-error_console = Console(stderr=True, highlight=False, markup=False, emoji=False)
-DEFAULT_WIDTH, MAX_WIDTH = 120, 200
-"""Columns of a report that no terminal shows, and of one on a very wide terminal."""
-SPINNER_WIDTH = 3
-"""Columns of the spinner, the blank behind it, and the last one, which a terminal may wrap at."""
+MAX_VALID_FOR = timedelta(days=7)
+"""How long a plan or a release may last. What is due or on hold changes too much in more time."""
+
+
+class CloudName(StrEnum):
+    """The clouds that --cloud accepts."""
+
+    AWS = "aws"
+    AZURE = "azure"
+    ALL = "all"
+
+
 RepeatedOption = list[str] | None
-PolicyOption = Annotated[
-    str | None, typer.Option("--policy", help="Policy file, s3://, ssm:, blob URL or inline YAML.", metavar="FILE|URI")
+CloudOption = Annotated[CloudName, typer.Option("--cloud", help="Cloud to sweep")]
+AccountOption = Annotated[
+    RepeatedOption, typer.Option("--account", help="AWS account IDs, repeated or comma-separated; must match the credentials")
 ]
+RegionOption = Annotated[RepeatedOption, typer.Option("--region", help="AWS regions, repeated or comma-separated, or all")]
+SubscriptionOption = Annotated[
+    RepeatedOption, typer.Option("--subscription", help="Azure subscription IDs, repeated or comma-separated")
+]
+KindOption = Annotated[
+    RepeatedOption, typer.Option("--kind", help="Kinds of resources, repeated or comma-separated; globs allowed")
+]
+POLICY_HELP = "Policy file, s3:// or ssm: address, blob URL, or inline YAML. Default: REAPER_POLICY, else the built-in policy"
+PolicyOption = Annotated[str | None, typer.Option("--policy", help=POLICY_HELP, metavar="FILE|URI")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """The cloud, places and kinds that options name. An empty tuple means no restriction."""
+
+    cloud: str = "all"
+    accounts: tuple[str, ...] = ()
+    regions: tuple[str, ...] = ()
+    subscriptions: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+
+
+def read_places(
+    cloud: str,
+    account: RepeatedOption,
+    region: RepeatedOption,
+    subscription: RepeatedOption,
+    kind: RepeatedOption = None,
+) -> Places:
+    """The places that the options name. Raises SettingsError for an empty option or one that `cloud` excludes."""
+    options = {"account": account, "region": region, "subscription": subscription, "kind": kind}
+    for name, values in options.items():
+        if any(not settings.split_words(value) for value in values or ()):
+            raise SettingsError(f"--{name} '' is empty; leave it out to include all")
+    for name, its_cloud in (("account", "aws"), ("region", "aws"), ("subscription", "azure")):
+        if options[name] and cloud not in {its_cloud, "all"}:
+            raise SettingsError(f"--{name} is for {its_cloud}, but --cloud {cloud} excludes it; drop one of the two")
+    patterns = _split_values(kind)
+    kinds = settings.expand_kinds(patterns, registry.kind_names())
+    if cloud != "all":
+        settings.require_kinds_of_cloud(cloud, patterns, [k.name for k in registry.kinds(cloud)])
+    return Places(
+        cloud=cloud,
+        accounts=_split_values(account),
+        regions=_split_values(region),
+        subscriptions=_split_values(subscription),
+        kinds=kinds,
+    )
+
+
+def with_places(base: Settings, places: Places) -> Settings:
+    """`base`, narrowed to `places`. Regions and subscriptions that no option names stay as the environment sets them."""
+    return replace(
+        base,
+        cloud=places.cloud,
+        regions=places.regions or base.regions,
+        accounts=places.accounts,
+        subscriptions=places.subscriptions or base.subscriptions,
+        kinds=places.kinds,
+    )
+
+
+def parse_validity(option: str, text: str) -> timedelta:
+    """The duration that an option sets, at most a week. Raises SettingsError that names the option."""
+    try:
+        return duration.parse_duration(text, MAX_VALID_FOR)
+    except ValueError as error:
+        raise SettingsError(f"{option} {text!r}: {error}") from error
 
 
 def current_time() -> datetime:
@@ -38,67 +110,5 @@ def current_time() -> datetime:
     return datetime.now(UTC)
 
 
-def split_values(values: RepeatedOption) -> tuple[str, ...]:
-    """The values of an option that may be repeated, or separated by commas."""
-    return knobs.split_words(",".join(values or ()))
-
-
-def with_options(
-    base: Settings,
-    cloud: str,
-    account: RepeatedOption,
-    region: RepeatedOption,
-    subscription: RepeatedOption,
-    kind: RepeatedOption = None,
-) -> Settings:
-    """`base` under the options of a command. Raises SettingsError for one that has nothing to do with the cloud that is asked for."""
-    given = {"account": account, "region": region, "subscription": subscription, "kind": kind}
-    for name, values in given.items():
-        if any(not knobs.split_words(value) for value in values or ()):
-            raise SettingsError(f"--{name} '' names nothing: leave it out to ask for all")
-    for name, of, values in (("account", "aws", account), ("region", "aws", region), ("subscription", "azure", subscription)):
-        if split_values(values) and cloud not in {of, "all"}:
-            raise SettingsError(f"--{name} is for {of}, and --cloud {cloud} leaves that out: drop one of the two")
-    kinds = knobs.expand_kinds(split_values(kind), registry.kind_names())
-    if cloud != "all":
-        knobs.require_kinds_of_cloud(cloud, split_values(kind), [k.name for k in registry.kinds(cloud)])
-    return replace(
-        base,
-        cloud=cloud,
-        regions=split_values(region) or base.regions,
-        accounts=split_values(account),
-        subscriptions=split_values(subscription) or base.subscriptions,
-        kinds=kinds,
-    )
-
-
-@contextmanager
-def show_progress() -> Iterator[Callable[[str], None]]:
-    """One line that changes, on a terminal; one line per step elsewhere."""
-    if not error_console.is_terminal or error_console.is_dumb_terminal:
-        yield lambda text: error_console.print(text, soft_wrap=True)
-        return
-    with Spinner("starting", console=error_console) as spinner:
-        yield lambda text: spinner.update(fit_one_line(text, error_console.width))
-
-
-def fit_one_line(text: str, width: int) -> Text:
-    """The text beside a spinner in a terminal that wide: a line that went on in the next one would stay there for good."""
-    line = Text(clean_line(text, len(text)))
-    line.truncate(max(1, width - SPINNER_WIDTH), overflow="ellipsis")
-    return line
-
-
-def report_width(out: Console, environ: Mapping[str, str]) -> int:
-    """How wide a report on standard output is: as the terminal, as COLUMNS says where there is none, else 120; at most 200."""
-    return min(out.width, MAX_WIDTH) if out.is_terminal or environ.get("COLUMNS", "").isdecimal() else DEFAULT_WIDTH
-
-
-def own_command(argv: Sequence[str], environ: Mapping[str, str]) -> str:
-    """How this very command is called again from here: `reaper` where the shell finds it, else the path it was called by."""
-    called = Path(argv[0])
-    if called.name == "__main__.py":
-        return "python -m reaper"
-    found = shutil.which(called.name, path=environ.get("PATH"))
-    known = found is not None and Path(found).absolute() == called.absolute()
-    return called.name if known or called.name == argv[0] else shlex.quote(argv[0])
+def _split_values(values: Sequence[str] | None) -> tuple[str, ...]:
+    return settings.split_words(",".join(values or ()))

@@ -1,40 +1,87 @@
-"""Where a command writes its report: a file that is known to take it before anything is done, or standard output.
+"""Where a command writes its report: standard output, or a file that is checked before anything else happens.
 
-What standard output does when nobody reads on: https://docs.python.org/3/library/signal.html#note-on-sigpipe
+A pipe whose reader has gone: https://docs.python.org/3/library/signal.html#note-on-sigpipe
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import shlex
+import shutil
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
 from pathlib import Path
 
+from rich.console import Console
+
 from reaper.errors import SettingsError
+from reaper.model import Report
 
 DEVICE_FULL = {errno.ENOSPC, errno.EFBIG, errno.EIO, errno.EDQUOT, errno.EPIPE}
+DEFAULT_WIDTH, MAX_WIDTH = 120, 200
+"""Columns of a report outside a terminal, and the most on a wide terminal."""
+
+
+class Format(StrEnum):
+    """The formats of a report."""
+
+    TEXT = "text"
+    JSON = "json"
+    CSV = "csv"
+    HTML = "html"
+    MARKDOWN = "markdown"
+
+
+FORMAT_BY_SUFFIX = {
+    ".html": Format.HTML,
+    ".htm": Format.HTML,
+    ".json": Format.JSON,
+    ".csv": Format.CSV,
+    ".md": Format.MARKDOWN,
+    ".markdown": Format.MARKDOWN,
+    ".txt": Format.TEXT,
+    "": Format.TEXT,
+}
+
+
+def choose_format(requested: Format | None, output: str) -> Format:
+    """The requested format, else the one that the file's name implies. Raises SettingsError if the name implies none."""
+    suffix = Path(output).suffix.lower()
+    if requested is None and suffix not in FORMAT_BY_SUFFIX:
+        known = ", ".join(name for name in FORMAT_BY_SUFFIX if name)
+        raise SettingsError(f"--output {output!r}: no report format ends in {suffix}; use {known}, or set --format")
+    return requested or FORMAT_BY_SUFFIX[suffix]
 
 
 def check_writable(output: str) -> None:
-    """Make sure that `output` can be written, and change nothing. Raises SettingsError: then nothing has been done yet."""
+    """Check that `output` can be written, and leave it unchanged. Raises SettingsError before the command does any work."""
     if not output.strip():
-        raise SettingsError("--output '' names no file: leave it out, or name one")
+        raise SettingsError("--output '' names no file; name one or leave it out")
     path = Path(output)
     if output == "-" or (path.exists() and not path.is_file() and not path.is_dir() and os.access(path, os.W_OK)):
         return
     try:
-        new = not (path.exists() or path.is_symlink())
+        is_new = not (path.exists() or path.is_symlink())
         with path.open("a", encoding="utf-8"):
             pass
-        if new:
+        if is_new:
             path.unlink()
     except (OSError, ValueError) as error:
-        raise SettingsError(f"--output {output!r}: cannot be written: {error}") from error
+        raise SettingsError(f"--output {output!r}: can't be written: {error}") from error
+
+
+def write_report(report: Report, format: Format, output: str, origin: str = "") -> None:
+    """Write the report. `origin` is what `reaper explain` needs on its command line to explain the same report."""
+    if format is Format.TEXT and output == "-":
+        sys.stdout.write(_terminal_text(report, origin))
+        return
+    write_output(output, lambda: _rendered(report, format))
 
 
 def write_output(output: str, chunks: Callable[[], Iterable[str]]) -> None:
-    """Write what `chunks` gives. Where the file does not take it, standard output gets it all, and SettingsError says so."""
+    """Write `chunks` to the file. If that fails, write them to standard output and raise SettingsError."""
     if output == "-":
         sys.stdout.writelines(chunks())
         return
@@ -43,16 +90,16 @@ def write_output(output: str, chunks: Callable[[], Iterable[str]]) -> None:
             file.writelines(chunks())
     except (OSError, ValueError) as error:
         sys.stdout.writelines(chunks())
-        raise SettingsError(f"--output {output!r}: cannot be written, so it is on standard output instead: {error}") from error
+        raise SettingsError(f"--output {output!r}: can't be written, so it went to standard output: {error}") from error
 
 
 def device_full_error(error: Exception | None) -> OSError | None:
-    """The error, where it is of a device that takes no more; a file that cannot be opened is none of these."""
+    """The error, if a device took no more data. A file that can't be opened doesn't count."""
     return error if isinstance(error, OSError) and error.errno in DEVICE_FULL and error.filename is None else None
 
 
 def flush_error() -> OSError | None:
-    """Push out what standard output still holds; gives the error where it takes no more, and is quiet about the rest from then on."""
+    """Flush standard output. Returns the error if that fails, and discards all later output."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -62,3 +109,54 @@ def flush_error() -> OSError | None:
         os.close(null)
         return error
     return None
+
+
+def report_width(console: Console, environ: Mapping[str, str]) -> int:
+    """The columns of a report on standard output: the terminal's or COLUMNS, at most 200, else 120."""
+    is_known = console.is_terminal or environ.get("COLUMNS", "").isdecimal()
+    return min(console.width, MAX_WIDTH) if is_known else DEFAULT_WIDTH
+
+
+def own_command(argv: Sequence[str], environ: Mapping[str, str]) -> str:
+    """How to run this very command again: `reaper` if the shell finds it, else the path it was called by."""
+    called = Path(argv[0])
+    if called.name == "__main__.py":
+        return "python -m reaper"
+    on_path = shutil.which(called.name, path=environ.get("PATH"))
+    is_on_path = on_path is not None and Path(on_path).absolute() == called.absolute()
+    return called.name if is_on_path or called.name == argv[0] else shlex.quote(argv[0])
+
+
+def _terminal_text(report: Report, origin: str) -> str:
+    from reaper.report import text
+
+    console = Console(highlight=False)
+    return text.render(
+        report,
+        width=report_width(console, os.environ),
+        colour=console.is_terminal and not console.no_color,
+        explain=f"{own_command(sys.argv, os.environ)} explain NAME{origin}",
+    )
+
+
+def _rendered(report: Report, format: Format) -> Iterable[str]:
+    """The report in pieces. Each format's module, with what it needs, loads only when it's used."""
+    if format is Format.JSON:
+        from reaper.report import json
+
+        return json.chunks(report)
+    if format is Format.CSV:
+        from reaper.report import csv
+
+        return [csv.render(report)]
+    if format is Format.HTML:
+        from reaper.report import html
+
+        return [html.render(report)]
+    if format is Format.MARKDOWN:
+        from reaper.report import markdown
+
+        return [markdown.render(report)]
+    from reaper.report import text
+
+    return [text.render(report)]

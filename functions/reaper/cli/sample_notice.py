@@ -1,4 +1,4 @@
-"""Made-up findings, for a sample of the mails: three idle resources of one owner, as a sweep in mode enforce would find them."""
+"""The sample notice: three idle resources of one owner, as a sweep in enforce mode would report them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from reaper.aws.endpoint_actions import EndpointDetails
 from reaper.aws.scale_in_plan import ScaleInPlan
+from reaper.duration import format_duration
 from reaper.evidence import MAX_SLOTS, SLOT_LENGTH
 from reaper.model import (
     Blocked,
@@ -57,25 +58,23 @@ def sample_findings(address: str, now: datetime) -> list[Finding]:
         kind="azureml-compute-instance", id=f"{WORKSPACE}/computes/dana-gpu", name="dana-gpu", target=AZURE, region="westeurope",
         created=now - 45 * DAY, size="Standard_NC6s_v3",
     )  # fmt: skip
-    silent = "Invocations silent for {} while CPUUtilization reported every hour"
-    one = Blocked(because="it already runs no more than one instance per variant", already_done=True)
+    at_minimum = Blocked(because="it already runs no more than one instance per variant", already_done=True)
     return [
-        _sample_finding(
-            churn, (9 * DAY + 4 * HOUR, silent.format("9 days 4 hours"), Confidence.PROVEN), (4.06, None), address, now
-        ),
-        _sample_finding(ranker, (3 * DAY + HOUR, silent.format("3 days 1 hour"), Confidence.PROVEN), (0.736, one), address, now),
-        _sample_finding(instance, (4 * DAY, "up for 4 days and no job since", Confidence.LIKELY), (3.06, None), address, now),
+        _sample_finding(churn, _proven_verdict(9 * DAY + 4 * HOUR, now), (4.06, None), address),
+        _sample_finding(ranker, _proven_verdict(3 * DAY + HOUR, now), (0.736, at_minimum), address),
+        _sample_finding(instance, _likely_verdict(4 * DAY, now), (3.06, None), address),
     ]
 
 
 def sample_message(address: str, now: datetime, contact: str | None = None) -> Message:
-    """The sample mail to `address`: a real notice, but that it says in its subject and at its top what it is."""
-    [made] = owner_notices(sample_findings(address, now), replace(sample_context(address, now, contact), sample=True))
-    return made
+    """The sample mail to `address`: a real notice that says in its subject and first line that it's a sample."""
+    context = replace(sample_context(address, now, contact), sample=True)
+    [message] = owner_notices(sample_findings(address, now), context)
+    return message
 
 
 def sample_context(address: str, now: datetime, contact: str | None = None) -> NoticeContext:
-    """What the sample mail is made with; its Keep it links lead nowhere."""
+    """The context of the sample mail. Its snooze links lead to no page."""
     return NoticeContext(
         now=now,
         mode=Mode.ENFORCE,
@@ -85,23 +84,29 @@ def sample_context(address: str, now: datetime, contact: str | None = None) -> N
     )
 
 
-def _sample_finding(
-    resource: Resource,
-    seen: tuple[timedelta, str, Confidence],
-    stop: tuple[float, Blocked | None],
-    address: str,
-    now: datetime,
-) -> Finding:
-    """`stop`: what it costs an hour, of which stopping it saves half, and what bars that."""
-    (idle_for, because, confidence), (usd_per_hour, bar) = seen, stop
-    rule = Rule(name="rule 'sample'", action=Ceiling.STOP, idle_after=DAY, grace=3 * DAY, remind_every=7 * DAY)
-    verdict = Verdict(state=State.IDLE, because=because, idle_for=idle_for, confidence=confidence, last_busy=now - idle_for)
+def _proven_verdict(idle_for: timedelta, now: datetime) -> Verdict:
+    because = f"no activity in Invocations for {format_duration(idle_for)}, while CPUUtilization reported every hour"
+    return _idle_verdict(idle_for, because, Confidence.PROVEN, now)
+
+
+def _likely_verdict(idle_for: timedelta, now: datetime) -> Verdict:
+    return _idle_verdict(idle_for, f"running for {format_duration(idle_for)}, no job since", Confidence.LIKELY, now)
+
+
+def _idle_verdict(idle_for: timedelta, because: str, confidence: Confidence, now: datetime) -> Verdict:
+    return Verdict(state=State.IDLE, because=because, idle_for=idle_for, confidence=confidence, last_busy=now - idle_for)
+
+
+def _sample_finding(resource: Resource, verdict: Verdict, stop: tuple[float, Blocked | None], address: str) -> Finding:
+    """`stop`: the cost in dollars an hour, of which a stop saves half, and what blocks the stop."""
+    usd_per_hour, blocked = stop
+    idle_for = verdict.idle_for or timedelta(0)
     case = Case(
         resource=resource,
-        rule=rule,
+        rule=Rule(name="rule 'sample'", action=Ceiling.STOP, idle_after=DAY, grace=3 * DAY, remind_every=7 * DAY),
         verdict=verdict,
         usd_per_hour=usd_per_hour,
-        blocked={StepName.STOP: bar, StepName.DELETE: None},
+        blocked={StepName.STOP: blocked, StepName.DELETE: None},
         saves_usd_per_hour={StepName.STOP: usd_per_hour / 2},
     )
     return Finding(
@@ -111,18 +116,18 @@ def _sample_finding(
         owner=Owner(address=address, source="tag reaper:owner"),
         price=Price(usd_per_hour=usd_per_hour, source="sample", as_of="2026-11-20"),
         wasted_usd=round(usd_per_hour * (idle_for / HOUR), 2),
-        evidence=_sample_evidence(idle_for, confidence),
+        evidence=_sample_evidence(idle_for, verdict.confidence),
     )
 
 
-def _sample_evidence(idle_for: timedelta, confidence: Confidence) -> tuple[Evidence, ...]:
-    """Traffic on weekdays up to the hour it fell silent."""
+def _sample_evidence(idle_for: timedelta, confidence: Confidence | None) -> tuple[Evidence, ...]:
+    """Traffic on weekdays until the resource fell silent."""
     if confidence is Confidence.LIKELY:
         return ()
     busy = MAX_SLOTS - int(idle_for / SLOT_LENGTH)
     day = (6, 88, 100, 31)
-    shape = tuple(day[i % 4] * (9 - i % 7) // 9 if i < busy and i // 4 % 7 < 5 else 0 for i in range(MAX_SLOTS))
+    slots = tuple(day[i % 4] * (9 - i % 7) // 9 if i < busy and i // 4 % 7 < 5 else 0 for i in range(MAX_SLOTS))
     signal = Evidence(
-        signal="Invocations", subject="", role=Role.ACTIVITY, points=0, last_busy=None, peak=0, complete=True, slots=shape
+        signal="Invocations", subject="", role=Role.ACTIVITY, points=0, last_busy=None, peak=0, complete=True, slots=slots
     )
     return (signal,)

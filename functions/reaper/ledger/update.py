@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from typing import TypeVar
 
@@ -28,18 +28,23 @@ def write_until_accepted(attempt: Callable[[], Written | None], subject: str) ->
 
 
 def update_memory(
-    ledger: Ledger, resource_id: str, change: Callable[[Memory], Memory], now: datetime, known: Memory | None = None
+    ledger: Ledger,
+    resource_id: str,
+    change: Callable[[Memory], Memory],
+    now: datetime,
+    known: Memory | None = None,
+    fields: Collection[str] | None = None,
 ) -> Memory:
     """Apply `change` to whatever memory is stored. Returns the memory as written; an unchanged memory isn't written.
 
-    `known` is the memory as read before, which saves a read. Raises CloudError if the ledger fails or other writers always come first.
+    `known` is the memory as read before, which saves a read; `fields` are the only ones to write. Raises CloudError if the ledger fails or other writers always come first.
     """
     first = [known] if known is not None else []
 
     def attempt() -> Memory | None:
         memory: Memory = first.pop() if first else ledger.recall([resource_id], now).get(resource_id, Memory())
         new = change(memory)
-        return new if new == memory or ledger.remember(resource_id, new, memory.version, now) else None
+        return new if new == memory or ledger.remember(resource_id, new, memory.version, now, fields) else None
 
     return write_until_accepted(attempt, resource_id)
 

@@ -1,6 +1,6 @@
-"""What the policy says of channels: where messages go, for whom, and where the secret is kept. The secret itself never stands there. Pure.
+"""The policy's channels: where messages go, their recipients, and the address of the secret. Pure.
 
-Anything that looks like a secret in the file is an error that says how to mend it and does not repeat the value.
+Never put a secret in the policy. Anything that looks like one is an error that says how to fix it and doesn't repeat the value.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from reaper.urls import is_loopback
 SECRET_PATTERN = rf"^(env:{secret_grants.SECRET_PREFIX}[A-Z0-9_]+|secretsmanager:\S+|keyvault:https://\S+)$"
 ANY_VARIABLE = r"env:[A-Za-z_][A-Za-z0-9_]*"
 SECRET_ADVICE = (
-    f"put it into a variable or a vault and write `secret: env:{secret_grants.SECRET_PREFIX}NAME`, `secretsmanager:name` or "
+    f"put it in a variable or a vault and write `secret: env:{secret_grants.SECRET_PREFIX}NAME`, `secretsmanager:name` or "
     "`keyvault:https://vault.../secrets/name`"
 )
 SECRET_KEY_NAMES = re.compile(
     r"pass(word|wd)?|.*token|(api|secret|access|routing)?_?key|credentials?|connection_?string|auth|sig|code", re.IGNORECASE
 )
 HARMLESS_SCHEMES = {"json", "jsons", "xml", "xmls", "form", "forms"}
-"""The Apprise schemes whose address holds no token by itself."""
+"""The Apprise schemes whose address contains no token."""
 SECRET_HOSTS = re.compile(r"hooks\.slack\.com|discord(app)?\.com|.*\.webhook\.office\.com|chat\.googleapis\.com", re.IGNORECASE)
-"""Hosts whose addresses are the secret."""
+"""Hosts whose addresses are secrets."""
 
 
 def _as_list(value: object) -> object:
@@ -36,7 +36,7 @@ def _as_list(value: object) -> object:
 
 def _require_plain_address(value: object) -> object:
     if not isinstance(value, str) or not is_plain_address(value):
-        raise ValueError("expected one plain e-mail address such as reaper@example.com")
+        raise ValueError("expected one plain email address such as reaper@example.com")
     return value
 
 
@@ -52,14 +52,14 @@ Readers = Annotated[
 ]
 SecretRef = Annotated[str, Field(pattern=SECRET_PATTERN)]
 SECRET_PLACES = f"env:{secret_grants.SECRET_PREFIX}NAME, secretsmanager:name or keyvault:https://…"
-"""Where a secret is kept."""
+"""The forms of a secret's address."""
 
 
 class _Channel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
 
     readers: Readers = [Audience.OWNERS, Audience.ADMINS]
-    name: str = Field("", max_length=60, description="what the report calls it; its type without one")
+    name: str = Field("", max_length=60, description="the channel's name in the report. Default: its type")
 
     @model_validator(mode="before")
     @classmethod
@@ -72,11 +72,11 @@ class _Channel(BaseModel):
 
 class _Mail(_Channel):
     sender: Address = Field(alias="from", description="the sender's address")
-    to: Addresses = Field([], description="who gets what is for admins; owners.fallback without it")
+    to: Addresses = Field([], description="recipients of mail for admins. Default: owners.fallback")
 
 
 class Smtp(_Mail):
-    """A mail server. `starttls` is insisted on; `tls` is for port 465; `none` only makes sense on this machine."""
+    """A mail server. `starttls` is enforced; `tls` is for port 465; use `none` only on this machine."""
 
     type: Literal["smtp"] = Field(description="a mail server")
     host: str = Field(min_length=1, pattern=r"^[A-Za-z0-9.:_-]+$", description="the server's name", examples=["smtp.example.com"])
@@ -84,37 +84,37 @@ class Smtp(_Mail):
     tls: Literal["starttls", "tls", "none"] = Field(
         "starttls", description="how the connection is encrypted; none only on this machine"
     )
-    user: str | None = Field(None, description="the login, where the server asks for one; goes with secret")
-    secret: SecretRef | None = Field(None, description=f"the password's place: {SECRET_PLACES}")
+    user: str | None = Field(None, description="the login, if the server needs one; set secret, too")
+    secret: SecretRef | None = Field(None, description=f"the password's address: {SECRET_PLACES}")
 
     @model_validator(mode="after")
     def _require_whole_login(self) -> Self:
         if (self.user is None) != (self.secret is None):
-            raise ValueError("user and secret go together: give both, or neither for a server that asks for no login")
+            raise ValueError("user and secret go together; set both, or neither if the server needs no login")
         if self.user and self.tls == "none" and not is_loopback(self.host):
-            raise ValueError("with tls: none the password would travel in the clear: use starttls or tls")
+            raise ValueError("tls: none would send the password unencrypted; use starttls or tls")
         return self
 
 
 class Ses(_Mail):
-    """Amazon SES, version 2 of its API; `from` must be an identity that is verified there."""
+    """Amazon SES, version 2 of its API; `from` must be an identity verified there."""
 
     type: Literal["ses"] = Field(description="Amazon SES")
-    region: str | None = Field(None, description="the session's own region without it")
+    region: str | None = Field(None, description="the region of SES. Default: the session's region")
     configuration_set: str | None = Field(None, description="the SES configuration set to send with")
 
 
 class Acs(_Mail):
-    """Azure Communication Services e-mail. Without a secret (an access key) the app's own identity is used."""
+    """Azure Communication Services email. If no secret (an access key) is set, the app's own identity is used."""
 
-    type: Literal["acs"] = Field(description="Azure Communication Services e-mail")
+    type: Literal["acs"] = Field(description="Azure Communication Services email")
     endpoint: str = Field(
         pattern=r"^(https://[A-Za-z0-9.:-]+|http://(localhost|127\.0\.0\.1)(:\d+)?)/?$",
         description="the communication service's endpoint",
         examples=["https://reaper.europe.communication.azure.com"],
     )
     secret: SecretRef | None = Field(
-        None, description=f"an access key's place: {SECRET_PLACES}; the app's own identity without it"
+        None, description=f"an access key's address: {SECRET_PLACES}. Default: the app's own identity"
     )
 
 
@@ -131,41 +131,41 @@ class Sns(_Channel):
 
 
 class Webhook(_Channel):
-    """A POST of JSON to an address of yours, signed with the secret."""
+    """A POST of JSON to your own address, signed with the secret."""
 
     type: Literal["webhook"] = Field(description="a signed POST of JSON")
     url: str = Field(
         pattern=r"^(https://|http://(localhost|127\.0\.0\.1)[:/])\S+$",
-        description="where the JSON is posted to",
+        description="the address that gets the JSON",
         examples=["https://hooks.example.com/reaper"],
     )
-    secret: SecretRef = Field(description=f"the signing key's place: {SECRET_PLACES}")
+    secret: SecretRef = Field(description=f"the signing key's address: {SECRET_PLACES}")
     readers: Readers = [Audience.ADMINS]
 
 
 class Apprise(_Channel):
-    """Slack, Teams, PagerDuty and a hundred more by an Apprise address, which is a secret itself nearly always."""
+    """Slack, Teams, PagerDuty and a hundred more by an Apprise address, which is nearly always a secret."""
 
     type: Literal["apprise"] = Field(description="Slack, Teams and other chats")
-    secret: SecretRef | None = Field(None, description=f"the Apprise address's place: {SECRET_PLACES}")
+    secret: SecretRef | None = Field(None, description=f"where the Apprise address is stored: {SECRET_PLACES}")
     url: str | None = Field(None, description="only for json://, xml:// and form:// addresses without a password")
     readers: Readers = [Audience.ADMINS]
 
     @model_validator(mode="after")
     def _require_one_address(self) -> Self:
         if (self.url is None) == (self.secret is None):
-            raise ValueError("give secret, which holds the Apprise address, or for a harmless address url")
+            raise ValueError("set secret to where the Apprise address is stored, or url for an address without a secret")
         if self.url and urlsplit(self.url).scheme not in HARMLESS_SCHEMES:
             raise ValueError(
-                f"url: expected one of {', '.join(sorted(HARMLESS_SCHEMES))}; any other Apprise address is a secret: {SECRET_ADVICE}"
+                f"url: expected one of {', '.join(sorted(HARMLESS_SCHEMES))}; any other Apprise address is a secret, so {SECRET_ADVICE}"
             )
         return self
 
 
 class Folder(_Channel):
-    """A directory that the mails are written to as .eml files, for looking at what would be sent."""
+    """A directory for mails as .eml files, to see what would be sent."""
 
-    type: Literal["folder"] = Field(description="a directory, to look at what would be sent")
+    type: Literal["folder"] = Field(description="a directory, to see what would be sent")
     path: str = Field(min_length=1, description="the directory", examples=["mail"])
 
 
@@ -185,50 +185,50 @@ CHATS = {
     "mattermost": ("mattermost", "mmosts://host/token"),
     "webex": ("webex", "wxteams://token"),
 }
-"""What a chat may be called, as a type that does not exist: its name, and the form of its address in Apprise."""
+"""Chats that people write as a type: the chat's name, and the form of its address in Apprise."""
 MAILS = {"email", "mail", "e-mail", "sendgrid", "mailgun", "gmail", "outlook"}
 
 
-def channel_advice(asked: str) -> str:
-    """What to write for a type that does not exist but means something; empty for any other."""
-    name = asked.lower()
+def channel_advice(channel_type: str) -> str:
+    """What to write instead of an unknown type whose meaning is clear; empty for any other."""
+    name = channel_type.lower()
     if name in MAILS:
         line = "{type: smtp, host: smtp.example.com, from: reaper@example.com}"
-        return f": for mail write `- {line}`, or type: ses (Amazon) or acs (Azure)"
+        return f"; for mail write `- {line}`, or type: ses (Amazon) or acs (Azure)"
     if chat := CHATS.get(re.sub("[ _-]|^microsoft|^ms(?=-)", "", name)):
         where = f"{secret_grants.SECRET_PREFIX}{chat[0].upper()}"
         line = f"{{type: apprise, name: {chat[0]}, secret: env:{where}}}"
-        put = f"put its address, {chat[1]}, into the variable {where} and write `- {line}`"
-        return f": chats go through Apprise: {put} (it needs the extra chat, which deployments lack: use type: webhook there)"
+        put = f"put its address, {chat[1]}, in the variable {where} and write `- {line}`"
+        return f"; chats use Apprise, so {put} (it needs the extra chat, which deployments lack; use type: webhook there)"
     return ""
 
 
 def _secret_problem(value: object) -> str | None:
-    """What is wrong with a `secret`; None where nothing is. A variable's name is no secret and is said."""
+    """The problem with a `secret`, or None. Names a variable, which is no secret."""
     if value is None or (isinstance(value, str) and re.fullmatch(SECRET_PATTERN, value)):
         return None
     if isinstance(value, str) and re.fullmatch(ANY_VARIABLE, value):
         return secret_grants.forbidden_because(value, {})
-    return f"this is not where a secret is kept; a secret must not stand in the policy: {SECRET_ADVICE}"
+    return f"not a secret's address; never put a secret in the policy: {SECRET_ADVICE}"
 
 
 def _inline_secret_problem(key: str, value: object) -> str | None:
-    """What is wrong with a value that looks like a secret; None where nothing does. Never says the value."""
+    """The problem with a value that looks like a secret, or None. Never repeats the value."""
     if key == "secret":
         return _secret_problem(value)
     if SECRET_KEY_NAMES.fullmatch(key):
-        return f"a secret must not stand in the policy: {SECRET_ADVICE}"
+        return f"never put a secret in the policy: {SECRET_ADVICE}"
     if not isinstance(value, str) or ("//" not in value and "@" not in value.partition(":")[2]):
         return None
     try:
         parts = urlsplit(value if "//" in value else f"//{value}")
-        telling = bool(parts.password) or any(SECRET_KEY_NAMES.fullmatch(name) for name, _ in parse_qsl(parts.query))
+        has_secret = bool(parts.password) or any(SECRET_KEY_NAMES.fullmatch(name) for name, _ in parse_qsl(parts.query))
     except ValueError:
-        telling = True
-    if telling or (key == "url" and parts.username):
-        return f"this address holds a password or token, which must not stand in the policy: {SECRET_ADVICE}"
+        has_secret = True
+    if has_secret or (key == "url" and parts.username):
+        return f"this address contains a password or token, which must not be in the policy: {SECRET_ADVICE}"
     if key == "url" and (
         parts.scheme not in HARMLESS_SCHEMES | {"http", "https"} or SECRET_HOSTS.fullmatch(parts.hostname or "")
     ):
-        return f"an address of this sort is a secret itself; for a chat use type: apprise, and {SECRET_ADVICE}"
+        return f"an address like this is itself a secret; for a chat use type: apprise, and {SECRET_ADVICE}"
     return None

@@ -1,4 +1,4 @@
-"""Where the policy's text comes from: a file, an S3 object, a parameter, a blob, or the setting itself."""
+"""The policy's text from where it is kept: a file, an S3 object, a parameter, a blob, or the setting itself."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from reaper.policy.schema import Policy
 
 BUILT_IN_POLICY = "version: 1\n"
-"""Without a policy of your own: tell about what was idle for 24 hours, stop nothing."""
+"""The policy if none is set: notify about what was idle for 24 hours, stop nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,59 +29,59 @@ class PolicySource:
 
     @property
     def sha256(self) -> str:
-        """The hash of the text, for the report."""
-        from reaper.policy import yaml_lines
+        """The hash of the text, for reports."""
+        from reaper.policy import parse
 
-        return yaml_lines.policy_digest(self.text)
+        return parse.policy_digest(self.text)
 
 
 def load_policy(where: str | None) -> PolicySource:
-    """The policy at `where`, or the built-in one. Raises SettingsError if it cannot be read, PolicyError if it does not validate."""
-    from reaper.policy import yaml_lines  # with it pydantic and PyYAML, which no `--help` and no cold start waits for
+    """The policy at `where`, or the built-in one. Raises SettingsError if it can't be read, PolicyError if it isn't valid."""
+    from reaper.policy import parse, yaml_lines  # these load pydantic and PyYAML, which `--help` and cold starts don't need
 
-    name, said = _read_text(where, yaml_lines.MAX_BYTES + 1)
-    text = yaml_lines.decode_policy(said, name) if isinstance(said, bytes) else said
-    return PolicySource(name=name, text=text, policy=yaml_lines.parse_policy(text, name, kind_names(), _startable_kinds()))
+    name, content = _read_content(where, yaml_lines.MAX_BYTES + 1)
+    text = parse.decode_policy(content, name) if isinstance(content, bytes) else content
+    return PolicySource(name=name, text=text, policy=parse.parse_policy(text, name, kind_names(), _startable_kinds()))
 
 
 def _startable_kinds() -> list[str]:
-    """The kinds that can be started again after a stop."""
+    """The kinds that can be restarted after a stop."""
     return [kind.name for kind in kinds() if StepName.START in kind.actions]
 
 
-def _read_text(where: str | None, most: int) -> tuple[str, str | bytes]:
-    """Its name, and the policy's text or the first `most` bytes of it."""
+def _read_content(where: str | None, max_bytes: int) -> tuple[str, str | bytes]:
+    """The policy's name, and its text or the first `max_bytes` of it."""
     if where is None:
         return "built-in policy", BUILT_IN_POLICY
     if not where.strip():
         raise SettingsError(
-            "the policy is an empty text: give a file, s3://, ssm:, a blob's URL or the YAML itself, or leave it out"
+            "the policy is empty; set a file, s3:// or ssm: address, blob URL or the YAML itself, or leave it unset"
         )
     if "\n" in where or where.lstrip().startswith(("version:", "{")):
         return "inline policy", where
     if where.startswith(("s3://", "ssm:")):
-        return where, _read_stored("aws", where, most)
+        return where, _read_stored("aws", where, max_bytes)
     if where.startswith("https://"):
-        # Without a signature, which opens the blob: the name stands in errors and logs.
-        return where.partition("?")[0], _read_stored("azure", where, most)
-    return where, _read_file(where, most)
+        # Errors and logs name the blob without its signature, which grants access.
+        return where.partition("?")[0], _read_stored("azure", where, max_bytes)
+    return where, _read_file(where, max_bytes)
 
 
-def _read_file(where: str, most: int) -> bytes:
-    """What the file begins with. `most` is one byte more than a policy may have: a longer one is known by that."""
+def _read_file(where: str, max_bytes: int) -> bytes:
+    """The start of the file. `max_bytes` is one more than a policy may have, so that a longer one is recognized."""
     try:
         with Path(where).open("rb") as file:
-            return file.read(most)
+            return file.read(max_bytes)
     except (OSError, ValueError) as error:
-        raise SettingsError(f"policy {short_repr(where)}: cannot be read: {shorten(str(error), MAX_LINE_LENGTH)}") from error
+        raise SettingsError(f"policy {short_repr(where)}: can't be read: {shorten(str(error), MAX_LINE_LENGTH)}") from error
 
 
-def _read_stored(cloud: str, where: str, most: int) -> bytes:
-    """As `_on_disk`."""
+def _read_stored(cloud: str, where: str, max_bytes: int) -> bytes:
+    """The same from a cloud's store."""
     try:
         store = import_module(f"reaper.{cloud}.text_store")
     except ImportError as error:
         raise SettingsError(
-            f"policy {where.partition('?')[0]!r}: needs the extra `{cloud}`: pip install 'ml-idle-reaper[{cloud}]' ({error})"
+            f"policy {where.partition('?')[0]!r}: needs the extra `{cloud}`; pip install 'ml-idle-reaper[{cloud}]' ({error})"
         ) from error
-    return bytes(store.read_bytes(where, most))
+    return bytes(store.read_bytes(where, max_bytes))

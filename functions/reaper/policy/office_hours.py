@@ -1,8 +1,8 @@
 """Office hours as people write them: `mon-fri 07:00-21:00` with an IANA time zone. Pure.
 
-Hours are wall time. Where clocks are put forward, a time that does not exist is the first instant after the gap. Where they are put
-back, a time that comes twice opens at its first and closes at its last occurrence: rather open too long than closed too early.
-Days are local dates; hours that touch (`mon-tue 00:00-24:00`) do not close in between. Every answer is in UTC.
+Hours are wall time. When clocks go forward, a time that doesn't exist becomes the first instant after the gap. When they go back, hours
+open at the first and close at the last occurrence of a time that comes twice: open too long is better than closed too early.
+Days are local dates; hours that touch (`mon-tue 00:00-24:00`) don't close in between. All results are in UTC.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DAY, SECOND = timedelta(days=1), timedelta(seconds=1)
 MIDNIGHT = 24 * 60
 ALWAYS, NEVER = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 SEARCH_RANGE = 22 * DAY
-"""How far to look each way: a weekly day may be missing once, when a clock change swallows its hours or the whole date."""
+"""The search range each way: a weekly day may be missing once, if a clock change swallows its hours or the whole date."""
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 EXPECTED_HOURS = "days and times such as `mon-fri 07:00-21:00`"
@@ -31,7 +31,7 @@ _HOURS_PATTERN = re.compile(r"([a-z,-]+)\s+([0-2]?\d):([0-5]\d)\s*-\s*([0-2]?\d)
 
 
 def parse_hours(on: str, tz: str) -> Hours:
-    """The hours that `on` names in the zone `tz`. Raises ValueError naming what is wrong: days, times, their order, or the zone."""
+    """The hours `on` in the zone `tz`. Raises ValueError that names the problem: days, times, their order, or the zone."""
     match = _HOURS_PATTERN.fullmatch(on.strip())
     if not match:
         raise ValueError(f"expected {EXPECTED_HOURS}")
@@ -51,53 +51,53 @@ def hours_text(hours: Hours) -> str:
 
 
 def time_zone(name: str) -> ZoneInfo:
-    """The IANA zone of that name. Raises ValueError when there is none."""
+    """The IANA zone of that name. Raises ValueError if there is none."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         near = _zone_suggestion(name) or " such as Europe/Berlin"
-        raise ValueError(f"{short_repr(name)} is not known: expected an IANA time zone{near}") from error
+        raise ValueError(f"unknown time zone {short_repr(name)}: expected an IANA time zone{near}") from error
 
 
 @lru_cache(maxsize=64)
 def _zone_suggestion(name: str) -> str:
-    """The zone that was meant. Kept, since thousands of tags may say the same."""
+    """The zone that was probably meant. Cached, because thousands of tags may have the same value."""
     zones = available_timezones()
     city = min((zone for zone in zones if zone.lower().endswith(f"/{name.lower()}")), default=None)
-    return f", did you mean {city}?" if city else did_you_mean(name, zones)
+    return f"; did you mean {city}?" if city else did_you_mean(name, zones)
 
 
 def is_open(hours: Hours, at: datetime) -> bool:
-    """Whether `at` (aware) is inside the hours: their start is, their end is not."""
+    """Whether `at` (aware) is inside the hours, their start included, their end not."""
     return any(start <= _to_utc(at) < end for start, end in _nearby_stretches(hours, at))
 
 
 def closed_since(hours: Hours, at: datetime) -> datetime | None:
-    """When the closed stretch that `at` is in began, at the latest `at` itself. None when the hours are open, or know no time at all."""
+    """The start of the closed stretch around `at`, at the latest `at` itself. None if the hours are open, or never were."""
     if is_open(hours, at):
         return None
     return max((end for _, end in _nearby_stretches(hours, at) if end <= _to_utc(at)), default=None)
 
 
 def opened_today(hours: Hours, at: datetime) -> datetime | None:
-    """When the hours that `at` is in opened, at the earliest when its day began: some never close. None when they are closed then."""
+    """The opening of the hours around `at`, at the earliest the start of its day: some hours never close. None if they are closed."""
     opened = next((start for start, end in _nearby_stretches(hours, at) if start <= _to_utc(at) < end), None)
     midnight = datetime.combine(_local_date(hours, at), datetime.min.time())
     return None if opened is None else max(opened, _utc_instant(midnight, time_zone(hours.tz), fold=0))
 
 
 def next_open(hours: Hours, at: datetime) -> datetime | None:
-    """The first opening after `at`. None when there is none, because the hours never close."""
+    """The first opening after `at`. None if the hours never close."""
     return min((start for start, _ in _nearby_stretches(hours, at) if start > _to_utc(at)), default=None)
 
 
 def next_close(hours: Hours, at: datetime) -> datetime | None:
-    """The first closing after `at`, be it open or closed then. None when the hours never close."""
+    """The first closing after `at`, whether the hours are open then or not. None if the hours never close."""
     return min((end for _, end in _nearby_stretches(hours, at) if _to_utc(at) < end < NEVER), default=None)
 
 
 def is_same_day(hours: Hours, a: datetime, b: datetime) -> bool:
-    """Whether both instants (aware) are on the same calendar date where the hours are kept."""
+    """Whether both instants (aware) are on the same calendar date in the zone of the hours."""
     return _local_date(hours, a) == _local_date(hours, b)
 
 
@@ -105,7 +105,7 @@ def _nearby_stretches(hours: Hours, at: datetime) -> tuple[Stretch, ...]:
     return _open_stretches(hours, _local_date(hours, at))
 
 
-@lru_cache(maxsize=512)  # one sweep asks for many resources with the same hours at the same moment
+@lru_cache(maxsize=512)  # one sweep checks many resources with the same hours at the same moment
 def _open_stretches(hours: Hours, day: date) -> tuple[Stretch, ...]:
     """The open stretches around that local date, in order; those that touch are one."""
     if len(hours.days) == len(DAYS) and (hours.start, hours.end) == (0, MIDNIGHT):
@@ -119,7 +119,7 @@ def _open_stretches(hours: Hours, day: date) -> tuple[Stretch, ...]:
 
 
 def _day_stretches(hours: Hours, day: date) -> Iterator[Stretch]:
-    """Every open day around that local date by itself; none for a day whose hours fall into a gap altogether."""
+    """The open stretch of each day around that local date. A day whose hours fall entirely into a gap has none."""
     zoned = time_zone(hours.tz)
     for offset in range(-SEARCH_RANGE.days, SEARCH_RANGE.days + 1):
         midnight = datetime.combine(day + offset * DAY, datetime.min.time())
@@ -131,10 +131,10 @@ def _day_stretches(hours: Hours, day: date) -> Iterator[Stretch]:
 
 
 def _utc_instant(wall: datetime, zoned: ZoneInfo, *, fold: int) -> datetime:
-    """When clocks there show `wall` (naive); which of two times says `fold`. In a gap: the first instant after it."""
-    found = wall.replace(tzinfo=zoned, fold=fold).astimezone(UTC)
-    if found.astimezone(zoned).replace(tzinfo=None) == wall:
-        return found
+    """The instant when clocks show `wall` (naive); `fold` chooses between two. In a gap: the first instant after it."""
+    instant = wall.replace(tzinfo=zoned, fold=fold).astimezone(UTC)
+    if instant.astimezone(zoned).replace(tzinfo=None) == wall:
+        return instant
     early, late = (wall.replace(tzinfo=zoned, fold=side).astimezone(UTC) for side in (1, 0))
     while late - early > SECOND:  # the change is after `early` and at or before `late`; changes are on whole seconds
         middle = early + (late - early) // (2 * SECOND) * SECOND
@@ -151,7 +151,7 @@ def _local_date(hours: Hours, at: datetime) -> date:
 
 
 def _to_utc(at: datetime) -> datetime:
-    """Raises ValueError for a naive time, which would be taken for this machine's."""
+    """Raises ValueError for a naive time, which Python would take as this machine's local time."""
     if at.tzinfo is None:
         raise ValueError("expected a time with a zone")
     return at.astimezone(UTC)
@@ -162,7 +162,7 @@ def _parse_days(text: str) -> frozenset[int]:
     for part in text.split(","):
         first, _, last = part.partition("-")
         if first not in DAYS or (last or first) not in DAYS:
-            raise ValueError(f"expected days out of {', '.join(DAYS)}, not {part!r}")
+            raise ValueError(f"expected days from {', '.join(DAYS)}, not {part!r}")
         a, b = DAYS.index(first), DAYS.index(last or first)
         days.update(range(a, b + 1) if a <= b else [*range(a, 7), *range(b + 1)])
     return frozenset(days)

@@ -1,4 +1,4 @@
-"""Whom to tell, and how we know: policy tags, then what the cloud says of the people, then the fallback. Pure.
+"""The owner of a resource: from the policy's tags, then the people that the cloud names, then the fallback. Pure.
 
 An address is used only if its domain is on the policy's list: a tag must not turn the product into a mail relay.
 """
@@ -13,23 +13,25 @@ from reaper.notices.message import is_deliverable, is_plain_address
 
 
 def owner(resource: Resource, tags: Sequence[str], domains: Sequence[str], fallback: str | None) -> Owner:
-    """The first address of the chain whose domain is allowed, with its source; else the fallback, which says what was passed over.
+    """The first candidate whose domain is allowed, with its source; else the fallback, whose source names the rejected candidate.
 
-    Where no domain of the chain is allowed, its first address is what the resource's owner is `claimed` to be.
+    If no candidate is allowed, the first one is the `claimed` owner.
     """
-    named = list(_candidates(resource, tags))
-    for source, value in named:
+    candidates = list(_candidates(resource, tags))
+    for source, value in candidates:
         if is_deliverable(value, domains, None):
             return Owner(address=value, source=source)
     allowed = ", ".join(domains) or "owners.domains"
-    passed_over = [f"{source} names {value[:80]!r}, which is not an address in {allowed}" for source, value in named[:1]]
-    claims = (Claim(address=value, source=source) for source, value in named if is_plain_address(value) and value != fallback)
-    why = "; ".join(["fallback", *passed_over]) if fallback else f"nobody: {(*passed_over, 'no tag and no fallback')[0]}"
-    return Owner(address=fallback, source=why, claimed=next(claims, None))
+    rejected = [f"{source} names {value[:80]!r}, which is not an address in {allowed}" for source, value in candidates[:1]]
+    claims = (
+        Claim(address=value, source=source) for source, value in candidates if is_plain_address(value) and value != fallback
+    )
+    source = "; ".join(["fallback", *rejected]) if fallback else f"no owner: {(*rejected, 'no tag and no fallback')[0]}"
+    return Owner(address=fallback, source=source, claimed=next(claims, None))
 
 
 def shown(owner: Owner) -> str | None:
-    """The owner for people: who is told, then who is said to own it but may not be mailed; None where neither is known."""
+    """The owner as reports show it: the address, then a claimed owner who may not be mailed. None if both are unknown."""
     if owner.claimed is None:
         return owner.address
     if owner.address is None:
@@ -38,26 +40,25 @@ def shown(owner: Owner) -> str | None:
 
 
 def hint(owners: Iterable[Owner]) -> str | None:
-    """What to set so that the owners whom nobody may mail can be told, naming the three commonest domains; None where there are none."""
+    """How to make claimed owners reachable, with their three most common domains; None if there are no claimed owners."""
     claiming = [owner for owner in owners if owner.claimed]
     claims = sorted({owner.claimed.address.lower() for owner in claiming if owner.claimed})
-    found = Counter(address.rpartition("@")[2] for address in claims)
+    counts = Counter(address.rpartition("@")[2] for address in claims)
     if not claims:
         return None
-    domains = ", ".join(domain for domain, _ in found.most_common(3)) + (", ..." if len(found) > 3 else "")
-    many = "1 owner is named whose domain is" if len(claims) == 1 else f"{len(claims)} owners are named whose domains are"
-    return (
-        f"{many} not in the policy's owners.domains, so {_instead(claiming)}. If they are yours, set owners.domains: [{domains}]"
-    )
+    domains = ", ".join(domain for domain, _ in counts.most_common(3)) + (", ..." if len(counts) > 3 else "")
+    subject = "The domain of 1 owner is" if len(claims) == 1 else f"The domains of {len(claims)} owners are"
+    return f"{subject} not in the policy's owners.domains, so {_consequence(claiming)}. If they are yours, set owners.domains: [{domains}]"
 
 
-def _instead(claiming: Iterable[Owner]) -> str:
-    """Who gets their mail: the fallback, where the policy has one."""
-    told = {owner.address for owner in claiming}
-    if told == {None}:
-        return "they cannot be told"
-    [one] = told if len(told) == 1 else ["the fallback, where there is one,"]
-    return f"{one} is told in their place"
+def _consequence(claiming: Iterable[Owner]) -> str:
+    """Who gets the mail of claimed owners: the policy's fallback, if it's set."""
+    recipients = {owner.address for owner in claiming}
+    if recipients == {None}:
+        return "they get no notices"
+    if len(recipients) == 1:
+        return f"{recipients.pop()} gets their notices"
+    return "owners.fallback, if set, gets their notices"
 
 
 def _candidates(resource: Resource, tags: Sequence[str]) -> Iterable[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""The resource's own word: the `reaper:*` tags. Keys match case-insensitively; anything that cannot be read protects. Pure."""
+"""The `reaper:*` tags of a resource. Keys match case-insensitively; a tag that can't be read protects. Pure."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from reaper.policy import office_hours
 
 TAG_PREFIX = "reaper:"
 MIN_IDLE_AFTER = timedelta(minutes=30)
-"""Metrics arrive some minutes late; a tag that asks for less gets this."""
+"""The shortest idle_after. Metrics arrive some minutes late, so less silence proves nothing."""
 TAG_DOCS = {
-    "reaper:action": "the most that may be done: ignore, notify, stop or delete; it can lower the rule's action, never raise it",
-    "reaper:idle-after": "how long it must be silent to count as idle, such as 4h or 3d",
-    "reaper:keep-until": "leave alone up to this ISO date (its whole day, everywhere on Earth) or datetime",
-    "reaper:keep": "leave alone; any value but `false` protects",
-    "reaper:owner": "the address to tell",
+    "reaper:action": "the strongest action allowed: ignore, notify, stop or delete; can lower the rule's action, never raise it",
+    "reaper:idle-after": "how long the resource must be silent to count as idle, such as 4h or 3d",
+    "reaper:keep-until": "protect until this ISO date (its whole day, everywhere on Earth) or datetime",
+    "reaper:keep": "protect; any value but `false` does",
+    "reaper:owner": "the owner's email address",
     "reaper:hours": "office hours with a time zone, such as `mon-fri 07:00-21:00 Europe/Berlin`",
 }
 
 
 @dataclass(slots=True, kw_only=True)
 class TagRequests:
-    """What the tags ask for. `protected` is the first reason to leave the resource alone."""
+    """What the tags ask for. `reasons` are the reasons to leave the resource alone."""
 
     action: Ceiling | None = None
     idle_after: timedelta | None = None
@@ -42,25 +42,25 @@ class TagRequests:
 
 
 def read_tags(tags: Mapping[str, str], now: datetime) -> TagRequests:
-    """Everything the `reaper:*` tags say at `now`. A key or value that cannot be read becomes a reason to leave alone."""
-    wishes = TagRequests()
+    """What the `reaper:*` tags ask for at `now`. A key or value that can't be read is a reason to leave the resource alone."""
+    requests = TagRequests()
     for key, value in tags.items():
         plain = key.strip().lower()
         reader = _READERS.get(plain)
         if reader:
             try:
-                reader(wishes, value.strip(), now)
+                reader(requests, value.strip(), now)
             except ValueError as error:
-                wishes.reasons.append(f"tag {key}={_short_repr(value)} cannot be read, {error}: left alone")
+                requests.reasons.append(f"tag {key}={_short_repr(value)} can't be read ({error}), so the resource is protected")
         elif meant := _meant_key(plain):
-            wishes.reasons.append(
-                f"tag {_short_repr(key)} is not one we know, did you mean {meant}? Left alone until it is mended"
+            requests.reasons.append(
+                f"unknown tag {_short_repr(key)} (did you mean {meant}?); the resource is protected until you fix it"
             )
-    return wishes
+    return requests
 
 
 def _meant_key(key: str) -> str | None:
-    """The known key that `key` was probably meant to be; None when it has nothing to do with us."""
+    """The known key that `key` was probably meant to be; None if it isn't one of the reaper's."""
     word, separator, rest = key.partition(":")
     names = [known.removeprefix(TAG_PREFIX) for known in TAG_DOCS]
     if separator and word.strip() == "reaper":
@@ -71,46 +71,46 @@ def _meant_key(key: str) -> str | None:
     return letters[near[0]] if near else None
 
 
-def _read_keep(wishes: TagRequests, value: str, now: datetime) -> None:
+def _read_keep(requests: TagRequests, value: str, now: datetime) -> None:
     if value.lower() != "false":
-        wishes.reasons.append(f"kept by tag reaper:keep={_short_repr(value)}")
+        requests.reasons.append(f"kept by tag reaper:keep={_short_repr(value)}")
 
 
-def _read_keep_until(wishes: TagRequests, value: str, now: datetime) -> None:
+def _read_keep_until(requests: TagRequests, value: str, now: datetime) -> None:
     if now < _parse_until(value):
-        wishes.reasons.append(f"kept by tag until {value}")
+        requests.reasons.append(f"kept by tag until {value}")
 
 
-def _read_action(wishes: TagRequests, value: str, now: datetime) -> None:
+def _read_action(requests: TagRequests, value: str, now: datetime) -> None:
     if value.lower() not in {a.value for a in Ceiling}:
         raise ValueError(f"expected one of {', '.join(Ceiling)}")
-    asked = Ceiling(value.lower())
-    wishes.action = min(asked, wishes.action or asked, key=lambda a: a.rank)
-    if asked is Ceiling.IGNORE:
-        wishes.reasons.append("kept by tag reaper:action=ignore")
+    action = Ceiling(value.lower())
+    requests.action = min(action, requests.action or action, key=lambda a: a.rank)
+    if action is Ceiling.IGNORE:
+        requests.reasons.append("kept by tag reaper:action=ignore")
 
 
-def _read_idle_after(wishes: TagRequests, value: str, now: datetime) -> None:
-    asked = max(duration.parse_duration(value), MIN_IDLE_AFTER)
-    wishes.idle_after = max(asked, wishes.idle_after or asked)
+def _read_idle_after(requests: TagRequests, value: str, now: datetime) -> None:
+    length = max(duration.parse_duration(value), MIN_IDLE_AFTER)
+    requests.idle_after = max(length, requests.idle_after or length)
 
 
-def _read_owner(wishes: TagRequests, value: str, now: datetime) -> None:
+def _read_owner(requests: TagRequests, value: str, now: datetime) -> None:
     if not re.fullmatch(r"[^@\s<>,;]+@[^@\s<>,;]+", value):
-        raise ValueError("expected one e-mail address")
-    wishes.owner = value
+        raise ValueError("expected one email address")
+    requests.owner = value
 
 
-def _read_hours(wishes: TagRequests, value: str, now: datetime) -> None:
+def _read_hours(requests: TagRequests, value: str, now: datetime) -> None:
     on, _, tz = value.rpartition(" ")
-    asked = office_hours.parse_hours(on, tz)
-    if wishes.hours not in (None, asked):
-        raise ValueError("expected one calendar, and the tag is there twice in different letters")
-    wishes.hours = asked
+    hours = office_hours.parse_hours(on, tz)
+    if requests.hours not in (None, hours):
+        raise ValueError("the tag is there twice, in different case, with different hours")
+    requests.hours = hours
 
 
 def _parse_until(value: str) -> datetime:
-    """The instant up to which a keep-until holds. A date holds until it is over in the last place on Earth (UTC-12)."""
+    """The end of a keep-until. A date lasts until it is over in the last place on Earth (UTC-12)."""
     for read_value in (_end_of_day, _parse_instant):
         try:
             return read_value(value)

@@ -1,4 +1,11 @@
-"""Where requests for keep-links come in, whichever cloud serves them: holds the ledger, the key ring and the meters between requests."""
+"""Handles requests for snooze links, whichever cloud serves them; holds ledger, keys and rate limits between requests.
+
+Opening a link changes nothing, because mail scanners, previews and prefetching browsers do that; only sending the form does. No request
+can stop or delete anything.
+
+Anyone may send a request, so what costs money comes last: path, method, size, rate and the link's form, then the keys and the signature,
+and the ledger only for a valid link.
+"""
 
 from __future__ import annotations
 
@@ -8,65 +15,124 @@ from dataclasses import replace
 from datetime import datetime
 from functools import cache
 
-from reaper.errors import SettingsError
+from reaper.errors import ReaperError, SettingsError
 from reaper.ledger import opening
+from reaper.ledger.opening import require_known_format
 from reaper.ledger.port import Ledger
-from reaper.snooze import keys, rate_limit, record
+from reaper.snooze import form, keys, pages, rate_limit, record, replies
+from reaper.snooze.form import MAX_BODY, SnoozeForm
 from reaper.snooze.keys import Keyring
 from reaper.snooze.rate_limit import RateLimiters
-from reaper.snooze.record import Reply, Request, SnoozeContext
-from reaper.snooze.token import Keys
+from reaper.snooze.request import PAGE_PATH, Reply, Request, SnoozeContext, network_of, token_of
+from reaper.snooze.token import InvalidLink, Keys, SnoozeLink, key_id, verify_link
 
 
 class SnoozeHandler:
-    """Answers requests; made once per process, because rings and meters are worth keeping.
+    """Answers requests. Made once per process, because key rings and rate limits last longer than one request.
 
-    `ledger` and `ring` open them, once, when a request needs them. They raise ReaperError where the deployment cannot work.
+    `open_ledger` and `open_ring` are called once, when a request needs them. They raise ReaperError if the deployment can't work.
     """
 
-    def __init__(self, ledger: Callable[[], Ledger], ring: Callable[[], Keyring], meters: RateLimiters) -> None:
-        self._ledger = cache(ledger)
-        self._ring = cache(ring)
-        self._meters = meters
+    def __init__(self, open_ledger: Callable[[], Ledger], open_ring: Callable[[], Keyring], limiters: RateLimiters) -> None:
+        self._ledger = cache(open_ledger)
+        self._ring = cache(open_ring)
+        self._limiters = limiters
 
     def handle(self, request: Request, now: datetime) -> Reply:
-        """The reply at `now`, always a page. Its note is empty where as much as this was logged a moment ago."""
-        troubles: list[str] = []
-        desk = SnoozeContext(ledger=self._ledger, keys=lambda wanted: self._keys(now, wanted, troubles), now=now)
-        reply = record.handle_request(request, desk, self._meters)
-        if troubles and not reply.failed:
-            reply = replace(reply, note="; ".join([reply.note, *troubles]), failed=True)
-        quiet = log_level(reply) > logging.INFO and not self._meters.per_log_line.allow(str((reply.status, reply.failed)), now)
-        return replace(reply, note="") if quiet else reply
+        """The reply at `now`, always a page. Its note is empty if the log has had too many like it."""
+        errors: list[str] = []
+        context = SnoozeContext(ledger=self._ledger, keys=lambda wanted: self._keys(now, wanted, errors), now=now)
+        reply = handle_request(request, context, self._limiters)
+        if errors and not reply.failed:
+            reply = replace(reply, note="; ".join([reply.note, *errors]), failed=True)
+        if log_level(reply) <= logging.INFO or self._limiters.per_log_line.allow(str((reply.status, reply.failed)), now):
+            return reply
+        return replace(reply, note="")
 
-    def _keys(self, now: datetime, wanted: str | None, troubles: list[str]) -> Keys:
-        """The keys; `troubles` gets why they are not the newest, where they could not be read again."""
+    def _keys(self, now: datetime, wanted: str | None, errors: list[str]) -> Keys:
+        """The keys. If the newest can't be read, `errors` gets the reason."""
         ring = self._ring()
-        keys = ring.keys(now, wanted)
+        current = ring.keys(now, wanted)
         if failure := ring.failure:
-            troubles.append(f"the last keys are used, because they cannot be read again: {failure}")
-        return keys
+            errors.append(f"the last keys are used, because they can't be read again: {failure}")
+        return current
 
 
 def open_handler(environ: Mapping[str, str]) -> SnoozeHandler:
-    """The gate that REAPER_LEDGER, REAPER_SNOOZE_KEYS and REAPER_DEPLOYMENT describe.
+    """The handler that REAPER_LEDGER, REAPER_SNOOZE_KEYS and REAPER_DEPLOYMENT describe.
 
-    Nothing is opened and nothing raised yet: where one is missing or makes no sense, the page says so when a link asks for it.
+    Opens and raises nothing yet: if a setting is missing or invalid, the page says so when someone opens a link.
     """
     return SnoozeHandler(
-        ledger=lambda: opening.open_ledger(_required_setting(environ, "REAPER_LEDGER"), environ),
-        ring=lambda: keys.open_keyring(_required_setting(environ, "REAPER_SNOOZE_KEYS"), environ),
-        meters=rate_limit.default_limiters(),
+        open_ledger=lambda: opening.open_ledger(_required_setting(environ, "REAPER_LEDGER"), environ),
+        open_ring=lambda: keys.open_keyring(_required_setting(environ, "REAPER_SNOOZE_KEYS"), environ),
+        limiters=rate_limit.default_limiters(),
     )
 
 
 def log_level(reply: Reply) -> int:
-    """How loud the log is to be: an error where something of ours failed, a warning for what was refused."""
+    """An error if a part of the reaper failed, a warning for a refused request, else info."""
     return logging.ERROR if reply.failed else logging.WARNING if reply.status >= 400 else logging.INFO
+
+
+def handle_request(request: Request, context: SnoozeContext, limiters: RateLimiters | None = None) -> Reply:
+    """The reply to one request. Raises nothing, whatever a stranger sends and whether or not keys and ledger work."""
+    reply = _reply_without_keys(request, context.now, limiters) or _reply_to_link(request, context, limiters)
+    return replace(reply, body="") if request.method == "HEAD" else reply
+
+
+def _reply_without_keys(request: Request, now: datetime, limiters: RateLimiters | None) -> Reply | None:
+    """The reply that needs no key, or None."""
+    if request.path != PAGE_PATH:
+        return replies.not_found(request.path)
+    if request.method not in {"GET", "HEAD", "POST"}:
+        return replies.method_not_allowed(request.method)
+    network = network_of(request)
+    if limiters and not limiters.per_network.allow(network, now):
+        return replies.too_many_requests(f"too many requests from {network}")
+    if len(request.body) > MAX_BODY:
+        return replies.body_too_long(len(request.body))
+    return None if key_id(token_of(request)) else replies.invalid_link(now, "not in the form of a link")
+
+
+def _reply_to_link(request: Request, context: SnoozeContext, limiters: RateLimiters | None) -> Reply:
+    """The reply to a link, if its signature is valid and it isn't used too often. Invalid links don't count for a link's rate."""
+    token = token_of(request)
+    try:
+        link = verify_link(token, context.keys(key_id(token)), context.now)
+    except InvalidLink as error:
+        return replies.invalid_link(context.now, error.detail)
+    except ReaperError as error:
+        return replies.keys_unavailable(context.now, f"keys: {error}")
+    if limiters and not limiters.per_link.allow(token[-43:], context.now):
+        return replies.too_many_requests(f"too many requests for the link of {link.resource}")
+    try:
+        return _reply_to_form(request, link, context) if request.method == "POST" else _reply_with_form(token, link, context)
+    except ReaperError as error:
+        days = form.read_form(request.body).days or 7
+        until = pages.snooze_end(context.now, min(max(days, 1), link.max_days))
+        return replies.ledger_unavailable(link, until, str(error))
+
+
+def _reply_with_form(token: str, link: SnoozeLink, context: SnoozeContext) -> Reply:
+    memory = record.read_memory(link.resource, context.ledger(), context.now)
+    return replies.form_page(SnoozeForm(token=token), link, memory, context.now)
+
+
+def _reply_to_form(request: Request, link: SnoozeLink, context: SnoozeContext) -> Reply:
+    sent, ledger, now = form.read_form(request.body), context.ledger(), context.now
+    if sent.days is None or not 1 <= sent.days <= link.max_days:
+        memory = record.read_memory(link.resource, ledger, now)
+        return replies.form_page(sent, link, memory, now, "Choose how long to keep it.")
+    require_known_format(ledger)
+    memory, changed = record.record_snooze(sent, link, ledger, now)
+    problem = record.record_history(link.resource, memory, ledger, now) if changed else None
+    reply = replies.snoozed_page(sent, link, memory, now, changed=changed)
+    return replace(reply, note=f"{reply.note}; {problem}", failed=True) if problem else reply
 
 
 def _required_setting(environ: Mapping[str, str], name: str) -> str:
     value = environ.get(name, "").strip()
     if not value:
-        raise SettingsError(f"{name} is not set: keep-links cannot be served without it")
+        raise SettingsError(f"{name} is not set; snooze links need it")
     return value

@@ -1,10 +1,10 @@
-"""The secrets that sign keep-links: from their text, wherever that is kept, into a ring of keys that is read anew every few minutes.
+"""The keys that sign snooze links: parsed from a secret's text and read again every few minutes.
 
-Three shapes of text are read: `{"current": "k2", "keys": {"k1": "<base64>", "k2": "<base64>"}}`; the flat one that CloudFormation's
+The text has one of three forms: `{"current": "k2", "keys": {"k1": "<base64>", "k2": "<base64>"}}`; the flat one that CloudFormation's
 GenerateSecretString can make, `{"current": "k1", "k1": "<random characters>"}`; and the random characters alone, which are then key k1.
 https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-properties-secretsmanager-secret-generatesecretstring.html
 
-With the ring goes the deployment that its links are for, REAPER_DEPLOYMENT: a CloudFormation stack's ARN or an Azure resource id.
+The keys carry the deployment that their links are for, REAPER_DEPLOYMENT: a CloudFormation stack's ARN or an Azure resource ID.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from reaper.policy import secret_grants
 from reaper.snooze.token import MAX_DEPLOYMENT, Keys
 
 CACHE_FOR = timedelta(minutes=5)
-"""How long a ring is used before its secret is read again."""
+"""How long keys are used before their secret is read again."""
 MIN_READ_INTERVAL = timedelta(seconds=30)
-"""The least time between two readings: strangers who make up key ids cannot make us ask for the secret all the time."""
+"""The least time between two reads: strangers who make up key IDs can't cause a read for each request."""
 RETRY_AFTER = timedelta(minutes=1)
-"""How long a reading that failed stands before the next one."""
+"""How long to wait after a failed read."""
 MAX_WAIT_S = 1.0
-"""Seconds that a request with a key id we don't know waits for a reading that another request has begun. A reading takes less as a rule."""
+"""Seconds that a request with an unknown key ID waits for another request's read. Reads usually take less."""
 MAX_AGE = CACHE_FOR + timedelta(minutes=15)
-"""How old a ring may be while its secret cannot be read. A key that was taken away is believed no longer than that."""
+"""How old keys may be while their secret can't be read. A removed key stays valid no longer than that."""
 
 
 def parse_keys(text: str, where: str, deployment: str = "") -> Keys:
-    """The ring that `text` holds. Raises SettingsError that names `where` and what is wrong, never the secrets."""
+    """The keys in `text`. Raises SettingsError that names `where` and the problem, never the secrets."""
     try:
-        said = json.loads(text) if text.lstrip().startswith("{") else {"current": "k1", "k1": text.strip()}
-        return Keys(current=_require_text(said.get("current"), "current"), ring=_secrets_by_id(said), deployment=deployment)
+        fields = json.loads(text) if text.lstrip().startswith("{") else {"current": "k1", "k1": text.strip()}
+        return Keys(current=_require_text(fields.get("current"), "current"), ring=_secrets_by_id(fields), deployment=deployment)
     except json.JSONDecodeError as error:
         raise SettingsError(f"{where}: not JSON at line {error.lineno}, column {error.colno}") from None
     except ValueError as error:
@@ -45,9 +45,9 @@ def parse_keys(text: str, where: str, deployment: str = "") -> Keys:
 
 
 def open_keyring(where: str, environ: Mapping[str, str]) -> Keyring:
-    """The ring at `where`, any place that `reaper.secret_store` knows, for the deployment that REAPER_DEPLOYMENT names.
+    """The key ring at `where`, an address for `reaper.secret_store`, for the deployment in REAPER_DEPLOYMENT.
 
-    Nothing is read yet. Raises SettingsError where a setting makes no sense.
+    Reads nothing yet. Raises SettingsError for an invalid setting.
     """
     scheme, _, place = where.partition(":")
     if scheme not in {"env", "secretsmanager", "keyvault"} or not place:
@@ -58,90 +58,90 @@ def open_keyring(where: str, environ: Mapping[str, str]) -> Keyring:
 
 
 def deployment_id(environ: Mapping[str, str]) -> str:
-    """What REAPER_DEPLOYMENT says, empty without it; Azure's resource ids in lower case, because Azure compares them without regard to it."""
-    said = environ.get("REAPER_DEPLOYMENT", "").strip()
-    if len(said) > MAX_DEPLOYMENT or not said.isprintable():
-        raise SettingsError(f"REAPER_DEPLOYMENT={said[:80]!r}: expected one line of at most {MAX_DEPLOYMENT} characters")
-    return said.lower() if said.startswith("/") else said
+    """REAPER_DEPLOYMENT, or an empty text. Azure resource IDs are in lower case, because Azure ignores their case."""
+    value = environ.get("REAPER_DEPLOYMENT", "").strip()
+    if len(value) > MAX_DEPLOYMENT or not value.isprintable():
+        raise SettingsError(f"REAPER_DEPLOYMENT={value[:80]!r}: expected one line of at most {MAX_DEPLOYMENT} characters")
+    return value.lower() if value.startswith("/") else value
 
 
 class Keyring:
-    """A ring of keys behind `fetch`, which gives the secret's text or raises a ReaperError. Several threads may ask it.
+    """Keys read by `fetch`, which returns the secret's text or raises a ReaperError. Safe for several threads.
 
-    One of them reads at a time, and no other waits for it that can be answered from the ring that is held: a secret's place that hangs
-    delays the request that reads, once per FAILED. How long it may hang is for `fetch` to limit.
+    Only one thread reads at a time. The others use the cached keys if these will do, so a store that hangs delays one request per
+    RETRY_AFTER. `fetch` must limit how long it can hang.
 
-    `failure` is why the last reading failed, None when it didn't.
+    `failure` is why the last read failed, or None.
     """
 
     def __init__(self, fetch: Callable[[], str], where: str, deployment: str = "") -> None:
         self._fetch = fetch
         self._where = where
         self._deployment = deployment
-        self._held: tuple[datetime, Keys] | None = None
+        self._cached: tuple[datetime, Keys] | None = None
         self._failed_at: datetime | None = None
         self._lock = threading.Lock()
         self.failure: ReaperError | None = None
 
     def keys(self, now: datetime, wanted: str | None = None) -> Keys:
-        """The keys, read again when they are old or when `wanted` is not among them: a key that was added a moment ago is found.
+        """The keys, read again if they are old or lack the key `wanted`: a key that was just added is found.
 
-        A reading that failed is not repeated for FAILED, and the last ring holds for LAST. Raises what `fetch` raises, and SettingsError
-        for a secret that cannot be used, where there is no such ring.
+        After a failed read the next one waits for RETRY_AFTER, and cached keys are used until MAX_AGE. Without them, raises what
+        `fetch` raises, and SettingsError for an invalid secret.
         """
         if self._is_read_due(now, wanted) and self._lock.acquire(timeout=self._wait_s(now, wanted)):
             try:
-                if self._is_read_due(now, wanted):  # nobody else has read it while this one waited
+                if self._is_read_due(now, wanted):  # another thread may have read it meanwhile
                     self._read_secret(now)
             finally:
                 self._lock.release()
-        if held := self._usable_keys(now):
-            return held
-        # Without what earlier raises left on it, or one error would hold every request of its minute.
+        if cached := self._usable_keys(now):
+            return cached
+        # Without the tracebacks of earlier raises, or one error would keep every request of its minute in memory.
         raise (self.failure or SettingsError(f"{self._where}: not read")).with_traceback(None)
 
     def _is_read_due(self, now: datetime, wanted: str | None) -> bool:
-        """Whether it is time to read; asked without the lock, so that a ring that will do is used whoever reads."""
-        failed_at, at_hand = self._failed_at, self._held
+        """Whether to read now. Needs no lock, so that usable keys are used while another thread reads."""
+        failed_at, cached = self._failed_at, self._cached
         if failed_at and now - failed_at < RETRY_AFTER:
             return False
-        if at_hand is None:
+        if cached is None:
             return True
-        read_at, held = at_hand
-        unknown = wanted is not None and wanted not in held.ring
-        return now - read_at >= (MIN_READ_INTERVAL if unknown else CACHE_FOR)
+        read_at, keys = cached
+        is_unknown = wanted is not None and wanted not in keys.ring
+        return now - read_at >= (MIN_READ_INTERVAL if is_unknown else CACHE_FOR)
 
     def _wait_s(self, now: datetime, wanted: str | None) -> float:
-        """Seconds to wait for a reading under way: none with the key at hand, to its end (-1) with no ring at all."""
-        held = self._usable_keys(now)
-        if held is None:
+        """Seconds to wait for another thread's read: none if the key is cached, until its end (-1) if nothing is."""
+        keys = self._usable_keys(now)
+        if keys is None:
             return -1
-        return MAX_WAIT_S if wanted is not None and wanted not in held.ring else 0
+        return MAX_WAIT_S if wanted is not None and wanted not in keys.ring else 0
 
     def _usable_keys(self, now: datetime) -> Keys | None:
-        """The last ring, None where it is too old."""
-        held = self._held
-        return held[1] if held and now - held[0] < MAX_AGE else None
+        """The cached keys, or None if they are too old."""
+        cached = self._cached
+        return cached[1] if cached and now - cached[0] < MAX_AGE else None
 
     def _read_secret(self, now: datetime) -> None:
         try:
-            self._held = (now, parse_keys(self._fetch(), self._where, self._deployment))
+            self._cached = (now, parse_keys(self._fetch(), self._where, self._deployment))
             self._failed_at = self.failure = None
         except ReaperError as error:
             self._failed_at, self.failure = now, error
 
 
-def _secrets_by_id(said: dict[str, Any]) -> dict[str, bytes]:
-    if "keys" not in said:
-        return {name: _require_text(value, name).encode() for name, value in said.items() if name != "current"}
-    if not isinstance(said["keys"], dict):
-        raise ValueError("`keys` is not an object of key ids and secrets")
-    return {name: _decode_secret(_require_text(value, name), name) for name, value in said["keys"].items()}
+def _secrets_by_id(fields: dict[str, Any]) -> dict[str, bytes]:
+    if "keys" not in fields:
+        return {name: _require_text(value, name).encode() for name, value in fields.items() if name != "current"}
+    if not isinstance(fields["keys"], dict):
+        raise ValueError("`keys` must be an object of key IDs and secrets")
+    return {name: _decode_secret(_require_text(value, name), name) for name, value in fields["keys"].items()}
 
 
 def _require_text(value: object, name: str) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{name!r} is missing or not a text")
+        raise ValueError(f"{name!r} is missing or not a string")
     return value
 
 
@@ -149,4 +149,4 @@ def _decode_secret(text: str, name: str) -> bytes:
     try:
         return b64decode(text, validate=True)
     except ValueError:
-        raise ValueError(f"key {name!r} is not base64") from None
+        raise ValueError(f"key {name!r} is not valid base64") from None

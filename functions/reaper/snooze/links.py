@@ -1,4 +1,4 @@
-"""The keep-links that go into the messages of one sweep: for every idle resource one, signed with the current key."""
+"""The snooze links in the notices of one run: one for each idle resource, signed with the current key."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from datetime import datetime, timedelta
 from reaper import enrolment, urls
 from reaper.errors import SettingsError
 from reaper.model import Finding, State, StepName
-from reaper.snooze import keys, record
+from reaper.snooze import keys
+from reaper.snooze.request import PAGE_PATH
 from reaper.snooze.token import Keys, SnoozeLink, sign_link
 
 LINK_VALID_FOR = timedelta(days=30)
-"""How long a link holds: longer than a holiday, and the next notice brings a new one."""
+"""How long a link is valid: longer than a holiday. The next notice brings a new link."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkSigner:
-    """Where links lead (`base`, an address without the page's own path), who signs them, and for how long they hold."""
+    """What signs links: the address of the page without its path (`base`), the keys, and how long links are valid."""
 
     base: str
     keys: Keys
@@ -26,42 +27,48 @@ class LinkSigner:
 
 
 def open_signer(environ: Mapping[str, str], now: datetime) -> LinkSigner | None:
-    """What REAPER_SNOOZE_URL and REAPER_SNOOZE_KEYS describe; None without an address: messages then offer the tag alone.
+    """The signer that REAPER_SNOOZE_URL and REAPER_SNOOZE_KEYS describe; None if no address is set: notices then offer only the tag.
 
-    With REAPER_DEPLOYMENT the links are good at the page of that deployment and nowhere else; without it, wherever the secret is.
-    Raises SettingsError for an address that is not https (http only to this machine) and for keys that cannot be used, CloudError for
-    keys that cannot be read.
+    If REAPER_DEPLOYMENT is set, only that deployment's page accepts the links, else every page with the same secret. Raises
+    SettingsError for an address that isn't https (http only on this machine) and for invalid keys, CloudError for unreadable ones.
     """
     base = environ.get("REAPER_SNOOZE_URL", "").strip()
     if not base:
         return None
     where = environ.get("REAPER_SNOOZE_KEYS", "").strip()
     if not where:
-        raise SettingsError("REAPER_SNOOZE_URL is set, but REAPER_SNOOZE_KEYS is not: links cannot be signed")
+        raise SettingsError("REAPER_SNOOZE_URL is set but REAPER_SNOOZE_KEYS is not; set both, or links can't be signed")
     return LinkSigner(base=_require_public_address(base), keys=keys.open_keyring(where, environ).keys(now))
 
 
-def links_by_resource(findings: Iterable[Finding], offer: LinkSigner, now: datetime) -> dict[str, str]:
-    """The link of each resource that is idle, or whose owner is told of its office hours, by its id. One whose id is too long for a link has none, and only the tag remains for it."""
-    found = {}
+def links_by_resource(findings: Iterable[Finding], signer: LinkSigner, now: datetime) -> dict[str, str]:
+    """The link of each resource that is idle or gets a notice about office hours, by its ID.
+
+    A resource whose ID is too long for a link has none: its owner can only use the tag.
+    """
+    links = {}
     for finding in findings:
-        by_hours = enrolment.is_stopped_by_hours(finding.case) and finding.step.name in {StepName.WARN, StepName.REMIND}
-        if finding.case.verdict.state is State.IDLE or by_hours:
+        has_hours_notice = enrolment.is_stopped_by_hours(finding.case) and finding.step.name in {StepName.WARN, StepName.REMIND}
+        if finding.case.verdict.state is State.IDLE or has_hours_notice:
             try:
-                found[finding.case.resource.id] = record.link_address(
-                    offer.base, sign_link(_link_for(finding, offer, now), offer.keys)
-                )
+                token = sign_link(_link_for(finding, signer, now), signer.keys)
             except ValueError:
                 continue
-    return found
+            links[finding.case.resource.id] = link_address(signer.base, token)
+    return links
 
 
-def _link_for(finding: Finding, offer: LinkSigner, now: datetime) -> SnoozeLink:
+def link_address(base: str, token: str) -> str:
+    """The link in a notice; `base` is REAPER_SNOOZE_URL."""
+    return f"{base.rstrip('/')}{PAGE_PATH}?t={token}"
+
+
+def _link_for(finding: Finding, signer: LinkSigner, now: datetime) -> SnoozeLink:
     resource, verdict = finding.case.resource, finding.case.verdict
     place = {"aws": "AWS account", "azure": "Azure subscription"}.get(resource.target.cloud, resource.target.cloud)
     return SnoozeLink(
         resource=resource.id,
-        expires=now + offer.valid_for,
+        expires=now + signer.valid_for,
         max_days=finding.case.rule.snooze_max // timedelta(days=1),
         kind=resource.kind,
         name=resource.name,

@@ -1,6 +1,6 @@
-"""The pages behind a keep-link: their texts, their numbers in words, and the headers that every one of them carries.
+"""The pages behind a snooze link: choices, numbers as text, and the headers of every page.
 
-No script at all and one inline style that the policy names by its hash; the token is in the address, so nothing may store it or pass it on:
+No scripts, and one inline style that the policy names by its hash. The token is in the address, so nothing may store it or pass it on:
 https://developer.mozilla.org/en-US/docs/Web/HTTP/Reference/Headers/Content-Security-Policy
 """
 
@@ -29,7 +29,7 @@ HOUR = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """One answer to "for how long": `usd` is what it costs to keep the resource that long, None when its price is not known."""
+    """One choice of how long to keep a resource. `usd` is the cost of that time, None if the price is unknown."""
 
     days: int
     label: str
@@ -39,9 +39,9 @@ class Choice:
 
 
 def snooze_choices(link: SnoozeLink, now: datetime) -> list[Choice]:
-    """A day, three days, a week and the most that the link allows; the longest of at most three days is chosen beforehand."""
-    offered = sorted({days for days in (1, 3, 7) if days < link.max_days} | {link.max_days})
-    preset = max([days for days in offered if days <= 3], default=offered[0])
+    """A day, three days, a week and the most that the link allows; the longest of at most three days is preselected."""
+    choices = sorted({days for days in (1, 3, 7) if days < link.max_days} | {link.max_days})
+    preset = max([days for days in choices if days <= 3], default=choices[0])
     return [
         Choice(
             days=days,
@@ -50,12 +50,12 @@ def snooze_choices(link: SnoozeLink, now: datetime) -> list[Choice]:
             usd=None if link.usd_per_hour is None else link.usd_per_hour * 24 * days,
             checked=days == preset,
         )
-        for days in offered
+        for days in choices
     ]
 
 
 def snooze_end(now: datetime, days: int) -> datetime:
-    """The end of a snooze: a full hour, so that the same answer given twice says the same."""
+    """The end of a snooze: a full hour, so that sending a form twice gives the same end."""
     end = now + timedelta(days=days)
     full = end.replace(minute=0, second=0, microsecond=0)
     return full if full == end else full + HOUR
@@ -67,14 +67,14 @@ def days_label(days: int) -> str:
     return f"{count} {unit}{'s' if count != 1 else ''}"
 
 
-def render_page(page: str, title: str, **shown: Any) -> str:
-    """The page as HTML; everything in `shown` is escaped. Pages: form, kept, trouble, refused, plain."""
-    return _page_template().render(page=page, title=title, style=Markup(_read_style()), **shown)
+def render_page(page: str, title: str, **values: Any) -> str:
+    """The page as HTML; every value is escaped. Pages: form, snoozed, unavailable, refused, plain."""
+    return _page_template().render(page=page, title=title, style=Markup(_read_style()), **values)
 
 
 @cache
 def page_headers() -> Mapping[str, str]:
-    """What every reply carries, names in lower case."""
+    """The headers of every reply, names in lower case."""
     digest = b64encode(sha256(_read_style().encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     return {

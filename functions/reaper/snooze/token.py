@@ -1,11 +1,11 @@
-"""Signed keep-links: one resource, the verb `keep`, an expiry, and what the page shows. Pure.
+"""Signed snooze links: one resource, the verb `keep`, an expiry, and what the page shows. Pure.
 
-HMAC-SHA256 (RFC 2104) over `version.key.payload`, so that nothing is parsed before it is known to be ours. The text of the signature is
-compared, not its bytes: base64 has several spellings of the same bytes (RFC 4648, section 3.5), and only one of them passes here.
+HMAC-SHA256 (RFC 2104) over `version.key.payload`, so that nothing is parsed before its signature is verified. The text of the signature
+is compared, not its bytes: base64 has several spellings of the same bytes (RFC 4648, section 3.5), and only one of them is valid here.
 
-Form `v2` is signed together with the deployment it is for, and no other deployment accepts it, even one with the same secret. Form `v1`
-names no deployment: links of earlier versions, and those of a sweep without REAPER_DEPLOYMENT. Each form signs under a context of its own,
-so that no signature of one form passes as that of the other.
+Form `v2` is signed together with its deployment, and no other deployment accepts it, even with the same secret. Form `v1` names no
+deployment: links of earlier versions, and of a sweep without REAPER_DEPLOYMENT. Each form signs under its own context, so that a
+signature of one form is never valid for the other.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from reaper.errors import ReaperError
 from reaper.text import clean_line
 
 FORM_ANYWHERE, FORM_BOUND = "v1", "v2"
-"""The forms: good wherever the secret is, and good at one deployment."""
+"""The forms: valid wherever the secret is, and valid at one deployment."""
 VERB = "keep"
 MAX_TOKEN = 2048
-"""Characters; mail programs and proxies pass addresses of that length on unharmed."""
+"""Characters. Mail programs and proxies leave addresses of this length intact."""
 MIN_SECRET = 32
 MAX_DAYS = 3650
 CONTEXT = b"ml-idle-reaper keep-link\0"
-"""Keeps a signature made with the same secret for something else from passing here."""
+"""Makes a signature that the same secret made for something else invalid here."""
 BOUND_CONTEXT = b"ml-idle-reaper snooze link of one deployment\0"
 MAX_DEPLOYMENT = 1024
 
@@ -38,18 +38,18 @@ _TOKEN_PATTERN = re.compile(r"(v1|v2)\.([A-Za-z0-9_-]{1,32})\.([A-Za-z0-9_-]+)\.
 
 
 class InvalidLink(ReaperError):
-    """A link that does not hold. The text is the same for every reason; `detail` is for the log alone."""
+    """A link that isn't valid. The text is the same for every reason; `detail` is only for the log."""
 
     def __init__(self, detail: str) -> None:
-        super().__init__("this link does not hold")
+        super().__init__("this link isn't valid")
         self.detail = detail
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keys:
-    """Secrets by key id; `current` signs, every one of them verifies. Raises ValueError for a ring that cannot be used.
+    """Secrets by key ID; `current` signs, every key verifies. Raises ValueError if they can't be used.
 
-    `deployment`: whose links these sign; empty where none is named, and links are then of the form that is good anywhere.
+    `deployment`: the deployment whose links these keys sign; if empty, the links are valid anywhere (`v1`).
     """
 
     current: str
@@ -58,23 +58,23 @@ class Keys:
 
     def __post_init__(self) -> None:
         if self.current not in self.ring:
-            raise ValueError(f"the current key {self.current!r} is not among the keys")
+            raise ValueError(f"the current key {self.current!r} is missing from the keys")
         for name, secret in self.ring.items():
             if not re.fullmatch(r"[A-Za-z0-9_-]{1,32}", name):
-                raise ValueError(f"{name!r} is no name for a key: expected at most 32 letters, digits, - and _")
+                raise ValueError(f"invalid key name {name!r}: use at most 32 letters, digits, - and _")
             if len(secret) < MIN_SECRET:
-                raise ValueError(f"key {name!r} has {len(secret)} bytes, expected {MIN_SECRET} at least")
+                raise ValueError(f"key {name!r} has {len(secret)} bytes; use at least {MIN_SECRET}")
         if len(self.deployment) > MAX_DEPLOYMENT or not self.deployment.isprintable():
-            raise ValueError(f"a deployment's name is one line of at most {MAX_DEPLOYMENT} characters")
+            raise ValueError(f"the deployment must be one line of at most {MAX_DEPLOYMENT} characters")
 
     def __repr__(self) -> str:
-        """Without the secrets, so that no log can show them."""
+        """The keys without their secrets, so that no log can show them."""
         return f"Keys(current={self.current!r}, ring=<{len(self.ring)} secrets>, deployment={self.deployment!r})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnoozeLink:
-    """What one link lets its holder keep, for at most `max_days` at a time, and what its page shows. Texts are cut, the id never."""
+    """The resource that a link can keep, for at most `max_days` at a time, and what its page shows. Long texts are cut, the ID never."""
 
     resource: str
     expires: datetime
@@ -88,7 +88,7 @@ class SnoozeLink:
 
 
 def sign_link(link: SnoozeLink, keys: Keys) -> str:
-    """The token, safe in an address. Raises ValueError for what no link can carry: an id too long, days out of range."""
+    """The token, safe in an address. Raises ValueError for what no link can carry: a long ID, or days out of range."""
     if not 1 <= link.max_days <= MAX_DAYS:
         raise ValueError(f"max_days is {link.max_days}, expected 1 to {MAX_DAYS}")
     if link.expires.tzinfo is None or not link.resource:
@@ -97,26 +97,26 @@ def sign_link(link: SnoozeLink, keys: Keys) -> str:
     head = f"{FORM_BOUND if keys.deployment else FORM_ANYWHERE}.{keys.current}.{_to_base64(text.encode())}"
     token = f"{head}.{_signature_of(keys.ring[keys.current], head, keys.deployment)}"
     if len(token) > MAX_TOKEN:
-        raise ValueError(f"the link would have {len(token)} characters, expected {MAX_TOKEN} at most")
+        raise ValueError(f"the link would have {len(token)} characters; the most is {MAX_TOKEN}")
     return token
 
 
 def verify_link(token: str, keys: Keys, now: datetime) -> SnoozeLink:
-    """The link that `token` carries. Raises BadLink, and nothing else, whatever is wrong with it."""
+    """The link that `token` carries. Raises InvalidLink and nothing else, whatever is wrong with it."""
     if len(token) > MAX_TOKEN:
-        raise InvalidLink(f"{len(token)} characters are too many")
+        raise InvalidLink(f"too long: {len(token)} characters")
     match = _TOKEN_PATTERN.fullmatch(token)
     if not match:
-        raise InvalidLink("not of a link's shape")
+        raise InvalidLink("not in the form of a link")
     form, key, payload, signature = match.groups()
     secret = keys.ring.get(key)
     if secret is None:
-        raise InvalidLink(f"key {key} is not among the keys")
+        raise InvalidLink(f"unknown key {key}")
     if form == FORM_BOUND and not keys.deployment:
-        raise InvalidLink("it is of one deployment, and this page has no REAPER_DEPLOYMENT")
+        raise InvalidLink("bound to a deployment, but REAPER_DEPLOYMENT is not set here")
     deployment = keys.deployment if form == FORM_BOUND else ""
     if not hmac.compare_digest(_signature_of(secret, token.rpartition(".")[0], deployment), signature):
-        raise InvalidLink(f"the signature is not that of key {key}" + (", or of another deployment" if deployment else ""))
+        raise InvalidLink(f"the signature doesn't match key {key}" + (", or is of another deployment" if deployment else ""))
     link = _link_from_payload(payload)
     if now >= link.expires:
         raise InvalidLink(f"expired at {link.expires:%Y-%m-%d %H:%M} UTC")
@@ -124,13 +124,13 @@ def verify_link(token: str, keys: Keys, now: datetime) -> SnoozeLink:
 
 
 def key_id(token: str) -> str | None:
-    """The id of the key that `token` says it was signed with, unverified; None when it has no such shape."""
+    """The ID of the key in `token`, unverified; None if the token isn't in the form of a link."""
     match = _TOKEN_PATTERN.fullmatch(token) if len(token) <= MAX_TOKEN else None
     return match[2] if match else None
 
 
 def _signature_of(secret: bytes, head: str, deployment: str) -> str:
-    """No deployment has a NUL in its name, so what is signed can be read in one way only."""
+    """The signature. No deployment has a NUL in its name, so the signed text has only one reading."""
     context = BOUND_CONTEXT + deployment.encode() + b"\0" if deployment else CONTEXT
     return _to_base64(hmac.digest(secret, context + head.encode("ascii"), "sha256"))
 
@@ -160,21 +160,21 @@ def _shorten(text: str, most: int) -> str:
 
 
 def _link_from_payload(payload: str) -> SnoozeLink:
-    """The payload of a token whose signature holds; a verb or shape of another version is still refused."""
+    """The link in a verified payload. A verb or field of another version still raises InvalidLink."""
     try:
-        said = json.loads(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
-        if said["a"] != VERB:
-            raise InvalidLink(f"the verb is {said['a']!r}")
+        fields = json.loads(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+        if fields["a"] != VERB:
+            raise InvalidLink(f"unknown verb {fields['a']!r}")
         return SnoozeLink(
-            resource=str(said["r"]),
-            expires=datetime.fromtimestamp(said["e"], UTC),
-            max_days=int(said["d"]),
-            kind=str(said["k"]),
-            name=str(said["n"]),
-            where=str(said["w"]),
-            owner=str(said["o"]),
-            usd_per_hour=None if said["u"] is None else float(said["u"]),
-            idle_since=None if said["i"] is None else datetime.fromtimestamp(said["i"], UTC),
+            resource=str(fields["r"]),
+            expires=datetime.fromtimestamp(fields["e"], UTC),
+            max_days=int(fields["d"]),
+            kind=str(fields["k"]),
+            name=str(fields["n"]),
+            where=str(fields["w"]),
+            owner=str(fields["o"]),
+            usd_per_hour=None if fields["u"] is None else float(fields["u"]),
+            idle_since=None if fields["i"] is None else datetime.fromtimestamp(fields["i"], UTC),
         )
     except (ValueError, KeyError, TypeError, OverflowError, OSError) as error:
-        raise InvalidLink(f"signed by us, but not readable: {error!r}") from error
+        raise InvalidLink(f"valid signature, but unreadable: {error!r}") from error

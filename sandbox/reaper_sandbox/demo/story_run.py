@@ -23,7 +23,7 @@ from reaper_sandbox.demo.savings import RestPeriod
 from reaper_sandbox.demo.story_world import StoryWorld, story_world
 from reaper_sandbox.demo.story_events import Scene
 from reaper_sandbox.demo.story_text import StoryPrinter
-from reaper.cli.options import show_progress
+from reaper.cli.progress import show_progress
 
 FOLDER = "story"
 OWN_FILES = ("ledger.db*", "report.html", "report.json", "mail/*.eml", "mail/*.html", "manifests/*/*.json")

@@ -31,12 +31,15 @@ from reaper.run import run
 from reaper.sessions import sessions_of
 from reaper.settings import Settings
 from reaper.snooze import handler
-from reaper.snooze.record import Request
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.server import Server as Aws
 from reaper_sandbox.azure.server import Server as Azure
 from reaper_sandbox.demo import story_fleet
 from reaper_sandbox.demo.sweep_demo import isolated_environment
+from reaper.settings import Settings
+from reaper.snooze.request import Request
+from reaper.policy.file import PolicySource, load_policy
+from reaper.observe import CloudSession
 
 SNOOZE_URL = "https://keep.example.com"
 

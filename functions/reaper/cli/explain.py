@@ -1,0 +1,114 @@
+"""`reaper explain`: everything known about one resource, from the cloud or from a saved report."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reaper import settings
+from reaper.cli.options import CloudName, PolicyOption, RepeatedOption, current_time, read_places, with_places
+from reaper.cli.progress import show_progress
+from reaper.errors import SettingsError
+from reaper.ledger import opening
+from reaper.model import Mode, Report
+from reaper.policy.file import load_policy
+from reaper.report import brief
+from reaper.report.totals import exit_status, is_complete
+from reaper.run import run
+from reaper.sessions import target_of
+from reaper.settings import Settings
+from reaper.text import count_noun
+
+if TYPE_CHECKING:
+    from reaper.policy.schema import Policy
+    from reaper.report.explain import ExplainContext
+
+
+def explain_resource(
+    resource_id: Annotated[str, typer.Argument(help="ARN, ARM ID or name of one resource")],
+    policy: PolicyOption = None,
+    cloud: Annotated[CloudName | None, typer.Option(help="Cloud to search. Default: the ID's cloud, else all")] = None,
+    region: Annotated[RepeatedOption, typer.Option(help="AWS regions to search. Default: the region in the ARN")] = None,
+    subscription: Annotated[
+        RepeatedOption, typer.Option(help="Azure subscription IDs to search. Default: the subscription in the ARM ID")
+    ] = None,
+    report: Annotated[Path | None, typer.Option(help="Saved JSON report to read instead of the cloud", metavar="FILE")] = None,
+) -> None:
+    """Explain one resource: verdict, rule, tags, dates and every signal."""
+    if report:
+        options = {"policy": policy, "cloud": cloud, "region": region, "subscription": subscription}
+        _explain_saved(report, resource_id, [name for name, value in options.items() if value])
+        return
+    base = settings.from_env(os.environ)
+    _explain_live(resource_id, _search_settings(base, resource_id, (cloud, region, subscription)), policy)
+
+
+def _explain_saved(file: Path, name: str, other_options: Sequence[str]) -> None:
+    """Explain the resource as a saved report describes it. Exits with status 3 if that report was incomplete."""
+    from reaper.report import saved
+
+    for option in other_options:
+        raise SettingsError(f"--{option} needs a cloud, and --report reads a file; drop one of the two")
+    report = saved.load_report(file)
+    text = saved.render(report, name)
+    if text is None and report.is_complete:
+        raise SettingsError(_not_found_text(name, [row.name for row in report.findings], f"{str(file)!r} lists the IDs"))
+    sys.stdout.write(text or f"{name}: not found, but the coverage of {file} is incomplete\n")
+    raise typer.Exit(0 if report.is_complete else 3)
+
+
+def _search_settings(
+    base: Settings, resource_id: str, options: tuple[CloudName | None, RepeatedOption, RepeatedOption]
+) -> Settings:
+    """Settings to look for the resource: where the options (cloud, region, subscription) say, else where its ID says."""
+    option, region, subscription = options
+    target = target_of(resource_id)
+    cloud = option.value if option else target.cloud if target else "all"
+    account = None
+    if target and target.cloud == cloud == "aws":
+        account = [target.account]
+        region = region or ([target.region] if target.region else None)
+    if target and target.cloud == cloud == "azure":
+        subscription = subscription or [target.account]
+    return with_places(base, read_places(cloud, account, region, subscription))
+
+
+def _explain_live(resource_id: str, base: Settings, policy: str | None) -> None:
+    """Explain the resource as it is now."""
+    from reaper.report import explain
+
+    source = load_policy(base.policy if policy is None else policy)
+    audit = replace(base, mode=Mode.AUDIT, ledger=base.ledger or opening.default_address(os.environ))
+    with show_progress() as progress:
+        report = run(audit, source, current_time, progress)
+    text = explain.render(report, resource_id, _explain_context(report, resource_id, source.policy, base.ledger))
+    if text is None and is_complete(report):
+        names = [finding.case.resource.name for finding in report.findings]
+        raise SettingsError(_not_found_text(resource_id, names, "`reaper sweep --format csv` lists the IDs"))
+    sys.stdout.write(text or f"{resource_id}: not found, but the coverage is incomplete:\n{brief.render(report)}")
+    raise typer.Exit(exit_status(report, None))
+
+
+def _explain_context(report: Report, name: str, policy: Policy, ledger_address: str | None) -> ExplainContext:
+    """The policy, and what the ledger remembers of the resources. The ledger is opened read-only."""
+    from reaper.report import explain
+
+    ids = [finding.case.resource.id for finding in explain.matching_findings(report, name)]
+    ledger = opening.open_ledger(ledger_address, os.environ, read_only=True)
+    recalled = ledger.recall(ids, current_time())
+    memories = {resource_id: recalled[resource_id] for resource_id in ids if resource_id in recalled}
+    return explain.ExplainContext(policy=policy, now=current_time(), memories=memories, histories=ledger.history)
+
+
+def _not_found_text(name: str, names: Sequence[str], where: str) -> str:
+    """The error for a resource that isn't among `names`."""
+    from reaper.report import explain
+
+    suggestion = explain.suggestion_text(name, names)
+    return f"{name!r} was not found in {count_noun(len(names), 'resource')}{suggestion or f'; {where}'}"

@@ -1,0 +1,84 @@
+"""`reaper sweep`: one run and its report."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from reaper import settings
+from reaper.cli.options import (
+    AccountOption,
+    CloudName,
+    CloudOption,
+    KindOption,
+    PolicyOption,
+    RegionOption,
+    SubscriptionOption,
+    current_time,
+    read_places,
+    with_places,
+)
+from reaper.cli.output import Format, check_writable, choose_format, write_report
+from reaper.cli.progress import print_message, show_progress
+from reaper.model import Mode
+from reaper.policy.file import load_policy
+from reaper.report import brief
+from reaper.report.totals import exit_status, is_complete
+from reaper.run import run
+
+MODE_HELP = (
+    "Run mode: audit only reports, notify also sends notices, announce also puts the date of the action in them, enforce also acts. "
+    "Default: REAPER_MODE, else audit"
+)
+ModeOption = Annotated[
+    str | None,
+    typer.Option("--mode", help=MODE_HELP, metavar="|".join(Mode), autocompletion=lambda: [mode.value for mode in Mode]),
+]
+FormatOption = Annotated[
+    Format | None, typer.Option("--format", help="Report format. Default: the suffix of --output, else text")
+]
+
+
+class FailOn(StrEnum):
+    """What makes a complete sweep exit with status 1."""
+
+    IDLE = "idle"
+
+
+def sweep_once(
+    cloud: CloudOption = CloudName.ALL,
+    account: AccountOption = None,
+    region: RegionOption = None,
+    subscription: SubscriptionOption = None,
+    kind: KindOption = None,
+    policy: PolicyOption = None,
+    mode: ModeOption = None,
+    format: FormatOption = None,
+    output: Annotated[str, typer.Option(help="Report file, or - for standard output", metavar="FILE|-")] = "-",
+    fail_on: Annotated[FailOn | None, typer.Option(help="Exit with status 1 if any resource is idle")] = None,
+) -> None:
+    """Sweep once and print a report.
+
+    Exit status: 0 complete, 1 complete and --fail-on matched, 2 usage, policy or settings error, 3 incomplete coverage or a failed action.
+    """
+    base = settings.from_env(os.environ)
+    chosen = replace(
+        with_places(base, read_places(cloud.value, account, region, subscription, kind)),
+        mode=base.mode if mode is None else settings.parse_mode(mode, "--mode"),
+        policy=base.policy if policy is None else policy,
+    )
+    report_format = choose_format(format, output)
+    check_writable(output)
+    chosen = settings.require_kept_memory(chosen)
+    with show_progress() as progress:
+        report = run(chosen, load_policy(chosen.policy), current_time, progress)
+    write_report(report, report_format, output)
+    if output != "-":
+        print_message(f"Wrote {output}")
+    if not is_complete(report) and (output != "-" or report_format is not Format.TEXT):
+        print_message(brief.incomplete_line(report))
+    raise typer.Exit(exit_status(report, fail_on.value if fail_on else None))

@@ -1,0 +1,99 @@
+"""What a rule matches: the conditions of its `match`, each true, false, or unknown without a price or size. Pure."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
+
+from pydantic import Field
+
+from reaper.model import Resource
+from reaper.policy.values import Accounts, Clouds, Comparison, Section, Tags, Words
+
+OPERATORS: dict[str, Callable[[float, float], bool]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    ">": operator.gt,
+    "<": operator.lt,
+    "==": operator.eq,
+}
+
+
+class Match(Section):
+    """Which resources a rule covers: all conditions must hold, and no condition means all. Lists and globs mean any of them."""
+
+    cloud: Clouds | None = Field(None, description="aws or azure")
+    kind: Words | None = Field(None, description="kind names, globs allowed, such as sagemaker-*; `reaper kinds` lists them")
+    name: Words | None = Field(None, description="name globs; case counts")
+    account: Accounts | None = Field(None, description="AWS account IDs or Azure subscription IDs")
+    subscription: Accounts | None = Field(None, description="the same as account, in Azure's word")
+    region: Words | None = Field(None, description="region names, globs allowed", examples=["us-east-1", ["eu-*", "westeurope"]])
+    tags: Tags | None = Field(
+        None,
+        description="key: value, list of values, glob, `*` for present, null for absent",
+        examples=[{"env": ["dev", "test"], "team": "*", "keep": None}],
+    )
+    size: Words | None = Field(None, description="globs on the size", examples=["ml.p5.*", ["Standard_NC*", "Standard_ND*"]])
+    usd_per_hour: Comparison | None = Field(None, description="a comparison in US dollars an hour", examples=[">= 5"])
+
+    def matches(self, resource: Resource, usd_per_hour: float | None) -> bool | None:
+        """Whether the rule matches; None if that depends on an unknown price or size."""
+        results = self.conditions(resource, usd_per_hour).values()
+        if False in results:
+            return False
+        return None if None in results else True
+
+    def conditions(self, resource: Resource, usd_per_hour: float | None) -> dict[str, bool | None]:
+        """Whether each condition of the rule holds; None if that depends on an unknown price or size."""
+        results: dict[str, bool | None] = {
+            "cloud": _matches_any(self.cloud, resource.target.cloud),
+            "kind": _matches_any(self.kind, resource.kind),
+            "name": _matches_any(self.name, resource.name),
+            "account": _matches_any(self.account, resource.target.account),
+            "subscription": _matches_any(self.subscription, resource.target.account),
+            "region": _matches_any(self.region, resource.region),
+            "tags": _tags_match(self.tags or {}, resource),
+            "size": _size_matches(self.size, resource),
+            "usd_per_hour": _price_matches(self.usd_per_hour, usd_per_hour),
+        }
+        return {name: holds for name, holds in results.items() if getattr(self, name) is not None}
+
+
+def _matches_any(globs: Sequence[str] | None, value: str) -> bool:
+    return globs is None or any(fnmatchcase(value, glob) for glob in globs)
+
+
+def _size_matches(globs: Sequence[str] | None, resource: Resource) -> bool | None:
+    """Whether any instance type of the resource fits; None if one of them is unknown."""
+    if globs is None:
+        return True
+    sizes = [size.strip() for size in resource.size.split(",") if size.strip()]
+    types = [*(part.instance for part in resource.parts or ()), *sizes]
+    if any(fnmatchcase(name.lower(), f"{glob.lower()}*") for name in types for glob in globs):
+        return True
+    return None if resource.parts is None else False
+
+
+def _price_matches(comparison: str | None, usd_per_hour: float | None) -> bool | None:
+    if comparison is None:
+        return True
+    if usd_per_hour is None:
+        return None
+    sign = (re.match(r"[<>=]+", comparison) or [""])[0]
+    return OPERATORS[sign](usd_per_hour, float(comparison.removeprefix(sign)))
+
+
+def _tags_match(conditions: Tags, resource: Resource) -> bool:
+    values_by_key: dict[str, list[str]] = {}
+    for key, value in (resource.tags or {}).items():
+        values_by_key.setdefault(key.lower(), []).append(value)
+    return all(_tag_matches(globs, values_by_key.get(key.lower(), [])) for key, globs in conditions.items())
+
+
+def _tag_matches(globs: list[str] | None, values: Sequence[str]) -> bool:
+    """Whether a tag's values fit: without globs (null) the tag must be absent, with globs one value must fit one of them."""
+    if globs is None:
+        return not values
+    return bool(values) and (not globs or any(fnmatchcase(value, glob) for value in values for glob in globs))

@@ -1,0 +1,132 @@
+"""The values of a policy: each is parsed from its text into its real type, once, or raises ValueError that says what was expected."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from annotated_types import MinLen
+from pydantic import BaseModel, BeforeValidator, ConfigDict, WithJsonSchema
+
+from reaper import duration
+from reaper.notices.message import is_plain_address
+from reaper.policy.tags import MIN_IDLE_AFTER
+
+
+class TagPermission(StrEnum):
+    """What a resource's own tags may do to its rule. They may always protect, whatever the list says."""
+
+    PROTECT = "protect"
+    TIGHTEN = "tighten"
+    LOOSEN = "loosen"
+
+
+class Section(BaseModel):
+    """A part of the policy file. Unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=False, validate_default=True)
+
+
+def _parse_length(value: object) -> timedelta:
+    if isinstance(value, timedelta):
+        return value
+    if not isinstance(value, str):
+        raise ValueError(f"expected {duration.EXPECTED_DURATION}")
+    return duration.parse_duration(value)
+
+
+def _parse_idle_after(value: object) -> timedelta:
+    """An idle_after. Metrics are hourly and arrive late, so less than half an hour of silence proves nothing."""
+    length = _parse_length(value)
+    if length < MIN_IDLE_AFTER:
+        raise ValueError(f"expected at least {duration.policy_duration(MIN_IDLE_AFTER)}: metrics arrive some minutes late")
+    return length
+
+
+def _parse_snooze_max(value: object) -> timedelta:
+    """A snooze_max. Snooze links offer whole days, and every resource can be snoozed."""
+    length = _parse_length(value)
+    if length < timedelta(days=1):
+        raise ValueError("expected at least 1d: snooze links offer whole days")
+    return length
+
+
+def _parse_percentage(value: object) -> float:
+    match = re.fullmatch(r"(\d{1,3}(?:\.\d+)?)\s*%", value) if isinstance(value, str) else None
+    if not match or float(match[1]) > 100:
+        raise ValueError("expected a percentage such as 25%")
+    return float(match[1]) / 100
+
+
+def _require_plain_address(value: object) -> object:
+    if isinstance(value, str) and not is_plain_address(value):
+        raise ValueError("expected one plain email address such as ml-admins@example.com, without a name or brackets")
+    return value
+
+
+def _parse_domain(value: object) -> object:
+    """`example.com`, also as `@example.com`."""
+    name = value.removeprefix("@") if isinstance(value, str) else value
+    if isinstance(name, str) and not is_plain_address(f"user@{name}"):
+        raise ValueError("expected a mail domain such as example.com, without wildcards")
+    return name
+
+
+def _as_list(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+def _parse_comparison(value: object) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"\s*(>=|<=|>|<|==)\s*\d+(\.\d+)?\s*", value):
+        raise ValueError('expected a comparison in US dollars such as ">= 5"')
+    return value.strip()
+
+
+def _parse_tags(value: object) -> object:
+    if not isinstance(value, dict):
+        return value
+    return {k: None if v is None else [_scalar_text(x) for x in (v if isinstance(v, list) else [v])] for k, v in value.items()}
+
+
+def _scalar_text(value: object) -> object:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else value
+
+
+_DURATION_SCHEMA = WithJsonSchema({"type": "string", "pattern": duration.DURATION_PATTERN})
+IdleAfter = Annotated[timedelta, BeforeValidator(_parse_idle_after), _DURATION_SCHEMA]
+Length = Annotated[timedelta, BeforeValidator(_parse_length), _DURATION_SCHEMA]
+SnoozeLength = Annotated[timedelta, BeforeValidator(_parse_snooze_max), _DURATION_SCHEMA]
+Percentage = Annotated[
+    float,
+    BeforeValidator(_parse_percentage),
+    WithJsonSchema({"type": "string", "pattern": r"^(100(\.0+)?|\d{1,2}(\.\d+)?)\s*%$"}),
+]
+Comparison = Annotated[
+    str,
+    BeforeValidator(_parse_comparison),
+    WithJsonSchema({"type": "string", "pattern": r"^\s*(>=|<=|>|<|==)\s*\d+(\.\d+)?\s*$"}),
+]
+PlainAddress = Annotated[str | None, BeforeValidator(_require_plain_address)]
+Domain = Annotated[str, BeforeValidator(_parse_domain)]
+_WORDS_SCHEMA: dict[str, Any] = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
+Words = Annotated[list[str], BeforeValidator(_as_list), MinLen(1), WithJsonSchema(_WORDS_SCHEMA)]
+_ACCOUNTS_SCHEMA: dict[str, Any] = {
+    "anyOf": [*_WORDS_SCHEMA["anyOf"], {"type": "integer"}, {"type": "array", "items": {"type": ["string", "integer"]}}]
+}
+Accounts = Annotated[list[str], BeforeValidator(_as_list), MinLen(1), WithJsonSchema(_ACCOUNTS_SCHEMA)]
+_CLOUD: dict[str, Any] = {"enum": ["aws", "azure"]}
+Clouds = Annotated[
+    list[Literal["aws", "azure"]],
+    BeforeValidator(_as_list),
+    WithJsonSchema({"anyOf": [_CLOUD, {"type": "array", "items": _CLOUD}]}),
+]
+_TAG_SCHEMA: dict[str, Any] = {"anyOf": [*_WORDS_SCHEMA["anyOf"], {"type": ["null", "boolean", "number"]}]}
+Tags = Annotated[
+    dict[str, list[str] | None],
+    BeforeValidator(_parse_tags),
+    WithJsonSchema({"type": "object", "additionalProperties": _TAG_SCHEMA}),
+]
