@@ -151,7 +151,7 @@ class Season:
         """One command of the product, judged by the oracle."""
         self.wire.command += 1
         (self.home / "report.json").unlink(missing_ok=True)
-        before, portraits = self._rows(), {t.name: t.portrait() for t in self.things if t.there()}
+        before, portraits = self._states(), {t.name: t.portrait() for t in self.things if t.there()}
         mails, changes, began = len(self.post.mails), len(self.wire.changes), self.clock.now
         done = self.shell(*argv)
         scene = Scene(
@@ -164,7 +164,7 @@ class Season:
             stderr=done.stderr,
             out_of_order=frozenset(self._troubles(self.today.outage)),
             before=before,
-            after=self._rows(),
+            after=self._states(),
             changes=self.wire.changes[changes:],
             mails=self.post.mails[mails:],
             report=self._report(),
