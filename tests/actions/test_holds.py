@@ -100,7 +100,7 @@ def test_the_hold_stands_in_the_ledger_before_anybody_is_told():
 def test_where_the_hold_cannot_be_written_everything_is_on_hold():
     there = due(ledger=Frail(), max_acts=20)
     there.ledger.refuses = decide.HOLD  # type: ignore[attr-defined]
-    there.ledger._states.pop(decide.HOLD, None)  # type: ignore[attr-defined]
+    there.ledger._rows.pop(decide.HOLD, None)  # type: ignore[attr-defined]
     report = there.sweep()
     assert ({f.step.name for f in report.findings}, there.depot.log) == ({StepName.HOLD}, [])
     assert [c.missing for c in report.coverage if c.status is not Status.OK][:1] == ["dynamodb:PutItem"]
@@ -273,7 +273,7 @@ def test_a_release_of_an_evening_covers_no_stop_of_the_next():
 def older(*regions: str, ledger: InMemoryLedger | None = None) -> Enforcer:
     """A deployment whose ledger has a hold over these regions in its history and no row of holds."""
     there = due(ledger=ledger, max_acts=20)
-    there.ledger._states.pop(decide.HOLD, None)  # type: ignore[attr-defined]
+    there.ledger._rows.pop(decide.HOLD, None)  # type: ignore[attr-defined]
     marks = [sha256(f"aws/123456789012/{region}/{KIND}".encode()).hexdigest()[:8] for region in regions]
     there.ledger.add_history(
         HistoryEntry(id="holds", when=there.now - DAY, what="held", by="run-0", because=" ".join(sorted(marks)))

@@ -212,7 +212,7 @@ def test_a_memory_that_cannot_be_read_spoils_no_other_and_is_not_taken_for_none(
     assert found.get(ARM) is None
     assert [error.reason for error in found.errors] == [Reason.UNREADABLE]
     for ask in (lambda: found[ARN], lambda: found.get(ARN, Memory())):
-        with pytest.raises(CloudError, match=r"endpoint/churn cannot be read"):
+        with pytest.raises(CloudError, match=r"endpoint/churn can't be read"):
             ask()
 
 
@@ -234,7 +234,7 @@ def test_a_memory_that_does_not_say_when_it_was_written_is_not_a_forgotten_one(s
         pytest.param("ledger.db", "expected memory:", id="no scheme"),
         pytest.param("sqlite://", "expected a file", id="no file"),
         pytest.param("sqlite:///", "expected a file", id="the root"),
-        pytest.param("dynamodb://a/b", "expected a table's name", id="not a table's name"),
+        pytest.param("dynamodb://a/b", "expected the name of a table", id="not a table's name"),
         pytest.param("table://account", "expected table://account/table", id="no table"),
         pytest.param("table://acc_ount/ledger", "expected table://account/table", id="not an account"),
         pytest.param("table://account/my-ledger", "letters and digits", id="a table's name with a dash"),

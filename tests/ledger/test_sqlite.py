@@ -67,7 +67,7 @@ def test_the_folder_is_made_for_its_user_only(file):
 
 def test_what_is_kept_survives_the_process(file):
     code = (
-        "import sys; from datetime import UTC, datetime; from reaper.ledger import port; from reaper.model import Memory\n"
+        "import sys; from datetime import UTC, datetime; from reaper.ledger import opening; from reaper.model import Memory\n"
         "kept = opening.open_ledger(sys.argv[1], {}); now = datetime(2026, 11, 21, tzinfo=UTC)\n"
         "print(sum(kept.remember(f'r{n}', Memory(notice_receipt=sys.argv[2]), 0, now) for n in range(50)))"
     )
@@ -147,7 +147,7 @@ def test_a_file_that_is_something_else_is_refused(file):
 
 def test_a_place_that_cannot_be_written_is_refused(tmp_path):
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(SettingsError, match="cannot be opened"):
+    with pytest.raises(SettingsError, match="can't be opened"):
         opened(tmp_path / "file" / "ledger.db")
 
 

@@ -59,7 +59,7 @@ def test_keys_that_the_table_did_not_get_to_are_asked_for_again(store, server):
 def test_a_table_that_never_gets_to_them_is_an_error_and_not_a_blank(store, server):
     waited: list[float] = []
     server.rules.append(unprocessed(100, -1))
-    with pytest.raises(CloudError, match="stay unprocessed") as caught:
+    with pytest.raises(CloudError, match="were still unprocessed") as caught:
         patient(store, waited).recall([ARN], NOW)
     assert caught.value.reason is Reason.THROTTLED
     assert len(waited) == MAX_EMPTY_ROUNDS - 1

@@ -80,13 +80,13 @@ def test_a_later_sweep_asks_for_no_configuration_and_judges_the_same(sweeper: Sw
 
 def test_a_sweep_that_finds_nothing_new_writes_nothing(sweeper: Sweeper):
     sweeper.run()
-    versions = {name: row.version for name, row in sweeper.ledger._states.items()}
+    versions = {name: row.version for name, row in sweeper.ledger._rows.items()}
     sweeper.run()
-    assert {name: row.version for name, row in sweeper.ledger._states.items()} == versions
+    assert {name: row.version for name, row in sweeper.ledger._rows.items()} == versions
 
 
 def test_an_audit_reads_what_is_remembered_and_writes_nothing(sweeper: Sweeper):
-    assert [sweeper.run(writes=False)[1], len(sweeper.ledger._states)] == [1, 0]
+    assert [sweeper.run(writes=False)[1], len(sweeper.ledger._rows)] == [1, 0]
     sweeper.run()
     assert sweeper.run(writes=False)[1] == 0
 
@@ -189,7 +189,7 @@ def test_a_description_by_itself_never_uses_what_is_remembered(sweeper: Sweeper)
 def test_an_endpoint_that_was_used_is_not_described_and_not_remembered(account: Account, sweeper: Sweeper):
     account.invoked("quiet", "v", NOW - HOUR)
     assert sweeper.run()[1] == 0
-    assert sweeper.ledger._states == {}
+    assert sweeper.ledger._rows == {}
 
 
 DEAR = "{version: 1, rules: [{name: dear, match: {usd_per_hour: '>= 5'}, idle_after: 2h}]}"
@@ -286,8 +286,8 @@ def test_a_remembered_size_spares_no_look_beyond_the_rule_it_is_judged_by(accoun
 
 def tampered(sweeper: Sweeper, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     """Every entry as `change` makes it."""
-    [name] = set(sweeper.ledger._states) - {FORMAT_ROW}
-    held = sweeper.ledger._states[name]
+    [name] = set(sweeper.ledger._rows) - {FORMAT_ROW}
+    held = sweeper.ledger._rows[name]
     rows = json.loads(zlib.decompress(base64.b64decode(held.values[cache.PACKED_COLUMN])))
     text = json.dumps({id: change(row) for id, row in rows.items()})
     packed = base64.b64encode(zlib.compress(text.encode())).decode()
@@ -340,12 +340,12 @@ BAD_BODIES = {
 def test_a_bad_entry_is_as_if_it_were_not_there_and_is_replaced(account: Account, sweeper: Sweeper, case: str, policy: str):
     sweeper.policy = policy
     before, first = sweeper.run()
-    good = dict(sweeper.ledger._states)
+    good = dict(sweeper.ledger._rows)
     tampered(sweeper, {**BAD_ENTRIES, **BAD_BODIES}[case])
     after, again = sweeper.run()
     assert (after, first, again) == (before, 1, 1)
     assert (after.case.verdict.state, after.case.resource.size) == (State.IDLE, "ml.m5.large x1")
-    assert {name: row.values for name, row in sweeper.ledger._states.items()} == {name: row.values for name, row in good.items()}
+    assert {name: row.values for name, row in sweeper.ledger._rows.items()} == {name: row.values for name, row in good.items()}
 
 
 @pytest.mark.parametrize("case", BAD_ENTRIES)
@@ -374,7 +374,7 @@ ODD_ONES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("case", ODD_ONES)
 def test_what_does_not_run_models_on_instances_is_asked_for_its_configuration(account: Account, sweeper: Sweeper, case: str):
     """Even where an entry of it was tampered with to say that it does."""
-    sweeper.ledger._states.clear()
+    sweeper.ledger._rows.clear()
     del account.contents.endpoints["quiet"]
     account.endpoint("odd", created=NOW - 40 * DAY, changed=CHANGED, **ODD_ONES[case])
     account.alive("odd", "v", NOW - 15 * DAY, NOW + DAY)
@@ -400,7 +400,7 @@ def test_a_rule_that_may_delete_it_has_its_configuration_asked_for(account: Acco
     """Though which rule holds hangs on its price."""
     sweeper.policy = "{version: 1, rules: [{name: dear, match: {usd_per_hour: '>= 5'}, action: delete}]}"
     assert [sweeper.run()[1], sweeper.run()[1]] == [1, 1]
-    versions = [row.version for row in sweeper.ledger._states.values()]
+    versions = [row.version for row in sweeper.ledger._rows.values()]
     assert versions == [1, 1]
 
 

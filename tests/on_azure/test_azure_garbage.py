@@ -16,7 +16,7 @@ from reaper.observe import ObserveContext, sweep
 from reaper.policy.parse import parse_policy
 from reaper_sandbox.azure import fleet
 from reaper_sandbox.azure.request import Reply, Request
-from reaper_sandbox.azure.routes import Route
+from reaper_sandbox.azure.route import Route
 from reaper_sandbox.azure.server import Server
 
 GARBAGE: list[Any] = [None, True, -1, 1e400, 10**400, "", "x", [], {}, [[]], {"a": 1}, "2026-13-45", "0001-01-01T00:00:00+14:00"]

@@ -65,7 +65,7 @@ def test_a_missing_table_is_a_matter_of_settings_and_not_a_blank(connection_stri
         lambda: missing.remember(ARM, Memory(), 0, NOW),
         lambda: missing.take_lease(HERE, "one", NOW, HOUR),
     ):
-        with pytest.raises(SettingsError, match="nothere: there is no such table"):
+        with pytest.raises(SettingsError, match="nothere: no such table"):
             attempt()
     missing.close()
 
@@ -103,7 +103,7 @@ def test_a_memory_that_is_too_large_is_an_error_and_not_a_lost_race(store):
 
 
 def test_a_connection_string_that_cannot_be_read_is_refused():
-    with pytest.raises(SettingsError, match="AZURE_STORAGE_CONNECTION_STRING cannot be used"):
+    with pytest.raises(SettingsError, match="AZURE_STORAGE_CONNECTION_STRING can't be used"):
         opening.open_ledger("table://account/ledger", {"AZURE_STORAGE_CONNECTION_STRING": "hunter2"})
 
 

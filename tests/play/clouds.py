@@ -25,7 +25,7 @@ from reaper_sandbox.aws.server import Start, _hang_up
 from reaper_sandbox.aws.world import World as AwsWorld
 from reaper_sandbox.azure.request import Reply as AzureReply
 from reaper_sandbox.azure.request import Request
-from reaper_sandbox.azure.routes import Route
+from reaper_sandbox.azure.route import Route
 from reaper_sandbox.azure.server import Server as AzureServer
 from reaper_sandbox.azure.world import World as AzureWorld
 

@@ -286,7 +286,7 @@ class AwsEndpoint(OnAws):
             self.here.alive(self.name, variant, since, until)
         if busy:
             pair = {"EndpointName": self.name, "VariantName": self.names[0]}
-            self.here.steady("AWS/SageMaker", "Invocations", pair, since, until, 12, every=MINUTE)
+            self.here.steady_by_minute("AWS/SageMaker", "Invocations", pair, since, until, 12)
 
     def start(self, now: datetime) -> None:
         for variant in self.record.variants:

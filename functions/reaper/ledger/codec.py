@@ -55,7 +55,7 @@ def retained_from(memory: Memory, now: datetime) -> datetime:
 
 
 def is_retained(touched: object, now: datetime) -> bool:
-    """Whether a row with this `touched` column, a `sortable_time`, is still retained at `now`. A row without one always is."""
+    """Whether a row with this `touched` column, a `sortable_time`, is still retained at `now`. A row that has no such column always is."""
     return not isinstance(touched, str) or not touched or touched >= sortable_time(now - RETENTION)
 
 

@@ -1,6 +1,6 @@
 """Opens a ledger: its address chooses the implementation, and its format says whether this version may write to it.
 
-`REAPER_LEDGER` is `memory:`, `sqlite:///path`, `dynamodb://table` or `table://account/table`. Without it, SQLite keeps the ledger in the
+`REAPER_LEDGER` is `memory:`, `sqlite:///path`, `dynamodb://table` or `table://account/table`. By default, SQLite keeps the ledger in the
 user's state directory (https://specifications.freedesktop.org/basedir-spec/latest/).
 """
 

@@ -189,7 +189,7 @@ class Ledger(Protocol):
     def forget_before(self, moment: datetime) -> int:
         """Delete entries last written before `moment`, except snoozes that end later. Returns how many.
 
-        Call it after every sweep. A store with expiry of its own does nothing, and a store that must be read in full does it once a day.
+        Call it after every sweep. A store that expires entries itself does nothing. A store that has to scan everything does it once a day.
         """
         ...
 

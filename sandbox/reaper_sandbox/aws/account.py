@@ -1,4 +1,4 @@
-"""Seed one region of one account fast: straight into memory, with times in the past and any status.
+"""Seeds one region of one account: straight into memory, with times in the past and any status.
 
     here = Account(server)
     here.endpoint("churn", created=now - timedelta(days=30))
@@ -10,9 +10,9 @@ What real resources look like: https://docs.aws.amazon.com/sagemaker/latest/APIR
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from reaper_sandbox.aws.records import App, Component, Config, Domain, Endpoint, Notebook, Space, Stream, User, Variant, running
 from reaper_sandbox.aws.sagemaker import apps
@@ -23,8 +23,64 @@ MONTH = timedelta(days=30)
 OUTPUT = {"OutputConfig": {"S3OutputPath": "s3://results/"}, "ClientConfig": {"MaxConcurrentInvocationsPerInstance": 4}}
 
 
+class Common(TypedDict, total=False):
+    """What can be said of most resources. By default they are 30 days old, haven't changed since, and have no tags."""
+
+    created: datetime | None
+    changed: datetime | None
+    status: str
+    tags: dict[str, str] | None
+
+
+class Variants(TypedDict, total=False):
+    """What an endpoint runs: one production variant by default, no shadows, not asynchronous."""
+
+    variants: Sequence[Variant]
+    shadows: Sequence[Variant]
+    asynchronous: bool
+
+
+class EndpointSetup(Common, Variants, total=False):
+    """How an endpoint is seeded. `failure` is its failure reason."""
+
+    config_deleted: bool
+    failure: str | None
+
+
+class ConfigSetup(Variants, total=False):
+    """How an endpoint configuration is seeded."""
+
+    created: datetime | None
+
+
+class ComponentSetup(Common, total=False):
+    """How an inference component is seeded: with one copy by default. With `base` it is an adapter inside that component."""
+
+    copies: int
+    base: str | None
+
+
+class SpaceSetup(Common, total=False):
+    """How a space is seeded: private with an owner, otherwise shared."""
+
+    domain: str
+    owner: str | None
+
+
+class AppSetup(Common, total=False):
+    """How an app of a space or of a user is seeded. Without `used`, both its timestamps are `checked`, by default a minute ago."""
+
+    space: str | None
+    user: str | None
+    type: str
+    instance: str
+    used: datetime | None
+    checked: datetime | None
+    domain: str
+
+
 class Account(Signals):
-    """One region of one account. Without times, things are 30 days old; without `changed`, they were not changed since."""
+    """One region of one account."""
 
     def __init__(self, server: Server, account_id: str = "123456789012", region: str = "us-east-1") -> None:
         super().__init__(server.world.region(account_id, region))
@@ -36,76 +92,48 @@ class Account(Signals):
         """`endpoint/x` as the ARN of a SageMaker resource of this region."""
         return self.contents.arn(resource)
 
-    def endpoint(
-        self,
-        name: str,
-        *,
-        variants: Sequence[Variant] = (Variant(),),
-        shadows: Sequence[Variant] = (),
-        asynchronous: bool = False,
-        created: datetime | None = None,
-        changed: datetime | None = None,
-        status: str = "InService",
-        tags: dict[str, str] | None = None,
-        config_deleted: bool = False,
-        failure: str | None = None,
-    ) -> Endpoint:
-        """An endpoint with a configuration of its own, `<name>-config`. No variants: it has none yet, or never got any."""
-        born = created or self.server.now - MONTH
+    def endpoint(self, name: str, **setup: Unpack[EndpointSetup]) -> Endpoint:
+        """An endpoint with a configuration of its own, `<name>-config`. With empty `variants` it has none yet, or never got any."""
+        born = self._created(setup)
+        variants, shadows = setup.get("variants", (Variant(),)), setup.get("shadows", ())
         endpoint = Endpoint(
-            name=name, arn=self.arn(f"endpoint/{name}"), config=f"{name}-config", created=born, changed=changed or born,
-            status=status, failure=failure, tags=tags, asynchronous=OUTPUT if asynchronous else None,
+            name=name, arn=self.arn(f"endpoint/{name}"), config=f"{name}-config", created=born,
+            changed=setup.get("changed") or born, status=setup.get("status", "InService"), failure=setup.get("failure"),
+            tags=setup.get("tags"), asynchronous=OUTPUT if setup.get("asynchronous") else None,
             variants=[running(v.spec(), v.pools) for v in variants], shadows=[running(v.spec(), v.pools) for v in shadows],
         )  # fmt: skip
         self.contents.endpoints[name] = endpoint
-        if not config_deleted:
+        if not setup.get("config_deleted"):
+            asynchronous = setup.get("asynchronous", False)
             self.config(
-                f"{name}-config", variants=variants or (Variant(),), shadows=shadows, asynchronous=asynchronous, created=born
+                endpoint.config, variants=variants or (Variant(),), shadows=shadows, asynchronous=asynchronous, created=born
             )
         return endpoint
 
-    def config(
-        self,
-        name: str,
-        *,
-        variants: Sequence[Variant] = (Variant(),),
-        shadows: Sequence[Variant] = (),
-        asynchronous: bool = False,
-        created: datetime | None = None,
-    ) -> Config:
+    def config(self, name: str, **setup: Unpack[ConfigSetup]) -> Config:
         """An endpoint configuration."""
+        variants, shadows = setup.get("variants", (Variant(),)), setup.get("shadows", ())
         spec: dict[str, Any] = {"ProductionVariants": [v.spec() for v in variants]}
         if shadows:
             spec["ShadowProductionVariants"] = [v.spec() for v in shadows]
-        if asynchronous:
+        if setup.get("asynchronous"):
             spec["AsyncInferenceConfig"] = OUTPUT
         if any(v.model is None for v in variants):
             spec["ExecutionRoleArn"] = f"arn:aws:iam::{self.account_id}:role/endpoint"
-        config = Config(name=name, arn=self.arn(f"endpoint-config/{name}"), created=created or self.server.now - MONTH, spec=spec)
+        config = Config(name=name, arn=self.arn(f"endpoint-config/{name}"), created=self._created(setup), spec=spec)
         self.contents.configs[name] = config
         return config
 
-    def component(
-        self,
-        name: str,
-        endpoint: str,
-        *,
-        copies: int = 1,
-        base: str | None = None,
-        created: datetime | None = None,
-        changed: datetime | None = None,
-        status: str = "InService",
-        tags: dict[str, str] | None = None,
-    ) -> Component:
-        """An inference component on the endpoint's first variant; with `base` it is an adapter inside that component."""
-        born = created or self.server.now - MONTH
+    def component(self, name: str, endpoint: str, **setup: Unpack[ComponentSetup]) -> Component:
+        """An inference component on the endpoint's first variant."""
+        born, base = self._created(setup), setup.get("base")
         host = self.contents.endpoints.get(endpoint)
         needs = {"NumberOfCpuCoresRequired": 1.0, "MinMemoryRequiredInMb": 1024}
         spec: dict[str, Any] = {"ModelName": "model", "ComputeResourceRequirements": needs}
         component = Component(
             name=name, arn=self.arn(f"inference-component/{name.lower()}"), endpoint=endpoint, created=born,
-            changed=changed or born, copies=copies, status=status, tags=tags,
-            variant=host.variants[0].name if host and host.variants else "AllTraffic",
+            changed=setup.get("changed") or born, copies=setup.get("copies", 1), status=setup.get("status", "InService"),
+            tags=setup.get("tags"), variant=host.variants[0].name if host and host.variants else "AllTraffic",
             spec={"BaseInferenceComponentName": base} if base else spec,
         )  # fmt: skip
         self.contents.components[name] = component
@@ -119,10 +147,10 @@ class Account(Signals):
         created: datetime | None = None,
         changed: datetime | None = None,
         status: str = "InService",
-        tags: dict[str, str] | None = None,
         **extra: Any,
     ) -> Notebook:
-        """A notebook instance; `changed` is when it was last started or stopped. `extra` are members of its description."""
+        """A notebook instance; `changed` is when it was last started or stopped. `extra` are `tags` and members of its description."""
+        tags = extra.pop("tags", None)
         born = created or self.server.now - MONTH
         notebook = Notebook(
             name=name, arn=self.arn(f"notebook-instance/{name}"), instance=instance, created=born, changed=changed or born,
@@ -149,46 +177,25 @@ class Account(Signals):
         self.contents.users[domain, name] = user
         return user
 
-    def space(
-        self,
-        name: str,
-        *,
-        domain: str = "d-sandbox",
-        owner: str | None = None,
-        created: datetime | None = None,
-        changed: datetime | None = None,
-        tags: dict[str, str] | None = None,
-    ) -> Space:
-        """A space: private with an owner, else shared."""
-        born = created or self.server.now - MONTH
+    def space(self, name: str, **setup: Unpack[SpaceSetup]) -> Space:
+        """A space of a domain."""
+        born, domain = self._created(setup), setup.get("domain", "d-sandbox")
         space = Space(
-            name=name, arn=self.arn(f"space/{domain}/{name}"), domain=domain, owner=owner, created=born,
-            changed=changed or born, tags=tags,
+            name=name, arn=self.arn(f"space/{domain}/{name}"), domain=domain, owner=setup.get("owner"), created=born,
+            changed=setup.get("changed") or born, tags=setup.get("tags"),
         )  # fmt: skip
         self.contents.spaces[domain, name] = space
         return space
 
-    def app(
-        self,
-        name: str = "default",
-        *,
-        space: str | None = None,
-        user: str | None = None,
-        type: str = "JupyterLab",
-        instance: str = "ml.t3.medium",
-        created: datetime | None = None,
-        used: datetime | None = None,
-        checked: datetime | None = None,
-        status: str = "InService",
-        domain: str = "d-sandbox",
-        tags: dict[str, str] | None = None,
-    ) -> App:
-        """An app of a space or of a user. Without `used`, only health checks touch it: both its timestamps are `checked`, a minute ago."""
-        born, seen = created or self.server.now - MONTH, checked or self.server.now - timedelta(minutes=1)
-        key = (domain, str(space or user), type, name)
+    def app(self, name: str = "default", **setup: Unpack[AppSetup]) -> App:
+        """An app of a space or of a user."""
+        checked = setup.get("checked") or self.server.now - timedelta(minutes=1)
+        domain, space, user = setup.get("domain", "d-sandbox"), setup.get("space"), setup.get("user")
+        key = (domain, str(space or user), setup.get("type", "JupyterLab"), name)
         app = App(
-            domain=domain, space=space, user=user, type=type, name=name, arn=apps.arn(self.contents, key), created=born,
-            resources={"InstanceType": instance}, used=used or seen, checked=seen, status=status, tags=tags,
+            domain=domain, space=space, user=user, type=key[2], name=name, arn=apps.arn(self.contents, key),
+            created=self._created(setup), resources={"InstanceType": setup.get("instance", "ml.t3.medium")},
+            used=setup.get("used") or checked, checked=checked, status=setup.get("status", "InService"), tags=setup.get("tags"),
         )  # fmt: skip
         self.contents.apps[key] = app
         return app
@@ -209,3 +216,6 @@ class Account(Signals):
         )  # fmt: skip
         self.contents.streams.setdefault(group, {})[name] = stream
         return stream
+
+    def _created(self, setup: Mapping[str, Any]) -> datetime:
+        return setup.get("created") or self.server.now - MONTH

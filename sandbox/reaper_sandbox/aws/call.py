@@ -14,7 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl
 
-from reaper_sandbox.aws import cbor, rest
+import cbor2
+
+from reaper_sandbox.aws import rest
 
 PREFIXES = {
     "monitoring": "cloudwatch",
@@ -75,7 +77,7 @@ class Request:
 
 
 def read(request: Request, account_of: Callable[[str], str]) -> Call:
-    """The call that `request` makes; `account_of` knows whose an access key is. Raises ValueError where the body cannot be read.
+    """The call that `request` makes; `account_of` knows whose an access key is. Raises ValueError or CBORDecodeError if the body can't be read.
 
     Parameters are as the SDK sent them in json and cbor, and best effort elsewhere (names as on the wire, numbers as text).
     """
@@ -91,7 +93,7 @@ def read(request: Request, account_of: Callable[[str], str]) -> Call:
         )  # fmt: skip
 
     if found := re.search(r"/service/[^/]+/operation/(\w+)$", request.path):
-        return call(found[1], cbor.decode(body) if body else {}, "cbor")
+        return call(found[1], cbor2.loads(body) if body else {}, "cbor")
     if target := request.headers.get("x-amz-target"):
         return call(target.rsplit(".", 1)[-1], json.loads(body or b"{}"), "json")
     if request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):

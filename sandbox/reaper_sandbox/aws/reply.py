@@ -14,7 +14,8 @@ from typing import Any
 from uuid import uuid4
 from xml.sax.saxutils import escape
 
-from reaper_sandbox.aws import cbor
+import cbor2
+
 from reaper_sandbox.aws.call import Call
 
 QUERY_COMPATIBLE = {"cloudwatch"}
@@ -46,7 +47,7 @@ class Reply:
 def result(call: Call, data: Mapping[str, Any]) -> Reply:
     """A success. `data` may hold aware datetimes and float arrays; members that are None are left out."""
     if call.protocol == "cbor":
-        return Reply(headers=_headers(call), body=cbor.encode(_full(data)))
+        return Reply(headers=_headers(call), body=_cbor(_full(data)))
     if call.protocol == "query":
         body = f"<{call.operation}Response><{call.operation}Result>{_xml(_full(data))}</{call.operation}Result></{call.operation}Response>"
         return Reply(headers=_headers(call), body=body.encode())
@@ -59,7 +60,7 @@ def refusal(call: Call, error: Refusal) -> Reply:
     if call.service in QUERY_COMPATIBLE and call.protocol in ("cbor", "json"):
         extra = {"x-amzn-query-error": f"{error.code};{'Sender' if error.status < 500 else 'Receiver'}"}
     if call.protocol == "cbor":
-        body = cbor.encode({"__type": error.code, "message": error.message})
+        body = _cbor({"__type": error.code, "message": error.message})
     elif call.protocol in ("json", "rest-json"):
         extra |= {"x-amzn-ErrorType": error.code}
         body = json.dumps({"__type": error.code, "message": error.message, "Message": error.message}).encode()
@@ -97,6 +98,10 @@ def _full(data: Any) -> Any:
     if isinstance(data, (list, tuple)):
         return [_full(value) for value in data] if data and not isinstance(data[0], (datetime, float)) else data
     return data
+
+
+def _cbor(data: Any) -> bytes:
+    return cbor2.dumps(data, datetime_as_timestamp=True, default=lambda encoder, floats: encoder.encode(floats.tolist()))
 
 
 def _plain(value: Any) -> Any:

@@ -27,7 +27,7 @@ from reaper_sandbox.aws.reply import Refusal, Reply
 from reaper_sandbox.aws.world import Region, World
 
 OPERATIONS: dict[str, dict[str, Any]] = {
-    "sagemaker": dict(sagemaker.OPERATIONS),
+    "sagemaker": dict(sagemaker.operations()),
     "cloudwatch": {**cloudwatch.OPERATIONS, **alarms.OPERATIONS},
     "application-autoscaling": dict(autoscaling.OPERATIONS),
     "tag": dict(tagging.OPERATIONS),
@@ -125,8 +125,8 @@ class Server:
         try:
             with turn:
                 return list(self._from_moto(environ, start))
-        except NotImplementedError:
-            unknown = Refusal("UnknownOperationException", f"The sandbox does not know {call.action}.")
+        except NotImplementedError:  # what moto raises for an operation that it lacks
+            unknown = Refusal("UnknownOperationException", f"The sandbox doesn't know {call.action}.")
             return _send(reply.refusal(call, unknown), environ, start)
 
     def _own(self, call: Call, faults: list[Fault]) -> Reply | None:

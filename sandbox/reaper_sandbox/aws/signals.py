@@ -1,4 +1,4 @@
-"""Seed metrics: any series point by point or as a steady run, and short words for the signals that tell of use.
+"""Seeds metrics: any series point by point or as a steady run, and shorthands for the signals that show use.
 
 Which metrics there are: https://docs.aws.amazon.com/sagemaker/latest/dg/monitoring-cloudwatch.html
 """
@@ -39,14 +39,21 @@ class Signals:
         since: datetime,
         until: datetime,
         value: float,
-        every: timedelta = timedelta(minutes=5),
     ) -> None:
-        """The same value over and over, from `since` on and before `until`, in the space of one point."""
-        run = Run(
-            since=int(since.timestamp()), until=int(until.timestamp()), every=int(every.total_seconds()), value=float(value)
-        )
-        if run.until > run.since:
-            self.series(namespace, metric, dimensions).runs.append(run)
+        """The same value every five minutes, from `since` on and before `until`, in the space of one point."""
+        _add_run(self.series(namespace, metric, dimensions), since, until, value, timedelta(minutes=5))
+
+    def steady_by_minute(
+        self,
+        namespace: str,
+        metric: str,
+        dimensions: Dimensions,
+        since: datetime,
+        until: datetime,
+        value: float,
+    ) -> None:
+        """The same as `steady`, but with a point every minute."""
+        _add_run(self.series(namespace, metric, dimensions), since, until, value, timedelta(minutes=1))
 
     def alive(self, endpoint: str, variant: str, since: datetime, until: datetime, percent: float = 1.5) -> None:
         """The variant's instances report their CPU every five minutes."""
@@ -66,12 +73,18 @@ class Signals:
         self.points("AWS/SageMaker", "Invocations", {"InferenceComponentName": component}, [(when, count)])
 
     def busy(self, arn: str, when: datetime, value: float = 1) -> None:
-        """One point of our own `Busy` signal."""
+        """One point of the `Busy` signal."""
         self.points("MLIdleReaper", "Busy", {"Resource": arn}, [(when, value)])
 
     def busy_steadily(self, arn: str, since: datetime, until: datetime, value: float = 0) -> None:
         """`Busy` every five minutes, always the same."""
         self.steady("MLIdleReaper", "Busy", {"Resource": arn}, since, until, value)
+
+
+def _add_run(series: Series, since: datetime, until: datetime, value: float, every: timedelta) -> None:
+    run = Run(since=int(since.timestamp()), until=int(until.timestamp()), every=int(every.total_seconds()), value=float(value))
+    if run.until > run.since:
+        series.runs.append(run)
 
 
 def _pair(endpoint: str, variant: str) -> dict[str, str]:

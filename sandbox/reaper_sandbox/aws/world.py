@@ -41,7 +41,7 @@ class Region:
     """What one account has in one region, by name; apps by (domain, user or space, type, name), spaces and users by (domain, name),
     scalable targets by (resource id, dimension).
 
-    `moving` are the records whose state is about to change.
+    `moving` are the records whose state is about to change; `others` what only one module knows, by the type that its ARNs name.
     """
 
     account: str
@@ -61,6 +61,7 @@ class Region:
     streams: dict[str, dict[str, Stream]] = field(default_factory=dict)
     metrics: Metrics = field(default_factory=Metrics)
     moving: list[Any] = field(default_factory=list)
+    others: dict[str, dict[Any, Any]] = field(default_factory=dict)
 
     @property
     def now(self) -> datetime:
@@ -71,6 +72,10 @@ class Region:
         """`endpoint/x` as an ARN of this region."""
         partition = "aws-cn" if self.name.startswith("cn-") else "aws-us-gov" if self.name.startswith("us-gov-") else "aws"
         return f"arn:{partition}:{service}:{self.name}:{self.account}:{resource}"
+
+    def shelf(self, kind: str) -> dict[Any, Any]:
+        """The records of a kind that only one module knows, empty at first; `kind` is the type that its ARNs name."""
+        return self.others.setdefault(kind, {})
 
     def shelves(self) -> dict[str, dict[Any, Any]]:
         """Everything that can carry tags, by the type that its ARN names."""
@@ -83,4 +88,5 @@ class Region:
             "user-profile": self.users,
             "space": self.spaces,
             "app": self.apps,
+            **self.others,
         }

@@ -9,6 +9,7 @@ from reaper_sandbox.azure.operations import SIGNATURE
 from reaper_sandbox.azure.place import PROVIDER
 from reaper_sandbox.azure.refusal import refused
 from reaper_sandbox.azure.request import Json, Reply, Request
+from reaper_sandbox.azure.route import OPERATION, ml_route
 from reaper_sandbox.azure.world import World
 
 COMPUTE, MFE = "computeOperationsStatus", "mfeOperationsStatus"
@@ -51,3 +52,12 @@ def _poll(world: World, request: Request) -> Json:
     if document is None:
         raise refused(404, "NotFound", f"The operation {request.names['operation']} was not found.")
     return document
+
+
+ROUTES = (
+    ml_route(
+        "GET", OPERATION + "/computeOperationsStatus/(?P<operation>[^/]+)", status, "locations/computeoperationsstatus/read"
+    ),
+    ml_route("GET", OPERATION + "/mfeOperationsStatus/(?P<operation>[^/]+)", status, "locations/mfeOperationsStatus/read"),
+    ml_route("GET", OPERATION + "/mfeOperationResults/(?P<operation>[^/]+)", result, "locations/mfeOperationResults/read"),
+)

@@ -13,6 +13,7 @@ from typing import Any
 from reaper_sandbox.azure.place import PROVIDER, child
 from reaper_sandbox.azure.refusal import bad
 from reaper_sandbox.azure.request import Json, Reply, Request
+from reaper_sandbox.azure.route import ASSET, W, ml_route
 from reaper_sandbox.azure.workspaces import system_data
 from reaper_sandbox.azure.world import World
 
@@ -56,3 +57,6 @@ def _body(id_: str, kind: str, created: datetime) -> Json:
         "systemData": system_data(created),
         "properties": {"description": None, "tags": {}, "properties": {}, "isAnonymous": False, "isArchived": False},
     }
+
+
+ROUTES = (ml_route("GET", ASSET, one, W + "/{collection}/versions/read"),)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from reaper_sandbox.azure.page import page
 from reaper_sandbox.azure.refusal import no_subscription
 from reaper_sandbox.azure.request import Json, Reply, Request
+from reaper_sandbox.azure.route import SUB, route
 from reaper_sandbox.azure.world import World
 
 
@@ -38,3 +39,15 @@ def several(world: World, request: Request) -> Reply:
         raise no_subscription(subscription)
     home = f"/subscriptions/{subscription}/"
     return page(world, request, [one for one in world.autoscale if one["id"].lower().startswith(home)])
+
+
+VERSIONS = ("2015-04-01", "2021-05-01-preview", "2022-10-01")
+ROUTES = (
+    route(
+        "GET",
+        SUB + r"/providers/Microsoft\.Insights/autoscalesettings",
+        several,
+        "Microsoft.Insights/autoscaleSettings/read",
+        VERSIONS,
+    ),
+)

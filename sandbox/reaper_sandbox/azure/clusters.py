@@ -13,6 +13,7 @@ from reaper_sandbox.azure.moment import text
 from reaper_sandbox.azure.place import child
 from reaper_sandbox.azure.refusal import bad, conflict
 from reaper_sandbox.azure.request import Json, Reply, Request
+from reaper_sandbox.azure.route import COMPUTE, C, ml_route
 from reaper_sandbox.azure.world import World
 
 NODE_STATES = ("preparing", "running", "idle", "unusable", "leaving", "preempted")
@@ -86,3 +87,6 @@ def _scale(body: object) -> Json:
         raise bad(f"scaleSettings: the minimum {least} must lie between 0 and the maximum {most}.")
     idle = scale.get("nodeIdleTimeBeforeScaleDown") or "PT120S"
     return {"maxNodeCount": most, "minNodeCount": least, "nodeIdleTimeBeforeScaleDown": idle}
+
+
+ROUTES = (ml_route("PATCH", COMPUTE, resize, f"{C}/write"),)

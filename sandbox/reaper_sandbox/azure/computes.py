@@ -15,6 +15,7 @@ from reaper_sandbox.azure.page import page
 from reaper_sandbox.azure.place import PROVIDER, child, workspace
 from reaper_sandbox.azure.refusal import bad, conflict
 from reaper_sandbox.azure.request import Json, Reply, Request
+from reaper_sandbox.azure.route import COMPUTE, WORKSPACE, C, ml_route
 from reaper_sandbox.azure.world import World
 
 IDLE_SHUTDOWN_SINCE = "2025-12-01"
@@ -101,3 +102,10 @@ def shown(body: Json, request: Request) -> Json:
     older = deepcopy(body)
     del older["properties"]["properties"]["idleTimeBeforeShutdown"]
     return older
+
+
+ROUTES = (
+    ml_route("GET", WORKSPACE + "/computes", several, f"{C}/read"),
+    ml_route("GET", COMPUTE, one, f"{C}/read"),
+    ml_route("DELETE", COMPUTE, delete, f"{C}/delete"),
+)

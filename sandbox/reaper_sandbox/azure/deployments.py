@@ -15,6 +15,7 @@ from reaper_sandbox.azure.page import page
 from reaper_sandbox.azure.place import PROVIDER, child
 from reaper_sandbox.azure.refusal import bad
 from reaper_sandbox.azure.request import Json, Reply, Request
+from reaper_sandbox.azure.route import DEPLOYMENT, ENDPOINT, D, ml_route
 from reaper_sandbox.azure.workspaces import system_data
 from reaper_sandbox.azure.world import World
 
@@ -119,3 +120,12 @@ def delete(world: World, request: Request) -> Reply:
 
 def _found(world: World, request: Request) -> Json:
     return child(world, request, ("onlineEndpoints", "endpoint"), ("deployments", "deployment"))
+
+
+ROUTES = (
+    ml_route("GET", ENDPOINT + "/deployments", several, f"{D}/read"),
+    ml_route("GET", DEPLOYMENT, one, f"{D}/read"),
+    ml_route("PATCH", DEPLOYMENT, patch, f"{D}/write"),
+    ml_route("PUT", DEPLOYMENT, put, f"{D}/write"),
+    ml_route("DELETE", DEPLOYMENT, delete, f"{D}/delete"),
+)

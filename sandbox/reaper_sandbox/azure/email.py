@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from uuid import NAMESPACE_URL, uuid5
 
+from reaper_sandbox.azure import identity
 from reaper_sandbox.azure.moment import zulu
 from reaper_sandbox.azure.refusal import bad, refused
 from reaper_sandbox.azure.request import Reply, Request
+from reaper_sandbox.azure.route import route
 from reaper_sandbox.azure.world import World
 
 
@@ -35,3 +37,12 @@ def status(world: World, request: Request) -> Reply:
     if name not in {mail["id"] for mail in world.mails}:
         raise refused(404, "NotFound", f"There is no operation {name}.")
     return Reply(body={"id": name, "status": "Succeeded", "error": None})
+
+
+VERSIONS = ("2023-03-31", "2024-07-01-preview", "2025-01-15-preview", "2025-09-01")
+ROUTES = (
+    route("POST", "/emails:send", send, "Microsoft.Communication/emails/action", VERSIONS, identity.MAIL),
+    route(
+        "GET", "/emails/operations/(?P<operation>[^/]+)", status, "Microsoft.Communication/emails/action", VERSIONS, identity.MAIL
+    ),
+)

@@ -16,6 +16,7 @@ from reaper_sandbox.azure.place import PROVIDER, child, workspace
 from reaper_sandbox.azure.refusal import bad, conflict, unlinked
 from reaper_sandbox.azure.request import Json, Reply, Request
 from reaper_sandbox.azure.rights import refuses
+from reaper_sandbox.azure.route import ENDPOINT, WORKSPACE, E, ml_route
 from reaper_sandbox.azure.workspaces import system_data
 from reaper_sandbox.azure.world import World
 
@@ -145,3 +146,12 @@ def _check_traffic(world: World, endpoint: Json) -> None:
         raise bad(f"Traffic names deployments that are not there: {', '.join(sorted(missing))}.")
     if sum(traffic.values()) not in (0, 100):
         raise bad(f"Traffic adds up to {sum(traffic.values())}, but must to 0 or 100.")
+
+
+ROUTES = (
+    ml_route("GET", WORKSPACE + "/onlineEndpoints", several, f"{E}/read"),
+    ml_route("GET", ENDPOINT, one, f"{E}/read"),
+    ml_route("PATCH", ENDPOINT, patch, f"{E}/write"),
+    ml_route("PUT", ENDPOINT, put, f"{E}/write"),
+    ml_route("DELETE", ENDPOINT, delete, f"{E}/delete"),
+)

@@ -15,6 +15,7 @@ from reaper_sandbox.azure.place import PROVIDER
 from reaper_sandbox.azure.refusal import bad
 from reaper_sandbox.azure.request import Json, Refused, Reply, Request
 from reaper_sandbox.azure.rights import refuses
+from reaper_sandbox.azure.route import route
 from reaper_sandbox.azure.tenant import TENANT
 from reaper_sandbox.azure.world import World
 
@@ -32,7 +33,7 @@ COLUMNS = ("id", "name", "type", "location", "kind", "sku", "tags", "identity", 
 
 
 def resources(world: World, request: Request) -> Reply:
-    """Runs a query. Rows come in pages; without `id` among the columns there is no `$skipToken` to go on with."""
+    """Runs a query. Rows come in pages, each with the `$skipToken` of the next."""
     asked = request.body if isinstance(request.body, dict) else {}
     quota = _throttle(world)
     try:
@@ -45,10 +46,7 @@ def resources(world: World, request: Request) -> Reply:
     part = rows[start : start + size]
     body: Json = {"totalRecords": len(rows), "count": len(part), "facets": [], "resultTruncated": "false"}
     if start + size < len(rows):
-        if "id" in rows[0]:
-            body["$skipToken"] = base64.urlsafe_b64encode(f"row:{start + size}".encode()).decode()
-        else:
-            body["resultTruncated"] = "true"
+        body["$skipToken"] = base64.urlsafe_b64encode(f"row:{start + size}".encode()).decode()
     body["data"] = _table(part) if options.get("resultFormat") == "table" else part
     return Reply(body=body, headers=quota)
 
@@ -112,3 +110,9 @@ def _invalid(why: str) -> Refused:
     details = [{"code": "InvalidQuery", "message": message}, {"code": "ParserFailure", "message": why}]
     outer = {"code": "BadRequest", "message": "Please provide below info when asking for support.", "details": details}
     return Refused(Reply(status=400, body={"error": outer}))
+
+
+VERSIONS = ("2019-04-01", "2020-04-01-preview", "2021-03-01", "2022-10-01", "2024-04-01")
+ROUTES = (
+    route("POST", "/providers/Microsoft.ResourceGraph/resources", resources, "Microsoft.ResourceGraph/resources/read", VERSIONS),
+)

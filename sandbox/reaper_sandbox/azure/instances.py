@@ -14,6 +14,7 @@ from reaper_sandbox.azure.moment import text
 from reaper_sandbox.azure.place import child
 from reaper_sandbox.azure.refusal import bad, conflict
 from reaper_sandbox.azure.request import Json, Reply, Request
+from reaper_sandbox.azure.route import COMPUTE, MLS_VERSIONS, C, ml_route
 from reaper_sandbox.azure.world import World
 
 FROM = {"stop": ("Running", "JobRunning", "Unusable"), "start": ("Stopped",), "restart": ("Running", "JobRunning", "Unusable")}
@@ -104,3 +105,17 @@ def _minutes(written: object) -> float:
         raise bad(f"IdleTimeBeforeShutdown {written} is not an ISO 8601 duration.")
     days, hours, minutes, seconds = (int(p or 0) for p in parts.groups())
     return days * 1440 + hours * 60 + minutes + seconds / 60
+
+
+SETTING_VERSION = "2021-07-01"
+"""The version that the documentation of idle shutdown names."""
+ROUTES = (
+    ml_route("POST", COMPUTE + "/(?P<verb>start|stop|restart)", turn, C + "/{verb}/action"),
+    ml_route(
+        "POST",
+        COMPUTE + "/updateIdleShutdownSetting",
+        idle_shutdown,
+        f"{C}/updateIdleShutdownSetting/action",
+        (SETTING_VERSION, *MLS_VERSIONS),
+    ),
+)

@@ -11,6 +11,7 @@ from reaper_sandbox.azure.page import page
 from reaper_sandbox.azure.place import PROVIDER, child, workspace
 from reaper_sandbox.azure.refusal import bad
 from reaper_sandbox.azure.request import Json, Reply, Request
+from reaper_sandbox.azure.route import WORKSPACE, W, ml_route
 from reaper_sandbox.azure.workspaces import system_data
 from reaper_sandbox.azure.world import World
 
@@ -91,3 +92,9 @@ def shown(job: Json) -> Json:
 def _in_view(job: Json, view: str) -> bool:
     archived = bool(job["properties"]["isArchived"] or job.get("_experimentArchived"))
     return view == "All" or archived == (view == "ArchivedOnly")
+
+
+ROUTES = (
+    ml_route("GET", WORKSPACE + "/jobs", several, f"{W}/jobs/read"),
+    ml_route("GET", WORKSPACE + "/jobs/(?P<job>[^/]+)", one, f"{W}/jobs/read"),
+)

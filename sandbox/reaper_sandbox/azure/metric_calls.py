@@ -10,11 +10,12 @@ import re
 from collections.abc import Iterable
 from random import Random
 
-from reaper_sandbox.azure import chart, moment
+from reaper_sandbox.azure import chart, identity, moment
 from reaper_sandbox.azure.catalogue import PLATFORM, Definition, custom
 from reaper_sandbox.azure.chart import Chart
 from reaper_sandbox.azure.refusal import bad, no_resource
 from reaper_sandbox.azure.request import Json, Refused, Reply, Request
+from reaper_sandbox.azure.route import SUB, route
 from reaper_sandbox.azure.world import World
 
 MOST_RESOURCES = 50
@@ -127,3 +128,17 @@ def _known(world: World, namespace: str, resources: list[str]) -> dict[str, Defi
 def _where(type_: str) -> str:
     provider, _, rest = type_.partition("/")
     return f"{provider}, resource Type: {rest}"
+
+
+VERSIONS = ("2018-01-01", "2019-07-01", "2021-05-01", "2023-10-01", "2024-02-01")
+BATCH_VERSIONS = ("2023-05-01-preview", "2023-10-01", "2024-02-01")
+ROUTES = (
+    route(
+        "GET",
+        r"(?P<resource>/subscriptions/[^/]+/.+)/providers/Microsoft\.Insights/metrics",
+        single,
+        "Microsoft.Insights/metrics/read",
+        VERSIONS,
+    ),
+    route("POST", SUB + "/metrics:getBatch", batch, "Microsoft.Insights/metrics/read", BATCH_VERSIONS, identity.METRICS),
+)

@@ -23,7 +23,7 @@ from reaper_sandbox.azure.fault import Guard
 from reaper_sandbox.azure.metrics import Metrics
 from reaper_sandbox.azure.refusal import bad, refused, unauthorized
 from reaper_sandbox.azure.request import Json, Refused, Reply, Request
-from reaper_sandbox.azure.routes import Route
+from reaper_sandbox.azure.route import Route
 from reaper_sandbox.azure.subscription import Subscription
 from reaper_sandbox.azure.wire import Incoming, Listener
 from reaper_sandbox.azure.world import World

@@ -5,6 +5,7 @@ from __future__ import annotations
 from reaper_sandbox.azure.page import page
 from reaper_sandbox.azure.refusal import no_subscription
 from reaper_sandbox.azure.request import Json, Reply, Request
+from reaper_sandbox.azure.route import SUB, route
 from reaper_sandbox.azure.world import World
 
 TENANT = "5b7c5a51-2f1b-4a43-9d1c-3f6f0a7d8e10"
@@ -46,3 +47,11 @@ def _body(sub: str, name: str) -> Json:
         "authorizationSource": "RoleBased",
         "subscriptionPolicies": policies,
     }
+
+
+VERSIONS = ("2016-06-01", "2018-06-01", "2019-06-01", "2019-11-01", "2020-01-01", "2021-01-01", "2021-04-01", "2022-12-01")
+ROUTES = (
+    route("GET", "/subscriptions", subscriptions, "", VERSIONS),
+    route("GET", SUB, subscription, "Microsoft.Resources/subscriptions/read", VERSIONS),
+    route("GET", SUB + "/resourcegroups", groups, "Microsoft.Resources/subscriptions/resourceGroups/read", VERSIONS),
+)

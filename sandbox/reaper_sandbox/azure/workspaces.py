@@ -13,6 +13,7 @@ from reaper_sandbox.azure.page import page
 from reaper_sandbox.azure.place import PROVIDER, group_id, workspace
 from reaper_sandbox.azure.refusal import no_group, no_subscription
 from reaper_sandbox.azure.request import Json, Reply, Request
+from reaper_sandbox.azure.route import GROUP, SUB, WORKSPACE, W, ml_route
 from reaper_sandbox.azure.world import World
 
 
@@ -74,3 +75,10 @@ def of_group(world: World, request: Request) -> Reply:
 def one(world: World, request: Request) -> Reply:
     """One workspace."""
     return Reply(body=workspace(world, request))
+
+
+ROUTES = (
+    ml_route("GET", SUB + rf"/providers/{PROVIDER}/workspaces", of_subscription, f"{W}/read"),
+    ml_route("GET", GROUP + rf"/providers/{PROVIDER}/workspaces", of_group, f"{W}/read"),
+    ml_route("GET", WORKSPACE, one, f"{W}/read"),
+)

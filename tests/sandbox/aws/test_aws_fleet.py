@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reaper_sandbox.aws import cbor, fleet
+from reaper_sandbox.aws import fleet
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.fleet.traffic import office
 from reaper_sandbox.aws.server import Server
@@ -86,19 +86,3 @@ def test_a_seeded_thing_can_be_put_in_any_state(account: Account, client: Client
     found = client("sagemaker").describe_endpoint(EndpointName="e")
     assert (found["EndpointStatus"], found["LastModifiedTime"]) == ("RollingBack", NOW - HOUR)
     assert found["ProductionVariants"][0]["CurrentInstanceCount"] == 5
-
-
-def test_cbor_says_what_was_said() -> None:
-    value = {
-        "n": [0, 23, 24, 255, 256, 70_000, 2**40, -1, -500],
-        "f": 1.5,
-        "t": NOW,
-        "s": "é" * 300,
-        "b": b"\x00",
-        "x": [True, False, None],
-    }
-    assert cbor.decode(cbor.encode(value)) == value
-    assert cbor.decode(bytes.fromhex("bf6161 9f01 02ff 6162 7f6178 6179ff ff")) == {"a": [1, 2], "b": "xy"}
-    for wrong in (b"", b"\x83\x01", b"\x63ab", b"\x01\x01", b"\x1c", b"\xff", b"\xfc", b"\xa1\x80\x01"):
-        with pytest.raises(ValueError, match="not CBOR"):
-            cbor.decode(wrong)

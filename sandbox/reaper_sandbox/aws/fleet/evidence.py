@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.fleet.endpoints import TRAFFIC, serve, use
@@ -37,7 +37,7 @@ def _odd_ones(here: Account, now: datetime) -> None:
     here.endpoint("zero-valued-points-idle", variants=one, created=now - 35 * DAY, tags=owned)
     serve(here, "zero-valued-points-idle", one, now)
     pair = {"EndpointName": "zero-valued-points-idle", "VariantName": "AllTraffic"}
-    here.steady(TRAFFIC, "Invocations", pair, now - SEEN, now, 0, every=timedelta(minutes=1))
+    here.steady_by_minute(TRAFFIC, "Invocations", pair, now - SEEN, now, 0)
     here.endpoint("config-deleted-idle", variants=one, created=now - 35 * DAY, tags=owned, config_deleted=True)
     serve(here, "config-deleted-idle", one, now)
     use(here, "config-deleted-idle", "AllTraffic", now, ago(now, 10))

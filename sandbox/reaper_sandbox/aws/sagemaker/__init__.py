@@ -1,18 +1,26 @@
-"""SageMaker, as strict as the real one, for what moto lacks or gets wrong: endpoints, configurations, inference components, notebook
-instances, Studio and the tags of all of them. Models, jobs, clusters and the rest stay moto's."""
+"""SageMaker, as strict as the real one, for what moto lacks or gets wrong. Models, jobs, clusters and the rest stay moto's.
+
+Every module in this folder that has `OPERATIONS` takes part: a new kind of resource is one more file.
+"""
 
 from __future__ import annotations
 
-from reaper_sandbox.aws.sagemaker import apps, components, configs, endpoints, models, notebooks, studio, tags
+import pkgutil
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
 
-OPERATIONS = {
-    **endpoints.OPERATIONS,
-    **configs.OPERATIONS,
-    **components.OPERATIONS,
-    **models.OPERATIONS,
-    **notebooks.OPERATIONS,
-    **studio.OPERATIONS,
-    **apps.OPERATIONS,
-    **tags.OPERATIONS,
-}
-"""Handlers by operation: (region, parameters) to the reply's members; None leaves the call to moto."""
+from reaper_sandbox.aws.world import Region
+
+Operation = Callable[[Region, dict[str, Any]], dict[str, Any] | None]
+
+
+def operations() -> dict[str, Operation]:
+    """Handlers by operation: (region, parameters) to the reply's members; None leaves the call to moto. Raises ValueError for a clash."""
+    handlers_by_operation: dict[str, Operation] = {}
+    for module in pkgutil.iter_modules(__path__, f"{__name__}."):
+        handlers = getattr(import_module(module.name), "OPERATIONS", {})
+        if clash := handlers_by_operation.keys() & handlers.keys():
+            raise ValueError(f"{module.name} handles {sorted(clash)}, which another module handles, too")
+        handlers_by_operation |= handlers
+    return handlers_by_operation
