@@ -71,7 +71,7 @@ class ShortRetryPolicy(RetryPolicy[Any, Any]):
         """Count a try that failed, and note whether it may have been carried out; whether another one follows."""
         again = super().increment(settings, response, error)
         if again and (error is not None or response.http_response.status_code in UNCERTAIN_STATUSES):
-            settings[RETRY_RECORD_OPTION].doubtful += 1
+            settings[RETRY_RECORD_OPTION].uncertain_tries += 1
         return again
 
 
