@@ -157,6 +157,7 @@ class Resource:
     details: Any = None
     contained: tuple[Resource, ...] = ()
     fingerprint: str | None = None
+    stop_by: str = "stop"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -308,7 +308,7 @@ def _unjudged(resource: Resource, error: CloudError, kind: Kind[Any], order: Obs
 
 def _blind(resource: Resource, error: CloudError) -> Observation:
     named = conformance.without_faults(resource, conformance.faulty_fields(resource), resource.kind, resource.target)
-    plain = replace(named, parts=None, size="", people={}, facts={})
+    plain = replace(named, parts=None, size="", people={}, facts={}, details=None, fingerprint=None)
     return Observation(resource=plain, unknown_because=f"it could not be observed: {error}")
 
 
@@ -318,7 +318,7 @@ def _finding(seen: Observation, kind: Kind[Any], order: ObserveContext) -> Findi
     usd = price.usd_per_hour if price else None
     holds = rules.effective_rule(order.policy, resource, usd, order.now)
     verdict = judge.judge_resource(resource, seen, holds, order.now)
-    resource = replace(resource, facts={**resource.facts, "stop_by": holds.stop_by})
+    resource = replace(resource, stop_by=holds.stop_by)
     belongs = owners.owner(resource, order.policy.owners.tags, order.policy.owners.domains, order.policy.owners.fallback)
     case = Case(
         resource=resource,

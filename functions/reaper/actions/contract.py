@@ -32,6 +32,19 @@ class Manifest:
     undo_state: UndoState
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Earlier:
+    """An earlier action on the same resource whose manifest still stands: its address, None if there is none.
+
+    Not `is_readable`: it lies outside REAPER_MANIFESTS, so it is named and never read.
+    """
+
+    manifest_address: str | None = None
+    is_readable: bool = True
+
+
+NOTHING_EARLIER = Earlier()
+
 CallCheck = Callable[[], None]
 """Asked before every changing call. It returns where the call may be made, and raises `errors.Withdrawn` where no further one may."""
 

@@ -56,15 +56,15 @@ REASON_STAGES = (
     ("resource", 8),
     ("why", 8),
 )
-UP_SINCE = re.compile(r"^it has been (?:up|running) since [0-9-]+ [0-9:]+ UTC(?:,| and) ")
+UP_SINCE = re.compile(r"^(?:it has been up|running) since [0-9-]+ [0-9:]+ UTC(?:,| and) ")
 """How every sentence about something that is only likely idle begins."""
 SHORT_EVIDENCE = {
     "written no jupyter log": "no log",
     "jupyter log has been silent": "log silent",
     "last user activity is old": "no user activity",
     "nothing tells whether anybody uses it": "no sign of use",
-    "no job has run on it since": "no job run",
-    "its last job was heard of": "no job lately",
+    "no job since": "no job run",
+    "its last job was seen": "no job lately",
     "shows no invocation": "no invocation",
 }
 """What the sentences about indirect evidence come down to."""
