@@ -160,7 +160,6 @@ class Resource:
     parts: tuple[BilledPart, ...] | None = None
     tags: Mapping[str, str] | None = field(default_factory=dict)
     people: Mapping[str, str] = field(default_factory=dict)
-    facts: Mapping[str, Any] = field(default_factory=dict)
     details: Any = None
     host_id: str | None = None
     contained: tuple[Resource, ...] = ()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 
 from on_azure.conftest import DEPLOYMENT, NOW
 from reaper import registry
-from reaper.actions.contract import NOTHING_EARLIER, ActionResult, CallCheck, Manifest
+from reaper.actions.contract import NOTHING_EARLIER, ActionResult, CallCheck, Earlier, Manifest
 from reaper.azure.session import CloudSession
 from reaper.azure.writes import always_permit
 from reaper.errors import CloudError
@@ -25,11 +24,15 @@ def found(cloud: CloudSession, kind: str, name: str) -> Resource:
     return next(r for r in registry.kind(kind).discover(cloud.without_cache()) if r.name == name)
 
 
-def bar(cloud: CloudSession, kind: str, name: str, move: StepName = StepName.STOP, **facts: Any) -> Blocked | None:
-    """What keeps the move from being made."""
-    one = found(cloud, kind, name)
-    quiet = {"autoscale": None} if kind == DEPLOYMENT else {}
-    return registry.kind(kind).blocked_actions(replace(one, facts={**quiet, **one.facts, **facts}))[move]
+def bar(
+    cloud: CloudSession, kind: str, name: str, move: StepName = StepName.STOP, *, stop_by: str = "stop", **details: Any
+) -> Blocked | None:
+    """What keeps the action from being carried out, with autoscale out of the way."""
+    resource = found(cloud, kind, name)
+    if kind == DEPLOYMENT:
+        details = {"autoscale_because": None, **details}
+    resource = replace(resource, stop_by=stop_by, details=replace(resource.details, **details))
+    return registry.kind(kind).blocked_actions(resource)[move]
 
 
 def later(server: Server) -> None:
@@ -61,13 +64,19 @@ class Planned:
 
 
 def planned(
-    cloud: CloudSession, kind: str, name: str, move: StepName = StepName.STOP, facts: Mapping[str, Any] | None = None
+    cloud: CloudSession,
+    kind: str,
+    name: str,
+    move: StepName = StepName.STOP,
+    *,
+    stop_by: str = "stop",
+    earlier: Earlier = NOTHING_EARLIER,
 ) -> Planned:
     """The act up to its manifest, which goes through JSON as it does when it is stored."""
     acts = registry.action_functions(kind)
     fresh = acts.read_now(cloud.without_cache(), found(cloud, kind, name))
-    fresh = replace(fresh, facts={**fresh.facts, **(facts or {})})
-    record = json.loads(json.dumps(acts.read_undo_state(cloud.without_cache(), fresh, move, NOTHING_EARLIER)))
+    fresh = replace(fresh, stop_by=stop_by)
+    record = json.loads(json.dumps(acts.read_undo_state(cloud.without_cache(), fresh, move, earlier)))
     manifest = Manifest(
         id=fresh.id,
         kind=kind,

@@ -191,4 +191,4 @@ def test_an_endpoint_of_unknown_age_bars_a_delete_before_it_is_announced(
     chat.deployment("blue")
     chat.set("systemData", made and {"createdAt": made})
     told = bar(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE)
-    assert told.because.startswith("when its endpoint was made is not known")
+    assert told.because.startswith("its endpoint's creation time is unknown")

@@ -130,5 +130,5 @@ def test_what_is_not_found_around_a_deployment_is_not_its_own_end(
     one = found(cloud, DEPLOYMENT, "search/blue")
     server.rules.append(on("GET", path, error(404, "NotFound", "x")))
     with pytest.raises(CloudError) as caught:
-        deployments.read_deployment_now(cloud.without_cache(), one.id, one.facts["workspace"])
+        deployments.read_deployment_now(cloud.without_cache(), one.id, one.details.workspace)
     assert caught.value.reason is Reason.PARTIAL

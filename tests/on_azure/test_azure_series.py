@@ -9,7 +9,8 @@ import pytest
 from on_azure.conftest import DAY, HOUR, LONG_AGO, NOW, SUB
 from reaper.azure import metrics, metrics_reply, readings
 from reaper.azure.http_policies import RETRY_COUNTS
-from reaper.azure.metrics import MetricQuery, MetricResult, MetricSource
+from reaper.azure.metrics_query import MetricQuery, MetricSource
+from reaper.azure.metrics_reply import MetricResult
 from reaper.azure.session import CloudSession
 from reaper.evidence import ARRIVAL_DELAY, alive_from, last_busy
 from reaper.model import Series, Window

@@ -49,7 +49,7 @@ def test_its_old_minimum_comes_back(server: Server, cloud: CloudSession, vision:
     assert (undone.because, undone.not_restored) == ("its minimum is 2 nodes again", ())
     assert scale(cluster) == {"minNodeCount": 2, "maxNodeCount": 6, "nodeIdleTimeBeforeScaleDown": "PT30M"}
     later(server)
-    assert registry.action_functions(CLUSTER).undo(cloud, act.manifest).because == "its minimum is 2 nodes already"
+    assert registry.action_functions(CLUSTER).undo(cloud, act.manifest).because == "its minimum is already 2 nodes"
 
 
 def test_todays_maximum_is_kept_when_the_old_minimum_comes_back(server: Server, cloud: CloudSession, vision: Workspace):
@@ -59,7 +59,7 @@ def test_todays_maximum_is_kept_when_the_old_minimum_comes_back(server: Server, 
     later(server)
     cluster.set(f"{SCALE}.maxNodeCount", 1)
     undone = registry.action_functions(CLUSTER).undo(cloud, act.manifest)
-    assert undone.not_restored == ("its maximum is 1 nodes today, so the minimum cannot be 2 again",)
+    assert undone.not_restored == ("its maximum is now 1 nodes, so its minimum can't be 2",)
     assert (scale(cluster)["minNodeCount"], scale(cluster)["maxNodeCount"]) == (1, 1)
 
 
@@ -70,7 +70,7 @@ def lowered(server: Server, cloud: CloudSession) -> Planned:
     return act
 
 
-@pytest.mark.parametrize(("since", "told"), [(1, "1 nodes, which somebody chose since: left as it is"), (2, "2 nodes already")])
+@pytest.mark.parametrize(("since", "told"), [(1, "set to 1 nodes since, so the reaper left it alone"), (2, "already 2 nodes")])
 def test_a_minimum_that_somebody_chose_since_is_left_alone(
     server: Server, cloud: CloudSession, vision: Workspace, since: int, told: str
 ):
@@ -85,7 +85,7 @@ def test_a_cluster_made_anew_under_its_name_is_left_as_it_is(server: Server, clo
     gpus(vision)
     act = lowered(server, cloud)
     anew = vision.cluster("gpus", nodes=(0, 9), created=server.world.now)
-    with pytest.raises(CloudError, match="it was made anew on 2026-11-21 10:22 UTC: left as it is") as caught:
+    with pytest.raises(CloudError, match="it was recreated on 2026-11-21 10:22 UTC; the reaper left it alone") as caught:
         registry.action_functions(CLUSTER).undo(cloud, act.manifest)
     assert (caught.value.reason, scale(anew)["minNodeCount"]) == (Reason.REFUSED, 0)
 
@@ -94,7 +94,7 @@ def test_one_made_anew_after_it_was_recorded_is_not_touched(server: Server, clou
     gpus(vision)
     act = planned(cloud, CLUSTER, "gpus")
     vision.cluster("gpus", nodes=(2, 6), created=NOW).set(f"{SCALE}.nodeIdleTimeBeforeScaleDown", "PT30M")
-    assert "it was made anew" in str(act.refused())
+    assert "it was recreated" in str(act.refused())
     assert not server.mutations
 
 
@@ -104,9 +104,9 @@ def test_one_made_anew_after_it_was_recorded_is_not_touched(server: Server, clou
         (
             "properties.properties.vmSize",
             "Standard_ND96asr_v4",
-            "its size was changed since from STANDARD_NC6S_V3 to Standard_ND96asr_v4",
+            "its size changed from STANDARD_NC6S_V3 to Standard_ND96asr_v4",
         ),
-        ("properties.createdOn", None, "when it was made is not known"),
+        ("properties.createdOn", None, "it has no known creation time"),
         ("properties.provisioningState", "Updating", "it is still Updating: run it again in a few minutes"),
     ],
 )
@@ -127,7 +127,7 @@ def test_one_of_which_it_was_never_known_when_it_was_made_is_left_as_it_is(
 ):
     gpus(vision).set("properties.createdOn", None).without("systemData")
     act = planned(cloud, CLUSTER, "gpus")
-    assert "when it was made is not known, so neither is whether it is still the same" in str(act.refused())
+    assert "it has no known creation time, so it may be another one" in str(act.refused())
     assert not server.mutations
 
 
@@ -149,11 +149,9 @@ def test_a_cluster_that_azure_is_at_work_on_is_told_to_be_tried_again(server: Se
 def test_a_notice_about_it_is_about_its_scaling_and_size(cloud: CloudSession, vision: Workspace):
     cluster = gpus(vision)
     before = found(cloud, CLUSTER, "gpus")
-    assert before.facts["shape"] == "min 2 of 6 STANDARD_NC6S_V3"
+    assert before.fingerprint == "min 2 of 6 STANDARD_NC6S_V3"
     cluster.set(f"{SCALE}.minNodeCount", 4).set("properties.properties.vmSize", "Standard_NC6s_v3")
-    assert (
-        registry.action_functions(CLUSTER).read_now(cloud.without_cache(), before).facts["shape"] == "min 4 of 6 STANDARD_NC6S_V3"
-    )
+    assert registry.action_functions(CLUSTER).read_now(cloud.without_cache(), before).fingerprint == "min 4 of 6 STANDARD_NC6S_V3"
 
 
 @pytest.mark.parametrize(
@@ -208,17 +206,17 @@ def test_scaling_that_somebody_changed_meanwhile_is_left_alone(
 @pytest.mark.parametrize(
     ("path", "value", "because", "done"),
     [
-        (f"{SCALE}.minNodeCount", 0, "its minimum is 0 nodes already", True),
+        (f"{SCALE}.minNodeCount", 0, "its minimum is already 0 nodes", True),
         ("properties.provisioningState", "Updating", "its state is Updating", False),
         ("properties.provisioningState", "Creating", "its state is Creating", False),
         ("properties.provisioningState", "Deleting", "it is being deleted", False),
         ("properties.provisioningState", "Failed", "its state is Failed", False),
         ("properties.properties.allocationState", "Resizing", "its state is Resizing", False),
-        (f"{SCALE}.minNodeCount", True, "how many nodes it keeps is not known", False),
-        (f"{SCALE}.minNodeCount", False, "how many nodes it keeps is not known", False),
-        (f"{SCALE}.minNodeCount", -1, "how many nodes it keeps is not known", False),
-        (f"{SCALE}.minNodeCount", None, "how many nodes it keeps is not known", False),
-        (f"{SCALE}.maxNodeCount", None, "how many nodes it keeps is not known", False),
+        (f"{SCALE}.minNodeCount", True, "its minimum or maximum node count is unknown", False),
+        (f"{SCALE}.minNodeCount", False, "its minimum or maximum node count is unknown", False),
+        (f"{SCALE}.minNodeCount", -1, "its minimum or maximum node count is unknown", False),
+        (f"{SCALE}.minNodeCount", None, "its minimum or maximum node count is unknown", False),
+        (f"{SCALE}.maxNodeCount", None, "its minimum or maximum node count is unknown", False),
     ],
 )
 def test_what_bars_it(cloud: CloudSession, vision: Workspace, path: str, value: object, because: str, done: bool):
@@ -236,7 +234,7 @@ def test_nothing_bars_a_steady_one_with_a_minimum(cloud: CloudSession, vision: W
 def test_what_could_not_be_observed_is_barred(cloud: CloudSession, vision: Workspace):
     gpus(vision)
     one = found(cloud, CLUSTER, "gpus")
-    assert registry.kind(CLUSTER).blocked_actions(replace(one, facts={}))[StepName.STOP] is not None
+    assert registry.kind(CLUSTER).blocked_actions(replace(one, details=None))[StepName.STOP] is not None
 
 
 def test_a_look_sees_the_tags_of_this_moment(cloud: CloudSession, vision: Workspace):

@@ -74,7 +74,7 @@ def test_a_job_since_its_start_shortens_the_silence(vision: Workspace, swept: Sw
     result = swept(INSTANCE)
     assert result.verdict("ci") == LIKELY
     assert result.found["ci"].case.verdict.idle_for == 3 * DAY
-    assert "its last job was heard of at 2026-11-18" in result.because("ci")
+    assert "its last job was seen at 2026-11-18" in result.because("ci")
 
 
 def test_a_job_is_heard_of_when_its_run_ended(vision: Workspace, swept: Sweep):
@@ -121,7 +121,7 @@ def test_without_a_last_operation_busy_points_are_still_proof(vision: Workspace,
 
 def test_native_idle_shutdown_that_did_not_work_is_told(vision: Workspace, swept: Sweep):
     vision.instance("ci", started=MONTH_AGO).set("properties.properties.idleTimeBeforeShutdown", "PT30M")
-    assert "idle shutdown after PT30M is set but did not stop it" in swept(INSTANCE).because("ci")
+    assert "its idle shutdown (PT30M) is on but didn't stop it" in swept(INSTANCE).because("ci")
 
 
 @pytest.mark.parametrize(

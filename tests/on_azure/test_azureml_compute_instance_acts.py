@@ -16,7 +16,6 @@ from reaper_sandbox.azure.rights import deny, only
 from reaper_sandbox.azure.server import Server
 from reaper_sandbox.azure.subscription import Thing, Workspace
 
-NATIVE = {"stop_by": "native"}
 STATE, IDLE = "properties.properties.state", "properties.properties.idleTimeBeforeShutdown"
 
 
@@ -28,7 +27,7 @@ def test_it_is_stopped_by_one_call_and_not_waited_for(server: Server, cloud: Clo
     ada = vision.instance("ada")
     told = planned(cloud, INSTANCE, "ada").carry()
     assert inner(ada)["state"] == "Stopping"
-    assert told == "its stop has begun; the next sweep sees what became of it"
+    assert told == "stop requested; the next sweep checks the result"
     assert [m.path.rpartition("/")[2] for m in server.mutations] == ["stop"]
     assert not any("OperationsStatus" in r.path for r in server.requests)
     later(server)
@@ -44,7 +43,7 @@ def test_a_stop_is_undone_by_a_start(server: Server, cloud: CloudSession, vision
     assert inner(ada)["state"] == "Starting"
     assert "kernels, terminals and what was in memory when it was stopped are not brought back" in undone.because
     assert undone.not_restored == ()
-    assert registry.action_functions(INSTANCE).undo(cloud, act.manifest).because == "it is Starting already"
+    assert registry.action_functions(INSTANCE).undo(cloud, act.manifest).because == "it is already Starting"
 
 
 def test_it_is_not_started_while_it_is_stopping(server: Server, cloud: CloudSession, vision: Workspace):
@@ -69,7 +68,7 @@ def test_it_is_started_and_a_start_is_not_undone(server: Server, cloud: CloudSes
 
 def test_its_own_idle_shutdown_is_switched_on_and_off_again(server: Server, cloud: CloudSession, vision: Workspace):
     ada = vision.instance("ada")
-    act = planned(cloud, INSTANCE, "ada", facts=NATIVE)
+    act = planned(cloud, INSTANCE, "ada", stop_by="native")
     assert act.carry() == "its own idle shutdown is on, after PT60M without use"
     assert (inner(ada)["state"], inner(ada)["idleTimeBeforeShutdown"]) == ("Running", "PT60M")
     undone = registry.action_functions(INSTANCE).undo(cloud, act.manifest)
@@ -79,19 +78,19 @@ def test_its_own_idle_shutdown_is_switched_on_and_off_again(server: Server, clou
 
 def test_an_idle_shutdown_that_azure_does_not_take_back_off_is_told(server: Server, cloud: CloudSession, vision: Workspace):
     ada = vision.instance("ada")
-    act = planned(cloud, INSTANCE, "ada", facts=NATIVE)
+    act = planned(cloud, INSTANCE, "ada", stop_by="native")
     act.carry()
     server.rules.append(on("POST", ".*/updateIdleShutdownSetting", error(400, "BadRequest", "a duration is needed")))
     [lost] = registry.action_functions(INSTANCE).undo(cloud, act.manifest).not_restored
-    assert "could not be switched off again; it is on, after PT60M" in lost
+    assert "couldn't be turned off; it is on (PT60M)" in lost
     assert inner(ada)["idleTimeBeforeShutdown"] == "PT60M"
 
 
 @pytest.mark.parametrize(
     ("since", "told"),
     [
-        ("PT3H", "its own idle shutdown is after PT3H, which somebody chose since: left as it is"),
-        (None, "its own idle shutdown is off already"),
+        ("PT3H", "its idle shutdown has been set to PT3H since, so the reaper left it alone"),
+        (None, "its idle shutdown is already off"),
         ("PT1H", "its own idle shutdown is off again"),
     ],
 )
@@ -99,7 +98,7 @@ def test_an_idle_shutdown_that_somebody_chose_since_is_left_alone(
     cloud: CloudSession, vision: Workspace, since: str | None, told: str
 ):
     ada = vision.instance("ada")
-    act = planned(cloud, INSTANCE, "ada", facts=NATIVE)
+    act = planned(cloud, INSTANCE, "ada", stop_by="native")
     act.carry()
     ada.set(IDLE, since)
     assert registry.action_functions(INSTANCE).undo(cloud, act.manifest).because == told
@@ -112,14 +111,14 @@ def test_an_instance_made_anew_under_its_name_is_not_started(server: Server, clo
     act.carry()
     later(server)
     anew = vision.instance("ada", created=server.world.now).set(STATE, "Stopped")
-    with pytest.raises(CloudError, match="it was made anew on 2026-11-21 10:22 UTC: left as it is") as caught:
+    with pytest.raises(CloudError, match="it was recreated on 2026-11-21 10:22 UTC; the reaper left it alone") as caught:
         registry.action_functions(INSTANCE).undo(cloud, act.manifest)
     assert (caught.value.reason, inner(anew)["state"]) == (Reason.REFUSED, "Stopped")
 
 
 def test_a_managed_identity_makes_its_idle_shutdown_doubtful(cloud: CloudSession, vision: Workspace):
     vision.instance("ada").body["identity"] = {"type": "SystemAssigned"}
-    assert "Azure will silently not shut it down" in planned(cloud, INSTANCE, "ada", facts=NATIVE).carry()
+    assert "Azure will silently not shut it down" in planned(cloud, INSTANCE, "ada", stop_by="native").carry()
     assert "Contributor" in registry.kind(INSTANCE).actions[StepName.STOP].effect
 
 
@@ -127,7 +126,7 @@ def test_an_idle_shutdown_that_azure_does_not_show_afterwards_is_a_failure(
     server: Server, cloud: CloudSession, vision: Workspace
 ):
     ada = vision.instance("ada")
-    act = planned(cloud, INSTANCE, "ada", facts=NATIVE)
+    act = planned(cloud, INSTANCE, "ada", stop_by="native")
 
     def forget(request: Request) -> None:
         if request.method == "GET" and inner(ada)["idleTimeBeforeShutdown"]:
@@ -139,9 +138,9 @@ def test_an_idle_shutdown_that_azure_does_not_show_afterwards_is_a_failure(
 
 def test_someone_elses_idle_shutdown_is_left_as_it_is(cloud: CloudSession, vision: Workspace):
     ada = vision.instance("ada")
-    act = planned(cloud, INSTANCE, "ada", facts=NATIVE)
+    act = planned(cloud, INSTANCE, "ada", stop_by="native")
     ada.set(IDLE, "PT3H")
-    assert act.carry() == "its own idle shutdown was on already, after PT3H"
+    assert act.carry() == "its idle shutdown (PT3H) was already on"
     assert inner(ada)["idleTimeBeforeShutdown"] == "PT3H"
 
 
@@ -149,7 +148,7 @@ def test_someone_elses_idle_shutdown_is_left_as_it_is(cloud: CloudSession, visio
     ("state", "because", "done"),
     [
         ("Running", None, False),
-        ("Stopped", "it is stopped already", True),
+        ("Stopped", "it is already stopped", True),
         ("JobRunning", "a job is running on it", False),
         *[(s, f"its state is {s}", False) for s in ("Creating", "Deleting", "Stopping", "Starting", "Restarting", "Resizing")],
         *[(s, f"its state is {s}", False) for s in ("SettingUp", "UserSettingUp", "Unusable", "SetupFailed", "SomethingNew")],
@@ -166,8 +165,8 @@ def test_it_is_stopped_only_while_it_runs(cloud: CloudSession, vision: Workspace
     ("state", "because", "done"),
     [
         ("Stopped", None, False),
-        ("Running", "it is running already", True),
-        ("JobRunning", "it is running already", True),
+        ("Running", "it is already running", True),
+        ("JobRunning", "it is already running", True),
         ("Stopping", "its state is Stopping", False),
         ("Starting", "its state is Starting", False),
         ("Unusable", "its state is Unusable", False),
@@ -185,7 +184,7 @@ def test_native_has_nothing_to_do_where_idle_shutdown_is_on(cloud: CloudSession,
     vision.instance("ada").set(IDLE, "PT30M")
     barred = bar(cloud, INSTANCE, "ada", stop_by="native")
     assert barred
-    assert (barred.because, barred.already_done) == ("its own idle shutdown is on already", True)
+    assert (barred.because, barred.already_done) == ("its idle shutdown is already on", True)
     assert bar(cloud, INSTANCE, "ada") is None
 
 
@@ -237,7 +236,7 @@ def test_a_404_of_a_call_that_azure_does_not_know_is_not_taken_for_gone(
     server: Server, cloud: CloudSession, vision: Workspace, code: str
 ):
     vision.instance("ada")
-    act = planned(cloud, INSTANCE, "ada", facts=NATIVE)
+    act = planned(cloud, INSTANCE, "ada", stop_by="native")
     server.rules.append(on("POST", ".*/updateIdleShutdownSetting", error(404, code, "no such operation")))
     assert (act.refused().reason, "although it is still there" in str(act.refused())) == (Reason.REFUSED, True)
 
@@ -264,7 +263,7 @@ def test_a_stop_whose_reply_was_lost_is_no_failure(server: Server, cloud: CloudS
         return None
 
     server.rules.append(lose)
-    assert act.carry() == "it is Stopping already"
+    assert act.carry() == "it is already Stopping"
 
 
 def test_whether_it_was_done_is_not_known_after_an_error_of_azures_own(server: Server, cloud: CloudSession, vision: Workspace):
@@ -277,7 +276,7 @@ def test_whether_it_was_done_is_not_known_after_an_error_of_azures_own(server: S
 
 def test_a_change_that_could_not_be_looked_at_afterwards_is_no_refusal(server: Server, cloud: CloudSession, vision: Workspace):
     ada = vision.instance("ada")
-    act = planned(cloud, INSTANCE, "ada", facts=NATIVE)
+    act = planned(cloud, INSTANCE, "ada", stop_by="native")
 
     def denied(request: Request) -> object:
         refuse = deny("*/computes/read")
@@ -292,19 +291,19 @@ def test_a_change_that_could_not_be_looked_at_afterwards_is_no_refusal(server: S
 
 
 @pytest.mark.parametrize(
-    ("move", "facts", "action"),
+    ("move", "stop_by", "action"),
     [
-        (StepName.STOP, {}, "stop/action"),
-        (StepName.STOP, NATIVE, "updateIdleShutdownSetting/action"),
-        (StepName.START, {}, "start/action"),
+        (StepName.STOP, "stop", "stop/action"),
+        (StepName.STOP, "native", "updateIdleShutdownSetting/action"),
+        (StepName.START, "stop", "start/action"),
     ],
 )
 def test_a_missing_right_is_named(
-    server: Server, cloud: CloudSession, vision: Workspace, move: StepName, facts: dict[str, str], action: str
+    server: Server, cloud: CloudSession, vision: Workspace, move: StepName, stop_by: str, action: str
 ):
     ada = vision.instance("ada").set(STATE, "Stopped" if move is StepName.START else "Running")
     before = dict(inner(ada))
-    act = planned(cloud, INSTANCE, "ada", move, facts)
+    act = planned(cloud, INSTANCE, "ada", move, stop_by=stop_by)
     kind = registry.kind(INSTANCE)
     server.rules.append(only(*kind.permissions))
     failed = act.refused()
@@ -321,6 +320,6 @@ def test_a_missing_right_is_named(
 
 def test_a_stop_by_an_unknown_name_is_refused(server: Server, cloud: CloudSession, vision: Workspace):
     vision.instance("ada")
-    assert planned(cloud, INSTANCE, "ada", facts={"stop_by": "force"}).refused().reason is Reason.REFUSED
+    assert planned(cloud, INSTANCE, "ada", stop_by="force").refused().reason is Reason.REFUSED
     assert not server.mutations
     assert server.world.now == NOW

@@ -115,7 +115,7 @@ def test_a_leftover_without_traffic_is_idle_and_the_one_that_serves_is_not(visio
     endpoint.traffic(blue=0, green=100)
     result = swept(DEPLOYMENT)
     assert (result.verdict("blue"), result.state("green")) == (PROVEN, State.ACTIVE)
-    assert result.found["blue"].case.resource.status == "Succeeded, 0 % of the traffic"
+    assert result.found["blue"].case.resource.status == "Succeeded, 0% of the traffic"
 
 
 @pytest.mark.parametrize("shares", [{"blue": None}, {"blue": "all"}, ["blue"], "blue", {"blue": True}])

@@ -80,7 +80,7 @@ def test_it_is_scaled_to_one_instance_and_keeps_its_tags_and_sku(server: Server,
     blue = full(chat)
     act = planned(cloud, DEPLOYMENT, "chat/blue")
     blue.tagged(team="speech", cost="42")
-    assert act.carry() == "scaling it from 3 instances to one has begun; the next sweep sees what became of it"
+    assert act.carry() == "scaling it from 3 instances to one has started; the next sweep checks the result"
     assert blue.body["sku"] == {"name": "Default", "tier": "Standard", "capacity": 1}
     assert blue.body["tags"] == {"team": "speech", "cost": "42"}
     assert [m.method for m in server.mutations] == ["PATCH"]
@@ -88,7 +88,7 @@ def test_it_is_scaled_to_one_instance_and_keeps_its_tags_and_sku(server: Server,
     assert bar(cloud, DEPLOYMENT, "chat/blue").because == "its state is Updating"
     later(server)
     barred = bar(cloud, DEPLOYMENT, "chat/blue")
-    assert (barred.because, barred.already_done) == ("it runs one instance already, and Azure allows no fewer", True)
+    assert (barred.because, barred.already_done) == ("it already has one instance, and Azure allows no fewer", True)
 
 
 def test_it_is_scaled_back(server: Server, cloud: CloudSession, chat: Endpoint):
@@ -96,10 +96,10 @@ def test_it_is_scaled_back(server: Server, cloud: CloudSession, chat: Endpoint):
     act = planned(cloud, DEPLOYMENT, "chat/blue")
     act.carry()
     later(server)
-    assert undo(cloud, act) == UndoResult(because="scaling it back from 1 to 3 instances has begun")
+    assert undo(cloud, act) == UndoResult(because="scaling it back from 1 to 3 instances has started")
     assert blue.body["sku"] == {"name": "Default", "tier": "Standard", "capacity": 3}
     later(server)
-    assert undo(cloud, act) == UndoResult(because="it runs 3 instances already")
+    assert undo(cloud, act) == UndoResult(because="it already has 3 instances")
 
 
 def looked_at(cloud: CloudSession, name: str = "chat/blue") -> Blocked | None:
@@ -120,7 +120,7 @@ def test_an_autoscale_that_would_undo_it_bars_it_before_it_is_announced(
     setting["properties"]["enabled"] = enabled
     server.world.autoscale += [autoscale.body(f"{blue.id}2", "other", "westeurope", 5, 9), setting]
     server.world.page_size = 1
-    told = "Azure Monitor's autoscale keeps at least 2 instances, and would undo it"
+    told = "its Azure Monitor autoscale keeps at least 2 instances and would undo a scale-in"
     assert looked_at(cloud) == (Blocked(because=told) if barred else None)
 
 
@@ -163,7 +163,7 @@ def test_a_share_of_less_than_all_is_never_moved_even_where_no_sibling_is_in_sig
     full(chat)
     chat.traffic(blue=40, hidden=60)
     barred = bar(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE)
-    assert barred.because == "it gets 40 % of its endpoint's traffic, which would have to move to another"
+    assert barred.because == "it gets 40% of its endpoint's traffic; shift that to another deployment first"
 
 
 def test_autoscale_that_cannot_be_read_bars_it_and_is_told(server: Server, cloud: CloudSession, chat: Endpoint):
@@ -171,7 +171,7 @@ def test_autoscale_that_cannot_be_read_bars_it_and_is_told(server: Server, cloud
     server.world.autoscale.append(autoscale.body(blue.id, "odd", "westeurope", 1, 9))
     for odd in ("some", None):
         server.world.autoscale[0]["properties"]["profiles"][0]["capacity"]["minimum"] = odd
-        assert "whether Azure Monitor's autoscale would undo it could not be read" in looked_at(cloud).because
+        assert "its Azure Monitor autoscale, which might undo a scale-in, couldn't be read" in looked_at(cloud).because
     server.world.autoscale[0]["properties"] = "odd"
     assert "an autoscale setting cannot be read" in looked_at(cloud).because
     server.rules.append(deny("Microsoft.Insights/autoscaleSettings/read"))
@@ -182,14 +182,17 @@ def test_autoscale_that_was_not_looked_at_bars_it(cloud: CloudSession, chat: End
     full(chat)
     one = found(cloud, DEPLOYMENT, "chat/blue")
     assert registry.kind(DEPLOYMENT).blocked_actions(one)[StepName.STOP].because == (
-        "whether Azure Monitor's autoscale would undo it was not looked at"
+        "its Azure Monitor autoscale, which might undo a scale-in, wasn't read"
     )
 
 
 @pytest.mark.parametrize(
     ("scale", "because"),
     [
-        ({"scaleType": "TargetUtilization", "minInstances": 2}, "its own scaling keeps at least 2 instances, and would undo it"),
+        (
+            {"scaleType": "TargetUtilization", "minInstances": 2},
+            "its autoscaling keeps at least 2 instances and would undo a scale-in",
+        ),
         ({"scaleType": "TargetUtilization", "minInstances": 1}, None),
         ({"scaleType": "Default"}, None),
         (None, None),
@@ -219,14 +222,14 @@ def test_an_endpoint_that_is_being_changed_bars_both_moves(cloud: CloudSession, 
 @pytest.mark.parametrize("capacity", [None, True, -2, "3", 2.5])
 def test_a_number_of_instances_that_is_none_bars_scaling(cloud: CloudSession, chat: Endpoint, capacity: object):
     full(chat).set("sku.capacity", capacity)
-    assert bar(cloud, DEPLOYMENT, "chat/blue").because == "how many instances it runs is not known"
+    assert bar(cloud, DEPLOYMENT, "chat/blue").because == "its instance count is unknown"
 
 
 def test_kubernetes_and_what_could_not_be_observed_are_barred(cloud: CloudSession, vision: Workspace):
     own = vision.endpoint("own", kubernetes=vision.kubernetes("aks").id)
     own.deployment("blue", capacity=3)
     one = found(cloud, DEPLOYMENT, "own/blue")
-    for resource in (one, replace(one, facts={})):
+    for resource in (one, replace(one, details=None)):
         assert all(b and not b.already_done for b in registry.kind(DEPLOYMENT).blocked_actions(resource).values())
 
 
@@ -238,7 +241,7 @@ def test_one_without_traffic_is_deleted_and_its_sibling_stays(server: Server, cl
     green = full(chat, "green")
     chat.traffic(blue=0, green=100)
     act = delete(cloud)
-    assert act.carry() == "deleting it has begun; the next sweep sees what became of it"
+    assert act.carry() == "deletion started; the next sweep checks the result"
     later(server)
     assert server.world.estate.find(act.resource.id) is None
     assert (server.world.estate.find(green.id), traffic(chat)) == (green.body, {"green": 100})
@@ -252,7 +255,7 @@ def test_the_only_one_loses_its_traffic_first_and_the_endpoint_nothing_else(serv
     waited = waits(server, cloud, 30)
     act = delete(cloud)
     told = act.carry()
-    assert told == "its 100 % of the traffic was set to 0 %, and deleting it has begun; the next sweep sees what became of it"
+    assert told == "its 100% of the traffic was set to 0%, and deletion started; the next sweep checks the result"
     assert ([m.method for m in server.mutations], sum(waited)) == (["PUT", "DELETE"], 15)
     later(server)
     assert server.world.estate.find(act.resource.id) is None
@@ -271,13 +274,13 @@ def test_deletes_and_restores_to_the_same_field_by_field(server: Server, cloud: 
     act.carry()
     later(server)
     begun = undo(cloud, act)
-    assert begun.because == "creating it again has begun, with its settings, its tags and 3 instances"
-    assert begun.not_restored == ("it is not there yet: run it again in a few minutes, which puts its traffic (100 %) back",)
+    assert begun.because == "recreating it has begun, with its settings, its tags and 3 instances"
+    assert begun.not_restored == ("it isn't ready yet: run it again in a few minutes, which restores its traffic (100%)",)
     assert undo(cloud, act).not_restored == (
-        "it is still Creating: run it again in a few minutes, which puts its traffic (100 %) back",
+        "it is still Creating: run it again in a few minutes, which restores its traffic (100%)",
     )
     later(server)
-    assert undo(cloud, act) == UndoResult(because="it is there, and gets 100 % of the traffic again")
+    assert undo(cloud, act) == UndoResult(because="it exists, and gets 100% of the traffic again")
     later(server)
     back = server.world.estate.find(act.resource.id)
     assert {key: back[key] for key in OWN} == before
@@ -286,7 +289,7 @@ def test_deletes_and_restores_to_the_same_field_by_field(server: Server, cloud: 
         {"team": "speech"},
         "AADToken",
     )
-    assert undo(cloud, act) == UndoResult(because="it is there, with 100 % of the traffic")
+    assert undo(cloud, act) == UndoResult(because="it exists, with 100% of the traffic")
 
 
 def test_one_that_had_no_traffic_comes_back_without_any(server: Server, cloud: CloudSession, chat: Endpoint):
@@ -301,7 +304,7 @@ def test_one_that_had_no_traffic_comes_back_without_any(server: Server, cloud: C
         undone = undo(cloud, act)
         assert (undone.not_restored, undone.run_again) == ((f"{told}: run it again in a few minutes",), True)
     later(server)
-    assert undo(cloud, act) == UndoResult(because="it is there, with 0 % of the traffic")
+    assert undo(cloud, act) == UndoResult(because="it exists, with 0% of the traffic")
     back = server.world.estate.find(act.resource.id)
     assert ({key: back[key] for key in OWN}, traffic(chat)) == (before, {"green": 100})
 
@@ -317,7 +320,7 @@ def test_traffic_that_somebody_else_has_by_now_is_not_taken_away(server: Server,
     chat.traffic(green=100)
     undo(cloud, act)
     later(server)
-    assert undo(cloud, act).not_restored == ("its 100 % of the traffic now goes to green",)
+    assert undo(cloud, act).not_restored == ("its 100% of the traffic now goes to green",)
     assert traffic(chat) == {"green": 100}
 
 
@@ -329,7 +332,7 @@ def test_another_deployment_under_its_name_gets_nothing(server: Server, cloud: C
     act.carry()
     later(server)
     chat.deployment("blue")
-    with pytest.raises(CloudError, match="another deployment blue is there now"):
+    with pytest.raises(CloudError, match="a different deployment blue exists now"):
         undo(cloud, act)
     assert traffic(chat) == {}
 
@@ -384,14 +387,14 @@ def test_a_system_assigned_identity_is_told_to_be_a_new_one(server: Server, clou
 @pytest.mark.parametrize(
     ("kind", "shares", "because"),
     [
-        ("traffic", {"blue": 40, "green": 60}, "it gets 40 % of its endpoint's traffic, which would have to move to green"),
-        ("traffic", {"Blue": 100}, "it gets 100 % of its endpoint's traffic, which would have to move to green"),
-        ("mirrorTraffic", {"blue": 10}, "10 % of its endpoint's traffic is mirrored to it"),
-        ("traffic", {"blue": None}, "how much of its endpoint's traffic it gets is not known"),
-        ("traffic", {"blue": True}, "how much of its endpoint's traffic it gets is not known"),
-        ("traffic", {"blue": -1}, "how much of its endpoint's traffic it gets is not known"),
-        ("traffic", ["blue"], "how much of its endpoint's traffic it gets is not known"),
-        ("mirrorTraffic", "blue", "how much of its endpoint's traffic it gets is not known"),
+        ("traffic", {"blue": 40, "green": 60}, "it gets 40% of its endpoint's traffic; shift that to green first"),
+        ("traffic", {"Blue": 100}, "it gets 100% of its endpoint's traffic; shift that to green first"),
+        ("mirrorTraffic", {"blue": 10}, "it gets 10% of its endpoint's traffic mirrored"),
+        ("traffic", {"blue": None}, "its share of its endpoint's traffic is unknown"),
+        ("traffic", {"blue": True}, "its share of its endpoint's traffic is unknown"),
+        ("traffic", {"blue": -1}, "its share of its endpoint's traffic is unknown"),
+        ("traffic", ["blue"], "its share of its endpoint's traffic is unknown"),
+        ("mirrorTraffic", "blue", "its share of its endpoint's traffic is unknown"),
         ("traffic", {"green": 100}, None),
         ("traffic", {"blue": 0, "green": 100}, None),
         ("traffic", None, None),
@@ -407,8 +410,8 @@ def test_what_traffic_bars_a_delete(cloud: CloudSession, chat: Endpoint, kind: s
 
 def test_an_endpoint_that_did_not_come_along_bars_a_delete(cloud: CloudSession, chat: Endpoint):
     full(chat)
-    barred = bar(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE, share=None)
-    assert barred.because == "how much of its endpoint's traffic it gets is not known"
+    barred = bar(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE, traffic_percent=None)
+    assert barred.because == "its share of its endpoint's traffic is unknown"
 
 
 def traffic_moved(chat: Endpoint) -> None:
@@ -475,7 +478,7 @@ def test_it_is_not_deleted_while_its_endpoint_does_not_settle(server: Server, cl
     cloud.clients.pause = waited.append
     failed = act.refused()
     assert (failed.reason, sum(waited)) == (Reason.PARTIAL, 70)
-    assert "its endpoint's state is Updating, so it was not deleted; its traffic had been set from 100 % to 0 %" in str(failed)
+    assert "its endpoint's state is Updating, so it wasn't deleted; its traffic had been set from 100% to 0%" in str(failed)
     assert "undoing puts the traffic back" in str(failed)
     assert server.world.estate.find(blue.id) is not None
     later(server)
@@ -511,9 +514,9 @@ def test_a_delete_that_fails_after_its_traffic_was_moved_says_so(server: Server,
     server.rules.append(on("DELETE", ".*", error(409, "Conflict", "not now")))
     failed = act.refused()
     assert failed.reason is Reason.PARTIAL
-    assert "not now; its traffic had been set from 100 % to 0 %, and setting it back to 100 % has begun" in str(failed)
+    assert "not now; its traffic had been set from 100% to 0%, and setting it back to 100% has begun" in str(failed)
     later(server)
-    assert undo(cloud, act) == UndoResult(because="it is there, with 100 % of the traffic")
+    assert undo(cloud, act) == UndoResult(because="it exists, with 100% of the traffic")
     assert traffic(chat) == {"blue": 100}
 
 
@@ -530,7 +533,7 @@ def test_a_delete_whose_reply_was_lost_is_no_failure(server: Server, cloud: Clou
         return None
 
     server.rules.append(lose)
-    assert act.carry() == "it is being deleted already"
+    assert act.carry() == "it is already being deleted"
 
 
 def test_what_is_gone_is_gone(cloud: CloudSession, chat: Endpoint):
@@ -552,7 +555,7 @@ def test_a_look_sees_tags_traffic_and_siblings_of_this_moment(cloud: CloudSessio
     chat.tagged({"reaper:keep": "false"})
     fresh = registry.action_functions(DEPLOYMENT).read_now(session, seen)
     assert fresh.tags == {"reaper:keep": "false", "owner": "ada"}
-    assert (fresh.facts["share"], fresh.facts["beside"], fresh.id) == (7, {"green"}, seen.id)
+    assert (fresh.details.traffic_percent, fresh.details.siblings, fresh.id) == (7, ("green",), seen.id)
 
 
 @pytest.mark.parametrize("place", ["deployment", "endpoint", "workspace"])

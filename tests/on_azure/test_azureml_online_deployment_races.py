@@ -61,8 +61,8 @@ def test_a_keep_tag_that_came_during_the_wait_saves_it_and_its_traffic_comes_bac
     meanwhile(server, cloud, lambda: kept.tagged({**kept.body["tags"], **KEEP}))
     failed = act.refused()
     assert failed.reason is Reason.PARTIAL
-    assert "tags changed a moment ago; its traffic had been set from 100 % to 0 %" in str(failed)
-    assert "setting it back to 100 % has begun" in str(failed)
+    assert "tags changed a moment ago; its traffic had been set from 100% to 0%" in str(failed)
+    assert "setting it back to 100% has begun" in str(failed)
     later(server)
     assert [m.method for m in server.mutations] == ["PUT", "PUT"]
     assert (gone(server, act), traffic(chat), kept.body["tags"]["reaper:keep"]) == (False, {"blue": 100}, "true")
@@ -73,10 +73,10 @@ def test_a_keep_tag_that_came_during_the_wait_saves_it_and_its_traffic_comes_bac
     [
         (lambda chat, blue: blue.set("properties.model", "m:8"), "its properties changed"),
         (lambda chat, blue: blue.set("sku.capacity", 9), "its sku changed"),
-        (lambda chat, blue: blue.set("systemData.createdAt", "2026-11-21T10:00:00Z"), "it was made anew"),
+        (lambda chat, blue: blue.set("systemData.createdAt", "2026-11-21T10:00:00Z"), "it was recreated"),
         (lambda chat, blue: chat.set("properties.authMode", "Key"), "its endpoint's properties changed"),
-        (lambda chat, blue: chat.set("systemData.createdAt", "2026-11-21T10:00:00Z"), "its endpoint was made anew"),
-        (lambda chat, blue: chat.deployment("green"), "green came beside it"),
+        (lambda chat, blue: chat.set("systemData.createdAt", "2026-11-21T10:00:00Z"), "its endpoint was recreated"),
+        (lambda chat, blue: chat.deployment("green"), "green appeared beside it"),
     ],
 )
 def test_whatever_changed_during_the_wait_saves_it(
@@ -145,7 +145,7 @@ def test_the_operation_that_azure_notes_is_no_change(server: Server, cloud: Clou
     assert gone(server, act)
     undo(cloud, act)
     later(server)
-    assert undo(cloud, act) == UndoResult(because="it is there, and gets 100 % of the traffic again")
+    assert undo(cloud, act) == UndoResult(because="it exists, and gets 100% of the traffic again")
 
 
 def once_cut(server: Server, method: str) -> None:
@@ -169,7 +169,7 @@ def test_a_change_of_traffic_whose_reply_was_lost_is_gone_on_with(
     waits(server, cloud, 60)
     act = delete(cloud)
     once_cut(server, "PUT")
-    assert act.carry().startswith("its 100 % of the traffic was set to 0 %, and deleting it has begun")
+    assert act.carry().startswith("its 100% of the traffic was set to 0%, and deletion started")
 
 
 def test_a_change_of_traffic_that_azure_refuses_leaves_all_as_it_was(
@@ -208,10 +208,10 @@ def test_traffic_that_cannot_be_put_back_is_said_to_come_back_by_undoing(
     act = delete(cloud)
     refusing_delete(server, lambda: server.rules.append(on("PUT", ".*", error(400, "BadRequest", "no"))))
     failed = act.refused()
-    assert "could not be taken back now (400 BadRequest: no): undoing puts the traffic back" in str(failed)
+    assert "couldn't be reverted now (400 BadRequest: no): undo restores the traffic" in str(failed)
     server.rules.clear()
     later(server)
-    assert undo(cloud, act) == UndoResult(because="it is there, and gets 100 % of the traffic again")
+    assert undo(cloud, act) == UndoResult(because="it exists, and gets 100% of the traffic again")
     assert traffic(chat) == {"blue": 100}
 
 
@@ -255,7 +255,7 @@ def test_its_traffic_is_put_back_as_soon_as_its_endpoint_is_at_rest(
 
     cloud.clients.pause = pause
     failed = delete(cloud).refused()
-    assert "it was not deleted; its traffic had been set from 100 % to 0 %, and setting it back to 100 % has begun" in str(failed)
+    assert "it wasn't deleted; its traffic had been set from 100% to 0%, and setting it back to 100% has begun" in str(failed)
     assert (traffic(chat), sum(waited)) == ({"blue": 100}, 65)
 
 
@@ -299,7 +299,7 @@ def test_a_deployment_made_anew_under_its_name_is_not_scaled(server: Server, clo
     act = stopped(server, cloud)
     blue.remove()
     anew = chat.deployment("blue", size="Standard_ND96asr_v4", created=server.world.now)
-    assert "it was made anew on 2026-11-21 10:22 UTC: left as it is" in refused(cloud, act)
+    assert "it was recreated on 2026-11-21 10:22 UTC; the reaper left it alone" in refused(cloud, act)
     assert anew.body["sku"]["capacity"] == 1
 
 
@@ -309,10 +309,10 @@ def test_a_deployment_made_anew_under_its_name_is_not_scaled(server: Server, clo
         (
             "properties.instanceType",
             "Standard_ND96asr_v4",
-            "its size was changed since from Standard_NC6s_v3 to Standard_ND96asr_v4",
+            "its size changed from Standard_NC6s_v3 to Standard_ND96asr_v4",
         ),
-        ("properties.model", "m:8", "its model was changed since"),
-        ("systemData", None, "when it was made is not known"),
+        ("properties.model", "m:8", "its model changed"),
+        ("systemData", None, "it has no known creation time"),
         ("properties.provisioningState", "Updating", "it is still Updating: run it again in a few minutes"),
     ],
 )
@@ -329,7 +329,7 @@ def test_one_that_changed_since_is_not_scaled(
 def test_a_number_of_instances_that_was_chosen_since_is_left_alone(server: Server, cloud: CloudSession, blue: Thing, since: int):
     act = stopped(server, cloud)
     blue.set("sku.capacity", since)
-    assert undo(cloud, act).because == f"it runs {since} instances, which somebody or autoscale chose since: left as it is"
+    assert undo(cloud, act).because == f"it has been scaled to {since} instances since, so the reaper left it alone"
     assert blue.body["sku"]["capacity"] == since
 
 
@@ -362,7 +362,7 @@ def test_one_that_somebody_else_made_since_is_left_as_it_is(
     server: Server, cloud: CloudSession, chat: Endpoint, deleted: Planned, path: str, value: object
 ):
     remade(deleted, chat, server.world.now).set(path, value)
-    assert "another deployment blue is there now: left as it is" in refused(cloud, deleted)
+    assert "a different deployment blue exists now; the reaper left it alone" in refused(cloud, deleted)
     assert traffic(chat) == {}
 
 
@@ -370,9 +370,9 @@ def test_one_that_was_made_before_the_manifest_is_none_that_a_restore_made(
     server: Server, cloud: CloudSession, chat: Endpoint, deleted: Planned
 ):
     remade(deleted, chat, deleted.manifest.at - timedelta(hours=1))
-    assert "another deployment blue is there now" in refused(cloud, deleted)
+    assert "a different deployment blue exists now" in refused(cloud, deleted)
     remade(deleted, chat, server.world.now)
-    assert undo(cloud, deleted) == UndoResult(because="it is there, and gets 100 % of the traffic again")
+    assert undo(cloud, deleted) == UndoResult(because="it exists, and gets 100% of the traffic again")
 
 
 def test_nothing_is_created_in_an_endpoint_made_anew_under_its_name(
@@ -380,7 +380,7 @@ def test_nothing_is_created_in_an_endpoint_made_anew_under_its_name(
 ):
     chat.remove()
     vision.endpoint("chat", created=server.world.now)
-    assert "its endpoint was made anew on" in refused(cloud, deleted)
+    assert "its endpoint was recreated on" in refused(cloud, deleted)
     assert gone(server, deleted)
 
 
@@ -390,10 +390,10 @@ def test_one_that_was_never_deleted_gets_its_traffic_back_though_it_is_kept_by_n
     act = delete(cloud)
     chat.traffic(blue=0)
     blue.tagged(KEEP).set("sku.capacity", 4)
-    assert undo(cloud, act) == UndoResult(because="it is there, and gets 100 % of the traffic again")
+    assert undo(cloud, act) == UndoResult(because="it exists, and gets 100% of the traffic again")
     chat.traffic(blue=0).set("properties.provisioningState", "Succeeded")
     blue.set("properties.model", "m:8")
-    assert "it was never deleted, and its properties changed since: left as it is" in refused(cloud, act)
+    assert "it was never deleted, and its properties have changed since; the reaper left it alone" in refused(cloud, act)
     assert traffic(chat) == {"blue": 0}
 
 
@@ -406,13 +406,13 @@ def test_an_endpoint_at_work_is_told_to_be_tried_again(server: Server, cloud: Cl
     chat.set("properties.provisioningState", "Updating")
     undone = undo(cloud, deleted)
     assert undone.not_restored == (
-        "its endpoint is still Updating: run it again in a few minutes, which puts its traffic (100 %) back",
+        "its endpoint is still Updating: run it again in a few minutes, which restores its traffic (100%)",
     )
     assert undone.run_again
 
 
 def test_a_notice_about_it_is_about_its_instances(cloud: CloudSession, blue: Thing):
     before = found(cloud, DEPLOYMENT, "chat/blue")
-    assert before.facts["shape"] == "3 x STANDARD_NC6S_V3"
+    assert before.fingerprint == "3 x STANDARD_NC6S_V3"
     blue.set("sku.capacity", 4)
-    assert registry.action_functions(DEPLOYMENT).read_now(cloud.without_cache(), before).facts["shape"] == "4 x STANDARD_NC6S_V3"
+    assert registry.action_functions(DEPLOYMENT).read_now(cloud.without_cache(), before).fingerprint == "4 x STANDARD_NC6S_V3"

@@ -69,12 +69,12 @@ def test_one_request_does_not_remember_the_tries_of_another(server: Server, clou
 
 def scaled(server: Server, vision: Workspace, cloud: CloudSession) -> tuple[Planned, str]:
     vision.endpoint("chat").deployment("blue", capacity=3)
-    return planned(cloud, DEPLOYMENT, "chat/blue"), "scaling it from 3 instances to one has begun"
+    return planned(cloud, DEPLOYMENT, "chat/blue"), "scaling it from 3 instances to one has started"
 
 
 def deleted(server: Server, vision: Workspace, cloud: CloudSession) -> tuple[Planned, str]:
     vision.endpoint("chat").deployment("blue", capacity=3)
-    return planned(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE), "it is being deleted already"
+    return planned(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE), "it is already being deleted"
 
 
 def shrunk(server: Server, vision: Workspace, cloud: CloudSession) -> tuple[Planned, str]:
@@ -84,7 +84,7 @@ def shrunk(server: Server, vision: Workspace, cloud: CloudSession) -> tuple[Plan
 
 def stopped(server: Server, vision: Workspace, cloud: CloudSession) -> tuple[Planned, str]:
     vision.instance("ada")
-    return planned(cloud, INSTANCE, "ada"), "it is Stopping already"
+    return planned(cloud, INSTANCE, "ada"), "it is already Stopping"
 
 
 EVERY = pytest.mark.parametrize("act", [scaled, deleted, shrunk, stopped], ids=lambda act: act.__name__)
@@ -138,4 +138,4 @@ def test_traffic_that_was_taken_away_by_a_lost_reply_is_known_though_azure_throt
     act = planned(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE)
     server.rules.append(on("PUT", ".*", lost(), times=1))
     server.rules.append(lambda request: throttled(99) if request.method == "PUT" and len(server.mutations) == 2 else None)
-    assert act.carry().startswith("its 100 % of the traffic was set to 0 %, and deleting it has begun")
+    assert act.carry().startswith("its 100% of the traffic was set to 0%, and deletion started")

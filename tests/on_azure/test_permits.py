@@ -48,7 +48,7 @@ def stopped(vision: Workspace, cloud: CloudSession) -> Planned:
 
 def stopped_natively(vision: Workspace, cloud: CloudSession) -> Planned:
     vision.instance("ada")
-    return planned(cloud, INSTANCE, "ada", facts={"stop_by": "native"})
+    return planned(cloud, INSTANCE, "ada", stop_by="native")
 
 
 def started(vision: Workspace, cloud: CloudSession) -> Planned:
@@ -112,7 +112,7 @@ def test_without_a_permit_nothing_is_changed(
 
 def test_a_delete_withdrawn_after_its_traffic_went_gives_the_traffic_back(server: Server, vision: Workspace, cloud: CloudSession):
     one = deleted_with_traffic(vision, cloud)
-    with pytest.raises(ActionWithdrawn, match="setting it back to 100 % has begun"):
+    with pytest.raises(ActionWithdrawn, match="setting it back to 100% has begun"):
         one.made(withdrawn_at(2))
     later(server)
     chat, blue = (server.world.estate.find(id_) for id_ in (one.resource.id.rpartition("/deployments/")[0], one.resource.id))
@@ -139,7 +139,7 @@ def test_a_delete_that_ends_after_its_traffic_went_is_half_made_and_restored(
     server.rules.clear()
     later(server)
     undone = registry.action_functions(DEPLOYMENT).undo(cloud.without_cache(), one.manifest)
-    assert undone == UndoResult(because="it is there, and gets 100 % of the traffic again")
+    assert undone == UndoResult(because="it exists, and gets 100% of the traffic again")
 
 
 def test_a_permit_is_asked_once_for_a_call_that_the_sdk_tries_twice(server: Server, vision: Workspace, cloud: CloudSession):
@@ -158,6 +158,6 @@ def test_putting_traffic_back_asks_for_no_permit(server: Server, vision: Workspa
         next(permits)()
         blue["tags"] = {"reaper:keep": "true"}
 
-    with pytest.raises(Exception, match="setting it back to 100 % has begun"):
+    with pytest.raises(Exception, match="setting it back to 100% has begun"):
         one.made(permit)
     assert [m.method for m in server.mutations] == ["PUT", "PUT"]

@@ -9,7 +9,7 @@ import pytest
 from on_azure.acting import Planned, later, planned
 from on_azure.conftest import DEPLOYMENT
 from reaper import registry
-from reaper.actions.contract import UndoResult
+from reaper.actions.contract import Earlier, UndoResult
 from reaper.azure.session import CloudSession
 from reaper.errors import CloudError, Reason
 from reaper.model import StepName
@@ -21,7 +21,7 @@ from reaper_sandbox.azure.subscription import Endpoint, Workspace
 TEXT = "Not enough quota available for Standard_NC6s_v3 in SubscriptionId 1. Current usage/limit: 6/6. Additional needed: 18"
 QUOTA = error(400, "BadRequest", TEXT)
 QUOTA_LATER = {"code": "OutOfQuota", "message": TEXT}
-BACK = UndoResult(because="it is there, and gets 100 % of the traffic again")
+BACK = UndoResult(because="it exists, and gets 100% of the traffic again")
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_a_create_that_azure_breaks_off_later_is_made_once_more(server: Server, 
     undo(gone)
     later(server)
     assert server.world.estate.find(gone.resource.id)["properties"]["provisioningState"] == "Failed"
-    assert undo(gone).because.startswith("creating it again has begun")
+    assert undo(gone).because.startswith("recreating it has begun")
     later(server)
     assert undo(gone) == BACK
     later(server)
@@ -78,7 +78,7 @@ def test_a_create_that_azure_breaks_off_later_is_made_once_more(server: Server, 
 def test_a_broken_one_that_somebody_else_made_is_not_written_over(server: Server, chat: Endpoint, gone: Planned):
     chat.deployment("blue", created=server.world.now).set("properties.provisioningState", "Failed")
     before = len(server.mutations)
-    with pytest.raises(CloudError, match="another deployment blue is there now"):
+    with pytest.raises(CloudError, match="a different deployment blue exists now"):
         undo(gone)
     assert len(server.mutations) == before
 
@@ -96,8 +96,8 @@ def test_traffic_that_cannot_be_put_back_leaves_it_restored_and_comes_with_a_lat
     later(server)
     server.rules.append(refusal)
     undone = undo(gone)
-    assert (undone.because, undone.run_again) == ("it is there", True)
-    assert undone.not_restored[0].startswith("its 100 % of the traffic could not be put back: ")
+    assert (undone.because, undone.run_again) == ("it exists", True)
+    assert undone.not_restored[0].startswith("its 100% of the traffic couldn't be restored: ")
     server.rules.remove(refusal)
     assert undo(gone) == BACK
 
@@ -109,7 +109,7 @@ def test_a_scale_out_refused_for_want_of_quota_is_made_by_a_later_run(server: Se
     server.rules.append(on("PATCH", ".*", QUOTA, times=1))
     with pytest.raises(CloudError, match="Not enough quota"):
         undo(one)
-    assert undo(one) == UndoResult(because="scaling it back from 1 to 3 instances has begun")
+    assert undo(one) == UndoResult(because="scaling it back from 1 to 3 instances has started")
     assert server.world.estate.find(one.resource.id)["sku"]["capacity"] == 3
 
 
@@ -125,13 +125,13 @@ def test_one_that_was_scaled_in_before_it_was_deleted_gets_its_instances_back(
     first = planned(cloud, DEPLOYMENT, "chat/blue")
     first.carry()
     later(server)
-    second = planned(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE, {"previous": "first"})
+    second = planned(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE, earlier=Earlier(manifest_address="first"))
     second.carry()
     later(server)
     undo(second)
     later(server)
-    assert undo(second) == UndoResult(because="it is there, with 0 % of the traffic", not_restored=(earlier(second),))
-    assert undo(first) == UndoResult(because="scaling it back from 1 to 3 instances has begun")
+    assert undo(second) == UndoResult(because="it exists, with 0% of the traffic", not_restored=(earlier(second),))
+    assert undo(first) == UndoResult(because="scaling it back from 1 to 3 instances has started")
     later(server)
     assert server.world.estate.find(first.resource.id)["sku"]["capacity"] == 3
 
@@ -143,7 +143,7 @@ def test_another_one_under_its_name_gets_no_instances(server: Server, cloud: Clo
     later(server)
     server.world.estate.drop(first.resource.id)
     chat.deployment("blue", size="Standard_NC6s_v3", created=server.world.now).set(path, {"a": "b"})
-    with pytest.raises(CloudError, match="it was made anew on"):
+    with pytest.raises(CloudError, match="it was recreated on"):
         undo(first)
 
 
@@ -152,7 +152,7 @@ def test_a_delete_broken_off_after_its_traffic_went_leaves_what_brings_the_traff
 ):
     first = planned(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE)
     chat.traffic(blue=0)
-    second = planned(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE, {"previous": "first"})
+    second = planned(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE, earlier=Earlier(manifest_address="first"))
     second.carry()
     later(server)
     undo(second)

@@ -158,7 +158,7 @@ def test_a_cloud_that_could_not_be_opened_is_named():
     ("because", "said"),
     [
         ("it has been up since 2026-11-02 10:17 UTC and it has written no jupyter log; no Busy signal proves it", "no log"),
-        ("it has been up since 2026-11-02 10:17 UTC, no job has run on it since, and its idle shutdown is off", "no job run"),
+        ("running since 2026-11-02 10:17 UTC, no job since, its idle shutdown is off, and no Busy signal as proof", "no job run"),
         ("it keeps provisioned concurrency and shows no invocation; serverless", "no invocation"),
         ("it has been up since 2026-11-02 10:17 UTC and somebody said so, twice", "somebody said so"),
     ],

@@ -1,6 +1,6 @@
-"""The `Busy` signal that our own script publishes from inside a compute instance: 1 while a kernel, terminal job, CPU or GPU works, else 0.
+"""The `Busy` signal that our script publishes from inside a compute instance: 1 while a kernel, terminal job, CPU or GPU works, else 0.
 
-Custom metrics of the workspace, namespace `MLIdleReaper`, dimension `ComputeName`. Its points are activity and heartbeat in one:
+A custom metric of the workspace, namespace `MLIdleReaper`, dimension `ComputeName`. Its points are activity and heartbeat in one:
 https://learn.microsoft.com/azure/azure-monitor/metrics/metrics-custom-overview
 """
 
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from reaper.azure import metrics
-from reaper.azure import readings as azure_readings
-from reaper.azure.metrics import MetricQuery, MetricSource
+from reaper.azure.metrics import fetch_metrics
+from reaper.azure.metrics_query import MetricQuery, MetricSource
+from reaper.azure.readings import activity_reading, heartbeat_reading
 from reaper.model import Reading, Resource, Window
 
 if TYPE_CHECKING:
@@ -23,11 +23,12 @@ BUSY_QUERY = MetricQuery(
 
 
 def busy_readings(cloud: CloudSession, resources: Sequence[Resource], window: Window) -> dict[str, tuple[Reading, ...]]:
-    """Busy as activity and as heartbeat, by resource id. Without any point both are empty: nobody publishes it there."""
-    places = [MetricSource(id=r.facts["workspace"].id, region=r.facts["workspace"].region) for r in resources]
-    found = metrics.fetch_metrics(cloud, places, BUSY_QUERY, window)
-    answers = {r.id: found.result_of(r.facts["workspace"].id, "Busy", r.name) for r in resources}
+    """Busy as activity and as heartbeat, by resource ID. Without any point both are empty: nothing publishes it there."""
+    workspaces = [resource.details.workspace for resource in resources]
+    sources = [MetricSource(id=space.id, region=space.region) for space in workspaces]
+    results = fetch_metrics(cloud, sources, BUSY_QUERY, window)
+    by_id = {resource.id: results.result_of(resource.details.workspace.id, "Busy", resource.name) for resource in resources}
     return {
-        id_: (azure_readings.activity_reading("Busy", answer), azure_readings.heartbeat_reading("Busy points", answer))
-        for id_, answer in answers.items()
+        resource_id: (activity_reading("Busy", result), heartbeat_reading("Busy points", result))
+        for resource_id, result in by_id.items()
     }

@@ -1,4 +1,4 @@
-"""The computes of all workspaces, of whatever type, read once for all kinds that need them.
+"""The computes of all workspaces, of every type, read once for all kinds that need them.
 
 https://learn.microsoft.com/rest/api/azureml/compute/list
 """
@@ -7,113 +7,119 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from reaper.azure import family, tags, workspaces
-from reaper.azure.arm_values import latest_known, parse_time
+from reaper.azure import family, workspaces
+from reaper.azure.arm_values import Tags, inherited_tags, latest_known, parse_time, read_tags, region_key
 from reaper.azure.family import Family
-from reaper.azure.request import UNREADABLE_REPLY_ERRORS, ArmRequest
-from reaper.azure.workspaces import PERMISSIONS as UPPER
-from reaper.azure.workspaces import PROVIDER, Workspace, is_workspace_gone, region_key
+from reaper.azure.request import UNREADABLE_REPLY_ERRORS, ArmRequest, Json
+from reaper.azure.workspaces import PERMISSIONS as WORKSPACE_PERMISSIONS
+from reaper.azure.workspaces import PROVIDER, Workspace, is_workspace_gone
 from reaper.errors import CloudError, Reason, gone_as_partial
 from reaper.model import BilledPart, Observation, Resource
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from reaper.azure.session import CloudSession
 
 ROOT = f"{PROVIDER}/workspaces/computes"
 PERMISSION = f"{ROOT}/read"
-PERMISSIONS = (*UPPER, PERMISSION)
+PERMISSIONS = (*WORKSPACE_PERMISSIONS, PERMISSION)
 OPTIONAL_PARTS = ("lastOperation", "nodeStateCounts", "personalComputeInstanceSettings", "scaleSettings")
+REQUIRED_KEYS = ("id", "name", "properties")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compute:
-    """One compute. `inner` is what only its type has, its optional parts empty where left out; `spaces` are the workspaces whose jobs can use it.
+class ComputeDetails:
+    """What both kinds of computes need to know of one.
 
-    `identity`: it has a managed identity of its own. `unseen`: why jobs of workspaces out of sight may be at work on it, too.
+    `properties`: what only its type has, with optional parts that are missing as empty ones. `job_workspaces`: the IDs of the workspaces
+    whose jobs can use it. `unseen_because`: why jobs of workspaces that this identity can't see may run on it too.
     """
 
-    id: str
-    name: str
     workspace: Workspace
     job_workspaces: tuple[str, ...]
-    region: str
-    created: datetime | None
-    changed: datetime | None
-    tags: tags.Tags
-    people: Mapping[str, str]
+    properties: Json
     provisioning_state: str
-    properties: Mapping[str, Any]
     has_identity: bool = False
     unseen_because: str | None = None
 
 
-def list_computes(cloud: CloudSession, wanted: str) -> Iterator[Compute]:
-    """Every compute of the type `wanted`. A workspace that cannot be read is noted, and the others are given.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compute:
+    """One compute as Azure lists it."""
 
-    Raises CloudError when the workspaces cannot be listed.
+    id: str
+    name: str
+    region: str
+    created: datetime | None
+    changed: datetime | None
+    tags: Tags
+    people: Mapping[str, str]
+    details: ComputeDetails
+
+
+def list_computes(cloud: CloudSession, compute_type: str) -> Iterator[Compute]:
+    """Every compute of that type. A workspace that can't be read is an error of the session, and the others are still listed.
+
+    Raises CloudError if the workspaces can't be listed.
     """
     listed = workspaces.list_and_add_errors(cloud)
-    sight = family.link_workspaces(listed.workspaces, has_hidden_rows=listed.has_hidden_rows, is_restricted=listed.is_restricted)
+    visible = family.link_workspaces(
+        listed.workspaces, has_hidden_rows=listed.has_hidden_rows, is_restricted=listed.is_restricted
+    )
     hubs_first = sorted(listed.workspaces, key=lambda space: (space.kind == family.PROJECT, space.hub is not None))
-    found = cloud.map_concurrently(lambda space: (space, _rows_of_workspace(cloud, space)), hubs_first)
-    seen: set[tuple[Any, ...]] = set()
-    for space, rows in found:
-        kin = family.family_of(space, sight)
-        for one in filter(None, (_compute_or_none(cloud, row, space, kin, wanted) for row in rows)):
-            # A project lists the computes of its hub as well, and a list may have one under two spellings.
-            keys = {(kin.home, one.name.lower(), one.created), (one.id.lower(),)}
-            if not keys & seen:
-                yield one
-            seen |= keys
+    rows_by_workspace = cloud.map_concurrently(lambda space: (space, _rows_of_workspace(cloud, space)), hubs_first)
+    known: set[tuple[Any, ...]] = set()
+    for space, rows in rows_by_workspace:
+        kin = family.family_of(space, visible)
+        for compute in filter(None, (_compute_or_none(cloud, row, space, kin, compute_type) for row in rows)):
+            # A project lists the computes of its hub as well, and a list may have a compute under two spellings.
+            keys = {(kin.home, compute.name.lower(), compute.created), (compute.id.lower(),)}
+            if not keys & known:
+                yield compute
+            known |= keys
 
 
-def compute_resource(cloud: CloudSession, kind: str, one: Compute, status: str, parts: tuple[BilledPart, ...] | None) -> Resource:
-    """The compute as a resource of `kind`; what it costs is given by `parts`."""
+def compute_resource(
+    cloud: CloudSession, kind: str, compute: Compute, status: str, parts: tuple[BilledPart, ...] | None
+) -> Resource:
+    """The compute as a resource of `kind`; `parts` is what it is billed for."""
+    vm_size = compute.details.properties.get("vmSize")
     nodes = f" x{parts[0].count:g}" if parts and parts[0].count != 1 else ""
     return Resource(
         kind=kind,
-        id=one.id,
-        name=one.name,
+        id=compute.id,
+        name=compute.name,
         target=cloud.target,
-        region=one.region,
-        created=one.created,
-        changed=one.changed,
+        region=compute.region,
+        created=compute.created,
+        changed=compute.changed,
         status=status,
-        size=f"{one.properties['vmSize']}{nodes}" if one.properties.get("vmSize") else "",
+        size=f"{vm_size}{nodes}" if vm_size else "",
         parts=parts,
-        tags=one.tags,
-        people=one.people,
-        facts={
-            "workspace": one.workspace,
-            "spaces": one.job_workspaces,
-            "inner": one.properties,
-            "state": one.provisioning_state,
-            "identity": one.has_identity,
-            "unseen": one.unseen_because,
-        },
+        tags=compute.tags,
+        people=compute.people,
+        details=compute.details,
     )
 
 
-def read_compute_now(cloud: CloudSession, resource: Resource, wanted: str) -> Compute:
-    """A compute of the type `wanted` with its workspace's tags as they are now, from the source itself. Raises CloudError."""
-    row = cloud.call(ArmRequest(permission=PERMISSION, path=resource.id, required_keys=("id", "name", "properties")))
+def read_compute_now(cloud: CloudSession, resource: Resource, compute_type: str) -> Compute:
+    """A compute of that type, with its workspace's tags, as they are now, from the source itself. Raises CloudError."""
+    row = cloud.call(ArmRequest(permission=PERMISSION, path=resource.id, required_keys=REQUIRED_KEYS))
     with gone_as_partial():
-        space = workspaces.read_workspace_now(cloud, resource.facts["workspace"])
+        space = workspaces.read_workspace_now(cloud, resource.details.workspace)
         kin = _current_family(cloud, space)
     try:
-        if _compute_type(row) == wanted.lower():
+        if _compute_type(row) == compute_type.lower():
             return _parse_compute(row, space, kin)
     except UNREADABLE_REPLY_ERRORS as error:
-        raise CloudError(Reason.UNREADABLE, PERMISSION, f"{resource.id} cannot be read ({error!r})") from error
-    raise CloudError(Reason.UNREADABLE, PERMISSION, f"{resource.id} is no {wanted} any more")
+        raise CloudError(Reason.UNREADABLE, PERMISSION, f"{resource.id} can't be read ({error!r})") from error
+    raise CloudError(Reason.UNREADABLE, PERMISSION, f"{resource.id} is no longer of type {compute_type}")
 
 
 def _current_family(cloud: CloudSession, space: Workspace) -> Family:
-    """Whom the workspace, as it was just read, shares its computes with by now. What is wrong with other workspaces is no failure of this look."""
+    """The workspaces that the workspace, as just read, shares its computes with now. Errors in other workspaces don't fail this look."""
     listed = workspaces.read_workspace_list(cloud)
     others = [other for other in listed.workspaces if other.key != space.key]
     return family.family_of(
@@ -122,101 +128,103 @@ def _current_family(cloud: CloudSession, space: Workspace) -> Family:
     )
 
 
-def read_properties(cloud: CloudSession, id_: str) -> dict[str, Any]:
+def read_properties(cloud: CloudSession, compute_id: str) -> Json:
     """What only the type of the compute has, as it is now. Raises CloudError."""
-    return properties_of(read_row(cloud, id_))
+    return properties_of(read_row(cloud, compute_id))
 
 
-def read_row(cloud: CloudSession, id_: str) -> dict[str, Any]:
+def read_row(cloud: CloudSession, compute_id: str) -> Json:
     """A compute as Azure shows it now. Raises CloudError."""
-    return cloud.call(ArmRequest(permission=PERMISSION, path=id_, required_keys=("id", "properties")))
+    return cloud.call(ArmRequest(permission=PERMISSION, path=compute_id, required_keys=("id", "properties")))
 
 
-def properties_of(shown: Mapping[str, Any]) -> dict[str, Any]:
-    """What only the type of the compute has, in what Azure showed of it. Raises CloudError."""
+def properties_of(row: Mapping[str, Any]) -> Json:
+    """What only the type of the compute has. Raises CloudError."""
     try:
-        return _checked_properties(shown["properties"].get("properties") or {})
+        return _checked_properties(row["properties"].get("properties") or {})
     except UNREADABLE_REPLY_ERRORS as error:
-        raise CloudError(Reason.UNREADABLE, PERMISSION, f"{shown.get('id')} cannot be read ({error!r})") from error
+        raise CloudError(Reason.UNREADABLE, PERMISSION, f"{row.get('id')} can't be read ({error!r})") from error
 
 
-def _rows_of_workspace(cloud: CloudSession, space: Workspace) -> list[dict[str, Any]]:
+def _rows_of_workspace(cloud: CloudSession, space: Workspace) -> list[Json]:
     try:
-        rows, odd = cloud.read_once(("computes", space.id.lower()), lambda: _list_rows(cloud, space))
+        rows, errors = cloud.read_once(("computes", space.id.lower()), lambda: _list_rows(cloud, space))
     except CloudError as error:
-        rows, odd = [], [] if is_workspace_gone(cloud, space, error) else [error]
-    for trouble in odd:
-        cloud.add_error(trouble)
+        rows, errors = [], [] if is_workspace_gone(cloud, space, error) else [error]
+    for bad_row in errors:
+        cloud.add_error(bad_row)
     return rows
 
 
-def _list_rows(cloud: CloudSession, space: Workspace) -> tuple[list[dict[str, Any]], list[CloudError]]:
-    """The rows of one workspace, and what is wrong with others: each kind has to tell that, because it may be one of its own."""
-    odd: list[CloudError] = []
-    return list(
-        cloud.paged_rows(PERMISSION, f"{space.id}/computes", required_keys=("id", "name", "properties"), on_bad_row=odd.append)
-    ), odd
+def _list_rows(cloud: CloudSession, space: Workspace) -> tuple[list[Json], list[CloudError]]:
+    """The rows of one workspace, and the errors of others: each kind must report those, because the row may be one of its own."""
+    errors: list[CloudError] = []
+    rows = cloud.paged_rows(PERMISSION, f"{space.id}/computes", required_keys=REQUIRED_KEYS, on_bad_row=errors.append)
+    return list(rows), errors
 
 
-def _compute_or_none(cloud: CloudSession, row: dict[str, Any], space: Workspace, kin: Family, wanted: str) -> Compute | None:
-    """The compute in `row`; None when it is of another type, or, noted, when it cannot be read."""
+def _compute_or_none(cloud: CloudSession, row: Json, space: Workspace, kin: Family, compute_type: str) -> Compute | None:
+    """The compute in `row`; None if it is of another type or can't be read, which is then an error of the session."""
     try:
-        if _compute_type(row) != wanted.lower():
+        if _compute_type(row) != compute_type.lower():
             return None
         return _parse_compute(row, space, kin)
     except UNREADABLE_REPLY_ERRORS as error:
-        cloud.add_error(CloudError(Reason.UNREADABLE, PERMISSION, f"{row['id']} cannot be read ({error!r})"))
+        cloud.add_error(CloudError(Reason.UNREADABLE, PERMISSION, f"{row['id']} can't be read ({error!r})"))
         return None
 
 
-def _compute_type(row: dict[str, Any]) -> str:
-    """Its type, lower-cased. Raises TypeError where it says none: it may be any."""
-    given = row["properties"]["computeType"]
-    if not isinstance(given, str) or not given:
+def _compute_type(row: Json) -> str:
+    """Its type, in lower case. Raises TypeError if there is none: it may be of any type."""
+    compute_type = row["properties"]["computeType"]
+    if not isinstance(compute_type, str) or not compute_type:
         raise TypeError("its computeType is missing")
-    return given.lower()
+    return compute_type.lower()
 
 
-def with_unseen_jobs(seen: Observation) -> Observation:
-    """Blind where it may serve projects that are out of sight: their jobs would be, too."""
-    lost = seen.resource.facts["unseen"]
-    return replace(seen, unknown_because=lost) if lost and not seen.in_use_because else seen
+def with_unseen_jobs(observation: Observation) -> Observation:
+    """Unknown if it may serve projects that this identity can't see: their jobs would be invisible too."""
+    because = observation.resource.details.unseen_because
+    return replace(observation, unknown_because=because) if because and not observation.in_use_because else observation
 
 
-def _parse_compute(row: dict[str, Any], space: Workspace, kin: Family) -> Compute:
+def _parse_compute(row: Json, space: Workspace, kin: Family) -> Compute:
     outer = row["properties"]
-    special = _checked_properties(outer.get("properties") or {})
-    times = (outer.get("modifiedOn"), special.get("allocationStateTransitionTime"), special["lastOperation"].get("operationTime"))
+    properties = _checked_properties(outer.get("properties") or {})
+    last_operation = properties["lastOperation"].get("operationTime")
+    times = (outer.get("modifiedOn"), properties.get("allocationStateTransitionTime"), last_operation)
     system = row.get("systemData") or {}
     return Compute(
         id=row["id"],
         name=row["name"],
-        workspace=space,
-        job_workspaces=kin.job_workspaces,
-        unseen_because=kin.unseen_because,
         region=region_key(outer.get("computeLocation") or row.get("location") or space.region),
         created=parse_time(outer.get("createdOn")) or parse_time(system.get("createdAt")),
-        changed=latest_known(*(parse_time(t) for t in times)),
-        tags=tags.inherited_tags(tags.read_tags(row.get("tags")), space.tags),
-        people=_people_of(special, system),
-        provisioning_state=str(outer.get("provisioningState") or ""),
-        properties=special,
-        has_identity=bool(row.get("identity")),
+        changed=latest_known(*(parse_time(time) for time in times)),
+        tags=inherited_tags(read_tags(row.get("tags")), space.tags),
+        people=_people_of(properties, system),
+        details=ComputeDetails(
+            workspace=space,
+            job_workspaces=kin.job_workspaces,
+            unseen_because=kin.unseen_because,
+            properties=properties,
+            provisioning_state=str(outer.get("provisioningState") or ""),
+            has_identity=bool(row.get("identity")),
+        ),
     )
 
 
-def _checked_properties(given: dict[str, Any]) -> dict[str, Any]:
-    """What only the type has, with an empty part where an optional one is left out. Raises TypeError for a part that is none."""
-    parts = {name: given.get(name) or {} for name in OPTIONAL_PARTS}
-    if not all(isinstance(part, dict) for part in parts.values()) or not isinstance(given.get("vmSize", ""), str | None):
+def _checked_properties(properties: Json) -> Json:
+    """What only the type has, with missing optional parts as empty ones. Raises TypeError for a part of another type."""
+    parts = {name: properties.get(name) or {} for name in OPTIONAL_PARTS}
+    if not all(isinstance(part, dict) for part in parts.values()) or not isinstance(properties.get("vmSize", ""), str | None):
         raise TypeError("a part is of another type than documented")
-    return {**given, **parts}
+    return {**properties, **parts}
 
 
-def _people_of(special: dict[str, Any], system: dict[str, Any]) -> dict[str, str]:
-    """Whom it may belong to. No recorded compute carries `systemData`; its maker is named beside its settings, often by an object id only."""
-    assigned = (special["personalComputeInstanceSettings"].get("assignedUser") or {}).get("objectId")
-    maker = special.get("createdBy")
-    name = str((maker.get("userName") if isinstance(maker, dict) else None) or "")
+def _people_of(properties: Json, system: Json) -> dict[str, str]:
+    """The people it may belong to. No recorded compute carries `systemData`: its creator is in its properties, often as an object ID only."""
+    assigned = (properties["personalComputeInstanceSettings"].get("assignedUser") or {}).get("objectId")
+    creator = properties.get("createdBy")
+    name = str((creator.get("userName") if isinstance(creator, dict) else None) or "")
     people = {"created by": name if "@" in name else system.get("createdBy"), "assigned user": assigned}
-    return {role: str(who) for role, who in people.items() if who}
+    return {role: str(person) for role, person in people.items() if person}

@@ -1,6 +1,6 @@
-"""Online deployments with the endpoints they belong to: in bulk through Resource Graph, and one by one where it shows nothing.
+"""Online deployments with their endpoints: in bulk through Resource Graph, and one by one if it doesn't show them.
 
-Resource Graph leaves out what the identity may not read, so a workspace of which it shows no endpoint is asked itself.
+Resource Graph leaves out what the identity may not read, so a workspace without a single endpoint there is asked directly.
 https://learn.microsoft.com/azure/governance/resource-graph/reference/supported-tables-resources
 """
 
@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 from reaper.azure import resource_graph
 from reaper.azure.request import ArmRequest, Json
-from reaper.azure.workspaces import PERMISSIONS as UPPER
-from reaper.azure.workspaces import PROVIDER, TYPE, Workspace, is_workspace_gone, list_workspaces
-from reaper.azure.workspaces import read_workspace_now as workspace_again
+from reaper.azure.workspaces import PERMISSIONS as WORKSPACE_PERMISSIONS
+from reaper.azure.workspaces import PROVIDER, TYPE, Workspace, is_workspace_gone, list_workspaces, read_workspace_now
 from reaper.errors import CloudError, Reason, gone_as_partial
 
 if TYPE_CHECKING:
@@ -25,15 +24,16 @@ DEPLOYMENT_ROOT = f"{ENDPOINT_ROOT}/deployments"
 ASSIGN_IDENTITY = "Microsoft.ManagedIdentity/userAssignedIdentities/assign/action"
 """Needed on each user-assigned identity of an endpoint that is written, though nothing about it changes."""
 READ_ENDPOINTS, READ_DEPLOYMENTS = f"{ENDPOINT_ROOT}/read", f"{DEPLOYMENT_ROOT}/read"
-PERMISSIONS = (*UPPER, READ_ENDPOINTS, READ_DEPLOYMENTS)
+PERMISSIONS = (*WORKSPACE_PERMISSIONS, READ_ENDPOINTS, READ_DEPLOYMENTS)
 GRAPH_TYPES = (f"{TYPE}/onlineEndpoints", f"{TYPE}/onlineEndpoints/deployments")
+REQUIRED_KEYS = ("id", "name", "properties")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """A deployment, its endpoint (empty where that did not come along) and its workspace, each as Azure gave it.
+    """A deployment, its endpoint (empty if that wasn't listed) and its workspace, each as Azure returned it.
 
-    `beside` are the names of the other deployments of its endpoint.
+    `siblings`: the names of the other deployments of its endpoint.
     """
 
     row: Json
@@ -43,94 +43,114 @@ class Deployment:
 
 
 def list_deployments(cloud: CloudSession) -> Iterator[Deployment]:
-    """Every deployment, once, under however many spellings Azure lists it. What cannot be read of one workspace is noted.
+    """Every deployment, once, under however many spellings Azure lists it. What can't be read of a workspace is an error of the session.
 
-    Raises CloudError when the workspaces cannot be listed.
+    Raises CloudError if the workspaces can't be listed.
     """
-    seen: set[str] = set()
-    for found in _listed_deployments(cloud):
-        if (id_ := found.row["id"].lower()) not in seen:
-            seen.add(id_)
-            yield found
+    known: set[str] = set()
+    for deployment in _listed_deployments(cloud):
+        if (key := deployment.row["id"].lower()) not in known:
+            known.add(key)
+            yield deployment
 
 
 def _listed_deployments(cloud: CloudSession) -> Iterator[Deployment]:
     spaces = {space.id.lower(): space for space in list_workspaces(cloud)}
-    shown = _rows_from_graph(cloud) if spaces else []
-    of_type = {name.lower(): {r["id"].lower(): r for r in shown if r["type"].lower() == name.lower()} for name in GRAPH_TYPES}
-    endpoints, leaves = (of_type[name.lower()] for name in GRAPH_TYPES)
-    seen = {_id_above(id_, "onlineendpoints") for id_ in (*endpoints, *leaves)}
-    of_endpoint: dict[str, list[str]] = {}
-    for id_ in leaves:
-        of_endpoint.setdefault(_id_above(id_, "deployments"), []).append(_last_segment(id_))
-    for id_, row in leaves.items():
-        above = _id_above(id_, "deployments")
-        if space := spaces.get(_id_above(id_, "onlineendpoints")):
-            beside = frozenset(of_endpoint[above]) - {_last_segment(id_)}
-            yield Deployment(row=row, endpoint=endpoints.get(above, {}), workspace=space, siblings=beside)
+    endpoints, deployments = _endpoints_and_deployments(_rows_from_graph(cloud) if spaces else [])
+    yield from _join(endpoints, deployments, spaces)
     bare = [
-        (endpoints[e], spaces[w])
-        for e in endpoints
-        if not _has_deployment(e, leaves) and (w := _id_above(e, "onlineendpoints")) in spaces
+        (endpoints[above], spaces[space_id])
+        for above in endpoints
+        if not _has_deployment(above, deployments) and (space_id := _id_above(above, "onlineendpoints")) in spaces
     ]
-    for found in cloud.map_concurrently(lambda pair: _deployments_of_endpoint(cloud, *pair), bare):
-        yield from found
-    for found in cloud.map_concurrently(
-        lambda space: _deployments_of_workspace(cloud, space), [s for id_, s in spaces.items() if id_ not in seen]
-    ):
-        yield from found
+    for batch in cloud.map_concurrently(lambda pair: _deployments_of_endpoint(cloud, *pair), bare):
+        yield from batch
+    shown = {_id_above(key, "onlineendpoints") for key in (*endpoints, *deployments)}
+    hidden = [space for space_id, space in spaces.items() if space_id not in shown]
+    for batch in cloud.map_concurrently(lambda space: _deployments_of_workspace(cloud, space), hidden):
+        yield from batch
 
 
-def read_deployment_and_endpoint(cloud: CloudSession, id_: str) -> tuple[Json, Json]:
+def _endpoints_and_deployments(rows: Iterable[Json]) -> tuple[dict[str, Json], dict[str, Json]]:
+    """The rows of both types, each by its ID in lower case."""
+    by_type: dict[str, dict[str, Json]] = {name.lower(): {} for name in GRAPH_TYPES}
+    for row in rows:
+        by_type[row["type"].lower()][row["id"].lower()] = row
+    endpoints, deployments = (by_type[name.lower()] for name in GRAPH_TYPES)
+    return endpoints, deployments
+
+
+def _join(
+    endpoints: Mapping[str, Json], deployments: Mapping[str, Json], spaces: Mapping[str, Workspace]
+) -> Iterator[Deployment]:
+    """Each deployment with its endpoint, its workspace and its siblings."""
+    names: dict[str, list[str]] = {}
+    for key in deployments:
+        names.setdefault(_id_above(key, "deployments"), []).append(_last_segment(key))
+    for key, row in deployments.items():
+        above = _id_above(key, "deployments")
+        if space := spaces.get(_id_above(key, "onlineendpoints")):
+            siblings = frozenset(names[above]) - {_last_segment(key)}
+            yield Deployment(row=row, endpoint=endpoints.get(above, {}), workspace=space, siblings=siblings)
+
+
+def read_deployment_and_endpoint(cloud: CloudSession, deployment_id: str) -> tuple[Json, Json]:
     """A deployment and its endpoint as they are now, from the source itself. Raises CloudError."""
-    above = endpoint_id(id_)
-    return read_deployment(cloud, id_), cloud.read_once(("endpoint", above.lower()), lambda: read_endpoint(cloud, above))
+    above = endpoint_id(deployment_id)
+    row = read_deployment(cloud, deployment_id)
+    return row, cloud.read_once(("endpoint", above.lower()), lambda: read_endpoint(cloud, above))
 
 
-def read_deployment_now(cloud: CloudSession, id_: str, space: Workspace) -> Deployment:
-    """A deployment with all that it hangs on, nothing of it remembered from before. Raises CloudError."""
-    above = endpoint_id(id_)
-    row = read_deployment(cloud, id_)
+def read_deployment_now(cloud: CloudSession, deployment_id: str, space: Workspace) -> Deployment:
+    """A deployment with everything it depends on, all read now. Raises CloudError."""
+    above = endpoint_id(deployment_id)
+    row = read_deployment(cloud, deployment_id)
     with gone_as_partial():
-        rows = cloud.paged_rows(READ_DEPLOYMENTS, f"{above}/deployments", required_keys=("id", "name", "properties"))
-        beside = frozenset(_last_segment(other["id"].lower()) for other in rows) - {_last_segment(id_.lower())}
-        return Deployment(row=row, endpoint=read_endpoint(cloud, above), workspace=workspace_again(cloud, space), siblings=beside)
+        rows = cloud.paged_rows(READ_DEPLOYMENTS, f"{above}/deployments", required_keys=REQUIRED_KEYS)
+        names = frozenset(_last_segment(other["id"].lower()) for other in rows)
+        return Deployment(
+            row=row,
+            endpoint=read_endpoint(cloud, above),
+            workspace=read_workspace_now(cloud, space),
+            siblings=names - {_last_segment(deployment_id.lower())},
+        )
 
 
-def read_deployment(cloud: CloudSession, id_: str) -> Json:
+def read_deployment(cloud: CloudSession, deployment_id: str) -> Json:
     """A deployment as it is now. Raises CloudError."""
-    return cloud.call(ArmRequest(permission=READ_DEPLOYMENTS, path=id_, required_keys=("id", "name", "properties")))
+    return cloud.call(ArmRequest(permission=READ_DEPLOYMENTS, path=deployment_id, required_keys=REQUIRED_KEYS))
 
 
-def read_endpoint(cloud: CloudSession, id_: str) -> Json:
-    """An endpoint as it is now. Raises CloudError."""
-    return cloud.call(ArmRequest(permission=READ_ENDPOINTS, path=id_, required_keys=("id", "properties")))
+def read_endpoint(cloud: CloudSession, endpoint: str) -> Json:
+    """The endpoint with that ID as it is now. Raises CloudError."""
+    return cloud.call(ArmRequest(permission=READ_ENDPOINTS, path=endpoint, required_keys=("id", "properties")))
 
 
-def endpoint_id(id_: str) -> str:
-    """The id of the endpoint that a deployment belongs to."""
-    return id_[: len(_id_above(id_, "deployments"))]
+def endpoint_id(deployment_id: str) -> str:
+    """The ID of the endpoint that a deployment belongs to."""
+    return deployment_id[: len(_id_above(deployment_id, "deployments"))]
 
 
 def _rows_from_graph(cloud: CloudSession) -> list[Json]:
-    """What Resource Graph shows. Where it fails, nothing: then every workspace is asked itself, which costs calls and loses nothing."""
+    """What Resource Graph shows; nothing if it fails. Then each workspace is asked directly, which costs calls and loses nothing."""
     try:
         return list(resource_graph.list_resources(cloud, *GRAPH_TYPES))
     except CloudError:
         return []
 
 
-def _has_deployment(above: str, leaves: Iterable[str]) -> bool:
-    return any(leaf.startswith(f"{above}/") for leaf in leaves)
+def _has_deployment(above: str, deployments: Iterable[str]) -> bool:
+    return any(key.startswith(f"{above}/") for key in deployments)
 
 
-def is_gone(cloud: CloudSession, id_: str) -> bool:
-    """Whether a deployment or endpoint is not there any more, asked at the source. Raises CloudError.
+def is_gone(cloud: CloudSession, resource_id: str) -> bool:
+    """Whether a deployment or endpoint no longer exists, according to the source itself. Raises CloudError.
 
-    Resource Graph shows for minutes what was deleted.
+    Resource Graph goes on showing deleted resources for minutes.
     """
+    read = read_deployment if "/deployments/" in resource_id.lower() else read_endpoint
     try:
-        read_deployment(cloud, id_) if "/deployments/" in id_.lower() else read_endpoint(cloud, id_)
+        read(cloud, resource_id)
     except CloudError as error:
         if error.reason is not Reason.GONE:
             raise
@@ -139,7 +159,7 @@ def is_gone(cloud: CloudSession, id_: str) -> bool:
 
 
 def _deployments_of_endpoint(cloud: CloudSession, above: Json, space: Workspace) -> list[Deployment]:
-    """The deployments of one endpoint. What cannot be read of it is noted, and hides nothing of another's."""
+    """The deployments of one endpoint. What can't be read of it is an error of the session, and hides nothing of another endpoint."""
     try:
         return list(_list_deployments_of(cloud, above, space))
     except CloudError as error:
@@ -148,36 +168,36 @@ def _deployments_of_endpoint(cloud: CloudSession, above: Json, space: Workspace)
         return []
 
 
-def _is_known_gone(cloud: CloudSession, id_: str, error: CloudError) -> bool:
+def _is_known_gone(cloud: CloudSession, resource_id: str, error: CloudError) -> bool:
     try:
-        return error.reason is Reason.GONE and is_gone(cloud, id_)
+        return error.reason is Reason.GONE and is_gone(cloud, resource_id)
     except CloudError:
         return False
 
 
 def _deployments_of_workspace(cloud: CloudSession, space: Workspace) -> list[Deployment]:
-    path, has = f"{space.id}/onlineEndpoints", ("id", "name", "properties")
+    path = f"{space.id}/onlineEndpoints"
     try:
-        endpoints = list(cloud.paged_rows(READ_ENDPOINTS, path, required_keys=has, on_bad_row=cloud.add_error))
+        endpoints = list(cloud.paged_rows(READ_ENDPOINTS, path, required_keys=REQUIRED_KEYS, on_bad_row=cloud.add_error))
     except CloudError as error:
         if not is_workspace_gone(cloud, space, error):
             cloud.add_error(error)
         return []
-    return [found for above in endpoints for found in _deployments_of_endpoint(cloud, above, space)]
+    return [deployment for above in endpoints for deployment in _deployments_of_endpoint(cloud, above, space)]
 
 
 def _list_deployments_of(cloud: CloudSession, above: Mapping[str, str], space: Workspace) -> Iterator[Deployment]:
-    path, has = f"{above['id']}/deployments", ("id", "name", "properties")
-    rows = list(cloud.paged_rows(READ_DEPLOYMENTS, path, required_keys=has, on_bad_row=cloud.add_error))
+    path = f"{above['id']}/deployments"
+    rows = list(cloud.paged_rows(READ_DEPLOYMENTS, path, required_keys=REQUIRED_KEYS, on_bad_row=cloud.add_error))
     names = frozenset(_last_segment(row["id"].lower()) for row in rows)
     for row in rows:
         yield Deployment(row=row, endpoint=dict(above), workspace=space, siblings=names - {_last_segment(row["id"].lower())})
 
 
-def _last_segment(id_: str) -> str:
-    return id_.rpartition("/")[2]
+def _last_segment(resource_id: str) -> str:
+    return resource_id.rpartition("/")[2]
 
 
-def _id_above(id_: str, collection: str) -> str:
-    """The id of what `collection` hangs below, lower-cased."""
-    return id_.lower().partition(f"/{collection}/")[0]
+def _id_above(resource_id: str, collection: str) -> str:
+    """The ID of the parent of `collection`, in lower case."""
+    return resource_id.lower().partition(f"/{collection}/")[0]

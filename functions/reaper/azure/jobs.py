@@ -47,7 +47,7 @@ def with_jobs(cloud: CloudSession, seen: Observation) -> Observation:
     name = seen.resource.name.lower()
     times: list[datetime | None] = []
     lost = ""
-    for space in seen.resource.facts["spaces"]:
+    for space in seen.resource.details.job_workspaces:
         try:
             uses = cloud.read_once(("jobs", space.lower()), partial(_read_jobs, cloud, space))
         except CloudError as error:

@@ -82,7 +82,7 @@ def delete_deployment_command(resource: Resource) -> Command | None:
 
 
 def _traffic_percent(resource: Resource) -> int | None:
-    return getattr(resource.details, "traffic_percent", resource.facts.get("share"))
+    return getattr(resource.details, "traffic_percent", None)
 
 
 def _deployment_options(resource: Resource) -> str | None:

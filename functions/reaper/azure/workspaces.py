@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from reaper.azure import resource_graph, tags
+from reaper.azure import resource_graph
+from reaper.azure.arm_values import Tags, read_tags, region_key
 from reaper.azure.request import UNREADABLE_REPLY_ERRORS, ArmRequest
 from reaper.errors import CloudError, Reason
 
@@ -36,7 +37,7 @@ class Workspace:
     id: str
     name: str
     region: str
-    tags: tags.Tags
+    tags: Tags
     kind: str = ""
     hub: str | None = None
     guid: str | None = None
@@ -103,11 +104,6 @@ def read_workspace_list(cloud: CloudSession) -> WorkspaceList:
     return WorkspaceList(workspaces=spaces, errors=troubles, has_hidden_rows=bool(lost), is_restricted=narrow)
 
 
-def region_key(text: object) -> str:
-    """A region's name the one way that prices and metrics hosts know it: `East US` is `eastus`."""
-    return str(text or "").replace(" ", "").lower()
-
-
 def read_workspace_now(cloud: CloudSession, space: Workspace) -> Workspace:
     """The workspace as it is now, from the source itself. Raises CloudError."""
     row = cloud.call(ArmRequest(permission=PERMISSION, path=space.id, required_keys=("id", "name", "location")))
@@ -167,7 +163,7 @@ def _parse_workspace(row: dict[str, Any]) -> Workspace:
         name=row["name"],
         kind=kind,
         region=region_key(row["location"]),
-        tags=tags.read_tags(row.get("tags")),
+        tags=read_tags(row.get("tags")),
         hub=comparable_id(hub) if hub else None,
         guid=guid if isinstance(guid, str) else None,
         shares_computes=bool(hub or projects) or kind not in STANDALONE_KINDS,

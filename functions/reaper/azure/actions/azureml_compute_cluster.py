@@ -1,6 +1,6 @@
-"""Compute clusters: the minimum down to 0 nodes, and back.
+"""Compute clusters: the minimum set to 0 nodes, and back.
 
-PATCH changes scale settings only, all of them at once, so what is to stay is sent along and looked at afterwards:
+PATCH changes scale settings only, and all of them at once. So what is to stay is sent along and checked afterwards:
 https://learn.microsoft.com/rest/api/azureml/compute/update
 """
 
@@ -11,13 +11,21 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from reaper.actions.contract import ActionFunctions, ActionResult, CallCheck, Earlier, Manifest, UndoResult, UndoState
+from reaper.actions.contract import (
+    NOTHING_EARLIER,
+    ActionFunctions,
+    ActionResult,
+    CallCheck,
+    Earlier,
+    Manifest,
+    UndoResult,
+    UndoState,
+)
 from reaper.azure import computes
 from reaper.azure.actions import identity
-from reaper.azure.arm_values import duration_seconds
-from reaper.azure.count import valid_count
+from reaper.azure.arm_values import duration_seconds, valid_count
 from reaper.azure.kinds import azureml_compute_cluster as kind
-from reaper.azure.request import ArmRequest
+from reaper.azure.request import ArmRequest, Json
 from reaper.azure.writes import always_permit, read_after_write, require_settled, was_already_written, with_retry_advice, write
 from reaper.errors import CloudError, Reason
 from reaper.model import Resource, StepName
@@ -31,34 +39,33 @@ MIN_NODES_KEY, MAX_NODES_KEY, IDLE_TIME_KEY = "minNodeCount", "maxNodeCount", "n
 
 def read_now(cloud: CloudSession, resource: Resource) -> Resource:
     """The cluster with its own and its workspace's tags as they are now."""
-    found = kind.cluster_resource(cloud, computes.read_compute_now(cloud, resource, kind.TYPE))
-    return replace(found, id=resource.id, name=resource.name)
+    fresh = kind.cluster_resource(cloud, computes.read_compute_now(cloud, resource, kind.TYPE))
+    return replace(fresh, id=resource.id, name=resource.name)
 
 
-def read_undo_state(cloud: CloudSession, resource: Resource, move: StepName, earlier: Earlier) -> UndoState:
-    """Its scale settings, its size and when it was made."""
+def read_undo_state(cloud: CloudSession, resource: Resource, action: StepName, earlier: Earlier = NOTHING_EARLIER) -> UndoState:
+    """Its scale settings, its size and its creation time."""
     row = computes.read_row(cloud, resource.id)
     return {"scaleSettings": _scale_settings(row), "was": identity.compute_identity(row)}
 
 
 def perform(cloud: CloudSession, resource: Resource, manifest: Manifest, permit: CallCheck) -> ActionResult:
-    """Minimum to 0. Raises CloudError, too, where something else is changed before or afterwards."""
+    """Set the minimum to 0. Raises CloudError, also if anything else changed before or afterwards."""
     row, recorded = computes.read_row(cloud, resource.id), manifest.undo_state["scaleSettings"]
     identity.require_same(manifest.undo_state["was"], identity.compute_identity(row), WRITE_PERMISSION)
     before = _scale_settings(row)
-    if not _is_same_scaling(before, recorded, MIN_NODES_KEY, MAX_NODES_KEY, IDLE_TIME_KEY):
-        raise CloudError(
-            Reason.REFUSED,
-            WRITE_PERMISSION,
-            f"its scaling was {_scaling_text(recorded)} a moment ago and is {_scaling_text(before)} now",
-        )
+    if not _is_same_scaling(before, recorded):
+        text = f"its scaling was {_scaling_text(recorded)} a moment ago and is {_scaling_text(before)} now"
+        raise CloudError(Reason.REFUSED, WRITE_PERMISSION, text)
     _set_minimum(cloud, resource.id, before, 0, permit)
-    because = f"its minimum is 0 nodes instead of {before[MIN_NODES_KEY]}; its maximum of {before[MAX_NODES_KEY]} and its idle time are as before"
-    return ActionResult(because=because)
+    minimum, maximum = before[MIN_NODES_KEY], before[MAX_NODES_KEY]
+    return ActionResult(
+        because=f"its minimum is 0 nodes instead of {minimum}; its maximum of {maximum} and its idle time are unchanged"
+    )
 
 
 def undo(cloud: CloudSession, manifest: Manifest) -> UndoResult:
-    """The old minimum back, under today's maximum, where it is the same cluster and nobody chose another minimum since."""
+    """Restore the old minimum, but not above the current maximum, if it is the same cluster and its minimum is still 0."""
     return with_retry_advice(lambda: _raise_minimum(cloud, manifest))
 
 
@@ -66,49 +73,46 @@ def _raise_minimum(cloud: CloudSession, manifest: Manifest) -> UndoResult:
     row, old = computes.read_row(cloud, manifest.id), manifest.undo_state["scaleSettings"][MIN_NODES_KEY]
     identity.require_same(manifest.undo_state.get("was") or {}, identity.compute_identity(row), WRITE_PERMISSION)
     require_settled(row["properties"].get("provisioningState"), WRITE_PERMISSION)
-    now = _scale_settings(row)
-    wanted = min(old, now[MAX_NODES_KEY])
-    short = (f"its maximum is {now[MAX_NODES_KEY]} nodes today, so the minimum cannot be {old} again",) if wanted < old else ()
-    if now[MIN_NODES_KEY] == wanted:
-        return UndoResult(because=f"its minimum is {now[MIN_NODES_KEY]} nodes already", not_restored=short)
-    if now[MIN_NODES_KEY] != 0:
-        return UndoResult(because=f"its minimum is {now[MIN_NODES_KEY]} nodes, which somebody chose since: left as it is")
-    _set_minimum(cloud, manifest.id, now, wanted, always_permit)
-    return UndoResult(because=f"its minimum is {wanted} nodes again", not_restored=short)
+    scale = _scale_settings(row)
+    minimum, maximum = scale[MIN_NODES_KEY], scale[MAX_NODES_KEY]
+    wanted = min(old, maximum)
+    too_low = (f"its maximum is now {maximum} nodes, so its minimum can't be {old}",) if wanted < old else ()
+    if minimum == wanted:
+        return UndoResult(because=f"its minimum is already {minimum} nodes", not_restored=too_low)
+    if minimum != 0:
+        return UndoResult(because=f"its minimum has been set to {minimum} nodes since, so the reaper left it alone")
+    _set_minimum(cloud, manifest.id, scale, wanted, always_permit)
+    return UndoResult(because=f"its minimum is {wanted} nodes again", not_restored=too_low)
 
 
-def _scale_settings(row: Mapping[str, Any]) -> dict[str, Any]:
+def _scale_settings(row: Mapping[str, Any]) -> Json:
     scale = computes.properties_of(row)["scaleSettings"]
     if valid_count(scale.get(MIN_NODES_KEY)) is None or valid_count(scale.get(MAX_NODES_KEY)) is None:
-        raise CloudError(
-            Reason.UNREADABLE, computes.PERMISSION, f"the scaling of {row['id']} cannot be read ({_scaling_text(scale)})"
-        )
+        text = f"the scaling of {row['id']} can't be read ({_scaling_text(scale)})"
+        raise CloudError(Reason.UNREADABLE, computes.PERMISSION, text)
     return dict(scale)
 
 
-def _set_minimum(cloud: CloudSession, id_: str, before: Mapping[str, Any], least: int, permit: CallCheck) -> None:
-    """The minimum, with everything else as it is `before`; then a look at what became of it."""
-    wanted = {**before, MIN_NODES_KEY: least}
+def _set_minimum(cloud: CloudSession, cluster_id: str, before: Json, minimum: int, permit: CallCheck) -> None:
+    """Set the minimum, with everything else as it was `before`; then check the result."""
+    wanted = {**before, MIN_NODES_KEY: minimum}
     body = {"properties": {"properties": {"scaleSettings": wanted}}}
-    call = ArmRequest(permission=WRITE_PERMISSION, path=id_, body=body, method="PATCH")
-    make = partial(write, cloud, call, id_, computes.PERMISSION, permit)
-    if was_already_written(
-        make,
-        lambda: _is_same_scaling(
-            _scale_settings(computes.read_row(cloud, id_)), wanted, MIN_NODES_KEY, MAX_NODES_KEY, IDLE_TIME_KEY
-        ),
-    ):
+    request = ArmRequest(permission=WRITE_PERMISSION, path=cluster_id, body=body, method="PATCH")
+
+    def read_scaling() -> Json:
+        return _scale_settings(computes.read_row(cloud, cluster_id))
+
+    send = partial(write, cloud, request, cluster_id, computes.PERMISSION, permit)
+    if was_already_written(send, lambda: _is_same_scaling(read_scaling(), wanted)):
         return
-    after = read_after_write(lambda: _scale_settings(computes.read_row(cloud, id_)))
-    if not _is_same_scaling(after, wanted, MIN_NODES_KEY, MAX_NODES_KEY, IDLE_TIME_KEY):
-        raise CloudError(
-            Reason.PARTIAL,
-            WRITE_PERMISSION,
-            f"its scaling was to be {_scaling_text(wanted)}, but Azure made it {_scaling_text(after)}",
-        )
+    after = read_after_write(read_scaling)
+    if not _is_same_scaling(after, wanted):
+        text = f"its scaling should be {_scaling_text(wanted)}, but Azure set it to {_scaling_text(after)}"
+        raise CloudError(Reason.PARTIAL, WRITE_PERMISSION, text)
 
 
-def _is_same_scaling(one: Mapping[str, Any], other: Mapping[str, Any], *keys: str) -> bool:
+def _is_same_scaling(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    keys = (MIN_NODES_KEY, MAX_NODES_KEY, IDLE_TIME_KEY)
     return all(duration_seconds(one.get(key)) == duration_seconds(other.get(key)) for key in keys)
 
 

@@ -1,4 +1,4 @@
-"""Bringing a deleted deployment back as its manifest says, and, once it is there, its traffic.
+"""Recreating a deleted deployment from its manifest and, once it is ready, restoring its traffic.
 
 https://learn.microsoft.com/rest/api/azureml/online-deployments/create-or-update
 """
@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from reaper.actions.contract import Manifest, UndoResult
 from reaper.azure import deployments, traffic
 from reaper.azure.actions import identity
-from reaper.azure.actions.endpoint_traffic import other_shares, provisioning_state, set_traffic
+from reaper.azure.actions.endpoint_traffic import Share, other_shares, provisioning_state, set_traffic
 from reaper.azure.arm_values import parse_time
 from reaper.azure.deployments import READ_ENDPOINTS
 from reaper.azure.kinds.azureml_online_deployment import BROKEN_STATES, CHANGING_STATES
@@ -27,119 +28,121 @@ WRITE_PERMISSION = f"{deployments.DEPLOYMENT_ROOT}/write"
 
 
 def restore_deployment(cloud: CloudSession, manifest: Manifest) -> UndoResult:
-    """Create it, or go on where it is there. Raises CloudError, and changes nothing, where what is there is none of ours.
+    """Create it, or go on if it exists. Raises CloudError, and changes nothing, if the existing one isn't the reaper's.
 
-    What an earlier action had changed before the delete, such as its instances or its traffic, has a manifest of its own, which is named.
+    What an earlier action changed before the delete, such as its instances or its traffic, has a manifest of its own, which is named.
     """
-    undone = _restore_step(cloud, manifest)
+    result = _restore_step(cloud, manifest)
     address = manifest.undo_state.get("previous")
-    if undone.run_again or not address:
-        return undone
+    if result.run_again or not address:
+        return result
     command = shlex.join(["reaper", "restore", manifest.id, "--manifest", address])
-    earlier = f"An earlier action had changed it before: `{command}` takes that back, too."
-    return replace(undone, not_restored=(*undone.not_restored, earlier))
+    hint = f"An earlier action had changed it before: `{command}` undoes that too."
+    return replace(result, not_restored=(*result.not_restored, hint))
 
 
 def is_recreated(row: Json, manifest: Manifest, *keys: str) -> bool:
-    """Whether it was made after the manifest, with just what that has of `keys`: as a restore creates it.
+    """Whether it was created after the manifest, with the manifest's values of `keys`: as a restore creates it.
 
-    That is what is known of it, since Azure keeps no note of who wrote what.
+    That is all that can be known, since Azure doesn't record who wrote what.
     """
-    old, after = manifest.undo_state["deployment"], parse_time(identity.deployment_identity(row)[identity.CREATED_KEY])
+    recorded, created = manifest.undo_state["deployment"], _created_at(row)
     return (
-        after is not None
-        and after > manifest.at
-        and all(chosen_settings(row).get(key) == chosen_settings(old).get(key) for key in keys)
+        created is not None
+        and created > manifest.at
+        and all(chosen_settings(row).get(key) == chosen_settings(recorded).get(key) for key in keys)
     )
 
 
 def _restore_step(cloud: CloudSession, manifest: Manifest) -> UndoResult:
-    old, above = manifest.undo_state["deployment"], deployments.endpoint_id(manifest.id)
-    endpoint = deployments.read_endpoint(cloud, above)
-    identity.require_same(
-        identity.endpoint_identity(manifest.undo_state["endpoint"]),
-        identity.endpoint_identity(endpoint),
-        READ_ENDPOINTS,
-        "its endpoint",
-    )
-    share = traffic.traffic_percent(manifest.undo_state["endpoint"], old["name"]) or 0
+    recorded, recorded_endpoint = manifest.undo_state["deployment"], manifest.undo_state["endpoint"]
+    endpoint = deployments.read_endpoint(cloud, deployments.endpoint_id(manifest.id))
+    before, now = identity.endpoint_identity(recorded_endpoint), identity.endpoint_identity(endpoint)
+    identity.require_same(before, now, READ_ENDPOINTS, "its endpoint")
+    percent = traffic.traffic_percent(recorded_endpoint, recorded["name"]) or 0
+    row = _read_deployment_or_none(cloud, manifest.id)
+    if row is None or (_is_own_creation(row, manifest) and provisioning_state(row) in BROKEN_STATES):
+        return _start_creation(cloud, manifest.id, recorded, percent)
+    if provisioning_state(row) != "Succeeded":
+        return _result_if_unready(provisioning_state(row), recorded["name"], percent)
+    return _restore_share(cloud, endpoint, Share(endpoint_id=endpoint["id"], deployment_name=recorded["name"], percent=percent))
+
+
+def _read_deployment_or_none(cloud: CloudSession, deployment_id: str) -> Json | None:
+    """None if it doesn't exist. Raises CloudError."""
     try:
-        row = deployments.read_deployment(cloud, manifest.id)
+        return deployments.read_deployment(cloud, deployment_id)
     except CloudError as error:
         if error.reason is not Reason.GONE:
             raise
-        return _start_creation(cloud, manifest.id, old, share)
-    if _is_our_creation(row, manifest) and provisioning_state(row) in BROKEN_STATES:
-        return _start_creation(cloud, manifest.id, old, share)
-    if provisioning_state(row) != "Succeeded":
-        return _result_if_unready(provisioning_state(row), old["name"], share)
-    return _restore_share(cloud, endpoint, old["name"], share)
+        return None
 
 
-def _start_creation(cloud: CloudSession, id_: str, old: Json, share: int) -> UndoResult:
-    call = ArmRequest(permission=WRITE_PERMISSION, path=id_, body=writable_body(old), method="PUT")
-    write(cloud, call, deployments.endpoint_id(id_), READ_ENDPOINTS, always_permit)
-    because = f"creating it again has begun, with its settings, its tags and {old['sku']['capacity']} instances"
-    return UndoResult(
-        because=because, not_restored=(_waiting_sentence("it is not there yet", share), *_identity_warning(old)), run_again=True
-    )
+def _start_creation(cloud: CloudSession, deployment_id: str, recorded: Json, percent: int) -> UndoResult:
+    request = ArmRequest(permission=WRITE_PERMISSION, path=deployment_id, body=writable_body(recorded), method="PUT")
+    write(cloud, request, deployments.endpoint_id(deployment_id), READ_ENDPOINTS, always_permit)
+    instances = recorded["sku"]["capacity"]
+    missing = (_waiting_sentence("it isn't ready yet", percent), *_identity_warning(recorded))
+    because = f"recreating it has begun, with its settings, its tags and {instances} instances"
+    return UndoResult(because=because, not_restored=missing, run_again=True)
 
 
-def _is_our_creation(row: Json, manifest: Manifest) -> bool:
-    """Whether it is the one that an earlier restore began to create. One that broke, as for want of quota, is written once more.
+def _is_own_creation(row: Json, manifest: Manifest) -> bool:
+    """Whether an earlier restore began to create it. If that failed, for example for lack of quota, it is written once more.
 
-    Raises CloudError unless it is that one, or the one that was to be deleted and was not: that was made when the manifest says.
+    Raises CloudError unless it is that one, or the one that was to be deleted and wasn't: its creation time is in the manifest.
     """
     if is_recreated(row, manifest, "properties", "sku", "tags"):
         return True
-    old = manifest.undo_state["deployment"]
-    before, after = (parse_time(identity.deployment_identity(body)[identity.CREATED_KEY]) for body in (old, row))
-    if before is None or before != after:
-        raise CloudError(Reason.REFUSED, WRITE_PERMISSION, f"another deployment {old['name']} is there now: left as it is")
-    if chosen_settings(row)["properties"] != chosen_settings(old)["properties"]:
-        raise CloudError(
-            Reason.REFUSED, WRITE_PERMISSION, "it was never deleted, and its properties changed since: left as it is"
-        )
+    recorded = manifest.undo_state["deployment"]
+    if _created_at(recorded) is None or _created_at(recorded) != _created_at(row):
+        text = f"a different deployment {recorded['name']} exists now; the reaper left it alone"
+        raise CloudError(Reason.REFUSED, WRITE_PERMISSION, text)
+    if chosen_settings(row)["properties"] != chosen_settings(recorded)["properties"]:
+        text = "it was never deleted, and its properties have changed since; the reaper left it alone"
+        raise CloudError(Reason.REFUSED, WRITE_PERMISSION, text)
     return False
 
 
-def _result_if_unready(found: str, name: str, share: int) -> UndoResult:
-    if found in CHANGING_STATES:
-        return UndoResult(because="it is there", not_restored=(_waiting_sentence(f"it is still {found}", share),), run_again=True)
-    require_settled(found, WRITE_PERMISSION)
-    raise CloudError(
-        Reason.REFUSED, WRITE_PERMISSION, f"a deployment {name} is there, but its state is {found}: run it again when it is gone"
-    )
+def _created_at(row: Json) -> datetime | None:
+    return parse_time(identity.deployment_identity(row)[identity.CREATED_KEY])
 
 
-def _restore_share(cloud: CloudSession, endpoint: Json, name: str, share: int) -> UndoResult:
-    """It is there and ready. Its share comes back when nobody else has got it meanwhile."""
-    if not share or traffic.traffic_percent(endpoint, name) == share:
-        return UndoResult(because=f"it is there, with {share} % of the traffic")
-    if others := other_shares(endpoint, name):
-        return UndoResult(
-            because="it is there", not_restored=(f"its {share} % of the traffic now goes to {', '.join(sorted(others))}",)
-        )
-    if (found := provisioning_state(endpoint)) != "Succeeded":
-        return UndoResult(
-            because="it is there", not_restored=(_waiting_sentence(f"its endpoint is still {found}", share),), run_again=True
-        )
+def _result_if_unready(state: str, name: str, percent: int) -> UndoResult:
+    if state in CHANGING_STATES:
+        waiting = _waiting_sentence(f"it is still {state}", percent)
+        return UndoResult(because="it exists", not_restored=(waiting,), run_again=True)
+    require_settled(state, WRITE_PERMISSION)
+    text = f"a deployment {name} exists, but its state is {state}: run it again when it is gone"
+    raise CloudError(Reason.REFUSED, WRITE_PERMISSION, text)
+
+
+def _restore_share(cloud: CloudSession, endpoint: Json, share: Share) -> UndoResult:
+    """It exists and is ready. Its share is restored unless another deployment has it by now."""
+    percent = share.percent
+    if not percent or traffic.traffic_percent(endpoint, share.deployment_name) == percent:
+        return UndoResult(because=f"it exists, with {percent}% of the traffic")
+    if others := other_shares(endpoint, share.deployment_name):
+        now_to = f"its {percent}% of the traffic now goes to {', '.join(sorted(others))}"
+        return UndoResult(because="it exists", not_restored=(now_to,))
+    if (state := provisioning_state(endpoint)) != "Succeeded":
+        waiting = _waiting_sentence(f"its endpoint is still {state}", percent)
+        return UndoResult(because="it exists", not_restored=(waiting,), run_again=True)
     try:
-        set_traffic(cloud, endpoint["id"], name, share, always_permit)
+        set_traffic(cloud, share, always_permit)
     except CloudError as error:
         if error.reason is Reason.GONE:
             raise
-        return UndoResult(
-            because="it is there", not_restored=(f"its {share} % of the traffic could not be put back: {error}",), run_again=True
-        )
-    return UndoResult(because=f"it is there, and gets {share} % of the traffic again")
+        failed = f"its {percent}% of the traffic couldn't be restored: {error}"
+        return UndoResult(because="it exists", not_restored=(failed,), run_again=True)
+    return UndoResult(because=f"it exists, and gets {percent}% of the traffic again")
 
 
-def _waiting_sentence(why: str, share: int) -> str:
-    return f"{why}: {RUN_AGAIN_LATER}{f', which puts its traffic ({share} %) back' if share else ''}"
+def _waiting_sentence(because: str, percent: int) -> str:
+    return f"{because}: {RUN_AGAIN_LATER}{f', which restores its traffic ({percent}%)' if percent else ''}"
 
 
-def _identity_warning(old: Json) -> tuple[str, ...]:
-    if "systemassigned" not in str((old.get("identity") or {}).get("type")).lower():
+def _identity_warning(recorded: Json) -> tuple[str, ...]:
+    if "systemassigned" not in str((recorded.get("identity") or {}).get("type")).lower():
         return ()
-    return ("its system-assigned identity is a new one: the old one's role assignments must be made again",)
+    return ("its system-assigned identity is a new one: recreate the role assignments of the old one",)

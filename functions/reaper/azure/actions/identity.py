@@ -1,4 +1,4 @@
-"""Whether an act is taken back on the very thing that it was made on: a name may have been given to something new since."""
+"""Whether the resource to restore is the one that was acted on: its name may have been given to a new resource since."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ CREATED_KEY = "made"
 
 
 def compute_identity(row: Mapping[str, Any]) -> UndoState:
-    """When a compute was made, and its size."""
+    """A compute's creation time and size."""
     outer = row["properties"]
     return {CREATED_KEY: outer.get("createdOn") or _created_at(row), "size": (outer.get("properties") or {}).get("vmSize")}
 
 
 def deployment_identity(row: Mapping[str, Any]) -> UndoState:
-    """When a deployment was made, its size and its model."""
+    """A deployment's creation time, size and model."""
     return {CREATED_KEY: _created_at(row), "size": row["properties"].get("instanceType"), "model": row["properties"].get("model")}
 
 
 def endpoint_identity(row: Mapping[str, Any]) -> UndoState:
-    """When an endpoint was made."""
+    """An endpoint's creation time."""
     return {CREATED_KEY: _created_at(row)}
 
 
-def require_same(then: UndoState, now: UndoState, permission: str, what: str = "it") -> None:
-    """Raises CloudError where `what` is not the same as then, or where that cannot be known."""
-    before, after = (parse_time(record.get(CREATED_KEY)) for record in (then, now))
-    if before is None or after is None:
-        told = f"when {what} was made is not known, so neither is whether it is still the same"
-    elif before != after:
-        told = f"{what} was made anew on {after:%Y-%m-%d %H:%M} UTC"
+def require_same(before: UndoState, now: UndoState, permission: str, subject: str = "it") -> None:
+    """Raises CloudError if `subject` isn't the same as before, or if that can't be known."""
+    was_created, created = (parse_time(state.get(CREATED_KEY)) for state in (before, now))
+    if was_created is None or created is None:
+        because = f"{subject} has no known creation time, so it may be another one"
+    elif was_created != created:
+        because = f"{subject} was recreated on {created:%Y-%m-%d %H:%M} UTC"
     else:
-        changed = [key for key in now if key != CREATED_KEY and _lower_if_text(now[key]) != _lower_if_text(then.get(key))]
-        told = "; ".join(f"its {key} was changed since from {then.get(key)} to {now[key]}" for key in changed)
-    if told:
-        raise CloudError(Reason.REFUSED, permission, f"{told}: left as it is")
+        changed = [key for key in now if key != CREATED_KEY and _lower_if_text(now[key]) != _lower_if_text(before.get(key))]
+        because = "; ".join(f"its {key} changed from {before.get(key)} to {now[key]}" for key in changed)
+    if because:
+        raise CloudError(Reason.REFUSED, permission, f"{because}; the reaper left it alone")
 
 
 def _created_at(row: Mapping[str, Any]) -> Any:
@@ -47,5 +47,5 @@ def _created_at(row: Mapping[str, Any]) -> Any:
 
 
 def _lower_if_text(value: Any) -> Any:
-    """Azure spells sizes now in capitals, now not."""
+    """Azure spells sizes in capitals or not."""
     return value.lower() if isinstance(value, str) else value

@@ -1,4 +1,4 @@
-"""Azure ML compute clusters that keep nodes up. Nodes above the minimum go by themselves; those below it cost money whether used or not.
+"""Azure ML compute clusters that keep nodes up. Azure removes idle nodes above the minimum; those below it cost money, used or not.
 
 Metrics and their dimensions: https://learn.microsoft.com/azure/machine-learning/monitor-azure-machine-learning-reference
 Scaling: https://learn.microsoft.com/azure/machine-learning/how-to-create-attach-compute-cluster
@@ -10,10 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from reaper.azure import computes, jobs, metrics, owner_lines, readings
-from reaper.azure.computes import Compute
-from reaper.azure.count import valid_count
-from reaper.azure.metrics import MetricQuery, MetricResults, MetricSource
+from reaper.azure import computes, jobs, metrics, owner_lines
+from reaper.azure.arm_values import valid_count
+from reaper.azure.computes import Compute, ComputeDetails
+from reaper.azure.metrics_query import MetricQuery, MetricSource
+from reaper.azure.metrics_reply import PERMISSION as METRICS_PERMISSION
+from reaper.azure.metrics_reply import MetricResults
+from reaper.azure.readings import activity_reading, heartbeat_reading, stand_in_reading
 from reaper.evidence import is_recent, merge_heartbeats
 from reaper.kind import ActionSpec, Kind
 from reaper.model import BilledPart, Blocked, Observation, Reading, Resource, StepName, Window
@@ -34,88 +37,92 @@ BUSY_NODE_COUNTS = {"runningNodeCount": "running", "preparingNodeCount": "being 
 
 def discover(cloud: CloudSession) -> Iterator[Resource]:
     """Every AmlCompute cluster of the subscription, those that scale to zero too."""
-    for one in computes.list_computes(cloud, TYPE):
-        yield cluster_resource(cloud, one)
+    for compute in computes.list_computes(cloud, TYPE):
+        yield cluster_resource(cloud, compute)
 
 
-def cluster_resource(cloud: CloudSession, one: Compute) -> Resource:
+def cluster_resource(cloud: CloudSession, compute: Compute) -> Resource:
     """The cluster as a resource."""
-    status = str(one.properties.get("allocationState") or "") if one.provisioning_state == "Succeeded" else one.provisioning_state
-    found = computes.compute_resource(cloud, NAME, one, status, _billed_parts(one))
-    return replace(found, facts={**found.facts, "shape": _fingerprint(one)})
+    made = compute.details.provisioning_state
+    status = str(compute.details.properties.get("allocationState") or "") if made == "Succeeded" else made
+    resource = computes.compute_resource(cloud, NAME, compute, status, _billed_parts(compute.details))
+    return replace(resource, fingerprint=_fingerprint(compute.details))
 
 
 def observe(cloud: CloudSession, resources: Sequence[Resource], window: Window) -> Iterator[Observation]:
-    """What the control plane says settles most; nodes of the others in bulk, then the jobs of what was silent."""
-    seen = [_settled_without_metrics(resource) for resource in resources]
-    spaces = [one.resource.facts["workspace"] for one in seen if not _is_settled(one)]
-    found = metrics.fetch_metrics(
-        cloud, [MetricSource(id=space.id, region=space.region) for space in spaces], NODES_QUERY, window
+    """Reads the control plane's own state, then the metrics of the undecided in bulk, then the jobs of the silent."""
+    observations = [_settled_without_metrics(resource) for resource in resources]
+    workspaces = [observation.resource.details.workspace for observation in observations if not _is_settled(observation)]
+    sources = [MetricSource(id=space.id, region=space.region) for space in workspaces]
+    results = metrics.fetch_metrics(cloud, sources, NODES_QUERY, window)
+    yield from cloud.map_concurrently(
+        lambda observation: observation if _is_settled(observation) else _look_closer(cloud, observation, results, window),
+        observations,
     )
-    yield from cloud.map_concurrently(lambda one: one if _is_settled(one) else _look_closer(cloud, one, found, window), seen)
 
 
-def _fingerprint(one: Compute) -> str:
-    """What a notice is about. A change of scaling leaves no time at a cluster that could be compared with the notice's."""
-    scale = one.properties["scaleSettings"]
-    return f"min {scale.get('minNodeCount')} of {scale.get('maxNodeCount')} {str(one.properties.get('vmSize')).upper()}"
+def _fingerprint(details: ComputeDetails) -> str:
+    """What a notice is about. A change of scaling leaves no time on a cluster that could be compared with the notice's."""
+    scale = details.properties["scaleSettings"]
+    return f"min {scale.get('minNodeCount')} of {scale.get('maxNodeCount')} {str(details.properties.get('vmSize')).upper()}"
 
 
-def _billed_parts(one: Compute) -> tuple[BilledPart, ...] | None:
-    """The minimum nodes. Low-priority ones have a price of their own, which the snapshot may not know."""
-    least = valid_count(one.properties["scaleSettings"].get("minNodeCount"))
-    size = one.properties.get("vmSize")
-    if least == 0:
+def _billed_parts(details: ComputeDetails) -> tuple[BilledPart, ...] | None:
+    """The minimum nodes. Low-priority ones have a price of their own, which the snapshot may not have."""
+    minimum = valid_count(details.properties["scaleSettings"].get("minNodeCount"))
+    size = details.properties.get("vmSize")
+    if minimum == 0:
         return ()
-    if least is None or not size:
+    if minimum is None or not size:
         return None
-    component = "LowPriority" if str(one.properties.get("vmPriority")).lower() == "lowpriority" else "Linux"
-    return (BilledPart(component=component, instance=size, count=least),)
+    component = "LowPriority" if str(details.properties.get("vmPriority")).lower() == "lowpriority" else "Linux"
+    return (BilledPart(component=component, instance=size, count=minimum),)
 
 
 def _settled_without_metrics(resource: Resource) -> Observation:
-    """What needs no metric: at work by its own account, costing nothing, or in a state that says it all."""
-    seen, inner, status = Observation(resource=resource), resource.facts["inner"], resource.status
+    """The clusters that need no metric: at work by their own account, free, or in a state that decides."""
+    observation, properties, status = Observation(resource=resource), resource.details.properties, resource.status
     working = [
-        f"{inner['nodeStateCounts'][key]} of its nodes are {doing}"
+        f"{properties['nodeStateCounts'][key]} of its nodes are {doing}"
         for key, doing in BUSY_NODE_COUNTS.items()
-        if inner["nodeStateCounts"].get(key)
+        if properties["nodeStateCounts"].get(key)
     ]
     if status == "Deleting":
-        return replace(seen, free_because="it is being deleted")
+        return replace(observation, free_because="it is being deleted")
     if working:
-        return replace(seen, in_use_because=working[0])
+        return replace(observation, in_use_because=working[0])
     if status == "Resizing":
-        return replace(seen, in_use_because="it is resizing")
+        return replace(observation, in_use_because="it is resizing")
     if status in {"Creating", "Updating"}:
-        return replace(seen, changing_because=f"its state is {status}")
+        return replace(observation, changing_because=f"its state is {status}")
     if resource.parts == ():
-        return replace(seen, free_because="its minimum is 0 nodes, so it costs nothing while idle")
+        return replace(observation, free_because="its minimum is 0 nodes, so it costs nothing while idle")
     if status != "Steady":
-        return replace(seen, unknown_because=f"its state is {status or 'missing'}")
-    if valid_count(inner["scaleSettings"].get("minNodeCount")) is None:
-        return replace(seen, unknown_because="how many nodes it keeps is not known")
-    return seen
+        return replace(observation, unknown_because=f"its state is {status or 'missing'}")
+    if valid_count(properties["scaleSettings"].get("minNodeCount")) is None:
+        return replace(observation, unknown_because="its minimum node count is unknown")
+    return observation
 
 
-def _is_settled(seen: Observation) -> bool:
-    return bool(seen.in_use_because or seen.free_because or seen.changing_because or seen.unknown_because)
-
-
-def _look_closer(cloud: CloudSession, seen: Observation, found: MetricResults, window: Window) -> Observation:
-    seen = replace(seen, readings=_to_readings(seen.resource, found))
-    if is_recent(seen, window):
-        return replace(seen, unknown_because="it was used or changed too recently for a closer look")
-    return computes.with_unseen_jobs(jobs.with_jobs(cloud, seen))
-
-
-def _to_readings(resource: Resource, found: MetricResults) -> tuple[Reading, ...]:
-    active, total, idle = (
-        found.result_of(resource.facts["workspace"].id, metric, resource.name) for metric in NODES_QUERY.metrics
+def _is_settled(observation: Observation) -> bool:
+    return bool(
+        observation.in_use_because or observation.free_because or observation.changing_because or observation.unknown_because
     )
-    heart = merge_heartbeats(readings.heartbeat_reading("Total Nodes", total), readings.heartbeat_reading("Idle Nodes", idle))
-    instead = readings.stand_in_reading(STAND_IN_SIGNAL, active, total, idle)
-    return (readings.activity_reading("Active Nodes", active), heart, *([instead] if instead else []))
+
+
+def _look_closer(cloud: CloudSession, observation: Observation, results: MetricResults, window: Window) -> Observation:
+    observation = replace(observation, readings=_to_readings(observation.resource, results))
+    if is_recent(observation, window):
+        return replace(observation, unknown_because="it was used or changed too recently for a closer look")
+    return computes.with_unseen_jobs(jobs.with_jobs(cloud, observation))
+
+
+def _to_readings(resource: Resource, results: MetricResults) -> tuple[Reading, ...]:
+    workspace_id = resource.details.workspace.id
+    active, total, idle = (results.result_of(workspace_id, metric, resource.name) for metric in NODES_QUERY.metrics)
+    heartbeat = merge_heartbeats(heartbeat_reading("Total Nodes", total), heartbeat_reading("Idle Nodes", idle))
+    stand_in = stand_in_reading(STAND_IN_SIGNAL, active, total, idle)
+    return (activity_reading("Active Nodes", active), heartbeat, *([stand_in] if stand_in else []))
 
 
 def blocked_actions(resource: Resource) -> dict[StepName, Blocked | None]:
@@ -124,24 +131,24 @@ def blocked_actions(resource: Resource) -> dict[StepName, Blocked | None]:
 
 
 def _stop_blocked(resource: Resource) -> Blocked | None:
-    scale = resource.facts.get("inner", {}).get("scaleSettings", {})
-    least, most = (valid_count(scale.get(key)) for key in ("minNodeCount", "maxNodeCount"))
+    scale = resource.details.properties["scaleSettings"] if resource.details else {}
+    minimum, maximum = (valid_count(scale.get(key)) for key in ("minNodeCount", "maxNodeCount"))
     if resource.status == "Deleting":
         return Blocked(because="it is being deleted")
-    if least == 0:
-        return Blocked(because="its minimum is 0 nodes already", already_done=True)
+    if minimum == 0:
+        return Blocked(because="its minimum is already 0 nodes", already_done=True)
     if resource.status != "Steady":
         return Blocked(because=f"its state is {resource.status or 'missing'}")
-    if least is None or most is None:
-        return Blocked(because="how many nodes it keeps is not known")
+    if minimum is None or maximum is None:
+        return Blocked(because="its minimum or maximum node count is unknown")
     return None
 
 
 ACTION_SPECS = {
     StepName.STOP: ActionSpec(
         participle="set to a minimum of 0 nodes",
-        effect="sets its minimum to 0 nodes, so that idle ones go by themselves; its maximum and idle time stay, and the next job starts nodes",
-        undo="sets its minimum back to what it was, under the maximum of the day",
+        effect="sets its minimum to 0 nodes, so that Azure removes idle ones. Its maximum and idle time stay, and the next job starts nodes",
+        undo="sets its minimum back to what it was, but not above its current maximum",
         permissions=(f"{computes.ROOT}/write",),
     )
 }
@@ -150,10 +157,10 @@ KIND = Kind(
     cloud="azure",
     title="Azure ML compute cluster",
     docs="https://learn.microsoft.com/azure/machine-learning/how-to-create-attach-compute-cluster",
-    permissions=(*computes.PERMISSIONS, jobs.PERMISSION, metrics.PERMISSION),
-    activity="Active Nodes above 0; a job or pipeline step on it that is not over; nodes running; allocation state Resizing",
+    permissions=(*computes.PERMISSIONS, jobs.PERMISSION, METRICS_PERMISSION),
+    activity="Active Nodes above 0; an unfinished job or pipeline step on it; nodes running; allocation state Resizing",
     heartbeat="points of Total Nodes or Idle Nodes",
-    without_proof="unknown; exempt where the minimum is 0 nodes. The waste is the minimum nodes' price",
+    without_proof="unknown; exempt if its minimum is 0 nodes. The waste is the price of the minimum nodes",
     discover=discover,
     observe=observe,
     blocked_actions=blocked_actions,
@@ -162,4 +169,5 @@ KIND = Kind(
     console_url=owner_lines.console_url,
     place=owner_lines.place,
     price_keys=("Linux", "LinuxSpot"),
+    details=ComputeDetails,
 )
