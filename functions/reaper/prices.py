@@ -1,4 +1,4 @@
-"""What a resource costs an hour at list price, out of the shipped snapshot. Unknown stays unknown: never zero, never a guess.
+"""What a resource costs an hour at list price, from the shipped snapshot. Unknown stays unknown: never zero, never a guess.
 
 AWS keys follow the Price List attribute `component` (https://docs.aws.amazon.com/aws-cost-management/latest/APIReference/API_pricing_GetProducts.html),
 Azure keys are `armRegionName` and `armSkuName` of https://learn.microsoft.com/rest/api/cost-management/retail-prices/azure-retail-prices
@@ -15,7 +15,7 @@ from typing import Any
 from reaper.model import BilledPart, Price, Resource
 
 SUBSTITUTE_COMPONENTS = ("Hosting", "Studio-Notebook")
-"""SageMaker components cost the same per instance to within 0.7 % where both are known, so one may stand in for another."""
+"""SageMaker components cost the same per instance to within 0.7% where both are known, so one may stand in for another."""
 
 
 class PriceBook:
@@ -25,7 +25,7 @@ class PriceBook:
         self._snapshots = snapshots
 
     def price(self, resource: Resource) -> Price | None:
-        """US dollars an hour for all parts of a resource together; None when a part, or what it runs, is not known."""
+        """US dollars an hour for all parts of a resource together; None if any part, or what it runs, is unknown."""
         if not resource.parts:
             return None
         found = [self._part_price(resource.target.cloud, resource.region.lower(), part) for part in resource.parts]
@@ -54,7 +54,7 @@ def priced_regions() -> list[str]:
 
 
 def _may_substitute(region: str, part: BilledPart) -> bool:
-    """Measured exceptions: HyperPod's own rates, GovCloud, and g4dn in two regions differ by up to 20 % between components."""
+    """Measured exceptions: HyperPod's own rates, GovCloud, and g4dn in two regions differ by up to 20% between components."""
     odd = part.instance.startswith("ml.g4dn.") and region in {"us-west-1", "ap-northeast-3"}
     return (
         part.component not in {"Cluster", "MLflow", "ServerlessProvisionedConcurrency"}

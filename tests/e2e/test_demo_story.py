@@ -188,7 +188,7 @@ def test_what_was_deleted_is_restored_the_same(told: Told):
     [deleted] = [m for m in told.manifests if m["move"] == "delete"]
     assert deleted["name"] == "legacy-ranker"
     restored = told.day("Monday 9 November")
-    assert "it was created again, the same as before in variants, configuration, tags, autoscaling" in restored
+    assert "it was recreated, the same as before in variants, configuration, tags, autoscaling" in restored
     assert (told.finding("legacy-ranker")["state"], told.memory("legacy-ranker").warned_at) == ("active", None)
 
 

@@ -185,4 +185,4 @@ def test_an_option_wins_over_what_an_arn_says(server: Server):
 
 def test_an_arn_of_another_account_says_whose_credentials_these_are(server: Server):
     done = reaper(server, "explain", "arn:aws:sagemaker:us-east-1:999999999999:endpoint/x")
-    refused(done, "999999999999 was asked for, but the credentials in use are of 123456789012")
+    refused(done, "--account 999999999999: the current credentials belong to 123456789012")

@@ -213,7 +213,7 @@ def test_what_cannot_be_scaled_in_can_be_deleted_by_its_owner_unless_more_would_
     described = EndpointDetails(scale_in=ScaleInPlan(), unrestorable=cached)
     again = finding(acts=one | {StepName.DELETE: cached}, resource=made("sagemaker-endpoint", f"{ARN}:endpoint/h", described))
     assert "Delete it now: aws sagemaker delete-endpoint" in text(again), "a person may delete what the reaper didn't read"
-    assert "aws sagemaker" not in text(finding(acts={StepName.STOP: replace(cached)}, resource=again.case.resource))
+    assert "weights-and-capacities" not in text(finding(acts={StepName.STOP: cached}, resource=again.case.resource))
     busy = made("azureml-online-deployment", f"{SPACE}/onlineEndpoints/e/deployments/blue", SimpleNamespace(traffic_percent=100))
     assert "deployment delete" not in text(finding(resource=busy, acts=one))
 

@@ -43,7 +43,7 @@ def unprocessed(some: int, times: int):
     return guard
 
 
-def test_keys_that_the_table_did_not_get_to_are_asked_for_again(store, server):
+def test_unprocessed_keys_are_read_again(store, server):
     waited: list[float] = []
     kept = patient(store, waited)
     ids = [f"{ARN}-{n}" for n in range(130)]
@@ -56,7 +56,7 @@ def test_keys_that_the_table_did_not_get_to_are_asked_for_again(store, server):
     assert sorted(waited) == waited
 
 
-def test_a_table_that_never_gets_to_them_is_an_error_and_not_a_blank(store, server):
+def test_keys_that_stay_unprocessed_raise_an_error(store, server):
     waited: list[float] = []
     server.rules.append(unprocessed(100, -1))
     with pytest.raises(CloudError, match="were still unprocessed") as caught:
@@ -72,7 +72,7 @@ def test_a_batch_never_has_more_than_a_hundred_keys_and_none_twice(store, server
     assert sizes == [100, 100, 50]
 
 
-def test_a_write_whose_reply_got_lost_is_known_as_our_own(store, server, monkeypatch):
+def test_a_write_with_a_lost_reply_counts_as_ours(store, server, monkeypatch):
     lost: list[bytes] = []
 
     def first(method: str, body: bytes) -> bool:
@@ -105,12 +105,12 @@ def test_a_denied_write_is_an_error_and_not_a_lost_race(store, server):
         store.open().take_lease(HERE, "one", NOW, HOUR)
 
 
-def test_a_missing_table_is_a_matter_of_settings(store):
+def test_a_missing_table_is_a_settings_error(store):
     with pytest.raises(SettingsError, match="dynamodb://not-there: no such table in eu-west-1"):
         opening.open_ledger("dynamodb://not-there", {}).recall([ARN], NOW)
 
 
-def test_without_a_region_the_address_is_refused(monkeypatch):
+def test_a_table_address_without_a_region_is_refused(monkeypatch):
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
@@ -118,7 +118,7 @@ def test_without_a_region_the_address_is_refused(monkeypatch):
         opening.open_ledger("dynamodb://ledger", {})
 
 
-def test_forgetting_is_left_to_the_time_to_live_and_asks_nothing_of_the_table(store, server):
+def test_forgetting_is_left_to_the_time_to_live(store, server):
     kept = store.open()
     kept.remember(ARN, Memory(), 0, NOW)
     server.calls.clear()
@@ -126,7 +126,7 @@ def test_forgetting_is_left_to_the_time_to_live_and_asks_nothing_of_the_table(st
     assert server.calls == []
 
 
-def test_the_time_to_live_is_an_epoch_second_after_the_last_write_or_snooze(store):
+def test_the_time_to_live_counts_from_the_last_write_or_snooze(store):
     kept = store.open()
     kept.remember(ARN, Memory(snoozed_until=NOW + DAY), 0, NOW)
     [item] = boto3.client("dynamodb").scan(TableName=store.address.removeprefix("dynamodb://"))["Items"]

@@ -42,7 +42,7 @@ WIDER: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("event", WIDER, ids=repr)
 @pytest.mark.parametrize("regions", ["us-east-1,us-west-2", ""], ids=["some regions", "its own region"])
-def test_no_event_sweeps_a_region_that_the_deployment_does_not(
+def test_no_event_adds_a_region_to_the_deployments(
     deployed: Server, monkeypatch: pytest.MonkeyPatch, event: dict[str, Any], regions: str
 ):
     monkeypatch.setenv("REAPER_REGIONS", regions)
@@ -51,6 +51,6 @@ def test_no_event_sweeps_a_region_that_the_deployment_does_not(
     assert deployed.calls == []
 
 
-def test_an_event_may_ask_for_one_of_the_deployments_regions(deployed: Server):
+def test_an_event_may_narrow_the_deployments_regions(deployed: Server):
     report = invoked({"region": "us-west-2", "kinds": ["sagemaker-notebook"]})
     assert {row["region"] for row in report["coverage"]} == {"us-west-2"}

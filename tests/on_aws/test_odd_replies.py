@@ -59,9 +59,7 @@ def _rows(change: dict[str, Any]) -> Any:
     ],
 )
 @pytest.mark.parametrize("pages", [60, 100_800], ids=["many pages", "one page"])
-def test_what_is_wrong_on_one_page_is_not_mended_by_the_next(
-    account: Account, server: Server, swept: Sweep, change: Any, pages: int
-):
+def test_an_error_on_one_page_outlasts_the_next_page(account: Account, server: Server, swept: Sweep, change: Any, pages: int):
     silent(account)
     server.world.page_points = pages
     server.rules.append(rewriting("GetMetricData", _first_page_only(change)))
@@ -71,7 +69,7 @@ def test_what_is_wrong_on_one_page_is_not_mended_by_the_next(
 
 
 @pytest.mark.parametrize("kept", [0, 1], ids=["no rows at all", "a row is missing"])
-def test_what_was_asked_for_and_did_not_come_is_told(account: Account, server: Server, swept: Sweep, kept: int):
+def test_missing_metric_results_are_reported(account: Account, server: Server, swept: Sweep, kept: int):
     silent(account)
     server.rules.append(
         rewriting("GetMetricData", lambda call, data: data | {"MetricDataResults": data["MetricDataResults"][:kept]})
@@ -171,7 +169,7 @@ def test_callers_refused_at_zero_copies_count_for_the_endpoint_too(account: Acco
     assert swept(KIND).state("host") is State.ACTIVE
 
 
-def test_components_are_looked_for_even_where_the_configuration_says_there_are_none(account: Account, swept: Sweep):
+def test_components_are_listed_even_for_a_configuration_without_any(account: Account, swept: Sweep):
     silent(account)
     account.component("hidden", "quiet")
     account.component_alive("hidden", LONG_AGO, NOW)
@@ -179,7 +177,7 @@ def test_components_are_looked_for_even_where_the_configuration_says_there_are_n
     assert swept(KIND).state("quiet") is State.ACTIVE
 
 
-def test_an_adapter_in_the_plural_form_is_its_bases_traffic(account: Account, server: Server, swept: Sweep):
+def test_an_adapter_under_specifications_is_its_bases_traffic(account: Account, server: Server, swept: Sweep):
     account.endpoint("host", variants=[Variant(model=None, scaling=(1, 2))])
     account.component("base", "host")
     account.component_alive("base", LONG_AGO, NOW)
@@ -211,7 +209,7 @@ def test_components_whose_names_differ_in_case_only_are_both_reported(account: A
     assert (result.state("Foo"), result.state("foo")) == (State.ACTIVE, State.IDLE)
 
 
-def test_when_published_series_cannot_be_listed_an_empty_one_proves_nothing(account: Account, server: Server, swept: Sweep):
+def test_an_empty_series_proves_nothing_if_series_cannot_be_listed(account: Account, server: Server, swept: Sweep):
     notebook = account.notebook("MyNotebook", changed=NOW - 5 * DAY)
     account.busy_steadily(notebook.arn.lower(), LONG_AGO, NOW, value=1)
     server.rules.append(on("ListMetrics", denied()))
@@ -232,7 +230,7 @@ def test_a_long_look_back_judges_at_any_minute(account: Account, server: Server,
     assert swept(KIND, policy="{version: 1, defaults: {lookback: 100d}}", now=now).idle() == ["quiet"]
 
 
-def test_one_tag_does_not_make_everybody_elses_sweep_dear(account: Account, swept: Sweep):
+def test_one_tag_adds_no_calls_for_other_resources(account: Account, swept: Sweep):
     for index in range(40):
         silent(account, f"e{index}", tags={"reaper:idle-after": "30m"} if index == 0 else {"team": "x"})
         account.invoked(f"e{index}", "AllTraffic", NOW - 2 * HOUR)
@@ -248,7 +246,7 @@ def test_a_region_that_is_not_enabled_does_not_hide_the_others(account: Account,
 
 
 @pytest.mark.parametrize("shift", [timedelta(minutes=13), -15 * DAY, 2 * HOUR], ids=["between hours", "before", "after"])
-def test_points_of_hours_that_were_not_asked_for_prove_nothing(account: Account, server: Server, swept: Sweep, shift: timedelta):
+def test_points_outside_the_window_prove_nothing(account: Account, server: Server, swept: Sweep, shift: timedelta):
     silent(account)
 
     def moved(call: Call, data: dict[str, Any]) -> dict[str, Any]:
@@ -261,7 +259,7 @@ def test_points_of_hours_that_were_not_asked_for_prove_nothing(account: Account,
 
 
 @pytest.mark.parametrize("minute", range(0, 60, 4))
-def test_the_look_before_an_action_sees_the_same_hours_as_the_sweep(account: Account, server: Server, swept: Sweep, minute: int):
+def test_the_recheck_sees_the_same_hours_as_the_sweep(account: Account, server: Server, swept: Sweep, minute: int):
     now = NOW.replace(minute=minute, second=40)
     account.endpoint("quiet")
     account.alive("quiet", "AllTraffic", LONG_AGO, now + HOUR)
@@ -282,7 +280,7 @@ def test_the_look_before_an_action_sees_the_same_hours_as_the_sweep(account: Acc
 @pytest.mark.parametrize(
     "kind", ["sagemaker-endpoint", "sagemaker-notebook", "sagemaker-studio-app", "sagemaker-inference-component"]
 )
-def test_a_row_that_is_listed_twice_is_told_once_even_where_the_kind_fails(account: Account, swept: Sweep, kind: str):
+def test_a_row_listed_twice_is_reported_once_even_if_the_kind_fails(account: Account, swept: Sweep, kind: str):
     account.endpoint("host", variants=[Variant(model=None, scaling=(1, 2))])
     account.component("part", "host")
     account.notebook("nb")

@@ -103,9 +103,7 @@ def test_a_row_with_an_odd_field_is_unknown_alone(
         (APP, "AppType"),
     ],
 )
-def test_a_row_that_cannot_be_named_hides_no_other(
-    account: Account, server: Server, swept: Sweep, kind: str, field: str, value: Any
-):
+def test_a_row_without_a_name_hides_no_other(account: Account, server: Server, swept: Sweep, kind: str, field: str, value: Any):
     _house(account, kind)
     _odd_row(server, kind, field, value)
     result = swept(kind)
@@ -114,7 +112,7 @@ def test_a_row_that_cannot_be_named_hides_no_other(
 
 
 @pytest.mark.parametrize("field", ["SpaceName", "UserProfileName"])
-def test_an_app_of_nobody_knows_whom_is_left_out_loudly(account: Account, server: Server, swept: Sweep, field: str):
+def test_an_app_without_readable_names_is_a_reported_gap(account: Account, server: Server, swept: Sweep, field: str):
     _house(account, APP)
     _odd_row(server, APP, field, [])
     result = swept(APP)
@@ -123,7 +121,7 @@ def test_an_app_of_nobody_knows_whom_is_left_out_loudly(account: Account, server
 
 
 @pytest.mark.parametrize("field", ["InferenceComponentArn", "EndpointName"])
-def test_a_component_that_cannot_be_placed_fails_them_all(account: Account, server: Server, swept: Sweep, field: str):
+def test_a_component_without_an_endpoint_fails_its_kind(account: Account, server: Server, swept: Sweep, field: str):
     _house(account, COMPONENT)
     _odd_row(server, COMPONENT, field, 5)
     result = swept(COMPONENT)
@@ -140,7 +138,7 @@ def test_a_host_whose_components_status_is_odd_is_unknown(account: Account, serv
 
 @pytest.mark.parametrize("value", [5, [5], {"a": 5}], ids=repr)
 @pytest.mark.parametrize("field", ["EndpointStatus", "VariantName", "InstanceType"])
-def test_a_description_with_an_odd_field_blinds_its_endpoint_only(
+def test_an_odd_description_makes_only_its_endpoint_unknown(
     account: Account, server: Server, swept: Sweep, field: str, value: Any
 ):
     _house(account, ENDPOINT)
@@ -173,7 +171,7 @@ def _tagged_rows(server: Server, change: Any) -> None:
 @pytest.mark.parametrize(
     "odd", [{"Key": 5}, {"Key": []}, {"Key": ""}, {"Key": None}, {"Value": 5}, {"Value": {}}, {"Value": None}], ids=str
 )
-def test_a_tag_that_is_no_text_makes_its_resource_unknown_alone(
+def test_a_tag_that_is_not_a_string_affects_only_its_resource(
     account: Account, server: Server, swept: Sweep, odd: dict[str, Any], policy: str
 ):
     account.notebook("odd", changed=NOW - 5 * DAY, tags={"env": "prod"})
@@ -249,19 +247,19 @@ def test_a_resource_whose_every_field_is_odd_hides_no_other(server: Server, valu
 
 
 @pytest.mark.parametrize("field", [field.name for field in fields(Resource) if field.name not in {"id", "kind", "target"}])
-def test_each_field_that_cannot_be_read_is_told_and_forbids(server: Server, field: str):
+def test_each_unreadable_field_is_reported_and_blocks_actions(server: Server, field: str):
     odd = replace(PLAIN, **{field: object()}, **({} if field == "status" else {"status": "InService"}))
     [found] = _yielding(odd).findings
     assert found.case.verdict.state is State.UNKNOWN
     assert all(bar and field in bar.because for bar in found.case.blocked.values())
 
 
-def test_a_sound_resource_is_left_as_it_is():
+def test_a_resource_without_faults_stays_unchanged():
     assert conformance.faulty_fields(PLAIN) == []
     assert conformance.without_faults(PLAIN, [], "x", PLAIN.target) is PLAIN
 
 
-def test_where_the_judgement_trips_over_one_the_others_stay_judged(account: Account, server: Server):
+def test_a_failed_judgement_of_one_leaves_the_others_judged(account: Account, server: Server):
     for name in ("odd", "other"):
         account.notebook(name, changed=NOW - 5 * DAY)
     known = registry.kind(NOTEBOOK)
@@ -281,7 +279,7 @@ def test_where_the_judgement_trips_over_one_the_others_stay_judged(account: Acco
     assert [c.status for c in done.coverage] == ["partial"]
 
 
-def test_the_look_before_an_action_that_trips_over_a_reply_is_a_failed_call(account: Account, server: Server):
+def test_an_odd_reply_in_the_recheck_is_a_failed_call(account: Account, server: Server):
     account.notebook("nb", changed=NOW - 5 * DAY)
     known = registry.kind(NOTEBOOK)
     order = reaper_observe.ObserveContext(policy=parse_policy("version: 1", "policy", registry.kind_names()), now=NOW)
@@ -300,7 +298,7 @@ class _Unreadable(str):
         raise TypeError("odd")
 
 
-def test_tags_that_the_rules_trip_over_are_tags_that_cannot_be_read(server: Server):
+def test_tags_the_rules_fail_on_count_as_unreadable(server: Server):
     done = _yielding(replace(PLAIN, tags={_Unreadable("x"): "y"}), replace(PLAIN, id=f"{PLAIN.id}2", name="plain2"))
     because = {f.case.resource.name: f.case.verdict.because for f in done.findings}
     assert because["plain"] == "its tags could not be read, and a tag may protect it"
@@ -325,7 +323,7 @@ def test_a_connection_that_breaks_in_the_sdk_is_a_failed_call(server: Server, er
 
 
 @pytest.mark.parametrize("token", [5, ["x"], {"a": "b"}], ids=repr)
-def test_a_next_page_without_a_name_is_a_failed_call(account: Account, server: Server, token: Any):
+def test_a_next_page_without_a_token_is_a_failed_call(account: Account, server: Server, token: Any):
     account.notebook("nb")
     server.rules.append(on("ListNotebookInstances", Fault(rewrite=lambda call, data: data | {"NextToken": token})))
     [cloud] = targets.target_sessions(["us-east-1"], (), boto3.Session())

@@ -48,7 +48,7 @@ def _swept(place: tuple[Server, CloudSession], fleet: Fleet) -> Swept:
 
 
 @pytest.mark.parametrize("first", range(0, FLEETS, A_TEST))
-def test_no_reply_crashes_loses_repeats_or_falsely_idles(place: tuple[Server, CloudSession], first: int):
+def test_random_replies_never_crash_lose_repeat_or_yield_idle(place: tuple[Server, CloudSession], first: int):
     states: Counter[State] = Counter()
     for seed in range(first, first + A_TEST):
         fleet = Fleet(seed, NOW)

@@ -66,7 +66,7 @@ def sweeper(quiet: Any) -> Sweeper:
     return Sweeper()
 
 
-def test_a_later_sweep_asks_for_no_configuration_and_judges_the_same(sweeper: Sweeper):
+def test_a_later_sweep_reads_no_configuration_and_judges_the_same(sweeper: Sweeper):
     (before, first), (after, second) = sweeper.run(), sweeper.run()
     assert (first, second) == (1, 0)
     assert replace(after, case=replace(after.case, resource=before.case.resource, blocked=before.case.blocked)) == before
@@ -85,7 +85,7 @@ def test_a_sweep_that_finds_nothing_new_writes_nothing(sweeper: Sweeper):
     assert {name: row.version for name, row in sweeper.ledger._rows.items()} == versions
 
 
-def test_an_audit_reads_what_is_remembered_and_writes_nothing(sweeper: Sweeper):
+def test_an_audit_reads_the_cache_and_writes_nothing(sweeper: Sweeper):
     assert [sweeper.run(writes=False)[1], len(sweeper.ledger._rows)] == [1, 0]
     sweeper.run()
     assert sweeper.run(writes=False)[1] == 0
@@ -123,7 +123,7 @@ def renamed(account: Account, server: Server) -> None:
 
 
 @pytest.mark.parametrize("change", [updated, made_anew, listed_late, renamed])
-def test_what_may_run_another_configuration_is_described_again(
+def test_an_endpoint_with_a_changed_configuration_is_described_again(
     account: Account, server: Server, sweeper: Sweeper, change: Callable[[Account, Server], None]
 ):
     sweeper.run()
@@ -133,14 +133,14 @@ def test_what_may_run_another_configuration_is_described_again(
     assert found.case.resource.size == "ml.p4d.24xlarge x1"
 
 
-def test_one_made_anew_under_its_name_is_not_what_a_remembered_endpoint_runs(account: Account, sweeper: Sweeper):
+def test_a_recreated_configuration_is_not_taken_from_the_cache(account: Account, sweeper: Sweeper):
     sweeper.run()
     remade(account, NOW - 2 * DAY)
     found, asked = sweeper.run()
     assert (asked, found.case.resource.size) == (0, "ml.m5.large x1")
 
 
-def test_a_configuration_created_after_the_last_change_leaves_the_price_unknown(account: Account, sweeper: Sweeper):
+def test_a_configuration_newer_than_the_last_change_has_no_price(account: Account, sweeper: Sweeper):
     remade(account, CHANGED + timedelta(seconds=1))
     for _ in range(2):
         found, asked = sweeper.run()
@@ -148,13 +148,13 @@ def test_a_configuration_created_after_the_last_change_leaves_the_price_unknown(
         assert found.case.verdict.state is State.IDLE
 
 
-def test_a_configuration_as_old_as_the_last_change_is_what_it_runs(account: Account, sweeper: Sweeper):
+def test_a_configuration_as_old_as_the_last_change_counts(account: Account, sweeper: Sweeper):
     remade(account, CHANGED)
     assert sweeper.run()[0].case.resource.size == "ml.p4d.24xlarge x1"
 
 
 @pytest.mark.parametrize("status", ["OutOfService", "UpdateRollbackFailed"])
-def test_only_an_endpoint_in_service_is_remembered_or_recalled(quiet: Any, sweeper: Sweeper, status: str):
+def test_only_endpoints_in_service_are_cached_or_read_from_cache(quiet: Any, sweeper: Sweeper, status: str):
     quiet.status = status
     assert [sweeper.run()[1], sweeper.run()[1]] == [1, 1]
     quiet.status = "InService"
@@ -163,14 +163,14 @@ def test_only_an_endpoint_in_service_is_remembered_or_recalled(quiet: Any, sweep
     assert sweeper.run()[1] == 1
 
 
-def test_the_look_before_an_action_asks_for_the_configuration(account: Account, sweeper: Sweeper):
+def test_the_recheck_reads_the_configuration(account: Account, sweeper: Sweeper):
     found, _ = sweeper.run()
     [cloud] = targets.target_sessions(["us-east-1"], (), boto3.Session())
     observe.assess_again(cloud, registry.kind(KIND), found.case.resource, sweeper.order())
     assert cloud.calls[CONFIG] == 1
 
 
-def test_nothing_that_acts_records_or_restores_knows_of_what_is_remembered():
+def test_code_that_acts_or_restores_never_reads_the_cache():
     [folder] = reaper.aws.actions.__path__
     texts = {path.name: path.read_text() for path in Path(folder).glob("*.py")}
     assert len(texts) > 10
@@ -179,14 +179,14 @@ def test_nothing_that_acts_records_or_restores_knows_of_what_is_remembered():
     ]
 
 
-def test_a_description_by_itself_never_uses_what_is_remembered(sweeper: Sweeper):
+def test_a_plain_description_never_uses_the_cache(sweeper: Sweeper):
     sweeper.run()
     [cloud] = targets.target_sessions(["us-east-1"], (), boto3.Session())
     endpoint_description.describe_endpoint(cloud, "quiet")
     assert cloud.calls[CONFIG] == 1
 
 
-def test_an_endpoint_that_was_used_is_not_described_and_not_remembered(account: Account, sweeper: Sweeper):
+def test_a_used_endpoint_is_neither_described_nor_cached(account: Account, sweeper: Sweeper):
     account.invoked("quiet", "v", NOW - HOUR)
     assert sweeper.run()[1] == 0
     assert sweeper.ledger._rows == {}
@@ -215,7 +215,7 @@ def test_a_price_rule_that_did_not_match_costs_nothing_in_later_sweeps(account: 
     assert after.case.verdict.state is State.ACTIVE
 
 
-def test_a_price_rule_that_matched_is_held_to_in_every_sweep(account: Account, quiet: Any, server: Server, sweeper: Sweeper):
+def test_a_price_rule_that_matched_applies_in_every_sweep(account: Account, quiet: Any, server: Server, sweeper: Sweeper):
     quiet.variants[0].spec = LARGE[0].spec()
     account.config("quiet-config", variants=LARGE, created=NOW - 40 * DAY)
     account.invoked("quiet", "v", NOW - 6 * HOUR)
@@ -226,7 +226,7 @@ def test_a_price_rule_that_matched_is_held_to_in_every_sweep(account: Account, q
 
 
 @pytest.mark.parametrize("change", [updated, made_anew])
-def test_what_was_changed_since_is_looked_at_for_a_price_rule(
+def test_an_endpoint_changed_since_is_described_for_a_price_rule(
     account: Account, server: Server, sweeper: Sweeper, change: Callable[[Account, Server], None]
 ):
     account.invoked("quiet", "v", NOW - 6 * HOUR)
@@ -254,20 +254,20 @@ def looks_at(account: Account, server: Server, sweeper: Sweeper, hours: list[flo
         pytest.param([0, 24.1, 48.2, 72.3], [1, 0, 1, 0], id="every day, a little later"),
     ],
 )
-def test_more_than_a_day_later_what_a_price_rule_may_hold_for_is_looked_at_again(
+def test_a_price_rule_describes_endpoints_again_after_a_day(
     account: Account, server: Server, sweeper: Sweeper, hours: list[float], expected: list[int]
 ):
     assert looks_at(account, server, sweeper, hours) == expected
 
 
-def test_what_is_too_old_to_spare_a_look_is_written_anew(account: Account, server: Server, sweeper: Sweeper):
+def test_an_outdated_cache_entry_is_rewritten(account: Account, server: Server, sweeper: Sweeper):
     sweeper.run()
     server.now = sweeper.now = NOW + cache.SIZE_VALID_FOR + timedelta(minutes=1)
     sweeper.run()
     assert looks_at(account, server, sweeper, [(sweeper.now - NOW) / HOUR + 1]) == [0]
 
 
-def test_idleness_is_never_judged_by_a_remembered_size(account: Account, quiet: Any, sweeper: Sweeper):
+def test_a_cached_size_never_decides_idleness(account: Account, quiet: Any, sweeper: Sweeper):
     """Even where no time tells of a change: it may be called idle later than its price asks for, and never sooner."""
     account.invoked("quiet", "v", NOW - 6 * HOUR)
     sweeper.policy = DEAR
@@ -277,7 +277,7 @@ def test_idleness_is_never_judged_by_a_remembered_size(account: Account, quiet: 
     assert found.case.verdict.state is State.ACTIVE
 
 
-def test_a_remembered_size_spares_no_look_beyond_the_rule_it_is_judged_by(account: Account, quiet: Any, sweeper: Sweeper):
+def test_a_cached_size_spares_no_look_beyond_its_own_rule(account: Account, quiet: Any, sweeper: Sweeper):
     quiet.tags = {"reaper:idle-after": "48h"}
     account.invoked("quiet", "v", NOW - 30 * HOUR)
     sweeper.policy = LOOSE
@@ -337,7 +337,7 @@ BAD_BODIES = {
 
 @pytest.mark.parametrize("case", [*BAD_ENTRIES, *BAD_BODIES])
 @pytest.mark.parametrize("policy", ["version: 1", DEAR], ids=["default", "price rule"])
-def test_a_bad_entry_is_as_if_it_were_not_there_and_is_replaced(account: Account, sweeper: Sweeper, case: str, policy: str):
+def test_a_bad_cache_entry_is_ignored_and_replaced(account: Account, sweeper: Sweeper, case: str, policy: str):
     sweeper.policy = policy
     before, first = sweeper.run()
     good = dict(sweeper.ledger._rows)
@@ -349,7 +349,7 @@ def test_a_bad_entry_is_as_if_it_were_not_there_and_is_replaced(account: Account
 
 
 @pytest.mark.parametrize("case", BAD_ENTRIES)
-def test_a_bad_entry_blinds_no_other_endpoint(account: Account, sweeper: Sweeper, case: str):
+def test_a_bad_cache_entry_affects_no_other_endpoint(account: Account, sweeper: Sweeper, case: str):
     sweeper.policy = DEAR
     sweeper.run()
     tampered(sweeper, BAD_ENTRIES[case])
@@ -372,7 +372,7 @@ ODD_ONES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("case", ODD_ONES)
-def test_what_does_not_run_models_on_instances_is_asked_for_its_configuration(account: Account, sweeper: Sweeper, case: str):
+def test_other_endpoint_types_are_never_read_from_cache(account: Account, sweeper: Sweeper, case: str):
     """Even where an entry of it was tampered with to say that it does."""
     sweeper.ledger._rows.clear()
     del account.contents.endpoints["quiet"]
@@ -384,7 +384,7 @@ def test_what_does_not_run_models_on_instances_is_asked_for_its_configuration(ac
     assert (after, last, second, third) == (before, before, 1, 1)
 
 
-def test_a_deletion_is_never_promised_for_what_is_only_remembered(account: Account, sweeper: Sweeper):
+def test_a_deletion_is_never_promised_from_the_cache(account: Account, sweeper: Sweeper):
     sweeper.policy = "{version: 1, defaults: {action: delete}}"
     before, _ = sweeper.run()
     del account.contents.configs["quiet-config"]
@@ -396,7 +396,7 @@ def test_a_deletion_is_never_promised_for_what_is_only_remembered(account: Accou
     assert found.case.blocked[StepName.DELETE] == again.case.blocked[StepName.DELETE] is not None
 
 
-def test_a_rule_that_may_delete_it_has_its_configuration_asked_for(account: Account, sweeper: Sweeper):
+def test_a_rule_that_may_delete_reads_the_configuration(account: Account, sweeper: Sweeper):
     """Though which rule holds hangs on its price."""
     sweeper.policy = "{version: 1, rules: [{name: dear, match: {usd_per_hour: '>= 5'}, action: delete}]}"
     assert [sweeper.run()[1], sweeper.run()[1]] == [1, 1]
@@ -404,7 +404,7 @@ def test_a_rule_that_may_delete_it_has_its_configuration_asked_for(account: Acco
     assert versions == [1, 1]
 
 
-def test_of_what_is_only_remembered_it_is_not_said_that_it_could_be_created_again(sweeper: Sweeper):
+def test_a_cached_endpoint_is_not_said_to_be_restorable(sweeper: Sweeper):
     bars = [sweeper.run()[0].case.blocked[StepName.DELETE] for _ in range(2)]
     assert bars[0] is None
     assert bars[1] is not None
@@ -412,7 +412,7 @@ def test_of_what_is_only_remembered_it_is_not_said_that_it_could_be_created_agai
 
 
 @pytest.mark.parametrize("zone", ["Asia/Kolkata", "America/New_York"])
-def test_what_was_remembered_is_good_in_any_zone_of_the_machine(sweeper: Sweeper, monkeypatch: pytest.MonkeyPatch, zone: str):
+def test_cache_entries_hold_in_any_local_time_zone(sweeper: Sweeper, monkeypatch: pytest.MonkeyPatch, zone: str):
     asked = []
     for name in ("UTC", zone, "UTC"):
         monkeypatch.setenv("TZ", name)
@@ -423,7 +423,7 @@ def test_what_was_remembered_is_good_in_any_zone_of_the_machine(sweeper: Sweeper
     assert asked == [1, 0, 0]
 
 
-def test_an_endpoint_of_a_type_without_price_is_looked_at_once_for_a_price_rule(account: Account, sweeper: Sweeper):
+def test_an_unpriced_type_is_described_once_for_a_price_rule(account: Account, sweeper: Sweeper):
     account.endpoint("odd", variants=[Variant(name="v", instance="ml.zz9.large")], created=NOW - 40 * DAY, changed=CHANGED)
     account.alive("odd", "v", NOW - 15 * DAY, NOW + DAY)
     for name in ("quiet", "odd"):

@@ -79,7 +79,7 @@ def test_every_member_that_the_sdk_shows_is_known(service: str, operation: str, 
 
 
 @pytest.mark.parametrize(("service", "operation", "path", "kept"), TAKEN)
-def test_every_member_that_is_kept_can_be_given_back(service: str, operation: str, path: str, kept: set[str]):
+def test_every_stored_member_can_be_sent_back(service: str, operation: str, path: str, kept: set[str]):
     assert kept - members(service, operation, path, given=True) == set()
 
 
@@ -104,21 +104,21 @@ def described(config: dict[str, Any] = CONFIG, raw: dict[str, Any] = ROW) -> End
     ("found", "because"),
     [
         (described(), None),
-        (described(config={}), "its configuration is gone or cannot be read, so it could not be created again"),
-        (described(config=CONFIG | NEW), "the configuration c has QuantumConfig, which we do not know how to bring back"),
-        (described(raw=ROW | NEW), "it has QuantumConfig, which we do not know how to bring back"),
+        (described(config={}), "its configuration is gone or can't be read, so it can't be recreated"),
+        (described(config=CONFIG | NEW), "the configuration c has QuantumConfig, which this version can't restore"),
+        (described(raw=ROW | NEW), "it has QuantumConfig, which this version can't restore"),
         (described(raw=ROW | {"QuantumConfig": {}}), None),
         (
             described(raw={"ProductionVariants": [{"VariantName": "v", **NEW}]}),
-            "its variant v has QuantumConfig, which we do not know how to bring back",
+            "its variant v has QuantumConfig, which this version can't restore",
         ),
         (
             described(raw=ROW | {"ShadowProductionVariants": [{"VariantName": "s", **NEW}]}),
-            "its variant s has QuantumConfig, which we do not know how to bring back",
+            "its variant s has QuantumConfig, which this version can't restore",
         ),
     ],
 )
-def test_an_endpoint_with_what_we_do_not_know_is_not_restorable(found: EndpointDescription, because: str | None):
+def test_an_endpoint_with_unknown_members_is_not_restorable(found: EndpointDescription, because: str | None):
     assert restorable.endpoint_unrestorable_because(found) == because
 
 
@@ -130,11 +130,11 @@ def test_an_endpoint_with_what_we_do_not_know_is_not_restorable(found: EndpointD
         {"Specifications": [{"Container": {"ArtifactUrl": "s3://m"} | NEW}]},
     ],
 )
-def test_a_component_with_what_we_do_not_know_is_not_restorable(row: dict[str, Any]):
+def test_a_component_with_unknown_members_is_not_restorable(row: dict[str, Any]):
     name = {"InferenceComponentName": "one"}
     assert (
         restorable.component_unrestorable_because(name | row)
-        == "the component one has QuantumConfig, which we do not know how to bring back"
+        == "the component one has QuantumConfig, which this version can't restore"
     )
     assert restorable.component_unrestorable_because({**name, "Specification": {"ModelName": "m"}}) is None
 
@@ -144,7 +144,7 @@ def cloud(server: Server) -> CloudSession:
     return CloudSession(boto3.Session(), Target(cloud="aws", account="123456789012", region="us-east-1"))
 
 
-def test_models_that_were_deleted_are_found_in_bulk(account: Account, cloud: CloudSession):
+def test_deleted_models_are_found_in_bulk(account: Account, cloud: CloudSession):
     for index in range(150):
         account.endpoint(f"e{index}", variants=[Variant(model=f"m{index:03}")])
     account.contents.lost_models |= {"m007", "m149"}
@@ -152,17 +152,17 @@ def test_models_that_were_deleted_are_found_in_bulk(account: Account, cloud: Clo
     assert cloud.calls["sagemaker:ListModels"] == 2
 
 
-def test_nothing_is_asked_where_no_model_is_needed(cloud: CloudSession):
+def test_no_models_are_listed_if_none_is_needed(cloud: CloudSession):
     assert (restorable.deleted_models(cloud, set()), dict(cloud.calls)) == (set(), {})
 
 
-def test_models_that_cannot_be_listed_are_noted_and_bar_nothing(cloud: CloudSession, server: Server):
+def test_unlistable_models_are_noted_and_block_nothing(cloud: CloudSession, server: Server):
     server.rules.append(on("ListModels", denied()))
     assert restorable.deleted_models(cloud, {"m"}) == set()
     assert [trouble.missing for trouble in cloud.errors] == ["sagemaker:ListModels"]
 
 
-def test_more_models_than_can_be_listed_bar_nothing(account: Account, cloud: CloudSession, monkeypatch: pytest.MonkeyPatch):
+def test_too_many_models_to_list_block_nothing(account: Account, cloud: CloudSession, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(restorable, "MAX_MODEL_PAGES", 1)
     for index in range(101):
         account.endpoint(f"e{index}", variants=[Variant(model=f"m{index:03}")])

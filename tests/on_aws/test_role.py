@@ -27,7 +27,7 @@ def assumed(server: Server) -> list[dict[str, str]]:
     return [call.params for call in server.calls if call.action == "sts:AssumeRole"]
 
 
-def test_below_enforce_the_session_can_do_exactly_what_reading_needs(server: Server):
+def test_below_enforce_the_session_can_only_read(server: Server):
     assumed_role.assume_role(ARN, False, READING).client("sts").get_caller_identity()
     [asked] = assumed(server)
     [statement] = json.loads(asked["Policy"])["Statement"]
@@ -36,23 +36,23 @@ def test_below_enforce_the_session_can_do_exactly_what_reading_needs(server: Ser
     assert not [a for a in statement["Action"] if not a.split(":")[1].startswith(("List", "Describe", "Get"))]
 
 
-def test_in_enforce_the_role_is_taken_on_as_it_is(server: Server):
+def test_in_enforce_the_role_is_assumed_unrestricted(server: Server):
     assumed_role.assume_role(ARN, True, READING).client("sts").get_caller_identity()
     [asked] = assumed(server)
     assert "Policy" not in asked
 
 
 @pytest.mark.parametrize("mode", list(Mode))
-def test_only_a_run_that_acts_has_a_session_that_can(server: Server, mode: Mode):
+def test_only_a_run_that_acts_has_a_session_that_may(server: Server, mode: Mode):
     sessions_of(Settings(mode=mode, cloud="aws", regions=("us-east-1",), role=ARN), "aws")
     assert ["Policy" in asked for asked in assumed(server)] == [mode is not Mode.ENFORCE]
 
 
-def test_the_reading_policy_fits_into_a_session_with_the_ledgers_rights_too():
+def test_the_session_policy_fits_with_the_ledgers_rights():
     assert len(assumed_role.session_policy([*READING, *dynamodb_ledger.PERMISSIONS])) < assumed_role.MAX_POLICY_CHARS
 
 
-def test_a_policy_that_is_too_long_is_refused_before_anything_is_asked(server: Server):
+def test_a_too_long_session_policy_is_refused_before_any_call(server: Server):
     with pytest.raises(SettingsError, match="2048 at most"):
         assumed_role.assume_role(ARN, False, [f"sagemaker:DescribeSomething{n}" for n in range(100)])
     assert server.calls == []
@@ -69,21 +69,21 @@ def test_a_sweep_through_the_role_sees_the_other_account(server: Server):
     assert len(assumed(server)) == 1, "one set of credentials serves the whole sweep"
 
 
-def test_a_role_that_may_not_be_taken_on_is_told_as_denied(server: Server):
+def test_a_role_that_cannot_be_assumed_is_reported_as_denied(server: Server):
     server.rules.append(on("AssumeRole", denied()))
     with pytest.raises(CloudError) as told:
         targets.target_sessions(("us-east-1",), (), assumed_role.assume_role(ARN, False, READING))
     assert told.value.missing == "sts:AssumeRole"
 
 
-def test_credentials_know_when_they_end_and_are_renewed_before(server: Server):
+def test_credentials_are_renewed_before_they_expire(server: Server):
     credentials = assumed_role.assume_role(ARN, False, READING).get_credentials()
     assert isinstance(credentials, RefreshableCredentials)
     credentials.get_frozen_credentials()
     assert (credentials.refresh_needed(), credentials.refresh_needed(2 * 3600)) == (False, True)
 
 
-def test_without_credentials_the_setting_is_named(monkeypatch: pytest.MonkeyPatch):
+def test_missing_credentials_name_the_setting(monkeypatch: pytest.MonkeyPatch):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")

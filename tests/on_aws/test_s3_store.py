@@ -25,13 +25,13 @@ def bucket(server: Server) -> None:
     boto3.client("s3").create_bucket(Bucket="manifests")
 
 
-def test_a_text_is_read_back_from_the_address_it_was_given():
+def test_a_stored_file_is_read_back_from_its_address():
     address = text_store.write(PLACE, "r1/endpoint/a b+ü.json", '{"a": "ü"}')
     assert address == "s3://manifests/reaper/r1/endpoint/a b+ü.json"
     assert text_store.read_text(address) == '{"a": "ü"}'
 
 
-def test_of_a_policy_no_more_is_fetched_than_was_asked_for():
+def test_a_policy_read_fetches_only_the_requested_length():
     s3 = boto3.client("s3")
     for key, body in (("long", b"version: 1\n" + b"#" * 300_000), ("empty", b""), ("fits", b"version: 1\n")):
         s3.put_object(Bucket="manifests", Key=key, Body=body)
@@ -64,14 +64,14 @@ def test_a_policy_of_many_megabytes_is_not_fetched_whole(monkeypatch: pytest.Mon
     assert len(sent) < 50
 
 
-def test_what_is_there_is_never_overwritten():
+def test_an_existing_file_is_never_overwritten():
     address = text_store.write(PLACE, "one.json", "first")
-    with pytest.raises(CloudError, match="there is a text of that name already"):
+    with pytest.raises(CloudError, match="a file of that name already exists"):
         text_store.write(PLACE, "one.json", "second")
     assert text_store.read_text(address) == "first"
 
 
-def test_all_of_a_place_and_nothing_beside_it_is_listed():
+def test_a_listing_has_every_file_under_its_prefix_and_no_other():
     wanted = sorted(text_store.write(PLACE, f"r/{n:04}.json", "x") for n in range(0, 1003, 250))
     s3 = boto3.client("s3")
     for n in set(range(1003)) - set(range(0, 1003, 250)):
@@ -87,7 +87,7 @@ def test_a_place_without_a_prefix_is_the_whole_bucket():
     assert text_store.list_texts("s3://manifests") == [address]
 
 
-def test_one_that_is_not_there_is_gone():
+def test_a_missing_file_raises_gone():
     with pytest.raises(CloudError) as told:
         text_store.read_text("s3://manifests/none.json")
     assert told.value.reason is Reason.GONE
@@ -110,18 +110,18 @@ def test_denied_names_the_permission(server: Server, operation: str, permission:
     assert (told.value.reason, told.value.missing) == (Reason.DENIED, permission)
 
 
-def test_a_bucket_that_fails_is_told(server: Server):
+def test_a_failing_bucket_is_reported(server: Server):
     server.rules.append(on("PutObject", error(400, "InvalidRequest", "no")))
     with pytest.raises(CloudError, match="InvalidRequest"):
         text_store.write(PLACE, "one.json", "x")
 
 
-def test_an_address_that_is_none_is_a_refusal():
+def test_an_invalid_address_is_refused():
     with pytest.raises(CloudError, match="not an address"):
         text_store.write("https://example.com", "one.json", "x")
 
 
-def test_a_manifest_in_a_bucket_is_read_where_manifests_are_kept_in_a_folder(tmp_path: Path):
+def test_a_manifest_in_a_bucket_is_read_beside_a_folder_archive(tmp_path: Path):
     elsewhere, here = manifest.open_archive("s3://manifests/reaper", {}), manifest.open_archive(str(tmp_path), {})
     address = elsewhere.store_manifest(SAVED, 1)
     assert here.read_manifest(address) == SAVED

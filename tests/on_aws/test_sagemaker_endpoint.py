@@ -22,7 +22,7 @@ def silent(account: Account, name: str = "quiet", *, variants: tuple[str, ...] =
         account.alive(name, variant, LONG_AGO, NOW)
 
 
-def test_silence_under_a_living_heartbeat_is_proven_idle_with_its_money(account: Account, swept: Sweep):
+def test_silence_with_a_live_heartbeat_is_proven_idle_and_priced(account: Account, swept: Sweep):
     silent(account, tags={"owner": "a@example.com"})
     found = swept(KIND, policy="{version: 1, owners: {domains: [example.com]}}").found["quiet"]
     assert (found.case.verdict.state, found.case.verdict.confidence) == (State.IDLE, Confidence.PROVEN)
@@ -57,7 +57,7 @@ def test_a_variant_whose_heartbeat_is_missing_keeps_the_endpoint_unknown(account
     assert swept(KIND).state("quiet") is State.UNKNOWN
 
 
-def test_a_variant_that_was_replaced_does_not_keep_it_unknown(account: Account, swept: Sweep):
+def test_a_replaced_variant_does_not_keep_an_endpoint_unknown(account: Account, swept: Sweep):
     silent(account)
     account.alive("quiet", "replaced-a-week-ago", LONG_AGO, NOW - 7 * DAY)
     assert swept(KIND).state("quiet") is State.IDLE
@@ -100,7 +100,7 @@ def test_an_asynchronous_endpoint_is_busy_without_invocations(account: Account, 
     assert swept(KIND).state("batch") is State.ACTIVE
 
 
-def test_an_asynchronous_endpoint_that_does_nothing_is_idle_at_its_own_price(account: Account, swept: Sweep):
+def test_a_silent_async_endpoint_is_idle_at_its_own_price(account: Account, swept: Sweep):
     silent(account, "batch", asynchronous=True)
     found = swept(KIND).found["batch"]
     assert found.case.verdict.state is State.IDLE
@@ -112,7 +112,7 @@ def test_an_asynchronous_endpoint_scaled_to_zero_is_exempt(account: Account, swe
     assert swept(KIND).state("batch") is State.EXEMPT
 
 
-def test_a_serverless_endpoint_is_exempt_and_one_with_provisioned_concurrency_likely(account: Account, swept: Sweep):
+def test_serverless_is_exempt_and_provisioned_concurrency_likely(account: Account, swept: Sweep):
     account.endpoint("free", variants=[Variant(memory_mb=2048)])
     account.endpoint("kept-warm", variants=[Variant(memory_mb=2048, provisioned=2)])
     account.endpoint("warm-and-used", variants=[Variant(memory_mb=2048, provisioned=2)])
@@ -158,13 +158,13 @@ def test_components_that_cannot_be_listed_keep_their_host_unknown(account: Accou
         pytest.param({"config_deleted": True}, State.IDLE, id="configuration deleted"),
     ],
 )
-def test_every_state_has_its_verdict(account: Account, swept: Sweep, given: dict, state: State):
+def test_each_status_has_its_verdict(account: Account, swept: Sweep, given: dict, state: State):
     silent(account, **given)
     assert swept(KIND).state("quiet") is state
 
 
 @pytest.mark.parametrize(("status", "state"), [("Failed", State.EXEMPT), ("Creating", State.YOUNG), ("InService", State.UNKNOWN)])
-def test_endpoints_without_variants(account: Account, swept: Sweep, status: str, state: State):
+def test_endpoints_without_variants_are_unknown_or_free(account: Account, swept: Sweep, status: str, state: State):
     account.endpoint("bare", variants=[], status=status)
     assert swept(KIND).state("bare") is state
 
@@ -214,7 +214,7 @@ def test_a_protecting_tag_protects(account: Account, swept: Sweep, tags: dict[st
     assert (found.case.verdict.state, found.step.name) == (State.EXEMPT, "none")
 
 
-def test_more_than_one_page_of_everything(account: Account, server: Server, swept: Sweep):
+def test_endpoints_on_several_pages_are_all_judged(account: Account, server: Server, swept: Sweep):
     server.world.page_points = 5_000
     for index in range(230):
         silent(account, f"e{index:03}", tags={"n": str(index)})
@@ -226,7 +226,7 @@ def test_more_than_one_page_of_everything(account: Account, server: Server, swep
     assert result.coverage(KIND).status == "ok"
 
 
-def test_one_that_vanishes_between_list_and_describe_is_unknown_and_no_failure(account: Account, server: Server, swept: Sweep):
+def test_an_endpoint_that_vanishes_before_its_description_is_unknown(account: Account, server: Server, swept: Sweep):
     silent(account)
     silent(account, "stays")
     server.rules.append(
@@ -276,7 +276,7 @@ def test_an_idle_candidate_costs_two_more_calls(account: Account, swept: Sweep):
         pytest.param("DescribeEndpoint", garbage(), "partial", None, id="describe garbled"),
     ],
 )
-def test_no_fault_makes_anything_idle_and_coverage_tells(
+def test_a_failed_call_never_yields_idle_and_shows_in_coverage(
     account: Account, server: Server, swept: Sweep, operation: str, fault: Fault, status: str, missing: str | None
 ):
     silent(account)
@@ -295,7 +295,7 @@ def test_no_fault_makes_anything_idle_and_coverage_tells(
     ("operation", "missing"),
     [("ListMetrics", "cloudwatch:ListMetrics"), ("DescribeEndpointConfig", "sagemaker:DescribeEndpointConfig")],
 )
-def test_a_denied_short_cut_costs_coverage_but_no_verdict(
+def test_a_denied_shortcut_costs_coverage_but_no_verdict(
     account: Account, server: Server, swept: Sweep, operation: str, missing: str
 ):
     silent(account)
@@ -316,7 +316,7 @@ def test_with_unreadable_tags_everything_is_unknown(account: Account, server: Se
 
 
 @pytest.mark.parametrize("fault", [throttled(), error(500), error(503), cut()], ids=["throttled", "500", "503", "cut"])
-def test_a_passing_fault_is_retried_and_forgotten(account: Account, server: Server, swept: Sweep, fault: Fault):
+def test_a_passing_fault_of_a_sweep_is_retried(account: Account, server: Server, swept: Sweep, fault: Fault):
     silent(account)
     for operation in ("ListEndpoints", "GetMetricData"):
         server.rules.append(on(operation, fault, times=1))
@@ -343,7 +343,7 @@ def test_the_verdict_holds_at_any_minute_of_the_hour(account: Account, server: S
         assert swept(KIND, now=server.now).state("quiet") is State.IDLE, minutes
 
 
-def test_a_short_rope_still_sees_what_was_used_ninety_minutes_ago(account: Account, swept: Sweep):
+def test_a_short_idle_after_still_sees_recent_use(account: Account, swept: Sweep):
     silent(account)
     account.invoked("quiet", "AllTraffic", NOW - timedelta(minutes=90))
     assert swept(KIND, policy="{version: 1, defaults: {idle_after: 2h}}").state("quiet") is State.ACTIVE
@@ -359,7 +359,7 @@ def test_a_long_look_back_is_read_too(account: Account, swept: Sweep):
     assert swept(KIND, policy="{version: 1, defaults: {idle_after: 90d}}").state("quiet") is State.ACTIVE
 
 
-def test_a_host_whose_components_were_changed_is_another_than_its_owner_was_told_of(account: Account, swept: Sweep):
+def test_changed_components_change_the_hosts_fingerprint(account: Account, swept: Sweep):
     account.endpoint("host", variants=[Variant(model=None, scaling=(1, 2))])
     account.alive("host", "AllTraffic", LONG_AGO, NOW)
     account.component("used", "host")

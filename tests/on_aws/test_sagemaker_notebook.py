@@ -15,7 +15,7 @@ LONG_AGO = NOW - 15 * DAY
 MINUTE = timedelta(minutes=1)
 
 
-def test_silent_busy_points_prove_it_idle(account: Account, swept: Sweep):
+def test_silent_busy_points_prove_idle(account: Account, swept: Sweep):
     notebook = account.notebook("nb", changed=NOW - 10 * DAY)
     account.busy_steadily(notebook.arn, LONG_AGO, NOW)
     found = swept(KIND).found["nb"]
@@ -30,13 +30,13 @@ def test_a_busy_point_makes_it_active(account: Account, swept: Sweep):
     assert swept(KIND).state("nb") is State.ACTIVE
 
 
-def test_a_busy_series_that_stopped_is_unknown_and_not_no_series(account: Account, swept: Sweep):
+def test_a_stopped_busy_series_gives_unknown(account: Account, swept: Sweep):
     notebook = account.notebook("nb")
     account.busy_steadily(notebook.arn, LONG_AGO, NOW - 2 * DAY)
     assert swept(KIND).state("nb") is State.UNKNOWN
 
 
-def test_without_a_series_long_and_quiet_uptime_is_likely(account: Account, swept: Sweep):
+def test_long_quiet_uptime_without_a_busy_series_is_likely(account: Account, swept: Sweep):
     account.notebook("nb", changed=NOW - 5 * DAY)
     account.log_stream("nb/jupyter.log", last_event=NOW - 4 * DAY)
     found = swept(KIND).found["nb"]
@@ -44,7 +44,7 @@ def test_without_a_series_long_and_quiet_uptime_is_likely(account: Account, swep
     assert found.case.verdict.idle_for == 4 * DAY - HOUR  # a later event may not be known for an hour
 
 
-def test_without_any_log_it_is_likely_since_its_last_start(account: Account, swept: Sweep):
+def test_a_notebook_without_a_log_is_likely_since_its_last_start(account: Account, swept: Sweep):
     account.notebook("nb", changed=NOW - 5 * DAY)
     assert swept(KIND).found["nb"].case.verdict.idle_for == 5 * DAY - HOUR
 
@@ -57,7 +57,7 @@ def test_a_fresh_log_event_beats_silent_busy_points(account: Account, swept: Swe
     assert swept(KIND).state("nb") is State.ACTIVE
 
 
-def test_another_notebooks_log_is_not_its_own(account: Account, swept: Sweep):
+def test_another_notebooks_log_does_not_count(account: Account, swept: Sweep):
     account.notebook("nb", changed=NOW - 5 * DAY)
     account.log_stream("nb-2/jupyter.log", last_event=NOW - HOUR)
     account.log_stream("nb/LifecycleConfigOnStart", last_event=NOW - HOUR)
@@ -76,7 +76,7 @@ def test_another_notebooks_log_is_not_its_own(account: Account, swept: Sweep):
         pytest.param({"tags": {"reaper:keep": "true"}}, State.EXEMPT, id="kept"),
     ],
 )
-def test_every_state_has_its_verdict(account: Account, swept: Sweep, given: dict, state: State):
+def test_each_status_has_its_verdict(account: Account, swept: Sweep, given: dict, state: State):
     account.notebook("nb", **given)
     assert swept(KIND).state("nb") is state
 
@@ -92,7 +92,7 @@ def test_every_state_has_its_verdict(account: Account, swept: Sweep, given: dict
         ("GetResources", garbage(), "partial", None),
     ],
 )
-def test_no_fault_makes_it_idle(account: Account, server: Server, swept: Sweep, operation, fault, status, missing):
+def test_a_failed_call_never_yields_idle(account: Account, server: Server, swept: Sweep, operation, fault, status, missing):
     notebook = account.notebook("nb", changed=NOW - 5 * DAY)
     account.busy_steadily(notebook.arn, LONG_AGO, NOW)
     server.rules.append(on(operation, fault))
@@ -107,7 +107,7 @@ def test_busy_published_under_another_spelling_of_the_arn_is_found(account: Acco
     assert swept(KIND).state("MyNotebook") is State.ACTIVE
 
 
-def test_a_log_is_asked_for_only_where_the_notebook_was_silent(account: Account, swept: Sweep):
+def test_logs_are_read_for_silent_notebooks_only(account: Account, swept: Sweep):
     for index in range(20):
         notebook = account.notebook(f"nb{index}")
         account.busy_steadily(notebook.arn, LONG_AGO, NOW, value=float(index > 2))
@@ -116,7 +116,7 @@ def test_a_log_is_asked_for_only_where_the_notebook_was_silent(account: Account,
 
 @pytest.mark.parametrize("minutes", [65, 70, 119])
 @pytest.mark.parametrize("published", [False, True], ids=["without Busy", "with Busy"])
-def test_a_log_counts_from_an_hour_after_what_is_known_of_it(account: Account, swept: Sweep, minutes: int, published: bool):
+def test_a_log_event_counts_as_one_hour_later(account: Account, swept: Sweep, minutes: int, published: bool):
     notebook = account.notebook("nb", changed=NOW - 5 * DAY)
     account.log_stream("nb/jupyter.log", last_event=NOW - minutes * MINUTE)
     if published:
@@ -125,7 +125,7 @@ def test_a_log_counts_from_an_hour_after_what_is_known_of_it(account: Account, s
     assert found.state in {State.ACTIVE, State.YOUNG}
 
 
-def test_a_log_is_silent_once_a_late_event_would_be_known(account: Account, swept: Sweep):
+def test_a_log_is_silent_once_a_late_event_would_have_arrived(account: Account, swept: Sweep):
     account.notebook("nb", changed=NOW - 5 * DAY)
     account.log_stream("nb/jupyter.log", last_event=NOW - 121 * MINUTE)
     found = swept(KIND, policy="{version: 1, defaults: {idle_after: 1h}}").found["nb"].case.verdict

@@ -14,7 +14,7 @@ LONG_AGO = NOW - 15 * DAY
 LAB = "ana/JupyterLab/default"
 
 
-def test_silent_busy_points_prove_it_idle(account: Account, swept: Sweep):
+def test_silent_busy_points_prove_idle(account: Account, swept: Sweep):
     account.space("ana")
     app = account.app(space="ana")
     account.busy_steadily(app.arn, LONG_AGO, NOW)
@@ -23,7 +23,7 @@ def test_silent_busy_points_prove_it_idle(account: Account, swept: Sweep):
     assert (found.price.usd_per_hour, found.price.source) == (0.05, "snapshot")
 
 
-def test_equal_timestamps_prove_nothing_so_it_is_likely_by_age_only(account: Account, swept: Sweep):
+def test_equal_timestamps_prove_nothing_so_age_makes_an_app_likely(account: Account, swept: Sweep):
     account.app(space="ana", created=NOW - 6 * DAY)
     found = swept(KIND).found[LAB]
     assert (found.case.verdict.state, found.case.verdict.confidence) == (State.IDLE, Confidence.LIKELY)
@@ -48,7 +48,7 @@ def test_user_activity_beats_silent_busy_points(account: Account, swept: Sweep):
 @pytest.mark.parametrize(
     "type_", ["JupyterLab", "CodeEditor", "KernelGateway", "JupyterServer", "TensorBoard", "Canvas", "RStudioServerPro"]
 )
-def test_every_app_type_of_users_and_spaces_is_seen(account: Account, swept: Sweep, type_: str):
+def test_every_app_type_of_users_and_spaces_is_found(account: Account, swept: Sweep, type_: str):
     account.app(user="eve", type=type_)
     account.app(space="ana", type=type_)
     assert set(swept(KIND).found) == {f"eve/{type_}/default", f"ana/{type_}/default"}
@@ -64,7 +64,7 @@ def test_every_app_type_of_users_and_spaces_is_seen(account: Account, swept: Swe
         pytest.param({"created": NOW - HOUR}, State.YOUNG, id="started an hour ago"),
     ],
 )
-def test_every_state_has_its_verdict(account: Account, swept: Sweep, given: dict, state: State):
+def test_each_status_has_its_verdict(account: Account, swept: Sweep, given: dict, state: State):
     account.app(space="ana", **given)
     assert swept(KIND).state(LAB) is state
 
@@ -89,7 +89,7 @@ def test_a_keep_tag_on_the_user_protects_the_users_apps(account: Account, swept:
     assert swept(KIND).state("eve/KernelGateway/default") is State.EXEMPT
 
 
-def test_more_than_one_page_of_apps(account: Account, swept: Sweep):
+def test_apps_on_several_pages_are_all_found(account: Account, swept: Sweep):
     for index in range(130):
         account.app(space=f"s{index}", instance="system")
     assert len(swept(KIND).found) == 130
@@ -105,7 +105,7 @@ def test_more_than_one_page_of_apps(account: Account, swept: Sweep):
         ("GetResources", denied(), "denied", "tag:GetResources"),
     ],
 )
-def test_no_fault_makes_it_idle(account: Account, server: Server, swept: Sweep, operation, fault, status, missing):
+def test_a_failed_call_never_yields_idle(account: Account, server: Server, swept: Sweep, operation, fault, status, missing):
     app = account.app(space="ana")
     account.busy_steadily(app.arn, LONG_AGO, NOW)
     server.rules.append(on(operation, fault))
@@ -114,7 +114,7 @@ def test_no_fault_makes_it_idle(account: Account, server: Server, swept: Sweep, 
     assert (result.coverage(KIND).status, result.coverage(KIND).missing) == (status, missing)
 
 
-def test_an_idle_app_in_a_space_is_its_owners_and_the_spaces_are_listed_once(account: Account, server: Server, swept: Sweep):
+def test_idle_space_apps_get_their_owner_from_one_listing(account: Account, server: Server, swept: Sweep):
     account.space("ana", owner="ana-lee")
     account.space("common")
     for space in ("ana", "common"):
@@ -131,7 +131,7 @@ def test_an_idle_app_in_a_space_is_its_owners_and_the_spaces_are_listed_once(acc
     assert [call.operation for call in server.calls].count("ListSpaces") == 1
 
 
-def test_spaces_are_not_listed_where_no_app_in_one_was_silent(account: Account, server: Server, swept: Sweep):
+def test_spaces_are_listed_only_for_silent_apps(account: Account, server: Server, swept: Sweep):
     account.space("ana", owner="ana")
     account.app(space="ana", instance="system")
     account.app(user="eve", type="KernelGateway")
@@ -139,7 +139,7 @@ def test_spaces_are_not_listed_where_no_app_in_one_was_silent(account: Account, 
     assert "ListSpaces" not in [call.operation for call in server.calls]
 
 
-def test_one_that_vanishes_before_it_is_described_is_unknown(account: Account, server: Server, swept: Sweep):
+def test_an_app_that_vanishes_before_its_description_is_unknown(account: Account, server: Server, swept: Sweep):
     account.app(space="ana")
     server.rules.append(lambda call: account.contents.apps.clear() if call.operation == "DescribeApp" else None)
     result = swept(KIND)

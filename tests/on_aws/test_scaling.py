@@ -37,11 +37,11 @@ def wakes(
     return autoscaling.can_wake_variant(found, "e", "v")
 
 
-def test_a_step_policy_with_an_alarm_on_the_backlog_wakes_it():
+def test_a_step_policy_on_the_backlog_wakes_an_endpoint():
     assert wakes()
 
 
-def test_nothing_less_does():
+def test_an_incomplete_wake_up_policy_does_not_count():
     assert not wakes(target={"MaxCapacity": 0})
     assert not wakes(target={"ResourceId": "endpoint/e/variant/other"})
     assert not wakes(policy={"PolicyType": "TargetTrackingScaling"})
@@ -74,7 +74,7 @@ ABOVE, AT = "GreaterThanThreshold", "GreaterThanOrEqualToThreshold"
         ),
     ],
 )
-def test_an_alarm_must_ring_for_one(alarm: dict[str, Any], rings: bool):
+def test_an_alarm_counts_only_if_one_request_triggers_it(alarm: dict[str, Any], rings: bool):
     assert wakes(alarm=alarm) is rings
 
 
@@ -91,7 +91,7 @@ def test_an_alarm_must_ring_for_one(alarm: dict[str, Any], rings: bool):
         pytest.param({"Threshold": 5.0}, False, id="more than one request"),
     ],
 )
-def test_a_single_request_in_vain_must_ring_for_a_component(alarm: dict[str, Any], rings: bool):
+def test_a_components_alarm_must_ring_for_one_failed_request(alarm: dict[str, Any], rings: bool):
     row = {"ResourceId": "inference-component/c", "ScalableDimension": autoscaling.COPIES_DIMENSION}
     policy = {**row, "PolicyName": "p", "PolicyARN": "arn:policy", "PolicyType": "StepScaling", "Alarms": [{"AlarmName": "a"}]}
     watched = {"MetricName": "NoCapacityInvocationFailures", "Dimensions": [{"Name": "InferenceComponentName", "Value": "c"}]}

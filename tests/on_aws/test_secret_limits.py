@@ -28,7 +28,7 @@ def connections(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[socket.socket]
         yield taken
 
 
-def test_a_store_that_hangs_is_given_up_after_two_tries(connections: list[socket.socket], monkeypatch: pytest.MonkeyPatch):
+def test_a_hanging_store_fails_after_two_tries(connections: list[socket.socket], monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(secret_store, "LIMITS", secret_store.LIMITS.merge(Config(read_timeout=0.1)))
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "9")
     with pytest.raises(CloudError) as refused:
@@ -37,7 +37,7 @@ def test_a_store_that_hangs_is_given_up_after_two_tries(connections: list[socket
     assert len(connections) == 2
 
 
-def test_reading_the_keys_ends_well_before_the_page_is_stopped():
+def test_reading_the_keys_ends_before_the_function_times_out():
     [stopped] = re.findall(r"\n  SnoozeFunction:\n(?:    .*\n)*?      Timeout: (\d+)\n", TEMPLATE.read_text())
     limits = secret_store.LIMITS
     longest = (limits.connect_timeout + limits.read_timeout) * limits.retries["total_max_attempts"]

@@ -21,11 +21,11 @@ def secrets(server: Server) -> None:
 
 
 @pytest.mark.parametrize("ref", ["secretsmanager:ring", "secretsmanager:ring#k1", "secretsmanager:ring#current"])
-def test_no_policy_gets_a_key_however_little_it_asks_for(ref: str):
+def test_no_policy_can_read_a_snooze_key(ref: str):
     with pytest.raises(CloudError, match="keys that sign snooze links are kept there"):
         secret_store.read_for_policy(ref, EVERYTHING)
 
 
-def test_a_policy_gets_the_secret_beside_it_and_a_setting_gets_the_keys():
+def test_a_policy_can_read_other_secrets_and_a_setting_the_keys():
     assert secret_store.read_for_policy("secretsmanager:hook#k1", EVERYTHING) == "s3cret"
     assert secret_store.read_secret("secretsmanager:ring", {}) == RING

@@ -59,14 +59,14 @@ def endpoints(account: Account, count: int, hours: float, **given: Any) -> None:
         pytest.param(["match: {kind: sagemaker-notebook}, idle_after: 1h"], id="another kind"),
     ],
 )
-def test_a_rule_that_the_list_rules_out_costs_no_description(account: Account, swept: Sweep, rules: list[str]):
+def test_a_rule_excluded_by_the_listing_costs_no_description(account: Account, swept: Sweep, rules: list[str]):
     endpoints(account, 30, 6)
     result = swept(KIND, policy=policy(*rules))
     assert result.calls(KIND) == 4
     assert {f.case.verdict.state for f in result.found.values()} == {State.ACTIVE}
 
 
-def test_a_price_rule_costs_two_calls_for_each_that_was_silent_for_it(account: Account, swept: Sweep):
+def test_a_price_rule_costs_two_calls_per_silent_endpoint(account: Account, swept: Sweep):
     endpoints(account, 10, 6)
     for index in range(4):
         account.invoked(f"endpoint-{index:03}", "AllTraffic", NOW - HOUR / 2)
@@ -111,7 +111,7 @@ def thorough(kind: Kind[Any]) -> Kind[Any]:
     return replace(kind, observe=observe)
 
 
-def test_use_of_a_variant_without_instances_is_told_in_one_way(account: Account):
+def test_use_of_a_variant_without_instances_is_worded_in_one_way(account: Account):
     account.endpoint("pair", variants=[Variant(name="v"), Variant(name="w", count=0)], created=NOW - 40 * DAY)
     for name in ("v", "w"):
         account.alive("pair", name, NOW - 10 * DAY, NOW)
@@ -123,7 +123,7 @@ def test_use_of_a_variant_without_instances_is_told_in_one_way(account: Account)
     assert found[0].because.startswith("Invocations of w shows use")
 
 
-def test_a_component_has_no_price_and_costs_no_look_for_a_rule_on_prices(account: Account, swept: Sweep):
+def test_a_price_rule_costs_no_description_of_a_component(account: Account, swept: Sweep):
     account.endpoint("host", variants=[Variant(model=None, scaling=(1, 2))])
     for index in range(5):
         account.component(f"part-{index}", "host")
@@ -135,7 +135,7 @@ def test_a_component_has_no_price_and_costs_no_look_for_a_rule_on_prices(account
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_every_verdict_is_that_of_a_sweep_which_describes_everything(account: Account, server: Server, seed: int):
+def test_shortcuts_give_the_verdicts_of_describing_everything(account: Account, server: Server, seed: int):
     fleet(account, seed)
     chance = random.Random(f"rules of {seed}")
     text = policy(*chance.sample(RULES, chance.randint(1, len(RULES))))
@@ -201,7 +201,7 @@ def test_first_looks_of_any_reach_are_packed_within_points_and_queries(server: S
 
 
 @pytest.mark.parametrize("kind", [KIND, "sagemaker-inference-component", "sagemaker-notebook", "sagemaker-studio-app"])
-def test_the_look_before_an_action_reads_the_whole_window_at_once(account: Account, server: Server, swept: Sweep, kind: str):
+def test_the_recheck_reads_the_whole_window_at_once(account: Account, server: Server, swept: Sweep, kind: str):
     account.endpoint("host", variants=[Variant(model=None, scaling=(1, 2))])
     account.component("part", "host")
     account.notebook("nb")
@@ -213,7 +213,7 @@ def test_the_look_before_an_action_reads_the_whole_window_at_once(account: Accou
     assert {start for _, start in found} == {observe.observation_window(held, NOW).start}
 
 
-def test_a_wait_that_cannot_be_told_is_the_shortest_of_the_policy(account: Account):
+def test_an_unreadable_idle_after_is_the_shortest_of_the_policy(account: Account):
     one = Resource(
         kind=KIND,
         id="odd",

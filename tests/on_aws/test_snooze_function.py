@@ -152,7 +152,7 @@ def test_a_get_through_the_url_shows_the_page_and_writes_nothing(store: Ledger, 
 @pytest.mark.parametrize(
     "encoded", [pytest.param(True, id="in base64, as browsers' forms arrive"), pytest.param(False, id="as text")]
 )
-def test_a_post_through_the_url_keeps_the_resource(store: Ledger, encoded: bool):
+def test_a_post_through_the_url_snoozes_the_resource(store: Ledger, encoded: bool):
     before = datetime.now(UTC)
     reply = call(event("POST", body=form(reason="für Ōsaka"), encoded=encoded))
     found = remembered(store)
@@ -162,7 +162,7 @@ def test_a_post_through_the_url_keeps_the_resource(store: Ledger, encoded: bool)
     assert [entry.what for entry in store.history(ID)] == ["kept"]
 
 
-def test_two_at_once_lose_nothing_and_the_longer_one_wins(store: Ledger):
+def test_two_concurrent_snoozes_keep_the_longer_one(store: Ledger):
     with ThreadPoolExecutor(4) as pool:
         replies = list(pool.map(call, [event("POST", body=form(days=days)) for days in ("1", "2", "3", "4")]))
     found = remembered(store)
@@ -171,7 +171,7 @@ def test_two_at_once_lose_nothing_and_the_longer_one_wins(store: Ledger):
     assert (found.version, found.warned_at) == (1 + len(store.history(ID)), NOW)
 
 
-def test_it_asks_for_no_more_than_its_role_grants(store: Ledger, server: Server):
+def test_the_snooze_function_calls_only_what_its_role_grants(store: Ledger, server: Server):
     call(event("GET", f"t={token()}"))
     call(event("POST", body=form()))
     call(event("POST", body=form(days="1", shorten="yes")))
@@ -184,7 +184,7 @@ def test_the_secret_is_read_once_for_many_requests(store: Ledger, server: Server
     assert [c.action for c in server.calls].count("secretsmanager:GetSecretValue") == 1
 
 
-def test_a_rotated_key_is_found_without_a_new_deployment(store: Ledger):
+def test_a_rotated_key_is_read_without_a_new_deployment(store: Ledger):
     gate, later = snooze_function._snooze_handler(), NOW + timedelta(seconds=31)
     assert gate.handle(snooze_function.parse_request(event("GET", f"t={token()}")), NOW).status == 200
     boto3.client("secretsmanager").put_secret_value(SecretId=SECRET, SecretString=ring("k2", k1=FIRST, k2=SECOND))
@@ -192,21 +192,19 @@ def test_a_rotated_key_is_found_without_a_new_deployment(store: Ledger):
         assert gate.handle(snooze_function.parse_request(event("GET", f"t={link}")), later).status == 200
 
 
-def test_strangers_get_a_plain_403_and_the_ledger_is_not_asked(store: Ledger, server: Server):
+def test_forged_links_get_403_and_cause_no_ledger_read(store: Ledger, server: Server):
     for bad in ("", "x", token()[:-1], token("3" * 64)):
         assert call(event("GET", f"t={bad}"))["statusCode"] == 403
     assert "dynamodb:BatchGetItem" not in {c.action for c in server.calls}
 
 
-def test_a_key_from_the_environment_will_do(store: Ledger, monkeypatch: pytest.MonkeyPatch):
+def test_a_key_from_the_environment_is_accepted(store: Ledger, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("REAPER_SNOOZE_KEYS", "env:KEEP_KEYS")
     monkeypatch.setenv("KEEP_KEYS", ring("k1", k1=SECOND))
     assert call(event("GET", f"t={token(SECOND)}"))["statusCode"] == 200
 
 
-def test_a_secret_that_may_not_be_read_is_a_503_and_the_log_names_the_permission(
-    store: Ledger, server: Server, caplog: pytest.LogCaptureFixture
-):
+def test_a_denied_secret_gives_503_and_logs_the_permission(store: Ledger, server: Server, caplog: pytest.LogCaptureFixture):
     server.rules.append(on("GetSecretValue", denied()))
     reply = call(event("GET", f"t={token()}"))
     assert (reply["statusCode"], "reaper:keep-until=" in reply["body"]) == (503, True)
@@ -215,7 +213,7 @@ def test_a_secret_that_may_not_be_read_is_a_503_and_the_log_names_the_permission
 
 
 @pytest.mark.parametrize("action", ["BatchGetItem", "UpdateItem"])
-def test_a_table_that_may_not_be_used_is_a_503_with_the_tag_instead(store: Ledger, server: Server, action: str):
+def test_a_denied_table_gives_503_and_offers_the_tag(store: Ledger, server: Server, action: str):
     server.rules.append(on(action, denied()))
     reply = call(event("POST", body=form()))
     assert (reply["statusCode"], "reaper:keep-until=" in reply["body"]) == (503, True)
@@ -223,7 +221,7 @@ def test_a_table_that_may_not_be_used_is_a_503_with_the_tag_instead(store: Ledge
     assert remembered(store).snoozed_until is None
 
 
-def test_the_log_has_no_token_and_says_what_happened(store: Ledger, caplog: pytest.LogCaptureFixture):
+def test_the_log_names_the_event_and_no_token(store: Ledger, caplog: pytest.LogCaptureFixture):
     call(event("GET", f"t={token()}"))
     call(event("POST", body=form()))
     call(event("GET", "t=forged"))
@@ -262,7 +260,7 @@ def test_the_log_has_no_token_and_says_what_happened(store: Ledger, caplog: pyte
         pytest.param(None, id="nothing"),
     ],
 )
-def test_an_event_that_is_no_request_is_a_400_and_one_line(
+def test_an_event_that_is_not_a_request_gives_400(
     store: Ledger, server: Server, odd: dict[str, Any], caplog: pytest.LogCaptureFixture
 ):
     reply = call(odd)
@@ -272,7 +270,7 @@ def test_an_event_that_is_no_request_is_a_400_and_one_line(
 
 
 @pytest.mark.parametrize("setting", ["REAPER_LEDGER", "REAPER_SNOOZE_KEYS"])
-def test_a_deployment_that_cannot_work_is_a_503_without_a_trace(
+def test_a_broken_deployment_gives_503_without_a_traceback(
     store: Ledger, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, setting: str
 ):
     monkeypatch.delenv(setting)
@@ -282,7 +280,7 @@ def test_a_deployment_that_cannot_work_is_a_503_without_a_trace(
     assert (line.levelname, line.exc_info) == ("ERROR", None)
 
 
-def test_path_rate_and_shape_come_before_the_secret(store: Ledger, server: Server):
+def test_path_rate_and_form_are_checked_before_the_secret(store: Ledger, server: Server):
     asked = [event("GET", f"t={token()}", path="/"), event("PUT", f"t={token()}"), event("GET"), event("POST", body=b"x=1")]
     assert [call(one)["statusCode"] for one in asked] == [404, 405, 403, 403]
     assert [call(event("GET", "t=x"))["statusCode"] for _ in range(60)][-1] == 429
@@ -290,7 +288,7 @@ def test_path_rate_and_shape_come_before_the_secret(store: Ledger, server: Serve
     assert server.calls == []
 
 
-def test_a_secret_that_may_not_be_read_is_asked_for_once_a_minute(store: Ledger, server: Server):
+def test_a_denied_secret_is_read_once_a_minute(store: Ledger, server: Server):
     server.rules.append(on("GetSecretValue", denied()))
     gate, asked = snooze_function._snooze_handler(), snooze_function.parse_request(event("GET", f"t={token()}"))
     statuses = [gate.handle(asked, NOW + timedelta(seconds=second)).status for second in range(0, 60, 6)]
@@ -307,7 +305,7 @@ def test_a_link_of_another_stack_with_the_same_secret_is_refused(store: Ledger, 
     assert call(event("GET", f"t={token()}"))["statusCode"] == 200, "mailed before the stack had a name"
 
 
-def test_one_client_can_only_ask_so_often(store: Ledger):
+def test_one_clients_requests_are_limited(store: Ledger):
     statuses = [call(event("GET", "t=guess"))["statusCode"] for _ in range(70)]
     assert statuses[:60] == [403] * 60
     assert 429 in statuses[60:]

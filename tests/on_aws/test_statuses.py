@@ -107,7 +107,7 @@ def _described(enum: str, status: str) -> Callable[[Call], Fault | None]:
 
 
 @pytest.mark.parametrize(("kind", "enum"), list(VERDICTS))
-def test_every_status_of_the_sdk_has_a_verdict_here(kind: str, enum: str):
+def test_every_status_of_the_sdk_has_a_tested_verdict(kind: str, enum: str):
     assert set(VERDICTS[kind, enum]) == _statuses(enum)
 
 
@@ -122,7 +122,7 @@ def test_a_listed_status_has_its_verdict(server: Server, swept: Sweep, silent: d
         return
     told = result.found[silent[kind]].case
     assert told.verdict.state is VERDICTS[kind, enum][status], told.verdict.because
-    assert "which we do not know" not in told.verdict.because
+    assert "doesn't recognize" not in told.verdict.because
 
 
 @pytest.mark.parametrize(("kind", "enum", "status"), [one for one in EVERY if one.values[1] in DESCRIBED])
@@ -142,20 +142,20 @@ def test_a_status_of_a_newer_service_is_unknown(
     server.rules.append(_described(enum, "Hibernating"))
     server.rules.append(change(enum, "Hibernating"))
     told = swept(kind).found[silent[kind]].case.verdict
-    assert (told.state, "status is Hibernating, which we do not know" in told.because) == (UNKNOWN, True)
+    assert (told.state, "doesn't recognize its status Hibernating" in told.because) == (UNKNOWN, True)
 
 
 def test_a_notebook_status_of_a_newer_service_is_unknown(server: Server, swept: Sweep, silent: dict[str, str]):
     server.rules.append(_listed("NotebookInstanceStatus", "Hibernating"))
     told = swept("sagemaker-notebook").found["nb"].case.verdict
-    assert (told.state, "which we do not know" in told.because) == (UNKNOWN, True)
+    assert (told.state, "doesn't recognize" in told.because) == (UNKNOWN, True)
 
 
 def _asked(result: Result, name: str) -> State:
     return result.found[name].case.verdict.state
 
 
-def test_what_vanished_since_the_list_is_no_adapter_of_its_neighbours(account: Account, server: Server, swept: Sweep):
+def test_a_vanished_component_is_no_adapter_of_its_siblings(account: Account, server: Server, swept: Sweep):
     account.endpoint("host", variants=[Variant(model=None, scaling=(1, 2))])
     for name in ("stays", "goes"):
         account.component(name, "host")
@@ -170,7 +170,7 @@ def test_what_vanished_since_the_list_is_no_adapter_of_its_neighbours(account: A
     assert (_asked(result, "stays"), _asked(result, "goes")) == (IDLE, UNKNOWN)
 
 
-def test_use_of_what_vanished_since_the_list_still_counts_for_its_neighbours(account: Account, server: Server, swept: Sweep):
+def test_traffic_of_a_vanished_component_counts_for_its_siblings(account: Account, server: Server, swept: Sweep):
     account.endpoint("host", variants=[Variant(model=None, scaling=(1, 2))])
     for name in ("base", "adapter"):
         account.component(name, "host")
@@ -185,7 +185,7 @@ def test_use_of_what_vanished_since_the_list_still_counts_for_its_neighbours(acc
     assert _asked(swept("sagemaker-inference-component"), "base") is State.ACTIVE
 
 
-def test_a_neighbour_that_cannot_be_described_may_be_an_adapter(account: Account, server: Server, swept: Sweep):
+def test_an_undescribed_sibling_may_be_an_adapter(account: Account, server: Server, swept: Sweep):
     account.endpoint("host", variants=[Variant(model=None, scaling=(1, 2))])
     for name in ("stays", "dark"):
         account.component(name, "host")
@@ -199,7 +199,7 @@ def test_a_neighbour_that_cannot_be_described_may_be_an_adapter(account: Account
     assert _asked(swept("sagemaker-inference-component"), "stays") is UNKNOWN
 
 
-def test_a_component_that_was_changed_since_the_list_is_young(account: Account, server: Server, swept: Sweep):
+def test_a_component_changed_since_the_listing_is_young(account: Account, server: Server, swept: Sweep):
     account.endpoint("host", variants=[Variant(model=None, scaling=(1, 2))])
     account.component("part", "host")
     account.component_alive("part", LONG_AGO, NOW)
@@ -208,7 +208,7 @@ def test_a_component_that_was_changed_since_the_list_is_young(account: Account, 
     assert _asked(swept("sagemaker-inference-component"), "part") is YOUNG
 
 
-def test_components_are_asked_for_normalized_utilisation_only(server: Server, swept: Sweep, silent: dict[str, str]):
+def test_components_are_read_by_normalized_utilization_only(server: Server, swept: Sweep, silent: dict[str, str]):
     swept("sagemaker-inference-component")
     asked = {
         (q["MetricStat"]["Metric"]["Namespace"], q["MetricStat"]["Metric"]["MetricName"])
@@ -220,7 +220,7 @@ def test_components_are_asked_for_normalized_utilisation_only(server: Server, sw
     assert names == {"CPUUtilizationNormalized", "GPUUtilizationNormalized"}
 
 
-def test_zeros_of_model_latency_at_rest_are_no_use(account: Account, swept: Sweep):
+def test_zeros_of_model_latency_are_silence(account: Account, swept: Sweep):
     account.endpoint("queue", asynchronous=True)
     account.alive("queue", "AllTraffic", LONG_AGO, NOW)
     pair = {"EndpointName": "queue", "VariantName": "AllTraffic"}
@@ -228,7 +228,7 @@ def test_zeros_of_model_latency_at_rest_are_no_use(account: Account, swept: Swee
     assert swept("sagemaker-endpoint").idle() == ["queue"]
 
 
-def test_latency_of_a_model_at_work_is_use(account: Account, swept: Sweep):
+def test_positive_model_latency_is_activity(account: Account, swept: Sweep):
     account.endpoint("queue", asynchronous=True)
     account.alive("queue", "AllTraffic", LONG_AGO, NOW)
     pair = {"EndpointName": "queue", "VariantName": "AllTraffic"}

@@ -43,17 +43,17 @@ OTHERS = ("2026-11-22T10:00:00+01:00", "Sun, 22 Nov 2026 10:00:00 GMT", "2026112
 
 
 @pytest.mark.parametrize("value", [*ODD, *GOOD, *OTHERS], ids=repr)
-def test_every_form_is_read_as_botocore_reads_it(value: Any) -> None:
+def test_every_time_format_is_read_as_botocore_reads_it(value: Any) -> None:
     assert _read(timestamps.parse_moment, value) == _read(parse_timestamp, value)
 
 
 @settings(deadline=None)
 @given(st.one_of(st.integers(), st.floats(), st.text(max_size=30), st.datetimes().map(lambda t: t.isoformat() + "Z")))
-def test_any_value_is_read_as_botocore_reads_it(value: Any) -> None:
+def test_any_timestamp_is_read_as_botocore_reads_it(value: Any) -> None:
     assert _read(timestamps.parse_moment, value) == _read(parse_timestamp, value)
 
 
-def test_replies_are_read_with_it(account: Account) -> None:
+def test_replies_use_our_timestamp_parser(account: Account) -> None:
     cloud = CloudSession(boto3.Session(), Target(cloud="aws", account="1", region="us-east-1"))
     account.endpoint("churn", variants=[Variant()], created=datetime(2026, 1, 1, tzinfo=UTC))
 

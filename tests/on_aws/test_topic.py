@@ -19,7 +19,7 @@ from reaper.notices.message import without_markup
         ("größer", "gr??er"),
     ],
 )
-def test_a_subject_shows_no_mark_for_what_is_not_seen(text: str, said: str):
+def test_a_subject_shows_no_mark_for_invisible_characters(text: str, said: str):
     assert sns.ascii_subject(without_markup(text)) == said
 
 

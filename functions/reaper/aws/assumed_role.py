@@ -24,8 +24,8 @@ MAX_POLICY_CHARS = 2048
 def assume_role(role_arn: str, may_act: bool, actions: Sequence[str]) -> boto3.Session:
     """A session as that role, whose credentials are fetched on first use and renewed before they end.
 
-    Unless the mode may act, its rights are cut down to exactly `actions`, which only read. Raises SettingsError where there are no
-    credentials to take the role on with, or the list of actions is too long to be sent.
+    Unless the mode may act, its rights are cut down to exactly `actions`, which only read. Raises SettingsError without credentials to
+    assume the role with, or if the list of actions is too long to be sent.
     """
     asked: dict[str, Any] = {"RoleSessionName": ROLE_SESSION_NAME}
     if not may_act:

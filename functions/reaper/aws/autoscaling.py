@@ -23,7 +23,7 @@ VARIANT_DIMENSION = "sagemaker:variant:DesiredInstanceCount"
 COPIES_DIMENSION = "sagemaker:inference-component:DesiredCopyCount"
 MAX_ALARMS_PER_CALL = 100
 SPARSE_METRICS = {"NoCapacityInvocationFailures"}
-"""Metrics that have no points at all while nobody asks; a backlog is told every minute."""
+"""Metrics without any points while no request comes in; a backlog is published every minute."""
 ABOVE_OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
     "GreaterThanThreshold": operator.gt,
     "GreaterThanOrEqualToThreshold": operator.ge,

@@ -22,7 +22,7 @@ NAMESPACE, METRIC, DIMENSION = "MLIdleReaper", "Busy", "Resource"
 
 
 def busy_readings(cloud: CloudSession, resources: Sequence[Resource], window: Window) -> dict[str, tuple[Reading, ...]]:
-    """Busy as activity and as heartbeat, by resource id. Without any point both are empty: nobody publishes it there.
+    """Busy as activity and as heartbeat, by resource id. Without any point both are empty: it isn't published there.
 
     The whole window is only read of what the first look leaves open.
     """

@@ -1,4 +1,4 @@
-"""What can be done to an inference component, and what bars it. Calls nothing.
+"""What can be done to an inference component, and what blocks it. Pure.
 
 Legal states: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeInferenceComponent.html
 """
@@ -59,7 +59,7 @@ def _blocked_by_state(resource: Resource) -> Blocked | None:
         return Blocked(because=f"its status is {resource.status or 'missing'}")
     if details.base_component:
         return Blocked(because=f"it is an adapter inside {details.base_component} and takes no capacity of its own")
-    return None if details.is_described else Blocked(because="it was not looked at closely")
+    return None if details.is_described else Blocked(because="it wasn't checked closely")
 
 
 def _stop_blocked(resource: Resource) -> Blocked | None:
@@ -93,8 +93,8 @@ def remove_copies_command(resource: Resource) -> Command:
 ACTION_SPECS = {
     StepName.STOP: ActionSpec(
         participle="taken to no copies",
-        effect="takes its copies to zero, only where a step scaling policy would wake it again; lowers the autoscaling minimum first",
-        undo="brings back its number of copies and the autoscaling minimum, where they are still as the stop left them and it is the same",
+        effect="takes its copies to zero, only if a step scaling policy would wake it again; lowers the autoscaling minimum first",
+        undo="restores its copy count and the autoscaling minimum, if they are still as the stop left them and it is the same component",
         permissions=(
             "sagemaker:ListTags",
             "sagemaker:UpdateInferenceComponentRuntimeConfig",
@@ -107,8 +107,8 @@ ACTION_SPECS = {
     StepName.DELETE: ActionSpec(
         participle="deleted",
         effect="deletes the component and its autoscaling; the endpoint, its instances and the model stay",
-        undo="creates it again on its endpoint with its tags and copies, and once it is in service (run it again then) its autoscaling; "
-        "it gets the tag ml-idle-reaper:restored, by which the next run knows it; one that somebody made anew is left as it is",
+        undo="recreates it on its endpoint with its tags and copies, and once it is in service (run it again then) its autoscaling; "
+        "it gets the tag ml-idle-reaper:restored, which tells the next run to continue; one that a person recreated is left alone",
         permissions=(
             "sagemaker:ListTags",
             "sagemaker:DescribeEndpoint",

@@ -1,10 +1,10 @@
-"""What the variants of endpoints that earlier sweeps described run on. A configuration never changes, but it can be deleted and made anew under its name.
+"""What the variants of endpoints that earlier sweeps described run on. A configuration never changes, but it can be deleted and recreated under its name.
 
 So an entry is good only for the endpoint's ARN with CreationTime and LastModifiedTime as listed, and as described, and for the name that its
 description gives: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_UpdateEndpoint.html (a configuration in use must stay).
 
 Only the instance types are kept, which the description lacks, and only of the plain case: what is serverless, asynchronous or a host of
-components, and whether it could be created again, is never taken from here.
+components, and whether it could be recreated, is never taken from here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What can be done to an endpoint, and what bars it: the part of the kind that looks ahead to an act. Calls nothing.
+"""What can be done to an endpoint, and what blocks it. Pure.
 
 Legal states: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DeleteEndpoint.html
 """
@@ -38,7 +38,7 @@ class RegionContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointDetails:
-    """What acting on an endpoint needs. `scale_in` is None until it was looked at closely.
+    """What acting on an endpoint needs. `scale_in` is None until it was described.
 
     `component_tags`: the components' own tags as read right before an action, by name. `parts_after_stop`: what is still paid for after the
     next scale-in; None if that isn't known. `unrestorable`: why it can't be recreated. `protected_inside`: by action, which component forbids it.
@@ -81,7 +81,7 @@ def _blocked_without_copies(plan: ScaleInPlan, rows: Mapping[str, Mapping[str, A
     """Without copies there are none to take. A component that can't be read may have some."""
     if not plan.components or any((row := rows[name]) is None or restorable.copy_count(row) for name in plan.components):
         return None
-    return Blocked(because="its components have no copies already; SageMaker lets its instances go", already_done=True)
+    return Blocked(because="its components already have no copies; SageMaker releases its instances", already_done=True)
 
 
 def _unrestorable(
@@ -134,7 +134,7 @@ def blocked_actions(resource: Resource) -> Mapping[StepName, Blocked | None]:
     inside = {action: Blocked(because=because) for action, because in details.protected_inside.items()}
     blocked = _blocked_by_state(resource)
     if details.scale_in is None:
-        blocked = blocked or Blocked(because="it was not looked at closely")
+        blocked = blocked or Blocked(because="it wasn't checked closely")
     return {
         StepName.STOP: blocked or inside.get(StepName.STOP) or _stop_blocked(resource),
         StepName.DELETE: blocked or inside.get(StepName.DELETE) or _delete_blocked(resource),
@@ -184,11 +184,11 @@ def delete_command(resource: Resource) -> Command | None:
 ACTION_SPECS = {
     StepName.STOP: ActionSpec(
         participle="scaled in",
-        effect="scales in: to no instances where a step scaling policy would wake it again (asynchronous endpoints, hosts of inference "
+        effect="scales in: to no instances if a step scaling policy would wake it again (asynchronous endpoints, hosts of inference "
         f"components that SageMaker scales), else to one instance per variant ({AVAILABILITY_WARNING}); one variant at a time, the one that saves "
         "most first, each with a notice of its own; lowers the autoscaling minimum first",
-        undo="brings back the number of instances or copies and the autoscaling minimum, where they are still as the stop left them and "
-        "the endpoint is the same; of several variants one after the other, each once the endpoint is in service (run it again then)",
+        undo="restores the instance or copy counts and the autoscaling minimum, if they are still as the stop left them and "
+        "the endpoint is the same; several variants one after the other, each once the endpoint is in service (run it again then)",
         permissions=(
             "sagemaker:ListTags",
             "sagemaker:UpdateEndpointWeightsAndCapacities",
@@ -202,10 +202,10 @@ ACTION_SPECS = {
     StepName.DELETE: ActionSpec(
         participle="deleted",
         effect="deletes the endpoint, the inference components on it and its autoscaling; the configuration and the models stay; never one "
-        "with tags that AWS keeps for itself, such as those of a CloudFormation stack",
-        undo="creates it again from the stored manifest: the configuration where it is gone, the endpoint with its tags, and once it "
-        "is in service (run it again then) components, autoscaling and numbers of instances; the tags of its autoscaling are lost; what is created "
-        "again gets the tag ml-idle-reaper:restored, by which the next run knows it; one that somebody made anew is left as it is",
+        "with tags that AWS reserves, such as those of a CloudFormation stack",
+        undo="recreates it from the stored manifest: the configuration if it is gone, the endpoint with its tags, and once it "
+        "is in service (run it again then) components, autoscaling and instance counts; the tags of its autoscaling are lost; what is "
+        "recreated gets the tag ml-idle-reaper:restored, which tells the next run to continue; one that a person recreated is left alone",
         permissions=(
             "sagemaker:ListTags",
             "sagemaker:DescribeModel",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """A production or shadow variant; `instances` are (type or None where it is not known, how many run)."""
+    """A production or shadow variant; `instances` are (type, None if unknown; how many run)."""
 
     name: str
     instances: tuple[tuple[str | None, int], ...] = ()
@@ -68,7 +68,7 @@ def describe_endpoint(cloud: CloudSession, name: str, recall: TypeLookup = no_kn
     try:
         types = recall(row)
         found = _parse_description(row, {} if types else _read_config(cloud, row) or {}, types or {})
-        size_text(found)  # what cannot be told to people has not been understood
+        size_text(found)  # a size that can't be written for people wasn't understood
         return found
     except ODD_REPLY_ERRORS as error:
         raise CloudError(
@@ -77,7 +77,7 @@ def describe_endpoint(cloud: CloudSession, name: str, recall: TypeLookup = no_kn
 
 
 def billed_parts(described: EndpointDescription) -> tuple[BilledPart, ...] | None:
-    """What is paid for; None as soon as one running instance's type is not known."""
+    """What is paid for; None if the type of any running instance is unknown."""
     component = "AsyncInf" if described.is_asynchronous else "Hosting"
     found = []
     for variant in described.variants:

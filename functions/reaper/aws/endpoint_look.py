@@ -32,7 +32,7 @@ KNOWN_COMPONENT_STATUSES = {*CHANGING_COMPONENT_STATUSES, *component.STEADY_STAT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloserLook:
-    """One silent endpoint, looked at closely. `described` is None if that failed; then `unknown_because` says why."""
+    """One silent endpoint, read closely. `described` is None if that failed; then `unknown_because` says why."""
 
     resource: Resource
     described: EndpointDescription | None = None
@@ -118,7 +118,7 @@ def _changing_component_because(statuses: Mapping[str, str]) -> str | None:
 
 def _unknown_component_because(statuses: Mapping[str, str]) -> str | None:
     unknown = [name for name, status in statuses.items() if status and status not in KNOWN_COMPONENT_STATUSES]
-    return f"its component {unknown[0]} is {statuses[unknown[0]]}, which we do not know" if unknown else None
+    return f"this version doesn't recognize the status {statuses[unknown[0]]} of its component {unknown[0]}" if unknown else None
 
 
 def with_endpoint_details(cloud: CloudSession, looks: Sequence[CloserLook], window: Window) -> list[CloserLook]:

@@ -1,4 +1,4 @@
-"""Metrics in bulk: up to 500 series a call, every page followed, every status looked at.
+"""Metrics in bulk: up to 500 series a call, every page followed, every status checked.
 
 Limits and retention (5-minute points live 63 days, hourly points 455): https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_GetMetricData.html
 Hourly buckets are asked for at any age, because the estimated number of points is what CloudWatch throttles. They begin where StartTime

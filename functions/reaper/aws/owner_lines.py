@@ -1,6 +1,6 @@
 """What AWS resources offer an owner to click or paste: the page in the console, and lines for the AWS CLI. Pure.
 
-Every part that comes from the cloud is escaped or quoted, and what would decide on the host is held to its form.
+Every part that comes from the cloud is escaped or quoted, and what decides on the host must have its exact form.
 https://docs.aws.amazon.com/sagemaker/latest/dg/realtime-endpoints.html
 https://docs.aws.amazon.com/cli/latest/reference/sagemaker/add-tags.html
 """

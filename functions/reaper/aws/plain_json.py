@@ -11,7 +11,7 @@ ANY_REPLY_KEY = "ResponseMetadata"
 
 
 def to_plain_json(value: Any) -> Any:
-    """The same without what the SDK adds; times become ISO 8601 texts in UTC, which the SDK takes back."""
+    """The same without what the SDK adds; times become ISO 8601 strings in UTC, which the SDK accepts."""
     if isinstance(value, Mapping):
         return {str(key): to_plain_json(one) for key, one in value.items() if key != ANY_REPLY_KEY}
     if isinstance(value, (list, tuple)):
@@ -25,6 +25,6 @@ def chosen_members(row: Mapping[str, Any], *names: str) -> dict[str, Any]:
 
 
 def tags_parameter(tags: Mapping[str, str]) -> dict[str, Any]:
-    """The parameter `Tags` of a create call; nothing where there are none. Keys that AWS keeps for itself cannot be given back."""
+    """The parameter `Tags` of a create call; nothing without tags. AWS refuses keys that it reserves."""
     shown = [{"Key": key, "Value": value} for key, value in tags.items() if not key.lower().startswith("aws:")]
     return {"Tags": shown} if shown else {}

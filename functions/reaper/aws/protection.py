@@ -22,7 +22,7 @@ def protected_inside(inside: TagsOfContained, now: datetime) -> dict[StepName, s
             if move not in found and (because := _forbidden_because(own, action, now)):
                 found[move] = f"{name} inside it is protected: {because}"
         if StepName.DELETE not in found and (because := undeletable_because(own)):
-            found[StepName.DELETE] = f"{name} inside it would go with it, and of that one holds: {because}"
+            found[StepName.DELETE] = f"{name} inside it would be deleted too, but {because}"
     return found
 
 
@@ -32,14 +32,14 @@ def undeletable_because(own: Mapping[str, str] | None) -> str | None:
     if not keys:
         return None
     if stack := _stack_name(own):
-        return f"it is managed by the stack {stack}: delete it there"
-    return f"its tag {keys[0]} is one that AWS keeps for itself and could not be put back"
+        return f"it belongs to stack {stack}; delete it in CloudFormation"
+    return f"its tag {keys[0]} is reserved by AWS and could not be restored"
 
 
 def stack_warning(own: Mapping[str, str] | None) -> str:
     """What a stack may do to what is only scaled, to be added to a sentence; "" where none manages it."""
     stack = _stack_name(own)
-    return f"; the stack {stack}, which manages it, may set its numbers again" if stack else ""
+    return f"; its stack {stack} may change it back" if stack else ""
 
 
 def _stack_name(own: Mapping[str, str] | None) -> str | None:

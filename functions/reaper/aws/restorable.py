@@ -1,6 +1,6 @@
-"""What could be created again from its description, and what stands against it: the members that we know how to bring back. Pure, but for `gone`.
+"""What could be recreated from its description, and what prevents that: the members this version can restore. Pure, except `deleted_models`.
 
-A description that has a member beyond these is of a newer service than this version knows, and is not deleted from. Tests compare the
+A description with any other member is of a newer service than this version knows, and isn't deleted. Tests compare the
 tables with the SDK's own model: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateEndpointConfig.html,
 https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html
 """
@@ -74,21 +74,21 @@ SCHEDULED_ACTION_MEMBERS = (
 SCHEDULED_ACTION_SERVICE_MEMBERS = {"CreationTime", "ScheduledActionARN", "ServiceNamespace"}
 RESTORED_TAG = "ml-idle-reaper:restored"
 MAX_TAGS = 50
-CONFIG_NOT_READ = "whether its configuration is still there was not looked at, as no rule asks to delete it"
+CONFIG_NOT_READ = "its configuration wasn't checked, because no rule asks to delete it"
 MAX_MODEL_PAGES = 20
 
 
 def unknown_members_clause(row: Mapping[str, Any], *known: Collection[str]) -> str | None:
-    """The clause that names the members that hold something and are not known; None where there is none."""
+    """The clause that names the unknown members that hold something; None without any."""
     names = {name for some in known for name in some} | {ANY_REPLY_KEY}
     unknown = sorted(name for name, value in row.items() if name not in names and value not in (None, {}, []))
-    return f"has {', '.join(unknown)}, which we do not know how to bring back" if unknown else None
+    return f"has {', '.join(unknown)}, which this version can't restore" if unknown else None
 
 
 def endpoint_unrestorable_because(found: EndpointDescription) -> str | None:
-    """The clause that says why the endpoint could not be created again; what hangs on it aside."""
+    """The clause that says why the endpoint itself can't be recreated."""
     if not found.config:
-        return "its configuration is gone or cannot be read, so it could not be created again"
+        return "its configuration is gone or can't be read, so it can't be recreated"
     if odd := config_unrestorable_because(found.config) or unknown_members_clause(
         found.reply, ENDPOINT_MEMBERS, ENDPOINT_SERVICE_MEMBERS
     ):
@@ -105,17 +105,17 @@ def endpoint_unrestorable_because(found: EndpointDescription) -> str | None:
 
 
 def config_unrestorable_because(row: Mapping[str, Any]) -> str | None:
-    """The clause that says why a configuration could not be."""
+    """The clause that says why a configuration can't be recreated."""
     odd = unknown_members_clause(row, CONFIG_MEMBERS, CONFIG_SERVICE_MEMBERS)
     return f"the configuration {row.get('EndpointConfigName')} {odd}" if odd else None
 
 
 def component_unrestorable_because(row: Mapping[str, Any]) -> str | None:
-    """The clause that says why an inference component could not be; adapters are not brought back."""
+    """The clause that says why an inference component can't be recreated; adapters never are."""
     specs = [s for s in (row.get("Specification"), *(row.get("Specifications") or ())) if s]
     name = row.get("InferenceComponentName")
     if not specs or any(s.get("BaseInferenceComponentName") for s in specs):
-        return f"{name} is an adapter, or does not say what it is made of: what hosts it is not deleted"
+        return f"{name} is an adapter, or does not say what it is made of; the reaper doesn't delete what hosts it"
     odd = [
         unknown_members_clause(row, COMPONENT_MEMBERS, COMPONENT_SERVICE_MEMBERS),
         *(unknown_members_clause(s, SPECIFICATION_MEMBERS, ("Container",)) for s in specs),
@@ -143,22 +143,22 @@ def model_names(*rows: Mapping[str, Any]) -> set[str]:
 def missing_model_because(needed: Collection[str], gone: Collection[str]) -> str | None:
     """The clause for a model that is needed and gone."""
     missing = sorted(set(needed) & set(gone))
-    return f"its model {missing[0]} is gone, so it could not be created again" if missing else None
+    return f"its model {missing[0]} is gone, so it can't be recreated" if missing else None
 
 
 def no_room_for_tag_because(own: Mapping[str, str] | None) -> str | None:
-    """The clause for tags that leave no room for the mark by which what is created again is known (`acts.same`)."""
+    """The clause for tags that leave no room for the one that marks a recreated resource (`actions.identity`)."""
     kept = [key for key in {**(own or {}), RESTORED_TAG: ""} if not key.startswith("aws:")]
     if len(kept) <= MAX_TAGS:
         return None
-    return f"it has {MAX_TAGS} tags, and none is left by which what is created again could be known"
+    return f"it has {MAX_TAGS} tags, which leaves no room for the tag that marks a recreated resource"
 
 
 def deleted_models(cloud: CloudSession, wanted: Collection[str]) -> set[str]:
     """Those of the models that were deleted, in bulk, from the newest on.
 
-    None of them where that cannot be read, which is noted, or where there are too many models to list: the record, right before a
-    deletion, asks for each one.
+    None of them if that can't be read, which is noted, or if there are too many models to list: right before a deletion each one is
+    read.
     """
     missing, left = set(wanted), MAX_MODEL_PAGES * 100
     try:

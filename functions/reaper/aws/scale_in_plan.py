@@ -18,7 +18,7 @@ from reaper.model import Blocked, Resource
 from reaper.prices import PriceBook
 
 BLOCKED_UNREAD = Blocked(because="whether anything would wake it again could not be read")
-AVAILABILITY_WARNING = "one instance per variant does not keep a rule of two instances for availability"
+AVAILABILITY_WARNING = "one instance per variant breaks a rule of two instances for availability"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,10 +50,10 @@ def plan_scale_in(
 ) -> ScaleInPlan:
     """For the endpoint as described, with the names of its components; `read` None: autoscaling could not be read."""
     if not production_variants(found):
-        return ScaleInPlan(blocked=Blocked(because="its description names no variant"))
+        return ScaleInPlan(blocked=Blocked(because="its description lists no variants"))
     if any(_is_serverless(row) for row in production_variants(found)):
         return ScaleInPlan(
-            blocked=Blocked(because="it is serverless, or keeps provisioned concurrency, which scaling in does not change")
+            blocked=Blocked(because="it is serverless or has provisioned concurrency, which scaling in doesn't change")
         )
     if any(row.get("InstancePools") for row in production_variants(found)):
         return ScaleInPlan(blocked=Blocked(because="it runs pools of several instance types, which are not scaled in"))
@@ -102,14 +102,12 @@ def _freed_instances(variant: Variant, left: int) -> Variant:
 
 
 def _plan_host(found: EndpointDescription, components: Sequence[str], read: Autoscaling | None) -> ScaleInPlan:
-    """Without copies SageMaker lets the instances go, where it may: nobody else should take them from under a component."""
+    """Without copies SageMaker releases the instances, if it may. Nothing else should take them from under a component."""
     if not all(_may_scale_to_zero(row) for row in production_variants(found)):
         because = "it hosts inference components and SageMaker may not scale its instances to zero (ManagedInstanceScaling)"
         return ScaleInPlan(blocked=Blocked(because=because))
     if not components:
-        return ScaleInPlan(
-            blocked=Blocked(because="it hosts no inference component now; SageMaker lets its instances go by itself")
-        )
+        return ScaleInPlan(blocked=Blocked(because="it hosts no inference component now; SageMaker releases its instances"))
     if read is None:
         return ScaleInPlan(blocked=BLOCKED_UNREAD)
     deaf = [one for one in components if not autoscaling.can_wake_component(read, one)]

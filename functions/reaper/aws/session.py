@@ -29,7 +29,7 @@ MAX_CONCURRENT_CALLS = 4
 """Calls under way at once in one region; SageMaker publishes no rate, and more only meets the throttle sooner."""
 
 NUMBER_KEYS = {"MinCapacity", "MaxCapacity"}
-"""What every true row has and is not a text."""
+"""What every real row has and isn't a string."""
 KEYS_THAT_MAY_BE_EMPTY = {"Value"}
 
 A = TypeVar("A")

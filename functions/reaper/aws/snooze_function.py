@@ -1,4 +1,4 @@
-"""The Lambda function behind the keep-links: a function URL without authentication, because the signed token is the authentication.
+"""The Lambda function behind the snooze links: a function URL without authentication, because the signed token is the authentication.
 
 Events and replies are of payload format 2.0: https://docs.aws.amazon.com/lambda/latest/dg/urls-invocation.html#urls-payloads
 """
@@ -80,14 +80,14 @@ def _event_body(event: Mapping[str, Any]) -> bytes:
 
 
 def _optional_text(fields: Mapping[str, Any], name: str) -> str:
-    """The text, empty where there is none."""
+    """The string; empty if absent."""
     return "" if fields.get(name) is None else _required_text(fields, name)
 
 
 def _required_text(fields: Mapping[str, Any], name: str) -> str:
     value = fields[name]
     if not isinstance(value, str):
-        raise TypeError(f"{name!r}, which is a {type(value).__name__} and no text")
+        raise TypeError(f"{name!r}, which is a {type(value).__name__} and not a string")
     return value
 
 

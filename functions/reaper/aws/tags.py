@@ -54,7 +54,7 @@ def _with_error_added(cloud: CloudSession, arn: str, tags: Tags | None) -> Tags 
 
 
 def _tags_of_row(row: Mapping[str, Any]) -> Tags | None:
-    """The tags of one row; None where one of them is no pair of texts: nobody knows what it protects."""
+    """The tags of one row; None if one of them isn't a pair of strings: it may protect."""
     found: Tags | None = {}
     for tag in row.get("Tags") or ():
         key, value = tag.get("Key"), tag.get("Value")
@@ -91,7 +91,7 @@ def tags_of(found: TagsByArn | None, *arns: str) -> Tags | None:
 
 
 def _tags_of_arn(spelled: Mapping[str, Tags | None], arn: str) -> Tags | None:
-    """Those of the spelling that is surely the same resource; where there is none, those of all, since one of them may be."""
+    """Those of the spelling that is surely the same resource; else those of all spellings, since one of them may be."""
     return spelled[comparable_id(arn)] if comparable_id(arn) in spelled else _merge_all(spelled.values())
 
 
@@ -108,7 +108,7 @@ def tags_by_name(cloud: CloudSession, resource_type: str) -> TagsByName | None:
 
 
 def read_tags_now(cloud: CloudSession, *arns: str) -> dict[str, str]:
-    """The tags of the first ARN, over those of the others that it lives in, one authoritative call each, right before an act.
+    """The tags of the first ARN, over those of the others that it lives in, one authoritative call each, right before an action.
 
     Raises CloudError, but never GONE: tags that are not found are tags that could not be read.
     """

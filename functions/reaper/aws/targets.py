@@ -28,7 +28,7 @@ def target_sessions(regions: Sequence[str], accounts: Sequence[str], session: bo
     names = [] if every else [_valid_region(session, region) for region in regions] or [_default_region(session)]
     start, account = _first_session_and_account(session, names or [session.region_name or "us-east-1"])
     if accounts and account not in accounts:
-        raise SettingsError(f"account {', '.join(accounts)} was asked for, but the credentials in use are of {account}")
+        raise SettingsError(f"--account {', '.join(accounts)}: the current credentials belong to {account}")
     names = _enabled_regions(session, start) if every else names
     return [CloudSession(session, Target(cloud="aws", account=account, region=name)) for name in names]
 
@@ -71,7 +71,7 @@ def _valid_region(session: boto3.Session, region: str) -> str:
     known = [r for p in session.get_available_partitions() for r in session.get_available_regions("sagemaker", partition_name=p)]
     if region not in known:
         near = get_close_matches(region.lower(), known, n=1, cutoff=0.6)
-        raise SettingsError(f"{region!r} is no region with SageMaker" + (f", did you mean {near[0]}?" if near else ""))
+        raise SettingsError(f"unknown region {region!r}" + (f"; did you mean {near[0]}?" if near else ""))
     return region
 
 

@@ -51,7 +51,7 @@ def write_report(place: str, run_id: str, started_at: datetime, text: str) -> st
 
 
 def write(place: str, name: str, text: str) -> str:
-    """Store a new text at `s3://bucket/prefix/<name>`; gives its address. Raises CloudError, also where there is one of that name."""
+    """Store a new text at `s3://bucket/prefix/<name>`; gives its address. Raises CloudError, also if the name exists."""
     bucket, prefix = _bucket_and_key_or_error(place)
     key = "/".join(part for part in (prefix.strip("/"), name) if part)
     _call_s3("PutObject", Bucket=bucket, Key=key, Body=text.encode(), ContentType="application/json", IfNoneMatch="*")
@@ -59,7 +59,7 @@ def write(place: str, name: str, text: str) -> str:
 
 
 def read_text(address: str) -> str:
-    """The text at `s3://bucket/key`. Raises CloudError, with GONE where there is none."""
+    """The text at `s3://bucket/key`. Raises CloudError, with GONE if it doesn't exist."""
     bucket, key = _bucket_and_key_or_error(address)
     try:
         return str(_call_s3("GetObject", Bucket=bucket, Key=key)["Body"].read().decode())
@@ -101,7 +101,7 @@ def _error_from_reply(permission: str, error: ClientError, params: dict[str, Any
     if code in {"NoSuchKey", "NoSuchBucket", "404"}:
         return CloudError(Reason.GONE, permission, f"{where}: {text}", code=code)
     if code in {"PreconditionFailed", "ConditionalRequestConflict"}:
-        return CloudError(Reason.REFUSED, permission, f"{where}: there is a text of that name already", code=code)
+        return CloudError(Reason.REFUSED, permission, f"{where}: a file of that name already exists", code=code)
     trouble = Reason.THROTTLED if code in {"SlowDown", "Throttling"} else Reason.REFUSED
     return CloudError(trouble, permission, f"{where}: {code}: {text}", code=code)
 

@@ -16,7 +16,7 @@ from reaper.model import Blocked, Case, Resource, StepName
 KEEP_DAYS = 7
 RESTORE_COMMAND = "reaper restore"
 LOCATION_SETTINGS = ("REAPER_LEDGER", "REAPER_MANIFESTS")
-"""The settings by which a command finds what the deployment remembers."""
+"""The settings that tell a command where the deployment's ledger and manifests are."""
 
 
 def keep_tag(now: datetime) -> str:

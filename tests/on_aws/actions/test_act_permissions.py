@@ -73,13 +73,13 @@ SCENES: list[tuple[str, StepName, list[Scene]]] = [
 ]
 
 
-def test_every_deed_of_every_kind_is_played():
+def test_every_action_has_a_permission_scenario():
     deeds = {(kind.name, move) for kind in registry.kinds("aws") for move in kind.actions}
     assert deeds == {(kind, move) for kind, move, _ in SCENES}
 
 
 @pytest.mark.parametrize(("kind", "move", "scenes"), SCENES, ids=lambda v: str(v) if isinstance(v, str) else "")
-def test_a_move_asks_for_exactly_what_its_deed_declares(account: Account, server: Server, kind: str, move: StepName, scenes):
+def test_each_action_calls_exactly_what_its_spec_declares(account: Account, server: Server, kind: str, move: StepName, scenes):
     stage, known = Stage(server, kind), registry.kind(kind)
     names = [scene(account) for scene in scenes]
     for name in names:
@@ -89,7 +89,7 @@ def test_a_move_asks_for_exactly_what_its_deed_declares(account: Account, server
 
 
 @pytest.mark.parametrize("kind", sorted({kind for kind, _, _ in SCENES}))
-def test_undoing_asks_for_exactly_what_it_declares(account: Account, server: Server, kind: str):
+def test_undo_calls_exactly_the_declared_permissions(account: Account, server: Server, kind: str):
     stage, used = Stage(server, kind), set()
     for move, scene in ((m, s) for k, m, scenes in SCENES for s in scenes if k == kind and m is not StepName.START):
         for shelf in (*account.contents.shelves().values(), account.contents.scalable, account.contents.alarms):
@@ -103,7 +103,7 @@ def test_undoing_asks_for_exactly_what_it_declares(account: Account, server: Ser
     assert used == set(registry.action_functions(kind).undo_permissions) - IMPLIED
 
 
-def test_no_act_can_touch_data_or_what_an_endpoint_is_made_of():
+def test_no_action_can_touch_data_models_or_configurations():
     declared = {p for k in registry.kinds("aws") for d in k.actions.values() for p in d.permissions}
     declared |= {p for k in registry.kinds("aws") if k.actions for p in registry.action_functions(k.name).undo_permissions}
     deleting = {p.split(":")[1] for p in declared if p.split(":")[1].startswith(("Delete", "Deregister"))}

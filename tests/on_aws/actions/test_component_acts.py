@@ -46,13 +46,13 @@ def test_copies_go_to_zero_under_autoscaling_and_come_back(account: Account, sta
     assert (account.contents.components["One"].copies, account.contents.scalable[KEY].least) == (3, 2)
 
 
-def test_without_a_wake_up_policy_it_keeps_its_copies(account: Account, stage: Stage):
+def test_a_component_without_a_wake_up_policy_keeps_its_copies(account: Account, stage: Stage):
     assert "NoCapacityInvocationFailures would wake it" in stage.bar("One", StepName.STOP)
     woken(account, MetricName="Invocations")
     assert "NoCapacityInvocationFailures would wake it" in stage.bar("One", StepName.STOP)
 
 
-def test_the_wake_up_policy_must_still_be_there_when_the_record_is_made(account: Account, stage: Stage):
+def test_the_wake_up_policy_must_exist_when_the_undo_state_is_read(account: Account, stage: Stage):
     woken(account)
     resource = stage.again(stage.seen("One")).resource
     account.contents.alarms.clear()
@@ -62,7 +62,7 @@ def test_the_wake_up_policy_must_still_be_there_when_the_record_is_made(account:
 
 @pytest.mark.parametrize("operation", ["DescribeScalableTargets", "DescribeScalingPolicies", "DescribeAlarms"])
 @pytest.mark.parametrize("fault", [denied(), garbage()], ids=["denied", "garbled"])
-def test_autoscaling_that_cannot_be_read_bars_it_and_is_told(
+def test_unreadable_autoscaling_blocks_the_stop_and_is_reported(
     account: Account, stage: Stage, server: Server, operation: str, fault
 ):
     woken(account)
@@ -73,7 +73,7 @@ def test_autoscaling_that_cannot_be_read_bars_it_and_is_told(
     assert operation in str(cloud.errors[0])
 
 
-def test_a_failed_scale_in_puts_the_minimum_back(account: Account, stage: Stage, server: Server):
+def test_a_failed_component_stop_restores_the_minimum(account: Account, stage: Stage, server: Server):
     woken(account)
     server.rules.append(on("UpdateInferenceComponentRuntimeConfig", denied()))
     with pytest.raises(CloudError):
@@ -92,7 +92,7 @@ def test_a_failed_scale_in_puts_the_minimum_back(account: Account, stage: Stage,
         pytest.param({"copies": 1}, "", "", id="in service"),
     ],
 )
-def test_each_state_allows_what_it_allows(account: Account, stage: Stage, given: dict, stop: str, delete: str):
+def test_status_decides_which_actions_are_blocked(account: Account, stage: Stage, given: dict, stop: str, delete: str):
     woken(account)
     account.component("One", "e", **given)
     assert (stage.bar("One", StepName.STOP), stage.bar("One", StepName.DELETE)) == (stop, delete)
@@ -106,7 +106,7 @@ def test_an_adapter_is_never_acted_on_and_its_base_is_not_deleted(account: Accou
     assert (stage.bar("One", StepName.STOP), stage.bar("One", StepName.DELETE)) == ("", "its adapter adapter would go with it")
 
 
-def test_use_of_an_adapter_since_the_sweep_is_seen_by_the_look_before_the_act(account: Account, stage: Stage):
+def test_the_recheck_sees_an_adapters_traffic_since_the_sweep(account: Account, stage: Stage):
     account.component("adapter", "e", base="One")
     seen = stage.seen("One")
     account.component_invoked("adapter", NOW - 2 * HOUR)
@@ -124,14 +124,14 @@ def test_an_adapters_own_tags_protect_its_base(account: Account, stage: Stage):
     assert "adapter inside it is protected" in able[StepName.STOP].because
 
 
-def test_the_fresh_look_merges_its_endpoints_tags(account: Account, stage: Stage):
+def test_the_recheck_merges_the_endpoints_tags(account: Account, stage: Stage):
     seen = stage.seen("One")
     account.contents.endpoints["e"].tags = {"reaper:keep": "true"}
     assert stage.again(seen).resource.tags == {"reaper:keep": "true", "owner": "kofi"}
     assert seen.tags == {"team": "language", "owner": "kofi"}
 
 
-def test_a_deleted_component_comes_back_with_its_tags_copies_and_autoscaling(account: Account, stage: Stage):
+def test_a_component_is_restored_with_tags_copies_and_autoscaling(account: Account, stage: Stage):
     woken(account)
     before = replace(account.contents.components["One"])
     said, manifest = stage.move("One", StepName.DELETE)
@@ -145,21 +145,21 @@ def test_a_deleted_component_comes_back_with_its_tags_copies_and_autoscaling(acc
     assert (account.contents.scalable[KEY].least, list(account.contents.scalable[KEY].policies)) == (2, ["wake"])
     arn = account.contents.scalable[KEY].policies["wake"]["PolicyARN"]
     assert account.contents.alarms["wake-alarm"]["AlarmActions"] == [arn]
-    assert undone.because == "it was created again"
+    assert undone.because == "it was recreated"
 
 
-def test_its_autoscaling_waits_until_it_is_in_service(account: Account, stage: Stage, server: Server):
+def test_a_components_autoscaling_waits_until_it_is_in_service(account: Account, stage: Stage, server: Server):
     woken(account)
     _, manifest = stage.move("One", StepName.DELETE)
     server.world.settle_after = MINUTES
     first = stage.undo(manifest)
-    assert "its status is Creating: run it again" in first.not_restored[0]
+    assert "Its status is Creating; run this again" in first.not_restored[0]
     server.now = NOW + 2 * MINUTES
-    assert stage.undo(manifest).not_restored == ("The tags of its autoscaling are not kept.",)
+    assert stage.undo(manifest).not_restored == ("The tags of its autoscaling are lost.",)
     assert KEY in account.contents.scalable
 
 
-def test_a_container_is_created_again_from_the_image_as_it_was_named(account: Account, stage: Stage):
+def test_a_container_is_recreated_from_the_image_as_specified(account: Account, stage: Stage):
     shown = {"SpecifiedImage": "repo/serve:1", "ResolvedImage": "repo/serve@sha256:1"}
     component = account.contents.components["One"]
     component.spec = {
@@ -171,21 +171,21 @@ def test_a_container_is_created_again_from_the_image_as_it_was_named(account: Ac
     assert account.contents.components["One"].spec["Container"] == {"Image": "repo/serve:1", "Environment": {"A": "b"}}
 
 
-def test_without_its_model_it_is_not_deleted(account: Account, stage: Stage):
+def test_a_resource_without_its_model_is_not_deleted(account: Account, stage: Stage):
     account.contents.lost_models.add("model")
-    assert stage.bar("One", StepName.DELETE) == "its model model is gone, so it could not be created again"
+    assert stage.bar("One", StepName.DELETE) == "its model model is gone, so it can't be recreated"
     with pytest.raises(CloudError, match="its model model is gone"):
         stage.manifest(stage.seen("One"), StepName.DELETE)
 
 
-def test_one_without_copies_comes_back_without_copies(account: Account, stage: Stage):
+def test_a_component_without_copies_is_restored_without_copies(account: Account, stage: Stage):
     account.component("One", "e", copies=0)
     _, manifest = stage.move("One", StepName.DELETE)
     undone = stage.undo(manifest)
     assert (account.contents.components["One"].copies, undone.not_restored) == (0, ())
 
 
-def test_one_that_cannot_be_made_without_copies_gets_one_and_says_so(account: Account, stage: Stage, server: Server):
+def test_a_component_refused_without_copies_gets_one_and_says_so(account: Account, stage: Stage, server: Server):
     account.component("One", "e", copies=0)
     _, manifest = stage.move("One", StepName.DELETE)
     refuse = on("CreateInferenceComponent", error(400, "ValidationException", "CopyCount must be greater than 0"))
@@ -195,7 +195,7 @@ def test_one_that_cannot_be_made_without_copies_gets_one_and_says_so(account: Ac
     assert "One has one copy and not 0 as before" in undone.not_restored[0]
 
 
-def test_without_its_endpoint_it_cannot_be_brought_back_and_says_so(account: Account, stage: Stage):
+def test_a_component_without_its_endpoint_is_not_restored(account: Account, stage: Stage):
     _, manifest = stage.move("One", StepName.DELETE)
     account.contents.endpoints.clear()
     with pytest.raises(CloudError) as told:
@@ -204,7 +204,7 @@ def test_without_its_endpoint_it_cannot_be_brought_back_and_says_so(account: Acc
     assert account.contents.components == {}
 
 
-def test_one_that_is_gone_says_so(account: Account, stage: Stage):
+def test_rereading_a_deleted_resource_raises_gone(account: Account, stage: Stage):
     seen = stage.seen("One")
     account.contents.components.clear()
     with pytest.raises(CloudError) as told:
@@ -213,7 +213,7 @@ def test_one_that_is_gone_says_so(account: Account, stage: Stage):
 
 
 @pytest.mark.parametrize("operation", ["DescribeInferenceComponent", "ListTags", "ListInferenceComponents"])
-def test_what_cannot_be_looked_at_is_left_alone(account: Account, stage: Stage, server: Server, operation: str):
+def test_an_unreadable_component_is_left_alone(account: Account, stage: Stage, server: Server, operation: str):
     seen = stage.seen("One")
     server.rules.append(on(operation, denied()))
     with pytest.raises(CloudError) as told:

@@ -99,7 +99,7 @@ def everything(name: str = "e", config: str = "e-config") -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("config_deleted", [False, True], ids=["configuration kept", "configuration deleted meanwhile"])
-def test_a_two_variant_autoscaled_endpoint_comes_back_as_it_was(account: Account, stage: Stage, config_deleted: bool):
+def test_an_autoscaled_endpoint_of_two_variants_is_restored_in_full(account: Account, stage: Stage, config_deleted: bool):
     two_variants(account)
     before = everything()
     assert {v["VariantName"]: (v["CurrentInstanceCount"], v["CurrentWeight"]) for v in before["endpoint"]["ProductionVariants"]} == {
@@ -115,43 +115,43 @@ def test_a_two_variant_autoscaled_endpoint_comes_back_as_it_was(account: Account
     after = everything()
     for part in before:
         assert after[part] == before[part], part
-    assert undone.because == "it was created again"
-    assert undone.not_restored == ("The tags of its autoscaling are not kept.",)
+    assert undone.because == "it was recreated"
+    assert undone.not_restored == ("The tags of its autoscaling are lost.",)
 
 
-def test_what_needs_it_in_service_is_brought_back_by_another_run(account: Account, stage: Stage, server: Server):
+def test_another_run_restores_what_needs_the_endpoint_in_service(account: Account, stage: Stage, server: Server):
     two_variants(account)
     before = everything()
     _, manifest = stage.move("e", StepName.DELETE)
     server.world.settle_after = MINUTES
     first = stage.undo(manifest)
     assert first.not_restored[0] == (
-        "Not back yet: numbers of instances, autoscaling; its status is Creating: run it again as soon as the endpoint is in service."
+        "Not restored yet: numbers of instances, autoscaling. Its status is Creating; run this again once the endpoint is in service."
     )
     assert account.contents.scalable == {}
     server.now = NOW + 2 * MINUTES
     second = stage.undo(manifest)
-    assert "its status is Updating" in second.not_restored[0]
+    assert "Its status is Updating" in second.not_restored[0]
     server.now = NOW + 4 * MINUTES
-    assert "Not back yet: the size of" not in " ".join(stage.undo(manifest).not_restored)
+    assert "Not restored yet: the size of" not in " ".join(stage.undo(manifest).not_restored)
     server.now = NOW + 6 * MINUTES
     third = stage.undo(manifest)
-    assert third.not_restored == ("The tags of its autoscaling are not kept.",)
+    assert third.not_restored == ("The tags of its autoscaling are lost.",)
     assert everything() == before
     made = {name: len(stage.asked(f"application-autoscaling:{name}")) for name in ("RegisterScalableTarget", "PutScalingPolicy")}
     assert stage.undo(manifest).not_restored == third.not_restored
     assert {name: len(stage.asked(f"application-autoscaling:{name}")) for name in made} == made
 
 
-def test_undoing_while_it_is_still_being_deleted_says_when(account: Account, stage: Stage, server: Server):
+def test_undoing_a_running_deletion_says_to_wait(account: Account, stage: Stage, server: Server):
     account.endpoint("e")
     server.world.settle_after = MINUTES
     _, manifest = stage.move("e", StepName.DELETE)
-    with pytest.raises(CloudError, match="still being deleted: run it again when it is gone"):
+    with pytest.raises(CloudError, match="still being deleted; run this again once it is gone"):
         stage.undo(manifest)
 
 
-def test_a_new_run_does_not_meddle_with_numbers_that_autoscaling_has_in_hand(account: Account, stage: Stage):
+def test_another_run_leaves_autoscaled_counts_alone(account: Account, stage: Stage):
     two_variants(account)
     _, manifest = stage.move("e", StepName.DELETE)
     stage.undo(manifest)
@@ -160,46 +160,46 @@ def test_a_new_run_does_not_meddle_with_numbers_that_autoscaling_has_in_hand(acc
     assert account.contents.endpoints["e"].variants[0].count == 5
 
 
-def test_an_endpoint_that_somebody_made_under_its_name_is_left_alone(account: Account, stage: Stage):
+def test_a_new_endpoint_of_the_same_name_is_left_alone(account: Account, stage: Stage):
     account.endpoint("e")
     _, manifest = stage.move("e", StepName.DELETE)
     account.endpoint("e", variants=[Variant(count=4)])
     account.contents.endpoints["e"].config = "another"
-    with pytest.raises(CloudError, match="left alone"):
+    with pytest.raises(CloudError, match="left it alone"):
         stage.undo(manifest)
     assert account.contents.endpoints["e"].variants[0].count == 4
 
 
-def test_a_configuration_that_is_another_by_now_is_not_used(account: Account, stage: Stage):
+def test_a_recreated_configuration_is_not_used(account: Account, stage: Stage):
     account.endpoint("e")
     _, manifest = stage.move("e", StepName.DELETE)
     account.config("e-config", variants=[Variant(instance="ml.p4d.24xlarge")])
-    with pytest.raises(CloudError, match="another one by now"):
+    with pytest.raises(CloudError, match="another configuration has the name"):
         stage.undo(manifest)
     assert account.contents.endpoints == {}
 
 
 @pytest.mark.parametrize("when", ["before the sweep", "since the sweep"])
-def test_without_a_configuration_to_create_it_from_it_is_not_deleted(account: Account, stage: Stage, when: str):
+def test_an_endpoint_without_its_configuration_is_not_deleted(account: Account, stage: Stage, when: str):
     account.endpoint("e")
     resource = stage.seen("e")
     account.contents.configs.clear()
     if when == "before the sweep":
-        with pytest.raises(Barred, match="could not be created again"):
+        with pytest.raises(Barred, match="can't be recreated"):
             stage.move("e", StepName.DELETE)
     else:
-        with pytest.raises(CloudError, match="could not be created again"):
+        with pytest.raises(CloudError, match="can't be recreated"):
             stage.manifest(resource, StepName.DELETE)
     assert "e" in account.contents.endpoints
 
 
 @pytest.mark.parametrize("when", ["before the sweep", "since the sweep"])
-def test_without_its_model_it_is_not_deleted(account: Account, stage: Stage, when: str):
+def test_a_resource_without_its_model_is_not_deleted(account: Account, stage: Stage, when: str):
     account.endpoint("e")
     resource = stage.seen("e")
     account.contents.lost_models.add("model")
     if when == "before the sweep":
-        assert stage.bar("e", StepName.DELETE) == "its model model is gone, so it could not be created again"
+        assert stage.bar("e", StepName.DELETE) == "its model model is gone, so it can't be recreated"
     else:
         with pytest.raises(CloudError, match="its model model is gone"):
             stage.manifest(resource, StepName.DELETE)
@@ -235,16 +235,16 @@ class Newer:
         "DescribeScheduledActions",
     ],
 )
-def test_what_has_members_that_are_new_to_us_is_not_deleted(account: Account, stage: Stage, operation: str):
+def test_unknown_members_prevent_a_deletion(account: Account, stage: Stage, operation: str):
     two_variants(account)
     resource = stage.seen("e")
-    with pytest.raises(CloudError, match="QuantumConfig, which we do not know how to bring back"):
+    with pytest.raises(CloudError, match="QuantumConfig, which this version can't restore"):
         registry.action_functions(KIND).read_undo_state(
             Newer(stage.cloud(), operation), resource, StepName.DELETE, NOTHING_EARLIER
         )  # type: ignore[arg-type]
 
 
-def test_members_that_are_new_to_us_do_not_keep_it_from_being_scaled_in(account: Account, stage: Stage):
+def test_unknown_members_do_not_prevent_a_scale_in(account: Account, stage: Stage):
     two_variants(account)
     resource = stage.again(stage.seen("e")).resource
     record = registry.action_functions(KIND).read_undo_state(
@@ -261,7 +261,7 @@ def host(account: Account) -> None:
     account.contents.components["two"].spec["StartupParameters"] = {"ModelDataDownloadTimeoutInSeconds": 600}
 
 
-def test_a_host_comes_back_with_its_components(account: Account, stage: Stage):
+def test_a_host_is_restored_with_its_components(account: Account, stage: Stage):
     host(account)
     before = everything()
     said, manifest = stage.move("e", StepName.DELETE)
@@ -281,14 +281,14 @@ def test_a_components_autoscaling_waits_for_the_component(account: Account, stag
     stage.undo(manifest)
     server.now = NOW + 2 * MINUTES
     second = stage.undo(manifest)
-    assert any("Component One is Creating" in text and "run it again" in text for text in second.not_restored)
+    assert any("Component One is Creating" in text and "Run this again" in text for text in second.not_restored)
     server.now = NOW + 4 * MINUTES
     third = stage.undo(manifest)
-    assert third.not_restored == ("The tags of its autoscaling are not kept.",)
+    assert third.not_restored == ("The tags of its autoscaling are lost.",)
     assert everything() == before
 
 
-def test_components_are_waited_for_before_their_endpoint_goes(account: Account, stage: Stage, server: Server):
+def test_components_are_gone_before_their_endpoint_is_deleted(account: Account, stage: Stage, server: Server):
     host(account)
     server.world.settle_after = MINUTES
 
@@ -326,7 +326,7 @@ def half_deleted(account: Account, stage: Stage, server: Server, archive: Archiv
     return made, address
 
 
-def test_components_that_take_long_leave_their_host_to_an_action_of_its_own(
+def test_slow_components_leave_their_host_to_a_separate_action(
     account: Account, stage: Stage, server: Server, archive: Archive, impatient: list[float]
 ):
     host(account)
@@ -339,9 +339,7 @@ def test_components_that_take_long_leave_their_host_to_an_action_of_its_own(
 
 
 @pytest.mark.usefixtures("impatient")
-def test_what_is_left_of_a_host_is_deleted_by_itself_and_comes_back_whole(
-    account: Account, stage: Stage, server: Server, archive: Archive
-):
+def test_a_remaining_host_is_deleted_later_and_restored_whole(account: Account, stage: Stage, server: Server, archive: Archive):
     host(account)
     before = everything()
     _, address = half_deleted(account, stage, server, archive)
@@ -352,7 +350,7 @@ def test_what_is_left_of_a_host_is_deleted_by_itself_and_comes_back_whole(
     after = everything()
     for part in before:
         assert after[part] == before[part], part
-    assert (undone.run_again, undone.not_restored) == (False, ("The tags of its autoscaling are not kept.",))
+    assert (undone.run_again, undone.not_restored) == (False, ("The tags of its autoscaling are lost.",))
 
 
 @pytest.mark.usefixtures("impatient")
@@ -363,7 +361,7 @@ def test_the_components_of_the_earlier_part_wait_for_their_host(account: Account
     _, rest, _ = stage.kept("e", StepName.DELETE, archive, earlier=Earlier(manifest_address=address))
     server.world.settle_after = MINUTES
     first = stage.undo(rest)
-    assert (first.run_again, "Not back yet: numbers of instances, components, autoscaling" in first.not_restored[0]) == (
+    assert (first.run_again, "Not restored yet: numbers of instances, components, autoscaling" in first.not_restored[0]) == (
         True,
         True,
     )
@@ -374,7 +372,7 @@ def test_the_components_of_the_earlier_part_wait_for_their_host(account: Account
 
 
 @pytest.mark.usefixtures("impatient")
-def test_components_that_somebody_else_deletes_leave_the_host_as_it_is(account: Account, stage: Stage, server: Server):
+def test_components_deleted_by_others_leave_the_host_alone(account: Account, stage: Stage, server: Server):
     host(account)
     resource = stage.again(stage.seen("e")).resource
     for component in account.contents.components.values():
@@ -386,7 +384,7 @@ def test_components_that_somebody_else_deletes_leave_the_host_as_it_is(account: 
     assert (told.value.reason, stage.asked("sagemaker:DeleteInferenceComponent")) == (Reason.REFUSED, [])
 
 
-def test_a_component_put_on_it_in_the_last_moment_saves_it(account: Account, stage: Stage):
+def test_a_component_added_at_the_last_moment_prevents_the_deletion(account: Account, stage: Stage):
     host(account)
     resource = stage.again(stage.seen("e")).resource
     manifest = stage.manifest(resource, StepName.DELETE)
@@ -397,16 +395,14 @@ def test_a_component_put_on_it_in_the_last_moment_saves_it(account: Account, sta
 
 
 @pytest.mark.parametrize("operation", ["DeleteInferenceComponent", "DeleteEndpoint"])
-def test_a_host_that_is_half_deleted_says_so_and_is_made_whole_by_undoing(
-    account: Account, stage: Stage, server: Server, operation: str
-):
+def test_a_half_deleted_host_is_reported_and_restored_by_undo(account: Account, stage: Stage, server: Server, operation: str):
     host(account)
     before = everything()
     resource = stage.again(stage.seen("e")).resource
     manifest = stage.manifest(resource, StepName.DELETE)
     refuse = on(operation, error(400, "ValidationException", "no"))
     server.rules.append(lambda call: refuse(call) if len(account.contents.components) < 2 else None)
-    with pytest.raises(CloudError, match="undo brings them back") as told:
+    with pytest.raises(CloudError, match="undo restores them") as told:
         stage.carry(resource, manifest)
     assert told.value.reason is Reason.PARTIAL
     server.rules.clear()
@@ -421,14 +417,14 @@ def test_a_host_of_adapters_is_not_deleted(account: Account, stage: Stage):
         stage.manifest(stage.seen("e"), StepName.DELETE)
     assert (
         stage.bar("e", StepName.DELETE)
-        == "adapter is an adapter, or does not say what it is made of: what hosts it is not deleted"
+        == "adapter is an adapter, or does not say what it is made of; the reaper doesn't delete what hosts it"
     )
 
 
 @pytest.mark.parametrize(
     "asynchronous", [{"asynchronous": True}, {"shadows": [Variant(name="shadow")]}], ids=["asynchronous", "shadow"]
 )
-def test_other_sorts_come_back_too(account: Account, stage: Stage, asynchronous: dict[str, Any]):
+def test_async_and_shadow_endpoints_are_restored(account: Account, stage: Stage, asynchronous: dict[str, Any]):
     account.endpoint("e", **asynchronous)
     before = everything()
     _, manifest = stage.move("e", StepName.DELETE)
@@ -436,7 +432,7 @@ def test_other_sorts_come_back_too(account: Account, stage: Stage, asynchronous:
     assert everything() == before
 
 
-def test_serverless_comes_back_with_its_provisioned_concurrency_of_that_day(account: Account, stage: Stage):
+def test_serverless_is_restored_with_its_provisioned_concurrency(account: Account, stage: Stage):
     account.endpoint("e", variants=[Variant(memory_mb=2048, provisioned=2)])
     variant = account.contents.endpoints["e"].variants[0]
     variant.serverless = {**(variant.serverless or {}), "ProvisionedConcurrency": 5}
@@ -446,7 +442,7 @@ def test_serverless_comes_back_with_its_provisioned_concurrency_of_that_day(acco
     assert everything() == before
 
 
-def test_an_alarm_that_somebody_changed_meanwhile_keeps_the_change(account: Account, stage: Stage):
+def test_an_alarm_changed_since_keeps_the_change(account: Account, stage: Stage):
     two_variants(account)
     _, manifest = stage.move("e", StepName.DELETE)
     account.contents.alarms["step-blue-alarm"]["Threshold"] = 7.0
@@ -457,7 +453,7 @@ def test_an_alarm_that_somebody_changed_meanwhile_keeps_the_change(account: Acco
     assert (alarm["Threshold"], alarm["AlarmActions"]) == (7.0, ["arn:aws:sns:us-east-1:123456789012:pager", arn])
 
 
-def test_an_alarm_that_is_gone_comes_back_too(account: Account, stage: Stage):
+def test_a_deleted_alarm_is_restored(account: Account, stage: Stage):
     two_variants(account)
     before = copy.deepcopy(account.contents.alarms["step-blue-alarm"])
     _, manifest = stage.move("e", StepName.DELETE)
@@ -476,7 +472,7 @@ MODERN = {
 
 
 @pytest.mark.parametrize("gone", [False, True], ids=["still there", "gone meanwhile"])
-def test_an_alarm_comes_back_with_all_that_it_had(account: Account, stage: Stage, gone: bool):
+def test_an_alarm_is_restored_with_every_setting(account: Account, stage: Stage, gone: bool):
     two_variants(account)
     account.contents.alarms["step-blue-alarm"] |= MODERN
     _, manifest = stage.move("e", StepName.DELETE)
@@ -487,7 +483,7 @@ def test_an_alarm_comes_back_with_all_that_it_had(account: Account, stage: Stage
     assert {name: alarm.get(name) for name in MODERN} == MODERN
 
 
-def test_an_alarm_that_could_not_be_led_to_its_policy_is_led_by_the_next_run(account: Account, stage: Stage, server: Server):
+def test_the_next_run_points_an_alarm_to_its_policy(account: Account, stage: Stage, server: Server):
     two_variants(account)
     _, manifest = stage.move("e", StepName.DELETE)
     server.rules.append(on("PutMetricAlarm", denied()))
@@ -498,7 +494,7 @@ def test_an_alarm_that_could_not_be_led_to_its_policy_is_led_by_the_next_run(acc
     assert account.contents.alarms["step-blue-alarm"]["AlarmActions"] == [arn]
 
 
-def test_components_without_copies_come_back_without_copies(account: Account, stage: Stage):
+def test_components_without_copies_are_restored_without_copies(account: Account, stage: Stage):
     host(account)
     account.contents.components["two"].copies = 0
     account.contents.scalable["inference-component/two", COPIES].least = 0
@@ -507,19 +503,19 @@ def test_components_without_copies_come_back_without_copies(account: Account, st
     assert {c.name: c.copies for c in account.contents.components.values()} == {"One": 2, "two": 0}
 
 
-def test_autoscaling_that_cannot_be_brought_back_is_told_and_the_rest_is_there(account: Account, stage: Stage, server: Server):
+def test_lost_autoscaling_is_reported_and_the_rest_restored(account: Account, stage: Stage, server: Server):
     two_variants(account)
     _, manifest = stage.move("e", StepName.DELETE)
     server.rules.append(on("PutScalingPolicy", error(400, "ValidationException", "no")))
     undone = stage.undo(manifest)
-    assert sum("could not be made anew" in text for text in undone.not_restored) == 4
+    assert sum("couldn't be recreated" in text for text in undone.not_restored) == 4
     assert len(account.contents.scalable) == 2
 
 
 @pytest.mark.parametrize(
     "operation", ["DeleteEndpoint", "DescribeScalableTargets", "ListTags", "DescribeModel", "DescribeScheduledActions"]
 )
-def test_denied_is_told_and_nothing_is_deleted(account: Account, stage: Stage, server: Server, operation: str):
+def test_a_denied_delete_is_reported_and_deletes_nothing(account: Account, stage: Stage, server: Server, operation: str):
     two_variants(account)
     resource = stage.seen("e")
     server.rules.append(on(operation, denied()))
@@ -529,7 +525,7 @@ def test_denied_is_told_and_nothing_is_deleted(account: Account, stage: Stage, s
     assert (set(account.contents.endpoints), len(account.contents.scalable)) == ({"e"}, 2)
 
 
-def test_a_scalable_target_that_cannot_be_taken_away_is_told(account: Account, stage: Stage, server: Server):
+def test_a_scalable_target_that_stays_is_reported(account: Account, stage: Stage, server: Server):
     host(account)
     server.rules.append(on("DeregisterScalableTarget", denied()))
     said, _ = stage.move("e", StepName.DELETE)

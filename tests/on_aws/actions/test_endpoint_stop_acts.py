@@ -53,11 +53,11 @@ def test_a_real_time_endpoint_goes_to_one_instance_and_back(account: Account, st
     assert undone.not_restored == ()
 
 
-def test_the_deed_says_that_one_instance_breaks_a_rule_of_two():
-    assert "does not keep a rule of two instances" in registry.kind(KIND).actions[StepName.STOP].effect
+def test_the_stop_warns_that_one_instance_breaks_a_rule_of_two():
+    assert "breaks a rule of two instances" in registry.kind(KIND).actions[StepName.STOP].effect
 
 
-def test_the_autoscaling_minimum_is_lowered_before_and_brought_back_after(account: Account, stage: Stage, server: Server):
+def test_the_autoscaling_minimum_is_lowered_first_and_restored_by_undo(account: Account, stage: Stage, server: Server):
     account.endpoint("e", variants=[Variant(count=3)])
     scaled.variant(account, "e", least=2)
     said, manifest = stage.move("e", StepName.STOP)
@@ -70,7 +70,7 @@ def test_the_autoscaling_minimum_is_lowered_before_and_brought_back_after(accoun
     assert account.contents.scalable["endpoint/e/variant/AllTraffic", VARIANT].most == 4
 
 
-def test_a_scale_in_that_fails_puts_the_minimum_back(account: Account, stage: Stage, server: Server):
+def test_a_failed_endpoint_scale_in_restores_the_minimum(account: Account, stage: Stage, server: Server):
     account.endpoint("e", variants=[Variant(count=3)])
     scaled.variant(account, "e", least=2)
     server.rules.append(on("UpdateEndpointWeightsAndCapacities", denied()))
@@ -80,7 +80,7 @@ def test_a_scale_in_that_fails_puts_the_minimum_back(account: Account, stage: St
     assert (counts(account), least(account)) == ({"AllTraffic": 3}, 2)
 
 
-def test_a_minimum_that_cannot_be_lowered_leaves_the_instances_alone(account: Account, stage: Stage, server: Server):
+def test_an_unlowered_minimum_leaves_the_instances_alone(account: Account, stage: Stage, server: Server):
     account.endpoint("e", variants=[Variant(count=3)])
     scaled.variant(account, "e", least=2)
     server.rules.append(on("RegisterScalableTarget", denied()))
@@ -89,7 +89,7 @@ def test_a_minimum_that_cannot_be_lowered_leaves_the_instances_alone(account: Ac
     assert counts(account) == {"AllTraffic": 3}
 
 
-def test_undoing_leaves_what_somebody_scaled_up_since_alone(account: Account, stage: Stage):
+def test_undo_leaves_counts_raised_since_alone(account: Account, stage: Stage):
     account.endpoint("e", variants=[Variant(count=2)])
     _, manifest = stage.move("e", StepName.STOP)
     account.contents.endpoints["e"].variants[0].count = 5
@@ -97,7 +97,7 @@ def test_undoing_leaves_what_somebody_scaled_up_since_alone(account: Account, st
     assert counts(account) == {"AllTraffic": 5}
 
 
-def test_an_asynchronous_endpoint_goes_to_zero_where_a_step_policy_wakes_it(account: Account, stage: Stage):
+def test_an_async_endpoint_goes_to_zero_if_a_step_policy_wakes_it(account: Account, stage: Stage):
     scaled.wake(account, asynchronous(account))
     _, manifest = stage.move("e", StepName.STOP)
     assert (counts(account), least(account)) == ({"AllTraffic": 0}, 0)
@@ -113,10 +113,10 @@ def test_an_asynchronous_endpoint_goes_to_zero_where_a_step_policy_wakes_it(acco
         pytest.param({"ActionsEnabled": False}, id="its actions are switched off"),
         pytest.param({"AlarmActions": []}, id="it sets nothing off"),
         pytest.param({"ComparisonOperator": "LessThanThreshold"}, id="it rings for less"),
-        pytest.param({"Namespace": "Mine"}, id="a metric of somebody's own"),
+        pytest.param({"Namespace": "Mine"}, id="another namespace"),
     ],
 )
-def test_an_alarm_that_would_not_wake_it_keeps_it_at_one(account: Account, stage: Stage, alarm: dict[str, Any]):
+def test_an_alarm_that_cannot_wake_an_endpoint_keeps_one_instance(account: Account, stage: Stage, alarm: dict[str, Any]):
     scaled.wake(account, asynchronous(account, count=2), **alarm)
     _, _ = stage.move("e", StepName.STOP)
     assert counts(account) == {"AllTraffic": 1}
@@ -142,7 +142,7 @@ def test_a_policy_that_adds_a_percentage_of_nothing_wakes_nothing(account: Accou
     assert "would wake it" in stage.bar("e", StepName.STOP)
 
 
-def test_the_wake_up_policy_must_still_be_there_when_the_record_is_made(account: Account, stage: Stage):
+def test_the_wake_up_policy_must_exist_when_the_undo_state_is_read(account: Account, stage: Stage):
     scaled.wake(account, asynchronous(account))
     resource = stage.again(stage.seen("e")).resource
     account.contents.alarms.clear()
@@ -152,7 +152,7 @@ def test_the_wake_up_policy_must_still_be_there_when_the_record_is_made(account:
 
 @pytest.mark.parametrize("operation", ["DescribeScalableTargets", "DescribeScalingPolicies", "DescribeAlarms"])
 @pytest.mark.parametrize("fault", [denied(), garbage()], ids=["denied", "garbled"])
-def test_autoscaling_that_cannot_be_read_bars_it_and_is_told(
+def test_unreadable_autoscaling_blocks_the_stop_and_is_reported(
     account: Account, stage: Stage, server: Server, operation: str, fault: Any, swept: Sweep
 ):
     scaled.wake(account, asynchronous(account))
@@ -174,7 +174,7 @@ def host(account: Account, *names: str, wakes: bool = True, variant: Variant = H
             scaled.wake(account, named, f"wake-{name}")
 
 
-def test_a_host_goes_to_zero_by_its_components_and_back(account: Account, stage: Stage):
+def test_a_host_goes_to_zero_through_its_components_and_back(account: Account, stage: Stage):
     host(account, "one", "two")
     said, manifest = stage.move("e", StepName.STOP)
     assert {c.copies for c in account.contents.components.values()} == {0}
@@ -185,18 +185,18 @@ def test_a_host_goes_to_zero_by_its_components_and_back(account: Account, stage:
     assert least(account, "inference-component/one", COPIES) == 1
 
 
-def test_a_host_whose_components_have_no_copies_already_has_nothing_to_stop(account: Account, stage: Stage):
+def test_a_host_of_components_without_copies_is_already_stopped(account: Account, stage: Stage):
     host(account, "one", "two")
     for one in account.contents.components.values():
         one.copies = 0
     bar = stage.able("e")[StepName.STOP]
     assert bar
-    assert (bar.because, bar.already_done) == ("its components have no copies already; SageMaker lets its instances go", True)
+    assert (bar.because, bar.already_done) == ("its components already have no copies; SageMaker releases its instances", True)
     account.contents.components["two"].copies = 1
     assert stage.able("e")[StepName.STOP] is None
 
 
-def test_a_host_that_is_half_scaled_in_says_so(account: Account, stage: Stage, server: Server):
+def test_a_half_scaled_in_host_is_reported_as_partial(account: Account, stage: Stage, server: Server):
     host(account, "one", "two")
     refuse = on("UpdateInferenceComponentRuntimeConfig", denied())
     server.rules.append(lambda call: refuse(call) if any(not c.copies for c in account.contents.components.values()) else None)
@@ -206,7 +206,7 @@ def test_a_host_that_is_half_scaled_in_says_so(account: Account, stage: Stage, s
     assert least(account, "inference-component/two", COPIES) == 1
 
 
-def test_a_component_that_vanishes_does_not_pass_for_an_endpoint_that_is_gone(account: Account, stage: Stage):
+def test_a_vanished_component_does_not_mean_a_vanished_endpoint(account: Account, stage: Stage):
     host(account, "one", "two")
     resource = stage.again(stage.seen("e")).resource
     manifest = stage.manifest(resource, StepName.STOP)
@@ -217,7 +217,7 @@ def test_a_component_that_vanishes_does_not_pass_for_an_endpoint_that_is_gone(ac
     assert (account.contents.components["two"].copies, least(account, "inference-component/two", COPIES)) == (2, 1)
 
 
-def test_a_minimum_that_cannot_be_put_back_is_told(account: Account, stage: Stage, server: Server):
+def test_a_minimum_that_stays_lowered_is_reported(account: Account, stage: Stage, server: Server):
     account.endpoint("e", variants=[Variant(count=3)])
     scaled.variant(account, "e", least=2)
     server.rules += [on("UpdateEndpointWeightsAndCapacities", denied())]
@@ -226,10 +226,10 @@ def test_a_minimum_that_cannot_be_put_back_is_told(account: Account, stage: Stag
     with pytest.raises(CloudError, match="minimum stays lowered, because it could not be put back") as told:
         stage.move("e", StepName.STOP)
     assert told.value.reason is Reason.PARTIAL
-    assert "endpoint/e/variant/AllTraffic (2 before); the manifest that run r1 stored brings it back" in str(told.value)
+    assert "endpoint/e/variant/AllTraffic (2 before); the manifest that run r1 stored restores it" in str(told.value)
 
 
-def test_a_host_with_one_component_that_nothing_wakes_stays_as_it_is(account: Account, stage: Stage):
+def test_a_host_with_a_component_nothing_wakes_is_not_stopped(account: Account, stage: Stage):
     host(account, "one", "two")
     del account.contents.alarms["wake-two-alarm"]
     assert "would wake its component two" in stage.bar("e", StepName.STOP)
@@ -249,7 +249,7 @@ def test_a_host_whose_instances_may_not_go_to_zero_is_not_scaled_in(account: Acc
         ([Variant()], "no more than one instance per variant"),
     ],
 )
-def test_what_cannot_be_scaled_in_says_why(account: Account, stage: Stage, variants: list[Variant], because: str):
+def test_an_unscalable_endpoint_says_why(account: Account, stage: Stage, variants: list[Variant], because: str):
     account.endpoint("e", variants=variants)
     assert because in stage.bar("e", StepName.STOP)
 
@@ -269,21 +269,21 @@ def test_what_cannot_be_scaled_in_says_why(account: Account, stage: Stage, varia
         ("Novel", "its status is Novel", "its status is Novel"),
     ],
 )
-def test_each_state_allows_what_it_allows(account: Account, stage: Stage, status: str, stop: str, delete: str):
+def test_status_decides_which_actions_are_blocked(account: Account, stage: Stage, status: str, stop: str, delete: str):
     account.endpoint("e", status=status, variants=[Variant(count=2)])
     assert (stage.bar("e", StepName.STOP), stage.bar("e", StepName.DELETE)) == (stop, delete)
 
 
-def test_one_that_was_not_looked_at_closely_is_barred(account: Account, stage: Stage):
+def test_an_endpoint_without_a_closer_look_is_blocked(account: Account, stage: Stage):
     account.endpoint("e", variants=[Variant(count=2)])
     account.alive("e", "AllTraffic", NOW - DAY, NOW)
     account.invoked("e", "AllTraffic", NOW - HOUR)
-    assert {stage.bar("e", m) for m in (StepName.STOP, StepName.DELETE)} == {"it was not looked at closely"}
+    assert {stage.bar("e", m) for m in (StepName.STOP, StepName.DELETE)} == {"it wasn't checked closely"}
 
 
 @pytest.mark.parametrize("tags", [{"reaper:keep": "true"}, {"reaper:kepp": "true"}, {"reaper:keep-until": "2027-01-01"}])
 @pytest.mark.parametrize("when", ["before the sweep", "since the sweep"])
-def test_a_component_that_its_own_tags_protect_protects_its_endpoint(account: Account, stage: Stage, tags: dict, when: str):
+def test_a_component_protected_by_tags_protects_its_endpoint(account: Account, stage: Stage, tags: dict, when: str):
     host(account, "one", "two")
     seen = stage.seen("e")
     account.contents.components["two"].tags = tags
@@ -295,7 +295,7 @@ def test_a_component_that_its_own_tags_protect_protects_its_endpoint(account: Ac
         assert all("two inside it is protected" in able[m].because for m in (StepName.STOP, StepName.DELETE))
 
 
-def test_the_fresh_tags_of_a_component_protect_even_where_the_bulk_ones_lag(account: Account, stage: Stage):
+def test_a_components_current_tags_protect_if_the_bulk_ones_lag(account: Account, stage: Stage):
     host(account, "one")
     seen = stage.seen("e")
     account.contents.components["one"].tags = {"reaper:keep": "true"}
@@ -306,7 +306,7 @@ def test_the_fresh_tags_of_a_component_protect_even_where_the_bulk_ones_lag(acco
     assert all("one inside it is protected" in able[m].because for m in (StepName.STOP, StepName.DELETE))
 
 
-def test_a_component_that_may_be_stopped_at_most_forbids_only_the_deletion(account: Account, stage: Stage):
+def test_a_component_allowing_only_a_stop_forbids_the_deletion(account: Account, stage: Stage):
     host(account, "one")
     account.contents.components["one"].tags = {"reaper:action": "stop"}
     assert (stage.bar("e", StepName.STOP), "allows no more" in stage.bar("e", StepName.DELETE)) == ("", True)
@@ -322,7 +322,7 @@ def test_components_whose_tags_cannot_be_read_protect_their_endpoint(account: Ac
         stage.again(seen)
 
 
-def test_one_that_is_gone_says_so(account: Account, stage: Stage):
+def test_rereading_a_deleted_resource_raises_gone(account: Account, stage: Stage):
     account.endpoint("e", variants=[Variant(count=2)])
     seen = stage.seen("e")
     account.contents.endpoints.clear()
@@ -331,7 +331,7 @@ def test_one_that_is_gone_says_so(account: Account, stage: Stage):
     assert told.value.reason is Reason.GONE
 
 
-def test_one_that_is_being_updated_since_the_sweep_is_barred(account: Account, stage: Stage):
+def test_an_endpoint_updating_since_the_sweep_is_blocked(account: Account, stage: Stage):
     account.endpoint("e", variants=[Variant(count=2)])
     seen = stage.seen("e")
     account.contents.endpoints["e"].status = "Updating"
@@ -340,7 +340,7 @@ def test_one_that_is_being_updated_since_the_sweep_is_barred(account: Account, s
         stage.move("e", StepName.STOP)
 
 
-def test_use_since_the_sweep_is_seen(account: Account, stage: Stage):
+def test_the_recheck_sees_traffic_since_the_sweep(account: Account, stage: Stage):
     account.endpoint("e", variants=[Variant(count=2)])
     seen = stage.seen("e")
     account.alive("e", "AllTraffic", NOW - DAY, NOW)
@@ -375,7 +375,7 @@ def test_many_endpoints_that_could_sleep_cost_three_more_calls(account: Account,
     }
 
 
-def test_a_passing_fault_is_retried(account: Account, stage: Stage, server: Server):
+def test_a_passing_fault_of_a_stop_is_retried(account: Account, stage: Stage, server: Server):
     account.endpoint("e", variants=[Variant(count=2)])
     server.rules.append(on("UpdateEndpointWeightsAndCapacities", throttled(), times=1))
     stage.move("e", StepName.STOP)

@@ -45,7 +45,7 @@ def looked(stage: Stage, name: str = "e") -> Resource:
 
 
 @pytest.mark.parametrize("how", ["sweep", "look", "again"])
-def test_an_endpoint_brings_its_components_along_as_their_own_sweep_sees_them(stage: Stage, how: str):
+def test_an_endpoint_contains_its_components_as_their_sweep_sees_them(stage: Stage, how: str):
     seen = {"sweep": stage.seen, "look": lambda name: looked(stage), "again": lambda name: stage.again(stage.seen(name)).resource}
     found = within(seen[how]("e"))
     own = Stage(stage.server, COMPONENT).seen("Prod")
@@ -58,13 +58,13 @@ def test_an_endpoint_brings_its_components_along_as_their_own_sweep_sees_them(st
 
 
 @pytest.mark.parametrize("how", ["sweep", "again"])
-def test_a_component_names_its_host_as_the_hosts_own_sweep_does(stage: Stage, how: str):
+def test_a_components_host_id_equals_the_hosts_own_id(stage: Stage, how: str):
     part = Stage(stage.server, COMPONENT)
     found = part.seen("Prod") if how == "sweep" else part.again(part.seen("Prod")).resource
     assert found.host_id == stage.seen("e").id
 
 
-def test_the_tags_of_the_fresh_look_are_the_ones_that_count(account: Account, stage: Stage):
+def test_the_rechecks_component_tags_replace_the_listed_ones(account: Account, stage: Stage):
     seen = stage.seen("e")
     account.contents.components["test"].tags = {"owner": "ana"}
     fresh = registry.action_functions(stage.kind).read_now(stage.cloud(), seen)
@@ -73,7 +73,7 @@ def test_the_tags_of_the_fresh_look_are_the_ones_that_count(account: Account, st
     assert within(found.resource)["test"].tags == {"team": "language", "owner": "ana"}
 
 
-def test_components_whose_tags_cannot_be_read_say_so(stage: Stage, server: Server):
+def test_unreadable_component_tags_are_none(stage: Stage, server: Server):
     server.rules.append(on("GetResources", denied()))
     assert {one.tags is None for one in within(stage.seen("e")).values()} == {True}
 
@@ -84,7 +84,7 @@ def test_an_endpoint_without_components_has_nothing_inside(account: Account, sta
 
 
 @pytest.mark.parametrize("how", ["sweep", "again"])
-def test_a_component_brings_its_adapters_along(account: Account, stage: Stage, how: str):
+def test_a_component_contains_its_adapters(account: Account, stage: Stage, how: str):
     account.component("adapter", "e", base="Prod", tags={"owner": "ana"})
     part = Stage(stage.server, COMPONENT)
     found = within(part.seen("Prod") if how == "sweep" else part.again(part.seen("Prod")).resource)
@@ -95,11 +95,11 @@ def test_a_component_brings_its_adapters_along(account: Account, stage: Stage, h
 @pytest.mark.parametrize(
     ("tags", "because"),
     [
-        (STACK, "it is managed by the stack prod: delete it there"),
-        ({"aws:other": "x"}, "its tag aws:other is one that AWS keeps for itself and could not be put back"),
+        (STACK, "it belongs to stack prod; delete it in CloudFormation"),
+        ({"aws:other": "x"}, "its tag aws:other is reserved by AWS and could not be restored"),
     ],
 )
-def test_what_has_tags_that_cannot_be_put_back_is_not_deleted(account: Account, stage: Stage, tags: dict, because: str):
+def test_resources_with_reserved_tags_are_not_deleted(account: Account, stage: Stage, tags: dict, because: str):
     account.contents.endpoints["e"].tags = tags
     bar = stage.able("e")[StepName.DELETE]
     assert bar
@@ -110,19 +110,19 @@ def test_what_has_tags_that_cannot_be_put_back_is_not_deleted(account: Account, 
 
 
 @pytest.mark.parametrize("when", ["before the sweep", "since the sweep"])
-def test_a_component_that_a_stack_manages_keeps_its_endpoint(account: Account, stage: Stage, when: str):
+def test_a_component_managed_by_a_stack_keeps_its_endpoint(account: Account, stage: Stage, when: str):
     seen = stage.seen("e")
     account.contents.components["test"].tags = STACK
     able = (
         stage.able("e") if when == "before the sweep" else registry.kind(stage.kind).blocked_actions(stage.again(seen).resource)
     )
     assert able[StepName.DELETE]
-    assert "it is managed by the stack prod" in able[StepName.DELETE].because
+    assert "it belongs to stack prod" in able[StepName.DELETE].because
     assert able[StepName.STOP] is None
 
 
 @pytest.mark.parametrize(("kind", "name"), [("sagemaker-endpoint", "e"), (COMPONENT, "Prod")])
-def test_a_stop_says_that_a_stack_may_undo_it(account: Account, stage: Stage, kind: str, name: str):
+def test_a_stop_warns_that_a_stack_may_undo_it(account: Account, stage: Stage, kind: str, name: str):
     account.contents.endpoints["e"].tags = STACK
     said, _ = Stage(stage.server, kind).move(name, StepName.STOP)
-    assert said.endswith("; the stack prod, which manages it, may set its numbers again")
+    assert said.endswith("; its stack prod may change it back")

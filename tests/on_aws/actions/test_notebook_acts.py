@@ -31,11 +31,11 @@ def test_a_stopped_notebook_is_started_again_by_undoing_the_stop(account: Accoun
     assert "lost" in undone.not_restored[0]
 
 
-def test_a_start_is_made_and_never_undone(account: Account, stage: Stage):
+def test_a_start_is_carried_out_and_never_undone(account: Account, stage: Stage):
     account.notebook("nb", status="Stopped")
     _, manifest = stage.move("nb", StepName.START)
     assert status(account) == "InService"
-    with pytest.raises(CloudError, match="end somebody's work"):
+    with pytest.raises(CloudError, match="end someone's work"):
         stage.undo(manifest)
     assert status(account) == "InService"
 
@@ -55,14 +55,14 @@ def test_a_start_is_made_and_never_undone(account: Account, stage: Stage):
         ),
     ],
 )
-def test_each_state_allows_what_it_allows(
+def test_status_decides_which_actions_are_blocked(
     account: Account, stage: Stage, given: str, stop: Blocked | None, start: Blocked | None
 ):
     account.notebook("nb", status=given)
     assert stage.able("nb") == {StepName.STOP: stop, StepName.START: start}
 
 
-def test_one_that_is_updated_since_the_sweep_is_barred(account: Account, stage: Stage):
+def test_a_notebook_updated_since_the_sweep_is_blocked(account: Account, stage: Stage):
     account.notebook("nb")
     seen = stage.seen("nb")
     account.contents.notebooks["nb"].status = "Updating"
@@ -71,7 +71,7 @@ def test_one_that_is_updated_since_the_sweep_is_barred(account: Account, stage: 
         stage.move("nb", StepName.STOP)
 
 
-def test_one_that_somebody_stops_a_moment_before_is_done(account: Account, stage: Stage, server: Server):
+def test_a_notebook_stopped_a_moment_earlier_is_done(account: Account, stage: Stage, server: Server):
     account.notebook("nb")
     resource = stage.again(stage.seen("nb")).resource
     manifest = stage.manifest(resource, StepName.STOP)
@@ -80,7 +80,7 @@ def test_one_that_somebody_stops_a_moment_before_is_done(account: Account, stage
     assert said == "it had just been stopped already"
 
 
-def test_one_that_is_gone_says_so(account: Account, stage: Stage):
+def test_rereading_a_deleted_resource_raises_gone(account: Account, stage: Stage):
     account.notebook("nb")
     seen = stage.seen("nb")
     account.contents.notebooks.clear()
@@ -91,7 +91,7 @@ def test_one_that_is_gone_says_so(account: Account, stage: Stage):
 
 @pytest.mark.parametrize("operation", ["DescribeNotebookInstance", "ListTags"])
 @pytest.mark.parametrize("fault", [denied(), garbage()], ids=["denied", "garbled"])
-def test_what_cannot_be_looked_at_is_not_stopped(account: Account, stage: Stage, server: Server, operation: str, fault):
+def test_an_unreadable_notebook_is_not_stopped(account: Account, stage: Stage, server: Server, operation: str, fault):
     account.notebook("nb")
     server.rules.append(on(operation, fault))
     with pytest.raises(CloudError):
@@ -107,7 +107,7 @@ def test_a_denied_stop_names_the_permission(account: Account, stage: Stage, serv
     assert told.value.missing == "sagemaker:StopNotebookInstance"
 
 
-def test_the_fresh_look_has_the_tags_of_this_moment(account: Account, stage: Stage):
+def test_the_recheck_reads_the_current_tags(account: Account, stage: Stage):
     account.notebook("nb", tags={"team": "x"})
     seen = stage.seen("nb")
     account.contents.notebooks["nb"].tags = {"team": "x", "reaper:keep": "true"}
@@ -118,7 +118,7 @@ def test_undoing_waits_for_a_stop_to_end(account: Account, stage: Stage, server:
     server.world.settle_after = timedelta(minutes=3)
     account.notebook("nb")
     _, manifest = stage.move("nb", StepName.STOP)
-    with pytest.raises(CloudError, match="run it again once it is Stopped"):
+    with pytest.raises(CloudError, match="run this again once it is Stopped"):
         stage.undo(manifest)
     server.now = NOW + timedelta(minutes=4)
     assert stage.undo(manifest).because == "it is starting"

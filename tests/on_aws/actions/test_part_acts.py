@@ -78,7 +78,7 @@ def refusing(variant: str, fault: Fault) -> Guard:
     return lambda call: fault if call.operation == RESIZE and f"'{variant}'" in str(call.params) else None
 
 
-def test_each_action_scales_in_one_variant_the_greatest_saving_first(account: Account, stage: Stage, archive: Archive):
+def test_each_action_scales_in_one_variant_by_greatest_saving(account: Account, stage: Stage, archive: Archive):
     three(account)
     made = [one for one, _ in all_parts(account, stage, archive)]
     assert [one.part_done for one in made] == ["1 of 3 variants", "2 of 3 variants", None]
@@ -93,7 +93,7 @@ def test_an_action_touches_the_autoscaling_of_its_own_variant_only(account: Acco
     assert (counts(account), least(account)) == ({"a": 3, "b": 1, "c": 2}, {"a": 2, "b": 1, "c": 2})
 
 
-def test_while_a_variant_is_left_there_is_something_to_stop(account: Account, stage: Stage):
+def test_a_remaining_variant_can_still_be_stopped(account: Account, stage: Stage):
     three(account)
     for _ in range(3):
         assert stage.able("e")[StepName.STOP] is None
@@ -104,7 +104,7 @@ def test_while_a_variant_is_left_there_is_something_to_stop(account: Account, st
     assert bar.already_done
 
 
-def test_what_is_left_to_pay_is_told_for_the_next_action_only(account: Account, stage: Stage):
+def test_parts_after_stop_cover_the_next_action_only(account: Account, stage: Stage):
     three(account)
     left = registry.kind(KIND).parts_after(stage.seen("e"), StepName.STOP)
     assert left == tuple(
@@ -120,7 +120,7 @@ def test_variants_without_a_price_come_last_and_then_by_name(account: Account, s
     assert [list(manifest.undo_state["variants"]) for _, manifest in parts] == [["z"], ["a"], ["b"]]
 
 
-def test_undoing_the_last_part_brings_all_back(account: Account, stage: Stage, archive: Archive):
+def test_undoing_the_last_part_restores_every_variant(account: Account, stage: Stage, archive: Archive):
     three(account)
     _, last = all_parts(account, stage, archive)[-1]
     undone = stage.undo(last)
@@ -128,7 +128,7 @@ def test_undoing_the_last_part_brings_all_back(account: Account, stage: Stage, a
     assert (undone.not_restored, undone.run_again) == ((), False)
 
 
-def test_undoing_goes_on_as_soon_as_the_endpoint_is_in_service(account: Account, stage: Stage, server: Server, archive: Archive):
+def test_undo_continues_once_the_endpoint_is_in_service(account: Account, stage: Stage, server: Server, archive: Archive):
     three(account)
     _, last = all_parts(account, stage, archive)[-1]
     server.world.settle_after = MINUTES
@@ -137,11 +137,11 @@ def test_undoing_goes_on_as_soon_as_the_endpoint_is_in_service(account: Account,
         server.now = NOW + round_ * 2 * MINUTES
         told.append(stage.undo(last))
     assert [one.run_again for one in told] == [True, True, False]
-    assert told[0].not_restored == ("Not back yet: the size of a, b: run it again as soon as the endpoint is in service.",)
+    assert told[0].not_restored == ("Not restored yet: the size of a, b; run this again once the endpoint is in service.",)
     assert (counts(account), least(account), told[2].not_restored) == (BEFORE, {"a": 2, "b": 2, "c": 2}, ())
 
 
-def test_a_minimum_waits_for_its_variant(account: Account, stage: Stage, server: Server, archive: Archive):
+def test_the_autoscaling_minimum_waits_for_its_variant(account: Account, stage: Stage, server: Server, archive: Archive):
     three(account)
     _, last = all_parts(account, stage, archive)[-1]
     server.world.settle_after = MINUTES
@@ -156,7 +156,7 @@ def test_one_part_alone_is_undone_by_its_own_manifest(account: Account, stage: S
     assert counts(account) == BEFORE
 
 
-def test_a_refused_size_keeps_no_other_variant_from_coming_back(account: Account, stage: Stage, server: Server, archive: Archive):
+def test_a_refused_size_does_not_stop_other_variants(account: Account, stage: Stage, server: Server, archive: Archive):
     three(account)
     _, last = all_parts(account, stage, archive)[-1]
     server.rules.append(refusing("c", LIMIT))
@@ -169,7 +169,7 @@ def test_a_refused_size_keeps_no_other_variant_from_coming_back(account: Account
     assert (stage.undo(last).run_again, counts(account)) == (False, BEFORE)
 
 
-def test_where_every_size_is_refused_undoing_fails(account: Account, stage: Stage, server: Server):
+def test_undo_fails_if_every_size_is_refused(account: Account, stage: Stage, server: Server):
     three(account)
     _, manifest = stage.made("e", StepName.STOP)
     server.rules.append(on(RESIZE, denied()))
@@ -178,19 +178,17 @@ def test_where_every_size_is_refused_undoing_fails(account: Account, stage: Stag
     assert (told.value.reason, least(account)["b"]) == (Reason.DENIED, 1)
 
 
-def test_an_earlier_manifest_that_cannot_be_read_is_told_and_the_rest_comes_back(
-    account: Account, stage: Stage, archive: Archive
-):
+def test_an_unreadable_earlier_manifest_is_reported_and_the_rest_restored(account: Account, stage: Stage, archive: Archive):
     three(account)
     _, last = all_parts(account, stage, archive)[-1]
     Path(last.undo_state["previous"]).unlink()
     undone = stage.undo(last)
     assert counts(account) == {"a": 1, "b": 1, "c": 2}
-    assert (undone.run_again, "Not back: what the action before it took" in undone.not_restored[0]) == (True, True)
+    assert (undone.run_again, "Not restored: what the previous action removed" in undone.not_restored[0]) == (True, True)
 
 
 @pytest.mark.parametrize("previous", ["/nowhere/x.json", "ftp://nowhere", "s3://"], ids=["no file", "no place", "no bucket"])
-def test_with_an_unreadable_earlier_manifest_the_count_begins_anew(account: Account, stage: Stage, previous: str):
+def test_an_unreadable_earlier_manifest_restarts_the_part_count(account: Account, stage: Stage, previous: str):
     three(account)
     stage.move("e", StepName.STOP)
     later(account)
@@ -200,7 +198,7 @@ def test_with_an_unreadable_earlier_manifest_the_count_begins_anew(account: Acco
     assert counts(account) == {"a": 3, "b": 1, "c": 2}
 
 
-def test_an_earlier_manifest_outside_the_place_for_them_is_named_and_not_read(account: Account, stage: Stage, archive: Archive):
+def test_an_earlier_manifest_elsewhere_is_named_and_not_read(account: Account, stage: Stage, archive: Archive):
     three(account)
     _, _, previous = stage.kept("e", StepName.STOP, archive)
     later(account)
@@ -221,7 +219,7 @@ def _made_anew(account: Account) -> None:
 
 
 @pytest.mark.parametrize("since", [_scaled_out, _made_anew], ids=["scaled out by its owner", "made anew"])
-def test_a_stop_that_no_longer_stands_is_not_gone_on_with(account: Account, stage: Stage, archive: Archive, since: Any):
+def test_an_undone_stop_is_not_continued(account: Account, stage: Stage, archive: Archive, since: Any):
     three(account)
     _, _, previous = stage.kept("e", StepName.STOP, archive)
     since(account)
@@ -233,7 +231,7 @@ def test_a_stop_that_no_longer_stands_is_not_gone_on_with(account: Account, stag
     assert counts(account) == before
 
 
-def test_a_finished_stop_of_long_ago_is_not_undone_with_a_new_one(account: Account, stage: Stage, archive: Archive):
+def test_a_finished_stop_is_not_undone_with_a_later_one(account: Account, stage: Stage, archive: Archive):
     account.endpoint("e", variants=[Variant(name="a", count=3), Variant(name="b")])
     _, _, previous = stage.kept("e", StepName.STOP, archive)
     account.contents.endpoints["e"].variants[1].count = 2
@@ -243,9 +241,9 @@ def test_a_finished_stop_of_long_ago_is_not_undone_with_a_new_one(account: Accou
     assert (made.part_done, counts(account)) == (None, {"a": 1, "b": 2})
 
 
-def test_a_manifest_of_two_variants_at_once_still_brings_both_back(account: Account, stage: Stage, server: Server):
+def test_a_manifest_of_two_variants_restores_both(account: Account, stage: Stage, server: Server):
     account.endpoint("e", variants=[Variant(name="a", count=3), Variant(name="b", count=2)])
-    resource = stage.run_again(stage.seen("e")).resource
+    resource = stage.again(stage.seen("e")).resource
     old = stage.manifest(resource, StepName.STOP)
     old.undo_state.update(counts={"a": 3, "b": 2}, variants={"a": 1, "b": 1})
     del old.undo_state["part"], old.undo_state["parts"]
@@ -262,7 +260,7 @@ def watching(calls: list[Call]) -> list[list[dict[str, Any]]]:
     return [call.params["DesiredWeightsAndCapacities"] for call in calls if call.operation == RESIZE]
 
 
-def test_restoring_a_deletion_asks_for_weights_together_and_for_one_size_a_call(account: Account, stage: Stage, server: Server):
+def test_restore_sets_all_weights_together_and_one_size_per_call(account: Account, stage: Stage, server: Server):
     account.endpoint("e", variants=[Variant(name="a", count=1), Variant(name="b", count=1)])
     for variant, count in zip(account.contents.endpoints["e"].variants, (2, 3), strict=True):
         variant.count, variant.weight = count, 5.0
@@ -276,7 +274,7 @@ def test_restoring_a_deletion_asks_for_weights_together_and_for_one_size_a_call(
     ]
 
 
-def test_a_refused_size_keeps_nothing_else_of_a_deletion_from_coming_back(account: Account, stage: Stage, server: Server):
+def test_a_refused_size_does_not_stop_the_rest_of_a_restore(account: Account, stage: Stage, server: Server):
     account.endpoint("e", variants=[Variant(name="a"), Variant(name="b")])
     account.contents.endpoints["e"].variants[0].count = 4
     scaled.variant(account, "e", "b", least=1)
@@ -289,7 +287,7 @@ def test_a_refused_size_keeps_nothing_else_of_a_deletion_from_coming_back(accoun
     assert (stage.undo(manifest).run_again, counts(account)) == (False, {"a": 4, "b": 1})
 
 
-def test_a_size_that_was_refused_and_is_autoscalings_now_is_told(account: Account, stage: Stage, server: Server):
+def test_a_refused_size_now_set_by_autoscaling_is_reported(account: Account, stage: Stage, server: Server):
     account.endpoint("e", variants=[Variant(name="a")])
     account.contents.endpoints["e"].variants[0].count = 4
     scaled.variant(account, "e", "a", least=1)
@@ -299,4 +297,4 @@ def test_a_size_that_was_refused_and_is_autoscalings_now_is_told(account: Accoun
     server.rules.clear()
     undone = stage.undo(manifest)
     assert (undone.run_again, counts(account)) == (False, {"a": 1})
-    assert undone.not_restored[0] == "The number of instances of a is 1 now and not 4: its autoscaling has it in hand."
+    assert undone.not_restored[0] == "The number of instances of a is 1 now and not 4: its autoscaling sets it now."

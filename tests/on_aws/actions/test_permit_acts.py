@@ -53,7 +53,7 @@ def named(calls: list[Any]) -> list[str]:
 
 
 @pytest.mark.parametrize(("kind", "move", "scene"), PLAYS, ids=lambda v: getattr(v, "__name__", str(v)))
-def test_leave_is_asked_for_directly_before_each_changing_call(
+def test_a_permit_is_required_right_before_each_changing_call(
     account: Account, server: Server, kind: str, move: StepName, scene: Scene
 ):
     leave, name = Leave(server), scene(account)
@@ -66,7 +66,7 @@ def test_leave_is_asked_for_directly_before_each_changing_call(
 
 
 @pytest.mark.parametrize(("kind", "move", "scene", "times"), WITHDRAWN, ids=lambda v: getattr(v, "__name__", str(v)))
-def test_no_changing_call_is_made_once_leave_is_taken_back(
+def test_no_changing_call_follows_a_withdrawn_permit(
     account: Account, server: Server, kind: str, move: StepName, scene: Scene, times: int
 ):
     leave, name = Leave(server, times), scene(account)
@@ -94,14 +94,14 @@ def state(account: Account) -> tuple[int, int]:
     return account.contents.endpoints["e"].variants[0].count, account.contents.scalable[KEY].least
 
 
-def test_a_snooze_between_minimum_and_scale_in_puts_the_minimum_back(account: Account, server: Server):
+def test_a_snooze_between_minimum_and_scale_in_restores_the_minimum(account: Account, server: Server):
     autoscaled(account)
     with pytest.raises(ActionWithdrawn):
         Stage(server, "sagemaker-endpoint").made("e", StepName.STOP, Leave(server, 1))
     assert state(account) == (3, 2)
 
 
-def test_a_minimum_that_cannot_be_put_back_after_a_snooze_is_told(account: Account, server: Server):
+def test_a_minimum_that_stays_lowered_after_a_snooze_is_reported(account: Account, server: Server):
     autoscaled(account)
     refuse = on("RegisterScalableTarget", denied())
     server.rules.append(lambda call: refuse(call) if account.contents.scalable[KEY].least == 1 else None)
@@ -109,7 +109,7 @@ def test_a_minimum_that_cannot_be_put_back_after_a_snooze_is_told(account: Accou
         Stage(server, "sagemaker-endpoint").made("e", StepName.STOP, Leave(server, 1))
 
 
-def test_a_scale_in_whose_reply_was_lost_says_that_it_was_sent_again(account: Account, server: Server):
+def test_a_scale_in_with_a_lost_reply_says_the_call_was_retried(account: Account, server: Server):
     account.endpoint("e", variants=[Variant(count=3)])
     server.world.settle_after = timedelta(minutes=10)
     server.rules.append(on("UpdateEndpointWeightsAndCapacities", lost(), times=1))
@@ -119,7 +119,7 @@ def test_a_scale_in_whose_reply_was_lost_says_that_it_was_sent_again(account: Ac
     assert account.contents.endpoints["e"].variants[0].count == 1
 
 
-def test_a_lost_reply_leaves_the_minimum_lowered_and_undoing_brings_all_back(account: Account, server: Server):
+def test_after_a_lost_reply_undo_restores_counts_and_minimum(account: Account, server: Server):
     autoscaled(account)
     stage = Stage(server, "sagemaker-endpoint")
     server.world.settle_after = timedelta(minutes=10)

@@ -1,4 +1,4 @@
-"""Undoing is for what the act was made on, and for what we created again from its manifest: never for what somebody made since."""
+"""Undoing is for what the action changed, and for what undo recreated from its manifest: never for what was created since."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ def count(account: Account) -> int:
 
 
 def anew(account: Account, **other: object) -> None:
-    """The same name, made by somebody an hour ago: of the same configuration and tags unless told otherwise."""
+    """Another resource of the same name, created an hour ago: by default with the same configuration and tags."""
     account.endpoint("e", **{"variants": [Variant(count=1)], "tags": {"owner": "lee"}, "created": NOW - HOUR} | other)
 
 
-def test_a_scale_in_is_not_undone_on_an_endpoint_that_was_made_anew(account: Account, stage: Stage):
+def test_a_scale_in_is_not_undone_on_a_recreated_endpoint(account: Account, stage: Stage):
     account.endpoint("e", variants=[Variant(count=4)], tags={"owner": "lee"})
     _, manifest = stage.move("e", StepName.STOP)
     anew(account)
-    with pytest.raises(CloudError, match="made anew by somebody since: it is left as it is") as told:
+    with pytest.raises(CloudError, match="has been recreated since, so the reaper left it alone") as told:
         stage.undo(manifest)
     assert (told.value.reason, count(account)) == (Reason.REFUSED, 1)
 
@@ -59,21 +59,21 @@ def test_a_scale_in_is_not_undone_under_another_configuration(account: Account, 
     _, manifest = stage.move("e", StepName.STOP)
     account.contents.endpoints["e"].config = "other"
     account.config("other", variants=[variant])
-    with pytest.raises(CloudError, match="another configuration since: it is left as it is"):
+    with pytest.raises(CloudError, match="another configuration now, so the reaper left it alone"):
         stage.undo(manifest)
     assert count(account) == 1
 
 
-def test_a_scale_in_is_not_undone_where_a_configuration_of_the_same_name_names_other_machines(account: Account, stage: Stage):
+def test_a_scale_in_is_not_undone_on_other_instance_types(account: Account, stage: Stage):
     account.endpoint("e", variants=[Variant(count=4)])
     _, manifest = stage.move("e", StepName.STOP)
     account.config("e-config", variants=[Variant(instance="ml.p4d.24xlarge")])
-    with pytest.raises(CloudError, match="another configuration since"):
+    with pytest.raises(CloudError, match="another configuration now"):
         stage.undo(manifest)
     assert count(account) == 1
 
 
-def test_a_configuration_that_was_deleted_since_does_not_stand_in_the_way(account: Account, stage: Stage):
+def test_a_deleted_configuration_does_not_prevent_undoing_a_scale_in(account: Account, stage: Stage):
     account.endpoint("e", variants=[Variant(count=4)])
     _, manifest = stage.move("e", StepName.STOP)
     account.contents.configs.clear()
@@ -81,7 +81,7 @@ def test_a_configuration_that_was_deleted_since_does_not_stand_in_the_way(accoun
     assert count(account) == 4
 
 
-def test_a_number_that_was_chosen_since_stays_and_its_minimum_does_not_scale_it_up(account: Account, stage: Stage):
+def test_a_changed_count_stays_and_its_minimum_stays_lowered(account: Account, stage: Stage):
     account.endpoint("e", variants=[Variant(count=4)])
     scaled.variant(account, "e", least=3)
     _, manifest = stage.move("e", StepName.STOP)
@@ -90,13 +90,13 @@ def test_a_number_that_was_chosen_since_stays_and_its_minimum_does_not_scale_it_
     assert (count(account), account.contents.scalable[KEY].least) == (2, 1)
     assert undone.not_restored[0] == (
         "The number of instances of AllTraffic is 2 now, not 1 as the stop left it and not 4 as before: "
-        "it was chosen since and is left as it is."
+        "it was changed since, so the reaper left it alone."
     )
     assert "3 as before would scale up the 2 that were chosen since" in undone.not_restored[1]
     assert not undone.run_again
 
 
-def test_undoing_twice_leaves_what_the_owner_chose_in_between(account: Account, stage: Stage):
+def test_undoing_twice_leaves_counts_changed_in_between(account: Account, stage: Stage):
     account.endpoint("e", variants=[Variant(count=4)])
     _, manifest = stage.move("e", StepName.STOP)
     assert stage.undo(manifest).not_restored == ()
@@ -105,7 +105,7 @@ def test_undoing_twice_leaves_what_the_owner_chose_in_between(account: Account, 
     assert count(account) == 2
 
 
-def test_a_minimum_that_somebody_chose_since_stays(account: Account, stage: Stage):
+def test_a_minimum_changed_since_stays(account: Account, stage: Stage):
     account.endpoint("e", variants=[Variant(count=4)])
     named = scaled.variant(account, "e", least=4, most=8)
     _, manifest = stage.move("e", StepName.STOP)
@@ -116,7 +116,7 @@ def test_a_minimum_that_somebody_chose_since_stays(account: Account, stage: Stag
     assert "The autoscaling minimum of endpoint/e/variant/AllTraffic is 2 now" in undone.not_restored[0]
 
 
-def test_what_autoscaling_allows_today_is_not_gone_over(account: Account, stage: Stage):
+def test_undo_respects_todays_autoscaling_maximum(account: Account, stage: Stage):
     account.endpoint("e", variants=[Variant(count=4)])
     named = scaled.variant(account, "e", least=3, most=4)
     _, manifest = stage.move("e", StepName.STOP)
@@ -132,7 +132,7 @@ def test_what_autoscaling_allows_today_is_not_gone_over(account: Account, stage:
     )
 
 
-def test_a_maximum_of_what_the_stop_left_asks_for_nothing_and_says_so(account: Account, stage: Stage):
+def test_a_maximum_at_the_stopped_count_is_reported(account: Account, stage: Stage):
     account.endpoint("e", variants=[Variant(count=3)])
     named = scaled.variant(account, "e", least=2, most=4)
     _, manifest = stage.move("e", StepName.STOP)
@@ -143,7 +143,7 @@ def test_a_maximum_of_what_the_stop_left_asks_for_nothing_and_says_so(account: A
     assert (count(account), account.contents.scalable[KEY].least, len(undone.not_restored)) == (1, 1, 2)
 
 
-def test_components_of_a_host_that_were_made_anew_or_woken_since_stay_as_they_are(account: Account, stage: Stage):
+def test_recreated_or_woken_components_of_a_host_stay_unchanged(account: Account, stage: Stage):
     account.endpoint("e", variants=[HOST])
     for name in ("one", "two", "three"):
         account.component(name, "e", copies=3)
@@ -153,27 +153,25 @@ def test_components_of_a_host_that_were_made_anew_or_woken_since_stay_as_they_ar
     account.contents.components["two"].copies = 1
     undone = stage.undo(manifest)
     assert {c.name: c.copies for c in account.contents.components.values()} == {"one": 0, "two": 1, "three": 3}
-    assert any("The component one was made anew" in text for text in undone.not_restored)
+    assert any("The component one has been recreated" in text for text in undone.not_restored)
     assert any("The number of copies of two is 1 now" in text for text in undone.not_restored)
 
 
 @pytest.mark.parametrize("when", [NOW - HOUR, NOW + HOUR], ids=["seen earlier", "after the manifest"])
 @pytest.mark.parametrize("variants", [[Variant(count=4)], [Variant(count=1)]], ids=["same configuration", "another"])
-def test_a_deleted_endpoint_is_not_restored_over_one_that_somebody_made_anew(
-    account: Account, stage: Stage, when, variants: list[Variant]
-):
+def test_a_deleted_endpoint_is_not_restored_over_a_new_one(account: Account, stage: Stage, when, variants: list[Variant]):
     account.endpoint("e", variants=[Variant(count=4)], tags={"owner": "lee"})
     account.contents.endpoints["e"].variants[0].count = 6
     _, manifest = stage.move("e", StepName.DELETE)
     anew(account, variants=variants, created=when)
     before = replace(account.contents.endpoints["e"])
-    with pytest.raises(CloudError, match="e was made anew by somebody since: it is left as it is"):
+    with pytest.raises(CloudError, match="e has been recreated since, so the reaper left it alone"):
         stage.undo(manifest)
     assert account.contents.endpoints["e"] == before
     assert account.contents.endpoints["e"].variants[0].count == variants[0].count
 
 
-def test_a_restored_endpoint_is_known_by_its_mark_whatever_the_other_tags(account: Account, stage: Stage, server: Server):
+def test_a_restored_endpoint_is_recognized_by_its_tag(account: Account, stage: Stage, server: Server):
     account.endpoint("e", variants=[Variant(count=1)], tags={"owner": "lee"})
     account.contents.endpoints["e"].variants[0].count = 3
     _, manifest = stage.move("e", StepName.DELETE)
@@ -189,7 +187,7 @@ def test_a_restored_endpoint_is_known_by_its_mark_whatever_the_other_tags(accoun
     assert (stage.undo(manifest).run_again, count(account)) == (False, 3)
 
 
-def test_numbers_that_the_owner_of_a_restored_endpoint_chose_stay(account: Account, stage: Stage, server: Server):
+def test_counts_changed_on_a_restored_endpoint_stay(account: Account, stage: Stage, server: Server):
     account.endpoint("e", variants=[Variant(count=1)])
     account.contents.endpoints["e"].variants[0].count = 4
     _, manifest = stage.move("e", StepName.DELETE)
@@ -200,11 +198,11 @@ def test_numbers_that_the_owner_of_a_restored_endpoint_chose_stay(account: Accou
     undone = stage.undo(manifest)
     assert (count(account), account.contents.endpoints["e"].variants[0].weight) == (2, 0.5)
     assert any(
-        "number of instances of AllTraffic is 2 now and not 4: it was chosen since" in text for text in undone.not_restored
+        "number of instances of AllTraffic is 2 now and not 4: it was changed since" in text for text in undone.not_restored
     )
 
 
-def test_the_very_endpoint_that_was_not_deleted_after_all_keeps_its_numbers(account: Account, stage: Stage):
+def test_an_endpoint_that_was_never_deleted_keeps_its_counts(account: Account, stage: Stage):
     account.endpoint("e", variants=[Variant(count=1)])
     account.contents.endpoints["e"].variants[0].count = 4
     resource = stage.again(stage.seen("e")).resource
@@ -214,7 +212,7 @@ def test_the_very_endpoint_that_was_not_deleted_after_all_keeps_its_numbers(acco
     assert count(account) == 1
 
 
-def test_a_component_that_somebody_made_anew_on_a_restored_host_is_left_to_them(account: Account, stage: Stage, server: Server):
+def test_a_new_component_on_a_restored_host_is_left_alone(account: Account, stage: Stage, server: Server):
     account.endpoint("e", variants=[HOST])
     account.component("one", "e", copies=3)
     scaled.wake(account, scaled.copies(account, "one"), "wake-one")
@@ -226,10 +224,10 @@ def test_a_component_that_somebody_made_anew_on_a_restored_host_is_left_to_them(
     account.component("one", "e", copies=1, created=NOW + HOUR)
     undone = stage.undo(manifest)
     assert (account.contents.components["one"].copies, account.contents.scalable) == (1, {})
-    assert "Component one was made anew by somebody since: it is left as it is." in undone.not_restored
+    assert "Component one has been recreated since, so the reaper left it alone." in undone.not_restored
 
 
-def test_what_a_scale_in_took_comes_back_after_the_deletion_is_undone(account: Account, stage: Stage, server: Server):
+def test_a_scale_in_can_be_undone_after_a_restored_deletion(account: Account, stage: Stage, server: Server):
     account.endpoint("e", variants=[Variant(count=3)])
     scaled.variant(account, "e", least=2, most=4)
     _, stopped = stage.move("e", StepName.STOP)
@@ -238,20 +236,20 @@ def test_what_a_scale_in_took_comes_back_after_the_deletion_is_undone(account: A
     stage.carry(resource, deleted)
     server.now = NOW + HOUR
     command = f"reaper restore {resource.id} --manifest s3://kept/stop.json"
-    said = f"Something had been done to it before; `{command}` brings back what that changed."
+    said = f"An earlier action changed it too; `{command}` undoes that action."
     assert said in stage.undo(deleted).not_restored
     assert (count(account), account.contents.scalable[KEY].least) == (1, 1)
     assert stage.undo(stopped).not_restored == ()
     assert (count(account), account.contents.scalable[KEY].least) == (3, 2)
 
 
-def test_without_an_earlier_act_nothing_is_said_of_one(account: Account, stage: Stage):
+def test_no_earlier_action_is_mentioned_without_one(account: Account, stage: Stage):
     account.endpoint("e")
     _, manifest = stage.move("e", StepName.DELETE)
     assert stage.undo(manifest).not_restored == ()
 
 
-def test_with_no_room_for_the_mark_nothing_is_deleted(account: Account, stage: Stage):
+def test_no_room_for_the_restored_tag_prevents_a_deletion(account: Account, stage: Stage):
     account.endpoint("e", tags={f"key{i}": "x" for i in range(50)})
     assert "it has 50 tags" in stage.bar("e", StepName.DELETE)
     with pytest.raises(CloudError, match="it has 50 tags"):
@@ -259,7 +257,7 @@ def test_with_no_room_for_the_mark_nothing_is_deleted(account: Account, stage: S
     assert "e" in account.contents.endpoints
 
 
-def test_tags_that_cannot_be_read_leave_a_namesake_alone(account: Account, stage: Stage, server: Server):
+def test_unreadable_tags_leave_a_namesake_alone(account: Account, stage: Stage, server: Server):
     account.endpoint("e", variants=[Variant(count=4)])
     _, manifest = stage.move("e", StepName.STOP)
     server.rules.append(on("ListTags", denied()))
@@ -268,7 +266,7 @@ def test_tags_that_cannot_be_read_leave_a_namesake_alone(account: Account, stage
     assert (told.value.missing, count(account)) == ("sagemaker:ListTags", 1)
 
 
-def test_the_mark_is_no_misspelt_tag_of_ours():
+def test_the_restored_tag_does_not_protect():
     assert tags.read_tags({RESTORED_TAG: "2026-10-22T00:00:00+00:00"}, NOW).protected_because is None
 
 
@@ -280,51 +278,51 @@ def part(server: Server, account: Account) -> Stage:
     return Stage(server, COMPONENT)
 
 
-def test_a_component_that_was_made_anew_gets_no_copies(account: Account, part: Stage):
+def test_a_recreated_component_gets_no_copies(account: Account, part: Stage):
     _, manifest = part.move("one", StepName.STOP)
     account.component("one", "e", copies=0, created=NOW - HOUR)
-    with pytest.raises(CloudError, match="one was made anew by somebody since"):
+    with pytest.raises(CloudError, match="one has been recreated since"):
         part.undo(manifest)
     assert account.contents.components["one"].copies == 0
 
 
-def test_a_component_that_runs_something_else_since_gets_no_copies(account: Account, part: Stage):
+def test_a_changed_component_gets_no_copies(account: Account, part: Stage):
     _, manifest = part.move("one", StepName.STOP)
     component = account.contents.components["one"]
     component.spec = {**component.spec, "ModelName": "dearer"}
-    with pytest.raises(CloudError, match="runs something else since"):
+    with pytest.raises(CloudError, match="runs something else now"):
         part.undo(manifest)
     assert account.contents.components["one"].copies == 0
 
 
-def test_a_component_that_was_woken_since_keeps_its_copies(account: Account, part: Stage):
+def test_a_woken_component_keeps_its_copies(account: Account, part: Stage):
     _, manifest = part.move("one", StepName.STOP)
     account.contents.components["one"].copies = 1
     undone = part.undo(manifest)
     assert account.contents.components["one"].copies == 1
     assert account.contents.scalable["inference-component/one", autoscaling.COPIES].least == 0
-    assert (undone.because, len(undone.not_restored)) == ("its copies are left as they are", 2)
+    assert (undone.because, len(undone.not_restored)) == ("its copies stay as they are", 2)
 
 
 def test_a_deleted_component_is_not_restored_over_a_new_one(account: Account, part: Stage):
     _, manifest = part.move("one", StepName.DELETE)
     account.component("one", "e", copies=1, created=NOW - HOUR)
-    with pytest.raises(CloudError, match="one was made anew by somebody since"):
+    with pytest.raises(CloudError, match="one has been recreated since"):
         part.undo(manifest)
     assert account.contents.scalable == {}
 
 
-def test_a_deleted_component_is_not_put_on_an_endpoint_that_somebody_made_anew(account: Account, part: Stage):
+def test_a_deleted_component_is_not_put_on_a_recreated_endpoint(account: Account, part: Stage):
     _, manifest = part.move("one", StepName.DELETE)
     account.endpoint("e", variants=[Variant(model=None, scaling=(1, 4))], created=NOW - HOUR)
     with pytest.raises(
-        CloudError, match="its endpoint e was made anew by somebody since: it is left as it is, and nothing is put"
+        CloudError, match="its endpoint e has been recreated since, so the reaper left it alone, and nothing is put"
     ):
         part.undo(manifest)
     assert account.contents.components == {}
 
 
-def test_a_deleted_component_says_what_was_done_before_it_was_deleted(account: Account, part: Stage):
+def test_restoring_a_component_names_the_earlier_action(account: Account, part: Stage):
     resource = part.again(part.seen("one")).resource
     manifest = part.manifest(resource, StepName.DELETE, Earlier(manifest_address="s3://kept/stop.json"))
     account.contents.components.clear()
@@ -332,23 +330,23 @@ def test_a_deleted_component_says_what_was_done_before_it_was_deleted(account: A
 
 
 @pytest.mark.parametrize("other", [{"created": NOW - HOUR}, {"instance": "ml.p3.2xlarge"}], ids=["made anew", "another instance"])
-def test_a_notebook_that_is_another_by_now_is_not_started(account: Account, server: Server, other: dict):
+def test_a_recreated_notebook_is_not_started(account: Account, server: Server, other: dict):
     stage = Stage(server, NOTEBOOK)
     account.notebook("nb")
     _, manifest = stage.move("nb", StepName.STOP)
     account.notebook("nb", status="Stopped", **other)
-    with pytest.raises(CloudError, match="made anew or got another instance type since"):
+    with pytest.raises(CloudError, match="recreated or got another instance type since"):
         stage.undo(manifest)
     assert account.contents.notebooks["nb"].status == "Stopped"
 
 
-def test_an_app_that_somebody_started_and_stopped_since_is_not_started(account: Account, server: Server):
+def test_an_app_started_and_stopped_since_is_not_recreated(account: Account, server: Server):
     stage = Stage(server, APP)
     account.domain()
     account.user("ana")
     account.app(user="ana")
     _, manifest = stage.move("ana/JupyterLab/default", StepName.STOP)
     account.app(user="ana", instance="ml.g5.xlarge", created=NOW - HOUR, status="Deleted")
-    with pytest.raises(CloudError, match="started and stopped by somebody since"):
+    with pytest.raises(CloudError, match="started and stopped since"):
         stage.undo(manifest)
     assert account.contents.apps["d-sandbox", "ana", "JupyterLab", "default"].status == "Deleted"

@@ -26,7 +26,7 @@ def stage(server: Server, account: Account) -> Stage:
     return Stage(server, KIND)
 
 
-def test_an_app_comes_back_with_its_instance_and_its_own_tags_only(account: Account, stage: Stage):
+def test_undo_recreates_an_app_with_its_own_tags_only(account: Account, stage: Stage):
     account.app(space="lab", instance="ml.g5.xlarge", tags={"owner": "ana"})
     said, manifest = stage.move(LAB, StepName.STOP)
     assert account.contents.apps[KEY].status == "Deleted"
@@ -38,7 +38,7 @@ def test_an_app_comes_back_with_its_instance_and_its_own_tags_only(account: Acco
     assert undone.not_restored == ("Running kernels and unsaved work in memory are lost.",)
 
 
-def test_undoing_twice_does_no_harm(account: Account, stage: Stage):
+def test_undoing_an_app_stop_twice_is_harmless(account: Account, stage: Stage):
     account.app(space="lab")
     _, manifest = stage.move(LAB, StepName.STOP)
     stage.undo(manifest)
@@ -50,7 +50,7 @@ def test_undoing_waits_for_the_deletion_to_end(account: Account, stage: Stage, s
     server.world.settle_after = timedelta(minutes=3)
     account.app(space="lab")
     _, manifest = stage.move(LAB, StepName.STOP)
-    with pytest.raises(CloudError, match="run it again once it is deleted"):
+    with pytest.raises(CloudError, match="run this again once it is deleted"):
         stage.undo(manifest)
     server.now = NOW + timedelta(minutes=4)
     assert "starting" in stage.undo(manifest).because
@@ -63,17 +63,17 @@ def test_an_app_of_a_user_profile_is_one_persons_own(account: Account, stage: St
 
 
 @pytest.mark.parametrize("type_", ["RStudioServerPro", "RSessionGateway", "Canvas", "TensorBoard", "DetailedProfiler", "Novel"])
-def test_apps_that_are_not_one_persons_own_are_barred(account: Account, stage: Stage, type_: str):
+def test_shared_apps_are_blocked(account: Account, stage: Stage, type_: str):
     account.app(user="ana", type=type_, instance="ml.t3.medium")
-    assert "more than one person's own" in stage.bar(f"ana/{type_}/default", StepName.STOP)
+    assert "serve more than one person" in stage.bar(f"ana/{type_}/default", StepName.STOP)
 
 
-def test_system_instances_are_barred(account: Account, stage: Stage):
+def test_apps_on_system_instances_are_blocked(account: Account, stage: Stage):
     account.app(user="ana", type="JupyterServer", instance="system")
     assert stage.bar("ana/JupyterServer/default", StepName.STOP) == "it has no instance of its own"
 
 
-def test_an_app_in_a_space_that_belongs_to_nobody_is_barred(account: Account, stage: Stage):
+def test_an_app_in_a_space_without_an_owner_is_blocked(account: Account, stage: Stage):
     account.space("common")
     account.app(space="common")
     assert "shared space" in stage.bar("common/JupyterLab/default", StepName.STOP)
@@ -81,12 +81,10 @@ def test_an_app_in_a_space_that_belongs_to_nobody_is_barred(account: Account, st
         stage.move("common/JupyterLab/default", StepName.STOP)
 
 
-def test_a_space_that_cannot_be_read_bars_the_stop_and_coverage_tells(
-    account: Account, stage: Stage, server: Server, swept: Sweep
-):
+def test_an_unreadable_space_blocks_the_stop_and_shows_in_coverage(account: Account, stage: Stage, server: Server, swept: Sweep):
     account.app(space="lab")
     server.rules.append(on("ListSpaces", denied()))
-    assert stage.bar(LAB, StepName.STOP) == "whose space it is in could not be read"
+    assert stage.bar(LAB, StepName.STOP) == "the owner of its space could not be read"
     assert swept(KIND).coverage(KIND).missing == "sagemaker:ListSpaces"
 
 
@@ -99,13 +97,13 @@ def test_a_space_that_cannot_be_read_bars_the_stop_and_coverage_tells(
         ("Deleting", Blocked(because="it is being deleted already", already_done=True)),
     ],
 )
-def test_each_state_allows_what_it_allows(account: Account, stage: Stage, status: str, bar: Blocked | None):
+def test_status_decides_which_actions_are_blocked(account: Account, stage: Stage, status: str, bar: Blocked | None):
     account.app(user="ana", status=status)
     assert stage.able("ana/JupyterLab/default") == {StepName.STOP: bar}
 
 
 @pytest.mark.parametrize("where", ["app", "space", "domain"])
-def test_a_keep_tag_put_anywhere_above_it_since_the_sweep_is_seen(account: Account, stage: Stage, where: str):
+def test_the_recheck_sees_keep_tags_on_the_app_and_its_parents(account: Account, stage: Stage, where: str):
     account.app(space="lab")
     seen = stage.seen(LAB)
     record = {
@@ -118,7 +116,7 @@ def test_a_keep_tag_put_anywhere_above_it_since_the_sweep_is_seen(account: Accou
 
 
 @pytest.mark.parametrize("status", ["Deleted", None])
-def test_one_that_is_gone_says_so(account: Account, stage: Stage, status: str | None):
+def test_rereading_a_deleted_resource_raises_gone(account: Account, stage: Stage, status: str | None):
     account.app(space="lab")
     seen = stage.seen(LAB)
     if status:
@@ -130,7 +128,7 @@ def test_one_that_is_gone_says_so(account: Account, stage: Stage, status: str | 
     assert told.value.reason is Reason.GONE
 
 
-def test_tags_that_cannot_be_found_are_not_an_app_that_is_gone(account: Account, stage: Stage):
+def test_missing_tags_do_not_mean_the_app_is_gone(account: Account, stage: Stage):
     account.app(space="lab")
     seen = stage.seen(LAB)
     account.contents.domains.clear()
@@ -140,7 +138,7 @@ def test_tags_that_cannot_be_found_are_not_an_app_that_is_gone(account: Account,
 
 
 @pytest.mark.parametrize("operation", ["DescribeApp", "ListTags", "DeleteApp"])
-def test_denied_is_told_and_nothing_is_deleted(account: Account, stage: Stage, server: Server, operation: str):
+def test_a_denied_delete_is_reported_and_deletes_nothing(account: Account, stage: Stage, server: Server, operation: str):
     account.app(user="ana")
     seen = stage.seen("ana/JupyterLab/default")
     server.rules.append(on(operation, denied()))

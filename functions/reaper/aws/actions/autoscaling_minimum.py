@@ -30,11 +30,11 @@ def lower_minimum(cloud: CloudSession, saved: SavedAutoscaling, least: Mapping[s
 
 @contextmanager
 def minimum_lowered(cloud: CloudSession, manifest: Manifest, permit: CallCheck) -> Iterator[None]:
-    """The minimum lowered as the manifest says, and put back where what is done then fails or is withdrawn: a lowered minimum alone
-    lets autoscaling scale in. Putting back needs no permit.
+    """The minimum lowered as the manifest says, and raised again if what follows fails or is withdrawn: a lowered minimum alone
+    lets autoscaling scale in. Raising it needs no permit.
 
-    Where the failed call may have been carried out, the minimum stays lowered, or autoscaling would undo half of it; it also does where
-    it could not be put back. Then an error of trouble PARTIAL says so, and this manifest is the one that knows what it was.
+    If the failed call may have been carried out, the minimum stays lowered, or autoscaling would undo half of it; also if it can't be
+    raised. Then an error with Reason.PARTIAL says so, and only this manifest knows what it was.
     """
     try:
         lower_minimum(cloud, manifest.undo_state["scaling"], manifest.undo_state["least"], permit)
@@ -54,7 +54,7 @@ def minimum_lowered(cloud: CloudSession, manifest: Manifest, permit: CallCheck) 
 
 
 def _put_minimum_back(cloud: CloudSession, manifest: Manifest) -> str | None:
-    """The clause that says that the minimum stays lowered, where it could not be put back."""
+    """The clause that says the minimum stays lowered, if it couldn't be raised."""
     try:
         raise_minimum(cloud, manifest.undo_state["scaling"], manifest.undo_state["least"])
     except CloudError as error:
@@ -68,7 +68,7 @@ def _stays_lowered_clause(manifest: Manifest, because: str) -> str | None:
     stays = ", ".join(f"{t['ResourceId']} ({t['MinCapacity']} before)" for t in targets)
     text = (
         f"and the autoscaling minimum stays lowered, {because}: {stays}; "
-        f"the manifest that run {manifest.run} stored brings it back: `reaper restore {manifest.id}`"
+        f"the manifest that run {manifest.run} stored restores it: `reaper restore {manifest.id}`"
     )
     return text if targets else None
 
@@ -76,9 +76,9 @@ def _stays_lowered_clause(manifest: Manifest, because: str) -> str | None:
 def raise_minimum(
     cloud: CloudSession, saved: SavedAutoscaling, least: Mapping[str, int], chosen: Mapping[str, int] | None = None
 ) -> list[str]:
-    """Bring the minimum of those targets back where it is still as it was lowered; gives what could not be brought back.
+    """Raise the minimum of those targets if it is still as it was lowered. Returns what couldn't be raised.
 
-    `chosen` are numbers by resource id that somebody chose since: a minimum above them would scale them up, and is not brought back.
+    `chosen`: counts by resource ID that were changed since. A minimum above them would scale them up, so it stays lowered.
     """
     now = {target_key(row): row for row in autoscaling.read_autoscaling(cloud).targets}
     lost = []

@@ -1,4 +1,4 @@
-"""An endpoint's configuration as a manifest keeps it, and as it is created again where somebody deleted it meanwhile.
+"""An endpoint's configuration as a manifest stores it, and as undo recreates it if it was deleted.
 
 https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateEndpointConfig.html
 """
@@ -16,10 +16,10 @@ from reaper.errors import CloudError, Reason
 
 
 def read_config_state(cloud: CloudSession, name: str) -> dict[str, Any]:
-    """Name, parameters and tags. Raises CloudError where it is gone, has members we do not know, or names a model that is gone."""
+    """Name, parameters and tags. Raises CloudError if it is gone, has unknown members, or names a model that is gone."""
     row = _find_config(cloud, name)
     if row is None:
-        raise _config_refusal(f"the configuration {name} is gone, so the endpoint could not be created again")
+        raise _config_refusal(f"the configuration {name} is gone, so the endpoint can't be recreated")
     if odd := restorable.config_unrestorable_because(row):
         raise _config_refusal(odd)
     own = tags.read_tags_now(cloud, row["EndpointConfigArn"])
@@ -27,14 +27,14 @@ def read_config_state(cloud: CloudSession, name: str) -> dict[str, Any]:
 
 
 def require_models(cloud: CloudSession, names: set[str]) -> None:
-    """Raises CloudError where one of these models is gone: nothing could be created from it again."""
+    """Raises CloudError if one of these models is gone: nothing could be recreated from it."""
     for name in sorted(names):
         try:
             cloud.call("sagemaker", "DescribeModel", "ModelName", ModelName=name)
         except CloudError as error:
             if error.reason is not Reason.GONE:
                 raise
-            raise _config_refusal(f"its model {name} is gone, so it could not be created again") from error
+            raise _config_refusal(f"its model {name} is gone, so it can't be recreated") from error
 
 
 def model_names(saved: Mapping[str, Any]) -> set[str]:
@@ -44,14 +44,14 @@ def model_names(saved: Mapping[str, Any]) -> set[str]:
 
 
 def restore_config(cloud: CloudSession, saved: Mapping[str, Any]) -> bool:
-    """Create it where it is gone; whether it was. Raises CloudError where another one has its name by now."""
+    """Create it if it is gone. Returns whether it was. Raises CloudError if another one has its name now."""
     row = _find_config(cloud, saved["name"])
     if row is None:
         named = {"EndpointConfigName": saved["name"], **saved["params"], **tags_parameter(saved["tags"])}
         cloud.call("sagemaker", "CreateEndpointConfig", "EndpointConfigArn", **named)
         return True
     if chosen_members(row, *CONFIG_MEMBERS) != saved["params"]:
-        raise _config_refusal(f"the configuration {saved['name']} is another one by now: nothing was created from it")
+        raise _config_refusal(f"another configuration has the name {saved['name']} now, so nothing was created from it")
     return False
 
 

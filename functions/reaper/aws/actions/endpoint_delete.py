@@ -24,9 +24,9 @@ PAUSES_S = (2.0, 4.0, 8.0, 15.0, 15.0, 15.0)
 
 
 def read_undo_state(cloud: CloudSession, resource: Resource, earlier: Earlier) -> UndoState:
-    """Everything that creating it again needs. Raises CloudError where it could not be created again.
+    """Everything needed to recreate it. Raises CloudError if it can't be recreated.
 
-    `part` above 1: its components were deleted by an earlier action, whose manifest `previous` names and undoing follows.
+    `part` above 1: an earlier action deleted its components; `previous` names its manifest, and undo follows it.
     """
     row = fetch_endpoint(cloud, resource.name)
     config = endpoint_config.read_config_state(cloud, row["EndpointConfigName"])
@@ -76,7 +76,7 @@ def perform(cloud: CloudSession, resource: Resource, manifest: Manifest, permit:
         if not gone:
             raise
         raise saved_autoscaling.partial_error(
-            error, f"its components {', '.join(gone)} are deleted: undo brings them back"
+            error, f"its components {', '.join(gone)} are deleted, and undo restores them"
         ) from error
     left = saved_autoscaling.deregister_targets(cloud, saved["scaling"], permit)
     said = [f"with its {_component_count_text(saved, 'inference ')}"] if saved["components"] else []
@@ -88,7 +88,7 @@ def perform(cloud: CloudSession, resource: Resource, manifest: Manifest, permit:
 def _result_while_components_go(cloud: CloudSession, saved: UndoState, permit: CallCheck) -> ActionResult:
     """What there is to say while the components are still going; their autoscaling goes, too. Raises CloudError where none was ours."""
     if not saved["components"]:
-        raise _delete_refusal("its components are still being deleted, and it was left as it is")
+        raise _delete_refusal("its components are still being deleted, so the reaper left it alone")
     targets = [t for t in saved["scaling"]["targets"] if t["ScalableDimension"] == autoscaling.COPIES_DIMENSION]
     left = saved_autoscaling.deregister_targets(cloud, {**saved["scaling"], "targets": targets}, permit)
     hosted = _component_count_text(saved)
@@ -107,10 +107,10 @@ def fetch_endpoint(cloud: CloudSession, name: str) -> dict[str, Any]:
 
 
 def _delete_components(cloud: CloudSession, endpoint: str, recorded: Sequence[str], gone: list[str], permit: CallCheck) -> bool:
-    """Delete every component of it, `gone` being told each one, and wait for a minute at most; whether none is there any more."""
+    """Delete every component of it, add each name to `gone`, and wait for a minute at most. Returns whether none is left."""
     there = inference_component.remaining_component_names(cloud, endpoint)
     if new := sorted(set(there) - set(recorded)):
-        raise _delete_refusal(f"the component {new[0]} was put on {endpoint} just now: nothing was deleted")
+        raise _delete_refusal(f"the component {new[0]} was put on {endpoint} just now, so nothing was deleted")
     for name in there:
         permit()
         try:

@@ -1,7 +1,7 @@
-"""Creating a deleted endpoint again, in as many runs as it takes: what needs it in service is done by the run that finds it so.
+"""Recreating a deleted endpoint, in as many runs as it takes: a run that finds it in service does what needs that.
 
-An endpoint that has the name by then is gone on with only where it carries the mark of what we created again (see `same`), or where it is
-the very one that was to be deleted and was not. Any other is somebody's own: nothing of it is touched.
+An endpoint that has the name by then is continued only if it has the tag of what the reaper recreates (`identity`), or if it is the very one
+that was to be deleted and wasn't. Any other belongs to its owner and stays untouched.
 
 https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateEndpoint.html
 """
@@ -39,7 +39,7 @@ def restore_endpoint(cloud: CloudSession, manifest: Manifest) -> UndoResult:
     lost: list[str] = []
     failed = _restore_sizes(cloud, name, saved, lost)
     status = fetch_endpoint(cloud, name)["EndpointStatus"]
-    because = "it was created again" if made else f"its status is {status}"
+    because = "it was recreated" if made else f"its status is {status}"
     chain = manifest_chain.read_chain(manifest, failed)
     never = _never_restored(chain)
     if status != "InService":
@@ -55,7 +55,7 @@ def _waiting_sentence(chain: Sequence[Manifest], status: str) -> str:
     """The sentence about what needs the endpoint in service."""
     waits = ["numbers of instances", *(["components"] if any(one.undo_state["components"] for one in chain) else [])]
     waits += ["autoscaling"] if any(one.undo_state["scaling"]["targets"] for one in chain) else []
-    return f"Not back yet: {', '.join(waits)}; its status is {status}: {RUN_AGAIN_TEXT}."
+    return f"Not restored yet: {', '.join(waits)}. Its status is {status}; {RUN_AGAIN_TEXT}."
 
 
 def _create_endpoint(cloud: CloudSession, name: str, saved: UndoState) -> bool:
@@ -71,11 +71,11 @@ def _create_endpoint(cloud: CloudSession, name: str, saved: UndoState) -> bool:
         cloud.call("sagemaker", "CreateEndpoint", "EndpointArn", EndpointName=name, EndpointConfigName=config, **own)
         return True
     if row["EndpointStatus"] == "Deleting":
-        raise _create_refusal(f"{name} is still being deleted: run it again when it is gone")
+        raise _create_refusal(f"{name} is still being deleted; run this again once it is gone")
     if not identity.is_same_resource(cloud, row, row["EndpointArn"], saved.get("born")):
         raise identity.recreated_error("sagemaker:CreateEndpoint", name)
     if row.get("EndpointConfigName") != config:
-        raise _create_refusal(f"there is an endpoint {name} with another configuration by now: it is left alone")
+        raise _create_refusal(f"endpoint {name} has another configuration now, so the reaper left it alone")
     if row["EndpointStatus"] == "Failed":
         raise _create_refusal(f"{name} failed to start: {row.get('FailureReason', 'no reason was given')}")
     return False
@@ -84,7 +84,7 @@ def _create_endpoint(cloud: CloudSession, name: str, saved: UndoState) -> bool:
 def _restore_sizes(cloud: CloudSession, name: str, saved: UndoState, lost: list[str]) -> list[str]:
     """Back to the numbers and weights that differ from the configuration's; what is not back of them yet.
 
-    What is not as creating left it was chosen since, which `lost` is told; so is all of an endpoint that was never deleted.
+    What isn't as recreating left it was changed since, and `lost` gets a sentence. So was everything on an endpoint that was never deleted.
     """
     row = fetch_endpoint(cloud, name)
     if row["EndpointStatus"] != "InService" or to_plain_json(row["CreationTime"]) == saved["endpoint"]["CreationTime"]:
@@ -112,9 +112,9 @@ def _size_changes(cloud: CloudSession, row: Mapping[str, Any], saved: UndoState,
 
 
 def _restore_contents(cloud: CloudSession, name: str, saved: UndoState, lost: list[str]) -> list[str]:
-    """Components, and the autoscaling of variants and of those components that are in service; what running it again may bring.
+    """Components, and the autoscaling of variants and of those components that are in service. Returns what another run may restore.
 
-    What no run brings back is told to `lost`.
+    `lost` gets a sentence about what no run restores.
     """
     ready = {autoscaling.variant_resource_id(name, row["VariantName"]) for row in saved["variants"]}
     later: list[str] = []
@@ -123,12 +123,14 @@ def _restore_contents(cloud: CloudSession, name: str, saved: UndoState, lost: li
         if status == "InService":
             ready.add(autoscaling.component_resource_id(one["InferenceComponentName"]))
         elif status:
-            later.append(f"Component {one['InferenceComponentName']} is {status}: its autoscaling is not back yet: run it again.")
+            later.append(
+                f"Component {one['InferenceComponentName']} is {status}, so its autoscaling isn't restored yet. Run this again."
+            )
     return later + (saved_autoscaling.restore_autoscaling(cloud, saved["scaling"], ready) if saved["scaling"]["targets"] else [])
 
 
 def _restore_component(cloud: CloudSession, saved: Mapping[str, Any], later: list[str], theirs: list[str]) -> str:
-    """Create it where it is gone, and give its status; empty where it is not to be had, or is somebody else's, which the lists say."""
+    """Recreate it if it is gone. Returns its status; empty if it can't be recreated or another one has its name, which the lists say."""
     name = saved["InferenceComponentName"]
     try:
         return inference_component.recreate_component(cloud, saved, theirs)[0]
@@ -136,15 +138,15 @@ def _restore_component(cloud: CloudSession, saved: Mapping[str, Any], later: lis
         if error.code == identity.RECREATED_CODE:
             theirs.append(f"Component {name} {identity.RECREATED_TEXT}.")
         else:
-            later.append(f"Component {name} could not be created again ({error}).")
+            later.append(f"Component {name} couldn't be recreated ({error}).")
         return ""
 
 
 def _never_restored(chain: Sequence[Manifest]) -> list[str]:
     """What no run brings back."""
     saved = chain[0].undo_state
-    lost = ["The tags of its autoscaling are not kept."] if any(one.undo_state["scaling"]["targets"] for one in chain) else []
-    lost += ["Its last deployment settings are not set again."] if saved["endpoint"].get("LastDeploymentConfig") else []
+    lost = ["The tags of its autoscaling are lost."] if any(one.undo_state["scaling"]["targets"] for one in chain) else []
+    lost += ["Its last deployment settings aren't restored."] if saved["endpoint"].get("LastDeploymentConfig") else []
     return lost + identity.earlier_action_hint(chain[-1])
 
 

@@ -25,7 +25,7 @@ OPERATION = "sagemaker:UpdateEndpointWeightsAndCapacities"
 
 
 def read_undo_state(cloud: CloudSession, resource: Resource, earlier: Earlier) -> UndoState:
-    """What would change, decided anew from fresh replies: numbers before and after, and the autoscaling of it all.
+    """What would change, decided again from fresh replies: counts before and after, and all their autoscaling.
 
     `parts`: how many variants there were to scale in, this one and those of the actions that it goes on with included.
     """
@@ -56,7 +56,7 @@ def _counts_before_and_after(cloud: CloudSession, name: str, found: EndpointDesc
     }
     inside = {one: row for one in way.components if restorable.copy_count(row := inference_component.fetch_component(cloud, one))}
     if not counts and not inside:
-        raise _scale_in_refusal(f"{name}: its components have no copies already")
+        raise _scale_in_refusal(f"{name}: its components already have no copies")
     least = {autoscaling.variant_resource_id(name, one): count for one, count in way.first_variant.items()}
     return {
         "counts": counts,
@@ -155,7 +155,7 @@ def undo_scale_in(cloud: CloudSession, manifest: Manifest) -> UndoResult:
 
 
 def _restore_minimum(cloud: CloudSession, saved: UndoState, progress: _UndoProgress) -> list[str]:
-    """Autoscaling's minimum back where the number is: one that came first would scale out by itself, to less than there was."""
+    """Raise autoscaling's minimum where the count is restored: raised first, it would scale out on its own, to less than before."""
     chosen = {id_: number.now for id_, number in progress.counts.items() if number.was_chosen_since}
     ours = {id_: least for id_, least in saved["least"].items() if id_ not in progress.not_restored_ids}
     return autoscaling_minimum.raise_minimum(cloud, saved["scaling"], ours, chosen)
@@ -163,20 +163,22 @@ def _restore_minimum(cloud: CloudSession, saved: UndoState, progress: _UndoProgr
 
 def _undo_sentence(progress: _UndoProgress) -> str:
     if any(number.count_to_request is not None for number in progress.counts.values()):
-        return "its former numbers of instances and copies are asked for again"
-    return "none of its numbers of instances and copies was changed"
+        return "its former instance and copy counts were requested again"
+    return "none of its instance and copy counts changed"
 
 
 def _require_same_endpoint(cloud: CloudSession, manifest: Manifest) -> EndpointDescription:
-    """The endpoint as it is now. Raises CloudError where it is another one, made of something else, or not in service."""
+    """The endpoint as it is now. Raises CloudError if it was recreated, is made of something else, or isn't in service."""
     saved, name = manifest.undo_state, manifest.name
     found = endpoint_description.describe_endpoint(cloud, name)
     if not identity.is_same_resource(cloud, found.reply, found.reply["EndpointArn"], saved.get("born")):
         raise identity.recreated_error(OPERATION, name)
     if found.reply.get("EndpointConfigName") != saved["config"] or _has_other_instances(found, saved["instances"]):
-        raise CloudError(Reason.REFUSED, OPERATION, f"{name} has another configuration since: it is left as it is")
+        raise CloudError(Reason.REFUSED, OPERATION, f"{name} has another configuration now, so the reaper left it alone")
     if found.status != "InService":
-        raise CloudError(Reason.REFUSED, OPERATION, f"the status of {name} is {found.status}: run it again once it is InService")
+        raise CloudError(
+            Reason.REFUSED, OPERATION, f"the status of {name} is {found.status}; run this again once it is InService"
+        )
     return found
 
 
@@ -232,4 +234,4 @@ def _restore_copies(cloud: CloudSession, name: str, before: int, born: str | Non
         inference_component.restore_copies(cloud, name, progress.counts[id_])
     except CloudError as error:
         progress.not_restored_ids.add(id_)
-        progress.failures.append(f"The copies of {name} could not be brought back ({error}).")
+        progress.failures.append(f"The copies of {name} could not be restored ({error}).")

@@ -1,9 +1,9 @@
-"""Whether what has a name today is what had it when a manifest was made, or what was created again from one.
+"""Whether what has a name today is what had it when a manifest was made, or what was recreated from one.
 
-Names are given anew, so a name proves nothing. CreationTime tells one incarnation from the next. What we ourselves create again has a new
-one, so it gets a tag with the birth of the first, and later runs go on with that one only. No other sign would do: whoever applies a
-template again makes an endpoint with the same configuration, tags and numbers as the deleted one, later than it, and yet it is theirs.
-The tag also lets a scale-in that was made before a deletion be undone after it. It may be taken off once all is back.
+Names are reused, so a name proves nothing. CreationTime tells one incarnation from the next. What the reaper recreates has a new one, so it
+gets a tag with the creation time of the first, and later runs continue that one only. No other sign would do: a template applied again makes
+an endpoint with the same configuration, tags and counts as the deleted one, and yet it belongs to the person who applied it. The tag also
+allows undoing, after a deletion, a scale-in from before it. It may be removed once everything is restored.
 
 Tags: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_Tag.html
 """
@@ -21,7 +21,7 @@ from reaper.aws.restorable import RESTORED_TAG, no_room_for_tag_because
 from reaper.aws.session import CloudSession
 from reaper.errors import CloudError, Reason
 
-RECREATED_TEXT = "was made anew by somebody since: it is left as it is"
+RECREATED_TEXT = "has been recreated since, so the reaper left it alone"
 RECREATED_CODE = "MadeAnew"
 """The code of the error that says so: running it again changes nothing."""
 
@@ -32,7 +32,7 @@ def first_created(row: Mapping[str, Any], own: Mapping[str, str]) -> str:
 
 
 def is_same_resource(cloud: CloudSession, row: Mapping[str, Any], arn: str, first: str | None) -> bool:
-    """Whether what is described is the one that was born `first`, or was created again in its place."""
+    """Whether the description shows the resource created at `first`, or what was recreated in its place."""
     return bool(first) and first_created(row, tags.read_tags_now(cloud, arn)) == first
 
 
@@ -42,19 +42,19 @@ def recreated_error(operation: str, name: str) -> CloudError:
 
 
 def with_restored_tag(own: Mapping[str, str], first: str) -> dict[str, str]:
-    """The tags to create it again with. Raises CloudError where they leave no room for the mark."""
+    """The tags to recreate it with. Raises CloudError if they leave no room for the tag that marks it."""
     if text := no_room_for_tag_because(own):
         raise CloudError(Reason.REFUSED, "sagemaker:AddTags", text)
     return {**own, RESTORED_TAG: first}
 
 
 def earlier_action_hint(manifest: Manifest) -> list[str]:
-    """The sentence that says how to undo what had been done to it before it was deleted, if anything had been.
+    """The sentence that says how to undo an earlier action on it, if there was one.
 
-    What the manifest goes on with is undone with it (`earlier`), and needs none.
+    What the manifest continues is undone with it (`manifest_chain`) and needs none.
     """
     address = manifest.undo_state.get("previous")
     if not address:
         return []
     command = shlex.join(["reaper", "restore", manifest.id, "--manifest", address])
-    return [f"Something had been done to it before; `{command}` brings back what that changed."]
+    return [f"An earlier action changed it too; `{command}` undoes that action."]

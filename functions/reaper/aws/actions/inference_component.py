@@ -1,4 +1,4 @@
-"""One inference component as a manifest keeps it, and as it is created again.
+"""One inference component as a manifest stores it, and as undo recreates it.
 
 https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateInferenceComponent.html
 """
@@ -60,10 +60,10 @@ def component_first_created(cloud: CloudSession, row: Mapping[str, Any]) -> str:
 
 
 def recreate_component(cloud: CloudSession, saved: Mapping[str, Any], lost: list[str]) -> tuple[str, bool]:
-    """Its status and whether it was created now. Raises CloudError where somebody made another one of its name."""
+    """Its status and whether it was created now. Raises CloudError if another one has its name."""
     name = saved["InferenceComponentName"]
     if saved.get("LastDeploymentConfig"):
-        lost.append(f"The last deployment settings of {name} are not set again.")
+        lost.append(f"The last deployment settings of {name} aren't restored.")
     row = find_component(cloud, name)
     if row is None:
         create_component(cloud, saved, lost)
@@ -93,9 +93,9 @@ def specifications_of(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def create_component(cloud: CloudSession, saved: Mapping[str, Any], lost: list[str]) -> None:
-    """Create it again, with the mark of what is, and as many copies as there were.
+    """Recreate it, with the tag that marks it, and as many copies as before.
 
-    The API takes 0 copies, and what to do where it refuses them in fact is not documented: then it gets one, and `lost` is told.
+    The API model allows 0 copies. If AWS refuses them all the same, it gets one, and `lost` gets a sentence.
     """
     params = {name: saved[name] for name in (*NAME_KEYS, "Specification", "Specifications") if name in saved}
     params |= tags_parameter(identity.with_restored_tag(saved["tags"], saved["born"]))

@@ -30,13 +30,13 @@ def part_number(resource: Resource, earlier: Earlier, continues: Callable[[Manif
 
 
 def read_chain(manifest: Manifest, failed: list[str]) -> list[Manifest]:
-    """It and those that it goes on with, the latest first. One that cannot be read is told to `failed`, and is the end."""
+    """The manifest and those it continues, the latest first. If one can't be read, the chain ends and `failed` gets a sentence."""
     found = [manifest]
     try:
         while _part_of_record(found[-1].undo_state) > 1 and len(found) < _part_of_record(manifest.undo_state):
             found.append(read_manifest(found[-1].undo_state["previous"], manifest.id))
     except CloudError as error:
-        failed.append(f"Not back: what the action before it took ({error}).")
+        failed.append(f"Not restored: what the previous action removed ({error}).")
     return found
 
 

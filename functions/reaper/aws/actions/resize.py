@@ -14,7 +14,7 @@ from reaper.aws.plain_json import ANY_REPLY_KEY
 from reaper.aws.session import CloudSession
 from reaper.errors import CloudError
 
-RUN_AGAIN_TEXT = "run it again as soon as the endpoint is in service"
+RUN_AGAIN_TEXT = "run this again once the endpoint is in service"
 CapacityRow = Mapping[str, Any]
 """One row of DesiredWeightsAndCapacities."""
 
@@ -51,5 +51,5 @@ def call_while_in_service(
 
 def not_restored_sentences(refused: Mapping[str, CloudError], later: Sequence[str]) -> list[str]:
     """What is not back of the variants' sizes and weights, and how it comes back."""
-    found = [f"Not restored: the size or weight of {name} ({error}): run it again." for name, error in refused.items()]
-    return found + ([f"Not back yet: the size of {', '.join(later)}: {RUN_AGAIN_TEXT}."] if later else [])
+    found = [f"Not restored: the size or weight of {name} ({error}). Run this again." for name, error in refused.items()]
+    return found + ([f"Not restored yet: the size of {', '.join(later)}; {RUN_AGAIN_TEXT}."] if later else [])

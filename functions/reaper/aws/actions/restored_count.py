@@ -1,4 +1,4 @@
-"""One number that a stop made smaller, and how it goes back: never over what somebody chose since. Pure."""
+"""One number that a stop made smaller, and how it goes back: never over what was changed since. Pure."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class RestoredCount:
 
     @property
     def was_chosen_since(self) -> bool:
-        """Whether it is neither what the stop left nor what was there before: somebody, or autoscaling, chose it since."""
+        """Whether it is neither what the stop left nor what was there before: a person or autoscaling changed it since."""
         return self.now not in (self.stopped_at, self.before)
 
     @property
     def count_to_request(self) -> int | None:
-        """What to ask for; None where there is nothing to ask for."""
+        """What to ask for; None if nothing."""
         goal = self.before if self.maximum is None else min(self.before, self.maximum)
         return goal if self.now == self.stopped_at and goal > self.now else None
 
@@ -30,7 +30,7 @@ class RestoredCount:
     def not_restored(self) -> list[str]:
         """The sentence that says what does not come back, if anything does not."""
         if self.was_chosen_since:
-            text = f"not {self.stopped_at} as the stop left it and not {self.before} as before: it was chosen since and is left as it is"
+            text = f"not {self.stopped_at} as the stop left it and not {self.before} as before: it was changed since, so the reaper left it alone"
             return [f"{self.label} is {self.now} now, {text}."]
         if self.now != self.before and self.maximum is not None and self.maximum < self.before:
             text = f"its autoscaling allows no more than {self.maximum} today"

@@ -45,7 +45,7 @@ def _read_siblings(cloud: CloudSession, component: str, endpoint: str) -> Iterat
 
 
 def read_undo_state(cloud: CloudSession, resource: Resource, action: StepName, earlier: Earlier) -> UndoState:
-    """Read anew. Raises CloudError where it could not be created again, or where nothing would wake it."""
+    """Read right before the action. Raises CloudError if it can't be recreated, or if nothing would wake it."""
     id_ = autoscaling.component_resource_id(resource.name)
     if action is StepName.DELETE:
         saved = inference_component.read_component_state(cloud, resource.name)
@@ -107,15 +107,15 @@ def undo(cloud: CloudSession, manifest: Manifest) -> UndoResult:
     if not identity.is_same_resource(cloud, row, row["InferenceComponentArn"], saved.get("born")):
         raise identity.recreated_error("sagemaker:UpdateInferenceComponentRuntimeConfig", name)
     if inference_component.specifications_of(row) != saved["made_of"] or _placement(row) != saved["on"]:
-        raise _undo_refusal(f"{name} runs something else since: it is left as it is")
+        raise _undo_refusal(f"{name} runs something else now, so the reaper left it alone")
     id_ = autoscaling.component_resource_id(name)
     copies = inference_component.restored_copies(row, saved["copies"], autoscaling_minimum.maximum_by_id(cloud).get(id_))
     inference_component.restore_copies(cloud, name, copies)
     chosen = {id_: copies.now} if copies.was_chosen_since else {}
     lost = [*copies.not_restored, *autoscaling_minimum.raise_minimum(cloud, saved["scaling"], saved["least"], chosen)]
-    asked = f"{copies.count_to_request} copies are asked for again"
+    asked = f"{copies.count_to_request} copies were requested again"
     return UndoResult(
-        because=asked if copies.count_to_request is not None else "its copies are left as they are", not_restored=tuple(lost)
+        because=asked if copies.count_to_request is not None else "its copies stay as they are", not_restored=tuple(lost)
     )
 
 
@@ -136,10 +136,10 @@ def _undo_delete(cloud: CloudSession, manifest: Manifest) -> UndoResult:
             else saved_autoscaling.restore_autoscaling(cloud, saved["scaling"], {autoscaling.component_resource_id(name)})
         )
         lost, waits = [*later, *lost], bool(later)
-        lost.append("The tags of its autoscaling are not kept.")
+        lost.append("The tags of its autoscaling are lost.")
     lost += identity.earlier_action_hint(manifest)
     return UndoResult(
-        because="it was created again" if made else f"its status is {status}", not_restored=tuple(lost), run_again=waits
+        because="it was recreated" if made else f"its status is {status}", not_restored=tuple(lost), run_again=waits
     )
 
 
@@ -148,7 +148,7 @@ def _undo_refusal(text: str) -> CloudError:
 
 
 def _waiting_sentence(status: str) -> str:
-    return f"Not back yet: autoscaling; its status is {status}: run it again when it is in service."
+    return f"Not restored yet: autoscaling. Its status is {status}; run this again once it is in service."
 
 
 ACTS = ActionFunctions(

@@ -17,7 +17,7 @@ from reaper.model import Resource, StepName
 
 OPERATIONS = {StepName.STOP: "StopNotebookInstance", StepName.START: "StartNotebookInstance"}
 IDENTITY_KEYS = ("CreationTime", "InstanceType")
-"""What another notebook instance of that name, or one that somebody changed, has otherwise. Nobody else's is ever started."""
+"""What differs in another notebook instance of that name, or in one that was changed. Undo starts neither."""
 STATUSES_AFTER = {StepName.STOP: ("Stopping", "Stopped"), StepName.START: ("Pending", "InService")}
 
 
@@ -34,7 +34,7 @@ def read_undo_state(cloud: CloudSession, resource: Resource, action: StepName, e
 
 
 def perform(cloud: CloudSession, resource: Resource, manifest: Manifest, permit: CallCheck) -> ActionResult:
-    """One call. One that somebody else was quicker with is done."""
+    """One call. If another caller was faster, the action is done."""
     stops = manifest.action is StepName.STOP
     permit()
     try:
@@ -47,17 +47,19 @@ def perform(cloud: CloudSession, resource: Resource, manifest: Manifest, permit:
 
 
 def undo(cloud: CloudSession, manifest: Manifest) -> UndoResult:
-    """Start what was stopped. A start is left alone: somebody may be at work on it by now."""
+    """Start what was stopped. A start isn't undone: it may be in use by now."""
     if manifest.action is not StepName.STOP:
-        raise _start_refusal(f"{manifest.name} was started, and stopping it again could end somebody's work: left alone")
+        raise _start_refusal(
+            f"{manifest.name} was started, and stopping it again could end someone's work, so the reaper left it alone"
+        )
     row = _fetch_notebook(cloud, manifest.name)
     if chosen_members(row, *IDENTITY_KEYS) != {name: manifest.undo_state.get(name) for name in IDENTITY_KEYS}:
-        raise _start_refusal(f"{manifest.name} was made anew or got another instance type since: it is left as it is")
+        raise _start_refusal(f"{manifest.name} was recreated or got another instance type since, so the reaper left it alone")
     status = row["NotebookInstanceStatus"]
     if status in STATUSES_AFTER[StepName.START]:
         return UndoResult(because=f"its status is {status} already")
     if status != "Stopped":
-        raise _start_refusal(f"the status of {manifest.name} is {status}: run it again once it is Stopped")
+        raise _start_refusal(f"the status of {manifest.name} is {status}; run this again once it is Stopped")
     cloud.call("sagemaker", OPERATIONS[StepName.START], ANY_REPLY_KEY, NotebookInstanceName=manifest.name)
     return UndoResult(
         because="it is starting", not_restored=("What was in memory, and what was installed outside its volume, is lost.",)

@@ -41,22 +41,22 @@ def perform(cloud: CloudSession, resource: Resource, manifest: Manifest, permit:
 
 
 def undo(cloud: CloudSession, manifest: Manifest) -> UndoResult:
-    """Create the app again, unless it is there already, or somebody started and stopped it since: AWS shows deleted apps for a while."""
+    """Recreate the app, unless it exists already or was started and stopped since: AWS shows deleted apps for a while."""
     app = manifest.undo_state["app"]
     row = _find_app(cloud, app)
     status = str(row.get("Status", ""))
     if status in {"InService", "Pending"}:
         return UndoResult(because=f"its status is {status} already")
     if status not in {"", "Deleted"}:
-        text = f"the status of {manifest.name} is {status}: run it again once it is deleted"
+        text = f"the status of {manifest.name} is {status}; run this again once it is deleted"
         raise CloudError(Reason.REFUSED, "sagemaker:CreateApp", text)
     if row and to_plain_json(row.get("CreationTime")) != app.get("CreationTime"):
-        text = f"{manifest.name} was started and stopped by somebody since: it is left as it is"
+        text = f"{manifest.name} was started and stopped since, so the reaper left it alone"
         raise CloudError(Reason.REFUSED, "sagemaker:CreateApp", text)
     spec = {"ResourceSpec": app["ResourceSpec"]} if app.get("ResourceSpec") else {}
     cloud.call("sagemaker", "CreateApp", "AppArn", **_app_parameters(app), **spec, **tags_parameter(manifest.undo_state["tags"]))
     lost = ["Running kernels and unsaved work in memory are lost."]
-    lost += ["It is not started in recovery mode again."] if app.get("RecoveryMode") else []
+    lost += ["It isn't started in recovery mode."] if app.get("RecoveryMode") else []
     return UndoResult(because="it is starting with the same instance, image and tags", not_restored=tuple(lost))
 
 
@@ -79,7 +79,7 @@ def _app_arn(row: Mapping[str, Any]) -> str:
 
 
 def _find_app(cloud: CloudSession, names: Mapping[str, Any]) -> dict[str, Any]:
-    """Its description; empty where there is none any more."""
+    """Its description; empty if it is gone."""
     try:
         return _fetch_app(cloud, names)
     except CloudError as error:

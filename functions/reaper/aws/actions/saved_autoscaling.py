@@ -34,9 +34,9 @@ MEMBERS_BY_TABLE: Mapping[str, tuple[tuple[str, ...], set[str]]] = {
     "actions": (SCHEDULED_ACTION_MEMBERS, SCHEDULED_ACTION_SERVICE_MEMBERS),
     "alarms": (ALARM_MEMBERS, ALARM_SERVICE_MEMBERS),
 }
-"""What makes each anew, and what the service adds."""
+"""What recreates each, and what the service adds."""
 SavedAutoscaling = Mapping[str, Any]
-"""`targets`, `policies`, `actions` and `alarms`, each a list of parameters for the call that makes it anew."""
+"""`targets`, `policies`, `actions` and `alarms`, each a list of parameters for the call that recreates it."""
 RESTORE_PERMISSIONS = (
     *autoscaling.PERMISSIONS,
     "application-autoscaling:DescribeScheduledActions",
@@ -48,7 +48,7 @@ RESTORE_PERMISSIONS = (
 
 
 def read_autoscaling_state(cloud: CloudSession, ids: Collection[str], *, will_be_deleted: bool = False) -> SavedAutoscaling:
-    """All autoscaling of those resource ids. Raises CloudError where it `goes` with them and has what we do not know how to bring back."""
+    """All autoscaling of those resource ids. Raises CloudError if it `will_be_deleted` with them and has something this version can't restore."""
     found = autoscaling.autoscaling_of(autoscaling.read_autoscaling(cloud), ids)
     actions = [row for row in _read_scheduled_actions(cloud) if row["ResourceId"] in ids] if found.targets else []
     rows = {"targets": found.targets, "policies": found.policies, "actions": actions, "alarms": tuple(found.alarms.values())}
@@ -66,14 +66,14 @@ def _require_known_members(rows: Iterable[Mapping[str, Any]], members: Collectio
 
 
 def partial_error(error: CloudError, text: str) -> CloudError:
-    """The error of an act that has changed something already: PARTIAL, so that nobody takes the resource for untouched or gone."""
+    """The error of an action that has changed something already: PARTIAL, so that the resource isn't taken for untouched or gone."""
     return error.reworded(f"{error}; {text}", Reason.PARTIAL)
 
 
 def deregister_targets(cloud: CloudSession, saved: SavedAutoscaling, permit: CallCheck) -> list[str]:
-    """Take scalable targets away, and with them their policies and scheduled actions; gives what could not be taken away.
+    """Deregister scalable targets, and with them their policies and scheduled actions. Returns what couldn't be deregistered.
 
-    DeleteEndpoint takes those of its variants by itself, so one that is not there any more is no failure.
+    DeleteEndpoint removes those of its variants, so one that is gone is no failure.
     """
     left: list[str] = []
     for target in saved["targets"]:
@@ -96,7 +96,7 @@ def deregister_targets(cloud: CloudSession, saved: SavedAutoscaling, permit: Cal
 
 
 def restore_autoscaling(cloud: CloudSession, saved: SavedAutoscaling, ids: Collection[str]) -> list[str]:
-    """Make anew what is missing of the autoscaling of those resource ids, which are in service; gives what could not be made."""
+    """Recreate what is missing of the autoscaling of those resource IDs, which are in service. Returns what couldn't be recreated."""
     now = autoscaling.read_autoscaling(cloud)
     lost: list[str] = []
     there = {target_key(row) for row in now.targets}
@@ -137,7 +137,7 @@ def _saved_alarms(policy: Mapping[str, Any], saved: SavedAutoscaling) -> list[Ma
 
 
 def _restore_policy(cloud: CloudSession, policy: Mapping[str, Any], saved: SavedAutoscaling) -> None:
-    """The policy anew, and the alarms of the old one led to it, as they are now or, where they are gone, as they were."""
+    """Recreate the policy, and point the alarms of the old one to it: as they are now or, if they are gone, as they were."""
     params = {name: policy[name] for name in POLICY_MEMBERS if name in policy and name != "PolicyARN"}
     arn = cloud.call(SERVICE, "PutScalingPolicy", "PolicyARN", **NAMESPACE_PARAMETER, **params)["PolicyARN"]
     for alarm in _saved_alarms(policy, saved):
@@ -154,7 +154,7 @@ def _restore_each(lost: list[str], rows: Iterable[Mapping[str, Any]], make: Any)
             make(row)
         except CloudError as error:
             name = row.get("PolicyName") or row.get("ScheduledActionName") or "scalable target"
-            lost.append(f"Autoscaling of {row['ResourceId']}: {name} could not be made anew ({error}).")
+            lost.append(f"Autoscaling of {row['ResourceId']}: {name} couldn't be recreated ({error}).")
 
 
 def register_target(cloud: CloudSession, target: Mapping[str, Any], **change: Any) -> None:

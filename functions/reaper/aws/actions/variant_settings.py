@@ -54,7 +54,7 @@ def chosen_since_sentences(before: Row, now: Row, configured: Row) -> list[str]:
 def autoscaled_sentence(before: Row, now: Row) -> str | None:
     """The sentence about a variant whose number is left to its autoscaling, if it has fewer instances than before."""
     count, wanted = now.get("DesiredInstanceCount", 0), before.get("DesiredInstanceCount", 0)
-    text = f"The number of instances of {before['VariantName']} is {count} now and not {wanted}: its autoscaling has it in hand."
+    text = f"The number of instances of {before['VariantName']} is {count} now and not {wanted}: its autoscaling sets it now."
     return text if count < wanted else None
 
 
@@ -85,4 +85,4 @@ def _concurrency_setting(before: Row, now: Row, configured: Row) -> _Setting:
 
 def _chosen_since_sentence(setting: _Setting, variant: str) -> str:
     now, before = ("another", "as before") if setting.label == "concurrency" else (setting.now, setting.before)
-    return f"The {setting.label} of {variant} is {now} now and not {before}: it was chosen since and is left as it is."
+    return f"The {setting.label} of {variant} is {now} now and not {before}: it was changed since, so the reaper left it alone."

@@ -153,18 +153,16 @@ def _to_observation(look: CloserLook, readings: tuple[Reading, ...], window: Win
     if look.unknown_because:
         return observation
     if status not in STEADY_STATUSES:
-        return replace(observation, unknown_because=f"its status is {status}, which we do not know")
+        return replace(observation, unknown_because=f"this version doesn't recognize its status {status}")
     if not endpoint.variants and status != "Failed":
-        return replace(observation, unknown_because=f"its status is {status}, yet its description names no variant")
+        return replace(observation, unknown_because=f"its status is {status}, but its description lists no variants")
     return _with_idle_cost(observation, endpoint, window)
 
 
 def _with_idle_cost(observation: Observation, endpoint: EndpointDescription, window: Window) -> Observation:
     """Serverless and scaled-in endpoints cost nothing while idle, except for provisioned concurrency."""
     if any(v.serverless and v.serverless.get("ProvisionedConcurrency") for v in endpoint.variants):
-        because = (
-            "it keeps provisioned concurrency and shows no invocation; serverless endpoints have no heartbeat to prove it by"
-        )
+        because = "no invocations, but provisioned concurrency is billed; serverless endpoints publish no heartbeat"
         return replace(observation, indirect_evidence=IndirectEvidence(since=window.start, because=because))
     if endpoint.variants and all(v.serverless for v in endpoint.variants):
         return replace(observation, free_because="it is serverless and costs nothing while idle")
@@ -198,8 +196,8 @@ KIND = Kind(
     activity="Invocations of every production and shadow variant and of every inference component it hosts; asynchronous: backlog, "
     "processed and failed invocations, model latency",
     heartbeat="CPUUtilization samples of every variant that runs instances",
-    without_proof="unknown; exempt where it runs no instances or is serverless; likely for silent provisioned concurrency; a host of inference "
-    "components that has none now is judged by its heartbeat alone, from its last change",
+    without_proof="unknown; exempt without instances or if serverless; likely for silent provisioned concurrency; a host without inference "
+    "components is judged by its heartbeat alone, from its last change",
     discover=discover,
     observe=observe,
     blocked_actions=endpoint_actions.blocked_actions,

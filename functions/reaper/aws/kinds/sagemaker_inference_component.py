@@ -157,7 +157,7 @@ def _settled_by_status(observation: Observation) -> Observation | None:
         return replace(observation, changing_because=f"its status is {status}")
     if status in STEADY_STATUSES:
         return None
-    return replace(observation, unknown_because=f"its status is {status or 'missing'}, which we do not know")
+    return replace(observation, unknown_because=f"this version doesn't recognize its status {status or '(none)'}")
 
 
 def _describe_or_error(cloud: CloudSession, resource: Resource) -> DescriptionOrError:
@@ -298,7 +298,7 @@ KIND = Kind(
     ),
     activity="Invocations by InferenceComponentName, its adapters' included; NoCapacityInvocationFailures",
     heartbeat="CPUUtilizationNormalized or GPUUtilizationNormalized samples in /aws/sagemaker/InferenceComponents, same dimension",
-    without_proof="unknown; exempt with no copies. Its money is its endpoint's, so it has no price of its own",
+    without_proof="unknown; exempt with no copies. Its endpoint's price includes it, so it has none of its own",
     discover=discover,
     observe=observe,
     blocked_actions=component_actions.blocked_actions,

@@ -33,7 +33,7 @@ MAX_EVENT_AHEAD = timedelta(days=1)
 """CloudWatch Logs takes events up to two hours ahead; a time beyond this is none."""
 BROKEN_STATUSES = {"Failed"}
 RECHECK_PERMISSIONS = ("sagemaker:DescribeNotebookInstance", "sagemaker:ListTags")
-"""What the look right before an act reads."""
+"""What the re-check right before an action reads."""
 
 
 def discover(cloud: CloudSession) -> Iterator[Resource]:
@@ -128,12 +128,8 @@ def _with_log_evidence(cloud: CloudSession, seen: Observation, window: Window) -
         signal="jupyter.log", role=Role.ACTIVITY, event_at=max(event, min(event + MAX_LOG_DELAY, window.end)) if event else None
     )
     since = max(t for t in (event, resource.changed, resource.created) if t) + MAX_LOG_DELAY if resource.created else None
-    quiet = "its jupyter log has been silent" if event else "it has written no jupyter log"
-    because = (
-        f"it has been up since {resource.changed:%Y-%m-%d %H:%M} UTC and {quiet}; no Busy signal proves it"
-        if resource.changed
-        else ""
-    )
+    quiet = "no new Jupyter log events" if event else "no Jupyter log"
+    because = f"running since {resource.changed:%Y-%m-%d %H:%M} UTC, {quiet}, no Busy signal as proof" if resource.changed else ""
     return replace(
         seen,
         readings=(*seen.readings, log),
@@ -167,7 +163,7 @@ def _event_time(stamp: Any, latest: datetime) -> datetime:
     """A time in milliseconds since 1970. Raises CloudError for what is none."""
     if isinstance(stamp, int) and not isinstance(stamp, bool) and 0 <= stamp <= latest.timestamp() * 1000:
         return datetime.fromtimestamp(stamp / 1000, UTC)
-    raise CloudError(Reason.UNREADABLE, "logs:DescribeLogStreams", f"{str(stamp)[:40]!r} is no time of an event")
+    raise CloudError(Reason.UNREADABLE, "logs:DescribeLogStreams", f"{str(stamp)[:40]!r} is not the time of an event")
 
 
 KIND = Kind(
@@ -178,7 +174,7 @@ KIND = Kind(
     permissions=("sagemaker:ListNotebookInstances", "logs:DescribeLogStreams", tags.PERMISSION, *metrics.PERMISSIONS),
     activity="Busy above 0; a fresh event in the notebook's jupyter log",
     heartbeat="points of Busy",
-    without_proof="likely once up, unmodified and log-silent (counted from an hour after the last event known, since a later one may not be known yet) for longer than idle_after where nobody published Busy within the look-back; exempt when stopped",
+    without_proof="likely if it has been running, unmodified and without log events for longer than idle_after, and Busy was never published within the look-back; a log event counts as one hour later, because AWS may report it late; exempt when stopped",
     discover=discover,
     observe=observe,
     blocked_actions=blocked_actions,
@@ -192,7 +188,7 @@ KIND = Kind(
         StepName.START: ActionSpec(
             participle="started",
             effect="starts the instance for its office hours",
-            undo="is not undone, since somebody may be at work on it by then; it is stopped at the end of its hours",
+            undo="isn't possible, because it may be in use by then; it is stopped at the end of its hours",
             permissions=(*RECHECK_PERMISSIONS, "sagemaker:StartNotebookInstance"),
         ),
     },

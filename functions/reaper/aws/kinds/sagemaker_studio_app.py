@@ -80,10 +80,10 @@ def discover(cloud: CloudSession) -> Iterator[Resource]:
 
 
 def _has_valid_identity(cloud: CloudSession, row: Mapping[str, Any]) -> bool:
-    """Whether it can be told whose it is; else that is noted."""
+    """Whether its names can be read; if not, an error is noted."""
     placed = all(isinstance(row.get(key, ""), str) for key in IDENTITY_KEYS)
     if not placed:
-        cloud.add_error(CloudError(Reason.UNREADABLE, "sagemaker:ListApps", f"whose the app {row['AppName']} is cannot be read"))
+        cloud.add_error(CloudError(Reason.UNREADABLE, "sagemaker:ListApps", f"the owner of app {row['AppName']} can't be read"))
     return placed
 
 
@@ -149,17 +149,17 @@ def blocked_actions(resource: Resource) -> Mapping[StepName, Blocked | None]:
 def _blocked_by_sharing(resource: Resource) -> Blocked | None:
     details = resource.details
     if not isinstance(details, StudioAppDetails):
-        return Blocked(because="it was not looked at closely")
+        return Blocked(because="it wasn't checked closely")
     if details.app_type not in PERSONAL_APP_TYPES:
-        because = f"apps of type {details.app_type} are more than one person's own, or cannot be started again as they were"
+        because = f"apps of type {details.app_type} serve more than one person or can't be started again as they were"
         return Blocked(because=because)
     if resource.size in {"", "system"}:
         return Blocked(because="it has no instance of its own")
     if details.space_name is None:
-        return None if details.user_profile else Blocked(because="it belongs to nobody")
+        return None if details.user_profile else Blocked(because="it has no owner")
     if details.is_private_space is None:
-        return Blocked(because="whose space it is in could not be read")
-    because = "it is in a shared space, where anybody of the domain may be at work"
+        return Blocked(because="the owner of its space could not be read")
+    because = "it is in a shared space, where anyone in the domain may be at work"
     return None if details.is_private_space else Blocked(because=because)
 
 
@@ -218,7 +218,7 @@ def _settled_by_status(observation: Observation, status: str) -> Observation | N
         return replace(observation, free_because=FREE_STATUSES[status])
     if status == "InService":
         return None
-    return replace(observation, unknown_because=f"its status is {status or 'missing'}, which we do not know")
+    return replace(observation, unknown_because=f"this version doesn't recognize its status {status or '(none)'}")
 
 
 def _with_description(cloud: CloudSession, observation: Observation) -> Observation:
@@ -241,8 +241,8 @@ def _with_activity(observation: Observation, used_at: datetime | None, checked_a
         observation = replace(observation, readings=(*observation.readings, reading))
     if created is None:
         return observation
-    quiet = "its last user activity is old" if by_person else "nothing tells whether anybody uses it"
-    because = f"it has been running since {created:%Y-%m-%d %H:%M} UTC and {quiet}; no Busy signal proves it"
+    quiet = f"no user activity since {by_person:%Y-%m-%d %H:%M} UTC" if by_person else "no sign of use"
+    because = f"running since {created:%Y-%m-%d %H:%M} UTC, {quiet}, no Busy signal as proof"
     since = max(created, by_person) if by_person else created
     return replace(observation, indirect_evidence=IndirectEvidence(since=since, because=because))
 
@@ -255,7 +255,7 @@ KIND = Kind(
     permissions=("sagemaker:ListApps", "sagemaker:DescribeApp", "sagemaker:ListSpaces", tags.PERMISSION, *metrics.PERMISSIONS),
     activity="Busy above 0; LastUserActivityTimestamp, only where it differs from LastHealthCheckTimestamp",
     heartbeat="points of Busy",
-    without_proof="likely by age where nobody published Busy within the look-back; system instances are exempt",
+    without_proof="likely by age if Busy was never published within the look-back; system instances are exempt",
     discover=discover,
     observe=observe,
     blocked_actions=blocked_actions,
@@ -263,7 +263,7 @@ KIND = Kind(
         StepName.STOP: ActionSpec(
             participle="shut down",
             effect="deletes this one app, which is how a Studio app is stopped; its space or home directory and all files in it stay",
-            undo="creates it again with the same instance, image and tags; running kernels and unsaved work are lost",
+            undo="recreates it with the same instance, image and tags; running kernels and unsaved work are lost",
             permissions=("sagemaker:ListTags", "sagemaker:DeleteApp"),
         ),
     },
