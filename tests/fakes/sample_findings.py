@@ -22,8 +22,8 @@ from reaper.model import (
     StepName,
     Verdict,
 )
-from reaper.notices.message import Message
 from reaper.notices.item import NoticeContext
+from reaper.notices.message import Message
 from reaper.policy.schema import Owners
 
 OWNERS = Owners(domains=["example.com"], fallback="ml-admins@example.com")

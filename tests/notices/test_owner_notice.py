@@ -346,7 +346,7 @@ def test_a_delete_that_left_the_endpoint_running_saves_nothing_yet():
     part = replace(part, case=replace(part.case, rule=rule(action=Ceiling.DELETE)))
     message = only(owner_notice.owner_notices([part], occasion()))
     assert message.subject == "1 idle ML resource was partly deleted; the rest will be deleted from Tue 24 Nov: churn"
-    assert "Done: its 2 components; the endpoint itself is left. The rest will be deleted on or after " in message.text
+    assert "Already done: its 2 components; the endpoint itself is left. The rest will be deleted on or after " in message.text
     summary = admin_summary(report(part), occasion(), frozenset())
     assert summary is not None
     assert summary.subject == "[ML Idle Reaper] 1 idle ML resource costs $2.00 an hour; 1 action taken; 1 new"
@@ -355,7 +355,9 @@ def test_a_delete_that_left_the_endpoint_running_saves_nothing_yet():
 
 def test_the_owner_of_a_component_hears_that_it_went_with_its_endpoint_and_how_both_come_back():
     host = "arn:aws:sagemaker:us-east-1:123456789012:endpoint/host"
-    message = only(owner_notice.owner_notices([acted("k1", StepName.DELETE, already_done=True, begun=False, host_id=host)], occasion()))
+    message = only(
+        owner_notice.owner_notices([acted("k1", StepName.DELETE, already_done=True, begun=False, host_id=host)], occasion())
+    )
     assert message.subject.startswith("1 idle ML resource was deleted")
     assert f"ask your admins to run `reaper restore {host}`" in message.text
 

@@ -14,7 +14,7 @@ from reaper import text
 from reaper.cli import sample_notice
 from reaper.model import Coverage, Finding, Memory, Mode, Outcome, Result, State, Status, Step, StepName, Target
 from reaper.notices import owner_headline, owner_notice
-from reaper.notices.admin_summary import admin_summary
+from reaper.notices.admin_summary import admin_summary, compose_summary
 from reaper.notices.message import MAX_SUBJECT, Message
 from reaper.policy import office_hours
 from reaper.report import brief
@@ -255,22 +255,26 @@ def rows(*, status: Status = Status.DENIED) -> tuple[Coverage, ...]:
 
 
 def test_the_audits_summary_tells_one_cause_once_with_its_places():
-    said = brief.render(report(finding("a"), coverage=rows()))
-    assert said.count("not allowed") == 1
-    assert "0 of 3 lists complete" in said
-    for n in (1, 2, 3):
-        assert f"sagemaker-endpoint in 123456789012 eu-west-{n}" in said
-    assert "0 of 3 lists complete" in brief.summary_subject(report(coverage=rows()))
+    found = report(finding("a"), coverage=rows())
+    summary = compose_summary(found, occasion())
+    assert "0 of 3 complete" in brief.render(found)
+    assert "coverage 0 of 3" in summary.subject
+    for said in (brief.render(found), summary.text, summary.html):
+        assert said.count("not allowed") == 1
+        for n in (1, 2, 3):
+            assert f"sagemaker-endpoint in 123456789012 eu-west-{n}" in said
 
 
 def test_the_audits_summary_says_what_to_do_where_nothing_could_be_read():
-    said = brief.render(report(coverage=rows()))
-    assert said.startswith("Nothing could be read.\n")
-    assert "aws sts get-caller-identity" in said
-    assert "Planning" not in said
+    found = report(coverage=rows())
+    for said in (brief.render(found), compose_summary(found, occasion()).text):
+        assert said.startswith("Nothing could be read.\n")
+        assert "aws sts get-caller-identity" in said
+        assert "Planning" not in said
+    assert "aws sts get-caller-identity" in compose_summary(found, occasion()).html
 
 
 @pytest.mark.parametrize("mode", [Mode.NOTIFY, Mode.ENFORCE])
 def test_a_complete_summary_counts_its_lists_as_the_terminal_does(mode: Mode):
     seen = report(coverage=(replace(rows()[0], status=Status.OK, missing=None, error=None),))
-    assert "1 of 1 list complete" in brief.render(replace(seen, run=replace(seen.run, mode=mode)))
+    assert "1 of 1 complete" in brief.render(replace(seen, run=replace(seen.run, mode=mode)))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from reaper import registry
-from reaper.text import did_you_mean
 from reaper.errors import PolicyError
 from reaper.policy import lint, yaml_lines
 from reaper.policy.schema import Policy
+from reaper.text import did_you_mean
 
 
 def parse(text: str) -> Policy:

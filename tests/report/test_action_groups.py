@@ -24,18 +24,18 @@ FOUND = (
 def test_the_groups_are_in_the_order_in_which_a_person_must_look():
     found = [(g.title, [f.case.resource.name for f in g.findings], g.needs_attention) for g in action_groups(report(*FOUND))]
     assert found == [
-        ("Held back", ["<b>held"], True),
+        ("On hold", ["<b>held"], True),
         ("Failed", ["failed"], True),
         ("Refused", ["refused"], False),
         ("Done", ["gone"], False),
-        ("Due, not done", ["later"], False),
+        ("Due, not carried out", ["later"], False),
     ]
 
 
 def test_an_audit_says_would():
     audit = report(*FOUND)
     audit = replace(audit, run=replace(audit.run, mode=Mode.AUDIT))
-    assert action_groups(audit)[-1].title == "Would be done now"
+    assert action_groups(audit)[-1].title == "Would be carried out now"
 
 
 def test_what_is_due_after_an_announcement_waits_for_apply():
@@ -86,7 +86,7 @@ def test_beside_what_is_done_the_reason_is_the_outcomes(step: Step, outcome: Out
 
 def test_an_audit_with_nobody_to_tell_says_so():
     nobody = finding(owner=Owner(address=None, source="nobody: no tag and no fallback"))
-    assert progress_words(nobody, Mode.AUDIT) == ("Next", "would warn, but it has no owner address")
-    assert progress_words(finding(), Mode.AUDIT) == ("Next", "would warn")
+    assert progress_words(nobody, Mode.AUDIT) == ("Next", "would notify the owner, but it has no owner address")
+    assert progress_words(finding(), Mode.AUDIT) == ("Next", "would notify the owner")
     page = import_module("reaper.report.html").render(replace(report(nobody), run=replace(report().run, mode=Mode.AUDIT)))
-    assert "would warn, but it has no owner address" in page
+    assert "would notify the owner, but it has no owner address" in page

@@ -105,15 +105,16 @@ def test_nothing_is_fetched_from_anywhere():
 def test_the_money_at_the_top_is_that_of_the_report():
     of = report()
     sums, shown = report_totals(of), page(of).shown
-    assert f"${sums.idle_usd_per_month:,.0f} a month goes to 13 idle resources" in shown
-    assert f"${sums.idle_usd_per_hour:,.2f} an hour, idle now" in shown
-    assert f"${sums.wasted_usd:,.0f} spent since they fell idle" in shown
-    assert "1 idle resource without a known price is not counted" in shown
+    assert f"${sums.idle_usd_per_month:,.0f} a month" in shown
+    assert "13 idle resources cost $" in shown
+    assert f"${sums.idle_usd_per_hour:,.2f} per hour, idle now" in shown
+    assert f"${sums.wasted_usd:,.0f} wasted" in shown
+    assert "1 idle resource not counted: price unknown" in shown
 
 
 def test_an_unknown_price_is_never_shown_as_nothing():
     shown = page(report((finding(usd=None),))).shown
-    assert "1 idle resource, at prices that are not known" in shown
+    assert "1 idle resource, price unknown" in shown
     row = page(report((finding(usd=None),))).data["rows"][0]
     assert (row["usd"], row["wasted"]) == (None, None)
 
@@ -121,13 +122,13 @@ def test_an_unknown_price_is_never_shown_as_nothing():
 def test_nothing_idle_is_only_said_flatly_when_everything_was_seen():
     quiet = (finding(State.ACTIVE),)
     assert "Nothing is idle" in page(report(quiet, coverage=())).shown
-    assert "Nothing idle was found where we could look" in page(report(quiet)).shown
+    assert "No idle resources found; coverage is incomplete" in page(report(quiet)).shown
 
 
 def test_an_empty_report_still_makes_a_page():
     found = page(report((), coverage=()))
     assert found.data["rows"] == []
-    assert "Nothing was looked at." in found.shown
+    assert "Nothing was checked." in found.shown
 
 
 @pytest.mark.parametrize(("mode", "said"), [(Mode.AUDIT, True), (Mode.NOTIFY, False), (Mode.ENFORCE, False)])
@@ -194,8 +195,8 @@ def test_without_a_script_idle_and_unknown_are_there_and_nothing_else():
 @pytest.mark.parametrize(
     ("status", "said"),
     [
-        pytest.param(Status.DENIED, "Nothing could be read: what is missing stands below.", id="nothing was read"),
-        pytest.param(Status.PARTIAL, "Nothing idle or unknown was found where we could look.", id="read in part"),
+        pytest.param(Status.DENIED, "Nothing could be read. The gaps are listed below.", id="nothing was read"),
+        pytest.param(Status.PARTIAL, "No idle or unknown resources found; coverage is incomplete.", id="read in part"),
         pytest.param(Status.OK, "Nothing is idle or unknown.", id="all was read"),
     ],
 )
@@ -208,7 +209,7 @@ def test_without_a_script_an_empty_table_says_no_more_than_was_read(status: Stat
 
 def test_without_a_script_a_long_list_says_how_much_is_left_out():
     found = page(report(tuple(many(1_000, (State.IDLE,)))))
-    assert "The first 200 that are idle or unknown; 800 more are in the JSON report." in found.shown
+    assert "The first 200 idle and unknown; 800 more are in the JSON report." in found.shown
     assert len([tag for tag, _ in found.tags if tag == "tr"]) < 230
 
 
@@ -218,9 +219,9 @@ def test_a_large_report_stays_small():
 
 def test_a_missing_permission_is_named_at_the_top_in_the_list_and_on_the_map():
     shown = page(report()).shown
-    assert "3 lists could not be read in full" in shown
+    assert "Coverage is incomplete: 3 gaps" in shown
     assert shown.count("sagemaker:ListNotebookInstances") >= 3
-    assert "denied 6 seen" not in shown.split("What was looked at")[0]
+    assert "denied 6 found" not in shown.split(" API calls")[0]
 
 
 def test_the_map_has_a_cell_for_every_list_and_shows_the_worst_of_it():

@@ -30,7 +30,7 @@ def gap(region: str | None, kind: str = "sagemaker-endpoint", **given: object) -
 @pytest.mark.parametrize("width", WIDTHS)
 def test_figures_are_whole_and_lines_fit_at_every_width(width: int):
     shown = text.render(sample_reports.report((*sample_reports.estate(), DEAR)), width=width)
-    rows = shown.split("Idle, dearest first")[1].split("\n\n")[0].splitlines()[1:]
+    rows = shown.split("Idle, most expensive first")[1].split("\n\n")[0].splitlines()[1:]
     for figure in ("37.69", "14.18", "1,234.50", "$12,345,678", "6d 9h"):
         assert re.search(rf"(?:^|\s){re.escape(figure)}(?:\s|$)", "\n".join(rows)), figure
     assert max(map(len, shown.splitlines())) <= width
@@ -62,7 +62,7 @@ def test_a_reason_is_wrapped_and_not_lost_on_a_narrow_terminal():
 def test_a_command_to_paste_is_never_broken_in_two():
     command = "/some/where/else/.venv/bin/reaper explain NAME --report /some/where/quite/else/demo/report.json"
     assert f"\n  {command}\n" in text.render(report(finding()), width=60, explain=command)
-    assert "Every signal of one: reaper explain NAME\n" in text.render(report(finding()), width=120)
+    assert "For every signal: reaper explain NAME\n" in text.render(report(finding()), width=120)
 
 
 CLAIMED = finding(owner=Owner(address=None, source="nobody", claimed=Claim(address="lee@corp.test", source="tag owner")))
@@ -103,7 +103,7 @@ def test_where_nothing_could_be_read_nothing_is_said_of_idleness(row: Coverage, 
     for shown in (text.render(of(row), width=200), markdown.render(of(row))):
         assert "Nothing could be read." in shown
         assert remedy in shown
-        assert "idle was found" not in shown
+        assert "No idle" not in shown
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_where_nothing_could_be_read_nothing_is_said_of_idleness(row: Coverage, 
     ],
 )
 def test_where_something_could_be_read_it_is_said_so(report_: Report):
-    assert "Nothing idle was found where we could look." in text.render(report_)
+    assert "No idle resources found; coverage is incomplete." in text.render(report_)
 
 
 def test_a_cause_is_told_once_however_many_lists_it_met():
@@ -126,7 +126,7 @@ def test_a_cause_is_told_once_however_many_lists_it_met():
             "sagemaker-endpoint, sagemaker-notebook in 123456789012 us-east-1; the same 2 kinds in 123456789012 eu-west-1"
             in shown
         )
-    assert "0 of 4 lists complete" in text.render(of(*rows))
+    assert "0 of 4 complete" in text.render(of(*rows))
 
 
 def test_a_cause_that_several_calls_met_names_each_of_them():
@@ -178,8 +178,8 @@ def test_one_of_a_thing_is_counted_in_the_singular():
 def test_a_line_for_other_formats_counts_the_gaps_and_names_the_first_cause():
     rows = [gap("us-east-1", status=Status.DENIED, missing="a:B"), gap("eu-west-1", status=Status.OK)]
     said = brief.incomplete_line(of(*rows))
-    assert said.startswith("coverage incomplete: 1 of 2 lists, first denied: sagemaker-endpoint in 123456789012 us-east-1")
+    assert said.startswith("coverage incomplete: 1 of 2 complete; first: denied: sagemaker-endpoint in 123456789012 us-east-1")
     assert "missing permission a:B" in said
     assert "\n" not in said
     ledger = gap("", kind="ledger", cloud="reaper", error="dynamodb:PutItem: refused")
-    assert "1 failure of the reaper's own means, first ledger: dynamodb:PutItem: refused" in brief.incomplete_line(of(ledger))
+    assert "1 failure in the reaper itself; first: ledger: dynamodb:PutItem: refused" in brief.incomplete_line(of(ledger))

@@ -57,7 +57,7 @@ def test_what_the_report_knows_is_told(wanted: str, tmp_path: Path):
         "  heartbeat CPUUtilization AllTraffic: 9 points, alive at any value, peak 3\n",
         "last busy 2026-11-12T10:17:00Z\n",
         "  verdict   idle (proven), idle for 9 days: Invocations silent",
-        "  memory    warned 2026-11-20T10:17:00Z\n",
+        "  memory    notified 2026-11-20T10:17:00Z\n",
         "  owner     ml@example.com (fallback)\n            lee@corp.test according to tag owner, not in owners.domains",
     ):
         assert line in told, line
@@ -93,10 +93,10 @@ def test_texts_of_others_stay_harmless_lines(tmp_path: Path):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        pytest.param(None, "cannot be read", id="no file"),
-        pytest.param("<!doctype html>", "is no JSON report", id="a page"),
-        pytest.param("[]", "is no JSON report", id="a list"),
-        pytest.param("{}", "is no JSON report", id="nothing in it"),
+        pytest.param(None, "can't be read", id="no file"),
+        pytest.param("<!doctype html>", "not a JSON report", id="a page"),
+        pytest.param("[]", "not a JSON report", id="a list"),
+        pytest.param("{}", "not a JSON report", id="nothing in it"),
         pytest.param('{"schema": 2, "run": {}}', "schema", id="another schema"),
         pytest.param('{"schema": 1, "coverage": [], "findings": [{}]}', "run", id="no run"),
     ],
