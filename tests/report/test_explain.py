@@ -38,14 +38,14 @@ def signal(**given: Any) -> Evidence:
         (signal(points=2, peak=inf, complete=False), "peak not a number, never busy in the window, INCOMPLETE"),
     ],
 )
-def test_a_signal_is_told_in_words_and_no_none_or_inf(seen: Evidence, said: str):
+def test_a_signal_is_explained_without_none_or_inf(seen: Evidence, said: str):
     told = explained(finding(evidence=(seen,)))
     assert said in told
     assert "None" not in told
     assert "inf" not in told.lower().replace("inference", "")
 
 
-def test_an_id_is_never_cut_and_neither_is_a_reason_or_a_manifest():
+def test_ids_reasons_and_manifests_are_never_cut():
     id_, end = f"/subscriptions/{'x' * 300}/deployments/blue", "w" * 300 + " the end"
     found = finding(resource=resource(id=id_, name="n" * 200), because=end, step=Step(name=StepName.NONE, because=end))
     told = explained(found, Memory(idle_since=NOW, manifest_address=f"{'m' * 300}.json"))
@@ -57,7 +57,7 @@ def test_an_id_is_never_cut_and_neither_is_a_reason_or_a_manifest():
     assert "…" not in told
 
 
-def test_an_id_with_marks_in_it_stays_one_harmless_line():
+def test_an_id_with_control_marks_is_one_harmless_line():
     told = explained(finding(resource=resource(id="arn:a\nb\u202ec", name="n")))
     assert "id        arn:a b c\n" in told
 
@@ -110,7 +110,7 @@ HOURS = office_hours.parse_hours("mon-fri 07:00-21:00", "Europe/Berlin")
         ),
     ],
 )
-def test_what_the_kind_can_do_is_not_said_to_be_allowed_where_it_is_forbidden(given: dict[str, Any], stop: str, delete: str):
+def test_a_forbidden_action_is_not_called_possible(given: dict[str, Any], stop: str, delete: str):
     told = explained(finding(**given))
     assert f"kind can  stop{stop}" in told
     assert f"kind can  delete{delete}" in told
@@ -123,7 +123,7 @@ def test_a_start_needs_office_hours():
     assert "kind can  start, possible now" in explained(finding(acts=acts, rule=with_hours))
 
 
-def test_the_stop_that_is_coming_is_named_before_the_reminder():
+def test_the_coming_stop_precedes_the_reminder():
     memory = Memory(
         idle_since=NOW - 9 * DAY,
         last_seen_idle_at=NOW,

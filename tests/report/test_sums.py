@@ -44,7 +44,7 @@ forms = pytest.mark.parametrize("form", FORMS, ids=lambda form: f"{form.__module
         pytest.param(report(BUSY, BLIND, coverage=(LISTED,)), "1 unknown", id="unknown"),
     ],
 )
-def test_what_was_not_seen_is_never_said_to_be_not_idle(form: Callable[[Report], str], found: Report, but: str):
+def test_incomplete_coverage_is_never_called_not_idle(form: Callable[[Report], str], found: Report, but: str):
     said = form(found)
     assert f"No idle resources found; {but}" in said
     assert "Nothing is idle" not in said.replace("Nothing is idle or unknown", "")
@@ -52,7 +52,7 @@ def test_what_was_not_seen_is_never_said_to_be_not_idle(form: Callable[[Report],
 
 
 @pytest.mark.parametrize("form", FORMS[:-1])
-def test_of_a_fleet_that_was_seen_in_full_it_is_said(form: Callable[[Report], str]):
+def test_complete_coverage_allows_nothing_is_idle(form: Callable[[Report], str]):
     assert "Nothing is idle" in form(report(BUSY, coverage=(LISTED,)))
 
 
@@ -60,7 +60,7 @@ STOPPED = finding("stopped", 2.0, move=StepName.STOP, outcome=Outcome(result=Res
 OTHER = finding("other", 8.0)
 
 
-def test_what_was_acted_on_is_told_apart_so_that_report_and_mail_agree():
+def test_report_and_mail_separate_what_was_acted_on():
     found = report(STOPPED, OTHER, coverage=(LISTED,))
     for form in (text.render, brief.render, markdown.render, html.render):
         assert "of which 1 acted on (saving $1.00/hour of their $2.00/hour)" in form(found)
@@ -72,7 +72,7 @@ def test_what_was_acted_on_is_told_apart_so_that_report_and_mail_agree():
     assert totals["acted"] == {"count": 1, "usd_per_hour": 2.0, "saves_usd_per_hour": 1.0, "already": 0}
 
 
-def test_a_start_is_no_saving_and_what_was_stopped_already_was_not_acted_on():
+def test_starts_and_earlier_stops_are_not_savings():
     started = finding("started", state=State.EXEMPT, move=StepName.START, outcome=Outcome(result=Result.DONE))
     already = replace(STOPPED, outcome=replace(STOPPED.outcome, already_done=True))
     assert "of which" not in brief.render(report(started, OTHER))
@@ -80,7 +80,7 @@ def test_a_start_is_no_saving_and_what_was_stopped_already_was_not_acted_on():
 
 
 @forms
-def test_what_failed_of_our_own_means_is_no_list_and_no_target(form: Callable[[Report], str]):
+def test_a_failure_in_the_reaper_is_no_coverage_gap(form: Callable[[Report], str]):
     said = form(report(OTHER, coverage=(LISTED, FAILED)))
     assert "acts" in said
     assert "acts in" not in said
@@ -89,7 +89,7 @@ def test_what_failed_of_our_own_means_is_no_list_and_no_target(form: Callable[[R
     assert exit_status(report(OTHER, coverage=(LISTED, FAILED)), None) == 3
 
 
-def test_a_failed_act_is_worded_as_one_and_targets_are_counted_without_it():
+def test_a_failed_action_is_no_target_in_any_format():
     found = report(OTHER, coverage=(LISTED, FAILED))
     assert "failed: acts: the call was throttled" in text.render(found)
     assert "1 of 1 complete, 1 target, 0 API calls" in text.render(found)
@@ -120,12 +120,12 @@ LOST = finding("lost", address="dana@example.com", outcome=Outcome(result=Result
         ),
     ],
 )
-def test_an_owner_is_told_only_where_a_channel_took_it(findings: tuple, said: str):
+def test_owners_count_as_notified_once_a_channel_accepts(findings: tuple, said: str):
     assert said in text.render(report(*findings))
 
 
 @pytest.mark.parametrize(("count", "said"), [(1, "1 owner would be notified"), (2, "2 owners would be notified")])
-def test_an_audit_says_who_would_be_told(count: int, said: str):
+def test_an_audit_counts_the_owners_it_would_notify(count: int, said: str):
     found = report(*(finding(f"r{n}", address=f"p{n}@example.com") for n in range(count)))
     shown = text.render(replace(found, run=replace(found.run, mode=Mode.AUDIT)))
     assert f"{said}. For every" in shown
@@ -135,7 +135,7 @@ def test_an_audit_says_who_would_be_told(count: int, said: str):
 # --- the groups of the admins' mail
 
 
-def test_groups_that_are_not_named_are_counted_with_their_money():
+def test_unnamed_groups_are_counted_with_their_cost():
     found = report(*(finding(f"r{n}", 1.0 + n, address=f"p{n}@example.com") for n in range(9)))
     told = admin_summary(found, occasion())
     assert told is not None
@@ -149,7 +149,7 @@ def test_the_legend_says_when_likely_evidence_leads_to_more_than_notices():
 
 
 @pytest.mark.parametrize("form", [text.render, brief.render, markdown.render, html.render])
-def test_a_place_with_a_name_is_told_with_its_name_and_its_id(form: Callable[[Report], str]):
+def test_a_named_place_shows_its_name_and_id(form: Callable[[Report], str]):
     lost = replace(DENIED, cloud="azure", account="2222-0000", account_name="Plans & more", region=None)
     said = " ".join(form(replace(report(BUSY), coverage=(LISTED, lost))).replace("\\", "").replace("&amp;", "&").split())
     assert "Plans & more (2222-0000)" in said
