@@ -113,7 +113,7 @@ def broken(there: Enforcer, when: str, step: str, failure: BaseException) -> Non
 
 
 def _about(text: str) -> bool:
-    return any(said in text for said in ("was stopped.", "was deleted.", "Done:", "isn't known"))
+    return any(said in text for said in ("was stopped.", "was deleted.", "Already done:", "isn't known"))
 
 
 def about(there: Enforcer) -> list[str]:

@@ -157,7 +157,7 @@ def test_a_denied_list_is_in_the_answer_the_summary_and_the_metrics(bundle, libr
         done = runtime.invoke({})
     row = next(c for c in done.answer["coverage"] if c["kind"] == "sagemaker-endpoint")
     assert (row["status"], row["missing"]) == ("denied", "sagemaker:ListEndpoints")
-    assert "COVERAGE INCOMPLETE" in _sent(server)[0]["Message"]
+    assert "COVERAGE GAPS" in _sent(server)[0]["Message"]
     assert '"Failures":[1.0]' in done.log.replace(" ", "")
 
 

@@ -122,7 +122,7 @@ def test_kind_owner_region_and_words_narrow_it_down_and_clear_brings_all_back(sh
     tab.get_by_label("Search").fill("PRICING cost-center=4477")
     assert names(tab) == ["pricing-model-b"]
     tab.get_by_label("Search").fill("no such thing")
-    assert tab.inner_text("#resources tbody").strip() == "Nothing matches."
+    assert tab.inner_text("#resources tbody").strip() == "No resources match these filters."
     tab.get_by_role("button", name="Clear").click()
     assert tab.get_by_role("status").inner_text().startswith("48 of 48")
 
@@ -143,15 +143,15 @@ def test_a_bar_lets_go_of_whatever_else_was_chosen(show: Open):
     tab = show(report())
     tab.get_by_label("Region").select_option("us-east-1")
     tab.get_by_label("Search").fill("recsys")
-    tab.get_by_role("button", name="nobody 1 $4,283").click()
-    assert (names(tab), tab.get_by_label("Owner").input_value()) == (["vision-labeling"], "nobody")
+    tab.get_by_role("button", name="no owner 1 $4,283").click()
+    assert (names(tab), tab.get_by_label("Owner").input_value()) == (["vision-labeling"], "no owner")
     tab.get_by_role("button", name="active 0").click()
     assert tab.locator("button[data-by][aria-pressed=true]").count() == 0, "it shows more than the bar says"
 
 
 def test_on_a_small_screen_a_bar_leads_to_its_rows(show: Open):
     tab = show(report(), viewport=NARROW)
-    tab.get_by_role("button", name="nobody 1 $4,283").click()
+    tab.get_by_role("button", name="no owner 1 $4,283").click()
     sync.expect(tab.locator("#all")).to_be_in_viewport()
 
 
@@ -177,7 +177,7 @@ def test_every_choice_counts_what_it_would_show(show: Open):
         pytest.param(
             StepName.STOP, Result.PLANNED, Mode.ANNOUNCE, "Next stop: due, waiting for `reaper apply`", id="waits for apply"
         ),
-        pytest.param(StepName.WARN, Result.PLANNED, Mode.NOTIFY, "Next warn: not sent in this run", id="nobody to tell"),
+        pytest.param(StepName.WARN, Result.PLANNED, Mode.NOTIFY, "Next notify the owner, but not in this run", id="nobody to tell"),
         pytest.param(StepName.WARN, Result.DONE, Mode.NOTIFY, "Done owner notified", id="told"),
         pytest.param(StepName.STOP, Result.DONE, Mode.ENFORCE, "Done scaled in", id="acted"),
         pytest.param(StepName.STOP, Result.FAILED, Mode.ENFORCE, "Failed stop", id="failed"),
@@ -214,7 +214,7 @@ def test_the_wasted_money_is_seen_and_sorted_by_on_a_narrow_screen(show: Open, w
     assert wide.evaluate("e => e.scrollWidth <= e.clientWidth"), "no figure is out of sight"
     tab.get_by_role("button", name="llm-ranker-a100", exact=True).click()
     shown = tab.locator(".detail").inner_text()
-    assert all(said in shown for said in ("6d 9h", "$5,789", "mara.lindt@example.com"))
+    assert all(said in shown for said in ("6 days 9 hours", "$5,789", "mara.lindt@example.com"))
 
 
 def test_without_a_script_a_phone_shows_how_long_and_whose(show: Open):
@@ -286,7 +286,7 @@ def test_an_open_row_tells_why_by_which_rule_on_what_evidence_and_how_to_keep_it
     shown = tab.locator(".detail").inner_text()
     for said in (
         "Invocations silent for 9 days 4 hours while CPUUtilization reported every hour.",
-        "would warn",
+        "would notify the owner",
         "defaults",
         "Tag reaper:owner.",
         "$2.816 an hour, $2,056 a month",
@@ -298,13 +298,13 @@ def test_an_open_row_tells_why_by_which_rule_on_what_evidence_and_how_to_keep_it
         assert said in shown
     rows = tab.locator(".proof tbody tr")
     assert [row.split("\t")[0] for row in rows.all_inner_texts()] == ["Invocations", "CPUUtilization"]
-    assert tab.locator(".proof svg").nth(1).get_attribute("aria-label") == "metrics in 56 of 56 stretches of 6 hours"
+    assert tab.locator(".proof svg").nth(1).get_attribute("aria-label") == "heartbeat in 56 of 56 periods of 6 hours"
 
 
 def test_a_heartbeat_that_stopped_is_drawn_as_missing(show: Open):
     tab = show(report())
     chart = tab.locator(f"{LINES}:has-text('payments-fraud') svg.spark")
-    assert "metrics in 47 of 56" in chart.get_attribute("aria-label")
+    assert "heartbeat in 47 of 56" in chart.get_attribute("aria-label")
     assert chart.locator(".dead").count() == 1
     assert tab.locator(f"{LINES}:has-text('llm-ranker-a100') .dead").count() == 0
 
@@ -317,7 +317,7 @@ def test_a_signal_without_a_point_is_drawn_flat_only_when_the_reply_was_complete
     )
     tab = show(report((finding(evidence=(silent, dead)), finding(evidence=(cut,), usd=1.0))))
     charts = tab.locator(f"{LINES} svg.spark")
-    assert [chart.get_attribute("aria-label") for chart in charts.all()] == ["no use; no metrics"]
+    assert [chart.get_attribute("aria-label") for chart in charts.all()] == ["no use; no heartbeat"]
     assert charts.locator(".dead").count() == 1
 
 

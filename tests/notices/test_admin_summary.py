@@ -22,7 +22,7 @@ from reaper.policy import office_hours
 from reaper.policy.schema import Owners
 
 
-def test_the_summary_has_money_teams_owners_kinds_new_unknown_denied_and_held():
+def test_the_summary_has_every_section():
     teams = finding("a", 3, resource=resource(name="a", tags={"Team": "growth"}))
     denied = Coverage(
         cloud="aws",
@@ -51,7 +51,7 @@ def test_the_summary_has_money_teams_owners_kinds_new_unknown_denied_and_held():
     assert "On hold (1)" in summary.html
 
 
-def test_nothing_new_is_no_summary_and_anything_new_is_one():
+def test_a_summary_is_sent_only_if_something_is_new():
     first = report(finding("a"), finding("b", state=State.UNKNOWN, move=StepName.NONE))
     assert admin_summary(first, occasion()) is not None
     assert admin_summary(first, occasion(), topics(first)) is None
@@ -71,7 +71,7 @@ def test_a_new_gap_in_coverage_is_news_once():
     assert admin_summary(seen, occasion(), topics(seen)) is None
 
 
-def test_a_failure_of_our_own_means_is_a_trouble_and_no_incomplete_list():
+def test_a_failure_in_the_reaper_is_listed_apart_from_gaps():
     listed = Coverage(cloud="aws", account="1", region="x", kind="k", status=Status.OK)
     ours = Coverage(cloud="reaper", account="", region=None, kind="channel smtp", status=Status.FAILED, error="login refused")
     seen = report(finding("a"), coverage=(listed, ours))
@@ -85,7 +85,7 @@ def test_a_failure_of_our_own_means_is_a_trouble_and_no_incomplete_list():
     assert "coverage 1 of 2" in admin_summary(mixed, occasion()).subject
 
 
-def test_the_summary_stays_short_however_much_there_is():
+def test_the_summary_stays_short_for_any_report():
     many = [finding(f"r{n}", 1.0, address=f"p{n}@example.com") for n in range(400)]
     summary = admin_summary(report(*many), occasion(), known_topics=set())
     assert summary is not None
@@ -98,7 +98,7 @@ def acted(result: Result, **given: Any) -> Finding:
     return finding("dev", move=StepName.STOP, outcome=Outcome(result=result, because="it is stopping"), rule=rule(**given))
 
 
-def test_an_act_is_news_but_what_office_hours_do_every_evening_is_not_unless_it_went_wrong():
+def test_office_hours_actions_are_news_only_if_they_fail():
     hours = office_hours.parse_hours("mon-fri 07:00-21:00", "Europe/Berlin")
     known = {acted(Result.DONE).case.resource.id}
     assert admin_summary(report(acted(Result.DONE)), occasion(), known) is not None
@@ -106,7 +106,7 @@ def test_an_act_is_news_but_what_office_hours_do_every_evening_is_not_unless_it_
     assert admin_summary(report(acted(Result.REFUSED, hours=hours)), occasion(), known) is not None
 
 
-def test_acts_are_told_with_what_they_save_and_are_no_longer_counted_as_idle():
+def test_actions_show_their_saving_and_no_longer_count_as_idle():
     summary = admin_summary(report(acted(Result.DONE), finding("other", 3)), occasion(), frozenset())
     assert summary is not None
     assert (
@@ -120,7 +120,7 @@ def announced(*found: Finding) -> Report:
     return replace(told, run=replace(told.run, mode=Mode.ANNOUNCE))
 
 
-def test_what_waits_for_apply_is_told_once_and_by_name():
+def test_actions_waiting_for_apply_are_named_once():
     due = announced(finding("a", move=StepName.STOP))
     summary = admin_summary(due, occasion(), known_topics=frozenset())
     assert summary is not None
@@ -129,7 +129,7 @@ def test_what_waits_for_apply_is_told_once_and_by_name():
     assert admin_summary(due, occasion(), topics(due)) is None
 
 
-def test_an_action_that_may_have_been_made_is_not_among_those_not_done():
+def test_an_uncertain_action_is_not_listed_as_not_done():
     lost = finding("a", move=StepName.STOP, outcome=Outcome(result=Result.FAILED, error="it isn't known", begun=True))
     summary = admin_summary(report(lost), occasion(), topics(report(lost)))
     assert summary is not None

@@ -16,29 +16,29 @@ from reaper.notices.message import Audience
 MANY = [f"arn:aws:sagemaker:us-east-1:123456789012:endpoint/e-{n}" for n in range(20_000)]
 
 
-def test_no_topic_is_forgotten_and_no_new_one_is_known():
+def test_topics_are_never_forgotten_or_wrongly_known():
     row = last_summary.topics_row({"hold:1"}, MANY[:10_000])
     assert last_summary.known_topics({"hold:1", "hold:2"}, MANY, row) == {"hold:1", *MANY[:10_000]}
 
 
-def test_the_row_is_bounded_and_errs_as_seldom_as_it_says():
+def test_the_row_is_bounded_and_its_error_rate_holds():
     crowd = [f"r{n}" for n in range(65_000)]
     row = last_summary.topics_row((), crowd)
     assert len(row["many"]) <= 180_000
     assert len(last_summary.known_topics((), MANY, row)) < len(MANY) * 0.002
 
 
-def test_what_must_be_told_is_never_taken_for_known_because_of_what_is_idle():
+def test_urgent_topics_are_never_mistaken_for_known_ones():
     row = last_summary.topics_row((), [*MANY, "hold:1"])
     assert last_summary.known_topics({"hold:1"}, (), row) == frozenset()
 
 
-def test_a_row_that_cannot_be_read_knows_nothing():
+def test_an_unreadable_row_has_no_topics():
     assert last_summary.known_topics({"a"}, {"b"}, {}) == frozenset()
     assert last_summary.known_topics({"a"}, {"b"}, {"exact": "", "many": "?"}) == frozenset()
 
 
-def test_a_hold_is_told_by_its_beginning():
+def test_the_topic_of_a_hold_has_its_beginning():
     held = report(finding("a", move=StepName.HOLD))
     id_ = held.findings[0].case.resource.id
     first, second = urgent_topics(held, {id_: {NOW}}), urgent_topics(held, {id_: {NOW + DAY}})
@@ -48,7 +48,7 @@ def test_a_hold_is_told_by_its_beginning():
     assert first <= topics(held, {id_: {NOW}})
 
 
-def test_very_many_on_hold_have_one_key_which_changes_with_any_of_them():
+def test_very_many_holds_share_one_key_per_place():
     one = finding("a", move=StepName.HOLD)
     crowd = report(*[one] * (MAX_HOLD_KEYS + 1))
     assert len(urgent_topics(crowd)) == 1
@@ -75,7 +75,7 @@ def held_once() -> Enforcer:
     return there
 
 
-def test_a_hold_that_lasts_is_told_once():
+def test_a_lasting_hold_is_reported_once():
     there = held_once()
     for _ in range(3):
         there.now += HOUR
@@ -83,7 +83,7 @@ def test_a_hold_that_lasts_is_told_once():
     assert summaries(there) == 2
 
 
-def test_a_hold_that_ends_and_comes_back_is_told_again():
+def test_a_hold_that_returns_is_reported_again():
     there = held_once()
     decide.release_hold(there.ledger, "lee", there.now, timedelta(minutes=30))
     there.now += HOUR
@@ -91,7 +91,7 @@ def test_a_hold_that_ends_and_comes_back_is_told_again():
     assert summaries(there) == 3
 
 
-def test_the_admins_knowledge_is_one_row_and_no_history():
+def test_known_topics_are_one_row_without_history():
     there = held_once()
     assert there.ledger.history("overview") == []
     assert there.ledger.read_row("summary").version == 2

@@ -71,12 +71,12 @@ def test_an_attack_is_one_before_and_none_after(attack: str):
 
 
 @given(st.text(alphabet=st.sampled_from("[]()<>!@#|:/ \nahttp.x'\""), max_size=60))
-def test_no_text_makes_a_link_or_calls_somebody(text: str):
+def test_no_text_becomes_a_link_or_a_mention(text: str):
     assert harmless(without_markup(text))
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_no_name_tag_or_reason_gets_markup_into_a_message(attack: str):
+def test_no_name_tag_or_reason_puts_markup_into_a_message(attack: str):
     summary = admin_summary(report(hostile(attack)), occasion(), None, [attack])
     assert summary is not None
     for message in (only(owner_notice.owner_notices([hostile(attack)], occasion())), summary):
@@ -98,24 +98,24 @@ def test_no_name_tag_or_reason_gets_markup_into_a_message(attack: str):
         "(ann@room.com).",
     ],
 )
-def test_an_address_of_mail_can_be_copied(text: str):
+def test_a_mail_address_can_still_be_copied(text: str):
     assert without_markup(text) == text
 
 
 @pytest.mark.parametrize(
     "text", ["x@everyone", "x@here,", "@all.com", "ann@team.example.com@here", "'@lee.smith", "a'@lee.smith", "-@lee.smith"]
 )
-def test_what_only_looks_like_an_address_calls_nobody(text: str):
+def test_text_like_an_address_mentions_no_one(text: str):
     assert re.search(r"@\u2060(everyone|here|all|lee)", without_markup(text))
 
 
 @pytest.mark.parametrize(("attack", "said"), OTHERS)
-def test_the_links_of_ticket_systems_are_parted(attack: str, said: str):
+def test_ticket_system_links_are_broken_up(attack: str, said: str):
     assert without_markup(attack) == said
 
 
 @given(st.text(alphabet="a@.+-_'", max_size=200))
-def test_nothing_but_joiners_is_added(text: str):
+def test_without_markup_adds_only_word_joiners(text: str):
     assert without_markup(text).replace("\u2060", "") == text
 
 
@@ -132,10 +132,10 @@ def test_nothing_but_joiners_is_added(text: str):
         "x (y)",
     ],
 )
-def test_our_own_words_stay_as_they_are(text: str):
+def test_the_reapers_own_words_are_unchanged(text: str):
     assert without_markup(text) == text
 
 
-def test_a_message_of_ours_is_posted_as_it_is():
+def test_the_reapers_own_message_is_posted_unchanged():
     message = only(owner_notice.owner_notices([finding()], occasion()))
     assert message_json(message)["text"] == message.text

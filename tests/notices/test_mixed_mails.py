@@ -51,14 +51,14 @@ def _subject(*found: Finding) -> str:
     return only(owner_notice.owner_notices(found, occasion(now=EVENING, memories=enrolled))).subject
 
 
-def test_a_stop_of_something_in_use_is_not_hidden_by_one_that_was_made():
+def test_a_stop_in_use_is_not_hidden_by_a_past_stop():
     said = _subject(STOPPED, _in_hours("lab", force=True))
 
     assert said.startswith("1 ML resource will be stopped today from 21:17 UTC, ")
     assert said.endswith(", even while used; 1 idle ML resource was scaled in, saving $24.00 a day")
 
 
-def test_a_summary_of_office_hours_is_no_action_that_may_have_been_made():
+def test_a_summary_of_office_hours_is_no_uncertain_action():
     said = _subject(STOPPED, _in_hours("lab"))
 
     assert said == (
@@ -66,20 +66,20 @@ def test_a_summary_of_office_hours_is_no_action_that_may_have_been_made():
     )
 
 
-def test_office_hours_that_are_new_are_told_before_what_was_done():
+def test_new_office_hours_precede_what_was_done():
     said = _subject(STOPPED, _in_hours("lab", force=True, move=StepName.WARN))
 
     assert said.startswith("1 ML resource will be stopped outside office hours from ")
     assert said.endswith("; 1 idle ML resource was scaled in, saving $24.00 a day")
 
 
-def test_only_what_was_begun_may_have_been_made():
+def test_only_an_action_that_began_may_have_been_made():
     begun = finding("begun", move=StepName.STOP, outcome=BEGUN)
 
     assert _subject(begun, _in_hours("lab")).startswith("1 ML resource may have been scaled in; please check; ")
 
 
-def test_what_keeps_office_hours_does_not_go_on_until_its_owner_stops_it():
+def test_office_hours_subjects_do_not_say_until_you_stop_it():
     barred = finding("barred", acts={})
 
     assert _subject(barred, _in_hours("lab", state=State.IDLE)) == (
@@ -94,7 +94,7 @@ def test_what_keeps_office_hours_does_not_go_on_until_its_owner_stops_it():
         pytest.param(BEGUN, "; 1 may have been deleted, please check", id="perhaps made"),
     ],
 )
-def test_what_was_deleted_is_said_beside_what_is_idle(outcome: Outcome, said: str):
+def test_deletions_are_named_beside_idle_resources(outcome: Outcome, said: str):
     subject = _subject(finding("idle"), finding("gone", move=StepName.DELETE, outcome=outcome))
 
     assert subject.startswith("1 idle ML resource costs $48.00 a day; 1 will be scaled in from ")
@@ -112,7 +112,7 @@ def _enforced(*found: Finding, coverage: tuple[Coverage, ...] = ()) -> Report:
     return replace(plain, run=replace(plain.run, mode=Mode.ENFORCE))
 
 
-def test_what_went_wrong_stands_where_no_channel_cuts_it_off():
+def test_failures_are_in_the_part_no_channel_cuts():
     idle = [finding(f"idle-{n}", usd=2.415) for n in range(6)]
     failed = finding("failed", usd=0.5, move=StepName.STOP, outcome=BEGUN)
     listed = Coverage(cloud="aws", account="1", region="us-east-1", kind="sagemaker-notebook", status=Status.OK)
@@ -126,7 +126,7 @@ def test_what_went_wrong_stands_where_no_channel_cuts_it_off():
     assert "1 failed or unknown; coverage 1 of 2" in mail.subject[:MAX_SHORT_SUBJECT]
 
 
-def test_what_was_deleted_in_part_is_counted_as_idle_alone():
+def test_a_partly_deleted_resource_counts_as_idle_only():
     part = finding("part", move=StepName.DELETE, outcome=replace(DONE, part_done="1 of 2 variants"))
 
     mail = admin_summary.admin_summary(_enforced(part), occasion())

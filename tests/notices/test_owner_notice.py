@@ -37,7 +37,7 @@ from reaper.text import format_time
 # --- who gets what
 
 
-def test_every_owner_gets_one_message_about_their_own_and_nobody_elses():
+def test_every_owner_gets_one_message_about_their_own():
     found = [finding("a"), finding("b", address="dana@example.com"), finding("c", address="Lee@example.com")]
     by_address = {m.to.lower(): m for m in owner_notice.owner_notices(found, occasion())}
     assert set(by_address) == {"lee@example.com", "dana@example.com"}
@@ -46,19 +46,19 @@ def test_every_owner_gets_one_message_about_their_own_and_nobody_elses():
 
 
 @pytest.mark.parametrize("move", [StepName.NONE, StepName.HOLD])
-def test_nothing_to_tell_is_no_message(move: StepName):
+def test_no_reportable_finding_means_no_message(move: StepName):
     assert owner_notice.owner_notices([finding(move=move)], occasion()) == []
     assert owner_notice.owner_notices([], occasion()) == []
 
 
-def test_an_address_outside_the_domains_is_never_written_to_even_if_the_finding_says_so():
+def test_an_address_outside_the_domains_is_never_mailed():
     message = only(owner_notice.owner_notices([finding(address="lee@evil.example")], occasion()))
     assert message.to == "ml-admins@example.com"
     assert "with no known owner" in message.subject
 
 
 @pytest.mark.parametrize("fallback", [None])
-def test_without_owner_and_usable_fallback_nobody_is_told_and_no_notice_counts(fallback: str | None):
+def test_without_any_address_no_notice_is_sent_or_counted(fallback: str | None):
     owners = Owners(domains=["example.com"], fallback=fallback)
     assert owner_notice.owner_notices([finding(address=None), finding(address="x@evil.example")], occasion(owners=owners)) == []
 
@@ -82,7 +82,7 @@ def test_without_owner_and_usable_fallback_nobody_is_told_and_no_notice_counts(f
         ("lée@example.com", False),
     ],
 )
-def test_only_plain_addresses_in_the_listed_domains_and_the_fallback_are_deliverable(address: str, goes: bool):
+def test_only_listed_domains_and_the_fallback_are_deliverable(address: str, goes: bool):
     assert is_deliverable(address, ["@Example.com"], "ml-admins@other.example") is goes
 
 
@@ -126,7 +126,7 @@ def test_the_subject_has_count_cost_consequence_and_date(found: list[Finding], s
     assert only(owner_notice.owner_notices(found, occasion())).subject == subject
 
 
-def test_each_resource_has_what_where_since_evidence_cost_next_link_tag_and_undo():
+def test_each_resource_has_every_line_in_a_notice():
     message = only(owner_notice.owner_notices([finding()], occasion(snooze_link=lambda i: f"https://keep.example.com/{i[-5:]}")))
     for body in (message.text, message.html):
         assert "churn" in body
@@ -212,14 +212,14 @@ STOPPED = Outcome(result=Result.DONE, because="it is stopping")
         ),
     ],
 )
-def test_an_owner_is_given_no_command_that_only_admins_can_run(found: Finding, text: str, html: str):
+def test_owners_get_no_command_that_only_admins_can_run(found: Finding, text: str, html: str):
     message = only(owner_notice.owner_notices([found], occasion()))
     assert text in message.text
     assert html in message.html
     assert ("ask your admins" in message.text) is ("reaper restore" in message.text)
 
 
-def test_the_admins_who_stand_in_for_an_owner_are_not_sent_to_themselves():
+def test_admins_standing_in_are_not_referred_to_themselves():
     message = only(owner_notice.owner_notices([finding(address=None)], occasion()))
     assert "To undo this later: reaper restore arn:" in message.text
     assert "To undo this later:<br>" in message.html
@@ -237,13 +237,13 @@ def test_the_grace_runs_from_the_first_notice(warned: Any, said: str):
     assert page.count(f"will be scaled in {said}") + page.count(f"will be scaled in</b> {said}") == 3
 
 
-def test_the_top_of_a_message_does_not_count_all_as_some_of_them():
+def test_the_top_says_all_if_all_are_meant():
     both, one = [finding("a"), finding("b")], [finding("a"), finding("b", rule=rule(action=Ceiling.NOTIFY))]
     assert "All will be scaled in, the first on or after " in only(owner_notice.owner_notices(both, occasion())).text
     assert "\n1 will be scaled in on or after " in only(owner_notice.owner_notices(one, occasion())).text
 
 
-def test_a_silence_that_was_not_seen_to_begin_says_at_least():
+def test_idleness_with_unknown_start_says_at_least():
     found = finding()
     unseen = replace(found, case=replace(found.case, verdict=replace(found.case.verdict, last_busy=None)))
     assert "at least" in only(owner_notice.owner_notices([unseen], occasion())).text
@@ -251,7 +251,7 @@ def test_a_silence_that_was_not_seen_to_begin_says_at_least():
 
 
 @pytest.mark.parametrize("link", ["javascript:alert(1)", "http://evil.example/keep", "https://", "https://x.example/\n"])
-def test_a_link_that_is_no_web_page_of_ours_is_left_out_and_the_tag_remains(link: str):
+def test_an_unsafe_link_is_dropped_and_the_tag_remains(link: str):
     message = only(owner_notice.owner_notices([finding()], occasion(snooze_link=lambda i: link)))
     addresses = re.findall(r'href="([^"]*)"', message.html)
     assert [
@@ -282,7 +282,7 @@ def test_bars_never_hide_use(shape: tuple[int, ...], drawn: str):
 # --- how much
 
 
-def test_many_resources_make_several_messages_none_is_lost_and_no_mail_client_clips_them():
+def test_many_resources_make_several_messages_none_is_clipped():
     count = 2 * (MAX_DETAILED + MAX_ROWS) + 1
     link = "https://keep.example.com/keep?t=" + "x" * 900
     shape = tuple(range(0, 100, 2))[:56]
@@ -300,7 +300,7 @@ def test_many_resources_make_several_messages_none_is_lost_and_no_mail_client_cl
         assert all(i.rpartition("/")[2] in message.text and i.rpartition("/")[2] in message.html for i in message.resource_ids)
 
 
-def test_what_was_acted_on_has_its_undo_command_below_the_fold_too():
+def test_every_listed_action_has_its_undo_command():
     done = Outcome(result=Result.DONE, because="it was scaled in", begun=True)
     idle = [finding(f"idle-{n}", n) for n in range(MAX_DETAILED)]
     message = only(owner_notice.owner_notices([*idle, finding("gone", move=StepName.STOP, outcome=done)], occasion()))
@@ -308,7 +308,7 @@ def test_what_was_acted_on_has_its_undo_command_below_the_fold_too():
         assert "reaper restore arn:aws:sagemaker:us-east-1:123456789012:endpoint/gone" in body
 
 
-def test_the_attributes_let_a_filter_policy_pick_and_are_few_enough_for_raw_delivery():
+def test_attributes_suit_filter_policies_and_raw_delivery():
     message = only(owner_notice.owner_notices([finding("a", 1.5), finding("b", 2, move=StepName.REMIND)], occasion()))
     assert message.audience is Audience.OWNERS
     assert len(message.attributes) <= 10
@@ -331,7 +331,7 @@ def acted(name: str = "churn", move: StepName = StepName.STOP, **given: Any) -> 
     return finding(name, move=move, outcome=outcome)
 
 
-def test_an_action_nobody_knows_of_is_not_said_to_have_been_made():
+def test_an_uncertain_action_is_not_called_done():
     lost = acted(result=Result.FAILED, because=None, error="it isn't known whether it was made: run r1 broke off")
     message = only(owner_notice.owner_notices([lost], occasion()))
     assert message.subject == "1 ML resource may have been scaled in; please check: churn"
@@ -346,14 +346,14 @@ def test_a_delete_that_left_the_endpoint_running_saves_nothing_yet():
     part = replace(part, case=replace(part.case, rule=rule(action=Ceiling.DELETE)))
     message = only(owner_notice.owner_notices([part], occasion()))
     assert message.subject == "1 idle ML resource was partly deleted; the rest will be deleted from Tue 24 Nov: churn"
-    assert "Done: its 2 components; the endpoint itself is left. The rest will be deleted on or after " in message.text
+    assert "Already done: its 2 components; the endpoint itself is left. The rest will be deleted on or after " in message.text
     summary = admin_summary(report(part), occasion(), frozenset())
     assert summary is not None
     assert summary.subject == "[ML Idle Reaper] 1 idle ML resource costs $2.00 an hour; 1 action taken; 1 new"
     assert report_totals(report(part)).acted.saves_usd_per_hour == 0
 
 
-def test_the_owner_of_a_component_hears_that_it_went_with_its_endpoint_and_how_both_come_back():
+def test_a_components_owner_gets_mail_when_it_goes_with_its_endpoint():
     host = "arn:aws:sagemaker:us-east-1:123456789012:endpoint/host"
     message = only(
         owner_notice.owner_notices([acted("k1", StepName.DELETE, already_done=True, begun=False, host_id=host)], occasion())
@@ -411,6 +411,6 @@ def test_a_first_mail_about_office_hours_says_that_they_are_new():
     assert message.subject == "1 ML resource will be stopped outside office hours from Sat 21 Nov: nb"
 
 
-def test_a_start_is_given_no_command_that_brings_it_back():
+def test_a_start_has_no_undo_command():
     started = finding(move=StepName.START, outcome=Outcome(result=Result.DONE, because="it is starting", begun=True))
     assert notice_item(started, occasion()).undo is None

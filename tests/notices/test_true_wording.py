@@ -13,8 +13,8 @@ from fakes.sample_findings import finding, occasion, only, report
 from reaper import text
 from reaper.cli import sample_notice
 from reaper.model import Coverage, Finding, Memory, Mode, Outcome, Result, State, Status, Step, StepName, Target
-from reaper.notices import admin_subject, owner_headline, owner_notice
-from reaper.notices.admin_summary import admin_summary
+from reaper.notices import owner_headline, owner_notice
+from reaper.notices.admin_summary import admin_summary, compose_summary
 from reaper.notices.message import MAX_SUBJECT, Message
 from reaper.policy import office_hours
 from reaper.report import brief
@@ -39,7 +39,7 @@ def admin_mail(*found: Finding, coverage: tuple[Coverage, ...] = (), **given: An
 # --- reasons
 
 
-def test_an_action_that_was_refused_is_told_with_the_reason_of_the_refusal():
+def test_a_refused_action_is_listed_with_its_reason():
     why = "it is exempt now: kept by tag reaper:keep"
     refused = finding("a", move=StepName.STOP, outcome=Outcome(result=Result.REFUSED, because=why))
     made = admin_mail(refused)
@@ -49,7 +49,7 @@ def test_an_action_that_was_refused_is_told_with_the_reason_of_the_refusal():
         assert "Idle under the rule" not in body
 
 
-def test_what_is_on_hold_names_one_release_command_and_that_with_its_ledger():
+def test_holds_name_one_release_command_with_its_ledger():
     because = (
         "would stop, but is on hold since 2026-11-21 10:17 UTC: 5 acts are more than max_acts: 4. `reaper release` releases it"
     )
@@ -80,7 +80,7 @@ def test_a_summary_comes_as_often_as_its_rule_says(every: timedelta, promised: s
     assert owner_headline._hours_headline([kept], occasion(memories=known)) == f"{named}: office hours are kept for 1 ML resource"
 
 
-def test_summaries_of_different_rhythms_promise_none():
+def test_summaries_with_different_intervals_name_none():
     kept = [finding(f"nb{n}", rule=rule(hours=BERLIN, remind_every=n * DAY), move=StepName.REMIND) for n in (1, 7)]
     assert owner_headline._hours_headline(kept, occasion()) == "Summary: office hours are kept for 2 ML resources"
 
@@ -88,7 +88,7 @@ def test_summaries_of_different_rhythms_promise_none():
 # --- money that nobody knows
 
 
-def test_a_group_without_any_price_costs_an_unknown_amount_and_never_nothing():
+def test_a_group_without_prices_has_an_unknown_cost():
     made = admin_mail(finding("a", None, address="kim@example.com"), finding("b", 2.0))
     assert "- kim@example.com: price unknown, 1 idle\n" in made.text
     assert "- lee@example.com: $2.00 an hour, 1 idle\n" in made.text
@@ -96,13 +96,13 @@ def test_a_group_without_any_price_costs_an_unknown_amount_and_never_nothing():
         assert "$0" not in body
 
 
-def test_a_group_of_which_some_have_no_price_says_how_many():
+def test_a_partly_unpriced_group_counts_the_unpriced():
     made = admin_mail(finding("a", None), finding("b", None), finding("c", 2.0))
     assert "- lee@example.com: at least $2.00 an hour, 3 idle (2 of them: price unknown)\n" in made.text
     assert "(3, 2 of them: price unknown)" in made.html
 
 
-def test_the_summary_of_partly_unpriced_ones_says_at_least():
+def test_a_partly_unpriced_summary_says_at_least():
     made = admin_mail(finding("a", None), finding("b", 2.0))
     assert made.subject == "[ML Idle Reaper] 2 idle ML resources cost at least $2.00 an hour; 2 new"
     assert made.text.startswith("2 idle resources cost at least $2.00 an hour, at least $1,460 a month; ")
@@ -111,13 +111,13 @@ def test_the_summary_of_partly_unpriced_ones_says_at_least():
     assert "The price of 1 of them is unknown." in made.html
 
 
-def test_the_summary_of_unpriced_ones_shows_no_amount():
+def test_a_summary_without_prices_shows_no_amount():
     made = admin_mail(finding("a", None))
     assert made.subject == "[ML Idle Reaper] 1 idle ML resource, price unknown; 1 new"
     assert "$0" not in made.text + made.html
 
 
-def test_an_owner_hears_of_how_many_of_theirs_the_price_is_unknown():
+def test_an_owner_notice_counts_unknown_prices():
     made = owner_mail(finding("a", None), finding("b", 2.0))
     for body in (made.text, made.html):
         assert "The price of 1 of them is unknown." in body
@@ -125,7 +125,7 @@ def test_an_owner_hears_of_how_many_of_theirs_the_price_is_unknown():
 
 
 @pytest.mark.parametrize("usd", [1e-6, 0.00001, 0.0001, 0.004])
-def test_what_costs_a_little_never_costs_zero(usd: float):
+def test_a_small_cost_is_never_shown_as_zero(usd: float):
     for made in (owner_mail(finding("a", usd)), admin_mail(finding("a", usd)), owner_mail(finding("a", usd), finding("b", None))):
         assert "$0.00" not in made.subject + made.text + made.html.partition("</style>")[2]
         assert "at least less" not in (made.subject + made.text + made.html).lower()
@@ -167,7 +167,7 @@ def test_a_long_subject_keeps_what_happens_and_when():
     assert "…" not in said
 
 
-def test_a_long_name_gives_way_to_what_happens_and_when():
+def test_a_long_name_is_cut_before_what_happens_and_when():
     [found] = clusters(1, address=None)
     named = replace(found, case=replace(found.case, resource=replace(found.case.resource, name="n" * 300)))
     said = subject(named)
@@ -175,13 +175,13 @@ def test_a_long_name_gives_way_to_what_happens_and_when():
     assert "it will be set to a minimum of 0 nodes from Tue 24 Nov: nnnn" in said
 
 
-def test_of_several_messages_the_number_of_each_stands_in_its_subject():
+def test_each_of_several_messages_has_its_number_in_the_subject():
     many = [*clusters(20, address=None), *(finding(f"e{n}", 500.0, None) for n in range(20))]
     made = owner_notice.owner_notices(many, occasion())
     assert [m.subject[-9:] for m in made] == [" (1 of 2)", " (2 of 2)"]
 
 
-def test_a_subject_never_says_that_more_happens_to_its_resources_than_there_are():
+def test_a_subject_never_counts_more_actions_than_resources():
     idle = [finding(f"a{n}", 1.0) for n in range(7)]
     used = [finding(f"nb{n}", 1.0, rule=rule(hours=replace(BERLIN, force=True)), state=State.ACTIVE, acts=BOTH) for n in range(2)]
     both = [finding(f"i{n}", 1.0, rule=rule(hours=BERLIN)) for n in range(3)]
@@ -212,7 +212,7 @@ def test_a_long_subject_for_admins_keeps_coverage_and_what_failed():
 # --- the sample
 
 
-def test_the_sample_promises_no_stop_in_its_subject_and_its_links_lead_nowhere():
+def test_the_sample_promises_no_stop_and_its_links_lead_nowhere():
     made = sample_notice.sample_message("dana@example.com", NOW)
     assert made.subject == "[Sample] 3 idle ML resources cost $189 a day; nothing will be stopped"
     assert "https://sample.invalid/" in made.text
@@ -223,7 +223,7 @@ def test_the_sample_promises_no_stop_in_its_subject_and_its_links_lead_nowhere()
 # --- where
 
 
-def test_admins_read_the_name_of_a_subscription_where_it_is_known():
+def test_admins_see_the_name_of_a_subscription():
     id_ = "11111111-2222-3333-4444-555555555555"
     denied = Coverage(
         cloud="azure",
@@ -254,23 +254,27 @@ def rows(*, status: Status = Status.DENIED) -> tuple[Coverage, ...]:
     )  # fmt: skip
 
 
-def test_the_audits_summary_tells_one_cause_once_with_its_places():
-    said = brief.render(report(finding("a"), coverage=rows()))
-    assert said.count("not allowed") == 1
-    assert "0 of 3 lists complete" in said
-    for n in (1, 2, 3):
-        assert f"sagemaker-endpoint in 123456789012 eu-west-{n}" in said
-    assert "0 of 3 lists complete" in admin_subject.summary_subject(report(coverage=rows()))
+def test_a_summary_lists_one_cause_once_with_its_places():
+    found = report(finding("a"), coverage=rows())
+    summary = compose_summary(found, occasion())
+    assert "0 of 3 complete" in brief.render(found)
+    assert "coverage 0 of 3" in summary.subject
+    for said in (brief.render(found), summary.text, summary.html):
+        assert said.count("not allowed") == 1
+        for n in (1, 2, 3):
+            assert f"sagemaker-endpoint in 123456789012 eu-west-{n}" in said
 
 
-def test_the_audits_summary_says_what_to_do_where_nothing_could_be_read():
-    said = brief.render(report(coverage=rows()))
-    assert said.startswith("Nothing could be read.\n")
-    assert "aws sts get-caller-identity" in said
-    assert "Planning" not in said
+def test_a_summary_says_what_to_do_if_nothing_was_read():
+    found = report(coverage=rows())
+    for said in (brief.render(found), compose_summary(found, occasion()).text):
+        assert said.startswith("Nothing could be read.\n")
+        assert "aws sts get-caller-identity" in said
+        assert "Planning" not in said
+    assert "aws sts get-caller-identity" in compose_summary(found, occasion()).html
 
 
 @pytest.mark.parametrize("mode", [Mode.NOTIFY, Mode.ENFORCE])
-def test_a_complete_summary_counts_its_lists_as_the_terminal_does(mode: Mode):
+def test_complete_coverage_is_counted_in_every_mode(mode: Mode):
     seen = report(coverage=(replace(rows()[0], status=Status.OK, missing=None, error=None),))
-    assert "1 of 1 list complete" in brief.render(replace(seen, run=replace(seen.run, mode=mode)))
+    assert "1 of 1 complete" in brief.render(replace(seen, run=replace(seen.run, mode=mode)))

@@ -80,14 +80,14 @@ def test_a_notice_promises_no_more_than_its_run_mode_does(mode: Mode, said: str,
         assert words not in message.subject + message.text + message.html
 
 
-def test_the_rest_of_an_action_is_only_possible_where_a_person_carries_it_out():
+def test_the_rest_of_an_action_only_may_follow_in_announce():
     done = Outcome(result=Result.DONE, because="it is going", begun=True, part_done="1 of 2 variants")
     part = finding(move=StepName.STOP, outcome=done)
     assert "The rest may be scaled in on or after Tue 24 Nov 2026" in text(part, mode=Mode.ANNOUNCE)
     assert "The rest will be scaled in on or after Tue 24 Nov 2026" in text(part, mode=Mode.ENFORCE)
 
 
-def test_the_mail_about_a_part_says_in_its_subject_when_the_rest_comes():
+def test_a_partial_actions_subject_says_when_the_rest_comes():
     done = Outcome(result=Result.DONE, because="it is going", begun=True, part_done="1 of 2 variants")
     part = finding(move=StepName.STOP, outcome=done)
     head = "1 idle ML resource was partly scaled in, saving $24.00 a day"
@@ -95,13 +95,13 @@ def test_the_mail_about_a_part_says_in_its_subject_when_the_rest_comes():
     assert subject(part, mode=Mode.NOTIFY) == f"{head}: churn"
 
 
-def test_what_bars_an_action_is_said_as_its_reason():
+def test_a_blocked_action_names_its_reason():
     barred = finding(acts={StepName.STOP: Blocked(because="its status is Updating")})
     assert "It can't be stopped automatically because its status is Updating. It keeps costing money" in text(barred)
     assert "until you stop it" in subject(barred)
 
 
-def test_a_subject_without_owner_speaks_of_no_you():
+def test_a_subject_without_an_owner_never_says_you():
     assert subject(finding(address=None, rule=rule(action=Ceiling.NOTIFY))) == (
         "1 idle ML resource with no known owner costs $48.00 a day until stopped: churn"
     )
@@ -111,7 +111,7 @@ def test_an_unpriced_resource_has_a_consequence_in_its_subject_too():
     assert subject(finding(usd=None), mode=Mode.NOTIFY) == "1 idle ML resource, price unknown; it runs until you stop it: churn"
 
 
-def test_what_was_stopped_is_said_to_save_and_not_to_cost():
+def test_a_stopped_resource_shows_a_saving_not_a_cost():
     done = finding(move=StepName.STOP, outcome=Outcome(result=Result.DONE, because="it was scaled in", begun=True))
     said = text(done)
     assert "Saving: $24.00 a day, it cost $48.00 a day" in said
@@ -126,7 +126,7 @@ def test_what_was_stopped_is_said_to_save_and_not_to_cost():
 # --- times
 
 
-def test_times_are_told_in_the_zone_of_the_office_hours_else_in_utc():
+def test_times_are_in_the_office_hours_zone_else_utc():
     hours = finding("nb", rule=rule(hours=replace(BERLIN, by_rule=False)))
     both = [hours, finding("other")]
     message = only(owner_notice.owner_notices(both, occasion(now=NOW.replace(hour=23, minute=30))))
@@ -138,13 +138,13 @@ def test_times_are_told_in_the_zone_of_the_office_hours_else_in_utc():
     assert text(finding("other")).endswith("Times are UTC.\n")
 
 
-def test_the_day_in_a_subject_is_the_day_where_the_office_hours_are_kept():
+def test_a_subjects_day_is_in_the_office_hours_zone():
     late = NOW.replace(hour=23, minute=30)
     assert "from Tue 24 Nov" in subject(finding(), now=late)
     assert "from Wed 25 Nov" in subject(finding(rule=rule(hours=replace(BERLIN, days=frozenset(), by_rule=False))), now=late)
 
 
-def test_an_enrolment_says_from_which_day_on_in_its_subject():
+def test_an_enrolment_has_its_first_day_in_the_subject():
     new = finding("nb", rule=rule(hours=BERLIN), acts={StepName.STOP: None, StepName.START: None})
     message = only(owner_notice.owner_notices([new], occasion()))
     assert message.subject == "1 ML resource will be scaled in outside office hours from Tue 24 Nov: nb"
@@ -201,7 +201,7 @@ def test_every_kind_that_can_be_stopped_has_a_command_for_its_owner():
     assert {p.values[0].kind for p in WAYS} == {k.name for k in registry.kinds() if StepName.STOP in k.actions}
 
 
-def test_what_cannot_be_scaled_in_can_be_deleted_by_its_owner_unless_more_would_go():
+def test_owners_get_a_delete_command_if_scaling_in_is_blocked():
     one = {StepName.STOP: Blocked(because="it already runs one", already_done=True), StepName.DELETE: None}
     alone = finding(acts=one)
     assert "Delete it now (its configuration and models stay): aws sagemaker delete-endpoint" in text(alone)
@@ -218,7 +218,7 @@ def test_what_cannot_be_scaled_in_can_be_deleted_by_its_owner_unless_more_would_
     assert "deployment delete" not in text(finding(resource=busy, acts=one))
 
 
-def test_what_is_in_use_or_done_with_has_no_command_to_stop_it():
+def test_active_or_settled_resources_have_no_stop_command():
     used = finding(state=State.ACTIVE, resource=WAYS[0].values[0])
     done = finding(move=StepName.STOP, outcome=Outcome(result=Result.DONE, because="it is stopping"), resource=WAYS[0].values[0])
     for found in (used, done):
@@ -227,7 +227,7 @@ def test_what_is_in_use_or_done_with_has_no_command_to_stop_it():
 
 
 @pytest.mark.parametrize("variant", ["a,VariantName=b", "a=1", "", "-x", "x" * 64, "b\n", "$(id)"])
-def test_a_variant_that_would_say_more_in_the_shorthand_is_in_no_command(variant: str):
+def test_a_variant_with_shorthand_syntax_is_in_no_command(variant: str):
     thing = made(
         "sagemaker-endpoint", f"{ARN}:endpoint/e", EndpointDetails(scale_in=ScaleInPlan(instances_by_variant={variant: 1}))
     )
@@ -295,13 +295,13 @@ PAGES = [
 
 
 @pytest.mark.parametrize(("thing", "page"), PAGES)
-def test_the_page_of_a_resource_in_its_console(thing: Resource, page: str | None):
+def test_each_kind_has_its_console_address(thing: Resource, page: str | None):
     assert console_links.console_address(thing) == page
 
 
 @settings(deadline=None)
 @given(HOSTILE)
-def test_no_name_leads_a_console_link_elsewhere(name: str):
+def test_no_name_changes_where_a_console_link_leads(name: str):
     hosts = {"us-east-1.console.aws.amazon.com", "ml.azure.com"}
     for kind, id_ in (
         ("sagemaker-endpoint", f"{ARN}:endpoint/{name}"),
@@ -318,21 +318,21 @@ def test_no_name_leads_a_console_link_elsewhere(name: str):
 # --- whom to ask
 
 
-def test_an_owner_is_told_whom_to_ask_the_contact_before_the_fallback():
+def test_a_notice_names_the_contact_before_the_fallback():
     contact = OWNERS.model_copy(update={"contact": "ml-help@example.com"})
     assert "Not yours, or questions? Tell ml-help@example.com." in text(finding(), owners=contact)
     assert "Not yours, or questions? Tell ml-admins@example.com." in text(finding())
     assert "Not yours" not in text(finding(), owners=Owners(domains=["example.com"]))
 
 
-def test_those_who_would_be_asked_are_not_sent_to_themselves():
+def test_contacts_are_not_referred_to_themselves():
     assert "Not yours" not in text(finding(address=None))
     assert "Not yours" not in text(finding(address="ml-admins@example.com"))
 
 
 @settings(deadline=None)
 @given(HOSTILE)
-def test_a_mailto_link_has_one_recipient_and_no_header_of_a_names_choosing(name: str):
+def test_a_mailto_link_has_one_recipient_and_no_other_header(name: str):
     found = finding(resource=resource(name=name, id=f"{ARN}:endpoint/{name}"))
     message = only(owner_notice.owner_notices([found], occasion()))
     [link] = [part.split('"')[0] for part in message.html.split('href="') if part.startswith("mailto:")]
@@ -345,7 +345,7 @@ def test_a_mailto_link_has_one_recipient_and_no_header_of_a_names_choosing(name:
     assert make_mail(message, "reaper@example.com", "lee@example.com", NOW)["Bcc"] is None
 
 
-def test_a_mail_that_says_not_mine_names_a_few_resources_only():
+def test_a_not_mine_mail_names_only_a_few_resources():
     found = [finding(f"r{n}", 1.0) for n in range(20)]
     message = only(owner_notice.owner_notices(found, occasion()))
     [link] = [part.split('"')[0] for part in message.html.split('href="') if part.startswith("mailto:")]
@@ -374,7 +374,7 @@ def test_commands_for_admins_name_the_ledger_and_those_for_owners_do_not():
 @pytest.mark.parametrize(
     "place", ["https://x.blob.core.windows.net/c?sig=secret", "https://me:secret@host/c", "memory:", "", "a\nb"]
 )
-def test_no_address_with_a_key_in_it_is_written_into_a_mail(place: str):
+def test_no_mail_contains_an_address_with_a_key(place: str):
     assert commands.with_settings("reaper release", {"REAPER_MANIFESTS": place, "REAPER_LEDGER": place}) == "reaper release"
 
 
@@ -410,7 +410,7 @@ def test_the_sample_shows_what_a_real_notice_shows():
         assert said in real.text
 
 
-def test_a_long_subject_of_a_sample_stays_within_its_bounds():
+def test_the_subject_of_a_sample_stays_within_its_limit():
     found = [finding("n" * 60, 2.0)]
     made_up = only(owner_notice.owner_notices(found, occasion(sample=True, now=NOW + timedelta(days=1))))
     assert made_up.subject.startswith("[Sample] ")
@@ -428,5 +428,5 @@ def test_a_contact_is_one_plain_address(contact: object):
         Owners.model_validate({"contact": contact})
 
 
-def test_the_schema_says_what_a_contact_is():
+def test_the_schema_describes_a_contact():
     assert "whom owners can ask" in Owners.model_json_schema()["properties"]["contact"]["description"]

@@ -9,16 +9,18 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from on_azure.conftest import NOW
-from reaper.azure import mail, secret_store, service_hosts, text_store, trusted_hosts
+from reaper.azure import secret_store, service_hosts, text_store, trusted_hosts
 from reaper.azure.channels.acs import Channel
 from reaper.cli.sample_notice import sample_message
 from reaper.errors import CloudError, ReaperError, SettingsError
 from reaper.ledger import opening
 from reaper.model import Mode, Report, Run
+from reaper.notices.audit_summary import send_audit_summary
 from reaper.notices.channels.delivery import ChannelContext
+from reaper.notices.channels.deployment import mail_channel
 from reaper.policy import file
 from reaper.policy.channel_settings import Acs
-from reaper.settings import Email
+from reaper.policy.schema import Owners
 from reaper.snooze import keys, links
 
 GOV = {"REAPER_ARM_ENDPOINT": "https://management.usgovcloudapi.net"}
@@ -179,8 +181,8 @@ REPORT = Report(
             lambda: _acs("https://evil.example").send(sample_message("lee@example.com", NOW)), id="a policy's mail service"
         ),
         pytest.param(
-            lambda: mail.send(
-                Email(endpoint="https://evil.example", sender="r@example.com", to=("a@example.com",)), REPORT, None
+            lambda: send_audit_summary(
+                REPORT, Owners(), mail_channel("https://evil.example", "r@example.com", ["a@example.com"]), None, lambda: NOW
             ),
             id="the deployment's mail service",
         ),

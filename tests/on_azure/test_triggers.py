@@ -56,7 +56,7 @@ def test_a_quiet_deployment_mails_gaps_too(deployed: Server, monkeypatch: pytest
     monkeypatch.setenv("REAPER_QUIET", "true")
     deployed.rules.append(deny("*/computes/read"))
     tick()
-    assert " lists complete" in deployed.mails[0]["content"]["subject"]
+    assert "coverage " in deployed.mails[0]["content"]["subject"]
 
 
 def test_a_mail_that_is_not_accepted_fails_the_run_so_that_the_alert_calls(deployed: Server):

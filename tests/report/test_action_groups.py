@@ -21,31 +21,31 @@ FOUND = (
 )
 
 
-def test_the_groups_are_in_the_order_in_which_a_person_must_look():
+def test_groups_that_need_attention_come_first():
     found = [(g.title, [f.case.resource.name for f in g.findings], g.needs_attention) for g in action_groups(report(*FOUND))]
     assert found == [
-        ("Held back", ["<b>held"], True),
+        ("On hold", ["<b>held"], True),
         ("Failed", ["failed"], True),
         ("Refused", ["refused"], False),
         ("Done", ["gone"], False),
-        ("Due, not done", ["later"], False),
+        ("Due, not carried out", ["later"], False),
     ]
 
 
 def test_an_audit_says_would():
     audit = report(*FOUND)
     audit = replace(audit, run=replace(audit.run, mode=Mode.AUDIT))
-    assert action_groups(audit)[-1].title == "Would be done now"
+    assert action_groups(audit)[-1].title == "Would be carried out now"
 
 
-def test_what_is_due_after_an_announcement_waits_for_apply():
+def test_announced_actions_wait_for_apply():
     announced = report(*FOUND)
     announced = replace(announced, run=replace(announced.run, mode=Mode.ANNOUNCE))
     assert action_groups(announced)[-1].title == "Due, waiting for `reaper apply`"
 
 
 @pytest.mark.parametrize("format", ["text", "brief", "markdown", "html"])
-def test_every_format_tells_them(format):
+def test_every_report_format_lists_the_actions(format):
     text = import_module(f"reaper.report.{format}").render(report(*FOUND))
     for said in ("kept by lee", "not allowed", "3 to 1", "scaled in"):
         assert said in text.replace("\\", ""), said
@@ -80,13 +80,13 @@ YET = Step(name=StepName.WARN, because="its owner has not been told in this idle
         ),
     ],
 )
-def test_beside_what_is_done_the_reason_is_the_outcomes(step: Step, outcome: Outcome, said: tuple[str | None, str | None]):
+def test_a_done_step_shows_the_reason_of_its_outcome(step: Step, outcome: Outcome, said: tuple[str | None, str | None]):
     assert plan_and_outcome_reasons(finding(step=step, outcome=outcome)) == said
 
 
-def test_an_audit_with_nobody_to_tell_says_so():
+def test_an_audit_says_that_an_owner_has_no_address():
     nobody = finding(owner=Owner(address=None, source="nobody: no tag and no fallback"))
-    assert progress_words(nobody, Mode.AUDIT) == ("Next", "would warn, but it has no owner address")
-    assert progress_words(finding(), Mode.AUDIT) == ("Next", "would warn")
+    assert progress_words(nobody, Mode.AUDIT) == ("Next", "would notify the owner, but it has no owner address")
+    assert progress_words(finding(), Mode.AUDIT) == ("Next", "would notify the owner")
     page = import_module("reaper.report.html").render(replace(report(nobody), run=replace(report().run, mode=Mode.AUDIT)))
-    assert "would warn, but it has no owner address" in page
+    assert "would notify the owner, but it has no owner address" in page

@@ -63,7 +63,7 @@ def plain(page: str) -> str:
     ],
     ids=ascii,
 )
-def test_no_cell_is_a_formula_wherever_a_spreadsheet_parts_them(text: str, separator: str):
+def test_no_cell_is_a_formula_for_any_separator(text: str, separator: str):
     for row in cells(plain(rendered(text)), separator):
         assert [cell for cell in row if begins(cell) in tuple(STARTS)] == []
 
@@ -74,7 +74,7 @@ def test_no_cell_is_a_formula_wherever_a_spreadsheet_parts_them(text: str, separ
         alphabet=st.one_of(st.characters(), st.sampled_from("=+-@＝﹢⁻﹫；｜\u3164\u2800;|\t\r\n,\"' ")), min_size=1, max_size=30
     )
 )
-def test_whatever_stands_in_a_cell_the_columns_stay_and_nothing_runs(text: str):
+def test_no_cell_breaks_columns_or_runs_as_a_formula(text: str):
     page = rendered(text)
     head, row = cells(page, ",")
     assert (tuple(head), len(row)) == (sheet.COLUMNS, len(sheet.COLUMNS))
@@ -85,13 +85,13 @@ def test_whatever_stands_in_a_cell_the_columns_stay_and_nothing_runs(text: str):
             assert begins(cell) not in tuple(STARTS)
 
 
-def test_ordinary_text_stays_as_it_is():
+def test_ordinary_text_is_unchanged():
     text = 'silent for 3d; 2 of 3 signals, a "b" | c-d'
     head, row = cells(rendered(text), ",")
     assert row[head.index("because")] == text
 
 
 @pytest.mark.parametrize("text", ["größer als 5 %", "日本語−1", "a²", "x ½", "naïve; e\u0301t\u00e9", "ｆｕｌｌ"])
-def test_text_of_other_scripts_stays_as_it_is(text: str):
+def test_text_in_other_scripts_is_unchanged(text: str):
     head, row = cells(rendered(text), ",")
     assert row[head.index("because")] == text

@@ -33,20 +33,20 @@ def signal(**given: Any) -> Evidence:
 @pytest.mark.parametrize(
     ("seen", "said"),
     [
-        (signal(), "activity  Invocations: no points, busy above 0, not seen busy"),
+        (signal(), "activity  Invocations: no points, busy above 0, never busy in the window"),
         (signal(points=1, peak=0.5, last_busy=NOW), "1 point, busy above 0, peak 0.5, last busy 2026-"),
         (signal(role=Role.HEARTBEAT, points=9, peak=3.0, busy_above=-inf), "9 points, alive at any value, peak 3\n"),
-        (signal(points=2, peak=inf, complete=False), "peak not a number, not seen busy, INCOMPLETE"),
+        (signal(points=2, peak=inf, complete=False), "peak not a number, never busy in the window, INCOMPLETE"),
     ],
 )
-def test_a_signal_is_told_in_words_and_no_none_or_inf(seen: Evidence, said: str):
+def test_a_signal_is_explained_without_none_or_inf(seen: Evidence, said: str):
     told = explained(finding(evidence=(seen,)))
     assert said in told
     assert "None" not in told
     assert "inf" not in told.lower().replace("inference", "")
 
 
-def test_an_id_is_never_cut_and_neither_is_a_reason_or_a_manifest():
+def test_ids_reasons_and_manifests_are_never_cut():
     id_, end = f"/subscriptions/{'x' * 300}/deployments/blue", "w" * 300 + " the end"
     found = finding(resource=resource(id=id_, name="n" * 200), because=end, step=Step(name=StepName.NONE, because=end))
     told = explained(found, Memory(idle_since=NOW, manifest_address=f"{'m' * 300}.json"))
@@ -55,9 +55,10 @@ def test_an_id_is_never_cut_and_neither_is_a_reason_or_a_manifest():
     assert told.count(end) == 2
     assert f"{'m' * 300}.json" in told
     assert "..." not in told
+    assert "…" not in told
 
 
-def test_an_id_with_marks_in_it_stays_one_harmless_line():
+def test_an_id_with_control_marks_is_one_harmless_line():
     told = explained(finding(resource=resource(id="arn:a\nb\u202ec", name="n")))
     assert "id        arn:a b c\n" in told
 
@@ -68,32 +69,35 @@ HOURS = office_hours.parse_hours("mon-fri 07:00-21:00", "Europe/Berlin")
 @pytest.mark.parametrize(
     ("given", "stop", "delete"),
     [
-        pytest.param({"rule": rule(action=Ceiling.DELETE)}, ": nothing about it", ": nothing about it", id="both"),
+        pytest.param({"rule": rule(action=Ceiling.DELETE)}, ", possible now", ", possible now", id="both"),
         pytest.param(
-            {"rule": rule(action=Ceiling.STOP)}, ": nothing about it", ", but not here: the policy allows at most stop", id="stop"
+            {"rule": rule(action=Ceiling.STOP)},
+            ", possible now",
+            ", not allowed because the policy allows at most stop",
+            id="stop",
         ),
         pytest.param(
             {"rule": rule(action=Ceiling.NOTIFY)},
-            ", but not here: the policy allows at most notify",
-            ", but not here: the policy allows at most notify",
+            ", not allowed because the policy allows at most notify",
+            ", not allowed because the policy allows at most notify",
             id="notify",
         ),
         pytest.param(
             {"rule": rule(action=Ceiling.DELETE, protected_because="kept by tag reaper:keep='true'"), "state": State.EXEMPT},
-            ", but not here: it is protected: kept by tag",
-            ", but not here: it is protected: kept by tag",
+            ", not allowed because it is protected: kept by tag",
+            ", not allowed because it is protected: kept by tag",
             id="kept",
         ),
         pytest.param(
             {"rule": rule(action=Ceiling.DELETE), "state": State.UNKNOWN},
-            ", but not here: it is unknown",
-            ", but not here: it is unknown",
+            ", not allowed because it is unknown",
+            ", not allowed because it is unknown",
             id="unknown",
         ),
         pytest.param(
             {"rule": rule(action=Ceiling.STOP), "confidence": Confidence.LIKELY},
-            ", but not here: the evidence is indirect",
-            ", but not here: the policy allows at most stop",
+            ", not allowed because the evidence is indirect",
+            ", not allowed because the policy allows at most stop",
             id="likely",
         ),
         pytest.param(
@@ -101,13 +105,13 @@ HOURS = office_hours.parse_hours("mon-fri 07:00-21:00", "Europe/Berlin")
                 "rule": rule(action=Ceiling.DELETE),
                 "acts": {StepName.STOP: Blocked(because="its status is Updating"), StepName.DELETE: None},
             },
-            ", but not now: its status is Updating",
-            ": nothing about it",
+            ", blocked because its status is Updating",
+            ", possible now",
             id="barred",
         ),
     ],
 )
-def test_what_the_kind_can_do_is_not_said_to_be_allowed_where_it_is_forbidden(given: dict[str, Any], stop: str, delete: str):
+def test_a_forbidden_action_is_not_called_possible(given: dict[str, Any], stop: str, delete: str):
     told = explained(finding(**given))
     assert f"kind can  stop{stop}" in told
     assert f"kind can  delete{delete}" in told
@@ -115,12 +119,12 @@ def test_what_the_kind_can_do_is_not_said_to_be_allowed_where_it_is_forbidden(gi
 
 def test_a_start_needs_office_hours():
     acts = {StepName.START: None}
-    assert "kind can  start, but not here: no office hours start it" in explained(finding(acts=acts))
+    assert "kind can  start, not allowed because it has no office hours that start it" in explained(finding(acts=acts))
     with_hours = rule(action=Ceiling.STOP, hours=HOURS)
-    assert "kind can  start: nothing about it is in the way" in explained(finding(acts=acts, rule=with_hours))
+    assert "kind can  start, possible now" in explained(finding(acts=acts, rule=with_hours))
 
 
-def test_the_stop_that_is_coming_is_named_before_the_reminder():
+def test_the_coming_stop_precedes_the_reminder():
     memory = Memory(
         idle_since=NOW - 9 * DAY,
         last_seen_idle_at=NOW,
@@ -130,5 +134,5 @@ def test_the_stop_that_is_coming_is_named_before_the_reminder():
         notice_receipt="r",
     )
     told = explained(finding(move=StepName.NONE, rule=rule(action=Ceiling.STOP)), memory)
-    assert "date      stop not before 2026-11-24T10:17:00Z, in 3 days, if it is still idle" in told
-    assert told.index("stop not before 2026-11-24T10:17:00Z, in") < told.index("the next reminder about")
+    assert "date      stop on or after 2026-11-24T10:17:00Z, in 3 days, if it is still idle" in told
+    assert told.index("stop on or after 2026-11-24T10:17:00Z, in") < told.index("next reminder around")

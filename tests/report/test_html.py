@@ -76,7 +76,7 @@ def page(of: Report) -> Page:
     return Page(html.render(of))
 
 
-def test_the_policy_names_exactly_this_style_and_this_script():
+def test_the_security_policy_allows_only_this_style_and_script():
     found = page(report())
     policy = next(a["content"] for tag, a in found.tags if tag == "meta" and a.get("http-equiv") == "Content-Security-Policy")
     for name in ("style", "script"):
@@ -86,7 +86,7 @@ def test_the_policy_names_exactly_this_style_and_this_script():
     assert "unsafe" not in (policy or "")
 
 
-def test_the_policy_comes_before_everything_that_it_governs():
+def test_the_security_policy_comes_before_what_it_governs():
     names = [tag for tag, _ in page(report()).tags]
     assert names.index("meta") < names.index("style") < names.index("script")
 
@@ -105,29 +105,30 @@ def test_nothing_is_fetched_from_anywhere():
 def test_the_money_at_the_top_is_that_of_the_report():
     of = report()
     sums, shown = report_totals(of), page(of).shown
-    assert f"${sums.idle_usd_per_month:,.0f} a month goes to 13 idle resources" in shown
-    assert f"${sums.idle_usd_per_hour:,.2f} an hour, idle now" in shown
-    assert f"${sums.wasted_usd:,.0f} spent since they fell idle" in shown
-    assert "1 idle resource without a known price is not counted" in shown
+    assert f"${sums.idle_usd_per_month:,.0f} a month" in shown
+    assert "13 idle resources cost $" in shown
+    assert f"${sums.idle_usd_per_hour:,.2f} per hour, idle now" in shown
+    assert f"${sums.wasted_usd:,.0f} wasted" in shown
+    assert "1 idle resource not counted: price unknown" in shown
 
 
 def test_an_unknown_price_is_never_shown_as_nothing():
     shown = page(report((finding(usd=None),))).shown
-    assert "1 idle resource, at prices that are not known" in shown
+    assert "1 idle resource, price unknown" in shown
     row = page(report((finding(usd=None),))).data["rows"][0]
     assert (row["usd"], row["wasted"]) == (None, None)
 
 
-def test_nothing_idle_is_only_said_flatly_when_everything_was_seen():
+def test_nothing_is_idle_needs_complete_coverage():
     quiet = (finding(State.ACTIVE),)
     assert "Nothing is idle" in page(report(quiet, coverage=())).shown
-    assert "Nothing idle was found where we could look" in page(report(quiet)).shown
+    assert "No idle resources found; coverage is incomplete" in page(report(quiet)).shown
 
 
 def test_an_empty_report_still_makes_a_page():
     found = page(report((), coverage=()))
     assert found.data["rows"] == []
-    assert "Nothing was looked at." in found.shown
+    assert "Nothing was checked." in found.shown
 
 
 @pytest.mark.parametrize(("mode", "said"), [(Mode.AUDIT, True), (Mode.NOTIFY, False), (Mode.ENFORCE, False)])
@@ -154,7 +155,7 @@ def test_hostile_texts_leave_no_dangerous_character_in_the_data(text: str):
     assert all(word.isprintable() and len(word) <= html_rows.MAX_LONG_TEXT for word in words)
 
 
-def test_ten_thousand_letters_are_cut_wherever_they_stand():
+def test_ten_thousand_letters_are_cut_everywhere():
     assert len(html.render(hostile("x" * 10_000))) < len(html.render(hostile("x"))) + 20_000
 
 
@@ -170,7 +171,7 @@ def test_every_finding_is_in_the_data_and_its_words_read_as_they_were():
     assert words[first["command"]].startswith("aws sagemaker add-tags --region us-east-1")
 
 
-def test_idle_comes_first_by_cost_then_unknown_and_what_has_no_price_comes_last():
+def test_idle_by_cost_then_unknown_without_price_last():
     arranged = html_rows.sorted_for_page(estate())
     states = [f.case.verdict.state for f in arranged]
     assert [s for i, s in enumerate(states) if i == 0 or states[i - 1] is not s] == list(html_rows.STATE_ORDER)
@@ -179,12 +180,12 @@ def test_idle_comes_first_by_cost_then_unknown_and_what_has_no_price_comes_last(
     assert prices[:-1] == sorted((p for p in prices if p), reverse=True)
 
 
-def test_tags_that_could_not_be_read_are_not_the_same_as_none():
+def test_unreadable_tags_differ_from_no_tags():
     held = page(report((finding(tags=None), finding(name="bare", tags={})))).data["rows"]
     assert {tuple(row["tags"]) if row["tags"] is not None else None for row in held} == {None, ()}
 
 
-def test_without_a_script_idle_and_unknown_are_there_and_nothing_else():
+def test_without_a_script_only_idle_and_unknown_are_listed():
     found = page(report()).shown
     assert "llm-ranker-a100" in found
     assert "CPUUtilization stopped 2 days 6 hours ago, so silence proves nothing" in found
@@ -194,8 +195,8 @@ def test_without_a_script_idle_and_unknown_are_there_and_nothing_else():
 @pytest.mark.parametrize(
     ("status", "said"),
     [
-        pytest.param(Status.DENIED, "Nothing could be read: what is missing stands below.", id="nothing was read"),
-        pytest.param(Status.PARTIAL, "Nothing idle or unknown was found where we could look.", id="read in part"),
+        pytest.param(Status.DENIED, "Nothing could be read. The gaps are listed below.", id="nothing was read"),
+        pytest.param(Status.PARTIAL, "No idle or unknown resources found; coverage is incomplete.", id="read in part"),
         pytest.param(Status.OK, "Nothing is idle or unknown.", id="all was read"),
     ],
 )
@@ -208,7 +209,7 @@ def test_without_a_script_an_empty_table_says_no_more_than_was_read(status: Stat
 
 def test_without_a_script_a_long_list_says_how_much_is_left_out():
     found = page(report(tuple(many(1_000, (State.IDLE,)))))
-    assert "The first 200 that are idle or unknown; 800 more are in the JSON report." in found.shown
+    assert "The first 200 idle and unknown; 800 more are in the JSON report." in found.shown
     assert len([tag for tag, _ in found.tags if tag == "tr"]) < 230
 
 
@@ -216,14 +217,14 @@ def test_a_large_report_stays_small():
     assert len(html.render(report(tuple(many(10_000))))) < 6_000_000
 
 
-def test_a_missing_permission_is_named_at_the_top_in_the_list_and_on_the_map():
+def test_a_missing_permission_is_at_the_top_in_list_and_map():
     shown = page(report()).shown
-    assert "3 lists could not be read in full" in shown
+    assert "Coverage is incomplete: 3 gaps" in shown
     assert shown.count("sagemaker:ListNotebookInstances") >= 3
-    assert "denied 6 seen" not in shown.split("What was looked at")[0]
+    assert "denied 6 found" not in shown.split(" API calls")[0]
 
 
-def test_the_map_has_a_cell_for_every_list_and_shows_the_worst_of_it():
+def test_each_map_cell_shows_its_worst_status():
     [aws, azure] = coverage_map.coverage_maps(report())
     assert (aws.cloud, len(aws.kinds), len(aws.places), azure.cloud, len(azure.places)) == ("aws", 4, 3, "azure", 1)
     twice = [
@@ -234,7 +235,7 @@ def test_the_map_has_a_cell_for_every_list_and_shows_the_worst_of_it():
     assert [cell.status for cell in one.places[0].cells if cell] == [Status.DENIED]
 
 
-def test_places_with_gaps_stand_first_and_complete_ones_beyond_a_screenful_are_folded():
+def test_places_with_gaps_come_first_complete_ones_fold():
     many_places = tuple(
         Coverage(cloud="aws", account="1", region=f"r{i:02}", kind="k", status=Status.FAILED if i == 39 else Status.OK)
         for i in range(40)
@@ -244,7 +245,7 @@ def test_places_with_gaps_stand_first_and_complete_ones_beyond_a_screenful_are_f
     assert "15 more targets in aws, all complete" in page(report((), coverage=many_places)).shown
 
 
-def test_the_same_trouble_in_many_places_is_told_once():
+def test_one_problem_in_many_places_is_listed_once():
     denied = tuple(
         Coverage(cloud="aws", account="1", region=f"r{i}", kind="k", status=Status.DENIED, missing="a:B", error="no")
         for i in range(9)
@@ -261,18 +262,18 @@ def test_the_charts_add_up_to_the_figure_at_the_top():
         assert max(bar.proven + bar.likely for bar in chart) == pytest.approx(100)
 
 
-def test_what_gets_no_bar_of_its_own_makes_one_together():
+def test_groups_without_their_own_bar_share_one():
     found = charts.costs_by_owner(report(tuple(finding(owner=f"p{i}@example.com", usd=i + 1.0) for i in range(12))))
     assert [bar.label for bar in found][-2:] == ["p5@example.com", "5 others"]
     assert (found[-1].rest, found[-1].count) == (True, 5)
 
 
-def test_proven_and_likely_are_told_apart_in_a_bar():
+def test_a_bar_separates_proven_from_likely():
     [bar] = charts.costs_by_owner(report((finding(usd=3.0), finding(usd=1.0, confidence=Confidence.LIKELY))))
     assert (bar.proven, bar.likely) == (75.0, 25.0)
 
 
-def test_a_shape_shows_the_last_fortnight_and_even_the_least_use():
+def test_a_series_shows_two_weeks_and_the_least_use():
     shape = summarize(activity({0: 1000.0, 7: 1.0}), with_slots=True).slots
     assert (len(shape), shape[-1], shape[-2], shape[-3]) == (MAX_SLOTS, 100, 1, 0)
     longer = summarize(activity(series=series({700: 5.0}, hours=30 * 24)), with_slots=True)
@@ -286,17 +287,17 @@ def test_a_heartbeat_that_missed_one_hour_shows_a_gap():
     assert (shape[-2], sum(shape)) == (0, MAX_SLOTS - 1)
 
 
-def test_values_up_to_the_busy_level_are_no_use():
+def test_values_up_to_the_busy_level_are_not_use():
     assert sum(summarize(activity({3: 4.0}, busy_above=5.0), with_slots=True).slots) == 0
     assert summarize(activity({3: float("inf")}), with_slots=True).slots[-1] == 100
 
 
-def test_a_shape_is_kept_only_where_it_is_drawn_and_equal_ones_once():
+def test_series_are_stored_once_and_only_if_drawn():
     assert summarize(activity()).slots == ()
     assert summarize(heartbeat(), with_slots=True).slots is summarize(heartbeat(), with_slots=True).slots
 
 
-def test_the_page_holds_the_shape_as_one_word():
+def test_the_page_stores_a_series_as_one_word():
     seen = (summarize(activity({0: 9.0}), with_slots=True), summarize(heartbeat(), with_slots=True))
     found = page(report((finding(evidence=seen),))).data
     use, beat = ([*row] for row in found["rows"][0]["evidence"])
@@ -305,5 +306,5 @@ def test_the_page_holds_the_shape_as_one_word():
     assert (use[2], beat[2], use[3]) == (0, 1, 1), f"{Role.ACTIVITY} is 0, {Role.HEARTBEAT} is 1"
 
 
-def test_the_tag_to_paste_holds_for_a_week():
+def test_the_keep_tag_lasts_a_week():
     assert page(report()).data["keep"] == f"reaper:keep-until={NOW + 7 * DAY:%Y-%m-%d}"

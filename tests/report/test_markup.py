@@ -69,7 +69,7 @@ def gaps(word: str) -> tuple[Coverage, ...]:
 
 @pytest.mark.parametrize("word", BRACKETS)
 @pytest.mark.parametrize("format_", FORMATS)
-def test_a_text_in_brackets_stands_there_as_it_is_in_every_format(format_: str, word: str):
+def test_text_in_brackets_is_unchanged_in_every_format(format_: str, word: str):
     shown, usual = (FORMATS[format_](report(*hostile(w), coverage=gaps(w))) for w in (word, "q" * len(word)))
     assert (
         (shown.replace("\\\\", "\\") if format_ in {"json", "html"} else shown).count(word) == usual.count("q" * len(word)) > 8
@@ -87,7 +87,7 @@ def test_every_column_of_the_table_takes_brackets(field: dict[str, str], word: s
 
 
 @pytest.mark.parametrize("word", BRACKETS)
-def test_what_a_command_says_on_the_error_console_is_no_markup(word: str, monkeypatch: pytest.MonkeyPatch):
+def test_text_on_the_error_console_is_no_markup(word: str, monkeypatch: pytest.MonkeyPatch):
     out = io.StringIO()
     monkeypatch.setattr(progress.error_console, "file", out)
     progress.error_console.print(word)

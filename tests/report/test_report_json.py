@@ -29,7 +29,7 @@ def written(found: Finding) -> Any:
 
 
 @pytest.mark.parametrize("number", [inf, -inf, nan])
-def test_a_number_that_is_not_finite_is_null_wherever_it_stands(number: float):
+def test_numbers_that_are_not_finite_become_null(number: float):
     price = Price(usd_per_hour=number, source="x", as_of="2026-01-01")
     found = finding(price=price, wasted_usd=number, evidence=(replace(HEART, peak=number, busy_above=number),))
     row = written(found)
@@ -58,7 +58,7 @@ def test_years_below_1000_have_four_digits(when: datetime, text: str):
     assert written(finding(resource=resource(created=when)))["created"] == text
 
 
-def test_the_rule_is_told_as_a_policy_spells_it():
+def test_the_rule_is_written_as_in_a_policy():
     hours = replace(office_hours.parse_hours("mon-fri 07:00-21:00", "Europe/Berlin"), restart="all", force=True)
     strong = rule(action=Ceiling.DELETE, idle_after=36 * HOUR, grace=3 * DAY, hours=hours)
     assert written(finding(rule=strong))["rule_detail"] == {
@@ -75,7 +75,7 @@ def test_the_rule_is_told_as_a_policy_spells_it():
     }
 
 
-def test_the_memory_is_told_where_there_is_one():
+def test_the_report_includes_the_ledger_record():
     memory = Memory(idle_since=NOW - 3 * DAY, warned_at=NOW - DAY, notice_receipt="secret", snoozed_by="lee@example.com")
     assert written(finding(memory=memory))["memory"] == {
         "idle_since": "2026-11-18T10:17:00Z",
@@ -85,7 +85,7 @@ def test_the_memory_is_told_where_there_is_one():
     assert written(finding())["memory"] is None
 
 
-def test_who_may_not_be_mailed_is_claimed_and_never_the_address():
+def test_an_unmailable_owner_is_claimed_never_the_address():
     claimed = Owner(address=None, source="nobody: no", claimed=Claim(address="a@other.test", source="tag owner"))
     assert written(finding(owner=claimed))["owner"] == {
         "address": None,

@@ -28,16 +28,16 @@ def gap(region: str | None, kind: str = "sagemaker-endpoint", **given: object) -
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_figures_are_whole_and_lines_fit_at_every_width(width: int):
+def test_numbers_are_whole_and_lines_fit_at_every_width(width: int):
     shown = text.render(sample_reports.report((*sample_reports.estate(), DEAR)), width=width)
-    rows = shown.split("Idle, dearest first")[1].split("\n\n")[0].splitlines()[1:]
+    rows = shown.split("Idle, most expensive first")[1].split("\n\n")[0].splitlines()[1:]
     for figure in ("37.69", "14.18", "1,234.50", "$12,345,678", "6d 9h"):
         assert re.search(rf"(?:^|\s){re.escape(figure)}(?:\s|$)", "\n".join(rows)), figure
     assert max(map(len, shown.splitlines())) <= width
     assert all(len(re.findall(r"^ *[\d,.?]+  +[$?]", row)) == 1 for row in rows[1 : 1 + 14])
 
 
-def test_what_loses_least_gives_way_first():
+def test_the_least_important_column_shrinks_first():
     natural = {"$/h": 5, "resource": 40, "kind": 10, "size": 19, "proof": 26}
     stages = (("proof", 26), ("resource", 32), ("proof", 6), ("size", 0))
     assert layout.column_widths(natural, stages, 200) == natural
@@ -48,7 +48,7 @@ def test_what_loses_least_gives_way_first():
 
 
 @pytest.mark.parametrize(("width", "proof"), [(60, "proven"), (120, "proven: no"), (60, "likely")])
-def test_how_sure_it_is_stands_there_even_where_the_proof_does_not_fit(width: int, proof: str):
+def test_confidence_is_shown_even_on_narrow_terminals(width: int, proof: str):
     assert proof in text.render(sample_reports.report(), width=width)
 
 
@@ -62,13 +62,13 @@ def test_a_reason_is_wrapped_and_not_lost_on_a_narrow_terminal():
 def test_a_command_to_paste_is_never_broken_in_two():
     command = "/some/where/else/.venv/bin/reaper explain NAME --report /some/where/quite/else/demo/report.json"
     assert f"\n  {command}\n" in text.render(report(finding()), width=60, explain=command)
-    assert "Every signal of one: reaper explain NAME\n" in text.render(report(finding()), width=120)
+    assert "For every signal: reaper explain NAME\n" in text.render(report(finding()), width=120)
 
 
 CLAIMED = finding(owner=Owner(address=None, source="nobody", claimed=Claim(address="lee@corp.test", source="tag owner")))
 
 
-def test_an_owner_who_may_not_be_mailed_is_named_and_the_remedy_with_it():
+def test_an_unmailable_owner_is_named_with_a_remedy():
     shown = text.render(report(CLAIMED), width=200)
     assert "lee@corp.test (may not be mailed)" in shown
     assert "set owners.domains: [corp.test]" in shown
@@ -79,7 +79,7 @@ def test_an_owner_who_may_not_be_mailed_is_named_and_the_remedy_with_it():
     assert "owners.domains" not in text.render(report(finding()))
 
 
-def test_beside_a_claimed_owner_every_format_names_whom_the_mail_goes_to():
+def test_every_format_names_claimed_owner_and_recipient():
     told = finding(owner=replace(CLAIMED.owner, address="admins@corp.test"))
     for shown in (
         text.render(report(told), width=200),
@@ -99,11 +99,11 @@ def test_beside_a_claimed_owner_every_format_names_whom_the_mail_goes_to():
         (gap(None, cloud="azure", account="1111", status=Status.DENIED, missing="a/read"), "the role Reader"),
     ],
 )
-def test_where_nothing_could_be_read_nothing_is_said_of_idleness(row: Coverage, remedy: str):
+def test_unreadable_coverage_says_nothing_about_idleness(row: Coverage, remedy: str):
     for shown in (text.render(of(row), width=200), markdown.render(of(row))):
         assert "Nothing could be read." in shown
         assert remedy in shown
-        assert "idle was found" not in shown
+        assert "No idle" not in shown
 
 
 @pytest.mark.parametrize(
@@ -114,11 +114,11 @@ def test_where_nothing_could_be_read_nothing_is_said_of_idleness(row: Coverage, 
         pytest.param(report(finding(state=State.UNKNOWN), coverage=(gap("us-east-1"),)), id="something was seen"),
     ],
 )
-def test_where_something_could_be_read_it_is_said_so(report_: Report):
-    assert "Nothing idle was found where we could look." in text.render(report_)
+def test_partly_readable_coverage_is_called_incomplete(report_: Report):
+    assert "No idle resources found; coverage is incomplete." in text.render(report_)
 
 
-def test_a_cause_is_told_once_however_many_lists_it_met():
+def test_one_cause_is_listed_once_for_many_gaps():
     rows = [gap(region, kind) for region in ("us-east-1", "eu-west-1") for kind in ("sagemaker-endpoint", "sagemaker-notebook")]
     for shown in (text.render(of(*rows), width=200), markdown.render(of(*rows))):
         assert shown.count("is expired") == 1
@@ -126,10 +126,10 @@ def test_a_cause_is_told_once_however_many_lists_it_met():
             "sagemaker-endpoint, sagemaker-notebook in 123456789012 us-east-1; the same 2 kinds in 123456789012 eu-west-1"
             in shown
         )
-    assert "0 of 4 lists complete" in text.render(of(*rows))
+    assert "0 of 4 complete" in text.render(of(*rows))
 
 
-def test_a_cause_that_several_calls_met_names_each_of_them():
+def test_a_cause_of_several_failed_calls_names_each_call():
     calls = {
         "endpoint": "sagemaker:ListEndpoints",
         "notebook": "sagemaker:ListNotebookInstances",
@@ -163,23 +163,23 @@ def test_a_cloud_that_could_not_be_opened_is_named():
         ("it has been up since 2026-11-02 10:17 UTC and somebody said so, twice", "somebody said so"),
     ],
 )  # fmt: skip
-def test_indirect_evidence_is_told_by_what_it_is(because: str, said: str):
+def test_indirect_evidence_is_shown_in_few_words(because: str, said: str):
     likely = finding(confidence=Confidence.LIKELY, because=because)
     assert f"likely: {said}" in text.render(report(likely), width=200)
 
 
-def test_one_of_a_thing_is_counted_in_the_singular():
+def test_counts_of_one_are_singular():
     one = report(finding(), coverage=(gap("us-east-1", status=Status.OK),))
     shown = "\n".join(form(one) for form in (text.render, markdown.render, brief.render))
     assert "1 resource " in shown
     assert not re.search(r"\b1 (?:resources|lists|calls|targets)\b", shown)
 
 
-def test_a_line_for_other_formats_counts_the_gaps_and_names_the_first_cause():
+def test_the_stderr_line_counts_gaps_and_names_the_first():
     rows = [gap("us-east-1", status=Status.DENIED, missing="a:B"), gap("eu-west-1", status=Status.OK)]
     said = brief.incomplete_line(of(*rows))
-    assert said.startswith("coverage incomplete: 1 of 2 lists, first denied: sagemaker-endpoint in 123456789012 us-east-1")
+    assert said.startswith("coverage incomplete: 1 of 2 complete; first: denied: sagemaker-endpoint in 123456789012 us-east-1")
     assert "missing permission a:B" in said
     assert "\n" not in said
     ledger = gap("", kind="ledger", cloud="reaper", error="dynamodb:PutItem: refused")
-    assert "1 failure of the reaper's own means, first ledger: dynamodb:PutItem: refused" in brief.incomplete_line(of(ledger))
+    assert "1 failure in the reaper itself; first: ledger: dynamodb:PutItem: refused" in brief.incomplete_line(of(ledger))

@@ -46,7 +46,7 @@ def explained(of: Report, wanted: str, folder: Path) -> str | None:
 
 
 @pytest.mark.parametrize("wanted", ["churn", "ARN:AWS:sagemaker:us-east-1:123456789012:endpoint/churn"])
-def test_what_the_report_knows_is_told(wanted: str, tmp_path: Path):
+def test_a_saved_report_explains_what_it_contains(wanted: str, tmp_path: Path):
     told = explained(report(FOUND), wanted, tmp_path) or ""
     for line in (
         "  id        arn:aws:sagemaker:us-east-1:123456789012:endpoint/churn\n",
@@ -57,20 +57,20 @@ def test_what_the_report_knows_is_told(wanted: str, tmp_path: Path):
         "  heartbeat CPUUtilization AllTraffic: 9 points, alive at any value, peak 3\n",
         "last busy 2026-11-12T10:17:00Z\n",
         "  verdict   idle (proven), idle for 9 days: Invocations silent",
-        "  memory    warned 2026-11-20T10:17:00Z\n",
+        "  memory    notified 2026-11-20T10:17:00Z\n",
         "  owner     ml@example.com (fallback)\n            lee@corp.test according to tag owner, not in owners.domains",
     ):
         assert line in told, line
 
 
 @pytest.mark.parametrize("found", list(sample_reports.estate()), ids=lambda found: found.case.resource.name)
-def test_every_finding_that_is_written_can_be_explained(found: Any, tmp_path: Path):
+def test_every_written_finding_can_be_explained(found: Any, tmp_path: Path):
     told = explained(sample_reports.report((found,)), found.case.resource.name, tmp_path) or ""
     assert f"  verdict   {found.case.verdict.state}" in told
     assert "None" not in told
 
 
-def test_a_report_of_an_older_version_is_read_as_far_as_it_goes(tmp_path: Path):
+def test_a_report_of_an_older_version_can_be_read(tmp_path: Path):
     file, old = tmp_path / "old.json", plain.report_json(report(FOUND))
     [row] = old["findings"]
     for key in ("rule_detail", "memory", "rule_notes"):
@@ -83,7 +83,7 @@ def test_a_report_of_an_older_version_is_read_as_far_as_it_goes(tmp_path: Path):
     assert "alive at any value" in told
 
 
-def test_texts_of_others_stay_harmless_lines(tmp_path: Path):
+def test_other_peoples_text_becomes_harmless_lines(tmp_path: Path):
     told = explained(sample_reports.hostile("a\x1b[31m\nb"), "a\x1b[31m\nb", tmp_path) or ""
     assert told
     assert "\x1b" not in told
@@ -93,15 +93,15 @@ def test_texts_of_others_stay_harmless_lines(tmp_path: Path):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        pytest.param(None, "cannot be read", id="no file"),
-        pytest.param("<!doctype html>", "is no JSON report", id="a page"),
-        pytest.param("[]", "is no JSON report", id="a list"),
-        pytest.param("{}", "is no JSON report", id="nothing in it"),
+        pytest.param(None, "can't be read", id="no file"),
+        pytest.param("<!doctype html>", "not a JSON report", id="a page"),
+        pytest.param("[]", "not a JSON report", id="a list"),
+        pytest.param("{}", "not a JSON report", id="nothing in it"),
         pytest.param('{"schema": 2, "run": {}}', "schema", id="another schema"),
         pytest.param('{"schema": 1, "coverage": [], "findings": [{}]}', "run", id="no run"),
     ],
 )
-def test_what_is_no_report_is_refused(content: str | None, said: str, tmp_path: Path):
+def test_a_file_that_is_no_report_is_refused(content: str | None, said: str, tmp_path: Path):
     file = tmp_path / "x.json"
     if content is not None:
         file.write_text(content, encoding="utf-8")
@@ -129,7 +129,7 @@ def test_near_misses_are_suggested(wanted: str, names: list[str]):
     assert explain.near_names(wanted, NAMES) == names
 
 
-def test_of_many_near_misses_three_are_named_and_the_others_counted():
+def test_three_near_misses_are_named_the_rest_counted():
     names = [f"churn-{n}" for n in range(7)]
     assert explain.suggestion_text("churn", names).endswith(", or one of 4 more?")
     assert explain.suggestion_text("churn", names).count("churn-") == 3

@@ -9,8 +9,7 @@ import pytest
 
 from fakes.sample_findings import finding, occasion, report
 from reaper.model import Coverage, Mode, Outcome, Report, Result, State, Status, StepName
-from reaper.notices import admin_subject
-from reaper.notices.admin_summary import admin_summary
+from reaper.notices.admin_summary import admin_summary, compose_summary
 from reaper.report import brief, html, json, markdown, text
 from reaper.report.totals import exit_status
 
@@ -28,30 +27,32 @@ def mail(found: Report) -> str:
     return f"{told.subject.removeprefix('[ML Idle Reaper] ')}\n{told.text}"
 
 
-FORMS: list[Callable[[Report], str]] = [
-    text.render,
-    brief.render,
-    admin_subject.summary_subject,
-    markdown.render,
-    html.render,
-    mail,
-]
+def audit_mail(found: Report) -> str:
+    message = compose_summary(replace(found, run=replace(found.run, mode=Mode.AUDIT)), occasion())
+    return f"{message.subject.removeprefix('[ML Idle Reaper] ')}\n{message.text}"
+
+
+FORMS: list[Callable[[Report], str]] = [text.render, brief.render, audit_mail, markdown.render, html.render, mail]
 forms = pytest.mark.parametrize("form", FORMS, ids=lambda form: f"{form.__module__}.{form.__name__}")
 
 
 @forms
 @pytest.mark.parametrize(
-    "found", [report(BUSY, coverage=(LISTED, DENIED)), report(BUSY, BLIND, coverage=(LISTED,))], ids=["denied", "unknown"]
+    ("found", "but"),
+    [
+        pytest.param(report(BUSY, coverage=(LISTED, DENIED)), "coverage is incomplete", id="denied"),
+        pytest.param(report(BUSY, BLIND, coverage=(LISTED,)), "1 unknown", id="unknown"),
+    ],
 )
-def test_what_was_not_seen_is_never_said_to_be_not_idle(form: Callable[[Report], str], found: Report):
+def test_incomplete_coverage_is_never_called_not_idle(form: Callable[[Report], str], found: Report, but: str):
     said = form(found)
-    assert "Nothing idle was found where we could look" in said
+    assert f"No idle resources found; {but}" in said
     assert "Nothing is idle" not in said.replace("Nothing is idle or unknown", "")
-    assert "No idle" not in said
+    assert "No idle" not in said.replace(f"No idle resources found; {but}", "").replace("No idle or unknown", "")
 
 
 @pytest.mark.parametrize("form", FORMS[:-1])
-def test_of_a_fleet_that_was_seen_in_full_it_is_said(form: Callable[[Report], str]):
+def test_complete_coverage_allows_nothing_is_idle(form: Callable[[Report], str]):
     assert "Nothing is idle" in form(report(BUSY, coverage=(LISTED,)))
 
 
@@ -59,46 +60,47 @@ STOPPED = finding("stopped", 2.0, move=StepName.STOP, outcome=Outcome(result=Res
 OTHER = finding("other", 8.0)
 
 
-def test_what_was_acted_on_is_told_apart_so_that_report_and_mail_agree():
+def test_report_and_mail_separate_what_was_acted_on():
     found = report(STOPPED, OTHER, coverage=(LISTED,))
     for form in (text.render, brief.render, markdown.render, html.render):
-        assert "of which 1 acted on (saving $1.00/h of their $2.00/h)" in form(found)
-    assert admin_subject.summary_subject(found) == "[ML Idle Reaper] 2 idle ML resources cost $10.00 an hour; 1 of them acted on"
-    assert mail(found).startswith("1 idle ML resource costs $8.00 an hour; 1 action taken, saving $1.00 an hour")
+        assert "of which 1 acted on (saving $1.00/hour of their $2.00/hour)" in form(found)
+    subject = "1 idle ML resource costs $8.00 an hour; 1 action taken, saving $1.00 an hour"
+    assert compose_summary(found, occasion()).subject == f"[ML Idle Reaper] {subject}"
+    assert mail(found).startswith(f"{subject}; 1 new\n")
     totals = json.report_json(found)["totals"]
     assert (totals["by_state"]["idle"], totals["idle_usd_per_hour"]) == (2, 10.0)
     assert totals["acted"] == {"count": 1, "usd_per_hour": 2.0, "saves_usd_per_hour": 1.0, "already": 0}
 
 
-def test_a_start_is_no_saving_and_what_was_stopped_already_was_not_acted_on():
+def test_starts_and_earlier_stops_are_not_savings():
     started = finding("started", state=State.EXEMPT, move=StepName.START, outcome=Outcome(result=Result.DONE))
     already = replace(STOPPED, outcome=replace(STOPPED.outcome, already_done=True))
     assert "of which" not in brief.render(report(started, OTHER))
-    assert "since idle, of which 1 stopped or gone already\n" in brief.render(report(already, OTHER)).replace("  ", "")
+    assert "wasted, of which 1 already stopped or gone\n" in brief.render(report(already, OTHER)).replace("  ", "")
 
 
 @forms
-def test_what_failed_of_our_own_means_is_no_list_and_no_target(form: Callable[[Report], str]):
+def test_a_failure_in_the_reaper_is_no_coverage_gap(form: Callable[[Report], str]):
     said = form(report(OTHER, coverage=(LISTED, FAILED)))
     assert "acts" in said
     assert "acts in" not in said
-    assert not any(word in said.lower() for word in ("coverage incomplete", "0 of ", "read in full</h2>"))
+    assert not any(word in said.lower() for word in ("coverage incomplete", "coverage is incomplete", "coverage gap", "0 of "))
     assert "of 2" not in said
     assert exit_status(report(OTHER, coverage=(LISTED, FAILED)), None) == 3
 
 
-def test_a_failed_act_is_worded_as_one_and_targets_are_counted_without_it():
+def test_a_failed_action_is_no_target_in_any_format():
     found = report(OTHER, coverage=(LISTED, FAILED))
     assert "failed: acts: the call was throttled" in text.render(found)
-    assert "1 of 1 list complete, 1 target, 0 calls" in text.render(found)
+    assert "1 of 1 complete, 1 target, 0 API calls" in text.render(found)
     assert "FAILED\n- acts: the call was throttled" in brief.render(found)
     assert "## Failed\n\n- acts: the call was throttled" in markdown.render(found)
-    assert "lists read in full" in html.render(found)
-    assert "could not be read in full" not in html.render(found)
+    assert "coverage complete" in html.render(found)
+    assert "Coverage is incomplete" not in html.render(found)
 
 
 def test_a_subject_without_a_price_names_none():
-    assert admin_subject.summary_subject(report(finding(usd=None))) == "[ML Idle Reaper] 1 idle ML resource, price not known"
+    assert compose_summary(report(finding(usd=None)), occasion()).subject == "[ML Idle Reaper] 1 idle ML resource, price unknown"
 
 
 # --- who was told
@@ -110,26 +112,30 @@ LOST = finding("lost", address="dana@example.com", outcome=Outcome(result=Result
 @pytest.mark.parametrize(
     ("findings", "said"),
     [
-        pytest.param((TOLD,), "1 owner is told. Every", id="one"),
-        pytest.param((LOST,), "0 owners are told, 1 could not be told. Every", id="every channel failed"),
-        pytest.param((TOLD, LOST), "1 owner is told, 1 could not be told. Every", id="some"),
-        pytest.param((TOLD, finding("b", address="kim@example.com", outcome=TOLD.outcome)), "2 owners are told. Every", id="two"),
+        pytest.param((TOLD,), "1 owner notified. For every", id="one"),
+        pytest.param((LOST,), "0 owners notified, 1 couldn't be notified. For every", id="every channel failed"),
+        pytest.param((TOLD, LOST), "1 owner notified, 1 couldn't be notified. For every", id="some"),
+        pytest.param(
+            (TOLD, finding("b", address="kim@example.com", outcome=TOLD.outcome)), "2 owners notified. For every", id="two"
+        ),
     ],
 )
-def test_an_owner_is_told_only_where_a_channel_took_it(findings: tuple, said: str):
+def test_owners_count_as_notified_once_a_channel_accepts(findings: tuple, said: str):
     assert said in text.render(report(*findings))
 
 
-@pytest.mark.parametrize(("count", "said"), [(1, "1 owner would be told"), (2, "2 owners would be told")])
-def test_an_audit_says_who_would_be_told(count: int, said: str):
+@pytest.mark.parametrize(("count", "said"), [(1, "1 owner would be notified"), (2, "2 owners would be notified")])
+def test_an_audit_counts_the_owners_it_would_notify(count: int, said: str):
     found = report(*(finding(f"r{n}", address=f"p{n}@example.com") for n in range(count)))
-    assert f"{said}; nothing was done" in text.render(replace(found, run=replace(found.run, mode=Mode.AUDIT)))
+    shown = text.render(replace(found, run=replace(found.run, mode=Mode.AUDIT)))
+    assert f"{said}. For every" in shown
+    assert "nothing was changed" in shown
 
 
 # --- the groups of the admins' mail
 
 
-def test_groups_that_are_not_named_are_counted_with_their_money():
+def test_unnamed_groups_are_counted_with_their_cost():
     found = report(*(finding(f"r{n}", 1.0 + n, address=f"p{n}@example.com") for n in range(9)))
     told = admin_summary(found, occasion())
     assert told is not None
@@ -139,11 +145,11 @@ def test_groups_that_are_not_named_are_counted_with_their_money():
 
 
 def test_the_legend_says_when_likely_evidence_leads_to_more_than_notices():
-    assert "leads to notices only, unless a rule says act_on: likely" in html.render(report(OTHER))
+    assert "Notices only, unless a rule sets act_on: likely" in html.render(report(OTHER))
 
 
 @pytest.mark.parametrize("form", [text.render, brief.render, markdown.render, html.render])
-def test_a_place_with_a_name_is_told_with_its_name_and_its_id(form: Callable[[Report], str]):
+def test_a_named_place_shows_its_name_and_id(form: Callable[[Report], str]):
     lost = replace(DENIED, cloud="azure", account="2222-0000", account_name="Plans & more", region=None)
     said = " ".join(form(replace(report(BUSY), coverage=(LISTED, lost))).replace("\\", "").replace("&amp;", "&").split())
     assert "Plans & more (2222-0000)" in said

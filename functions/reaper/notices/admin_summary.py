@@ -20,7 +20,15 @@ from reaper.notices.message import AttributeValue, Audience, Message
 from reaper.notices.owner_notice import notice_address
 from reaper.report import action_groups
 from reaper.report.coverage_map import coverage_gaps
-from reaper.report.totals import HOURS_A_MONTH, idle_findings, is_complete, own_failures, report_totals, unknown_findings
+from reaper.report.totals import (
+    HOURS_A_MONTH,
+    access_remedies,
+    idle_findings,
+    is_complete,
+    own_failures,
+    report_totals,
+    unknown_findings,
+)
 from reaper.text import tidy_line
 
 MAX_ROWS, MAX_NEW_ROWS = 10, 6
@@ -100,6 +108,7 @@ def compose_summary(
         sums=report_totals(report),
         headline=summary_headline(report),
         month=cost_text(idle, HOURS_A_MONTH),
+        remedies=access_remedies(report),
         breakdown=cost_breakdown(idle),
         gaps=coverage_gaps(report)[:MAX_ROWS],
         run={name: commands.with_settings(f"reaper {name}", context.location_settings) for name in COMMANDS},

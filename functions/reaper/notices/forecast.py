@@ -196,9 +196,9 @@ def _done_sentences(finding: Finding, mode: Mode, now: datetime) -> str:
     if outcome.part_done is None:
         return done
     if not (mode.announces and plan.may_act_on_rest(finding.case)):
-        return f"{done} Done: {outcome.part_done}."
+        return f"{done} Already done: {outcome.part_done}."
     when = format_time(plan.earliest_action_at(finding.case, now), time_zone_of(finding))
-    return f"{done} Done: {outcome.part_done}. The rest {will_or_may(mode)} {participle(finding, action)} on or after {when} {UNLESS}."
+    return f"{done} Already done: {outcome.part_done}. The rest {will_or_may(mode)} {participle(finding, action)} on or after {when} {UNLESS}."
 
 
 def summary_interval(finding: Finding) -> str:

@@ -73,7 +73,7 @@ function evidence(row) {
   const found = signals(row), activity = found.filter((s) => !s.heart), hearts = found.filter((s) => s.heart);
   const use = merged(activity.map((s) => s.shape), Math.max), beats = merged(hearts.map((s) => s.shape), Math.min);
   if (!use.length && !beats.length) return null;
-  return spark(use, beats, `${described(use, 'use')}; ${hearts.length ? described(beats, 'heartbeat') : 'no heartbeat'}`);
+  return spark(use, beats, `${described(use, 'use')}; ${hearts.length ? described(beats, 'heartbeat') : 'no heartbeat signal'}`);
 }
 
 function described(shape, what) {

@@ -42,7 +42,7 @@ MAX_ROWS = 30
 RIGHT_ALIGNED = frozenset({"$/hour", "wasted", "idle for"})
 IDLE_STAGES = (
     ("evidence", 26), ("size", 19), ("resource", 32), ("owner", 24), ("owner", 0), ("region", 0),
-    ("evidence", 8), ("resource", 20), ("size", 12), ("resource", 14), ("size", 0), ("evidence", 0), ("kind", 0), ("resource", 8),
+    ("evidence", 8), ("resource", 20), ("size", 12), ("resource", 14), ("size", 0), ("resource", 10), ("evidence", 0), ("kind", 0), ("resource", 8),
 )  # fmt: skip
 """What shrinks in the table of idle resources, first to last; 8 is the length of the heading."""
 REASON_STAGES = (

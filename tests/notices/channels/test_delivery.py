@@ -17,7 +17,7 @@ TOLD = Message(to="lee@example.com", subject="s", text="t", html="h", audience=A
 REFUSED = CloudError(Reason.DENIED, "smtp:LOGIN", "login refused")
 
 
-def test_a_channel_that_failed_is_named_for_every_resource_although_the_notice_counts():
+def test_a_failed_channel_is_named_for_every_resource():
     done = [
         Delivery(message=TOLD, channel="ses", receipt="0102"),
         Delivery(message=TOLD, channel="smtp", error=REFUSED),
@@ -28,11 +28,11 @@ def test_a_channel_that_failed_is_named_for_every_resource_although_the_notice_c
     assert errors_by_id(done) == dict.fromkeys("ab", f"smtp: {REFUSED}")
 
 
-def test_what_the_admins_missed_says_nothing_of_the_owners_notice():
+def test_a_lost_summary_does_not_affect_owner_receipts():
     assert errors_by_id([Delivery(message=replace(TOLD, audience=Audience.ADMINS), channel="sns", error=REFUSED)]) == {}
 
 
-def test_a_channel_that_cannot_be_opened_refuses_and_says_what_it_needs_and_the_next_one_is_used(
+def test_an_unavailable_channel_says_what_it_needs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setitem(sys.modules, "apprise", None)

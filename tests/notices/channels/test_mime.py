@@ -21,7 +21,7 @@ def test_a_long_plain_subject_stays_on_one_line(name: str):
     assert f"\r\nSubject: {subject}\r\n".encode() in sent
 
 
-def test_any_other_subject_is_encoded_in_words_that_every_reader_takes():
+def test_other_subjects_are_encoded_as_rfc_2047_words():
     subject = "é" * MAX_SUBJECT
     sent = mail_bytes(make_mail(message(subject), "reaper@example.com", "lee@example.com", NOW))
     assert str(make_header(decode_header(message_from_bytes(sent)["Subject"]))) == subject

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from fakes.sample_findings import report
+from fakes.sample_findings import occasion, report
 from notices.test_hostile_messages import hostile
-from reaper.aws import topic
 from reaper.aws.channels import sns
+from reaper.notices.admin_summary import compose_summary
 from reaper.notices.message import without_markup
 
 
@@ -24,6 +24,7 @@ def test_a_subject_shows_no_mark_for_invisible_characters(text: str, said: str):
 
 
 def test_the_summary_on_the_topic_has_no_masked_link():
-    text = topic.body(report(hostile("[Keep it](http://evil.example) <http://evil.example|Keep it> <!channel>")), None)
+    found = report(hostile("[Keep it](http://evil.example) <http://evil.example|Keep it> <!channel>"))
+    text = without_markup(compose_summary(found, occasion()).text)
     assert "evil.example" in text
     assert not any(mask in text for mask in ("](http", "<http", "<!"))
