@@ -31,7 +31,7 @@ def parse(text: str) -> Policy:
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.name)
-def test_every_example_fits_the_schema_and_mails_nobody_and_says_so(path: Path):
+def test_every_example_fits_the_schema_and_has_no_recipients(path: Path):
     text = path.read_text()
     policy = parse_policy(text, path.name, KINDS)
     assert (policy.owners.domains, policy.owners.fallback) == ([], None)
@@ -41,7 +41,7 @@ def test_every_example_fits_the_schema_and_mails_nobody_and_says_so(path: Path):
     jsonschema.validate(yaml_lines.parse_yaml(text, path.name), json_schema.policy_schema(KINDS))
 
 
-def test_there_are_examples():
+def test_the_three_example_policies_exist():
     assert {p.name for p in EXAMPLES} >= {"default.yaml", "office-hours.yaml", "production-safe.yaml"}
 
 
@@ -153,12 +153,12 @@ def test_an_error_names_file_line_key_value_and_fix(text: str, expected: str):
     assert str(error.value).startswith(expected)
 
 
-def test_a_policy_that_contains_itself_is_an_error_and_not_a_crash():
+def test_a_policy_that_contains_itself_is_an_error():
     with pytest.raises(PolicyError, match="aliases that grow without end"):
         parse("version: 1\nrules: &x [*x]")
 
 
-def test_every_problem_is_told_at_once():
+def test_all_problems_of_a_policy_are_reported_together():
     with pytest.raises(PolicyError) as error:
         parse("version: 1\ndefaults: {action: x, grace: y}\nlimits: {max_act: 3}")
     assert len(error.value.problems) == 3
@@ -215,19 +215,19 @@ def test_the_first_rule_that_matches_decides(given: dict, usd: float | None, nam
     assert (holds.name, holds.action) == (name, action)
 
 
-def test_an_ignored_resource_is_protected():
+def test_an_ignore_rule_protects_the_resource():
     assert (
         effective_rule(parse(TEXT), resource(tags={"env": "prod"}), None, NOW).protected_because
         == "rule 'production' says ignore"
     )
 
 
-def test_an_unknown_price_takes_the_longer_wait():
+def test_an_unknown_price_takes_the_longer_idle_after():
     holds = effective_rule(parse(TEXT), resource(), None, NOW)
     assert holds.idle_after == timedelta(hours=24)
 
 
-def test_a_snooze_lasts_as_long_as_the_rule_allows_and_where_two_may_hold_as_the_longer():
+def test_snooze_max_is_the_longer_one_of_two_possible_rules():
     text = 'version: 1\ndefaults: {snooze_max: 2w}\nrules: [{name: dear, match: {usd_per_hour: ">= 5"}, snooze_max: 3d}]'
     lengths = [effective_rule(parse(text), resource(), usd, NOW).snooze_max.days for usd in (9.0, 1.0, None)]
     assert lengths == [3, 14, 14]
@@ -243,7 +243,7 @@ def test_a_snooze_lasts_as_long_as_the_rule_allows_and_where_two_may_hold_as_the
         pytest.param("[protect]", "2h", 24, id="no tightening"),
     ],
 )
-def test_tags_change_idle_after_only_as_far_as_the_rule_allows(may: str, tag: str, expected: int):
+def test_tags_change_idle_after_only_within_tags_may(may: str, tag: str, expected: int):
     policy = parse(f"version: 1\ndefaults: {{tags_may: {may}}}")
     holds = effective_rule(policy, resource(tags={"reaper:idle-after": tag}), None, NOW)
     assert holds.idle_after == timedelta(hours=expected)
@@ -258,12 +258,12 @@ def test_an_action_tag_lowers_the_ceiling_and_never_raises_it():
     assert raised.notes == ("tag reaper:action=delete ignored: stop is the strongest action under the policy's defaults",)
 
 
-def test_a_keep_tag_protects_even_where_tags_may_nothing():
+def test_a_keep_tag_protects_even_if_tags_may_is_empty():
     policy = parse("version: 1\ndefaults: {tags_may: []}")
     assert effective_rule(policy, resource(tags={"reaper:keep": "true"}), None, NOW).protected_because
 
 
-def test_a_tag_that_asks_for_less_than_any_rule_shortens_its_own_wait_and_no_other():
+def test_a_short_idle_after_tag_affects_only_its_own_resource():
     policy = parse(TEXT)
     quick, usual = (
         resource(id="quick", tags={"reaper:idle-after": "45m"}),
@@ -274,7 +274,7 @@ def test_a_tag_that_asks_for_less_than_any_rule_shortens_its_own_wait_and_no_oth
     assert idle_after_range(policy, usual, 1.0, NOW) == idle_after_range(policy, resource(), 1.0, NOW)
 
 
-def test_a_size_that_is_not_known_takes_the_gentler_rule_and_every_type_is_looked_at():
+def test_an_unknown_size_takes_the_gentler_rule():
     policy = parse("""
 version: 1
 defaults: {action: delete}
@@ -289,7 +289,7 @@ rules: [{name: dear, match: {size: "ml.p5.*"}, action: ignore}]
 
 
 @pytest.mark.parametrize("value", ["True", "1.10", "0042", "+49", "012345678901", "yes", "1e3"])
-def test_tag_values_and_accounts_are_the_text_that_stands_there(value: str):
+def test_tag_values_and_account_ids_stay_text(value: str):
     policy = parse(f"version: 1\nrules: [{{name: a, match: {{tags: {{keep: {value}}}, account: {value}}}, action: ignore}}]")
     assert policy.rules[0].match.tags == {"keep": [value]}
     assert policy.rules[0].match.account == [value]
@@ -309,7 +309,7 @@ def test_tag_values_and_accounts_are_the_text_that_stands_there(value: str):
     ],
     ids=lambda t: t[:40],
 )
-def test_odd_values_are_an_error_and_never_a_crash(text: str):
+def test_odd_policy_values_are_errors_and_never_crashes(text: str):
     with pytest.raises(PolicyError):
         parse(text)
 
@@ -366,13 +366,13 @@ def test_odd_values_are_an_error_and_never_a_crash(text: str):
         pytest.param("[{name: a, match: {region: 'mars-*'}}]", "unknown region 'mars-*'", id="no region fits"),
     ],
 )
-def test_lint_points_at_what_is_probably_not_meant(rules: str, said: str):
+def test_lint_warns_about_each_common_mistake(rules: str, said: str):
     text = f"version: 1\nrules: {rules}"
     warnings = lint.lint_policy(parse(text), text, "p.yaml")
     assert any(said in w and w.startswith("p.yaml:2: ") for w in warnings)
 
 
-def test_lint_is_silent_about_rules_that_can_match():
+def test_lint_accepts_rules_that_can_match():
     text = "version: 1\nrules: [{name: a, match: {region: [us-east-1, 'eu-*', WestEurope]}}, {name: b, match: {usd_per_hour: '> 3'}}, {name: c}]"
     assert lint.lint_policy(parse(text), text, "p.yaml") == []
 
@@ -404,7 +404,7 @@ LIKELY = "is at most likely idle, and stop has no effect; set that up and write 
 @pytest.mark.parametrize(
     "shape", ["[{{name: a, action: stop, match: {{{}}}}}]", "[{{name: a, match: {{{}}}}}]\ndefaults: {{action: stop}}"]
 )
-def test_lint_says_where_a_stop_can_do_nothing(shape: str, rule: str, said: str):
+def test_lint_warns_about_a_stop_without_effect(shape: str, rule: str, said: str):
     text = f"version: 1\nrules: {shape.format(rule)}"
     warnings = lint.lint_policy(parse(text), text, "p.yaml")
     assert any(said in w and w.startswith("p.yaml:2: rule ") for w in warnings)
@@ -429,11 +429,11 @@ def test_lint_says_where_a_stop_can_do_nothing(shape: str, rule: str, said: str)
         ),
     ],
 )
-def test_lint_is_silent_where_a_stop_does_something(text: str):
+def test_lint_accepts_a_stop_with_an_effect(text: str):
     assert lint.lint_policy(parse(f"version: 1\n{text}"), f"version: 1\n{text}", "p.yaml") == []
 
 
-def test_lint_knows_kinds_that_nothing_stops_or_brings_back():
+def test_lint_warns_about_kinds_without_stop_or_undo():
     kind = registry.kind("sagemaker-notebook")
     spec = RuleSpec(name="a", act_on=Confidence.PROVEN)
     lost = {StepName.STOP: replace(kind.actions[StepName.STOP], undo="")}
@@ -450,12 +450,12 @@ def test_lint_knows_kinds_that_nothing_stops_or_brings_back():
 
 
 @pytest.mark.parametrize("grace", ["2h", "3d"])
-def test_lint_lets_office_hours_have_any_grace_and_force_what_starts_again(grace: str):
+def test_lint_accepts_any_grace_and_force_on_restartable_kinds(grace: str):
     text = f"version: 1\nrules: [{{name: a, match: {{kind: '*-notebook'}}, grace: {grace}, idle_after: 8h, hours: {FORCED}}}]"
     assert lint.lint_policy(parse(text), text, "p.yaml") == []
 
 
-def test_what_can_be_started_again_is_read_from_the_kinds_when_a_file_is_loaded(tmp_path: Path):
+def test_load_policy_checks_force_against_restartable_kinds(tmp_path: Path):
     assert tuple(sorted(k.name for k in registry.kinds() if StepName.START in k.actions)) == STARTABLE
     file = tmp_path / "policy.yaml"
     file.write_text(f"version: 1\nrules: [{{name: a, match: {{kind: azureml-online-*}}, hours: {FORCED}}}]")
@@ -467,7 +467,7 @@ def test_what_can_be_started_again_is_read_from_the_kinds_when_a_file_is_loaded(
     assert [spec.name for spec in policy_file.load_policy(str(file)).policy.rules] == ["a", "b"]
 
 
-def test_as_many_scheduled_stops_as_the_file_says_and_200_where_it_says_nothing():
+def test_max_scheduled_defaults_to_200():
     assert parse("version: 1").limits.max_scheduled == 200
     assert parse("version: 1\nlimits: {max_scheduled: 0}").limits.max_scheduled == 0
     assert Policy.model_json_schema()["$defs"]["Limits"]["properties"]["max_scheduled"]["minimum"] == 0
@@ -481,13 +481,13 @@ def test_as_many_scheduled_stops_as_the_file_says_and_200_where_it_says_nothing(
         pytest.param("limits: {max_usd_per_hour: 200}", True, id="written as it is by default"),
     ],
 )
-def test_a_limit_in_dollars_that_the_file_sets_can_be_told_from_the_default(limits: str, written: bool):
+def test_a_written_dollar_limit_differs_from_the_default(limits: str, written: bool):
     policy = parse(f"version: 1\n{limits}")
     assert policy.limits.max_usd_per_hour == 200
     for told in (policy, policy.model_copy(update={"channels": []})):
         assert ("max_usd_per_hour" in told.limits.model_fields_set) is written
 
 
-def test_yaml_reads_on_and_times_as_they_are_written():
+def test_yaml_keeps_on_and_times_as_text():
     assert yaml_lines.parse_yaml("on: 07:00\nx: yes", "p") == {"on": "07:00", "x": "yes"}
     assert yaml.safe_load("on: 1") == {True: 1}, "PyYAML's own loader still reads YAML 1.1, which is why we do not use it"
