@@ -207,9 +207,7 @@ def channels(*said: str) -> list[Any]:
         pytest.param(['{type: acs, endpoint: "https://x.example.com", from: r@example.com}'], ["sns"], id="mail of its own"),
     ],
 )
-def test_deployment_channels_keep_serving_admins(
-    own: list[str], brought: list[str]
-):
+def test_deployment_channels_keep_serving_admins(own: list[str], brought: list[str]):
     declared = channels(*own)
     found = with_deployment_channels(declared, BROUGHT)
     assert found[: len(declared)] == declared

@@ -27,7 +27,9 @@ DOMAINS = ("example.com",)
         pytest.param({}, {}, "admins@example.com", "fallback", id="nobody known"),
     ],
 )
-def test_the_owner_comes_from_the_first_allowed_candidate(tags: dict[str, str], people: dict[str, str], address: str, source: str):
+def test_the_owner_comes_from_the_first_allowed_candidate(
+    tags: dict[str, str], people: dict[str, str], address: str, source: str
+):
     found = owner(resource(tags=tags, people=people), TAGS, DOMAINS, "admins@example.com")
     assert (found.address, found.source) == (address, source)
 
@@ -85,7 +87,9 @@ def test_without_domains_no_tag_names_the_owner():
         pytest.param({}, {}, None, id="nobody"),
     ],
 )
-def test_an_owner_outside_the_domains_is_only_claimed(tags: dict[str, str], people: dict[str, str], claimed: tuple[str, str] | None):
+def test_an_owner_outside_the_domains_is_only_claimed(
+    tags: dict[str, str], people: dict[str, str], claimed: tuple[str, str] | None
+):
     found = owner(resource(tags=tags, people=people), TAGS, DOMAINS, "admins@example.org")
     assert (found.claimed and (found.claimed.address, found.claimed.source)) == claimed
     assert found.address == ("b@example.com" if "email" in tags and "example.com" in tags["email"] else "admins@example.org")

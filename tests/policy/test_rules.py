@@ -1,4 +1,4 @@
-"""Which rule holds under office hours, and which where a price is not known."""
+"""Which rule applies under office hours, and which if a price is unknown."""
 
 from __future__ import annotations
 
@@ -73,14 +73,14 @@ def test_a_tag_sets_the_calendar_and_the_rule_the_rest_of_hours():
         pytest.param("", {"reaper:idle-after": "24h"}, 24, id="written in a tag as by default"),
         pytest.param("idle_after: 8h, ", {"reaper:idle-after": "2h"}, 2, id="in both, and the tag may tighten"),
         pytest.param("idle_after: 8h, ", {"reaper:idle-after": "9h"}, 8, id="in both, and the tag may not loosen"),
-        pytest.param("", {"reaper:idle-after": "48h"}, 0.5, id="a tag that is not honoured"),
+        pytest.param("", {"reaper:idle-after": "48h"}, 0.5, id="a tag that is ignored"),
     ],
 )
 def test_outside_hours_30m_is_enough_unless_the_rule_says_more(wait: str, tags: dict, by_night: float):
     text = f"defaults: {{idle_after: 24h}}\nrules: [{{name: a, {wait}hours: {OFFICE}}}]"
     found = holds(text, NIGHT, tags)
     assert found.idle_after == by_night * HOUR
-    assert ("outside its office hours 30m of silence are enough" in found.notes) is (by_night == 0.5)
+    assert ("outside its office hours, 30m of silence is enough" in found.notes) is (by_night == 0.5)
     assert holds(text, NOON, tags).idle_after == (by_night if by_night != 0.5 else 24) * HOUR
 
 
@@ -100,7 +100,7 @@ GENTLER: dict[str, tuple[str, str, Any]] = {
     "stop_by": ("stop_by: native", "stop_by: stop", "stop"),
     "hours": ("grace: 1h", f"hours: {OFFICE}", Hours(days=frozenset(range(5)), start=420, end=1260, tz="UTC", by_rule=False)),
     "protected_because": ("action: stop", "action: ignore", "rule 'a' or rule 'b' says ignore"),
-    "notes": ("grace: 1h", "grace: 2h", ("its price or size is not known, so the gentler of these rules holds",)),
+    "notes": ("grace: 1h", "grace: 2h", ("its price or size is unknown, so the gentler of these rules applies",)),
 }
 
 
@@ -124,9 +124,7 @@ def test_the_gentler_of_two_possible_rules_applies_in_any_order(field: str):
         pytest.param("start: all", "force: true", False, "ours", True, id="the other forces"),
     ],
 )
-def test_uncertain_rules_force_and_start_all_only_if_both_do(
-    first: str, second: str, force: bool, restart: str, by_rule: bool
-):
+def test_uncertain_rules_force_and_start_all_only_if_both_do(first: str, second: str, force: bool, restart: str, by_rule: bool):
     one, other = (f"hours: {{{OFFICE.strip('{}')}, {more}}}" for more in (first, second))
     hours = two(one, other).hours
     assert hours is not None
