@@ -11,11 +11,11 @@ from reaper.settings import SETTING_DOCS, Settings, from_env, narrow_settings, r
 KINDS = ("sagemaker-endpoint", "sagemaker-notebook")
 
 
-def test_without_any_setting_it_is_an_audit():
+def test_the_default_mode_is_audit():
     assert from_env({}).mode is Mode.AUDIT
 
 
-def test_lists_are_comma_separated():
+def test_list_settings_are_comma_separated():
     assert from_env({"REAPER_REGIONS": "us-east-1, eu-west-1,,us-east-1"}).regions == ("us-east-1", "eu-west-1")
 
 
@@ -33,7 +33,7 @@ def test_an_error_names_the_key_the_value_and_the_fix(environ: dict[str, str], s
     assert str(error.value) == said
 
 
-def test_a_call_can_narrow_kinds_and_regions():
+def test_a_manual_call_can_narrow_kinds_and_regions():
     found = narrow_settings(Settings(), {"mode": "audit", "kinds": ["sagemaker-note*"], "region": "eu-west-1"}, KINDS)
     assert (found.kinds, found.regions) == (("sagemaker-notebook",), ("eu-west-1",))
 
@@ -50,7 +50,7 @@ def test_a_call_can_narrow_kinds_and_regions():
         ({"cloud": "gcp"}, "unknown cloud 'gcp'; use aws, azure or all"),
     ],
 )
-def test_a_bad_call_is_an_error(asked: dict, said: str):
+def test_an_invalid_call_is_an_error(asked: dict, said: str):
     with pytest.raises(SettingsError) as error:
         narrow_settings(Settings(), asked, KINDS)
     assert str(error.value).startswith(said)
@@ -79,7 +79,7 @@ def test_a_call_never_adds_a_place(ours: dict, asked: dict):
         narrow_settings(Settings(**ours), asked, KINDS)
 
 
-def test_a_call_may_ask_for_some_of_the_deployments_own_places():
+def test_a_call_may_choose_among_the_configured_places():
     ours = Settings(regions=("us-east-1", "eu-west-1"), subscriptions=("aaaa-1",))
     assert narrow_settings(ours, {"region": "eu-west-1"}, KINDS).regions == ("eu-west-1",)
     assert narrow_settings(ours, {"subscription": "AAAA-1"}, KINDS).subscriptions == ("AAAA-1",)
@@ -90,7 +90,7 @@ def test_a_call_may_ask_for_some_of_the_deployments_own_places():
 @pytest.mark.parametrize(
     "asked", [{"subscriptions": ","}, {"kinds": ""}, {"regions": [""]}, {"regions": [" ", ","]}, {"kind": " "}]
 )
-def test_a_call_that_names_nothing_is_not_a_call_for_everything(asked: dict):
+def test_an_empty_list_in_a_call_does_not_mean_all(asked: dict):
     with pytest.raises(SettingsError, match=r"is empty; leave it out to include all"):
         narrow_settings(Settings(regions=("us-east-1",), subscriptions=("aaaa-1",)), asked, KINDS)
 
@@ -99,19 +99,19 @@ LASTING = Settings(ledger="dynamodb://table")
 
 
 @pytest.mark.parametrize("mode", [Mode.NOTIFY, Mode.ANNOUNCE, Mode.ENFORCE])
-def test_a_function_that_writes_needs_a_ledger_that_lasts(mode: Mode):
+def test_a_function_that_writes_needs_a_durable_ledger(mode: Mode):
     with pytest.raises(SettingsError, match=f"mode {mode} needs a durable ledger"):
         require_durable_stores(replace(LASTING, mode=mode, ledger="memory:", manifests="s3://bucket/manifests"))
 
 
-def test_a_function_needs_a_place_for_manifests_only_where_it_acts():
+def test_a_function_that_acts_needs_a_manifest_store():
     assert [require_durable_stores(replace(LASTING, mode=mode)).mode for mode in (Mode.AUDIT, Mode.NOTIFY, Mode.ANNOUNCE)]
     with pytest.raises(SettingsError, match="mode enforce needs a durable store"):
         require_durable_stores(replace(LASTING, mode=Mode.ENFORCE))
 
 
 @pytest.mark.parametrize("mode", [Mode.NOTIFY, Mode.ANNOUNCE, Mode.ENFORCE])
-def test_a_command_that_writes_refuses_a_memory_that_ends_with_it(mode: Mode):
+def test_a_command_that_writes_refuses_a_memory_ledger(mode: Mode):
     with pytest.raises(SettingsError, match="lasts for one run only"):
         require_kept_memory(Settings(mode=mode, ledger="memory:"))
 

@@ -80,7 +80,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
         yield Desk(tmp_path, server)
 
 
-def test_a_plan_changes_nothing_and_is_then_applied_and_undone(desk: Desk):
+def test_a_plan_changes_nothing_until_applied(desk: Desk):
     made = desk("plan", "--cloud", "aws", "-o", "plan.json")
     assert (made.returncode, made.stdout, desk.counts()) == (0, "", [3, 3, 3]), made.stderr
     assert len(json.loads((desk.home / "plan.json").read_text())["acts"]) == 3
@@ -94,7 +94,7 @@ def test_a_plan_changes_nothing_and_is_then_applied_and_undone(desk: Desk):
     assert (again.returncode, desk.counts()) == (1, [3, 3, 3]), again.stdout + again.stderr
 
 
-def test_a_plan_leaves_alone_what_is_not_in_it(desk: Desk):
+def test_apply_leaves_resources_outside_the_plan_alone(desk: Desk):
     desk.account.contents.endpoints["c"].tags = {"reaper:keep": "true"}
     assert desk("plan", "--cloud", "aws", "-o", "plan.json").returncode == 0
     desk.account.contents.endpoints["c"].tags = {}
@@ -102,7 +102,7 @@ def test_a_plan_leaves_alone_what_is_not_in_it(desk: Desk):
     assert (applied.returncode, desk.counts()) == (0, [1, 1, 3]), applied.stdout + applied.stderr
 
 
-def test_an_act_that_drifted_is_refused_and_the_others_are_made(desk: Desk):
+def test_apply_refuses_a_changed_resource_only(desk: Desk):
     desk("plan", "--cloud", "aws", "-o", "plan.json")
     desk.account.contents.endpoints["b"].tags = {"team": "vision"}
     applied = desk("apply", "plan.json")
@@ -119,7 +119,7 @@ def test_an_act_that_drifted_is_refused_and_the_others_are_made(desk: Desk):
         pytest.param(lambda text: "{}", "writes: it has no 'sha256'", id="empty"),
     ],
 )
-def test_a_spoilt_plan_is_refused_before_anything_is_swept(desk: Desk, spoil, said):
+def test_apply_refuses_a_damaged_plan_before_the_sweep(desk: Desk, spoil, said):
     desk("plan", "--cloud", "aws", "-o", "plan.json")
     file = desk.home / "plan.json"
     file.write_text(spoil(file.read_text()))
@@ -129,7 +129,7 @@ def test_a_spoilt_plan_is_refused_before_anything_is_swept(desk: Desk, spoil, sa
     assert "Error" not in applied.stderr
 
 
-def test_a_plan_made_under_another_policy_is_refused(desk: Desk):
+def test_apply_refuses_a_plan_of_another_policy(desk: Desk):
     desk("plan", "--cloud", "aws", "-o", "plan.json")
     desk.policy(most=2)
     applied = desk("apply", "plan.json")
@@ -137,7 +137,7 @@ def test_a_plan_made_under_another_policy_is_refused(desk: Desk):
     assert "under another policy" in applied.stderr
 
 
-def test_too_many_are_held_until_they_are_released(desk: Desk):
+def test_too_many_actions_wait_for_a_release(desk: Desk):
     desk.policy(most=2)
     held = desk("sweep", "--cloud", "aws", "--mode", "enforce", "--format", "json")
     assert ({f["step"] for f in json.loads(held.stdout)["findings"]}, desk.counts()) == ({"hold"}, [3, 3, 3]), held.stderr
@@ -149,7 +149,7 @@ def test_too_many_are_held_until_they_are_released(desk: Desk):
     assert ({f["outcome"] for f in json.loads(done.stdout)["findings"]}, desk.counts()) == ({"done"}, [1, 1, 1]), done.stderr
 
 
-def test_a_release_needs_no_hold_and_says_what_it_covers_and_in_which_ledger(desk: Desk):
+def test_a_release_names_its_scope_and_ledger(desk: Desk):
     for environ, where in (
         ({}, f"sqlite://{desk.home}/ledger.db"),
         ({"REAPER_LEDGER": "", "XDG_STATE_HOME": str(desk.home / "state")}, "ledger.db (your own: REAPER_LEDGER is not set)"),
@@ -174,14 +174,14 @@ def mails(desk: Desk) -> list[str]:
     return sorted(str(path) for path in (desk.home / "mails").rglob("*") if path.is_file())
 
 
-def test_a_plan_writes_nothing_and_tells_nobody(desk: Desk):
+def test_a_plan_writes_nothing_and_sends_no_notice(desk: Desk):
     desk.policy(most=2)
     before = kept(desk)
     assert desk("plan", "--cloud", "aws", "-o", "plan.json").returncode == 0
     assert (kept(desk), mails(desk)) == (before, [])
 
 
-def test_announce_hold_release_plan_and_apply_stand_without_a_sweep_that_acts(desk: Desk):
+def test_announce_with_release_and_apply_needs_no_enforce(desk: Desk):
     desk.policy(most=2)
     announced = desk("sweep", "--cloud", "aws", "--mode", "announce", "--format", "json")
     assert {f["step"] for f in json.loads(announced.stdout)["findings"]} == {"hold"}, announced.stderr
@@ -197,7 +197,7 @@ def test_announce_hold_release_plan_and_apply_stand_without_a_sweep_that_acts(de
     assert not (desk.home / "manifests" / json.loads(announced.stdout)["run"]["id"]).exists()
 
 
-def test_a_release_that_is_over_before_apply_holds_again(desk: Desk):
+def test_an_expired_release_puts_actions_on_hold_again(desk: Desk):
     desk.policy(most=2)
     desk("sweep", "--cloud", "aws", "--mode", "announce")
     desk("release")
@@ -212,7 +212,7 @@ def test_a_release_that_is_over_before_apply_holds_again(desk: Desk):
     assert "0 of 3 actions carried out in run " in applied.stdout
 
 
-def test_to_apply_a_part_of_what_is_too_much_does_not_get_past_the_limit(desk: Desk):
+def test_applying_part_of_a_plan_does_not_bypass_limits(desk: Desk):
     desk.account.contents.endpoints["c"].tags = {"reaper:keep": "true"}
     desk.policy(most=2)
     assert "2 actions due, 0 on hold" in desk("plan", "--cloud", "aws", "-o", "plan.json").stderr
@@ -221,7 +221,7 @@ def test_to_apply_a_part_of_what_is_too_much_does_not_get_past_the_limit(desk: D
     assert (applied.returncode, desk.counts()) == (1, [3, 3, 3]), applied.stdout + applied.stderr
 
 
-def test_apply_tells_nobody_of_what_is_not_in_its_plan(desk: Desk):
+def test_apply_sends_notices_only_about_its_plan(desk: Desk):
     assert desk("plan", "--cloud", "aws", "-o", "plan.json").returncode == 0
     late = desk.account.endpoint("late", variants=(Variant(count=3),))
     late.created = desk.now - 40 * DAY
@@ -233,7 +233,7 @@ def test_apply_tells_nobody_of_what_is_not_in_its_plan(desk: Desk):
     store.close()
 
 
-def test_a_plan_counts_what_is_held_and_says_that_it_asks_for_nothing(desk: Desk):
+def test_an_empty_plan_counts_the_actions_on_hold(desk: Desk):
     desk.policy(most=2)
     made = desk("plan", "--cloud", "aws", "-o", "plan.json")
     assert "3 resources checked: 0 actions due, 3 on hold." in made.stderr
@@ -242,19 +242,19 @@ def test_a_plan_counts_what_is_held_and_says_that_it_asks_for_nothing(desk: Desk
     assert applied.stdout == "plan.json contains no actions; 3 were on hold when it was written. Nothing was done.\n"
 
 
-def test_a_plan_is_not_applied_with_a_memory_that_ends_with_the_run(desk: Desk):
+def test_apply_refuses_a_memory_ledger(desk: Desk):
     desk("plan", "--cloud", "aws", "-o", "plan.json")
     applied = desk("apply", "plan.json", REAPER_LEDGER="memory:")
     assert (applied.returncode, desk.counts()) == (2, [3, 3, 3])
     assert "forgets all with this run" in applied.stderr
 
 
-def test_nothing_is_stopped_where_the_report_could_not_be_written(desk: Desk):
+def test_an_unwritable_report_stops_nothing(desk: Desk):
     done = desk("sweep", "--cloud", "aws", "--mode", "enforce", "--output", "nowhere/report")
     assert (done.returncode, desk.counts()) == (2, [3, 3, 3])
 
 
-def test_one_is_restored_by_its_id_and_again_does_no_harm(desk: Desk):
+def test_restoring_twice_does_no_harm(desk: Desk):
     desk("sweep", "--cloud", "aws", "--mode", "enforce")
     assert desk.counts() == [1, 1, 1]
     back = desk("restore", desk.ids[1])
@@ -266,7 +266,7 @@ def test_one_is_restored_by_its_id_and_again_does_no_harm(desk: Desk):
     assert (named.returncode, desk.counts()) == (0, [3, 3, 1]), named.stdout + named.stderr
 
 
-def test_an_act_that_is_denied_is_a_failure_with_status_3_and_names_the_permission(desk: Desk):
+def test_a_denied_action_exits_with_3_and_names_the_permission(desk: Desk):
     desk.server.rules.append(on("UpdateEndpointWeightsAndCapacities", denied()))
     done = desk("sweep", "--cloud", "aws", "--mode", "enforce", "--format", "json")
     report = json.loads(done.stdout)
@@ -276,7 +276,7 @@ def test_an_act_that_is_denied_is_a_failure_with_status_3_and_names_the_permissi
     assert row["missing"] == "sagemaker:UpdateEndpointWeightsAndCapacities"
 
 
-def test_explain_tells_memory_rules_moves_and_dates(desk: Desk):
+def test_explain_shows_memory_rules_actions_and_dates(desk: Desk):
     done = desk("explain", "a", "--cloud", "aws")
     assert done.returncode == 0, done.stderr
     for said in (
@@ -289,14 +289,14 @@ def test_explain_tells_memory_rules_moves_and_dates(desk: Desk):
         assert said in done.stdout, done.stdout
 
 
-def test_below_enforce_nothing_is_acted_on(desk: Desk):
+def test_below_enforce_no_action_is_carried_out(desk: Desk):
     for mode in ("audit", "notify", "announce"):
         assert desk("sweep", "--cloud", "aws", "--mode", mode).returncode == 0
     assert desk.counts() == [3, 3, 3]
     assert not (desk.home / "manifests").exists()
 
 
-def test_the_owner_of_a_component_is_told_that_it_was_deleted_with_its_endpoint(desk: Desk):
+def test_a_components_owner_hears_of_its_endpoints_deletion(desk: Desk):
     host = desk.account.endpoint("host", variants=(Variant(count=1, model=None),), tags={"owner": "ana@example.com"})
     inside = desk.account.component("inside", "host", tags={"owner": "kay@example.com"})
     desk.account.alive("host", "AllTraffic", desk.now - 20 * DAY, desk.now + DAY)

@@ -68,7 +68,7 @@ def swept(mode: str, environ: dict[str, str], home: Path, ledger: bool) -> dict[
         pytest.param("announce", True, id="announce"),
     ],
 )
-def test_below_enforce_what_acts_is_never_loaded(mode: str, ledger: bool, tmp_path: Path):
+def test_below_enforce_the_acting_code_is_never_loaded(mode: str, ledger: bool, tmp_path: Path):
     with Aws(NOW) as aws, Azure(NOW) as azure:
         _fill(aws, azure)
         found = swept(mode, aws.env | azure.env, tmp_path, ledger)
@@ -76,7 +76,7 @@ def test_below_enforce_what_acts_is_never_loaded(mode: str, ledger: bool, tmp_pa
     assert [m for m in found["modules"] if ACTING.fullmatch(m)] == []
 
 
-def test_a_sweep_that_acts_does_load_it(tmp_path: Path):
+def test_an_enforcing_sweep_loads_the_acting_code(tmp_path: Path):
     with Aws(NOW) as aws, Azure(NOW) as azure:
         _fill(aws, azure)
         assert "reaper.actions.executor" in swept("enforce", aws.env | azure.env, tmp_path, ledger=True)["modules"]

@@ -13,7 +13,7 @@ SCRIPT = Path(__file__).parents[2] / "benchmarks" / "endpoints.py"
 
 @pytest.mark.parametrize("policy", ["default", "six"])
 @pytest.mark.parametrize("fleet", ["mixed", "hard"])
-def test_a_fleet_of_the_benchmarks_is_judged_right(fleet: str, policy: str):
+def test_benchmark_fleets_are_judged_correctly(fleet: str, policy: str):
     options = [
         "--endpoints",
         "60",

@@ -35,7 +35,7 @@ def queue(topic: str, name: str, wanted: dict[str, Any]) -> Callable[[], list[di
     return read
 
 
-def test_by_filter_policy_a_queue_gets_the_messages_of_its_owner_kind_or_audience_and_no_others(moto: str):
+def test_an_sns_filter_policy_selects_by_owner_kind_or_audience(moto: str):
     topic = boto3.client("sns").create_topic(Name="reaper")["TopicArn"]
     dana = queue(topic, "dana", {"owner": ["dana@example.com"]})
     notebooks = queue(topic, "notebooks", {"kind": ["sagemaker-notebook"]})
@@ -52,7 +52,7 @@ def test_by_filter_policy_a_queue_gets_the_messages_of_its_owner_kind_or_audienc
     assert notebooks() == dear() == []
 
 
-def test_a_topic_takes_the_longest_text_that_it_may_and_the_cut_is_said(moto: str):
+def test_sns_text_is_cut_at_the_limit_and_says_so(moto: str):
     topic = boto3.client("sns").create_topic(Name="reaper")["TopicArn"]
     read = queue(topic, "all", {"audience": ["owners"]})
     huge = Message(to="dana@example.com", subject="s" * 150, text="ä€😀" * 60_000, html="", attributes={"audience": "owners"})
@@ -64,7 +64,7 @@ def test_a_topic_takes_the_longest_text_that_it_may_and_the_cut_is_said(moto: st
     assert len(got["Subject"]) == 99
 
 
-def test_a_topic_gets_no_masked_link(moto: str):
+def test_sns_text_contains_no_masked_link(moto: str):
     topic = boto3.client("sns").create_topic(Name="reaper")["TopicArn"]
     taken = queue(topic, "taken", {"audience": ["owners"]})
     masked = "[Keep it](http://evil.example) <http://evil.example|Keep it> <!channel>"
@@ -74,19 +74,19 @@ def test_a_topic_gets_no_masked_link(moto: str):
     assert not any(mask in got["Message"] + got["Subject"] for mask in ("](http", "<http", "<!"))
 
 
-def test_a_topic_that_is_gone_is_an_error_with_the_permission_it_needs(moto: str):
+def test_a_deleted_topic_is_an_error_with_its_permission(moto: str):
     failed = error(opened("  - {type: sns, topic: 'arn:aws:sns:us-east-1:123456789012:gone', for: owners}\n"))
     assert failed.operation == "sns:Publish"
 
 
-def test_ses_takes_the_mail_and_gives_its_id_and_refuses_a_sender_that_is_not_verified(moto: str):
+def test_ses_returns_an_id_and_refuses_unverified_senders(moto: str):
     line = "  - {type: ses, from: reaper@example.com, region: us-east-1}\n"
     assert "not verified" in str(error(opened(line)))
     boto3.client("sesv2", region_name="us-east-1").create_email_identity(EmailIdentity="reaper@example.com")
     assert receipt(opened(line))
 
 
-def test_ses_gets_both_bodies_the_sender_by_name_and_one_recipient(monkeypatch: pytest.MonkeyPatch, posts: Posts):
+def test_ses_mail_has_two_bodies_a_named_sender_and_one_recipient(monkeypatch: pytest.MonkeyPatch, posts: Posts):
     posts.answer = (200, {"Content-Type": "application/json"}, b'{"MessageId": "m-1"}')
     for name, value in {"AWS_ENDPOINT_URL": posts.url, "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}.items():
         monkeypatch.setenv(name, value)

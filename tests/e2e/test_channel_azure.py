@@ -15,7 +15,7 @@ from reaper_sandbox.azure.server import Server as Azure
 
 
 @pytest.mark.parametrize("by", ["identity", "key"])
-def test_azure_mail_is_sent_by_the_apps_own_identity_or_by_a_key(by: str, azure: Azure):
+def test_azure_mail_uses_the_apps_identity_or_a_key(by: str, azure: Azure):
     spec = {"type": "acs", "endpoint": azure.url, "from": "DoNotReply@mail.example.com"}
     spec |= {"secret": "env:REAPER_SECRET_ACS"} if by == "key" else {}
     got = receipt(opened(f"  - {json.dumps(spec)}\n", REAPER_SECRET_ACS=base64.b64encode(b"k" * 32).decode()))
@@ -35,13 +35,13 @@ def test_azure_mail_is_sent_by_the_apps_own_identity_or_by_a_key(by: str, azure:
         pytest.param(azure_fault.cut(), Reason.UNREACHABLE, id="cut"),
     ],
 )
-def test_azure_mail_that_is_refused_is_an_error(fault: azure_fault.Fault, trouble: Reason, azure: Azure):
+def test_refused_azure_mail_is_an_error(fault: azure_fault.Fault, trouble: Reason, azure: Azure):
     azure.rules.append(azure_fault.on("POST", "/emails:send", fault))
     spec = {"type": "acs", "endpoint": azure.url, "from": "DoNotReply@mail.example.com"}
     assert error(opened(f"  - {json.dumps(spec)}\n")).reason is trouble
 
 
-def test_azure_mail_that_was_accepted_but_failed_later_is_an_error(azure: Azure):
+def test_azure_mail_that_fails_after_acceptance_is_an_error(azure: Azure):
     body = {"id": "x", "status": "Failed", "error": {"code": "EmailDropped", "message": "the recipient is suppressed"}}
     azure.rules.append(azure_fault.on("GET", "/emails/operations/.*", azure_fault.Fault(answer=lambda r: _reply(body))))
     spec = {"type": "acs", "endpoint": azure.url, "from": "DoNotReply@mail.example.com"}

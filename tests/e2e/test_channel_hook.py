@@ -13,7 +13,7 @@ from reaper.errors import Reason
 from reaper.notices.message import Message
 
 
-def test_a_webhook_is_signed_so_that_the_receiver_can_tell_who_sent_it_and_when(posts: Posts):
+def test_a_webhook_is_signed_with_its_time(posts: Posts):
     lines = opened(
         f"  - {{type: webhook, url: '{posts.url}/hook', secret: 'env:REAPER_SECRET_KEY', for: owners}}\n",
         REAPER_SECRET_KEY="s3cret",
@@ -39,7 +39,7 @@ def test_a_webhook_is_signed_so_that_the_receiver_can_tell_who_sent_it_and_when(
         (302, {"Location": "/elsewhere"}, Reason.REFUSED),
     ],
 )
-def test_any_answer_but_success_is_an_error_and_no_redirect_is_followed(
+def test_a_webhook_follows_no_redirect_and_reports_failures(
     status: int, headers: dict[str, str], trouble: Reason, posts: Posts
 ):
     posts.answer = (status, headers, b"no")
@@ -53,7 +53,7 @@ def test_any_answer_but_success_is_an_error_and_no_redirect_is_followed(
     assert [path for path, _, _ in posts.got] == ["/hook"]
 
 
-def test_a_chat_gets_subject_and_text_through_apprise(posts: Posts):
+def test_apprise_sends_subject_and_text(posts: Posts):
     address = posts.url.replace("http", "json") + "/chat"
     assert receipt(opened(f"  - {{type: apprise, url: '{address}', for: owners}}\n")) == "accepted by JSON"
     said = json.loads(posts.got[0][2])
@@ -62,7 +62,7 @@ def test_a_chat_gets_subject_and_text_through_apprise(posts: Posts):
     assert "Keep it: https://sample.invalid/keep?t=sample" in said["message"]
 
 
-def test_a_chat_address_from_the_environment_is_a_secret_and_stays_one(posts: Posts):
+def test_a_chat_address_stays_secret(posts: Posts):
     posts.answer = (500, {}, b"no")
     address = posts.url.replace("http://", "json://user:hunter2@")
     failed = error(opened("  - {type: apprise, secret: 'env:REAPER_SECRET_CHAT', for: owners}\n", REAPER_SECRET_CHAT=address))
@@ -74,7 +74,7 @@ def test_a_chat_address_from_the_environment_is_a_secret_and_stays_one(posts: Po
 
 
 @pytest.mark.parametrize("channel", ["apprise", "webhook"])
-def test_the_name_of_a_resource_makes_no_masked_link_in_a_chat(posts: Posts, channel: str):
+def test_a_resource_name_makes_no_masked_link_in_a_chat(posts: Posts, channel: str):
     line = {
         "apprise": f"{{type: apprise, url: '{posts.url.replace('http', 'json')}', for: owners}}",
         "webhook": f"{{type: webhook, url: '{posts.url}', secret: env:REAPER_SECRET_KEY, for: owners}}",
@@ -88,7 +88,7 @@ def test_the_name_of_a_resource_makes_no_masked_link_in_a_chat(posts: Posts, cha
     assert not any(mask in said for mask in ("](http", "<http"))
 
 
-def test_nobody_can_ring_a_whole_room_with_the_name_of_a_resource(posts: Posts):
+def test_a_resource_name_cannot_mention_a_whole_channel(posts: Posts):
     address = posts.url.replace("http", "json")
     loud = Message(to="dana@example.com", subject="@everyone", text="<!channel> @here <@U123> ok@example.com", html="")
     assert receipt(opened(f"  - {{type: apprise, url: '{address}', for: owners}}\n"), loud)

@@ -49,7 +49,7 @@ def reaper(server: Server | None, *arguments: str, **environ: str) -> subprocess
     return forks.reaper(*arguments, env=env)
 
 
-def test_the_json_report_keeps_its_contract(server: Server, account: Account):
+def test_the_json_report_has_the_documented_keys(server: Server, account: Account):
     done = reaper(server, "sweep", "--cloud", "aws", "--format", "json")
     assert done.returncode == 0, done.stderr
     report = strict.loads(done.stdout)
@@ -63,13 +63,13 @@ def test_the_json_report_keeps_its_contract(server: Server, account: Account):
     assert {c["kind"] for c in report["coverage"]} >= {"sagemaker-endpoint", "sagemaker-notebook"}
 
 
-def test_an_audit_with_a_ledger_makes_no_file(server: Server, account: Account, tmp_path: Path):
+def test_an_audit_creates_no_ledger_file(server: Server, account: Account, tmp_path: Path):
     done = reaper(server, "sweep", "--cloud", "aws", REAPER_LEDGER=f"sqlite://{tmp_path}/state/ledger.db")
     assert done.returncode == 0, done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
-def test_exit_status_1_when_something_is_idle_and_asked_to_fail(server: Server, account: Account):
+def test_fail_on_idle_exits_with_1(server: Server, account: Account):
     assert reaper(server, "sweep", "--cloud", "aws", "--fail-on", "idle").returncode == 1
     assert reaper(server, "sweep", "--cloud", "aws", "--kind", "sagemaker-notebook", "--fail-on", "idle").returncode == 0
 
@@ -104,7 +104,7 @@ def test_exit_status_1_when_something_is_idle_and_asked_to_fail(server: Server, 
         (["sweep", "--cloud", "azure", "--subscription", "my-subscription"], {}, "is no subscription id, such as 0000"),
     ],
 )
-def test_exit_status_2_names_what_is_wrong(server: Server, arguments: list[str], environ: dict[str, str], said: str):
+def test_an_error_exits_with_2_and_names_the_problem(server: Server, arguments: list[str], environ: dict[str, str], said: str):
     done = reaper(server, *arguments, **environ)
     assert done.returncode == 2
     assert done.stdout == ""
@@ -112,13 +112,13 @@ def test_exit_status_2_names_what_is_wrong(server: Server, arguments: list[str],
     assert "Traceback" not in done.stderr
 
 
-def test_without_any_credentials_it_says_so():
+def test_missing_credentials_are_an_error():
     done = reaper(None, "sweep", AWS_SHARED_CREDENTIALS_FILE="/dev/null", AZURE_TOKEN_CREDENTIALS="ManagedIdentityCredential")
     assert done.returncode == 2
     assert "no credentials" in done.stderr
 
 
-def test_exit_status_3_when_a_list_is_denied_and_the_rest_is_judged(server: Server, account: Account):
+def test_a_denied_list_exits_with_3_and_the_rest_is_judged(server: Server, account: Account):
     server.rules.append(on("ListNotebookInstances", denied()))
     done = reaper(server, "sweep", "--cloud", "aws", "--format", "json")
     assert done.returncode == 3
@@ -133,14 +133,14 @@ def test_exit_status_3_wins_over_1(server: Server, account: Account):
     assert reaper(server, "sweep", "--cloud", "aws", "--fail-on", "idle").returncode == 3
 
 
-def test_an_account_that_cannot_be_opened_is_coverage_and_not_silence(server: Server):
+def test_an_unavailable_account_is_a_coverage_row(server: Server):
     server.rules.append(on("GetCallerIdentity", denied()))
     done = reaper(server, "sweep", "--cloud", "aws", "--format", "json")
     assert done.returncode == 3
     assert json.loads(done.stdout)["coverage"][0]["missing"] == "sts:GetCallerIdentity"
 
 
-def test_five_calls_a_second_are_enough(server: Server):
+def test_a_sweep_completes_under_throttling(server: Server):
     account = Account(server)
     for index in range(15):
         account.endpoint(f"e{index:02}")
@@ -151,7 +151,7 @@ def test_five_calls_a_second_are_enough(server: Server):
     assert json.loads(done.stdout)["totals"]["by_state"]["idle"] == 15
 
 
-def test_every_region_is_swept_when_asked_for_all(server: Server, account: Account):
+def test_region_all_sweeps_every_region(server: Server, account: Account):
     done = reaper(server, "sweep", "--cloud", "aws", "--region", "all", "--kind", "sagemaker-notebook", "--format", "json")
     assert done.returncode == 0, done.stderr
     assert {"us-east-1", "eu-west-1"} < {c["region"] for c in json.loads(done.stdout)["coverage"]}
@@ -165,7 +165,7 @@ def test_the_text_report_leads_with_money_and_ends_with_coverage(server: Server,
     assert "sagemaker-endpoint: 2 seen" in done.stderr
 
 
-def test_csv_cells_that_a_spreadsheet_would_run_are_defused(server: Server):
+def test_csv_formulas_are_defused(server: Server):
     account = Account(server)
     account.notebook("nb", status="Stopped", tags={"owner": "=cmd()|x"})
     done = reaper(server, "sweep", "--cloud", "aws", "--format", "csv")
@@ -175,7 +175,7 @@ def test_csv_cells_that_a_spreadsheet_would_run_are_defused(server: Server):
 
 
 @pytest.mark.parametrize("format_", ["markdown", "html"])
-def test_the_other_formats_carry_the_same_findings(server: Server, account: Account, format_: str, tmp_path: Path):
+def test_every_format_has_the_same_findings(server: Server, account: Account, format_: str, tmp_path: Path):
     out = tmp_path / "report"
     done = reaper(server, "sweep", "--cloud", "aws", "--format", format_, "--output", str(out))
     assert (done.returncode, done.stdout) == (0, "")
@@ -194,28 +194,28 @@ def test_the_other_formats_carry_the_same_findings(server: Server, account: Acco
         ("x", "Idle now"),
     ],
 )
-def test_the_name_of_the_file_says_which_format(server: Server, account: Account, name: str, begins: str, tmp_path: Path):
+def test_the_output_suffix_chooses_the_format(server: Server, account: Account, name: str, begins: str, tmp_path: Path):
     done = reaper(server, "sweep", "--cloud", "aws", "--output", str(tmp_path / name))
     assert (done.returncode, done.stdout) == (0, "")
     assert (tmp_path / name).read_text().startswith(begins)
 
 
-def test_a_format_that_is_asked_for_wins_over_the_name_of_the_file(server: Server, account: Account, tmp_path: Path):
+def test_an_explicit_format_wins_over_the_suffix(server: Server, account: Account, tmp_path: Path):
     reaper(server, "sweep", "--cloud", "aws", "--format", "csv", "--output", str(tmp_path / "x.json"))
     assert (tmp_path / "x.json").read_text().startswith("state,")
 
 
-def test_long_work_says_how_far_it_is(server: Server, account: Account):
+def test_a_sweep_shows_its_progress(server: Server, account: Account):
     lines = reaper(server, "sweep", "--cloud", "aws").stderr.splitlines()
     assert [line.partition(":")[0] for line in lines] == [f"{n} of 4" for n in (1, 2, 3, 4)]
 
 
-def test_the_report_is_as_wide_as_columns_says(server: Server, account: Account):
+def test_columns_sets_the_width_of_the_report(server: Server, account: Account):
     widths = {c: max(map(len, reaper(server, "sweep", "--cloud", "aws", COLUMNS=c).stdout.splitlines())) for c in ("60", "80")}
     assert (widths["60"] <= 60, widths["80"] <= 80) == (True, True)
 
 
-def test_nothing_read_is_told_with_a_remedy_and_exit_status_3(server: Server):
+def test_an_unreadable_cloud_exits_with_3_and_a_remedy(server: Server):
     server.rules.append(on("GetCallerIdentity", denied()))
     done = reaper(server, "sweep", "--cloud", "aws")
     assert done.returncode == 3
@@ -240,13 +240,13 @@ def test_help_has_a_short_name(command: tuple[str, ...]):
         ("release", ["REAPER_LEDGER", "REAPER_MANIFESTS"]),
     ],
 )
-def test_help_says_what_a_command_goes_by(command: str, said: list[str]):
+def test_help_names_the_settings_of_a_command(command: str, said: list[str]):
     done = reaper(None, command, "-h", COLUMNS="300")
     assert [word for word in said if word not in " ".join(done.stdout.split())] == []
 
 
 @pytest.mark.parametrize("format_", ["json", "csv", "html", "markdown"])
-def test_a_report_that_is_not_read_at_once_says_beside_it_what_is_missing(server: Server, account: Account, format_: str):
+def test_a_report_in_a_file_mentions_gaps_on_stderr(server: Server, account: Account, format_: str):
     server.rules.append(on("ListNotebookInstances", denied()))
     done = reaper(server, "sweep", "--cloud", "aws", "--format", format_)
     assert done.returncode == 3
@@ -254,13 +254,13 @@ def test_a_report_that_is_not_read_at_once_says_beside_it_what_is_missing(server
     assert "coverage incomplete" not in reaper(server, "sweep", "--cloud", "aws").stderr
 
 
-def test_the_shell_can_complete():
+def test_shell_completion_works():
     words = {"_REAPER_COMPLETE": "complete_bash", "COMP_WORDS": "reaper sweep --form", "COMP_CWORD": "2"}
     assert reaper(None, **words).stdout.split() == ["--format"]
     assert "_reaper_completion" in reaper(None, "--show-completion", "bash").stdout
 
 
-def test_explain_tells_signals_rule_and_verdict(server: Server, account: Account):
+def test_explain_shows_signals_rule_and_verdict(server: Server, account: Account):
     arn = account.arn("endpoint/quiet").upper()
     done = reaper(server, "explain", arn, "--cloud", "aws")
     assert done.returncode == 0, done.stderr
@@ -274,13 +274,13 @@ def test_explain_tells_signals_rule_and_verdict(server: Server, account: Account
         assert word in done.stdout
 
 
-def test_explain_suggests_the_name_that_was_meant(server: Server, account: Account):
+def test_explain_suggests_a_similar_name(server: Server, account: Account):
     done = reaper(server, "explain", "QUIET", "--cloud", "aws")
     assert (done.returncode, done.stdout) == (2, "")
     assert "'QUIET' was not found in 2 resources, did you mean quiet?" in done.stderr
 
 
-def test_policy_check_and_schema(tmp_path: Path):
+def test_policy_check_and_schema_print_their_results(tmp_path: Path):
     path = tmp_path / "policy.yaml"
     path.write_text("version: 1\nrules: [{name: all}, {name: never, match: {region: us-east-1}}]\n")
     done = reaper(None, "policy", "check", str(path))
@@ -289,7 +289,7 @@ def test_policy_check_and_schema(tmp_path: Path):
     jsonschema.Draft202012Validator.check_schema(json.loads(reaper(None, "policy", "schema").stdout))
 
 
-def test_kinds_and_version():
+def test_kinds_and_version_print_their_lists():
     assert "sagemaker-studio-app" in reaper(None, "kinds").stdout
     assert reaper(None, "--version").stdout.startswith("reaper ")
 

@@ -28,14 +28,14 @@ def demo(tmp_path_factory: pytest.TempPathFactory):
     return folder, done.stdout
 
 
-def test_what_was_told_is_in_the_memory_of_the_report(demo):
+def test_the_demo_report_remembers_its_notices(demo):
     report = strict.loads((demo[0] / "report.json").read_text())
     assert {bool(f["memory"] and f["memory"]["warned_at"]) for f in report["findings"] if f["step"] == "warn"} == {True}
     assert {f["memory"] for f in report["findings"] if f["state"] == "active"} == {None}
 
 
 @pytest.mark.parametrize("cloud", SWEPT)
-def test_every_verdict_of_the_story_is_right(demo, cloud: str):
+def test_every_demo_verdict_is_right(demo, cloud: str):
     report = strict.loads((demo[0] / "report.json").read_text())
     expected = import_module(f"reaper_sandbox.{cloud}.fleet").EXPECTED
     name = (lambda f: f["name"]) if cloud == "aws" else (lambda f: f["id"].rpartition("/")[2])
@@ -43,13 +43,13 @@ def test_every_verdict_of_the_story_is_right(demo, cloud: str):
     assert found == {name: (e.state, e.confidence) for name, e in expected.items()}
 
 
-def test_coverage_is_complete_and_every_kind_is_in_it(demo):
+def test_demo_coverage_is_complete_for_every_kind(demo):
     report = strict.loads((demo[0] / "report.json").read_text())
     assert {c["status"] for c in report["coverage"]} == {"ok"}
     assert {c["kind"] for c in report["coverage"]} == {k.name for k in kinds()}
 
 
-def test_the_text_leads_with_money_and_ends_with_coverage(demo):
+def test_the_demo_text_leads_with_money_and_ends_with_coverage(demo):
     text = demo[1]
     order = [text.index(part) for part in ("Idle now  $", "Idle, dearest first", "Unknown, left alone", "Coverage  ")]
     assert order == sorted(order)
@@ -62,14 +62,14 @@ def steady(line: str) -> str:
     return " ".join(line.split())
 
 
-def test_the_readme_shows_what_the_demo_prints(demo):
+def test_the_readme_shows_the_demos_output(demo):
     [sample, *_] = re.findall(r"```text\n(Idle now.*?)```", (Path(__file__).parents[2] / "README.md").read_text(), re.DOTALL)
     printed = [steady(line) for line in demo[1].splitlines()]
     places = [printed.index(steady(line)) for line in sample.splitlines() if line not in ("", "…")]
     assert places == sorted(places)
 
 
-def test_the_mails_that_would_be_sent_are_written_and_nothing_else_is_done(demo):
+def test_the_demo_writes_mails_and_does_nothing_else(demo):
     report = strict.loads((demo[0] / "report.json").read_text())
     mails = sorted((demo[0] / "mail").glob("*.eml"))
     owners = {f["owner"]["address"] for f in report["findings"] if f["step"] == "warn"}
@@ -77,13 +77,13 @@ def test_the_mails_that_would_be_sent_are_written_and_nothing_else_is_done(demo)
     assert {f["outcome"] for f in report["findings"] if f["step"] == "warn"} == {"done"}
 
 
-def test_the_page_holds_every_finding(demo):
+def test_the_demo_page_has_every_finding(demo):
     report = strict.loads((demo[0] / "report.json").read_text())
     page = (demo[0] / "report.html").read_text()
     assert [f["name"] for f in report["findings"] if f["name"] not in page] == []
 
 
-def test_what_the_demo_prints_next_explains_a_resource_of_it(demo):
+def test_the_demos_explain_command_works(demo):
     [command] = re.findall(r"Every signal of one:\s+(.* explain NAME --report .*)", demo[1])
     plain = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "AZURE_", "REAPER_", "COLUMNS"))}
     done = subprocess.run(

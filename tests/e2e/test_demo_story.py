@@ -111,31 +111,31 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
     return Told(done.stdout, done.stderr, root / "out" / "story", left)
 
 
-def test_nothing_is_written_outside_the_output_directory(told: Told):
+def test_the_story_writes_only_to_its_output_folder(told: Told):
     assert told.left == []
     assert {p.name for p in told.home.parent.iterdir()} == {"story"}
 
 
-def test_standard_output_has_the_story_in_plain_lines_and_standard_error_the_progress(told: Told):
+def test_the_story_goes_to_stdout_and_progress_to_stderr(told: Told):
     assert "\x1b" not in told.out
     assert max(map(len, told.out.partition("Two weeks later")[0].splitlines())) <= 120
     assert re.search(r"Sun 15 Nov 09:30 \(\d+ of \d+\)", told.err)
     assert "Traceback" not in told.err
 
 
-def test_the_days_are_told_in_order_and_every_one_of_them(told: Told):
+def test_the_story_has_every_day_in_order(told: Told):
     days = re.findall(r"^(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day (\d+) November 2026$", told.out, re.MULTILINE)
     assert [int(day) for day in days] == list(range(2, 16))
 
 
-def test_every_mail_that_is_told_was_written(told: Told):
+def test_every_mail_in_the_story_is_a_file(told: Told):
     subjects = {f"{to}: {' '.join(subject.split())}" for to, subject, _ in told.mails}
     lines = re.findall(r" mail (\S+@\S+: .{150})", told.text)
     assert len(lines) > 10
     assert [line for line in lines if not line.startswith(tuple(subjects))] == []
 
 
-def test_first_notices_name_the_money_and_the_date_of_the_mails(told: Told):
+def test_story_notices_match_the_mails_cost_and_date(told: Told):
     first = told.day("Monday 2 November")
     named = re.findall(
         r"- ([a-z0-9-]+): (\$[\d.,]+ a day, \$[\d.,]+ wasted|price unknown)\. ((?:It will be|From) .*?2026, \d\d:\d\d [A-Z][\w/]+)",
@@ -147,7 +147,7 @@ def test_first_notices_name_the_money_and_the_date_of_the_mails(told: Told):
         assert any(f"Cost: {cost}\n" in text and f"Next: {following}" in text for text in mine), name
 
 
-def test_a_click_keeps_it_until_the_snooze_is_over_and_then_it_is_told_anew(told: Told):
+def test_a_story_snooze_lasts_until_it_ends(told: Told):
     assert "tom opens the link in the mail and sends the form: “churn-model” is snoozed" in told.day("Tuesday 3 November")
     assert "exempt churn-model: kept by tom@example.com until 2026-11-08 10:00 UTC" in told.day("Tuesday 3 November")
     assert "churn-model: $22.13 a day" in told.day("Monday 9 November")
@@ -155,13 +155,13 @@ def test_a_click_keeps_it_until_the_snooze_is_over_and_then_it_is_told_anew(told
     assert told.memory("churn-model").snoozed_until is None
 
 
-def test_use_in_time_makes_a_notice_void(told: Told):
+def test_use_before_the_date_voids_a_notice(told: Told):
     assert "active fraud-scorer: Invocations of AllTraffic shows use" in told.day("Wednesday 4 November")
     assert (told.finding("fraud-scorer")["state"], told.memory("fraud-scorer").warned_at) == ("active", None)
     assert [m for m in told.manifests if m["name"] == "fraud-scorer"] == []
 
 
-def test_too_many_at_once_are_on_hold_until_a_person_releases_them(told: Told):
+def test_too_many_actions_stay_on_hold_until_released(told: Told):
     day = told.day("Thursday 5 November")
     assert "more than max_share: 25%" in day
     assert "runs `reaper release`" in day
@@ -171,20 +171,20 @@ def test_too_many_at_once_are_on_hold_until_a_person_releases_them(told: Told):
     assert min(m["at"] for m in told.manifests if not m["name"].startswith("dev-")).startswith("2026-11-05T19:30")
 
 
-def test_a_keep_tag_between_judging_and_acting_wins(told: Told):
+def test_a_keep_tag_set_before_the_recheck_wins(told: Told):
     assert "refused pricing-ab: it is exempt now: kept by tag reaper:keep='true'" in told.day("Thursday 5 November")
     assert [m for m in told.manifests if m["name"] == "pricing-ab"] == []
     assert told.finding("pricing-ab")["state"] == "exempt"
 
 
-def test_what_was_stopped_is_smaller_at_the_end(told: Told):
+def test_stopped_resources_are_smaller_at_the_end(told: Told):
     sizes = {name: told.finding(name)["size"] for name in ("recommender-old", "gb300-trial", "churn-model")}
     assert {name: size.rpartition(" ")[2] for name, size in sizes.items()} == dict.fromkeys(sizes, "x1")
     assert told.finding("kim-sandbox")["status"] == "Stopped"
     assert "its minimum is 0 nodes" in told.finding("gpu-nightly")["because"]
 
 
-def test_what_was_deleted_is_restored_the_same(told: Told):
+def test_a_deleted_resource_is_restored_the_same(told: Told):
     [deleted] = [m for m in told.manifests if m["move"] == "delete"]
     assert deleted["name"] == "legacy-ranker"
     restored = told.day("Monday 9 November")
@@ -192,7 +192,7 @@ def test_what_was_deleted_is_restored_the_same(told: Told):
     assert (told.finding("legacy-ranker")["state"], told.memory("legacy-ranker").warned_at) == ("active", None)
 
 
-def test_a_breakdown_of_metrics_stops_nothing_that_is_in_use(told: Told):
+def test_a_metrics_outage_stops_nothing_in_use(told: Told):
     day = told.day("Thursday 12 November")
     assert "held churn-model: because 11 of 14 sagemaker-endpoint are idle where it used to be 21%, a jump" in day
     assert "8 notices are void" in told.day("Friday 13 November")
@@ -202,7 +202,7 @@ def test_a_breakdown_of_metrics_stops_nothing_that_is_in_use(told: Told):
     assert stopped == {"dev-ana", "dev-mia"}, "the breaker holds what the outage may be behind, not what a calendar asks for"
 
 
-def test_office_hours_stop_in_the_evening_and_start_in_the_morning(told: Told):
+def test_office_hours_stop_evenings_and_start_mornings(told: Told):
     stops = Counter(m["name"] for m in told.manifests if m["name"].startswith("dev-"))
     assert set(stops) == {"dev-ana", "dev-mia"}
     for name in stops:
@@ -212,7 +212,7 @@ def test_office_hours_stop_in_the_evening_and_start_in_the_morning(told: Told):
     assert not [s for _, s, _ in told.mails if "was started" in s], "a start in the morning is no news"
 
 
-def test_office_hours_are_told_once_and_then_in_a_weekly_summary(told: Told):
+def test_office_hours_get_one_notice_then_weekly_summaries(told: Told):
     first = told.day("Monday 2 November")
     for name, owner in (("dev-mia", "mia@example.com"), ("dev-ana", "ana@example.com")):
         about = [
@@ -229,7 +229,7 @@ def test_office_hours_are_told_once_and_then_in_a_weekly_summary(told: Told):
         assert re.search(rf"- {name}: [^\n]*\. Its office\s+hours", told.text)
 
 
-def test_the_last_line_of_sweeps_is_the_final_report(told: Told):
+def test_the_storys_last_sweep_equals_the_final_report(told: Told):
     sums = told.report["totals"]
     assert f"{sums['resources']} resources: {sums['by_state']['active']} active, {sums['by_state']['idle']} idle" in told.day(
         "Sunday 15"
@@ -238,7 +238,7 @@ def test_the_last_line_of_sweeps_is_the_final_report(told: Told):
     assert {c["status"] for c in told.report["coverage"]} == {"ok"}
 
 
-def test_the_money_is_hours_at_rest_times_price(told: Told):
+def test_story_savings_are_stopped_hours_times_price(told: Told):
     """For the cluster, reckoned from its manifest and the price book; the one without a price is in hours and in no sum."""
     end = datetime.fromisoformat(told.report["run"]["started_at"])
     [stopped] = [m for m in told.manifests if m["name"] == "gpu-nightly"]
@@ -249,13 +249,13 @@ def test_the_money_is_hours_at_rest_times_price(told: Told):
     assert f"not counted {hours:,.0f} hours of gb300-trial, whose price is not known" in told.text
 
 
-def test_the_folders_that_it_names_hold_what_it_counts(told: Told):
+def test_the_storys_folders_contain_what_it_counts(told: Told):
     assert f"{len(told.mails)} in {told.home / 'mail'}" in told.text
     assert f"{len(told.manifests)} in {told.home / 'manifests'}" in told.text
     assert (told.home / "report.html").read_text().startswith("<!doctype html>")
 
 
-def test_telling_it_again_takes_only_its_own_files_away(tmp_path: Path):
+def test_rerunning_the_story_deletes_only_its_own_files(tmp_path: Path):
     from reaper_sandbox.demo.story_run import _emptied_folder
 
     own = [tmp_path / "ledger.db", tmp_path / "mail" / "a@example.com-1.eml", tmp_path / "manifests" / "run" / "1.json"]
@@ -268,7 +268,7 @@ def test_telling_it_again_takes_only_its_own_files_away(tmp_path: Path):
     assert [p for p in other if not p.exists()] == []
 
 
-def test_a_policy_of_ones_own_cannot_be_told(tmp_path: Path):
+def test_the_story_accepts_no_policy_of_your_own(tmp_path: Path):
     done = subprocess.run(
         [REAPER, "demo", "--story", "--policy", "version: 1", "--output", str(tmp_path / "x")],
         capture_output=True, text=True, timeout=60, check=False,

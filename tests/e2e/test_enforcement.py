@@ -139,7 +139,7 @@ def due(stage: Stage) -> Stage:
     return stage
 
 
-def test_warned_then_stopped_then_left_alone_then_restored_and_warned_anew(stage: Stage):
+def test_notice_stop_restore_and_new_notice(stage: Stage):
     before = stage.running()
     assert one(stage.sweep()).step.name == "warn"
     assert one(stage.later(days=2)).step.name == "none"
@@ -161,7 +161,7 @@ def test_a_keep_tag_put_on_after_the_notice_wins(stage: Stage):
     assert stage.running() == before
 
 
-def test_a_plan_is_read_then_applied_and_everything_it_did_is_undone(stage: Stage):
+def test_a_plan_can_be_applied_and_undone(stage: Stage):
     before = stage.running()
     audit = due(stage).audit()
     text = plan_file.plan_json(audit, {key: getattr(stage.settings, key) for key in plan_file.SCOPE_SETTINGS}, stage.now)
@@ -177,7 +177,7 @@ def test_a_plan_is_read_then_applied_and_everything_it_did_is_undone(stage: Stag
     assert (done.error, stage.running()) == (None, before)
 
 
-def test_a_plan_is_refused_where_its_tags_changed_since(stage: Stage):
+def test_a_plan_is_refused_if_tags_changed(stage: Stage):
     before = stage.running()
     due(stage)
     report = stage.audit()
@@ -201,7 +201,7 @@ def test_a_plan_is_refused_where_its_tags_changed_since(stage: Stage):
         pytest.param(lambda text: "[]", "no plan file", id="something else"),
     ],
 )
-def test_a_plan_that_is_not_as_it_was_made_is_refused(stage: Stage, change, said):
+def test_an_edited_plan_is_refused(stage: Stage, change, said):
     report = due(stage).sweep()
     text = change(plan_file.plan_json(report, {key: getattr(stage.settings, key) for key in plan_file.SCOPE_SETTINGS}, stage.now))
     with pytest.raises(SettingsError, match=said):
@@ -221,7 +221,7 @@ PUBLISHED = {"aws": timedelta(seconds=70), "azure": timedelta(seconds=210)}
 """How long after a use its metric can be read: Azure Monitor takes about three minutes, and nobody can see sooner."""
 
 
-def test_what_was_used_as_lately_as_can_be_seen_between_judging_and_acting_is_refused(stage: Stage):
+def test_use_between_judging_and_acting_refuses_the_action(stage: Stage):
     before = stage.running()
     due(stage)
     stage.now += timedelta(minutes=2, seconds=50)

@@ -58,7 +58,7 @@ def refused(done: Any, said: str) -> None:
 
 
 @pytest.mark.parametrize("output", ["nowhere/report.json", ".", ""])
-def test_an_output_that_cannot_be_written_is_noticed_before_anybody_is_told(server: Server, tmp_path: Path, output: str):
+def test_an_unwritable_output_fails_before_notices(server: Server, tmp_path: Path, output: str):
     told = {"REAPER_LEDGER": f"sqlite://{tmp_path}/ledger.db", "REAPER_POLICY": POLICY.format(tmp_path)}
     where = f"{tmp_path}/{output}" if output else ""
     done = reaper(server, "sweep", "--cloud", "aws", "--mode", "notify", "--output", where, **told)
@@ -66,7 +66,7 @@ def test_an_output_that_cannot_be_written_is_noticed_before_anybody_is_told(serv
     assert (done.stdout, list(tmp_path.iterdir())) == ("", [])
 
 
-def test_trying_an_output_leaves_what_is_there_until_there_is_a_report(server: Server, tmp_path: Path):
+def test_checking_the_output_leaves_an_old_report_intact(server: Server, tmp_path: Path):
     old, new = tmp_path / "old", tmp_path / "new"
     old.write_text("as it was")
     for path in (old, new):
@@ -74,7 +74,7 @@ def test_trying_an_output_leaves_what_is_there_until_there_is_a_report(server: S
     assert (old.read_text(), new.exists()) == ("as it was", False)
 
 
-def test_a_report_that_its_file_does_not_take_goes_to_standard_output(server: Server):
+def test_a_report_goes_to_stdout_if_its_file_fails(server: Server):
     done = reaper(server, "sweep", "--cloud", "aws", "--format", "json", "--output", "/dev/full")
     refused(done, "it is on standard output instead")
     assert [f["name"] for f in json.loads(done.stdout)["findings"]] == ["quiet"]
@@ -84,14 +84,14 @@ def test_a_report_that_its_file_does_not_take_goes_to_standard_output(server: Se
 @pytest.mark.parametrize(
     "arguments", [["kinds"], ["sweep", "--cloud", "aws", "--fail-on", "idle"], ["--help"]], ids=lambda a: a[0]
 )
-def test_a_full_standard_output_is_a_plain_error(server: Server, arguments: list[str], unbuffered: str):
+def test_a_full_stdout_is_a_plain_error(server: Server, arguments: list[str], unbuffered: str):
     with open("/dev/full", "w") as full:
         refused(reaper(server, *arguments, stdout=full, PYTHONUNBUFFERED=unbuffered), "No space left on device")
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"], ids=["at the end", "at once"])
 @pytest.mark.parametrize("arguments", [["kinds"], ["policy", "schema"], ["--help"]], ids=lambda a: a[0])
-def test_a_reader_that_has_left_never_looks_like_something_idle(arguments: list[str], unbuffered: str):
+def test_a_closed_pipe_never_exits_with_1(arguments: list[str], unbuffered: str):
     reading, writing = os.pipe()
     os.close(reading)
     done = reaper(None, *arguments, stdout=writing, PYTHONUNBUFFERED=unbuffered)
@@ -106,7 +106,7 @@ def test_a_reader_that_has_left_never_looks_like_something_idle(arguments: list[
         pytest.param({"AZURE_TOKEN_CREDENTIALS": "bogus"}, "AZURE_TOKEN_CREDENTIALS: bogus", id="no such credential"),
     ],
 )
-def test_what_keeps_azure_from_being_opened_is_a_line_of_the_coverage(environ: dict[str, str], said: str):
+def test_an_azure_session_error_is_a_coverage_row(environ: dict[str, str], said: str):
     done = reaper(None, "sweep", "--cloud", "azure", "--format", "json", **environ)
     assert (done.returncode, done.stderr.count("\n")) == (3, 1)
     assert done.stderr.startswith("coverage incomplete: 1 of 1 list, first failed: ")
@@ -119,7 +119,7 @@ def test_what_keeps_azure_from_being_opened_is_a_line_of_the_coverage(environ: d
     [{"AZURE_TOKEN_CREDENTIALS": "bogus"}, {"REAPER_ARM_ENDPOINT": "http://plain"}],
     ids=lambda environ: next(iter(environ)),
 )
-def test_a_bad_setting_of_azure_does_not_keep_aws_from_being_swept(server: Server, environ: dict[str, str]):
+def test_an_invalid_azure_setting_does_not_block_aws(server: Server, environ: dict[str, str]):
     done = reaper(server, "sweep", "--format", "json", REAPER_SUBSCRIPTIONS="1111", **environ)
     report = json.loads(done.stdout)
     assert (done.returncode, [f["name"] for f in report["findings"]]) == (3, ["quiet"])
@@ -128,7 +128,7 @@ def test_a_bad_setting_of_azure_does_not_keep_aws_from_being_swept(server: Serve
 
 
 @pytest.mark.parametrize("mode", ["notify", "enforce"])
-def test_a_memory_that_ends_with_the_run_is_refused_above_audit(server: Server, tmp_path: Path, mode: str):
+def test_a_memory_ledger_is_refused_above_audit(server: Server, tmp_path: Path, mode: str):
     told = {"REAPER_LEDGER": "memory:", "REAPER_POLICY": POLICY.format(tmp_path)}
     refused(reaper(server, "sweep", "--cloud", "aws", "--mode", mode, **told), "would tell the owners again on every run")
     assert list(tmp_path.iterdir()) == []
@@ -153,36 +153,36 @@ def test_a_memory_that_ends_with_the_run_is_refused_above_audit(server: Server, 
         (["release", "--for", "soon"], "--for 'soon': expected a duration such as"),
     ],
 )
-def test_options_that_cannot_be_meant_are_refused(server: Server, arguments: list[str], said: str):
+def test_contradictory_options_are_errors(server: Server, arguments: list[str], said: str):
     done = reaper(server, *arguments)
     refused(done, said)
     assert done.stdout == ""
 
 
-def test_a_policy_in_a_bucket_is_called_what_it_is(server: Server):
+def test_a_missing_s3_policy_is_named_by_its_address(server: Server):
     done = reaper(server, "sweep", "--cloud", "aws", "--policy", "s3://nowhere/policy.yaml")
     refused(done, "policy s3://nowhere/policy.yaml: cannot be read")
     assert "REAPER_POLICY" not in done.stderr
 
 
-def test_an_address_that_is_none_is_shown_one_of_its_own_sort():
+def test_an_invalid_address_error_shows_a_valid_one():
     done = reaper(None, "sweep", "--cloud", "azure", REAPER_METRICS_ENDPOINT="http://plain")
     refused(done, "such as https://{region}.metrics.monitor.azure.com: no token goes over plain http")
 
 
-def test_an_arn_says_where_to_look(server: Server):
+def test_explain_takes_account_and_region_from_the_arn(server: Server):
     there = Account(server).arn("endpoint/quiet")
     done = reaper(server, "explain", there, REAPER_REGIONS="eu-west-1,us-east-1", REAPER_SUBSCRIPTIONS="1111")
     assert (done.returncode, "verdict   idle" in done.stdout) == (0, True), done.stderr
     assert ("eu-west-1" in done.stderr, "azure" in done.stderr) == (False, False)
 
 
-def test_an_option_wins_over_what_an_arn_says(server: Server):
+def test_an_option_wins_over_the_arn(server: Server):
     done = reaper(server, "explain", Account(server).arn("endpoint/quiet"), "--region", "eu-west-1")
     refused(done, "was not found")
     assert "us-east-1: " not in done.stderr
 
 
-def test_an_arn_of_another_account_says_whose_credentials_these_are(server: Server):
+def test_an_arn_of_another_account_names_the_credentials(server: Server):
     done = reaper(server, "explain", "arn:aws:sagemaker:us-east-1:999999999999:endpoint/x")
     refused(done, "--account 999999999999: the current credentials belong to 123456789012")

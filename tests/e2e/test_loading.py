@@ -35,7 +35,7 @@ def loaded(module: str) -> set[str]:
         pytest.param("function_app", (*HEAVY, *AZURE, "typer", "rich"), id="the function app"),
     ],
 )
-def test_an_entry_point_loads_nothing_heavy_by_itself(module: str, not_yet: tuple[str, ...]):
+def test_an_entry_point_loads_nothing_heavy(module: str, not_yet: tuple[str, ...]):
     found = loaded(module)
     assert module in found
     assert sorted(found & set(not_yet)) == []

@@ -71,7 +71,7 @@ def browser() -> Iterator[object]:
 @pytest.mark.parametrize(
     ("look", "width", "scheme"), [("light", 720, "light"), ("dark", 720, "dark"), ("narrow", 375, "light"), ("tiny", 320, "dark")]
 )
-def test_a_mail_reads_well_everywhere_and_loads_nothing(look: str, width: int, scheme: str, mail, browser):
+def test_mails_render_everywhere_and_load_nothing(look: str, width: int, scheme: str, mail, browser):
     page = browser.new_page(viewport={"width": width, "height": 700}, color_scheme=scheme, device_scale_factor=1.5)
     asked: list[str] = []
     page.on("request", lambda r: asked.append(r.url))

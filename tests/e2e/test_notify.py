@@ -17,7 +17,7 @@ from reaper.errors import SettingsError
 from reaper_sandbox.azure.server import Server as Azure
 
 
-def test_a_channel_gets_only_what_is_for_its_readers(posts: Posts):
+def test_a_channel_gets_only_messages_for_its_readers(posts: Posts):
     lines = opened(
         f"  - {{type: webhook, url: '{posts.url}/hook', secret: 'env:REAPER_SECRET_KEY', for: admins}}\n", REAPER_SECRET_KEY="k"
     )
@@ -25,7 +25,7 @@ def test_a_channel_gets_only_what_is_for_its_readers(posts: Posts):
     assert [d.message.subject for d in sent(lines, digest(), summary())] == [summary().subject]
 
 
-def test_a_secret_in_secrets_manager_is_read_when_needed_whole_or_by_key(moto: str, posts: Posts):
+def test_secrets_manager_secrets_are_read_whole_or_by_key(moto: str, posts: Posts):
     boto3.client("secretsmanager").create_secret(Name="reaper/hook", SecretString='{"signing": "s3cret"}')
     line = f"  - {{type: webhook, url: '{posts.url}/hook', secret: 'secretsmanager:reaper/hook#signing', for: owners}}\n"
     assert receipt(opened(line, REAPER_SECRETS="reaper/*"))
@@ -35,7 +35,7 @@ def test_a_secret_in_secrets_manager_is_read_when_needed_whole_or_by_key(moto: s
     assert error(opened(line.replace("hook#", "gone#"), REAPER_SECRETS="reaper/*")).operation == "secretsmanager:GetSecretValue"
 
 
-def test_a_folder_takes_mails_that_mail_programs_open(tmp_path: Path):
+def test_a_folder_channel_writes_valid_mail_files(tmp_path: Path):
     path = Path(receipt(opened(f"  - {{type: folder, path: '{tmp_path}/mail'}}\n")))
     mail = message_from_bytes(path.read_bytes(), policy=policy.default)
     assert mail["To"] == "dana@example.com"
@@ -46,7 +46,7 @@ def reaper_notify(*arguments: str, **environ: str) -> Any:
     return CliRunner().invoke(notify.app, ["test", *arguments], env=environ)
 
 
-def test_the_command_sends_a_sample_and_prints_the_receipts(inbox: Inbox, tmp_path: Path):
+def test_notify_test_sends_a_sample_and_prints_receipts(inbox: Inbox, tmp_path: Path):
     lines = smtp(inbox, **LOGIN) + f"  - {{type: folder, path: '{tmp_path}/mail', name: looks}}\n"
     done = reaper_notify("--to", "dana@example.com", "--policy", HEAD + lines, REAPER_SECRET_SMTP=PASSWORD)
     assert done.exit_code == 0, done.output
@@ -55,7 +55,7 @@ def test_the_command_sends_a_sample_and_prints_the_receipts(inbox: Inbox, tmp_pa
     assert inbox.mails[0][0]["Subject"].startswith("[Sample] 3 idle ML resources cost $189 a day; nothing will be stopped")
 
 
-def test_the_command_sends_no_secret_that_the_policy_may_not_name(posts: Posts):
+def test_notify_test_never_reads_a_forbidden_secret(posts: Posts):
     line = f"  - {{type: webhook, url: '{posts.url}', secret: env:REAPER_SECRET_KEYS, for: owners}}\n"
     keys = {"REAPER_SECRET_KEYS": "k" * 40, "REAPER_SNOOZE_KEYS": "env:REAPER_SECRET_KEYS"}
     done = reaper_notify("--to", "dana@example.com", "--policy", HEAD + line, **keys)
@@ -63,14 +63,14 @@ def test_the_command_sends_no_secret_that_the_policy_may_not_name(posts: Posts):
     assert "what signs snooze links is never sent anywhere" in done.stdout
 
 
-def test_the_command_says_what_failed_with_status_3(inbox: Inbox):
+def test_notify_test_exits_with_3_if_a_channel_fails(inbox: Inbox):
     done = reaper_notify("--to", "bad@example.com", "--policy", HEAD + smtp(inbox, **LOGIN), REAPER_SECRET_SMTP=PASSWORD)
     assert done.exit_code == 3
     assert "smtp: FAILED smtp:Send: " in done.stdout
     assert "550" in done.stdout
 
 
-def test_the_command_sends_nothing_to_an_address_outside_the_domains_and_nothing_without_channels(inbox: Inbox):
+def test_notify_test_needs_an_allowed_address_and_a_channel(inbox: Inbox):
     done = reaper_notify("--to", "dana@evil.example", "--policy", HEAD + smtp(inbox, **LOGIN), REAPER_SECRET_SMTP=PASSWORD)
     assert isinstance(done.exception, SettingsError)
     assert "owners.domains" in str(done.exception)
@@ -79,7 +79,7 @@ def test_the_command_sends_nothing_to_an_address_outside_the_domains_and_nothing
     assert inbox.mails == []
 
 
-def test_without_channels_in_the_policy_those_of_the_deployment_hold(azure: Azure):
+def test_notify_test_uses_the_deployments_channels_by_default(azure: Azure):
     environ = {
         "REAPER_EMAIL_ENDPOINT": azure.url,
         "REAPER_EMAIL_SENDER": "DoNotReply@mail.example.com",
@@ -90,7 +90,7 @@ def test_without_channels_in_the_policy_those_of_the_deployment_hold(azure: Azur
     assert azure.mails[0]["recipients"]["to"] == [{"address": "dana@example.com"}]
 
 
-def test_a_channel_that_is_not_there_is_named_with_those_that_are(tmp_path: Path):
+def test_notify_test_lists_channels_if_the_name_is_unknown(tmp_path: Path):
     lines = f"  - {{type: folder, path: '{tmp_path}/mail', name: looks}}\n"
     done = reaper_notify("--to", "dana@example.com", "--policy", HEAD + lines, "--channel", "looks", "--channel", "nope")
     assert isinstance(done.exception, SettingsError)
@@ -98,7 +98,7 @@ def test_a_channel_that_is_not_there_is_named_with_those_that_are(tmp_path: Path
     assert not (tmp_path / "mail").exists()
 
 
-def test_a_misspelt_setting_is_noticed_before_anything_is_sent(tmp_path: Path):
+def test_notify_test_rejects_a_misspelled_setting_first(tmp_path: Path):
     lines = f"  - {{type: folder, path: '{tmp_path}/mail'}}\n"
     done = reaper_notify("--to", "dana@example.com", "--policy", HEAD + lines, REAPER_LEDGR="memory:")
     assert "did you mean REAPER_LEDGER?" in str(done.exception)

@@ -95,14 +95,14 @@ def picture(tab: Any, name: str, height: int) -> None:
         tab.screenshot(path=IMAGES / f"report-{name}.png")
 
 
-def test_it_opens_with_what_costs_most(show: Open):
+def test_the_page_opens_with_the_most_expensive(show: Open):
     tab = show(report())
     assert names(tab)[:3] == ["llm-ranker-a100", "recsys-shadow", "nightly-train-v100"]
     assert column(tab, 2) == ["idle"] * 13 + ["unknown"] * 3 + ["young"] * 6 + ["active"] * 20 + ["exempt"] * 6
     assert tab.get_by_role("status").inner_text() == "48 of 48, $87.32 an hour idle"
 
 
-def test_states_filter_together_and_are_let_go_one_by_one(show: Open):
+def test_state_filters_add_up_and_clear_one_by_one(show: Open):
     tab = show(report())
     tab.get_by_role("button", name="unknown 3").click()
     assert set(column(tab, 2)) == {"unknown"}
@@ -112,7 +112,7 @@ def test_states_filter_together_and_are_let_go_one_by_one(show: Open):
     assert tab.get_by_role("button", name="idle 13").get_attribute("aria-pressed") == "true"
 
 
-def test_kind_owner_region_and_words_narrow_it_down_and_clear_brings_all_back(show: Open):
+def test_filters_narrow_the_table_and_clear_resets_it(show: Open):
     tab = show(report())
     tab.get_by_label("Kind").select_option("sagemaker-endpoint")
     tab.get_by_label("Owner").select_option("jo.martin@example.com")
@@ -127,7 +127,7 @@ def test_kind_owner_region_and_words_narrow_it_down_and_clear_brings_all_back(sh
     assert tab.get_by_role("status").inner_text().startswith("48 of 48")
 
 
-def test_a_bar_shows_as_many_rows_as_it_says(show: Open):
+def test_a_bar_shows_as_many_rows_as_it_counts(show: Open):
     tab = show(report())
     bars = tab.locator("button[data-by]")
     assert bars.count() == 15
@@ -139,7 +139,7 @@ def test_a_bar_shows_as_many_rows_as_it_says(show: Open):
     assert len(names(tab)) == 48
 
 
-def test_a_bar_lets_go_of_whatever_else_was_chosen(show: Open):
+def test_a_bar_replaces_other_filters(show: Open):
     tab = show(report())
     tab.get_by_label("Region").select_option("us-east-1")
     tab.get_by_label("Search").fill("recsys")
@@ -149,13 +149,13 @@ def test_a_bar_lets_go_of_whatever_else_was_chosen(show: Open):
     assert tab.locator("button[data-by][aria-pressed=true]").count() == 0, "it shows more than the bar says"
 
 
-def test_on_a_small_screen_a_bar_leads_to_its_rows(show: Open):
+def test_a_bar_scrolls_to_its_rows_on_a_small_screen(show: Open):
     tab = show(report(), viewport=NARROW)
     tab.get_by_role("button", name="no owner 1 $4,283").click()
     sync.expect(tab.locator("#all")).to_be_in_viewport()
 
 
-def test_every_choice_counts_what_it_would_show(show: Open):
+def test_every_filter_counts_its_rows(show: Open):
     tab = show(report())
     tab.get_by_label("Kind").select_option("sagemaker-notebook")
     chips = tab.locator(".chip").all_inner_texts()
@@ -184,7 +184,7 @@ def test_every_choice_counts_what_it_would_show(show: Open):
         pytest.param(StepName.HOLD, Result.PLANNED, Mode.ENFORCE, "On hold until a person releases it", id="over a limit"),
     ],
 )
-def test_one_line_tells_the_step_and_what_became_of_it(show: Open, step: StepName, outcome: Result, mode: Mode, told: str):
+def test_one_line_shows_the_step_and_its_outcome(show: Open, step: StepName, outcome: Result, mode: Mode, told: str):
     found = replace(
         finding(), step=Step(name=step, because="this is why"), outcome=Outcome(result=outcome, error="and this happened")
     )
@@ -202,7 +202,7 @@ def test_one_line_tells_the_step_and_what_became_of_it(show: Open, step: StepNam
 
 
 @pytest.mark.parametrize("width", [390, 700], ids=["a phone", "700 px"])
-def test_the_wasted_money_is_seen_and_sorted_by_on_a_narrow_screen(show: Open, width: int):
+def test_a_narrow_screen_shows_and_sorts_wasted_money(show: Open, width: int):
     tab = show(report(), viewport={"width": width, "height": 844})
     head = tab.locator("th[data-sort=wasted]")
     assert head.is_visible()
@@ -217,14 +217,14 @@ def test_the_wasted_money_is_seen_and_sorted_by_on_a_narrow_screen(show: Open, w
     assert all(said in shown for said in ("6 days 9 hours", "$5,789", "mara.lindt@example.com"))
 
 
-def test_without_a_script_a_phone_shows_how_long_and_whose(show: Open):
+def test_a_phone_without_scripts_shows_duration_and_owner(show: Open):
     tab = show(report(), viewport=NARROW, java_script_enabled=False)
     row = tab.locator("#resources tbody tr").first
     assert "Idle for 6 days 9 hours. Owner: mara.lindt@example.com" in row.inner_text()
     assert "$5,789" in row.inner_text()
 
 
-def test_a_subscription_goes_by_its_name_and_is_found_by_its_id(show: Open):
+def test_a_subscription_is_named_and_found_by_id(show: Open):
     sub = "22222222-2222-2222-2222-222222222222"
     target = Target(cloud="azure", account=sub, account_name="Planning")
     rows = tuple(replace(row, account=sub, account_name="Planning") for row in coverage() if row.cloud == "azure")
@@ -238,7 +238,7 @@ def test_a_subscription_goes_by_its_name_and_is_found_by_its_id(show: Open):
     assert len(names(tab)) == 1
 
 
-def test_turning_to_the_last_page_by_keyboard_keeps_the_focus(show: Open):
+def test_the_last_page_by_keyboard_keeps_the_focus(show: Open):
     tab = show(report(tuple(many(60))))
     tab.get_by_role("button", name="Next").focus()
     tab.keyboard.press("Enter")
@@ -247,7 +247,7 @@ def test_turning_to_the_last_page_by_keyboard_keeps_the_focus(show: Open):
     assert tab.evaluate("document.activeElement.textContent") == "Next"
 
 
-def test_a_column_sorts_both_ways_and_a_third_time_not_at_all(show: Open):
+def test_a_column_sorts_both_ways_then_not_at_all(show: Open):
     tab = show(report())
     head = tab.locator("th[data-sort=usd]")
     tab.get_by_role("button", name="idle 13").click()
@@ -280,7 +280,7 @@ def test_the_keyboard_alone_opens_a_row_and_focus_stays(show: Open):
     assert button.evaluate("e => e === document.activeElement")
 
 
-def test_an_open_row_tells_why_by_which_rule_on_what_evidence_and_how_to_keep_it(show: Open):
+def test_an_open_row_shows_rule_evidence_and_keep_command(show: Open):
     tab = show(report())
     tab.get_by_role("button", name="churn-scoring-staging", exact=True).click()
     shown = tab.locator(".detail").inner_text()
@@ -301,7 +301,7 @@ def test_an_open_row_tells_why_by_which_rule_on_what_evidence_and_how_to_keep_it
     assert tab.locator(".proof svg").nth(1).get_attribute("aria-label") == "heartbeat in 56 of 56 periods of 6 hours"
 
 
-def test_a_heartbeat_that_stopped_is_drawn_as_missing(show: Open):
+def test_a_stopped_heartbeat_is_drawn_as_missing(show: Open):
     tab = show(report())
     chart = tab.locator(f"{LINES}:has-text('payments-fraud') svg.spark")
     assert "heartbeat in 47 of 56" in chart.get_attribute("aria-label")
@@ -309,7 +309,7 @@ def test_a_heartbeat_that_stopped_is_drawn_as_missing(show: Open):
     assert tab.locator(f"{LINES}:has-text('llm-ranker-a100') .dead").count() == 0
 
 
-def test_a_signal_without_a_point_is_drawn_flat_only_when_the_reply_was_complete(show: Open):
+def test_an_empty_signal_is_flat_only_if_complete(show: Open):
     silent, dead, cut = (
         summarize(activity(series=EMPTY)),
         summarize(heartbeat(series=EMPTY)),
@@ -321,7 +321,7 @@ def test_a_signal_without_a_point_is_drawn_flat_only_when_the_reply_was_complete
     assert charts.locator(".dead").count() == 1
 
 
-def test_a_filtered_page_can_be_passed_on_by_its_address(show: Open):
+def test_a_filtered_page_can_be_shared_by_address(show: Open):
     tab = show(report())
     tab.get_by_label("Owner").select_option("jo.martin@example.com")
     tab.locator("th[data-sort=wasted] button").click()
@@ -350,14 +350,14 @@ def test_ten_thousand_rows_never_fill_the_document(show: Open):
     assert tab.evaluate("document.querySelectorAll('*').length") < 2_500
 
 
-def test_ten_thousand_owners_do_not_fill_the_choice_and_are_found_by_search(show: Open):
+def test_ten_thousand_owners_are_found_by_search(show: Open):
     tab = show(report(tuple(finding(name=f"e{i}", owner=f"p{i:05}@example.com", usd=1.0) for i in range(10_000))))
     assert tab.locator("#owner option").count() == 202
     tab.get_by_label("Search").fill("p09876")
     assert names(tab) == ["e9876"]
 
 
-def test_on_paper_every_row_is_open_and_the_controls_are_gone(show: Open):
+def test_printing_opens_rows_and_hides_controls(show: Open):
     tab = show(report())
     tab.get_by_role("button", name="unknown 3").click()
     tab.emulate_media(media="print")
@@ -370,7 +370,7 @@ def test_on_paper_every_row_is_open_and_the_controls_are_gone(show: Open):
     sync.expect(tab.locator(".detail")).to_have_count(48)
 
 
-def test_on_paper_no_target_is_folded_away(show: Open):
+def test_printing_unfolds_every_target(show: Open):
     places = [replace(next(coverage()), account=f"{i:012}", status=Status.OK, missing=None, error=None) for i in range(60)]
     tab = show(report(coverage=tuple(places)))
     assert not tab.get_by_text("000000000059").is_visible()
@@ -380,14 +380,14 @@ def test_on_paper_no_target_is_folded_away(show: Open):
     sync.expect(tab.get_by_text("000000000059")).not_to_be_visible()
 
 
-def test_paper_takes_two_hundred_rows_and_says_so(show: Open):
+def test_printing_is_limited_to_two_hundred_rows(show: Open):
     tab = show(report(tuple(many(1_500, (State.IDLE,)))))
     tab.emulate_media(media="print")
     sync.expect(tab.locator(".detail")).to_have_count(200)
     assert "the first 200 are printed" in tab.get_by_role("status").inner_text()
 
 
-def test_without_a_script_the_table_is_there_and_nothing_that_would_not_work(show: Open):
+def test_without_scripts_only_working_controls_show(show: Open):
     tab = show(report(), java_script_enabled=False)
     assert tab.locator("#resources tbody tr").count() == 16
     assert "CPUUtilization stopped 2 days 6 hours ago, so silence proves nothing" in tab.inner_text("#resources")
@@ -397,7 +397,7 @@ def test_without_a_script_the_table_is_there_and_nothing_that_would_not_work(sho
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 @pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
-def test_hostile_names_do_nothing_and_do_not_widen_the_page(show: Open, text: str, size: dict[str, int]):
+def test_hostile_names_do_not_run_or_widen_the_report(show: Open, text: str, size: dict[str, int]):
     tab = show(hostile(text), viewport=size)
     tab.locator(".open").click()
     tab.get_by_label("Owner").select_option(index=1)
@@ -408,7 +408,7 @@ def test_hostile_names_do_nothing_and_do_not_widen_the_page(show: Open, text: st
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [pytest.param(WIDE, id="wide"), pytest.param(NARROW, id="narrow")])
-def test_axe_has_no_complaint_and_nothing_scrolls_sideways(show: Open, scheme: str, size: dict[str, int]):
+def test_axe_finds_no_violation_and_nothing_scrolls_sideways(show: Open, scheme: str, size: dict[str, int]):
     tab = show(report(), viewport=size, color_scheme=scheme)
     tab.get_by_role("button", name="recsys-shadow", exact=True).click()
     tab.get_by_role("button", name="idle 13").click()
@@ -421,6 +421,6 @@ def test_axe_has_no_complaint_and_nothing_scrolls_sideways(show: Open, scheme: s
         picture(tab, "narrow", 1_700)
 
 
-def test_axe_has_no_complaint_when_there_is_nothing_or_more_than_a_page(show: Open):
+def test_axe_finds_no_violation_on_empty_and_long_reports(show: Open):
     assert complaints(show(report((), coverage=()))) == []
     assert complaints(show(report(tuple(many(200)) + tuple(estate())))) == []

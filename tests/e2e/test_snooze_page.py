@@ -131,7 +131,7 @@ def picture(tab, name: str) -> None:
         tab.screenshot(path=IMAGES / f"snooze-{name}.png", full_page=True)
 
 
-def test_two_clicks_keep_a_resource(site: Site, tab):
+def test_two_clicks_snooze_a_resource(site: Site, tab):
     tab.goto(site.link())
     assert site.memory().snoozed_until is None
     tab.get_by_role("button", name="Keep it").click()
@@ -140,7 +140,7 @@ def test_two_clicks_keep_a_resource(site: Site, tab):
     assert "t=" not in tab.url, "the token is out of the address again"
 
 
-def test_choices_reason_and_name_arrive_and_can_be_changed_afterwards(site: Site, tab):
+def test_choice_reason_and_name_are_saved_and_changeable(site: Site, tab):
     tab.goto(site.link())
     tab.get_by_label("1 week").check()
     tab.get_by_label("Why").fill("Demo für Ōsaka <script>")
@@ -157,7 +157,7 @@ def test_choices_reason_and_name_arrive_and_can_be_changed_afterwards(site: Site
     assert site.memory().snoozed_until == snooze_end(NOW, 1)
 
 
-def test_the_keyboard_alone_will_do(site: Site, tab):
+def test_the_snooze_form_works_by_keyboard(site: Site, tab):
     tab.goto(site.link())
     tab.keyboard.press("Tab")
     tab.keyboard.press("ArrowDown")
@@ -168,7 +168,7 @@ def test_the_keyboard_alone_will_do(site: Site, tab):
     assert site.memory().snoozed_until == snooze_end(NOW, 7)
 
 
-def test_sending_again_by_reloading_changes_nothing(site: Site, tab):
+def test_reloading_the_snoozed_page_changes_nothing(site: Site, tab):
     tab.goto(site.link())
     tab.get_by_role("button", name="Keep it").click()
     tab.get_by_role("status").wait_for()
@@ -178,7 +178,7 @@ def test_sending_again_by_reloading_changes_nothing(site: Site, tab):
     assert site.memory() == before
 
 
-def test_an_old_link_says_so_and_nothing_else_happens(site: Site, tab):
+def test_an_expired_link_shows_an_error_page(site: Site, tab):
     site.now = NOW + timedelta(days=15)
     reply = tab.goto(site.link())
     assert reply.status == 403
@@ -186,7 +186,7 @@ def test_an_old_link_says_so_and_nothing_else_happens(site: Site, tab):
     assert tab.get_by_role("button").count() == 0
 
 
-def test_the_browser_finds_nothing_against_the_pages_own_rules(site: Site, browser):
+def test_the_snooze_page_obeys_its_security_policy(site: Site, browser):
     context = browser.new_context()
     tab = context.new_page()
     said: list[str] = []
@@ -203,7 +203,7 @@ def test_the_browser_finds_nothing_against_the_pages_own_rules(site: Site, brows
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [pytest.param(1000, id="wide"), pytest.param(320, id="narrow")])
-def test_no_page_has_an_axe_violation_or_scrolls_sideways(site: Site, browser, scheme: str, width: int):
+def test_snooze_pages_have_no_axe_violation_or_side_scroll(site: Site, browser, scheme: str, width: int):
     context = browser.new_context(
         color_scheme=scheme, viewport={"width": width, "height": 700}, device_scale_factor=2 if width == 320 else 1
     )
@@ -228,7 +228,7 @@ def _is_good(tab, name: str) -> None:
     assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_hostile_names_do_nothing_in_a_browser_and_do_not_widen_the_page(site: Site, browser):
+def test_hostile_names_do_not_run_or_widen_the_snooze_page(site: Site, browser):
     context = browser.new_context(viewport={"width": 320, "height": 800})
     tab = context.new_page()
     opened: list[str] = []

@@ -118,7 +118,7 @@ def _on_azure(server: Azure) -> Callable[[datetime], None]:
     return lambda when: signals.nodes(cluster, active=1, idle=0, since=when, until=when + timedelta(minutes=5))
 
 
-def test_one_warning_then_silence_then_a_reminder_and_after_use_a_new_warning(stage: Stage):
+def test_notice_reminder_and_new_notice_after_use(stage: Stage):
     first = one(stage.sweep())
     assert (first.step.name, first.outcome.result, stage.mails()) == ("warn", "done", [OWNER])
     for day in range(1, 7):
@@ -134,7 +134,7 @@ def test_one_warning_then_silence_then_a_reminder_and_after_use_a_new_warning(st
     assert (again.case.verdict.state, again.step.name, stage.mails()) == ("idle", "warn", [OWNER])
 
 
-def test_sweeping_every_hour_tells_no_more_often(stage: Stage):
+def test_hourly_sweeps_send_no_extra_notices(stage: Stage):
     told = []
     for hour in range(30):
         stage.at(NOW + hour * HOUR).sweep()
@@ -142,7 +142,7 @@ def test_sweeping_every_hour_tells_no_more_often(stage: Stage):
     assert told == [OWNER]
 
 
-def test_a_click_keeps_it_until_the_snooze_is_over_and_then_it_is_told_again(stage: Stage):
+def test_a_snooze_silences_notices_until_it_ends(stage: Stage):
     stage.sweep()
     assert stage.snooze(days=3) == 200
     kept = one(stage.at(NOW + 2 * DAY).sweep())
@@ -153,7 +153,7 @@ def test_a_click_keeps_it_until_the_snooze_is_over_and_then_it_is_told_again(sta
     assert (over.case.verdict.state, over.step.name, stage.mails()) == ("idle", "warn", [OWNER])
 
 
-def test_two_sweeps_at_once_give_one_notice(stage: Stage):
+def test_two_concurrent_sweeps_send_one_notice(stage: Stage):
     reports: list[Report] = []
     folder = stage.home / "mails"
     threads = [threading.Thread(target=lambda: reports.append(stage.sweep(folder))) for _ in range(2)]
@@ -168,7 +168,7 @@ def test_two_sweeps_at_once_give_one_notice(stage: Stage):
     assert [entry.what for entry in kept.history(one(reports[0]).case.resource.id)] == ["warned"]
 
 
-def test_a_channel_that_refuses_is_a_failure_and_the_notice_does_not_count(stage: Stage):
+def test_a_refused_notice_is_a_failure_and_does_not_count(stage: Stage):
     blocked = stage.home / "blocked"
     blocked.write_text("not a folder")
     failed = stage.sweep(blocked)
@@ -185,7 +185,7 @@ def rows(file: Path) -> list[str]:
         return list(database.iterdump())
 
 
-def test_an_audit_reads_what_is_remembered_and_writes_nothing(stage: Stage):
+def test_an_audit_reads_the_ledger_and_writes_nothing(stage: Stage):
     stage.sweep()
     before = rows(stage.home / "ledger.db")
     settings = Settings(cloud=stage.cloud, regions=("us-east-1",), ledger=f"sqlite://{stage.home}/ledger.db")
@@ -195,19 +195,19 @@ def test_an_audit_reads_what_is_remembered_and_writes_nothing(stage: Stage):
     assert rows(stage.home / "ledger.db") == before
 
 
-def test_without_any_channel_it_says_so_before_it_sweeps(stage: Stage):
+def test_a_run_without_channels_fails_before_the_sweep(stage: Stage):
     with pytest.raises(SettingsError, match="every mode above audit needs a channel: name one"):
         run(Settings(mode=Mode.NOTIFY, cloud=stage.cloud), load_policy("version: 1"), lambda: NOW)
 
 
-def test_a_ledger_that_cannot_be_opened_ends_the_run_before_anybody_is_told(stage: Stage):
+def test_an_unavailable_ledger_ends_the_run_before_notices(stage: Stage):
     (stage.home / "ledger.db").write_bytes(b"this is no database" * 100)
     with pytest.raises(ReaperError, match=r"ledger\.db"):
         stage.sweep()
     assert stage.mails() == []
 
 
-def test_admins_hear_of_a_thing_once_and_again_only_when_something_is_new(stage: Stage):
+def test_admins_get_a_new_summary_only_with_news(stage: Stage):
     both = POLICY.replace("for: owners", "for: [owners, admins]")
     told = []
     for hour in range(5):
@@ -221,7 +221,7 @@ def test_admins_hear_of_a_thing_once_and_again_only_when_something_is_new(stage:
     assert told == [["admins@example.com", OWNER], [], [], [], []]
 
 
-def test_a_notice_that_nobody_may_get_is_a_failure_in_the_coverage(stage: Stage):
+def test_an_undeliverable_notice_is_a_coverage_failure(stage: Stage):
     nobody = POLICY.replace("domains: [example.com], fallback: admins@example.com", "domains: [elsewhere.test]")
     settings = Settings(mode=Mode.NOTIFY, cloud=stage.cloud, regions=("us-east-1",), ledger=f"sqlite://{stage.home}/ledger.db")
     report = run(settings, load_policy(nobody.format(folder=stage.home / "mails")), lambda: NOW)
@@ -229,7 +229,7 @@ def test_a_notice_that_nobody_may_get_is_a_failure_in_the_coverage(stage: Stage)
     assert [c.kind for c in report.coverage if c.status == "failed"] == ["notices"]
 
 
-def test_channels_for_admins_only_are_not_enough(stage: Stage):
+def test_a_run_needs_a_channel_for_owners(stage: Stage):
     admins = POLICY.replace("for: owners", "for: admins")
     with pytest.raises(SettingsError, match="every mode above audit needs a channel for owners"):
         run(Settings(mode=Mode.NOTIFY, cloud=stage.cloud, ledger="memory:"), load_policy(admins.format(folder="x")), lambda: NOW)

@@ -39,7 +39,7 @@ def problem(line: str, head: str = OWNERS) -> str:
     return str(caught.value)
 
 
-def test_every_type_of_channel_can_be_declared_and_fits_the_schema():
+def test_every_channel_type_parses_and_fits_the_schema():
     policy = parse(EVERY)
     assert {c.type for c in policy.channels} == set(CHANNEL_MODELS)
     data = yaml_lines.parse_yaml(f"version: 1\n{OWNERS}channels:\n{EVERY}", "policy.yaml")
@@ -70,7 +70,7 @@ SMTP = "type: smtp, host: smtp.example.com, from: reaper@example.com"
         '{type: acs, endpoint: "https://x.example.com", from: r@example.com, connection_string: hunter2hunter2}',
     ],
 )
-def test_a_secret_in_the_policy_is_an_error_that_says_how_to_mend_it_and_does_not_repeat_it(line: str):
+def test_an_inline_secret_is_an_error_that_does_not_repeat_it(line: str):
     said = problem(line)
     assert said.startswith("policy.yaml:4: channels[0]: ")
     assert "env:REAPER_SECRET_NAME" in said
@@ -100,7 +100,7 @@ def test_a_secret_in_the_policy_is_an_error_that_says_how_to_mend_it_and_does_no
         ('{type: acs, endpoint: "http://mail.example.com", from: r@example.com}', "channels[0].endpoint: "),
     ],
 )
-def test_a_mistake_is_told_with_its_line_and_its_fix(line: str, said: str):
+def test_a_channel_error_names_line_and_fix(line: str, said: str):
     found = problem(line)
     assert found.startswith("policy.yaml:4: ")
     assert said in found
@@ -109,7 +109,7 @@ def test_a_mistake_is_told_with_its_line_and_its_fix(line: str, said: str):
 @pytest.mark.parametrize(
     "asked", ["slack", "Teams", "ms-teams", "microsoft teams", "discord", "telegram", "pagerduty", "google-chat", "webex"]
 )
-def test_a_chat_as_a_type_is_answered_with_the_lines_that_work(asked: str):
+def test_a_chat_as_channel_type_gets_a_working_example(asked: str):
     found = problem(f"{{type: {asked}, url: 'https://hooks.example.com/x'}}")
     assert found.startswith(f"policy.yaml:4: channels[0]: unknown channel type {asked!r}; chats use Apprise")
     [line] = re.findall(r"write `(- \{.*?\})`", found)
@@ -119,21 +119,21 @@ def test_a_chat_as_a_type_is_answered_with_the_lines_that_work(asked: str):
 
 
 @pytest.mark.parametrize(("name", "address"), sorted(set(channel_settings.CHATS.values())))
-def test_the_address_of_a_chat_is_one_that_apprise_knows(name: str, address: str):
+def test_apprise_accepts_each_suggested_chat_address(name: str, address: str):
     apprise = pytest.importorskip("apprise")
     scheme = address.partition("://")[0]
     assert apprise.plugins.N_MGR[scheme].service_name, name
 
 
 @pytest.mark.parametrize("asked", ["email", "mail", "sendgrid"])
-def test_mail_as_a_type_is_answered_with_the_types_there_are(asked: str):
+def test_mail_as_channel_type_lists_the_mail_types(asked: str):
     found = problem(f"{{type: {asked}, to: a@example.com}}")
     [line] = re.findall(r"write `(- \{.*?\})`", found)
     assert parse(f"  {line}\n").channels[0].type == "smtp"
     assert "type: ses (Amazon) or acs (Azure)" in found
 
 
-def test_a_mail_channel_for_admins_needs_to_know_where_they_are():
+def test_a_mail_channel_for_admins_needs_their_address():
     assert "set its `to` or owners.fallback" in problem("{type: ses, from: r@example.com}", "")
     assert problem("{type: ses, from: r@example.com}", "owners: {fallback: nobody}\n")
     assert parse("  - {type: ses, from: r@example.com, for: owners}\n", "")
@@ -144,7 +144,7 @@ def message(**given: Any) -> Message:
     return Message(**{"to": "lee@example.com", "subject": "s", "text": "t", "html": "h", **given})
 
 
-def test_a_message_to_an_owner_never_goes_to_the_channels_own_addresses():
+def test_an_owners_message_never_goes_to_the_channels_to():
     assert recipient_addresses(message(), ["ops@example.com"], "x") == ["lee@example.com"]
     assert recipient_addresses(message(audience=Audience.ADMINS), ["ops@example.com", "ops@example.com"], "x") == [
         "ops@example.com"
@@ -155,7 +155,7 @@ def test_a_message_to_an_owner_never_goes_to_the_channels_own_addresses():
 
 
 @pytest.mark.parametrize("to", ["victim%evil.com@example.com", "-oQ@example.com", "a!b@example.com", "x y@example.com"])
-def test_no_channel_sends_to_an_address_that_hides_another(to: str):
+def test_no_channel_accepts_an_address_that_hides_another(to: str):
     assert "expected one plain email address" in problem(f"{{type: ses, from: r@example.com, to: '{to}'}}")
     with pytest.raises(ValueError, match="is not a plain e-mail address"):
         message(to=to)
@@ -163,12 +163,12 @@ def test_no_channel_sends_to_an_address_that_hides_another(to: str):
         recipient_addresses(message(audience=Audience.ADMINS), [to], "x")
 
 
-def test_a_secret_is_read_from_the_variable_it_names():
+def test_a_secret_is_read_from_its_variable():
     assert secret_store.read_secret("env:KEY", {"KEY": "s3cret"}) == "s3cret"
 
 
 @pytest.mark.parametrize("ref", ["env:KEY", "env:EMPTY", "file:/etc/passwd", "s3cret", ""])
-def test_a_secret_that_cannot_be_had_is_an_error(ref: str):
+def test_an_unavailable_secret_is_an_error(ref: str):
     with pytest.raises(CloudError) as caught:
         secret_store.read_secret(ref, {"EMPTY": ""})
     assert "s3cret" not in str(caught.value)
@@ -182,7 +182,7 @@ BROUGHT = {
 }
 
 
-def test_what_the_deployment_brings_along_holds_where_the_policy_names_no_channel():
+def test_deployment_channels_apply_if_the_policy_has_none():
     mail, topic = with_deployment_channels([], BROUGHT)
     assert isinstance(mail, Acs)
     assert isinstance(topic, Sns)
@@ -207,9 +207,7 @@ def channels(*said: str) -> list[Any]:
         pytest.param(['{type: acs, endpoint: "https://x.example.com", from: r@example.com}'], ["sns"], id="mail of its own"),
     ],
 )
-def test_what_the_deployment_brings_along_still_tells_the_admins_unless_the_policy_does_so_itself(
-    own: list[str], brought: list[str]
-):
+def test_deployment_channels_keep_serving_admins(own: list[str], brought: list[str]):
     declared = channels(*own)
     found = with_deployment_channels(declared, BROUGHT)
     assert found[: len(declared)] == declared
@@ -220,6 +218,6 @@ def test_what_the_deployment_brings_along_still_tells_the_admins_unless_the_poli
 
 
 @pytest.mark.parametrize("broken", [{"REAPER_EMAIL_ENDPOINT": "mail"}, {"REAPER_TOPIC": "reaper"}])
-def test_a_deployments_setting_that_makes_no_channel_is_an_error(broken: dict[str, str]):
+def test_an_invalid_deployment_channel_is_an_error(broken: dict[str, str]):
     with pytest.raises(SettingsError, match="REAPER_"):
         with_deployment_channels([], broken)

@@ -45,36 +45,36 @@ def test_every_key_of_the_schema_is_described():
 
 
 @pytest.mark.parametrize("text", [*FILES.values(), *BLOCKS.values()], ids=[*FILES, *BLOCKS])
-def test_the_schema_takes_every_policy_that_is_shown(text: str):
+def test_every_policy_in_the_docs_fits_the_schema(text: str):
     assert fits(text) == []
 
 
-def test_policies_are_found_in_the_docs():
+def test_the_docs_contain_policies():
     assert len(BLOCKS) >= 2
 
 
 @pytest.mark.parametrize("said", [said for _, said in keys()], ids=[name for name, _ in keys()])
-def test_a_default_and_an_example_fit_their_own_key(said: dict[str, Any]):
+def test_schema_defaults_and_examples_fit_their_own_keys(said: dict[str, Any]):
     for value in [*([said["default"]] if "default" in said else []), *said.get("examples", [])]:
         jsonschema.Draft202012Validator({**said, "$defs": SCHEMA["$defs"]}).validate(value)
 
 
 @pytest.mark.parametrize("kind", ["sagemaker-notebook", "sagemaker-*", ["azureml-compute-instance", "*"]])
-def test_a_kind_or_a_glob_is_taken(kind: str | list[str]):
+def test_the_schema_accepts_kinds_and_globs(kind: str | list[str]):
     assert fits(_rule(kind)) == []
 
 
-def test_a_kind_that_does_not_exist_is_marked_by_the_editor():
+def test_the_schema_rejects_an_unknown_kind():
     assert fits(_rule("sagemaker-notebok"))
 
 
-def test_a_default_is_spelled_as_in_a_file():
+def test_schema_defaults_are_spelled_as_in_a_policy_file():
     defaults = SCHEMA["$defs"]["Defaults"]["properties"]
     assert (defaults["idle_after"]["default"], defaults["lookback"]["default"]) == ("1d", "2w")
     assert SCHEMA["$defs"]["Limits"]["properties"]["max_share"]["default"] == "25%"
 
 
-def test_a_cloud_may_be_one_word_as_the_policy_takes_it():
+def test_the_schema_accepts_one_cloud_without_a_list():
     assert fits("version: 1\nrules: [{name: a, match: {cloud: aws}}]") == []
 
 

@@ -49,7 +49,7 @@ KEPT = "it stops every idle sagemaker-notebook, sagemaker-studio-app, azureml-co
         pytest.param("defaults: {action: delete}", "are at most likely idle, and delete has no effect", id="a delete of it"),
     ],
 )
-def test_lint_says_what_the_widest_actions_do_and_do_not(text: str, said: str):
+def test_lint_warns_about_actions_for_every_kind(text: str, said: str):
     assert any(said in warning for warning in warnings(text)), warnings(text)
 
 
@@ -61,11 +61,11 @@ def test_lint_says_what_the_widest_actions_do_and_do_not(text: str, said: str):
         "rules: [{name: a, action: stop, match: {tags: {env: dev}}}]",
     ],
 )
-def test_lint_is_silent_where_kinds_are_named_or_nothing_is_deleted(text: str):
+def test_lint_accepts_named_kinds_and_harmless_actions(text: str):
     assert warnings(text) == []
 
 
-def test_a_default_that_says_which_evidence_it_needs_is_not_asked_again():
+def test_lint_accepts_a_default_with_act_on():
     assert not any("likely idle" in warning for warning in warnings("defaults: {action: stop, act_on: proven}"))
 
 
@@ -80,7 +80,7 @@ def test_a_default_that_says_which_evidence_it_needs_is_not_asked_again():
         pytest.param("kind: sagemaker-notebook", "cloud: aws", False, id="one kind of it"),
     ],
 )
-def test_a_rule_that_the_kinds_above_it_leave_nothing_is_pointed_at(first: str, second: str, never: bool):
+def test_lint_reports_rules_hidden_by_the_kinds_above(first: str, second: str, never: bool):
     found = warnings(f"rules: [{{name: a, match: {{{first}}}}}, {{name: b, match: {{{second}}}}}]")
     assert any("rule 'b' never matches: rule 'a' above it" in warning for warning in found) is never
 
@@ -93,12 +93,12 @@ def test_a_rule_that_the_kinds_above_it_leave_nothing_is_pointed_at(first: str, 
         ("WestEurop", ("westus", "westeurope"), "westeurope"),
     ],
 )
-def test_swapped_letters_are_put_right_before_others_are_changed(word: str, valid: tuple[str, ...], best: str):
+def test_suggestions_prefer_swapped_letters(word: str, valid: tuple[str, ...], best: str):
     assert did_you_mean(word, valid) == f"; did you mean {best}?"
     assert did_you_mean("qqqq", valid) == ""
 
 
-def test_a_misspelt_region_is_put_right():
+def test_lint_suggests_the_region_for_a_misspelled_one():
     [warning] = warnings("rules: [{name: a, match: {region: us-esat-1}}]")
     assert warning.endswith("unknown region 'us-esat-1'; did you mean us-east-1?")
 
@@ -110,14 +110,14 @@ def test_a_misspelt_region_is_put_right():
         ("Mars", "unknown time zone 'Mars': expected an IANA time zone such as Europe/Berlin"),
     ],
 )
-def test_a_misspelt_time_zone_is_named_with_the_one_that_was_meant(zone: str, said: str):
+def test_an_unknown_time_zone_gets_a_suggestion(zone: str, said: str):
     hours = f"{{on: 'mon-fri 07:00-21:00', tz: {zone}}}"
     with pytest.raises(PolicyError, match="time zone") as caught:
         parse(f"version: 1\nrules: [{{name: a, match: {{kind: sagemaker-notebook}}, hours: {hours}}}]")
     assert said in str(caught.value)
 
 
-def test_a_part_that_is_there_and_empty_is_as_one_left_out():
+def test_an_empty_section_equals_a_missing_one():
     text = "version: 1\ndefaults:\nlimits:\nowners:\nchannels:\nrules:\n"
     assert parse(text) == parse("version: 1\n")
     assert lint.lint_policy(parse(text), text, "p.yaml") == []

@@ -13,7 +13,7 @@ from reaper.policy import office_hours
 SECOND, MINUTE, DAY = timedelta(seconds=1), timedelta(minutes=1), timedelta(days=1)
 
 
-def test_weekday_office_hours():
+def test_office_hours_parse_days_times_and_zone():
     hours = office_hours.parse_hours("mon-fri 07:00-21:00", "Europe/Berlin")
     assert (hours.days, hours.start, hours.end, hours.tz) == (frozenset(range(5)), 7 * 60, 21 * 60, "Europe/Berlin")
 
@@ -37,7 +37,7 @@ def test_days_can_be_listed_and_wrap_around_the_week(on: str, days: set[int]):
         ("mon 07:00-08:00", "../etc/passwd", "expected an IANA time zone"),
     ],
 )
-def test_an_error_says_what_was_expected(on: str, tz: str, said: str):
+def test_invalid_office_hours_say_what_was_expected(on: str, tz: str, said: str):
     with pytest.raises(ValueError, match=said):
         office_hours.parse_hours(on, tz)
 
@@ -50,7 +50,7 @@ def utc(text: str) -> datetime:
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
-def test_the_start_is_open_and_the_end_is_closed():
+def test_hours_include_their_start_but_not_their_end():
     hours = office_hours.parse_hours(OFFICE, KOLKATA)  # five and a half hours before UTC
     opens, closes = utc("2026-11-20T01:30"), utc("2026-11-20T15:30")
     assert [office_hours.is_open(hours, at) for at in (opens - SECOND, opens, closes - SECOND, closes)] == [
@@ -61,14 +61,14 @@ def test_the_start_is_open_and_the_end_is_closed():
     ]
 
 
-def test_now_may_be_given_in_any_zone():
+def test_office_hours_accept_times_in_any_zone():
     hours = office_hours.parse_hours(OFFICE, BERLIN)
     at = datetime(2026, 11, 20, 23, 30, tzinfo=ZoneInfo(KOLKATA))  # 19:00 in Berlin
     assert office_hours.is_open(hours, at)
     assert office_hours.next_close(hours, at) == utc("2026-11-20T20:00")
 
 
-def test_a_time_without_a_zone_is_refused():
+def test_office_hours_reject_a_naive_time():
     with pytest.raises(ValueError, match="with a zone"):
         office_hours.is_open(office_hours.parse_hours(OFFICE, BERLIN), datetime(2026, 11, 20, 12))  # noqa: DTZ001
 
@@ -111,7 +111,7 @@ def test_a_time_without_a_zone_is_refused():
         pytest.param("fri-mon 22:00-23:00", BERLIN, "2026-11-30T21:00", "2026-11-30T22:00", id="month end"),
     ],
 )
-def test_hours_open_and_close_by_the_clock_on_the_wall(on: str, tz: str, opens: str, closes: str):
+def test_hours_follow_the_local_clock_across_dst_changes(on: str, tz: str, opens: str, closes: str):
     hours, start, end = office_hours.parse_hours(on, tz), utc(opens), utc(closes)
     assert office_hours.next_open(hours, start - SECOND) == start
     assert office_hours.next_open(hours, start) == office_hours.next_open(hours, end) > end
@@ -121,7 +121,7 @@ def test_hours_open_and_close_by_the_clock_on_the_wall(on: str, tz: str, opens: 
     assert office_hours.closed_since(hours, start) is None
 
 
-def test_closed_since_and_next_open_reach_over_the_weekend():
+def test_closed_since_and_next_open_span_the_weekend():
     hours = office_hours.parse_hours(OFFICE, BERLIN)
     friday, monday = utc("2027-03-26T20:00"), utc("2027-03-29T05:00")  # summer time begins in between
     for at in (friday, utc("2027-03-28T12:00"), monday - SECOND):
@@ -129,31 +129,31 @@ def test_closed_since_and_next_open_reach_over_the_weekend():
     assert office_hours.next_close(hours, friday) == utc("2027-03-29T19:00")
 
 
-def test_next_open_of_open_hours_is_the_opening_after():
+def test_next_open_during_hours_is_the_following_opening():
     assert office_hours.next_open(office_hours.parse_hours(OFFICE, "UTC"), utc("2026-11-20T12:00")) == utc("2026-11-23T07:00")
 
 
-def test_days_without_a_pause_between_them_do_not_close():
+def test_touching_days_do_not_close_in_between():
     hours = office_hours.parse_hours("mon-tue 00:00-24:00", BERLIN)
     assert office_hours.next_close(hours, utc("2026-11-23T12:00")) == utc("2026-11-24T23:00")
     assert office_hours.is_open(hours, utc("2026-11-23T23:00"))
 
 
-def test_hours_round_the_clock_never_close():
+def test_round_the_clock_hours_never_close():
     hours = office_hours.parse_hours("mon-sun 00:00-24:00", LORD_HOWE)
     at = utc("2026-10-03T15:30")
     assert (office_hours.is_open(hours, at), office_hours.next_close(hours, at)) == (True, None)
     assert (office_hours.next_open(hours, at), office_hours.closed_since(hours, at)) == (None, None)
 
 
-def test_hours_that_a_clock_change_swallows_do_not_open_that_day():
+def test_hours_inside_a_dst_gap_do_not_open_that_day():
     hours = office_hours.parse_hours("sun 02:10-02:50", BERLIN)
     assert not office_hours.is_open(hours, utc("2027-03-28T01:00"))
     assert office_hours.closed_since(hours, utc("2027-04-03T12:00")) == utc("2027-03-21T01:50")
     assert office_hours.next_open(hours, utc("2027-03-22T12:00")) == utc("2027-04-04T00:10")
 
 
-def test_a_date_that_was_left_out_does_not_open():
+def test_a_date_skipped_by_its_zone_does_not_open():
     hours = office_hours.parse_hours("fri 09:00-17:00", "Pacific/Apia")  # there was no 30 December 2011
     assert office_hours.next_open(hours, utc("2011-12-29T12:00")) == utc("2012-01-05T19:00")
 
@@ -167,7 +167,7 @@ def test_a_date_that_was_left_out_does_not_open():
         pytest.param(BERLIN, "2027-03-27T23:00", "2027-03-28T22:00", False, id="a day of 23 hours"),
     ],
 )
-def test_the_same_day_is_the_local_date(tz: str, a: str, b: str, same: bool):
+def test_is_same_day_compares_local_dates(tz: str, a: str, b: str, same: bool):
     hours = office_hours.parse_hours(OFFICE, tz)
     assert office_hours.is_same_day(hours, utc(a), utc(b)) is office_hours.is_same_day(hours, utc(b), utc(a)) is same
 
@@ -204,13 +204,13 @@ def some_hours(draw: st.DrawFn) -> Hours:
 
 @settings(max_examples=150, deadline=None)
 @given(some_hours(), MOMENTS)
-def test_open_is_what_walking_every_minute_shows(hours: Hours, at: datetime):
+def test_is_open_agrees_with_checking_every_minute(hours: Hours, at: datetime):
     assert office_hours.is_open(hours, at) is _walked(hours, at)
 
 
 @settings(max_examples=400, deadline=None)
 @given(some_hours(), MOMENTS)
-def test_the_answers_agree_with_each_other(hours: Hours, at: datetime):
+def test_next_open_next_close_and_is_open_agree(hours: Hours, at: datetime):
     opens, closes, since = (
         office_hours.next_open(hours, at),
         office_hours.next_close(hours, at),
@@ -244,6 +244,6 @@ def test_the_answers_agree_with_each_other(hours: Hours, at: datetime):
         pytest.param("mon-sun 00:00-24:00", "2026-11-20T09:00+00:00", "2026-11-19T23:00+00:00", id="never closed"),
     ],
 )
-def test_hours_open_at_the_earliest_when_the_day_begins(on, at, expected):
+def test_opened_today_is_not_before_the_day_begins(on, at, expected):
     found = office_hours.opened_today(office_hours.parse_hours(on, "Europe/Berlin"), datetime.fromisoformat(at))
     assert found == (datetime.fromisoformat(expected) if expected else None)

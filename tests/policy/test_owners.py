@@ -27,7 +27,9 @@ DOMAINS = ("example.com",)
         pytest.param({}, {}, "admins@example.com", "fallback", id="nobody known"),
     ],
 )
-def test_the_chain_and_its_source(tags: dict[str, str], people: dict[str, str], address: str, source: str):
+def test_the_owner_comes_from_the_first_allowed_candidate(
+    tags: dict[str, str], people: dict[str, str], address: str, source: str
+):
     found = owner(resource(tags=tags, people=people), TAGS, DOMAINS, "admins@example.com")
     assert (found.address, found.source) == (address, source)
 
@@ -57,18 +59,18 @@ def test_the_chain_and_its_source(tags: dict[str, str], people: dict[str, str], 
         "x#y@example.com",
     ],
 )
-def test_a_tag_never_makes_us_a_mail_relay(value: str):
+def test_a_tag_never_makes_the_reaper_a_mail_relay(value: str):
     found = owner(resource(tags={"owner": value}), TAGS, DOMAINS, "admins@example.com")
     assert found.address == "admins@example.com"
     assert found.source.startswith("fallback; tag owner names")
 
 
 @pytest.mark.parametrize("value", ["lee.o'brien+ml_2=x@example.com", "a-b@example.com", "7@EXAMPLE.com"])
-def test_the_addresses_that_people_have_are_used(value: str):
+def test_common_forms_of_addresses_are_used(value: str):
     assert owner(resource(tags={"owner": value}), TAGS, DOMAINS, None).address == value
 
 
-def test_without_domains_no_address_from_a_tag_is_used():
+def test_without_domains_no_tag_names_the_owner():
     assert owner(resource(tags={"owner": "a@example.com"}), TAGS, (), None).address is None
 
 
@@ -85,13 +87,15 @@ def test_without_domains_no_address_from_a_tag_is_used():
         pytest.param({}, {}, None, id="nobody"),
     ],
 )
-def test_an_owner_who_may_not_be_mailed_is_claimed(tags: dict[str, str], people: dict[str, str], claimed: tuple[str, str] | None):
+def test_an_owner_outside_the_domains_is_only_claimed(
+    tags: dict[str, str], people: dict[str, str], claimed: tuple[str, str] | None
+):
     found = owner(resource(tags=tags, people=people), TAGS, DOMAINS, "admins@example.org")
     assert (found.claimed and (found.claimed.address, found.claimed.source)) == claimed
     assert found.address == ("b@example.com" if "email" in tags and "example.com" in tags["email"] else "admins@example.org")
 
 
-def test_a_claim_is_shown_as_one_that_may_not_be_mailed():
+def test_a_claimed_owner_is_shown_as_not_mailable():
     claims = [
         owner(resource(tags={"owner": f"{n}@{d}"}), TAGS, (), None)
         for n, d in (("a", "x.test"), ("A", "X.test"), ("b", "y.test"))
@@ -105,7 +109,7 @@ def test_a_claim_is_shown_as_one_that_may_not_be_mailed():
     assert hint([owner(resource(), TAGS, (), None)]) is None
 
 
-def test_beside_a_fallback_who_is_told_comes_first_and_the_hint_says_so():
+def test_the_fallback_is_shown_before_a_claimed_owner():
     told = owner(resource(tags={"owner": "bob@x.test"}), TAGS, (), "admins@example.com")
     assert shown(told) == "admins@example.com (bob@x.test may not be mailed)"
     said = hint([told]) or ""

@@ -1,4 +1,4 @@
-"""Which rule holds under office hours, and which where a price is not known."""
+"""Which rule applies under office hours, and which if a price is unknown."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ def two(first: str, second: str, now: datetime = NIGHT, tags: dict[str, str] | N
     return holds(f"defaults: {{action: stop}}\nrules: {rules}", now, tags, usd=None)
 
 
-def test_an_hours_tag_counts_where_the_rule_has_no_hours_and_forces_nothing():
+def test_an_hours_tag_applies_without_rule_hours_and_never_forces():
     hours = holds("defaults: {action: stop}", NIGHT, TAG).hours
     assert hours == Hours(days=frozenset(range(5)), start=420, end=1260, tz="UTC", restart="ours", force=False, by_rule=False)
 
 
 @pytest.mark.parametrize("now", DAY_AND_NIGHT.values(), ids=DAY_AND_NIGHT)
 @pytest.mark.parametrize("may", ["[]", "[protect]", "[protect, tighten, loosen]"])
-def test_an_hours_tag_alone_shortens_no_idle_after_and_protects_whatever_tags_may(may: str, now: datetime):
+def test_an_hours_tag_alone_protects_but_shortens_nothing(may: str, now: datetime):
     found = holds(f"defaults: {{action: stop, idle_after: 24h, tags_may: {may}}}", now, TAG)
     assert (found.idle_after, found.notes) == (24 * HOUR, ())
     assert found.hours is not None
 
 
-def test_under_hours_of_the_rule_a_tag_sets_the_calendar_and_the_rule_the_rest():
+def test_a_tag_sets_the_calendar_and_the_rule_the_rest_of_hours():
     text = 'rules: [{name: a, hours: {on: "mon 01:00-02:00", tz: Europe/Berlin, start: all, force: true, override: 2h}}]'
     found = holds(text, NIGHT, TAG)
     assert found.hours == Hours(
@@ -73,18 +73,18 @@ def test_under_hours_of_the_rule_a_tag_sets_the_calendar_and_the_rule_the_rest()
         pytest.param("", {"reaper:idle-after": "24h"}, 24, id="written in a tag as by default"),
         pytest.param("idle_after: 8h, ", {"reaper:idle-after": "2h"}, 2, id="in both, and the tag may tighten"),
         pytest.param("idle_after: 8h, ", {"reaper:idle-after": "9h"}, 8, id="in both, and the tag may not loosen"),
-        pytest.param("", {"reaper:idle-after": "48h"}, 0.5, id="a tag that is not honoured"),
+        pytest.param("", {"reaper:idle-after": "48h"}, 0.5, id="a tag that is ignored"),
     ],
 )
-def test_outside_the_hours_half_an_hour_is_enough_unless_something_else_is_written(wait: str, tags: dict, by_night: float):
+def test_outside_hours_30m_is_enough_unless_the_rule_says_more(wait: str, tags: dict, by_night: float):
     text = f"defaults: {{idle_after: 24h}}\nrules: [{{name: a, {wait}hours: {OFFICE}}}]"
     found = holds(text, NIGHT, tags)
     assert found.idle_after == by_night * HOUR
-    assert ("outside its office hours 30m of silence are enough" in found.notes) is (by_night == 0.5)
+    assert ("outside its office hours, 30m of silence is enough" in found.notes) is (by_night == 0.5)
     assert holds(text, NOON, tags).idle_after == (by_night if by_night != 0.5 else 24) * HOUR
 
 
-def test_the_shortest_wait_of_a_policy_knows_what_hours_shorten_and_what_is_written():
+def test_shortest_idle_after_includes_the_effect_of_hours():
     assert shortest_idle_after(parse(f"rules: [{{name: a, hours: {OFFICE}}}]")) == MIN_IDLE_AFTER
     assert shortest_idle_after(parse(f"rules: [{{name: a, idle_after: 8h, hours: {OFFICE}}}]")) == 8 * HOUR
 
@@ -100,16 +100,16 @@ GENTLER: dict[str, tuple[str, str, Any]] = {
     "stop_by": ("stop_by: native", "stop_by: stop", "stop"),
     "hours": ("grace: 1h", f"hours: {OFFICE}", Hours(days=frozenset(range(5)), start=420, end=1260, tz="UTC", by_rule=False)),
     "protected_because": ("action: stop", "action: ignore", "rule 'a' or rule 'b' says ignore"),
-    "notes": ("grace: 1h", "grace: 2h", ("its price or size is not known, so the gentler of these rules holds",)),
+    "notes": ("grace: 1h", "grace: 2h", ("its price or size is unknown, so the gentler of these rules applies",)),
 }
 
 
-def test_every_field_of_a_rule_has_a_gentler_value():
+def test_the_gentlest_rule_chooses_every_field():
     assert set(GENTLER) == set(Rule.__dataclass_fields__)
 
 
 @pytest.mark.parametrize("field", GENTLER)
-def test_of_two_rules_that_may_hold_the_gentler_does_in_either_order(field: str):
+def test_the_gentler_of_two_possible_rules_applies_in_any_order(field: str):
     one, other, expected = GENTLER[field]
     assert getattr(two(one, other), field) == expected
     assert getattr(two(other, one), field) == expected
@@ -124,16 +124,14 @@ def test_of_two_rules_that_may_hold_the_gentler_does_in_either_order(field: str)
         pytest.param("start: all", "force: true", False, "ours", True, id="the other forces"),
     ],
 )
-def test_what_may_hold_forces_and_starts_all_only_where_both_rules_do(
-    first: str, second: str, force: bool, restart: str, by_rule: bool
-):
+def test_uncertain_rules_force_and_start_all_only_if_both_do(first: str, second: str, force: bool, restart: str, by_rule: bool):
     one, other = (f"hours: {{{OFFICE.strip('{}')}, {more}}}" for more in (first, second))
     hours = two(one, other).hours
     assert hours is not None
     assert (hours.force, hours.restart, hours.by_rule) == (force, restart, by_rule)
 
 
-def test_of_two_overrides_the_longer_holds():
+def test_the_longer_of_two_overrides_applies():
     one, other = (f"hours: {{{OFFICE.strip('{}')}, override: {wait}}}" for wait in ("1h", "6h"))
     assert [two(*order).hours.override for order in ((one, other), (other, one))] == [6 * HOUR, 6 * HOUR]  # type: ignore[union-attr]
 
@@ -148,13 +146,13 @@ def test_of_two_overrides_the_longer_holds():
         pytest.param(f"hours: {OFFICE}", f"idle_after: 8h, hours: {OFFICE}", 8 * HOUR, id="one waits longer"),
     ],
 )
-def test_what_may_hold_shortens_no_wait_unless_both_rules_do(first: str, second: str, idle_after: timedelta):
+def test_uncertain_rules_shorten_idle_after_only_if_both_do(first: str, second: str, idle_after: timedelta):
     at = datetime(2026, 11, 21, 3, tzinfo=UTC)
     assert two(first, second, at).idle_after == two(second, first, at).idle_after == idle_after
 
 
 @pytest.mark.parametrize("now", DAY_AND_NIGHT.values(), ids=DAY_AND_NIGHT)
-def test_of_hours_that_differ_those_that_are_open_protect_and_none_force(now: datetime):
+def test_of_different_hours_the_open_ones_protect_and_none_force(now: datetime):
     one, other = (f"hours: {{{hours.strip('{}')}, force: true, start: all}}" for hours in (OFFICE, LATE))
     for hours in (two(one, other, now).hours, two(other, one, now).hours):
         assert hours is not None
@@ -162,7 +160,7 @@ def test_of_hours_that_differ_those_that_are_open_protect_and_none_force(now: da
         assert (hours.by_rule, hours.force, hours.restart) == (False, False, "ours")
 
 
-def test_a_tag_does_not_make_hours_that_may_hold_stop_or_shorten_anything():
+def test_a_tag_never_makes_uncertain_hours_stop_or_shorten():
     found = two(f"hours: {{{OFFICE.strip('{}')}, force: true}}", "grace: 1h", NIGHT, {"reaper:hours": "mon 01:00-02:00 UTC"})
     assert found.hours is not None
     assert (found.hours.start, found.hours.by_rule, found.hours.force, found.idle_after) == (60, False, False, 24 * HOUR)
@@ -179,7 +177,7 @@ def _written(name: str, spec: dict[str, Any], match: str) -> str:
 
 
 @given(specs, specs, st.datetimes(datetime(2026, 11, 16), datetime(2026, 11, 23)))  # noqa: DTZ001
-def test_where_the_price_is_unknown_nothing_is_idle_sooner_than_under_either_rule(first: dict, second: dict, at: datetime):
+def test_an_unknown_price_never_shortens_idle_after(first: dict, second: dict, at: datetime):
     now = at.replace(tzinfo=UTC)
     both = f"rules: [{_written('a', first, DEAR)}, {_written('b', second, '{}')}]"
     unknown, dear, cheap = (holds(both, now, usd=usd) for usd in (None, 9.0, 1.0))

@@ -36,13 +36,13 @@ def may_name(ref: str, **environ: str) -> bool:
         "REAPER_SECRET_SMTP\n",
     ],
 )
-def test_no_policy_carries_the_runtimes_identity_or_other_variables_away(name: str):
+def test_a_policy_cannot_read_the_runtimes_own_variables(name: str):
     assert not may_name(f"env:{name}")
     with pytest.raises(CloudError, match="a policy may only name variables that begin with REAPER_SECRET_"):
         secret_store.read_for_policy(f"env:{name}", {name: "hunter2"})
 
 
-def test_a_policy_that_names_another_variable_is_told_the_new_form():
+def test_an_error_about_a_variable_suggests_its_new_name():
     said = problem(f"{{{HOOK}, secret: env:SMTP_PASSWORD}}")
     assert said == (
         "policy.yaml:4: channels[0]: secret: env:SMTP_PASSWORD: a policy may only name variables that begin with REAPER_SECRET_; "
@@ -50,7 +50,7 @@ def test_a_policy_that_names_another_variable_is_told_the_new_form():
     )
 
 
-def test_a_policy_may_name_a_variable_that_was_set_aside_for_it():
+def test_a_policy_may_name_a_reaper_secret_variable():
     assert parse(f"  - {{{HOOK}, secret: env:REAPER_SECRET_HOOK_2}}\n")
     assert secret_store.read_for_policy("env:REAPER_SECRET_HOOK_2", {"REAPER_SECRET_HOOK_2": "s3cret"}) == "s3cret"
 
@@ -95,7 +95,7 @@ def test_a_policy_may_name_a_variable_that_was_set_aside_for_it():
         pytest.param(f"{VAULT}/hook", f"secretsmanager:{VAULT}/hook", False, id="an address under the other scheme"),
     ],
 )
-def test_a_policy_names_only_secrets_that_were_granted(granted: str, ref: str, may: bool):
+def test_a_policy_may_name_only_granted_secrets(granted: str, ref: str, may: bool):
     assert may_name(ref, REAPER_SECRETS=granted) is may
 
 
@@ -116,7 +116,7 @@ def test_a_policy_names_only_secrets_that_were_granted(granted: str, ref: str, m
         (f"keyvault:{VAULT}/snooze", "keyvault:https://team.privatelink.vault.azure.net:443/secrets/snooze"),
     ],
 )
-def test_no_policy_names_the_place_that_signs_links_however_it_is_spelled(keys: str, ref: str):
+def test_a_policy_never_names_the_keys_however_spelled(keys: str, ref: str):
     everything = {"REAPER_SECRETS": "*,arn:*,https://*", "REAPER_SNOOZE_KEYS": keys}
     assert "the keys of snooze links are never sent anywhere" in (secret_grants.forbidden_because(ref, everything) or "")
     assert may_name(ref.replace("snooze", "hook").replace("Snooze", "hook").replace("KEYS", "HOOK"), **everything)
@@ -131,39 +131,39 @@ def test_no_policy_names_the_place_that_signs_links_however_it_is_spelled(keys: 
         ("secretsmanager:reaper-a1B2c3", "reaper"),
     ],
 )
-def test_a_secret_that_was_granted_by_name_is_not_taken_for_the_keys_beside_it(keys: str, granted: str):
+def test_a_granted_secret_is_not_mistaken_for_the_keys(keys: str, granted: str):
     assert may_name(f"secretsmanager:{granted}", REAPER_SECRETS=granted, REAPER_SNOOZE_KEYS=keys)
 
 
 @pytest.mark.parametrize("keys", ["secretsmanager:reaper", f"secretsmanager:{ARN}:reaper-a1B2c3", f"secretsmanager:{ARN}:reaper"])
-def test_a_place_of_keys_is_refused_although_it_was_granted_by_name(keys: str):
+def test_the_keys_are_refused_even_if_granted_by_name(keys: str):
     assert not may_name("secretsmanager:reaper", REAPER_SECRETS="reaper", REAPER_SNOOZE_KEYS=keys)
 
 
 @pytest.mark.parametrize("setting", ["REAPER_SECRETS", "REAPER_SNOOZE_KEYS"])
-def test_a_setting_that_holds_no_address_is_named(setting: str):
+def test_an_invalid_vault_address_names_its_setting(setting: str):
     environ = {"REAPER_SECRETS": f"{VAULT}/*"} | {setting: "keyvault:https://[x/secrets/hook"}
     with pytest.raises(SettingsError, match=rf"^{setting}: 'https://\[x/secrets/hook' is not a Key Vault address; use"):
         secret_grants.forbidden_because(f"keyvault:{VAULT}/hook", environ)
 
 
 @pytest.mark.parametrize("ref", ["keyvault:https://[x/secrets/hook", "secretsmanager:" + "x" * 9000, "env:" + "x" * 9000])
-def test_a_refusal_repeats_no_more_than_a_line(ref: str):
+def test_a_refused_secret_is_repeated_in_bounded_length(ref: str):
     assert 0 < len(secret_grants.forbidden_because(ref, {"REAPER_SECRETS": "y" * 9000}) or "") < 1000
 
 
 @pytest.mark.parametrize("ring", ['{"current": "k1", "k1": "abc"}', '{"current": "k2", "keys": {"k1": "YQ==", "k2": "Yg=="}}'])
-def test_what_has_the_form_of_the_keys_is_refused_wherever_it_is_kept(ring: str):
+def test_a_secret_in_the_form_of_keys_is_refused(ring: str):
     with pytest.raises(CloudError, match="holds the keys that sign snooze links"):
         secret_store.read_for_policy("env:REAPER_SECRET_X", {"REAPER_SECRET_X": ring})
 
 
 @pytest.mark.parametrize("text", ['{"user": "x", "password": "y"}', '{"current": "k1"}', "[]", "[" * 9000, "s3cret"])
-def test_any_other_secret_is_read(text: str):
+def test_a_secret_in_another_form_is_read(text: str):
     assert secret_store.read_for_policy("env:REAPER_SECRET_X", {"REAPER_SECRET_X": text}) == text
 
 
-def test_a_run_that_tells_is_not_begun_with_a_secret_that_was_not_granted():
+def test_a_run_with_notices_needs_granted_secrets():
     policy = parse_policy(
         f"version: 1\n{OWNERS}channels:\n  - {{{HOOK}, secret: 'secretsmanager:prod/database', for: owners}}\n", "p", []
     )
@@ -173,6 +173,6 @@ def test_a_run_that_tells_is_not_begun_with_a_secret_that_was_not_granted():
     assert context.open("memory:", policy, granted, lambda: datetime.now(UTC)).channels
 
 
-def test_a_setting_may_name_any_variable():
+def test_a_setting_may_name_any_environment_variable():
     assert secret_store.read_secret("env:PLAIN", {"PLAIN": "ring"}) == "ring"
     assert settings.from_env({"REAPER_SECRET_S": "x"}), "a policy's variable is no misspelt setting"

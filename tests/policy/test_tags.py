@@ -52,7 +52,7 @@ from reaper.policy.tags import TAG_DOCS, read_tags
     ],
     ids=str,
 )
-def test_what_protects(tags: dict[str, str]):
+def test_each_protecting_tag_protects(tags: dict[str, str]):
     assert read_tags(tags, NOW).protected_because
 
 
@@ -71,11 +71,11 @@ def test_what_protects(tags: dict[str, str]):
     ],
     ids=str,
 )
-def test_what_does_not_protect(tags: dict[str, str]):
+def test_unrelated_or_expired_tags_do_not_protect(tags: dict[str, str]):
     assert read_tags(tags, NOW).protected_because is None
 
 
-def test_an_unreadable_value_is_named_with_its_key_and_what_was_expected():
+def test_an_unreadable_tag_value_names_key_and_expectation():
     reason = read_tags({"reaper:keep-until": "next tuesday"}, NOW).protected_because
     assert (
         reason
@@ -83,18 +83,18 @@ def test_an_unreadable_value_is_named_with_its_key_and_what_was_expected():
     )
 
 
-def test_a_misspelt_key_names_the_key_that_was_probably_meant():
+def test_a_misspelled_tag_key_gets_a_suggestion():
     assert "did you mean reaper:keep?" in (read_tags({"reaper:kepp": "true"}, NOW).protected_because or "")
 
 
-def test_a_keep_until_date_holds_until_that_day_is_over_everywhere_on_earth():
+def test_a_keep_until_date_lasts_until_it_is_over_everywhere():
     tags = {"reaper:keep-until": "2026-11-20"}
     over = datetime(2026, 11, 21, 12, tzinfo=UTC)
     assert read_tags(tags, over - timedelta(seconds=1)).protected_because
     assert read_tags(tags, over).protected_because is None
 
 
-def test_two_spellings_of_one_tag_are_both_read_and_the_gentler_holds():
+def test_the_gentler_of_two_spellings_of_a_tag_applies():
     wishes = read_tags(
         {"reaper:action": "stop", "Reaper:Action": "notify", "reaper:idle-after": "2h", "REAPER:IDLE-AFTER": "9h"}, NOW
     )
@@ -103,7 +103,7 @@ def test_two_spellings_of_one_tag_are_both_read_and_the_gentler_holds():
 
 
 @given(st.text(max_size=40), st.sampled_from(sorted(set(TAG_DOCS) - {"reaper:owner"})))
-def test_no_value_of_a_reaper_tag_is_ever_ignored_or_crashes(value: str, key: str):
+def test_every_reaper_tag_value_is_read_or_protects(value: str, key: str):
     wishes = read_tags({key: value}, NOW)
     understood = wishes.action or wishes.idle_after or wishes.hours
     assert wishes.protected_because or understood or value.strip().lower() == "false" or _past(value)
@@ -117,13 +117,13 @@ def _past(value: str) -> bool:
 
 
 @given(st.text(max_size=30))
-def test_every_key_in_our_namespace_is_known_or_protects(rest: str):
+def test_every_unknown_reaper_tag_protects(rest: str):
     key = f"reaper:{rest}"
     if key.strip().lower() not in TAG_DOCS:
         assert read_tags({key: "x"}, NOW).protected_because
 
 
-def test_hours_that_are_there_twice_and_differ_protect():
+def test_two_different_hours_tags_protect():
     once, twice = "mon-fri 07:00-21:00 UTC", "mon-fri 09:00-17:00 UTC"
     assert read_tags({"reaper:hours": once, "Reaper:Hours": once}, NOW).protected_because is None
     assert "the tag is there twice, in different case, with different hours" in (

@@ -61,13 +61,13 @@ class House:
         pytest.param({"method": "POST", "body": b"days=7"}, 403, id="a form without a token"),
     ],
 )
-def test_what_needs_no_key_is_answered_without_one(asked: dict[str, object], status: int):
+def test_requests_that_need_no_key_read_none(asked: dict[str, object], status: int):
     house = House()
     assert house.ask(**asked).status == status
     assert (house.read, house.opened) == (0, 0)
 
 
-def test_keys_at_what_is_no_address_are_a_page_and_no_trace():
+def test_an_invalid_keys_address_gives_a_page_without_a_trace():
     page = handler.open_handler({"REAPER_LEDGER": "memory:", "REAPER_SNOOZE_KEYS": "keyvault:https://[x/secrets/ring"})
     asked = Request(method="GET", path="/keep", query=f"t={TOKEN}", source_ip="192.0.2.7")
     replies = [page.handle(asked, NOW + timedelta(seconds=n)) for n in range(3)]
@@ -77,7 +77,7 @@ def test_keys_at_what_is_no_address_are_a_page_and_no_trace():
     }
 
 
-def test_the_rate_is_measured_before_the_keys_are_read():
+def test_rate_limits_apply_before_keys_are_read():
     house = House()
     assert [house.ask(query="t=guess").status for _ in range(60)] == [403] * 60
     assert house.ask().status == 429
@@ -85,7 +85,7 @@ def test_the_rate_is_measured_before_the_keys_are_read():
     assert house.ask(ip="198.51.100.9").status == 200
 
 
-def test_only_a_link_that_holds_reaches_the_ledger():
+def test_only_a_valid_link_reaches_the_ledger():
     house = House()
     assert house.ask(query=f"t={FORGED}").status == 403
     assert (house.read, house.opened) == (1, 0)
@@ -93,7 +93,7 @@ def test_only_a_link_that_holds_reaches_the_ledger():
     assert (house.read, house.opened) == (1, 1)
 
 
-def test_keys_that_cannot_be_read_cost_one_call_a_minute_and_say_so_plainly():
+def test_unreadable_keys_cost_one_read_a_minute_and_a_503():
     house = House()
     house.fault = FAULT
     replies = [house.ask(second) for second in range(0, 60, 5)]
@@ -104,7 +104,7 @@ def test_keys_that_cannot_be_read_cost_one_call_a_minute_and_say_so_plainly():
     assert handler.log_level(replies[0]) == logging.ERROR
 
 
-def test_a_click_counts_while_the_keys_cannot_be_read_again_and_the_log_says_so():
+def test_a_click_counts_with_cached_keys_and_is_logged():
     house = House()
     house.ask()
     house.fault = FAULT
@@ -123,14 +123,14 @@ def test_a_click_counts_while_the_keys_cannot_be_read_again_and_the_log_says_so(
         pytest.param(Forgetful, {"method": "POST", "body": f"t={TOKEN}&days=1".encode()}, 200, logging.ERROR, id="no history"),
     ],
 )
-def test_the_log_is_as_loud_as_the_trouble(
+def test_the_log_level_follows_the_reply(
     ledger: Callable[[], InMemoryLedger], asked: dict[str, object], status: int, level: int
 ):
     reply = House(ledger).ask(**asked)
     assert (reply.status, handler.log_level(reply)) == (status, level)
 
 
-def test_strangers_cannot_fill_the_log_nor_hide_a_failure_in_it():
+def test_strangers_cannot_flood_the_log_or_hide_failures():
     house = House(Down)
     notes = [house.ask(query="t=guess", ip=f"10.{n // 250}.{n % 250}.1").note for n in range(1000)]
     assert sum(bool(note) for note in notes) == 60
@@ -140,7 +140,7 @@ def test_strangers_cannot_fill_the_log_nor_hide_a_failure_in_it():
 
 
 @pytest.mark.parametrize("missing", ["REAPER_LEDGER", "REAPER_SNOOZE_KEYS"])
-def test_a_gate_that_cannot_work_opens_and_its_page_says_so(missing: str):
+def test_a_misconfigured_handler_answers_with_a_page(missing: str):
     environ = {"REAPER_LEDGER": "memory:", "REAPER_SNOOZE_KEYS": "env:KEYS", "KEYS": SECRET}
     asked = Request(method="GET", path="/keep", query=f"t={TOKEN}")
     assert handler.open_handler(environ).handle(asked, NOW).status == 200

@@ -35,7 +35,7 @@ LONG = "a-generated-secret-of-64-characters-" + "x" * 28
         pytest.param(f"{LONG}\n", "k1", {"k1": LONG.encode()}, id="the characters alone"),
     ],
 )
-def test_a_secret_is_read_in_each_of_its_shapes(text: str, current: str, ring: dict[str, bytes]):
+def test_keys_are_read_from_each_form_of_the_secret(text: str, current: str, ring: dict[str, bytes]):
     keys = snooze_keys.parse_keys(text, "env:KEYS")
     assert (keys.current, keys.ring) == (current, ring)
 
@@ -52,14 +52,14 @@ def test_a_secret_is_read_in_each_of_its_shapes(text: str, current: str, ring: d
         pytest.param('{"current": "k1", "k1": "hunter2hunter2"}', "14 bytes; use at least 32", id="too short"),
     ],
 )
-def test_a_secret_that_cannot_be_used_is_named_but_not_shown(text: str, said: str):
+def test_an_invalid_keys_secret_is_named_but_not_shown(text: str, said: str):
     with pytest.raises(SettingsError, match=said) as refused:
         snooze_keys.parse_keys(text, "env:KEYS")
     assert str(refused.value).startswith("env:KEYS: ")
     assert "hunter2" not in str(refused.value)
 
 
-def test_a_ring_is_read_again_after_five_minutes_only():
+def test_keys_are_cached_for_five_minutes():
     texts = [f'{{"current": "k{n}", "k{n}": "{LONG}"}}' for n in (1, 2)]
     ring = Keyring(iter(texts).__next__, "env:KEYS")
     assert ring.keys(NOW).current == "k1"
@@ -67,7 +67,7 @@ def test_a_ring_is_read_again_after_five_minutes_only():
     assert ring.keys(NOW + timedelta(minutes=5)).current == "k2"
 
 
-def test_a_key_that_was_added_a_moment_ago_is_found_but_strangers_cannot_make_us_ask_all_the_time():
+def test_a_new_key_is_found_but_reads_stay_limited():
     asked: list[int] = []
 
     def fetch() -> str:
@@ -107,7 +107,7 @@ class Vault:
         pytest.param(None, id="garbled"),
     ],
 )
-def test_keys_that_cannot_be_read_are_asked_for_once_a_minute(fault: ReaperError | None):
+def test_a_failed_read_is_repeated_after_a_minute(fault: ReaperError | None):
     vault = Vault("short")
     vault.down = fault
     ring = Keyring(vault.read, "env:KEYS")
@@ -120,7 +120,7 @@ def test_keys_that_cannot_be_read_are_asked_for_once_a_minute(fault: ReaperError
     assert ring.failure is None
 
 
-def test_the_last_ring_holds_for_a_quarter_of_an_hour_after_a_failed_reading():
+def test_cached_keys_last_15_minutes_after_a_failed_read():
     vault = Vault()
     ring = Keyring(vault.read, "env:KEYS")
     ring.keys(NOW)
@@ -133,7 +133,7 @@ def test_the_last_ring_holds_for_a_quarter_of_an_hour_after_a_failed_reading():
         ring.keys(NOW + 20 * MINUTE)
 
 
-def test_a_ring_that_nobody_used_for_an_hour_is_too_old_to_fall_back_on():
+def test_keys_an_hour_old_are_not_used_after_a_failed_read():
     vault = Vault()
     ring = Keyring(vault.read, "env:KEYS")
     ring.keys(NOW)
@@ -142,7 +142,7 @@ def test_a_ring_that_nobody_used_for_an_hour_is_too_old_to_fall_back_on():
         ring.keys(NOW + 60 * MINUTE)
 
 
-def test_a_key_id_that_is_made_up_does_not_shorten_a_failures_minute():
+def test_an_unknown_key_id_does_not_shorten_the_retry_delay():
     vault = Vault()
     ring = Keyring(vault.read, "env:KEYS")
     ring.keys(NOW)
@@ -152,7 +152,7 @@ def test_a_key_id_that_is_made_up_does_not_shorten_a_failures_minute():
     assert vault.asked == 2
 
 
-def test_a_failure_that_is_raised_again_does_not_gather_traces():
+def test_a_repeated_keys_error_does_not_gather_tracebacks():
     vault = Vault()
     vault.down = CloudError(Reason.UNREACHABLE, "secretsmanager:GetSecretValue", "timed out")
     ring = Keyring(vault.read, "env:KEYS")
@@ -165,7 +165,7 @@ def test_a_failure_that_is_raised_again_does_not_gather_traces():
     assert [depth() for _ in range(5)] == [depth()] * 5
 
 
-def test_many_threads_at_once_ask_for_the_secret_once():
+def test_concurrent_threads_read_the_secret_once():
     vault, start = Vault(), threading.Barrier(8)
 
     def slow() -> str:
@@ -225,7 +225,7 @@ def under_way(ring: Keyring, vault: Stuck, pool: ThreadPoolExecutor, at: timedel
     return reader
 
 
-def test_who_holds_a_good_key_does_not_wait_for_a_strangers_reading(stuck: Stuck, pool: ThreadPoolExecutor):
+def test_a_known_key_does_not_wait_for_a_strangers_read(stuck: Stuck, pool: ThreadPoolExecutor):
     ring = Keyring(stuck.read, "env:KEYS")
     stranger = under_way(ring, stuck, pool, MIN_READ_INTERVAL, "made-up")
     owners = [pool.submit(ring.keys, NOW + MIN_READ_INTERVAL, "k1") for _ in range(4)]
@@ -233,7 +233,7 @@ def test_who_holds_a_good_key_does_not_wait_for_a_strangers_reading(stuck: Stuck
     assert not stranger.done()
 
 
-def test_who_comes_while_an_old_ring_is_read_anew_uses_what_is_held(stuck: Stuck, pool: ThreadPoolExecutor):
+def test_requests_during_a_refresh_use_the_cached_keys(stuck: Stuck, pool: ThreadPoolExecutor):
     ring = Keyring(stuck.read, "env:KEYS")
     first = under_way(ring, stuck, pool, CACHE_FOR, "k1")
     second = pool.submit(ring.keys, NOW + CACHE_FOR, "k1")
@@ -241,7 +241,7 @@ def test_who_comes_while_an_old_ring_is_read_anew_uses_what_is_held(stuck: Stuck
     assert not first.done()
 
 
-def test_strangers_wait_for_a_reading_that_hangs_a_moment_only(
+def test_an_unknown_key_waits_only_briefly_for_a_hanging_read(
     stuck: Stuck, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(snooze_keys, "MAX_WAIT_S", 0.05)
@@ -253,7 +253,7 @@ def test_strangers_wait_for_a_reading_that_hangs_a_moment_only(
     assert stuck.asked == 1, "but the one that hangs"
 
 
-def test_a_new_keys_owner_waits_for_the_reading_that_finds_it(stuck: Stuck, pool: ThreadPoolExecutor):
+def test_a_new_key_waits_for_the_read_that_finds_it(stuck: Stuck, pool: ThreadPoolExecutor):
     ring = Keyring(stuck.read, "env:KEYS")
     first = under_way(ring, stuck, pool, MIN_READ_INTERVAL, "k2")
     second = pool.submit(ring.keys, NOW + MIN_READ_INTERVAL, "k2")
@@ -263,7 +263,7 @@ def test_a_new_keys_owner_waits_for_the_reading_that_finds_it(stuck: Stuck, pool
     assert stuck.asked == 2
 
 
-def test_a_reading_that_timed_out_is_remembered_for_those_who_waited(stuck: Stuck, pool: ThreadPoolExecutor):
+def test_a_timed_out_read_counts_for_the_threads_that_waited(stuck: Stuck, pool: ThreadPoolExecutor):
     stuck.hangs, stuck.down = True, CloudError(Reason.UNREACHABLE, "secretsmanager:GetSecretValue", "timed out")
     ring = Keyring(stuck.read, "env:KEYS")
     asked = [pool.submit(ring.keys, NOW, "k1") for _ in range(4)]
@@ -286,12 +286,12 @@ def test_a_reading_that_timed_out_is_remembered_for_those_who_waited(stuck: Stuc
         pytest.param("/subscriptions/1/resourceGroups/RG", "/subscriptions/1/resourcegroups/rg", id="an Azure id, in any case"),
     ],
 )
-def test_a_ring_is_of_the_deployment_that_the_setting_names(said: str, deployment: str):
+def test_keys_carry_the_set_deployment(said: str, deployment: str):
     keys = snooze_keys.open_keyring("env:KEYS", {"KEYS": LONG, "REAPER_DEPLOYMENT": said}).keys(NOW)
     assert keys.deployment == deployment
 
 
 @pytest.mark.parametrize("said", ["two\nlines", "x" * 2000])
-def test_a_deployment_that_is_no_name_is_a_settings_error(said: str):
+def test_an_invalid_deployment_setting_is_an_error(said: str):
     with pytest.raises(SettingsError, match="REAPER_DEPLOYMENT"):
         snooze_keys.open_keyring("env:KEYS", {"KEYS": LONG, "REAPER_DEPLOYMENT": said})

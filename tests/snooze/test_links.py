@@ -33,7 +33,7 @@ def finding(state: State = State.IDLE, **given: object) -> Finding:
     )
 
 
-def test_each_idle_resource_gets_a_link_that_keeps_it_and_shows_what_it_is():
+def test_each_idle_resource_gets_a_link_with_its_facts():
     found = links_by_resource([finding(), finding(State.ACTIVE, id="busy"), finding(State.UNKNOWN, id="dark")], OFFER, NOW)
     [(id, address)] = found.items()
     parts = urlsplit(address)
@@ -45,7 +45,7 @@ def test_each_idle_resource_gets_a_link_that_keeps_it_and_shows_what_it_is():
 
 
 @pytest.mark.parametrize(("longest", "days"), [(DAY, 1), (5.5 * DAY, 5), (90 * DAY, 90)])
-def test_a_link_allows_as_many_days_as_the_resources_own_rule(longest: timedelta, days: int):
+def test_a_link_allows_as_many_days_as_the_rule(longest: timedelta, days: int):
     mine = finding()
     mine = replace(mine, case=replace(mine.case, rule=rule(snooze_max=longest)))
     [address] = links_by_resource([mine], OFFER, NOW).values()
@@ -61,21 +61,21 @@ def test_a_resource_without_owner_and_price_gets_a_link_too():
     assert (link.owner, link.usd_per_hour) == ("", None)
 
 
-def test_an_id_too_long_for_a_link_has_none_and_the_others_theirs():
+def test_a_resource_with_an_overlong_id_gets_no_link():
     assert list(links_by_resource([finding(id="x" * 3000), finding(id="short")], OFFER, NOW)) == ["short"]
 
 
-def test_azure_names_its_subscription():
+def test_an_azure_link_names_the_subscription():
     found = links_by_resource([finding(target=Target(cloud="azure", account="0000-11"), region="westeurope")], OFFER, NOW)
     [address] = found.values()
     assert verify_link(address.rpartition("t=")[2], KEYS, NOW).where == "Azure subscription 0000-11, westeurope"
 
 
-def test_without_an_address_there_are_no_links():
+def test_without_snooze_url_there_are_no_links():
     assert snooze_links.open_signer({"REAPER_SNOOZE_URL": " "}, NOW) is None
 
 
-def test_the_settings_make_an_offer():
+def test_snooze_settings_create_a_link_signer():
     made = snooze_links.open_signer(GOOD, NOW)
     assert made
     assert (made.base, made.keys.ring) == ("https://keep.example.com/api/", {"k1": SECRET.encode()})
@@ -96,12 +96,12 @@ def test_the_settings_make_an_offer():
         pytest.param({"KEYS": "short"}, "5 bytes", id="a weak key"),
     ],
 )
-def test_settings_that_cannot_be_used_are_named(changed: dict[str, str], said: str):
+def test_invalid_snooze_settings_are_named(changed: dict[str, str], said: str):
     with pytest.raises(ReaperError, match=said):
         snooze_links.open_signer({**GOOD, **changed}, NOW)
 
 
-def test_links_are_for_the_deployment_that_the_setting_names():
+def test_links_are_bound_to_the_set_deployment():
     made = snooze_links.open_signer({**GOOD, "REAPER_DEPLOYMENT": "arn:aws:cloudformation:us-east-1:1:stack/a/b"}, NOW)
     assert made
     [address] = links_by_resource([finding()], made, NOW).values()
@@ -111,12 +111,12 @@ def test_links_are_for_the_deployment_that_the_setting_names():
         verify_link(token, replace(made.keys, deployment="arn:aws:cloudformation:us-east-1:1:stack/a/c"), NOW)
 
 
-def test_without_the_setting_links_are_good_wherever_the_secret_is():
+def test_without_a_deployment_links_are_valid_anywhere():
     made = snooze_links.open_signer(GOOD, NOW)
     assert made
     [address] = links_by_resource([finding()], made, NOW).values()
     assert verify_link(address.rpartition("t=")[2], replace(made.keys, deployment="any"), NOW).name == "churn"
 
 
-def test_http_is_for_this_machine_only():
+def test_snooze_url_allows_http_on_this_machine_only():
     assert snooze_links.open_signer({**GOOD, "REAPER_SNOOZE_URL": "http://127.0.0.1:8080"}, NOW)

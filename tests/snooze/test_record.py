@@ -37,7 +37,7 @@ def ledger() -> InMemoryLedger:
     return warned()
 
 
-def test_looking_shows_what_it_is_about_and_the_choices(ledger: InMemoryLedger):
+def test_the_form_shows_the_resource_and_the_choices(ledger: InMemoryLedger):
     reply = look(ledger)
     found = Page(reply.body)
     assert reply.status == 200
@@ -55,7 +55,7 @@ def test_looking_shows_what_it_is_about_and_the_choices(ledger: InMemoryLedger):
     assert found.fields()["t"] == [TOKEN]
 
 
-def test_a_memory_that_cannot_be_read_is_neither_shown_as_none_nor_written_over(ledger: InMemoryLedger):
+def test_an_unreadable_memory_is_never_overwritten(ledger: InMemoryLedger):
     ledger._memories[ID] = broken = (*ledger._memories[ID][:2], {"snoozed_until": "next summer"})
     for reply in (look(ledger), send(ledger, shorten="yes")):
         assert reply.status == 503
@@ -64,7 +64,7 @@ def test_a_memory_that_cannot_be_read_is_neither_shown_as_none_nor_written_over(
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_looking_changes_nothing(ledger: InMemoryLedger, method: str):
+def test_opening_a_link_changes_nothing(ledger: InMemoryLedger, method: str):
     before = remembered(ledger)
     for _ in range(3):
         look(ledger, method=method)
@@ -73,12 +73,12 @@ def test_looking_changes_nothing(ledger: InMemoryLedger, method: str):
     assert ledger.history(ID) == []
 
 
-def test_head_answers_as_get_would_without_the_page(ledger: InMemoryLedger):
+def test_head_answers_like_get_without_a_body(ledger: InMemoryLedger):
     got, head = look(ledger), look(ledger, method="HEAD")
     assert (head.status, head.headers, head.body) == (got.status, got.headers, "")
 
 
-def test_sending_keeps_the_resource_and_says_until_when_by_whom_and_why(ledger: InMemoryLedger):
+def test_sending_the_form_snoozes_and_records_who_and_why(ledger: InMemoryLedger):
     reply = send(ledger, days="3", reason="demo on Monday")
     found = remembered(ledger)
     assert (reply.status, found.snoozed_until) == (200, datetime(2026, 11, 24, 11, tzinfo=UTC))
@@ -91,18 +91,18 @@ def test_sending_keeps_the_resource_and_says_until_when_by_whom_and_why(ledger: 
     assert entry.because == "snoozed by its link until Tue 24 Nov 2026, 11:00 UTC: demo on Monday"
 
 
-def test_a_name_that_was_typed_in_goes_with_the_links_owner_and_does_not_replace_it(ledger: InMemoryLedger):
+def test_a_typed_name_is_added_to_the_links_owner(ledger: InMemoryLedger):
     send(ledger, name="The Admin")
     assert remembered(ledger).snoozed_by == "The Admin (jo@example.com)"
 
 
-def test_a_resource_that_was_forgotten_can_still_be_kept():
+def test_a_forgotten_resource_can_be_snoozed():
     ledger = InMemoryLedger()
     assert send(ledger).status == 200
     assert remembered(ledger).snoozed_until == pages.snooze_end(NOW, 7)
 
 
-def test_a_replay_changes_nothing_more(ledger: InMemoryLedger):
+def test_resending_the_form_changes_nothing(ledger: InMemoryLedger):
     send(ledger)
     before = remembered(ledger)
     for _ in range(5):
@@ -111,7 +111,7 @@ def test_a_replay_changes_nothing_more(ledger: InMemoryLedger):
     assert len(ledger.history(ID)) == 1
 
 
-def test_a_longer_snooze_stays_unless_shortening_was_asked_for(ledger: InMemoryLedger):
+def test_a_longer_snooze_stays_unless_shortened(ledger: InMemoryLedger):
     send(ledger, days="30")
     assert "Nothing changed" in Page(send(ledger, days="1").body).text
     assert remembered(ledger).snoozed_until == pages.snooze_end(NOW, 30)
@@ -120,13 +120,13 @@ def test_a_longer_snooze_stays_unless_shortening_was_asked_for(ledger: InMemoryL
     assert len(ledger.history(ID)) == 2
 
 
-def test_a_shorter_snooze_is_prolonged(ledger: InMemoryLedger):
+def test_a_shorter_snooze_is_extended(ledger: InMemoryLedger):
     send(ledger, days="1")
     send(ledger, days="7")
     assert remembered(ledger).snoozed_until == pages.snooze_end(NOW, 7)
 
 
-def test_a_snooze_that_is_over_does_not_count_as_kept(ledger: InMemoryLedger):
+def test_an_expired_snooze_is_not_shown(ledger: InMemoryLedger):
     send(ledger, days="1")
     later = NOW + 2 * DAY
     assert "Snoozed until" not in look(ledger, now=later).body
@@ -134,7 +134,7 @@ def test_a_snooze_that_is_over_does_not_count_as_kept(ledger: InMemoryLedger):
     assert remembered(ledger).snoozed_until == pages.snooze_end(later, 1)
 
 
-def test_looking_at_what_is_kept_says_until_when_by_whom_and_why_and_offers_to_shorten(ledger: InMemoryLedger):
+def test_the_form_shows_the_current_snooze(ledger: InMemoryLedger):
     assert "shorten" not in Page(look(ledger).body).fields()
     send(ledger, days="30", reason="quarterly run")
     found = Page(look(ledger).body)
@@ -144,7 +144,7 @@ def test_looking_at_what_is_kept_says_until_when_by_whom_and_why_and_offers_to_s
 
 
 @pytest.mark.parametrize("days", ["", "0", "31", "-1", "1.5", "1e9", "99999999999", "７", "7 ", "seven"])
-def test_days_outside_the_rules_limit_are_asked_for_again_and_nothing_is_written(ledger: InMemoryLedger, days: str):
+def test_days_outside_the_limit_write_nothing(ledger: InMemoryLedger, days: str):
     reply = send(ledger, days=days, reason="because")
     assert reply.status == 400
     assert "Choose how long to keep it" in reply.body
@@ -155,13 +155,13 @@ def test_days_outside_the_rules_limit_are_asked_for_again_and_nothing_is_written
 @pytest.mark.parametrize(
     ("limit", "offered"), [(1, ["1"]), (2, ["1", "2"]), (3, ["1", "3"]), (7, ["1", "3", "7"]), (14, ["1", "3", "7", "14"])]
 )
-def test_no_choice_is_beyond_the_rules_limit_and_one_is_chosen_beforehand(ledger: InMemoryLedger, limit: int, offered: list[str]):
+def test_choices_stay_within_the_limit_with_one_preselected(ledger: InMemoryLedger, limit: int, offered: list[str]):
     found = Page(look(ledger, token=sign_link(replace(LINK, max_days=limit), KEYS)).body)
     assert found.fields()["days"] == offered
     assert sum("checked" in attrs for _, attrs in found.tags) == 1
 
 
-def test_a_ledger_that_is_down_says_so_and_offers_the_tag_instead(ledger: InMemoryLedger):
+def test_an_unreachable_ledger_is_a_503_with_the_tag(ledger: InMemoryLedger):
     for reply, day in (
         (look(Down()), "2026-11-28"),
         (send(Down(), days="3"), "2026-11-24"),
@@ -174,7 +174,7 @@ def test_a_ledger_that_is_down_says_so_and_offers_the_tag_instead(ledger: InMemo
         assert "10.0.0.7" in reply.note
 
 
-def test_a_history_that_cannot_be_written_is_logged_and_the_snooze_holds():
+def test_a_failed_history_entry_is_logged_and_the_snooze_stays():
     ledger = Forgetful()
     reply = send(ledger)
     assert reply.status == 200
@@ -182,14 +182,14 @@ def test_a_history_that_cannot_be_written_is_logged_and_the_snooze_holds():
     assert remembered(ledger).snoozed_until is not None
 
 
-def test_a_lost_race_is_tried_again_and_keeps_what_the_winner_wrote():
+def test_a_lost_race_is_retried_and_keeps_the_winners_fields():
     ledger = Raced(3)
     assert send(ledger).status == 200
     found = remembered(ledger)
     assert (found.snoozed_until, found.reminded_at, found.version) == (pages.snooze_end(NOW, 7), NOW, 4)
 
 
-def test_losing_every_race_is_said_and_not_hidden():
+def test_losing_every_race_is_a_503():
     ledger = Raced(99)
     reply = send(ledger)
     assert (reply.status, remembered(ledger).snoozed_until) == (503, None)
@@ -197,7 +197,7 @@ def test_losing_every_race_is_said_and_not_hidden():
 
 
 @pytest.mark.parametrize("kept_in", ["memory:", "sqlite://{}/ledger.db"])
-def test_many_at_once_lose_nothing_and_the_longest_wins(kept_in: str, tmp_path: Path):
+def test_of_concurrent_snoozes_the_longest_wins(kept_in: str, tmp_path: Path):
     ledger = opening.open_ledger(kept_in.format(tmp_path), {})
     start = threading.Barrier(8)
 
@@ -218,5 +218,5 @@ def test_many_at_once_lose_nothing_and_the_longest_wins(kept_in: str, tmp_path: 
 
 
 @pytest.mark.parametrize("base", ["https://x.lambda-url.us-east-1.on.aws/", "https://x.lambda-url.us-east-1.on.aws"])
-def test_the_address_for_messages(base: str):
+def test_link_address_appends_path_and_token(base: str):
     assert links.link_address(base, TOKEN) == f"https://x.lambda-url.us-east-1.on.aws/keep?t={TOKEN}"

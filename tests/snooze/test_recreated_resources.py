@@ -36,14 +36,14 @@ def made(created: datetime | None, state: State = State.IDLE) -> Case:
         pytest.param(None, 10 * DAY, StepName.NONE, id="nobody knows when it was made"),
     ],
 )
-def test_a_snooze_does_not_shield_what_was_made_anew_under_the_same_id(created, given, expected):
+def test_a_snooze_does_not_protect_a_recreated_resource(created, given, expected):
     of = made(None if created is None else NOW - created)
     assert move(of, kept(given)) is expected
     assert (with_snooze(of, kept(given), NOW).verdict.state is State.IDLE) is (expected is StepName.WARN)
 
 
 @pytest.mark.parametrize("state", [State.IDLE, State.ACTIVE, State.UNKNOWN])
-def test_such_a_snooze_is_cleared_away_so_that_its_page_does_not_show_it(state):
+def test_a_recreated_resources_old_snooze_is_cleared(state):
     left = after_judging(made(NOW - DAY, state), kept(2 * DAY), NOW)
     assert (left.snoozed_until, left.snoozed_at, left.snoozed_by, left.snooze_reason) == (None, None, None, None)
     assert after_judging(made(NOW - 3 * DAY, state), kept(2 * DAY), NOW + HOUR).snoozed_by == "jo"

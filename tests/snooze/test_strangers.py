@@ -46,7 +46,7 @@ BAD = [
 
 
 @pytest.mark.parametrize("bad", BAD)
-def test_every_bad_link_gets_the_same_plain_page_and_the_log_gets_the_reason(ledger: InMemoryLedger, bad: str):
+def test_every_invalid_link_gets_the_same_page(ledger: InMemoryLedger, bad: str):
     replies = [look(ledger, token=bad), look(ledger, method="HEAD", token=bad), send(ledger, t=bad)]
     assert {r.status for r in replies} == {403}
     assert {r.body for r in replies} == {look(ledger, token="nonsense").body, ""}
@@ -56,39 +56,39 @@ def test_every_bad_link_gets_the_same_plain_page_and_the_log_gets_the_reason(led
     assert remembered(ledger) == replace(WARNED, version=1)
 
 
-def test_the_token_must_be_in_the_form_itself(ledger: InMemoryLedger):
+def test_a_post_needs_the_token_in_its_form(ledger: InMemoryLedger):
     for body in (b"days=7", b""):
         request = Request(method="POST", path="/keep", query=f"t={TOKEN}&days=7", body=body)
         assert handle_request(request, desk(ledger)).status == 403
     assert remembered(ledger).snoozed_until is None
 
 
-def test_a_link_keeps_the_resource_that_it_names_and_no_other(ledger: InMemoryLedger):
+def test_a_link_snoozes_only_its_own_resource(ledger: InMemoryLedger):
     send(ledger, resource="other", r="other", id="other")
     assert remembered(ledger, "other") == Memory()
     assert remembered(ledger).snoozed_until is not None
 
 
 @pytest.mark.parametrize("path", ["/", "/keep/", "/Keep", "/stop", "/delete", "/favicon.ico", "//keep", "/%6beep", ""])
-def test_there_is_one_page_and_no_other(ledger: InMemoryLedger, path: str):
+def test_every_other_path_is_404(ledger: InMemoryLedger, path: str):
     for method in ("GET", "POST", "DELETE"):
         assert handle_request(Request(method=method, path=path, query=f"t={TOKEN}"), desk(ledger)).status == 404
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "STOP", "get"])
-def test_other_methods_are_not_there(ledger: InMemoryLedger, method: str):
+def test_other_methods_are_405(ledger: InMemoryLedger, method: str):
     reply = look(ledger, method=method)
     assert (reply.status, reply.headers["allow"]) == (405, "GET, HEAD, POST")
 
 
-def test_a_body_too_long_is_not_read(ledger: InMemoryLedger):
+def test_an_overlong_body_is_413(ledger: InMemoryLedger):
     assert send(ledger, reason="x" * form.MAX_BODY).status == 413
     assert send(ledger, reason="😀" * form.MAX_REASON, name="😀" * form.MAX_NAME).status == 200
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)
 @pytest.mark.parametrize("where", ["name", "owner", "kind", "where"])
-def test_hostile_names_come_out_harmless(where: str, hostile: str):
+def test_hostile_names_are_escaped(where: str, hostile: str):
     link = replace(LINK, **{where: hostile})
     ledger = InMemoryLedger()
     token = sign_link(link, KEYS)
@@ -102,7 +102,7 @@ def test_hostile_names_come_out_harmless(where: str, hostile: str):
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)
-def test_hostile_reasons_come_out_harmless_and_cut(ledger: InMemoryLedger, hostile: str):
+def test_hostile_reasons_are_escaped_and_cut(ledger: InMemoryLedger, hostile: str):
     send(ledger, reason=hostile[:4000], name=hostile[:4000])
     found = remembered(ledger)
     assert found.snooze_reason
@@ -125,7 +125,7 @@ def test_hostile_reasons_come_out_harmless_and_cut(ledger: InMemoryLedger, hosti
         pytest.param("   ", None, id="nothing but blanks"),
     ],
 )
-def test_reasons_are_kept_in_any_script(ledger: InMemoryLedger, sent: str, kept: str | None):
+def test_reasons_keep_their_script(ledger: InMemoryLedger, sent: str, kept: str | None):
     send(ledger, reason=sent)
     assert remembered(ledger).snooze_reason == kept
 
@@ -140,11 +140,11 @@ def test_reasons_are_kept_in_any_script(ledger: InMemoryLedger, sent: str, kept:
         pytest.param(b"", id="nothing"),
     ],
 )
-def test_a_body_that_is_no_form_is_refused_and_nothing_raised(ledger: InMemoryLedger, body: bytes):
+def test_a_body_that_is_no_form_raises_nothing(ledger: InMemoryLedger, body: bytes):
     assert handle_request(Request(method="POST", path="/keep", body=body), desk(ledger)).status == 403
 
 
-def test_a_reason_that_is_not_utf8_is_kept_with_marks(ledger: InMemoryLedger):
+def test_invalid_utf8_in_a_reason_becomes_a_mark(ledger: InMemoryLedger):
     body = urlencode({"t": TOKEN, "days": "1"}).encode() + b"&reason=caf%E9"
     assert handle_request(Request(method="POST", path="/keep", body=body), desk(ledger)).status == 200
     assert remembered(ledger).snooze_reason == "caf\ufffd"
@@ -174,7 +174,7 @@ def unreadable(wanted: str | None) -> Keys:
     raise CloudError(Reason.UNREACHABLE, "secretsmanager:GetSecretValue", "timed out at 10.0.0.7")
 
 
-def test_every_reply_has_the_headers_that_keep_the_token_and_the_page_to_themselves():
+def test_every_reply_has_the_security_headers():
     replies = [make() for make in all_replies()]
     assert [r.status for r in replies] == [200, 200, 400, 403, 405, 503, 404, 413, 429, 503, 400]
     for reply in replies:
@@ -190,7 +190,7 @@ def test_every_reply_has_the_headers_that_keep_the_token_and_the_page_to_themsel
         assert all(v.isascii() and v.isprintable() for v in reply.headers.values())
 
 
-def test_no_page_has_a_script_or_fetches_anything_or_offers_more_than_keeping():
+def test_no_page_has_scripts_fetches_or_other_actions():
     for make in all_replies():
         found = Page(make().body)
         assert not {"script", "img", "iframe", "object", "svg"} & {tag for tag, _ in found.tags}
@@ -199,7 +199,7 @@ def test_no_page_has_a_script_or_fetches_anything_or_offers_more_than_keeping():
         assert {attrs["action"] for tag, attrs in found.tags if tag == "form"} <= {"keep"}
 
 
-def test_one_link_and_one_network_can_only_ask_so_often(ledger: InMemoryLedger):
+def test_links_and_networks_are_rate_limited(ledger: InMemoryLedger):
     meters = RateLimiters(
         per_network=RateLimiter(burst=3, per_second=0), per_link=RateLimiter(burst=2, per_second=0), per_log_line=LINES
     )
@@ -215,7 +215,7 @@ def test_one_link_and_one_network_can_only_ask_so_often(ledger: InMemoryLedger):
     assert [ask(other, ""), ask("guess", "nonsense"), ask("guess", "?"), ask("guess", "")] == [200, 403, 403, 429]
 
 
-def test_what_is_over_the_limit_is_told_when_to_come_back(ledger: InMemoryLedger):
+def test_a_429_says_when_to_try_again(ledger: InMemoryLedger):
     meters = RateLimiters(
         per_network=RateLimiter(burst=0, per_second=0), per_link=RateLimiter(burst=1, per_second=0), per_log_line=LINES
     )
@@ -223,5 +223,5 @@ def test_what_is_over_the_limit_is_told_when_to_come_back(ledger: InMemoryLedger
     assert (reply.status, reply.headers["retry-after"]) == (429, "60")
 
 
-def test_no_note_for_the_log_holds_a_token(ledger: InMemoryLedger):
+def test_no_log_note_contains_a_token(ledger: InMemoryLedger):
     assert not any(TOKEN[-43:] in make().note for make in all_replies())

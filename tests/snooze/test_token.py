@@ -54,11 +54,11 @@ def _signed(payload: bytes) -> str:
     return f"{head}.{urlsafe_b64encode(mac).rstrip(b'=').decode()}"
 
 
-def test_a_link_comes_back_as_it_was_signed():
+def test_a_signed_link_verifies_to_the_same_link():
     assert verify_link(GOOD, KEYS, NOW) == LINK
 
 
-def test_a_link_goes_into_an_address_as_it_is():
+def test_a_token_needs_no_escaping_in_an_address():
     assert set(GOOD) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.")
 
 
@@ -68,7 +68,7 @@ def test_a_link_goes_into_an_address_as_it_is():
     price=st.none() | st.floats(0, 1e6),
     days=st.integers(1, token.MAX_DAYS),
 )
-def test_whatever_the_names_a_link_can_be_read_again(name: str, owner: str, price: float | None, days: int):
+def test_links_with_any_names_can_be_verified(name: str, owner: str, price: float | None, days: int):
     link = replace(LINK, resource=ARM, name=name, owner=owner, usd_per_hour=price, max_days=days)
     found = verify_link(sign_link(link, KEYS), KEYS, NOW)
     assert (found.resource, found.usd_per_hour, found.max_days) == (ARM, price, days)
@@ -86,14 +86,14 @@ def test_whatever_the_names_a_link_can_be_read_again(name: str, owner: str, pric
         pytest.param(EAST, EAST.upper(), id="another case"),
     ],
 )
-def test_a_link_is_good_at_the_deployment_that_it_was_signed_for_alone(mine: str, ours: str):
+def test_a_bound_link_is_valid_at_its_deployment_only(mine: str, ours: str):
     link = sign_link(LINK, of(mine))
     assert verify_link(link, of(mine), NOW) == LINK
     with pytest.raises(InvalidLink):
         verify_link(link, of(ours), NOW)
 
 
-def test_a_link_of_the_old_form_holds_at_every_page_until_it_expires():
+def test_a_v1_link_is_valid_anywhere_until_it_expires():
     assert GOOD.startswith("v1.")
     for page in ("", EAST, WEST):
         assert verify_link(GOOD, of(page), NOW) == LINK
@@ -101,7 +101,7 @@ def test_a_link_of_the_old_form_holds_at_every_page_until_it_expires():
             verify_link(GOOD, of(page), LINK.expires)
 
 
-def test_a_link_of_one_deployment_cannot_be_made_one_of_the_old_form():
+def test_a_v2_link_cannot_be_turned_into_v1():
     """Neither by its first letters, nor by moving the deployment from what is signed into the token, nor with its bare signature."""
     bound = sign_link(replace(LINK, name="of the east"), of(EAST))
     head, _, mac = bound.rpartition(".")
@@ -111,12 +111,12 @@ def test_a_link_of_one_deployment_cannot_be_made_one_of_the_old_form():
                 verify_link(attempt, of(page), NOW)
 
 
-def test_a_link_of_the_old_form_cannot_be_made_one_of_a_deployment():
+def test_a_v1_link_cannot_be_turned_into_v2():
     with pytest.raises(InvalidLink):
         verify_link(f"v2{GOOD[2:]}", of(EAST), NOW)
 
 
-def test_the_log_says_that_a_link_may_be_of_another_deployment():
+def test_the_detail_mentions_another_deployment():
     with pytest.raises(InvalidLink) as refused:
         verify_link(sign_link(LINK, of(EAST)), of(WEST), NOW)
     assert "another deployment" in refused.value.detail
@@ -126,7 +126,7 @@ def test_the_log_says_that_a_link_may_be_of_another_deployment():
 
 
 @given(st.integers(0, len(GOOD) * 8 - 1))
-def test_any_bit_that_is_flipped_is_refused(bit: int):
+def test_a_flipped_bit_invalidates_a_link(bit: int):
     raw = bytearray(GOOD.encode())
     raw[bit // 8] ^= 1 << bit % 8
     with pytest.raises(InvalidLink):
@@ -134,14 +134,14 @@ def test_any_bit_that_is_flipped_is_refused(bit: int):
 
 
 @given(st.integers(0, len(GOOD) - 1), st.characters())
-def test_any_character_that_is_another_is_refused(at: int, other: str):
+def test_a_changed_character_invalidates_a_link(at: int, other: str):
     assume(GOOD[at] != other)
     with pytest.raises(InvalidLink):
         verify_link(GOOD[:at] + other + GOOD[at + 1 :], KEYS, NOW)
 
 
 @given(st.text(max_size=400))
-def test_any_other_text_is_refused_and_nothing_else_is_raised(text: str):
+def test_any_other_text_raises_invalid_link_only(text: str):
     with pytest.raises(InvalidLink):
         verify_link(text, KEYS, NOW)
 
@@ -167,33 +167,33 @@ def test_any_other_text_is_refused_and_nothing_else_is_raised(text: str):
         pytest.param(_signed(b"\xff\xfe"), id="no text, signed by us"),
     ],
 )
-def test_a_bad_link_is_refused_in_the_same_words(bad: str):
+def test_every_invalid_link_has_the_same_text(bad: str):
     with pytest.raises(InvalidLink) as refused:
         verify_link(bad, KEYS, NOW)
     assert str(refused.value) == "this link isn't valid"
     assert refused.value.detail
 
 
-def test_a_link_ends_at_its_expiry():
+def test_a_link_expires_on_time():
     assert verify_link(GOOD, KEYS, LINK.expires - timedelta(seconds=1)) == LINK
     with pytest.raises(InvalidLink) as refused:
         verify_link(GOOD, KEYS, LINK.expires)
     assert refused.value.detail.startswith("expired at")
 
 
-def test_the_same_key_id_with_another_secret_is_refused():
+def test_another_secret_with_the_same_key_id_is_refused():
     with pytest.raises(InvalidLink):
         verify_link(GOOD, Keys(current="k1", ring={"k1": b"2" * 32}), NOW)
 
 
-def test_a_signature_made_for_something_else_does_not_pass():
+def test_a_signature_for_another_purpose_is_invalid():
     head = GOOD.rpartition(".")[0]
     mac = hmac.digest(KEYS.ring["k1"], head.encode(), "sha256")
     with pytest.raises(InvalidLink):
         verify_link(f"{head}.{urlsafe_b64encode(mac).rstrip(b'=').decode()}", KEYS, NOW)
 
 
-def test_after_a_rotation_old_links_hold_and_new_ones_carry_the_new_key():
+def test_after_rotation_old_links_stay_valid():
     rotated = Keys(current="k2", ring={**KEYS.ring, "k2": b"2" * 32})
     assert verify_link(GOOD, rotated, NOW) == LINK
     assert token.key_id(sign_link(LINK, rotated)) == "k2"
@@ -223,12 +223,12 @@ def test_signatures_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatc
         pytest.param({"resource": "a\ud800"}, "surrogates", id="an id that is no text"),
     ],
 )
-def test_what_no_link_can_carry_is_not_signed(given_: dict[str, Any], said: str):
+def test_sign_link_rejects_what_no_link_can_carry(given_: dict[str, Any], said: str):
     with pytest.raises(ValueError, match=said):
         sign_link(replace(LINK, **given_), KEYS)
 
 
-def test_the_longest_names_still_fit():
+def test_the_longest_names_fit_into_a_link():
     longest = replace(
         LINK, resource=ARM + "/onlineEndpoints/" + "e" * 32 + "/deployments/" + "d" * 32, name="名" * 500, owner="@" * 500
     )
@@ -247,16 +247,16 @@ def test_the_longest_names_still_fit():
         pytest.param("k1", {}, id="none"),
     ],
 )
-def test_a_ring_that_cannot_be_used_is_refused(current: str, ring: dict[str, bytes]):
+def test_unusable_keys_are_refused(current: str, ring: dict[str, bytes]):
     with pytest.raises(ValueError):
         Keys(current=current, ring=ring)
 
 
-def test_a_ring_does_not_show_its_secrets():
+def test_repr_of_keys_hides_the_secrets():
     assert "1" * 32 not in repr(KEYS)
 
 
 @pytest.mark.parametrize("name", ["two\nlines", "a\0b", "x" * 1025])
-def test_a_deployment_whose_name_is_no_name_is_refused(name: str):
+def test_keys_refuse_an_invalid_deployment(name: str):
     with pytest.raises(ValueError, match="one line"):
         of(name)

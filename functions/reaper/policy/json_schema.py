@@ -30,10 +30,10 @@ def policy_schema(kinds: Sequence[str]) -> dict[str, Any]:
 
 def _without_pydantic_keys(key: dict[str, Any]) -> dict[str, Any]:
     """The key without pydantic's extras. A default of null is dropped: it means the same as no key."""
-    kept = {name: value for name, value in key.items() if name not in {"title", "default", "discriminator"}}
+    cleaned = {name: value for name, value in key.items() if name not in {"title", "default", "discriminator"}}
     if "default" in key and isinstance(key["default"], str | int | float | list):
-        kept["default"] = key["default"]
-    return kept
+        cleaned["default"] = key["default"]
+    return cleaned
 
 
 def _spell_defaults(schema: dict[str, Any]) -> None:

@@ -150,13 +150,9 @@ def _hours_without_effect(policy: Policy) -> Iterator[Problem]:
                 force = f"force has no effect on {kinds}, which are stopped only when idle"
                 yield ("rules", index, "hours", "force"), f"rule {spec.name!r}: {force}"
         if spec.idle_after and spec.idle_after > NIGHT_LENGTH:
-            yield (
-                ("rules", index, "idle_after"),
-                (
-                    f"rule {spec.name!r}: idle_after {policy_duration(spec.idle_after)} also applies outside the hours and is longer than a "
-                    "night, so office hours may never stop anything; use 12h or less"
-                ),
-            )
+            length = f"idle_after {policy_duration(spec.idle_after)} also applies outside the hours and is longer than a night"
+            advice = "office hours may never stop anything; use 12h or less"
+            yield ("rules", index, "idle_after"), f"rule {spec.name!r}: {length}, so {advice}"
 
 
 def _actions_without_effect(policy: Policy) -> Iterator[Problem]:

@@ -58,7 +58,7 @@ class Match(Section):
             "size": _size_matches(self.size, resource),
             "usd_per_hour": _price_matches(self.usd_per_hour, usd_per_hour),
         }
-        return {name: holds for name, holds in results.items() if getattr(self, name) is not None}
+        return {name: result for name, result in results.items() if getattr(self, name) is not None}
 
 
 def _matches_any(globs: Sequence[str] | None, value: str) -> bool:

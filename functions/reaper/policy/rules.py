@@ -53,7 +53,7 @@ def explain_matches(
     """Every rule in the order of the file: its name, whether it matches, and its conditions that fail or depend on the unknown."""
     for spec in policy.rules:
         conditions = spec.match.conditions(resource, usd_per_hour)
-        failing = [name for name, holds in conditions.items() if holds is not True]
+        failing = [name for name, result in conditions.items() if result is not True]
         yield spec.name, spec.match.matches(resource, usd_per_hour), failing
 
 

@@ -52,14 +52,14 @@ def read_tags(tags: Mapping[str, str], now: datetime) -> TagRequests:
                 reader(requests, value.strip(), now)
             except ValueError as error:
                 requests.reasons.append(f"tag {key}={_short_repr(value)} can't be read ({error}), so the resource is protected")
-        elif meant := _meant_key(plain):
+        elif suggestion := _suggested_key(plain):
             requests.reasons.append(
-                f"unknown tag {_short_repr(key)} (did you mean {meant}?); the resource is protected until you fix it"
+                f"unknown tag {_short_repr(key)} (did you mean {suggestion}?); the resource is protected until you fix it"
             )
     return requests
 
 
-def _meant_key(key: str) -> str | None:
+def _suggested_key(key: str) -> str | None:
     """The known key that `key` was probably meant to be; None if it isn't one of the reaper's."""
     word, separator, rest = key.partition(":")
     names = [known.removeprefix(TAG_PREFIX) for known in TAG_DOCS]

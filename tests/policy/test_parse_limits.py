@@ -42,21 +42,21 @@ def rules(count: int, more: str = "") -> str:
         pytest.param(HEAD + LAUGHS, "aliases that grow without end", id="a billion laughs"),
     ],
 )
-def test_a_policy_that_is_too_much_is_a_policy_error(text: str, said: str):
+def test_an_oversized_policy_is_an_error(text: str, said: str):
     with pytest.raises(PolicyError, match=said):
         parse(text)
     with pytest.raises(PolicyError):
         policy_file.load_policy(text)
 
 
-def test_as_many_rules_as_may_be_are_read_and_checked():
+def test_the_maximum_number_of_rules_is_accepted():
     text = rules(MAX_RULES, ", match: {tags: {team: a}}")
     policy = parse(text)
     assert len(policy.rules) == MAX_RULES
     assert len(lint.lint_policy(policy, text, "policy.yaml")) == MAX_PROBLEMS
 
 
-def test_the_first_hundred_problems_are_told_and_the_others_counted():
+def test_one_hundred_problems_are_listed_and_the_rest_counted():
     with pytest.raises(PolicyError) as caught:
         parse(rules(300, ", action: stpo"))
     assert len(caught.value.problems) == MAX_PROBLEMS + 1
@@ -64,18 +64,18 @@ def test_the_first_hundred_problems_are_told_and_the_others_counted():
 
 
 @pytest.mark.parametrize("limit", ["1e999", "9" * 400 + ".0"])
-def test_no_limit_is_infinite(limit: str):
+def test_an_infinite_limit_is_an_error(limit: str):
     with pytest.raises(PolicyError, match=r"limits.max_usd_per_hour: .* is not valid: expected a finite number"):
         parse(f"{HEAD}limits: {{max_usd_per_hour: {limit}}}\n")
 
 
-def test_a_file_without_end_is_read_no_further_than_a_policy_may_be_long():
+def test_an_endless_file_is_read_up_to_the_limit():
     with pytest.raises(PolicyError, match="longer than 262,144 bytes"):
         policy_file.load_policy("/dev/zero")
 
 
 @pytest.mark.parametrize(("length", "may"), [(yaml_lines.MAX_BYTES, True), (yaml_lines.MAX_BYTES + 1, False)])
-def test_the_longest_policy_is_read_from_a_file(tmp_path: Path, length: int, may: bool):
+def test_a_file_of_exactly_the_maximum_size_is_read(tmp_path: Path, length: int, may: bool):
     file = tmp_path / "policy.yaml"
     file.write_bytes((HEAD + "#").encode().ljust(length - 2, b"x") + "ü".encode())
     if may:
@@ -85,7 +85,7 @@ def test_the_longest_policy_is_read_from_a_file(tmp_path: Path, length: int, may
         policy_file.load_policy(str(file))
 
 
-def test_a_file_that_is_no_text_is_a_policy_error(tmp_path: Path):
+def test_a_binary_policy_file_is_an_error(tmp_path: Path):
     (tmp_path / "policy.yaml").write_bytes(b"version: 1 # \xff")
     with pytest.raises(PolicyError, match=r"policy.yaml:1: not valid UTF-8"):
         policy_file.load_policy(str(tmp_path / "policy.yaml"))
@@ -100,7 +100,7 @@ def laughing(depth: int) -> str:
 @pytest.mark.parametrize(
     "key", [laughing(30), "&a [*a]", "{a: b}", "[" * 250 + "]" * 250], ids=["laughs", "itself", "map", "deep"]
 )
-def test_a_key_that_is_no_text_is_an_error_before_it_is_spelled(key: str):
+def test_a_collection_as_key_is_an_error_without_repeating_it(key: str):
     with pytest.raises(PolicyError, match=r"^p.yaml:2: the policy: a list or mapping can't be a key"):
         parse_policy(f"{HEAD}? {key}\n: v\n", "p.yaml", [])
 
@@ -127,14 +127,14 @@ HOURS = "hours: {on: 'mon 07:00-08:00', tz: UTC, force: true}"
         pytest.param(f"!{'a' * 200_000} x", id="a tag"),
     ],
 )
-def test_what_an_error_repeats_is_bounded(text: str):
+def test_policy_errors_repeat_values_in_bounded_length(text: str):
     with pytest.raises(PolicyError) as caught:
         parse_policy(text if text[0] in "[!" else HEAD + text, "p.yaml", registry.kind_names(), ["sagemaker-notebook"])
     assert max(map(len, caught.value.problems)) <= 1000
     assert len(caught.value.problems) <= MAX_PROBLEMS + 1
 
 
-def test_an_error_about_many_names_the_first_and_counts_the_others():
+def test_an_error_names_the_first_values_and_counts_the_rest():
     kinds = ", ".join(["azureml-online-deployment"] * 9000)
     with pytest.raises(PolicyError, match=r"not azureml-online-deployment, azureml-online-deployment, \S+ and 8,997 more$"):
         parse_policy(
@@ -146,7 +146,7 @@ def test_an_error_about_many_names_the_first_and_counts_the_others():
 
 
 @pytest.mark.parametrize(("value", "may"), [("x" * 2000, True), ("x" * 2001, False)])
-def test_no_key_or_value_is_longer_than_a_text_that_means_something(value: str, may: bool):
+def test_overlong_keys_and_values_are_errors(value: str, may: bool):
     for text in (
         f"{HEAD}rules: [{{name: x, match: {{name: {value}}}}}]",
         f"{HEAD}rules: [{{name: x, match: {{tags: {{? {value} : y}}}}}}]",
@@ -159,7 +159,7 @@ def test_no_key_or_value_is_longer_than_a_text_that_means_something(value: str, 
         assert read is may
 
 
-def test_no_hint_of_the_check_is_longer_than_a_line():
+def test_lint_warnings_are_bounded_in_length():
     values = ", ".join(["&a 'X" + "x" * 1900 + "'", *["*a"] * 3000])
     text = f"{HEAD}rules: [{{name: x, action: ignore, match: {{tags: {{t: [{values}]}}, region: [{values.replace('a', 'b')}]}}}}]"
     hints = lint.lint_policy(parse(text), text, "policy.yaml")

@@ -63,27 +63,27 @@ def check(text: str) -> None:
 
 
 @pytest.mark.parametrize("value", [*(f"!!{tag} {value}" for tag in TAGS for value in VALUES), *ODD])
-def test_no_tag_or_value_trips_the_reader(value: str):
+def test_no_yaml_tag_or_value_crashes_the_parser(value: str):
     for place in PLACES:
         check(f"version: 1\n{place.format(value)}\n")
     check(value)
 
 
 @pytest.mark.parametrize("value", ["!!timestamp foo", "!!binary abc", "!!set {a}", "!!omap [a: b]", "!own x", "!!map [a]"])
-def test_a_tag_that_is_not_read_is_refused_with_its_line(value: str):
+def test_an_unsupported_yaml_tag_is_an_error_with_its_line(value: str):
     with pytest.raises(PolicyError, match=r"^p.yaml:2: owners.tags: unsupported YAML tag '!.*'; write the value without a tag"):
         parse_policy(f"version: 1\nowners: {{tags: {value}}}\n", "p.yaml", [])
 
 
 @pytest.mark.parametrize("value", ["!!float ''", "!!float _", "!!int ''", "!!int 0x10", "!!bool x", "!!null x", "!!int 1.5"])
-def test_a_value_that_is_not_what_its_tag_says_is_refused_with_its_line(value: str):
+def test_a_value_that_contradicts_its_yaml_tag_is_an_error(value: str):
     for place in PLACES[:1] + PLACES[4:6]:
         with pytest.raises(PolicyError, match=r"^p.yaml:2: [\w\[\].]+: '.*' isn't a valid (float|int|bool|null)"):
             parse_policy(f"version: 1\n{place.format(value)}\n", "p.yaml", [])
 
 
 @pytest.mark.parametrize(("value", "read"), [("!!float 1", 1.0), ("!!int '7'", 7.0), ("!!float .5e1", 5.0), ("7", 7.0)])
-def test_a_tag_of_what_stands_there_is_read(value: str, read: float):
+def test_a_yaml_tag_that_fits_its_value_is_accepted(value: str, read: float):
     policy = parse_policy(f"version: 1\nlimits: {{max_usd_per_hour: {value}}}\n", "p.yaml", [])
     assert policy.limits.max_usd_per_hour == read
 
@@ -137,12 +137,12 @@ PIECES = st.sampled_from(
 
 @settings(deadline=None, max_examples=400)
 @given(st.lists(st.one_of(PIECES, PIECES, PIECES, st.text(max_size=3)), max_size=40).map("".join))
-def test_any_pieces_of_yaml_are_a_policy_or_an_error_with_its_line(text: str):
+def test_any_yaml_is_a_policy_or_an_error_with_its_line(text: str):
     check(text)
     check(f"version: 1\n{text}")
 
 
 @settings(deadline=None, max_examples=300)
 @given(st.sampled_from(PLACES), st.lists(PIECES, min_size=1, max_size=12).map("".join))
-def test_any_value_in_any_place_is_read_or_an_error_with_its_line(place: str, value: str):
+def test_any_value_is_read_or_an_error_with_its_line(place: str, value: str):
     check(f"version: 1\n{place.format(value)}\n")
