@@ -5,15 +5,15 @@ A crash at any point leaves an intent without a result and a hint that leads to 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from reaper import memory_updates
 from reaper.errors import ActionWithdrawn, CloudError
 from reaper.ledger import port as book
-from reaper.ledger.port import Ledger, Unfinished
-from reaper.model import Memory, Resource
+from reaper.ledger.port import Ledger, Recalled, Unfinished
+from reaper.model import Case, Memory, Resource
 
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
@@ -65,6 +65,16 @@ def host_ids(resource: Resource) -> Sequence[str]:
     """The ids under which its host may be remembered: some old ARNs are in lower case although the name in them is not."""
     host = resource.facts.get("host")
     return list(dict.fromkeys([host, host.lower()])) if host else []
+
+
+def ids_with_hosts(cases: Iterable[Case]) -> list[str]:
+    """The ids of the cases and of what they live in, each once."""
+    return list(dict.fromkeys(id_ for case in cases for id_ in (case.resource.id, *host_ids(case.resource))))
+
+
+def is_unreadable(resource: Resource, memories: Recalled) -> bool:
+    """Whether what is remembered of it, or of what it lives in, can't be read."""
+    return not memories.unreadable.isdisjoint({resource.id, *host_ids(resource)})
 
 
 def host_memory(resource: Resource, memories: Mapping[str, Memory]) -> Memory | None:

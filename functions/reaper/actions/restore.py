@@ -18,7 +18,7 @@ from reaper.ledger.port import HistoryEntry, Ledger, update_memory
 from reaper.model import Memory, StepName, Target
 
 if TYPE_CHECKING:
-    from reaper.observe import CloudSession
+    from reaper.sessions import CloudSession
 
 RESTORED = "restored"
 RUN_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{0,63}")

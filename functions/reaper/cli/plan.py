@@ -18,11 +18,10 @@ from reaper.actions import manifest, plan_file
 from reaper.actions.plan_file import PlanFile
 from reaper.cli import output as cli_output
 from reaper.cli.options import PolicyOption, RepeatedOption, current_time, error_console, show_progress, with_options
-from reaper.decide import ACTIONS
 from reaper.echo import count_noun
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.ledger import port
-from reaper.model import Mode, Target
+from reaper.model import ACTIONS, Mode, Target
 from reaper.policy import file as policy_file
 from reaper.report import brief
 from reaper.report.totals import exit_status, held_findings, is_complete
@@ -85,7 +84,7 @@ def apply(
         replace(base, mode=Mode.ENFORCE, ledger=_ledger_address(base), **_scope_settings(agreed))
     )
     with show_progress() as tell:
-        report = run(settings, found, current_time, tell, narrow=lambda finding: plan_file.narrow_to_plan(finding, agreed))
+        report = run(settings, found, current_time, tell, agreed=agreed)
     left = plan_file.not_performed(agreed, report)
     sys.stdout.write("".join(f"{line}\n" for line in left))
     sys.stdout.write(
@@ -140,15 +139,15 @@ def release(
 
     What is on hold is in the deployment's ledger: set REAPER_LEDGER (and REAPER_MANIFESTS for `apply`) as the deployment has them.
     """
-    from reaper import decide as enforcing
+    from reaper.actions import hold_ledger
 
     base = knobs.from_env(os.environ)
     length, where = _parse_duration("--for", lasting), _ledger_label(base)
     kept = port.open_ledger(_ledger_address(base), os.environ)
     at = current_time()
     port.ensure_format(kept, at)
-    holds = enforcing.current_holds(kept)
-    given = enforcing.release_hold(kept, _current_user(), at, length)
+    holds = hold_ledger.current_holds(kept)
+    given = hold_ledger.release_hold(kept, _current_user(), at, length)
     sys.stdout.write(
         "".join(f"On hold since {hold.since:%Y-%m-%d %H:%M} UTC (run {hold.run}): {hold.because}\n" for hold in holds)
     )

@@ -170,7 +170,7 @@ def _signal_parts(seen: Evidence) -> Iterator[str]:
     """What came of a signal, from which level on it counts, the highest value, and for use the last of it."""
     yield "no points" if not seen.points else f"{seen.points} point{'' if seen.points == 1 else 's'}"
     counts = "busy" if seen.role is Role.ACTIVITY else "alive"
-    yield f"{counts} above {seen.busy_above:g}" if isfinite(seen.busy_above) else f"{counts} at any value"
+    yield f"{counts} at any value" if seen.busy_above is None else f"{counts} above {seen.busy_above:g}"
     if seen.peak is not None:
         yield f"peak {seen.peak:g}" if isfinite(seen.peak) else "peak not a number"
     if seen.role is Role.ACTIVITY:

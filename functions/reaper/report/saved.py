@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import timedelta
-from math import inf, isfinite
+from math import isfinite
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -216,6 +216,6 @@ def _memory_lines(row: SavedFinding) -> Iterator[str]:
 
 
 def _as_evidence(seen: SavedSignal) -> Evidence:
-    """The same as the report had it; a level that is null or not finite is none: the signal counts at any value."""
-    level = seen.busy_above if seen.busy_above is not None and isfinite(seen.busy_above) else -inf
+    """The same as the report had it. Older reports have -Infinity as the level of a signal that counts at any value."""
+    level = seen.busy_above if seen.busy_above is not None and isfinite(seen.busy_above) else None
     return Evidence(**{**seen.model_dump(), "subject": seen.subject or "", "busy_above": level})

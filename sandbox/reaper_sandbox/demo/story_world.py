@@ -27,7 +27,8 @@ from reaper.policy.channel_settings import Folder
 from reaper.sessions import sessions_of
 from reaper.ledger.port import Ledger
 from reaper.model import Finding, Memory, Mode, Report, Target
-from reaper.run import run
+from reaper.handover import Decided
+from reaper.run import HandedOver, open_run, run_phases
 from reaper_sandbox.demo import story_fleet
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.server import Server as Aws
@@ -36,7 +37,7 @@ from reaper_sandbox.demo.sweep_demo import isolated_environment
 from reaper.settings import Settings
 from reaper.snooze.record import Request
 from reaper.policy.file import PolicySource, load_policy
-from reaper.observe import CloudSession
+from reaper.sessions import CloudSession
 
 SNOOZE_URL = "https://keep.example.com"
 
@@ -94,15 +95,14 @@ class StoryWorld:
         self.now = self.aws.now = self.azure.now = moment
 
     def sweep(self, between: Callable[[], None] | None = None) -> Report:
-        """One sweep of both clouds; `between` happens after everything was judged and before anything is acted on."""
-        waiting = [between] if between else []
+        """One sweep of both clouds; `between` happens after everything was decided and before anything is acted on."""
 
-        def narrow(found: Finding) -> Finding:
-            while waiting:
-                waiting.pop()()
-            return found
+        def hand_over(value: HandedOver) -> HandedOver:
+            if between and isinstance(value, Decided):
+                between()
+            return value
 
-        self.reports.append(run(self.settings, self.source, lambda: self.now, narrow=narrow))
+        self.reports.append(run_phases(open_run(self.settings, self.source, lambda: self.now), hand_over))
         return self.reports[-1]
 
     def mails(self) -> list[Mail]:
