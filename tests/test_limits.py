@@ -158,7 +158,7 @@ def test_a_jump_of_the_idle_share_trips_the_breaker_and_stays_tripped(every):
         assert len(there.depot.log) <= 2
     held = of(report, "idle-00").step
     assert held.name is StepName.HOLD
-    assert "idle where it used to be 20%" in held.because or "suddenly many more were idle" in held.because
+    assert "are idle, up from 20%" in held.because or "suddenly many more were idle" in held.because
     assert there.depot.log == []
     hold_ledger.release_hold(there.ledger, "lee@example.com", there.now)
     there.now += HOUR

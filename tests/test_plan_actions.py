@@ -22,7 +22,7 @@ from reaper.memory_updates import (
     is_unfinished,
     without_intent,
 )
-from reaper.model import AnnouncedAction, Blocked, Case, Ceiling, Confidence, Memory, Result, State, Step, StepName, Owner
+from reaper.model import AnnouncedAction, Blocked, Case, Ceiling, Confidence, Memory, Owner, Result, State, Step, StepName
 from reaper.plan import (
     action_due_at,
     earliest_action_at,

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from reaper import idle_period
 from reaper.actions import intent, unfinished
-from reaper.actions.unfinished import UntoldAction
+from reaper.actions.unfinished import UntoldAction, untold_finding
 from reaper.coverage import OWN, add_failure_row, failure_row, summed_failures, with_calls, with_replaced_rows
 from reaper.errors import ReaperError
 from reaper.findings import finding_of, join_findings, with_memory
@@ -22,6 +22,7 @@ from reaper.ledger.statistics import record_statistics
 from reaper.model import (
     ACTIONS,
     NOTICES,
+    Case,
     Coverage,
     Finding,
     FinishedRun,
@@ -92,18 +93,20 @@ def _conclude_run(
     if not _can_write(leases.ledger, context, rows) or (findings and not decided.leased):
         return _report(findings, (*cloud_rows, *rows), decided, context)
     mails = _new_round(findings, rows, decided, context, leases)
-    untold = _recall(decided, mails)
+    _recall(mails)
+    untold = {action.hint.id: action for action in _still_untold(decided, mails)}
+    untold_findings = {id_: untold_finding(action, _case_of(id_, mails)) for id_, action in untold.items()}
     summaries = {d.case.resource.id: _summary_finding(d) for d in mails.decisions.values() if d.needs_summary}
     notices = _notice_context([*mails.findings.values(), *summaries.values()], mails)
     deliveries = _send_notices(notices, mails)
     deliveries += _send_summaries(summaries, notices, mails)
-    deliveries += _send_untold(untold, notices, mails)
+    deliveries += _send_untold(untold, untold_findings, notices, mails)
     mails.rows += channel_failures(deliveries)
     mails.rows += unsent_notices_rows(mails.findings.values(), deliveries, mails)
     findings = [mails.findings.get(f.case.resource.id, f) for f in findings]
     _record_run(findings, cloud_rows, decided, mails)
     report = _report(findings, (*cloud_rows, *mails.rows), decided, context)
-    told = replace(report, findings=(*report.findings, *(action.finding for action in untold)))
+    told = replace(report, findings=(*report.findings, *untold_findings.values()))
     return replace(send_admin_summary(told, notices, mails), findings=report.findings)
 
 
@@ -134,26 +137,35 @@ def _new_round(
     )
 
 
-def _recall(decided: Decided, mails: Round) -> list[UntoldAction]:
-    """Recall what was decided on, and drop what has changed since. Returns the actions of earlier runs whose owners must still be told."""
-    now, cases = mails.context.clock(), {resource_id: d.case for resource_id, d in mails.decisions.items()}
+def _recall(mails: Round) -> None:
+    """Recall what was decided on, and drop what has changed since."""
+    ids = intent.ids_with_hosts(decision.case for decision in mails.decisions.values())
     try:
-        hints, errors = unfinished.read_unfinished(mails.ledger, decided.leased, now, cases)
-        hints = [hint for hint in hints if hint.run != mails.run.id]
-        ids = dict.fromkeys([*intent.ids_with_hosts(cases.values()), *(hint.id for hint in hints)])
-        mails.memories, untold = unfinished.settle_told_actions(hints, cases, mails.ledger.recall(ids, now), mails.ledger, now)
+        mails.memories = mails.ledger.recall(ids, mails.context.clock())
     except ReaperError as error:
         mails.note_ledger_failure(error)
         mails.findings = {resource_id: _not_notified(f, error) for resource_id, f in mails.findings.items()}
-        return []
-    for unreadable in [*errors, *mails.memories.errors][:1]:
+        return
+    for unreadable in mails.memories.errors[:1]:
         mails.note_ledger_failure(unreadable)
     known = dict(mails.memories)
     for resource_id, finding in mails.findings.items():
         finding = _with_intent_outcome(finding, known.get(resource_id, Memory()), mails)
         mails.findings[resource_id] = with_memory(finding, known.get(resource_id))
     drop_changed_notices(list(mails.findings.values()), mails.memories, mails)
-    return untold
+
+
+def _still_untold(decided: Decided, mails: Round) -> list[UntoldAction]:
+    """The actions of earlier runs about which no channel has accepted a mail, not even from a conclude that ran before."""
+    return [action for action in decided.untold if not _has_accepted_mail(action.hint, mails)]
+
+
+def _has_accepted_mail(hint: Unfinished, mails: Round) -> bool:
+    try:
+        return unfinished.accepted_mail(hint, mails.ledger) is not None
+    except ReaperError as error:
+        mails.note_ledger_failure(error)
+        return False
 
 
 def _not_notified(finding: Finding, error: ReaperError) -> Finding:
@@ -208,11 +220,7 @@ def _is_action_told(finding: Finding, mails: Round) -> bool:
     memory = dict(mails.memories).get(finding.case.resource.id, Memory())
     if memory.last_action_run == mails.run.id and memory.last_action_told_at:
         return True
-    try:
-        return unfinished.accepted_mail(_hint_of(finding, mails), mails.ledger) is not None
-    except ReaperError as error:
-        mails.note_ledger_failure(error)
-        return False
+    return _has_accepted_mail(_hint_of(finding, mails), mails)
 
 
 def _hint_of(finding: Finding, mails: Round) -> Unfinished:
@@ -226,15 +234,19 @@ def _send_summaries(summaries: Mapping[str, Finding], notices: NoticeContext, ma
     return send_owner_notices(summaries, notices, accept, mails)
 
 
-def _send_untold(untold: Sequence[UntoldAction], notices: NoticeContext, mails: Round) -> list[Delivery]:
+def _send_untold(
+    untold: Mapping[str, UntoldAction], findings: Mapping[str, Finding], notices: NoticeContext, mails: Round
+) -> list[Delivery]:
     """The mails about what earlier runs did."""
-    actions = {action.hint.id: action for action in untold}
 
     def accept(resource_id: str, receipt: str, sent: Sequence[Delivery]) -> None:
-        record_action_told(actions[resource_id].finding, actions[resource_id].hint, receipt, mails)
+        record_action_told(findings[resource_id], untold[resource_id].hint, receipt, mails)
 
-    findings = {action.finding.case.resource.id: action.finding for action in untold}
     return send_owner_notices(findings, notices, accept, mails)
+
+
+def _case_of(resource_id: str, mails: Round) -> Case | None:
+    return mails.decisions[resource_id].case if resource_id in mails.decisions else None
 
 
 def _record_run(findings: Sequence[Finding], cloud_rows: Sequence[Coverage], decided: Decided, mails: Round) -> None:

@@ -14,6 +14,7 @@ from reaper import __version__, contained, enrolment, idle_period, limits, memor
 from reaper.actions import hold_ledger, holds, intent, plan_file, unfinished
 from reaper.actions.holds import KindInTarget, RunScope
 from reaper.actions.plan_file import PlanFile
+from reaper.actions.unfinished import UntoldAction
 from reaper.coverage import OWN, add_failure_row, failure_row, target_of_row, with_replaced_rows
 from reaper.errors import CloudError, ReaperError
 from reaper.handover import Decided, Decision, Observed
@@ -68,6 +69,7 @@ class _Round:
     others: dict[KindInTarget, PlaceCount] = field(default_factory=dict)
     places: dict[KindInTarget, tuple[Target, str]] = field(default_factory=dict)
     left_targets: set[Target] = field(default_factory=set)
+    untold: list[UntoldAction] = field(default_factory=list)
     coverage: list[Coverage] = field(default_factory=list)
     failures: list[Coverage] = field(default_factory=list)
     refused_rows: list[Coverage] = field(default_factory=list)
@@ -173,12 +175,13 @@ def _recall_and_close(cases: Sequence[Case], targets: set[Target], round_: _Roun
         _note_unreadable(errors, round_)
         memories = ledger.recall(dict.fromkeys([*intent.ids_with_hosts(cases), *(hint.id for hint in hints)]), now)
         done = unfinished.close_unfinished_actions(hints, listed, memories, ledger, now)
-        memories, _ = unfinished.settle_told_actions(done.hints, listed, done.memories, ledger, now)
+        memories, untold = unfinished.settle_told_actions(done.hints, listed, done.memories, ledger, now)
     except ReaperError as error:
         round_.failures.append(failure_row("ledger", error))
         if round_.leases:
             round_.leases.give_back()
         return None
+    round_.untold += untold
     _note_unreadable(memories.errors, round_)
     if failed := unfinished.closed_actions_error(done.closed, memories):
         add_failure_row(round_.failures, failure_row("acts", failed))
@@ -255,6 +258,7 @@ def _decided(round_: _Round) -> Decided:
         decided_at=round_.now,
         leased=leased,
         decisions=tuple(_narrowed(_with_reminders(decision, round_), round_) for decision in round_.decisions),
+        untold=tuple(round_.untold),
         unusual=tuple(sorted(unusual)),
         coverage=(*round_.refused_rows, *round_.failures),
     )

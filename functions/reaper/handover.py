@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from reaper import registry
 from reaper.actions.holds import KindInTarget
+from reaper.actions.unfinished import UntoldAction
 from reaper.model import Case, Coverage, Outcome, Resource, Result, Run, Step, Target, Verdict
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class Decision:
 class Decided:
     """What `decide` decided of a whole run. `decisions`: what is idle, remembered, on hours or inside another resource.
 
-    `leased`: the targets that this run has to itself. `unusual`: the places whose idle share jumped. `coverage`: what failed in deciding,
+    `leased`: the targets that this run has to itself. `untold`: actions of earlier runs whose owners must still be told. `unusual`: the places whose idle share jumped. `coverage`: what failed in deciding,
     and rows that replace those of a part that was refused.
     """
 
@@ -70,6 +71,7 @@ class Decided:
     decided_at: datetime
     leased: tuple[Target, ...]
     decisions: tuple[Decision, ...]
+    untold: tuple[UntoldAction, ...] = ()
     unusual: tuple[KindInTarget, ...] = ()
     coverage: tuple[Coverage, ...] = ()
 
@@ -79,6 +81,7 @@ class Decided:
             self,
             leased=tuple(leased for leased in self.leased if leased == target),
             decisions=tuple(d for d in self.decisions if d.case.resource.target == target),
+            untold=(),
             unusual=(),
             coverage=(),
         )

@@ -34,7 +34,7 @@ def signal(**given: Any) -> Evidence:
     [
         (signal(), "activity  Invocations: no points, busy above 0, not seen busy"),
         (signal(points=1, peak=0.5, last_busy=NOW), "1 point, busy above 0, peak 0.5, last busy 2026-"),
-        (signal(role=Role.HEARTBEAT, points=9, peak=3.0, busy_above=-inf), "9 points, alive at any value, peak 3\n"),
+        (signal(role=Role.HEARTBEAT, points=9, peak=3.0, busy_above=None), "9 points, alive at any value, peak 3\n"),
         (signal(points=2, peak=inf, complete=False), "peak not a number, not seen busy, INCOMPLETE"),
     ],
 )

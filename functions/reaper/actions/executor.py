@@ -82,7 +82,7 @@ class _Task:
         """The session that this action alone uses."""
         return self.recheck.session
 
-    def now(self) -> datetime:
+    def time(self) -> datetime:
         """The time by the run's clock."""
         return self.context.clock()
 
@@ -141,8 +141,8 @@ def _execute_step(task: _Task) -> Outcome:
     if blocked and blocked.already_done:
         return Outcome(result=Result.DONE, because=f"nothing was left to do: {blocked.because}", already_done=True)
     memories = recheck.recall_around(case.resource, task.recheck)
-    recheck.require_same_step(task.action, case, memories, task.now())
-    recheck.require_nothing_inside_forbids(case, memories, task.action, task.context.policy.owners, task.now())
+    recheck.require_same_step(task.action, case, memories, task.time())
+    recheck.require_nothing_inside_forbids(case, memories, task.action, task.context.policy.owners, task.time())
     memory = memories.get(case.resource.id, Memory())
     resource = _with_earlier_manifest(case.resource, memory, task.context.archive)
     manifest = _read_manifest(resource, task)
@@ -184,7 +184,7 @@ def _read_manifest(resource: Resource, task: _Task) -> Manifest:
         region=resource.region,
         action=task.action,
         run=task.run_id,
-        at=task.now(),
+        at=task.time(),
         undo_state=undo_state,
     )
 
@@ -202,7 +202,7 @@ def _store_manifest(manifest: Manifest, version: int, task: _Task) -> str | None
 
 def _record_intent(manifest: Manifest, address: str | None, memory: Memory, task: _Task) -> Intent:
     """The intent, once it stands in the ledger, with a hint that leads to it. Raises StepRefused if it could not be written."""
-    ledger, now = task.context.ledger, task.now()
+    ledger, now = task.context.ledger, task.time()
     hint = unfinished.unfinished_entry(task.decision.case, manifest.action, task.run_id, now)
     written = memory_updates.before_action(memory, manifest.action, address, task.run_id, now)
     own_intent = Intent(before=memory, written=written, hint=hint)
@@ -301,12 +301,12 @@ def _record_result(outcome: Outcome, own_intent: Intent, task: _Task) -> None:
             ledger,
             own_intent,
             lambda memory: memory_updates.with_result(memory, outcome.result, because, outcome.part_done),
-            task.now(),
+            task.time(),
         )
         if done and plan.is_in_weekly_summary(task.decision.case, task.action):
-            intent.record_owner_told(ledger, own_intent.hint, task.now())
+            intent.record_owner_told(ledger, own_intent.hint, task.time())
         what = PARTICIPLES[task.action] if done else "failed"
-        ledger.add_history(HistoryEntry(id=own_intent.hint.id, when=task.now(), what=what, by=task.run_id, because=because))
+        ledger.add_history(HistoryEntry(id=own_intent.hint.id, when=task.time(), what=what, by=task.run_id, because=because))
     except CloudError as error:
         task.errors.append(error)
 
@@ -319,7 +319,7 @@ def _take_back_intent(own_intent: Intent, task: _Task, *, gone: bool = False) ->
         return memory_updates.after_action(before) if gone else before
 
     try:
-        intent.update_intent(task.context.ledger, own_intent, without_intent, task.now())
+        intent.update_intent(task.context.ledger, own_intent, without_intent, task.time())
         _restore_earlier_hint(own_intent, task.context.ledger)
     except CloudError as error:
         task.errors.append(error)

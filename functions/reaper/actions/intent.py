@@ -98,8 +98,9 @@ def record_owner_told(
 
     Raises CloudError where the ledger cannot be written.
     """
-    _update_row(ledger, hint, lambda memory: replace(change(memory), last_action_told_at=now), now)
-    ledger.remove_unfinished(hint.target, hint.id)
+    memory = _update_row(ledger, hint, lambda memory: replace(change(memory), last_action_told_at=now), now)
+    if is_same_intent(memory, hint):  # else the hint there is by now that of another action
+        ledger.remove_unfinished(hint.target, hint.id)
 
 
 def is_same_intent(memory: Memory, hint: Unfinished) -> bool:
@@ -107,8 +108,8 @@ def is_same_intent(memory: Memory, hint: Unfinished) -> bool:
     return (memory.last_action_run or "", memory.last_action) == (hint.run, hint.action)
 
 
-def _update_row(ledger: Ledger, hint: Unfinished, change: Callable[[Memory], Memory], now: datetime) -> None:
-    book.update_memory(ledger, hint.id, lambda memory: change(memory) if is_same_intent(memory, hint) else memory, now)
+def _update_row(ledger: Ledger, hint: Unfinished, change: Callable[[Memory], Memory], now: datetime) -> Memory:
+    return book.update_memory(ledger, hint.id, lambda memory: change(memory) if is_same_intent(memory, hint) else memory, now)
 
 
 def close_unfinished(ledger: Ledger, resource_id: str, memory: Memory, now: datetime) -> Memory:

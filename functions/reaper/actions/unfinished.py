@@ -49,10 +49,10 @@ class ClosedActions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UntoldAction:
-    """An action whose owner must still be told: as a finding to mail about, and the hint that led to it."""
+    """An action of an earlier run whose owner must still be told: the hint that led to it, and what became of it."""
 
-    finding: Finding
     hint: Unfinished
+    outcome: Outcome
 
 
 def unfinished_entry(case: Case, action: StepName, run: str, at: datetime) -> Unfinished:
@@ -123,13 +123,14 @@ def settle_told_actions(
         if not _awaits_mail(memory, hint):
             ledger.remove_unfinished(hint.target, hint.id)
             continue
-        action = UntoldAction(finding=_untold_finding(hint, memory, cases.get(hint.id)), hint=hint)
+        action = UntoldAction(hint=hint, outcome=_outcome_in(memory))
         mail = accepted_mail(hint, ledger)
         if mail is None:
             untold.append(action)
             continue
         announced = mail.because.endswith(AND_THE_REST)
-        change = change_after_mail(action.finding, mail.by, mail.when) if announced else unchanged
+        finding = untold_finding(action, cases.get(hint.id))
+        change = change_after_mail(finding, mail.by, mail.when) if announced else unchanged
         intent.record_owner_told(ledger, hint, mail.when, change)
         memories = _with_rows_read_again(memories, [hint.id], ledger, now)
     return memories, untold
@@ -204,27 +205,33 @@ def _add_missing_hints(
     return added
 
 
-def _untold_finding(hint: Unfinished, memory: Memory, listed: Case | None) -> Finding:
-    """Its mail goes to whoever owned it then, and must never count as a notice to whoever owns it now."""
+def untold_finding(action: UntoldAction, listed: Case | None) -> Finding:
+    """As a finding to mail about. The mail goes to whoever owned it then, and must never count as a notice to whoever owns it now."""
+    hint = action.hint
     case = listed or _unlisted_case(hint)
     owner = Owner(address=hint.owner, source="its owner when it was done") if hint.owner else case.owner
-    done, because = memory.last_action_result is Result.DONE, memory.last_action_because or ""
+    done = action.outcome.result is Result.DONE
     left = "it is as an earlier run left it" if done else "an earlier run may have changed it"
     verdict = Verdict(state=State.EXEMPT, because=left)
     return Finding(
         case=replace(case, verdict=verdict, owner=owner, rule=_rule_with_mail(case.rule)),
         step=Step(name=hint.action, because="an earlier run did it and ended before its owner was notified"),
-        outcome=Outcome(
-            result=memory.last_action_result or Result.FAILED,
-            because=because if done else None,
-            error=None if done else because,
-            begun=True,
-            part_done=memory.last_action_part,
-        ),
+        outcome=action.outcome,
         owner=owner,
         price=case.price,
         wasted_usd=None,
         evidence=(),
+    )
+
+
+def _outcome_in(memory: Memory) -> Outcome:
+    done, because = memory.last_action_result is Result.DONE, memory.last_action_because or ""
+    return Outcome(
+        result=memory.last_action_result or Result.FAILED,
+        because=because if done else None,
+        error=None if done else because,
+        begun=True,
+        part_done=memory.last_action_part,
     )
 
 
