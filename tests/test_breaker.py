@@ -11,8 +11,8 @@ from fakes.builders import DAY, HOUR, NOW, TARGET
 from fakes.fake_cloud import DENIED
 from fakes.fake_deployment import POLICY, Enforcer, policy
 from fakes.judged_cases import case
-from reaper import decide, limits
-from reaper.actions import holds
+from reaper import limits
+from reaper.actions import hold_ledger, holds
 from reaper.ledger.port import RunStatistics
 from reaper.model import State, StepName
 from reaper.policy import office_hours
@@ -64,7 +64,7 @@ def rows(there: Enforcer) -> int:
 
 
 def jumping(there: Enforcer) -> list[frozenset[holds.KindInTarget]]:
-    return [holds.covered_places(h) for h in decide.current_holds(there.ledger) if h.limit == "jump"]
+    return [holds.covered_places(h) for h in hold_ledger.current_holds(there.ledger) if h.limit == "jump"]
 
 
 def test_a_jump_in_one_place_holds_that_place_only():
@@ -201,12 +201,12 @@ def test_a_jump_lasts_as_long_as_it_is_one_and_teaches_nothing():
 
 def test_after_a_release_what_is_usual_is_learnt_anew_in_that_place():
     there = in_a_jump()
-    given = decide.release_hold(there.ledger, "lee", there.now)
+    given = hold_ledger.release_hold(there.ledger, "lee", there.now)
     assert given.usual_since == {("aws/123456789012/us-east-1", KIND): there.now}
     there.now += HOUR
     there.sweep()
     assert (acted(there, "us-east-1"), jumping(there)) == (10, [])
-    later = decide.release_hold(there.ledger, "lee", there.now)
+    later = hold_ledger.release_hold(there.ledger, "lee", there.now)
     assert later.usual_since == given.usual_since, "a later release forgets nothing of it"
 
 
@@ -217,7 +217,8 @@ def test_what_keeps_its_rules_hours_counts_neither_as_seen_nor_as_idle():
     hours = office_hours.parse_hours("mon-fri 07:00-21:00", "UTC")
     tagged = replace(hours, by_rule=False)
     cases = [case(), case(State.ACTIVE), case(State.UNKNOWN), *(case(hours=hours) for _ in range(5)), case(hours=tagged)]
-    assert limits.idle_share(cases) == limits.IdleShare(seen=3, idle=2)
+    [count] = limits.count_places(cases).values()
+    assert limits.idle_share(count) == limits.IdleShare(seen=3, idle=2)
 
 
 def test_half_a_fleet_on_office_hours_is_stopped_every_evening():
@@ -229,7 +230,7 @@ def test_half_a_fleet_on_office_hours_is_stopped_every_evening():
         there.depot.add(f"other-{index}", uses=[there.now + n * DAY / 4 for n in range(-8, 40)])
     for hour in range(0, 3 * 24, 3):
         there.sweep()
-        assert not decide.current_holds(there.ledger), hour
+        assert not hold_ledger.current_holds(there.ledger), hour
         there.now += 3 * HOUR
     stops = [when.date() for move, _, when in there.depot.log if move is StepName.STOP]
     assert [stops.count(day) for day in sorted(set(stops))] == [6] * 3

@@ -10,7 +10,7 @@ import pytest
 from fakes.builders import DAY, HOUR, NOW
 from fakes.judged_cases import case
 from reaper.idle_period import MAX_CLOCK_SKEW, notice_expired, notice_was_for_another
-from reaper.model import Memory, Result, StepName
+from reaper.model import Memory, Owner, Result, StepName
 
 LEE, SAM = "lee@example.com", "sam@example.com"
 
@@ -25,7 +25,9 @@ LEE, SAM = "lee@example.com", "sam@example.com"
     ],
 )
 def test_a_notice_to_somebody_else_does_not_count(told, owner, expected):
-    assert notice_was_for_another(replace(case(), owner=owner), Memory(notified_owner=told)) is expected
+    assert (
+        notice_was_for_another(replace(case(), owner=Owner(address=owner, source="tag")), Memory(notified_owner=told)) is expected
+    )
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,7 @@ from fakes.failing_ledger import Frail
 from fakes.fake_cloud import ACTS, Depot, Thing, Yard
 from fakes.fake_deployment import Enforcer
 from fakes.reference_model import GRACES, SILENCES, Knobs, Oracle, address
-from reaper import decide
-from reaper.actions import restore
+from reaper.actions import hold_ledger, restore
 from reaper.actions.contract import Manifest
 from reaper.actions.manifest import parse_manifest
 from reaper.errors import CloudError, Reason
@@ -222,7 +221,7 @@ class Deployment(RuleBasedStateMachine):
 
     @rule()
     def release(self) -> None:
-        decide.release_hold(self.ledger, "lee@example.com", self.there.now)
+        hold_ledger.release_hold(self.ledger, "lee@example.com", self.there.now)
         self.released = self.there.now
 
     @rule(which=which, refused=st.booleans())

@@ -11,12 +11,11 @@ import pytest
 from fakes.builders import DAY, HOUR, NOW
 from fakes.fake_deployment import POLICY, Enforcer, of, policy
 from fakes.judged_cases import case
-from reaper import decide
-from reaper.actions import holds
+from reaper.actions import hold_ledger, holds
 from reaper.actions.holds import RunScope
 from reaper.errors import CloudError, Reason
 from reaper.ledger.in_memory import InMemoryLedger
-from reaper.limits import IdleShare, PastRuns, idle_jumps
+from reaper.limits import IdleShare, PastRuns, count_places, idle_jumps
 from reaper.limits import hold_over_limits as limited_steps
 from reaper.model import Case, Mode, Result, State, Status, Step, StepName
 from reaper.policy import office_hours
@@ -101,7 +100,7 @@ def test_a_release_lets_go_what_was_held_when_it_was_given():
     there = fleet(4, max_acts=3)
     assert moves(there) == ["hold"] * 4
     there.now += HOUR
-    decide.release_hold(there.ledger, "lee@example.com", there.now)
+    hold_ledger.release_hold(there.ledger, "lee@example.com", there.now)
     there.now += HOUR
     assert moves(there) == ["stop"] * 4
 
@@ -109,13 +108,13 @@ def test_a_release_lets_go_what_was_held_when_it_was_given():
 def test_a_release_at_the_very_moment_of_the_hold_counts():
     there = fleet(4, max_acts=3)
     assert moves(there) == ["hold"] * 4
-    decide.release_hold(there.ledger, "lee@example.com", there.now)
+    hold_ledger.release_hold(there.ledger, "lee@example.com", there.now)
     assert moves(there) == ["stop"] * 4
 
 
 def test_a_release_says_nothing_of_what_nobody_had_seen_held():
     there = fleet(4, max_acts=3)
-    decide.release_hold(there.ledger, "lee@example.com", there.now - HOUR)
+    hold_ledger.release_hold(there.ledger, "lee@example.com", there.now - HOUR)
     assert moves(there) == ["hold"] * 4
     there.now += HOUR
     assert moves(there) == ["hold"] * 4
@@ -123,21 +122,21 @@ def test_a_release_says_nothing_of_what_nobody_had_seen_held():
 
 def test_a_hold_is_known_until_it_is_released_and_again_when_there_is_a_new_one():
     there = fleet(4, max_acts=3)
-    assert decide.current_holds(there.ledger) == []
+    assert hold_ledger.current_holds(there.ledger) == []
     there.sweep()
-    [found] = decide.current_holds(there.ledger)
+    [found] = hold_ledger.current_holds(there.ledger)
     assert (found.run, found.since, found.limit) == (f"run-{there.runs}", there.now, "actions")
-    decide.release_hold(there.ledger, "lee@example.com", there.now)
-    assert decide.current_holds(there.ledger) == []
+    hold_ledger.release_hold(there.ledger, "lee@example.com", there.now)
+    assert hold_ledger.current_holds(there.ledger) == []
     there.now += DAY
     there.sweep()
-    assert [h.since for h in decide.current_holds(there.ledger)] == [there.now]
+    assert [h.since for h in hold_ledger.current_holds(there.ledger)] == [there.now]
 
 
 def test_a_release_is_over_after_a_day():
     there = fleet(4, max_acts=3)
     there.sweep()
-    decide.release_hold(there.ledger, "lee@example.com", there.now)
+    hold_ledger.release_hold(there.ledger, "lee@example.com", there.now)
     there.now += DAY
     assert moves(there) == ["hold"] * 4
 
@@ -159,9 +158,9 @@ def test_a_jump_of_the_idle_share_trips_the_breaker_and_stays_tripped(every):
         assert len(there.depot.log) <= 2
     held = of(report, "idle-00").step
     assert held.name is StepName.HOLD
-    assert "idle where it used to be 20%" in held.because or "suddenly many more were idle" in held.because
+    assert "are idle, up from 20%" in held.because or "suddenly many more were idle" in held.because
     assert there.depot.log == []
-    decide.release_hold(there.ledger, "lee@example.com", there.now)
+    hold_ledger.release_hold(there.ledger, "lee@example.com", there.now)
     there.now += HOUR
     assert "stop" in moves(there)
     there.depot.add("another", created=NOW - 90 * DAY)
@@ -206,14 +205,16 @@ def test_the_dearest_goes_first():
 
 def test_a_release_lasts_as_long_as_is_said():
     there = fleet(4, max_acts=3)
-    assert decide.release_hold(there.ledger, "lee", there.now, timedelta(hours=2)).valid_until == there.now + timedelta(hours=2)
+    assert hold_ledger.release_hold(there.ledger, "lee", there.now, timedelta(hours=2)).valid_until == there.now + timedelta(
+        hours=2
+    )
 
 
 def test_sweeps_that_saw_nothing_say_nothing_of_what_is_usual():
     cases = [case() for _ in range(8)]
     place, usual = holds.kind_in_target_of(cases[0]), [IdleShare(seen=8, idle=1)] * 3
-    assert place in idle_jumps(cases, Limits(), {place: [IdleShare(seen=0, idle=0), *usual]})
-    assert idle_jumps(cases, Limits(), {place: [IdleShare(seen=0, idle=0)] * 3}) == {}
+    assert place in idle_jumps(count_places(cases), Limits(), {place: [IdleShare(seen=0, idle=0), *usual]})
+    assert idle_jumps(count_places(cases), Limits(), {place: [IdleShare(seen=0, idle=0)] * 3}) == {}
 
 
 def two_regions(**limits: Any) -> Enforcer:
@@ -238,7 +239,7 @@ def test_what_a_wider_sweep_held_is_not_done_in_slices():
         assert {f.step.name for f in found} == {StepName.HOLD}
     assert "4 actions are more than max_acts: 3" in found[0].step.because
     assert there.depot.log == []
-    decide.release_hold(there.ledger, "lee", there.now)
+    hold_ledger.release_hold(there.ledger, "lee", there.now)
     there.now += HOUR
     there.sweep(regions=("eu-west-1",))
     assert len(there.depot.log) == 2
@@ -270,7 +271,7 @@ def test_a_release_in_one_region_does_not_blind_the_breaker_of_another():
     there = fleet(2, 8, max_jump="25%", max_acts=1)
     there.now = NOW + 3 * DAY
     there.sweep()
-    decide.release_hold(there.ledger, "lee", there.now)
+    hold_ledger.release_hold(there.ledger, "lee", there.now)
     for _ in range(2):
         there.now += HOUR
         there.sweep()
@@ -298,7 +299,7 @@ def judged(count: int, idle: int) -> list[Case]:
 def test_a_jump_is_of_more_than_few_and_of_a_greater_share_than_allowed(now, before, expected):
     cases = judged(*now)
     shares = {holds.kind_in_target_of(cases[0]): [IdleShare(seen=before[0], idle=before[1])] * 3}
-    assert bool(idle_jumps(cases, Limits(), shares)) is expected
+    assert bool(idle_jumps(count_places(cases), Limits(), shares)) is expected
 
 
 def test_the_share_is_counted_kind_by_kind():

@@ -22,7 +22,7 @@ from reaper.memory_updates import (
     is_unfinished,
     without_intent,
 )
-from reaper.model import AnnouncedAction, Blocked, Case, Ceiling, Confidence, Memory, Result, State, Step, StepName
+from reaper.model import AnnouncedAction, Blocked, Case, Ceiling, Confidence, Memory, Owner, Result, State, Step, StepName
 from reaper.plan import (
     action_due_at,
     earliest_action_at,
@@ -217,7 +217,7 @@ def test_a_start_by_hand_outside_office_hours_is_respected_for_four_hours():
     ],
 )
 def test_a_stop_by_office_hours_rests_on_an_enrolment(memory, expected):
-    of = replace(case(idle_for=2 * HOUR, acts=BOTH, hours=HOURS), owner="new@example.com")
+    of = replace(case(idle_for=2 * HOUR, acts=BOTH, hours=HOURS), owner=Owner(address="new@example.com", source="tag"))
     assert step(of, memory, NIGHT) is expected
 
 
@@ -320,7 +320,7 @@ def test_whoever_goes_on_using_it_after_the_notice_of_a_forced_stop_is_not_told_
 def test_a_forced_stop_needs_a_notice_to_the_present_owner_and_by_a_clock_that_is_right():
     early = NIGHT - HOUR
     assert step(force(), enrolled(-HOUR / 2, early), early) is StepName.NONE
-    handed_over = replace(force(), owner="new@example.com")
+    handed_over = replace(force(), owner=Owner(address="new@example.com", source="tag"))
     assert step(handed_over, enrolled(8 * DAY, notified_owner="old@example.com"), NIGHT) is StepName.WARN
     assert (
         step(handed_over, enrolled(5 * DAY, reminded_at=NIGHT - HOUR, notified_owner="old@example.com"), NIGHT) is StepName.NONE

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fakes.builders import DAY, HOUR, resource
-from reaper import cache, observe, registry
+from reaper import cache, registry, windows
 from reaper.evidence import first_read_from, is_recent
 from reaper.judge import judge_resource
 from reaper.model import (
@@ -28,11 +28,11 @@ from reaper.model import (
     Verdict,
     Window,
 )
-from reaper.observe import ObserveContext, observation_window
 from reaper.policy import rules
 from reaper.policy.parse import parse_policy
 from reaper.policy.schema import Policy
 from reaper.prices import PriceBook
+from reaper.windows import observation_window
 
 NOON = datetime(2026, 11, 20, 12, 17, tzinfo=UTC)
 """A Friday."""
@@ -97,9 +97,9 @@ def quiet(policy: Policy, one: Resource, now: datetime, ran: Ran = (None, None),
     kind, usd = ran
     parts, mark = (BilledPart(component="Hosting", instance=kind or ""),), cache.revision_of(one.created, one.changed) or ""
     held = {one.id: CachedDescription(revision=mark, described_at=now - HOUR, parts=parts, size=f"{kind} x1")} if kind else {}
-    order = ObserveContext(policy=policy, now=now, book=book(kind, usd))
     return replace(
-        observation_window(policy, now), recent_since_by_id=observe._quiet([one], order, lambda ids: held, priced=priced)
+        observation_window(policy, now),
+        recent_since_by_id=windows.recent_since_by_id([one], policy, book(kind, usd), now, lambda ids: held, has_price=priced),
     )
 
 
@@ -232,14 +232,14 @@ def test_two_of_one_id_share_the_shorter_wait():
     policy = parse("rules: [{name: hot, match: {tags: {tier: hot}}, idle_after: 4h}]")
     hot, cold = listed(tags={"tier": "hot"}), listed()
     for both in ([hot, cold], [cold, hot]):
-        assert observe._quiet(both, ObserveContext(policy=policy, now=NOON)) == {
+        assert windows.recent_since_by_id(both, policy, PriceBook(), NOON) == {
             hot.id: RecentSince(under_some_rule=NOON - 4 * HOUR, under_every_rule=NOON - DAY),
         }
 
 
 def test_of_two_of_one_id_an_odd_one_leaves_both_the_shortest_wait_of_all():
     odd = listed(tags={"reaper:keep": 5})
-    assert observe._quiet([listed(), odd], ObserveContext(policy=parse(""), now=NOON)) == {}
+    assert windows.recent_since_by_id([listed(), odd], parse(""), PriceBook(), NOON) == {}
 
 
 def test_what_was_used_within_every_wait_is_spared_a_closer_look():

@@ -81,9 +81,12 @@ def test_an_action_left_open_under_the_old_spelling_is_told_as_the_listed_app(le
     )  # fmt: skip
     ledger.add_unfinished(hint)
     listed = finding(State.UNKNOWN, 1.0, "ana@example.com", id=NEW, kind="sagemaker-studio-app")
-    memories = ledger.recall([NEW, OLD], NOW)
-    known, [late] = unfinished.close_and_list_untold([hint], [listed], memories, ledger, NOW)
-    assert (late.hint.id, late.finding.case.resource.id, late.closed_now) == (NEW, NEW, True)
+    cases = {NEW: listed.case}
+    [hint], _ = unfinished.read_unfinished(ledger, [TARGET], NOW, cases)
+    memories = ledger.recall([NEW, hint.id], NOW)
+    done = unfinished.close_unfinished_actions([hint], cases, memories, ledger, NOW)
+    known, [untold] = unfinished.settle_told_actions(done.hints, cases, done.memories, ledger, NOW)
+    assert (untold.hint.id, [closed.id for closed in done.closed]) == (NEW, [NEW])
     assert known[NEW].last_action_result is Result.FAILED
     assert ledger.recall([OLD], NOW)[OLD].version == 2
 

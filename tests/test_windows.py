@@ -17,8 +17,8 @@ from fakes.builders import DAY, HOUR, resource, rule
 from reaper.evidence import alive_from, last_busy
 from reaper.judge import judge_resource
 from reaper.model import Observation, Reading, Role, Series, State, Verdict, Window
-from reaper.observe import LAG, observation_window
 from reaper.policy.parse import parse_policy
+from reaper.windows import LAG, observation_window
 
 NIGHT = datetime.fromisoformat("2026-11-21T00:00:00+00:00")
 MINUTE = timedelta(minutes=1)

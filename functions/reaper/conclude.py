@@ -1,518 +1,341 @@
-"""Carries out a plan: has what is due acted on, gives warnings and reminders, each once, whoever else is sweeping, and remembers it all.
+"""Phase 4: sends owner notices and the admins' summary, remembers what a channel accepted, records statistics, and makes the report.
 
-A target's notices are decided and given under a lease; the memory is read after the lease was taken and written with the version that
-was read. A notice counts when a channel accepted it: what was refused is a failure in the report and is tried again by the next sweep.
+The ledger is recalled again, so that whatever was snoozed, notified or has changed since the decision is dropped: a conclude that runs twice
+sends each mail once. Outcomes of actions are told in any case.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
-from reaper import contained, decide, enrolment, idle_period, limits, memory_updates, plan
+from reaper import idle_period
 from reaper.actions import intent, unfinished
-from reaper.actions.holds import RunScope
-from reaper.actions.unfinished import UntoldAction
-from reaper.coverage import add_failure_row, failure_row
-from reaper.decide import Hand
-from reaper.errors import CloudError, ReaperError, Reason
-from reaper.ledger import lease
+from reaper.actions.unfinished import UntoldAction, untold_finding
+from reaper.coverage import OWN, add_failure_row, failure_row, summed_failures, with_calls, with_replaced_rows
+from reaper.errors import ReaperError
+from reaper.findings import finding_of, join_findings, with_memory
+from reaper.handover import PLANNED, Acted, Decided, Decision, Observed
+from reaper.ledger.lease import RunLeases
 from reaper.ledger.opening import ensure_format
-from reaper.ledger.port import HistoryEntry, Ledger, Recalled, Unfinished
-from reaper.ledger.statistics import record_statistics, tidy
-from reaper.ledger.update import update_memory
+from reaper.ledger.port import RETENTION, Ledger, Recalled, Unfinished
+from reaper.ledger.statistics import record_statistics
 from reaper.model import (
+    ACTIONS,
     NOTICES,
-    Blocked,
     Case,
     Coverage,
     Finding,
+    FinishedRun,
     Memory,
-    Mode,
     Outcome,
     Report,
     Result,
-    State,
-    Status,
     Step,
     StepName,
-    Target,
 )
-from reaper.notices import admin_summary, forecast, last_summary, owner_notice
+from reaper.notices import forecast
 from reaper.notices.channels import delivery
 from reaper.notices.channels.delivery import Delivery
 from reaper.notices.context import ConcludeContext
 from reaper.notices.item import NoticeContext
-from reaper.notices.message import Message
-from reaper.policy.schema import Policy
-from reaper.snooze import links as snooze_links
+from reaper.notices.owner_notice import is_reportable
+from reaper.notices.record import record_action_told, record_notice, record_verdict
+from reaper.notices.round import Round
+from reaper.notices.sending import (
+    channel_failures,
+    drop_changed_notices,
+    send_owner_notices,
+    unsent_notices_rows,
+    with_failed_notice,
+)
+from reaper.notices.summary_mail import send_admin_summary
+from reaper.snooze import links
 
-GARBLED = "what is remembered of it cannot be read, and somebody may have kept it"
-TRIES = 4
-TAKEN_OVER = "another sweep has taken over this target"
-OVERVIEW = "summary"
-"""The row of the ledger that has what the admins were told last."""
-
-
-@dataclass(slots=True, kw_only=True)
-class _Round:
-    """One round of telling: whose targets it has, what was remembered before it, what was judged, and what went wrong."""
-
-    now: datetime
-    run_id: str
-    targets: set[Target]
-    memories: Recalled
-    judged: Mapping[str, Finding]
-    mode: Mode
-    gaps: list[Coverage]
-    renewed: datetime
-    lost: bool = False
+NOTHING = Recalled({}, {})
+NOT_BEGUN = "it wasn't begun, because this run ended early; the next sweep decides again"
+NOT_KNOWN = "it isn't known whether it was made"
 
 
-def tell(report: Report, policy: Policy, desk: ConcludeContext, hand: Hand | None = None) -> Report:
-    """The report with steps decided under memory, acts made, notices given, and failures of all of these in its coverage.
+def conclude(parts: Iterable[Observed], decided: Decided, acted: Iterable[Acted], context: ConcludeContext) -> Report:
+    """The report of the run. Without a ledger, or in audit, nothing is sent and nothing written.
 
-    Whether notices carry the date of an action follows from the run's mode; without a `hand` nothing is acted on.
+    The leases of the run are given back on every path. Never raises CloudError: what fails is in the coverage.
     """
-    gaps = list(desk.troubles)
-    if not _ready(desk, gaps):
-        left = [_left(f, "what was told before could not be read") for f in report.findings]
-        return replace(report, findings=tuple(left), coverage=(*report.coverage, *gaps))
-    targets = sorted({f.case.resource.target for f in report.findings} | _left_behind(report, desk, gaps), key=str)
-    ours = {t for t in targets if lease.take_lease(desk, t, report.run.id, gaps)}
-    late: list[Coverage] = []
+    parts, acted = list(parts), list(acted)
+    findings = join_findings(parts, decided, acted)
+    coverage, own_rows = _coverage(parts, decided, acted)
+    rows = [*context.failures, *own_rows]
+    if context.ledger is None or not decided.run.mode.writes:
+        findings = _with_memories(findings, decided, context, rows)
+        return _report(findings, (*coverage, *rows), decided, context)
+    leases = RunLeases(
+        ledger=context.ledger,
+        run_id=decided.run.id,
+        clock=context.clock,
+        renewed_at=decided.decided_at,
+        targets=set(decided.leased),
+    )
     try:
-        told = _told(report, policy, desk, hand, ours, gaps)
+        report = _conclude_run(findings, (coverage, rows), decided, context, leases)
     finally:
-        for target in ours:
-            lease.give_back_lease(desk, target, report.run.id, late)
-    return replace(told, coverage=(*told.coverage, *late))
+        leases.give_back()
+    late = [row for row in leases.failures if row not in report.coverage]
+    return replace(report, coverage=(*report.coverage, *late))
 
 
-def _left_behind(report: Report, desk: ConcludeContext, gaps: list[Coverage]) -> set[Target]:
-    """The targets with nothing to be seen in them but an action to tell of: what was done is told also where nothing can be read by now."""
-    try:
-        empty = decide.targets(report.coverage) - {f.case.resource.target for f in report.findings}
-        return {target for target in empty if desk.ledger.unfinished(target, desk.clock())}
-    except ReaperError as error:
-        add_failure_row(gaps, failure_row("ledger", error))
-        return set()
-
-
-def recalled(report: Report, policy: Policy, ledger: Ledger, now: datetime) -> Report:
-    """The report with its steps as they would follow from the ledger, which is only read: for an audit that knows of snoozes and notices."""
-    try:
-        memories = ledger.recall(_rows(report.findings), now)
-    except ReaperError as error:
-        return replace(report, coverage=(*report.coverage, failure_row("ledger", error)))
-    lost = [failure_row("ledger", error) for error in memories.errors[:1]]
-    look = RunScope(run=report.run.id, now=now, read_places=decide.read(report.coverage))
-    planned = _plans(report.findings, memories, now, acting=True)
-    found = decide.apply_limits(planned, memories, policy.limits, ledger, look, writes=False)
-    lost += [failure_row("ledger", error) for error in found.errors]
-    return replace(report, findings=tuple(found.findings), coverage=(*report.coverage, *lost))
-
-
-def _told(
-    report: Report, policy: Policy, desk: ConcludeContext, hand: Hand | None, ours: set[Target], gaps: list[Coverage]
+def _conclude_run(
+    findings: Sequence[Finding],
+    coverage: tuple[Sequence[Coverage], list[Coverage]],
+    decided: Decided,
+    context: ConcludeContext,
+    leases: RunLeases,
 ) -> Report:
-    now = desk.clock()
-    mine = [f for f in report.findings if f.case.resource.target in ours]
-    others = [
-        _left(f, "another sweep of this target is telling right now")
-        for f in report.findings
-        if f.case.resource.target not in ours
-    ]
-    try:
-        memories, late = _recalled(mine, ours, desk, now, gaps)
-    except ReaperError as error:
-        gaps.append(failure_row("ledger", error))
-        left = [_left(f, "what was told before could not be read") for f in mine]
-        return replace(report, findings=(*left, *others), coverage=(*report.coverage, *gaps))
-    gaps += [failure_row("ledger", error, len(memories.errors) - 1) for error in memories.errors[:1]]
-    others += [_left(f, GARBLED) for f in mine if _is_garbled(f, memories)]
-    mine = [f for f in mine if not _is_garbled(f, memories)]
-    if failed := unfinished.closed_actions_error(late):
-        add_failure_row(gaps, failure_row("acts", failed))
-    judged = {f.case.resource.id: f for f in mine}
-    this = _Round(
-        now=now,
-        run_id=report.run.id,
-        targets=ours,
-        memories=memories,
-        judged=judged,
-        mode=report.run.mode,
-        gaps=gaps,
-        renewed=now,
-    )
-    look = RunScope(
-        run=report.run.id, now=now, read_places=decide.read(report.coverage, {f.case.resource.target for f in others} - ours)
-    )
-    planned = _plans(mine, memories, now, this.mode.announces)
-    held = decide.apply_limits(planned, memories, policy.limits, desk.ledger, look, writes=this.mode.announces)
-    gaps += [failure_row("ledger", error) for error in held.errors]
-    # Only after the limits: what is due counts for them whether its owner is reminded of it or not.
-    found = held.findings if this.mode.acts else [_reminded(f, memories, now) for f in held.findings]
-    weekly = _weekly(found, memories, now) if this.mode.announces else []
-    occasion = _occasion([*found, *weekly], policy, desk, this)
-    if hand:
-        made = decide.perform_all([hand.narrow(f) for f in found], lambda one: _acted(one, hand, desk, this))
-        found = made.findings
-        gaps += _failures(made.errors)
-        report = replace(report, coverage=decide.counted(report.coverage, made.calls))
-    for one in found:
-        if one.outcome.host_id is not None:
-            _tried(partial(_note_gone_with, one, one.outcome.host_id, desk, this), this)
-    due = {f.case.resource.id: f for f in found}
-    # Apart, so that an old owner's mail about an action is never taken for the new owner's notice of the same resource.
-    deliveries = _give(owner_notice.owner_notices(found, occasion), partial(_accepted, due, desk, this), desk, this)
-    for id_, one in due.items():
-        if not (id_ in delivery.receipts_by_id(deliveries) and one.step.name in NOTICES) and not _made(one):
-            due[id_] = _remembered(_undelivered(one, deliveries, this), None, desk, this)
-    summed = _give(
-        owner_notice.owner_notices(weekly, occasion),
-        partial(_accepted, {f.case.resource.id: f for f in weekly}, desk, this),
-        desk,
-        this,
-    )
-    told = owner_notice.owner_notices([one.finding for one in late], occasion)
-    told_late = _give(told, partial(_accepted_late, {one.hint.id: one for one in late}, desk, this), desk, this)
-    gaps += _refused([*deliveries, *summed, *told_late])
-    gaps += _nowhere(due.values(), deliveries, this)
-    record_statistics(report, list(due.values()), held.jumped, desk, gaps)
-    tidy(desk, now, gaps)
-    after = replace(report, findings=(*due.values(), *others), coverage=(*report.coverage, *gaps))
-    if not ours and report.findings:
-        return after
-    seen = replace(after, findings=(*after.findings, *(one.finding for one in late)))
-    return replace(_with_overview(seen, occasion, desk, this, held), findings=after.findings)
+    cloud_rows, rows = coverage
+    if not _can_write(leases.ledger, context, rows) or (findings and not decided.leased):
+        return _report(findings, (*cloud_rows, *rows), decided, context)
+    mails = _new_round(findings, rows, decided, context, leases)
+    _recall(mails)
+    untold = {action.hint.id: action for action in _still_untold(decided, mails)}
+    untold_findings = {id_: untold_finding(action, _case_of(id_, mails)) for id_, action in untold.items()}
+    summaries = {d.case.resource.id: _summary_finding(d) for d in mails.decisions.values() if d.needs_summary}
+    notices = _notice_context([*mails.findings.values(), *summaries.values()], mails)
+    deliveries = _send_notices(notices, mails)
+    deliveries += _send_summaries(summaries, notices, mails)
+    deliveries += _send_untold(untold, untold_findings, notices, mails)
+    mails.rows += channel_failures(deliveries)
+    mails.rows += unsent_notices_rows(mails.findings.values(), deliveries, mails)
+    findings = [mails.findings.get(f.case.resource.id, f) for f in findings]
+    _record_run(findings, cloud_rows, decided, mails)
+    report = _report(findings, (*cloud_rows, *mails.rows), decided, context)
+    told = replace(report, findings=(*report.findings, *untold_findings.values()))
+    return replace(send_admin_summary(told, notices, mails), findings=report.findings)
 
 
-def _ready(desk: ConcludeContext, gaps: list[Coverage]) -> bool:
-    """Whether the ledger can be written to: not where a newer version has, or where nobody can tell."""
+def _can_write(ledger: Ledger, context: ConcludeContext, rows: list[Coverage]) -> bool:
+    """Whether the ledger can be written to: not if a newer version has, or if nobody can tell."""
     try:
-        ensure_format(desk.ledger, desk.clock())
+        ensure_format(ledger, context.clock())
     except ReaperError as error:
-        gaps.append(failure_row("ledger", error))
+        add_failure_row(rows, failure_row("ledger", error))
         return False
     return True
 
 
-def _recalled(
-    found: Sequence[Finding], ours: set[Target], desk: ConcludeContext, now: datetime, gaps: list[Coverage]
-) -> tuple[Recalled, list[UntoldAction]]:
-    """What is remembered of the findings, of what they live in, and of what earlier runs left open, which is closed here."""
-    hints, unread = unfinished.read_unfinished(desk.ledger, ours, now)
-    gaps += [failure_row("ledger", error, len(unread) - 1) for error in unread[:1]]
-    ids = dict.fromkeys([*_rows(found), *(hint.id for hint in hints)])
-    memories: Recalled = desk.ledger.recall(ids, now)
-    return unfinished.close_and_list_untold(hints, found, memories, desk.ledger, now)
-
-
-def _rows(found: Sequence[Finding]) -> list[str]:
-    """The ids of the findings and of what they live in, each once."""
-    return list(dict.fromkeys(id_ for f in found for id_ in (f.case.resource.id, *intent.host_ids(f.case.resource))))
-
-
-def _is_garbled(found: Finding, memories: Recalled) -> bool:
-    """Whether what is remembered of it, or of what it lives in, cannot be read."""
-    return not memories.unreadable.isdisjoint({found.case.resource.id, *intent.host_ids(found.case.resource)})
-
-
-def _weekly(found: Sequence[Finding], memories: Recalled, now: datetime) -> list[Finding]:
-    """The weekly summaries of what office hours stop or start in this very run, which is never a reminder by itself."""
-    because = "its office hours are kept, and its weekly summary is due"
-    return [
-        replace(f, step=Step(name=StepName.REMIND, because=because))
-        for f in found
-        if f.step.name in {*decide.ACTIONS, StepName.HOLD}
-        and enrolment.is_summary_due(f.case, memories.get(f.case.resource.id, Memory()), now)
-    ]
-
-
-def _reminded(found: Finding, memories: Recalled, now: datetime) -> Finding:
-    """What is due where only `reaper apply` acts is reminded of all the same, or its notice would lapse."""
-    memory = memories.get(found.case.resource.id, Memory())
-    last = idle_period.last_notice_at(memory)
-    if (
-        found.step.name not in limits.ENDING_ACTIONS
-        or last is None
-        or now < last + found.case.rule.remind_every - enrolment.CLOCK_JITTER
-    ):
-        return found
-    return replace(found, step=Step(name=StepName.REMIND, because=f"{found.step.because}, and this run does not act"))
-
-
-def _acted(found: Finding, hand: Hand, desk: ConcludeContext, this: _Round) -> decide.Acted:
-    """One step carried out, every lease prolonged before that where it is time."""
-    _prolonged(desk, this)
-    return hand.act(found)
-
-
-def _prolonged(desk: ConcludeContext, this: _Round) -> bool:
-    """Whether all targets are still ours; every lease is prolonged once a third of it is over."""
-    if desk.clock() - this.renewed <= lease.LEASE / 3:
-        return True
-    at = desk.clock()
-    held = [lease.take_lease(desk, target, this.run_id, this.gaps) for target in this.targets]
-    this.renewed = at if all(held) else this.renewed  # once lost, they are asked for again before the next message
-    return all(held)
-
-
-Accept = Callable[[str, str, Sequence[Delivery]], None]
-"""What is to be done once a message about a resource was accepted: its id, the receipt, and what became of the message on every channel."""
-
-
-def _give(messages: Iterable[Message], accept: Accept, desk: ConcludeContext, this: _Round) -> list[Delivery]:
-    """Each message on every channel for owners, remembered before the next one is sent. A channel that stays out of reach is given up."""
-    done: list[Delivery] = []
-    missed: delivery.Misses = {}
-    for message in messages:
-        if not _prolonged(desk, this):
-            this.lost = True
-            break
-        mine = delivery.deliver(message, desk.channels, missed)
-        for id_, receipt in delivery.receipts_by_id(mine).items():
-            accept(id_, receipt, mine)
-        done += mine
-    return done
-
-
-def _accepted(
-    due: dict[str, Finding], desk: ConcludeContext, this: _Round, id_: str, receipt: str, mine: Sequence[Delivery]
-) -> None:
-    """Its owner got a notice, or a mail about what this run did."""
-    if due[id_].step.name in NOTICES:
-        given = Outcome(result=Result.DONE, error=delivery.errors_by_id(mine).get(id_))
-        due[id_] = _remembered(replace(due[id_], outcome=given), receipt, desk, this)
-    else:
-        _told_of_action(due[id_], unfinished.unfinished_entry(due[id_], this.run_id, this.now), receipt, desk, this)
-
-
-def _accepted_late(
-    late: Mapping[str, UntoldAction], desk: ConcludeContext, this: _Round, id_: str, receipt: str, mine: Sequence[Delivery]
-) -> None:
-    """Its owner got a mail about what an earlier run did."""
-    _told_of_action(late[id_].finding, late[id_].hint, receipt, desk, this)
-
-
-def _told_of_action(found: Finding, hint: Unfinished, receipt: str, desk: ConcludeContext, this: _Round) -> None:
-    """Its owner knows what became of the action. Of a part, the mail is the notice for the rest."""
-    now = desk.clock()
-    announced = this.mode.announces and found.outcome.part_done is not None
-    rest = unfinished.change_after_mail(found, receipt, now) if announced else unfinished.unchanged
-
-    def change(memory: Memory) -> Memory:
-        # Where the result itself could not be written it comes now.
-        known = memory.last_action_result or not found.outcome.begun
-        return rest(memory if known else memory_updates.with_result(memory, *_result(found)))
-
-    _tried(lambda: desk.ledger.add_history(_mailed(hint, receipt, now, announced)), this)
-    _tried(lambda: intent.record_owner_told(desk.ledger, hint, now, change), this)
-
-
-def _note_gone_with(found: Finding, host: str, desk: ConcludeContext, this: _Round) -> None:
-    """Leave what tells its owner of it even if the mail fails today, and what `reaper restore` says of it later on. Raises CloudError."""
-    id_, because = found.case.resource.id, found.outcome.because or ""
-    desk.ledger.add_history(HistoryEntry(id=id_, when=this.now, what=unfinished.WENT_ENTRY, by=this.run_id, because=host))
-    desk.ledger.add_unfinished(unfinished.unfinished_entry(found, this.run_id, this.now))
-    update_memory(
-        desk.ledger,
-        id_,
-        lambda m: memory_updates.after_going_with_host(m, found.step.name, because, this.run_id, this.now),
-        this.now,
+def _new_round(
+    findings: Iterable[Finding], rows: list[Coverage], decided: Decided, context: ConcludeContext, leases: RunLeases
+) -> Round:
+    decisions = {d.case.resource.id: d for d in decided.decisions if d.row_version is not None}
+    return Round(
+        run=decided.run,
+        now=decided.decided_at,
+        context=context,
+        ledger=leases.ledger,
+        leases=leases,
+        decisions=decisions,
+        findings={f.case.resource.id: f for f in findings if f.case.resource.id in decisions},
+        memories=NOTHING,
+        rows=rows,
     )
 
 
-def _result(found: Finding) -> tuple[Result, str, str | None]:
-    outcome = found.outcome
-    return outcome.result, outcome.because or outcome.error or "", outcome.part_done
-
-
-def _mailed(hint: Unfinished, receipt: str, now: datetime, rest: bool) -> HistoryEntry:
-    return HistoryEntry(
-        id=hint.id, when=now, what=unfinished.TOLD_ENTRY, by=receipt, because=unfinished.history_reason(hint, rest=rest)
-    )
-
-
-def _tried(write: Callable[[], None], this: _Round) -> None:
-    """Write to the ledger; what fails is one more gap, and keeps nothing else from being written."""
+def _recall(mails: Round) -> None:
+    """Recall what was decided on, and drop what has changed since."""
+    ids = intent.ids_with_hosts(decision.case for decision in mails.decisions.values())
     try:
-        write()
+        mails.memories = mails.ledger.recall(ids, mails.context.clock())
     except ReaperError as error:
-        add_failure_row(this.gaps, failure_row("ledger", error))
+        mails.note_ledger_failure(error)
+        mails.findings = {resource_id: _not_notified(f, error) for resource_id, f in mails.findings.items()}
+        return
+    for unreadable in mails.memories.errors[:1]:
+        mails.note_ledger_failure(unreadable)
+    known = dict(mails.memories)
+    for resource_id, finding in mails.findings.items():
+        finding = _with_intent_outcome(finding, known.get(resource_id, Memory()), mails)
+        mails.findings[resource_id] = with_memory(finding, known.get(resource_id))
+    drop_changed_notices(list(mails.findings.values()), mails.memories, mails)
 
 
-def _weeks(found: Sequence[Finding], desk: ConcludeContext, this: _Round) -> dict[str, str]:
+def _still_untold(decided: Decided, mails: Round) -> list[UntoldAction]:
+    """The actions of earlier runs about which no channel has accepted a mail, not even from a conclude that ran before."""
+    return [action for action in decided.untold if not _has_accepted_mail(action.hint, mails)]
+
+
+def _has_accepted_mail(hint: Unfinished, mails: Round) -> bool:
+    try:
+        return unfinished.accepted_mail(hint, mails.ledger) is not None
+    except ReaperError as error:
+        mails.note_ledger_failure(error)
+        return False
+
+
+def _not_notified(finding: Finding, error: ReaperError) -> Finding:
+    if finding.step.name not in NOTICES:
+        return finding
+    return replace(finding, outcome=Outcome(result=Result.FAILED, error=f"owner not notified: {error}"))
+
+
+def _with_intent_outcome(finding: Finding, memory: Memory, mails: Round) -> Finding:
+    """An action of which `act` brought no outcome: its intent says whether it was done, not begun, or is not known."""
+    if not (mails.run.mode.acts and finding.step.name in ACTIONS and finding.outcome.result is Result.PLANNED):
+        return finding
+    if memory.last_action_run != mails.run.id or memory.last_action is not finding.step.name:
+        return replace(finding, outcome=Outcome(result=Result.REFUSED, because=NOT_BEGUN))
+    because = memory.last_action_because
+    if memory.last_action_result is Result.DONE:
+        outcome = Outcome(result=Result.DONE, because=because, begun=True, part_done=memory.last_action_part)
+    else:
+        outcome = Outcome(result=Result.FAILED, error=because or NOT_KNOWN, begun=True)
+    return replace(finding, outcome=outcome)
+
+
+def _summary_finding(decision: Decision) -> Finding:
+    """The weekly summary of what office hours stop or start in this very run, which is never a reminder by itself."""
+    because = "its office hours are kept, and its weekly summary is due"
+    return finding_of(decision.reported_case, Step(name=StepName.REMIND, because=because), PLANNED)
+
+
+def _send_notices(notices: NoticeContext, mails: Round) -> list[Delivery]:
+    """The notices and the mails about this run's actions. Whatever no channel accepted has its verdict remembered all the same."""
+
+    def accept(resource_id: str, receipt: str, sent: Sequence[Delivery]) -> None:
+        finding = mails.findings[resource_id]
+        if finding.step.name in NOTICES:
+            mails.findings[resource_id] = record_notice(finding, receipt, sent, mails)
+        else:
+            record_action_told(finding, _hint_of(finding, mails), receipt, mails)
+
+    untold = {resource_id: f for resource_id, f in mails.findings.items() if not _is_action_told(f, mails)}
+    deliveries = send_owner_notices(untold, notices, accept, mails)
+    receipts = delivery.receipts_by_id(deliveries)
+    for resource_id, finding in mails.findings.items():
+        if not (resource_id in receipts and finding.step.name in NOTICES):
+            mails.findings[resource_id] = record_verdict(with_failed_notice(finding, deliveries, mails), mails)
+    return deliveries
+
+
+def _is_action_told(finding: Finding, mails: Round) -> bool:
+    """Whether its owner got the mail about this run's action already, from a conclude that ran before."""
+    if finding.step.name not in ACTIONS or not is_reportable(finding):
+        return False
+    memory = dict(mails.memories).get(finding.case.resource.id, Memory())
+    if memory.last_action_run == mails.run.id and memory.last_action_told_at:
+        return True
+    return _has_accepted_mail(_hint_of(finding, mails), mails)
+
+
+def _hint_of(finding: Finding, mails: Round) -> Unfinished:
+    return unfinished.unfinished_entry(finding.case, finding.step.name, mails.run.id, mails.now)
+
+
+def _send_summaries(summaries: Mapping[str, Finding], notices: NoticeContext, mails: Round) -> list[Delivery]:
+    def accept(resource_id: str, receipt: str, sent: Sequence[Delivery]) -> None:
+        record_notice(summaries[resource_id], receipt, sent, mails)
+
+    return send_owner_notices(summaries, notices, accept, mails)
+
+
+def _send_untold(
+    untold: Mapping[str, UntoldAction], findings: Mapping[str, Finding], notices: NoticeContext, mails: Round
+) -> list[Delivery]:
+    """The mails about what earlier runs did."""
+
+    def accept(resource_id: str, receipt: str, sent: Sequence[Delivery]) -> None:
+        record_action_told(findings[resource_id], untold[resource_id].hint, receipt, mails)
+
+    return send_owner_notices(findings, notices, accept, mails)
+
+
+def _case_of(resource_id: str, mails: Round) -> Case | None:
+    return mails.decisions[resource_id].case if resource_id in mails.decisions else None
+
+
+def _record_run(findings: Sequence[Finding], cloud_rows: Sequence[Coverage], decided: Decided, mails: Round) -> None:
+    """Record the statistics of the leased places, and forget what nothing was written about for more than a year."""
+    left = {d.case.resource.id for d in decided.decisions if d.row_version is None}
+    cases = [f.case for f in findings if f.case.resource.target in decided.leased and f.case.resource.id not in left]
+    mails.attempt(lambda: record_statistics(mails.ledger, mails.run, cases, cloud_rows, decided.unusual))
+    mails.attempt(lambda: mails.ledger.forget_before(mails.now - RETENTION))
+
+
+def _notice_context(findings: Sequence[Finding], mails: Round) -> NoticeContext:
+    links_by_id = links.links_by_resource(findings, mails.context.links, mails.now) if mails.context.links else {}
+    # A plain copy: an unreadable row is left alone above, and must not keep the messages from being written.
+    memories = dict(mails.memories)
+    return NoticeContext(
+        now=mails.now,
+        mode=mails.run.mode,
+        owners=mails.context.policy.owners,
+        run_id=mails.run.id,
+        memories=memories,
+        hours_history=_hours_history(findings, memories, mails),
+        location_settings=mails.context.location_settings,
+        snooze_link=links_by_id.get,
+    )
+
+
+def _hours_history(findings: Iterable[Finding], memories: Mapping[str, Memory], mails: Round) -> dict[str, str]:
     """What office hours did to each resource whose weekly summary is due, since its owner was last told."""
-    said = {}
-    for one in found:
-        id_ = one.case.resource.id
-        memory = this.memories.get(id_, Memory())
+    history: dict[str, str] = {}
+    for finding in findings:
+        resource_id = finding.case.resource.id
+        memory = memories.get(resource_id, Memory())
         last = idle_period.last_notice_at(memory)
-        if last is None or not forecast.is_about_hours(one, this.mode, memory, this.now) or one.step.name is not StepName.REMIND:
+        about_hours = forecast.is_about_hours(finding, mails.run.mode, memory, mails.now)
+        if last is None or not about_hours or finding.step.name is not StepName.REMIND:
             continue
         try:
-            said[id_] = _counted([e.what for e in desk.ledger.history(id_) if e.when > last])
+            history[resource_id] = _counted_actions([e.what for e in mails.ledger.history(resource_id) if e.when > last])
         except ReaperError as error:
-            add_failure_row(this.gaps, failure_row("ledger", error))
-            said[id_] = "what was done could not be read"
-    return said
+            mails.note_ledger_failure(error)
+            history[resource_id] = "what was done couldn't be read"
+    return history
 
 
-def _counted(words: Sequence[str]) -> str:
+def _counted_actions(words: Sequence[str]) -> str:
     """`it was stopped 5 times and started 4 times`."""
     counts = [(what, words.count(what)) for what in ("stopped", "started")]
     done = [f"{what} {'once' if n == 1 else f'{n} times'}" for what, n in counts if n]
     return f"it was {' and '.join(done)}" if done else ""
 
 
-def _occasion(found: Sequence[Finding], policy: Policy, desk: ConcludeContext, this: _Round) -> NoticeContext:
-    links = snooze_links.links_by_resource(found, desk.links, this.now) if desk.links else {}
-    # A plain copy: what is remembered but cannot be read is left alone above, and must not keep the messages from being written.
-    known = dict(this.memories)
-    return NoticeContext(
-        now=this.now,
-        mode=this.mode,
-        owners=policy.owners,
-        run_id=this.run_id,
-        memories=known,
-        hours_history=_weeks(found, desk, this),
-        location_settings=desk.places,
-        snooze_link=links.get,
+def _coverage(parts: Sequence[Observed], decided: Decided, acted: Sequence[Acted]) -> tuple[tuple[Coverage, ...], list[Coverage]]:
+    """The rows about clouds, with the calls of acting in them, and those about the reaper's own means."""
+    observed = [row for part in parts for row in part.coverage]
+    calls = {
+        (each.target.cloud, each.target.account, each.target.region, kind.kind): kind.calls
+        for each in acted
+        for kind in each.calls
+    }
+    cloud_rows = with_calls(with_replaced_rows(observed, [row for row in decided.coverage if row.cloud != OWN]), calls)
+    rows = [row for row in decided.coverage if row.cloud == OWN]
+    rows += summed_failures([row for each in acted for row in each.coverage if row.kind == "acts"])
+    for row in (row for each in acted for row in each.coverage if row.kind != "acts"):
+        add_failure_row(rows, row)
+    return cloud_rows, rows
+
+
+def _with_memories(findings: list[Finding], decided: Decided, context: ConcludeContext, rows: list[Coverage]) -> list[Finding]:
+    """What an audit shows of the ledger, if there is one."""
+    if context.ledger is None:
+        return findings
+    try:
+        memories = context.ledger.recall(intent.ids_with_hosts([d.case for d in decided.decisions]), context.clock())
+    except ReaperError as error:
+        add_failure_row(rows, failure_row("ledger", error))
+        return findings
+    return [with_memory(f, dict(memories).get(f.case.resource.id)) for f in findings]
+
+
+def _report(findings: Iterable[Finding], coverage: Iterable[Coverage], decided: Decided, context: ConcludeContext) -> Report:
+    run = decided.run
+    finished = FinishedRun(
+        id=run.id,
+        started_at=run.started_at,
+        finished_at=context.clock(),
+        mode=run.mode,
+        version=run.version,
+        policy_sha256=run.policy_sha256,
     )
-
-
-def _plans(findings: Sequence[Finding], memories: Recalled, now: datetime, acting: bool) -> list[Finding]:
-    """The findings with their steps; what is remembered but cannot be read may be somebody's wish to keep it, and is left alone."""
-    cases = {f.case.resource.id: f.case for f in findings}
-    found = [f if _is_garbled(f, memories) else _reachable(f, cases, memories, now) for f in findings]
-    return [_left(f, GARBLED) if _is_garbled(f, memories) else _planned(f, memories, now, acting) for f in found]
-
-
-def _reachable(found: Finding, cases: Mapping[str, Case], memories: Recalled, now: datetime) -> Finding:
-    """With every action blocked that would take along something whose owner can't be told: known here, before anything is announced."""
-    inside = {inner.id for inner in found.case.resource.contained}
-    if not inside or not inside.isdisjoint(memories.unreadable):
-        return found
-    because = contained.unannounceable_inside(found.case, cases, memories, now)
-    acts = {move: bar or (Blocked(because=because) if because else None) for move, bar in found.case.blocked.items()}
-    return replace(found, case=replace(found.case, blocked=acts))
-
-
-def _planned(found: Finding, memories: Recalled, now: datetime, acting: bool) -> Finding:
-    host = intent.host_memory(found.case.resource, memories)
-    memory = memory_updates.after_host_snooze(memories.get(found.case.resource.id, Memory()), host)
-    case = plan.with_snooze(found.case, memory, now, host)
-    [step] = plan.plan_steps([case], {case.resource.id: memory}, now, acting=acting)
-    spared = case.verdict.state is not State.IDLE
-    known = memory if memory != Memory() else None
-    return replace(found, case=case, step=step, wasted_usd=None if spared else found.wasted_usd, memory=known)
-
-
-def _left(found: Finding, because: str) -> Finding:
-    """Left alone this time, for a reason that has nothing to do with the resource."""
-    return found if found.step.name is StepName.NONE else replace(found, step=Step(name=StepName.NONE, because=because))
-
-
-def _undelivered(found: Finding, deliveries: Sequence[Delivery], this: _Round) -> Finding:
-    if found.step.name not in NOTICES:
-        return found
-    errors = [str(d.error) for d in deliveries if d.error and found.case.resource.id in d.message.resource_ids]
-    nowhere = TAKEN_OVER if this.lost else "there is no address for it: see owners.domains and owners.fallback"
-    why = "; ".join(dict.fromkeys(errors)) or nowhere
-    return replace(found, outcome=Outcome(result=Result.FAILED, error=f"its owner was not told: {why}"))
-
-
-def _remembered(found: Finding, receipt: str | None, desk: ConcludeContext, this: _Round) -> Finding:
-    try:
-        found = replace(found, memory=_remember(found, receipt, desk, this))
-    except ReaperError as error:
-        add_failure_row(this.gaps, failure_row("ledger", error))
-        return replace(found, outcome=Outcome(result=Result.FAILED, error=f"it could not be remembered: {error}"))
-    if receipt:
-        what = "warned" if found.step.name is StepName.WARN else "reminded"
-        try:
-            desk.ledger.add_history(
-                HistoryEntry(id=found.case.resource.id, when=this.now, what=what, by=receipt, because=found.case.verdict.because)
-            )
-        except ReaperError as error:
-            add_failure_row(this.gaps, failure_row("ledger", error))
-    return found
-
-
-def _remember(found: Finding, receipt: str | None, desk: ConcludeContext, this: _Round) -> Memory | None:
-    """Write what is to be known from now on; a lost race is decided again on what the other one wrote. None where it is nothing."""
-    id_ = found.case.resource.id
-    host = intent.host_memory(found.case.resource, this.memories)
-
-    def change(memory: Memory) -> Memory:
-        new = memory_updates.after_judging(this.judged[id_].case, memory_updates.after_host_snooze(memory, host), this.now)
-        if receipt and found.step.name in NOTICES:
-            new = memory_updates.after_notice(found.case, new, found.step, receipt, desk.clock(), acting=this.mode.announces)
-        return memory_updates.after_action(new) if found.outcome.already_done else new
-
-    new = update_memory(desk.ledger, id_, change, this.now, this.memories.get(id_, Memory()))
-    return new if new != Memory() else None
-
-
-def _made(found: Finding) -> bool:
-    """Whether it was acted on: then what is to be remembered stands in the ledger already."""
-    return found.step.name in decide.ACTIONS and found.outcome.begun
-
-
-def _failures(errors: Sequence[ReaperError]) -> list[Coverage]:
-    """One row for all acts that failed, which names a permission where one was missing."""
-    first = next((e for e in errors if getattr(e, "missing", None)), errors[0] if errors else None)
-    return [failure_row("acts", first, len(errors) - 1)] if first else []
-
-
-def _nowhere(findings: Iterable[Finding], deliveries: Sequence[Delivery], this: _Round) -> list[Coverage]:
-    """Notices that no message carried: nobody may be written to about them, or another sweep has taken over."""
-    carried = {id_ for d in deliveries for id_ in d.message.resource_ids}
-    lost = [f for f in findings if f.step.name in NOTICES and f.case.resource.id not in carried]
-    text = f"{len(lost)} notices have no address that mail may go to: set owners.fallback, or add a domain to owners.domains"
-    text = f"{len(lost)} notices were not sent: {TAKEN_OVER}" if this.lost else text
-    return [Coverage(cloud="reaper", account="", region=None, kind="notices", status=Status.FAILED, error=text)] if lost else []
-
-
-def _refused(deliveries: Iterable[Delivery]) -> list[Coverage]:
-    """One gap per channel that refused something, with the first reason and how many more there were."""
-    errors: dict[str, list[CloudError]] = {}
-    for done in deliveries:
-        if done.error:
-            errors.setdefault(done.channel, []).append(done.error)
-    return [failure_row(f"channel {name}", found[0], len(found) - 1) for name, found in errors.items()]
-
-
-def _with_overview(
-    report: Report, occasion: NoticeContext, desk: ConcludeContext, this: _Round, held: decide.LimitedSteps
-) -> Report:
-    """The admins' summary, if there is anything in it that the last one they got did not say; what refuses it is one more gap."""
-    try:
-        said = desk.ledger.read_row(OVERVIEW)
-    except ReaperError as error:
-        return replace(report, coverage=(*report.coverage, failure_row("ledger", error)))
-    ours = {f"trouble:{row.kind}" for row in this.gaps}
-    exact, topics = ours | admin_summary.urgent_topics(report, held.since), ours | admin_summary.topics(report, held.since)
-    known = last_summary.known_topics(exact, topics - exact, said.values) if said.version else None
-    troubles = [f"{row.kind}: {row.error}" for row in this.gaps if f"trouble:{row.kind}" not in (known or ())]
-    message = admin_summary.admin_summary(report, occasion, known, troubles, held.since)
-    done = delivery.deliver_all([message], desk.channels) if message else []
-    gaps = _refused(done)
-    if any(d.receipt for d in done):
-        gaps += _remembered_overview(last_summary.topics_row(exact, topics - exact), desk, this.now)
-    return replace(report, coverage=(*report.coverage, *gaps))
-
-
-def _remembered_overview(row: Mapping[str, str], desk: ConcludeContext, now: datetime) -> list[Coverage]:
-    """Keep what the admins know now in the place of what they knew; the last one to tell them counts."""
-    try:
-        for _ in range(TRIES):
-            if desk.ledger.write_row(OVERVIEW, row, desk.ledger.read_row(OVERVIEW).version, now):
-                return []
-        raise CloudError(Reason.REFUSED, "ledger", f"the row {OVERVIEW!r}: somebody else wrote first, {TRIES} times")
-    except ReaperError as error:
-        return [failure_row("ledger", error)]
+    return Report(run=finished, coverage=tuple(coverage), findings=tuple(findings))

@@ -11,6 +11,11 @@ from reaper.policy import owners
 from reaper.policy.schema import Owners
 
 
+def inner_ids(resource: Resource) -> frozenset[str]:
+    """The ids of what lives in it."""
+    return frozenset(inner.id for inner in resource.contained)
+
+
 def snoozed_inside(resource: Resource, memories: Mapping[str, Memory], now: datetime) -> str | None:
     """Whose snooze keeps a thing inside, as a sentence; None where nobody's does."""
     for inner in resource.contained:
@@ -46,7 +51,7 @@ def _untold_because(
             if early
             else None
         )
-    if not _is_same_owner(theirs, case.owner) and not _was_stopped_by_us(memory):
+    if not _is_same_owner(theirs, case.owner.address) and not _was_stopped_by_us(memory):
         return f"{inner.name} inside it belongs to another owner, who has not been told that it will be {plan.PARTICIPLES[move]}"
     if last and since and last > since:
         return f"the last mail about {inner.name} inside it no longer said that it will be {plan.PARTICIPLES[move]}"
@@ -62,7 +67,7 @@ def unannounceable_inside(case: Case, cases: Mapping[str, Case], memories: Mappi
         guest, memory = cases.get(inner.id), memories.get(inner.id, Memory())
         if (
             guest is None
-            or _is_same_owner(guest.owner, case.owner)
+            or _is_same_owner(guest.owner.address, case.owner.address)
             or plan.strongest_action(guest, now)
             or memory.announced_action
             or _was_stopped_by_us(memory)

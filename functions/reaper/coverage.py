@@ -1,16 +1,25 @@
-"""Failures of our own means (the ledger, a channel, an act) as rows of the coverage: told as loudly as those of a cloud. Pure."""
+"""Rows of the coverage: failures of the reaper's own means (the ledger, a channel, an action), and how the phases' rows come together. Pure."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
 from reaper.errors import ReaperError
-from reaper.model import Coverage, Status
+from reaper.model import Coverage, Status, Target
+
+OWN = "reaper"
+"""In place of a cloud, in the rows about the reaper's own means."""
+PlaceName = tuple[str, str, str | None, str]
+"""Cloud, account, region and kind of a row."""
 
 
 def failure_row(what: str, error: ReaperError, more: int = 0) -> Coverage:
-    """The row for `what`, with how many more errors of the kind there were."""
+    """The row for `what`, with how many more errors of that sort there were."""
     text = f"{error}" + (f" (and {more} more)" if more else "")
     return Coverage(
-        cloud="reaper",
+        cloud=OWN,
         account="",
         region=None,
         kind=what,
@@ -20,7 +29,39 @@ def failure_row(what: str, error: ReaperError, more: int = 0) -> Coverage:
     )
 
 
-def add_failure_row(gaps: list[Coverage], row: Coverage) -> None:
-    """One row per thing that fails, however often it does."""
-    if all(known.kind != row.kind for known in gaps):
-        gaps.append(row)
+def add_failure_row(rows: list[Coverage], row: Coverage) -> None:
+    """Add the row, unless there is one for that kind: one per thing that fails, however often it does."""
+    if all(known.kind != row.kind for known in rows):
+        rows.append(row)
+
+
+def summed_failures(rows: Sequence[Coverage]) -> list[Coverage]:
+    """One row for all of these: the first that names a missing permission, else the first, and how many more there are."""
+    if not rows:
+        return []
+    first = next((row for row in rows if row.missing), rows[0])
+    more = f" (and {len(rows) - 1} more)" if len(rows) > 1 else ""
+    return [replace(first, error=f"{first.error}{more}")]
+
+
+def with_replaced_rows(rows: Sequence[Coverage], newer: Sequence[Coverage]) -> tuple[Coverage, ...]:
+    """The rows, those of the same place replaced by the newer ones, and the other newer ones after them."""
+    by_place = {place_name(row): row for row in newer if row.cloud != OWN}
+    own = [row for row in newer if row.cloud == OWN]
+    kept = [by_place.pop(place_name(row), row) if row.cloud != OWN else row for row in rows]
+    return (*kept, *by_place.values(), *own)
+
+
+def with_calls(rows: Iterable[Coverage], calls: Mapping[PlaceName, Mapping[str, int]]) -> tuple[Coverage, ...]:
+    """The rows with more API calls counted in."""
+    return tuple(replace(row, calls={**Counter(row.calls) + Counter(calls.get(place_name(row), {}))}) for row in rows)
+
+
+def place_name(row: Coverage) -> PlaceName:
+    """The place that a row is about."""
+    return row.cloud, row.account, row.region, row.kind
+
+
+def target_of_row(row: Coverage) -> Target:
+    """The target of a row about a cloud."""
+    return Target(cloud=row.cloud, account=row.account, region=row.region)

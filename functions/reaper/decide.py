@@ -1,272 +1,333 @@
-"""Between the plan and what carries it out: the limits of one run with what earlier runs and a person's release say, and its actions in
-their order, most expensive first.
+"""Phase 2: what to do with each resource, given what the ledger remembers: snoozes, open actions, the plan, the plan file, limits and holds.
+
+It streams the observed parts and keeps what is idle, remembered, on hours or inside another resource. Whatever is on hold is recorded before
+any mail is sent. Without a ledger, or in audit, nothing is written.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from datetime import datetime
 
-from reaper import limits as reaper_limits
-from reaper import plan
-from reaper.actions import holds as actions_holds
-from reaper.actions import intent
-from reaper.actions.holds import Hold, KindInTarget, Release, RunScope
-from reaper.errors import CloudError, ReaperError, Reason
-from reaper.ledger.port import Ledger, RunStatistics
-from reaper.limits import ENDING_ACTIONS, IdleShare, PastRuns
-from reaper.model import Coverage, Finding, Memory, Outcome, Result, Status, Step, StepName, Target
+from reaper import __version__, contained, enrolment, idle_period, limits, memory_updates, plan
+from reaper.actions import hold_ledger, holds, intent, plan_file, unfinished
+from reaper.actions.holds import KindInTarget, RunScope
+from reaper.actions.plan_file import PlanFile
+from reaper.actions.unfinished import UntoldAction
+from reaper.coverage import OWN, add_failure_row, failure_row, target_of_row, with_replaced_rows
+from reaper.errors import CloudError, ReaperError
+from reaper.handover import Decided, Decision, Observed
+from reaper.ledger.lease import RunLeases
+from reaper.ledger.opening import ensure_format
+from reaper.ledger.port import Ledger, Recalled
+from reaper.limits import PlaceCount
+from reaper.model import (
+    ACTIONS,
+    ENDING_ACTIONS,
+    Blocked,
+    Case,
+    Coverage,
+    Memory,
+    Mode,
+    Result,
+    Run,
+    State,
+    Status,
+    Step,
+    StepName,
+    Target,
+)
+from reaper.policy.schema import Policy
 
-if TYPE_CHECKING:
-    from reaper.policy.schema import Limits
-
-HOLD, RELEASE = "hold", "release"
-"""The rows of the ledger that have what is on hold and the last release. Ledgers of 49f8b6c had both in the history."""
-HOLDS = "holds"
-"""Where in the history of such a ledger it stands what was on hold."""
-OURS = "reaper"
-SWEEPS = 10
-"""How many earlier sweeps tell what is usual, however old."""
-TRIES = 4
-ACTIONS = ENDING_ACTIONS | {StepName.START}
-READ = frozenset({Status.OK, Status.PARTIAL})
-
-
-Acted = tuple[Finding, Sequence[ReaperError], Mapping[str, int]]
-"""A finding with the outcome of its act, what failed, and the API calls it took."""
-
-
-def anything(found: Finding) -> Finding:
-    """Where no plan file narrows what may be done."""
-    return found
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hand:
-    """What acts: `act` carries out one step, `narrow` leaves alone what must not be done this time (its step or its outcome says why)."""
-
-    act: Callable[[Finding], Acted]
-    narrow: Callable[[Finding], Finding] = anything
+OTHER_RUN = "another sweep is processing this target"
+LEDGER_UNREADABLE = "its ledger record couldn't be read"
+ROW_UNREADABLE = "its ledger record can't be read, and it may be snoozed"
+NO_MEMORIES = Recalled({}, {})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Carried:
-    """What the acts of one sweep came to: the findings in their old order, what failed, and the calls by (account, region, kind)."""
+class DecideContext:
+    """What deciding needs. `agreed`: a plan file; nothing else than what it asks for is done."""
 
-    findings: list[Finding]
-    errors: list[ReaperError]
-    calls: Mapping[tuple[str, str | None, str], Counter[str]]
+    policy: Policy
+    ledger: Ledger | None
+    clock: Callable[[], datetime]
+    agreed: PlanFile | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LimitedSteps:
-    """The findings with what is on hold among them. `since`: from when on each of these is, one moment for each hold that is over it.
+@dataclass(slots=True, kw_only=True)
+class _Round:
+    """One run of this phase: what it leased, remembers, decided, counted and failed at so far. `ledger` is None if it can't be used."""
 
-    `jumped`: the places whose idle share says nothing of what is usual, all of them where earlier sweeps could not be read. `errors`: what
-    could not be read or written.
+    run: Run
+    now: datetime
+    context: DecideContext
+    ledger: Ledger | None
+    leases: RunLeases | None
+    memories: dict[str, Memory] = field(default_factory=dict)
+    decisions: list[Decision] = field(default_factory=list)
+    others: dict[KindInTarget, PlaceCount] = field(default_factory=dict)
+    places: dict[KindInTarget, tuple[Target, str]] = field(default_factory=dict)
+    left_targets: set[Target] = field(default_factory=set)
+    untold: list[UntoldAction] = field(default_factory=list)
+    coverage: list[Coverage] = field(default_factory=list)
+    failures: list[Coverage] = field(default_factory=list)
+    refused_rows: list[Coverage] = field(default_factory=list)
+
+    @property
+    def announces(self) -> bool:
+        """Whether what is planned may lead to an action: an audit says what would be done."""
+        return self.run.mode.announces or self.run.mode is Mode.AUDIT
+
+
+def decide(parts: Iterable[Observed], context: DecideContext) -> Decided:
+    """One decision for each resource that needs one. Raises ValueError if there is no part; a ledger that fails is in the coverage.
+
+    In a mode that writes it takes the leases of the targets, and gives them back if it doesn't get to an end.
     """
-
-    findings: list[Finding]
-    since: Mapping[str, frozenset[datetime]] = field(default_factory=dict)
-    jumped: frozenset[KindInTarget] = frozenset()
-    errors: tuple[ReaperError, ...] = ()
-
-
-def apply_limits(
-    findings: Sequence[Finding], memories: Mapping[str, Memory], limits: Limits, ledger: Ledger, look: RunScope, *, writes: bool
-) -> LimitedSteps:
-    """The findings, their stops and deletes on hold where there are too many, or where nobody can say what is usual.
-
-    With `writes` the row of holds is written, by version, before anything is done or told; where that fails everything is on hold.
-    """
+    round_: _Round | None = None
     try:
-        return _decided(findings, memories, limits, ledger, look, writes=writes)
-    except CloudError as error:
-        because = f"on hold, because what is on hold and what is usual could not be read or written: {error}"
-        step = Step(name=StepName.HOLD, because=because)
-        found = [replace(f, step=step) if f.step.name in ENDING_ACTIONS else f for f in findings]
-        return LimitedSteps(findings=found, jumped=frozenset(_place(f) for f in findings), errors=(error,))
+        for part in parts:
+            round_ = round_ or _new_round(part.run, context)
+            _decide_part(part, round_)
+        if round_ is None:
+            raise ValueError("there is nothing to decide: no part was observed")
+        return _decided(round_)
+    except BaseException:
+        if round_ and round_.leases:
+            round_.leases.give_back()
+        raise
 
 
-def read(coverage: Sequence[Coverage], others: Collection[Target] = ()) -> frozenset[KindInTarget]:
-    """The places that a run read, wholly or in part; not those of `others`, which another run has under its lease."""
-    rows = [(Target(cloud=c.cloud, account=c.account, region=c.region), c) for c in coverage if c.cloud != OURS]
-    return frozenset(
-        actions_holds.kind_in_target(target, c.kind) for target, c in rows if c.status in READ and target not in others
+def _new_round(run: Run, context: DecideContext) -> _Round:
+    now, ledger = context.clock(), context.ledger
+    round_ = _Round(run=run, now=now, context=context, ledger=ledger, leases=None)
+    if run.mode.writes and ledger is not None:
+        round_.leases = RunLeases(ledger=ledger, run_id=run.id, clock=context.clock, renewed_at=now)
+        try:
+            ensure_format(ledger, now)
+        except ReaperError as error:
+            round_.ledger = None
+            round_.failures.append(failure_row("ledger", error))
+    return round_
+
+
+def _decide_part(part: Observed, round_: _Round) -> None:
+    round_.coverage += part.coverage
+    if part.run.version != __version__:
+        because = f"version {part.run.version} observed it, and this is {__version__}"
+        refused = [row for row in part.coverage if row.cloud != OWN]
+        round_.refused_rows += [replace(row, status=Status.FAILED, error=because) for row in refused]
+        _leave_alone(part.cases, because, round_)
+        return
+    if round_.leases is None:
+        _plan_cases(part.cases, _recall_to_read(part.cases, round_), round_)
+        return
+    targets = _take_leases(part, round_)
+    ours = [case for case in part.cases if case.resource.target in targets]
+    others = [case for case in part.cases if case.resource.target not in targets]
+    _leave_alone(others, OTHER_RUN if round_.ledger else LEDGER_UNREADABLE, round_)
+    memories = _recall_and_close(ours, targets, round_) if round_.ledger else None
+    if memories is None:
+        _leave_alone(ours, LEDGER_UNREADABLE, round_)
+    else:
+        _plan_cases(ours, memories, round_)
+
+
+def _take_leases(part: Observed, round_: _Round) -> set[Target]:
+    """The targets that are this run's now: of those with a resource, or with an action whose owner must still be told."""
+    if round_.ledger is None or round_.leases is None:
+        return set()
+    wanted = {case.resource.target for case in part.cases}
+    empty = {target_of_row(row) for row in part.coverage if row.cloud != OWN} - wanted
+    try:
+        wanted |= {target for target in empty if round_.ledger.unfinished(target, round_.now)}
+    except ReaperError as error:
+        add_failure_row(round_.failures, failure_row("ledger", error))
+    taken = {target for target in sorted(wanted, key=str) if round_.leases.take(target)}
+    for row in round_.leases.failures:
+        add_failure_row(round_.failures, row)
+    return taken
+
+
+def _recall_to_read(cases: Sequence[Case], round_: _Round) -> Recalled:
+    """What an audit reads of the ledger, if there is one."""
+    if round_.ledger is None:
+        return NO_MEMORIES
+    try:
+        memories = round_.ledger.recall(intent.ids_with_hosts(cases), round_.now)
+    except ReaperError as error:
+        add_failure_row(round_.failures, failure_row("ledger", error))
+        round_.ledger = None
+        return NO_MEMORIES
+    _note_unreadable(memories.errors, round_)
+    return memories
+
+
+def _recall_and_close(cases: Sequence[Case], targets: set[Target], round_: _Round) -> Recalled | None:
+    """What is remembered of the cases, their hosts and what earlier runs left open, which is closed here. None if it can't be read."""
+    ledger, now = round_.context.ledger, round_.now
+    if ledger is None:
+        return None
+    listed = {case.resource.id: case for case in cases}
+    try:
+        hints, errors = unfinished.read_unfinished(ledger, targets, now, listed)
+        _note_unreadable(errors, round_)
+        memories = ledger.recall(dict.fromkeys([*intent.ids_with_hosts(cases), *(hint.id for hint in hints)]), now)
+        done = unfinished.close_unfinished_actions(hints, listed, memories, ledger, now)
+        memories, untold = unfinished.settle_told_actions(done.hints, listed, done.memories, ledger, now)
+    except ReaperError as error:
+        round_.failures.append(failure_row("ledger", error))
+        if round_.leases:
+            round_.leases.give_back()
+        return None
+    round_.untold += untold
+    _note_unreadable(memories.errors, round_)
+    if failed := unfinished.closed_actions_error(done.closed, memories):
+        add_failure_row(round_.failures, failure_row("acts", failed))
+    return memories
+
+
+def _note_unreadable(errors: Sequence[CloudError], round_: _Round) -> None:
+    round_.failures += [failure_row("ledger", error, len(errors) - 1) for error in errors[:1]]
+
+
+def _plan_cases(cases: Sequence[Case], memories: Recalled, round_: _Round) -> None:
+    """Plan each case once. What needs no decision is only counted."""
+    by_id = {case.resource.id: case for case in cases}
+    for case in cases:
+        place = holds.kind_in_target_of(case)
+        round_.places[place] = (case.resource.target, case.resource.kind)
+        if intent.is_unreadable(case.resource, memories):
+            _keep_left(case, ROW_UNREADABLE, round_)
+        elif not _needs_decision(case, memories):
+            round_.others = limits.sum_counts(round_.others, limits.count_places([case]))
+        else:
+            decision, memory = _planned_decision(_with_guests_blocked(case, by_id, memories, round_.now), memories, round_)
+            round_.decisions.append(decision)
+            round_.memories[case.resource.id] = memory
+
+
+def _needs_decision(case: Case, memories: Recalled) -> bool:
+    """Whether it is idle, remembered, on hours, or lives in another resource. For everything else there is nothing to do."""
+    return (
+        case.verdict.state is State.IDLE
+        or case.resource.id in memories
+        or case.rule.hours is not None
+        or bool(intent.host_ids(case.resource))
     )
 
 
-def targets(coverage: Sequence[Coverage]) -> set[Target]:
-    """The targets that a run looked at, whether it could read anything there or not."""
-    return {Target(cloud=c.cloud, account=c.account, region=c.region) for c in coverage if c.cloud != OURS}
+def _with_guests_blocked(case: Case, cases: Mapping[str, Case], memories: Recalled, now: datetime) -> Case:
+    """With every action blocked that would take along something whose owner can't be told: known here, before anything is announced."""
+    inside = contained.inner_ids(case.resource)
+    if not inside or not inside.isdisjoint(memories.unreadable):
+        return case
+    because = contained.unannounceable_inside(case, cases, memories, now)
+    blocked = {name: block or (Blocked(because=because) if because else None) for name, block in case.blocked.items()}
+    return replace(case, blocked=blocked)
 
 
-def current_holds(ledger: Ledger) -> list[Hold]:
-    """What is on hold now. Raises CloudError."""
-    return _standing(ledger)[0]
+def _planned_decision(case: Case, memories: Recalled, round_: _Round) -> tuple[Decision, Memory]:
+    """The decision before limits, and the memory that it rests on: a snooze of its host counts as one of its own."""
+    host = intent.host_memory(case.resource, memories)
+    stored = memories.get(case.resource.id, Memory())
+    memory = memory_updates.after_host_snooze(stored, host)
+    reported = plan.with_snooze(case, memory, round_.now, host)
+    [step] = plan.plan_steps([reported], {case.resource.id: memory}, round_.now, acting=round_.announces)
+    return Decision(case=case, verdict=reported.verdict, step=step, row_version=stored.version), memory
 
 
-def release_hold(ledger: Ledger, by: str, now: datetime, lasting: timedelta = reaper_limits.RELEASE_FOR) -> Release:
-    """Release every action whose date had come by `now`, and remove the holds. Raises CloudError.
+def _leave_alone(cases: Iterable[Case], because: str, round_: _Round) -> None:
+    """Leave these alone this time, for a reason that has nothing to do with them."""
+    for case in cases:
+        round_.left_targets.add(case.resource.target)
+        if plan.may_act(case) or case.rule.hours is not None:
+            _keep_left(case, because, round_)
 
-    Where the idle share jumped, what is usual is learnt anew from now on.
+
+def _keep_left(case: Case, because: str, round_: _Round) -> None:
+    round_.decisions.append(Decision(case=case, verdict=case.verdict, step=Step(name=StepName.NONE, because=because)))
+
+
+def _decided(round_: _Round) -> Decided:
+    unusual = _apply_limits(round_)
+    leased = tuple(sorted(round_.leases.targets, key=str)) if round_.leases else ()
+    return Decided(
+        run=round_.run,
+        decided_at=round_.now,
+        leased=leased,
+        decisions=tuple(_narrowed(_with_reminders(decision, round_), round_) for decision in round_.decisions),
+        untold=tuple(round_.untold),
+        unusual=tuple(sorted(unusual)),
+        coverage=(*round_.refused_rows, *round_.failures),
+    )
+
+
+def _apply_limits(round_: _Round) -> frozenset[KindInTarget]:
+    """Put on hold what is too much at once, and record that, by version, before anything is done or sent.
+
+    Returns the places whose idle share says nothing about what is usual. If the ledger fails, everything is on hold.
     """
-    found = _written_release(ledger, by, now, lasting)
-    for _ in range(TRIES):
-        _, version = _standing(ledger)
-        if ledger.write_row(HOLD, actions_holds.holds_row([]), version, now):
-            return found
-    raise _lost(HOLD)
+    ledger = round_.ledger
+    if ledger is None:
+        return frozenset()
+    try:
+        return _hold_over_limits(ledger, round_)
+    except CloudError as error:
+        because = f"on hold, because the holds and the usual idle shares could not be read or written: {error}"
+        step = Step(name=StepName.HOLD, because=because)
+        round_.decisions = [replace(d, step=step) if d.step.name in ENDING_ACTIONS else d for d in round_.decisions]
+        round_.failures.append(failure_row("ledger", error))
+        return frozenset(round_.places)
 
 
-def perform_all(
-    findings: Sequence[Finding], act: Callable[[Finding], tuple[Finding, Sequence[ReaperError], Mapping[str, int]]]
-) -> Carried:
-    """Every stop, delete and start made, dearest first; one that fails never stops the others."""
-    done: dict[int, Finding] = {}
-    errors: list[ReaperError] = []
-    calls: dict[tuple[str, str | None, str], Counter[str]] = {}
-    open_ = [i for i, f in enumerate(findings) if f.step.name in ACTIONS and f.outcome.result is Result.PLANNED]
-    for index in sorted(open_, key=lambda i: by_cost_descending(findings[i])):
-        resource = findings[index].case.resource
-        done[index], failed, asked = act(findings[index])
-        errors += failed
-        calls.setdefault((resource.target.account, resource.target.region, resource.kind), Counter()).update(asked)
-    return Carried(findings=_with_guests([done.get(i, f) for i, f in enumerate(findings)]), errors=errors, calls=calls)
+def _hold_over_limits(ledger: Ledger, round_: _Round) -> frozenset[KindInTarget]:
+    counted = [index for index, decision in enumerate(round_.decisions) if decision.row_version is not None]
+    planned = [(round_.decisions[index].reported_case, round_.decisions[index].step) for index in counted]
+    others = round_.left_targets - (round_.leases.targets if round_.leases else set())
+    coverage = with_replaced_rows(round_.coverage, round_.refused_rows)
+    scope = RunScope(run=round_.run.id, now=round_.now, read_places=holds.read_places(coverage, others))
+    for _ in range(hold_ledger.MAX_TRIES):
+        before, version = hold_ledger.holds_with_version(ledger)
+        past = hold_ledger.past_runs(ledger, before, round_.places, round_.now)
+        limited = limits.hold_over_limits(planned, round_.memories, round_.context.policy.limits, past, scope, round_.others)
+        if not round_.run.mode.announces or hold_ledger.record_holds(ledger, limited.holds, before, version, round_.now):
+            for index, step in zip(counted, limited.steps, strict=True):
+                round_.decisions[index] = _with_hold(round_.decisions[index], step, limited.since)
+            return frozenset(hold_ledger.jumped_places(limited.holds))
+    raise hold_ledger.lost_race(hold_ledger.HOLD_ROW)
 
 
-def _with_guests(findings: Sequence[Finding]) -> list[Finding]:
-    """The findings, and what lived in a resource that was stopped or deleted just now has its outcome: its owner may be another one."""
-    ended = {
-        f.case.resource.id: f
-        for f in findings
-        if f.step.name in ENDING_ACTIONS
-        and f.outcome.begun
-        and f.outcome.result is Result.DONE
-        # Of a delete in parts what lives inside goes first; of a stop it may be in another part.
-        and (f.outcome.part_done is None or f.step.name is StepName.DELETE)
-    }
-    return [
-        _taken_along(f, next((ended[id_] for id_ in intent.host_ids(f.case.resource) if id_ in ended), None)) for f in findings
-    ]
+def _with_hold(decision: Decision, step: Step, since: Mapping[str, frozenset[datetime]]) -> Decision:
+    if step.name is not StepName.HOLD:
+        return decision
+    return replace(decision, step=step, on_hold_since=tuple(sorted(since.get(decision.case.resource.id, ()))))
 
 
-def _taken_along(found: Finding, host: Finding | None) -> Finding:
-    if host is None or found.outcome.begun:
-        return found
-    move, bar = host.step.name, found.case.blocked.get(host.step.name)
-    if move is StepName.STOP and bar is not None and bar.already_done:
-        return found  # nothing of it ran
-    because = f"it was {plan.PARTICIPLES[move]} with {host.case.resource.name}, which it lives in, and comes back with it"
-    failed = found.outcome.error or (found.outcome.because if found.outcome.result is Result.REFUSED else None)
-    outcome = Outcome(result=Result.DONE, because=because, error=failed, already_done=True, host_id=host.case.resource.id)
-    return replace(found, step=Step(name=move, because=because), outcome=outcome)
+def _with_reminders(decision: Decision, round_: _Round) -> Decision:
+    """Only after the limits: what is due counts for them whether its owner is reminded or not."""
+    memory = round_.memories.get(decision.case.resource.id, Memory())
+    if decision.row_version is None or not round_.run.mode.announces:
+        return decision
+    if not round_.run.mode.acts:
+        decision = _with_reminder_of_due(decision, memory, round_.now)
+    by_hours = decision.step.name in ACTIONS | {StepName.HOLD}
+    return replace(decision, needs_summary=by_hours and enrolment.is_summary_due(decision.reported_case, memory, round_.now))
 
 
-def counted(coverage: Sequence[Coverage], calls: Mapping[tuple[str, str | None, str], Counter[str]]) -> tuple[Coverage, ...]:
-    """The coverage with the calls of acts in it, those of looking again included."""
-    return tuple(replace(c, calls={**Counter(c.calls) + calls.get((c.account, c.region, c.kind), Counter())}) for c in coverage)
+def _with_reminder_of_due(decision: Decision, memory: Memory, now: datetime) -> Decision:
+    """What is due in a run that doesn't act is reminded of all the same, or its notice would lapse."""
+    last = idle_period.last_notice_at(memory)
+    remind_every = decision.case.rule.remind_every
+    if decision.step.name not in ENDING_ACTIONS or last is None or now < last + remind_every - enrolment.CLOCK_JITTER:
+        return decision
+    return replace(decision, step=Step(name=StepName.REMIND, because=f"{decision.step.because}, and this run does not act"))
 
 
-def _decided(
-    findings: Sequence[Finding], memories: Mapping[str, Memory], limits: Limits, ledger: Ledger, look: RunScope, *, writes: bool
-) -> LimitedSteps:
-    planned = [(f.case, f.step if f.outcome.result is Result.PLANNED else Step(name=StepName.NONE, because="")) for f in findings]
-    for _ in range(TRIES):
-        before, version = _standing(ledger)
-        released = _released(ledger, look.now)
-        past = PastRuns(shares=_shares(findings, ledger, released), holds=before, release=released)
-        now = reaper_limits.hold_over_limits(planned, memories, limits, past, look)
-        if not writes or _kept(now.holds, before, version, ledger, look.now):
-            return _as_limited(findings, now)
-    raise _lost(HOLD)
-
-
-def _as_limited(findings: Sequence[Finding], now: reaper_limits.StepsAndHolds) -> LimitedSteps:
-    found = [replace(f, step=s) if s.name is StepName.HOLD else f for f, s in zip(findings, now.steps, strict=True)]
-    return LimitedSteps(
-        findings=found,
-        since=now.since,
-        jumped=frozenset(
-            place for h in now.holds if h.limit is actions_holds.LimitName.JUMP for place in actions_holds.covered_places(h)
-        ),
-    )
-
-
-def _kept(holds: Sequence[Hold], before: Sequence[Hold], version: int, ledger: Ledger, now: datetime) -> bool:
-    """Whether the holds stand in the ledger as they are. The row is made by the first run, so that no later one looks into the history."""
-    return (version > 0 and set(holds) == set(before)) or ledger.write_row(HOLD, actions_holds.holds_row(holds), version, now)
-
-
-def _standing(ledger: Ledger) -> tuple[list[Hold], int]:
-    """What is on hold and the row's version; where there is no row yet, what an earlier version of this product noted."""
-    state = ledger.read_row(HOLD)
-    return (actions_holds.holds_from_row(state.values) if state.version else _older_hold(ledger)), state.version
-
-
-def _older_hold(ledger: Ledger) -> list[Hold]:
-    holds, releases = ledger.history(HOLDS), ledger.history(RELEASE)
-    if not holds or (releases and holds[-1].when <= releases[-1].when):
-        return []
-    return [actions_holds.older_hold(holds[-1].because, holds[-1].by, holds[-1].when)]
-
-
-def _released(ledger: Ledger, now: datetime) -> Release | None:
-    """The last release; none that is dated later than now, by a clock that was wrong."""
-    found = actions_holds.release_from_row(ledger.read_row(RELEASE).values)
-    return found if found and found.given_at <= now else None
-
-
-def _written_release(ledger: Ledger, by: str, now: datetime, lasting: timedelta) -> Release:
-    for _ in range(TRIES):
-        state = ledger.read_row(RELEASE)
-        last = actions_holds.release_from_row(state.values)
-        jumped = {
-            place: now
-            for h in current_holds(ledger)
-            if h.limit is actions_holds.LimitName.JUMP
-            for place in actions_holds.covered_places(h)
-        }
-        found = Release(
-            given_at=now, valid_until=now + lasting, by=by, usual_since={**(last.usual_since if last else {}), **jumped}
-        )
-        if ledger.write_row(RELEASE, actions_holds.release_row(found), state.version, now):
-            return found
-    raise _lost(RELEASE)
-
-
-def _shares(findings: Sequence[Finding], ledger: Ledger, released: Release | None) -> dict[KindInTarget, list[IdleShare]]:
-    anew = released.usual_since if released else {}
-    places = {_place(f): (f.case.resource.target, f.case.resource.kind) for f in findings}
-    return {
-        place: [IdleShare(seen=s.seen, idle=s.idle) for s in _usual(ledger, *where, anew.get(place))]
-        for place, where in places.items()
-    }
-
-
-def _usual(ledger: Ledger, target: Target, kind: str, anew: datetime | None) -> list[RunStatistics]:
-    """The last sweeps of a place that say what is usual. Older ledgers have rows of jumps among them, as many as there were sweeps."""
-    limit_ = SWEEPS
-    while True:
-        rows = ledger.statistics(target, kind, limit_)
-        found = [s for s in rows if not s.was_jump and s.seen and (anew is None or s.started > anew)][:SWEEPS]
-        if len(found) == SWEEPS or len(rows) < limit_ or (anew and rows[-1].started <= anew):
-            return found
-        limit_ *= 10
-
-
-def _lost(what: str) -> CloudError:
-    return CloudError(Reason.REFUSED, "ledger", f"the row {what!r}: somebody else wrote first, {TRIES} times")
-
-
-def _place(found: Finding) -> KindInTarget:
-    return actions_holds.kind_in_target_of(found.case)
-
-
-def by_cost_descending(found: Finding) -> tuple[bool, float, str]:
-    """Known prices first, the highest of them before all; then by id, so that two sweeps take the same order."""
-    usd = found.case.usd_per_hour
-    return usd is None, -(usd or 0.0), found.case.resource.id
+def _narrowed(decision: Decision, round_: _Round) -> Decision:
+    agreed = round_.context.agreed
+    if agreed is None or decision.outcome.result is not Result.PLANNED:
+        return decision
+    return plan_file.narrow_to_plan(decision, agreed)

@@ -99,5 +99,14 @@ def gone_as_partial() -> Iterator[None]:
         raise error.reworded(str(error).removeprefix(f"{error.operation}: "), Reason.PARTIAL) from error
 
 
+@contextmanager
+def odd_replies_as_errors(operation: str) -> Iterator[None]:
+    """A reply so odd that the code fails on it becomes a CloudError of `operation`."""
+    try:
+        yield
+    except ODD_REPLY_ERRORS as error:
+        raise CloudError(Reason.UNREADABLE, operation, f"a reply could not be understood ({error!r})") from error
+
+
 class ActionWithdrawn(ReaperError):
     """No further changing call may be made for this action: it was snoozed, paused or changed meanwhile. The text is the reason."""

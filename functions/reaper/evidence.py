@@ -154,7 +154,7 @@ def summarize(reading: Reading, *, with_slots: bool = False) -> Evidence:
         peak=max(values, default=None),
         complete=reading.complete,
         slots=_shared_slots(_slots_of(reading)) if with_slots else (),
-        busy_above=reading.busy_above,
+        busy_above=reading.busy_above if math.isfinite(reading.busy_above) else None,
     )
 
 

@@ -96,7 +96,11 @@ def notice_was_for_another(case: Case, memory: Memory) -> bool:
 
 def has_new_owner(case: Case, memory: Memory) -> bool:
     """Whether the last notice went to somebody who is no longer its owner."""
-    return memory.notified_owner is not None and case.owner is not None and memory.notified_owner.lower() != case.owner.lower()
+    return (
+        memory.notified_owner is not None
+        and case.owner.address is not None
+        and memory.notified_owner.lower() != case.owner.address.lower()
+    )
 
 
 def notice_was_for_part(memory: Memory) -> bool:

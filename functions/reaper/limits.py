@@ -18,13 +18,12 @@ from reaper import plan
 from reaper.actions import holds
 from reaper.actions.holds import Hold, KindInTarget, LimitName, Release, RunScope
 from reaper.enrolment import is_stopped_by_hours
-from reaper.model import Case, Memory, State, Step, StepName
+from reaper.model import ENDING_ACTIONS, Case, Memory, State, Step, StepName
 from reaper.policy import office_hours
 
 if TYPE_CHECKING:
     from reaper.policy.schema import Limits
 
-ENDING_ACTIONS = frozenset({StepName.STOP, StepName.DELETE})
 RELEASE_FOR = timedelta(hours=24)
 """So long a release holds when it is not said otherwise."""
 MIN_FOR_JUMP = 3
@@ -37,6 +36,19 @@ class IdleShare:
 
     seen: int
     idle: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceCount:
+    """Of one place in one run: how many resources no rule's office hours stop, and how many of them are unknown or idle."""
+
+    total: int = 0
+    unknown: int = 0
+    idle: int = 0
+
+
+PlaceCounts = Mapping[KindInTarget, PlaceCount]
+NO_OTHERS: PlaceCounts = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,29 +76,38 @@ PlannedCases = Sequence[tuple[Case, Step]]
 
 
 def hold_over_limits(
-    planned: PlannedCases, memories: Mapping[str, Memory], limits: Limits, past: PastRuns, look: RunScope
+    planned: PlannedCases,
+    memories: Mapping[str, Memory],
+    limits: Limits,
+    past: PastRuns,
+    scope: RunScope,
+    others: PlaceCounts = NO_OTHERS,
 ) -> StepsAndHolds:
-    """The steps, every stop and delete among them that a limit forbids turned into `hold`. What a release covers counts for no limit."""
-    cases = [case for case, _ in planned]
-    covered = {
+    """The steps, every stop and delete among them that a limit forbids turned into `hold`. What a release covers counts for no limit.
+
+    `others`: how many resources the run saw besides, which nothing is planned for.
+    """
+    counts = sum_counts(count_places(case for case, _ in planned), others)
+    ending = [case for case, step in planned if step.name in ENDING_ACTIONS]
+    released = {
         case.resource.id
-        for case, step in planned
-        if step.name in ENDING_ACTIONS and is_released(case, memories.get(case.resource.id, Memory()), past.release, look.now)
+        for case in ending
+        if is_released(case, memories.get(case.resource.id, Memory()), past.release, scope.now)
     }
+    due = [case for case in ending if case.resource.id not in released]
     jumped = holds.updated_jump_holds(
-        [h for h in past.holds if h.limit is LimitName.JUMP],
-        idle_jumps(cases, limits, past.shares),
-        places_with_known_share(cases, look.read_places),
-        look,
+        [hold for hold in past.holds if hold.limit is LimitName.JUMP],
+        idle_jumps(counts, limits, past.shares),
+        places_with_known_share(counts, scope.read_places),
+        scope,
     )
-    acts = [case for case, step in planned if step.name in ENDING_ACTIONS and case.resource.id not in covered]
-    exceeded = _exceeded_limits(cases, [case for case in acts if not any(holds.covers_case(h, case) for h in jumped)], limits)
-    whole = holds.updated_holds([h for h in past.holds if h.limit is not LimitName.JUMP], exceeded, look)
-    why = {case.resource.id: _holds_over([*whole, *jumped], case, exceeded) for case in acts}
+    exceeded = _exceeded_limits(counts, [case for case in due if not any(holds.covers_case(h, case) for h in jumped)], limits)
+    whole = holds.updated_holds([hold for hold in past.holds if hold.limit is not LimitName.JUMP], exceeded, scope)
+    over = {case.resource.id: _holds_over([*whole, *jumped], case, exceeded) for case in due}
     return StepsAndHolds(
-        steps=[_held_step(step, why.get(case.resource.id, ())) for case, step in planned],
+        steps=[_held_step(step, over.get(case.resource.id, ())) for case, step in planned],
         holds=[*whole, *jumped],
-        since={id_: frozenset(h.since for h in over) for id_, over in why.items() if over},
+        since={resource_id: frozenset(hold.since for hold in found) for resource_id, found in over.items() if found},
     )
 
 
@@ -100,43 +121,58 @@ def is_released(case: Case, memory: Memory, release: Release | None, now: dateti
     return bool(known) and max(known) <= release.given_at
 
 
+def count_places(cases: Iterable[Case]) -> dict[KindInTarget, PlaceCount]:
+    """How many resources there are by place, without what a rule's office hours stop, by day and by night."""
+    states: dict[KindInTarget, list[State]] = defaultdict(list)
+    for case in cases:
+        states[holds.kind_in_target_of(case)] += [] if is_stopped_by_hours(case) else [case.verdict.state]
+    return {
+        place: PlaceCount(total=len(seen), unknown=seen.count(State.UNKNOWN), idle=seen.count(State.IDLE))
+        for place, seen in states.items()
+    }
+
+
+def sum_counts(*counts: PlaceCounts) -> dict[KindInTarget, PlaceCount]:
+    """The counts added up by place."""
+    sums: dict[KindInTarget, PlaceCount] = {}
+    for place, count in (pair for each in counts for pair in each.items()):
+        before = sums.get(place, PlaceCount())
+        sums[place] = PlaceCount(
+            total=before.total + count.total, unknown=before.unknown + count.unknown, idle=before.idle + count.idle
+        )
+    return sums
+
+
 def idle_jumps(
-    cases: Iterable[Case], limits: Limits, shares: Mapping[KindInTarget, Sequence[IdleShare]]
+    counts: PlaceCounts, limits: Limits, shares: Mapping[KindInTarget, Sequence[IdleShare]]
 ) -> dict[KindInTarget, str]:
-    """The places where suddenly many more are idle than in the sweeps before: rather a broken signal than an empty office."""
-    found = {place: _jump_because(group, shares.get(place, ()), limits) for place, group in _grouped_by_place(cases).items()}
-    return {place: text for place, text in found.items() if text}
+    """The places where suddenly many more are idle than in the runs before, with the reason: rather a broken signal than an empty office."""
+    jumps = {place: _jump_because(place[1], idle_share(count), shares.get(place, ()), limits) for place, count in counts.items()}
+    return {place: because for place, because in jumps.items() if because}
 
 
-def idle_share(cases: Iterable[Case]) -> IdleShare:
-    """How much of one place is idle: without what a rule's calendar stops, by day and by night, and without what is unknown."""
-    states = [case.verdict.state for case in cases if not is_stopped_by_hours(case)]
-    return IdleShare(seen=len(states) - states.count(State.UNKNOWN), idle=states.count(State.IDLE))
+def idle_share(count: PlaceCount) -> IdleShare:
+    """How much of one place is idle, of what is not unknown."""
+    return IdleShare(seen=count.total - count.unknown, idle=count.idle)
 
 
-def places_with_known_share(cases: Iterable[Case], read: Iterable[KindInTarget]) -> frozenset[KindInTarget]:
+def places_with_known_share(counts: PlaceCounts, read: Iterable[KindInTarget]) -> frozenset[KindInTarget]:
     """The places that were read and of which at most half is unknown, so that their idle share says something."""
-    groups = _grouped_by_place(cases)
-    return frozenset(place for place in read if _is_half_known(groups.get(place, [])))
+    found = ((place, counts.get(place, PlaceCount())) for place in read)
+    return frozenset(place for place, count in found if 2 * count.unknown <= count.total)
 
 
-def _is_half_known(cases: Sequence[Case]) -> bool:
-    counted = [case for case in cases if not is_stopped_by_hours(case)]
-    return 2 * idle_share(counted).seen >= len(counted)
-
-
-def _jump_because(cases: Sequence[Case], shares: Sequence[IdleShare], limits: Limits) -> str | None:
-    before, now = [s for s in shares if s.seen], idle_share(cases)
+def _jump_because(kind: str, now: IdleShare, shares: Sequence[IdleShare], limits: Limits) -> str | None:
+    before = [share for share in shares if share.seen]
     if len(before) < MIN_FOR_JUMP or not now.seen:
         return None
-    usual, count = median(s.idle / s.seen for s in before), median(s.idle for s in before)
+    usual, count = median(share.idle / share.seen for share in before), median(share.idle for share in before)
     if now.idle - count <= MIN_FOR_JUMP or now.idle / now.seen - usual <= limits.max_jump:
         return None
-    what = f"{now.idle} of {now.seen} {cases[0].resource.kind} are idle where it used to be {usual:.0%}"
-    return f"{what}, a jump of more than max_jump: {limits.max_jump:.0%}"
+    return f"{now.idle} of {now.seen} {kind} resources are idle, up from {usual:.0%}; max_jump is {limits.max_jump:.0%}"
 
 
-def _exceeded_limits(cases: Sequence[Case], acts: Sequence[Case], limits: Limits) -> dict[LimitName, str]:
+def _exceeded_limits(counts: PlaceCounts, acts: Sequence[Case], limits: Limits) -> dict[LimitName, str]:
     """The caps that the actions on `acts` are over, each with the reason."""
     unpriced = [case for case in acts if _lacks_required_price(case, limits)]
     others = [case for case in acts if not _lacks_required_price(case, limits)]
@@ -144,7 +180,7 @@ def _exceeded_limits(cases: Sequence[Case], acts: Sequence[Case], limits: Limits
     usd = sum(case.usd_per_hour for case in others if case.usd_per_hour is not None)
     found = {
         LimitName.ACTIONS: "; ".join(
-            [*_over_count(ordinary, "max_acts", limits.max_acts), *_over_share(cases, ordinary, limits)]
+            [*_over_count(ordinary, "max_acts", limits.max_acts), *_over_share(counts, ordinary, limits)]
         ),
         LimitName.SCHEDULED: "; ".join(_over_count(calendar, "max_scheduled", limits.max_scheduled)),
         LimitName.DOLLARS: f"what they cost, ${usd:,.2f} an hour, is more than max_usd_per_hour: {limits.max_usd_per_hour:g}"
@@ -167,15 +203,15 @@ def _over_count(acts: Sequence[Case], key: str, most: int) -> Iterator[str]:
         yield f"{len(acts)} action{' is' if len(acts) == 1 else 's are'} more than {key}: {most}"
 
 
-def _over_share(cases: Iterable[Case], acts: Sequence[Case], limits: Limits) -> Iterator[str]:
-    """Kinds of which too great a part would go. One is always allowed, or small fleets could not be tidied at all."""
-    seen: dict[str, int] = defaultdict(int)
-    for case in cases:
-        seen[case.resource.kind] += not is_stopped_by_hours(case)
-    for kind, total in seen.items():
-        count = sum(1 for case in acts if case.resource.kind == kind)
-        if count > max(1 if limits.max_share else 0, floor(limits.max_share * total + 1e-9)):
-            yield f"{count} of {total} {kind} are more than max_share: {limits.max_share:.0%}"
+def _over_share(counts: PlaceCounts, acts: Sequence[Case], limits: Limits) -> Iterator[str]:
+    """Kinds of which too great a share would go. One resource is always allowed, or small fleets could never be tidied up."""
+    totals: dict[str, int] = defaultdict(int)
+    for (_, kind), count in counts.items():
+        totals[kind] += count.total
+    for kind, total in totals.items():
+        count_due = sum(1 for case in acts if case.resource.kind == kind)
+        if count_due > max(1 if limits.max_share else 0, floor(limits.max_share * total + 1e-9)):
+            yield f"{count_due} of {total} {kind} resources exceed max_share: {limits.max_share:.0%}"
 
 
 def _holds_over(standing: Iterable[Hold], case: Case, exceeded: Collection[LimitName]) -> list[Hold]:
@@ -191,10 +227,3 @@ def _held_step(step: Step, why: Sequence[Hold]) -> Step:
     return Step(
         name=StepName.HOLD, because=f"would {step.name}, but is on hold since {since}: {reasons}. `reaper release` releases it"
     )
-
-
-def _grouped_by_place(cases: Iterable[Case]) -> dict[KindInTarget, list[Case]]:
-    found: dict[KindInTarget, list[Case]] = defaultdict(list)
-    for case in cases:
-        found[holds.kind_in_target_of(case)].append(case)
-    return found

@@ -85,10 +85,11 @@ class StepName(StrEnum):
     HOLD = "hold"
 
 
-ACTIONS = frozenset({StepName.STOP, StepName.DELETE, StepName.START})
-"""The steps that change a resource."""
+ENDING_ACTIONS = frozenset({StepName.STOP, StepName.DELETE})
+ACTIONS = ENDING_ACTIONS | {StepName.START}
+"""The steps that change something in a cloud; the first two of them end a cost."""
 NOTICES = frozenset({StepName.WARN, StepName.REMIND})
-"""The steps that only notify its owner."""
+"""The steps that send a mail and change nothing."""
 
 
 class AnnouncedAction(StrEnum):
@@ -375,46 +376,6 @@ class Blocked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
-    """A judged resource, as the plan sees it. `owner`: the address of whoever it belongs to now. `acts`: the moves that its kind knows, each with what bars it here, None where nothing does.
-    `saves`: US dollars an hour that a move would end, where that is known.
-    """
-
-    resource: Resource
-    rule: Rule
-    verdict: Verdict
-    usd_per_hour: float | None = None
-    owner: str | None = None
-    blocked: Mapping[StepName, Blocked | None] = field(default_factory=dict)
-    saves_usd_per_hour: Mapping[StepName, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """What to do now with one resource, and why."""
-
-    name: StepName
-    because: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What became of a step: `because` says what was done or why it was refused, `error` what failed. `already`: nothing was left to do.
-
-    `begun`: calls were made, or may have been. `part`, such as `1 of 2 variants`: the rest is an action of its own. `host`: the id of what
-    it lives in, whose action took it along.
-    """
-
-    result: Result
-    error: str | None = None
-    because: str | None = None
-    already_done: bool = False
-    begun: bool = False
-    part_done: str | None = None
-    host_id: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
     """US dollars an hour at list price, with where the figure comes from and of which day it is."""
 
@@ -443,12 +404,15 @@ class Owner:
     claimed: Claim | None = None
 
 
+NO_OWNER = Owner(address=None, source="no owner was looked for")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """A reading in brief, for the report: how many buckets had a point, the last busy one, the highest value, the level it counts above.
+    """A reading in brief: how many buckets had a point, the last busy one, the highest value, and the level it counts above (None: any value).
 
-    `shape`: at most 56 slots of six hours, the last one ending with the window; empty where nothing is drawn. Activity: the highest
-    value in percent of the peak, 0 where nothing was busy. Heartbeat: 1 where every bucket was live, else 0.
+    `slots`: at most 56 of six hours each, the last one ends with the window; empty if nothing is drawn. Activity: the highest value in
+    percent of the peak, 0 if nothing was busy. Heartbeat: 1 if every bucket was live, else 0.
     """
 
     signal: str
@@ -459,7 +423,51 @@ class Evidence:
     peak: float | None
     complete: bool
     slots: tuple[int, ...] = ()
-    busy_above: float = 0.0
+    busy_above: float | None = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A judged resource. `blocked`: the actions its kind knows, each with what blocks it now, None if nothing does.
+
+    `saves_usd_per_hour`: US dollars an hour that an action would end, if that is known. `wasted_usd`: what it cost since it fell idle.
+    """
+
+    resource: Resource
+    rule: Rule
+    verdict: Verdict
+    usd_per_hour: float | None = None
+    owner: Owner = NO_OWNER
+    price: Price | None = None
+    wasted_usd: float | None = None
+    evidence: tuple[Evidence, ...] = ()
+    blocked: Mapping[StepName, Blocked | None] = field(default_factory=dict)
+    saves_usd_per_hour: Mapping[StepName, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What to do now with one resource, and why."""
+
+    name: StepName
+    because: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of a step: `because` says what was done or why it was refused, `error` what failed. `already`: nothing was left to do.
+
+    `begun`: calls were made, or may have been. `part`, such as `1 of 2 variants`: the rest is an action of its own. `host`: the id of what
+    it lives in, whose action took it along.
+    """
+
+    result: Result
+    error: str | None = None
+    because: str | None = None
+    already_done: bool = False
+    begun: bool = False
+    part_done: str | None = None
+    host_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -494,20 +502,26 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """The facts of one sweep."""
+    """The facts of one run, known before it begins."""
 
     id: str
     started_at: datetime
-    finished_at: datetime
     mode: Mode
     version: str
     policy_sha256: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """The whole sweep."""
+class FinishedRun(Run):
+    """The facts of a run, for its report."""
 
-    run: Run
+    finished_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """The whole run."""
+
+    run: FinishedRun
     coverage: tuple[Coverage, ...]
     findings: tuple[Finding, ...]

@@ -153,7 +153,7 @@ def _plan_step(case: Case, memory: Memory, now: datetime, acting: bool) -> Step:
         return _start_step(case, memory, now)
     enrolled = acting and _may_keep_hours(case) and enrolment.enrolled_since(case, memory, now) is not None
     if not (may_act(case) or (acting and is_forced(case, now)) or enrolled):
-        return Step(name=StepName.NONE, because=_left_because(case, memory))
+        return Step(name=StepName.NONE, because=nothing_to_do_because(case, memory))
     if is_snoozed(case, memory, now):
         return Step(name=StepName.NONE, because=_snooze_sentence(memory))
     if (
@@ -196,7 +196,7 @@ def _hours_step(case: Case, memory: Memory, now: datetime) -> Step:
                 name=StepName.REMIND, because=f"its office hours are over, and {case.rule.name} stops it even while it is used"
             )
     if step or not may_act(case):
-        return step or Step(name=StepName.NONE, because=_left_because(case, memory))
+        return step or Step(name=StepName.NONE, because=nothing_to_do_because(case, memory))
     return Step(
         name=StepName.NONE, because=f"its office hours are kept, and its owner was last told {_last_notice_ago(memory, now)} ago"
     )
@@ -313,7 +313,8 @@ def _start_step(case: Case, memory: Memory, now: datetime) -> Step:
     return Step(name=StepName.START, because=f"its office hours have begun, and {ours}")
 
 
-def _left_because(case: Case, memory: Memory) -> str:
+def nothing_to_do_because(case: Case, memory: Memory) -> str:
+    """Why there is no step: it is as the reaper left it, or its state asks for none."""
     bar = case.blocked.get(memory.last_action) if memory.last_action else None
     if bar and bar.already_done and memory.last_action_at:
         return f"it is as the reaper left it on {memory.last_action_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC: {bar.because}"

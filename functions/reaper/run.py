@@ -1,27 +1,63 @@
-"""A whole run from settings to report; the entry points differ only in where settings come from and where the report goes."""
+"""A whole run from settings to report: `observe → decide → act → conclude` in one process. Entry points differ only in where settings come
+from and where the report goes.
+"""
 
 from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from reaper import __version__, cache
-from reaper.model import Finding, Report, Run
+from reaper import __version__
+from reaper.ledger import opening
+from reaper.model import Report, Run
 from reaper.registry import CLOUDS, kinds
 from reaper.sessions import open_sessions
 from reaper.settings import Settings
 
 if TYPE_CHECKING:
-    from reaper.decide import Hand
-    from reaper.ledger.port import Ledger
+    from reaper.actions.executor import ActContext
+    from reaper.actions.manifest import Archive
+    from reaper.actions.plan_file import PlanFile
+    from reaper.decide import DecideContext
+    from reaper.handover import Acted, Decided, Observed
+    from reaper.ledger.lease import RunLeases
+    from reaper.model import Target
     from reaper.notices.context import ConcludeContext
-    from reaper.observe import CloudSession, ObserveContext
+    from reaper.observe import ObserveContext
     from reaper.policy.file import PolicySource
     from reaper.policy.schema import Policy
+
+HandedOver = TypeVar("HandedOver", "Observed", "Decided", "Acted")
+OpenActContext = Callable[["Target", "RunLeases"], "ActContext"]
+"""What acting on one target needs, while the process keeps these leases alive."""
+
+
+class HandOver(Protocol):
+    """What happens at a joint between two phases: a workflow writes the value down there and reads it again."""
+
+    def __call__(self, value: HandedOver) -> HandedOver:
+        """The value for the next phase."""
+        ...
+
+
+def unchanged(value: HandedOver) -> HandedOver:
+    """In one process the next phase gets the very same value."""
+    return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenRun:
+    """A run with the context of each phase. `act` is None below mode enforce: the acting code isn't even loaded."""
+
+    run: Run
+    observe: ObserveContext
+    decide: DecideContext
+    act: OpenActContext | None
+    conclude: ConcludeContext
 
 
 def run(
@@ -30,89 +66,140 @@ def run(
     clock: Callable[[], datetime],
     progress: Callable[[str], None] = lambda text: None,
     deadline: datetime | None = None,
-    narrow: Callable[[Finding], Finding] | None = None,
+    agreed: PlanFile | None = None,
 ) -> Report:
-    """Sweep everything that `settings` ask for; tell about it and act as far as their mode goes, until shortly before `deadline`.
+    """Sweep everything that `settings` ask for, notify and act as far as their mode goes, until shortly before `deadline`.
 
-    `narrow` takes from what is planned whatever a plan file does not ask for.
-    Raises SettingsError where nothing can be swept or told; a cloud, ledger or channel that fails is in the coverage.
+    With `agreed` nothing is done but what that plan file asks for. Raises SettingsError if nothing can be swept or nobody can be notified; a
+    cloud, ledger or channel that fails is in the coverage.
     """
-    from reaper.observe import ObserveContext, sweep  # with it pydantic, which no `--help` and no cold start waits for
+    return run_phases(open_run(settings, source, clock, progress, deadline, agreed))
 
-    started = clock()
-    follow, kept = _follow_up(settings, source.policy, clock, (deadline, narrow))
-    asked = [kind for kind in kinds() if not settings.kinds or kind.name in settings.kinds]
-    clouds, failed = open_sessions(settings, [c for c in CLOUDS if any(k.cloud == c for k in asked)], progress)
-    held = cache.open_cache(kept, started, progress, may_write=settings.mode.writes) if kept else None
-    order = ObserveContext(policy=source.policy, now=started, progress=progress, cache=held)
-    swept = sweep(clouds, asked, order)
-    facts = Run(
+
+def open_run(
+    settings: Settings,
+    source: PolicySource,
+    clock: Callable[[], datetime],
+    progress: Callable[[str], None] = lambda text: None,
+    deadline: datetime | None = None,
+    agreed: PlanFile | None = None,
+) -> OpenRun:
+    """The run with every context opened. Raises SettingsError."""
+    from reaper.decide import DecideContext  # with it pydantic, which no `--help` and no cold start waits for
+
+    new = Run(
         id=uuid.uuid4().hex[:12],
-        started_at=started,
-        finished_at=clock(),
+        started_at=clock(),
         mode=settings.mode,
         version=__version__,
         policy_sha256=source.sha256,
     )
-    report = follow(Report(run=facts, coverage=(*swept.coverage, *failed), findings=swept.findings), clouds, order)
-    return replace(report, run=replace(facts, finished_at=clock()))
+    conclude = _conclude_context(settings, source.policy, clock)
+    archive = _open_archive(settings)
+    observe = _observe_context(settings, new, conclude, progress)
+    return OpenRun(
+        run=new,
+        observe=observe,
+        decide=DecideContext(policy=source.policy, ledger=conclude.ledger, clock=clock, agreed=agreed),
+        act=_act_opener(observe, conclude, archive, deadline) if archive else None,
+        conclude=conclude,
+    )
 
 
-FollowUp = Callable[[Report, Sequence["CloudSession"], "ObserveContext"], Report]
+def run_phases(opened: OpenRun, hand_over: HandOver = unchanged) -> Report:
+    """The four phases, one after the other. `hand_over` is given whatever crosses a joint, and returns what the next phase gets."""
+    from reaper.conclude import conclude
+    from reaper.decide import decide
+    from reaper.observe import observe
+
+    observed = hand_over(observe(opened.run, opened.observe, opened.run.started_at))
+    decided = hand_over(decide([observed], opened.decide))
+    acted = [hand_over(each) for each in _act_on_targets(decided, opened)]
+    return conclude([observed], decided, acted, opened.conclude)
 
 
-Bounds = tuple[datetime | None, Callable[[Finding], Finding] | None]
-"""Until when may be acted, and what takes away from what is planned."""
+def _act_on_targets(decided: Decided, opened: OpenRun) -> list[Acted]:
+    """Act on one target after the other, the one with the most expensive action first. Below mode enforce nothing of it is loaded."""
+    if opened.act is None or opened.conclude.ledger is None:
+        return []
+    from reaper.act import act, targets_by_cost
+    from reaper.ledger.lease import RunLeases
+
+    leases = RunLeases(
+        ledger=opened.conclude.ledger,
+        run_id=opened.run.id,
+        clock=opened.conclude.clock,
+        renewed_at=decided.decided_at,
+        targets=set(decided.leased),
+    )
+    try:
+        return [act(decided.for_target(target), opened.act(target, leases)) for target in targets_by_cost(decided)]
+    except BaseException:
+        leases.give_back()  # without an error conclude does that
+        raise
 
 
-def _follow_up(
-    settings: Settings, policy: Policy, clock: Callable[[], datetime], bounds: Bounds
-) -> tuple[FollowUp, Ledger | None]:
-    """What comes after the sweep, and the ledger where there is one.
-
-    An audit writes nothing; it reads a ledger where one was named, to know of snoozes and notices.
-    """
-    if not settings.mode.writes and settings.ledger is None:
-        return lambda report, clouds, order: report, None
-    from reaper import conclude
-    from reaper.ledger import opening
-    from reaper.notices import context
+def _conclude_context(settings: Settings, policy: Policy, clock: Callable[[], datetime]) -> ConcludeContext:
+    """The ledger and the channels. An audit writes nothing; it reads a ledger if one was named, to know of snoozes and notices."""
+    from reaper.notices.context import ConcludeContext, open_context
 
     if not settings.mode.writes:
-        known = opening.open_ledger(settings.ledger, os.environ, read_only=True)
-        return lambda report, clouds, order: conclude.recalled(report, policy, known, report.run.started_at), known
+        ledger = opening.open_ledger(settings.ledger, os.environ, read_only=True) if settings.ledger else None
+        return ConcludeContext(policy=policy, ledger=ledger, clock=clock)
     places = {
         "REAPER_LEDGER": settings.ledger or opening.default_address(os.environ),
         "REAPER_MANIFESTS": settings.manifests or "",
     }
-    at = replace(context.open(settings.ledger, policy, os.environ, clock), places=places)
+    return replace(open_context(settings.ledger, policy, os.environ, clock), location_settings=places)
+
+
+def _observe_context(settings: Settings, new: Run, conclude: ConcludeContext, progress: Callable[[str], None]) -> ObserveContext:
+    from reaper.cache import open_cache
+    from reaper.observe import ObserveContext
+
+    chosen = [kind for kind in kinds() if not settings.kinds or kind.name in settings.kinds]
+    sessions, unopened = open_sessions(settings, [c for c in CLOUDS if any(kind.cloud == c for kind in chosen)], progress)
+    ledger = conclude.ledger
+    return ObserveContext(
+        sessions=sessions,
+        kinds=chosen,
+        policy=conclude.policy,
+        clock=conclude.clock,
+        progress=progress,
+        cache=open_cache(ledger, new.started_at, progress, may_write=settings.mode.writes) if ledger else None,
+        unopened=tuple(unopened),
+    )
+
+
+def _open_archive(settings: Settings) -> Archive | None:
+    """Where manifests are kept, opened before anything is observed. Raises SettingsError."""
     if not settings.mode.acts:
-        return lambda report, clouds, order: conclude.tell(report, policy, at), at.ledger
-    hire = _hands(settings, at, bounds)
-    return lambda report, clouds, order: conclude.tell(report, policy, at, hire(report, clouds, order)), at.ledger
+        return None
+    from reaper.actions.manifest import open_archive
+
+    return open_archive(settings.manifests, os.environ)
 
 
-def _hands(
-    settings: Settings, at: ConcludeContext, bounds: Bounds
-) -> Callable[[Report, Sequence[CloudSession], ObserveContext], Hand]:
-    """What acts. Nothing of it is loaded in a mode that does not."""
-    from reaper import decide
-    from reaper.actions import executor, manifest
-    from reaper.ledger import lease
+def _act_opener(
+    observe: ObserveContext, conclude: ConcludeContext, archive: Archive, deadline: datetime | None
+) -> OpenActContext:
+    from reaper.actions.executor import ActContext
 
-    archive = manifest.open_archive(settings.manifests, os.environ)
+    sessions = {session.target: session for session in observe.sessions}
+    ledger = conclude.ledger
+    if ledger is None:
+        raise ValueError("acting needs a ledger")
 
-    def hire(report: Report, clouds: Sequence[CloudSession], order: ObserveContext) -> Hand:
-        ours = executor.ActContext(
-            clouds={cloud.target: cloud for cloud in clouds},
-            order=order,
-            ledger=at.ledger,
+    def open_act(target: Target, leases: RunLeases) -> ActContext:
+        return ActContext(
+            session=sessions[target],
+            policy=conclude.policy,
+            prices=observe.prices,
+            ledger=ledger,
             archive=archive,
-            clock=at.clock,
-            run=report.run.id,
-            renew=lambda target: at.ledger.take_lease(target, report.run.id, at.clock(), lease.LEASE),
-            deadline=bounds[0],
+            clock=conclude.clock,
+            leases=leases,
+            deadline=deadline,
         )
-        return decide.Hand(act=lambda found: executor.execute(found, ours), narrow=bounds[1] or decide.anything)
 
-    return hire
+    return open_act

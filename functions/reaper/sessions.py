@@ -4,16 +4,34 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol, Self
 
 from reaper.errors import CloudError, ReaperError, SettingsError
 from reaper.model import Coverage, Status, Target
 from reaper.registry import kinds
 from reaper.settings import Settings
 
-if TYPE_CHECKING:
-    from reaper.observe import CloudSession
+
+class CloudSession(Protocol):
+    """One target as one kind sees it; both clouds have sessions of this shape."""
+
+    target: Target
+    calls: Any
+    errors: list[CloudError]
+
+    def for_kind(self) -> Self:
+        """The same target with fresh counters."""
+        ...
+
+    def without_cache(self) -> Self:
+        """The same target with fresh counters and nothing remembered from before, for looking again."""
+        ...
+
+    def recheck_end(self, now: datetime) -> datetime:
+        """Up to when metrics are asked for in the look right before an action."""
+        ...
 
 
 def open_sessions(

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from fakes.builders import DAY, TARGET, resource
+from fakes.builders import DAY, NOW, TARGET, resource
 from fakes.fake_deployment import POLICY, Enforcer, of, policy
 from fakes.sample_findings import finding, occasion
-from reaper import decide
-from reaper.model import Blocked, Finding, Outcome, Owner, Result, StepName
+from reaper.act import outcomes_of_guests
+from reaper.findings import join_findings
+from reaper.handover import Acted, Decided, Decision, Observed
+from reaper.model import ACTIONS, Blocked, Finding, Mode, Outcome, Owner, Result, Run, StepName
 from reaper.notices import owner_notice
 
 HOST = finding("host", move=StepName.DELETE)
@@ -23,18 +25,22 @@ def inner(move: StepName = StepName.NONE) -> Finding:
     base = finding("inner", move=move)
     within = replace(INNER, host_id=HOST.case.resource.id)
     fay = Owner(address="fay@example.com", source="tag owner")
-    return replace(base, case=replace(base.case, resource=within, owner=fay.address), owner=fay)
+    return replace(base, case=replace(base.case, resource=within, owner=fay), owner=fay)
 
 
 def carried(host: Finding, guest: Finding, outcome: Outcome) -> list[Finding]:
     """Both after a run in which the host's action came to `outcome`, and a guest was not to be found any more."""
+    cases = tuple(replace(f.case, owner=f.owner, price=f.price) for f in (host, guest))
+    decisions = tuple(Decision(case=c, verdict=c.verdict, step=f.step) for c, f in zip(cases, (host, guest), strict=True))
     gone = Outcome(result=Result.DONE, because="it is gone already", already_done=True)
-    done = {host.case.resource.id: outcome}
-    act = lambda f: (replace(f, outcome=done.get(f.case.resource.id, gone)), (), {})  # noqa: E731
-    return decide.perform_all([replace(host, outcome=PLANNED), replace(guest, outcome=PLANNED)], act).findings
+    outcomes = {host.case.resource.id: outcome} | ({guest.case.resource.id: gone} if guest.step.name in ACTIONS else {})
+    run = Run(id="r", started_at=NOW, mode=Mode.ENFORCE, version="1", policy_sha256="")
+    part = Observed(run=run, observed_at=NOW, targets=(TARGET,), coverage=(), cases=cases)
+    decided = Decided(run=run, decided_at=NOW, leased=(TARGET,), decisions=decisions)
+    acted = Acted(run=run, target=TARGET, outcomes=outcomes | outcomes_of_guests(decisions, outcomes))
+    return join_findings([part], decided, [acted])
 
 
-PLANNED = Outcome(result=Result.PLANNED)
 DONE = Outcome(result=Result.DONE, because="it was deleted", begun=True)
 
 

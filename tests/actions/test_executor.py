@@ -176,14 +176,14 @@ def unreadable(there: Enforcer) -> None:
         pytest.param(
             "look", lambda t: tagged(t, reaper_action="notify"), "no longer allow it to be stopped", id="a tag lowered the action"
         ),
-        pytest.param("look", unreadable, "its tags could not be read", id="its tags cannot be read any more"),
+        pytest.param("look", unreadable, "its tags can't be read", id="its tags cannot be read any more"),
         pytest.param("look", changed, "it is young now", id="it was changed a moment ago"),
         pytest.param("look", lambda t: tagged(t, reaper_owner="new@example.com"), "idle for more than", id="it was handed over"),
         pytest.param("look", barred, "its last alarm is being looked into", id="nothing can be done to it now"),
         pytest.param("look", updating, "its status is Updating", id="it is being updated"),
         pytest.param("look", kept, "kept by lee@example.com", id="kept by its owner before the ledger was read"),
         pytest.param("observe", kept, "kept by lee@example.com", id="kept by its owner while its metrics were read"),
-        pytest.param("record", kept, "somebody may have kept it", id="kept by its owner after the ledger was read"),
+        pytest.param("record", kept, "it may be snoozed", id="kept by its owner after the ledger was read"),
     ],
 )
 def test_whatever_happened_in_between_keeps_it_from_being_stopped(there: Enforcer, call: str, what: Any, said: str):
@@ -244,7 +244,7 @@ def test_without_a_manifest_nothing_is_acted_on(there):
     report = there.sweep()
     found = only(report)
     assert (found.outcome.result, there.depot.log) == (Result.FAILED, [])
-    assert "could not be stored" in (found.outcome.error or "")
+    assert "couldn't be stored" in (found.outcome.error or "")
     [row] = [c for c in report.coverage if c.kind == "acts"]
     assert (row.status, row.missing) == (Status.FAILED, "s3:PutObject")
     there.store.full = False
@@ -447,14 +447,14 @@ def test_what_lives_inside_is_protected_by_its_own_rule(there):
     inside(there)
     there.policy = policy(POLICY + 'rules: [{name: quiet, match: {kind: "sagemaker-inference-component"}, action: ignore}]\n')
     due(there)
-    assert only(there.sweep()).case.blocked[StepName.STOP].because == "inner inside it may not: rule 'quiet' says ignore"
+    assert only(there.sweep()).case.blocked[StepName.STOP].because == "inner inside it is protected: rule 'quiet' says ignore"
     assert there.depot.log == []
 
 
 def test_what_lives_inside_and_whose_tags_are_unknown_is_protected(there):
     inside(there, tags=None)
     due(there)
-    assert only(there.sweep()).case.blocked[StepName.STOP].because == "inner inside it may not: its tags could not be read"
+    assert only(there.sweep()).case.blocked[StepName.STOP].because == "inner inside it is protected: its tags can't be read"
     assert there.depot.log == []
 
 
@@ -533,7 +533,7 @@ def test_a_kind_that_trips_over_what_it_could_not_observe_bars_every_move_and_en
 
     due(there).depot.blunder = blunder
     found = only(there.sweep())
-    assert "cannot be told" in found.case.blocked[StepName.STOP].because
+    assert "couldn't be understood" in found.case.blocked[StepName.STOP].because
     assert (found.case.verdict.state, there.depot.log) == ("unknown", [])
 
 

@@ -13,8 +13,7 @@ import pytest
 
 from fakes.builders import DAY, HOUR, NOW, TARGET
 from fakes.fake_deployment import POLICY, Enforcer, of, policy
-from reaper import decide
-from reaper.actions import holds
+from reaper.actions import hold_ledger, holds
 from reaper.actions.holds import Hold, LimitName, RunScope
 from reaper.errors import CloudError, Reason
 from reaper.ledger.in_memory import InMemoryLedger
@@ -35,7 +34,7 @@ class Frail(InMemoryLedger):
     def write_row(self, name: str, values: Mapping[str, str], expected_version: int, now: datetime) -> bool:
         if name == self.refuses:
             raise CloudError(Reason.DENIED, "dynamodb:PutItem", "not allowed", missing="dynamodb:PutItem")
-        if name == decide.HOLD and self.loses:
+        if name == hold_ledger.HOLD_ROW and self.loses:
             self.loses -= 1
             super().write_row(name, self.read_row(name).values, self.read_row(name).version, now)
         return super().write_row(name, values, expected_version, now)
@@ -64,7 +63,7 @@ def moves(there: Enforcer, **given: Any) -> set[StepName]:
 def test_a_hold_says_since_when_which_run_why_and_over_what():
     there = due()
     there.sweep()
-    [found] = decide.current_holds(there.ledger)
+    [found] = hold_ledger.current_holds(there.ledger)
     assert (found.since, found.run, found.because) == (there.now, "run-2", "4 actions are more than max_acts: 3")
     assert (found.targets, found.kinds) == ({EAST, WEST}, {KIND})
 
@@ -75,7 +74,7 @@ def test_another_run_over_its_limit_widens_the_hold_and_leaves_its_beginning():
     begun = there.now
     there.now += HOUR
     there.sweep(regions=("eu-west-1",))
-    [found] = decide.current_holds(there.ledger)
+    [found] = hold_ledger.current_holds(there.ledger)
     assert (found.since, found.run, found.targets) == (begun, "run-2", {EAST, WEST})
 
 
@@ -86,12 +85,12 @@ def test_a_hold_stands_over_all_its_places_until_a_run_has_read_them_all():
     there.now += 2 * HOUR
     assert StepName.STOP not in moves(there, regions=("eu-west-1",))
     assert StepName.STOP in moves(there)
-    assert decide.current_holds(there.ledger) == []
+    assert hold_ledger.current_holds(there.ledger) == []
 
 
 def test_the_hold_stands_in_the_ledger_before_anybody_is_told():
     there, seen = due(), list[bool]()
-    there.post.heard = lambda message: seen.append(bool(decide.current_holds(there.ledger)))
+    there.post.heard = lambda message: seen.append(bool(hold_ledger.current_holds(there.ledger)))
     there.sweep()
     assert seen
     assert all(seen)
@@ -99,8 +98,8 @@ def test_the_hold_stands_in_the_ledger_before_anybody_is_told():
 
 def test_where_the_hold_cannot_be_written_everything_is_on_hold():
     there = due(ledger=Frail(), max_acts=20)
-    there.ledger.refuses = decide.HOLD  # type: ignore[attr-defined]
-    there.ledger._rows.pop(decide.HOLD, None)  # type: ignore[attr-defined]
+    there.ledger.refuses = hold_ledger.HOLD_ROW  # type: ignore[attr-defined]
+    there.ledger._rows.pop(hold_ledger.HOLD_ROW, None)  # type: ignore[attr-defined]
     report = there.sweep()
     assert ({f.step.name for f in report.findings}, there.depot.log) == ({StepName.HOLD}, [])
     assert [c.missing for c in report.coverage if c.status is not Status.OK][:1] == ["dynamodb:PutItem"]
@@ -108,8 +107,8 @@ def test_where_the_hold_cannot_be_written_everything_is_on_hold():
 
 def test_where_the_hold_cannot_be_understood_everything_is_on_hold():
     there = due(max_acts=20)
-    version = there.ledger.read_row(decide.HOLD).version
-    there.ledger.write_row(decide.HOLD, {"holds": "[{}]"}, version, there.now)
+    version = there.ledger.read_row(hold_ledger.HOLD_ROW).version
+    there.ledger.write_row(hold_ledger.HOLD_ROW, {"holds": "[{}]"}, version, there.now)
     assert (moves(there), there.depot.log) == ({StepName.HOLD}, [])
 
 
@@ -126,7 +125,7 @@ def test_only_what_was_read_is_on_hold_so_that_a_denied_account_keeps_none_open(
     def row(region: str, status: Status) -> Coverage:
         return Coverage(cloud="aws", account="123456789012", region=region, kind=KIND, status=status)
 
-    read = decide.read([row("us-east-1", Status.OK), row("eu-west-1", Status.DENIED), row("ap-south-1", Status.FAILED)])
+    read = holds.read_places([row("us-east-1", Status.OK), row("eu-west-1", Status.DENIED), row("ap-south-1", Status.FAILED)])
     assert read == {(EAST, KIND)}
     look = RunScope(run="r", now=NOW, read_places=read)
     standing = holds.updated_holds([], {LimitName.ACTIONS: "too many"}, look)
@@ -151,8 +150,8 @@ def test_a_run_that_missed_a_kind_in_one_place_does_not_end_a_hold_over_it():
 
 def test_what_is_partly_read_counts_and_what_another_run_has_does_not():
     row = Coverage(cloud="aws", account="123456789012", region="us-east-1", kind=KIND, status=Status.PARTIAL)
-    assert decide.read([row, replace(row, cloud="reaper", kind="ledger")]) == {(EAST, KIND)}
-    assert decide.read([row], {TARGET}) == frozenset()
+    assert holds.read_places([row, replace(row, cloud="reaper", kind="ledger")]) == {(EAST, KIND)}
+    assert holds.read_places([row], {TARGET}) == frozenset()
 
 
 def test_a_region_that_is_empty_by_now_was_read_and_ends_a_hold():
@@ -165,18 +164,18 @@ def test_a_region_that_is_empty_by_now_was_read_and_ends_a_hold():
 def test_a_sweep_that_only_notifies_neither_makes_nor_ends_a_hold():
     there = due()
     there.sweep(Mode.NOTIFY)
-    assert decide.current_holds(there.ledger) == []
+    assert hold_ledger.current_holds(there.ledger) == []
     there.sweep()
     there.policy = due(max_acts=20).policy
     there.sweep(Mode.NOTIFY)
-    assert len(decide.current_holds(there.ledger)) == 1
+    assert len(hold_ledger.current_holds(there.ledger)) == 1
 
 
 def test_an_audit_shows_what_would_be_on_hold_and_writes_nothing():
     there = due()
-    before = there.ledger.read_row(decide.HOLD)
+    before = there.ledger.read_row(hold_ledger.HOLD_ROW)
     assert moves(there, mode=Mode.AUDIT) == {StepName.HOLD}
-    assert there.ledger.read_row(decide.HOLD) == before
+    assert there.ledger.read_row(hold_ledger.HOLD_ROW) == before
 
 
 def test_a_plan_of_one_region_does_not_get_past_what_a_wide_sweep_announced():
@@ -190,12 +189,12 @@ def test_a_reminder_of_what_is_due_does_not_take_it_out_of_the_limits():
     there = due(4, max_acts=3)
     there.now += 4 * DAY
     there.sweep(Mode.ANNOUNCE)
-    assert len(decide.current_holds(there.ledger)) == 1
+    assert len(hold_ledger.current_holds(there.ledger)) == 1
 
 
 def test_a_sweep_that_announces_makes_a_hold_too():
     there = due()
-    assert (moves(there, mode=Mode.ANNOUNCE), len(decide.current_holds(there.ledger))) == ({StepName.HOLD}, 1)
+    assert (moves(there, mode=Mode.ANNOUNCE), len(hold_ledger.current_holds(there.ledger))) == ({StepName.HOLD}, 1)
 
 
 # --- releases
@@ -203,21 +202,21 @@ def test_a_sweep_that_announces_makes_a_hold_too():
 
 def test_a_release_needs_no_hold_and_covers_what_was_due_when_it_was_given():
     there = due()
-    assert decide.current_holds(there.ledger) == []
-    decide.release_hold(there.ledger, "lee", there.now)
+    assert hold_ledger.current_holds(there.ledger) == []
+    hold_ledger.release_hold(there.ledger, "lee", there.now)
     there.now += HOUR
     assert moves(there) == {StepName.STOP}
 
 
 def test_a_release_does_not_cover_what_comes_due_after_it():
     there = due()
-    decide.release_hold(there.ledger, "lee", there.now - timedelta(minutes=1))
+    hold_ledger.release_hold(there.ledger, "lee", there.now - timedelta(minutes=1))
     assert moves(there) == {StepName.HOLD}
 
 
 def test_what_a_release_covers_counts_for_no_limit():
     there = due()
-    decide.release_hold(there.ledger, "lee", there.now)
+    hold_ledger.release_hold(there.ledger, "lee", there.now)
     there.depot.add("late")
     there.sweep()
     assert len(there.depot.log) == 4
@@ -227,7 +226,7 @@ def test_what_a_release_covers_counts_for_no_limit():
 
 def test_a_use_after_the_release_takes_an_action_out_of_it():
     there = due(5, max_acts=0)
-    decide.release_hold(there.ledger, "lee", there.now, timedelta(days=7))
+    hold_ledger.release_hold(there.ledger, "lee", there.now, timedelta(days=7))
     there.depot.things["idle-0"].uses.append(there.now + HOUR)
     there.now += 2 * DAY
     there.sweep()
@@ -239,15 +238,15 @@ def test_a_use_after_the_release_takes_an_action_out_of_it():
 def test_a_release_that_is_over_holds_again_since_then():
     there = due()
     there.sweep()
-    decide.release_hold(there.ledger, "lee", there.now, timedelta(hours=1))
+    hold_ledger.release_hold(there.ledger, "lee", there.now, timedelta(hours=1))
     there.now += HOUR
     assert moves(there) == {StepName.HOLD}
-    assert [h.since for h in decide.current_holds(there.ledger)] == [there.now]
+    assert [h.since for h in hold_ledger.current_holds(there.ledger)] == [there.now]
 
 
 def test_a_release_dated_in_the_future_covers_nothing():
     there = due()
-    decide.release_hold(there.ledger, "lee", there.now + DAY)
+    hold_ledger.release_hold(there.ledger, "lee", there.now + DAY)
     assert moves(there) == {StepName.HOLD}
 
 
@@ -259,7 +258,7 @@ def test_a_release_of_an_evening_covers_no_stop_of_the_next():
     there.sweep()
     there.now = there.now.replace(hour=20)
     assert moves(there) == {StepName.HOLD}
-    decide.release_hold(there.ledger, "lee", there.now, timedelta(days=7))
+    hold_ledger.release_hold(there.ledger, "lee", there.now, timedelta(days=7))
     assert moves(there) == {StepName.STOP}
     there.depot.things["desk"].up, there.depot.things["desk"].changed = there.now + 12 * HOUR, there.now + 12 * HOUR
     there.depot.things["desk"].uses.append(there.now + 13 * HOUR)
@@ -273,7 +272,7 @@ def test_a_release_of_an_evening_covers_no_stop_of_the_next():
 def older(*regions: str, ledger: InMemoryLedger | None = None) -> Enforcer:
     """A deployment whose ledger has a hold over these regions in its history and no row of holds."""
     there = due(ledger=ledger, max_acts=20)
-    there.ledger._rows.pop(decide.HOLD, None)  # type: ignore[attr-defined]
+    there.ledger._rows.pop(hold_ledger.HOLD_ROW, None)  # type: ignore[attr-defined]
     marks = [sha256(f"aws/123456789012/{region}/{KIND}".encode()).hexdigest()[:8] for region in regions]
     there.ledger.add_history(
         HistoryEntry(id="holds", when=there.now - DAY, what="held", by="run-0", because=" ".join(sorted(marks)))
@@ -299,7 +298,7 @@ def test_a_hold_of_an_older_ledger_is_over_its_own_places_only():
 
 def test_a_hold_of_an_older_ledger_is_released_like_any():
     there = older("us-east-1", "ap-south-1")
-    decide.release_hold(there.ledger, "lee", there.now)
+    hold_ledger.release_hold(there.ledger, "lee", there.now)
     assert moves(there) == {StepName.STOP}
 
 

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from deploy.test_bicep import ASSIGN, ENFORCE, actions
-from reaper.decide import ACTIONS
-from reaper.model import Mode, Report
+from reaper.model import ACTIONS, Mode, Report
 from reaper.policy.file import load_policy
 from reaper.run import run
 from reaper.settings import Settings

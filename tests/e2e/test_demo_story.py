@@ -194,7 +194,7 @@ def test_a_deleted_resource_is_restored_the_same(told: Told):
 
 def test_a_metrics_outage_stops_nothing_in_use(told: Told):
     day = told.day("Thursday 12 November")
-    assert "held churn-model: because 11 of 14 sagemaker-endpoint are idle where it used to be 21%, a jump" in day
+    assert "held churn-model: because 11 of 14 sagemaker-endpoint resources are idle, up from 21%" in day
     assert "8 notices are void" in told.day("Friday 13 November")
     assert {told.finding(name)["state"] for name in story_fleet.BUSY_ENDPOINTS} == {"active"}
     assert [m["name"] for m in told.manifests if m["name"] in story_fleet.BUSY_ENDPOINTS] == []

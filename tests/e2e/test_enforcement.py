@@ -168,7 +168,7 @@ def test_a_plan_can_be_applied_and_undone(stage: Stage):
     assert [act["move"] for act in json.loads(text)["acts"]] == ["stop"]
     assert stage.running() == before
     agreed = plan_file.parse_plan(text, "plan.json", stage.now)
-    report = stage.sweep(narrow=lambda found: plan_file.narrow_to_plan(found, agreed))
+    report = stage.sweep(agreed=agreed)
     assert (plan_file.not_performed(agreed, report), stage.running() == before) == ([], False)
     stage.now += HOUR
     stage.set_clock(stage.now)
@@ -187,7 +187,7 @@ def test_a_plan_is_refused_if_tags_changed(stage: Stage):
         stage.now,
     )
     stage.tag({"team": "vision"})
-    after = stage.sweep(narrow=lambda found: plan_file.narrow_to_plan(found, agreed))
+    after = stage.sweep(agreed=agreed)
     [left] = plan_file.not_performed(agreed, after)
     assert "changed since the plan was made: tags" in left
     assert stage.running() == before

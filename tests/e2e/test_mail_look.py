@@ -11,7 +11,7 @@ import pytest
 
 from fakes.builders import NOW
 from reaper.cli import sample_notice
-from reaper.model import Coverage, Mode, Report, Run, Status
+from reaper.model import Coverage, FinishedRun, Mode, Report, Status
 from reaper.notices import owner_notice
 from reaper.notices.admin_summary import admin_summary
 from reaper.notices.message import Message
@@ -42,7 +42,7 @@ def sample_mail() -> Message:
 
 
 def admin_mail() -> Message:
-    run = Run(id="sample", started_at=NOW, finished_at=NOW, mode=Mode.NOTIFY, version="0", policy_sha256="0" * 64)
+    run = FinishedRun(id="sample", started_at=NOW, finished_at=NOW, mode=Mode.NOTIFY, version="0", policy_sha256="0" * 64)
     denied = Coverage(
         cloud="aws",
         account="123456789012",

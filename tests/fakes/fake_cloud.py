@@ -11,7 +11,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from fakes.builders import DAY, HOUR, NOW, TARGET
@@ -107,7 +107,7 @@ class Depot:
 
 
 class Yard:
-    """A session of the depot: `reaper.observe.Cloud`."""
+    """A session of the depot: `reaper.sessions.CloudSession`."""
 
     def __init__(self, depot: Depot, target: Target = TARGET) -> None:
         self.depot, self.target = depot, target
@@ -118,6 +118,9 @@ class Yard:
         return Yard(self.depot, self.target)
 
     without_cache = for_kind
+
+    def recheck_end(self, now: datetime) -> datetime:
+        return now.replace(second=0, microsecond=0) + timedelta(minutes=1)
 
 
 def resource(yard: Yard, thing: Thing) -> Resource:

@@ -9,22 +9,25 @@ from typing import Any
 
 from fakes.builders import NOW, TARGET
 from fakes.fake_cloud import ACTS, DEPOT, Archive, Depot, Yard
-from reaper import conclude
-from reaper.actions import executor, manifest, restore
+from reaper import __version__
+from reaper.actions import manifest, restore
 from reaper.actions.contract import ActionFunctions
-from reaper.decide import Hand
+from reaper.actions.executor import ActContext
+from reaper.actions.plan_file import PlanFile
+from reaper.decide import DecideContext
 from reaper.errors import CloudError, Reason
-from reaper.ledger import lease
 from reaper.ledger.in_memory import InMemoryLedger
+from reaper.ledger.lease import RunLeases
 from reaper.ledger.port import Ledger
-from reaper.model import Finding, Memory, Mode, Report, Run
+from reaper.model import Finding, Memory, Mode, Report, Run, Target
 from reaper.notices.channels.delivery import OpenChannel
 from reaper.notices.context import ConcludeContext
 from reaper.notices.message import Audience, Message
-from reaper.observe import ObserveContext, sweep
+from reaper.observe import ObserveContext
 from reaper.policy.parse import parse_policy
 from reaper.policy.schema import Policy
 from reaper.registry import kind_names
+from reaper.run import HandOver, OpenRun, run_phases, unchanged
 
 POLICY = """
 version: 1
@@ -67,6 +70,8 @@ class Enforcer:
     regions: tuple[str, ...] = ("us-east-1",)
     runs: int = 0
     acts: ActionFunctions[Any] = ACTS
+    agreed: PlanFile | None = None
+    hand_over: HandOver = unchanged
 
     def __post_init__(self) -> None:
         self.depot = Depot(clock=lambda: self.now)
@@ -74,32 +79,35 @@ class Enforcer:
 
     def sweep(self, mode: Mode = Mode.ENFORCE, regions: Sequence[str] | None = None) -> Report:
         """One sweep now: the report as an entry point would give it. Without `regions` it looks at all of them."""
-        self.runs += 1
-        run, yards = f"run-{self.runs}", [Yard(self.depot, replace(TARGET, region=r)) for r in regions or self.regions]
-        order = ObserveContext(policy=self.policy, now=self.now)
-        swept = sweep(yards, [DEPOT], order)
-        facts = Run(id=run, started_at=self.now, finished_at=self.now, mode=mode, version="0", policy_sha256="0" * 64)
-        report = Report(run=facts, coverage=swept.coverage, findings=swept.findings)
-        lines = [OpenChannel(name="post", readers=frozenset(Audience), sender=self.post), *self.more]
-        if mode is Mode.AUDIT:
-            return conclude.recalled(report, self.policy, self.ledger, self.now)
-        desk = ConcludeContext(ledger=self.ledger, channels=lines, links=None, clock=lambda: self.now)
-        ours = self.hands(yards, order, run)
-        hand = Hand(act=lambda found: executor.execute(found, ours)) if mode.acts else None
-        return conclude.tell(report, self.policy, desk, hand)
+        return run_phases(self.open_run(mode, regions), self.hand_over)
 
-    def hands(self, yards: Sequence[Yard], order: ObserveContext, run: str) -> executor.ActContext:
-        return executor.ActContext(
-            clouds={yard.target: yard for yard in yards},
-            order=order,
+    def open_run(self, mode: Mode = Mode.ENFORCE, regions: Sequence[str] | None = None) -> OpenRun:
+        """The next run, with the context of each phase."""
+        self.runs += 1
+        clock = lambda: self.now  # noqa: E731
+        yards = [Yard(self.depot, replace(TARGET, region=r)) for r in regions or self.regions]
+        channels = [OpenChannel(name="post", readers=frozenset(Audience), sender=self.post), *self.more]
+        run = Run(id=f"run-{self.runs}", started_at=self.now, mode=mode, version=__version__, policy_sha256="0" * 64)
+        return OpenRun(
+            run=run,
+            observe=ObserveContext(sessions=yards, kinds=[DEPOT], policy=self.policy, clock=clock),
+            decide=DecideContext(policy=self.policy, ledger=self.ledger, clock=clock, agreed=self.agreed),
+            act=self.open_act if mode.acts else None,
+            conclude=ConcludeContext(policy=self.policy, ledger=self.ledger, channels=channels, clock=clock),
+        )
+
+    def open_act(self, target: Target, leases: RunLeases) -> ActContext:
+        """What acting on that target needs."""
+        return ActContext(
+            session=Yard(self.depot, target),
+            policy=self.policy,
             ledger=self.ledger,
             archive=self.archive,
             clock=lambda: self.now,
-            run=run,
-            renew=lambda target: self.ledger.take_lease(target, run, self.now, lease.LEASE),
+            leases=leases,
             deadline=self.deadline,
-            kinds=lambda name: DEPOT,
-            acts=lambda name: self.acts,
+            kind=lambda name: DEPOT,
+            action_functions=lambda name: self.acts,
         )
 
     def later(self, **given: Any) -> Report:

@@ -10,13 +10,13 @@ from reaper.model import (
     Confidence,
     Coverage,
     Finding,
+    FinishedRun,
     Mode,
     Outcome,
     Owner,
     Price,
     Report,
     Result,
-    Run,
     State,
     Step,
     StepName,
@@ -66,7 +66,7 @@ def occasion(**given: Any) -> NoticeContext:
 
 
 def report(*findings: Finding, coverage: tuple[Coverage, ...] = ()) -> Report:
-    run = Run(id="r1", started_at=NOW, finished_at=NOW, mode=Mode.NOTIFY, version="0", policy_sha256="0" * 64)
+    run = FinishedRun(id="r1", started_at=NOW, finished_at=NOW, mode=Mode.NOTIFY, version="0", policy_sha256="0" * 64)
     return Report(run=run, coverage=coverage, findings=findings)
 
 

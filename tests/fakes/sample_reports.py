@@ -17,6 +17,7 @@ from reaper.model import (
     Coverage,
     Evidence,
     Finding,
+    FinishedRun,
     Mode,
     Outcome,
     Owner,
@@ -24,7 +25,6 @@ from reaper.model import (
     Report,
     Result,
     Role,
-    Run,
     State,
     Status,
     Step,
@@ -33,7 +33,7 @@ from reaper.model import (
     Verdict,
 )
 
-RUN = Run(
+RUN = FinishedRun(
     id="4f1c02be77aa",
     started_at=NOW,
     finished_at=NOW + timedelta(seconds=9),

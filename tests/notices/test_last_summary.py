@@ -7,7 +7,7 @@ from datetime import timedelta
 from fakes.builders import DAY, HOUR, NOW
 from fakes.fake_deployment import POLICY, Enforcer, policy
 from fakes.sample_findings import finding, report
-from reaper import decide
+from reaper.actions import hold_ledger
 from reaper.model import StepName
 from reaper.notices import last_summary
 from reaper.notices.admin_summary import MAX_HOLD_KEYS, topics, urgent_topics
@@ -85,7 +85,7 @@ def test_a_lasting_hold_is_reported_once():
 
 def test_a_hold_that_returns_is_reported_again():
     there = held_once()
-    decide.release_hold(there.ledger, "lee", there.now, timedelta(minutes=30))
+    hold_ledger.release_hold(there.ledger, "lee", there.now, timedelta(minutes=30))
     there.now += HOUR
     assert {f.step.name for f in there.sweep().findings} == {StepName.HOLD}
     assert summaries(there) == 3

@@ -42,7 +42,7 @@ def _subject(*found: Finding) -> str:
             warned_at=EVENING - 3 * DAY,
             announced_action=AnnouncedAction.HOURS,
             enrolment_digest=enrolment.hours_digest(f.case.rule.hours),
-            notified_owner=f.case.owner,
+            notified_owner=f.case.owner.address,
             notice_receipt="r",
         )
         for f in found

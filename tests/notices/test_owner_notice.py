@@ -383,7 +383,7 @@ def busy(now: datetime = EVENING) -> tuple[Finding, NoticeContext]:
         warned_at=now - 3 * DAY,
         announced_action=AnnouncedAction.HOURS,
         enrolment_digest=enrolment.hours_digest(HOURS),
-        notified_owner=found.case.owner,
+        notified_owner=found.case.owner.address,
         notice_receipt="r",
     )
     return found, occasion(now=now, memories={"nb": memory})

@@ -10,10 +10,10 @@ from functools import cache
 import boto3
 import pytest
 
+from fakes.sweeps import SweepOrder, sweep
 from reaper import registry
 from reaper.aws import targets
-from reaper.model import Coverage, Finding, State
-from reaper.observe import ObserveContext, Swept, sweep
+from reaper.model import Coverage, Finding, Report, State
 from reaper.policy.parse import parse_policy
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.server import Server
@@ -45,7 +45,7 @@ def _session() -> boto3.Session:
 class Result:
     """A sweep's findings by name and coverage by kind, for short assertions."""
 
-    swept: Swept
+    swept: Report
     found: dict[str, Finding]
 
     def state(self, name: str) -> State:
@@ -68,7 +68,7 @@ Sweep = Callable[..., Result]
 def swept(server: Server) -> Sweep:
     def run(*kinds: str, policy: str = "version: 1", regions: tuple[str, ...] = ("us-east-1",), now: datetime = NOW) -> Result:
         asked = [k for k in registry.kinds("aws") if not kinds or k.name in kinds]
-        order = ObserveContext(policy=parse_policy(policy, "policy", registry.kind_names()), now=now)
+        order = SweepOrder(policy=parse_policy(policy, "policy", registry.kind_names()), now=now)
         done = sweep(targets.target_sessions(regions, (), _session()), asked, order)
         return Result(done, {f.case.resource.name: f for f in done.findings})
 

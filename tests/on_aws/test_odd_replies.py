@@ -9,8 +9,9 @@ from typing import Any
 import boto3
 import pytest
 
+from fakes.sweeps import SweepOrder, assess_again, sweep
 from on_aws.conftest import DAY, HOUR, NOW, Sweep
-from reaper import observe, registry
+from reaper import registry
 from reaper.aws import targets
 from reaper.model import Confidence, State
 from reaper.policy.parse import parse_policy
@@ -269,12 +270,10 @@ def test_the_recheck_sees_the_same_hours_as_the_sweep(account: Account, server: 
     found = swept(KIND, policy="{version: 1, defaults: {idle_after: 2h}}", now=now).found["quiet"]
     [cloud] = targets.target_sessions(["us-east-1"], (), boto3.Session())
     server.now = later = now + timedelta(minutes=3)
-    again = observe.assess_again(
-        cloud, registry.kind(KIND), found.case.resource, observe.ObserveContext(policy=policy, now=later)
-    )
-    states = (found.case.verdict.state, again.case.verdict.state)
+    again = assess_again(cloud, registry.kind(KIND), found.case.resource, SweepOrder(policy=policy, now=later))
+    states = (found.case.verdict.state, again.verdict.state)
     assert states == (State.IDLE, State.IDLE)
-    assert found.case.verdict.last_busy == again.case.verdict.last_busy == NOW.replace(hour=8, minute=0)
+    assert found.case.verdict.last_busy == again.verdict.last_busy == NOW.replace(hour=8, minute=0)
 
 
 @pytest.mark.parametrize(
@@ -294,10 +293,10 @@ def test_a_row_listed_twice_is_reported_once_even_if_the_kind_fails(account: Acc
     def broken(cloud: Any, resources: Any, window: Any) -> Any:
         raise IndexError("list index out of range")
 
-    order = observe.ObserveContext(policy=parse_policy("version: 1", "policy", registry.kind_names()), now=NOW)
+    order = SweepOrder(policy=parse_policy("version: 1", "policy", registry.kind_names()), now=NOW)
     [cloud] = targets.target_sessions(["us-east-1"], (), boto3.Session())
     for given in (replace(known, discover=twice), replace(known, discover=twice, observe=broken)):
-        done = observe.sweep([cloud], [given], order)
+        done = sweep([cloud], [given], order)
         assert [c.resources for c in done.coverage] == [len(done.findings)] == [1]
         assert ("could not be observed" in done.findings[0].case.verdict.because) == (given.observe is broken)
 
@@ -315,10 +314,10 @@ def test_a_kind_that_trips_over_a_reply_fails_alone(account: Account, swept: Swe
     def trip(*_: Any) -> Any:
         raise odd("odd")
 
-    order = observe.ObserveContext(policy=parse_policy("version: 1", "policy", registry.kind_names()), now=NOW)
+    order = SweepOrder(policy=parse_policy("version: 1", "policy", registry.kind_names()), now=NOW)
     [cloud] = targets.target_sessions(["us-east-1"], (), boto3.Session())
     broken = replace(registry.kind("sagemaker-notebook"), **{part: trip})
-    done = observe.sweep([cloud], [broken, registry.kind(KIND)], order)
+    done = sweep([cloud], [broken, registry.kind(KIND)], order)
     states = {f.case.resource.name: f.case.verdict.state for f in done.findings}
     assert states["quiet"] is State.IDLE
     assert [c.status for c in done.coverage] == [
@@ -332,10 +331,10 @@ def test_a_kind_that_runs_out_of_memory_ends_the_run(account: Account):
     def trip(*_: Any) -> Any:
         raise MemoryError
 
-    order = observe.ObserveContext(policy=parse_policy("version: 1", "policy", registry.kind_names()), now=NOW)
+    order = SweepOrder(policy=parse_policy("version: 1", "policy", registry.kind_names()), now=NOW)
     [cloud] = targets.target_sessions(["us-east-1"], (), boto3.Session())
     with pytest.raises(MemoryError):
-        observe.sweep([cloud], [replace(registry.kind(KIND), discover=trip)], order)
+        sweep([cloud], [replace(registry.kind(KIND), discover=trip)], order)
 
 
 @pytest.mark.parametrize("status", ["Creating", "Updating", "Deleting"])

@@ -8,13 +8,13 @@ from typing import Any
 import boto3
 import pytest
 
+from fakes.sweeps import SweepOrder, assess_again, sweep
 from on_aws.conftest import DAY, NOW, Result, Sweep
 from reaper import conformance, registry
-from reaper import observe as reaper_observe
 from reaper.aws import tags, targets
 from reaper.aws.session import CloudSession
 from reaper.errors import CloudError, Reason
-from reaper.model import Resource, State, Target
+from reaper.model import Report, Resource, State, Target
 from reaper.policy.parse import parse_policy
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.call import Call
@@ -219,11 +219,11 @@ def test_tags_of_names_that_differ_in_case_stay_apart():
 # Whatever a kind yields
 
 
-def _yielding(*resources: Any) -> reaper_observe.Swept:
+def _yielding(*resources: Any) -> Report:
     known = replace(registry.kind(NOTEBOOK), discover=lambda cloud: iter(resources))
     [cloud] = targets.target_sessions(["us-east-1"], (), boto3.Session())
     policy = parse_policy(POLICIES["by name"], "policy", registry.kind_names())
-    return reaper_observe.sweep([cloud], [known], reaper_observe.ObserveContext(policy=policy, now=NOW))
+    return sweep([cloud], [known], SweepOrder(policy=policy, now=NOW))
 
 
 PLAIN = Resource(
@@ -270,8 +270,8 @@ def test_a_failed_judgement_of_one_leaves_the_others_judged(account: Account, se
             yield replace(seen, resource=odd) if seen.resource.name == "odd" else seen
 
     [cloud] = targets.target_sessions(["us-east-1"], (), boto3.Session())
-    order = reaper_observe.ObserveContext(policy=parse_policy("version: 1", "policy", registry.kind_names()), now=NOW)
-    done = reaper_observe.sweep([cloud], [replace(known, observe=observe)], order)
+    order = SweepOrder(policy=parse_policy("version: 1", "policy", registry.kind_names()), now=NOW)
+    done = sweep([cloud], [replace(known, observe=observe)], order)
     found = {f.case.resource.name: f.case for f in done.findings}
     assert {name: case.verdict.state for name, case in found.items()} == {"odd": State.UNKNOWN, "other": State.IDLE}
     assert found["odd"].verdict.because == "when it was created is not known"
@@ -282,11 +282,11 @@ def test_a_failed_judgement_of_one_leaves_the_others_judged(account: Account, se
 def test_an_odd_reply_in_the_recheck_is_a_failed_call(account: Account, server: Server):
     account.notebook("nb", changed=NOW - 5 * DAY)
     known = registry.kind(NOTEBOOK)
-    order = reaper_observe.ObserveContext(policy=parse_policy("version: 1", "policy", registry.kind_names()), now=NOW)
+    order = SweepOrder(policy=parse_policy("version: 1", "policy", registry.kind_names()), now=NOW)
     [cloud] = targets.target_sessions(["us-east-1"], (), boto3.Session())
     [found] = known.discover(cloud)
     with pytest.raises(CloudError, match="could not be understood"):
-        reaper_observe.assess_again(cloud, known, replace(found, people={"owner": 5}), order)  # type: ignore[dict-item]
+        assess_again(cloud, known, replace(found, people={"owner": 5}), order)  # type: ignore[dict-item]
 
 
 class _Unreadable(str):

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 import boto3
 import pytest
 
+from fakes.sweeps import SweepOrder, sweep
 from on_aws.conftest import NOW
 from on_aws.replies import Fleet, names
 from reaper import registry
 from reaper.aws.session import CloudSession
-from reaper.model import State, Status, Target
-from reaper.observe import ObserveContext, Swept, sweep
+from reaper.model import Report, State, Status, Target
 from reaper.policy.parse import parse_policy
 from reaper_sandbox.aws.server import Server
 
@@ -40,10 +40,10 @@ def place() -> Iterator[tuple[Server, CloudSession]]:
         yield server, CloudSession(boto3.Session(), Target(cloud="aws", account="123456789012", region="us-east-1"))
 
 
-def _swept(place: tuple[Server, CloudSession], fleet: Fleet) -> Swept:
+def _swept(place: tuple[Server, CloudSession], fleet: Fleet) -> Report:
     server, cloud = place
     server.rules[:] = [fleet.guard]
-    order = ObserveContext(policy=parse_policy(POLICY, "policy", registry.kind_names()), now=NOW)
+    order = SweepOrder(policy=parse_policy(POLICY, "policy", registry.kind_names()), now=NOW)
     return sweep([cloud], registry.kinds("aws"), order)
 
 

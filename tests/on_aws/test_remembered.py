@@ -16,8 +16,9 @@ import boto3
 import pytest
 
 import reaper.aws.actions
+from fakes.sweeps import SweepOrder, assess_again, sweep
 from on_aws.conftest import DAY, HOUR, NOW
-from reaper import cache, observe, registry
+from reaper import cache, registry
 from reaper.aws import endpoint_description, targets
 from reaper.ledger.in_memory import InMemoryLedger
 from reaper.ledger.opening import FORMAT_ROW
@@ -49,13 +50,13 @@ class Sweeper:
     def __init__(self) -> None:
         self.ledger, self.now, self.policy = InMemoryLedger(), NOW, "version: 1"
 
-    def order(self, *, writes: bool = True) -> observe.ObserveContext:
+    def order(self, *, writes: bool = True) -> SweepOrder:
         held = cache.open_cache(self.ledger, self.now, print, may_write=writes)
-        return observe.ObserveContext(policy=parse_policy(self.policy, "policy", registry.kind_names()), now=self.now, cache=held)
+        return SweepOrder(policy=parse_policy(self.policy, "policy", registry.kind_names()), now=self.now, cache=held)
 
     def run(self, *, writes: bool = True) -> tuple[Finding, int]:
         """What was found, and how many configurations were described for it."""
-        done = observe.sweep(
+        done = sweep(
             targets.target_sessions(["us-east-1"], (), boto3.Session()), [registry.kind(KIND)], self.order(writes=writes)
         )
         return done.findings[0], done.coverage[0].calls.get(CONFIG, 0)
@@ -166,7 +167,7 @@ def test_only_endpoints_in_service_are_cached_or_read_from_cache(quiet: Any, swe
 def test_the_recheck_reads_the_configuration(account: Account, sweeper: Sweeper):
     found, _ = sweeper.run()
     [cloud] = targets.target_sessions(["us-east-1"], (), boto3.Session())
-    observe.assess_again(cloud, registry.kind(KIND), found.case.resource, sweeper.order())
+    assess_again(cloud, registry.kind(KIND), found.case.resource, sweeper.order())
     assert cloud.calls[CONFIG] == 1
 
 
@@ -202,7 +203,7 @@ rules:
 
 def looks(sweeper: Sweeper) -> tuple[Finding, int]:
     """What was found, and how many endpoints were described for it."""
-    done = observe.sweep(targets.target_sessions(["us-east-1"], (), boto3.Session()), [registry.kind(KIND)], sweeper.order())
+    done = sweep(targets.target_sessions(["us-east-1"], (), boto3.Session()), [registry.kind(KIND)], sweeper.order())
     return done.findings[0], done.coverage[0].calls.get("sagemaker:DescribeEndpoint", 0)
 
 
@@ -356,7 +357,7 @@ def test_a_bad_cache_entry_affects_no_other_endpoint(account: Account, sweeper: 
     account.invoked("quiet", "v", NOW - 6 * HOUR)
     account.endpoint("other", variants=SMALL, created=NOW - 40 * DAY, changed=CHANGED)
     account.alive("other", "v", NOW - 15 * DAY, NOW + DAY)
-    done = observe.sweep(targets.target_sessions(["us-east-1"], (), boto3.Session()), [registry.kind(KIND)], sweeper.order())
+    done = sweep(targets.target_sessions(["us-east-1"], (), boto3.Session()), [registry.kind(KIND)], sweeper.order())
     assert {f.case.resource.name: f.case.verdict.state for f in done.findings} == {"quiet": State.ACTIVE, "other": State.IDLE}
     assert done.coverage[0].error is None
 
@@ -390,10 +391,10 @@ def test_a_deletion_is_never_promised_from_the_cache(account: Account, sweeper: 
     del account.contents.configs["quiet-config"]
     found, asked = sweeper.run()
     [cloud] = targets.target_sessions(["us-east-1"], (), boto3.Session())
-    again = observe.assess_again(cloud, registry.kind(KIND), found.case.resource, sweeper.order())
+    again = assess_again(cloud, registry.kind(KIND), found.case.resource, sweeper.order())
     assert before.case.blocked[StepName.DELETE] is None
     assert asked == 1
-    assert found.case.blocked[StepName.DELETE] == again.case.blocked[StepName.DELETE] is not None
+    assert found.case.blocked[StepName.DELETE] == again.blocked[StepName.DELETE] is not None
 
 
 def test_a_rule_that_may_delete_reads_the_configuration(account: Account, sweeper: Sweeper):

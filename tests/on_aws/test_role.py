@@ -6,12 +6,12 @@ import boto3
 import pytest
 from botocore.credentials import RefreshableCredentials
 
+from fakes.sweeps import SweepOrder, sweep
 from on_aws.conftest import DAY, NOW
 from reaper import registry
 from reaper.aws import assumed_role, dynamodb_ledger, targets
 from reaper.errors import CloudError, SettingsError
 from reaper.model import Mode
-from reaper.observe import ObserveContext, sweep
 from reaper.policy.parse import parse_policy
 from reaper.sessions import sessions_of
 from reaper.settings import Settings
@@ -63,7 +63,7 @@ def test_a_sweep_through_the_role_sees_the_other_account(server: Server):
     there.endpoint("far")
     there.alive("far", "AllTraffic", NOW - 15 * DAY, NOW)
     clouds = targets.target_sessions(("us-east-1",), (), assumed_role.assume_role(ARN, False, READING))
-    order = ObserveContext(policy=parse_policy("version: 1", "policy", registry.kind_names()), now=NOW)
+    order = SweepOrder(policy=parse_policy("version: 1", "policy", registry.kind_names()), now=NOW)
     found = sweep(clouds, [registry.kind("sagemaker-endpoint")], order)
     assert [(f.case.resource.name, f.case.resource.target.account) for f in found.findings] == [("far", "210987654321")]
     assert len(assumed(server)) == 1, "one set of credentials serves the whole sweep"

@@ -11,12 +11,13 @@ from typing import Any
 import boto3
 import pytest
 
+from fakes.sweeps import SweepOrder, assess_again, sweep
 from on_aws.conftest import DAY, HOUR, NOW, Sweep
-from reaper import observe, registry
+from reaper import registry, windows
 from reaper.aws import metrics, targets
 from reaper.aws.metrics import MetricQuery
 from reaper.kind import Kind
-from reaper.model import Finding, RecentSince, Resource, State, Target, Window
+from reaper.model import Finding, RecentSince, Report, Resource, State, Target, Window
 from reaper.policy import rules
 from reaper.policy.parse import parse_policy
 from reaper_sandbox.aws.account import Account
@@ -95,7 +96,7 @@ def fleet(account: Account, seed: int) -> None:
             account.invoked(name, "v", NOW - chance.choice([0.4, 1.5, 2.5, 3.5, 6, 20, 30, 100]) * HOUR)
 
 
-def described(seen: observe.Swept) -> dict[str, Finding]:
+def described(seen: Report) -> dict[str, Finding]:
     return {f.case.resource.name: f for f in seen.findings}
 
 
@@ -116,9 +117,9 @@ def test_use_of_a_variant_without_instances_is_worded_in_one_way(account: Accoun
     for name in ("v", "w"):
         account.alive("pair", name, NOW - 10 * DAY, NOW)
     account.invoked("pair", "w", NOW - 2 * HOUR)
-    order = observe.ObserveContext(policy=parse_policy("version: 1", "policy", registry.kind_names()), now=NOW)
+    order = SweepOrder(policy=parse_policy("version: 1", "policy", registry.kind_names()), now=NOW)
     known, [cloud] = registry.kind(KIND), targets.target_sessions(["us-east-1"], (), boto3.Session())
-    found = [described(observe.sweep([cloud], [kind], order))["pair"].case.verdict for kind in (known, thorough(known))]
+    found = [described(sweep([cloud], [kind], order))["pair"].case.verdict for kind in (known, thorough(known))]
     assert found[0] == found[1]
     assert found[0].because.startswith("Invocations of w shows use")
 
@@ -139,10 +140,10 @@ def test_shortcuts_give_the_verdicts_of_describing_everything(account: Account, 
     fleet(account, seed)
     chance = random.Random(f"rules of {seed}")
     text = policy(*chance.sample(RULES, chance.randint(1, len(RULES))))
-    order = observe.ObserveContext(policy=parse_policy(text, "policy", registry.kind_names()), now=NOW)
+    order = SweepOrder(policy=parse_policy(text, "policy", registry.kind_names()), now=NOW)
     known, [cloud] = registry.kind(KIND), targets.target_sessions(["us-east-1"], (), boto3.Session())
-    found = described(observe.sweep([cloud], [known], order))
-    full = described(observe.sweep([cloud], [thorough(known)], order))
+    found = described(sweep([cloud], [known], order))
+    full = described(sweep([cloud], [thorough(known)], order))
     assert len(full) == 24
     for name, one in full.items():
         expected, verdict, held = one.case.verdict, found[name].case.verdict, found[name].case.rule
@@ -209,8 +210,8 @@ def test_the_recheck_reads_the_whole_window_at_once(account: Account, server: Se
     one = next(f.case.resource for f in swept(kind).found.values())
     held = parse_policy("version: 1", "policy", registry.kind_names())
     found, [cloud] = spans(server), targets.target_sessions(["us-east-1"], (), boto3.Session())
-    observe.assess_again(cloud, registry.kind(kind), one, observe.ObserveContext(policy=held, now=NOW))
-    assert {start for _, start in found} == {observe.observation_window(held, NOW).start}
+    assess_again(cloud, registry.kind(kind), one, SweepOrder(policy=held, now=NOW))
+    assert {start for _, start in found} == {windows.observation_window(held, NOW).start}
 
 
 def test_an_unreadable_idle_after_is_the_shortest_of_the_policy(account: Account):
@@ -223,10 +224,10 @@ def test_an_unreadable_idle_after_is_the_shortest_of_the_policy(account: Account
         created=NOW,
         tags={"reaper:keep": 5},  # type: ignore[dict-item]
     )
-    order = observe.ObserveContext(policy=parse_policy(policy(RULES[0]), "policy", registry.kind_names()), now=NOW)
-    assert observe._quiet([one], order) == {}
+    order = SweepOrder(policy=parse_policy(policy(RULES[0]), "policy", registry.kind_names()), now=NOW)
+    assert windows.recent_since_by_id([one], order.policy, order.prices, order.now) == {}
     assert (
-        observe.observation_window(order.policy, NOW).recent_since
+        windows.observation_window(order.policy, NOW).recent_since
         == NOW - rules.shortest_idle_after(order.policy)
         == NOW - 4 * HOUR
     )

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from fakes.sweeps import SweepOrder, sweep
 from reaper import registry
 from reaper.azure import targets
 from reaper.azure.session import CloudSession
-from reaper.model import Confidence, Coverage, Finding, State
-from reaper.observe import ObserveContext, Swept, sweep
+from reaper.model import Confidence, Coverage, Finding, Report, State
 from reaper.policy.parse import parse_policy
 from reaper_sandbox.azure import routes
 from reaper_sandbox.azure.fault import Fault, Guard
@@ -63,7 +63,7 @@ def cloud(server: Server, vision: Workspace) -> CloudSession:
 class Result:
     """A sweep's findings by the last part of their id and coverage by kind, for short assertions."""
 
-    swept: Swept
+    swept: Report
     found: dict[str, Finding]
 
     def state(self, name: str) -> State:
@@ -93,7 +93,7 @@ Sweep = Callable[..., Result]
 def swept(server: Server) -> Sweep:
     def run(*kinds: str, policy: str = "version: 1", subscriptions: tuple[str, ...] = (), now: datetime = NOW) -> Result:
         asked = [k for k in registry.kinds("azure") if not kinds or k.name in kinds]
-        order = ObserveContext(policy=parse_policy(policy, "policy", registry.kind_names()), now=now)
+        order = SweepOrder(policy=parse_policy(policy, "policy", registry.kind_names()), now=now)
         done = sweep(targets.target_sessions(subscriptions), asked, order)
         return Result(done, {f.case.resource.id.rpartition("/")[2]: f for f in done.findings})
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from fakes.sweeps import SweepOrder, sweep
 from on_azure.conftest import NOW, changed
 from reaper import registry
 from reaper.azure import targets
-from reaper.observe import ObserveContext, Swept, sweep
+from reaper.model import Report
 from reaper.policy.parse import parse_policy
 from reaper_sandbox.azure import fleet
 from reaper_sandbox.azure.fault import Guard, cut, error, garbage, on, throttled
@@ -75,13 +76,13 @@ def server() -> Iterator[Server]:
         yield running
 
 
-def idle(done: Swept) -> set[str]:
+def idle(done: Report) -> set[str]:
     return {f.case.resource.id.rpartition("/")[2] for f in done.findings if f.case.verdict.state == "idle"}
 
 
-def run(server: Server, rules: tuple[Guard, ...]) -> Swept:
+def run(server: Server, rules: tuple[Guard, ...]) -> Report:
     server.rules[:] = rules
-    order = ObserveContext(policy=parse_policy(POLICY, "policy", registry.kind_names()), now=NOW)
+    order = SweepOrder(policy=parse_policy(POLICY, "policy", registry.kind_names()), now=NOW)
     return sweep(targets.target_sessions((fleet.FIRST, fleet.SECOND)), registry.kinds("azure"), order)
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from fakes.sweeps import SweepOrder, sweep
 from on_azure.conftest import NOW
 from reaper import registry
 from reaper.azure import targets
-from reaper.observe import ObserveContext, sweep
 from reaper.policy.parse import parse_policy
 from reaper_sandbox.azure import fleet
 from reaper_sandbox.azure.request import Reply, Request
@@ -65,7 +65,7 @@ def server() -> Iterator[Garbling]:
 @pytest.mark.parametrize("seed", range(4))
 def test_nothing_odd_in_a_reply_makes_anything_idle_or_vanish_in_silence(server: Garbling, where: str, seed: int):
     server.where, server.chance = where, random.Random(f"{where} {seed}")
-    order = ObserveContext(policy=parse_policy("version: 1", "policy", registry.kind_names()), now=NOW)
+    order = SweepOrder(policy=parse_policy("version: 1", "policy", registry.kind_names()), now=NOW)
     done = sweep(targets.target_sessions((fleet.FIRST, fleet.SECOND)), registry.kinds("azure"), order)
     idle = {f.case.resource.id.rpartition("/")[2] for f in done.findings if f.case.verdict.state == "idle"}
     assert idle <= {name for name, expected in fleet.EXPECTED.items() if expected.state == "idle"}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from fakes.sweeps import SweepOrder, assess_again
 from on_azure.acting import found, planned
 from on_azure.conftest import CLUSTER, DEPLOYMENT, INSTANCE, LONG_AGO, NOW, Sweep
-from reaper import observe, registry
+from reaper import registry
 from reaper.azure import deployments
 from reaper.azure.session import CloudSession
 from reaper.errors import CloudError, Reason
@@ -86,10 +87,10 @@ def test_what_a_page_hides_is_not_gone_when_it_is_to_be_stopped(server: Server, 
 def _again(cloud: CloudSession, name: str) -> CloudError:
     kind, order = (
         registry.kind(CLUSTER),
-        observe.ObserveContext(policy=parse_policy("version: 1", "policy", registry.kind_names()), now=NOW),
+        SweepOrder(policy=parse_policy("version: 1", "policy", registry.kind_names()), now=NOW),
     )
     with pytest.raises(CloudError) as caught:
-        observe.assess_again(
+        assess_again(
             cloud.without_cache(),
             kind,
             registry.action_functions(CLUSTER).read_now(cloud.without_cache(), found(cloud, CLUSTER, name)),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fakes.sweeps import SweepOrder, assess_again
 from on_azure.acting import found
 from on_azure.conftest import CLUSTER, DEPLOYMENT, INSTANCE, LONG_AGO, NOW, PROVEN, Sweep, changed
 from reaper import registry
@@ -14,7 +15,6 @@ from reaper.azure import resource_graph
 from reaper.azure.session import CloudSession
 from reaper.errors import CloudError, Reason
 from reaper.model import State
-from reaper.observe import ObserveContext, assess_again
 from reaper.policy.parse import parse_policy
 from reaper_sandbox.azure import routes, signals
 from reaper_sandbox.azure.fault import Fault, error, on
@@ -185,7 +185,7 @@ def test_a_deployment_that_goes_before_it_is_looked_at_again_is_gone(cloud: Clou
     one = silent(vision, "search", "blue")
     seen = found(cloud, DEPLOYMENT, "search/blue")
     one.remove()
-    order = ObserveContext(policy=parse_policy("version: 1", "policy", registry.kind_names()), now=NOW)
+    order = SweepOrder(policy=parse_policy("version: 1", "policy", registry.kind_names()), now=NOW)
     with pytest.raises(CloudError, match="not there any more") as caught:
         assess_again(cloud.without_cache(), registry.kind(DEPLOYMENT), seen, order)
     assert caught.value.reason is Reason.GONE

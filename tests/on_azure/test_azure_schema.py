@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 from azure.mgmt.machinelearningservices import models
 
+from fakes.sweeps import SweepOrder, sweep
 from on_azure.conftest import DAY, HOUR, NOW, SUB
 from on_azure.schema import Schema
 from reaper import registry
 from reaper.azure import targets
-from reaper.observe import ObserveContext, Swept, sweep
+from reaper.model import Report
 from reaper.policy.parse import parse_policy
 from reaper_sandbox.azure import signals
 from reaper_sandbox.azure.fault import Fault
@@ -310,24 +311,24 @@ def test_the_generator_makes_what_the_sdk_itself_can_read():
 
 
 @pytest.fixture
-def fleet(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], tuple[Estate, Swept]]]:
+def fleet(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], tuple[Estate, Report]]]:
     with Server(NOW) as server:
         for name, value in server.env.items():
             monkeypatch.setenv(name, value)
         server.subscription(SUB)
 
-        def run(seed: int) -> tuple[Estate, Swept]:
+        def run(seed: int) -> tuple[Estate, Report]:
             estate = Estate(server, Schema(random.Random(seed), NOW))
             build(estate)
             server.rules.append(estate)
-            order = ObserveContext(policy=parse_policy(POLICY, "policy", registry.kind_names()), now=NOW + timedelta(seconds=1))
+            order = SweepOrder(policy=parse_policy(POLICY, "policy", registry.kind_names()), now=NOW + timedelta(seconds=1))
             return estate, sweep(targets.target_sessions((SUB,)), registry.kinds("azure"), order)
 
         yield run
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_valid_replies_lose_double_and_misjudge_nothing(fleet: Callable[[int], tuple[Estate, Swept]], seed: int):
+def test_valid_replies_lose_double_and_misjudge_nothing(fleet: Callable[[int], tuple[Estate, Report]], seed: int):
     estate, done = fleet(seed)
     states = {f.case.resource.id.lower(): f.case.verdict for f in done.findings}
     assert [(c.status, c.error) for c in done.coverage] == [("ok", None)] * 3

@@ -6,28 +6,28 @@ from collections.abc import Iterator
 
 import pytest
 
+from fakes.sweeps import SweepOrder, sweep
 from on_azure.conftest import NOW
 from reaper import registry
 from reaper.azure import targets
-from reaper.model import Finding
-from reaper.observe import ObserveContext, Swept, sweep
+from reaper.model import Finding, Report
 from reaper.policy.parse import parse_policy
 from reaper_sandbox.azure import fleet
 from reaper_sandbox.azure.server import Server
 
 
 @pytest.fixture(scope="module")
-def story() -> Iterator[tuple[Server, Swept]]:
+def story() -> Iterator[tuple[Server, Report]]:
     with Server(NOW) as server, pytest.MonkeyPatch.context() as patch:
         fleet.settle(server, NOW)
         for name, value in server.env.items():
             patch.setenv(name, value)
-        order = ObserveContext(policy=parse_policy("version: 1", "policy", registry.kind_names()), now=NOW)
+        order = SweepOrder(policy=parse_policy("version: 1", "policy", registry.kind_names()), now=NOW)
         yield server, sweep(targets.target_sessions(()), registry.kinds("azure"), order)
 
 
 @pytest.fixture(scope="module")
-def found(story: tuple[Server, Swept]) -> dict[str, Finding]:
+def found(story: tuple[Server, Report]) -> dict[str, Finding]:
     return {f.case.resource.id.rpartition("/")[2]: f for f in story[1].findings}
 
 
@@ -45,24 +45,24 @@ def test_nothing_else_turns_up(found: dict[str, Finding]):
     assert set(found) == set(fleet.EXPECTED)
 
 
-def test_coverage_is_complete(story: tuple[Server, Swept]):
+def test_coverage_is_complete(story: tuple[Server, Report]):
     assert [(c.status, c.error) for c in story[1].coverage] == [("ok", None)] * 6
 
 
-def test_nothing_was_changed_and_nobody_asked_for_a_key(story: tuple[Server, Swept]):
+def test_nothing_was_changed_and_nobody_asked_for_a_key(story: tuple[Server, Report]):
     server = story[0]
     assert server.mutations == []
     assert {r.method for r in server.requests} == {"GET", "POST"}
     assert {r.path.rpartition("/")[2] for r in server.requests if r.method == "POST"} == {"resources", "metrics:getBatch"}
 
 
-def test_every_call_is_one_that_a_kind_declares(story: tuple[Server, Swept]):
+def test_every_call_is_one_that_a_kind_declares(story: tuple[Server, Report]):
     declared = {permission for kind in registry.kinds("azure") for permission in kind.permissions}
     asked = {r.action for r in story[0].requests} - {"", "Microsoft.ResourceGraph/resources/read"}
     assert asked == declared
 
 
 @pytest.mark.parametrize("kind", registry.kinds("azure"), ids=lambda kind: kind.name)
-def test_a_kind_makes_no_call_it_does_not_declare(story: tuple[Server, Swept], kind):
+def test_a_kind_makes_no_call_it_does_not_declare(story: tuple[Server, Report], kind):
     made = {call.removesuffix(" (batch)") for c in story[1].coverage if c.kind == kind.name for call in c.calls}
     assert made - {"Microsoft.ResourceGraph/resources/read"} <= set(kind.permissions)

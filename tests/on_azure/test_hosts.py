@@ -14,7 +14,7 @@ from reaper.azure.channels.acs import Channel
 from reaper.cli.sample_notice import sample_message
 from reaper.errors import CloudError, ReaperError, SettingsError
 from reaper.ledger import opening
-from reaper.model import Mode, Report, Run
+from reaper.model import FinishedRun, Mode, Report
 from reaper.notices.audit_summary import send_audit_summary
 from reaper.notices.channels.delivery import ChannelContext
 from reaper.notices.channels.deployment import mail_channel
@@ -163,7 +163,9 @@ def _acs(endpoint: str) -> Channel:
 
 
 REPORT = Report(
-    run=Run(id="r", started_at=NOW, finished_at=NOW, mode=Mode.AUDIT, version="0", policy_sha256="0"), coverage=(), findings=()
+    run=FinishedRun(id="r", started_at=NOW, finished_at=NOW, mode=Mode.AUDIT, version="0", policy_sha256="0"),
+    coverage=(),
+    findings=(),
 )
 
 

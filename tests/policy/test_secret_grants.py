@@ -7,7 +7,7 @@ import pytest
 from policy.test_channel_settings import OWNERS, parse, problem
 from reaper import secret_store, settings
 from reaper.errors import CloudError, SettingsError
-from reaper.notices import context
+from reaper.notices.context import open_context
 from reaper.policy import secret_grants
 from reaper.policy.parse import parse_policy
 
@@ -168,9 +168,9 @@ def test_a_run_with_notices_needs_granted_secrets():
         f"version: 1\n{OWNERS}channels:\n  - {{{HOOK}, secret: 'secretsmanager:prod/database', for: owners}}\n", "p", []
     )
     with pytest.raises(SettingsError, match=r"^channels\[0\].secret: secretsmanager:prod/database: .* add it to REAPER_SECRETS"):
-        context.open("memory:", policy, {}, lambda: datetime.now(UTC))
+        open_context("memory:", policy, {}, lambda: datetime.now(UTC))
     granted = {"REAPER_SECRETS": "prod/*"}
-    assert context.open("memory:", policy, granted, lambda: datetime.now(UTC)).channels
+    assert open_context("memory:", policy, granted, lambda: datetime.now(UTC)).channels
 
 
 def test_a_setting_may_name_any_environment_variable():

@@ -10,8 +10,7 @@ import pytest
 
 from fakes.builders import DAY, HOUR, TARGET
 from fakes.fake_deployment import Enforcer, of
-from reaper import decide
-from reaper.actions import restore
+from reaper.actions import hold_ledger, restore
 from reaper.model import AnnouncedAction, Mode, Result, StepName
 from upgrade.conftest import Upgraded
 
@@ -19,7 +18,7 @@ Load = Callable[..., Upgraded]
 NIGHT, NOON = datetime(2026, 11, 20, 4, tzinfo=UTC), datetime(2026, 11, 20, 13, tzinfo=UTC)
 SAM, JO, ADMINS = "sam@example.com", "jo@example.com", "ml-admins@example.com"
 UNKNOWN = "It isn't known whether it was made: a run of an earlier version began it on 2026-11-20"
-SHUT = "another sweep of this target is telling right now"
+SHUT = "another sweep is processing this target"
 OPEN = {"k1-stop-made": StepName.STOP, "k2-stop-unmade": StepName.STOP, "k4-delete-unmade": StepName.DELETE}
 
 
@@ -185,7 +184,7 @@ def test_a_hold_stands_while_the_limits_are_exceeded_until_a_release(upgraded: L
     moves = {of(swept(old, when), f"second-{n}").step.name for n in (1, 2, 3)}
     assert (moves, old.there.depot.log) == ({StepName.HOLD}, [])
     assert any("ON HOLD" in text for text in old.mails(ADMINS))
-    decide.release_hold(old.there.ledger, "lee", old.there.now)
+    hold_ledger.release_hold(old.there.ledger, "lee", old.there.now)
     swept(old, when + HOUR)
     assert sorted(name for move, name, _ in old.there.depot.log) == ["second-1", "second-2", "second-3"]
 
@@ -202,9 +201,9 @@ def test_a_hold_is_not_ended_by_a_run_over_less_than_the_old_one_read(upgraded: 
 
 def test_a_release_before_the_first_new_run_ends_the_hold(upgraded: Load):
     old = upgraded("holds", most=1)
-    assert [h.limit for h in decide.current_holds(old.there.ledger)] == ["older"]
-    decide.release_hold(old.there.ledger, "lee", old.there.now)
-    assert decide.current_holds(old.there.ledger) == []
+    assert [h.limit for h in hold_ledger.current_holds(old.there.ledger)] == ["older"]
+    hold_ledger.release_hold(old.there.ledger, "lee", old.there.now)
+    assert hold_ledger.current_holds(old.there.ledger) == []
     old.there.later(hours=1)
     assert sorted(name for move, name, _ in old.there.depot.log) == ["second-1", "second-2", "second-3"]
 

@@ -1,172 +1,162 @@
-"""Carries out stops, deletes and starts, one by one, each looked at again just before. Loaded where a run acts and nowhere else.
+"""Carries out one stop, delete or start. Loaded if a run acts, and nowhere else.
 
-For each: the resource and its tags from the calls that know, its activity up to this minute, the plan once more on all that. Then what
-undoing needs is stored, a hint of an open action is left, and the intent is written to the ledger on the very version that was read. Before
-every changing call the ledger is read once more (`permit`), so that a snooze of a second ago wins. At last the result joins the intent. Whatever
-is off at any of these points ends this one action, with the reason, and the next one goes on.
+The order (DESIGN, "Acting, exactly"): the look right before; what undoing needs is stored; a hint of an open action is left; the intent is
+written to the ledger on the very version that was read; before every changing call the ledger is read once more, so that a snooze of a
+second ago wins; the call; the result joins the intent. Whatever is off at any of these points ends this one action, with the reason.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any
 
-from reaper import contained, memory_updates, observe, plan, registry
-from reaper.actions import intent
+from reaper import memory_updates, plan, registry
+from reaper.actions import intent, recheck, unfinished
 from reaper.actions.contract import NOTHING_EARLIER, ActionFunctions, ActionResult, Earlier, Manifest
-from reaper.actions.intent import Intent
+from reaper.actions.intent import CallPermit, Intent
 from reaper.actions.manifest import Archive
-from reaper.errors import ODD_REPLY_ERRORS, ActionWithdrawn, CloudError, ReaperError, Reason
+from reaper.actions.recheck import PARTICIPLES, Recheck, StepRefused
+from reaper.errors import ActionWithdrawn, CloudError, ReaperError, Reason, odd_replies_as_errors
+from reaper.handover import Decision
 from reaper.kind import Kind
-from reaper.ledger.port import HistoryEntry, Ledger, Unfinished
-from reaper.model import Case, Finding, Memory, Outcome, Resource, Result, State, StepName, Target
-from reaper.observe import CloudSession, ObserveContext
+from reaper.ledger.lease import RunLeases
+from reaper.ledger.port import HistoryEntry, Ledger
+from reaper.model import Memory, Outcome, Resource, Result, StepName, Target
+from reaper.policy.schema import Policy
+from reaper.prices import PriceBook
+from reaper.sessions import CloudSession
 
-T = TypeVar("T")
+OPERATION = "act"
 MARGIN = timedelta(minutes=2)
-"""What must be left of the time for an act to begin: enough to end it, and to tell and record everything afterwards."""
+"""What must be left of the time for an action to begin: enough to end it, and to notify and record everything afterwards."""
 NOT_PERFORMED = frozenset({Reason.DENIED, Reason.THROTTLED, Reason.REFUSED})
 """Failures of a call that leave the resource as it was, if it was sent once only."""
-DONE = {StepName.STOP: "stopped", StepName.DELETE: "deleted", StepName.START: "started"}
 NOT_KNOWN = "it isn't known whether it was made"
-
-
-class StepRefused(ReaperError):
-    """Something is not as it was when the act was planned; the text is the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActContext:
-    """Everything acting needs. `renew` prolongs the sweep's leases, and says whether it still holds that of the target."""
+    """What acting on one target needs. `leases`: those that this process keeps alive meanwhile."""
 
-    clouds: Mapping[Target, CloudSession]
-    order: ObserveContext
+    session: CloudSession
+    policy: Policy
     ledger: Ledger
     archive: Archive
     clock: Callable[[], datetime]
-    run: str
-    renew: Callable[[Target], bool]
+    leases: RunLeases
+    prices: PriceBook = field(default_factory=PriceBook)
     deadline: datetime | None = None
-    kinds: Callable[[str], Kind[Any]] = registry.kind
-    acts: Callable[[str], ActionFunctions[Any]] = registry.action_functions
+    kind: Callable[[str], Kind[Any]] = registry.kind
+    action_functions: Callable[[str], ActionFunctions[Any]] = registry.action_functions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
-    """One action on one resource: the finding that asked for it, a session of its own, and how its kind acts. `errors` is added to."""
+class ExecutedStep:
+    """What became of one action: its outcome, what failed, and the API calls that it took."""
 
-    found: Finding
-    cloud: CloudSession
-    acts: ActionFunctions[Any]
-    hands: ActContext
+    outcome: Outcome
+    errors: Sequence[ReaperError]
+    calls: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Task:
+    """One action on one resource: its decision, a session of its own, and how its kind acts. `errors` is added to."""
+
+    decision: Decision
+    run_id: str
+    functions: ActionFunctions[Any]
+    context: ActContext
+    recheck: Recheck
     errors: list[ReaperError]
 
     @property
-    def move(self) -> StepName:
+    def action(self) -> StepName:
         """What is to be done."""
-        return self.found.step.name
+        return self.decision.step.name
+
+    @property
+    def session(self) -> CloudSession:
+        """The session that this action alone uses."""
+        return self.recheck.session
+
+    def time(self) -> datetime:
+        """The time by the run's clock."""
+        return self.context.clock()
 
 
-def execute(found: Finding, hands: ActContext) -> tuple[Finding, Sequence[ReaperError], Mapping[str, int]]:
-    """The finding with the outcome of its step, what failed, and the API calls it took. Never raises ReaperError."""
-    target = found.case.resource.target
-    task = Task(
-        found=found, cloud=hands.clouds[target].without_cache(), acts=hands.acts(found.case.resource.kind), hands=hands, errors=[]
-    )
+def execute(decision: Decision, run_id: str, context: ActContext) -> ExecutedStep:
+    """Carry out the decision's step. Never raises ReaperError."""
+    task = _new_task(decision, run_id, context)
     try:
-        _in_time(hands)
-        _still_ours(target, hands)
-        outcome = _acted(task)
+        _require_time(context)
+        _require_lease(decision.case.resource.target, context)
+        outcome = _execute_step(task)
     except StepRefused as refusal:
         outcome = Outcome(result=Result.REFUSED, because=str(refusal))
     except ReaperError as error:
         task.errors.append(error)
         outcome = Outcome(result=Result.FAILED, error=str(error))
-    return replace(found, outcome=outcome), task.errors, dict(task.cloud.calls)
+    return ExecutedStep(outcome=outcome, errors=task.errors, calls=dict(task.session.calls))
 
 
-def _in_time(hands: ActContext) -> None:
-    if hands.deadline and hands.clock() > hands.deadline - MARGIN:
-        raise StepRefused("this run's time is nearly over; the next sweep goes on")
+def _new_task(decision: Decision, run_id: str, context: ActContext) -> _Task:
+    kind = decision.case.resource.kind
+    again = Recheck(
+        session=context.session.without_cache(),
+        kind=context.kind(kind),
+        policy=context.policy,
+        prices=context.prices,
+        ledger=context.ledger,
+        clock=context.clock,
+    )
+    functions = context.action_functions(kind)
+    return _Task(decision=decision, run_id=run_id, functions=functions, context=context, recheck=again, errors=[])
 
 
-def _still_ours(target: Target, hands: ActContext) -> None:
+def _require_time(context: ActContext) -> None:
+    if context.deadline and context.clock() > context.deadline - MARGIN:
+        raise StepRefused("this run's time is nearly over; the next sweep carries it out")
+
+
+def _require_lease(target: Target, context: ActContext) -> None:
     try:
-        ours = hands.renew(target)
+        taken = context.leases.prolong(target)
     except CloudError as error:
-        raise StepRefused(f"the lease of this target could not be prolonged: {error}") from error
-    if not ours:
+        raise StepRefused(f"the lease of this target couldn't be prolonged: {error}") from error
+    if not taken:
         raise StepRefused("another sweep has taken over this target")
 
 
-def _acted(task: Task) -> Outcome:
+def _execute_step(task: _Task) -> Outcome:
     try:
-        fresh = _fresh(task)
+        case = recheck.assess_again(_read_now(task), task.recheck)
     except CloudError as error:
-        if error.reason is Reason.GONE and task.move is not StepName.START:
+        if error.reason is Reason.GONE and task.action is not StepName.START:
             return Outcome(result=Result.DONE, because="it is gone already", already_done=True)
-        raise StepRefused(f"it could not be looked at again: {error}") from error
-    bar = fresh.case.blocked.get(task.move)
-    if bar and bar.already_done:
-        return Outcome(result=Result.DONE, because=f"nothing was left to do: {bar.because}", already_done=True)
-    memories = _recalled(fresh.case.resource, task.hands)
-    memory = memories.get(fresh.case.resource.id, Memory())
-    _same_again(task.move, fresh, memories, task.hands.clock())
-    _nothing_inside_forbids(fresh.case, memories, task)
-    resource = fresh.case.resource
-    manifest = _manifest(resource, _earlier_action(memory, task.hands.archive), task)
-    mine = _begun(manifest, _kept(manifest, memory.version + 1, task), memory, task)
-    return _carried(resource, manifest, mine, task)
+        raise StepRefused(f"the re-check failed: {error}") from error
+    blocked = case.blocked.get(task.action)
+    if blocked and blocked.already_done:
+        return Outcome(result=Result.DONE, because=f"nothing was left to do: {blocked.because}", already_done=True)
+    memories = recheck.recall_around(case.resource, task.recheck)
+    recheck.require_same_step(task.action, case, memories, task.time())
+    recheck.require_nothing_inside_forbids(case, memories, task.action, task.context.policy.owners, task.time())
+    memory = memories.get(case.resource.id, Memory())
+    resource = case.resource
+    manifest = _read_manifest(resource, _earlier_action(memory, task.context.archive), task)
+    own_intent = _record_intent(manifest, _store_manifest(manifest, memory.version + 1, task), memory, task)
+    return _perform(resource, manifest, own_intent, task)
 
 
-def _fresh(task: Task) -> Finding:
-    """The finding anew, with tags from the call that knows and activity up to this minute."""
-    looked = _safely(task.acts.read_now, task.cloud, task.found.case.resource)
-    if looked.tags is None:
-        raise StepRefused("its tags could not be read, and a tag may protect it")
-    kind = task.hands.kinds(task.found.case.resource.kind)
-    return observe.assess_again(task.cloud, kind, looked, replace(task.hands.order, now=task.hands.clock(), memories={}))
-
-
-def _recalled(resource: Resource, hands: ActContext) -> Mapping[str, Memory]:
-    """What is remembered of it, of what it lives in and of everything inside. What cannot be read allows nothing."""
-    try:
-        found = hands.ledger.recall(intent.remembered_ids(resource), hands.clock())
-    except CloudError as error:
-        raise StepRefused(f"what is remembered of it could not be read: {error}") from error
-    if found.errors:
-        raise StepRefused(f"what is remembered of it could not be read: {found.errors[0]}") from found.errors[0]
-    return found
-
-
-def _same_again(move: StepName, fresh: Finding, memories: Mapping[str, Memory], now: datetime) -> None:
-    """Raises Refused unless the plan says the very same of the resource as it is now."""
-    host = intent.host_memory(fresh.case.resource, memories)
-    memory = memory_updates.after_host_snooze(memories.get(fresh.case.resource.id, Memory()), host)
-    case = plan.with_snooze(fresh.case, memory, now, host)
-    [step] = plan.plan_steps([case], {case.resource.id: memory}, now)
-    if step.name is move:
-        return
-    if case.verdict.state is not State.IDLE and move is not StepName.START:
-        raise StepRefused(f"it is {case.verdict.state} now: {case.verdict.because}")
-    if bar := case.blocked.get(move):
-        raise StepRefused(bar.because)
-    if move is not StepName.START and plan.strongest_action(case, now) is not move:
-        raise StepRefused(
-            f"its rule and tags no longer allow it to be {DONE[move]}: {case.rule.name} says at most {case.rule.action}"
-        )
-    raise StepRefused(step.because)
-
-
-def _nothing_inside_forbids(case: Case, memories: Mapping[str, Memory], task: Task) -> None:
-    """Raises Refused where what lives inside and would go with it is kept, or its owner was not told."""
-    now, chain = task.hands.clock(), task.hands.order.policy.owners
-    if because := contained.snoozed_inside(case.resource, memories, now) or contained.untold_inside(
-        case, memories, task.move, chain, now
-    ):
-        raise StepRefused(because)
+def _read_now(task: _Task) -> Resource:
+    """The resource as it is this moment, with tags from the call that knows."""
+    with odd_replies_as_errors(OPERATION):
+        resource = task.functions.read_now(task.session, task.decision.case.resource)
+    if resource.tags is None:
+        raise StepRefused("its tags can't be read, and a tag may protect it")
+    return resource
 
 
 def _earlier_action(memory: Memory, archive: Archive) -> Earlier:
@@ -179,177 +169,166 @@ def _earlier_action(memory: Memory, archive: Archive) -> Earlier:
     return Earlier(manifest_address=memory.manifest_address, is_readable=archive.contains(memory.manifest_address))
 
 
-def _manifest(resource: Resource, earlier: Earlier, task: Task) -> Manifest:
+def _read_manifest(resource: Resource, earlier: Earlier, task: _Task) -> Manifest:
     try:
-        record = _safely(task.acts.read_undo_state, task.cloud, resource, task.move, earlier)
+        with odd_replies_as_errors(OPERATION):
+            undo_state = task.functions.read_undo_state(task.session, resource, task.action, earlier)
     except CloudError as error:
-        raise StepRefused(f"what undoing it would need could not be read: {error}") from error
+        raise StepRefused(f"what undoing it needs couldn't be read: {error}") from error
     return Manifest(
         id=resource.id,
         kind=resource.kind,
         name=resource.name,
         target=resource.target,
         region=resource.region,
-        action=task.move,
-        run=task.hands.run,
-        at=task.hands.clock(),
-        undo_state=record,
+        action=task.action,
+        run=task.run_id,
+        at=task.time(),
+        undo_state=undo_state,
     )
 
 
-def _kept(manifest: Manifest, version: int, task: Task) -> str | None:
-    """Where the manifest is now. A start takes nothing away and has none."""
+def _store_manifest(manifest: Manifest, version: int, task: _Task) -> str | None:
+    """The address of the stored manifest. A start takes nothing away and has none."""
     if manifest.action is StepName.START:
         return None
     try:
-        return task.hands.archive.store_manifest(manifest, version)
+        return task.context.archive.store_manifest(manifest, version)
     except CloudError as error:
-        text = f"not {DONE[manifest.action]}, because what undoing it needs could not be stored: {error}"
-        raise error.reworded(text) from error
+        because = f"not {PARTICIPLES[manifest.action]}, because its restore manifest couldn't be stored: {error}"
+        raise error.reworded(because) from error
 
 
-def _begun(manifest: Manifest, address: str | None, memory: Memory, task: Task) -> Intent:
-    """The intent, once it stands in the ledger, with a hint that leads to it. Raises Refused where it could not be written."""
-    hands, now = task.hands, task.hands.clock()
-    hint = Unfinished(
-        target=manifest.target,
-        id=manifest.id,
-        kind=manifest.kind,
-        name=manifest.name,
-        region=manifest.region,
-        owner=task.found.case.owner,
-        action=manifest.action,
-        run=hands.run,
-        at=now,
-    )
-    mine = Intent(
-        before=memory, written=memory_updates.before_action(memory, manifest.action, address, hands.run, now), hint=hint
-    )
+def _record_intent(manifest: Manifest, address: str | None, memory: Memory, task: _Task) -> Intent:
+    """The intent, once it stands in the ledger, with a hint that leads to it. Raises StepRefused if it could not be written."""
+    ledger, now = task.context.ledger, task.time()
+    hint = unfinished.unfinished_entry(task.decision.case, manifest.action, task.run_id, now)
+    written = memory_updates.before_action(memory, manifest.action, address, task.run_id, now)
+    own_intent = Intent(before=memory, written=written, hint=hint)
     try:
-        hands.ledger.add_unfinished(hint)
-        if hands.ledger.remember(manifest.id, mine.written, memory.version, now):
-            return mine
+        ledger.add_unfinished(hint)
+        if ledger.remember(manifest.id, written, memory.version, now):
+            return own_intent
     except CloudError as error:
-        # The write may have taken effect although its answer got lost.
-        _take_back(mine, task)
-        raise StepRefused(f"the ledger could not be written before the act: {error}") from error
-    _take_back(mine, task)
-    raise StepRefused("what is remembered of it changed a moment ago: somebody may have kept it")
+        # The write may have taken effect although its reply was lost.
+        _take_back_intent(own_intent, task)
+        raise StepRefused(f"the ledger couldn't be written before the action: {error}") from error
+    _take_back_intent(own_intent, task)
+    raise StepRefused("its ledger record changed a moment ago, and it may be snoozed")
 
 
-def _carried(resource: Resource, manifest: Manifest, mine: Intent, task: Task) -> Outcome:
-    """The calls themselves. Where surely none was made the intent is taken back; otherwise what became of it is written down."""
-    permit = intent.CallPermit(resource=resource, own_intent=mine, ledger=task.hands.ledger, clock=task.hands.clock)
+def _perform(resource: Resource, manifest: Manifest, own_intent: Intent, task: _Task) -> Outcome:
+    """Make the calls. If surely none was made the intent is taken back; otherwise what became of it is written down."""
+    permit = CallPermit(resource=resource, own_intent=own_intent, ledger=task.context.ledger, clock=task.context.clock)
 
-    def leave() -> None:
+    def require_permit() -> None:
         try:
-            _still_ours(resource.target, task.hands)
+            _require_lease(resource.target, task.context)
         except StepRefused as refusal:
             raise ActionWithdrawn(str(refusal)) from refusal
         permit.require_unchanged()
 
     try:
-        made = _safely(task.acts.perform, task.cloud, resource, manifest, leave)
-    except ActionWithdrawn as refusal:
-        return _broken_off(refusal, permit, mine, task)
+        with odd_replies_as_errors(OPERATION):
+            result = task.functions.perform(task.session, resource, manifest, require_permit)
+    except ActionWithdrawn as withdrawal:
+        return _after_withdrawal(withdrawal, permit, own_intent, task)
     except CloudError as error:
-        return _failed(error, resource, permit, mine, task)
-    return _done(made, mine, task)
+        return _after_failed_call(error, permit, own_intent, task)
+    return _after_success(result, own_intent, task)
 
 
-def _done(made: ActionResult, mine: Intent, task: Task) -> Outcome:
-    _settle(Result.DONE, made.because, mine, task, made.part_done)
-    return Outcome(result=Result.DONE, because=made.because, part_done=made.part_done, begun=True)
+def _after_success(result: ActionResult, own_intent: Intent, task: _Task) -> Outcome:
+    _record_result(Outcome(result=Result.DONE, because=result.because, part_done=result.part_done), own_intent, task)
+    return Outcome(result=Result.DONE, because=result.because, part_done=result.part_done, begun=True)
 
 
-def _broken_off(refusal: ActionWithdrawn, permit: intent.CallPermit, mine: Intent, task: Task) -> Outcome:
-    """Leave to act was taken back: before the first call nothing has happened; after it the action stays half made."""
+def _after_withdrawal(withdrawal: ActionWithdrawn, permit: CallPermit, own_intent: Intent, task: _Task) -> Outcome:
+    """The permit was withdrawn: before the first call nothing has happened; after it the action stays half done."""
     if permit.times_given == 0:
-        _take_back(mine, task)
-        raise StepRefused(str(refusal)) from refusal
-    because = f"it was begun and broken off: {refusal}"
-    task.errors.append(refusal)
-    _settle(Result.FAILED, because, mine, task)
-    return Outcome(result=Result.FAILED, error=because, begun=True)
+        _take_back_intent(own_intent, task)
+        raise StepRefused(str(withdrawal)) from withdrawal
+    return _begun_and_failed(f"it was begun and broken off: {withdrawal}", withdrawal, own_intent, task)
 
 
-def _failed(error: CloudError, resource: Resource, permit: intent.CallPermit, mine: Intent, task: Task) -> Outcome:
-    """A call failed. Nothing was made if leave was never asked for, or if it was surely refused and sent once only: a kind that had changed
-    something says PARTIAL.
+def _after_failed_call(error: CloudError, permit: CallPermit, own_intent: Intent, task: _Task) -> Outcome:
+    """A call failed. Nothing was made if no permit was asked for, or if the call was surely refused and sent once only.
+
+    A kind that had changed something says PARTIAL.
     """
     none_made = permit.times_given == 0 or not error.retried
-    if error.reason is Reason.GONE and none_made and task.move is not StepName.START:
-        _take_back(mine, task, gone=True)
+    if error.reason is Reason.GONE and none_made and task.action is not StepName.START:
+        _take_back_intent(own_intent, task, gone=True)
         return Outcome(result=Result.DONE, because="it was gone already", already_done=True)
     if permit.times_given == 0 or (error.reason in NOT_PERFORMED and none_made):
-        _take_back(mine, task)
+        _take_back_intent(own_intent, task)
         raise error
-    half = error.reason is Reason.PARTIAL
-    if not half and _shows(resource, task):
-        return _done(ActionResult(because=f"it was {DONE[task.move]}, although the reply to that got lost"), mine, task)
-    because = f"it was begun and not finished: {error}" if half else f"{NOT_KNOWN}: {error}"
+    if error.reason is Reason.PARTIAL:
+        return _begun_and_failed(f"it was begun and not finished: {error}", error, own_intent, task)
+    if _shows_as_done(permit.resource, task):
+        done = ActionResult(because=f"it was {PARTICIPLES[task.action]}, although the reply to that got lost")
+        return _after_success(done, own_intent, task)
+    return _begun_and_failed(f"{NOT_KNOWN}: {error}", error, own_intent, task)
+
+
+def _begun_and_failed(because: str, error: ReaperError, own_intent: Intent, task: _Task) -> Outcome:
     task.errors.append(error)
-    _settle(Result.FAILED, because, mine, task)
+    _record_result(Outcome(result=Result.FAILED, because=because), own_intent, task)
     return Outcome(result=Result.FAILED, error=because, begun=True)
 
 
-def _shows(resource: Resource, task: Task) -> bool:
-    """Whether one more look shows that the action was made after all. Where it can't be told, it can't."""
+def _shows_as_done(resource: Resource, task: _Task) -> bool:
+    """Whether one more look shows that the action was made after all. If the look fails, it doesn't."""
     try:
-        looked = _safely(task.acts.read_now, task.cloud, resource)
-        bar = _safely(task.hands.kinds(resource.kind).blocked_actions, looked).get(task.move)
+        with odd_replies_as_errors(OPERATION):
+            again = task.functions.read_now(task.session, resource)
+            blocked = task.recheck.kind.blocked_actions(again).get(task.action)
     except CloudError as error:
-        return error.reason is Reason.GONE and task.move is StepName.DELETE
-    return bar is not None and bar.already_done
+        return error.reason is Reason.GONE and task.action is StepName.DELETE
+    return blocked is not None and blocked.already_done
 
 
-def _settle(result: Result, because: str, mine: Intent, task: Task, part: str | None = None) -> None:
-    """Add the result to the intent, on whatever version stands by now, and to the history. What fails is reported and found by the next run."""
-    hands, id_ = task.hands, mine.hint.id
+def _record_result(outcome: Outcome, own_intent: Intent, task: _Task) -> None:
+    """Add the result to the intent, on whatever version stands by now, and to the history.
+
+    What fails is reported; the next run finds the intent without a result and closes it.
+    """
+    ledger, because = task.context.ledger, outcome.because or ""
+    done = outcome.result is Result.DONE
     try:
         intent.update_intent(
-            hands.ledger, mine, lambda memory: memory_updates.with_result(memory, result, because, part), hands.clock()
+            ledger,
+            own_intent,
+            lambda memory: memory_updates.with_result(memory, outcome.result, because, outcome.part_done),
+            task.time(),
         )
-        if result is Result.DONE and plan.is_in_weekly_summary(task.found.case, task.move):
-            intent.record_owner_told(hands.ledger, mine.hint, hands.clock())
-        what = DONE[task.move] if result is Result.DONE else "failed"
-        hands.ledger.add_history(HistoryEntry(id=id_, when=hands.clock(), what=what, by=hands.run, because=because))
+        if done and plan.is_in_weekly_summary(task.decision.case, task.action):
+            intent.record_owner_told(ledger, own_intent.hint, task.time())
+        what = PARTICIPLES[task.action] if done else "failed"
+        ledger.add_history(HistoryEntry(id=own_intent.hint.id, when=task.time(), what=what, by=task.run_id, because=because))
     except CloudError as error:
         task.errors.append(error)
 
 
-def _take_back(mine: Intent, task: Task, *, gone: bool = False) -> None:
+def _take_back_intent(own_intent: Intent, task: _Task, *, gone: bool = False) -> None:
     """Remove an intent of which no call was made. `gone`: there is nothing left that its notice could be about."""
 
-    def back(memory: Memory) -> Memory:
-        before = memory_updates.without_intent(memory, mine.before)
+    def without_intent(memory: Memory) -> Memory:
+        before = memory_updates.without_intent(memory, own_intent.before)
         return memory_updates.after_action(before) if gone else before
 
     try:
-        intent.update_intent(task.hands.ledger, mine, back, task.hands.clock())
-        _hint_as_before(mine, task.hands.ledger)
+        intent.update_intent(task.context.ledger, own_intent, without_intent, task.time())
+        _restore_earlier_hint(own_intent, task.context.ledger)
     except CloudError as error:
         task.errors.append(error)
 
 
-def _hint_as_before(mine: Intent, ledger: Ledger) -> None:
-    """Without its own hint; that of an earlier action whose owner was not told yet, which it replaced, stands again."""
-    before = mine.before
-    if (
-        before.last_action_run
-        and before.last_action
-        and before.last_action_at
-        and before.last_action_result
-        and not before.last_action_told_at
-    ):
-        ledger.add_unfinished(replace(mine.hint, run=before.last_action_run, action=before.last_action, at=before.last_action_at))
+def _restore_earlier_hint(own_intent: Intent, ledger: Ledger) -> None:
+    """Remove its own hint; that of an earlier action whose owner was not told yet, which it replaced, stands again."""
+    before, hint = own_intent.before, own_intent.hint
+    untold = before.last_action_result and not before.last_action_told_at
+    if untold and before.last_action_run and before.last_action and before.last_action_at:
+        ledger.add_unfinished(replace(hint, run=before.last_action_run, action=before.last_action, at=before.last_action_at))
     else:
-        ledger.remove_unfinished(mine.hint.target, mine.hint.id)
-
-
-def _safely(function: Callable[..., T], *given: Any) -> T:
-    """What `function` gives; a reply so odd that the code trips over it fails this act only."""
-    try:
-        return function(*given)
-    except ODD_REPLY_ERRORS as error:
-        raise CloudError(Reason.UNREADABLE, "act", f"a reply could not be understood ({error!r})") from error
+        ledger.remove_unfinished(hint.target, hint.id)

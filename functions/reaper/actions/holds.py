@@ -14,12 +14,13 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import Any
 
+from reaper.coverage import OWN, target_of_row
 from reaper.enrolment import is_stopped_by_hours
 from reaper.errors import CloudError, Reason
-from reaper.ledger.stored_text import parse_time, sortable_time
-from reaper.ledger.stored_text import target_text as written
-from reaper.model import Case, Target
+from reaper.ledger.stored_text import parse_time, sortable_time, target_text
+from reaper.model import Case, Coverage, Status, Target
 
+READ_STATUSES = frozenset({Status.OK, Status.PARTIAL})
 KindInTarget = tuple[str, str]
 """A target, as the ledger writes it, and the name of a kind."""
 
@@ -79,12 +80,18 @@ class RunScope:
 
 def kind_in_target(target: Target, kind: str) -> KindInTarget:
     """Where a kind is looked for."""
-    return written(target), kind
+    return target_text(target), kind
 
 
 def kind_in_target_of(case: Case) -> KindInTarget:
     """Where a resource was found."""
     return kind_in_target(case.resource.target, case.resource.kind)
+
+
+def read_places(coverage: Iterable[Coverage], others: Collection[Target] = ()) -> frozenset[KindInTarget]:
+    """The places that a run read, wholly or in part; not those of `others`, which another run has under its lease."""
+    rows = [(target_of_row(row), row) for row in coverage if row.cloud != OWN and row.status in READ_STATUSES]
+    return frozenset(kind_in_target(target, row.kind) for target, row in rows if target not in others)
 
 
 def covers_case(hold: Hold, case: Case) -> bool:

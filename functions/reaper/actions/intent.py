@@ -5,15 +5,15 @@ A crash at any point leaves an intent without a result and a hint that leads to 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from reaper import memory_updates
 from reaper.errors import ActionWithdrawn, CloudError
 from reaper.ledger import update
-from reaper.ledger.port import Ledger, Unfinished
-from reaper.model import Memory, Resource
+from reaper.ledger.port import Ledger, Recalled, Unfinished
+from reaper.model import Case, Memory, Resource
 
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
@@ -67,6 +67,16 @@ def host_ids(resource: Resource) -> Sequence[str]:
     return list(dict.fromkeys([host, host.lower()])) if host else []
 
 
+def ids_with_hosts(cases: Iterable[Case]) -> list[str]:
+    """The ids of the cases and of what they live in, each once."""
+    return list(dict.fromkeys(id_ for case in cases for id_ in (case.resource.id, *host_ids(case.resource))))
+
+
+def is_unreadable(resource: Resource, memories: Recalled) -> bool:
+    """Whether what is remembered of it, or of what it lives in, can't be read."""
+    return not memories.unreadable.isdisjoint({resource.id, *host_ids(resource)})
+
+
 def host_memory(resource: Resource, memories: Mapping[str, Memory]) -> Memory | None:
     """What is remembered of the resource that it lives in; of two forms of its id, the one that keeps it longer."""
     found = [memories[id_] for id_ in host_ids(resource) if id_ in memories]
@@ -88,8 +98,9 @@ def record_owner_told(
 
     Raises CloudError where the ledger cannot be written.
     """
-    _update_row(ledger, hint, lambda memory: replace(change(memory), last_action_told_at=now), now)
-    ledger.remove_unfinished(hint.target, hint.id)
+    memory = _update_row(ledger, hint, lambda memory: replace(change(memory), last_action_told_at=now), now)
+    if is_same_intent(memory, hint):  # else the hint there is by now that of another action
+        ledger.remove_unfinished(hint.target, hint.id)
 
 
 def is_same_intent(memory: Memory, hint: Unfinished) -> bool:
@@ -97,8 +108,8 @@ def is_same_intent(memory: Memory, hint: Unfinished) -> bool:
     return (memory.last_action_run or "", memory.last_action) == (hint.run, hint.action)
 
 
-def _update_row(ledger: Ledger, hint: Unfinished, change: Callable[[Memory], Memory], now: datetime) -> None:
-    update.update_memory(ledger, hint.id, lambda memory: change(memory) if is_same_intent(memory, hint) else memory, now)
+def _update_row(ledger: Ledger, hint: Unfinished, change: Callable[[Memory], Memory], now: datetime) -> Memory:
+    return update.update_memory(ledger, hint.id, lambda memory: change(memory) if is_same_intent(memory, hint) else memory, now)
 
 
 def close_unfinished(ledger: Ledger, resource_id: str, memory: Memory, now: datetime) -> Memory:

@@ -13,10 +13,10 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any
 
-from reaper.decide import ACTIONS
 from reaper.errors import SettingsError
+from reaper.handover import Decision
 from reaper.ledger.stored_text import comparable_id
-from reaper.model import Finding, Outcome, Report, Result, Step, StepName
+from reaper.model import ACTIONS, Case, Finding, Outcome, Report, Result, Step, StepName
 from reaper.report.json import utc_text
 
 SCHEMA = 1
@@ -80,19 +80,18 @@ def parse_plan(text: str, name: str, now: datetime) -> PlanFile:
     return found
 
 
-def narrow_to_plan(finding: Finding, plan: PlanFile) -> Finding:
-    """The finding, left alone where the plan does not ask for its step, and refused where it is not as it was when the plan was made."""
-    act = plan.actions_by_id.get(comparable_id(finding.case.resource.id))
-    if finding.step.name in {StepName.NONE, StepName.HOLD}:
-        return finding
-    if act is None:
-        return replace(finding, step=_no_step("it is not in the plan that is applied"))
-    if finding.step.name.value != act["move"]:
-        return _refused_finding(
-            finding, f"the plan says {act['move']}, but now it would be {finding.step.name}: {finding.step.because}"
-        )
-    drift = [key for key, value in _resource_state(finding).items() if act["seen"].get(key) != value]
-    return _refused_finding(finding, f"changed since the plan was made: {', '.join(drift)}") if drift else finding
+def narrow_to_plan(decision: Decision, plan: PlanFile) -> Decision:
+    """The decision, with no step if the plan does not ask for it, and refused if the resource is not as it was when the plan was made."""
+    action = plan.actions_by_id.get(comparable_id(decision.case.resource.id))
+    step = decision.step
+    if step.name in {StepName.NONE, StepName.HOLD}:
+        return decision
+    if action is None:
+        return replace(decision, step=Step(name=StepName.NONE, because="it isn't in the plan file"))
+    if step.name.value != action["move"]:
+        return _refused(decision, f"the plan says {action['move']}, but now it would be {step.name}: {step.because}")
+    changed = [key for key, value in _resource_state(decision.case).items() if action["seen"].get(key) != value]
+    return _refused(decision, f"changed since the plan was made: {', '.join(changed)}") if changed else decision
 
 
 def not_performed(plan: PlanFile, report: Report) -> list[str]:
@@ -130,30 +129,26 @@ def _action_json(finding: Finding) -> dict[str, Any]:
         "because": finding.step.because,
         "usd_per_hour": finding.case.usd_per_hour,
         "owner": finding.owner.address,
-        "seen": _resource_state(finding),
+        "seen": _resource_state(finding.case),
     }
 
 
-def _resource_state(finding: Finding) -> dict[str, Any]:
+def _resource_state(case: Case) -> dict[str, Any]:
     """What must still be so when the plan is applied."""
-    resource = finding.case.resource
+    resource = case.resource
     return {
         "status": resource.status,
         "size": resource.size,
         "created": utc_text(resource.created),
         "changed": utc_text(resource.changed),
         "tags": dict(sorted((resource.tags or {}).items())),
-        "rule": finding.case.rule.name,
-        "action": finding.case.rule.action.value,
+        "rule": case.rule.name,
+        "action": case.rule.action.value,
     }
 
 
-def _refused_finding(finding: Finding, because: str) -> Finding:
-    return replace(finding, outcome=Outcome(result=Result.REFUSED, because=because))
-
-
-def _no_step(because: str) -> Step:
-    return Step(name=StepName.NONE, because=because)
+def _refused(decision: Decision, because: str) -> Decision:
+    return replace(decision, outcome=Outcome(result=Result.REFUSED, because=because))
 
 
 def _plan_hash(plan: Mapping[str, Any]) -> str:

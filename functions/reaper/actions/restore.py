@@ -19,7 +19,7 @@ from reaper.ledger.update import update_memory
 from reaper.model import Memory, StepName, Target
 
 if TYPE_CHECKING:
-    from reaper.observe import CloudSession
+    from reaper.sessions import CloudSession
 
 RESTORED = "restored"
 RUN_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{0,63}")

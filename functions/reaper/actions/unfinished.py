@@ -1,6 +1,6 @@
-"""What earlier runs began and did not get to tell of: closed where nobody knows what became of it, and told as it stands.
+"""What earlier runs began and did not get to report: closed if nobody can tell what became of it, and told to its owner as it stands.
 
-An action leaves a hint before its first call, which is removed once its owner knows; whatever hints are left tell where a run ended early.
+An action leaves a hint before its first call, which is removed once its owner knows. Whatever hints are left tell where a run ended early.
 """
 
 from __future__ import annotations
@@ -35,96 +35,123 @@ AND_THE_REST = ", and the rest was announced"
 TOLD_ENTRY = "told"
 """In the history: a channel accepted the mail about an action."""
 WENT_ENTRY = "went"
-"""In the history: it went with what it lived in, whose id the entry says."""
+"""In the history: it was stopped or deleted with the resource that it lives in, whose id the entry says."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClosedActions:
+    """After closing: the memories as they stand, every hint there is, and the hints of what was closed just now."""
+
+    memories: Recalled
+    hints: tuple[Unfinished, ...]
+    closed: tuple[Unfinished, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UntoldAction:
-    """An action whose owner still has to be told: as a finding to mail about, the hint that led to it, and whether it was closed just now."""
+    """An action of an earlier run whose owner must still be told: the hint that led to it, and what became of it."""
 
-    finding: Finding
     hint: Unfinished
-    closed_now: bool
+    outcome: Outcome
 
 
-def unfinished_entry(finding: Finding, run: str, now: datetime) -> Unfinished:
-    """The hint of an action of that run, as `intent` knows it again."""
-    resource = finding.case.resource
+def unfinished_entry(case: Case, action: StepName, run: str, at: datetime) -> Unfinished:
+    """The hint of an action of that run, as `intent` recognizes it."""
+    resource = case.resource
     return Unfinished(
         target=resource.target,
         id=resource.id,
         kind=resource.kind,
         name=resource.name,
         region=resource.region,
-        owner=finding.case.owner,
-        action=finding.step.name,
+        owner=case.owner.address,
+        action=action,
         run=run,
-        at=now,
+        at=at,
     )
 
 
-def read_unfinished(ledger: Ledger, targets: Iterable[Target], now: datetime) -> tuple[list[Unfinished], list[CloudError]]:
-    """Every hint that earlier runs left at those targets, and what is wrong with hints that cannot be understood: these stay.
+def read_unfinished(
+    ledger: Ledger, targets: Iterable[Target], now: datetime, listed: Collection[str]
+) -> tuple[list[Unfinished], list[CloudError]]:
+    """Every hint at those targets, and the errors of hints that can't be understood; these stay.
 
-    Raises CloudError where the ledger does not answer.
+    Their ids are spelled as in `listed`, as the services spell them today. Raises CloudError if the ledger does not answer.
     """
-    found: list[Unfinished] = []
-    unread: list[CloudError] = []
+    hints: list[Unfinished] = []
+    errors: list[CloudError] = []
     for target in sorted(targets, key=str):
         try:
-            found += ledger.unfinished(target, now)
+            hints += ledger.unfinished(target, now)
         except CloudError as error:
             if error.reason is not Reason.UNREADABLE:
                 raise
-            unread.append(error)
-    return found, unread
+            errors.append(error)
+    spelled = {comparable_id(resource_id): resource_id for resource_id in listed}
+    return [replace(hint, id=spelled.get(comparable_id(hint.id), hint.id)) for hint in hints], errors
 
 
-def close_and_list_untold(
-    left: Sequence[Unfinished], findings: Sequence[Finding], memories: Recalled, ledger: Ledger, now: datetime
-) -> tuple[Recalled, list[UntoldAction]]:
-    """The memories with every open action closed by version, and what is to be told of them. Hints that lead nowhere are removed.
+def close_unfinished_actions(
+    hints: Sequence[Unfinished], cases: Mapping[str, Case], memories: Recalled, ledger: Ledger, now: datetime
+) -> ClosedActions:
+    """Close every open action of a listed or hinted resource by version, and leave a hint for those that have none.
 
-    Raises CloudError where the ledger cannot be written.
+    A host's row alone leads to no mail: its action is closed when the host itself is listed. Raises CloudError.
     """
-    listed = {f.case.resource.id: f for f in findings}
-    left = _as_listed(left, listed)
-    known, closed = dict(memories), set()
-    told = {*listed, *(entry.id for entry in left)}  # a host's row alone leads to no mail: it is closed when the host is listed
-    for id_, memory in memories.items():
-        if id_ in told and memory_updates.is_unfinished(memory):
-            known[id_] = intent.close_unfinished(ledger, id_, memory, now)
-            closed.add(id_)
-    found: list[UntoldAction] = []
-    for entry in [*left, *_missing_entries(closed, left, listed, known, ledger)]:
-        if entry.id in memories.unreadable:
+    ours = {*cases, *(hint.id for hint in hints)}
+    unfinished_ids = [id_ for id_, memory in memories.items() if id_ in ours and memory_updates.is_unfinished(memory)]
+    for resource_id in unfinished_ids:
+        intent.close_unfinished(ledger, resource_id, memories[resource_id], now)
+    memories = _with_rows_read_again(memories, unfinished_ids, ledger, now)
+    every_hint = [*hints, *_add_missing_hints(unfinished_ids, hints, cases, memories, ledger)]
+    closed = tuple(hint for hint in every_hint if hint.id in unfinished_ids)
+    return ClosedActions(memories=memories, hints=tuple(every_hint), closed=closed)
+
+
+def settle_told_actions(
+    hints: Sequence[Unfinished], cases: Mapping[str, Case], memories: Recalled, ledger: Ledger, now: datetime
+) -> tuple[Recalled, list[UntoldAction]]:
+    """The memories, and the actions whose owners must still be told.
+
+    Hints that lead nowhere are removed. If a channel accepted the mail before its run ended, that is written down now. Raises CloudError.
+    """
+    untold: list[UntoldAction] = []
+    for hint in hints:
+        if hint.id in memories.unreadable:
             continue
-        memory = known.get(entry.id, Memory())
-        one = UntoldAction(
-            finding=_untold_finding(entry, memory, listed.get(entry.id)), hint=entry, closed_now=entry.id in closed
-        )
-        if (
-            not intent.is_same_intent(memory, entry)
-            or memory.last_action_told_at
-            or memory.last_action_result is None
-            or _is_in_weekly_summary(memory)
-        ):
-            ledger.remove_unfinished(entry.target, entry.id)
-        elif said := _accepted_mail(entry, ledger):
-            announced = said.because.endswith(AND_THE_REST)
-            intent.record_owner_told(
-                ledger, entry, said.when, change_after_mail(one.finding, said.by, said.when) if announced else unchanged
-            )
-            known |= ledger.recall([entry.id], now)
-        else:
-            found.append(one)
-    return Recalled(known, {error_id: memories.error_of(error_id) for error_id in memories.unreadable}), found
+        memory = memories.get(hint.id, Memory())
+        if not _awaits_mail(memory, hint):
+            ledger.remove_unfinished(hint.target, hint.id)
+            continue
+        action = UntoldAction(hint=hint, outcome=_outcome_in(memory))
+        mail = accepted_mail(hint, ledger)
+        if mail is None:
+            untold.append(action)
+            continue
+        announced = mail.because.endswith(AND_THE_REST)
+        finding = untold_finding(action, cases.get(hint.id))
+        change = change_after_mail(finding, mail.by, mail.when) if announced else unchanged
+        intent.record_owner_told(ledger, hint, mail.when, change)
+        memories = _with_rows_read_again(memories, [hint.id], ledger, now)
+    return memories, untold
 
 
-def _as_listed(left: Iterable[Unfinished], listed: Collection[str]) -> list[Unfinished]:
-    """Under the ids that the services spell today: an earlier run may have met another spelling."""
-    spelled = {comparable_id(id_): id_ for id_ in listed}
-    return [replace(entry, id=spelled.get(comparable_id(entry.id), entry.id)) for entry in left]
+def _awaits_mail(memory: Memory, hint: Unfinished) -> bool:
+    """Whether the row still has the intent that the hint is about, with a result that its owner gets a mail about and has not got yet."""
+    return (
+        intent.is_same_intent(memory, hint)
+        and not memory.last_action_told_at
+        and memory.last_action_result is not None
+        and not _is_in_weekly_summary(memory)
+    )
+
+
+def _with_rows_read_again(memories: Recalled, ids: Sequence[str], ledger: Ledger, now: datetime) -> Recalled:
+    if not ids:
+        return memories
+    again = ledger.recall(ids, now)
+    errors = {id_: memories.error_of(id_) for id_ in memories.unreadable} | {id_: again.error_of(id_) for id_ in again.unreadable}
+    return Recalled({**{id_: m for id_, m in memories.items() if id_ not in errors}, **again}, errors)
 
 
 def change_after_mail(finding: Finding, receipt: str, when: datetime) -> Callable[[Memory], Memory]:
@@ -138,16 +165,14 @@ def history_reason(entry: Unfinished, *, rest: bool = False) -> str:
     return f"of run {entry.run}: {entry.action}{AND_THE_REST if rest else ''}"
 
 
-def closed_actions_error(found: Sequence[UntoldAction]) -> CloudError | None:
+def closed_actions_error(closed: Sequence[Unfinished], memories: Mapping[str, Memory]) -> CloudError | None:
     """What the report says of the actions that were closed just now."""
-    lost = [one for one in found if one.closed_now]
-    if not lost:
+    if not closed:
         return None
-    more = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
-    said = lost[0].finding.outcome.error
-    return CloudError(
-        Reason.PARTIAL, "act", f"{lost[0].hint.id}: {said}; `reaper restore {lost[0].hint.id}` brings it back{more}"
-    )
+    more = f" (and {len(closed) - 1} more)" if len(closed) > 1 else ""
+    resource_id = closed[0].id
+    because = memories[resource_id].last_action_because or ""
+    return CloudError(Reason.PARTIAL, "act", f"{resource_id}: {because}; `reaper restore {resource_id}` brings it back{more}")
 
 
 def _is_in_weekly_summary(memory: Memory) -> bool:
@@ -155,7 +180,7 @@ def _is_in_weekly_summary(memory: Memory) -> bool:
     return memory.last_action is StepName.START and memory.last_action_result is Result.DONE
 
 
-def _accepted_mail(entry: Unfinished, ledger: Ledger) -> HistoryEntry | None:
+def accepted_mail(entry: Unfinished, ledger: Ledger) -> HistoryEntry | None:
     """The mail about it that a channel accepted before its run ended, if there was one."""
     texts = {history_reason(entry), history_reason(entry, rest=True)}
     return next((e for e in ledger.history(entry.id) if e.what == TOLD_ENTRY and e.because in texts), None)
@@ -166,42 +191,47 @@ def unchanged(memory: Memory) -> Memory:
     return memory
 
 
-def _missing_entries(
-    closed: Iterable[str], left: Sequence[Unfinished], listed: Mapping[str, Finding], known: Mapping[str, Memory], ledger: Ledger
+def _add_missing_hints(
+    closed: Iterable[str], hints: Sequence[Unfinished], cases: Mapping[str, Case], memories: Mapping[str, Memory], ledger: Ledger
 ) -> list[Unfinished]:
-    """Hints for open actions that left none, as version 49f8b6c did, so that they are told of even if the mail fails today."""
-    hinted = {entry.id for entry in left}
-    made = []
-    for id_ in sorted(set(closed) - hinted):
-        memory, found = known[id_], listed.get(id_)
-        if found is None or memory.last_action is None or memory.last_action_at is None:
+    """Hints for open actions that left none, as version 49f8b6c did, so that they are told even if the mail fails today."""
+    added = []
+    for resource_id in sorted(set(closed) - {hint.id for hint in hints}):
+        memory, case = memories.get(resource_id, Memory()), cases.get(resource_id)
+        if case is None or memory.last_action is None or memory.last_action_at is None:
             continue
-        asked = replace(found, step=Step(name=memory.last_action, because=""))
-        made.append(unfinished_entry(asked, memory.last_action_run or "", memory.last_action_at))
-        ledger.add_unfinished(made[-1])
-    return made
+        added.append(unfinished_entry(case, memory.last_action, memory.last_action_run or "", memory.last_action_at))
+        ledger.add_unfinished(added[-1])
+    return added
 
 
-def _untold_finding(entry: Unfinished, memory: Memory, listed: Finding | None) -> Finding:
-    base = listed or _unlisted_finding(entry)
-    done, because = memory.last_action_result is Result.DONE, memory.last_action_because or ""
+def untold_finding(action: UntoldAction, listed: Case | None) -> Finding:
+    """As a finding to mail about. The mail goes to whoever owned it then, and must never count as a notice to whoever owns it now."""
+    hint = action.hint
+    case = listed or _unlisted_case(hint)
+    owner = Owner(address=hint.owner, source="its owner when it was done") if hint.owner else case.owner
+    done = action.outcome.result is Result.DONE
     left = "it is as an earlier run left it" if done else "an earlier run may have changed it"
-    exempt = Verdict(state=State.EXEMPT, because=left)
-    return replace(
-        base,
-        # Its mail goes to whoever owned it then, and must never count as a notice to whoever owns it now.
-        case=replace(base.case, verdict=exempt, owner=entry.owner or base.case.owner, rule=_rule_with_mail(base.case.rule)),
-        step=Step(name=entry.action, because="an earlier run did it and ended before its owner was told"),
-        outcome=Outcome(
-            result=memory.last_action_result or Result.FAILED,
-            because=because if done else None,
-            error=None if done else because,
-            begun=True,
-            part_done=memory.last_action_part,
-        ),
-        owner=Owner(address=entry.owner, source="its owner when it was done") if entry.owner else base.owner,
+    verdict = Verdict(state=State.EXEMPT, because=left)
+    return Finding(
+        case=replace(case, verdict=verdict, owner=owner, rule=_rule_with_mail(case.rule)),
+        step=Step(name=hint.action, because="an earlier run did it and ended before its owner was notified"),
+        outcome=action.outcome,
+        owner=owner,
+        price=case.price,
         wasted_usd=None,
         evidence=(),
+    )
+
+
+def _outcome_in(memory: Memory) -> Outcome:
+    done, because = memory.last_action_result is Result.DONE, memory.last_action_because or ""
+    return Outcome(
+        result=memory.last_action_result or Result.FAILED,
+        because=because if done else None,
+        error=None if done else because,
+        begun=True,
+        part_done=memory.last_action_part,
     )
 
 
@@ -210,18 +240,10 @@ def _rule_with_mail(rule: Rule) -> Rule:
     return replace(rule, hours=replace(rule.hours, by_rule=False)) if rule.hours else rule
 
 
-def _unlisted_finding(entry: Unfinished) -> Finding:
-    """A finding of what is no longer listed: no more is known of it than its hint says."""
-    resource = Resource(kind=entry.kind, id=entry.id, name=entry.name, target=entry.target, region=entry.region, created=None)
+def _unlisted_case(hint: Unfinished) -> Case:
+    """The case of what is no longer listed: no more is known of it than its hint says."""
+    resource = Resource(kind=hint.kind, id=hint.id, name=hint.name, target=hint.target, region=hint.region, created=None)
     nothing = timedelta()
     rule = Rule(name="no rule", action=Ceiling.IGNORE, idle_after=nothing, grace=nothing, remind_every=nothing)
-    case = Case(resource=resource, rule=rule, verdict=Verdict(state=State.EXEMPT, because="it is gone"), owner=entry.owner)
-    return Finding(
-        case=case,
-        step=Step(name=StepName.NONE, because="it is gone"),
-        outcome=Outcome(result=Result.PLANNED),
-        owner=Owner(address=entry.owner, source="its owner when it was done"),
-        price=None,
-        wasted_usd=None,
-        evidence=(),
-    )
+    owner = Owner(address=hint.owner, source="its owner when it was done")
+    return Case(resource=resource, rule=rule, verdict=Verdict(state=State.EXEMPT, because="it is gone"), owner=owner)

@@ -11,6 +11,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
 
@@ -66,6 +67,10 @@ class CloudSession:
     def without_cache(self) -> CloudSession:
         """The same target, with nothing remembered from before."""
         return self.for_kind()
+
+    def recheck_end(self, now: datetime) -> datetime:
+        """The end of this minute, so that CloudWatch's present minute is seen, too."""
+        return now.replace(second=0, microsecond=0) + timedelta(minutes=1)
 
     def call(self, service: str, operation: str, want: str, **params: Any) -> dict[str, Any]:
         """One API call, such as `call("sagemaker", "DescribeEndpoint", "EndpointStatus", EndpointName=...)`.

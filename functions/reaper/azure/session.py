@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import datetime
 from typing import TypeVar
 
 from azure.core.exceptions import AzureError, ClientAuthenticationError, ServiceRequestError, ServiceResponseError
@@ -46,6 +47,10 @@ class CloudSession:
     def without_cache(self) -> CloudSession:
         """The same target, with nothing remembered from before."""
         return CloudSession(self.clients.without_cache(), self.target)
+
+    def recheck_end(self, now: datetime) -> datetime:
+        """The start of this minute: it isn't documented whether Azure Monitor takes an end that lies ahead."""
+        return now.replace(second=0, microsecond=0)
 
     def set_account_name(self, name: str | None) -> None:
         """Its target goes by this name from now on, in what is shown to people; the target stays the same."""

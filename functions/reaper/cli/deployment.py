@@ -16,7 +16,7 @@ from reaper.sessions import sessions_of
 from reaper.settings import Settings
 
 if TYPE_CHECKING:
-    from reaper.observe import CloudSession
+    from reaper.sessions import CloudSession
 
 
 def ledger_address(settings: Settings) -> str:

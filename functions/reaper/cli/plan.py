@@ -29,9 +29,8 @@ from reaper.cli.options import (
 )
 from reaper.cli.output import check_writable, write_output
 from reaper.cli.progress import print_message, show_progress
-from reaper.decide import ACTIONS
 from reaper.errors import SettingsError
-from reaper.model import Mode, Report
+from reaper.model import ACTIONS, Mode, Report
 from reaper.policy.file import PolicySource, load_policy
 from reaper.report import brief
 from reaper.report.totals import exit_status, held_findings, is_complete
@@ -101,7 +100,7 @@ def _run_plan(base: Settings, plan: PlanFile, source: PolicySource, file: Path) 
         raise SettingsError(f"{file}: made under a different policy than {source.name}; run reaper plan again")
     chosen = settings.require_kept_memory(replace(base, mode=Mode.ENFORCE, ledger=ledger_address(base), **_scope_settings(plan)))
     with show_progress() as progress:
-        return run(chosen, source, current_time, progress, narrow=lambda finding: plan_file.narrow_to_plan(finding, plan))
+        return run(chosen, source, current_time, progress, agreed=plan)
 
 
 def _print_if_incomplete(report: Report) -> None:

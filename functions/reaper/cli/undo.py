@@ -64,13 +64,13 @@ def release_holds(
 
     Uses the deployment's ledger: set REAPER_LEDGER (and REAPER_MANIFESTS for `apply`) to the deployment's values.
     """
-    from reaper import decide
+    from reaper.actions import hold_ledger
 
     base = settings.from_env(os.environ)
     valid_for, label = parse_validity("--for", lasting), ledger_label(base)
     ledger, now = open_ledger_to_write(base), current_time()
-    holds = decide.current_holds(ledger)
-    release = decide.release_hold(ledger, current_user(), now, valid_for)
+    holds = hold_ledger.current_holds(ledger)
+    release = hold_ledger.release_hold(ledger, current_user(), now, valid_for)
     for hold in holds:
         sys.stdout.write(f"On hold since {hold.since:%Y-%m-%d %H:%M} UTC (run {hold.run}): {hold.because}\n")
     if not holds:

@@ -1,29 +1,60 @@
-"""Whose turn it is: a target is told about and acted on by one sweep at a time, under a lease that is renewed while work goes on."""
+"""Leases: one run at a time sends notices about a target and acts on it. They only save work; the row versions are the fence."""
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 
 from reaper.coverage import add_failure_row, failure_row
 from reaper.errors import ReaperError
+from reaper.ledger.port import Ledger
 from reaper.model import Coverage, Target
-from reaper.notices.context import ConcludeContext
 
 LEASE = timedelta(minutes=15)
 
 
-def take_lease(desk: ConcludeContext, target: Target, run_id: str, gaps: list[Coverage]) -> bool:
-    """Whether the target is ours now: taken, or prolonged where it was ours already. A ledger that fails gives no turn."""
-    try:
-        return desk.ledger.take_lease(target, run_id, desk.clock(), LEASE)
-    except ReaperError as error:
-        add_failure_row(gaps, failure_row("ledger", error))
-        return False
+@dataclass(slots=True, kw_only=True)
+class RunLeases:
+    """The targets that one run has to itself. `failures`: a row if the ledger failed."""
 
+    ledger: Ledger
+    run_id: str
+    clock: Callable[[], datetime]
+    renewed_at: datetime
+    targets: set[Target] = field(default_factory=set)
+    failures: list[Coverage] = field(default_factory=list)
 
-def give_back_lease(desk: ConcludeContext, target: Target, run_id: str, gaps: list[Coverage]) -> None:
-    """Give the target back."""
-    try:
-        desk.ledger.give_back_lease(target, run_id)
-    except ReaperError as error:
-        add_failure_row(gaps, failure_row("ledger", error))
+    def take(self, target: Target) -> bool:
+        """Take or prolong one lease. Returns False if another run has it, or if the ledger fails."""
+        try:
+            taken = self.prolong(target)
+        except ReaperError as error:
+            add_failure_row(self.failures, failure_row("ledger", error))
+            return False
+        if taken:
+            self.targets.add(target)
+        return taken
+
+    def prolong(self, target: Target) -> bool:
+        """Prolong one lease, or take it if it has run out. Returns False if another run has it. Raises CloudError if the ledger fails."""
+        return self.ledger.take_lease(target, self.run_id, self.clock(), LEASE)
+
+    def prolong_all(self) -> bool:
+        """Prolong every lease once a third of its time is over. Returns whether the run still has all of them."""
+        now = self.clock()
+        if now - self.renewed_at <= LEASE / 3:
+            return True
+        held = [self.take(target) for target in sorted(self.targets, key=str)]
+        self.renewed_at = (
+            now if all(held) else self.renewed_at
+        )  # once one is lost, they are asked for again before the next message
+        return all(held)
+
+    def give_back(self) -> None:
+        """Give every lease back; a second time nothing happens."""
+        while self.targets:
+            try:
+                self.ledger.give_back_lease(self.targets.pop(), self.run_id)
+            except ReaperError as error:
+                add_failure_row(self.failures, failure_row("ledger", error))

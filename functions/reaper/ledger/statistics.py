@@ -1,64 +1,51 @@
-"""What a sweep leaves in the ledger about itself: one row per target and kind, from which the breaker knows what is usual.
+"""What a run leaves in the ledger about itself: one row per target and kind, from which the breaker knows the usual idle share.
 
-A sweep that could not read a place, or of whose resources there more than half are unknown, says nothing of what is usual; nor does one
-that sees a jump of the idle share. It leaves no row.
+A run that could not read a place, or that judged more than half of it unknown, says nothing about what is usual. Nor does one that sees the
+idle share jump. It leaves no row.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
-from datetime import datetime
 
-from reaper import decide, enrolment, limits
-from reaper.actions import holds
-from reaper.actions.holds import KindInTarget
-from reaper.coverage import add_failure_row, failure_row
-from reaper.errors import ReaperError
-from reaper.ledger.port import RETENTION, RunStatistics
-from reaper.model import Coverage, Finding, Report, State, Target
-from reaper.notices.context import ConcludeContext
+from reaper import enrolment, limits
+from reaper.actions.holds import KindInTarget, kind_in_target, kind_in_target_of, read_places
+from reaper.ledger.port import Ledger, RunStatistics
+from reaper.limits import PlaceCount
+from reaper.model import Case, Coverage, Run, State, Target
 
 
 def record_statistics(
-    report: Report, findings: Sequence[Finding], jumped: Collection[KindInTarget], desk: ConcludeContext, gaps: list[Coverage]
+    ledger: Ledger, run: Run, cases: Sequence[Case], coverage: Sequence[Coverage], unusual: Collection[KindInTarget]
 ) -> None:
-    """Keep a row for each place of which `findings` say what is usual, those that `jumped` left out. What fails is one more gap."""
-    try:
-        for summary in _summaries(report, findings, jumped):
-            desk.ledger.record_statistics(summary)
-    except ReaperError as error:
-        add_failure_row(gaps, failure_row("ledger", error))
+    """Record a row for each place whose `cases` say what is usual; not for the `unusual` ones. Raises CloudError."""
+    for statistics in _statistics(run, cases, coverage, unusual):
+        ledger.record_statistics(statistics)
 
 
-def tidy(desk: ConcludeContext, now: datetime, gaps: list[Coverage]) -> None:
-    """Forget what nobody has written for more than a year; DynamoDB does so by itself, the others do not."""
-    try:
-        desk.ledger.forget_before(now - RETENTION)
-    except ReaperError as error:
-        add_failure_row(gaps, failure_row("ledger", error))
-
-
-def _summaries(report: Report, findings: Sequence[Finding], jumped: Collection[KindInTarget]) -> Iterator[RunStatistics]:
-    groups: dict[KindInTarget, list[Finding]] = defaultdict(list)
-    for found in findings:
-        groups[holds.kind_in_target_of(found.case)].append(found)
-    sound = limits.places_with_known_share([f.case for f in findings], decide.read(report.coverage))
-    for row in report.coverage:
+def _statistics(
+    run: Run, cases: Sequence[Case], coverage: Sequence[Coverage], unusual: Collection[KindInTarget]
+) -> Iterator[RunStatistics]:
+    cases_by_place: dict[KindInTarget, list[Case]] = defaultdict(list)
+    for case in cases:
+        cases_by_place[kind_in_target_of(case)].append(case)
+    counts = limits.count_places(cases)
+    known = limits.places_with_known_share(counts, read_places(coverage))
+    for row in coverage:
         target = Target(cloud=row.cloud, account=row.account, region=row.region)
-        place = holds.kind_in_target(target, row.kind)
-        mine = groups[place]
-        share = limits.idle_share(f.case for f in mine)
-        if not share.seen or place in jumped or place not in sound:
+        place = kind_in_target(target, row.kind)
+        share = limits.idle_share(counts.get(place, PlaceCount()))
+        if not share.seen or place in unusual or place not in known:
             continue
-        idle = [f for f in mine if f.case.verdict.state is State.IDLE and not enrolment.is_stopped_by_hours(f.case)]
+        idle = [c for c in cases_by_place[place] if c.verdict.state is State.IDLE and not enrolment.is_stopped_by_hours(c)]
         yield RunStatistics(
-            run=report.run.id,
+            run=run.id,
             target=target,
             kind=row.kind,
-            started=report.run.started_at,
+            started=run.started_at,
             seen=share.seen,
             idle=share.idle,
-            usd_per_hour=sum(f.price.usd_per_hour for f in idle if f.price),
-            unpriced=sum(1 for f in idle if f.price is None),
+            usd_per_hour=sum(case.price.usd_per_hour for case in idle if case.price),
+            unpriced=sum(1 for case in idle if case.price is None),
         )

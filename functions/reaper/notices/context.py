@@ -1,4 +1,4 @@
-"""What a run needs beyond the clouds to tell people: the ledger, the opened channels, and who signs keep-links."""
+"""What concluding a run needs beyond the clouds: the ledger, the opened channels, and who signs snooze links."""
 
 from __future__ import annotations
 
@@ -24,51 +24,58 @@ from reaper.snooze.links import LinkSigner
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConcludeContext:
-    """`offer` is None where no page serves keep-links: messages then offer the tag alone. `troubles`: what could not be opened, for the
-    report. `places`: where ledger and manifests are, by setting, for the commands in mails to admins.
+    """`ledger` is None if there is nothing to remember. `links` is None if no page serves snooze links: messages then offer the tag alone.
+
+    `failures`: a row for what could not be opened. `location_settings`: where ledger and manifests are, for the commands in mails to admins.
     """
 
-    ledger: Ledger
-    channels: Sequence[OpenChannel]
-    links: LinkSigner | None
+    policy: Policy
+    ledger: Ledger | None
     clock: Callable[[], datetime]
-    troubles: tuple[Coverage, ...] = ()
-    places: Mapping[str, str] = field(default_factory=dict)
+    channels: Sequence[OpenChannel] = ()
+    links: LinkSigner | None = None
+    failures: tuple[Coverage, ...] = ()
+    location_settings: Mapping[str, str] = field(default_factory=dict)
 
 
-def open(address: str | None, policy: Policy, environ: Mapping[str, str], clock: Callable[[], datetime]) -> ConcludeContext:
-    """The desk that the policy's channels and the environment describe. Raises SettingsError where there is no channel at all."""
+def open_context(
+    address: str | None, policy: Policy, environ: Mapping[str, str], clock: Callable[[], datetime]
+) -> ConcludeContext:
+    """The context that the policy's channels and the environment describe. Raises SettingsError if there is no channel at all."""
     specs = with_deployment_channels(policy.channels, environ)
     if not specs:
         raise SettingsError(
-            "every mode above audit needs a channel: name one under `channels:` in the policy, or set REAPER_TOPIC; `reaper notify test` tries it"
+            "every mode above audit needs a channel: add one under `channels:` in the policy, or set REAPER_TOPIC. "
+            "`reaper notify test` tests it"
         )
     if not any(Audience.OWNERS in spec.readers for spec in specs):
         raise SettingsError(
-            "every mode above audit needs a channel for owners, such as {type: ses, from: reaper@example.com}: those there are for admins only"
+            "every mode above audit needs a channel for owners, such as {type: ses, from: reaper@example.com}: "
+            "the configured ones are for admins only"
         )
-    _granted(policy, environ)
-    means = ChannelContext(read_secret=lambda ref: secret_store.read_for_policy(ref, environ), clock=clock)
-    links, troubles = _links(environ, clock())
+    _require_granted_secrets(policy, environ)
+    channels = ChannelContext(read_secret=lambda ref: secret_store.read_for_policy(ref, environ), clock=clock)
+    signer, failures = _open_signer(environ, clock())
     return ConcludeContext(
+        policy=policy,
         ledger=opening.open_ledger(address, environ),
-        channels=delivery.open_channels(specs, means),
-        links=links,
+        channels=delivery.open_channels(specs, channels),
+        links=signer,
         clock=clock,
-        troubles=troubles,
+        failures=failures,
     )
 
 
-def _granted(policy: Policy, environ: Mapping[str, str]) -> None:
-    """Raises SettingsError where the policy names a secret that was not set aside for it: a run that could not tell owners is not begun."""
+def _require_granted_secrets(policy: Policy, environ: Mapping[str, str]) -> None:
+    """Raises SettingsError if the policy names a secret that was not granted to it: such a run could not notify owners."""
     for index, spec in enumerate(policy.channels):
         ref = getattr(spec, "secret", None)
         if ref and (because := secret_grants.forbidden_because(ref, environ)):
             raise SettingsError(f"channels[{index}].secret: {because}")
 
 
-def _links(environ: Mapping[str, str], now: datetime) -> tuple[LinkSigner | None, tuple[Coverage, ...]]:
-    """Who signs keep-links. Keys that cannot be read now must not keep a sweep from telling: messages then offer the tag."""
+def _open_signer(environ: Mapping[str, str], now: datetime) -> tuple[LinkSigner | None, tuple[Coverage, ...]]:
+    """Who signs snooze links. If the keys can't be read now, messages are sent all the same and offer the tag."""
     try:
         return links.open_signer(environ, now), ()
     except CloudError as error:

@@ -175,7 +175,7 @@ def _signal_parts(evidence: Evidence) -> Iterator[str]:
     """Its points, the level above which they count, the peak, and for an activity signal when it was last busy."""
     yield "no points" if not evidence.points else f"{evidence.points} point{'' if evidence.points == 1 else 's'}"
     counts = "busy" if evidence.role is Role.ACTIVITY else "alive"
-    yield f"{counts} above {evidence.busy_above:g}" if isfinite(evidence.busy_above) else f"{counts} at any value"
+    yield f"{counts} at any value" if evidence.busy_above is None else f"{counts} above {evidence.busy_above:g}"
     if evidence.peak is not None:
         yield f"peak {evidence.peak:g}" if isfinite(evidence.peak) else "peak not a number"
     if evidence.role is Role.ACTIVITY:

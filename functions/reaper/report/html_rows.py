@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from reaper.model import Evidence, Finding, Report, Role, Run, State
+from reaper.model import Evidence, Finding, FinishedRun, Report, Role, State
 from reaper.notices.commands import keep_command, keep_tag
 from reaper.policy import owners
 from reaper.report import action_groups
@@ -65,7 +65,7 @@ def _sort_key(finding: Finding) -> tuple[int, bool, float, str]:
     return STATE_ORDER.index(finding.case.verdict.state), finding.price is None, -usd, finding.case.resource.name
 
 
-def _page_row(finding: Finding, words: WordList, run: Run) -> dict[str, Any]:
+def _page_row(finding: Finding, words: WordList, run: FinishedRun) -> dict[str, Any]:
     resource, verdict, rule = finding.case.resource, finding.case.verdict, finding.case.rule
     heading, progress = action_groups.progress_words(finding, run.mode)
     planned, outcome = action_groups.plan_and_outcome_reasons(finding)

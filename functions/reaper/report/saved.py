@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import timedelta
-from math import inf, isfinite
+from math import isfinite
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -220,5 +220,5 @@ def _memory_lines(row: SavedFinding) -> Iterator[str]:
 
 def _as_evidence(signal: SavedSignal) -> Evidence:
     """The signal as it was; if its level is null or not finite, it counts at any value."""
-    level = signal.busy_above if signal.busy_above is not None and isfinite(signal.busy_above) else -inf
+    level = signal.busy_above if signal.busy_above is not None and isfinite(signal.busy_above) else None
     return Evidence(**{**signal.model_dump(), "subject": signal.subject or "", "busy_above": level})

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from reaper.limits import ENDING_ACTIONS
-from reaper.model import Finding, StepName, Report, Result
+from reaper.model import ENDING_ACTIONS, Finding, StepName, Report, Result
 from reaper.report.totals import is_complete
 
 

@@ -15,7 +15,7 @@ from datetime import datetime
 from rich.console import Console
 from rich.text import Text
 
-from reaper.actions.executor import DONE
+from reaper.actions.recheck import PARTICIPLES as DONE
 from reaper.model import Finding, Memory, StepName, Report, Result, State
 from reaper.report.totals import is_complete, report_totals
 from reaper_sandbox.demo.mail_text import mail_items

@@ -24,13 +24,14 @@ from reaper.actions import manifest, restore
 from reaper.ledger import opening
 from reaper.ledger.port import Ledger
 from reaper.model import Finding, Memory, Mode, Report, Target
-from reaper.observe import CloudSession
 from reaper.policy.channel_settings import Folder
 from reaper.policy.file import PolicySource, load_policy
-from reaper.run import run
 from reaper.sessions import sessions_of
 from reaper.settings import Settings
 from reaper.snooze import handler
+from reaper.handover import Decided
+from reaper.run import HandedOver, open_run, run_phases
+from reaper_sandbox.demo import story_fleet
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.server import Server as Aws
 from reaper_sandbox.azure.server import Server as Azure
@@ -39,7 +40,7 @@ from reaper_sandbox.demo.sweep_demo import isolated_environment
 from reaper.settings import Settings
 from reaper.snooze.request import Request
 from reaper.policy.file import PolicySource, load_policy
-from reaper.observe import CloudSession
+from reaper.sessions import CloudSession
 
 SNOOZE_URL = "https://keep.example.com"
 
@@ -97,15 +98,14 @@ class StoryWorld:
         self.now = self.aws.now = self.azure.now = moment
 
     def sweep(self, between: Callable[[], None] | None = None) -> Report:
-        """One sweep of both clouds; `between` happens after everything was judged and before anything is acted on."""
-        waiting = [between] if between else []
+        """One sweep of both clouds; `between` happens after everything was decided and before anything is acted on."""
 
-        def narrow(found: Finding) -> Finding:
-            while waiting:
-                waiting.pop()()
-            return found
+        def hand_over(value: HandedOver) -> HandedOver:
+            if between and isinstance(value, Decided):
+                between()
+            return value
 
-        self.reports.append(run(self.settings, self.source, lambda: self.now, narrow=narrow))
+        self.reports.append(run_phases(open_run(self.settings, self.source, lambda: self.now), hand_over))
         return self.reports[-1]
 
     def mails(self) -> list[Mail]:

@@ -9,7 +9,7 @@ import pytest
 
 from fakes.judged_cases import case
 from fakes.builders import HOUR, NOW
-from reaper.model import Coverage, Finding, Mode, StepName, Outcome, Owner, BilledPart, Price, Report, Result, Run, Status, Step
+from reaper.model import Coverage, Finding, Mode, StepName, Outcome, Owner, BilledPart, Price, Report, Result, FinishedRun, Status, Step
 from reaper_sandbox.demo.savings import rest_periods
 
 RUNS = (BilledPart(component="Hosting", instance="ml.m5.large"),)
@@ -19,7 +19,7 @@ def report(hours: int, *findings: Finding, status: Status = Status.OK) -> Report
     """A sweep so many hours after the first one."""
     at = NOW + hours * HOUR
     row = Coverage(cloud="aws", account="1", region=None, kind="sagemaker-endpoint", status=status)
-    run = Run(id="r", started_at=at, finished_at=at, mode=Mode.ENFORCE, version="1", policy_sha256="")
+    run = FinishedRun(id="r", started_at=at, finished_at=at, mode=Mode.ENFORCE, version="1", policy_sha256="")
     return Report(run=run, coverage=(row,), findings=findings)
 
 

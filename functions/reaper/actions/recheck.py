@@ -1,0 +1,110 @@
+"""The look right before an action: the resource and its tags from the calls that know, its activity up to this minute, its rows in the
+ledger, and the plan once more on all that. Whatever is not as it was when the action was decided refuses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from reaper import contained, memory_updates, plan
+from reaper.actions import intent
+from reaper.assess import assess
+from reaper.errors import CloudError, ReaperError, Reason, gone_as_partial, odd_replies_as_errors
+from reaper.kind import Kind
+from reaper.ledger.port import Ledger
+from reaper.model import Case, Memory, Observation, Resource, State, StepName
+from reaper.policy.schema import Owners, Policy
+from reaper.prices import PriceBook
+from reaper.sessions import CloudSession
+from reaper.windows import observation_window, recent_since_by_id
+
+PARTICIPLES = {StepName.STOP: "stopped", StepName.DELETE: "deleted", StepName.START: "started"}
+
+
+class StepRefused(ReaperError):
+    """Something is not as it was when the action was decided. The text is the reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recheck:
+    """What looking again needs, for one resource of one kind."""
+
+    session: CloudSession
+    kind: Kind[Any]
+    policy: Policy
+    prices: PriceBook
+    ledger: Ledger
+    clock: Callable[[], datetime]
+
+
+def assess_again(resource: Resource, recheck: Recheck) -> Case:
+    """The case of one resource, observed up to this very moment. Raises CloudError if anything of it could not be read."""
+    now = recheck.clock()
+    observation = _observe_again(resource, recheck, now)
+    with odd_replies_as_errors(recheck.kind.name):
+        return assess(observation, recheck.kind, recheck.policy, recheck.prices, now)
+
+
+def _observe_again(resource: Resource, recheck: Recheck, now: datetime) -> Observation:
+    """Its hours begin where those of a run at this moment would, and every reading covers the whole window."""
+    session, kind = recheck.session, recheck.kind
+    window = replace(
+        observation_window(recheck.policy, now, session.recheck_end(now)),
+        recent_since_by_id=recent_since_by_id([resource], recheck.policy, recheck.prices, now),
+        reads_in_full=True,
+    )
+    with odd_replies_as_errors(kind.name):
+        observations = list(kind.observe(session, [resource], window))
+    if session.errors:
+        with gone_as_partial():
+            raise session.errors[0]
+    if [(o.resource.id, o.resource.name) for o in observations] != [(resource.id, resource.name)]:
+        raise CloudError(Reason.UNREADABLE, kind.name, "the kind returned no observation")
+    if observations[0].is_gone:
+        raise CloudError(Reason.GONE, kind.name, "it no longer exists")
+    return observations[0]
+
+
+def recall_around(resource: Resource, recheck: Recheck) -> Mapping[str, Memory]:
+    """What is remembered of it, of what it lives in and of everything inside. Raises StepRefused if any of it can't be read."""
+    try:
+        memories = recheck.ledger.recall(intent.remembered_ids(resource), recheck.clock())
+    except CloudError as error:
+        raise StepRefused(f"its ledger record couldn't be read: {error}") from error
+    if memories.errors:
+        raise StepRefused(f"its ledger record couldn't be read: {memories.errors[0]}") from memories.errors[0]
+    return memories
+
+
+def require_same_step(action: StepName, case: Case, memories: Mapping[str, Memory], now: datetime) -> None:
+    """Raises StepRefused unless the plan says the very same of the resource as it is now."""
+    host = intent.host_memory(case.resource, memories)
+    memory = memory_updates.after_host_snooze(memories.get(case.resource.id, Memory()), host)
+    reported = plan.with_snooze(case, memory, now, host)
+    [step] = plan.plan_steps([reported], {case.resource.id: memory}, now)
+    if step.name is not action:
+        raise StepRefused(_refused_because(action, reported, step.because, now))
+
+
+def _refused_because(action: StepName, case: Case, step_because: str, now: datetime) -> str:
+    if case.verdict.state is not State.IDLE and action is not StepName.START:
+        return f"it is {case.verdict.state} now: {case.verdict.because}"
+    if blocked := case.blocked.get(action):
+        return blocked.because
+    if action is not StepName.START and plan.strongest_action(case, now) is not action:
+        return (
+            f"its rule and tags no longer allow it to be {PARTICIPLES[action]}: {case.rule.name} says at most {case.rule.action}"
+        )
+    return step_because
+
+
+def require_nothing_inside_forbids(
+    case: Case, memories: Mapping[str, Memory], action: StepName, owners: Owners, now: datetime
+) -> None:
+    """Raises StepRefused if what lives inside and would go along is snoozed, or its owner was not told."""
+    because = contained.snoozed_inside(case.resource, memories, now)
+    if because := because or contained.untold_inside(case, memories, action, owners, now):
+        raise StepRefused(because)

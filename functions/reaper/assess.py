@@ -1,0 +1,93 @@
+"""One observation becomes one case: its rule, verdict, owner, price, evidence, and what blocks each action. Pure.
+
+`observe` assesses every resource of a run, and `act` assesses one again right before its action.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from reaper import judge
+from reaper.errors import ODD_REPLY_ERRORS
+from reaper.evidence import summarize
+from reaper.kind import Kind
+from reaper.model import Blocked, Case, Ceiling, Observation, Price, Resource, Rule, State, StepName
+from reaper.policy import owners, rules
+from reaper.policy.schema import Policy
+from reaper.prices import PriceBook
+
+REQUIRED_CEILING = {StepName.STOP: Ceiling.STOP, StepName.DELETE: Ceiling.DELETE}
+"""What a rule must allow at least for an action."""
+DRAWN_STATES = frozenset({State.IDLE, State.UNKNOWN})
+"""The states whose signals the report draws."""
+
+
+def assess(observation: Observation, kind: Kind[Any], policy: Policy, prices: PriceBook, now: datetime) -> Case:
+    """The case of one observed resource at `now`, from cloud facts alone: no ledger has a say in it."""
+    resource = observation.resource
+    price = prices.price(resource)
+    usd = price.usd_per_hour if price else None
+    rule = rules.effective_rule(policy, resource, usd, now)
+    verdict = judge.judge_resource(resource, observation, rule, now)
+    resource = replace(resource, stop_by=rule.stop_by)
+    drawn = verdict.state in DRAWN_STATES
+    return Case(
+        resource=resource,
+        rule=rule,
+        verdict=verdict,
+        usd_per_hour=usd,
+        owner=owners.owner(resource, policy.owners.tags, policy.owners.domains, policy.owners.fallback),
+        price=price,
+        wasted_usd=_wasted_usd(price, verdict.idle_for),
+        evidence=tuple(summarize(reading, with_slots=drawn) for reading in observation.readings),
+        blocked=_blocked_actions(resource, kind, policy, now),
+        saves_usd_per_hour=_saves_usd_per_hour(resource, usd, kind, prices),
+    )
+
+
+def _blocked_actions(resource: Resource, kind: Kind[Any], policy: Policy, now: datetime) -> dict[StepName, Blocked | None]:
+    """What blocks each action, the rules of whatever lives inside and would go with it included."""
+    if unread := resource.unread_because:
+        return {action: Blocked(because=unread) for action in kind.actions}
+    try:
+        blocked = dict(kind.blocked_actions(resource))
+    except ODD_REPLY_ERRORS as error:
+        because = f"a reply about it couldn't be understood ({error!r})"
+        return {action: Blocked(because=because) for action in kind.actions}
+    for inner in resource.contained:
+        rule = rules.effective_rule(policy, inner, None, now)
+        for action, ceiling in REQUIRED_CEILING.items():
+            inner_because = _inner_blocked_because(inner, rule, ceiling)
+            if inner_because and action in blocked and blocked[action] is None:
+                blocked[action] = Blocked(because=inner_because)
+    return blocked
+
+
+def _inner_blocked_because(inner: Resource, rule: Rule, ceiling: Ceiling) -> str | None:
+    """Why `inner` must not go along, or None."""
+    protected = "its tags can't be read" if inner.tags is None else rule.protected_because
+    if protected:
+        return f"{inner.name} inside it is protected: {protected}"
+    return (
+        f"{inner.name} inside it is protected: {rule.name} allows {rule.action} at most"
+        if rule.action.rank < ceiling.rank
+        else None
+    )
+
+
+def _saves_usd_per_hour(resource: Resource, usd: float | None, kind: Kind[Any], prices: PriceBook) -> Mapping[StepName, float]:
+    """What each action that ends a cost would save an hour. Empty if a price is unknown."""
+    saves: dict[StepName, float] = {}
+    for action in (StepName.STOP, StepName.DELETE) if usd is not None else ():
+        left = kind.parts_after(resource, action) if action in kind.actions else None
+        price = prices.price(replace(resource, parts=left))
+        if usd is not None and (left == () or price):
+            saves[action] = round(usd - (price.usd_per_hour if price else 0.0), 6)
+    return saves
+
+
+def _wasted_usd(price: Price | None, idle_for: timedelta | None) -> float | None:
+    return round(price.usd_per_hour * (idle_for / timedelta(hours=1)), 2) if price and idle_for else None

@@ -1,0 +1,168 @@
+"""What crosses the joints between the phases: frozen data that can be written down as JSON and read again.
+
+No callable, session, memory or infinite float is in it. What only a kind knows of a resource (`Resource.details`) is read back by the kind's
+own type, so that nothing here names a kind. A run's version is the product's: decide and act refuse what another version observed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from datetime import datetime
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from reaper import registry
+from reaper.actions.holds import KindInTarget
+from reaper.actions.unfinished import UntoldAction
+from reaper.model import Case, Coverage, Outcome, Resource, Result, Run, Step, Target, Verdict
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+T = TypeVar("T")
+PLANNED = Outcome(result=Result.PLANNED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """What `observe` read: every case of these targets, and how much of each kind it saw."""
+
+    run: Run
+    observed_at: datetime
+    targets: tuple[Target, ...]
+    coverage: tuple[Coverage, ...]
+    cases: tuple[Case, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What to do with one resource. `case` has the verdict as judged, `verdict` is the one to report: exempt while it is snoozed.
+
+    `row_version`: the version of its ledger row when this was decided; None if nothing may be written about it. `needs_summary`: its weekly
+    summary of office hours is due as well. `on_hold_since`: since when the holds over it stand.
+    """
+
+    case: Case
+    verdict: Verdict
+    step: Step
+    outcome: Outcome = PLANNED
+    row_version: int | None = None
+    needs_summary: bool = False
+    on_hold_since: tuple[datetime, ...] = ()
+
+    @property
+    def reported_case(self) -> Case:
+        """The case with the verdict to report. What is not idle to the reader has wasted nothing."""
+        if self.verdict == self.case.verdict:
+            return self.case
+        return replace(self.case, verdict=self.verdict, wasted_usd=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """What `decide` decided of a whole run. `decisions`: what is idle, remembered, on hours or inside another resource.
+
+    `leased`: the targets that this run has to itself. `untold`: actions of earlier runs whose owners must still be told. `unusual`: the places whose idle share jumped. `coverage`: what failed in deciding,
+    and rows that replace those of a part that was refused.
+    """
+
+    run: Run
+    decided_at: datetime
+    leased: tuple[Target, ...]
+    decisions: tuple[Decision, ...]
+    untold: tuple[UntoldAction, ...] = ()
+    unusual: tuple[KindInTarget, ...] = ()
+    coverage: tuple[Coverage, ...] = ()
+
+    def for_target(self, target: Target) -> Decided:
+        """What `act` needs for one target."""
+        return replace(
+            self,
+            leased=tuple(leased for leased in self.leased if leased == target),
+            decisions=tuple(d for d in self.decisions if d.case.resource.target == target),
+            untold=(),
+            unusual=(),
+            coverage=(),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindCalls:
+    """API calls by permission that acting took for one kind."""
+
+    kind: str
+    calls: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acted:
+    """What `act` did on one target: the outcomes by resource id, the API calls, and a row for each failure."""
+
+    run: Run
+    target: Target
+    outcomes: Mapping[str, Outcome] = field(default_factory=dict)
+    calls: tuple[KindCalls, ...] = ()
+    coverage: tuple[Coverage, ...] = ()
+
+
+def dump(value: Observed | Decided | Acted) -> str:
+    """The value as JSON."""
+    form: Any = type(value)
+    return _adapter(form).dump_json(value).decode()
+
+
+def load_observed(text: str) -> Observed:
+    """What `dump` wrote of an Observed. Raises pydantic.ValidationError (a ValueError) for anything else."""
+    observed: Observed = _adapter(Observed).validate_json(text)
+    return replace(observed, cases=tuple(_with_details(case) for case in observed.cases))
+
+
+def load_decided(text: str) -> Decided:
+    """What `dump` wrote of a Decided. Raises ValueError for anything else."""
+    decided: Decided = _adapter(Decided).validate_json(text)
+    return replace(decided, decisions=tuple(replace(d, case=_with_details(d.case)) for d in decided.decisions))
+
+
+def load_acted(text: str) -> Acted:
+    """What `dump` wrote of an Acted. Raises ValueError for anything else."""
+    acted: Acted = _adapter(Acted).validate_json(text)
+    return acted
+
+
+@cache
+def _adapter(form: Any) -> TypeAdapter[Any]:
+    from pydantic import TypeAdapter  # no `--help` and no cold start waits for it
+
+    return TypeAdapter(form)
+
+
+def _with_details(case: Case) -> Case:
+    return replace(case, resource=_read_resource(case.resource))
+
+
+def _read_resource(resource: Resource) -> Resource:
+    """The resource with its details as its kind's own type, and everything inside it read the same way."""
+    return replace(
+        resource,
+        details=_read_details(resource),
+        contained=tuple(_read_resource(inner) for inner in resource.contained),
+    )
+
+
+def _read_details(resource: Resource) -> Any:
+    form = registry.kind(resource.kind).details
+    if resource.details is None or form is None:
+        return resource.details
+    return _map_resources(_adapter(form).validate_python(resource.details), _read_resource)
+
+
+def _map_resources(value: Any, change: Callable[[Resource], Resource]) -> Any:
+    """The value with `change` made to every resource in its fields and tuples."""
+    if isinstance(value, Resource):
+        return change(value)
+    if isinstance(value, tuple):
+        return tuple(_map_resources(item, change) for item in value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{f.name: _map_resources(getattr(value, f.name), change) for f in fields(value) if f.init})
+    return value

@@ -1,0 +1,74 @@
+"""Sends the admins' summary of a run, if there is anything in it that the last one did not say, and remembers what it said."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from reaper.errors import CloudError, ReaperError, Reason
+from reaper.ledger.port import Ledger, NamedRow
+from reaper.ledger.stored_text import sortable_time
+from reaper.model import Coverage, Report
+from reaper.notices import admin_summary, last_summary
+from reaper.notices.admin_summary import HeldSince
+from reaper.notices.channels import delivery
+from reaper.notices.item import NoticeContext
+from reaper.notices.round import Round
+from reaper.notices.sending import channel_failures
+
+SUMMARY_ROW = "summary"
+"""The row of the ledger with what the admins were told last."""
+RUN_COLUMN, STARTED_COLUMN = "run", "started"
+MAX_TRIES = 4
+
+
+def send_admin_summary(report: Report, notices: NoticeContext, round_: Round) -> Report:
+    """The report, with a row for each channel that refused the summary. A run's summary is sent once, and none after a newer run's."""
+    try:
+        last = round_.ledger.read_row(SUMMARY_ROW)
+    except ReaperError as error:
+        round_.note_ledger_failure(error)
+        return replace(report, coverage=(*report.coverage, *_rows_since(report, round_)))
+    if _is_sent_or_older(report, last):
+        return report
+    held_since = _held_since(round_)
+    failures = {f"trouble:{row.kind}" for row in round_.rows}
+    exact = failures | admin_summary.urgent_topics(report, held_since)
+    topics = failures | admin_summary.topics(report, held_since)
+    known = last_summary.known_topics(exact, topics - exact, last.values) if last.version else None
+    new_failures = [f"{row.kind}: {row.error}" for row in round_.rows if f"trouble:{row.kind}" not in (known or ())]
+    message = admin_summary.admin_summary(report, notices, known, new_failures, held_since)
+    deliveries = delivery.deliver_all([message], round_.context.channels) if message else []
+    rows = channel_failures(deliveries)
+    if any(done.receipt for done in deliveries):
+        row = {**last_summary.topics_row(exact, topics - exact), **_run_columns(report)}
+        round_.attempt(lambda: _record_summary(round_.ledger, row, round_))
+    return replace(report, coverage=(*report.coverage, *rows, *_rows_since(report, round_)))
+
+
+def _rows_since(report: Report, round_: Round) -> list[Coverage]:
+    """The rows that came while the summary was sent."""
+    return [row for row in round_.rows if row not in report.coverage]
+
+
+def _run_columns(report: Report) -> dict[str, str]:
+    return {RUN_COLUMN: report.run.id, STARTED_COLUMN: sortable_time(report.run.started_at)}
+
+
+def _is_sent_or_older(report: Report, last: NamedRow) -> bool:
+    """Whether the last summary is this very run's, or that of a run that started later."""
+    columns = _run_columns(report)
+    started = last.values.get(STARTED_COLUMN, "")
+    return last.values.get(RUN_COLUMN) == columns[RUN_COLUMN] or columns[STARTED_COLUMN] < started
+
+
+def _held_since(round_: Round) -> HeldSince:
+    return {resource_id: d.on_hold_since for resource_id, d in round_.decisions.items() if d.on_hold_since}
+
+
+def _record_summary(ledger: Ledger, row: Mapping[str, str], round_: Round) -> None:
+    """The last run to tell the admins counts. Raises CloudError."""
+    for _ in range(MAX_TRIES):
+        if ledger.write_row(SUMMARY_ROW, row, ledger.read_row(SUMMARY_ROW).version, round_.now):
+            return
+    raise CloudError(Reason.REFUSED, "ledger", f"the row {SUMMARY_ROW!r}: another run wrote first, {MAX_TRIES} times")
