@@ -23,6 +23,7 @@ from reaper.aws import endpoint_description, targets
 from reaper.ledger.in_memory import InMemoryLedger
 from reaper.ledger.opening import FORMAT_ROW
 from reaper.model import Finding, State, StepName
+from reaper.notices import commands
 from reaper.policy.parse import parse_policy
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.call import Call
@@ -409,7 +410,19 @@ def test_a_cached_endpoint_is_not_said_to_be_restorable(sweeper: Sweeper):
     bars = [sweeper.run()[0].case.blocked[StepName.DELETE] for _ in range(2)]
     assert bars[0] is None
     assert bars[1] is not None
-    assert "was not looked at" in bars[1].because
+    assert bars[1].not_read
+    assert "wasn't checked" in bars[1].because
+
+
+def test_owners_get_the_delete_command_from_the_cache_too(sweeper: Sweeper):
+    shown = [commands.stop_command(sweeper.run()[0].case) for _ in range(2)]
+    assert [command.line if command else None for command in shown] == [
+        "aws sagemaker delete-endpoint --region us-east-1 --endpoint-name quiet"
+    ] * 2
+    assert [command.label if command else None for command in shown] == [
+        "Delete it now (its configuration and models stay)",
+        "Delete it now",
+    ], "what was not read again is not promised"
 
 
 @pytest.mark.parametrize("zone", ["Asia/Kolkata", "America/New_York"])

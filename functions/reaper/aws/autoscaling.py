@@ -69,13 +69,13 @@ def read_autoscaling_or_none(cloud: CloudSession) -> Autoscaling | None:
         return None
 
 
-def autoscaling_of(found: Autoscaling, ids: Iterable[str]) -> Autoscaling:
+def autoscaling_of(scaling: Autoscaling, ids: Iterable[str]) -> Autoscaling:
     """What belongs to those resource ids, such as `endpoint/x/variant/y`, only."""
     wanted = set(ids)
-    policies = tuple(p for p in found.policies if p["ResourceId"] in wanted)
+    policies = tuple(p for p in scaling.policies if p["ResourceId"] in wanted)
     names = {name for policy in policies for name in _alarm_names(policy)}
-    targets = tuple(t for t in found.targets if t["ResourceId"] in wanted)
-    return Autoscaling(targets=targets, policies=policies, alarms={n: a for n, a in found.alarms.items() if n in names})
+    targets = tuple(t for t in scaling.targets if t["ResourceId"] in wanted)
+    return Autoscaling(targets=targets, policies=policies, alarms={n: a for n, a in scaling.alarms.items() if n in names})
 
 
 def variant_resource_id(endpoint: str, name: str) -> str:
@@ -88,24 +88,24 @@ def component_resource_id(name: str) -> str:
     return f"inference-component/{name}"
 
 
-def can_wake_variant(found: Autoscaling, endpoint: str, name: str) -> bool:
+def can_wake_variant(scaling: Autoscaling, endpoint: str, name: str) -> bool:
     """Whether a request would bring an asynchronous endpoint's variant back from zero."""
     watched = ("HasBacklogWithoutCapacity", {"EndpointName": endpoint})
-    return _can_wake(found, (variant_resource_id(endpoint, name), VARIANT_DIMENSION), *watched)
+    return _can_wake(scaling, (variant_resource_id(endpoint, name), VARIANT_DIMENSION), *watched)
 
 
-def can_wake_component(found: Autoscaling, name: str) -> bool:
+def can_wake_component(scaling: Autoscaling, name: str) -> bool:
     """Whether a request would bring an inference component back from no copies."""
     watched = ("NoCapacityInvocationFailures", {"InferenceComponentName": name})
-    return _can_wake(found, (component_resource_id(name), COPIES_DIMENSION), *watched)
+    return _can_wake(scaling, (component_resource_id(name), COPIES_DIMENSION), *watched)
 
 
-def _can_wake(found: Autoscaling, key: tuple[str, str], metric: str, dimensions: Mapping[str, str]) -> bool:
-    targets = [t for t in found.targets if _target_key(t) == key and int(t["MaxCapacity"]) > 0]
+def _can_wake(scaling: Autoscaling, key: tuple[str, str], metric: str, dimensions: Mapping[str, str]) -> bool:
+    targets = [t for t in scaling.targets if _target_key(t) == key and int(t["MaxCapacity"]) > 0]
     free = any(not (t.get("SuspendedState") or {}).get("DynamicScalingOutSuspended") for t in targets)
     return free and any(
-        _alarm_triggers(found.alarms.get(name), policy["PolicyARN"], metric, dimensions)
-        for policy in found.policies
+        _alarm_triggers(scaling.alarms.get(name), policy["PolicyARN"], metric, dimensions)
+        for policy in scaling.policies
         if _target_key(policy) == key and _adds_capacity(policy)
         for name in _alarm_names(policy)
     )
@@ -159,11 +159,11 @@ def _alarm_names(policy: Row) -> list[str]:
 def _read_alarms(cloud: CloudSession, policies: Iterable[Row]) -> dict[str, Row]:
     """The alarms of all step policies; target tracking keeps alarms of its own."""
     names = sorted({name for policy in policies if policy["PolicyType"] == "StepScaling" for name in _alarm_names(policy)})
-    found: dict[str, Row] = {}
+    alarms: dict[str, Row] = {}
     for start in range(0, len(names), MAX_ALARMS_PER_CALL):
-        asked = names[start : start + MAX_ALARMS_PER_CALL]
+        batch = names[start : start + MAX_ALARMS_PER_CALL]
         rows = cloud.paged_rows(
-            "cloudwatch", "DescribeAlarms", "MetricAlarms", "AlarmName", AlarmNames=asked, MaxRecords=MAX_ALARMS_PER_CALL
+            "cloudwatch", "DescribeAlarms", "MetricAlarms", "AlarmName", AlarmNames=batch, MaxRecords=MAX_ALARMS_PER_CALL
         )
-        found |= {row["AlarmName"]: row for row in rows}
-    return found
+        alarms |= {row["AlarmName"]: row for row in rows}
+    return alarms

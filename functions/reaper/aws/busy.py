@@ -27,13 +27,18 @@ def busy_readings(cloud: CloudSession, resources: Sequence[Resource], window: Wi
     The whole window is only read of what the first look leaves open.
     """
     spelled = _published_arns(cloud) if resources else {}
-    asked = {r.id: [_busy_query(arn) for arn in (spelled or {}).get(r.id.lower(), [r.id])] for r in resources}
-    first = metrics.fetch_first_look(cloud, [(r, asked[r.id]) for r in resources], window)
-    seen = [Observation(resource=r, readings=tuple(_activity_and_heartbeat(first[q])[0] for q in asked[r.id])) for r in resources]
-    silent = [one.resource.id for one in seen if not is_recent(one, window)]
-    answers = first | metrics.fetch_metrics(cloud, [q for id_ in silent for q in asked[id_]], window)
-    found = {id_: tuple(r for q in queries for r in _activity_and_heartbeat(answers[q])) for id_, queries in asked.items()}
-    return found if spelled is not None else {id_: _with_doubt(pairs) for id_, pairs in found.items()}
+    queries_by_id = {r.id: [_busy_query(arn) for arn in (spelled or {}).get(r.id.lower(), [r.id])] for r in resources}
+    first = metrics.fetch_first_look(cloud, [(r, queries_by_id[r.id]) for r in resources], window)
+    observations = [
+        Observation(resource=r, readings=tuple(_activity_and_heartbeat(first[q])[0] for q in queries_by_id[r.id]))
+        for r in resources
+    ]
+    silent = [observation.resource.id for observation in observations if not is_recent(observation, window)]
+    results = first | metrics.fetch_metrics(cloud, [q for id_ in silent for q in queries_by_id[id_]], window)
+    readings = {
+        id_: tuple(r for q in queries for r in _activity_and_heartbeat(results[q])) for id_, queries in queries_by_id.items()
+    }
+    return readings if spelled is not None else {id_: _with_doubt(pairs) for id_, pairs in readings.items()}
 
 
 def _with_doubt(readings: tuple[Reading, ...]) -> tuple[Reading, ...]:
@@ -59,12 +64,12 @@ def _published_arns(cloud: CloudSession) -> dict[str, list[str]] | None:
 
     None, and noted, when they cannot be listed.
     """
-    found: dict[str, list[str]] = {}
+    arns: dict[str, list[str]] = {}
     try:
         for pairs in metrics.published_dimensions(cloud, NAMESPACE, METRIC):
             if DIMENSION in pairs and len(pairs) == 1:
-                found.setdefault(pairs[DIMENSION].lower(), []).append(pairs[DIMENSION])
+                arns.setdefault(pairs[DIMENSION].lower(), []).append(pairs[DIMENSION])
     except CloudError as error:
         cloud.add_error(error)
         return None
-    return found
+    return arns

@@ -52,34 +52,34 @@ def _variant_dimensions(name: str, variant: str) -> tuple[tuple[str, str], ...]:
     return (("EndpointName", name), ("VariantName", variant))
 
 
-def named_for_empty_host(asked: Queries) -> Queries:
+def named_for_empty_host(queries: Queries) -> Queries:
     """The same for a host that hosts nothing, as the report calls it: nothing on it can be invoked."""
     bare = "Invocations (it hosts no inference component)"
-    named = {signal: bare for _, signal, _ in asked.values() if signal.partition(" of ")[0] == "Invocations"}
-    return {query: (role, named.get(signal, signal), what) for query, (role, signal, what) in asked.items()}
+    named = {signal: bare for _, signal, _ in queries.values() if signal.partition(" of ")[0] == "Invocations"}
+    return {query: (role, named.get(signal, signal), what) for query, (role, signal, what) in queries.items()}
 
 
-def all_queries(name: str, found: EndpointDescription, components: Iterable[str]) -> Queries:
+def all_queries(name: str, endpoint: EndpointDescription, components: Iterable[str]) -> Queries:
     """Everything that could show use of the endpoint as described, or that it was watched."""
-    running = [v.name for v in found.variants if v.instance_count]
-    resting = [v.name for v in found.variants if not v.instance_count]
-    asked = (
+    running = [v.name for v in endpoint.variants if v.instance_count]
+    resting = [v.name for v in endpoint.variants if not v.instance_count]
+    queries = (
         traffic_queries(name, running) | _heartbeat_queries(name, running) | traffic_queries(name, resting, with_subject=False)
     )
     whole = (("EndpointName", name),)
-    if found.is_asynchronous:
+    if endpoint.is_asynchronous:
         backlog = MetricQuery(namespace=TRAFFIC_NAMESPACE, metric="ApproximateBacklogSize", stat="Maximum", dimensions=whole)
-        asked[backlog] = (Role.ACTIVITY, "ApproximateBacklogSize", "")
-        for variant in found.variants:
+        queries[backlog] = (Role.ACTIVITY, "ApproximateBacklogSize", "")
+        for variant in endpoint.variants:
             for metric, stat in ASYNC_METRICS:
                 query = MetricQuery(
                     namespace=TRAFFIC_NAMESPACE, metric=metric, stat=stat, dimensions=_variant_dimensions(name, variant.name)
                 )
-                asked[query] = (Role.ACTIVITY, metric, variant.name if variant.instance_count else "")
+                queries[query] = (Role.ACTIVITY, metric, variant.name if variant.instance_count else "")
     for component in components:
         for metric in ("Invocations", "NoCapacityInvocationFailures"):
             query = MetricQuery(
                 namespace=TRAFFIC_NAMESPACE, metric=metric, stat="Sum", dimensions=(("InferenceComponentName", component),)
             )
-            asked[query] = (Role.ACTIVITY, f"{metric} of component {component}", "")
-    return asked
+            queries[query] = (Role.ACTIVITY, f"{metric} of component {component}", "")
+    return queries

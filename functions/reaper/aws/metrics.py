@@ -52,14 +52,14 @@ def fetch_metrics(cloud: CloudSession, queries: Sequence[MetricQuery], window: W
 
 
 def fetch_first_look(
-    cloud: CloudSession, asked: Iterable[tuple[Resource, Iterable[MetricQuery]]], window: Window
+    cloud: CloudSession, queries_by_resource: Iterable[tuple[Resource, Iterable[MetricQuery]]], window: Window
 ) -> dict[MetricQuery, MetricResult]:
     """The same of the part of the window in which use settles the matter for that very resource, or of some hours more.
 
     It is asked of all, the whole window only of what was silent in it.
     """
     starts: dict[MetricQuery, datetime] = {}
-    for resource, queries in asked:
+    for resource, queries in queries_by_resource:
         start = first_read_from(resource, window)
         for query in queries:
             starts[query] = min(start, starts.get(query, start))
@@ -74,28 +74,28 @@ def published_dimensions(cloud: CloudSession, namespace: str, metric: str) -> It
 
 def _fetch_since(cloud: CloudSession, starts: Mapping[MetricQuery, datetime], window: Window) -> dict[MetricQuery, MetricResult]:
     """One answer for each query, from at least its own start on."""
-    found = {query: MetricResult(series=Series(start=start, step=STEP, end=window.end)) for query, start in starts.items()}
+    results = {query: MetricResult(series=Series(start=start, step=STEP, end=window.end)) for query, start in starts.items()}
     cloud.map_concurrently(
-        lambda batch: _fetch_batch(cloud, *batch, found), list(_split_batches(starts, window)), MAX_CONCURRENT_CALLS
+        lambda batch: _fetch_batch(cloud, *batch, results), list(_split_batches(starts, window)), MAX_CONCURRENT_CALLS
     )
-    return found
+    return results
 
 
 def _split_batches(starts: Mapping[MetricQuery, datetime], window: Window) -> Iterator[tuple[list[MetricQuery], Window]]:
     """The queries in as few calls as points and queries allow: those that reach back furthest first, each batch as far as its first."""
-    left = sorted(starts, key=lambda query: starts[query])
-    while left:
-        stretch = replace(window, start=starts[left[0]])
+    waiting = sorted(starts, key=lambda query: starts[query])
+    while waiting:
+        stretch = replace(window, start=starts[waiting[0]])
         size = max(1, min(MAX_QUERIES, MAX_POINTS // _bucket_count(stretch)))
-        yield left[:size], stretch
-        left = left[size:]
+        yield waiting[:size], stretch
+        waiting = waiting[size:]
 
 
 def _bucket_count(window: Window) -> int:
     return max(1, -(-(window.end - window.start) // STEP))
 
 
-def _fetch_batch(cloud: CloudSession, batch: list[MetricQuery], window: Window, found: dict[MetricQuery, MetricResult]) -> None:
+def _fetch_batch(cloud: CloudSession, batch: list[MetricQuery], window: Window, results: dict[MetricQuery, MetricResult]) -> None:
     ids = {f"q{i}": query for i, query in enumerate(batch)}
     values: dict[str, array[float]] = {}
     status = dict.fromkeys(ids, "missing")
@@ -113,7 +113,7 @@ def _fetch_batch(cloud: CloudSession, batch: list[MetricQuery], window: Window, 
         status = {}
     for id_, query in ids.items():
         series = Series(start=window.start, step=STEP, values=values.get(id_, ()), end=window.end)
-        found[query] = MetricResult(series=series, complete=status.get(id_) == "Complete")
+        results[query] = MetricResult(series=series, complete=status.get(id_) == "Complete")
     _add_incomplete_errors(cloud, {id_: s for id_, s in status.items() if s != "Complete"}, ids)
 
 
@@ -127,7 +127,7 @@ def _request_params(ids: dict[str, MetricQuery], window: Window) -> dict[str, An
 
 
 def _reply_pages(cloud: CloudSession, params: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    seen: set[str] = set()
+    used_tokens: set[str] = set()
     token = ""
     while True:
         page = cloud.call("cloudwatch", "GetMetricData", "MetricDataResults", **params, **({"NextToken": token} if token else {}))
@@ -135,9 +135,9 @@ def _reply_pages(cloud: CloudSession, params: dict[str, Any]) -> Iterator[dict[s
         token = page.get("NextToken") or ""
         if not token:
             return
-        if token in seen:
+        if token in used_tokens:
             raise CloudError(Reason.UNREADABLE, PERMISSIONS[0], "the same page came twice")
-        seen.add(token)
+        used_tokens.add(token)
 
 
 def _combined_status(before: str, now: str) -> str:

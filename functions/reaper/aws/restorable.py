@@ -85,15 +85,15 @@ def unknown_members_clause(row: Mapping[str, Any], *known: Collection[str]) -> s
     return f"has {', '.join(unknown)}, which this version can't restore" if unknown else None
 
 
-def endpoint_unrestorable_because(found: EndpointDescription) -> str | None:
+def endpoint_unrestorable_because(endpoint: EndpointDescription) -> str | None:
     """The clause that says why the endpoint itself can't be recreated."""
-    if not found.config:
+    if not endpoint.config:
         return "its configuration is gone or can't be read, so it can't be recreated"
-    if odd := config_unrestorable_because(found.config) or unknown_members_clause(
-        found.reply, ENDPOINT_MEMBERS, ENDPOINT_SERVICE_MEMBERS
+    if odd := config_unrestorable_because(endpoint.config) or unknown_members_clause(
+        endpoint.reply, ENDPOINT_MEMBERS, ENDPOINT_SERVICE_MEMBERS
     ):
         return odd if odd.startswith("the configuration") else f"it {odd}"
-    variants = (*(found.reply.get("ProductionVariants") or ()), *(found.reply.get("ShadowProductionVariants") or ()))
+    variants = (*(endpoint.reply.get("ProductionVariants") or ()), *(endpoint.reply.get("ShadowProductionVariants") or ()))
     return next(
         (
             f"its variant {v['VariantName']} {odd}"
@@ -132,24 +132,24 @@ def copy_count(row: Mapping[str, Any]) -> int:
 
 def model_names(*rows: Mapping[str, Any]) -> set[str]:
     """The models that variants or specifications name, within configurations and components as described."""
-    found: set[str] = set()
+    names: set[str] = set()
     for row in rows:
         inner = [row.get("Specification"), *(row.get("Specifications") or ())]
         inner += [*(row.get("ProductionVariants") or ()), *(row.get("ShadowProductionVariants") or ())]
-        found |= {str(one["ModelName"]) for one in inner if one and one.get("ModelName")}
-    return found
+        names |= {str(part["ModelName"]) for part in inner if part and part.get("ModelName")}
+    return names
 
 
-def missing_model_because(needed: Collection[str], gone: Collection[str]) -> str | None:
+def missing_model_because(needed: Collection[str], deleted: Collection[str]) -> str | None:
     """The clause for a model that is needed and gone."""
-    missing = sorted(set(needed) & set(gone))
+    missing = sorted(set(needed) & set(deleted))
     return f"its model {missing[0]} is gone, so it can't be recreated" if missing else None
 
 
-def no_room_for_tag_because(own: Mapping[str, str] | None) -> str | None:
+def no_room_for_tag_because(own_tags: Mapping[str, str] | None) -> str | None:
     """The clause for tags that leave no room for the one that marks a recreated resource (`actions.identity`)."""
-    kept = [key for key in {**(own or {}), RESTORED_TAG: ""} if not key.startswith("aws:")]
-    if len(kept) <= MAX_TAGS:
+    keys = [key for key in {**(own_tags or {}), RESTORED_TAG: ""} if not key.startswith("aws:")]
+    if len(keys) <= MAX_TAGS:
         return None
     return f"it has {MAX_TAGS} tags, which leaves no room for the tag that marks a recreated resource"
 
@@ -160,12 +160,12 @@ def deleted_models(cloud: CloudSession, wanted: Collection[str]) -> set[str]:
     None of them if that can't be read, which is noted, or if there are too many models to list: right before a deletion each one is
     read.
     """
-    missing, left = set(wanted), MAX_MODEL_PAGES * 100
+    missing, remaining = set(wanted), MAX_MODEL_PAGES * 100
     try:
         for row in cloud.paged_rows("sagemaker", "ListModels", "Models", "ModelName", MaxResults=100) if missing else ():
             missing.discard(row["ModelName"])
-            left -= 1
-            if not missing or not left:
+            remaining -= 1
+            if not missing or not remaining:
                 return set()
     except CloudError as error:
         cloud.add_error(error)

@@ -1,4 +1,4 @@
-"""What scaling one endpoint in would do, and what stands against it. Pure.
+"""What scaling one endpoint in would do, and what blocks it. Pure.
 
 Zero instances are for asynchronous endpoints, and for hosts of inference components whose instances SageMaker itself scales; whatever
 would never answer again is not brought there: https://docs.aws.amazon.com/sagemaker/latest/dg/endpoint-auto-scaling-zero-instances.html
@@ -23,7 +23,7 @@ AVAILABILITY_WARNING = "one instance per variant breaks a rule of two instances 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScaleInPlan:
-    """Instances by variant, for those that would get fewer; components whose copies would go to zero; or what bars it all.
+    """Instances by variant, for those that would get fewer; components whose copies would go to zero; or what blocks it all.
 
     The variant that saves most comes first, then they go by name. An action scales in the first; each other one is an action of its own.
     """
@@ -38,87 +38,89 @@ class ScaleInPlan:
         return dict(islice(self.instances_by_variant.items(), 1))
 
 
-def needs_autoscaling(found: EndpointDescription) -> bool:
+def needs_autoscaling(endpoint: EndpointDescription) -> bool:
     """Whether the autoscaling of the region must be read to know what can be done."""
-    return (found.is_asynchronous or found.may_host_components) and any(
-        _instance_count(row) for row in production_variants(found)
+    return (endpoint.is_asynchronous or endpoint.may_host_components) and any(
+        _instance_count(row) for row in production_variants(endpoint)
     )
 
 
 def plan_scale_in(
-    resource: Resource, found: EndpointDescription, components: Sequence[str], read: Autoscaling | None
+    resource: Resource, endpoint: EndpointDescription, components: Sequence[str], scaling: Autoscaling | None
 ) -> ScaleInPlan:
     """For the endpoint as described, with the names of its components; `read` None: autoscaling could not be read."""
-    if not production_variants(found):
+    if not production_variants(endpoint):
         return ScaleInPlan(blocked=Blocked(because="its description lists no variants"))
-    if any(_is_serverless(row) for row in production_variants(found)):
+    if any(_is_serverless(row) for row in production_variants(endpoint)):
         return ScaleInPlan(
             blocked=Blocked(because="it is serverless or has provisioned concurrency, which scaling in doesn't change")
         )
-    if any(row.get("InstancePools") for row in production_variants(found)):
+    if any(row.get("InstancePools") for row in production_variants(endpoint)):
         return ScaleInPlan(blocked=Blocked(because="it runs pools of several instance types, which are not scaled in"))
-    if found.may_host_components or components:
-        return _plan_host(found, components, read)
-    return _plan_variants(resource, found, read)
+    if endpoint.may_host_components or components:
+        return _plan_host(endpoint, components, scaling)
+    return _plan_variants(resource, endpoint, scaling)
 
 
-def production_variants(found: EndpointDescription) -> list[Mapping[str, Any]]:
+def production_variants(endpoint: EndpointDescription) -> list[Mapping[str, Any]]:
     """The production variants as described. Shadow variants cannot be scaled."""
-    return list(found.reply.get("ProductionVariants") or ())
+    return list(endpoint.reply.get("ProductionVariants") or ())
 
 
-def _plan_variants(resource: Resource, found: EndpointDescription, read: Autoscaling | None) -> ScaleInPlan:
-    if found.is_asynchronous and read is None:
+def _plan_variants(resource: Resource, endpoint: EndpointDescription, scaling: Autoscaling | None) -> ScaleInPlan:
+    if endpoint.is_asynchronous and scaling is None:
         return ScaleInPlan(blocked=BLOCKED_UNREAD)
     least = {
-        r["VariantName"]: 0 if found.is_asynchronous and _can_wake(read, resource.name, r) else 1
-        for r in production_variants(found)
+        r["VariantName"]: 0 if endpoint.is_asynchronous and _can_wake(scaling, resource.name, r) else 1
+        for r in production_variants(endpoint)
     }
     fewer = {
         r["VariantName"]: least[r["VariantName"]]
-        for r in production_variants(found)
+        for r in production_variants(endpoint)
         if _instance_count(r) > least[r["VariantName"]]
     }
     if fewer:
-        return ScaleInPlan(instances_by_variant=_by_saving_descending(resource, found, fewer))
-    asleep = found.is_asynchronous and any(_instance_count(r) for r in production_variants(found))
-    why = "; no step scaling policy on HasBacklogWithoutCapacity would wake it from zero" if asleep else ""
-    return ScaleInPlan(blocked=Blocked(because=f"it already runs no more than one instance per variant{why}", already_done=True))
+        return ScaleInPlan(instances_by_variant=_by_saving_descending(resource, endpoint, fewer))
+    asleep = endpoint.is_asynchronous and any(_instance_count(r) for r in production_variants(endpoint))
+    suffix = "; no step scaling policy on HasBacklogWithoutCapacity would wake it from zero" if asleep else ""
+    return ScaleInPlan(
+        blocked=Blocked(because=f"it already runs no more than one instance per variant{suffix}", already_done=True)
+    )
 
 
-def _by_saving_descending(resource: Resource, found: EndpointDescription, least: Mapping[str, int]) -> dict[str, int]:
+def _by_saving_descending(resource: Resource, endpoint: EndpointDescription, least: Mapping[str, int]) -> dict[str, int]:
     """The same, the greatest saving at list price first; those without a price come last, and equal ones go by name."""
     book, saved = PriceBook(), {}
-    for variant in (v for v in found.variants if v.name in least):
-        freed = billed_parts(replace(found, variants=(_freed_instances(variant, least[variant.name]),)))
+    for variant in (v for v in endpoint.variants if v.name in least):
+        freed = billed_parts(replace(endpoint, variants=(_freed_instances(variant, least[variant.name]),)))
         price = book.price(replace(resource, parts=freed))
         saved[variant.name] = price.usd_per_hour if price else -1.0
     return {name: least[name] for name in sorted(least, key=lambda name: (-saved.get(name, -1.0), name))}
 
 
-def _freed_instances(variant: Variant, left: int) -> Variant:
-    """What of it is not paid for any more."""
-    return replace(variant, instances=tuple((kind, max(0, count - left)) for kind, count in variant.instances))
+def _freed_instances(variant: Variant, remaining: int) -> Variant:
+    """The instances that are no longer paid for."""
+    return replace(variant, instances=tuple((kind, max(0, count - remaining)) for kind, count in variant.instances))
 
 
-def _plan_host(found: EndpointDescription, components: Sequence[str], read: Autoscaling | None) -> ScaleInPlan:
+def _plan_host(endpoint: EndpointDescription, components: Sequence[str], scaling: Autoscaling | None) -> ScaleInPlan:
     """Without copies SageMaker releases the instances, if it may. Nothing else should take them from under a component."""
-    if not all(_may_scale_to_zero(row) for row in production_variants(found)):
+    if not all(_may_scale_to_zero(row) for row in production_variants(endpoint)):
         because = "it hosts inference components and SageMaker may not scale its instances to zero (ManagedInstanceScaling)"
         return ScaleInPlan(blocked=Blocked(because=because))
     if not components:
         return ScaleInPlan(blocked=Blocked(because="it hosts no inference component now; SageMaker releases its instances"))
-    if read is None:
+    if scaling is None:
         return ScaleInPlan(blocked=BLOCKED_UNREAD)
-    deaf = [one for one in components if not autoscaling.can_wake_component(read, one)]
-    if deaf:
-        because = f"no step scaling policy on NoCapacityInvocationFailures would wake its component {deaf[0]} from zero"
+    unwakeable = [component for component in components if not autoscaling.can_wake_component(scaling, component)]
+    if unwakeable:
+        because = f"no step scaling policy on NoCapacityInvocationFailures would wake its component {unwakeable[0]} from zero"
         return ScaleInPlan(blocked=Blocked(because=because))
     return ScaleInPlan(components=tuple(components))
 
 
-def _can_wake(read: Autoscaling | None, name: str, row: Mapping[str, Any]) -> bool:
-    return read is not None and autoscaling.can_wake_variant(read, name, row["VariantName"])
+def _can_wake(scaling: Autoscaling | None, name: str, row: Mapping[str, Any]) -> bool:
+    return scaling is not None and autoscaling.can_wake_variant(scaling, name, row["VariantName"])
 
 
 def _may_scale_to_zero(row: Mapping[str, Any]) -> bool:

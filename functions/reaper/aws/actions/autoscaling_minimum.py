@@ -41,15 +41,15 @@ def minimum_lowered(cloud: CloudSession, manifest: Manifest, permit: CallCheck) 
         yield
     except CloudError as error:
         if error.retried or error.reason in UNCERTAIN_REASONS:
-            left = _stays_lowered_clause(manifest, "because the call may have been carried out")
+            clause = _stays_lowered_clause(manifest, "because the call may have been carried out")
         else:
-            left = _put_minimum_back(cloud, manifest)
-        if left:
-            raise partial_error(error, left) from error
+            clause = _put_minimum_back(cloud, manifest)
+        if clause:
+            raise partial_error(error, clause) from error
         raise
     except ActionWithdrawn as reason:
-        if left := _put_minimum_back(cloud, manifest):
-            raise ActionWithdrawn(f"{reason}; {left}") from reason
+        if clause := _put_minimum_back(cloud, manifest):
+            raise ActionWithdrawn(f"{reason}; {clause}") from reason
         raise
 
 
@@ -83,25 +83,27 @@ def raise_minimum(
     now = {target_key(row): row for row in autoscaling.read_autoscaling(cloud).targets}
     lost = []
     for target in _targets_to_lower(saved, least):
-        there, id_ = now.get(target_key(target)), target["ResourceId"]
-        if there is None:
-            lost.append(f"The scalable target of {id_} is gone.")
-        elif chosen and (number := chosen.get(id_, target["MinCapacity"])) < target["MinCapacity"]:
+        current, resource_id = now.get(target_key(target)), target["ResourceId"]
+        if current is None:
+            lost.append(f"The scalable target of {resource_id} is gone.")
+        elif chosen and (number := chosen.get(resource_id, target["MinCapacity"])) < target["MinCapacity"]:
             text = f"{target['MinCapacity']} as before would scale up the {number} that were chosen since"
-            lost.append(f"The autoscaling minimum of {id_} is {there['MinCapacity']} and stays so: {text}.")
+            lost.append(f"The autoscaling minimum of {resource_id} is {current['MinCapacity']} and stays so: {text}.")
         else:
-            lost += _raise_target_minimum(cloud, target, least[id_], there)
+            lost += _raise_target_minimum(cloud, target, least[resource_id], current)
     return lost
 
 
-def _raise_target_minimum(cloud: CloudSession, target: Mapping[str, Any], left: int, there: Mapping[str, Any]) -> list[str]:
+def _raise_target_minimum(
+    cloud: CloudSession, target: Mapping[str, Any], lowered_to: int, current: Mapping[str, Any]
+) -> list[str]:
     what = f"The autoscaling minimum of {target['ResourceId']}"
     least = RestoredCount(
         label=what,
         before=target["MinCapacity"],
-        stopped_at=left,
-        now=there["MinCapacity"],
-        maximum=max(left, there["MaxCapacity"]),
+        stopped_at=lowered_to,
+        now=current["MinCapacity"],
+        maximum=max(lowered_to, current["MaxCapacity"]),
     )
     if least.count_to_request is not None:
         register_target(cloud, target, MinCapacity=least.count_to_request)

@@ -22,8 +22,8 @@ def read_config_state(cloud: CloudSession, name: str) -> dict[str, Any]:
         raise _config_refusal(f"the configuration {name} is gone, so the endpoint can't be recreated")
     if odd := restorable.config_unrestorable_because(row):
         raise _config_refusal(odd)
-    own = tags.read_tags_now(cloud, row["EndpointConfigArn"])
-    return {"name": name, "params": chosen_members(row, *CONFIG_MEMBERS), "tags": own}
+    own_tags = tags.read_tags_now(cloud, row["EndpointConfigArn"])
+    return {"name": name, "params": chosen_members(row, *CONFIG_MEMBERS), "tags": own_tags}
 
 
 def require_models(cloud: CloudSession, names: set[str]) -> None:

@@ -38,15 +38,15 @@ def read_undo_state(cloud: CloudSession, resource: Resource, earlier: Earlier) -
     variants = [chosen_members(v, *VARIANT_MEMBERS) for v in row.get("ProductionVariants") or ()]
     ids = {autoscaling.variant_resource_id(resource.name, v["VariantName"]) for v in variants}
     ids |= {autoscaling.component_resource_id(one["InferenceComponentName"]) for one in components}
-    own = tags.read_tags_now(cloud, row["EndpointArn"])
-    first = identity.first_created(row, own)
-    identity.with_restored_tag(own, first)
+    own_tags = tags.read_tags_now(cloud, row["EndpointArn"])
+    first_created = identity.first_created(row, own_tags)
+    identity.with_restored_tag(own_tags, first_created)
     return {
         "endpoint": chosen_members(row, *ENDPOINT_MEMBERS),
-        "born": first,
+        "born": first_created,
         "previous": earlier.manifest_address,
-        "part": manifest_chain.part_number(resource, earlier, lambda before: _continues(before, first)),
-        "tags": own,
+        "part": manifest_chain.part_number(resource, earlier, lambda before: _continues(before, first_created)),
+        "tags": own_tags,
         "variants": variants,
         "shadows": [chosen_members(v, *VARIANT_MEMBERS) for v in row.get("ShadowProductionVariants") or ()],
         "config": config,
@@ -66,23 +66,23 @@ def perform(cloud: CloudSession, resource: Resource, manifest: Manifest, permit:
     Components that take more than a minute to go leave the endpoint to an action of its own.
     """
     saved, name = manifest.undo_state, resource.name
-    gone: list[str] = []
+    deleted: list[str] = []
     try:
-        if not _delete_components(cloud, name, [one["InferenceComponentName"] for one in saved["components"]], gone, permit):
+        if not _delete_components(cloud, name, [one["InferenceComponentName"] for one in saved["components"]], deleted, permit):
             return _result_while_components_go(cloud, saved, permit)
         permit()
         cloud.call("sagemaker", "DeleteEndpoint", ANY_REPLY_KEY, EndpointName=name)
     except CloudError as error:
-        if not gone:
+        if not deleted:
             raise
         raise saved_autoscaling.partial_error(
-            error, f"its components {', '.join(gone)} are deleted, and undo restores them"
+            error, f"its components {', '.join(deleted)} are deleted, and undo restores them"
         ) from error
-    left = saved_autoscaling.deregister_targets(cloud, saved["scaling"], permit)
-    said = [f"with its {_component_count_text(saved, 'inference ')}"] if saved["components"] else []
-    said += ["with its autoscaling"] if saved["scaling"]["targets"] and not left else []
-    told = f"it is being deleted {' and '.join(said)}".rstrip()
-    return ActionResult(because="; ".join([f"{told}; its configuration {saved['config']['name']} stays", *left]))
+    remaining = saved_autoscaling.deregister_targets(cloud, saved["scaling"], permit)
+    with_it = [f"with its {_component_count_text(saved, 'inference ')}"] if saved["components"] else []
+    with_it += ["with its autoscaling"] if saved["scaling"]["targets"] and not remaining else []
+    summary = f"it is being deleted {' and '.join(with_it)}".rstrip()
+    return ActionResult(because="; ".join([f"{summary}; its configuration {saved['config']['name']} stays", *remaining]))
 
 
 def _result_while_components_go(cloud: CloudSession, saved: UndoState, permit: CallCheck) -> ActionResult:
@@ -90,10 +90,10 @@ def _result_while_components_go(cloud: CloudSession, saved: UndoState, permit: C
     if not saved["components"]:
         raise _delete_refusal("its components are still being deleted, so the reaper left it alone")
     targets = [t for t in saved["scaling"]["targets"] if t["ScalableDimension"] == autoscaling.COPIES_DIMENSION]
-    left = saved_autoscaling.deregister_targets(cloud, {**saved["scaling"], "targets": targets}, permit)
+    remaining = saved_autoscaling.deregister_targets(cloud, {**saved["scaling"], "targets": targets}, permit)
     hosted = _component_count_text(saved)
-    told = f"its {hosted} {'are' if len(saved['components']) > 1 else 'is'} still being deleted; the endpoint itself runs on"
-    return ActionResult(because="; ".join([told, *left]), part_done=f"its {hosted}; the endpoint itself is left")
+    summary = f"its {hosted} {'are' if len(saved['components']) > 1 else 'is'} still being deleted; the endpoint itself runs on"
+    return ActionResult(because="; ".join([summary, *remaining]), part_done=f"its {hosted}; the endpoint itself is left")
 
 
 def _component_count_text(saved: UndoState, sort: str = "") -> str:
@@ -106,16 +106,18 @@ def fetch_endpoint(cloud: CloudSession, name: str) -> dict[str, Any]:
     return cloud.call("sagemaker", "DescribeEndpoint", "EndpointStatus", EndpointName=name)
 
 
-def _delete_components(cloud: CloudSession, endpoint: str, recorded: Sequence[str], gone: list[str], permit: CallCheck) -> bool:
-    """Delete every component of it, add each name to `gone`, and wait for a minute at most. Returns whether none is left."""
-    there = inference_component.remaining_component_names(cloud, endpoint)
-    if new := sorted(set(there) - set(recorded)):
+def _delete_components(
+    cloud: CloudSession, endpoint: str, saved_names: Sequence[str], deleted: list[str], permit: CallCheck
+) -> bool:
+    """Delete every component of it, add each name to `deleted`, and wait for a minute at most. Returns whether none is left."""
+    present = inference_component.remaining_component_names(cloud, endpoint)
+    if new := sorted(set(present) - set(saved_names)):
         raise _delete_refusal(f"the component {new[0]} was put on {endpoint} just now, so nothing was deleted")
-    for name in there:
+    for name in present:
         permit()
         try:
             cloud.call("sagemaker", "DeleteInferenceComponent", ANY_REPLY_KEY, InferenceComponentName=name)
-            gone.append(name)
+            deleted.append(name)
         except CloudError as error:
             if error.reason is not Reason.GONE:
                 raise

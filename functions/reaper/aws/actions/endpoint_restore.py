@@ -35,11 +35,11 @@ def restore_endpoint(cloud: CloudSession, manifest: Manifest) -> UndoResult:
     Every step looks first at what is there already. A number that is refused keeps nothing else from coming back.
     """
     saved, name = manifest.undo_state, manifest.name
-    made = _create_endpoint(cloud, name, saved)
+    was_created = _create_endpoint(cloud, name, saved)
     lost: list[str] = []
     failed = _restore_sizes(cloud, name, saved, lost)
     status = fetch_endpoint(cloud, name)["EndpointStatus"]
-    because = "it was recreated" if made else f"its status is {status}"
+    because = "it was recreated" if was_created else f"its status is {status}"
     chain = manifest_chain.read_chain(manifest, failed)
     never = _never_restored(chain)
     if status != "InService":
@@ -67,8 +67,8 @@ def _create_endpoint(cloud: CloudSession, name: str, saved: UndoState) -> bool:
         if error.reason is not Reason.GONE:
             raise
         endpoint_config.restore_config(cloud, saved["config"])
-        own = tags_parameter(identity.with_restored_tag(saved["tags"], saved["born"]))
-        cloud.call("sagemaker", "CreateEndpoint", "EndpointArn", EndpointName=name, EndpointConfigName=config, **own)
+        own_tags = tags_parameter(identity.with_restored_tag(saved["tags"], saved["born"]))
+        cloud.call("sagemaker", "CreateEndpoint", "EndpointArn", EndpointName=name, EndpointConfigName=config, **own_tags)
         return True
     if row["EndpointStatus"] == "Deleting":
         raise _create_refusal(f"{name} is still being deleted; run this again once it is gone")
@@ -129,14 +129,14 @@ def _restore_contents(cloud: CloudSession, name: str, saved: UndoState, lost: li
     return later + (saved_autoscaling.restore_autoscaling(cloud, saved["scaling"], ready) if saved["scaling"]["targets"] else [])
 
 
-def _restore_component(cloud: CloudSession, saved: Mapping[str, Any], later: list[str], theirs: list[str]) -> str:
+def _restore_component(cloud: CloudSession, saved: Mapping[str, Any], later: list[str], not_restored: list[str]) -> str:
     """Recreate it if it is gone. Returns its status; empty if it can't be recreated or another one has its name, which the lists say."""
     name = saved["InferenceComponentName"]
     try:
-        return inference_component.recreate_component(cloud, saved, theirs)[0]
+        return inference_component.recreate_component(cloud, saved, not_restored)[0]
     except CloudError as error:
         if error.code == identity.RECREATED_CODE:
-            theirs.append(f"Component {name} {identity.RECREATED_TEXT}.")
+            not_restored.append(f"Component {name} {identity.RECREATED_TEXT}.")
         else:
             later.append(f"Component {name} couldn't be recreated ({error}).")
         return ""

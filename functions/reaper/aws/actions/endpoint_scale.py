@@ -47,20 +47,22 @@ def read_undo_state(cloud: CloudSession, resource: Resource, earlier: Earlier) -
     }
 
 
-def _counts_before_and_after(cloud: CloudSession, name: str, found: EndpointDescription, way: ScaleInPlan) -> dict[str, Any]:
+def _counts_before_and_after(cloud: CloudSession, name: str, endpoint: EndpointDescription, plan: ScaleInPlan) -> dict[str, Any]:
     """Instances and copies before and after, and by resource id what autoscaling's minimum must not be above."""
     counts = {
         row["VariantName"]: int(row["CurrentInstanceCount"])
-        for row in production_variants(found)
-        if row["VariantName"] in way.first_variant
+        for row in production_variants(endpoint)
+        if row["VariantName"] in plan.first_variant
     }
-    inside = {one: row for one in way.components if restorable.copy_count(row := inference_component.fetch_component(cloud, one))}
+    inside = {
+        one: row for one in plan.components if restorable.copy_count(row := inference_component.fetch_component(cloud, one))
+    }
     if not counts and not inside:
         raise _scale_in_refusal(f"{name}: its components already have no copies")
-    least = {autoscaling.variant_resource_id(name, one): count for one, count in way.first_variant.items()}
+    least = {autoscaling.variant_resource_id(name, one): count for one, count in plan.first_variant.items()}
     return {
         "counts": counts,
-        "variants": way.first_variant,
+        "variants": plan.first_variant,
         "inside": {one: inference_component.component_first_created(cloud, row) for one, row in inside.items()},
         "copies": {one: restorable.copy_count(row) for one, row in inside.items()},
         "least": least | {autoscaling.component_resource_id(one): 0 for one in inside},
@@ -71,21 +73,21 @@ def _scale_in_refusal(text: str) -> CloudError:
     return CloudError(Reason.REFUSED, "sagemaker:DescribeEndpoint", text)
 
 
-def _endpoint_identity(cloud: CloudSession, found: EndpointDescription) -> dict[str, Any]:
+def _endpoint_identity(cloud: CloudSession, endpoint: EndpointDescription) -> dict[str, Any]:
     """Which endpoint of its name it is, and what it is made of."""
     return {
-        "born": identity.first_created(found.reply, tags.read_tags_now(cloud, found.reply["EndpointArn"])),
-        "config": found.reply.get("EndpointConfigName"),
-        "instances": {v.name: [kind for kind, _ in v.instances] for v in found.variants},
+        "born": identity.first_created(endpoint.reply, tags.read_tags_now(cloud, endpoint.reply["EndpointArn"])),
+        "config": endpoint.reply.get("EndpointConfigName"),
+        "instances": {v.name: [kind for kind, _ in v.instances] for v in endpoint.variants},
     }
 
 
-def _continues(before: Manifest, identity: Mapping[str, Any], way: ScaleInPlan) -> bool:
+def _continues(before: Manifest, same: Mapping[str, Any], plan: ScaleInPlan) -> bool:
     """Whether this action goes on with that one: it left some of this very endpoint's variants, and what it did still stands."""
     saved = before.undo_state
     left_some = before.action is StepName.STOP and saved.get("part", 1) < saved.get("parts", 1)
-    same_one = all(saved.get(key) == identity[key] for key in ("born", "config"))
-    return left_some and same_one and not saved["variants"].keys() & way.instances_by_variant.keys()
+    same_one = all(saved.get(key) == same[key] for key in ("born", "config"))
+    return left_some and same_one and not saved["variants"].keys() & plan.instances_by_variant.keys()
 
 
 def perform(cloud: CloudSession, resource: Resource, manifest: Manifest, permit: CallCheck) -> ActionResult:
@@ -97,8 +99,8 @@ def perform(cloud: CloudSession, resource: Resource, manifest: Manifest, permit:
             wanted = [{"VariantName": v, "DesiredInstanceCount": count} for v, count in saved["variants"].items()]
             resize.update_capacities(cloud, resource.name, wanted)
         _take_copies_to_zero(cloud, list(saved["copies"]), permit)
-    left = saved["part"] < saved["parts"]
-    part = f"{saved['part']} of {saved['parts']} variants" if left else None
+    has_rest = saved["part"] < saved["parts"]
+    part = f"{saved['part']} of {saved['parts']} variants" if has_rest else None
     return ActionResult(because=_result_sentence(saved) + protection.stack_warning(resource.tags), part_done=part)
 
 
@@ -119,8 +121,10 @@ def _take_copies_to_zero(cloud: CloudSession, names: Sequence[str], permit: Call
 def _result_sentence(saved: UndoState) -> str:
     said = [f"{v} from {saved['counts'][v]} to {count}" for v, count in saved["variants"].items()]
     said += [f"component {name} from {count} to no copies" for name, count in saved["copies"].items()]
-    held = [t for t in saved["scaling"]["targets"] if t["MinCapacity"] > saved["least"].get(t["ResourceId"], t["MinCapacity"])]
-    lowered = "; the autoscaling minimum was lowered first" if held else ""
+    lowered_targets = [
+        t for t in saved["scaling"]["targets"] if t["MinCapacity"] > saved["least"].get(t["ResourceId"], t["MinCapacity"])
+    ]
+    lowered = "; the autoscaling minimum was lowered first" if lowered_targets else ""
     later = "; a scheduled action may raise it again" if saved["scaling"]["actions"] else ""
     return f"it is scaling in: {', '.join(said)}{lowered}{later}"
 
@@ -157,8 +161,8 @@ def undo_scale_in(cloud: CloudSession, manifest: Manifest) -> UndoResult:
 def _restore_minimum(cloud: CloudSession, saved: UndoState, progress: _UndoProgress) -> list[str]:
     """Raise autoscaling's minimum where the count is restored: raised first, it would scale out on its own, to less than before."""
     chosen = {id_: number.now for id_, number in progress.counts.items() if number.was_chosen_since}
-    ours = {id_: least for id_, least in saved["least"].items() if id_ not in progress.not_restored_ids}
-    return autoscaling_minimum.raise_minimum(cloud, saved["scaling"], ours, chosen)
+    least_by_id = {id_: least for id_, least in saved["least"].items() if id_ not in progress.not_restored_ids}
+    return autoscaling_minimum.raise_minimum(cloud, saved["scaling"], least_by_id, chosen)
 
 
 def _undo_sentence(progress: _UndoProgress) -> str:
@@ -170,29 +174,29 @@ def _undo_sentence(progress: _UndoProgress) -> str:
 def _require_same_endpoint(cloud: CloudSession, manifest: Manifest) -> EndpointDescription:
     """The endpoint as it is now. Raises CloudError if it was recreated, is made of something else, or isn't in service."""
     saved, name = manifest.undo_state, manifest.name
-    found = endpoint_description.describe_endpoint(cloud, name)
-    if not identity.is_same_resource(cloud, found.reply, found.reply["EndpointArn"], saved.get("born")):
+    endpoint = endpoint_description.describe_endpoint(cloud, name)
+    if not identity.is_same_resource(cloud, endpoint.reply, endpoint.reply["EndpointArn"], saved.get("born")):
         raise identity.recreated_error(OPERATION, name)
-    if found.reply.get("EndpointConfigName") != saved["config"] or _has_other_instances(found, saved["instances"]):
+    if endpoint.reply.get("EndpointConfigName") != saved["config"] or _has_other_instances(endpoint, saved["instances"]):
         raise CloudError(Reason.REFUSED, OPERATION, f"{name} has another configuration now, so the reaper left it alone")
-    if found.status != "InService":
+    if endpoint.status != "InService":
         raise CloudError(
-            Reason.REFUSED, OPERATION, f"the status of {name} is {found.status}; run this again once it is InService"
+            Reason.REFUSED, OPERATION, f"the status of {name} is {endpoint.status}; run this again once it is InService"
         )
-    return found
+    return endpoint
 
 
-def _has_other_instances(found: EndpointDescription, were: Mapping[str, Sequence[str | None]]) -> bool:
+def _has_other_instances(endpoint: EndpointDescription, before_types: Mapping[str, Sequence[str | None]]) -> bool:
     """Whether a variant runs other types; where its configuration is gone, then or now, its name must do."""
-    now = {v.name: [kind for kind, _ in v.instances] for v in found.variants}
-    return any(None not in [*kinds, *now[v]] and kinds != now[v] for v, kinds in were.items() if v in now)
+    now = {v.name: [kind for kind, _ in v.instances] for v in endpoint.variants}
+    return any(None not in [*kinds, *now[v]] and kinds != now[v] for v, kinds in before_types.items() if v in now)
 
 
 def _restore_instances(
-    cloud: CloudSession, name: str, found: EndpointDescription, records: Sequence[UndoState], progress: _UndoProgress
+    cloud: CloudSession, name: str, endpoint: EndpointDescription, records: Sequence[UndoState], progress: _UndoProgress
 ) -> None:
     """One variant after the other. Those that cannot have their turn in this run get it in the next. Raises CloudError where all fail."""
-    now = {row["VariantName"]: int(row.get("DesiredInstanceCount") or 0) for row in production_variants(found)}
+    now = {row["VariantName"]: int(row.get("DesiredInstanceCount") or 0) for row in production_variants(endpoint)}
     for saved in records:
         for variant, before in saved["counts"].items():
             _add_count(name, variant, (before, saved["variants"][variant]), now.get(variant), progress)
@@ -221,12 +225,12 @@ def _add_count(name: str, variant: str, was: tuple[int, int], now: int | None, p
         )
 
 
-def _restore_copies(cloud: CloudSession, name: str, before: int, born: str | None, progress: _UndoProgress) -> None:
+def _restore_copies(cloud: CloudSession, name: str, before: int, first_created: str | None, progress: _UndoProgress) -> None:
     """One component back to its copies; one that fails keeps none of the others from it."""
     id_ = autoscaling.component_resource_id(name)
     try:
         row = inference_component.fetch_component(cloud, name)
-        if not identity.is_same_resource(cloud, row, row["InferenceComponentArn"], born):
+        if not identity.is_same_resource(cloud, row, row["InferenceComponentArn"], first_created):
             progress.not_restored_ids.add(id_)
             progress.not_restored.append(f"The component {name} {identity.RECREATED_TEXT}.")
             return

@@ -26,14 +26,14 @@ RECREATED_CODE = "MadeAnew"
 """The code of the error that says so: running it again changes nothing."""
 
 
-def first_created(row: Mapping[str, Any], own: Mapping[str, str]) -> str:
+def first_created(row: Mapping[str, Any], own_tags: Mapping[str, str]) -> str:
     """When the first incarnation was created, in ISO 8601, from a description and the resource's own tags."""
-    return own.get(RESTORED_TAG) or str(to_plain_json(row["CreationTime"]))
+    return own_tags.get(RESTORED_TAG) or str(to_plain_json(row["CreationTime"]))
 
 
-def is_same_resource(cloud: CloudSession, row: Mapping[str, Any], arn: str, first: str | None) -> bool:
+def is_same_resource(cloud: CloudSession, row: Mapping[str, Any], arn: str, first_created_at: str | None) -> bool:
     """Whether the description shows the resource created at `first`, or what was recreated in its place."""
-    return bool(first) and first_created(row, tags.read_tags_now(cloud, arn)) == first
+    return bool(first_created_at) and first_created(row, tags.read_tags_now(cloud, arn)) == first_created_at
 
 
 def recreated_error(operation: str, name: str) -> CloudError:
@@ -41,11 +41,11 @@ def recreated_error(operation: str, name: str) -> CloudError:
     return CloudError(Reason.REFUSED, operation, f"{name} {RECREATED_TEXT}", code=RECREATED_CODE)
 
 
-def with_restored_tag(own: Mapping[str, str], first: str) -> dict[str, str]:
+def with_restored_tag(own_tags: Mapping[str, str], first_created_at: str) -> dict[str, str]:
     """The tags to recreate it with. Raises CloudError if they leave no room for the tag that marks it."""
-    if text := no_room_for_tag_because(own):
+    if text := no_room_for_tag_because(own_tags):
         raise CloudError(Reason.REFUSED, "sagemaker:AddTags", text)
-    return {**own, RESTORED_TAG: first}
+    return {**own_tags, RESTORED_TAG: first_created_at}
 
 
 def earlier_action_hint(manifest: Manifest) -> list[str]:

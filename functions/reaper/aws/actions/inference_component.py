@@ -30,8 +30,8 @@ def remaining_component_names(cloud: CloudSession, endpoint: str) -> list[str]:
 
 
 def _list_rows(cloud: CloudSession, endpoint: str) -> Iterator[dict[str, Any]]:
-    asked: dict[str, Any] = {"EndpointNameEquals": endpoint, "MaxResults": 100}
-    return cloud.paged_rows("sagemaker", "ListInferenceComponents", "InferenceComponents", NAME_KEYS[0], **asked)
+    filters: dict[str, Any] = {"EndpointNameEquals": endpoint, "MaxResults": 100}
+    return cloud.paged_rows("sagemaker", "ListInferenceComponents", "InferenceComponents", NAME_KEYS[0], **filters)
 
 
 def fetch_component(cloud: CloudSession, name: str) -> dict[str, Any]:
@@ -78,18 +78,18 @@ def read_component_state(cloud: CloudSession, name: str) -> dict[str, Any]:
     row = fetch_component(cloud, name)
     if odd := restorable.component_unrestorable_because(row):
         raise CloudError(Reason.REFUSED, "sagemaker:DescribeInferenceComponent", odd)
-    own = tags.read_tags_now(cloud, row["InferenceComponentArn"])
-    first = identity.first_created(row, own)
-    identity.with_restored_tag(own, first)
+    own_tags = tags.read_tags_now(cloud, row["InferenceComponentArn"])
+    first_created_at = identity.first_created(row, own_tags)
+    identity.with_restored_tag(own_tags, first_created_at)
     saved = {**chosen_members(row, *NAME_KEYS, "LastDeploymentConfig"), **specifications_of(row)}
-    return {**saved, "copies": restorable.copy_count(row), "tags": own, "born": first}
+    return {**saved, "copies": restorable.copy_count(row), "tags": own_tags, "born": first_created_at}
 
 
 def specifications_of(row: Mapping[str, Any]) -> dict[str, Any]:
     """What it runs, as create calls take it."""
     if row.get("Specification"):
         return {"Specification": _specification_to_create(row["Specification"])}
-    return {"Specifications": [_specification_to_create(one) for one in row.get("Specifications") or ()]}
+    return {"Specifications": [_specification_to_create(component) for component in row.get("Specifications") or ()]}
 
 
 def create_component(cloud: CloudSession, saved: Mapping[str, Any], lost: list[str]) -> None:
@@ -126,10 +126,10 @@ def set_copies(cloud: CloudSession, name: str, count: int) -> None:
     )
 
 
-def restored_copies(row: Mapping[str, Any], before: int, most: int | None) -> RestoredCount:
+def restored_copies(row: Mapping[str, Any], before: int, maximum: int | None) -> RestoredCount:
     """Its copies, which a stop took to zero."""
     what = f"The number of copies of {row['InferenceComponentName']}"
-    return RestoredCount(label=what, before=before, stopped_at=0, now=restorable.copy_count(row), maximum=most)
+    return RestoredCount(label=what, before=before, stopped_at=0, now=restorable.copy_count(row), maximum=maximum)
 
 
 def restore_copies(cloud: CloudSession, name: str, copies: RestoredCount) -> None:
@@ -140,7 +140,7 @@ def restore_copies(cloud: CloudSession, name: str, copies: RestoredCount) -> Non
 
 def model_names(saved: Sequence[Mapping[str, Any]]) -> set[str]:
     """The models that recorded components are made of."""
-    specs = [s for one in saved for s in (one.get("Specification"), *(one.get("Specifications") or ())) if s]
+    specs = [s for component in saved for s in (component.get("Specification"), *(component.get("Specifications") or ())) if s]
     return {str(s["ModelName"]) for s in specs if s.get("ModelName")}
 
 

@@ -31,24 +31,24 @@ def part_number(resource: Resource, earlier: Earlier, continues: Callable[[Manif
 
 def read_chain(manifest: Manifest, failed: list[str]) -> list[Manifest]:
     """The manifest and those it continues, the latest first. If one can't be read, the chain ends and `failed` gets a sentence."""
-    found = [manifest]
+    manifests = [manifest]
     try:
-        while _part_of_record(found[-1].undo_state) > 1 and len(found) < _part_of_record(manifest.undo_state):
-            found.append(read_manifest(found[-1].undo_state["previous"], manifest.id))
+        while _part_of_record(manifests[-1].undo_state) > 1 and len(manifests) < _part_of_record(manifest.undo_state):
+            manifests.append(read_manifest(manifests[-1].undo_state["previous"], manifest.id))
     except CloudError as error:
         failed.append(f"Not restored: what the previous action removed ({error}).")
-    return found
+    return manifests
 
 
-def read_manifest(address: str, id_: str) -> Manifest:
+def read_manifest(address: str, resource_id: str) -> Manifest:
     """The manifest at that address. Raises CloudError where it cannot be read from here, or is about something else."""
     try:
-        found = archive.open_archive(address, {}).read_manifest(address)
+        manifest = archive.open_archive(address, {}).read_manifest(address)
     except SettingsError as error:
         raise CloudError(Reason.REFUSED, "manifest", str(error)) from error
-    if found.id != id_:
-        raise CloudError(Reason.UNREADABLE, "manifest", f"{address} is about {found.id}")
-    return found
+    if manifest.id != resource_id:
+        raise CloudError(Reason.UNREADABLE, "manifest", f"{address} is about {manifest.id}")
+    return manifest
 
 
 def _part_of_record(record: Mapping[str, Any]) -> int:

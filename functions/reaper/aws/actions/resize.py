@@ -29,7 +29,7 @@ def capacity_calls(rows: Sequence[CapacityRow]) -> list[list[CapacityRow]]:
     """The rows as calls: all weights together, then each capacity."""
     weights = [{"VariantName": r["VariantName"], "DesiredWeight": r["DesiredWeight"]} for r in rows if "DesiredWeight" in r]
     sizes = [{key: value for key, value in row.items() if key != "DesiredWeight"} for row in rows]
-    return ([[*weights]] if weights else []) + [[one] for one in sizes if len(one) > 1]
+    return ([[*weights]] if weights else []) + [[size] for size in sizes if len(size) > 1]
 
 
 def call_while_in_service(
@@ -39,17 +39,17 @@ def call_while_in_service(
 
     A call that fails, such as one over a quota, keeps no other from its turn: `refused` gets its variants and the error.
     """
-    left = list(wanted)
-    while left and fetch_endpoint(cloud, name)["EndpointStatus"] == "InService":
-        rows = left.pop(0)
+    waiting = list(wanted)
+    while waiting and fetch_endpoint(cloud, name)["EndpointStatus"] == "InService":
+        rows = waiting.pop(0)
         try:
             update_capacities(cloud, name, rows)
         except CloudError as error:
             refused |= {str(row["VariantName"]): error for row in rows}
-    return [str(row["VariantName"]) for rows in left for row in rows]
+    return [str(row["VariantName"]) for rows in waiting for row in rows]
 
 
 def not_restored_sentences(refused: Mapping[str, CloudError], later: Sequence[str]) -> list[str]:
     """What is not back of the variants' sizes and weights, and how it comes back."""
-    found = [f"Not restored: the size or weight of {name} ({error}). Run this again." for name, error in refused.items()]
-    return found + ([f"Not restored yet: the size of {', '.join(later)}; {RUN_AGAIN_TEXT}."] if later else [])
+    sentences = [f"Not restored: the size or weight of {name} ({error}). Run this again." for name, error in refused.items()]
+    return sentences + ([f"Not restored yet: the size of {', '.join(later)}; {RUN_AGAIN_TEXT}."] if later else [])

@@ -20,14 +20,14 @@ from reaper.model import Resource, StepName
 def read_now(cloud: CloudSession, resource: Resource) -> Resource:
     """Its description and tags, and every component on it with its tags: what forbids acts on them forbids what takes them away."""
     row = endpoint_delete.fetch_endpoint(cloud, resource.name)
-    own = tags.read_tags_now(cloud, row["EndpointArn"])
+    own_tags = tags.read_tags_now(cloud, row["EndpointArn"])
     component_tags: dict[str, dict[str, str]] = {}
     contained: list[Resource] = []
     for name in inference_component.component_names(cloud, resource.name):
         if inner := inference_component.find_component(cloud, name):
             component_tags[name] = tags.read_tags_now(cloud, inner["InferenceComponentArn"])
-            contained.append(component_kind.contained_resource(cloud, inner, component_tags[name], own))
-    endpoint = kind.resource_from_row(cloud, row, own)
+            contained.append(component_kind.contained_resource(cloud, inner, component_tags[name], own_tags))
+    endpoint = kind.resource_from_row(cloud, row, own_tags)
     return replace(endpoint, details=EndpointDetails(component_tags=component_tags), contained=tuple(contained))
 
 

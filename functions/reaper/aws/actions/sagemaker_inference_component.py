@@ -60,13 +60,13 @@ def read_undo_state(cloud: CloudSession, resource: Resource, action: StepName, e
         text = f"{resource.name}: nothing would wake it from zero any more"
         raise CloudError(Reason.REFUSED, "application-autoscaling:DescribeScalingPolicies", text)
     row = inference_component.fetch_component(cloud, resource.name)
-    made = {
+    made_of = {
         "born": inference_component.component_first_created(cloud, row),
         "made_of": inference_component.specifications_of(row),
         "on": _placement(row),
     }
     return {
-        **made,
+        **made_of,
         "copies": restorable.copy_count(row),
         "least": {id_: 0},
         "scaling": saved_autoscaling.read_autoscaling_state(cloud, {id_}),
@@ -89,13 +89,13 @@ def perform(cloud: CloudSession, resource: Resource, manifest: Manifest, permit:
     if manifest.action is StepName.DELETE:
         permit()
         cloud.call("sagemaker", "DeleteInferenceComponent", ANY_REPLY_KEY, InferenceComponentName=resource.name)
-        left = saved_autoscaling.deregister_targets(cloud, saved["scaling"], permit)
-        return ActionResult(because="; ".join(["it is being deleted; its endpoint and model stay", *left]))
+        remaining = saved_autoscaling.deregister_targets(cloud, saved["scaling"], permit)
+        return ActionResult(because="; ".join(["it is being deleted; its endpoint and model stay", *remaining]))
     with autoscaling_minimum.minimum_lowered(cloud, manifest, permit):
         permit()
         inference_component.set_copies(cloud, resource.name, 0)
-    told = f"its {saved['copies']} copies are being taken to zero; a request wakes it again"
-    return ActionResult(because=told + protection.stack_warning(resource.tags))
+    summary = f"its {saved['copies']} copies are being taken to zero; a request wakes it again"
+    return ActionResult(because=summary + protection.stack_warning(resource.tags))
 
 
 def undo(cloud: CloudSession, manifest: Manifest) -> UndoResult:
@@ -113,9 +113,9 @@ def undo(cloud: CloudSession, manifest: Manifest) -> UndoResult:
     inference_component.restore_copies(cloud, name, copies)
     chosen = {id_: copies.now} if copies.was_chosen_since else {}
     lost = [*copies.not_restored, *autoscaling_minimum.raise_minimum(cloud, saved["scaling"], saved["least"], chosen)]
-    asked = f"{copies.count_to_request} copies were requested again"
+    requested = f"{copies.count_to_request} copies were requested again"
     return UndoResult(
-        because=asked if copies.count_to_request is not None else "its copies stay as they are", not_restored=tuple(lost)
+        because=requested if copies.count_to_request is not None else "its copies stay as they are", not_restored=tuple(lost)
     )
 
 
@@ -125,7 +125,7 @@ def _undo_delete(cloud: CloudSession, manifest: Manifest) -> UndoResult:
     if _endpoint_first_created(cloud, endpoint) != saved.get("host"):
         raise _undo_refusal(f"its endpoint {endpoint} {identity.RECREATED_TEXT}, and nothing is put on it")
     lost: list[str] = []
-    status, made = inference_component.recreate_component(cloud, saved["component"], lost)
+    status, was_created = inference_component.recreate_component(cloud, saved["component"], lost)
     if status in {"Deleting", "Failed"}:
         raise _undo_refusal(f"the status of {name} is {status}")
     waits = bool(saved["scaling"]["targets"]) and status != "InService"
@@ -139,7 +139,7 @@ def _undo_delete(cloud: CloudSession, manifest: Manifest) -> UndoResult:
         lost.append("The tags of its autoscaling are lost.")
     lost += identity.earlier_action_hint(manifest)
     return UndoResult(
-        because="it was recreated" if made else f"its status is {status}", not_restored=tuple(lost), run_again=waits
+        because="it was recreated" if was_created else f"its status is {status}", not_restored=tuple(lost), run_again=waits
     )
 
 

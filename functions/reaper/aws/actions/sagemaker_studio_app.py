@@ -66,10 +66,10 @@ def _fetch_app(cloud: CloudSession, names: Mapping[str, Any]) -> dict[str, Any]:
 
 def _app_parameters(names: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters that name an app: of a space or of a user profile, never of both."""
-    found = {key: names[key] for key in kind.IDENTITY_KEYS if names.get(key)}
-    if "SpaceName" in found:
-        found.pop("UserProfileName", None)
-    return found
+    parameters = {key: names[key] for key in kind.IDENTITY_KEYS if names.get(key)}
+    if "SpaceName" in parameters:
+        parameters.pop("UserProfileName", None)
+    return parameters
 
 
 def _app_arn(row: Mapping[str, Any]) -> str:

@@ -49,18 +49,23 @@ RESTORE_PERMISSIONS = (
 
 def read_autoscaling_state(cloud: CloudSession, ids: Collection[str], *, will_be_deleted: bool = False) -> SavedAutoscaling:
     """All autoscaling of those resource ids. Raises CloudError if it `will_be_deleted` with them and has something this version can't restore."""
-    found = autoscaling.autoscaling_of(autoscaling.read_autoscaling(cloud), ids)
-    actions = [row for row in _read_scheduled_actions(cloud) if row["ResourceId"] in ids] if found.targets else []
-    rows = {"targets": found.targets, "policies": found.policies, "actions": actions, "alarms": tuple(found.alarms.values())}
+    scaling = autoscaling.autoscaling_of(autoscaling.read_autoscaling(cloud), ids)
+    actions = [row for row in _read_scheduled_actions(cloud) if row["ResourceId"] in ids] if scaling.targets else []
+    rows = {
+        "targets": scaling.targets,
+        "policies": scaling.policies,
+        "actions": actions,
+        "alarms": tuple(scaling.alarms.values()),
+    }
     for name, some_rows in rows.items() if will_be_deleted else ():
         _require_known_members(some_rows, *MEMBERS_BY_TABLE[name])
     return {name: [chosen_members(row, *MEMBERS_BY_TABLE[name][0]) for row in some_rows] for name, some_rows in rows.items()}
 
 
-def _require_known_members(rows: Iterable[Mapping[str, Any]], members: Collection[str], own: Collection[str]) -> None:
+def _require_known_members(rows: Iterable[Mapping[str, Any]], members: Collection[str], service_members: Collection[str]) -> None:
     """`own` members are the service's. Raises CloudError for any but those and `members`."""
     for row in rows:
-        if odd := unknown_members_clause(row, members, own):
+        if odd := unknown_members_clause(row, members, service_members):
             name = row.get("AlarmName") or row.get("PolicyName") or row.get("ScheduledActionName") or "the scalable target"
             raise CloudError(Reason.REFUSED, "application-autoscaling:DescribeScalableTargets", f"its autoscaling: {name} {odd}")
 
@@ -75,12 +80,12 @@ def deregister_targets(cloud: CloudSession, saved: SavedAutoscaling, permit: Cal
 
     DeleteEndpoint removes those of its variants, so one that is gone is no failure.
     """
-    left: list[str] = []
+    remaining: list[str] = []
     for target in saved["targets"]:
         try:
             permit()
         except ActionWithdrawn as reason:  # what it belonged to is gone all the same
-            return [*left, f"its autoscaling stays ({reason})"]
+            return [*remaining, f"its autoscaling stays ({reason})"]
         try:
             cloud.call(
                 SERVICE,
@@ -91,18 +96,18 @@ def deregister_targets(cloud: CloudSession, saved: SavedAutoscaling, permit: Cal
             )
         except CloudError as error:
             if error.code != "ObjectNotFoundException" and error.reason is not Reason.GONE:
-                left.append(f"the scalable target of {target['ResourceId']} could not be deregistered ({error})")
-    return left
+                remaining.append(f"the scalable target of {target['ResourceId']} could not be deregistered ({error})")
+    return remaining
 
 
 def restore_autoscaling(cloud: CloudSession, saved: SavedAutoscaling, ids: Collection[str]) -> list[str]:
     """Recreate what is missing of the autoscaling of those resource IDs, which are in service. Returns what couldn't be recreated."""
     now = autoscaling.read_autoscaling(cloud)
     lost: list[str] = []
-    there = {target_key(row) for row in now.targets}
+    present = {target_key(row) for row in now.targets}
     _restore_each(
         lost,
-        (t for t in _saved_rows(saved, "targets", ids) if target_key(t) not in there),
+        (t for t in _saved_rows(saved, "targets", ids) if target_key(t) not in present),
         lambda row: register_target(cloud, row, **row),
     )
     policies = {(*target_key(row), row["PolicyName"]): row for row in now.policies}
@@ -124,10 +129,10 @@ def restore_autoscaling(cloud: CloudSession, saved: SavedAutoscaling, ids: Colle
     return lost
 
 
-def _has_all_alarms(there: Mapping[str, Any] | None, policy: Mapping[str, Any], saved: SavedAutoscaling) -> bool:
+def _has_all_alarms(present: Mapping[str, Any] | None, policy: Mapping[str, Any], saved: SavedAutoscaling) -> bool:
     """Whether the policy is there and all its alarms set it off: one made by a run that then failed has none of them yet."""
-    led = {alarm["AlarmName"] for alarm in (there or {}).get("Alarms") or ()}
-    return there is not None and led >= {alarm["AlarmName"] for alarm in _saved_alarms(policy, saved)}
+    alarm_names = {alarm["AlarmName"] for alarm in (present or {}).get("Alarms") or ()}
+    return present is not None and alarm_names >= {alarm["AlarmName"] for alarm in _saved_alarms(policy, saved)}
 
 
 def _saved_alarms(policy: Mapping[str, Any], saved: SavedAutoscaling) -> list[Mapping[str, Any]]:

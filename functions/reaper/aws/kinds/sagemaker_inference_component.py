@@ -11,12 +11,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from reaper.aws import autoscaling, component_actions, metrics, owner_lines, protection, restorable, tags
+from reaper.aws import autoscaling, component_actions, metrics, owner_lines, restorable, tags
+from reaper.aws.adapters import DescriptionOrError, base_component, with_adapters
 from reaper.aws.autoscaling import Autoscaling
 from reaper.aws.component_actions import ComponentDetails, details_of
 from reaper.aws.metrics import MetricQuery, MetricResult
 from reaper.errors import CloudError, Reason
-from reaper.evidence import is_recent, last_used, merge_heartbeats
+from reaper.evidence import is_recent, merge_heartbeats
 from reaper.kind import Kind
 from reaper.model import Observation, Reading, Resource, Role, StepName, Window
 
@@ -28,7 +29,6 @@ REQUIRED_KEYS = ("InferenceComponentName", "InferenceComponentArn", "EndpointNam
 CHANGING_STATUSES = {"Creating", "Updating"}
 STEADY_STATUSES = {"InService", "Failed"}
 ACTIVITY_METRICS = (("Invocations", "Sum"), ("NoCapacityInvocationFailures", "Sum"))
-DescriptionOrError = dict[str, Any] | CloudError
 HEARTBEAT_METRICS = ("CPUUtilizationNormalized", "GPUUtilizationNormalized")
 
 
@@ -189,7 +189,7 @@ def _to_observation(
         return replace(observation, free_because="it runs no copies right now")
     size = f"{details.copies} {'copy' if details.copies == 1 else 'copies'}" if details.copies else ""
     sized = replace(observation, resource=replace(observation.resource, size=size))
-    return _with_adapters(sized, described, observations, window)
+    return with_adapters(sized, described, observations, window)
 
 
 def _with_description(observation: Observation, row: Mapping[str, Any]) -> Observation:
@@ -204,7 +204,7 @@ def _with_description(observation: Observation, row: Mapping[str, Any]) -> Obser
             endpoint_name=details_of(resource).endpoint_name,
             is_described=True,
             copies=(row.get("RuntimeConfig") or {}).get("CurrentCopyCount"),
-            base_component=_base_component(row),
+            base_component=base_component(row),
             models=tuple(sorted(restorable.model_names(row))),
             unrestorable_because=restorable.component_unrestorable_because(row),
         ),
@@ -229,53 +229,6 @@ def _with_can_wake(observation: Observation, found: Autoscaling | None) -> Obser
 def _with_missing_model(observation: Observation, deleted: Collection[str]) -> Observation:
     because = restorable.missing_model_because(details_of(observation.resource).models, deleted)
     return _with_details(observation, unrestorable_because=because) if because else observation
-
-
-def _with_adapters(
-    observation: Observation,
-    described: Mapping[str, DescriptionOrError],
-    observations: Mapping[str, Observation],
-    window: Window,
-) -> Observation:
-    """The traffic of its adapters is its own, it is as young as the youngest of them, and their own tags forbid what would end them."""
-    resource, readings = observation.resource, list(observation.readings)
-    adapters: list[Resource] = []
-    for other in _hosted_with(resource, observations):
-        row = described.get(other.resource.name)
-        if isinstance(row, CloudError) and row.reason is Reason.GONE:
-            # A deleted component is no adapter. If it was one until a moment ago, its use still counts.
-            readings += _traffic_readings(other, "deleted component") if last_used(other) else ()
-        elif isinstance(row, CloudError):
-            return replace(observation, unknown_because=f"whether {other.resource.name} is an adapter of it could not be read")
-        elif row is not None and _base_component(row) == resource.name:
-            adapters.append(replace(other.resource, details=None))
-            readings += _traffic_readings(other, "adapter")
-    times = [t for t in (resource.changed, *(t for a in adapters for t in (a.created, a.changed))) if t]
-    whole = replace(resource, changed=max(times, default=None), contained=tuple(adapters))
-    tags_by_name = {adapter.name: adapter.tags for adapter in adapters}
-    return _with_details(
-        replace(observation, resource=whole, readings=tuple(readings)),
-        adapters=tuple(tags_by_name),
-        protected_inside=protection.protected_inside(tags_by_name, window.end),
-    )
-
-
-def _hosted_with(resource: Resource, observations: Mapping[str, Observation]) -> list[Observation]:
-    """The other components of its endpoint."""
-    endpoint = details_of(resource).endpoint_name
-    others = [o for o in observations.values() if o.resource.name != resource.name]
-    return [o for o in others if details_of(o.resource).endpoint_name == endpoint]
-
-
-def _traffic_readings(observation: Observation, what: str) -> list[Reading]:
-    name = observation.resource.name
-    return [replace(r, signal=f"{r.signal} of {what} {name}") for r in observation.readings if r.role is Role.ACTIVITY]
-
-
-def _base_component(row: Mapping[str, Any]) -> str | None:
-    """The component that this one is an adapter of. A reply has `Specification` or `Specifications`, never both."""
-    specs = [row.get("Specification"), *(row.get("Specifications") or ())]
-    return next((str(s["BaseInferenceComponentName"]) for s in specs if s and s.get("BaseInferenceComponentName")), None)
 
 
 def console_url(resource: Resource) -> str | None:

@@ -39,12 +39,12 @@ RECHECK_PERMISSIONS = ("sagemaker:DescribeNotebookInstance", "sagemaker:ListTags
 def discover(cloud: CloudSession) -> Iterator[Resource]:
     """Every notebook instance of the region, stopped ones too."""
     rows = list(cloud.sagemaker_rows("ListNotebookInstances", "NotebookInstances", "NotebookInstanceArn"))
-    found = tags.tags_by_arn(cloud, "notebook-instance") if rows else {}
+    tags_by_arn = tags.tags_by_arn(cloud, "notebook-instance") if rows else {}
     for row in rows:
-        yield resource_from_row(cloud, {NAME_KEY: None, **row}, tags.tags_of(found, row["NotebookInstanceArn"]))
+        yield resource_from_row(cloud, {NAME_KEY: None, **row}, tags.tags_of(tags_by_arn, row["NotebookInstanceArn"]))
 
 
-def resource_from_row(cloud: CloudSession, row: Mapping[str, Any], found: Mapping[str, str] | None) -> Resource:
+def resource_from_row(cloud: CloudSession, row: Mapping[str, Any], own_tags: Mapping[str, str] | None) -> Resource:
     """A row of the list, or a description, with its tags."""
     instance = row.get("InstanceType", "")
     running = row.get("NotebookInstanceStatus") != "Stopped"
@@ -59,7 +59,7 @@ def resource_from_row(cloud: CloudSession, row: Mapping[str, Any], found: Mappin
         status=row.get("NotebookInstanceStatus", ""),
         size=instance,
         parts=(BilledPart(component="Notebook", instance=instance),) if instance and running else None if running else (),
-        tags=found,
+        tags=own_tags,
     )
 
 
@@ -95,35 +95,35 @@ def blocked_actions(resource: Resource) -> Mapping[StepName, Blocked | None]:
 def observe(cloud: CloudSession, resources: Sequence[Resource], window: Window) -> Iterator[Observation]:
     """`Busy` of all that run, in bulk; the log of each that was silent."""
     running = [r for r in resources if r.status == "InService"]
-    found = busy.busy_readings(cloud, running, window)
-    seen = [Observation(resource=r, readings=found.get(r.id, ())) for r in resources]
-    yield from cloud.map_concurrently(lambda one: _look_closer(cloud, one, window), seen)
+    readings = busy.busy_readings(cloud, running, window)
+    observations = [Observation(resource=r, readings=readings.get(r.id, ())) for r in resources]
+    yield from cloud.map_concurrently(lambda observation: _look_closer(cloud, observation, window), observations)
 
 
-def _look_closer(cloud: CloudSession, seen: Observation, window: Window) -> Observation:
-    resource = seen.resource
+def _look_closer(cloud: CloudSession, observation: Observation, window: Window) -> Observation:
+    resource = observation.resource
     if resource.status == "Stopped":
-        return replace(seen, free_because="it is stopped; only its volume is billed")
+        return replace(observation, free_because="it is stopped; only its volume is billed")
     if resource.status in CHANGING_STATUSES:
-        return replace(seen, changing_because=f"its status is {resource.status}")
+        return replace(observation, changing_because=f"its status is {resource.status}")
     if resource.status != "InService":
         return replace(
-            seen,
+            observation,
             unknown_because=f"its status is {resource.status or 'missing'}{'' if resource.status in BROKEN_STATUSES else ', which we do not know'}",
         )
-    if is_recent(seen, window):
-        return replace(seen, unknown_because="it was used or changed too recently for a closer look")
-    return _with_log_evidence(cloud, seen, window)
+    if is_recent(observation, window):
+        return replace(observation, unknown_because="it was used or changed too recently for a closer look")
+    return _with_log_evidence(cloud, observation, window)
 
 
-def _with_log_evidence(cloud: CloudSession, seen: Observation, window: Window) -> Observation:
+def _with_log_evidence(cloud: CloudSession, observation: Observation, window: Window) -> Observation:
     """Its log counts from an hour after what is known of it, since a later event may not be known yet."""
-    resource = seen.resource
+    resource = observation.resource
     try:
         event = _last_log_event_at(cloud, resource.name, window.end + MAX_EVENT_AHEAD)
     except CloudError as error:
         cloud.add_error(error)
-        return replace(seen, unknown_because=f"its log could not be read: {error}")
+        return replace(observation, unknown_because=f"its log could not be read: {error}")
     log = Reading(
         signal="jupyter.log", role=Role.ACTIVITY, event_at=max(event, min(event + MAX_LOG_DELAY, window.end)) if event else None
     )
@@ -131,8 +131,8 @@ def _with_log_evidence(cloud: CloudSession, seen: Observation, window: Window) -
     quiet = "no new Jupyter log events" if event else "no Jupyter log"
     because = f"running since {resource.changed:%Y-%m-%d %H:%M} UTC, {quiet}, no Busy signal as proof" if resource.changed else ""
     return replace(
-        seen,
-        readings=(*seen.readings, log),
+        observation,
+        readings=(*observation.readings, log),
         indirect_evidence=IndirectEvidence(since=since, because=because) if since and because else None,
     )
 

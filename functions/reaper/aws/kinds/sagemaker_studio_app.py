@@ -73,10 +73,10 @@ def discover(cloud: CloudSession) -> Iterator[Resource]:
     """Every app that is not deleted. ListApps gives no ARN, and lists deleted apps for a while."""
     listed = [row for row in cloud.sagemaker_rows("ListApps", "Apps", *REQUIRED_KEYS) if row.get("Status") != "Deleted"]
     rows = [row for row in listed if _has_valid_identity(cloud, row)]
-    found = tags.tags_by_arn(cloud, "app", "space", "user-profile", "domain") if rows else {}
+    tags_by_arn = tags.tags_by_arn(cloud, "app", "space", "user-profile", "domain") if rows else {}
     for row in rows:
-        arn, homes = app_and_parent_arns(cloud, row)
-        yield resource_from_row(cloud, row, tags.tags_of(found, arn, *homes))
+        arn, parents = app_and_parent_arns(cloud, row)
+        yield resource_from_row(cloud, row, tags.tags_of(tags_by_arn, arn, *parents))
 
 
 def _has_valid_identity(cloud: CloudSession, row: Mapping[str, Any]) -> bool:
@@ -87,7 +87,7 @@ def _has_valid_identity(cloud: CloudSession, row: Mapping[str, Any]) -> bool:
     return placed
 
 
-def resource_from_row(cloud: CloudSession, row: Mapping[str, Any], found: Mapping[str, str] | None) -> Resource:
+def resource_from_row(cloud: CloudSession, row: Mapping[str, Any], own_tags: Mapping[str, str] | None) -> Resource:
     """A row of the list, or a description, with its tags."""
     instance = (row.get("ResourceSpec") or {}).get("InstanceType") or ""
     return Resource(
@@ -100,7 +100,7 @@ def resource_from_row(cloud: CloudSession, row: Mapping[str, Any], found: Mappin
         status=row.get("Status", ""),
         size=instance,
         parts=_billed_parts(row["AppType"], instance),
-        tags=found,
+        tags=own_tags,
         people={"Studio user profile": row["UserProfileName"]} if row.get("UserProfileName") else {},
         details=details_from_row(row),
     )

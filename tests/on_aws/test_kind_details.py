@@ -1,0 +1,61 @@
+"""What a kind keeps of a resource can be written as JSON and read again, so that it can pass between the phases of a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter
+
+from on_aws.actions.stage import Stage
+from reaper import registry
+from reaper.aws.component_actions import ComponentDetails
+from reaper.aws.endpoint_actions import EndpointDetails
+from reaper.aws.kinds.sagemaker_studio_app import StudioAppDetails
+from reaper.aws.scale_in_plan import ScaleInPlan
+from reaper.model import BilledPart, Blocked, StepName
+from reaper_sandbox.aws.account import Account
+from reaper_sandbox.aws.records import Variant
+from reaper_sandbox.aws.server import Server
+
+DETAILS = [
+    EndpointDetails(),
+    EndpointDetails(
+        component_tags={"one": {"team": "ml"}, "two": None},
+        scale_in=ScaleInPlan(
+            instances_by_variant={"blue": 1}, components=("one",), blocked=Blocked(because="it runs one", already_done=True)
+        ),
+        parts_after_stop=(BilledPart(component="Hosting", instance="ml.g5.xlarge", count=2),),
+        unrestorable=Blocked(because="its configuration wasn't checked", not_read=True),
+        protected_inside={StepName.DELETE: "one inside it is protected"},
+    ),
+    ComponentDetails(endpoint_name="e", is_described=True, copies=2, models=("m",), can_wake=True, adapters=("a",)),
+    StudioAppDetails(domain_id="d", app_type="JupyterLab", app_name="default", space_name="s", is_private_space=True),
+]
+
+
+@pytest.mark.parametrize("details", DETAILS, ids=lambda details: type(details).__name__)
+def test_details_survive_json(details: Any):
+    adapter = TypeAdapter(type(details))
+    assert adapter.validate_json(adapter.dump_json(details)) == details
+
+
+@pytest.mark.parametrize("kind", registry.kinds("aws"), ids=lambda kind: str(kind.name))
+def test_every_kind_names_the_class_of_its_details(kind: Any):
+    named = {"sagemaker-notebook": None, "sagemaker-endpoint": EndpointDetails}
+    named |= {"sagemaker-inference-component": ComponentDetails, "sagemaker-studio-app": StudioAppDetails}
+    assert kind.details is named.get(kind.name)
+
+
+@pytest.mark.parametrize("kind", ["sagemaker-endpoint", "sagemaker-inference-component"])
+def test_observed_details_survive_json_and_contain_no_other_details(account: Account, server: Server, kind: str):
+    account.endpoint("e", variants=[Variant(model=None, scaling=(0, 4), count=2)])
+    account.component("one", "e", copies=1)
+    account.component("extra", "e", base="one")
+    name = {"sagemaker-endpoint": "e", "sagemaker-inference-component": "one"}[kind]
+    stage = Stage(server, kind)
+    resource = stage.again(stage.seen(name)).resource
+    adapter = TypeAdapter(registry.kind(kind).details)
+    assert adapter.validate_json(adapter.dump_json(resource.details)) == resource.details
+    assert resource.contained
+    assert {inner.details for inner in resource.contained} == {None}
