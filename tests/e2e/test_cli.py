@@ -102,7 +102,7 @@ def test_exit_status_1_when_something_is_idle_and_asked_to_fail(server: Server, 
         (["plan", "--output", ""], {}, "--output '' names no file"),
         (["demo", "--output", ""], {}, "--output '' names no folder"),
         (["plan", "--output", "-", "--kind", ""], {}, "--kind '' names nothing"),
-        (["sweep", "--cloud", "azure", "--subscription", "my-subscription"], {}, "is no subscription id, such as 0000"),
+        (["sweep", "--cloud", "azure", "--subscription", "my-subscription"], {}, "isn't a subscription ID such as 0000"),
     ],
 )
 def test_exit_status_2_names_what_is_wrong(server: Server, arguments: list[str], environ: dict[str, str], said: str):

@@ -164,7 +164,7 @@ def test_a_policy_in_a_bucket_is_called_what_it_is(server: Server):
 
 def test_an_address_that_is_none_is_shown_one_of_its_own_sort():
     done = reaper(None, "sweep", "--cloud", "azure", REAPER_METRICS_ENDPOINT="http://plain")
-    refused(done, "such as https://{region}.metrics.monitor.azure.com: no token goes over plain http")
+    refused(done, "such as https://{region}.metrics.monitor.azure.com; tokens are only sent over https")
 
 
 def test_an_arn_says_where_to_look(server: Server):
