@@ -149,7 +149,7 @@ def test_an_endpoint_whose_identity_may_not_be_assigned_keeps_its_traffic(estate
     report = estate.sweep(Mode.ENFORCE)
     [outcome] = [f.outcome for f in report.findings if f.case.resource.name == "gone/blue"]
     assert str(outcome.result) == "failed"
-    assert f"{ASSIGN} is not allowed over scope {estate.runs_as}" in str(outcome.error)
+    assert f"missing permission {ASSIGN} on {estate.runs_as}" in str(outcome.error)
     assert estate.state()["traffic"] == BEFORE["traffic"]
     [gap] = [c for c in report.coverage if c.kind == "acts"]
     assert gap.missing == ASSIGN

@@ -101,7 +101,7 @@ def test_fail_on_idle_exits_with_1(server: Server, account: Account):
         (["plan", "--output", ""], {}, "--output '' names no file"),
         (["demo", "--output", ""], {}, "--output '' names no folder"),
         (["plan", "--output", "-", "--kind", ""], {}, "--kind '' is empty"),
-        (["sweep", "--cloud", "azure", "--subscription", "my-subscription"], {}, "is no subscription id, such as 0000"),
+        (["sweep", "--cloud", "azure", "--subscription", "my-subscription"], {}, "isn't a subscription ID such as 0000"),
     ],
 )
 def test_an_error_exits_with_2_and_names_the_problem(server: Server, arguments: list[str], environ: dict[str, str], said: str):

@@ -167,7 +167,7 @@ def test_a_missing_s3_policy_is_named_by_its_address(server: Server):
 
 def test_an_invalid_address_error_shows_a_valid_one():
     done = reaper(None, "sweep", "--cloud", "azure", REAPER_METRICS_ENDPOINT="http://plain")
-    refused(done, "such as https://{region}.metrics.monitor.azure.com: no token goes over plain http")
+    refused(done, "such as https://{region}.metrics.monitor.azure.com; tokens are only sent over https")
 
 
 def test_explain_takes_account_and_region_from_the_arn(server: Server):

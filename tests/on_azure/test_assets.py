@@ -55,7 +55,7 @@ def test_what_is_gone_keeps_it_from_being_deleted(server: Server, cloud: CloudSe
     vision.asset(assets.COLLECTIONS[what], "chat").remove()
     failed = refused(cloud)
     assert failed.reason is Reason.REFUSED
-    assert f"its {what} {vision.id}/{assets.COLLECTIONS[what]}/chat/versions/1 is not there any more" in str(failed)
+    assert f"its {what} {vision.id}/{assets.COLLECTIONS[what]}/chat/versions/1 no longer exists" in str(failed)
     assert not server.mutations
 
 
@@ -63,7 +63,7 @@ def test_what_is_gone_keeps_it_from_being_deleted(server: Server, cloud: CloudSe
 def test_another_version_of_what_is_gone_is_none_of_it(cloud: CloudSession, vision: Workspace, blue: Thing, what: str):
     vision.asset(assets.COLLECTIONS[what], "chat").remove()
     vision.asset(assets.COLLECTIONS[what], "chat", "2")
-    assert "is not there any more" in str(refused(cloud))
+    assert "no longer exists" in str(refused(cloud))
 
 
 @EVERY
@@ -95,7 +95,7 @@ def test_what_lies_in_a_registry_counts_as_there_and_the_manifest_says_so(
 ):
     id_ = f"azureml://registries/azureml/{assets.COLLECTIONS[what]}/llama/versions/7"
     blue.set(FIELDS[what], id_)
-    because = "it lies in a registry, which these rights cannot read: it is taken to be there"
+    because = "it is in a registry, which these permissions can't read: it is assumed to exist"
     assert {"what": what, "id": id_, "because": because} in made_from(cloud)
     assert len(asset_calls(server)) == 2
 
@@ -121,7 +121,7 @@ PROVIDER = "providers/Microsoft.MachineLearningServices"
 def test_every_spelling_of_a_workspace_is_read(cloud: CloudSession, vision: Workspace, blue: Thing, what: str, spelling: str):
     many, guid = assets.COLLECTIONS[what], vision.body["properties"]["workspaceId"]
     blue.set(FIELDS[what], spelling.format(many=many, guid=guid))
-    assert "is not there any more" in str(refused(cloud))
+    assert "no longer exists" in str(refused(cloud))
     vision.asset(many, "own", "3")
     assert made_from(cloud)[list(FIELDS).index(what)]["because"] == "it was there"
 
@@ -129,7 +129,7 @@ def test_every_spelling_of_a_workspace_is_read(cloud: CloudSession, vision: Work
 def test_what_lies_in_another_workspace_is_read_there(cloud: CloudSession, server: Server, blue: Thing):
     other = server.subscription(SUB).workspace("models", group="shared")
     blue.set("properties.model", f"{other.id}/models/own/versions/3")
-    assert "is not there any more" in str(refused(cloud))
+    assert "no longer exists" in str(refused(cloud))
     other.asset("models", "own", "3")
     assert made_from(cloud)[0]["because"] == "it was there"
 
@@ -161,14 +161,14 @@ def test_what_is_not_understood_bars_a_delete_before_it_is_announced(
 ):
     written = spelling.format(many=assets.COLLECTIONS[what]) if isinstance(spelling, str) else spelling
     blue.set(FIELDS[what], written)
-    told = f"what its {what} is cannot be understood ({written})"
-    assert bar(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE).because == f"{told}, so it might not be created again"
+    told = f"its {what} isn't understood ({written})"
+    assert bar(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE).because == f"{told}, so it might not be possible to recreate it"
     assert told in str(refused(cloud))
 
 
 def test_a_code_configuration_of_an_unexpected_shape_bars_a_delete(cloud: CloudSession, blue: Thing):
     blue.set("properties.codeConfiguration", "code")
-    assert "what its code is cannot be understood (code)" in bar(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE).because
+    assert "its code isn't understood (code)" in bar(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE).because
 
 
 def test_what_is_scaled_in_needs_none_of_it(server: Server, cloud: CloudSession, blue: Thing):

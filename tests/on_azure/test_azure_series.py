@@ -310,4 +310,4 @@ def test_points_that_cannot_be_read_make_the_reply_incomplete(
     server.rules.append(on("POST", ".*metrics:getBatch", Fault(answer=lambda r: Reply(body=body))))
     found = metrics.fetch_metrics(cloud, [place(vision)], NODES, WINDOW)
     assert not found.result_of(vision.id, "Active Nodes", "g").complete
-    assert "cannot be read" in str(cloud.errors[0])
+    assert "can't be read" in str(cloud.errors[0])

@@ -45,7 +45,7 @@ def test_a_hubs_cluster_is_unknown_while_a_project_of_its_is_out_of_sight(
     hub.body["properties"]["associatedWorkspaces"].append(spelled(near.id.replace("/near", "/far").replace(SUB, OTHER)))
     result = swept(CLUSTER)
     assert result.state("gpus") is State.UNKNOWN
-    assert "far are out of sight" in result.because("gpus").lower()
+    assert "far aren't visible" in result.because("gpus").lower()
 
 
 def test_a_projects_cluster_is_unknown_while_its_hub_is_out_of_sight(server: Server, subscription: Subscription, swept: Sweep):
@@ -54,7 +54,7 @@ def test_a_projects_cluster_is_unknown_while_its_hub_is_out_of_sight(server: Ser
         subscription.workspace(name, kind="Project").under(hub)
     resting(subscription.workspace("three", kind="Project").under(hub))
     result = swept(CLUSTER, subscriptions=(SUB,))
-    assert (result.state("gpus"), "the hub hub, which is out of sight" in result.because("gpus")) == (State.UNKNOWN, True)
+    assert (result.state("gpus"), "its hub hub isn't visible" in result.because("gpus")) == (State.UNKNOWN, True)
 
 
 @pytest.mark.parametrize("given", ["x", [7], {"a": 1}, 7])
@@ -97,7 +97,7 @@ def test_a_projects_cluster_is_unknown_while_its_hub_cannot_be_read(subscription
     hub = subscription.workspace("hub", kind="Hub")
     resting(subscription.workspace("project", kind="Project").under(hub))
     hub.set("properties.associatedWorkspaces", "x")
-    assert "which is out of sight" in swept(CLUSTER).because("gpus")
+    assert "isn't visible" in swept(CLUSTER).because("gpus")
 
 
 def _hub_with_a_busy_project(subscription: Subscription) -> tuple[Workspace, Workspace]:
@@ -188,10 +188,10 @@ def test_a_project_that_a_hub_has_got_since_is_looked_at_too(cloud: CloudSession
     hub = subscription.workspace("hub", kind="Hub")
     resting(hub)
     seen = found(cloud, CLUSTER, "gpus")
-    assert computes.read_compute_now(cloud.without_cache(), seen, "AmlCompute").job_workspaces == (hub.id,)
+    assert computes.read_compute_now(cloud.without_cache(), seen, "AmlCompute").details.job_workspaces == (hub.id,)
     new = subscription.workspace("new", kind="Project").under(hub)
     again = computes.read_compute_now(cloud.without_cache(), seen, "AmlCompute")
-    assert (again.job_workspaces, again.unseen_because) == ((hub.id, new.id), None)
+    assert (again.details.job_workspaces, again.details.unseen_because) == ((hub.id, new.id), None)
 
 
 def test_a_project_out_of_sight_that_a_hub_has_got_since_is_missed(cloud: CloudSession, subscription: Subscription):
@@ -199,10 +199,14 @@ def test_a_project_out_of_sight_that_a_hub_has_got_since_is_missed(cloud: CloudS
     resting(hub)
     seen = found(cloud, CLUSTER, "gpus")
     hub.set("properties.associatedWorkspaces", [hub.id.replace("/hub", "/far")])
-    assert "far are out of sight" in str(computes.read_compute_now(cloud.without_cache(), seen, "AmlCompute").unseen_because)
+    assert "far aren't visible" in str(
+        computes.read_compute_now(cloud.without_cache(), seen, "AmlCompute").details.unseen_because
+    )
     hub.set("properties.associatedWorkspaces", [])
     del subscription.workspace("odd").body["id"]
-    assert "cannot be read at all" in str(computes.read_compute_now(cloud.without_cache(), seen, "AmlCompute").unseen_because)
+    assert "can't be read at all" in str(
+        computes.read_compute_now(cloud.without_cache(), seen, "AmlCompute").details.unseen_because
+    )
 
 
 def _some_groups_only(server: Server) -> None:

@@ -33,7 +33,7 @@ def test_its_minimum_becomes_0_and_all_else_stays(server: Server, cloud: CloudSe
     cluster = gpus(vision)
     told = planned(cloud, CLUSTER, "gpus").carry()
     assert scale(cluster) == {"minNodeCount": 0, "maxNodeCount": 6, "nodeIdleTimeBeforeScaleDown": "PT30M"}
-    assert told == "its minimum is 0 nodes instead of 2; its maximum of 6 and its idle time are as before"
+    assert told == "its minimum is 0 nodes instead of 2; its maximum of 6 and its idle time are unchanged"
     assert [m.method for m in server.mutations] == ["PATCH"]
     assert not any("OperationsStatus" in r.path for r in server.requests)
     later(server)
@@ -70,7 +70,9 @@ def lowered(server: Server, cloud: CloudSession) -> Planned:
     return act
 
 
-@pytest.mark.parametrize(("since", "told"), [(1, "set to 1 nodes since, so the reaper left it alone"), (2, "already 2 nodes")])
+@pytest.mark.parametrize(
+    ("since", "told"), [(1, "has been set to 1 nodes since, so the reaper left it alone"), (2, "is already 2 nodes")]
+)
 def test_a_minimum_that_somebody_chose_since_is_left_alone(
     server: Server, cloud: CloudSession, vision: Workspace, since: int, told: str
 ):
@@ -78,7 +80,7 @@ def test_a_minimum_that_somebody_chose_since_is_left_alone(
     act = lowered(server, cloud)
     cluster.set(f"{SCALE}.minNodeCount", since)
     undone = registry.action_functions(CLUSTER).undo(cloud, act.manifest)
-    assert (undone.because, undone.not_restored, scale(cluster)["minNodeCount"]) == (f"its minimum is {told}", (), since)
+    assert (undone.because, undone.not_restored, scale(cluster)["minNodeCount"]) == (f"its minimum {told}", (), since)
 
 
 def test_a_cluster_made_anew_under_its_name_is_left_as_it_is(server: Server, cloud: CloudSession, vision: Workspace):
@@ -175,7 +177,7 @@ def test_what_azure_made_of_it_is_compared(
     server.rules.append(bend)
     failed = act.refused()
     assert failed.reason is Reason.PARTIAL
-    assert told in str(failed).partition("but Azure made it ")[2]
+    assert told in str(failed).partition("but Azure set it to ")[2]
 
 
 def test_the_same_idle_time_written_otherwise_is_the_same(server: Server, cloud: CloudSession, vision: Workspace):

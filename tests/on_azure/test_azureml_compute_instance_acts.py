@@ -41,7 +41,7 @@ def test_a_stop_is_undone_by_a_start(server: Server, cloud: CloudSession, vision
     later(server)
     undone = registry.action_functions(INSTANCE).undo(cloud, act.manifest)
     assert inner(ada)["state"] == "Starting"
-    assert "kernels, terminals and what was in memory when it was stopped are not brought back" in undone.because
+    assert "kernels, terminals and what was in memory when it was stopped are lost" in undone.because
     assert undone.not_restored == ()
     assert registry.action_functions(INSTANCE).undo(cloud, act.manifest).because == "it is already Starting"
 
@@ -61,7 +61,7 @@ def test_it_is_started_and_a_start_is_not_undone(server: Server, cloud: CloudSes
     act.carry()
     later(server)
     assert found(cloud, INSTANCE, "ada").status == "Running"
-    with pytest.raises(CloudError, match="a start is not undone"):
+    with pytest.raises(CloudError, match="a start isn't undone"):
         registry.action_functions(INSTANCE).undo(cloud, act.manifest)
     assert inner(ada)["state"] == "Running"
 
@@ -69,10 +69,10 @@ def test_it_is_started_and_a_start_is_not_undone(server: Server, cloud: CloudSes
 def test_its_own_idle_shutdown_is_switched_on_and_off_again(server: Server, cloud: CloudSession, vision: Workspace):
     ada = vision.instance("ada")
     act = planned(cloud, INSTANCE, "ada", stop_by="native")
-    assert act.carry() == "its own idle shutdown is on, after PT60M without use"
+    assert act.carry() == "its idle shutdown is on, after PT60M without use"
     assert (inner(ada)["state"], inner(ada)["idleTimeBeforeShutdown"]) == ("Running", "PT60M")
     undone = registry.action_functions(INSTANCE).undo(cloud, act.manifest)
-    assert (undone.because, undone.not_restored) == ("its own idle shutdown is off again", ())
+    assert (undone.because, undone.not_restored) == ("its idle shutdown is off again", ())
     assert inner(ada)["idleTimeBeforeShutdown"] is None
 
 
@@ -91,7 +91,7 @@ def test_an_idle_shutdown_that_azure_does_not_take_back_off_is_told(server: Serv
     [
         ("PT3H", "its idle shutdown has been set to PT3H since, so the reaper left it alone"),
         (None, "its idle shutdown is already off"),
-        ("PT1H", "its own idle shutdown is off again"),
+        ("PT1H", "its idle shutdown is off again"),
     ],
 )
 def test_an_idle_shutdown_that_somebody_chose_since_is_left_alone(
@@ -133,7 +133,7 @@ def test_an_idle_shutdown_that_azure_does_not_show_afterwards_is_a_failure(
             ada.set(IDLE, None)
 
     server.rules.append(forget)
-    assert "took PT60M as its idle shutdown, but shows none" in str(act.refused())
+    assert "accepted an idle shutdown of PT60M but shows none" in str(act.refused())
 
 
 def test_someone_elses_idle_shutdown_is_left_as_it_is(cloud: CloudSession, vision: Workspace):
@@ -238,7 +238,7 @@ def test_a_404_of_a_call_that_azure_does_not_know_is_not_taken_for_gone(
     vision.instance("ada")
     act = planned(cloud, INSTANCE, "ada", stop_by="native")
     server.rules.append(on("POST", ".*/updateIdleShutdownSetting", error(404, code, "no such operation")))
-    assert (act.refused().reason, "although it is still there" in str(act.refused())) == (Reason.REFUSED, True)
+    assert (act.refused().reason, "although the resource exists" in str(act.refused())) == (Reason.REFUSED, True)
 
 
 def test_azures_own_words_tell_why_it_refuses(server: Server, cloud: CloudSession, vision: Workspace):
@@ -271,7 +271,7 @@ def test_whether_it_was_done_is_not_known_after_an_error_of_azures_own(server: S
     act = planned(cloud, INSTANCE, "ada")
     server.rules.append(on("POST", ".*/stop", error(501, "Oops", "sorry")))
     failed = act.refused()
-    assert (failed.reason, "whether it was done is not known" in str(failed)) == (Reason.UNREACHABLE, True)
+    assert (failed.reason, "it may have been carried out" in str(failed)) == (Reason.UNREACHABLE, True)
 
 
 def test_a_change_that_could_not_be_looked_at_afterwards_is_no_refusal(server: Server, cloud: CloudSession, vision: Workspace):

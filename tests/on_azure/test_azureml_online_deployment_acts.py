@@ -173,9 +173,9 @@ def test_autoscale_that_cannot_be_read_bars_it_and_is_told(server: Server, cloud
         server.world.autoscale[0]["properties"]["profiles"][0]["capacity"]["minimum"] = odd
         assert "its Azure Monitor autoscale, which might undo a scale-in, couldn't be read" in looked_at(cloud).because
     server.world.autoscale[0]["properties"] = "odd"
-    assert "an autoscale setting cannot be read" in looked_at(cloud).because
+    assert "an autoscale setting can't be read" in looked_at(cloud).because
     server.rules.append(deny("Microsoft.Insights/autoscaleSettings/read"))
-    assert "Microsoft.Insights/autoscaleSettings/read is not allowed" in looked_at(cloud).because
+    assert "missing permission Microsoft.Insights/autoscaleSettings/read" in looked_at(cloud).because
 
 
 def test_autoscale_that_was_not_looked_at_bars_it(cloud: CloudSession, chat: Endpoint):
@@ -300,7 +300,7 @@ def test_one_that_had_no_traffic_comes_back_without_any(server: Server, cloud: C
     act = delete(cloud)
     act.carry()
     later(server)
-    for told in ("it is not there yet", "it is still Creating"):
+    for told in ("it isn't ready yet", "it is still Creating"):
         undone = undo(cloud, act)
         assert (undone.not_restored, undone.run_again) == ((f"{told}: run it again in a few minutes",), True)
     later(server)
@@ -372,7 +372,7 @@ def test_the_manifest_has_all_of_it(cloud: CloudSession, chat: Endpoint):
     endpoint = record["endpoint"]
     assert endpoint == chat.body
     assert endpoint["properties"]["traffic"] == {"blue": 100}
-    assert "must be private" in registry.kind(DEPLOYMENT).actions[StepName.DELETE].effect
+    assert "keep the store of manifests private" in registry.kind(DEPLOYMENT).actions[StepName.DELETE].effect
 
 
 def test_a_system_assigned_identity_is_told_to_be_a_new_one(server: Server, cloud: CloudSession, chat: Endpoint):
@@ -447,7 +447,7 @@ def test_a_sibling_that_came_a_moment_ago_saves_it_and_its_traffic(server: Serve
     chat.traffic(blue=100)
     act = delete(cloud)
     full(chat, "green")
-    assert "would have to move to green" in str(act.refused())
+    assert "shift that to green first" in str(act.refused())
     assert (traffic(chat), server.mutations) == ({"blue": 100}, [])
 
 
@@ -479,7 +479,7 @@ def test_it_is_not_deleted_while_its_endpoint_does_not_settle(server: Server, cl
     failed = act.refused()
     assert (failed.reason, sum(waited)) == (Reason.PARTIAL, 70)
     assert "its endpoint's state is Updating, so it wasn't deleted; its traffic had been set from 100% to 0%" in str(failed)
-    assert "undoing puts the traffic back" in str(failed)
+    assert "undo restores the traffic" in str(failed)
     assert server.world.estate.find(blue.id) is not None
     later(server)
     undo(cloud, act)

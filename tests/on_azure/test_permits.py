@@ -134,7 +134,7 @@ def test_a_delete_that_ends_after_its_traffic_went_is_half_made_and_restored(
             server.rules.append(on("PUT", ".*", denied()))
             raise
 
-    with pytest.raises(ActionWithdrawn, match="undoing puts the traffic back"):
+    with pytest.raises(ActionWithdrawn, match="undo restores the traffic"):
         one.made(permit)
     server.rules.clear()
     later(server)

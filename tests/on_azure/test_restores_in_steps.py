@@ -114,7 +114,7 @@ def test_a_scale_out_refused_for_want_of_quota_is_made_by_a_later_run(server: Se
 
 
 def earlier(one: Planned) -> str:
-    return f"An earlier action had changed it before: `reaper restore {one.resource.id} --manifest first` takes that back, too."
+    return f"An earlier action had changed it before: `reaper restore {one.resource.id} --manifest first` undoes that too."
 
 
 def test_one_that_was_scaled_in_before_it_was_deleted_gets_its_instances_back(

@@ -1,6 +1,6 @@
-"""What an online deployment is made from: a version of a model, of an environment and of code, each named in one of several spellings.
+"""The assets of an online deployment: a version of a model, an environment and code, each named in one of several spellings.
 
-Azure deletes a deployment without asking whether these are still there, and then it could not be created again.
+Azure deletes a deployment without checking whether these still exist, and then it couldn't be recreated.
 https://learn.microsoft.com/azure/templates/microsoft.machinelearningservices/workspaces/onlineendpoints/deployments and, for the
 spellings, https://learn.microsoft.com/azure/machine-learning/reference-yaml-core-syntax#referencing-an-azure-ml-resource
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 COLLECTIONS = {"model": "models", "environment": "environments", "code": "codes"}
 PERMISSIONS = tuple(f"{TYPE}/{collection}/versions/read" for collection in COLLECTIONS.values())
 WAS_THERE = "it was there"
-ASSUMED_THERE = "it lies in a registry, which these rights cannot read: it is taken to be there"
+ASSUMED_THERE = "it is in a registry, which these permissions can't read: it is assumed to exist"
 SEGMENT_PATTERN = r"[^/?#:@\s]+"
 WORKSPACE_PATTERN = rf"(?P<group>subscriptions/{SEGMENT_PATTERN}/resourceGroups/{SEGMENT_PATTERN})/(?:providers/{re.escape(PROVIDER)}/)?workspaces/(?P<space>{SEGMENT_PATTERN})"
 VERSION_PATTERN = (
@@ -42,7 +42,7 @@ SPELLINGS = tuple(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asset:
-    """One thing that a deployment is made from. `path` is where Resource Manager has it; None: in a registry, or not understood."""
+    """One asset of a deployment. `path`: its path in Resource Manager; None if it is in a registry or not understood."""
 
     asset_type: str
     reference: object
@@ -51,12 +51,12 @@ class Asset:
 
     @property
     def is_unclear(self) -> bool:
-        """Whether what is written is no spelling that is known."""
+        """Whether its reference is in no known spelling."""
         return self.path is None and not self.is_in_registry
 
 
 def deployment_assets(row: Mapping[str, Any], space: Workspace) -> Iterator[Asset]:
-    """What a deployment of the workspace `space` says that it is made from. What it does without is left out."""
+    """The assets that a deployment of the workspace `space` names."""
     properties = row["properties"]
     code = properties.get("codeConfiguration") or {}
     written = {
@@ -64,23 +64,23 @@ def deployment_assets(row: Mapping[str, Any], space: Workspace) -> Iterator[Asse
         "environment": properties.get("environmentId"),
         "code": code.get("codeId") if isinstance(code, dict) else code,
     }
-    for what, text in written.items():
-        if text not in (None, ""):
-            yield _parse_asset(what, text, space)
+    for asset_type, reference in written.items():
+        if reference not in (None, ""):
+            yield _parse_asset(asset_type, reference, space)
 
 
 def unclear_asset_because(row: Mapping[str, Any], space: Workspace) -> str | None:
-    """Why it cannot be told from the deployment alone what it would be created from again; None where it can."""
+    """Why the deployment alone doesn't say what it would be recreated from; None if it does."""
     for asset in deployment_assets(row, space):
         if asset.is_unclear:
-            return f"what its {asset.asset_type} is cannot be understood ({asset.reference}), so it might not be created again"
+            return f"its {asset.asset_type} isn't understood ({asset.reference}), so it might not be possible to recreate it"
     return None
 
 
 def require_assets(cloud: CloudSession, row: Mapping[str, Any], space: Workspace) -> list[Json]:
-    """What the deployment would be created from again, and how each is known to be there. Archived versions are: they can be used.
+    """What the deployment would be recreated from, and how each is known to exist. Archived versions count: they can be used.
 
-    Raises CloudError where one is not there, cannot be read or is not understood.
+    Raises CloudError if an asset doesn't exist, can't be read or isn't understood.
     """
     return [
         {"what": asset.asset_type, "id": asset.reference, "because": _require_asset(cloud, asset)}
@@ -93,31 +93,32 @@ def _require_asset(cloud: CloudSession, asset: Asset) -> str:
         return ASSUMED_THERE
     permission = f"{TYPE}/{COLLECTIONS[asset.asset_type]}/versions/read"
     if asset.path is None:
-        raise CloudError(Reason.REFUSED, permission, f"what its {asset.asset_type} is cannot be understood ({asset.reference})")
+        raise CloudError(Reason.REFUSED, permission, f"its {asset.asset_type} isn't understood ({asset.reference})")
     try:
         cloud.call(ArmRequest(permission=permission, path=asset.path, required_keys=("id", "properties")))
     except CloudError as error:
         if error.reason is not Reason.GONE:
             raise
-        text = f"its {asset.asset_type} {asset.reference} is not there any more, so it could not be created again"
+        text = f"its {asset.asset_type} {asset.reference} no longer exists, so it couldn't be recreated"
         raise CloudError(Reason.REFUSED, permission, text, code=error.code) from error
     return WAS_THERE
 
 
-def _parse_asset(what: str, text: object, space: Workspace) -> Asset:
-    match = next(filter(None, (spelling.fullmatch(text) for spelling in SPELLINGS)), None) if isinstance(text, str) else None
+def _parse_asset(asset_type: str, reference: object, space: Workspace) -> Asset:
+    matches = (spelling.fullmatch(reference) for spelling in SPELLINGS) if isinstance(reference, str) else iter(())
+    match = next(filter(None, matches), None)
     parts = match.groupdict() if match else {}
-    if not parts or parts.get("collection", COLLECTIONS[what]).lower() != COLLECTIONS[what]:
-        return Asset(asset_type=what, reference=text)
+    if not parts or parts.get("collection", COLLECTIONS[asset_type]).lower() != COLLECTIONS[asset_type]:
+        return Asset(asset_type=asset_type, reference=reference)
     if parts.get("registry"):
-        return Asset(asset_type=what, reference=text, is_in_registry=True)
+        return Asset(asset_type=asset_type, reference=reference, is_in_registry=True)
     home = _workspace_id(parts, space)
-    below = f"{COLLECTIONS[what]}/{parts['name']}/versions/{parts['version']}"
-    return Asset(asset_type=what, reference=text, path=home and f"{home}/{below}")
+    below = f"{COLLECTIONS[asset_type]}/{parts['name']}/versions/{parts['version']}"
+    return Asset(asset_type=asset_type, reference=reference, path=home and f"{home}/{below}")
 
 
 def _workspace_id(parts: Mapping[str, str], space: Workspace) -> str | None:
-    """The id of the workspace that has it: the one that is written, or the deployment's own; None where it is another, known by a number."""
+    """The ID of the workspace that has it: the one named, or the deployment's own; None if it is another, named by its number."""
     if "group" in parts:
         return f"/{parts['group']}/providers/{TYPE}/{parts['space']}"
     if guid := parts.get("guid"):

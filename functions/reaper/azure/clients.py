@@ -1,7 +1,7 @@
-"""What all kinds of one subscription share: the SDK's clients, each made once, and what was read once for all of them.
+"""What all kinds of one subscription share: the SDK's clients, each opened once, and what was read once for all of them.
 
-azure-mgmt-machinelearningservices is pinned to the pre-release 2.0.0b2, because the stable release speaks an API of 2020 without
-endpoints. Its typed models lose facts (unknown compute types, `tags: null`), so its pipeline is used and the JSON read as it is.
+Requests go through azure-mgmt-core's `ARMPipelineClient`; which changes go through azure-mgmt-machinelearningservices, and why not all
+calls do, is in `request`. That package is pinned to the pre-release 2.0.0b2: the stable release uses an API of 2020 without endpoints.
 """
 
 from __future__ import annotations
@@ -11,18 +11,24 @@ import threading
 import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from azure.core.credentials import TokenCredential
-from azure.core.exceptions import ServiceRequestError
+from azure.core.exceptions import ClientAuthenticationError, HttpResponseError, ServiceRequestError
 from azure.core.rest import HttpRequest, HttpResponse
-from azure.mgmt.machinelearningservices import MachineLearningServicesMgmtClient
+from azure.mgmt.core import ARMPipelineClient
 from azure.monitor.querymetrics import MetricsClient
 
 from reaper.azure.http_policies import RETRY_RECORD_OPTION, TIMEOUTS, GraphQuotaPolicy, RetryRecord, client_policies
-from reaper.azure.request import API_VERSIONS
+from reaper.azure.request import API_VERSIONS, ArmOperation
 from reaper.azure.service_hosts import AzureHosts
 from reaper.errors import CloudError
+
+if TYPE_CHECKING:
+    from azure.mgmt.machinelearningservices import MachineLearningServicesMgmtClient
+
+PLAIN_ERRORS: dict[int, type[HttpResponseError]] = dict.fromkeys((304, 401, 404, 409), HttpResponseError)
+"""An operation raises the same error for each refusal by Azure, so that ClientAuthenticationError always means that there is no token."""
 
 
 @dataclass(slots=True)
@@ -34,51 +40,65 @@ class _Memo:
 
 
 class Clients:
-    """The clients of one subscription. `bulk` is whether metrics may be asked for in bulk: so until Azure says no.
+    """The clients of one subscription. `may_use_batch`: whether metrics may be read in batches; true until Azure refuses.
 
-    `pause(seconds)` is how an act waits.
+    `pause(seconds)` is how an action waits.
     """
 
-    def __init__(self, credential: TokenCredential, subscription: str, endpoints: AzureHosts, pace: GraphQuotaPolicy) -> None:
-        self.may_use_batch = endpoints.metrics is not None
+    def __init__(self, credential: TokenCredential, subscription: str, hosts: AzureHosts, graph_quota: GraphQuotaPolicy) -> None:
+        self.may_use_batch = hosts.metrics is not None
         self.pause: Callable[[float], None] = time.sleep
-        self._credential, self._endpoints, self._pace = credential, endpoints, pace
-        self._arm = MachineLearningServicesMgmtClient(
-            credential,
-            subscription,
-            base_url=endpoints.arm,
-            api_version=API_VERSIONS["Microsoft.MachineLearningServices"],
-            credential_scopes=[endpoints.arm_scope],
-            policies=client_policies(credential, endpoints.arm_scope, pace),
-            **TIMEOUTS,
+        self._credential, self._subscription, self._hosts, self._graph_quota = credential, subscription, hosts, graph_quota
+        self._arm: ARMPipelineClient[HttpRequest, HttpResponse] = ARMPipelineClient(
+            hosts.arm, policies=client_policies(credential, hosts.arm_scope, graph_quota), **TIMEOUTS
         )
         self._arm.__enter__()
+        self._operations: list[MachineLearningServicesMgmtClient] = []
         self._metrics: dict[str, MetricsClient] = {}
         self._memos: dict[Hashable, _Memo] = {}
         self._lock = threading.Lock()
 
     def send(self, request: HttpRequest, region: str | None, tries: RetryRecord) -> HttpResponse:
-        """One request to Resource Manager, or to the batch metrics host of `region`. Raises what azure-core raises.
+        """One request to Resource Manager, or to the batch metrics host of `region`. Raises azure-core's errors.
 
-        `tries` is told, whatever comes of it, of tries that may have been carried out before the last one.
+        `tries` counts, whatever the result, the tries before the last one that may have been carried out.
         """
         option: dict[str, Any] = {RETRY_RECORD_OPTION: tries}
         try:
-            if region is None:
-                return self._arm._send_request(request, **option)
-            return self._metrics_client(region).send_request(request, **option)
+            if region is not None:
+                return self._metrics_client(region).send_request(request, **option)
+            request.url = self._arm.format_url(request.url)
+            return self._arm.send_request(request, **option)
         except OSError as error:
-            # What requests says of this machine's files, such as certificates to trust, comes through azure-core as it is.
-            raise ServiceRequestError(f"this machine cannot make the call: {error}") from error
+            # Errors of requests about local files, such as certificates to trust, come through azure-core unchanged.
+            raise ServiceRequestError(f"this machine can't make the call: {error}") from error
 
-    def read_once(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """What `make` gives, made by whoever asks first; a CloudError is remembered and raised to everybody."""
+    def begin(self, operation: ArmOperation, tries: RetryRecord) -> Any | None:
+        """Begin a change by a public operation of the SDK, without waiting for its end. Raises azure-core's errors.
+
+        Returns None, or Azure's reply if it isn't the documented one.
+        """
+        option: dict[str, Any] = {RETRY_RECORD_OPTION: tries}
+        try:
+            operation.begin(self._operations_client(), polling=False, error_map=PLAIN_ERRORS, **option)
+        except ClientAuthenticationError:
+            raise
+        except HttpResponseError as error:
+            if error.response is None:
+                raise
+            return error.response
+        except OSError as error:
+            raise ServiceRequestError(f"this machine can't make the call: {error}") from error
+        return None
+
+    def read_once(self, key: Hashable, read: Callable[[], Any]) -> Any:
+        """The result of `read`, called by the first caller only. A CloudError is remembered and raised to all."""
         with self._lock:
             memo = self._memos.setdefault(key, _Memo())
         with memo.lock:
             if not memo.is_done:
                 try:
-                    memo.value = make()
+                    memo.value = read()
                 except CloudError as error:
                     memo.error = error
                 memo.is_done = True
@@ -87,20 +107,38 @@ class Clients:
         return memo.value
 
     def without_cache(self) -> Clients:
-        """The same clients, with nothing remembered from before: for looking again."""
+        """The same clients with nothing remembered, for reading again."""
         fresh = copy.copy(self)
         fresh._memos = {}
         return fresh
 
+    def _operations_client(self) -> MachineLearningServicesMgmtClient:
+        # Imported here because only actions need it, and its thousands of models take time and memory to load.
+        from azure.mgmt.machinelearningservices import MachineLearningServicesMgmtClient
+
+        with self._lock:
+            if not self._operations:
+                client = MachineLearningServicesMgmtClient(
+                    self._credential,
+                    self._subscription,
+                    base_url=self._hosts.arm,
+                    api_version=API_VERSIONS["Microsoft.MachineLearningServices"],
+                    credential_scopes=[self._hosts.arm_scope],
+                    policies=client_policies(self._credential, self._hosts.arm_scope, self._graph_quota),
+                    **TIMEOUTS,
+                )
+                self._operations.append(client.__enter__())
+            return self._operations[0]
+
     def _metrics_client(self, region: str) -> MetricsClient:
         with self._lock:
             if region not in self._metrics:
-                scope = self._endpoints.metrics_scope
+                scope = self._hosts.metrics_scope
                 client = MetricsClient(
-                    str(self._endpoints.metrics).replace("{region}", region),
+                    str(self._hosts.metrics).replace("{region}", region),
                     self._credential,
                     audience=scope.removesuffix("/.default"),
-                    policies=client_policies(self._credential, scope, self._pace),
+                    policies=client_policies(self._credential, scope, self._graph_quota),
                     **TIMEOUTS,
                 )
                 self._metrics[region] = client.__enter__()

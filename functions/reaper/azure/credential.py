@@ -1,4 +1,4 @@
-"""Who we are in Azure: the managed identity that AZURE_CLIENT_ID names, or whatever else DefaultAzureCredential finds.
+"""The reaper's identity in Azure: the managed identity in AZURE_CLIENT_ID, or else what DefaultAzureCredential finds.
 
 https://learn.microsoft.com/python/api/azure-identity/azure.identity.defaultazurecredential
 """
@@ -15,23 +15,25 @@ from reaper.azure.http_policies import TIMEOUTS
 from reaper.errors import CloudError, Reason
 
 CA_BUNDLE_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
-"""What names the certificates to trust: https://requests.readthedocs.io/en/latest/user/advanced/#ssl-cert-verification"""
+"""Variables with the path of the certificates to trust: https://requests.readthedocs.io/en/latest/user/advanced/#ssl-cert-verification"""
 
-# Every failure comes back as a CloudError; without a handler the SDK would also write it to standard error.
+# Every failure becomes a CloudError. Without a handler the SDK would also write it to standard error.
 logging.getLogger("azure").addHandler(logging.NullHandler())
 
 
 def new_credential(**limits: Any) -> DefaultAzureCredential:
-    """A fresh credential; it keeps its tokens, so one should serve a whole run. Nothing is asked of Azure yet.
+    """A new credential. It caches its tokens, so use one for a whole run. Makes no call yet.
 
-    `limits` are options of azure-core's pipeline, for a caller that cannot wait as long as a sweep.
+    `limits`: options of azure-core's pipeline, for a caller that can't wait as long as a sweep.
 
-    Raises CloudError where the environment names what no credential and no call can be made with.
+    Raises CloudError if the environment has settings that no credential and no call can work with.
     """
     for name in CA_BUNDLE_VARIABLES:
         if (path := os.environ.get(name)) and not os.path.exists(path):
-            raise CloudError(Reason.REFUSED, "sign in", f"{name}={path!r}: there is no such file of certificates to trust")
+            raise CloudError(
+                Reason.REFUSED, "sign in", f"{name}={path!r}: no such file; it should contain the certificates to trust"
+            )
     try:
         return DefaultAzureCredential(**{**TIMEOUTS, **limits})
     except ValueError as error:
-        raise CloudError(Reason.REFUSED, "sign in", f"the settings of DefaultAzureCredential cannot be used: {error}") from error
+        raise CloudError(Reason.REFUSED, "sign in", f"the settings of DefaultAzureCredential can't be used: {error}") from error

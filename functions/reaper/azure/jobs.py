@@ -1,6 +1,6 @@
-"""What the jobs of a workspace say of the computes they name. Listed only where a verdict needs it: the API has no filter for us.
+"""The jobs of a workspace and the computes they name. Listed only if a verdict needs them: the API has no filter for computes.
 
-Every status that is not final counts as use, and so do archived jobs, pipeline steps and default computes:
+Every status that isn't final counts as use, and so do archived jobs, pipeline steps and default computes:
 https://learn.microsoft.com/rest/api/azureml/jobs/list
 """
 
@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from reaper.azure.arm_values import latest_known, parse_time
-from reaper.azure.request import UNREADABLE_REPLY_ERRORS
+from reaper.azure.request import UNREADABLE_REPLY_ERRORS, Json
 from reaper.azure.workspaces import PROVIDER
 from reaper.errors import CloudError, Reason
 from reaper.model import Observation, Reading, Role
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 PERMISSION = f"{PROVIDER}/workspaces/jobs/read"
 NAMING_PARTS: dict[str, type] = {"computeId": str, "settings": dict, "jobs": dict, "properties": dict}
-"""What may name a compute: of a job itself, of all steps of a pipeline, of a single step, and of where it was run."""
+"""The parts that may name a compute: of a job, of all steps of a pipeline, of a single step, and of the place it ran."""
 COMPUTE_KEYS = {"computeid", "default_compute", "defaultcompute"}
-"""What holds the name or id of a compute, in a job and in each step of a pipeline."""
+"""The keys of a compute's name or ID, in a job and in each step of a pipeline."""
 FINAL_STATUSES = {"completed", "failed", "canceled", "cancelled"}
 TIME_PROPERTIES = ("starttimeutc", "endtimeutc")
-"""Free properties in which Azure ML notes when a job was at work, in lower case."""
+"""Free properties, in lower case, in which Azure ML notes when a job was at work."""
 
 
 @dataclass(slots=True, kw_only=True)
 class JobsByCompute:
-    """By lower-cased name of a compute: a job that is not over, in words; when a job that is over was last heard of; and a job of which
-    that cannot be read.
+    """By a compute's name in lower case: an unfinished job, as a clause; the last time of a finished job; and the error of a finished job
+    whose times can't be read.
     """
 
     unfinished: dict[str, str] = field(default_factory=dict)
@@ -42,79 +42,84 @@ class JobsByCompute:
     unreadable: dict[str, CloudError] = field(default_factory=dict)
 
 
-def with_jobs(cloud: CloudSession, seen: Observation) -> Observation:
-    """What was seen of a compute, with its jobs: in use by one that is not over, blind where they cannot be read."""
-    name = seen.resource.name.lower()
+def with_jobs(cloud: CloudSession, observation: Observation) -> Observation:
+    """The observation with the compute's jobs: in use because of an unfinished one, unknown if they can't be read."""
+    name = observation.resource.name.lower()
     times: list[datetime | None] = []
-    lost = ""
-    for space in seen.resource.details.job_workspaces:
+    unknown = ""
+    for workspace_id in observation.resource.details.job_workspaces:
         try:
-            uses = cloud.read_once(("jobs", space.lower()), partial(_read_jobs, cloud, space))
+            jobs = cloud.read_once(("jobs", workspace_id.lower()), partial(_read_jobs, cloud, workspace_id))
         except CloudError as error:
             cloud.add_error(error)
-            lost = f"its jobs could not be read: {error}"
+            unknown = f"its jobs couldn't be read: {error}"
             continue
-        if name in uses.unfinished:
-            return replace(seen, in_use_because=uses.unfinished[name])
-        if name in uses.unreadable:
-            cloud.add_error(uses.unreadable[name])
-            lost = f"a job on it could not be read: {uses.unreadable[name]}"
-        times.append(uses.finished_at.get(name))
-    seen = replace(seen, readings=(*seen.readings, Reading(signal="jobs", role=Role.ACTIVITY, event_at=latest_known(*times))))
-    return replace(seen, unknown_because=lost) if lost else seen
+        if name in jobs.unfinished:
+            return replace(observation, in_use_because=jobs.unfinished[name])
+        if name in jobs.unreadable:
+            cloud.add_error(jobs.unreadable[name])
+            unknown = f"a job on it couldn't be read: {jobs.unreadable[name]}"
+        times.append(jobs.finished_at.get(name))
+    reading = Reading(signal="jobs", role=Role.ACTIVITY, event_at=latest_known(*times))
+    observation = replace(observation, readings=(*observation.readings, reading))
+    return replace(observation, unknown_because=unknown) if unknown else observation
 
 
-def _read_jobs(cloud: CloudSession, space: str) -> JobsByCompute:
-    """Every job is looked at: the oldest may be the one that is still paused.
+def _read_jobs(cloud: CloudSession, workspace_id: str) -> JobsByCompute:
+    """Every job is read: the oldest may be the one that is still paused.
 
-    Raises CloudError where one cannot be read and may be on any compute. One that plainly names its computes is only odd for those.
+    Raises CloudError if a job can't be read and may be on any compute. If it plainly names its computes, it is unreadable only for those.
     """
-    uses = JobsByCompute()
-    for row in cloud.paged_rows(PERMISSION, f"{space}/jobs", {"listViewType": "All"}, required_keys=("id", "name", "properties")):
+    jobs = JobsByCompute()
+    query, required_keys = {"listViewType": "All"}, ("id", "name", "properties")
+    for row in cloud.paged_rows(PERMISSION, f"{workspace_id}/jobs", query, required_keys=required_keys):
         try:
-            _add_job(uses, row, _computes_of_job(row["properties"]))
+            _add_job(jobs, row, _computes_of_job(row["properties"]))
         except UNREADABLE_REPLY_ERRORS as error:
-            raise CloudError(Reason.UNREADABLE, PERMISSION, f"{row['id']} cannot be read ({error!r})") from error
-    return uses
+            raise CloudError(Reason.UNREADABLE, PERMISSION, f"{row['id']} can't be read ({error!r})") from error
+    return jobs
 
 
-def _computes_of_job(properties: dict[str, Any]) -> set[str]:
-    """The computes that a job names. Raises TypeError where a part that may name one is of another type than documented."""
-    if any(not isinstance(properties.get(part), kind | None) for part, kind in NAMING_PARTS.items()):
+def _computes_of_job(properties: Json) -> set[str]:
+    """The computes that a job names. Raises TypeError if a part that may name one is of another type than documented."""
+    if any(not isinstance(properties.get(part), part_type | None) for part, part_type in NAMING_PARTS.items()):
         raise TypeError("its compute, settings or steps are of another type than documented")
     free = properties.get("properties") or {}
     if any(_is_compute_key(key.lower()) and not _is_text_or_list(value) for key, value in free.items()):
-        raise TypeError("one of its properties that speak of a compute is no text")
+        raise TypeError("one of its properties about a compute isn't a string")
     return set(_named_computes(properties))
 
 
 def _is_text_or_list(value: object) -> bool:
-    return value is None or isinstance(value, str) or (isinstance(value, list) and all(isinstance(one, str) for one in value))
+    is_list = isinstance(value, list) and all(isinstance(item, str) for item in value)
+    return value is None or isinstance(value, str) or is_list
 
 
-def _add_job(uses: JobsByCompute, row: dict[str, Any], names: set[str]) -> None:
+def _add_job(jobs: JobsByCompute, row: Json, computes: set[str]) -> None:
     status = str(row["properties"].get("status") or "of unknown status")
     if status.lower() not in FINAL_STATUSES:
-        uses.unfinished |= {name: f"job {row['name']} on it is {status}" for name in names if name not in uses.unfinished}
+        because = f"job {row['name']} on it is {status}"
+        jobs.unfinished |= {name: because for name in computes if name not in jobs.unfinished}
         return
     try:
-        heard = _last_heard_at(row, row["properties"].get("properties") or {} if names else {})
-        if heard is None and names:
+        last_seen_at = _last_seen_at(row, row["properties"].get("properties") or {} if computes else {})
+        if last_seen_at is None and computes:
             raise ValueError("it has no time at all")
     except UNREADABLE_REPLY_ERRORS as error:
-        if not names:
+        if not computes:
             raise
-        odd = CloudError(Reason.UNREADABLE, PERMISSION, f"when {row['id']} was at work cannot be read ({error!r})")
-        uses.unreadable |= dict.fromkeys(names, odd)
+        unreadable = CloudError(Reason.UNREADABLE, PERMISSION, f"the times of {row['id']} can't be read ({error!r})")
+        jobs.unreadable |= dict.fromkeys(computes, unreadable)
         return
-    uses.finished_at |= {name: max(heard, uses.finished_at.get(name, heard)) for name in names if heard}
+    if last_seen_at:
+        jobs.finished_at |= {name: max(last_seen_at, jobs.finished_at.get(name, last_seen_at)) for name in computes}
 
 
-def _last_heard_at(row: dict[str, Any], free: dict[str, Any]) -> datetime | None:
-    """When a job that is over was last heard of: the latest time that anything of it gives. Raises ValueError for one that cannot be read.
+def _last_seen_at(row: Json, free: Json) -> datetime | None:
+    """The latest time that anything about a finished job shows. Raises ValueError if one can't be read.
 
-    That may be before its end: the list says that only where a run noted it among its `free` properties, as `EndTimeUtc`, or where the job
-    was modified since. Of one that says no more than when it was created, the end is not known, and it counts from there.
+    It may be before the job's end: the list only has that if a run noted it among its `free` properties, as `EndTimeUtc`, or if the job was
+    modified since. If a job has no more than its creation time, its end is unknown, and it counts from its creation.
     """
     system = row.get("systemData") or {}
     noted = (value for key, value in free.items() if key.lower() in TIME_PROPERTIES)
@@ -122,12 +127,12 @@ def _last_heard_at(row: dict[str, Any], free: dict[str, Any]) -> datetime | None
 
 
 def _named_computes(value: object, key: str = "") -> Iterator[str]:
-    """The computes that a job names anywhere: by ARM id, or by plain name under a key that speaks of one, such as `_azureml.ClusterName`.
+    """The computes that a job names anywhere: by ARM ID, or by plain name under a key about a compute, such as `_azureml.ClusterName`.
 
-    Raises TypeError where what is documented as the name of one is no text.
+    Raises TypeError if what is documented as a compute's name isn't a string.
     """
     if key in COMPUTE_KEYS and not _is_text_or_list(value):
-        raise TypeError(f"its {key} is no text")
+        raise TypeError(f"its {key} isn't a string")
     if isinstance(value, dict):
         for inner_key, inner in value.items():
             yield from _named_computes(inner, str(inner_key).lower())

@@ -1,5 +1,20 @@
 """One request to Azure as plain data: what it needs, where it goes, and what a true reply must have.
 
+Why not all calls go through the public operations of azure-mgmt-machinelearningservices 2.0.0b2, whose models are of 2023. Each reason has
+its test in tests/on_azure/test_sdk_operations.py.
+
+| call | through | because |
+|---|---|---|
+| stop and start an instance, delete a deployment | the SDK's `begin_...`, see `operations` | neither sends nor reads a body; polling=False |
+| set an instance's idle shutdown | a request | the SDK has no such operation |
+| PATCH a cluster's minimum or a deployment's instances | a request | a reply of 200 that its models can't read raises an error after the change, without the status, and looks like a failure |
+| PUT an endpoint's traffic or a deployment | a request | the same; and a body built from its models loses what they don't know |
+| get a compute | a request | `minNodeCount` "2", 2.5 or true becomes a count; an odd tag is an error instead of a protection |
+| get a deployment or endpoint | a request | what a later PUT restores must be complete, and a new endpointComputeType would be lost |
+| get or list workspaces | a request | `hubResourceId` and `associatedWorkspaces` are lost, so whose jobs run where |
+| every list (computes, jobs, endpoints, deployments, workspaces) | a request | one odd row fails the page and hides the others; a new compute or job type loses its name; the next link is followed to any host, token included; a page that links to itself never ends |
+| Resource Graph, autoscale, metrics, subscriptions, assets | a request | they belong to other services, or are read for existence only |
+
 API versions: https://learn.microsoft.com/azure/templates/microsoft.machinelearningservices/change-log/summary
 """
 
@@ -14,9 +29,9 @@ from reaper.errors import ODD_REPLY_ERRORS, CloudError, Reason
 
 Json = dict[str, Any]
 UNREADABLE_REPLY_ERRORS = ODD_REPLY_ERRORS
-"""What reading a reply of an unexpected shape raises."""
+"""The errors of reading a reply of an unexpected shape."""
 UNREGISTERED_TEXT = "is not registered in the subscription"
-"""How a failure says that the provider it needs is not."""
+"""The part of an error's text that says that a resource provider isn't registered."""
 TEXT_KEYS = {"id", "name", "type", "location"}
 
 API_VERSIONS = {
@@ -30,10 +45,10 @@ API_VERSIONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmRequest:
-    """A GET, or with a `body` a POST that reads. `permission` is the RBAC action it needs; `has` are keys of every true reply.
+    """A GET, or with a `body` a POST that reads. `permission`: the RBAC action it needs. `required_keys`: the keys of every true reply.
 
-    A `method` of its own makes it a change: then a reply may well be empty. `region` sends it to that region's batch metrics host.
-    A path with a query of its own, as next pages have, is left alone.
+    A `method` of its own makes it a change, whose reply may be empty. `region` sends it to that region's batch metrics host. A path with a
+    query of its own, as next pages have, is used unchanged.
     """
 
     permission: str
@@ -51,7 +66,7 @@ class ArmRequest:
 
     @property
     def counted_as(self) -> str:
-        """The name it is counted under; bulk calls apart, so that the coverage tells which way metrics were read."""
+        """The name it is counted under; batch calls have one of their own, so that the coverage shows how metrics were read."""
         return f"{self.permission} (batch)" if self.region else self.permission
 
     @property
@@ -64,34 +79,63 @@ class ArmRequest:
 
     @property
     def scope(self) -> str:
-        """What it asks about, for a refusal that does not say so itself."""
+        """The resource it is about, for a refusal that doesn't name it."""
         return self.path.partition("?")[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmOperation:
+    """A change that a public operation of the SDK begins: `begin(client, **options)`. `permission`: the RBAC action it needs."""
+
+    permission: str
+    path: str
+    begin: Callable[..., object]
+    method: str = "POST"
+
+    @property
+    def counted_as(self) -> str:
+        """The name it is counted under."""
+        return self.permission
+
+    @property
+    def scope(self) -> str:
+        """The resource it is about, for a refusal that doesn't name it."""
+        return self.path
+
+    @property
+    def required_keys(self) -> tuple[str, ...]:
+        """None: the reply may be empty."""
+        return ()
 
 
 def valid_rows(
     permission: str, value: object, required_keys: Sequence[str], on_bad_row: Callable[[CloudError], None] | None = None
 ) -> Iterator[Json]:
-    """The rows of one page. Raises CloudError for what is no list of objects with the keys `has`; single rows only where `odd` takes no note of them."""
+    """The rows of one page. A row that isn't an object with the `required_keys` goes to `on_bad_row`.
+
+    Raises CloudError for a page that isn't a list and, without `on_bad_row`, for such a row.
+    """
     if not isinstance(value, list):
         raise CloudError(Reason.UNREADABLE, permission, f"a page is {type(value).__name__}, not a list")
     for row in value:
-        if (
-            not isinstance(row, dict)
-            or not row.keys() >= set(required_keys)
-            or any(not isinstance(row[k], str) for k in TEXT_KEYS & set(required_keys))
-        ):
-            name = row.get("id") or row.get("name") if isinstance(row, dict) else None
-            error = CloudError(
-                Reason.UNREADABLE, permission, f"a row{f' ({name})' if name else ''} lacks one of {', '.join(required_keys)}"
-            )
-            if on_bad_row is None:
-                raise error
-            on_bad_row(error)
+        if _is_complete_row(row, required_keys):
+            yield row
             continue
-        yield row
+        name = row.get("id") or row.get("name") if isinstance(row, dict) else None
+        text = f"a row{f' ({name})' if name else ''} lacks one of {', '.join(required_keys)}"
+        error = CloudError(Reason.UNREADABLE, permission, text)
+        if on_bad_row is None:
+            raise error
+        on_bad_row(error)
+
+
+def _is_complete_row(row: object, required_keys: Sequence[str]) -> bool:
+    if not isinstance(row, dict) or not row.keys() >= set(required_keys):
+        return False
+    return all(isinstance(row[key], str) for key in TEXT_KEYS & set(required_keys))
 
 
 def local_path(link: str) -> str:
-    """The path and query of a next page. Its host stays ours, whatever the reply says: a token must not go anywhere else."""
+    """The path and query of a next page. Its host is ignored: a token must not go anywhere else."""
     parts = urlsplit(link)
     return f"{parts.path}?{parts.query}"

@@ -1,6 +1,6 @@
 """Resources in bulk, a thousand a page, through Resource Graph.
 
-It shows only what the caller may read and says nothing of the rest, so whatever it does not show must be asked for elsewhere:
+It shows only what the caller may read, without a word about the rest. So what it doesn't show must be read elsewhere:
 https://learn.microsoft.com/azure/governance/resource-graph/overview#permissions-in-azure-resource-graph
 """
 
@@ -17,38 +17,38 @@ if TYPE_CHECKING:
     from reaper.azure.session import CloudSession
 
 PERMISSION = "Microsoft.ResourceGraph/resources/read"
-"""A name to count by: Resource Graph needs no right of its own."""
+"""A name to count by: Resource Graph needs no permission of its own."""
 PATH = "/providers/Microsoft.ResourceGraph/resources"
 PAGE_SIZE = 1000
 ROW_KEYS = ("id", "name", "type")
 
 
 def list_resources(cloud: CloudSession, *types: str) -> Iterator[dict[str, Any]]:
-    """Every readable resource of these types in the subscription. Raises CloudError, also when fewer came than there are."""
+    """Every readable resource of these types in the subscription. Raises CloudError, also if the result is incomplete."""
     wanted = [name.lower() for name in types]
     named = ", ".join(f"'{name}'" for name in wanted)
     query = f"resources | where type in~ ({named}) | order by id asc"
-    token, seen, count = "", set(), 0
+    token, tokens, count = "", set(), 0
     while True:
         options = {"resultFormat": "objectArray", "$top": PAGE_SIZE} | ({"$skipToken": token} if token else {})
         body = {"subscriptions": [cloud.target.account], "query": query, "options": options}
         reply = cloud.call(ArmRequest(permission=PERMISSION, path=PATH, body=body, required_keys=("data",)))
         for row in request.valid_rows(PERMISSION, reply["data"], ROW_KEYS):
             if row["type"].lower() not in wanted:
-                raise CloudError(Reason.UNREADABLE, PERMISSION, f"a row is of the type {row['type']!r}, which was not asked for")
+                raise CloudError(Reason.UNREADABLE, PERMISSION, f"a row has the type {row['type']!r}, which wasn't requested")
             count += 1
             yield row
         token = reply.get("$skipToken") or ""
         if not token:
             break
-        if not isinstance(token, str) or token in seen:
+        if not isinstance(token, str) or token in tokens:
             raise CloudError(Reason.UNREADABLE, PERMISSION, "the same page came twice")
-        seen.add(token)
+        tokens.add(token)
     _require_complete(reply, count)
 
 
 def _require_complete(reply: dict[str, Any], count: int) -> None:
-    """Raises CloudError where the last page says that there was more: truncated without a way to go on, or more rows announced."""
+    """Raises CloudError if the last page says that there is more: truncated without a way to continue, or more rows announced."""
     if str(reply.get("resultTruncated")).lower() == "true":
         raise CloudError(Reason.PARTIAL, PERMISSION, f"the result was cut off after {count} rows")
     total = reply.get("totalRecords")

@@ -19,14 +19,14 @@ from reaper.urls import split_address
 OPERATION = "Microsoft.KeyVault/vaults/secrets/getSecret/action"
 API_VERSION = "7.4"
 LIMITS: dict[str, Any] = {"connection_timeout": 2, "read_timeout": 3, "retry_total": 1}
-"""Seconds and tries, for the token and again for the secret: the snooze page waits for both."""
+"""Seconds and tries, for the token and again for the secret. The snooze page waits for both."""
 MAX_RETRY_AFTER_S = 2
-"""Seconds of Retry-After that are still waited for; a vault may ask for minutes."""
+"""The longest Retry-After, in seconds, that is waited for. A vault may ask for minutes."""
 _PATH = re.compile(r"/secrets/[0-9A-Za-z-]{1,127}(?:/[0-9A-Fa-f]{32})?/?")
 
 
 def read_secret(address: str) -> str:
-    """The secret at `https://<vault>.vault.azure.net/secrets/<name>`, its current version unless one follows. Raises CloudError."""
+    """The secret at `https://<vault>.vault.azure.net/secrets/<name>`; its current version unless the address has one. Raises CloudError."""
     parts = split_address(address)
     if not _PATH.fullmatch(parts.path) or parts.query or parts.fragment:
         raise CloudError(Reason.REFUSED, OPERATION, f"{address}: expected https://<vault>.vault.azure.net/secrets/<name>")

@@ -1,4 +1,4 @@
-"""Where this Azure is: the public cloud, a sovereign one, or whatever the settings name.
+"""The hosts of this Azure: the public cloud, a sovereign one, or those in the settings.
 
 Sovereign hosts and the audience of the batch metrics service: https://learn.microsoft.com/azure/azure-government/compare-azure-government-global-azure
 and https://learn.microsoft.com/azure/azure-monitor/metrics/migrate-to-batch-api
@@ -22,25 +22,25 @@ BATCH_HOSTS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AzureHosts:
-    """Resource Manager's address, and that of the batch metrics hosts, `{region}` standing for the region; None where none is known."""
+    """The address of Resource Manager, and that of the batch metrics hosts with `{region}` for the region; None if unknown."""
 
     arm: str = PUBLIC
     metrics: str | None = BATCH_HOSTS[PUBLIC]
 
     @property
     def arm_scope(self) -> str:
-        """What a token for Resource Manager is asked for. What is no cloud of its own, such as a proxy, takes tokens of the public one."""
+        """The scope of tokens for Resource Manager. A host that isn't a cloud, such as a proxy, takes tokens of the public cloud."""
         return f"{self.arm if _host_of(self.arm).startswith('management.') else PUBLIC}/.default"
 
     @property
     def metrics_scope(self) -> str:
-        """What a token for the batch metrics hosts is asked for: one for all regions of a cloud."""
+        """The scope of tokens for the batch metrics hosts: one for all regions of a cloud."""
         own = (self.metrics or "").replace("{region}.", "")
         return f"{own if _host_of(own).startswith('metrics.') else PUBLIC_METRICS}/.default"
 
 
 def hosts_from_env(environ: Mapping[str, str]) -> AzureHosts:
-    """The endpoints that `environ` names. Raises SettingsError for what is no https address."""
+    """The hosts in `environ`. Raises SettingsError for anything but an https address."""
     arm = _address_from_env(environ, "REAPER_ARM_ENDPOINT") or PUBLIC
     return AzureHosts(arm=arm, metrics=_address_from_env(environ, "REAPER_METRICS_ENDPOINT") or BATCH_HOSTS.get(arm))
 
@@ -49,7 +49,7 @@ def _address_from_env(environ: Mapping[str, str], name: str) -> str | None:
     text = environ.get(name, "").strip().rstrip("/")
     if text and (split_address(text).scheme != "https" or not split_address(text).netloc):
         example = {"REAPER_METRICS_ENDPOINT": BATCH_HOSTS[PUBLIC]}.get(name, PUBLIC)
-        raise SettingsError(f"{name}={text!r} is not an address such as {example}: no token goes over plain http")
+        raise SettingsError(f"{name}={text!r} isn't an address such as {example}; tokens are only sent over https")
     return text or None
 
 

@@ -1,4 +1,4 @@
-"""Which Azure subscriptions there are to sweep, and a session for each.
+"""The Azure subscriptions to sweep, and a session for each.
 
 https://learn.microsoft.com/rest/api/resources/subscriptions/list
 """
@@ -28,44 +28,51 @@ SIGN_IN_VARIABLES = (
     "AZURE_CLIENT_SECRET",
     "AZURE_CLIENT_CERTIFICATE_PATH",
 )
-"""Variables that are only there where DefaultAzureCredential can sign in with them."""
+"""Variables that are only set if DefaultAzureCredential can sign in with them."""
 
 
 def target_sessions(subscriptions: Sequence[str], environ: Mapping[str, str] | None = None) -> list[CloudSession]:
-    """One cloud per subscription: those asked for, or every one that the identity can read.
+    """A session per subscription: the requested ones, or each that the identity can read.
 
-    A subscription that was asked for is given in any case: each kind then finds out, and tells, whether it can be read.
-    Raises SettingsError for what cannot be a subscription id, CloudError where the readable ones cannot be listed.
+    A requested subscription always has a session; each kind then reports whether it can be read.
+    Raises SettingsError for an invalid subscription ID, CloudError if the readable ones can't be listed.
     """
-    endpoints, us, pace = hosts_from_env(os.environ if environ is None else environ), new_credential(), GraphQuotaPolicy()
-    names = [valid_subscription_id(name) for name in subscriptions] or _readable_subscriptions(us, endpoints, pace)
-    return [_session_for(us, name, endpoints, pace) for name in dict.fromkeys(names)]
+    hosts = hosts_from_env(os.environ if environ is None else environ)
+    credential, graph_quota = new_credential(), GraphQuotaPolicy()
+    requested = [valid_subscription_id(subscription) for subscription in subscriptions]
+    ids = requested or _readable_subscriptions(credential, hosts, graph_quota)
+    return [_session_for(credential, subscription, hosts, graph_quota) for subscription in dict.fromkeys(ids)]
 
 
 def valid_subscription_id(subscription: str) -> str:
-    """The id as everything else spells it. Raises SettingsError for what cannot be one."""
+    """The ID in the usual spelling. Raises SettingsError if it isn't valid."""
     if not re.fullmatch(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}", subscription):
-        raise SettingsError(f"{subscription!r} is no subscription id, such as 00000000-0000-0000-0000-000000000000")
+        raise SettingsError(f"{subscription!r} isn't a subscription ID such as 00000000-0000-0000-0000-000000000000")
     return subscription.lower()
 
 
 def has_credentials(environ: Mapping[str, str] | None = None) -> bool:
-    """Whether anything here looks like a way to sign in to Azure. No call is made; a virtual machine's own identity is not seen."""
+    """Whether there seems to be a way to sign in to Azure. Makes no call; a virtual machine's own identity isn't detected."""
     settings = os.environ if environ is None else environ
     folder = Path(settings.get("AZURE_CONFIG_DIR") or Path.home() / ".azure")
     return any(settings.get(name) for name in SIGN_IN_VARIABLES) or (folder / "azureProfile.json").is_file()
 
 
-def _session_for(us: TokenCredential, subscription: str, endpoints: AzureHosts, pace: GraphQuotaPolicy) -> CloudSession:
-    return CloudSession(Clients(us, subscription, endpoints, pace), Target(cloud="azure", account=subscription))
+def _session_for(
+    credential: TokenCredential, subscription: str, hosts: AzureHosts, graph_quota: GraphQuotaPolicy
+) -> CloudSession:
+    return CloudSession(Clients(credential, subscription, hosts, graph_quota), Target(cloud="azure", account=subscription))
 
 
-def _readable_subscriptions(us: TokenCredential, endpoints: AzureHosts, pace: GraphQuotaPolicy) -> list[str]:
-    start = _session_for(us, "unknown", endpoints, pace)
-    rows = list(start.paged_rows(READ_SUBSCRIPTION, "/subscriptions", required_keys=("subscriptionId",)))
-    found = sorted(str(row["subscriptionId"]).lower() for row in rows if row.get("state") != "Deleted")
-    if not found:
+def _readable_subscriptions(credential: TokenCredential, hosts: AzureHosts, graph_quota: GraphQuotaPolicy) -> list[str]:
+    session = _session_for(credential, "unknown", hosts, graph_quota)
+    rows = list(session.paged_rows(READ_SUBSCRIPTION, "/subscriptions", required_keys=("subscriptionId",)))
+    ids = sorted(str(row["subscriptionId"]).lower() for row in rows if row.get("state") != "Deleted")
+    if not ids:
         raise CloudError(
-            Reason.DENIED, READ_SUBSCRIPTION, "the identity can read no subscription at all", missing=READ_SUBSCRIPTION
+            Reason.DENIED,
+            READ_SUBSCRIPTION,
+            "the identity can't read any subscription; assign it the audit role",
+            missing=READ_SUBSCRIPTION,
         )
-    return found
+    return ids

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from reaper.actions.contract import CallCheck
-from reaper.azure.request import ArmRequest, Json
+from reaper.azure.request import ArmOperation, ArmRequest, Json
 from reaper.errors import CloudError, Reason
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def always_permit() -> None:
     """The permit of calls that restore something: nothing holds them up."""
 
 
-def write(cloud: CloudSession, request: ArmRequest, path: str, read_permission: str, permit: CallCheck) -> None:
+def write(cloud: CloudSession, request: ArmRequest | ArmOperation, path: str, read_permission: str, permit: CallCheck) -> None:
     """Ask `permit`, then change the resource at `path`, which is read with `read_permission`. Raises CloudError.
 
     Reason.GONE only if the resource itself is gone: Azure also answers 404 for an operation that it doesn't know.

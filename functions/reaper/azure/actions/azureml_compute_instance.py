@@ -20,7 +20,7 @@ from reaper.actions.contract import (
     UndoResult,
     UndoState,
 )
-from reaper.azure import computes
+from reaper.azure import computes, operations
 from reaper.azure.actions import identity
 from reaper.azure.arm_values import duration_seconds
 from reaper.azure.kinds import azureml_compute_instance as kind
@@ -93,7 +93,7 @@ def _undo_stop(cloud: CloudSession, manifest: Manifest) -> UndoResult:
 
 
 def _start_or_stop(cloud: CloudSession, instance_id: str, verb: str, permit: CallCheck) -> str:
-    request = ArmRequest(permission=f"{computes.ROOT}/{verb}/action", path=f"{instance_id}/{verb}", method="POST")
+    request = operations.stop_instance(instance_id) if verb == "stop" else operations.start_instance(instance_id)
     states: list[object] = []
 
     def is_under_way() -> bool:

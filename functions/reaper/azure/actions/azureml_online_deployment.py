@@ -20,7 +20,7 @@ from reaper.actions.contract import (
     UndoResult,
     UndoState,
 )
-from reaper.azure import assets, deployments, traffic
+from reaper.azure import assets, deployments, operations, traffic
 from reaper.azure.actions import deployment_restore, endpoint_traffic, identity
 from reaper.azure.actions.endpoint_traffic import provisioning_state
 from reaper.azure.arm_values import valid_count
@@ -43,7 +43,7 @@ from reaper.model import Resource, StepName
 if TYPE_CHECKING:
     from reaper.azure.session import CloudSession
 
-DELETE_PERMISSION, WRITE_PERMISSION = f"{deployments.DEPLOYMENT_ROOT}/delete", f"{deployments.DEPLOYMENT_ROOT}/write"
+WRITE_PERMISSION = f"{deployments.DEPLOYMENT_ROOT}/write"
 SETTINGS_KEYS = ("properties", "sku", "tags", "identity", "kind", "location")
 
 
@@ -167,7 +167,7 @@ def _scale_out(cloud: CloudSession, manifest: Manifest) -> UndoResult:
 
 
 def _delete_deployment(cloud: CloudSession, deployment_id: str, permit: CallCheck) -> str:
-    request = ArmRequest(permission=DELETE_PERMISSION, path=deployment_id, method="DELETE")
+    request = operations.delete_deployment(deployment_id)
 
     def is_being_deleted() -> bool:
         return provisioning_state(deployments.read_deployment(cloud, deployment_id)) == "Deleting"
