@@ -39,9 +39,7 @@ def test_a_webhook_is_signed_with_its_time(posts: Posts):
         (302, {"Location": "/elsewhere"}, Reason.REFUSED),
     ],
 )
-def test_a_webhook_follows_no_redirect_and_reports_failures(
-    status: int, headers: dict[str, str], trouble: Reason, posts: Posts
-):
+def test_a_webhook_follows_no_redirect_and_reports_failures(status: int, headers: dict[str, str], trouble: Reason, posts: Posts):
     posts.answer = (status, headers, b"no")
     failed = error(
         opened(

@@ -123,9 +123,7 @@ def test_a_click_counts_with_cached_keys_and_is_logged():
         pytest.param(Forgetful, {"method": "POST", "body": f"t={TOKEN}&days=1".encode()}, 200, logging.ERROR, id="no history"),
     ],
 )
-def test_the_log_level_follows_the_reply(
-    ledger: Callable[[], InMemoryLedger], asked: dict[str, object], status: int, level: int
-):
+def test_the_log_level_follows_the_reply(ledger: Callable[[], InMemoryLedger], asked: dict[str, object], status: int, level: int):
     reply = House(ledger).ask(**asked)
     assert (reply.status, handler.log_level(reply)) == (status, level)
 
