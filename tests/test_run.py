@@ -51,7 +51,7 @@ def eventful(there: Enforcer) -> list[Report]:
     there.depot.add("west", region="eu-west-1")
     there.depot.add("hint", vague=True)
     there.depot.add("old-host")
-    there.depot.add("old-guest", host="old-host", tags={"owner": "fay@example.com"})
+    there.depot.add("old-guest", host="old-host", barred="left to its host")
     there.depot.add("office-box")
     there.depot.add("unreadable", tags=None)
     reports = [there.sweep(Mode.AUDIT), there.sweep(Mode.NOTIFY), there.sweep()]
