@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from reaper import idle_period
 from reaper.actions import intent, unfinished
 from reaper.actions.unfinished import UntoldAction, untold_finding
 from reaper.coverage import OWN, add_failure_row, failure_row, summed_failures, with_calls, with_replaced_rows
@@ -34,14 +33,13 @@ from reaper.model import (
     Step,
     StepName,
 )
-from reaper.notices import forecast
 from reaper.notices.channels import delivery
 from reaper.notices.channels.delivery import Delivery
 from reaper.notices.context import ConcludeContext
 from reaper.notices.item import NoticeContext
 from reaper.notices.owner_notice import is_reportable
 from reaper.notices.record import record_action_told, record_notice, record_verdict
-from reaper.notices.round import Round
+from reaper.notices.round import NoticeRound, notice_context
 from reaper.notices.sending import (
     channel_failures,
     drop_changed_notices,
@@ -50,7 +48,6 @@ from reaper.notices.sending import (
     with_failed_notice,
 )
 from reaper.notices.summary_mail import send_admin_summary
-from reaper.snooze import links
 
 NOTHING = Recalled({}, {})
 NOT_BEGUN = "it wasn't begun, because this run ended early; the next sweep decides again"
@@ -99,7 +96,7 @@ def _conclude_run(
     untold = {action.hint.id: action for action in _still_untold(decided, mails)}
     untold_findings = {id_: untold_finding(action, _case_of(id_, mails)) for id_, action in untold.items()}
     summaries = {d.case.resource.id: _summary_finding(d) for d in mails.decisions.values() if d.needs_summary}
-    notices = _notice_context([*mails.findings.values(), *summaries.values()], mails)
+    notices = notice_context([*mails.findings.values(), *summaries.values()], mails)
     deliveries = _send_notices(notices, mails)
     deliveries += _send_summaries(summaries, notices, mails)
     deliveries += _send_untold(untold, untold_findings, notices, mails)
@@ -124,9 +121,9 @@ def _can_write(ledger: Ledger, context: ConcludeContext, rows: list[Coverage]) -
 
 def _new_round(
     findings: Iterable[Finding], rows: list[Coverage], decided: Decided, context: ConcludeContext, leases: RunLeases
-) -> Round:
+) -> NoticeRound:
     decisions = {d.case.resource.id: d for d in decided.decisions if d.row_version is not None}
-    return Round(
+    return NoticeRound(
         run=decided.run,
         now=decided.decided_at,
         context=context,
@@ -139,7 +136,7 @@ def _new_round(
     )
 
 
-def _recall(mails: Round) -> None:
+def _recall(mails: NoticeRound) -> None:
     """Recall what was decided on, and drop what has changed since."""
     ids = intent.ids_with_hosts(decision.case for decision in mails.decisions.values())
     try:
@@ -157,12 +154,12 @@ def _recall(mails: Round) -> None:
     drop_changed_notices(list(mails.findings.values()), mails.memories, mails)
 
 
-def _still_untold(decided: Decided, mails: Round) -> list[UntoldAction]:
+def _still_untold(decided: Decided, mails: NoticeRound) -> list[UntoldAction]:
     """The actions of earlier runs about which no channel has accepted a mail, not even from a conclude that ran before."""
     return [action for action in decided.untold if not _has_accepted_mail(action.hint, mails)]
 
 
-def _has_accepted_mail(hint: Unfinished, mails: Round) -> bool:
+def _has_accepted_mail(hint: Unfinished, mails: NoticeRound) -> bool:
     try:
         return unfinished.accepted_mail(hint, mails.ledger) is not None
     except ReaperError as error:
@@ -176,7 +173,7 @@ def _not_notified(finding: Finding, error: ReaperError) -> Finding:
     return replace(finding, outcome=Outcome(result=Result.FAILED, error=f"owner not notified: {error}"))
 
 
-def _with_intent_outcome(finding: Finding, memory: Memory, mails: Round) -> Finding:
+def _with_intent_outcome(finding: Finding, memory: Memory, mails: NoticeRound) -> Finding:
     """An action of which `act` brought no outcome: its intent says whether it was done, not begun, or is not known."""
     if not (mails.run.mode.acts and finding.step.name in ACTIONS and finding.outcome.result is Result.PLANNED):
         return finding
@@ -196,7 +193,7 @@ def _summary_finding(decision: Decision) -> Finding:
     return finding_of(decision.reported_case, Step(name=StepName.REMIND, because=because), PLANNED)
 
 
-def _send_notices(notices: NoticeContext, mails: Round) -> list[Delivery]:
+def _send_notices(notices: NoticeContext, mails: NoticeRound) -> list[Delivery]:
     """The notices and the mails about this run's actions. Whatever no channel accepted has its verdict remembered all the same."""
 
     def accept(resource_id: str, receipt: str, sent: Sequence[Delivery]) -> None:
@@ -215,7 +212,7 @@ def _send_notices(notices: NoticeContext, mails: Round) -> list[Delivery]:
     return deliveries
 
 
-def _is_action_told(finding: Finding, mails: Round) -> bool:
+def _is_action_told(finding: Finding, mails: NoticeRound) -> bool:
     """Whether its owner got the mail about this run's action already, from a conclude that ran before."""
     if finding.step.name not in ACTIONS or not is_reportable(finding):
         return False
@@ -225,11 +222,11 @@ def _is_action_told(finding: Finding, mails: Round) -> bool:
     return _has_accepted_mail(_hint_of(finding, mails), mails)
 
 
-def _hint_of(finding: Finding, mails: Round) -> Unfinished:
+def _hint_of(finding: Finding, mails: NoticeRound) -> Unfinished:
     return unfinished.unfinished_entry(finding.case, finding.step.name, mails.run.id, mails.now)
 
 
-def _send_summaries(summaries: Mapping[str, Finding], notices: NoticeContext, mails: Round) -> list[Delivery]:
+def _send_summaries(summaries: Mapping[str, Finding], notices: NoticeContext, mails: NoticeRound) -> list[Delivery]:
     def accept(resource_id: str, receipt: str, sent: Sequence[Delivery]) -> None:
         record_notice(summaries[resource_id], receipt, sent, mails)
 
@@ -237,7 +234,7 @@ def _send_summaries(summaries: Mapping[str, Finding], notices: NoticeContext, ma
 
 
 def _send_untold(
-    untold: Mapping[str, UntoldAction], findings: Mapping[str, Finding], notices: NoticeContext, mails: Round
+    untold: Mapping[str, UntoldAction], findings: Mapping[str, Finding], notices: NoticeContext, mails: NoticeRound
 ) -> list[Delivery]:
     """The mails about what earlier runs did."""
 
@@ -247,57 +244,16 @@ def _send_untold(
     return send_owner_notices(findings, notices, accept, mails)
 
 
-def _case_of(resource_id: str, mails: Round) -> Case | None:
+def _case_of(resource_id: str, mails: NoticeRound) -> Case | None:
     return mails.decisions[resource_id].case if resource_id in mails.decisions else None
 
 
-def _record_run(findings: Sequence[Finding], cloud_rows: Sequence[Coverage], decided: Decided, mails: Round) -> None:
+def _record_run(findings: Sequence[Finding], cloud_rows: Sequence[Coverage], decided: Decided, mails: NoticeRound) -> None:
     """Record the statistics of the leased places, and forget what nothing was written about for more than a year."""
     left = {d.case.resource.id for d in decided.decisions if d.row_version is None}
     cases = [f.case for f in findings if f.case.resource.target in decided.leased and f.case.resource.id not in left]
     mails.attempt(lambda: record_statistics(mails.ledger, mails.run, cases, cloud_rows, decided.unusual))
     mails.attempt(lambda: mails.ledger.forget_before(mails.now - RETENTION))
-
-
-def _notice_context(findings: Sequence[Finding], mails: Round) -> NoticeContext:
-    links_by_id = links.links_by_resource(findings, mails.context.links, mails.now) if mails.context.links else {}
-    # A plain copy: an unreadable row is left alone above, and must not keep the messages from being written.
-    memories = dict(mails.memories)
-    return NoticeContext(
-        now=mails.now,
-        mode=mails.run.mode,
-        owners=mails.context.policy.owners,
-        run_id=mails.run.id,
-        memories=memories,
-        hours_history=_hours_history(findings, memories, mails),
-        location_settings=mails.context.location_settings,
-        snooze_link=links_by_id.get,
-    )
-
-
-def _hours_history(findings: Iterable[Finding], memories: Mapping[str, Memory], mails: Round) -> dict[str, str]:
-    """What office hours did to each resource whose weekly summary is due, since its owner was last told."""
-    history: dict[str, str] = {}
-    for finding in findings:
-        resource_id = finding.case.resource.id
-        memory = memories.get(resource_id, Memory())
-        last = idle_period.last_notice_at(memory)
-        about_hours = forecast.is_about_hours(finding, mails.run.mode, memory, mails.now)
-        if last is None or not about_hours or finding.step.name is not StepName.REMIND:
-            continue
-        try:
-            history[resource_id] = _counted_actions([e.what for e in mails.ledger.history(resource_id) if e.when > last])
-        except ReaperError as error:
-            mails.note_ledger_failure(error)
-            history[resource_id] = "what was done couldn't be read"
-    return history
-
-
-def _counted_actions(words: Sequence[str]) -> str:
-    """`it was stopped 5 times and started 4 times`."""
-    counts = [(what, words.count(what)) for what in ("stopped", "started")]
-    done = [f"{what} {'once' if n == 1 else f'{n} times'}" for what, n in counts if n]
-    return f"it was {' and '.join(done)}" if done else ""
 
 
 def _coverage(parts: Sequence[Observed], decided: Decided, acted: Sequence[Acted]) -> tuple[tuple[Coverage, ...], list[Coverage]]:

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from reaper import __version__, contained, enrolment, idle_period, limits, memory_updates, plan
-from reaper.actions import hold_ledger, holds, intent, plan_file, unfinished
+from reaper.actions import hold_ledger, holds, intent, plan_file
 from reaper.actions.holds import KindInTarget, RunScope
 from reaper.actions.plan_file import PlanFile
 from reaper.actions.unfinished import UntoldAction
-from reaper.coverage import OWN, add_failure_row, failure_row, target_of_row, with_replaced_rows
+from reaper.coverage import OWN, failure_row, with_replaced_rows
 from reaper.errors import CloudError, ReaperError
 from reaper.handover import Decided, Decision, Observed
 from reaper.ledger.lease import RunLeases
@@ -39,6 +39,7 @@ from reaper.model import (
     Target,
 )
 from reaper.policy.schema import Policy
+from reaper.recall import recall_and_close, recall_to_read, take_leases
 
 OTHER_RUN = "another sweep is processing this target"
 LEDGER_UNREADABLE = "its ledger record couldn't be read"
@@ -57,8 +58,8 @@ class DecideContext:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Round:
-    """One run of this phase: what it leased, remembers, decided, counted and failed at so far. `ledger` is None if it can't be used."""
+class _Draft:
+    """What this phase has so far: leases, memories, decisions, counts and failures. `ledger` is None if it can't be used."""
 
     run: Run
     now: datetime
@@ -86,127 +87,80 @@ def decide(parts: Iterable[Observed], context: DecideContext) -> Decided:
 
     In a mode that writes it takes the leases of the targets, and gives them back if it doesn't get to an end.
     """
-    round_: _Round | None = None
+    draft: _Draft | None = None
     try:
         for part in parts:
-            round_ = round_ or _new_round(part.run, context)
-            _decide_part(part, round_)
-        if round_ is None:
+            draft = draft or _new_draft(part.run, context)
+            _decide_part(part, draft)
+        if draft is None:
             raise ValueError("there is nothing to decide: no part was observed")
-        return _decided(round_)
+        return _decided(draft)
     except BaseException:
-        if round_ and round_.leases:
-            round_.leases.give_back()
+        if draft and draft.leases:
+            draft.leases.give_back()
         raise
 
 
-def _new_round(run: Run, context: DecideContext) -> _Round:
+def _new_draft(run: Run, context: DecideContext) -> _Draft:
     now, ledger = context.clock(), context.ledger
-    round_ = _Round(run=run, now=now, context=context, ledger=ledger, leases=None)
+    draft = _Draft(run=run, now=now, context=context, ledger=ledger, leases=None)
     if run.mode.writes and ledger is not None:
-        round_.leases = RunLeases(ledger=ledger, run_id=run.id, clock=context.clock, renewed_at=now)
+        draft.leases = RunLeases(ledger=ledger, run_id=run.id, clock=context.clock, renewed_at=now)
         try:
             ensure_format(ledger, now)
         except ReaperError as error:
-            round_.ledger = None
-            round_.failures.append(failure_row("ledger", error))
-    return round_
+            draft.ledger = None
+            draft.failures.append(failure_row("ledger", error))
+    return draft
 
 
-def _decide_part(part: Observed, round_: _Round) -> None:
-    round_.coverage += part.coverage
+def _decide_part(part: Observed, draft: _Draft) -> None:
+    draft.coverage += part.coverage
     if part.run.version != __version__:
         because = f"version {part.run.version} observed it, and this is {__version__}"
         refused = [row for row in part.coverage if row.cloud != OWN]
-        round_.refused_rows += [replace(row, status=Status.FAILED, error=because) for row in refused]
-        _leave_alone(part.cases, because, round_)
+        draft.refused_rows += [replace(row, status=Status.FAILED, error=because) for row in refused]
+        _leave_alone(part.cases, because, draft)
         return
-    if round_.leases is None:
-        _plan_cases(part.cases, _recall_to_read(part.cases, round_), round_)
+    if draft.leases is None:
+        memories = recall_to_read(part.cases, draft.ledger, draft.now, draft.failures) if draft.ledger else NO_MEMORIES
+        draft.ledger = None if memories is None else draft.ledger
+        _plan_cases(part.cases, NO_MEMORIES if memories is None else memories, draft)
         return
-    targets = _take_leases(part, round_)
-    ours = [case for case in part.cases if case.resource.target in targets]
-    others = [case for case in part.cases if case.resource.target not in targets]
-    _leave_alone(others, OTHER_RUN if round_.ledger else LEDGER_UNREADABLE, round_)
-    memories = _recall_and_close(ours, targets, round_) if round_.ledger else None
-    if memories is None:
-        _leave_alone(ours, LEDGER_UNREADABLE, round_)
-    else:
-        _plan_cases(ours, memories, round_)
+    targets = take_leases(part, draft.leases, draft.now, draft.failures) if draft.ledger else set()
+    _leave_alone(
+        [case for case in part.cases if case.resource.target not in targets],
+        OTHER_RUN if draft.ledger else LEDGER_UNREADABLE,
+        draft,
+    )
+    _decide_leased([case for case in part.cases if case.resource.target in targets], targets, draft)
 
 
-def _take_leases(part: Observed, round_: _Round) -> set[Target]:
-    """The targets that are this run's now: of those with a resource, or with an action whose owner must still be told."""
-    if round_.ledger is None or round_.leases is None:
-        return set()
-    wanted = {case.resource.target for case in part.cases}
-    empty = {target_of_row(row) for row in part.coverage if row.cloud != OWN} - wanted
-    try:
-        wanted |= {target for target in empty if round_.ledger.unfinished(target, round_.now)}
-    except ReaperError as error:
-        add_failure_row(round_.failures, failure_row("ledger", error))
-    taken = {target for target in sorted(wanted, key=str) if round_.leases.take(target)}
-    for row in round_.leases.failures:
-        add_failure_row(round_.failures, row)
-    return taken
+def _decide_leased(cases: Sequence[Case], targets: set[Target], draft: _Draft) -> None:
+    recalled = recall_and_close(cases, targets, draft.ledger, draft.now, draft.failures) if draft.ledger else None
+    if recalled is None:
+        _leave_alone(cases, LEDGER_UNREADABLE, draft)
+        if draft.leases:
+            draft.leases.give_back(targets)
+        return
+    draft.untold += recalled.untold
+    _plan_cases(cases, recalled.memories, draft)
 
 
-def _recall_to_read(cases: Sequence[Case], round_: _Round) -> Recalled:
-    """What an audit reads of the ledger, if there is one."""
-    if round_.ledger is None:
-        return NO_MEMORIES
-    try:
-        memories = round_.ledger.recall(intent.ids_with_hosts(cases), round_.now)
-    except ReaperError as error:
-        add_failure_row(round_.failures, failure_row("ledger", error))
-        round_.ledger = None
-        return NO_MEMORIES
-    _note_unreadable(memories.errors, round_)
-    return memories
-
-
-def _recall_and_close(cases: Sequence[Case], targets: set[Target], round_: _Round) -> Recalled | None:
-    """What is remembered of the cases, their hosts and what earlier runs left open, which is closed here. None if it can't be read."""
-    ledger, now = round_.context.ledger, round_.now
-    if ledger is None:
-        return None
-    listed = {case.resource.id: case for case in cases}
-    try:
-        hints, errors = unfinished.read_unfinished(ledger, targets, now, listed)
-        _note_unreadable(errors, round_)
-        memories = ledger.recall(dict.fromkeys([*intent.ids_with_hosts(cases), *(hint.id for hint in hints)]), now)
-        done = unfinished.close_unfinished_actions(hints, listed, memories, ledger, now)
-        memories, untold = unfinished.settle_told_actions(done.hints, listed, done.memories, ledger, now)
-    except ReaperError as error:
-        round_.failures.append(failure_row("ledger", error))
-        if round_.leases:
-            round_.leases.give_back()
-        return None
-    round_.untold += untold
-    _note_unreadable(memories.errors, round_)
-    if failed := unfinished.closed_actions_error(done.closed, memories):
-        add_failure_row(round_.failures, failure_row("acts", failed))
-    return memories
-
-
-def _note_unreadable(errors: Sequence[CloudError], round_: _Round) -> None:
-    round_.failures += [failure_row("ledger", error, len(errors) - 1) for error in errors[:1]]
-
-
-def _plan_cases(cases: Sequence[Case], memories: Recalled, round_: _Round) -> None:
+def _plan_cases(cases: Sequence[Case], memories: Recalled, draft: _Draft) -> None:
     """Plan each case once. What needs no decision is only counted."""
     by_id = {case.resource.id: case for case in cases}
     for case in cases:
         place = holds.kind_in_target_of(case)
-        round_.places[place] = (case.resource.target, case.resource.kind)
+        draft.places[place] = (case.resource.target, case.resource.kind)
         if intent.is_unreadable(case.resource, memories):
-            _keep_left(case, ROW_UNREADABLE, round_)
+            _keep_left(case, ROW_UNREADABLE, draft)
         elif not _needs_decision(case, memories):
-            round_.others = limits.sum_counts(round_.others, limits.count_places([case]))
+            draft.others = limits.sum_counts(draft.others, limits.count_places([case]))
         else:
-            decision, memory = _planned_decision(_with_guests_blocked(case, by_id, memories, round_.now), memories, round_)
-            round_.decisions.append(decision)
-            round_.memories[case.resource.id] = memory
+            decision, memory = _planned_decision(_with_guests_blocked(case, by_id, memories, draft.now), memories, draft)
+            draft.decisions.append(decision)
+            draft.memories[case.resource.id] = memory
 
 
 def _needs_decision(case: Case, memories: Recalled) -> bool:
@@ -229,73 +183,73 @@ def _with_guests_blocked(case: Case, cases: Mapping[str, Case], memories: Recall
     return replace(case, blocked=blocked)
 
 
-def _planned_decision(case: Case, memories: Recalled, round_: _Round) -> tuple[Decision, Memory]:
+def _planned_decision(case: Case, memories: Recalled, draft: _Draft) -> tuple[Decision, Memory]:
     """The decision before limits, and the memory that it rests on: a snooze of its host counts as one of its own."""
     host = intent.host_memory(case.resource, memories)
     stored = memories.get(case.resource.id, Memory())
     memory = memory_updates.after_host_snooze(stored, host)
-    reported = plan.with_snooze(case, memory, round_.now, host)
-    [step] = plan.plan_steps([reported], {case.resource.id: memory}, round_.now, acting=round_.announces)
+    reported = plan.with_snooze(case, memory, draft.now, host)
+    [step] = plan.plan_steps([reported], {case.resource.id: memory}, draft.now, acting=draft.announces)
     return Decision(case=case, verdict=reported.verdict, step=step, row_version=stored.version), memory
 
 
-def _leave_alone(cases: Iterable[Case], because: str, round_: _Round) -> None:
+def _leave_alone(cases: Iterable[Case], because: str, draft: _Draft) -> None:
     """Leave these alone this time, for a reason that has nothing to do with them."""
     for case in cases:
-        round_.left_targets.add(case.resource.target)
+        draft.left_targets.add(case.resource.target)
         if plan.may_act(case) or case.rule.hours is not None:
-            _keep_left(case, because, round_)
+            _keep_left(case, because, draft)
 
 
-def _keep_left(case: Case, because: str, round_: _Round) -> None:
-    round_.decisions.append(Decision(case=case, verdict=case.verdict, step=Step(name=StepName.NONE, because=because)))
+def _keep_left(case: Case, because: str, draft: _Draft) -> None:
+    draft.decisions.append(Decision(case=case, verdict=case.verdict, step=Step(name=StepName.NONE, because=because)))
 
 
-def _decided(round_: _Round) -> Decided:
-    unusual = _apply_limits(round_)
-    leased = tuple(sorted(round_.leases.targets, key=str)) if round_.leases else ()
+def _decided(draft: _Draft) -> Decided:
+    unusual = _apply_limits(draft)
+    leased = tuple(sorted(draft.leases.targets, key=str)) if draft.leases else ()
     return Decided(
-        run=round_.run,
-        decided_at=round_.now,
+        run=draft.run,
+        decided_at=draft.now,
         leased=leased,
-        decisions=tuple(_narrowed(_with_reminders(decision, round_), round_) for decision in round_.decisions),
-        untold=tuple(round_.untold),
+        decisions=tuple(_narrowed(_with_reminders(decision, draft), draft) for decision in draft.decisions),
+        untold=tuple(draft.untold),
         unusual=tuple(sorted(unusual)),
-        coverage=(*round_.refused_rows, *round_.failures),
+        coverage=(*draft.refused_rows, *draft.failures),
     )
 
 
-def _apply_limits(round_: _Round) -> frozenset[KindInTarget]:
+def _apply_limits(draft: _Draft) -> frozenset[KindInTarget]:
     """Put on hold what is too much at once, and record that, by version, before anything is done or sent.
 
     Returns the places whose idle share says nothing about what is usual. If the ledger fails, everything is on hold.
     """
-    ledger = round_.ledger
+    ledger = draft.ledger
     if ledger is None:
         return frozenset()
     try:
-        return _hold_over_limits(ledger, round_)
+        return _hold_over_limits(ledger, draft)
     except CloudError as error:
         because = f"on hold, because the holds and the usual idle shares could not be read or written: {error}"
         step = Step(name=StepName.HOLD, because=because)
-        round_.decisions = [replace(d, step=step) if d.step.name in ENDING_ACTIONS else d for d in round_.decisions]
-        round_.failures.append(failure_row("ledger", error))
-        return frozenset(round_.places)
+        draft.decisions = [replace(d, step=step) if d.step.name in ENDING_ACTIONS else d for d in draft.decisions]
+        draft.failures.append(failure_row("ledger", error))
+        return frozenset(draft.places)
 
 
-def _hold_over_limits(ledger: Ledger, round_: _Round) -> frozenset[KindInTarget]:
-    counted = [index for index, decision in enumerate(round_.decisions) if decision.row_version is not None]
-    planned = [(round_.decisions[index].reported_case, round_.decisions[index].step) for index in counted]
-    others = round_.left_targets - (round_.leases.targets if round_.leases else set())
-    coverage = with_replaced_rows(round_.coverage, round_.refused_rows)
-    scope = RunScope(run=round_.run.id, now=round_.now, read_places=holds.read_places(coverage, others))
+def _hold_over_limits(ledger: Ledger, draft: _Draft) -> frozenset[KindInTarget]:
+    counted = [index for index, decision in enumerate(draft.decisions) if decision.row_version is not None]
+    planned = [(draft.decisions[index].reported_case, draft.decisions[index].step) for index in counted]
+    others = draft.left_targets - (draft.leases.targets if draft.leases else set())
+    coverage = with_replaced_rows(draft.coverage, draft.refused_rows)
+    scope = RunScope(run=draft.run.id, now=draft.now, read_places=holds.read_places(coverage, others))
     for _ in range(hold_ledger.MAX_TRIES):
         before, version = hold_ledger.holds_with_version(ledger)
-        past = hold_ledger.past_runs(ledger, before, round_.places, round_.now)
-        limited = limits.hold_over_limits(planned, round_.memories, round_.context.policy.limits, past, scope, round_.others)
-        if not round_.run.mode.announces or hold_ledger.record_holds(ledger, limited.holds, before, version, round_.now):
+        past = hold_ledger.past_runs(ledger, before, draft.places, draft.now)
+        limited = limits.hold_over_limits(planned, draft.memories, draft.context.policy.limits, past, scope, draft.others)
+        if not draft.run.mode.announces or hold_ledger.record_holds(ledger, limited.holds, before, version, draft.now):
             for index, step in zip(counted, limited.steps, strict=True):
-                round_.decisions[index] = _with_hold(round_.decisions[index], step, limited.since)
+                draft.decisions[index] = _with_hold(draft.decisions[index], step, limited.since)
             return frozenset(hold_ledger.jumped_places(limited.holds))
     raise hold_ledger.lost_race(hold_ledger.HOLD_ROW)
 
@@ -306,15 +260,15 @@ def _with_hold(decision: Decision, step: Step, since: Mapping[str, frozenset[dat
     return replace(decision, step=step, on_hold_since=tuple(sorted(since.get(decision.case.resource.id, ()))))
 
 
-def _with_reminders(decision: Decision, round_: _Round) -> Decision:
+def _with_reminders(decision: Decision, draft: _Draft) -> Decision:
     """Only after the limits: what is due counts for them whether its owner is reminded or not."""
-    memory = round_.memories.get(decision.case.resource.id, Memory())
-    if decision.row_version is None or not round_.run.mode.announces:
+    memory = draft.memories.get(decision.case.resource.id, Memory())
+    if decision.row_version is None or not draft.run.mode.announces:
         return decision
-    if not round_.run.mode.acts:
-        decision = _with_reminder_of_due(decision, memory, round_.now)
+    if not draft.run.mode.acts:
+        decision = _with_reminder_of_due(decision, memory, draft.now)
     by_hours = decision.step.name in ACTIONS | {StepName.HOLD}
-    return replace(decision, needs_summary=by_hours and enrolment.is_summary_due(decision.reported_case, memory, round_.now))
+    return replace(decision, needs_summary=by_hours and enrolment.is_summary_due(decision.reported_case, memory, draft.now))
 
 
 def _with_reminder_of_due(decision: Decision, memory: Memory, now: datetime) -> Decision:
@@ -326,8 +280,8 @@ def _with_reminder_of_due(decision: Decision, memory: Memory, now: datetime) -> 
     return replace(decision, step=Step(name=StepName.REMIND, because=f"{decision.step.because}, and this run does not act"))
 
 
-def _narrowed(decision: Decision, round_: _Round) -> Decision:
-    agreed = round_.context.agreed
+def _narrowed(decision: Decision, draft: _Draft) -> Decision:
+    agreed = draft.context.agreed
     if agreed is None or decision.outcome.result is not Result.PLANNED:
         return decision
     return plan_file.narrow_to_plan(decision, agreed)

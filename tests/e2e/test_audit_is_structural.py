@@ -19,7 +19,9 @@ from reaper_sandbox.azure import signals
 from reaper_sandbox.azure.server import Server as Azure
 
 NOW = datetime.now(UTC)
-ACTING = re.compile(r"reaper\.actions\.(executor|contract|manifest|restore)|reaper\.(aws|azure)\.actions(\..+)?")
+ACTING = re.compile(
+    r"reaper\.act|reaper\.actions\.(executor|recheck|contract|manifest|restore)|reaper\.(aws|azure)\.actions(\..+)?"
+)
 POLICY = """
 version: 1
 defaults: {{action: delete, idle_after: 24h, act_on: likely, grace: 1m}}
@@ -31,11 +33,11 @@ SWEEP = """
 import json, os, sys
 from datetime import UTC, datetime
 from reaper import settings
-from reaper.policy import file
+from reaper.policy.file import load_policy
 from reaper.run import run
 
 chosen = settings.from_env(os.environ)
-report = run(chosen, file.load_policy(chosen.policy), lambda: datetime.now(UTC))
+report = run(chosen, load_policy(chosen.policy), lambda: datetime.now(UTC))
 idle = [f.case.resource.kind for f in report.findings if f.case.verdict.state == "idle"]
 print(json.dumps({"idle": idle, "modules": sorted(m for m in sys.modules if m.startswith("reaper."))}))
 """

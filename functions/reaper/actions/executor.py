@@ -8,13 +8,13 @@ second ago wins; the call; the result joins the intent. Whatever is off at any o
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
 from reaper import memory_updates, plan, registry
 from reaper.actions import intent, recheck, unfinished
-from reaper.actions.contract import NOTHING_EARLIER, ActionFunctions, ActionResult, Earlier, Manifest
+from reaper.actions.contract import ActionFunctions, ActionResult, Earlier, Manifest
 from reaper.actions.intent import CallPermit, Intent
 from reaper.actions.manifest import Archive
 from reaper.actions.recheck import PARTICIPLES, Recheck, StepRefused
@@ -145,7 +145,8 @@ def _execute_step(task: _Task) -> Outcome:
     recheck.require_nothing_inside_forbids(case, memories, task.action, task.context.policy.owners, task.time())
     memory = memories.get(case.resource.id, Memory())
     resource = case.resource
-    manifest = _read_manifest(resource, _earlier_action(memory, task.context.archive), task)
+    earlier = recheck.earlier_action(memory, task.context.archive)
+    manifest = _read_manifest(resource, earlier, task)
     own_intent = _record_intent(manifest, _store_manifest(manifest, memory.version + 1, task), memory, task)
     return _perform(resource, manifest, own_intent, task)
 
@@ -157,16 +158,6 @@ def _read_now(task: _Task) -> Resource:
     if resource.tags is None:
         raise StepRefused("its tags can't be read, and a tag may protect it")
     return resource
-
-
-def _earlier_action(memory: Memory, archive: Archive) -> Earlier:
-    """The earlier action whose manifest still stands, so that this one's can name it.
-
-    One that lies outside REAPER_MANIFESTS is only named, so that undoing can say how to go on; nothing is read from there.
-    """
-    if memory.last_action is None or memory.manifest_address is None:
-        return NOTHING_EARLIER
-    return Earlier(manifest_address=memory.manifest_address, is_readable=archive.contains(memory.manifest_address))
 
 
 def _read_manifest(resource: Resource, earlier: Earlier, task: _Task) -> Manifest:
@@ -265,7 +256,7 @@ def _after_failed_call(error: CloudError, permit: CallPermit, own_intent: Intent
         raise error
     if error.reason is Reason.PARTIAL:
         return _begun_and_failed(f"it was begun and not finished: {error}", error, own_intent, task)
-    if _shows_as_done(permit.resource, task):
+    if recheck.shows_as_done(permit.resource, task.action, task.functions.read_now, task.recheck):
         done = ActionResult(because=f"it was {PARTICIPLES[task.action]}, although the reply to that got lost")
         return _after_success(done, own_intent, task)
     return _begun_and_failed(f"{NOT_KNOWN}: {error}", error, own_intent, task)
@@ -275,17 +266,6 @@ def _begun_and_failed(because: str, error: ReaperError, own_intent: Intent, task
     task.errors.append(error)
     _record_result(Outcome(result=Result.FAILED, because=because), own_intent, task)
     return Outcome(result=Result.FAILED, error=because, begun=True)
-
-
-def _shows_as_done(resource: Resource, task: _Task) -> bool:
-    """Whether one more look shows that the action was made after all. If the look fails, it doesn't."""
-    try:
-        with odd_replies_as_errors(OPERATION):
-            again = task.functions.read_now(task.session, resource)
-            blocked = task.recheck.kind.blocked_actions(again).get(task.action)
-    except CloudError as error:
-        return error.reason is Reason.GONE and task.action is StepName.DELETE
-    return blocked is not None and blocked.already_done
 
 
 def _record_result(outcome: Outcome, own_intent: Intent, task: _Task) -> None:
@@ -312,23 +292,7 @@ def _record_result(outcome: Outcome, own_intent: Intent, task: _Task) -> None:
 
 def _take_back_intent(own_intent: Intent, task: _Task, *, gone: bool = False) -> None:
     """Remove an intent of which no call was made. `gone`: there is nothing left that its notice could be about."""
-
-    def without_intent(memory: Memory) -> Memory:
-        before = memory_updates.without_intent(memory, own_intent.before)
-        return memory_updates.after_action(before) if gone else before
-
     try:
-        intent.update_intent(task.context.ledger, own_intent, without_intent, task.time())
-        _restore_earlier_hint(own_intent, task.context.ledger)
+        intent.take_back_intent(task.context.ledger, own_intent, task.time(), gone=gone)
     except CloudError as error:
         task.errors.append(error)
-
-
-def _restore_earlier_hint(own_intent: Intent, ledger: Ledger) -> None:
-    """Remove its own hint; that of an earlier action whose owner was not told yet, which it replaced, stands again."""
-    before, hint = own_intent.before, own_intent.hint
-    untold = before.last_action_result and not before.last_action_told_at
-    if untold and before.last_action_run and before.last_action and before.last_action_at:
-        ledger.add_unfinished(replace(hint, run=before.last_action_run, action=before.last_action, at=before.last_action_at))
-    else:
-        ledger.remove_unfinished(hint.target, hint.id)

@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 
 from reaper import memory_updates
 from reaper.errors import ActionWithdrawn, CloudError
-from reaper.ledger import update
 from reaper.ledger.port import Ledger, Recalled, Unfinished
+from reaper.ledger.update import update_memory
 from reaper.model import Case, Memory, Resource
 
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
@@ -91,6 +91,27 @@ def update_intent(ledger: Ledger, mine: Intent, change: Callable[[Memory], Memor
     _update_row(ledger, mine.hint, change, now)
 
 
+def take_back_intent(ledger: Ledger, own_intent: Intent, now: datetime, *, gone: bool) -> None:
+    """Remove an intent of which no call was made; without a notice if the resource is `gone`. Raises CloudError."""
+
+    def without_intent(memory: Memory) -> Memory:
+        before = memory_updates.without_intent(memory, own_intent.before)
+        return memory_updates.after_action(before) if gone else before
+
+    update_intent(ledger, own_intent, without_intent, now)
+    _restore_earlier_hint(ledger, own_intent)
+
+
+def _restore_earlier_hint(ledger: Ledger, own_intent: Intent) -> None:
+    """Remove its own hint; that of an earlier action whose owner was not told yet, which it replaced, stands again."""
+    before, hint = own_intent.before, own_intent.hint
+    untold = before.last_action_result and not before.last_action_told_at
+    if untold and before.last_action_run and before.last_action and before.last_action_at:
+        ledger.add_unfinished(replace(hint, run=before.last_action_run, action=before.last_action, at=before.last_action_at))
+    else:
+        ledger.remove_unfinished(hint.target, hint.id)
+
+
 def record_owner_told(
     ledger: Ledger, hint: Unfinished, now: datetime, change: Callable[[Memory], Memory] = lambda memory: memory
 ) -> None:
@@ -109,7 +130,7 @@ def is_same_intent(memory: Memory, hint: Unfinished) -> bool:
 
 
 def _update_row(ledger: Ledger, hint: Unfinished, change: Callable[[Memory], Memory], now: datetime) -> Memory:
-    return update.update_memory(ledger, hint.id, lambda memory: change(memory) if is_same_intent(memory, hint) else memory, now)
+    return update_memory(ledger, hint.id, lambda memory: change(memory) if is_same_intent(memory, hint) else memory, now)
 
 
 def close_unfinished(ledger: Ledger, resource_id: str, memory: Memory, now: datetime) -> Memory:
@@ -117,7 +138,7 @@ def close_unfinished(ledger: Ledger, resource_id: str, memory: Memory, now: date
 
     Raises CloudError.
     """
-    return update.update_memory(
+    return update_memory(
         ledger,
         resource_id,
         lambda m: memory_updates.with_unknown_result(m) if memory_updates.is_unfinished(m) else m,

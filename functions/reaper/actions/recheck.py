@@ -11,6 +11,8 @@ from typing import Any
 
 from reaper import contained, memory_updates, plan
 from reaper.actions import intent
+from reaper.actions.contract import NOTHING_EARLIER, Earlier
+from reaper.actions.manifest import Archive
 from reaper.assess import assess
 from reaper.errors import CloudError, ReaperError, Reason, gone_as_partial, odd_replies_as_errors
 from reaper.kind import Kind
@@ -105,6 +107,26 @@ def require_nothing_inside_forbids(
     case: Case, memories: Mapping[str, Memory], action: StepName, owners: Owners, now: datetime
 ) -> None:
     """Raises StepRefused if what lives inside and would go along is snoozed, or its owner was not told."""
-    because = contained.snoozed_inside(case.resource, memories, now)
-    if because := because or contained.untold_inside(case, memories, action, owners, now):
+    snoozed = contained.snoozed_inside(case.resource, memories, now)
+    if because := snoozed or contained.untold_inside(case, memories, action, owners, now):
         raise StepRefused(because)
+
+
+def earlier_action(memory: Memory, archive: Archive) -> Earlier:
+    """The earlier action whose manifest still stands, so that this one's can name it.
+
+    A manifest outside REAPER_MANIFESTS is only named, so that undoing can say how to go on. Nothing is read from there.
+    """
+    if memory.last_action is None or memory.manifest_address is None:
+        return NOTHING_EARLIER
+    return Earlier(manifest_address=memory.manifest_address, is_readable=archive.contains(memory.manifest_address))
+
+
+def shows_as_done(resource: Resource, action: StepName, read_now: Callable[[Any, Resource], Resource], recheck: Recheck) -> bool:
+    """Whether one more look shows that an action was made after all. If the look fails, it doesn't."""
+    try:
+        with odd_replies_as_errors("act"):
+            blocked = recheck.kind.blocked_actions(read_now(recheck.session, resource)).get(action)
+    except CloudError as error:
+        return error.reason is Reason.GONE and action is StepName.DELETE
+    return blocked is not None and blocked.already_done

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -51,10 +51,11 @@ class RunLeases:
         )  # once one is lost, they are asked for again before the next message
         return all(held)
 
-    def give_back(self) -> None:
-        """Give every lease back; a second time nothing happens."""
-        while self.targets:
+    def give_back(self, targets: Iterable[Target] | None = None) -> None:
+        """Give these leases back, or all of them; a second time nothing happens."""
+        for target in self.targets & set(self.targets if targets is None else targets):
+            self.targets.discard(target)
             try:
-                self.ledger.give_back_lease(self.targets.pop(), self.run_id)
+                self.ledger.give_back_lease(target, self.run_id)
             except ReaperError as error:
                 add_failure_row(self.failures, failure_row("ledger", error))

@@ -13,32 +13,32 @@ from reaper.ledger.update import update_memory
 from reaper.model import ACTIONS, NOTICES, Finding, Memory, Outcome, Result, StepName
 from reaper.notices.channels import delivery
 from reaper.notices.channels.delivery import Delivery
-from reaper.notices.round import Round
+from reaper.notices.round import NoticeRound
 
 
-def record_notice(finding: Finding, receipt: str, deliveries: Sequence[Delivery], round_: Round) -> Finding:
+def record_notice(finding: Finding, receipt: str, deliveries: Sequence[Delivery], mails: NoticeRound) -> Finding:
     """The finding once its owner got a notice or a summary, and that is remembered: it counts from this moment on."""
     error = delivery.errors_by_id(deliveries).get(finding.case.resource.id)
     told = replace(finding, outcome=Outcome(result=Result.DONE, error=error))
-    remembered = _remember(told, receipt, round_)
+    remembered = _remember(told, receipt, mails)
     what = "warned" if finding.step.name is StepName.WARN else "reminded"
     if remembered.outcome.result is Result.DONE:
         entry = HistoryEntry(
-            id=finding.case.resource.id, when=round_.now, what=what, by=receipt, because=finding.case.verdict.because
+            id=finding.case.resource.id, when=mails.now, what=what, by=receipt, because=finding.case.verdict.because
         )
-        round_.attempt(lambda: round_.ledger.add_history(entry))
+        mails.attempt(lambda: mails.ledger.add_history(entry))
     return remembered
 
 
-def record_verdict(finding: Finding, round_: Round) -> Finding:
+def record_verdict(finding: Finding, mails: NoticeRound) -> Finding:
     """The finding once its idle period is remembered. An action that was begun has written its own result."""
-    return finding if finding.step.name in ACTIONS and finding.outcome.begun else _remember(finding, None, round_)
+    return finding if finding.step.name in ACTIONS and finding.outcome.begun else _remember(finding, None, mails)
 
 
-def record_action_told(finding: Finding, hint: Unfinished, receipt: str, round_: Round) -> None:
+def record_action_told(finding: Finding, hint: Unfinished, receipt: str, mails: NoticeRound) -> None:
     """Its owner knows what became of the action. If a part was done, the mail is the notice for the rest."""
-    now = round_.context.clock()
-    announced = round_.run.mode.announces and finding.outcome.part_done is not None
+    now = mails.context.clock()
+    announced = mails.run.mode.announces and finding.outcome.part_done is not None
     rest = unfinished.change_after_mail(finding, receipt, now) if announced else unfinished.unchanged
 
     def with_result(memory: Memory) -> Memory:
@@ -53,40 +53,40 @@ def record_action_told(finding: Finding, hint: Unfinished, receipt: str, round_:
         by=receipt,
         because=unfinished.history_reason(hint, rest=announced),
     )
-    round_.attempt(lambda: round_.ledger.add_history(entry))
-    round_.attempt(lambda: intent.record_owner_told(round_.ledger, hint, now, with_result))
+    mails.attempt(lambda: mails.ledger.add_history(entry))
+    mails.attempt(lambda: intent.record_owner_told(mails.ledger, hint, now, with_result))
 
 
 def _with_result(memory: Memory, outcome: Outcome) -> Memory:
     return memory_updates.with_result(memory, outcome.result, outcome.because or outcome.error or "", outcome.part_done)
 
 
-def _remember(finding: Finding, receipt: str | None, round_: Round) -> Finding:
+def _remember(finding: Finding, receipt: str | None, mails: NoticeRound) -> Finding:
     try:
-        memory = _update_row(finding, receipt, round_)
+        memory = _update_row(finding, receipt, mails)
     except ReaperError as error:
-        round_.note_ledger_failure(error)
+        mails.note_ledger_failure(error)
         return replace(finding, outcome=Outcome(result=Result.FAILED, error=f"it couldn't be recorded: {error}"))
     return replace(finding, memory=memory if memory != Memory() else None)
 
 
-def _update_row(finding: Finding, receipt: str | None, round_: Round) -> Memory:
+def _update_row(finding: Finding, receipt: str | None, mails: NoticeRound) -> Memory:
     """Write what is to be known from now on.
 
     A verdict alone is written only on the version that it was decided on, or after an action of this run; a notice that a channel accepted
     is written on whatever version stands.
     """
     resource = finding.case.resource
-    decision = round_.decisions[resource.id]
-    host = intent.host_memory(resource, round_.memories)
+    decision = mails.decisions[resource.id]
+    host = intent.host_memory(resource, mails.memories)
 
     def change(memory: Memory) -> Memory:
         if receipt is None and memory.version != decision.row_version and finding.step.name not in ACTIONS:
             return memory
-        new = memory_updates.after_judging(decision.case, memory_updates.after_host_snooze(memory, host), round_.now)
+        new = memory_updates.after_judging(decision.case, memory_updates.after_host_snooze(memory, host), mails.now)
         if receipt and finding.step.name in NOTICES:
-            announces = round_.run.mode.announces
-            new = memory_updates.after_notice(finding.case, new, finding.step, receipt, round_.context.clock(), acting=announces)
+            announces = mails.run.mode.announces
+            new = memory_updates.after_notice(finding.case, new, finding.step, receipt, mails.context.clock(), acting=announces)
         return memory_updates.after_action(new) if finding.outcome.already_done else new
 
-    return update_memory(round_.ledger, resource.id, change, round_.now, round_.memories.get(resource.id, Memory()))
+    return update_memory(mails.ledger, resource.id, change, mails.now, mails.memories.get(resource.id, Memory()))

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from reaper import idle_period
 from reaper.coverage import add_failure_row, failure_row
 from reaper.errors import ReaperError
 from reaper.handover import Decision
 from reaper.ledger.lease import RunLeases
 from reaper.ledger.port import Ledger, Recalled
-from reaper.model import Coverage, Finding, Run
+from reaper.model import Coverage, Finding, Memory, Run, StepName
+from reaper.notices import forecast
 from reaper.notices.context import ConcludeContext
+from reaper.notices.item import NoticeContext
+from reaper.snooze import links
 
 
 @dataclass(slots=True, kw_only=True)
-class Round:
+class NoticeRound:
     """`now` is the time of the decisions. `findings`: those of leased targets, by id, as they stand. `lost`: another run has taken over."""
 
     run: Run
@@ -42,3 +46,45 @@ class Round:
     def note_ledger_failure(self, error: ReaperError) -> None:
         """One row, however often the ledger fails."""
         add_failure_row(self.rows, failure_row("ledger", error))
+
+
+def notice_context(findings: Sequence[Finding], mails: NoticeRound) -> NoticeContext:
+    """What holds for every message of the round."""
+    links_by_id = links.links_by_resource(findings, mails.context.links, mails.now) if mails.context.links else {}
+    # A plain copy: an unreadable row is left alone above, and must not keep the messages from being written.
+    memories = dict(mails.memories)
+    return NoticeContext(
+        now=mails.now,
+        mode=mails.run.mode,
+        owners=mails.context.policy.owners,
+        run_id=mails.run.id,
+        memories=memories,
+        hours_history=_hours_history(findings, memories, mails),
+        location_settings=mails.context.location_settings,
+        snooze_link=links_by_id.get,
+    )
+
+
+def _hours_history(findings: Iterable[Finding], memories: Mapping[str, Memory], mails: NoticeRound) -> dict[str, str]:
+    """What office hours did to each resource whose weekly summary is due, since its owner was last told."""
+    history: dict[str, str] = {}
+    for finding in findings:
+        resource_id = finding.case.resource.id
+        memory = memories.get(resource_id, Memory())
+        last = idle_period.last_notice_at(memory)
+        about_hours = forecast.is_about_hours(finding, mails.run.mode, memory, mails.now)
+        if last is None or not about_hours or finding.step.name is not StepName.REMIND:
+            continue
+        try:
+            history[resource_id] = _counted_actions([e.what for e in mails.ledger.history(resource_id) if e.when > last])
+        except ReaperError as error:
+            mails.note_ledger_failure(error)
+            history[resource_id] = "what was done couldn't be read"
+    return history
+
+
+def _counted_actions(words: Sequence[str]) -> str:
+    """`it was stopped 5 times and started 4 times`."""
+    counts = [(what, words.count(what)) for what in ("stopped", "started")]
+    done = [f"{what} {'once' if n == 1 else f'{n} times'}" for what, n in counts if n]
+    return f"it was {' and '.join(done)}" if done else ""

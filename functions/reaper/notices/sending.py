@@ -20,7 +20,7 @@ from reaper.notices.channels.delivery import Delivery
 from reaper.notices.item import NoticeContext
 from reaper.notices.message import Message
 from reaper.notices.owner_notice import owner_notices
-from reaper.notices.round import Round
+from reaper.notices.round import NoticeRound
 
 MAX_MISSES = 3
 """Messages in a row that a channel may miss before it is given up for this run."""
@@ -30,47 +30,46 @@ Accept = Callable[[str, str, Sequence[Delivery]], None]
 """What to do once a message about a resource was accepted: its id, the receipt, and what became of the message on every channel."""
 
 
-def send_owner_notices(findings: Mapping[str, Finding], notices: NoticeContext, accept: Accept, round_: Round) -> list[Delivery]:
+def send_owner_notices(
+    findings: Mapping[str, Finding], notices: NoticeContext, accept: Accept, mails: NoticeRound
+) -> list[Delivery]:
     """Each message on every channel for owners; what was accepted is remembered before the next one is sent.
 
-    A channel that stays out of reach is given up.
+    A channel that stays out of reach is given up. Once another run has taken over, only what was done is told.
     """
     deliveries: list[Delivery] = []
     misses: dict[str, list[CloudError]] = {}
-    for message in _current_messages(findings, notices, round_):
-        if not round_.leases.prolong_all():
-            round_.lost = True
-            break
-        sent = _send(message, misses, round_)
+    for message in _current_messages(findings, notices, mails):
+        sent = _send(message, misses, mails)
         for resource_id, receipt in delivery.receipts_by_id(sent).items():
             accept(resource_id, receipt, sent)
         deliveries += sent
     return deliveries
 
 
-def drop_changed_notices(findings: Iterable[Finding], memories: Recalled, round_: Round) -> None:
+def drop_changed_notices(findings: Iterable[Finding], memories: Recalled, mails: NoticeRound) -> None:
     """Leave alone every notice whose resource was snoozed, notified or changed since it was decided."""
     for finding in findings:
-        if finding.step.name in NOTICES and (because := _changed_because(finding, memories, round_)):
-            round_.findings[finding.case.resource.id] = left_alone(finding, because)
+        if finding.step.name in NOTICES and (because := _changed_because(finding, memories, mails)):
+            mails.findings[finding.case.resource.id] = left_alone(finding, because)
 
 
-def with_failed_notice(finding: Finding, deliveries: Sequence[Delivery], round_: Round) -> Finding:
+def with_failed_notice(finding: Finding, deliveries: Sequence[Delivery], mails: NoticeRound) -> Finding:
     """The finding of a notice that no channel accepted, with the reason."""
     if finding.step.name not in NOTICES or finding.outcome.result is not Result.PLANNED:
         return finding
     errors = [str(d.error) for d in deliveries if d.error and finding.case.resource.id in d.message.resource_ids]
-    nowhere = TAKEN_OVER if round_.lost else "no address is allowed for it; see owners.domains and owners.fallback"
+    nowhere = TAKEN_OVER if mails.lost else "no address is allowed for it; see owners.domains and owners.fallback"
     because = "; ".join(dict.fromkeys(errors)) or nowhere
     return replace(finding, outcome=Outcome(result=Result.FAILED, error=f"owner not notified: {because}"))
 
 
-def unsent_notices_rows(findings: Iterable[Finding], deliveries: Sequence[Delivery], round_: Round) -> list[Coverage]:
+def unsent_notices_rows(findings: Iterable[Finding], deliveries: Sequence[Delivery], mails: NoticeRound) -> list[Coverage]:
     """A row for the notices that no message carried: no address is allowed for them, or another run has taken over."""
     carried = {resource_id for d in deliveries for resource_id in d.message.resource_ids}
     unsent = [f for f in findings if f.step.name in NOTICES and f.case.resource.id not in carried]
     because = f"{len(unsent)} notices have no allowed address: set owners.fallback, or add a domain to owners.domains"
-    if round_.lost:
+    if mails.lost:
         because = f"{len(unsent)} notices were not sent: {TAKEN_OVER}"
     row = Coverage(cloud=OWN, account="", region=None, kind="notices", status=Status.FAILED, error=because)
     return [row] if unsent else []
@@ -85,45 +84,47 @@ def channel_failures(deliveries: Iterable[Delivery]) -> list[Coverage]:
     return [failure_row(f"channel {name}", failed[0], len(failed) - 1) for name, failed in errors.items()]
 
 
-def _current_messages(findings: Mapping[str, Finding], notices: NoticeContext, round_: Round) -> Iterator[Message]:
+def _current_messages(findings: Mapping[str, Finding], notices: NoticeContext, mails: NoticeRound) -> Iterator[Message]:
     """The messages, each made anew without what has changed since it was made."""
     for message in owner_notices(list(findings.values()), notices):
         about = [findings[resource_id] for resource_id in message.resource_ids]
-        memories = _recall_again(about, round_)
-        current = [finding for finding in about if _is_current(finding, memories, round_)]
+        mails.lost = mails.lost or not mails.leases.prolong_all()
+        told = [finding for finding in about if not (mails.lost and finding.step.name in NOTICES)]
+        memories = _recall_again(told, mails)
+        current = [finding for finding in told if _is_current(finding, memories, mails)]
         if len(current) == len(about):
             yield message
         else:
             yield from owner_notices(current, notices)
 
 
-def _recall_again(findings: Sequence[Finding], round_: Round) -> Recalled | None:
+def _recall_again(findings: Sequence[Finding], mails: NoticeRound) -> Recalled | None:
     """What the ledger says now of what the message is about; None if it can't be read."""
     try:
-        return round_.ledger.recall(intent.ids_with_hosts([f.case for f in findings]), round_.context.clock())
+        return mails.ledger.recall(intent.ids_with_hosts([f.case for f in findings]), mails.context.clock())
     except ReaperError as error:
-        round_.note_ledger_failure(error)
+        mails.note_ledger_failure(error)
         return None
 
 
-def _is_current(finding: Finding, memories: Recalled | None, round_: Round) -> bool:
+def _is_current(finding: Finding, memories: Recalled | None, mails: NoticeRound) -> bool:
     """Whether the mail may go out. A notice that may not is left alone, or has failed if nobody can tell."""
     if finding.step.name not in NOTICES:
         return True
-    because = _changed_because(finding, memories, round_) if memories is not None else None
+    because = _changed_because(finding, memories, mails) if memories is not None else None
     resource_id = finding.case.resource.id
     if memories is None:
         failed = replace(finding, outcome=Outcome(result=Result.FAILED, error="owner not notified: the ledger couldn't be read"))
     else:
         failed = left_alone(finding, because or "")
-    if (because or memories is None) and round_.findings[resource_id].step.name in NOTICES:
-        round_.findings[resource_id] = failed
+    if (because or memories is None) and mails.findings[resource_id].step.name in NOTICES:
+        mails.findings[resource_id] = failed
     return because is None and memories is not None
 
 
-def _changed_because(finding: Finding, memories: Recalled, round_: Round) -> str | None:
+def _changed_because(finding: Finding, memories: Recalled, mails: NoticeRound) -> str | None:
     """Why the notice no longer holds, or None. An action of this run has changed the row on purpose."""
-    case, now = finding.case, round_.context.clock()
+    case, now = finding.case, mails.context.clock()
     if intent.is_unreadable(case.resource, memories):
         return "its ledger record can't be read, and it may be snoozed"
     memory, host = memories.get(case.resource.id, Memory()), intent.host_memory(case.resource, memories)
@@ -131,16 +132,16 @@ def _changed_because(finding: Finding, memories: Recalled, round_: Round) -> str
         return "it was snoozed since this was decided"
     if host and host.snoozed_until and host.snoozed_until > now:
         return "what it lives in was snoozed since this was decided"
-    decision = round_.decisions[case.resource.id]
-    if decision.needs_summary and not enrolment.is_summary_due(case, memory, round_.now):
+    decision = mails.decisions[case.resource.id]
+    if decision.needs_summary and not enrolment.is_summary_due(case, memory, mails.now):
         return "its summary was sent since this was decided"
-    ours = memory.last_action_run == round_.run.id
+    ours = memory.last_action_run == mails.run.id
     return None if ours or memory.version == decision.row_version else CHANGED
 
 
-def _send(message: Message, misses: dict[str, list[CloudError]], round_: Round) -> list[Delivery]:
+def _send(message: Message, misses: dict[str, list[CloudError]], mails: NoticeRound) -> list[Delivery]:
     sent = []
-    for channel in (channel for channel in round_.context.channels if message.audience in channel.readers):
+    for channel in (channel for channel in mails.context.channels if message.audience in channel.readers):
         missed = misses.setdefault(channel.name, [])
         sent.append(delivery.deliver_one(message, channel, missed[-1] if len(missed) >= MAX_MISSES else None))
         error = sent[-1].error

@@ -13,7 +13,7 @@ from reaper.notices import admin_summary, last_summary
 from reaper.notices.admin_summary import HeldSince
 from reaper.notices.channels import delivery
 from reaper.notices.item import NoticeContext
-from reaper.notices.round import Round
+from reaper.notices.round import NoticeRound
 from reaper.notices.sending import channel_failures
 
 SUMMARY_ROW = "summary"
@@ -22,33 +22,33 @@ RUN_COLUMN, STARTED_COLUMN = "run", "started"
 MAX_TRIES = 4
 
 
-def send_admin_summary(report: Report, notices: NoticeContext, round_: Round) -> Report:
+def send_admin_summary(report: Report, notices: NoticeContext, mails: NoticeRound) -> Report:
     """The report, with a row for each channel that refused the summary. A run's summary is sent once, and none after a newer run's."""
     try:
-        last = round_.ledger.read_row(SUMMARY_ROW)
+        last = mails.ledger.read_row(SUMMARY_ROW)
     except ReaperError as error:
-        round_.note_ledger_failure(error)
-        return replace(report, coverage=(*report.coverage, *_rows_since(report, round_)))
+        mails.note_ledger_failure(error)
+        return replace(report, coverage=(*report.coverage, *_rows_since(report, mails)))
     if _is_sent_or_older(report, last):
         return report
-    held_since = _held_since(round_)
-    failures = {f"trouble:{row.kind}" for row in round_.rows}
+    held_since = _held_since(mails)
+    failures = {f"trouble:{row.kind}" for row in mails.rows}
     exact = failures | admin_summary.urgent_topics(report, held_since)
     topics = failures | admin_summary.topics(report, held_since)
     known = last_summary.known_topics(exact, topics - exact, last.values) if last.version else None
-    new_failures = [f"{row.kind}: {row.error}" for row in round_.rows if f"trouble:{row.kind}" not in (known or ())]
+    new_failures = [f"{row.kind}: {row.error}" for row in mails.rows if f"trouble:{row.kind}" not in (known or ())]
     message = admin_summary.admin_summary(report, notices, known, new_failures, held_since)
-    deliveries = delivery.deliver_all([message], round_.context.channels) if message else []
+    deliveries = delivery.deliver_all([message], mails.context.channels) if message else []
     rows = channel_failures(deliveries)
     if any(done.receipt for done in deliveries):
         row = {**last_summary.topics_row(exact, topics - exact), **_run_columns(report)}
-        round_.attempt(lambda: _record_summary(round_.ledger, row, round_))
-    return replace(report, coverage=(*report.coverage, *rows, *_rows_since(report, round_)))
+        mails.attempt(lambda: _record_summary(mails.ledger, row, mails))
+    return replace(report, coverage=(*report.coverage, *rows, *_rows_since(report, mails)))
 
 
-def _rows_since(report: Report, round_: Round) -> list[Coverage]:
+def _rows_since(report: Report, mails: NoticeRound) -> list[Coverage]:
     """The rows that came while the summary was sent."""
-    return [row for row in round_.rows if row not in report.coverage]
+    return [row for row in mails.rows if row not in report.coverage]
 
 
 def _run_columns(report: Report) -> dict[str, str]:
@@ -62,13 +62,13 @@ def _is_sent_or_older(report: Report, last: NamedRow) -> bool:
     return last.values.get(RUN_COLUMN) == columns[RUN_COLUMN] or columns[STARTED_COLUMN] < started
 
 
-def _held_since(round_: Round) -> HeldSince:
-    return {resource_id: d.on_hold_since for resource_id, d in round_.decisions.items() if d.on_hold_since}
+def _held_since(mails: NoticeRound) -> HeldSince:
+    return {resource_id: d.on_hold_since for resource_id, d in mails.decisions.items() if d.on_hold_since}
 
 
-def _record_summary(ledger: Ledger, row: Mapping[str, str], round_: Round) -> None:
+def _record_summary(ledger: Ledger, row: Mapping[str, str], mails: NoticeRound) -> None:
     """The last run to tell the admins counts. Raises CloudError."""
     for _ in range(MAX_TRIES):
-        if ledger.write_row(SUMMARY_ROW, row, ledger.read_row(SUMMARY_ROW).version, round_.now):
+        if ledger.write_row(SUMMARY_ROW, row, ledger.read_row(SUMMARY_ROW).version, mails.now):
             return
     raise CloudError(Reason.REFUSED, "ledger", f"the row {SUMMARY_ROW!r}: another run wrote first, {MAX_TRIES} times")

@@ -1,0 +1,76 @@
+"""What deciding reads of the ledger: which targets are this run's, what is remembered there, and what earlier runs left open, which is closed.
+
+What fails is added to `rows`, the rows of the coverage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from reaper.actions import intent, unfinished
+from reaper.actions.unfinished import UntoldAction
+from reaper.coverage import OWN, add_failure_row, failure_row, target_of_row
+from reaper.errors import CloudError, ReaperError
+from reaper.handover import Observed
+from reaper.ledger.lease import RunLeases
+from reaper.ledger.port import Ledger, Recalled
+from reaper.model import Case, Coverage, Target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecalledTargets:
+    """What is remembered of the cases of some targets, and the actions there whose owners must still be told."""
+
+    memories: Recalled
+    untold: tuple[UntoldAction, ...] = ()
+
+
+def take_leases(part: Observed, leases: RunLeases, now: datetime, rows: list[Coverage]) -> set[Target]:
+    """The targets that are this run's now, of those with a resource or with an action whose owner must still be told."""
+    wanted = {case.resource.target for case in part.cases}
+    empty = {target_of_row(row) for row in part.coverage if row.cloud != OWN} - wanted
+    try:
+        wanted |= {target for target in empty if leases.ledger.unfinished(target, now)}
+    except ReaperError as error:
+        add_failure_row(rows, failure_row("ledger", error))
+    taken = {target for target in sorted(wanted, key=str) if leases.take(target)}
+    for row in leases.failures:
+        add_failure_row(rows, row)
+    return taken
+
+
+def recall_to_read(cases: Sequence[Case], ledger: Ledger, now: datetime, rows: list[Coverage]) -> Recalled | None:
+    """What an audit reads of the ledger; None if it can't be read."""
+    try:
+        memories = ledger.recall(intent.ids_with_hosts(cases), now)
+    except ReaperError as error:
+        add_failure_row(rows, failure_row("ledger", error))
+        return None
+    _add_unreadable(memories.errors, rows)
+    return memories
+
+
+def recall_and_close(
+    cases: Sequence[Case], targets: set[Target], ledger: Ledger, now: datetime, rows: list[Coverage]
+) -> RecalledTargets | None:
+    """What is remembered of the cases, of their hosts and of what earlier runs left open, which is closed here. None if that fails."""
+    listed = {case.resource.id: case for case in cases}
+    try:
+        hints, errors = unfinished.read_unfinished(ledger, targets, now, listed)
+        _add_unreadable(errors, rows)
+        memories = ledger.recall(dict.fromkeys([*intent.ids_with_hosts(cases), *(hint.id for hint in hints)]), now)
+        done = unfinished.close_unfinished_actions(hints, listed, memories, ledger, now)
+        memories, untold = unfinished.settle_told_actions(done.hints, listed, done.memories, ledger, now)
+    except ReaperError as error:
+        rows.append(failure_row("ledger", error))
+        return None
+    _add_unreadable(memories.errors, rows)
+    if failed := unfinished.closed_actions_error(done.closed, memories):
+        add_failure_row(rows, failure_row("acts", failed))
+    return RecalledTargets(memories=memories, untold=tuple(untold))
+
+
+def _add_unreadable(errors: Sequence[CloudError], rows: list[Coverage]) -> None:
+    rows += [failure_row("ledger", error, len(errors) - 1) for error in errors[:1]]

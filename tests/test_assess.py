@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from fakes.builders import DAY, NOW, activity, heartbeat, observation, resource
+from fakes.fake_cloud import DEPOT
+from fakes.fake_deployment import POLICY, policy
+from reaper.assess import assess
+from reaper.conformance import UNREAD_FACT
+from reaper.kind import Kind
+from reaper.model import BilledPart, Case, Resource, State, StepName
+from reaper.prices import PriceBook
+
+PRICES = PriceBook(
+    {"aws": {"prices": {"us-east-1": {"Hosting": {"ml.g5.xlarge": [2.0, "list"]}}}, "dates": {}, "as_of": "2026-11-01"}}
+)
+HOSTING = (BilledPart(component="Hosting", instance="ml.g5.xlarge"),)
+
+
+def endpoint(**given: object) -> Resource:
+    facts = {"barred": "", **given.pop("facts", {})}  # type: ignore[dict-item]
+    return resource(**{"status": "InService", "parts": HOSTING, "facts": facts, **given})
+
+
+def assessed(thing: Resource, kind: Kind = DEPOT, text: str = POLICY) -> Case:
+    return assess(observation(activity(), heartbeat(), resource=thing), kind, policy(text), PRICES, NOW)
+
+
+def test_a_case_has_verdict_owner_price_waste_and_evidence():
+    case = assessed(endpoint(tags={"owner": "jo@example.com"}))
+    assert (case.verdict.state, case.owner.address, case.price and case.price.usd_per_hour) == (State.IDLE, "jo@example.com", 2.0)
+    assert case.wasted_usd == round(2.0 * ((case.verdict.idle_for or timedelta()) / timedelta(hours=1)), 2)
+    assert [e.signal for e in case.evidence] == ["Invocations", "CPUUtilization"]
+    assert case.saves_usd_per_hour == {StepName.STOP: 2.0, StepName.DELETE: 2.0}
+
+
+def test_without_a_price_nothing_is_wasted_or_saved():
+    case = assessed(endpoint(parts=None))
+    assert (case.price, case.usd_per_hour, case.wasted_usd, case.saves_usd_per_hour) == (None, None, None, {})
+
+
+def test_what_could_not_be_read_of_it_blocks_every_action():
+    case = assessed(endpoint(facts={UNREAD_FACT: "its tags can't be read"}))
+    assert {blocked and blocked.because for blocked in case.blocked.values()} == {"its tags can't be read"}
+
+
+@pytest.mark.parametrize(
+    ("tags", "because"),
+    [
+        pytest.param(None, "inner inside it is protected: its tags can't be read", id="unreadable tags"),
+        pytest.param({"reaper:keep": "true"}, "inner inside it is protected: ", id="a keep tag"),
+        pytest.param({"reaper:action": "notify"}, "allows notify at most", id="a lower ceiling"),
+    ],
+)
+def test_what_lives_inside_blocks_the_stop_by_its_own_rule(tags: dict[str, str] | None, because: str):
+    inner = endpoint(name="inner", tags=tags)
+    blocked = assessed(endpoint(facts={"within": (inner,)})).blocked[StepName.STOP]
+    assert because in (blocked.because if blocked else "")
+
+
+def test_a_kind_that_fails_on_a_resource_blocks_every_action():
+    def fail(one: Resource) -> dict:
+        raise KeyError(one.name)
+
+    case = assessed(endpoint(), replace(DEPOT, blocked_actions=fail))
+    assert set(case.blocked) == set(DEPOT.actions)
+    assert all(blocked is not None for blocked in case.blocked.values())
+
+
+def test_use_makes_a_case_active_and_not_wasting():
+    seen = observation(activity({3: 5.0}), heartbeat(), resource=endpoint())
+    case = assess(seen, DEPOT, policy(POLICY), PRICES, NOW)
+    assert (case.verdict.state, case.wasted_usd) == (State.ACTIVE, None)
+    assert NOW - (case.verdict.last_busy or NOW) < DAY

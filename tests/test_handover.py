@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+import pytest
+
+from fakes.builders import DAY, HOUR, NOW, TARGET, resource, rule
+from reaper import handover, registry
+from reaper.actions.unfinished import UntoldAction
+from reaper.evidence import summarize
+from reaper.handover import Acted, Decided, Decision, KindCalls, Observed
+from reaper.ledger.port import Unfinished
+from reaper.model import (
+    BilledPart,
+    Blocked,
+    Case,
+    Confidence,
+    Coverage,
+    Evidence,
+    Hours,
+    Mode,
+    Outcome,
+    Owner,
+    Price,
+    Reading,
+    Resource,
+    Result,
+    Role,
+    Run,
+    Series,
+    State,
+    Status,
+    Step,
+    StepName,
+    Verdict,
+)
+
+RUN = Run(id="run-1", started_at=NOW, mode=Mode.ENFORCE, version="1", policy_sha256="0" * 64)
+VERDICT = Verdict(
+    state=State.IDLE, because="silent", idle_for=9 * DAY + timedelta(microseconds=7), last_busy=NOW - 9 * DAY, confidence=Confidence.PROVEN
+)  # fmt: skip
+EVIDENCE = Evidence(
+    signal="Busy points", subject="", role=Role.HEARTBEAT, points=3, last_busy=None, peak=0.1, complete=True, slots=(0, 1), busy_above=None
+)  # fmt: skip
+HINT = Unfinished(
+    target=TARGET, id="a", kind="sagemaker-endpoint", name="a", region="us-east-1", owner=None, action=StepName.STOP, run="r0", at=NOW
+)  # fmt: skip
+
+
+def full_case() -> Case:
+    """A case with a value in every field."""
+    hours = Hours(days=frozenset({0, 4}), start=420, end=1260, tz="Europe/Berlin", force=True)
+    inner = resource(name="inner", tags=None, parts=None)
+    return Case(
+        resource=resource(
+            changed=NOW - DAY,
+            size="ml.g5.xlarge x2",
+            parts=(BilledPart(component="Hosting", instance="ml.g5.xlarge", count=0.1),),
+            tags={"team": "web"},
+            contained=(inner,),
+            facts={"host": "arn:host", "within": (inner,), "joined": NOW - HOUR},
+        ),
+        rule=rule(hours=hours, notes=("a note",)),
+        verdict=VERDICT,
+        usd_per_hour=0.1 + 0.2,
+        owner=Owner(address="jo@example.com", source="tag owner"),
+        price=Price(usd_per_hour=0.1 + 0.2, source="snapshot", as_of="2026-09-24"),
+        wasted_usd=12.34,
+        evidence=(EVIDENCE,),
+        blocked={StepName.STOP: None, StepName.DELETE: Blocked(because="it is updating")},
+        saves_usd_per_hour={StepName.STOP: 0.3},
+    )
+
+
+ROW = Coverage(cloud="aws", account="1", region=None, kind="k", status=Status.PARTIAL, calls={"a:B": 2}, error="late")
+
+
+def test_observed_reads_back_as_it_was_dumped():
+    observed = Observed(run=RUN, observed_at=NOW, targets=(TARGET,), coverage=(ROW,), cases=(full_case(),))
+    assert handover.load_observed(handover.dump(observed)) == observed
+
+
+def test_decided_reads_back_as_it_was_dumped():
+    decision = Decision(
+        case=full_case(),
+        verdict=Verdict(state=State.EXEMPT, because="snoozed"),
+        step=Step(name=StepName.HOLD, because="too many"),
+        row_version=3,
+        needs_summary=True,
+        on_hold_since=(NOW - DAY, NOW),
+    )
+    untold = UntoldAction(hint=HINT, outcome=Outcome(result=Result.FAILED, error="unknown", begun=True))
+    decided = Decided(
+        run=RUN,
+        decided_at=NOW,
+        leased=(TARGET,),
+        decisions=(decision,),
+        untold=(untold,),
+        unusual=(("aws/1/us-east-1", "k"),),
+        coverage=(ROW,),
+    )
+    assert handover.load_decided(handover.dump(decided)) == decided
+
+
+def test_acted_reads_back_as_it_was_dumped():
+    outcome = Outcome(result=Result.DONE, because="done", begun=True, part_done="1 of 2 variants", host_id="arn:host")
+    acted = Acted(
+        run=RUN, target=TARGET, outcomes={"a": outcome}, calls=(KindCalls(kind="k", calls={"a:B": 1}),), coverage=(ROW,)
+    )
+    assert handover.load_acted(handover.dump(acted)) == acted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Details:
+    """What only one kind needs, with another resource in it."""
+
+    copies: int
+    siblings: tuple[Resource, ...] = ()
+
+
+def test_details_are_read_as_their_kinds_own_type(monkeypatch: pytest.MonkeyPatch):
+    known = registry.kind("sagemaker-endpoint")
+    monkeypatch.setattr(registry, "kind", lambda name: replace(known, details=Details))
+    sibling = resource(name="sibling", details=Details(copies=1))
+    detailed = resource(details=Details(copies=2, siblings=(sibling,)), contained=(sibling,))
+    case = replace(full_case(), resource=detailed)
+    observed = Observed(run=RUN, observed_at=NOW, targets=(), coverage=(), cases=(case,))
+    assert handover.load_observed(handover.dump(observed)) == observed
+
+
+def test_a_level_that_counts_any_value_crosses_as_null():
+    reading = Reading(
+        signal="Busy points",
+        role=Role.HEARTBEAT,
+        series=Series(start=NOW - HOUR, step=HOUR, values=[1.0]),
+        busy_above=-math.inf,
+    )
+    case = replace(full_case(), evidence=(summarize(reading),))
+    text = handover.dump(Observed(run=RUN, observed_at=NOW, targets=(), coverage=(), cases=(case,)))
+    [evidence] = json.loads(text)["cases"][0]["evidence"]
+    assert evidence["busy_above"] is None
+    assert "Infinity" not in text
+
+
+def test_for_target_keeps_only_the_decisions_of_that_target():
+    here, there = full_case(), replace(full_case(), resource=resource(target=replace(TARGET, region="eu-west-1")))
+    step = Step(name=StepName.STOP, because="due")
+    decisions = tuple(Decision(case=case, verdict=case.verdict, step=step) for case in (here, there))
+    decided = Decided(run=RUN, decided_at=NOW, leased=(TARGET,), decisions=decisions)
+    assert decided.for_target(TARGET).decisions == decisions[:1]
+    other = decided.for_target(there.resource.target)
+    assert (other.decisions, other.leased) == (decisions[1:], ())
+
+
+def test_a_snoozed_case_is_reported_exempt_and_wasting_nothing():
+    exempt = Verdict(state=State.EXEMPT, because="snoozed")
+    decision = Decision(case=full_case(), verdict=exempt, step=Step(name=StepName.NONE, because="snoozed"))
+    assert (decision.reported_case.verdict, decision.reported_case.wasted_usd) == (exempt, None)
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"run": 1}'])
+def test_what_is_no_part_is_not_read(text: str):
+    with pytest.raises(ValueError):
+        handover.load_observed(text)
