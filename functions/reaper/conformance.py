@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -32,11 +32,15 @@ def without_faults(resource: Resource, wrong: list[str], kind: str, target: Targ
     name = resource.id.rstrip("/").rpartition("/")[2] or resource.id
     instead = {**_EMPTY_VALUES, "name": name, "kind": kind, "target": target, "region": target.region or ""}
     unread = f"its {', '.join(wrong)} could not be read"
-    return replace(resource, **{field: instead[field] for field in wrong}, unread_because=unread)
+    return replace(resource, **{**{field: instead[field] for field in wrong}, "unread_because": unread})
 
 
 def _is_text(value: object) -> bool:
     return isinstance(value, str)
+
+
+def _is_text_or_none(value: object) -> bool:
+    return value is None or isinstance(value, str)
 
 
 def _is_word(value: object) -> bool:
@@ -73,6 +77,13 @@ _CHECKS: Mapping[str, Callable[[Any], bool]] = {
     "parts": _is_parts,
     "tags": lambda value: value is None or _is_text_mapping(value),
     "people": _is_text_mapping,
+    "facts": lambda value: isinstance(value, Mapping),
+    "details": lambda value: value is None or is_dataclass(value),
+    "host_id": _is_text_or_none,
+    "contained": lambda value: isinstance(value, tuple) and all(isinstance(inner, Resource) for inner in value),
+    "fingerprint": _is_text_or_none,
+    "stop_by": _is_text,
+    "unread_because": _is_text_or_none,
 }
 _EMPTY_VALUES: Mapping[str, Any] = {
     "created": None,
@@ -82,4 +93,11 @@ _EMPTY_VALUES: Mapping[str, Any] = {
     "parts": None,
     "tags": None,
     "people": {},
+    "facts": {},
+    "details": None,
+    "host_id": None,
+    "contained": (),
+    "fingerprint": None,
+    "stop_by": "stop",
+    "unread_because": None,
 }

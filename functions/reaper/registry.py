@@ -36,6 +36,11 @@ def kind(name: str) -> Kind[Any]:
     return {kind.name: kind for kind in kinds()}[name]
 
 
+def find_kind(name: str) -> Kind[Any] | None:
+    """The kind of that name; None for one that this version doesn't know, such as in a saved report."""
+    return next((kind for kind in kinds() if kind.name == name), None)
+
+
 def action_functions(name: str) -> ActionFunctions[Any]:
     """How the actions of that kind are made. Imported in mode enforce and for undoing only. Raises KeyError for a kind that only notifies."""
     module = f"reaper.{kind(name).cloud}.actions.{name.replace('-', '_')}"

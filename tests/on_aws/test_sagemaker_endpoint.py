@@ -363,9 +363,10 @@ def test_changed_components_change_the_hosts_fingerprint(account: Account, swept
     account.endpoint("host", variants=[Variant(model=None, scaling=(1, 2))])
     account.alive("host", "AllTraffic", LONG_AGO, NOW)
     account.component("used", "host")
-    before = swept(KIND).found["host"].case.resource.fingerprint
+    host = swept(KIND).found["host"].case.resource
+    before = host.fingerprint
     assert swept(KIND).found["host"].case.resource.fingerprint == before
-    assert before["joined"] < LONG_AGO
+    assert [inner.created < LONG_AGO for inner in host.contained if inner.created] == [True]
     del account.contents.components["used"]
     after = swept(KIND).found["host"].case
     assert (after.verdict.state, after.resource.fingerprint) == (State.IDLE, "hosts nothing")

@@ -11,6 +11,7 @@ from shlex import quote
 
 from reaper import registry
 from reaper.command import Command, is_pasteable
+from reaper.kind import account_of
 from reaper.model import Blocked, Case, Resource, StepName
 
 KEEP_DAYS = 7
@@ -26,17 +27,22 @@ def keep_tag(now: datetime) -> str:
 
 def keep_command(resource: Resource, now: datetime) -> str | None:
     """The command that puts that tag on; None if the cloud's tool can't tag this kind."""
-    if not _has_pasteable_names(resource):
-        return None
-    key, _, day = keep_tag(now).partition("=")
-    return registry.kind(resource.kind).keep_line(resource, key, day)
+    kind, (key, _, day) = registry.find_kind(resource.kind), keep_tag(now).partition("=")
+    return kind.keep_line(resource, key, day) if kind and _has_pasteable_names(resource) else None
+
+
+def place(resource: Resource) -> str:
+    """The account or workspace that people know it by: `account 123456789012`."""
+    kind = registry.find_kind(resource.kind)
+    return kind.place(resource) if kind else account_of(resource)
 
 
 def undo_command(resource: Resource) -> str | None:
     """The command that undoes a stop."""
     if not _has_pasteable_names(resource):
         return None
-    return registry.kind(resource.kind).undo_line(resource) or restore_command(resource.id)
+    kind = registry.find_kind(resource.kind)
+    return (kind.undo_line(resource) if kind else None) or restore_command(resource.id)
 
 
 def stop_command(case: Case) -> Command | None:
@@ -44,11 +50,10 @@ def stop_command(case: Case) -> Command | None:
 
     Deleting is offered only for what can't be stopped.
     """
-    if not _has_pasteable_names(case.resource):
-        return None
+    kind = registry.find_kind(case.resource.kind)
     offered = [action for action in (StepName.STOP, StepName.DELETE) if _may_offer(case, action)]
-    make = registry.kind(case.resource.kind).commands.get(offered[0]) if offered else None
-    return make(case.resource) if make else None
+    make = kind.commands.get(offered[0]) if kind and offered else None
+    return make(case.resource) if make and _has_pasteable_names(case.resource) else None
 
 
 def _may_offer(case: Case, action: StepName) -> bool:

@@ -13,4 +13,5 @@ def console_address(resource: Resource) -> str | None:
     """The https address of its page; None for a kind without a page that a link can lead to, and for an ID that is not as the cloud writes it."""
     if not resource.name.isprintable() or not 0 < len(resource.name) <= MAX_NAME_LENGTH:
         return None
-    return registry.kind(resource.kind).console_url(resource)
+    kind = registry.find_kind(resource.kind)
+    return kind.console_url(resource) if kind else None

@@ -106,11 +106,11 @@ def _look_closer(cloud: CloudSession, observation: Observation, window: Window) 
         return replace(observation, free_because="it is stopped; only its volume is billed")
     if resource.status in CHANGING_STATUSES:
         return replace(observation, changing_because=f"its status is {resource.status}")
+    if resource.status in BROKEN_STATUSES:
+        return replace(observation, unknown_because=f"its status is {resource.status}")
     if resource.status != "InService":
-        return replace(
-            observation,
-            unknown_because=f"its status is {resource.status or 'missing'}{'' if resource.status in BROKEN_STATUSES else ', which we do not know'}",
-        )
+        because = f"this version doesn't recognize its status {resource.status or '(none)'}"
+        return replace(observation, unknown_because=because)
     if is_recent(observation, window):
         return replace(observation, unknown_because="it was used or changed too recently for a closer look")
     return _with_log_evidence(cloud, observation, window)
