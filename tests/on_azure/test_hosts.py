@@ -89,23 +89,23 @@ def test_azures_own_hosts_get_a_token(address: str, service: str, environ: dict[
     ],
 )
 def test_no_other_host_does_however_it_is_spelled(address: str, service: str, environ: dict[str, str]):
-    assert "our identity is not shown to it" in (trusted_hosts.refused_because(address, service, environ) or "")
+    assert "so it gets no token of the reaper's identity" in (trusted_hosts.refused_because(address, service, environ) or "")
 
 
 @pytest.mark.parametrize(
     ("address", "service", "environ", "said"),
     [
-        ("http://127.0.0.1:10000/reports", "blob", PLAYED, "a token goes over https only, not over http"),
-        ("https://127.0.0.1:10000/reports", "blob", {}, "counts only where REAPER_ARM_ENDPOINT is on this machine, too"),
-        ("http://acme.blob.core.windows.net/reports", "blob", {}, "a token goes over https only, not over http"),
-        ("https://acme.table.cosmos.azure.com", "table", {}, "takes no token for storage, give its connection string"),
+        ("http://127.0.0.1:10000/reports", "blob", PLAYED, "tokens are only sent over https, not over http"),
+        ("https://127.0.0.1:10000/reports", "blob", {}, "counts only if REAPER_ARM_ENDPOINT is on this machine too"),
+        ("http://acme.blob.core.windows.net/reports", "blob", {}, "tokens are only sent over https, not over http"),
+        ("https://acme.table.cosmos.azure.com", "table", {}, "accepts no storage token; use its connection string"),
         (
             "https://files.example.com/reports",
             "blob",
             {},
-            "needs an address with a signature (SAS), or use the account's own host",
+            "needs an address with a signature (SAS); or use the account's own host",
         ),
-        ("https://mail.example.com", "communication", GOV, "end with .communication.azure.com, .communication.azure.us"),
+        ("https://mail.example.com", "communication", GOV, "those end with .communication.azure.com, .communication.azure.us"),
         ("https://files.example.com/reports", "blob", OTHER, ".blob.core.sovereign.example"),
         ("https://[x/reports", "blob", {}, "this is not an address such as https://<name>.blob.core.windows.net"),
     ],
@@ -187,7 +187,7 @@ REPORT = Report(
     ],
 )
 def test_a_strange_host_is_refused_before_a_token_is_asked_for(call, identity: list[str]):
-    with pytest.raises(ReaperError, match="our identity is not shown to it"):
+    with pytest.raises(ReaperError, match="so it gets no token of the reaper's identity"):
         call()
     assert identity == []
 
