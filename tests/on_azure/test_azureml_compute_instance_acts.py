@@ -23,7 +23,7 @@ def inner(thing: Thing) -> dict[str, object]:
     return thing.body["properties"]["properties"]
 
 
-def test_it_is_stopped_by_one_call_and_not_waited_for(server: Server, cloud: CloudSession, vision: Workspace):
+def test_a_stop_is_one_call_without_waiting(server: Server, cloud: CloudSession, vision: Workspace):
     ada = vision.instance("ada")
     told = planned(cloud, INSTANCE, "ada").carry()
     assert inner(ada)["state"] == "Stopping"
@@ -34,7 +34,7 @@ def test_it_is_stopped_by_one_call_and_not_waited_for(server: Server, cloud: Clo
     assert found(cloud, INSTANCE, "ada").status == "Stopped"
 
 
-def test_a_stop_is_undone_by_a_start(server: Server, cloud: CloudSession, vision: Workspace):
+def test_undo_of_a_stop_starts_the_instance(server: Server, cloud: CloudSession, vision: Workspace):
     ada = vision.instance("ada")
     act = planned(cloud, INSTANCE, "ada")
     act.carry()
@@ -46,7 +46,7 @@ def test_a_stop_is_undone_by_a_start(server: Server, cloud: CloudSession, vision
     assert registry.action_functions(INSTANCE).undo(cloud, act.manifest).because == "it is already Starting"
 
 
-def test_it_is_not_started_while_it_is_stopping(server: Server, cloud: CloudSession, vision: Workspace):
+def test_undo_of_a_stop_is_refused_while_stopping(server: Server, cloud: CloudSession, vision: Workspace):
     vision.instance("ada")
     act = planned(cloud, INSTANCE, "ada")
     act.carry()
@@ -55,7 +55,7 @@ def test_it_is_not_started_while_it_is_stopping(server: Server, cloud: CloudSess
     assert caught.value.reason is Reason.REFUSED
 
 
-def test_it_is_started_and_a_start_is_not_undone(server: Server, cloud: CloudSession, vision: Workspace):
+def test_a_start_is_carried_out_and_cannot_be_undone(server: Server, cloud: CloudSession, vision: Workspace):
     ada = vision.instance("ada").set(STATE, "Stopped")
     act = planned(cloud, INSTANCE, "ada", StepName.START)
     act.carry()
@@ -66,7 +66,7 @@ def test_it_is_started_and_a_start_is_not_undone(server: Server, cloud: CloudSes
     assert inner(ada)["state"] == "Running"
 
 
-def test_its_own_idle_shutdown_is_switched_on_and_off_again(server: Server, cloud: CloudSession, vision: Workspace):
+def test_idle_shutdown_is_turned_on_and_off_again(server: Server, cloud: CloudSession, vision: Workspace):
     ada = vision.instance("ada")
     act = planned(cloud, INSTANCE, "ada", stop_by="native")
     assert act.carry() == "its idle shutdown is on, after PT60M without use"
@@ -76,7 +76,7 @@ def test_its_own_idle_shutdown_is_switched_on_and_off_again(server: Server, clou
     assert inner(ada)["idleTimeBeforeShutdown"] is None
 
 
-def test_an_idle_shutdown_that_azure_does_not_take_back_off_is_told(server: Server, cloud: CloudSession, vision: Workspace):
+def test_idle_shutdown_that_stays_on_is_reported(server: Server, cloud: CloudSession, vision: Workspace):
     ada = vision.instance("ada")
     act = planned(cloud, INSTANCE, "ada", stop_by="native")
     act.carry()
@@ -94,9 +94,7 @@ def test_an_idle_shutdown_that_azure_does_not_take_back_off_is_told(server: Serv
         ("PT1H", "its idle shutdown is off again"),
     ],
 )
-def test_an_idle_shutdown_that_somebody_chose_since_is_left_alone(
-    cloud: CloudSession, vision: Workspace, since: str | None, told: str
-):
+def test_undo_leaves_an_idle_shutdown_that_was_set_since(cloud: CloudSession, vision: Workspace, since: str | None, told: str):
     ada = vision.instance("ada")
     act = planned(cloud, INSTANCE, "ada", stop_by="native")
     act.carry()
@@ -105,7 +103,7 @@ def test_an_idle_shutdown_that_somebody_chose_since_is_left_alone(
     assert inner(ada)["idleTimeBeforeShutdown"] == (None if "off" in told else since)
 
 
-def test_an_instance_made_anew_under_its_name_is_not_started(server: Server, cloud: CloudSession, vision: Workspace):
+def test_undo_does_not_start_a_recreated_instance(server: Server, cloud: CloudSession, vision: Workspace):
     vision.instance("ada")
     act = planned(cloud, INSTANCE, "ada")
     act.carry()
@@ -122,9 +120,7 @@ def test_a_managed_identity_makes_its_idle_shutdown_doubtful(cloud: CloudSession
     assert "Contributor" in registry.kind(INSTANCE).actions[StepName.STOP].effect
 
 
-def test_an_idle_shutdown_that_azure_does_not_show_afterwards_is_a_failure(
-    server: Server, cloud: CloudSession, vision: Workspace
-):
+def test_idle_shutdown_that_azure_does_not_show_is_a_failure(server: Server, cloud: CloudSession, vision: Workspace):
     ada = vision.instance("ada")
     act = planned(cloud, INSTANCE, "ada", stop_by="native")
 
@@ -136,7 +132,7 @@ def test_an_idle_shutdown_that_azure_does_not_show_afterwards_is_a_failure(
     assert "accepted an idle shutdown of PT60M but shows none" in str(act.refused())
 
 
-def test_someone_elses_idle_shutdown_is_left_as_it_is(cloud: CloudSession, vision: Workspace):
+def test_an_existing_idle_shutdown_is_left_alone(cloud: CloudSession, vision: Workspace):
     ada = vision.instance("ada")
     act = planned(cloud, INSTANCE, "ada", stop_by="native")
     ada.set(IDLE, "PT3H")
@@ -154,7 +150,7 @@ def test_someone_elses_idle_shutdown_is_left_as_it_is(cloud: CloudSession, visio
         *[(s, f"its state is {s}", False) for s in ("SettingUp", "UserSettingUp", "Unusable", "SetupFailed", "SomethingNew")],
     ],
 )
-def test_it_is_stopped_only_while_it_runs(cloud: CloudSession, vision: Workspace, state: str, because: str | None, done: bool):
+def test_each_state_allows_or_blocks_a_stop(cloud: CloudSession, vision: Workspace, state: str, because: str | None, done: bool):
     vision.instance("ada").set(STATE, state)
     for by in ("stop", "native"):
         barred = bar(cloud, INSTANCE, "ada", stop_by=by)
@@ -172,15 +168,13 @@ def test_it_is_stopped_only_while_it_runs(cloud: CloudSession, vision: Workspace
         ("Unusable", "its state is Unusable", False),
     ],
 )
-def test_it_is_started_only_while_it_is_stopped(
-    cloud: CloudSession, vision: Workspace, state: str, because: str | None, done: bool
-):
+def test_each_state_allows_or_blocks_a_start(cloud: CloudSession, vision: Workspace, state: str, because: str | None, done: bool):
     vision.instance("ada").set(STATE, state)
     barred = bar(cloud, INSTANCE, "ada", StepName.START)
     assert (barred and barred.because, bool(barred and barred.already_done)) == (because, done)
 
 
-def test_native_has_nothing_to_do_where_idle_shutdown_is_on(cloud: CloudSession, vision: Workspace):
+def test_a_native_stop_is_done_if_idle_shutdown_is_on(cloud: CloudSession, vision: Workspace):
     vision.instance("ada").set(IDLE, "PT30M")
     barred = bar(cloud, INSTANCE, "ada", stop_by="native")
     assert barred
@@ -189,7 +183,7 @@ def test_native_has_nothing_to_do_where_idle_shutdown_is_on(cloud: CloudSession,
 
 
 @pytest.mark.parametrize("state", ["Updating", "Creating"])
-def test_a_change_of_the_compute_itself_bars_both(cloud: CloudSession, vision: Workspace, state: str):
+def test_a_changing_provisioning_state_blocks_both_actions(cloud: CloudSession, vision: Workspace, state: str):
     vision.instance("ada").set("properties.provisioningState", state)
     barred = bar(cloud, INSTANCE, "ada")
     assert barred
@@ -198,7 +192,7 @@ def test_a_change_of_the_compute_itself_bars_both(cloud: CloudSession, vision: W
     assert bar(cloud, INSTANCE, "bob", StepName.START).because == f"its provisioning state is {state}"
 
 
-def test_a_look_sees_tags_of_this_moment_its_own_and_the_workspaces(cloud: CloudSession, vision: Workspace):
+def test_read_now_has_the_current_tags_of_instance_and_workspace(cloud: CloudSession, vision: Workspace):
     ada = vision.instance("ada").tagged(team="x")
     seen = found(cloud, INSTANCE, "ada")
     ada.tagged({"reaper:keep": "true"})
@@ -213,7 +207,7 @@ def test_a_look_sees_tags_of_this_moment_its_own_and_the_workspaces(cloud: Cloud
     assert look(cloud, seen).tags is None
 
 
-def test_a_look_at_what_is_gone_or_cannot_be_read_fails(cloud: CloudSession, vision: Workspace):
+def test_read_now_of_a_gone_or_unreadable_instance_fails(cloud: CloudSession, vision: Workspace):
     ada, bob = vision.instance("ada"), vision.instance("bob")
     seen, other = found(cloud, INSTANCE, "ada"), found(cloud, INSTANCE, "bob")
     ada.remove()
@@ -224,7 +218,7 @@ def test_a_look_at_what_is_gone_or_cannot_be_read_fails(cloud: CloudSession, vis
         assert caught.value.reason is trouble
 
 
-def test_what_is_gone_when_it_is_to_be_stopped_is_gone(cloud: CloudSession, vision: Workspace):
+def test_stopping_a_deleted_instance_raises_gone(cloud: CloudSession, vision: Workspace):
     ada = vision.instance("ada")
     act = planned(cloud, INSTANCE, "ada")
     ada.remove()
@@ -232,16 +226,14 @@ def test_what_is_gone_when_it_is_to_be_stopped_is_gone(cloud: CloudSession, visi
 
 
 @pytest.mark.parametrize("code", ["NotFound", "InvalidOperation"])
-def test_a_404_of_a_call_that_azure_does_not_know_is_not_taken_for_gone(
-    server: Server, cloud: CloudSession, vision: Workspace, code: str
-):
+def test_a_404_for_an_unknown_operation_does_not_mean_gone(server: Server, cloud: CloudSession, vision: Workspace, code: str):
     vision.instance("ada")
     act = planned(cloud, INSTANCE, "ada", stop_by="native")
     server.rules.append(on("POST", ".*/updateIdleShutdownSetting", error(404, code, "no such operation")))
     assert (act.refused().reason, "although the resource exists" in str(act.refused())) == (Reason.REFUSED, True)
 
 
-def test_azures_own_words_tell_why_it_refuses(server: Server, cloud: CloudSession, vision: Workspace):
+def test_a_refusal_quotes_azures_reason(server: Server, cloud: CloudSession, vision: Workspace):
     ada = vision.instance("ada")
     act = planned(cloud, INSTANCE, "ada")
     ada.set(STATE, "Restarting")
@@ -250,7 +242,7 @@ def test_azures_own_words_tell_why_it_refuses(server: Server, cloud: CloudSessio
     assert "Cannot stop compute instance ada while it is in the state Restarting" in str(failed)
 
 
-def test_a_stop_whose_reply_was_lost_is_no_failure(server: Server, cloud: CloudSession, vision: Workspace):
+def test_a_stop_with_a_lost_reply_is_no_failure(server: Server, cloud: CloudSession, vision: Workspace):
     ada = vision.instance("ada")
     act = planned(cloud, INSTANCE, "ada")
     left = [True]
@@ -266,7 +258,7 @@ def test_a_stop_whose_reply_was_lost_is_no_failure(server: Server, cloud: CloudS
     assert act.carry() == "it is already Stopping"
 
 
-def test_whether_it_was_done_is_not_known_after_an_error_of_azures_own(server: Server, cloud: CloudSession, vision: Workspace):
+def test_a_server_error_leaves_the_result_unknown(server: Server, cloud: CloudSession, vision: Workspace):
     vision.instance("ada")
     act = planned(cloud, INSTANCE, "ada")
     server.rules.append(on("POST", ".*/stop", error(501, "Oops", "sorry")))
@@ -274,7 +266,7 @@ def test_whether_it_was_done_is_not_known_after_an_error_of_azures_own(server: S
     assert (failed.reason, "it may have been carried out" in str(failed)) == (Reason.UNREACHABLE, True)
 
 
-def test_a_change_that_could_not_be_looked_at_afterwards_is_no_refusal(server: Server, cloud: CloudSession, vision: Workspace):
+def test_a_change_whose_result_is_unreadable_is_partial(server: Server, cloud: CloudSession, vision: Workspace):
     ada = vision.instance("ada")
     act = planned(cloud, INSTANCE, "ada", stop_by="native")
 
@@ -298,7 +290,7 @@ def test_a_change_that_could_not_be_looked_at_afterwards_is_no_refusal(server: S
         (StepName.START, "stop", "start/action"),
     ],
 )
-def test_a_missing_right_is_named(
+def test_a_missing_permission_of_an_instance_action_is_named(
     server: Server, cloud: CloudSession, vision: Workspace, move: StepName, stop_by: str, action: str
 ):
     ada = vision.instance("ada").set(STATE, "Stopped" if move is StepName.START else "Running")
@@ -318,7 +310,7 @@ def test_a_missing_right_is_named(
         registry.action_functions(INSTANCE).undo(cloud, act.manifest)
 
 
-def test_a_stop_by_an_unknown_name_is_refused(server: Server, cloud: CloudSession, vision: Workspace):
+def test_an_unknown_stop_by_is_refused(server: Server, cloud: CloudSession, vision: Workspace):
     vision.instance("ada")
     assert planned(cloud, INSTANCE, "ada", stop_by="force").refused().reason is Reason.REFUSED
     assert not server.mutations

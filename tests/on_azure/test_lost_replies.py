@@ -54,7 +54,7 @@ def change(cloud: CloudSession, thing: Thing) -> CloudError:
         pytest.param(throttled(99), CONFLICT, Reason.THROTTLED, False, id="throttled at once"),
     ],
 )
-def test_an_error_tells_whether_an_earlier_try_may_have_been_carried_out(
+def test_an_error_knows_if_an_earlier_try_may_have_succeeded(
     server: Server, cloud: CloudSession, blue: Thing, fault: Fault, then: Fault, trouble: Reason, retried: bool
 ):
     first(server, fault, then)
@@ -91,7 +91,7 @@ EVERY = pytest.mark.parametrize("act", [scaled, deleted, shrunk, stopped], ids=l
 
 
 @EVERY
-def test_what_was_carried_out_is_done_though_its_retry_was_refused(server: Server, vision: Workspace, cloud: CloudSession, act):
+def test_a_carried_out_write_is_done_although_its_retry_is_refused(server: Server, vision: Workspace, cloud: CloudSession, act):
     one, told = act(server, vision, cloud)
     first(server, lost())
     assert one.carry().startswith(told)
@@ -99,9 +99,7 @@ def test_what_was_carried_out_is_done_though_its_retry_was_refused(server: Serve
 
 
 @EVERY
-def test_what_cannot_be_looked_at_after_a_lost_reply_is_not_said_to_have_failed(
-    server: Server, vision: Workspace, cloud: CloudSession, act
-):
+def test_an_unreadable_result_after_a_lost_reply_is_partial(server: Server, vision: Workspace, cloud: CloudSession, act):
     one, _ = act(server, vision, cloud)
     first(server, lost())
     server.rules.append(lambda request: error(500) if server.mutations and request.method == "GET" else None)
@@ -110,27 +108,21 @@ def test_what_cannot_be_looked_at_after_a_lost_reply_is_not_said_to_have_failed(
 
 
 @EVERY
-def test_a_refusal_after_a_lost_reply_of_what_is_not_to_be_seen_stays_in_doubt(
-    server: Server, vision: Workspace, cloud: CloudSession, act
-):
+def test_a_refusal_after_a_lost_reply_stays_in_doubt(server: Server, vision: Workspace, cloud: CloudSession, act):
     one, _ = act(server, vision, cloud)
     first(server, cut())
     failed = one.refused()
     assert (failed.reason, failed.retried) == (Reason.REFUSED, True)
 
 
-def test_a_deployment_that_is_gone_when_the_delete_is_tried_again_was_deleted(
-    server: Server, vision: Workspace, cloud: CloudSession
-):
+def test_a_deployment_gone_at_the_delete_retry_was_deleted(server: Server, vision: Workspace, cloud: CloudSession):
     act, _ = deleted(server, vision, cloud)
     server.rules.append(on("DELETE", ".*", lost(), times=1))
     server.rules.append(lambda request: later(server) if len(server.mutations) == 2 else None)
     assert act.carry() == "it is deleted"
 
 
-def test_traffic_that_was_taken_away_by_a_lost_reply_is_known_though_azure_throttles(
-    server: Server, vision: Workspace, cloud: CloudSession
-):
+def test_traffic_moved_by_a_lost_reply_is_known_despite_throttling(server: Server, vision: Workspace, cloud: CloudSession):
     chat = vision.endpoint("chat")
     chat.deployment("blue")
     chat.traffic(blue=100)

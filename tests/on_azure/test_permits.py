@@ -84,7 +84,7 @@ def withdrawn_at(call: int) -> CallCheck:
 
 
 @EVERY
-def test_the_permit_is_asked_right_before_each_changing_call(
+def test_the_permit_is_checked_right_before_each_change(
     server: Server, vision: Workspace, cloud: CloudSession, act: Callable[[Workspace, CloudSession], Planned], calls: int
 ):
     one, asked = act(vision, cloud), []
@@ -97,7 +97,7 @@ def test_the_permit_is_asked_right_before_each_changing_call(
 
 
 @EVERY
-def test_without_a_permit_nothing_is_changed(
+def test_a_refused_permit_changes_nothing(
     server: Server, vision: Workspace, cloud: CloudSession, act: Callable[[Workspace, CloudSession], Planned], calls: int
 ):
     one = act(vision, cloud)
@@ -110,7 +110,7 @@ def test_without_a_permit_nothing_is_changed(
         later(server)
 
 
-def test_a_delete_withdrawn_after_its_traffic_went_gives_the_traffic_back(server: Server, vision: Workspace, cloud: CloudSession):
+def test_a_delete_withdrawn_after_the_traffic_moved_restores_it(server: Server, vision: Workspace, cloud: CloudSession):
     one = deleted_with_traffic(vision, cloud)
     with pytest.raises(ActionWithdrawn, match="setting it back to 100% has begun"):
         one.made(withdrawn_at(2))
@@ -121,9 +121,7 @@ def test_a_delete_withdrawn_after_its_traffic_went_gives_the_traffic_back(server
     assert blue["properties"]["provisioningState"] == "Succeeded"
 
 
-def test_a_delete_that_ends_after_its_traffic_went_is_half_made_and_restored(
-    server: Server, vision: Workspace, cloud: CloudSession
-):
+def test_a_delete_cut_off_after_the_traffic_moved_restores_it(server: Server, vision: Workspace, cloud: CloudSession):
     one = deleted_with_traffic(vision, cloud)
     withdrawn = withdrawn_at(2)
 
@@ -142,14 +140,14 @@ def test_a_delete_that_ends_after_its_traffic_went_is_half_made_and_restored(
     assert undone == UndoResult(because="it exists, and gets 100% of the traffic again")
 
 
-def test_a_permit_is_asked_once_for_a_call_that_the_sdk_tries_twice(server: Server, vision: Workspace, cloud: CloudSession):
+def test_a_retried_call_checks_the_permit_once(server: Server, vision: Workspace, cloud: CloudSession):
     one, asked = scaled(vision, cloud), []
     server.rules.append(on("PATCH", ".*", lost(), times=1))
     one.made(lambda: asked.append(len(server.mutations)))
     assert (asked, len(server.mutations)) == ([0], 2)
 
 
-def test_putting_traffic_back_asks_for_no_permit(server: Server, vision: Workspace, cloud: CloudSession):
+def test_restoring_traffic_needs_no_permit(server: Server, vision: Workspace, cloud: CloudSession):
     one = deleted_with_traffic(vision, cloud)
     blue = server.world.estate.find(one.resource.id)
     permits = iter([lambda: None])
