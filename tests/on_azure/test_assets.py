@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from on_azure.acting import bar, found, planned
+from on_azure.acting import find_blocked, find_resource, prepare_action
 from on_azure.conftest import DEPLOYMENT, SUB
 from reaper import registry
 from reaper.azure import assets
@@ -28,13 +28,13 @@ def blue(vision: Workspace) -> Thing:
 
 def refused(cloud: CloudSession) -> CloudError:
     with pytest.raises(CloudError) as caught:
-        planned(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE)
+        prepare_action(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE)
     return caught.value
 
 
 def made_from(cloud: CloudSession) -> list[dict[str, str]]:
     """What the manifest of its delete says that it is made from."""
-    one: list[dict[str, str]] = planned(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE).manifest.undo_state["assets"]
+    one: list[dict[str, str]] = prepare_action(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE).manifest.undo_state["assets"]
     return one
 
 
@@ -158,23 +158,26 @@ def test_an_asset_in_an_unknown_spelling_blocks_a_delete(
     written = spelling.format(many=assets.COLLECTIONS[what]) if isinstance(spelling, str) else spelling
     blue.set(FIELDS[what], written)
     told = f"its {what} isn't understood ({written})"
-    assert bar(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE).because == f"{told}, so it might not be possible to recreate it"
+    assert (
+        find_blocked(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE).because
+        == f"{told}, so it might not be possible to recreate it"
+    )
     assert told in str(refused(cloud))
 
 
 def test_an_odd_code_configuration_blocks_a_delete(cloud: CloudSession, blue: Thing):
     blue.set("properties.codeConfiguration", "code")
-    assert "its code isn't understood (code)" in bar(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE).because
+    assert "its code isn't understood (code)" in find_blocked(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE).because
 
 
 def test_a_scale_in_reads_no_assets(server: Server, cloud: CloudSession, blue: Thing):
     blue.set("sku.capacity", 3).set("properties.model", "m:8")
-    assert planned(cloud, DEPLOYMENT, "chat/blue").manifest.undo_state["assets"] == []
+    assert prepare_action(cloud, DEPLOYMENT, "chat/blue").manifest.undo_state["assets"] == []
     assert asset_calls(server) == []
 
 
 def test_a_recheck_reads_no_assets(server: Server, cloud: CloudSession, blue: Thing):
-    one: Resource = found(cloud, DEPLOYMENT, "chat/blue")
+    one: Resource = find_resource(cloud, DEPLOYMENT, "chat/blue")
     registry.action_functions(DEPLOYMENT).read_now(cloud.without_cache(), one)
     assert asset_calls(server) == []
 
@@ -184,5 +187,5 @@ def test_an_endpoint_of_unknown_age_blocks_a_delete(cloud: CloudSession, vision:
     chat = vision.endpoint("chat")
     chat.deployment("blue")
     chat.set("systemData", made and {"createdAt": made})
-    told = bar(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE)
+    told = find_blocked(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE)
     assert told.because.startswith("its endpoint's creation time is unknown")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from on_azure.acting import found, planned
+from on_azure.acting import find_resource, prepare_action
 from on_azure.conftest import CLUSTER, DEPLOYMENT, INSTANCE, LONG_AGO, NOW, Sweep
 from reaper import observe, registry
 from reaper.azure import deployments
@@ -78,7 +78,7 @@ def test_endpoints_are_not_hidden_by_a_foreign_404(server: Server, vision: Works
 
 def test_a_foreign_404_does_not_mean_gone_for_an_action(server: Server, cloud: CloudSession, vision: Workspace):
     vision.instance("ada")
-    act = planned(cloud, INSTANCE, "ada")
+    act = prepare_action(cloud, INSTANCE, "ada")
     server.rules.append(on(".*", ".*/computes/ada.*", PAGE))
     assert act.refused().reason is not Reason.GONE
 
@@ -92,7 +92,7 @@ def _again(cloud: CloudSession, name: str) -> CloudError:
         observe.assess_again(
             cloud.without_cache(),
             kind,
-            registry.action_functions(CLUSTER).read_now(cloud.without_cache(), found(cloud, CLUSTER, name)),
+            registry.action_functions(CLUSTER).read_now(cloud.without_cache(), find_resource(cloud, CLUSTER, name)),
             order,
         )
     return caught.value
@@ -115,7 +115,7 @@ def test_a_404_beside_a_cluster_does_not_mean_it_is_gone(
 @pytest.mark.parametrize("path", ["/subscriptions/[^/]+/providers/.*/workspaces", ".*/workspaces/vision"], ids=["list", "own"])
 def test_a_missing_workspace_does_not_mean_its_cluster_is_gone(server: Server, cloud: CloudSession, vision: Workspace, path: str):
     signals.nodes(vision.cluster("gpus"), active=0, idle=1, since=LONG_AGO)
-    one = found(cloud, CLUSTER, "gpus")
+    one = find_resource(cloud, CLUSTER, "gpus")
     server.rules.append(on("GET", path, error(404, "ResourceNotFound", "x")))
     with pytest.raises(CloudError) as caught:
         registry.action_functions(CLUSTER).read_now(cloud.without_cache(), one)
@@ -125,7 +125,7 @@ def test_a_missing_workspace_does_not_mean_its_cluster_is_gone(server: Server, c
 @pytest.mark.parametrize("path", [".*/search/deployments", ".*/onlineEndpoints/search"], ids=["its siblings", "its endpoint"])
 def test_a_404_around_a_deployment_does_not_mean_it_is_gone(server: Server, cloud: CloudSession, vision: Workspace, path: str):
     silent(vision)
-    one = found(cloud, DEPLOYMENT, "search/blue")
+    one = find_resource(cloud, DEPLOYMENT, "search/blue")
     server.rules.append(on("GET", path, error(404, "NotFound", "x")))
     with pytest.raises(CloudError) as caught:
         deployments.read_deployment_now(cloud.without_cache(), one.id, one.details.workspace)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from on_azure.acting import found
+from on_azure.acting import find_resource
 from on_azure.conftest import CLUSTER, DEPLOYMENT, INSTANCE, LONG_AGO, NOW, PROVEN, Sweep, changed
 from reaper import registry
 from reaper.azure import resource_graph
@@ -177,7 +177,7 @@ def test_after_a_truncated_result_the_workspaces_are_read(server: Server, vision
 
 def test_a_deployment_deleted_before_the_closer_look_is_gone(cloud: CloudSession, vision: Workspace):
     one = silent(vision, "search", "blue")
-    seen = found(cloud, DEPLOYMENT, "search/blue")
+    seen = find_resource(cloud, DEPLOYMENT, "search/blue")
     one.remove()
     order = ObserveContext(policy=yaml_lines.parse_policy("version: 1", "policy", registry.kind_names()), now=NOW)
     with pytest.raises(CloudError, match="not there any more") as caught:

@@ -7,7 +7,7 @@ from enum import Enum
 import pytest
 from azure.mgmt.machinelearningservices import models
 
-from on_azure.acting import bar
+from on_azure.acting import find_blocked
 from on_azure.conftest import CLUSTER, DAY, DEPLOYMENT, INSTANCE, LONG_AGO, NOW, Sweep
 from reaper.azure.session import CloudSession
 from reaper.model import State, StepName
@@ -182,6 +182,6 @@ def test_a_running_instance_last_stopped_has_unknown_uptime(vision: Workspace, s
 @pytest.mark.parametrize(("move", "state"), [(StepName.STOP, "Running"), (StepName.START, "Stopped")])
 def test_an_operation_in_progress_blocks_stop_and_start(cloud: CloudSession, vision: Workspace, move: StepName, state: str):
     one = vision.instance("ci").set("properties.properties.state", state)
-    assert bar(cloud, INSTANCE, "ci", move) is None
+    assert find_blocked(cloud, INSTANCE, "ci", move) is None
     one.body["properties"]["properties"]["lastOperation"] |= {"operationName": "Restart", "operationStatus": "InProgress"}
-    assert bar(cloud, INSTANCE, "ci", move).because == "a restart is in progress"
+    assert find_blocked(cloud, INSTANCE, "ci", move).because == "a restart is in progress"

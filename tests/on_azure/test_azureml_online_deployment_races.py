@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from on_azure.acting import Planned, found, later, planned
+from on_azure.acting import PreparedAction, find_resource, later, prepare_action
 from on_azure.conftest import DEPLOYMENT
-from on_azure.test_azureml_online_deployment_acts import chat, delete, full, traffic, undo, waits
+from on_azure.test_azureml_online_deployment_actions import chat, delete, full, traffic, undo, waits
 from reaper import registry
 from reaper.actions.contract import UndoResult
 from reaper.azure.session import CloudSession
@@ -45,7 +45,7 @@ def meanwhile(server: Server, cloud: CloudSession, happens: Callable[[], object]
     cloud.clients.pause = pause
 
 
-def gone(server: Server, act: Planned) -> bool:
+def gone(server: Server, act: PreparedAction) -> bool:
     return server.world.estate.find(act.resource.id) is None
 
 
@@ -117,7 +117,7 @@ def test_a_keep_tag_set_just_before_the_traffic_change_is_not_erased(
 def test_a_tag_added_after_the_recheck_refuses_the_action(
     server: Server, cloud: CloudSession, vision: Workspace, chat: Endpoint, blue: Thing, place: str, move: StepName
 ):
-    act = planned(cloud, DEPLOYMENT, "chat/blue", move)
+    act = prepare_action(cloud, DEPLOYMENT, "chat/blue", move)
     {"deployment": blue, "endpoint": chat, "workspace": vision}[place].tagged(KEEP)
     assert "its tags changed a moment ago" in str(act.refused())
     assert not server.mutations
@@ -140,7 +140,7 @@ def test_the_noted_last_operation_does_not_count_as_a_change(server: Server, clo
     waits(server, cloud, 60)
     noting_operations(server, chat, blue)
     act = delete(cloud)
-    act.carry()
+    act.perform()
     later(server)
     assert gone(server, act)
     undo(cloud, act)
@@ -169,7 +169,7 @@ def test_a_delete_continues_after_a_lost_reply_to_its_traffic_change(
     waits(server, cloud, 60)
     act = delete(cloud)
     once_cut(server, "PUT")
-    assert act.carry().startswith("its 100% of the traffic was set to 0%, and deletion started")
+    assert act.perform().startswith("its 100% of the traffic was set to 0%, and deletion started")
 
 
 def test_a_refused_traffic_change_changes_nothing(server: Server, cloud: CloudSession, chat: Endpoint, blue: Thing):
@@ -262,7 +262,7 @@ def test_the_first_manifest_restores_traffic_unknown_to_a_later_delete(
     later(server)
     second = delete(cloud)
     assert second.manifest.undo_state["endpoint"]["properties"]["traffic"] == {"blue": 0}
-    second.carry()
+    second.perform()
     later(server)
     assert gone(server, second)
     undo(cloud, first)
@@ -275,14 +275,14 @@ def test_the_first_manifest_restores_traffic_unknown_to_a_later_delete(
 # Taking a stop back
 
 
-def stopped(server: Server, cloud: CloudSession) -> Planned:
-    act = planned(cloud, DEPLOYMENT, "chat/blue")
-    act.carry()
+def stopped(server: Server, cloud: CloudSession) -> PreparedAction:
+    act = prepare_action(cloud, DEPLOYMENT, "chat/blue")
+    act.perform()
     later(server)
     return act
 
 
-def refused(cloud: CloudSession, act: Planned) -> str:
+def refused(cloud: CloudSession, act: PreparedAction) -> str:
     with pytest.raises(CloudError) as caught:
         undo(cloud, act)
     assert caught.value.reason is Reason.REFUSED
@@ -331,16 +331,16 @@ def test_undo_leaves_an_instance_count_that_was_set_since(server: Server, cloud:
 
 
 @pytest.fixture
-def deleted(server: Server, cloud: CloudSession, blue: Thing) -> Planned:
+def deleted(server: Server, cloud: CloudSession, blue: Thing) -> PreparedAction:
     waits(server, cloud, 60)
     act = delete(cloud)
-    act.carry()
+    act.perform()
     later(server)
     assert gone(server, act)
     return act
 
 
-def remade(deleted: Planned, chat: Endpoint, created: Any) -> Thing:
+def remade(deleted: PreparedAction, chat: Endpoint, created: Any) -> Thing:
     """One with just what the manifest says."""
     again = chat.deployment("blue", created=created)
     old = deleted.manifest.undo_state["deployment"]
@@ -353,7 +353,7 @@ def remade(deleted: Planned, chat: Endpoint, created: Any) -> Thing:
     [("tags", {}), ("sku.capacity", 1), ("properties.instanceType", "Standard_DS3_v2"), ("properties.livenessProbe", None)],
 )
 def test_a_restore_leaves_a_deployment_that_others_created_since(
-    server: Server, cloud: CloudSession, chat: Endpoint, deleted: Planned, path: str, value: object
+    server: Server, cloud: CloudSession, chat: Endpoint, deleted: PreparedAction, path: str, value: object
 ):
     remade(deleted, chat, server.world.now).set(path, value)
     assert "a different deployment blue exists now; the reaper left it alone" in refused(cloud, deleted)
@@ -361,7 +361,7 @@ def test_a_restore_leaves_a_deployment_that_others_created_since(
 
 
 def test_a_deployment_older_than_the_manifest_is_not_a_restored_one(
-    server: Server, cloud: CloudSession, chat: Endpoint, deleted: Planned
+    server: Server, cloud: CloudSession, chat: Endpoint, deleted: PreparedAction
 ):
     remade(deleted, chat, deleted.manifest.at - timedelta(hours=1))
     assert "a different deployment blue exists now" in refused(cloud, deleted)
@@ -370,7 +370,7 @@ def test_a_deployment_older_than_the_manifest_is_not_a_restored_one(
 
 
 def test_nothing_is_restored_into_a_recreated_endpoint(
-    server: Server, cloud: CloudSession, vision: Workspace, chat: Endpoint, deleted: Planned
+    server: Server, cloud: CloudSession, vision: Workspace, chat: Endpoint, deleted: PreparedAction
 ):
     chat.remove()
     vision.endpoint("chat", created=server.world.now)
@@ -392,7 +392,7 @@ def test_a_deployment_that_was_never_deleted_gets_its_traffic_back(
 
 
 def test_undo_on_a_changing_endpoint_advises_to_run_it_again(
-    server: Server, cloud: CloudSession, chat: Endpoint, deleted: Planned
+    server: Server, cloud: CloudSession, chat: Endpoint, deleted: PreparedAction
 ):
     chat.set("properties.provisioningState", "Updating")
     assert "another operation is at work on it.; run it again in a few minutes" in refused(cloud, deleted)
@@ -408,7 +408,7 @@ def test_undo_on_a_changing_endpoint_advises_to_run_it_again(
 
 
 def test_the_fingerprint_of_a_deployment_has_its_instances(cloud: CloudSession, blue: Thing):
-    before = found(cloud, DEPLOYMENT, "chat/blue")
+    before = find_resource(cloud, DEPLOYMENT, "chat/blue")
     assert before.fingerprint == "3 x STANDARD_NC6S_V3"
     blue.set("sku.capacity", 4)
     assert registry.action_functions(DEPLOYMENT).read_now(cloud.without_cache(), before).fingerprint == "4 x STANDARD_NC6S_V3"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from on_azure.acting import Planned, later, planned
+from on_azure.acting import PreparedAction, later, prepare_action
 from on_azure.conftest import CLUSTER, DEPLOYMENT, INSTANCE
 from reaper.azure.deployments import DEPLOYMENT_ROOT
 from reaper.azure.request import ArmRequest
@@ -67,24 +67,24 @@ def test_one_request_does_not_remember_the_tries_of_another(server: Server, clou
     assert [change(cloud, blue).retried for _ in range(2)] == [True, False]
 
 
-def scaled(server: Server, vision: Workspace, cloud: CloudSession) -> tuple[Planned, str]:
+def scaled(server: Server, vision: Workspace, cloud: CloudSession) -> tuple[PreparedAction, str]:
     vision.endpoint("chat").deployment("blue", capacity=3)
-    return planned(cloud, DEPLOYMENT, "chat/blue"), "scaling it from 3 instances to one has started"
+    return prepare_action(cloud, DEPLOYMENT, "chat/blue"), "scaling it from 3 instances to one has started"
 
 
-def deleted(server: Server, vision: Workspace, cloud: CloudSession) -> tuple[Planned, str]:
+def deleted(server: Server, vision: Workspace, cloud: CloudSession) -> tuple[PreparedAction, str]:
     vision.endpoint("chat").deployment("blue", capacity=3)
-    return planned(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE), "it is already being deleted"
+    return prepare_action(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE), "it is already being deleted"
 
 
-def shrunk(server: Server, vision: Workspace, cloud: CloudSession) -> tuple[Planned, str]:
+def shrunk(server: Server, vision: Workspace, cloud: CloudSession) -> tuple[PreparedAction, str]:
     vision.cluster("gpus", nodes=(2, 4))
-    return planned(cloud, CLUSTER, "gpus"), "its minimum is 0 nodes instead of 2"
+    return prepare_action(cloud, CLUSTER, "gpus"), "its minimum is 0 nodes instead of 2"
 
 
-def stopped(server: Server, vision: Workspace, cloud: CloudSession) -> tuple[Planned, str]:
+def stopped(server: Server, vision: Workspace, cloud: CloudSession) -> tuple[PreparedAction, str]:
     vision.instance("ada")
-    return planned(cloud, INSTANCE, "ada"), "it is already Stopping"
+    return prepare_action(cloud, INSTANCE, "ada"), "it is already Stopping"
 
 
 EVERY = pytest.mark.parametrize("act", [scaled, deleted, shrunk, stopped], ids=lambda act: act.__name__)
@@ -94,7 +94,7 @@ EVERY = pytest.mark.parametrize("act", [scaled, deleted, shrunk, stopped], ids=l
 def test_a_carried_out_write_is_done_although_its_retry_is_refused(server: Server, vision: Workspace, cloud: CloudSession, act):
     one, told = act(server, vision, cloud)
     first(server, lost())
-    assert one.carry().startswith(told)
+    assert one.perform().startswith(told)
     assert len(server.mutations) == 2
 
 
@@ -119,7 +119,7 @@ def test_a_deployment_gone_at_the_delete_retry_was_deleted(server: Server, visio
     act, _ = deleted(server, vision, cloud)
     server.rules.append(on("DELETE", ".*", lost(), times=1))
     server.rules.append(lambda request: later(server) if len(server.mutations) == 2 else None)
-    assert act.carry() == "it is deleted"
+    assert act.perform() == "it is deleted"
 
 
 def test_traffic_moved_by_a_lost_reply_is_known_despite_throttling(server: Server, vision: Workspace, cloud: CloudSession):
@@ -127,7 +127,7 @@ def test_traffic_moved_by_a_lost_reply_is_known_despite_throttling(server: Serve
     chat.deployment("blue")
     chat.traffic(blue=100)
     cloud.clients.pause = lambda seconds: later(server)
-    act = planned(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE)
+    act = prepare_action(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE)
     server.rules.append(on("PUT", ".*", lost(), times=1))
     server.rules.append(lambda request: throttled(99) if request.method == "PUT" and len(server.mutations) == 2 else None)
-    assert act.carry().startswith("its 100% of the traffic was set to 0%, and deletion started")
+    assert act.perform().startswith("its 100% of the traffic was set to 0%, and deletion started")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from on_azure.acting import found
+from on_azure.acting import find_resource
 from on_azure.conftest import CLUSTER, LONG_AGO, OTHER, PROVEN, SUB, Sweep
 from reaper.azure import computes
 from reaper.azure.session import CloudSession
@@ -187,7 +187,7 @@ def test_a_workspace_row_without_an_id_may_be_any_hubs_project(subscription: Sub
 def test_a_project_added_since_is_read_before_an_action(cloud: CloudSession, subscription: Subscription):
     hub = subscription.workspace("hub", kind="Hub")
     resting(hub)
-    seen = found(cloud, CLUSTER, "gpus")
+    seen = find_resource(cloud, CLUSTER, "gpus")
     assert computes.read_compute_now(cloud.without_cache(), seen, "AmlCompute").details.job_workspaces == (hub.id,)
     new = subscription.workspace("new", kind="Project").under(hub)
     again = computes.read_compute_now(cloud.without_cache(), seen, "AmlCompute")
@@ -197,7 +197,7 @@ def test_a_project_added_since_is_read_before_an_action(cloud: CloudSession, sub
 def test_an_invisible_project_added_since_is_noticed(cloud: CloudSession, subscription: Subscription):
     hub = subscription.workspace("hub", kind="Hub")
     resting(hub)
-    seen = found(cloud, CLUSTER, "gpus")
+    seen = find_resource(cloud, CLUSTER, "gpus")
     hub.set("properties.associatedWorkspaces", [hub.id.replace("/hub", "/far")])
     assert "far aren't visible" in str(
         computes.read_compute_now(cloud.without_cache(), seen, "AmlCompute").details.unseen_because

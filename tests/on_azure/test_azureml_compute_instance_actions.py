@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from on_azure.acting import bar, found, later, planned
+from on_azure.acting import find_blocked, find_resource, later, prepare_action
 from on_azure.conftest import INSTANCE, NOW
 from reaper import registry
 from reaper.azure.session import CloudSession
@@ -25,19 +25,19 @@ def inner(thing: Thing) -> dict[str, object]:
 
 def test_a_stop_is_one_call_without_waiting(server: Server, cloud: CloudSession, vision: Workspace):
     ada = vision.instance("ada")
-    told = planned(cloud, INSTANCE, "ada").carry()
+    told = prepare_action(cloud, INSTANCE, "ada").perform()
     assert inner(ada)["state"] == "Stopping"
     assert told == "stop requested; the next sweep checks the result"
     assert [m.path.rpartition("/")[2] for m in server.mutations] == ["stop"]
     assert not any("OperationsStatus" in r.path for r in server.requests)
     later(server)
-    assert found(cloud, INSTANCE, "ada").status == "Stopped"
+    assert find_resource(cloud, INSTANCE, "ada").status == "Stopped"
 
 
 def test_undo_of_a_stop_starts_the_instance(server: Server, cloud: CloudSession, vision: Workspace):
     ada = vision.instance("ada")
-    act = planned(cloud, INSTANCE, "ada")
-    act.carry()
+    act = prepare_action(cloud, INSTANCE, "ada")
+    act.perform()
     later(server)
     undone = registry.action_functions(INSTANCE).undo(cloud, act.manifest)
     assert inner(ada)["state"] == "Starting"
@@ -48,8 +48,8 @@ def test_undo_of_a_stop_starts_the_instance(server: Server, cloud: CloudSession,
 
 def test_undo_of_a_stop_is_refused_while_stopping(server: Server, cloud: CloudSession, vision: Workspace):
     vision.instance("ada")
-    act = planned(cloud, INSTANCE, "ada")
-    act.carry()
+    act = prepare_action(cloud, INSTANCE, "ada")
+    act.perform()
     with pytest.raises(CloudError, match="it is still Stopping: run it again in a few minutes") as caught:
         registry.action_functions(INSTANCE).undo(cloud, act.manifest)
     assert caught.value.reason is Reason.REFUSED
@@ -57,10 +57,10 @@ def test_undo_of_a_stop_is_refused_while_stopping(server: Server, cloud: CloudSe
 
 def test_a_start_is_carried_out_and_cannot_be_undone(server: Server, cloud: CloudSession, vision: Workspace):
     ada = vision.instance("ada").set(STATE, "Stopped")
-    act = planned(cloud, INSTANCE, "ada", StepName.START)
-    act.carry()
+    act = prepare_action(cloud, INSTANCE, "ada", StepName.START)
+    act.perform()
     later(server)
-    assert found(cloud, INSTANCE, "ada").status == "Running"
+    assert find_resource(cloud, INSTANCE, "ada").status == "Running"
     with pytest.raises(CloudError, match="a start isn't undone"):
         registry.action_functions(INSTANCE).undo(cloud, act.manifest)
     assert inner(ada)["state"] == "Running"
@@ -68,8 +68,8 @@ def test_a_start_is_carried_out_and_cannot_be_undone(server: Server, cloud: Clou
 
 def test_idle_shutdown_is_turned_on_and_off_again(server: Server, cloud: CloudSession, vision: Workspace):
     ada = vision.instance("ada")
-    act = planned(cloud, INSTANCE, "ada", stop_by="native")
-    assert act.carry() == "its idle shutdown is on, after PT60M without use"
+    act = prepare_action(cloud, INSTANCE, "ada", stop_by="native")
+    assert act.perform() == "its idle shutdown is on, after PT60M without use"
     assert (inner(ada)["state"], inner(ada)["idleTimeBeforeShutdown"]) == ("Running", "PT60M")
     undone = registry.action_functions(INSTANCE).undo(cloud, act.manifest)
     assert (undone.because, undone.not_restored) == ("its idle shutdown is off again", ())
@@ -78,8 +78,8 @@ def test_idle_shutdown_is_turned_on_and_off_again(server: Server, cloud: CloudSe
 
 def test_idle_shutdown_that_stays_on_is_reported(server: Server, cloud: CloudSession, vision: Workspace):
     ada = vision.instance("ada")
-    act = planned(cloud, INSTANCE, "ada", stop_by="native")
-    act.carry()
+    act = prepare_action(cloud, INSTANCE, "ada", stop_by="native")
+    act.perform()
     server.rules.append(on("POST", ".*/updateIdleShutdownSetting", error(400, "BadRequest", "a duration is needed")))
     [lost] = registry.action_functions(INSTANCE).undo(cloud, act.manifest).not_restored
     assert "couldn't be turned off; it is on (PT60M)" in lost
@@ -96,8 +96,8 @@ def test_idle_shutdown_that_stays_on_is_reported(server: Server, cloud: CloudSes
 )
 def test_undo_leaves_an_idle_shutdown_that_was_set_since(cloud: CloudSession, vision: Workspace, since: str | None, told: str):
     ada = vision.instance("ada")
-    act = planned(cloud, INSTANCE, "ada", stop_by="native")
-    act.carry()
+    act = prepare_action(cloud, INSTANCE, "ada", stop_by="native")
+    act.perform()
     ada.set(IDLE, since)
     assert registry.action_functions(INSTANCE).undo(cloud, act.manifest).because == told
     assert inner(ada)["idleTimeBeforeShutdown"] == (None if "off" in told else since)
@@ -105,8 +105,8 @@ def test_undo_leaves_an_idle_shutdown_that_was_set_since(cloud: CloudSession, vi
 
 def test_undo_does_not_start_a_recreated_instance(server: Server, cloud: CloudSession, vision: Workspace):
     vision.instance("ada")
-    act = planned(cloud, INSTANCE, "ada")
-    act.carry()
+    act = prepare_action(cloud, INSTANCE, "ada")
+    act.perform()
     later(server)
     anew = vision.instance("ada", created=server.world.now).set(STATE, "Stopped")
     with pytest.raises(CloudError, match="it was recreated on 2026-11-21 10:22 UTC; the reaper left it alone") as caught:
@@ -116,13 +116,13 @@ def test_undo_does_not_start_a_recreated_instance(server: Server, cloud: CloudSe
 
 def test_a_managed_identity_makes_its_idle_shutdown_doubtful(cloud: CloudSession, vision: Workspace):
     vision.instance("ada").body["identity"] = {"type": "SystemAssigned"}
-    assert "Azure will silently not shut it down" in planned(cloud, INSTANCE, "ada", stop_by="native").carry()
+    assert "Azure will silently not shut it down" in prepare_action(cloud, INSTANCE, "ada", stop_by="native").perform()
     assert "Contributor" in registry.kind(INSTANCE).actions[StepName.STOP].effect
 
 
 def test_idle_shutdown_that_azure_does_not_show_is_a_failure(server: Server, cloud: CloudSession, vision: Workspace):
     ada = vision.instance("ada")
-    act = planned(cloud, INSTANCE, "ada", stop_by="native")
+    act = prepare_action(cloud, INSTANCE, "ada", stop_by="native")
 
     def forget(request: Request) -> None:
         if request.method == "GET" and inner(ada)["idleTimeBeforeShutdown"]:
@@ -134,9 +134,9 @@ def test_idle_shutdown_that_azure_does_not_show_is_a_failure(server: Server, clo
 
 def test_an_existing_idle_shutdown_is_left_alone(cloud: CloudSession, vision: Workspace):
     ada = vision.instance("ada")
-    act = planned(cloud, INSTANCE, "ada", stop_by="native")
+    act = prepare_action(cloud, INSTANCE, "ada", stop_by="native")
     ada.set(IDLE, "PT3H")
-    assert act.carry() == "its idle shutdown (PT3H) was already on"
+    assert act.perform() == "its idle shutdown (PT3H) was already on"
     assert inner(ada)["idleTimeBeforeShutdown"] == "PT3H"
 
 
@@ -153,7 +153,7 @@ def test_an_existing_idle_shutdown_is_left_alone(cloud: CloudSession, vision: Wo
 def test_each_state_allows_or_blocks_a_stop(cloud: CloudSession, vision: Workspace, state: str, because: str | None, done: bool):
     vision.instance("ada").set(STATE, state)
     for by in ("stop", "native"):
-        barred = bar(cloud, INSTANCE, "ada", stop_by=by)
+        barred = find_blocked(cloud, INSTANCE, "ada", stop_by=by)
         assert (barred and barred.because, bool(barred and barred.already_done)) == (because, done)
 
 
@@ -170,31 +170,31 @@ def test_each_state_allows_or_blocks_a_stop(cloud: CloudSession, vision: Workspa
 )
 def test_each_state_allows_or_blocks_a_start(cloud: CloudSession, vision: Workspace, state: str, because: str | None, done: bool):
     vision.instance("ada").set(STATE, state)
-    barred = bar(cloud, INSTANCE, "ada", StepName.START)
+    barred = find_blocked(cloud, INSTANCE, "ada", StepName.START)
     assert (barred and barred.because, bool(barred and barred.already_done)) == (because, done)
 
 
 def test_a_native_stop_is_done_if_idle_shutdown_is_on(cloud: CloudSession, vision: Workspace):
     vision.instance("ada").set(IDLE, "PT30M")
-    barred = bar(cloud, INSTANCE, "ada", stop_by="native")
+    barred = find_blocked(cloud, INSTANCE, "ada", stop_by="native")
     assert barred
     assert (barred.because, barred.already_done) == ("its idle shutdown is already on", True)
-    assert bar(cloud, INSTANCE, "ada") is None
+    assert find_blocked(cloud, INSTANCE, "ada") is None
 
 
 @pytest.mark.parametrize("state", ["Updating", "Creating"])
 def test_a_changing_provisioning_state_blocks_both_actions(cloud: CloudSession, vision: Workspace, state: str):
     vision.instance("ada").set("properties.provisioningState", state)
-    barred = bar(cloud, INSTANCE, "ada")
+    barred = find_blocked(cloud, INSTANCE, "ada")
     assert barred
     assert (barred.because, barred.already_done) == (f"its provisioning state is {state}", False)
     vision.instance("bob").set("properties.provisioningState", state).set(STATE, "Stopped")
-    assert bar(cloud, INSTANCE, "bob", StepName.START).because == f"its provisioning state is {state}"
+    assert find_blocked(cloud, INSTANCE, "bob", StepName.START).because == f"its provisioning state is {state}"
 
 
 def test_read_now_has_the_current_tags_of_instance_and_workspace(cloud: CloudSession, vision: Workspace):
     ada = vision.instance("ada").tagged(team="x")
-    seen = found(cloud, INSTANCE, "ada")
+    seen = find_resource(cloud, INSTANCE, "ada")
     ada.tagged({"reaper:keep": "true"})
     vision.tagged({"reaper:owner": "ada@example.com"})
     look = registry.action_functions(INSTANCE).read_now
@@ -209,7 +209,7 @@ def test_read_now_has_the_current_tags_of_instance_and_workspace(cloud: CloudSes
 
 def test_read_now_of_a_gone_or_unreadable_instance_fails(cloud: CloudSession, vision: Workspace):
     ada, bob = vision.instance("ada"), vision.instance("bob")
-    seen, other = found(cloud, INSTANCE, "ada"), found(cloud, INSTANCE, "bob")
+    seen, other = find_resource(cloud, INSTANCE, "ada"), find_resource(cloud, INSTANCE, "bob")
     ada.remove()
     bob.set("properties.createdOn", "yesterday")
     for resource, trouble in ((seen, Reason.GONE), (other, Reason.UNREADABLE)):
@@ -220,7 +220,7 @@ def test_read_now_of_a_gone_or_unreadable_instance_fails(cloud: CloudSession, vi
 
 def test_stopping_a_deleted_instance_raises_gone(cloud: CloudSession, vision: Workspace):
     ada = vision.instance("ada")
-    act = planned(cloud, INSTANCE, "ada")
+    act = prepare_action(cloud, INSTANCE, "ada")
     ada.remove()
     assert act.refused().reason is Reason.GONE
 
@@ -228,14 +228,14 @@ def test_stopping_a_deleted_instance_raises_gone(cloud: CloudSession, vision: Wo
 @pytest.mark.parametrize("code", ["NotFound", "InvalidOperation"])
 def test_a_404_for_an_unknown_operation_does_not_mean_gone(server: Server, cloud: CloudSession, vision: Workspace, code: str):
     vision.instance("ada")
-    act = planned(cloud, INSTANCE, "ada", stop_by="native")
+    act = prepare_action(cloud, INSTANCE, "ada", stop_by="native")
     server.rules.append(on("POST", ".*/updateIdleShutdownSetting", error(404, code, "no such operation")))
     assert (act.refused().reason, "although the resource exists" in str(act.refused())) == (Reason.REFUSED, True)
 
 
 def test_a_refusal_quotes_azures_reason(server: Server, cloud: CloudSession, vision: Workspace):
     ada = vision.instance("ada")
-    act = planned(cloud, INSTANCE, "ada")
+    act = prepare_action(cloud, INSTANCE, "ada")
     ada.set(STATE, "Restarting")
     failed = act.refused()
     assert (failed.reason, failed.code) == (Reason.REFUSED, "409 Conflict")
@@ -244,7 +244,7 @@ def test_a_refusal_quotes_azures_reason(server: Server, cloud: CloudSession, vis
 
 def test_a_stop_with_a_lost_reply_is_no_failure(server: Server, cloud: CloudSession, vision: Workspace):
     ada = vision.instance("ada")
-    act = planned(cloud, INSTANCE, "ada")
+    act = prepare_action(cloud, INSTANCE, "ada")
     left = [True]
 
     def lose(request: Request) -> object:
@@ -255,12 +255,12 @@ def test_a_stop_with_a_lost_reply_is_no_failure(server: Server, cloud: CloudSess
         return None
 
     server.rules.append(lose)
-    assert act.carry() == "it is already Stopping"
+    assert act.perform() == "it is already Stopping"
 
 
 def test_a_server_error_leaves_the_result_unknown(server: Server, cloud: CloudSession, vision: Workspace):
     vision.instance("ada")
-    act = planned(cloud, INSTANCE, "ada")
+    act = prepare_action(cloud, INSTANCE, "ada")
     server.rules.append(on("POST", ".*/stop", error(501, "Oops", "sorry")))
     failed = act.refused()
     assert (failed.reason, "it may have been carried out" in str(failed)) == (Reason.UNREACHABLE, True)
@@ -268,7 +268,7 @@ def test_a_server_error_leaves_the_result_unknown(server: Server, cloud: CloudSe
 
 def test_a_change_whose_result_is_unreadable_is_partial(server: Server, cloud: CloudSession, vision: Workspace):
     ada = vision.instance("ada")
-    act = planned(cloud, INSTANCE, "ada", stop_by="native")
+    act = prepare_action(cloud, INSTANCE, "ada", stop_by="native")
 
     def denied(request: Request) -> object:
         refuse = deny("*/computes/read")
@@ -295,14 +295,14 @@ def test_a_missing_permission_of_an_instance_action_is_named(
 ):
     ada = vision.instance("ada").set(STATE, "Stopped" if move is StepName.START else "Running")
     before = dict(inner(ada))
-    act = planned(cloud, INSTANCE, "ada", move, stop_by=stop_by)
+    act = prepare_action(cloud, INSTANCE, "ada", move, stop_by=stop_by)
     kind = registry.kind(INSTANCE)
     server.rules.append(only(*kind.permissions))
     failed = act.refused()
     assert (failed.reason, failed.missing) == (Reason.DENIED, f"Microsoft.MachineLearningServices/workspaces/computes/{action}")
     assert inner(ada) == before
     server.rules[:] = [only(*kind.permissions, *kind.actions[move].permissions)]
-    act.carry()
+    act.perform()
     assert inner(ada) != before
     server.rules[:] = [only(*kind.permissions, *registry.action_functions(INSTANCE).undo_permissions)]
     later(server)
@@ -312,6 +312,6 @@ def test_a_missing_permission_of_an_instance_action_is_named(
 
 def test_an_unknown_stop_by_is_refused(server: Server, cloud: CloudSession, vision: Workspace):
     vision.instance("ada")
-    assert planned(cloud, INSTANCE, "ada", stop_by="force").refused().reason is Reason.REFUSED
+    assert prepare_action(cloud, INSTANCE, "ada", stop_by="force").refused().reason is Reason.REFUSED
     assert not server.mutations
     assert server.world.now == NOW

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from on_azure.acting import Planned, bar, found, later, planned
+from on_azure.acting import PreparedAction, find_blocked, find_resource, later, prepare_action
 from on_azure.conftest import DEPLOYMENT, NOW
 from reaper import registry
 from reaper.actions.contract import UndoResult
@@ -49,11 +49,11 @@ def full(endpoint: Endpoint, name: str = "blue", capacity: int = 3) -> Thing:
     )
 
 
-def delete(cloud: CloudSession, name: str = "chat/blue") -> Planned:
-    return planned(cloud, DEPLOYMENT, name, StepName.DELETE)
+def delete(cloud: CloudSession, name: str = "chat/blue") -> PreparedAction:
+    return prepare_action(cloud, DEPLOYMENT, name, StepName.DELETE)
 
 
-def undo(cloud: CloudSession, act: Planned) -> UndoResult:
+def undo(cloud: CloudSession, act: PreparedAction) -> UndoResult:
     return registry.action_functions(DEPLOYMENT).undo(cloud.without_cache(), act.manifest)
 
 
@@ -78,23 +78,23 @@ def waits(server: Server, cloud: CloudSession, seconds: float = 0) -> list[float
 
 def test_a_stop_scales_to_one_instance_and_keeps_tags_and_sku(server: Server, cloud: CloudSession, chat: Endpoint):
     blue = full(chat)
-    act = planned(cloud, DEPLOYMENT, "chat/blue")
+    act = prepare_action(cloud, DEPLOYMENT, "chat/blue")
     blue.tagged(team="speech", cost="42")
-    assert act.carry() == "scaling it from 3 instances to one has started; the next sweep checks the result"
+    assert act.perform() == "scaling it from 3 instances to one has started; the next sweep checks the result"
     assert blue.body["sku"] == {"name": "Default", "tier": "Standard", "capacity": 1}
     assert blue.body["tags"] == {"team": "speech", "cost": "42"}
     assert [m.method for m in server.mutations] == ["PATCH"]
     assert not any("Operations" in r.path for r in server.requests)
-    assert bar(cloud, DEPLOYMENT, "chat/blue").because == "its state is Updating"
+    assert find_blocked(cloud, DEPLOYMENT, "chat/blue").because == "its state is Updating"
     later(server)
-    barred = bar(cloud, DEPLOYMENT, "chat/blue")
+    barred = find_blocked(cloud, DEPLOYMENT, "chat/blue")
     assert (barred.because, barred.already_done) == ("it already has one instance, and Azure allows no fewer", True)
 
 
 def test_undo_restores_the_instance_count(server: Server, cloud: CloudSession, chat: Endpoint):
     blue = full(chat)
-    act = planned(cloud, DEPLOYMENT, "chat/blue")
-    act.carry()
+    act = prepare_action(cloud, DEPLOYMENT, "chat/blue")
+    act.perform()
     later(server)
     assert undo(cloud, act) == UndoResult(because="scaling it back from 1 to 3 instances has started")
     assert blue.body["sku"] == {"name": "Default", "tier": "Standard", "capacity": 3}
@@ -106,7 +106,7 @@ def looked_at(cloud: CloudSession, name: str = "chat/blue") -> Blocked | None:
     """What keeps it from being scaled in, as a sweep knows it."""
     kind, session = registry.kind(DEPLOYMENT), cloud.without_cache()
     window = Window(start=NOW - timedelta(days=14), end=NOW, recent_since=NOW - timedelta(days=1))
-    [seen] = kind.observe(session, [found(cloud, DEPLOYMENT, name)], window)
+    [seen] = kind.observe(session, [find_resource(cloud, DEPLOYMENT, name)], window)
     assert session.errors == []
     return kind.blocked_actions(seen.resource)[StepName.STOP]
 
@@ -126,7 +126,7 @@ def test_autoscale_that_would_undo_a_scale_in_blocks_it(
 
 def test_autoscale_added_a_moment_ago_refuses_the_scale_in(server: Server, cloud: CloudSession, chat: Endpoint):
     blue = full(chat)
-    act = planned(cloud, DEPLOYMENT, "chat/blue")
+    act = prepare_action(cloud, DEPLOYMENT, "chat/blue")
     server.world.autoscale.append(autoscale.body(blue.id, "keeps", "westeurope", 2, 9))
     assert "autoscale keeps at least 2 instances" in str(act.refused())
     assert not server.mutations
@@ -160,7 +160,7 @@ def test_autoscale_is_read_once_and_not_for_single_instances(
 def test_a_partial_traffic_share_blocks_a_delete_without_siblings_too(cloud: CloudSession, chat: Endpoint):
     full(chat)
     chat.traffic(blue=40, hidden=60)
-    barred = bar(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE)
+    barred = find_blocked(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE)
     assert barred.because == "it gets 40% of its endpoint's traffic; shift that to another deployment first"
 
 
@@ -178,7 +178,7 @@ def test_unreadable_autoscale_blocks_the_scale_in_with_the_reason(server: Server
 
 def test_autoscale_that_was_not_read_blocks_the_scale_in(cloud: CloudSession, chat: Endpoint):
     full(chat)
-    one = found(cloud, DEPLOYMENT, "chat/blue")
+    one = find_resource(cloud, DEPLOYMENT, "chat/blue")
     assert registry.kind(DEPLOYMENT).blocked_actions(one)[StepName.STOP].because == (
         "its Azure Monitor autoscale, which might undo a scale-in, wasn't read"
     )
@@ -198,7 +198,7 @@ def test_autoscale_that_was_not_read_blocks_the_scale_in(cloud: CloudSession, ch
 )
 def test_target_utilization_scaling_blocks_a_scale_in(cloud: CloudSession, chat: Endpoint, scale: Any, because: str | None):
     full(chat).set("properties.scaleSettings", scale)
-    barred = bar(cloud, DEPLOYMENT, "chat/blue")
+    barred = find_blocked(cloud, DEPLOYMENT, "chat/blue")
     assert (barred and barred.because) == because
 
 
@@ -206,7 +206,7 @@ def test_target_utilization_scaling_blocks_a_scale_in(cloud: CloudSession, chat:
 @pytest.mark.parametrize("state", ["Creating", "Updating", "Deleting", "Scaling", "SomethingNew"])
 def test_a_changing_deployment_blocks_both_actions(cloud: CloudSession, chat: Endpoint, state: str, move: StepName):
     full(chat).set("properties.provisioningState", state)
-    barred = bar(cloud, DEPLOYMENT, "chat/blue", move)
+    barred = find_blocked(cloud, DEPLOYMENT, "chat/blue", move)
     assert (barred.because, barred.already_done) == (f"its state is {state}", False)
 
 
@@ -214,19 +214,19 @@ def test_a_changing_deployment_blocks_both_actions(cloud: CloudSession, chat: En
 def test_a_changing_endpoint_blocks_both_actions(cloud: CloudSession, chat: Endpoint, move: StepName):
     full(chat)
     chat.set("properties.provisioningState", "Updating")
-    assert bar(cloud, DEPLOYMENT, "chat/blue", move).because == "its endpoint's state is Updating"
+    assert find_blocked(cloud, DEPLOYMENT, "chat/blue", move).because == "its endpoint's state is Updating"
 
 
 @pytest.mark.parametrize("capacity", [None, True, -2, "3", 2.5])
 def test_an_invalid_instance_count_blocks_a_scale_in(cloud: CloudSession, chat: Endpoint, capacity: object):
     full(chat).set("sku.capacity", capacity)
-    assert bar(cloud, DEPLOYMENT, "chat/blue").because == "its instance count is unknown"
+    assert find_blocked(cloud, DEPLOYMENT, "chat/blue").because == "its instance count is unknown"
 
 
 def test_kubernetes_and_unobserved_deployments_block_every_action(cloud: CloudSession, vision: Workspace):
     own = vision.endpoint("own", kubernetes=vision.kubernetes("aks").id)
     own.deployment("blue", capacity=3)
-    one = found(cloud, DEPLOYMENT, "own/blue")
+    one = find_resource(cloud, DEPLOYMENT, "own/blue")
     for resource in (one, replace(one, details=None)):
         assert all(b and not b.already_done for b in registry.kind(DEPLOYMENT).blocked_actions(resource).values())
 
@@ -239,7 +239,7 @@ def test_a_delete_without_traffic_leaves_the_sibling(server: Server, cloud: Clou
     green = full(chat, "green")
     chat.traffic(blue=0, green=100)
     act = delete(cloud)
-    assert act.carry() == "deletion started; the next sweep checks the result"
+    assert act.perform() == "deletion started; the next sweep checks the result"
     later(server)
     assert server.world.estate.find(act.resource.id) is None
     assert (server.world.estate.find(green.id), traffic(chat)) == (green.body, {"green": 100})
@@ -252,7 +252,7 @@ def test_deleting_the_only_deployment_first_sets_its_traffic_to_zero(server: Ser
     before = deepcopy(chat.body)
     waited = waits(server, cloud, 30)
     act = delete(cloud)
-    told = act.carry()
+    told = act.perform()
     assert told == "its 100% of the traffic was set to 0%, and deletion started; the next sweep checks the result"
     assert ([m.method for m in server.mutations], sum(waited)) == (["PUT", "DELETE"], 15)
     later(server)
@@ -269,7 +269,7 @@ def test_a_restored_deployment_equals_the_deleted_one_by_field(server: Server, c
     before = {key: deepcopy(blue.body[key]) for key in OWN}
     waits(server, cloud, 60)
     act = delete(cloud)
-    act.carry()
+    act.perform()
     later(server)
     begun = undo(cloud, act)
     assert begun.because == "recreating it has begun, with its settings, its tags and 3 instances"
@@ -296,7 +296,7 @@ def test_a_deployment_deleted_without_traffic_is_restored_without(server: Server
     chat.traffic(green=100)
     before = {key: deepcopy(blue.body[key]) for key in OWN}
     act = delete(cloud)
-    act.carry()
+    act.perform()
     later(server)
     for told in ("it isn't ready yet", "it is still Creating"):
         undone = undo(cloud, act)
@@ -312,7 +312,7 @@ def test_a_restore_leaves_traffic_that_others_have_by_now(server: Server, cloud:
     chat.traffic(blue=100)
     waits(server, cloud, 60)
     act = delete(cloud)
-    act.carry()
+    act.perform()
     later(server)
     full(chat, "green")
     chat.traffic(green=100)
@@ -327,7 +327,7 @@ def test_a_restore_leaves_a_different_deployment_of_that_name_alone(server: Serv
     chat.traffic(blue=100)
     waits(server, cloud, 60)
     act = delete(cloud)
-    act.carry()
+    act.perform()
     later(server)
     chat.deployment("blue")
     with pytest.raises(CloudError, match="a different deployment blue exists now"):
@@ -376,7 +376,7 @@ def test_the_manifest_has_the_whole_deployment_and_endpoint(cloud: CloudSession,
 def test_a_restore_warns_of_a_new_system_assigned_identity(server: Server, cloud: CloudSession, chat: Endpoint):
     full(chat).body["identity"] = {"type": "SystemAssigned", "principalId": "p", "tenantId": "t"}
     act = delete(cloud)
-    act.carry()
+    act.perform()
     later(server)
     assert "identity is a new one" in undo(cloud, act).not_restored[1]
     assert server.mutations[-1].body["identity"] == {"type": "SystemAssigned"}
@@ -404,13 +404,13 @@ def test_traffic_that_would_have_to_move_blocks_a_delete(
     full(chat)
     full(chat, "green")
     chat.set(f"properties.{kind}", shares)
-    barred = bar(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE)
+    barred = find_blocked(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE)
     assert (barred and barred.because) == because
 
 
 def test_an_unlisted_endpoint_blocks_a_delete(cloud: CloudSession, chat: Endpoint):
     full(chat)
-    barred = bar(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE, traffic_percent=None)
+    barred = find_blocked(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE, traffic_percent=None)
     assert barred.because == "its share of its endpoint's traffic is unknown"
 
 
@@ -464,7 +464,7 @@ def test_a_delete_that_the_manifest_could_not_restore_is_refused(
     server: Server, cloud: CloudSession, chat: Endpoint, path: str, value: object, what: str, move: StepName
 ):
     blue = full(chat)
-    act = planned(cloud, DEPLOYMENT, "chat/blue", move)
+    act = prepare_action(cloud, DEPLOYMENT, "chat/blue", move)
     blue.set(path, value)
     assert f"its {what} changed a moment ago" in str(act.refused())
     assert not server.mutations
@@ -533,19 +533,19 @@ def test_a_delete_with_a_lost_reply_is_no_failure(server: Server, cloud: CloudSe
         return None
 
     server.rules.append(lose)
-    assert act.carry() == "it is already being deleted"
+    assert act.perform() == "it is already being deleted"
 
 
 def test_an_action_on_a_deleted_resource_raises_gone(cloud: CloudSession, chat: Endpoint):
     blue = full(chat)
-    acts = [delete(cloud), planned(cloud, DEPLOYMENT, "chat/blue")]
+    acts = [delete(cloud), prepare_action(cloud, DEPLOYMENT, "chat/blue")]
     blue.remove()
     assert {act.refused().reason for act in acts} == {Reason.GONE}
 
 
 def test_read_now_has_the_current_tags_traffic_and_siblings(cloud: CloudSession, vision: Workspace, chat: Endpoint):
     blue = full(chat)
-    seen = found(cloud, DEPLOYMENT, "chat/blue")
+    seen = find_resource(cloud, DEPLOYMENT, "chat/blue")
     blue.tagged(None)
     chat.tagged({"reaper:keep": "true"}).traffic(blue=7, green=93)
     vision.tagged(owner="ada")
@@ -561,14 +561,14 @@ def test_read_now_has_the_current_tags_traffic_and_siblings(cloud: CloudSession,
 @pytest.mark.parametrize("place", ["deployment", "endpoint", "workspace"])
 def test_unreadable_tags_at_any_level_make_the_tags_none(cloud: CloudSession, vision: Workspace, chat: Endpoint, place: str):
     things = {"deployment": full(chat), "endpoint": chat, "workspace": vision}
-    seen = found(cloud, DEPLOYMENT, "chat/blue")
+    seen = find_resource(cloud, DEPLOYMENT, "chat/blue")
     things[place].body["tags"] = "reaper:keep"
     assert registry.action_functions(DEPLOYMENT).read_now(cloud, seen).tags is None
 
 
 def test_read_now_of_an_unreadable_deployment_fails(cloud: CloudSession, chat: Endpoint):
     blue = full(chat)
-    seen = found(cloud, DEPLOYMENT, "chat/blue")
+    seen = find_resource(cloud, DEPLOYMENT, "chat/blue")
     blue.body["systemData"]["createdAt"] = "yesterday"
     with pytest.raises(CloudError) as caught:
         registry.action_functions(DEPLOYMENT).read_now(cloud, seen)
@@ -591,14 +591,14 @@ def test_a_missing_permission_is_named_and_the_declared_ones_suffice(
     waits(server, cloud, 60)
     kind = registry.kind(DEPLOYMENT)
     server.rules.append(only(*kind.permissions, *assets.PERMISSIONS, granted))
-    failed = planned(cloud, DEPLOYMENT, "chat/blue", move).refused()
+    failed = prepare_action(cloud, DEPLOYMENT, "chat/blue", move).refused()
     # Where its traffic was moved already, it is not as it was.
     expected = Reason.PARTIAL if missing.endswith("deployments/delete") else Reason.DENIED
     assert (failed.reason, failed.missing) == (expected, missing)
     chat.traffic(blue=100).set("properties.provisioningState", "Succeeded")
     server.rules[:] = [only(*kind.permissions, *kind.actions[move].permissions)]
-    act = planned(cloud, DEPLOYMENT, "chat/blue", move)
-    act.carry()
+    act = prepare_action(cloud, DEPLOYMENT, "chat/blue", move)
+    act.perform()
     later(server)
     server.rules[:] = [only(*kind.permissions, *registry.action_functions(DEPLOYMENT).undo_permissions)]
     undo(cloud, act)
