@@ -1,4 +1,4 @@
-"""An act as the product makes it: looked at anew, asked what bars it, recorded, carried out."""
+"""An action as the product carries it out: read again, checked for blocks, recorded, performed."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from reaper.model import Blocked, Resource, StepName
 from reaper_sandbox.azure.server import Server
 
 
-def found(cloud: CloudSession, kind: str, name: str) -> Resource:
+def find_resource(cloud: CloudSession, kind: str, name: str) -> Resource:
     """The resource of that name, as a sweep finds it."""
     return next(r for r in registry.kind(kind).discover(cloud.without_cache()) if r.name == name)
 
 
-def bar(
+def find_blocked(
     cloud: CloudSession, kind: str, name: str, move: StepName = StepName.STOP, *, stop_by: str = "stop", **details: Any
 ) -> Blocked | None:
     """What keeps the action from being carried out, with autoscale out of the way."""
-    resource = found(cloud, kind, name)
+    resource = find_resource(cloud, kind, name)
     if kind == DEPLOYMENT:
         details = {"autoscale_because": None, **details}
     resource = replace(resource, stop_by=stop_by, details=replace(resource.details, **details))
@@ -36,34 +36,34 @@ def bar(
 
 
 def later(server: Server) -> None:
-    """Five minutes on, which ends whatever is under way."""
+    """Move the clock on by five minutes, which ends all operations in progress."""
     server.now = server.world.now + timedelta(minutes=5)
     server.world.operations.settle(server.world.now)
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
-    """An act of which everything is ready but the call itself."""
+class PreparedAction:
+    """An action that is ready but for the call itself."""
 
     cloud: CloudSession
     resource: Resource
     manifest: Manifest
 
-    def made(self, permit: CallCheck = always_permit) -> ActionResult:
+    def result(self, permit: CallCheck = always_permit) -> ActionResult:
         return registry.action_functions(self.resource.kind).perform(
             self.cloud.without_cache(), self.resource, self.manifest, permit
         )
 
-    def carry(self, permit: CallCheck = always_permit) -> str:
-        return self.made(permit).because
+    def perform(self, permit: CallCheck = always_permit) -> str:
+        return self.result(permit).because
 
     def refused(self) -> CloudError:
         with pytest.raises(CloudError) as caught:
-            self.carry()
+            self.perform()
         return caught.value
 
 
-def planned(
+def prepare_action(
     cloud: CloudSession,
     kind: str,
     name: str,
@@ -71,10 +71,10 @@ def planned(
     *,
     stop_by: str = "stop",
     earlier: Earlier = NOTHING_EARLIER,
-) -> Planned:
-    """The act up to its manifest, which goes through JSON as it does when it is stored."""
+) -> PreparedAction:
+    """The action up to its manifest, which goes through JSON as it does when it is stored."""
     acts = registry.action_functions(kind)
-    fresh = acts.read_now(cloud.without_cache(), found(cloud, kind, name))
+    fresh = acts.read_now(cloud.without_cache(), find_resource(cloud, kind, name))
     fresh = replace(fresh, stop_by=stop_by)
     record = json.loads(json.dumps(acts.read_undo_state(cloud.without_cache(), fresh, move, earlier)))
     manifest = Manifest(
@@ -88,4 +88,4 @@ def planned(
         at=NOW,
         undo_state=record,
     )
-    return Planned(cloud, fresh, manifest)
+    return PreparedAction(cloud, fresh, manifest)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from on_azure.acting import bar, found, planned
+from on_azure.acting import find_blocked, find_resource, prepare_action
 from on_azure.conftest import DEPLOYMENT, SUB
 from reaper import registry
 from reaper.azure import assets
@@ -28,13 +28,13 @@ def blue(vision: Workspace) -> Thing:
 
 def refused(cloud: CloudSession) -> CloudError:
     with pytest.raises(CloudError) as caught:
-        planned(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE)
+        prepare_action(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE)
     return caught.value
 
 
 def made_from(cloud: CloudSession) -> list[dict[str, str]]:
     """What the manifest of its delete says that it is made from."""
-    one: list[dict[str, str]] = planned(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE).manifest.undo_state["assets"]
+    one: list[dict[str, str]] = prepare_action(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE).manifest.undo_state["assets"]
     return one
 
 
@@ -42,16 +42,14 @@ def asset_calls(server: Server) -> list[str]:
     return [r.path for r in server.requests if "/versions/" in r.path]
 
 
-def test_each_is_read_and_the_manifest_says_that_it_was_there(
-    server: Server, cloud: CloudSession, vision: Workspace, blue: Thing
-):
+def test_each_asset_is_read_and_noted_in_the_manifest(server: Server, cloud: CloudSession, vision: Workspace, blue: Thing):
     written = {what: f"{vision.id}/{assets.COLLECTIONS[what]}/chat/versions/1" for what in FIELDS}
     assert made_from(cloud) == [{"what": what, "id": id_, "because": "it was there"} for what, id_ in written.items()]
     assert asset_calls(server) == list(written.values())
 
 
 @EVERY
-def test_what_is_gone_keeps_it_from_being_deleted(server: Server, cloud: CloudSession, vision: Workspace, blue: Thing, what: str):
+def test_a_missing_asset_refuses_the_delete(server: Server, cloud: CloudSession, vision: Workspace, blue: Thing, what: str):
     vision.asset(assets.COLLECTIONS[what], "chat").remove()
     failed = refused(cloud)
     assert failed.reason is Reason.REFUSED
@@ -60,14 +58,14 @@ def test_what_is_gone_keeps_it_from_being_deleted(server: Server, cloud: CloudSe
 
 
 @EVERY
-def test_another_version_of_what_is_gone_is_none_of_it(cloud: CloudSession, vision: Workspace, blue: Thing, what: str):
+def test_another_version_of_a_missing_asset_does_not_count(cloud: CloudSession, vision: Workspace, blue: Thing, what: str):
     vision.asset(assets.COLLECTIONS[what], "chat").remove()
     vision.asset(assets.COLLECTIONS[what], "chat", "2")
     assert "no longer exists" in str(refused(cloud))
 
 
 @EVERY
-def test_a_right_that_is_missing_is_named(server: Server, cloud: CloudSession, blue: Thing, what: str):
+def test_a_missing_permission_for_an_asset_is_named(server: Server, cloud: CloudSession, blue: Thing, what: str):
     permission = f"Microsoft.MachineLearningServices/workspaces/{assets.COLLECTIONS[what]}/versions/read"
     server.rules.append(deny(permission))
     failed = refused(cloud)
@@ -76,23 +74,19 @@ def test_a_right_that_is_missing_is_named(server: Server, cloud: CloudSession, b
 
 @pytest.mark.parametrize("fault", [error(500), error(400), garbage()], ids=["server error", "refused", "garbage"])
 @EVERY
-def test_what_cannot_be_read_keeps_it_from_being_deleted(
-    server: Server, cloud: CloudSession, blue: Thing, what: str, fault: object
-):
+def test_an_unreadable_asset_refuses_the_delete(server: Server, cloud: CloudSession, blue: Thing, what: str, fault: object):
     server.rules.append(on("GET", f".*/{assets.COLLECTIONS[what]}/.*", fault))
     assert refused(cloud).operation.endswith(f"/{assets.COLLECTIONS[what]}/versions/read")
 
 
 @EVERY
-def test_what_it_does_without_is_not_asked_for(server: Server, cloud: CloudSession, blue: Thing, what: str):
+def test_assets_that_a_deployment_lacks_are_not_read(server: Server, cloud: CloudSession, blue: Thing, what: str):
     blue.set("properties.codeConfiguration", None) if what == "code" else blue.set(FIELDS[what], None)
     assert [one["what"] for one in made_from(cloud)] == [other for other in FIELDS if other != what]
 
 
 @EVERY
-def test_what_lies_in_a_registry_counts_as_there_and_the_manifest_says_so(
-    server: Server, cloud: CloudSession, blue: Thing, what: str
-):
+def test_registry_assets_are_assumed_to_exist_and_noted_so(server: Server, cloud: CloudSession, blue: Thing, what: str):
     id_ = f"azureml://registries/azureml/{assets.COLLECTIONS[what]}/llama/versions/7"
     blue.set(FIELDS[what], id_)
     because = "it is in a registry, which these permissions can't read: it is assumed to exist"
@@ -118,7 +112,9 @@ PROVIDER = "providers/Microsoft.MachineLearningServices"
     ],
 )
 @EVERY
-def test_every_spelling_of_a_workspace_is_read(cloud: CloudSession, vision: Workspace, blue: Thing, what: str, spelling: str):
+def test_every_spelling_of_a_workspace_asset_is_read(
+    cloud: CloudSession, vision: Workspace, blue: Thing, what: str, spelling: str
+):
     many, guid = assets.COLLECTIONS[what], vision.body["properties"]["workspaceId"]
     blue.set(FIELDS[what], spelling.format(many=many, guid=guid))
     assert "no longer exists" in str(refused(cloud))
@@ -126,7 +122,7 @@ def test_every_spelling_of_a_workspace_is_read(cloud: CloudSession, vision: Work
     assert made_from(cloud)[list(FIELDS).index(what)]["because"] == "it was there"
 
 
-def test_what_lies_in_another_workspace_is_read_there(cloud: CloudSession, server: Server, blue: Thing):
+def test_an_asset_of_another_workspace_is_read_there(cloud: CloudSession, server: Server, blue: Thing):
     other = server.subscription(SUB).workspace("models", group="shared")
     blue.set("properties.model", f"{other.id}/models/own/versions/3")
     assert "no longer exists" in str(refused(cloud))
@@ -156,39 +152,40 @@ def test_what_lies_in_another_workspace_is_read_there(cloud: CloudSession, serve
     ids=str,
 )
 @EVERY
-def test_what_is_not_understood_bars_a_delete_before_it_is_announced(
+def test_an_asset_in_an_unknown_spelling_blocks_a_delete(
     server: Server, cloud: CloudSession, blue: Thing, what: str, spelling: object
 ):
     written = spelling.format(many=assets.COLLECTIONS[what]) if isinstance(spelling, str) else spelling
     blue.set(FIELDS[what], written)
     told = f"its {what} isn't understood ({written})"
-    assert bar(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE).because == f"{told}, so it might not be possible to recreate it"
+    assert (
+        find_blocked(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE).because
+        == f"{told}, so it might not be possible to recreate it"
+    )
     assert told in str(refused(cloud))
 
 
-def test_a_code_configuration_of_an_unexpected_shape_bars_a_delete(cloud: CloudSession, blue: Thing):
+def test_an_odd_code_configuration_blocks_a_delete(cloud: CloudSession, blue: Thing):
     blue.set("properties.codeConfiguration", "code")
-    assert "its code isn't understood (code)" in bar(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE).because
+    assert "its code isn't understood (code)" in find_blocked(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE).because
 
 
-def test_what_is_scaled_in_needs_none_of_it(server: Server, cloud: CloudSession, blue: Thing):
+def test_a_scale_in_reads_no_assets(server: Server, cloud: CloudSession, blue: Thing):
     blue.set("sku.capacity", 3).set("properties.model", "m:8")
-    assert planned(cloud, DEPLOYMENT, "chat/blue").manifest.undo_state["assets"] == []
+    assert prepare_action(cloud, DEPLOYMENT, "chat/blue").manifest.undo_state["assets"] == []
     assert asset_calls(server) == []
 
 
-def test_a_sweep_reads_none_of_it(server: Server, cloud: CloudSession, blue: Thing):
-    one: Resource = found(cloud, DEPLOYMENT, "chat/blue")
+def test_a_recheck_reads_no_assets(server: Server, cloud: CloudSession, blue: Thing):
+    one: Resource = find_resource(cloud, DEPLOYMENT, "chat/blue")
     registry.action_functions(DEPLOYMENT).read_now(cloud.without_cache(), one)
     assert asset_calls(server) == []
 
 
 @pytest.mark.parametrize("made", [None, "yesterday"])
-def test_an_endpoint_of_unknown_age_bars_a_delete_before_it_is_announced(
-    cloud: CloudSession, vision: Workspace, made: str | None
-):
+def test_an_endpoint_of_unknown_age_blocks_a_delete(cloud: CloudSession, vision: Workspace, made: str | None):
     chat = vision.endpoint("chat")
     chat.deployment("blue")
     chat.set("systemData", made and {"createdAt": made})
-    told = bar(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE)
+    told = find_blocked(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE)
     assert told.because.startswith("its endpoint's creation time is unknown")

@@ -35,14 +35,14 @@ def furnish(space: Workspace) -> None:
 
 
 @pytest.mark.usefixtures("fleet")
-def test_without_trouble_all_of_it_is_idle(swept: Sweep):
+def test_the_fault_fleet_is_idle_without_faults(swept: Sweep):
     result = swept()
     assert (result.verdict("gpus"), result.verdict("ci"), result.verdict("blue")) == (PROVEN, LIKELY, PROVEN)
     assert {c.status for c in result.swept.coverage} == {"ok"}
 
 
 @pytest.mark.usefixtures("fleet")
-def test_a_denied_workspace_is_told_and_the_others_are_judged(server: Server, swept: Sweep):
+def test_a_denied_workspace_is_a_gap_and_hides_no_other(server: Server, swept: Sweep):
     server.rules.append(deny(f"{ML}/workspaces/computes/read", ".*/workspaces/vision"))
     result = swept()
     coverage = result.coverage(CLUSTER)
@@ -53,7 +53,7 @@ def test_a_denied_workspace_is_told_and_the_others_are_judged(server: Server, sw
 
 
 @pytest.mark.usefixtures("fleet")
-def test_a_denied_subscription_that_was_asked_for_is_denied_and_not_empty(server: Server, swept: Sweep):
+def test_a_denied_subscription_is_denied_and_not_empty(server: Server, swept: Sweep):
     server.world.unreadable.add(OTHER)
     result = swept(subscriptions=(SUB, OTHER))
     lost = [c for c in result.swept.coverage if c.account == OTHER]
@@ -74,14 +74,14 @@ def test_without_a_list_of_subscriptions_only_the_readable_ones_are_swept(server
     assert {c.account for c in swept().swept.coverage} == {SUB}
 
 
-def test_an_identity_that_can_read_nothing_at_all_is_an_error(server: Server, swept: Sweep):
+def test_an_identity_without_any_subscription_is_an_error(server: Server, swept: Sweep):
     with pytest.raises(CloudError, match="no subscription at all") as caught:
         swept()
     assert caught.value.missing == "Microsoft.Resources/subscriptions/read"
 
 
 @pytest.mark.usefixtures("fleet")
-def test_where_workspaces_cannot_be_listed_what_can_be_seen_is_judged_and_the_gap_is_told(server: Server, swept: Sweep):
+def test_visible_workspaces_are_judged_if_the_list_is_denied(server: Server, swept: Sweep):
     server.rules.append(deny(f"{ML}/workspaces/read", f"/subscriptions/{SUB}"))
     result = swept()
     assert result.verdict("gpus") == PROVEN
@@ -97,7 +97,7 @@ def test_denied_metrics_leave_everything_unknown(server: Server, swept: Sweep):
 
 
 @pytest.mark.usefixtures("fleet")
-def test_metrics_that_may_only_be_read_one_by_one_are_and_coverage_tells(server: Server, swept: Sweep):
+def test_metrics_are_read_singly_if_batches_are_denied(server: Server, swept: Sweep):
     server.rules.append(deny(METRICS, "/subscriptions/[^/]+"))
     result = swept()
     assert (result.verdict("gpus"), result.verdict("blue")) == (PROVEN, PROVEN)
@@ -107,7 +107,7 @@ def test_metrics_that_may_only_be_read_one_by_one_are_and_coverage_tells(server:
 
 
 @pytest.mark.usefixtures("fleet")
-def test_with_bulk_reading_the_coverage_tells_so(swept: Sweep):
+def test_coverage_counts_batch_calls_apart(swept: Sweep):
     calls = swept().coverage(CLUSTER).calls
     assert (calls[f"{METRICS} (batch)"], METRICS in calls) == (1, False)
 
@@ -122,7 +122,7 @@ def test_a_throttle_with_retry_after_is_waited_for(server: Server, swept: Sweep)
 
 
 @pytest.mark.usefixtures("fleet")
-def test_a_throttle_that_asks_for_an_hour_is_told_and_not_waited_for(server: Server, swept: Sweep):
+def test_a_retry_after_of_an_hour_is_a_failure(server: Server, swept: Sweep):
     server.rules.append(on("POST", ".*metrics:getBatch", throttled(3600)))
     result = swept(CLUSTER)
     assert result.idle() == []
@@ -136,9 +136,7 @@ def test_a_throttle_that_asks_for_an_hour_is_told_and_not_waited_for(server: Ser
     ids=["503", "garbage", "empty", "cut off"],
 )
 @pytest.mark.parametrize("path", [".*metrics:getBatch", ".*/workspaces/vision/computes", ".*/workspaces/vision/jobs"])
-def test_whatever_stays_broken_is_told_and_nothing_is_idle_without_proof(
-    server: Server, swept: Sweep, path: str, fault, alone: bool
-):
+def test_a_lasting_fault_is_reported_and_proves_nothing_idle(server: Server, swept: Sweep, path: str, fault, alone: bool):
     server.rules.append(on(".*", path, fault))
     if alone and "getBatch" in path:
         server.rules.append(deny(METRICS))
@@ -149,20 +147,20 @@ def test_whatever_stays_broken_is_told_and_nothing_is_idle_without_proof(
 
 
 @pytest.mark.usefixtures("fleet")
-def test_a_passing_server_error_is_tried_again(server: Server, swept: Sweep):
+def test_a_passing_server_error_is_retried(server: Server, swept: Sweep):
     for path in (".*/computes", ".*/jobs", ".*metrics:getBatch", ".*/resources"):
         server.rules.append(on(".*", path, error(503, "ServerBusy"), times=1))
     assert {c.status for c in swept().swept.coverage} == {"ok"}
 
 
 @pytest.mark.usefixtures("fleet")
-def test_slow_replies_are_only_slow(server: Server, swept: Sweep):
+def test_slow_replies_change_no_verdict(server: Server, swept: Sweep):
     server.rules.append(on(".*", ".*", latency(0.3)))
     assert {c.status for c in swept().swept.coverage} == {"ok"}
 
 
 @pytest.mark.usefixtures("fleet")
-def test_a_subscription_that_never_had_azure_ml_is_empty_and_nobody_registers_it(server: Server, swept: Sweep):
+def test_an_unregistered_provider_means_empty_and_is_not_registered(server: Server, swept: Sweep):
     text = f"The subscription is not registered to use namespace '{ML}'."
     server.rules.append(on("GET", f"/subscriptions/{OTHER}/providers/.*", error(409, "MissingSubscriptionRegistration", text)))
     result = swept(subscriptions=(OTHER,))
@@ -171,13 +169,13 @@ def test_a_subscription_that_never_had_azure_ml_is_empty_and_nobody_registers_it
 
 
 @pytest.mark.usefixtures("fleet")
-def test_the_role_as_deployed_is_enough(server: Server, swept: Sweep):
+def test_the_deployed_audit_role_is_sufficient(server: Server, swept: Sweep):
     server.rules.append(only(*{p for kind in registry.kinds("azure") for p in kind.permissions}))
     assert {c.status for c in swept().swept.coverage} == {"ok"}
 
 
 @pytest.mark.usefixtures("fleet")
-def test_trouble_never_leads_to_a_change(server: Server, swept: Sweep):
+def test_faults_never_lead_to_a_change(server: Server, swept: Sweep):
     server.rules.append(on("GET", ".*/jobs", error(501)))
     server.rules.append(on("POST", ".*metrics:getBatch", garbage()))
     swept()

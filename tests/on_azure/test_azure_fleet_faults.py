@@ -87,21 +87,21 @@ def run(server: Server, rules: tuple[Guard, ...]) -> Report:
 
 
 @pytest.mark.parametrize("fault", HARMLESS)
-def test_a_fault_with_a_way_around_it_changes_no_verdict(server: Server, fault: str):
+def test_a_fault_with_a_fallback_changes_no_verdict(server: Server, fault: str):
     done = run(server, HARMLESS[fault](server))
     assert idle(done) == IDLE
     assert [(c.status, c.error) for c in done.coverage] == [("ok", None)] * 6
 
 
 @pytest.mark.parametrize("fault", TOLD)
-def test_a_fault_beside_the_fleet_is_told_and_changes_no_verdict(server: Server, fault: str):
+def test_a_fault_beside_the_fleet_is_a_gap_and_changes_no_verdict(server: Server, fault: str):
     done = run(server, TOLD[fault](server))
     assert idle(done) == IDLE
     assert "partial" in {c.status for c in done.coverage}
 
 
 @pytest.mark.parametrize("fault", BLINDING)
-def test_a_fault_that_blinds_is_told_and_makes_nothing_idle(server: Server, fault: str):
+def test_a_fault_that_hides_signals_is_a_gap_and_makes_nothing_idle(server: Server, fault: str):
     done = run(server, BLINDING[fault](server))
     assert idle(done) < IDLE
     assert {c.status for c in done.coverage} & {"partial", "denied", "failed"}

@@ -63,7 +63,7 @@ def server() -> Iterator[Garbling]:
     "where", ["computes", "/workspaces", "getBatch", "Insights/metrics", "jobs", "ResourceGraph", "deployments"]
 )
 @pytest.mark.parametrize("seed", range(4))
-def test_nothing_odd_in_a_reply_makes_anything_idle_or_vanish_in_silence(server: Garbling, where: str, seed: int):
+def test_odd_replies_make_nothing_idle_and_hide_nothing_silently(server: Garbling, where: str, seed: int):
     server.where, server.chance = where, random.Random(f"{where} {seed}")
     order = SweepOrder(policy=parse_policy("version: 1", "policy", registry.kind_names()), now=NOW)
     done = sweep(targets.target_sessions((fleet.FIRST, fleet.SECOND)), registry.kinds("azure"), order)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fakes.sweeps import SweepOrder, assess_again
-from on_azure.acting import found, planned
+from on_azure.acting import find_resource, prepare_action
 from on_azure.conftest import CLUSTER, DEPLOYMENT, INSTANCE, LONG_AGO, NOW, Sweep
 from reaper import registry
 from reaper.azure import deployments
@@ -49,7 +49,7 @@ def silent(space: Workspace) -> None:
 
 
 @pytest.mark.parametrize("fault", NOT_OF_IT.values(), ids=NOT_OF_IT)
-def test_a_deployment_is_unknown_where_an_answer_is_not_of_it(server: Server, vision: Workspace, swept: Sweep, fault: Fault):
+def test_a_404_about_something_else_makes_a_deployment_unknown(server: Server, vision: Workspace, swept: Sweep, fault: Fault):
     silent(vision)
     server.rules.append(on("GET", ".*/deployments/blue", fault))
     result = swept(DEPLOYMENT)
@@ -57,29 +57,29 @@ def test_a_deployment_is_unknown_where_an_answer_is_not_of_it(server: Server, vi
 
 
 @pytest.mark.parametrize("fault", OF_IT.values(), ids=OF_IT)
-def test_a_deployment_that_is_not_there_any_more_is_dropped(server: Server, vision: Workspace, swept: Sweep, fault: Fault):
+def test_a_deleted_deployment_is_dropped(server: Server, vision: Workspace, swept: Sweep, fault: Fault):
     silent(vision)
     server.rules.append(on("GET", ".*/deployments/blue", fault))
     result = swept(DEPLOYMENT)
     assert (result.found, result.coverage(DEPLOYMENT).status) == ({}, "ok")
 
 
-def test_computes_do_not_vanish_behind_a_page_that_nobody_asked_for(server: Server, vision: Workspace, swept: Sweep):
+def test_computes_are_not_hidden_by_a_foreign_404(server: Server, vision: Workspace, swept: Sweep):
     signals.nodes(vision.cluster("gpus"), active=0, idle=1, since=LONG_AGO)
     server.rules.append(on("GET", ".*/workspaces/vision(/computes)?", PAGE))
     assert swept(CLUSTER).coverage(CLUSTER).status == "partial"
 
 
-def test_endpoints_do_not_vanish_behind_a_page_that_nobody_asked_for(server: Server, vision: Workspace, swept: Sweep):
+def test_endpoints_are_not_hidden_by_a_foreign_404(server: Server, vision: Workspace, swept: Sweep):
     silent(vision)
     server.rules.append(on("POST", ".*ResourceGraph/resources", error(500)))
     server.rules.append(on("GET", ".*/onlineEndpoints/search(/deployments.*)?", PAGE))
     assert swept(DEPLOYMENT).coverage(DEPLOYMENT).status == "partial"
 
 
-def test_what_a_page_hides_is_not_gone_when_it_is_to_be_stopped(server: Server, cloud: CloudSession, vision: Workspace):
+def test_a_foreign_404_does_not_mean_gone_for_an_action(server: Server, cloud: CloudSession, vision: Workspace):
     vision.instance("ada")
-    act = planned(cloud, INSTANCE, "ada")
+    act = prepare_action(cloud, INSTANCE, "ada")
     server.rules.append(on(".*", ".*/computes/ada.*", PAGE))
     assert act.refused().reason is not Reason.GONE
 
@@ -93,14 +93,14 @@ def _again(cloud: CloudSession, name: str) -> CloudError:
         assess_again(
             cloud.without_cache(),
             kind,
-            registry.action_functions(CLUSTER).read_now(cloud.without_cache(), found(cloud, CLUSTER, name)),
+            registry.action_functions(CLUSTER).read_now(cloud.without_cache(), find_resource(cloud, CLUSTER, name)),
             order,
         )
     return caught.value
 
 
 @pytest.mark.parametrize("path", [".*/project/jobs", ".*/microsoft.insights/metrics"], ids=["jobs", "metrics"])
-def test_what_is_not_found_beside_a_cluster_is_not_its_own_end(
+def test_a_404_beside_a_cluster_does_not_mean_it_is_gone(
     server: Server, cloud: CloudSession, subscription: Subscription, path: str
 ):
     hub = subscription.workspace("hub", kind="Hub")
@@ -114,9 +114,9 @@ def test_what_is_not_found_beside_a_cluster_is_not_its_own_end(
 
 
 @pytest.mark.parametrize("path", ["/subscriptions/[^/]+/providers/.*/workspaces", ".*/workspaces/vision"], ids=["list", "own"])
-def test_a_workspace_that_is_not_found_is_not_its_clusters_end(server: Server, cloud: CloudSession, vision: Workspace, path: str):
+def test_a_missing_workspace_does_not_mean_its_cluster_is_gone(server: Server, cloud: CloudSession, vision: Workspace, path: str):
     signals.nodes(vision.cluster("gpus"), active=0, idle=1, since=LONG_AGO)
-    one = found(cloud, CLUSTER, "gpus")
+    one = find_resource(cloud, CLUSTER, "gpus")
     server.rules.append(on("GET", path, error(404, "ResourceNotFound", "x")))
     with pytest.raises(CloudError) as caught:
         registry.action_functions(CLUSTER).read_now(cloud.without_cache(), one)
@@ -124,11 +124,9 @@ def test_a_workspace_that_is_not_found_is_not_its_clusters_end(server: Server, c
 
 
 @pytest.mark.parametrize("path", [".*/search/deployments", ".*/onlineEndpoints/search"], ids=["its siblings", "its endpoint"])
-def test_what_is_not_found_around_a_deployment_is_not_its_own_end(
-    server: Server, cloud: CloudSession, vision: Workspace, path: str
-):
+def test_a_404_around_a_deployment_does_not_mean_it_is_gone(server: Server, cloud: CloudSession, vision: Workspace, path: str):
     silent(vision)
-    one = found(cloud, DEPLOYMENT, "search/blue")
+    one = find_resource(cloud, DEPLOYMENT, "search/blue")
     server.rules.append(on("GET", path, error(404, "NotFound", "x")))
     with pytest.raises(CloudError) as caught:
         deployments.read_deployment_now(cloud.without_cache(), one.id, one.details.workspace)

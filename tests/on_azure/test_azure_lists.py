@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fakes.sweeps import SweepOrder, assess_again
-from on_azure.acting import found
+from on_azure.acting import find_resource
 from on_azure.conftest import CLUSTER, DEPLOYMENT, INSTANCE, LONG_AGO, NOW, PROVEN, Sweep, changed
 from reaper import registry
 from reaper.azure import resource_graph
@@ -52,9 +52,7 @@ def stale_graph(server: Server) -> None:
 
 @pytest.mark.parametrize("through", ["graph", "lists"])
 @pytest.mark.parametrize("status", [403, 404, 500])
-def test_one_endpoint_that_cannot_be_read_hides_no_other(
-    server: Server, vision: Workspace, swept: Sweep, through: str, status: int
-):
+def test_an_unreadable_endpoint_hides_no_other(server: Server, vision: Workspace, swept: Sweep, through: str, status: int):
     vision.endpoint("lost")
     silent(vision, "found", "blue")
     if through == "lists":
@@ -66,7 +64,7 @@ def test_one_endpoint_that_cannot_be_read_hides_no_other(
 
 
 @pytest.mark.parametrize("lacking", ["name", "properties", "id"])
-def test_one_row_of_computes_that_cannot_be_read_costs_itself(server: Server, vision: Workspace, swept: Sweep, lacking: str):
+def test_an_unreadable_row_of_computes_hides_no_other(server: Server, vision: Workspace, swept: Sweep, lacking: str):
     for name in ("lost", "found"):
         signals.nodes(vision.cluster(name), active=0, idle=1, since=LONG_AGO)
     server.rules.append(changed(server, "/computes", lambda body: body["value"][0].pop(lacking)))
@@ -77,9 +75,7 @@ def test_one_row_of_computes_that_cannot_be_read_costs_itself(server: Server, vi
 
 @pytest.mark.parametrize("lacking", ["name", "properties", "id"])
 @pytest.mark.parametrize("path", ["/onlineEndpoints", "/deployments"])
-def test_one_row_of_endpoints_that_cannot_be_read_costs_itself(
-    server: Server, vision: Workspace, swept: Sweep, path: str, lacking: str
-):
+def test_an_unreadable_row_of_endpoints_hides_no_other(server: Server, vision: Workspace, swept: Sweep, path: str, lacking: str):
     for name in ("lost", "found"):
         silent(vision, f"in-{name}", name)
     silent(vision, "in-lost", "lost")
@@ -91,7 +87,7 @@ def test_one_row_of_endpoints_that_cannot_be_read_costs_itself(
     assert result.coverage(DEPLOYMENT).status == "partial"
 
 
-def test_a_workspace_without_an_id_costs_itself(server: Server, vision: Workspace, swept: Sweep):
+def test_a_workspace_without_an_id_hides_no_other(server: Server, vision: Workspace, swept: Sweep):
     signals.nodes(vision.cluster("found"), active=0, idle=1, since=LONG_AGO)
     server.rules.append(changed(server, "/workspaces", lambda body: body["value"].append({"name": "odd"})))
     result = swept(CLUSTER, DEPLOYMENT)
@@ -100,7 +96,7 @@ def test_a_workspace_without_an_id_costs_itself(server: Server, vision: Workspac
 
 
 @pytest.mark.parametrize("given", [None, "", 7, "absent"])
-def test_a_compute_without_a_type_is_told(vision: Workspace, swept: Sweep, given: object):
+def test_a_compute_without_a_type_is_a_gap(vision: Workspace, swept: Sweep, given: object):
     one = vision.cluster("which").set("properties.computeType", given)
     if given == "absent":
         one.without("properties.computeType")
@@ -109,7 +105,7 @@ def test_a_compute_without_a_type_is_told(vision: Workspace, swept: Sweep, given
     assert all(one.id in result.coverage(kind).error for kind in (CLUSTER, INSTANCE))
 
 
-def test_an_endpoint_that_graph_still_shows_after_its_deletion_is_dropped(server: Server, vision: Workspace, swept: Sweep):
+def test_a_deleted_endpoint_that_graph_still_shows_is_dropped(server: Server, vision: Workspace, swept: Sweep):
     silent(vision, "search", "blue")
     bare, gone = vision.endpoint("bare"), silent(vision, "past", "green")
     stale_graph(server)
@@ -122,9 +118,7 @@ def test_an_endpoint_that_graph_still_shows_after_its_deletion_is_dropped(server
 
 
 @pytest.mark.parametrize("metrics", ["still there", "404 for all", "left out"])
-def test_a_deployment_that_graph_still_shows_after_its_deletion_is_dropped(
-    server: Server, vision: Workspace, swept: Sweep, metrics: str
-):
+def test_a_deleted_deployment_that_graph_still_shows_is_dropped(server: Server, vision: Workspace, swept: Sweep, metrics: str):
     silent(vision, "search", "blue")
     gone = silent(vision, "past", "green")
     stale_graph(server)
@@ -147,7 +141,7 @@ def test_a_404_about_the_type_drops_no_deployment(server: Server, vision: Worksp
     assert (result.state("blue"), result.coverage(DEPLOYMENT).status) == (State.UNKNOWN, "partial")
 
 
-def test_metrics_not_found_of_what_is_there_are_told(server: Server, vision: Workspace, swept: Sweep):
+def test_missing_metrics_of_an_existing_resource_are_a_gap(server: Server, vision: Workspace, swept: Sweep):
     one = silent(vision, "search", "blue")
     for path in (".*metrics:getBatch", f"{one.id}/.*metrics"):
         server.rules.append(on(".*", path, error(404, "ResourceNotFound", "no")))
@@ -155,21 +149,21 @@ def test_metrics_not_found_of_what_is_there_are_told(server: Server, vision: Wor
     assert (result.state("blue"), result.coverage(DEPLOYMENT).status) == (State.UNKNOWN, "partial")
 
 
-def test_a_deployment_that_may_not_be_looked_at_is_never_idle(server: Server, vision: Workspace, swept: Sweep):
+def test_a_deployment_denied_at_the_source_is_never_idle(server: Server, vision: Workspace, swept: Sweep):
     silent(vision, "search", "blue")
     server.rules.append(deny("*/onlineEndpoints/deployments/read", ".*/deployments/blue"))
     result = swept(DEPLOYMENT)
     assert (result.idle(), result.coverage(DEPLOYMENT).status) == ([], "denied")
 
 
-def test_a_result_cut_off_without_a_way_to_go_on_is_incomplete(server: Server, cloud: CloudSession, vision: Workspace):
+def test_a_truncated_result_without_a_next_page_is_incomplete(server: Server, cloud: CloudSession, vision: Workspace):
     body = {"totalRecords": 1, "resultTruncated": "true", "data": [{"id": vision.id, "name": "vision", "type": "x"}]}
     server.rules.append(on("POST", GRAPH, Fault(answer=lambda r: Reply(body=body))))
     with pytest.raises(CloudError, match="cut off after 1 rows"):
         list(resource_graph.list_resources(cloud, "x"))
 
 
-def test_what_a_cut_off_result_left_out_is_asked_of_the_workspaces(server: Server, vision: Workspace, swept: Sweep):
+def test_after_a_truncated_result_the_workspaces_are_read(server: Server, vision: Workspace, swept: Sweep):
     for number in range(3):
         silent(vision, f"e{number}", f"d{number}")
 
@@ -181,9 +175,9 @@ def test_what_a_cut_off_result_left_out_is_asked_of_the_workspaces(server: Serve
     assert (sorted(result.idle()), result.coverage(DEPLOYMENT).status) == (["d0", "d1", "d2"], "ok")
 
 
-def test_a_deployment_that_goes_before_it_is_looked_at_again_is_gone(cloud: CloudSession, vision: Workspace):
+def test_a_deployment_deleted_before_the_closer_look_is_gone(cloud: CloudSession, vision: Workspace):
     one = silent(vision, "search", "blue")
-    seen = found(cloud, DEPLOYMENT, "search/blue")
+    seen = find_resource(cloud, DEPLOYMENT, "search/blue")
     one.remove()
     order = SweepOrder(policy=parse_policy("version: 1", "policy", registry.kind_names()), now=NOW)
     with pytest.raises(CloudError, match="not there any more") as caught:

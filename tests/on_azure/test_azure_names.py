@@ -22,7 +22,7 @@ def settled(server: Server) -> None:
 
 
 @pytest.mark.parametrize("asked", [(), (SUB, OTHER)], ids=["all that can be read", "named ones"])
-def test_a_subscription_is_named_wherever_it_is_reported(server: Server, swept: Sweep, asked: tuple[str, ...]):
+def test_a_subscriptions_name_is_in_every_report_row(server: Server, swept: Sweep, asked: tuple[str, ...]):
     settled(server)
     done = swept(subscriptions=asked).swept
     rows = [json.finding_json(found) for found in done.findings]
@@ -32,7 +32,7 @@ def test_a_subscription_is_named_wherever_it_is_reported(server: Server, swept: 
     assert {(c.account, c.account_name) for c in done.coverage} == both
 
 
-def test_a_name_costs_no_call_of_its_own(server: Server, swept: Sweep):
+def test_a_subscriptions_name_takes_no_extra_call(server: Server, swept: Sweep):
     settled(server)
     done = swept(subscriptions=(SUB, OTHER)).swept
     assert sum(c.calls.get(READ, 0) for c in done.coverage) == 2
@@ -40,7 +40,7 @@ def test_a_name_costs_no_call_of_its_own(server: Server, swept: Sweep):
 
 
 @pytest.mark.parametrize("name", [None, 7, " ", {"en": "Planning"}], ids=["null", "a number", "blank", "an object"])
-def test_a_name_that_cannot_be_read_is_no_failure(server: Server, swept: Sweep, name: Any):
+def test_an_unreadable_subscription_name_is_no_failure(server: Server, swept: Sweep, name: Any):
     settled(server)
     server.rules.append(changed(server, f"/subscriptions/{SUB}", lambda body: body.update(displayName=name)))
     done = swept(subscriptions=(SUB,)).swept
@@ -48,6 +48,6 @@ def test_a_name_that_cannot_be_read_is_no_failure(server: Server, swept: Sweep, 
     assert {json.finding_json(f)["account_name"] for f in done.findings} == {None}
 
 
-def test_a_renamed_subscription_is_the_same_place():
+def test_a_renamed_subscription_is_the_same_target():
     old, new = (Target(cloud="azure", account=SUB, account_name=name) for name in ("Planning", "Forecasting"))
     assert {old: 1} == {new: 1}

@@ -302,7 +302,7 @@ SILENT: tuple[Callable[[Thing], None], ...] = (
 )
 
 
-def test_the_generator_makes_what_the_sdk_itself_can_read():
+def test_generated_replies_are_readable_by_the_sdk():
     schema = Schema(random.Random(7), NOW)
     for name in ("ComputeResource", "OnlineDeployment", "OnlineEndpoint", "JobBase", "Workspace"):
         for _ in range(40):
@@ -328,7 +328,7 @@ def fleet(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], tuple[Est
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_valid_replies_lose_double_and_misjudge_nothing(fleet: Callable[[int], tuple[Estate, Report]], seed: int):
+def test_valid_replies_are_neither_lost_doubled_nor_misjudged(fleet: Callable[[int], tuple[Estate, Report]], seed: int):
     estate, done = fleet(seed)
     states = {f.case.resource.id.lower(): f.case.verdict for f in done.findings}
     assert [(c.status, c.error) for c in done.coverage] == [("ok", None)] * 3

@@ -21,7 +21,7 @@ def again(row: dict[str, Any], **other: Any) -> Fault:
 
 @pytest.mark.parametrize("kind", [CLUSTER, INSTANCE])
 @pytest.mark.parametrize("created", [True, False], ids=["as new", "told differently how old it is"])
-def test_a_compute_that_is_listed_under_two_spellings_is_one(
+def test_a_compute_listed_under_two_spellings_is_reported_once(
     vision: Workspace, server: Server, swept: Sweep, kind: str, created: bool
 ):
     one = vision.cluster("gpus") if kind == CLUSTER else vision.instance("gpus")
@@ -33,7 +33,7 @@ def test_a_compute_that_is_listed_under_two_spellings_is_one(
 
 
 @pytest.mark.parametrize("part", ["onlineEndpoints", "deployments"])
-def test_a_deployment_that_is_listed_under_two_spellings_is_one(vision: Workspace, server: Server, swept: Sweep, part: str):
+def test_a_deployment_listed_under_two_spellings_is_reported_once(vision: Workspace, server: Server, swept: Sweep, part: str):
     endpoint = vision.endpoint("search")
     one = endpoint.deployment("blue")
     server.rules.append(on("POST", ".*ResourceGraph/resources", error(503, "ServerBusy")))
@@ -41,7 +41,7 @@ def test_a_deployment_that_is_listed_under_two_spellings_is_one(vision: Workspac
     assert [f.case.resource.id for f in swept(DEPLOYMENT).swept.findings] == [one.id]
 
 
-def test_a_workspace_that_is_listed_under_two_spellings_is_one(vision: Workspace, server: Server, swept: Sweep):
+def test_a_workspace_listed_under_two_spellings_is_swept_once(vision: Workspace, server: Server, swept: Sweep):
     ids = [vision.cluster("gpus").id, vision.endpoint("search").deployment("blue").id]
     server.rules.append(on("GET", r".*/workspaces", again(vision.body)))
     assert sorted(f.case.resource.id for f in swept(CLUSTER, DEPLOYMENT).swept.findings) == sorted(ids)

@@ -7,7 +7,7 @@ from enum import Enum
 import pytest
 from azure.mgmt.machinelearningservices import models
 
-from on_azure.acting import bar
+from on_azure.acting import find_blocked
 from on_azure.conftest import CLUSTER, DAY, DEPLOYMENT, INSTANCE, LONG_AGO, NOW, Sweep
 from reaper.azure.session import CloudSession
 from reaper.model import State, StepName
@@ -81,7 +81,7 @@ JOBS_KNOWN = {"NotStarted", "Starting", "Provisioning", "Preparing", "Queued", "
     ],
     ids=lambda one: one.__name__ if isinstance(one, type) else "",
 )
-def test_the_sdk_knows_no_state_without_a_verdict_here(enum: type[Enum], known: object):
+def test_every_state_in_the_sdk_has_a_verdict(enum: type[Enum], known: object):
     assert {str(one.value) for one in enum} == set(known)
 
 
@@ -127,7 +127,7 @@ def test_each_state_has_its_verdict(vision: Workspace, swept: Sweep, make, kind:
     assert {name: result.state(name) for name in states} == states
 
 
-def test_each_state_of_an_endpoint_counts_for_its_deployments(vision: Workspace, swept: Sweep):
+def test_each_endpoint_state_has_a_verdict_for_its_deployments(vision: Workspace, swept: Sweep):
     states = {}
     for value, state in each(ENDPOINTS).items():
         one = silent_deployment(vision, value)
@@ -137,7 +137,7 @@ def test_each_state_of_an_endpoint_counts_for_its_deployments(vision: Workspace,
     assert {name: result.state(name) for name in states} == states
 
 
-def test_an_operation_in_progress_is_no_silence_whatever_its_state(vision: Workspace, swept: Sweep):
+def test_an_operation_in_progress_is_never_idle_in_any_state(vision: Workspace, swept: Sweep):
     states = {}
     for name, state in each(OPERATIONS).items():
         one = silent_instance(vision, name)
@@ -148,7 +148,7 @@ def test_an_operation_in_progress_is_no_silence_whatever_its_state(vision: Works
 
 
 @pytest.mark.parametrize("state", ["Running", "Stopped"])
-def test_a_start_in_progress_is_unsettled_whatever_its_state_says_yet(vision: Workspace, swept: Sweep, state: str):
+def test_a_start_in_progress_is_young_in_any_state(vision: Workspace, swept: Sweep, state: str):
     one = silent_instance(vision, "one").set("properties.properties.state", state)
     one.body["properties"]["properties"]["lastOperation"] |= {"operationName": "Start", "operationStatus": "InProgress"}
     result = swept(INSTANCE)
@@ -166,22 +166,22 @@ def test_each_status_of_a_job_has_its_verdict(vision: Workspace, swept: Sweep):
     assert {name: result.state(name) for name in states} == states
 
 
-def test_an_instance_that_is_being_created_shows_nulls_and_is_young(vision: Workspace, swept: Sweep):
+def test_an_instance_being_created_is_young(vision: Workspace, swept: Sweep):
     one = vision.instance("ci", created=NOW).set("properties.provisioningState", "Creating").tagged(None)
     one.set("properties.properties.state", None).set("properties.properties.lastOperation", None)
     result = swept(INSTANCE)
     assert (result.state("ci"), result.coverage(INSTANCE).status) == (State.YOUNG, "ok")
 
 
-def test_what_was_stopped_and_runs_has_not_been_up_since_then(vision: Workspace, swept: Sweep):
+def test_a_running_instance_last_stopped_has_unknown_uptime(vision: Workspace, swept: Sweep):
     one = vision.instance("ci", started=NOW - 30 * DAY)
     one.body["properties"]["properties"]["lastOperation"]["operationName"] = "Stop"
     assert swept(INSTANCE).state("ci") is State.UNKNOWN
 
 
 @pytest.mark.parametrize(("move", "state"), [(StepName.STOP, "Running"), (StepName.START, "Stopped")])
-def test_an_operation_in_progress_bars_stop_and_start(cloud: CloudSession, vision: Workspace, move: StepName, state: str):
+def test_an_operation_in_progress_blocks_stop_and_start(cloud: CloudSession, vision: Workspace, move: StepName, state: str):
     one = vision.instance("ci").set("properties.properties.state", state)
-    assert bar(cloud, INSTANCE, "ci", move) is None
+    assert find_blocked(cloud, INSTANCE, "ci", move) is None
     one.body["properties"]["properties"]["lastOperation"] |= {"operationName": "Restart", "operationStatus": "InProgress"}
-    assert bar(cloud, INSTANCE, "ci", move).because == "a restart is in progress"
+    assert find_blocked(cloud, INSTANCE, "ci", move).because == "a restart is in progress"

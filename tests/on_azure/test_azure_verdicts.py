@@ -32,7 +32,7 @@ def found(story: tuple[Server, Report]) -> dict[str, Finding]:
 
 
 @pytest.mark.parametrize("name", fleet.EXPECTED)
-def test_the_verdict_is_right(found: dict[str, Finding], name: str):
+def test_each_azure_verdict_matches_the_fleet(found: dict[str, Finding], name: str):
     expected, verdict = fleet.EXPECTED[name], found[name].case.verdict
     assert (found[name].case.resource.kind, verdict.state, verdict.confidence) == (
         expected.kind,
@@ -41,7 +41,7 @@ def test_the_verdict_is_right(found: dict[str, Finding], name: str):
     ), verdict.because
 
 
-def test_nothing_else_turns_up(found: dict[str, Finding]):
+def test_only_seeded_azure_resources_are_reported(found: dict[str, Finding]):
     assert set(found) == set(fleet.EXPECTED)
 
 
@@ -49,20 +49,20 @@ def test_coverage_is_complete(story: tuple[Server, Report]):
     assert [(c.status, c.error) for c in story[1].coverage] == [("ok", None)] * 6
 
 
-def test_nothing_was_changed_and_nobody_asked_for_a_key(story: tuple[Server, Report]):
+def test_a_sweep_changes_nothing_and_reads_no_key(story: tuple[Server, Report]):
     server = story[0]
     assert server.mutations == []
     assert {r.method for r in server.requests} == {"GET", "POST"}
     assert {r.path.rpartition("/")[2] for r in server.requests if r.method == "POST"} == {"resources", "metrics:getBatch"}
 
 
-def test_every_call_is_one_that_a_kind_declares(story: tuple[Server, Report]):
+def test_every_call_of_a_sweep_is_a_declared_permission(story: tuple[Server, Report]):
     declared = {permission for kind in registry.kinds("azure") for permission in kind.permissions}
     asked = {r.action for r in story[0].requests} - {"", "Microsoft.ResourceGraph/resources/read"}
     assert asked == declared
 
 
 @pytest.mark.parametrize("kind", registry.kinds("azure"), ids=lambda kind: kind.name)
-def test_a_kind_makes_no_call_it_does_not_declare(story: tuple[Server, Report], kind):
+def test_each_kind_calls_only_what_its_permissions_declare(story: tuple[Server, Report], kind):
     made = {call.removesuffix(" (batch)") for c in story[1].coverage if c.kind == kind.name for call in c.calls}
     assert made - {"Microsoft.ResourceGraph/resources/read"} <= set(kind.permissions)

@@ -14,14 +14,14 @@ from reaper_sandbox.azure.subscription import Workspace
 MONTH_AGO = NOW - 30 * DAY
 
 
-def test_silent_busy_points_prove_it_idle(vision: Workspace, swept: Sweep):
+def test_silent_busy_points_prove_an_instance_idle(vision: Workspace, swept: Sweep):
     signals.busy(vision.instance("ci", started=MONTH_AGO), 0, since=LONG_AGO)
     result = swept(INSTANCE)
     assert result.verdict("ci") == PROVEN
     assert result.found["ci"].price.usd_per_hour == 0.272
 
 
-def test_a_busy_point_makes_it_active(vision: Workspace, swept: Sweep):
+def test_a_busy_point_makes_an_instance_active(vision: Workspace, swept: Sweep):
     one = vision.instance("ci", started=MONTH_AGO)
     signals.busy(one, 0, since=LONG_AGO, until=NOW - 3 * HOUR)
     signals.busy(one, 1, since=NOW - 3 * HOUR, until=NOW - 2 * HOUR)
@@ -29,12 +29,12 @@ def test_a_busy_point_makes_it_active(vision: Workspace, swept: Sweep):
     assert swept(INSTANCE).state("ci") is State.ACTIVE
 
 
-def test_a_busy_series_that_stopped_is_unknown_and_not_no_series(vision: Workspace, swept: Sweep):
+def test_a_busy_series_that_stopped_makes_an_instance_unknown(vision: Workspace, swept: Sweep):
     signals.busy(vision.instance("ci", started=MONTH_AGO), 0, since=LONG_AGO, until=NOW - 2 * DAY)
     assert swept(INSTANCE).state("ci") is State.UNKNOWN
 
 
-def test_without_a_series_long_uptime_without_a_job_is_likely(vision: Workspace, swept: Sweep):
+def test_long_uptime_without_jobs_or_busy_is_likely_idle(vision: Workspace, swept: Sweep):
     vision.instance("ci", started=NOW - 5 * DAY)
     result = swept(INSTANCE)
     assert result.verdict("ci") == LIKELY
@@ -42,33 +42,33 @@ def test_without_a_series_long_uptime_without_a_job_is_likely(vision: Workspace,
     assert "its idle shutdown is off, and no Busy signal as proof" in result.because("ci")
 
 
-def test_the_neighbours_series_is_not_its_own(vision: Workspace, swept: Sweep):
+def test_another_instances_busy_series_does_not_count(vision: Workspace, swept: Sweep):
     signals.busy(vision.instance("with", started=MONTH_AGO), 1, since=LONG_AGO)
     vision.instance("without", started=MONTH_AGO)
     result = swept(INSTANCE)
     assert (result.state("with"), result.verdict("without")) == (State.ACTIVE, LIKELY)
 
 
-def test_more_than_ten_series_in_one_workspace_are_all_read(vision: Workspace, swept: Sweep):
+def test_more_than_ten_busy_series_of_a_workspace_are_all_read(vision: Workspace, swept: Sweep):
     for n in range(25):
         signals.busy(vision.instance(f"ci{n}", started=MONTH_AGO), 0, since=LONG_AGO)
     result = swept(INSTANCE)
     assert {result.verdict(name) for name in result.found} == {PROVEN}
 
 
-def test_job_running_is_use(vision: Workspace, swept: Sweep):
+def test_the_state_job_running_counts_as_use(vision: Workspace, swept: Sweep):
     vision.instance("ci", started=MONTH_AGO).set("properties.properties.state", "JobRunning")
     assert swept(INSTANCE).state("ci") is State.ACTIVE
 
 
-def test_a_paused_job_is_use_however_silent_busy_is(vision: Workspace, swept: Sweep):
+def test_a_paused_job_counts_as_use_despite_silent_busy(vision: Workspace, swept: Sweep):
     one = vision.instance("ci", started=MONTH_AGO)
     signals.busy(one, 0, since=LONG_AGO)
     vision.job("half", status="Paused", on=one.id.upper(), created=NOW - 40 * DAY)
     assert swept(INSTANCE).because("ci") == "job half on it is Paused"
 
 
-def test_a_job_since_its_start_shortens_the_silence(vision: Workspace, swept: Sweep):
+def test_a_job_since_the_start_shortens_the_idle_time(vision: Workspace, swept: Sweep):
     vision.instance("ci", started=MONTH_AGO)
     vision.job("done", status="Completed", on="ci", created=NOW - 3 * DAY)
     result = swept(INSTANCE)
@@ -77,7 +77,7 @@ def test_a_job_since_its_start_shortens_the_silence(vision: Workspace, swept: Sw
     assert "its last job was seen at 2026-11-18" in result.because("ci")
 
 
-def test_a_job_is_heard_of_when_its_run_ended(vision: Workspace, swept: Sweep):
+def test_a_finished_job_counts_until_its_noted_end(vision: Workspace, swept: Sweep):
     vision.instance("ci", started=MONTH_AGO)
     free = {"StartTimeUtc": "2026-11-18 10:20:00", "EndTimeUtc": "2026-11-21 08:17:00", "_azureml.ClusterName": "ci"}
     vision.job("done", status="Completed", created=NOW - 3 * DAY).set("properties.properties", free)
@@ -88,7 +88,7 @@ def test_a_job_is_heard_of_when_its_run_ended(vision: Workspace, swept: Sweep):
     ("system", "free"),
     [({}, {}), (None, {}), ({"createdBy": "ada"}, {}), ({"createdAt": "2026-11-18T10:17:00Z"}, {"EndTimeUtc": "soon"})],
 )
-def test_a_job_that_is_over_at_no_known_time_blinds_what_it_ran_on(
+def test_a_finished_job_without_times_makes_its_instance_unknown(
     server: Server, vision: Workspace, swept: Sweep, system: object, free: dict[str, str]
 ):
     for name in ("ci", "other"):
@@ -104,22 +104,22 @@ def test_a_job_that_is_over_at_no_known_time_blinds_what_it_ran_on(
     assert "the times of" in result.because("ci")
 
 
-def test_a_fresh_start_makes_it_young(vision: Workspace, swept: Sweep):
+def test_a_recently_started_instance_is_young(vision: Workspace, swept: Sweep):
     vision.instance("ci", started=NOW - 2 * HOUR)
     assert swept(INSTANCE).state("ci") is State.YOUNG
 
 
-def test_without_a_last_operation_nothing_is_proven(vision: Workspace, swept: Sweep):
+def test_an_instance_without_a_last_operation_is_unknown(vision: Workspace, swept: Sweep):
     vision.instance("ci").without("properties.properties.lastOperation")
     assert swept(INSTANCE).state("ci") is State.UNKNOWN
 
 
-def test_without_a_last_operation_busy_points_are_still_proof(vision: Workspace, swept: Sweep):
+def test_busy_proves_idleness_without_a_last_operation(vision: Workspace, swept: Sweep):
     signals.busy(vision.instance("ci").without("properties.properties.lastOperation"), 0, since=LONG_AGO)
     assert swept(INSTANCE).verdict("ci") == PROVEN
 
 
-def test_native_idle_shutdown_that_did_not_work_is_told(vision: Workspace, swept: Sweep):
+def test_idle_shutdown_that_did_not_stop_it_is_reported(vision: Workspace, swept: Sweep):
     vision.instance("ci", started=MONTH_AGO).set("properties.properties.idleTimeBeforeShutdown", "PT30M")
     assert "its idle shutdown (PT30M) is on but didn't stop it" in swept(INSTANCE).because("ci")
 
@@ -137,7 +137,7 @@ def test_native_idle_shutdown_that_did_not_work_is_told(vision: Workspace, swept
         ("SomethingNew", State.UNKNOWN),
     ],
 )
-def test_states_that_say_it_all(vision: Workspace, swept: Sweep, state: str, expected: State):
+def test_some_instance_states_decide_the_verdict(vision: Workspace, swept: Sweep, state: str, expected: State):
     vision.instance("ci", started=MONTH_AGO).set("properties.properties.state", state)
     result = swept(INSTANCE)
     assert result.state("ci") is expected
@@ -145,7 +145,7 @@ def test_states_that_say_it_all(vision: Workspace, swept: Sweep, state: str, exp
 
 
 @pytest.mark.parametrize(("state", "expected"), [("Creating", State.YOUNG), ("Failed", State.UNKNOWN)])
-def test_an_instance_with_nothing_to_show_yet(vision: Workspace, swept: Sweep, state: str, expected: State):
+def test_a_new_instance_with_null_properties_is_young(vision: Workspace, swept: Sweep, state: str, expected: State):
     vision.instance("ci").set("properties.provisioningState", state).without("properties.properties")
     assert swept(INSTANCE).state("ci") is expected
 
@@ -156,7 +156,7 @@ def test_an_unreadable_keep_tag_protects(vision: Workspace, swept: Sweep, key: s
     assert swept(INSTANCE).state("ci") is State.EXEMPT
 
 
-def test_a_busy_series_that_cannot_be_read_is_not_no_series(server: Server, vision: Workspace, swept: Sweep):
+def test_an_unreadable_busy_series_makes_an_instance_unknown(server: Server, vision: Workspace, swept: Sweep):
     vision.instance("ci", started=MONTH_AGO)
     server.rules.append(deny("Microsoft.Insights/metrics/read"))
     result = swept(INSTANCE)
@@ -176,14 +176,14 @@ def test_a_busy_series_that_cannot_be_read_is_not_no_series(server: Server, visi
         (None, "ml@example.com", "fallback; assigned user"),
     ],
 )
-def test_whom_it_belongs_to_is_told(vision: Workspace, swept: Sweep, maker: object, address: str, source: str):
+def test_the_owner_of_an_instance_comes_from_azure(vision: Workspace, swept: Sweep, maker: object, address: str, source: str):
     vision.instance("ci", started=MONTH_AGO).set("properties.properties.createdBy", maker)
     policy = "version: 1\nowners: {domains: [example.com], fallback: ml@example.com}"
     owner = swept(INSTANCE, policy=policy).found["ci"].owner
     assert (owner.address, owner.source.startswith(source)) == (address, True), owner.source
 
 
-def test_a_tag_goes_before_who_made_it(vision: Workspace, swept: Sweep):
+def test_an_owner_tag_overrides_the_creator(vision: Workspace, swept: Sweep):
     one = vision.instance("ci", started=MONTH_AGO).tagged({"owner": "grace@example.com"})
     one.set("properties.properties.createdBy", {"userName": "ada@example.com"})
     policy = "version: 1\nowners: {tags: [owner], domains: [example.com]}"

@@ -20,7 +20,7 @@ def silent(vision: Workspace, endpoint: str = "search", name: str = "blue", **gi
     return one
 
 
-def test_zeros_beside_live_machines_prove_it_idle(vision: Workspace, swept: Sweep):
+def test_zero_requests_with_a_heartbeat_prove_a_deployment_idle(vision: Workspace, swept: Sweep):
     silent(vision, size="Standard_NC6s_v3", capacity=3)
     result = swept(DEPLOYMENT)
     found = result.found["blue"]
@@ -29,7 +29,7 @@ def test_zeros_beside_live_machines_prove_it_idle(vision: Workspace, swept: Swee
     assert found.price.usd_per_hour == pytest.approx(3 * 3.823)
 
 
-def test_requests_make_it_active(vision: Workspace, swept: Sweep):
+def test_requests_make_a_deployment_active(vision: Workspace, swept: Sweep):
     one = vision.endpoint("search").deployment("blue")
     signals.requests(one, 0.2, since=LONG_AGO)
     signals.capacity(one, since=LONG_AGO)
@@ -38,19 +38,19 @@ def test_requests_make_it_active(vision: Workspace, swept: Sweep):
     assert result.found["blue"].case.verdict.last_busy <= NOW
 
 
-def test_no_series_of_requests_beside_live_machines_is_silence(vision: Workspace, swept: Sweep):
+def test_no_request_series_with_a_heartbeat_is_silence(vision: Workspace, swept: Sweep):
     signals.capacity(vision.endpoint("search").deployment("blue"), since=LONG_AGO)
     assert swept(DEPLOYMENT).verdict("blue") == PROVEN
 
 
-def test_requests_without_a_value_beside_live_machines_are_silence(vision: Workspace, swept: Sweep):
+def test_requests_without_values_with_a_heartbeat_are_silence(vision: Workspace, swept: Sweep):
     one = vision.endpoint("search").deployment("blue")
     signals.valueless_requests(one)
     signals.capacity(one, since=LONG_AGO)
     assert swept(DEPLOYMENT).verdict("blue") == PROVEN
 
 
-def test_what_was_used_before_its_points_lost_their_values_is_told(vision: Workspace, swept: Sweep):
+def test_use_before_points_lost_their_values_is_reported(vision: Workspace, swept: Sweep):
     one = vision.endpoint("search").deployment("blue")
     signals.requests(one, 4, since=LONG_AGO, until=NOW - 3 * DAY)
     signals.capacity(one, since=LONG_AGO)
@@ -60,14 +60,14 @@ def test_what_was_used_before_its_points_lost_their_values_is_told(vision: Works
     assert 3 * DAY - HOUR <= verdict.idle_for <= 3 * DAY
 
 
-def test_use_in_the_last_hours_counts_although_later_points_have_no_value(vision: Workspace, swept: Sweep):
+def test_recent_use_counts_although_later_points_have_no_value(vision: Workspace, swept: Sweep):
     one = vision.endpoint("search").deployment("blue")
     signals.requests(one, 4, since=LONG_AGO, until=NOW - 5 * HOUR)
     signals.capacity(one, since=LONG_AGO)
     assert swept(DEPLOYMENT).state("blue") is State.ACTIVE
 
 
-def test_an_hour_without_a_heartbeat_value_proves_nothing_before_it(vision: Workspace, swept: Sweep):
+def test_an_hour_without_heartbeat_proves_nothing_before_it(vision: Workspace, swept: Sweep):
     one, hour = vision.endpoint("search").deployment("blue"), NOW.replace(minute=0) - 9 * HOUR
     signals.valueless_requests(one)
     signals.capacity(one, since=LONG_AGO, until=hour)
@@ -77,7 +77,7 @@ def test_an_hour_without_a_heartbeat_value_proves_nothing_before_it(vision: Work
     assert (verdict.state, verdict.idle_for <= 9 * HOUR) == (State.IDLE, True)
 
 
-def test_values_nowhere_are_unknown(vision: Workspace, swept: Sweep):
+def test_a_deployment_without_any_value_is_unknown(vision: Workspace, swept: Sweep):
     one = vision.endpoint("search").deployment("blue")
     signals.valueless_requests(one)
     signals.valueless_capacity(one)
@@ -85,7 +85,7 @@ def test_values_nowhere_are_unknown(vision: Workspace, swept: Sweep):
 
 
 @pytest.mark.parametrize("until", [None, NOW - 2 * DAY], ids=["never there", "down for two days"])
-def test_without_any_metric_it_is_unknown(vision: Workspace, swept: Sweep, until: object):
+def test_a_deployment_without_any_metric_is_unknown(vision: Workspace, swept: Sweep, until: object):
     one = vision.endpoint("search").deployment("blue")
     if until:
         signals.requests(one, 0, since=LONG_AGO, until=until)
@@ -93,7 +93,7 @@ def test_without_any_metric_it_is_unknown(vision: Workspace, swept: Sweep, until
     assert swept(DEPLOYMENT).state("blue") is State.UNKNOWN
 
 
-def test_one_of_the_two_heartbeats_is_enough(server: Server, vision: Workspace, swept: Sweep):
+def test_either_heartbeat_of_a_deployment_is_enough(server: Server, vision: Workspace, swept: Sweep):
     one = silent(vision)
     server.metrics.forget(one.id, "CpuUtilizationPercentage")
     assert swept(DEPLOYMENT).verdict("blue") == PROVEN
@@ -106,7 +106,7 @@ def test_an_error_code_of_one_metric_makes_the_reply_incomplete(server: Server, 
     assert (result.coverage(DEPLOYMENT).status, "ServiceUnavailable" in result.coverage(DEPLOYMENT).error) == ("partial", True)
 
 
-def test_a_leftover_without_traffic_is_idle_and_the_one_that_serves_is_not(vision: Workspace, swept: Sweep):
+def test_a_leftover_without_traffic_is_idle_beside_an_active_one(vision: Workspace, swept: Sweep):
     endpoint = vision.endpoint("search")
     for name, share in {"blue": 0, "green": 9}.items():
         one = endpoint.deployment(name)
@@ -119,7 +119,7 @@ def test_a_leftover_without_traffic_is_idle_and_the_one_that_serves_is_not(visio
 
 
 @pytest.mark.parametrize("shares", [{"blue": None}, {"blue": "all"}, ["blue"], "blue", {"blue": True}])
-def test_a_share_that_is_no_number_drops_no_deployment(vision: Workspace, swept: Sweep, shares: object):
+def test_an_invalid_traffic_share_drops_no_deployment(vision: Workspace, swept: Sweep, shares: object):
     silent(vision)
     vision.world.estate.find(f"{vision.id}/onlineEndpoints/search")["properties"]["traffic"] = shares
     result = swept(DEPLOYMENT)
@@ -127,7 +127,7 @@ def test_a_share_that_is_no_number_drops_no_deployment(vision: Workspace, swept:
     assert (result.found["blue"].case.resource.status, result.coverage(DEPLOYMENT).status) == ("Succeeded", "ok")
 
 
-def test_what_is_in_a_workspace_whose_tags_nobody_can_vouch_for_is_not_called_idle(vision: Workspace, swept: Sweep):
+def test_unreadable_workspace_tags_make_no_deployment_idle(vision: Workspace, swept: Sweep):
     silent(vision)
     vision.set("properties.hubResourceId", 7)
     result = swept(DEPLOYMENT)
@@ -135,19 +135,19 @@ def test_what_is_in_a_workspace_whose_tags_nobody_can_vouch_for_is_not_called_id
 
 
 @pytest.mark.parametrize("capacity", [True, False, -3, "2", 1.5])
-def test_a_number_of_machines_that_is_none_is_no_price(vision: Workspace, swept: Sweep, capacity: object):
+def test_an_invalid_instance_count_has_no_price(vision: Workspace, swept: Sweep, capacity: object):
     silent(vision).set("sku.capacity", capacity)
     result = swept(DEPLOYMENT)
     assert (result.verdict("blue"), result.found["blue"].price) == (PROVEN, None)
 
 
 @pytest.mark.parametrize("state", ["Creating", "Updating", "Scaling"])
-def test_it_is_young_while_it_changes(vision: Workspace, swept: Sweep, state: str):
+def test_a_changing_deployment_is_young(vision: Workspace, swept: Sweep, state: str):
     silent(vision).set("properties.provisioningState", state)
     assert swept(DEPLOYMENT).state("blue") is State.YOUNG
 
 
-def test_a_failed_one_that_runs_machines_is_judged_by_its_metrics(vision: Workspace, swept: Sweep):
+def test_a_failed_deployment_with_instances_is_judged_by_metrics(vision: Workspace, swept: Sweep):
     silent(vision, "a", "alive").set("properties.provisioningState", "Failed")
     vision.endpoint("b").deployment("dead").set("properties.provisioningState", "Failed")
     result = swept(DEPLOYMENT)
@@ -155,38 +155,38 @@ def test_a_failed_one_that_runs_machines_is_judged_by_its_metrics(vision: Worksp
 
 
 @pytest.mark.parametrize("sku", [None, {"name": "Default", "capacity": 0}], ids=["no sku", "capacity 0"])
-def test_a_failed_one_without_machines_costs_nothing(vision: Workspace, swept: Sweep, sku: object):
+def test_a_failed_deployment_without_instances_is_exempt(vision: Workspace, swept: Sweep, sku: object):
     vision.endpoint("search").deployment("blue").set("properties.provisioningState", "Failed").set("sku", sku)
     assert swept(DEPLOYMENT).state("blue") is State.EXEMPT
 
 
-def test_kubernetes_costs_nothing_here(vision: Workspace, swept: Sweep):
+def test_a_deployment_on_kubernetes_is_exempt(vision: Workspace, swept: Sweep):
     aks = vision.kubernetes("aks")
     vision.endpoint("own", kubernetes=aks.id).deployment("blue", capacity=2)
     assert swept(DEPLOYMENT).state("blue") is State.EXEMPT
 
 
-def test_a_new_or_just_changed_one_is_young(vision: Workspace, swept: Sweep):
+def test_a_new_or_changed_deployment_is_young(vision: Workspace, swept: Sweep):
     silent(vision, "a", "new", created=NOW - 2 * HOUR)
     silent(vision, "b", "changed").body["systemData"]["lastModifiedAt"] = "2026-11-21T09:00:00.1234567Z"
     result = swept(DEPLOYMENT)
     assert (result.state("new"), result.state("changed")) == (State.YOUNG, State.YOUNG)
 
 
-def test_its_age_is_asked_at_the_source_where_resource_graph_does_not_tell(server: Server, vision: Workspace, swept: Sweep):
+def test_a_deployments_age_is_read_at_the_source_if_graph_lacks_it(server: Server, vision: Workspace, swept: Sweep):
     server.world.graph.system_data = False
     silent(vision)
     assert swept(DEPLOYMENT).verdict("blue") == PROVEN
 
 
-def test_the_endpoints_tag_protects_and_so_does_the_workspaces(vision: Workspace, swept: Sweep):
+def test_tags_of_endpoint_and_workspace_protect_a_deployment(vision: Workspace, swept: Sweep):
     silent(vision, "kept")
     one = vision.world.estate.find(f"{vision.id}/onlineEndpoints/kept")
     one["tags"] = {"reaper:keep-until": "2027-01-01"}
     assert swept(DEPLOYMENT).state("blue") is State.EXEMPT
 
 
-def test_a_tag_that_resource_graph_has_not_heard_of_yet_protects(server: Server, vision: Workspace, swept: Sweep):
+def test_a_tag_unknown_to_resource_graph_protects(server: Server, vision: Workspace, swept: Sweep):
     one = silent(vision)
 
     def tag_meanwhile(request: Request) -> None:
@@ -197,7 +197,7 @@ def test_a_tag_that_resource_graph_has_not_heard_of_yet_protects(server: Server,
     assert swept(DEPLOYMENT).state("blue") is State.EXEMPT
 
 
-def test_what_resource_graph_does_not_show_is_asked_of_the_workspace(server: Server, vision: Workspace, swept: Sweep):
+def test_deployments_missing_from_graph_are_read_from_the_workspace(server: Server, vision: Workspace, swept: Sweep):
     silent(vision)
     server.rules.append(on("POST", ".*/Microsoft.ResourceGraph/resources", empty()))
     result = swept(DEPLOYMENT)
@@ -205,9 +205,7 @@ def test_what_resource_graph_does_not_show_is_asked_of_the_workspace(server: Ser
     assert result.coverage(DEPLOYMENT).status == "ok"
 
 
-def test_endpoints_that_may_not_be_read_are_told_although_resource_graph_keeps_quiet(
-    server: Server, vision: Workspace, swept: Sweep
-):
+def test_denied_endpoints_are_a_gap_although_graph_is_silent(server: Server, vision: Workspace, swept: Sweep):
     silent(vision)
     server.rules.append(deny("Microsoft.MachineLearningServices/workspaces/onlineEndpoints*", ".*/workspaces/vision.*"))
     coverage = swept(DEPLOYMENT).coverage(DEPLOYMENT)
@@ -215,14 +213,14 @@ def test_endpoints_that_may_not_be_read_are_told_although_resource_graph_keeps_q
     assert coverage.missing == "Microsoft.MachineLearningServices/workspaces/onlineEndpoints/read"
 
 
-def test_more_rows_than_a_page_of_resource_graph(server: Server, vision: Workspace, swept: Sweep):
+def test_all_pages_of_resource_graph_are_read(server: Server, vision: Workspace, swept: Sweep):
     server.world.graph.page_size = 7
     for n in range(12):
         silent(vision, f"e{n:02}", f"d{n:02}")
     assert len(swept(DEPLOYMENT).idle()) == 12
 
 
-def test_two_subscriptions_and_regions_are_each_asked_at_home(server: Server, swept: Sweep):
+def test_metrics_are_read_at_each_subscription_and_region(server: Server, swept: Sweep):
     for sub, region in ((SUB, "westeurope"), (SUB, "eastus"), (OTHER, "uksouth")):
         silent(server.subscription(sub).workspace(f"ws-{region}", region=region), "e", f"in-{region}")
     result = swept(DEPLOYMENT)
@@ -230,7 +228,7 @@ def test_two_subscriptions_and_regions_are_each_asked_at_home(server: Server, sw
     assert {f.case.resource.region for f in result.swept.findings} == {"eastus", "uksouth", "westeurope"}
 
 
-def test_a_busy_fleet_costs_a_call_per_fifty(vision: Workspace, swept: Sweep):
+def test_a_busy_fleet_takes_one_metrics_call_per_fifty(vision: Workspace, swept: Sweep):
     for n in range(120):
         one = vision.endpoint(f"e{n:03}").deployment(f"d{n:03}")
         signals.requests(one, 1, since=LONG_AGO)

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from on_azure.acting import Planned, found, later, planned
+from on_azure.acting import PreparedAction, find_resource, later, prepare_action
 from on_azure.conftest import DEPLOYMENT
-from on_azure.test_azureml_online_deployment_acts import chat, delete, full, traffic, undo, waits
+from on_azure.test_azureml_online_deployment_actions import chat, delete, full, traffic, undo, waits
 from reaper import registry
 from reaper.actions.contract import UndoResult
 from reaper.azure.session import CloudSession
@@ -45,7 +45,7 @@ def meanwhile(server: Server, cloud: CloudSession, happens: Callable[[], object]
     cloud.clients.pause = pause
 
 
-def gone(server: Server, act: Planned) -> bool:
+def gone(server: Server, act: PreparedAction) -> bool:
     return server.world.estate.find(act.resource.id) is None
 
 
@@ -53,7 +53,7 @@ def gone(server: Server, act: Planned) -> bool:
 
 
 @pytest.mark.parametrize("place", ["deployment", "endpoint", "workspace"])
-def test_a_keep_tag_that_came_during_the_wait_saves_it_and_its_traffic_comes_back(
+def test_a_keep_tag_during_the_wait_stops_the_delete(
     server: Server, cloud: CloudSession, vision: Workspace, chat: Endpoint, blue: Thing, place: str
 ):
     act = delete(cloud)
@@ -79,7 +79,7 @@ def test_a_keep_tag_that_came_during_the_wait_saves_it_and_its_traffic_comes_bac
         (lambda chat, blue: chat.deployment("green"), "green appeared beside it"),
     ],
 )
-def test_whatever_changed_during_the_wait_saves_it(
+def test_any_change_during_the_wait_stops_the_delete(
     server: Server, cloud: CloudSession, chat: Endpoint, blue: Thing, happens: Callable[[Endpoint, Thing], object], told: str
 ):
     act = delete(cloud)
@@ -102,7 +102,7 @@ def last_read_before_put(path: str, happens: Callable[[], object]) -> Callable[[
     return guard
 
 
-def test_a_keep_tag_that_the_endpoint_got_just_before_its_traffic_was_to_go_is_not_erased(
+def test_a_keep_tag_set_just_before_the_traffic_change_is_not_erased(
     server: Server, cloud: CloudSession, chat: Endpoint, blue: Thing
 ):
     act = delete(cloud)
@@ -114,10 +114,10 @@ def test_a_keep_tag_that_the_endpoint_got_just_before_its_traffic_was_to_go_is_n
 
 @pytest.mark.parametrize("move", [StepName.STOP, StepName.DELETE])
 @pytest.mark.parametrize("place", ["deployment", "endpoint", "workspace"])
-def test_a_tag_that_came_after_the_look_saves_it_wherever_it_is(
+def test_a_tag_added_after_the_recheck_refuses_the_action(
     server: Server, cloud: CloudSession, vision: Workspace, chat: Endpoint, blue: Thing, place: str, move: StepName
 ):
-    act = planned(cloud, DEPLOYMENT, "chat/blue", move)
+    act = prepare_action(cloud, DEPLOYMENT, "chat/blue", move)
     {"deployment": blue, "endpoint": chat, "workspace": vision}[place].tagged(KEEP)
     assert "its tags changed a moment ago" in str(act.refused())
     assert not server.mutations
@@ -136,11 +136,11 @@ def noting_operations(server: Server, *things: Thing) -> None:
     server.rules.append(note)
 
 
-def test_the_operation_that_azure_notes_is_no_change(server: Server, cloud: CloudSession, chat: Endpoint, blue: Thing):
+def test_the_noted_last_operation_does_not_count_as_a_change(server: Server, cloud: CloudSession, chat: Endpoint, blue: Thing):
     waits(server, cloud, 60)
     noting_operations(server, chat, blue)
     act = delete(cloud)
-    act.carry()
+    act.perform()
     later(server)
     assert gone(server, act)
     undo(cloud, act)
@@ -163,18 +163,16 @@ def once_cut(server: Server, method: str) -> None:
     server.rules.append(lose)
 
 
-def test_a_change_of_traffic_whose_reply_was_lost_is_gone_on_with(
+def test_a_delete_continues_after_a_lost_reply_to_its_traffic_change(
     server: Server, cloud: CloudSession, chat: Endpoint, blue: Thing
 ):
     waits(server, cloud, 60)
     act = delete(cloud)
     once_cut(server, "PUT")
-    assert act.carry().startswith("its 100% of the traffic was set to 0%, and deletion started")
+    assert act.perform().startswith("its 100% of the traffic was set to 0%, and deletion started")
 
 
-def test_a_change_of_traffic_that_azure_refuses_leaves_all_as_it_was(
-    server: Server, cloud: CloudSession, chat: Endpoint, blue: Thing
-):
+def test_a_refused_traffic_change_changes_nothing(server: Server, cloud: CloudSession, chat: Endpoint, blue: Thing):
     act = delete(cloud)
     server.rules.append(on("PUT", ".*", error(409, "Conflict", "busy")))
     failed = act.refused()
@@ -192,7 +190,7 @@ def refusing_delete(server: Server, then: Callable[[], object]) -> None:
     server.rules.append(guard)
 
 
-def test_traffic_is_not_put_back_where_others_have_it_by_now(server: Server, cloud: CloudSession, chat: Endpoint, blue: Thing):
+def test_traffic_that_others_have_by_now_is_not_restored(server: Server, cloud: CloudSession, chat: Endpoint, blue: Thing):
     waits(server, cloud, 60)
     act = delete(cloud)
     full_green = lambda: (chat.deployment("green"), chat.traffic(green=100))  # noqa: E731
@@ -201,9 +199,7 @@ def test_traffic_is_not_put_back_where_others_have_it_by_now(server: Server, clo
     assert traffic(chat) == {"green": 100}
 
 
-def test_traffic_that_cannot_be_put_back_is_said_to_come_back_by_undoing(
-    server: Server, cloud: CloudSession, chat: Endpoint, blue: Thing
-):
+def test_traffic_that_cannot_be_restored_now_is_left_to_undo(server: Server, cloud: CloudSession, chat: Endpoint, blue: Thing):
     waits(server, cloud, 60)
     act = delete(cloud)
     refusing_delete(server, lambda: server.rules.append(on("PUT", ".*", error(400, "BadRequest", "no"))))
@@ -222,7 +218,7 @@ def test_traffic_that_cannot_be_put_back_is_said_to_come_back_by_undoing(
         (lambda blue: blue.remove(), "because it is gone"),
     ],
 )
-def test_a_delete_of_which_azure_does_not_say_whether_it_was_done_gets_no_traffic_back_where_it_was(
+def test_a_delete_of_unknown_result_restores_no_traffic_if_it_is_gone(
     server: Server, cloud: CloudSession, chat: Endpoint, blue: Thing, becomes: Callable[[Thing], object], told: str
 ):
     waits(server, cloud, 60)
@@ -238,15 +234,13 @@ def test_a_delete_of_which_azure_does_not_say_whether_it_was_done_gets_no_traffi
     assert (traffic(chat), [m.method for m in server.mutations].count("PUT")) == ({"blue": 0}, 1)
 
 
-def test_one_that_is_gone_after_the_wait_is_gone(server: Server, cloud: CloudSession, blue: Thing):
+def test_a_deployment_gone_after_the_wait_counts_as_gone(server: Server, cloud: CloudSession, blue: Thing):
     act = delete(cloud)
     meanwhile(server, cloud, blue.remove)
     assert act.refused().reason is Reason.GONE
 
 
-def test_its_traffic_is_put_back_as_soon_as_its_endpoint_is_at_rest(
-    server: Server, cloud: CloudSession, chat: Endpoint, blue: Thing
-):
+def test_traffic_is_restored_as_soon_as_the_endpoint_settles(server: Server, cloud: CloudSession, chat: Endpoint, blue: Thing):
     waited: list[float] = []
 
     def pause(given: float) -> None:
@@ -259,7 +253,7 @@ def test_its_traffic_is_put_back_as_soon_as_its_endpoint_is_at_rest(
     assert (traffic(chat), sum(waited)) == ({"blue": 100}, 65)
 
 
-def test_the_first_manifest_brings_the_traffic_back_that_a_retried_delete_did_not_know_of(
+def test_the_first_manifest_restores_traffic_unknown_to_a_later_delete(
     server: Server, cloud: CloudSession, chat: Endpoint, blue: Thing
 ):
     first = delete(cloud)
@@ -268,7 +262,7 @@ def test_the_first_manifest_brings_the_traffic_back_that_a_retried_delete_did_no
     later(server)
     second = delete(cloud)
     assert second.manifest.undo_state["endpoint"]["properties"]["traffic"] == {"blue": 0}
-    second.carry()
+    second.perform()
     later(server)
     assert gone(server, second)
     undo(cloud, first)
@@ -281,21 +275,21 @@ def test_the_first_manifest_brings_the_traffic_back_that_a_retried_delete_did_no
 # Taking a stop back
 
 
-def stopped(server: Server, cloud: CloudSession) -> Planned:
-    act = planned(cloud, DEPLOYMENT, "chat/blue")
-    act.carry()
+def stopped(server: Server, cloud: CloudSession) -> PreparedAction:
+    act = prepare_action(cloud, DEPLOYMENT, "chat/blue")
+    act.perform()
     later(server)
     return act
 
 
-def refused(cloud: CloudSession, act: Planned) -> str:
+def refused(cloud: CloudSession, act: PreparedAction) -> str:
     with pytest.raises(CloudError) as caught:
         undo(cloud, act)
     assert caught.value.reason is Reason.REFUSED
     return str(caught.value)
 
 
-def test_a_deployment_made_anew_under_its_name_is_not_scaled(server: Server, cloud: CloudSession, chat: Endpoint, blue: Thing):
+def test_undo_does_not_scale_a_recreated_deployment(server: Server, cloud: CloudSession, chat: Endpoint, blue: Thing):
     act = stopped(server, cloud)
     blue.remove()
     anew = chat.deployment("blue", size="Standard_ND96asr_v4", created=server.world.now)
@@ -316,7 +310,7 @@ def test_a_deployment_made_anew_under_its_name_is_not_scaled(server: Server, clo
         ("properties.provisioningState", "Updating", "it is still Updating: run it again in a few minutes"),
     ],
 )
-def test_one_that_changed_since_is_not_scaled(
+def test_undo_does_not_scale_a_changed_deployment(
     server: Server, cloud: CloudSession, blue: Thing, path: str, value: str | None, told: str
 ):
     act = stopped(server, cloud)
@@ -326,7 +320,7 @@ def test_one_that_changed_since_is_not_scaled(
 
 
 @pytest.mark.parametrize("since", [2, 5])
-def test_a_number_of_instances_that_was_chosen_since_is_left_alone(server: Server, cloud: CloudSession, blue: Thing, since: int):
+def test_undo_leaves_an_instance_count_that_was_set_since(server: Server, cloud: CloudSession, blue: Thing, since: int):
     act = stopped(server, cloud)
     blue.set("sku.capacity", since)
     assert undo(cloud, act).because == f"it has been scaled to {since} instances since, so the reaper left it alone"
@@ -337,16 +331,16 @@ def test_a_number_of_instances_that_was_chosen_since_is_left_alone(server: Serve
 
 
 @pytest.fixture
-def deleted(server: Server, cloud: CloudSession, blue: Thing) -> Planned:
+def deleted(server: Server, cloud: CloudSession, blue: Thing) -> PreparedAction:
     waits(server, cloud, 60)
     act = delete(cloud)
-    act.carry()
+    act.perform()
     later(server)
     assert gone(server, act)
     return act
 
 
-def remade(deleted: Planned, chat: Endpoint, created: Any) -> Thing:
+def remade(deleted: PreparedAction, chat: Endpoint, created: Any) -> Thing:
     """One with just what the manifest says."""
     again = chat.deployment("blue", created=created)
     old = deleted.manifest.undo_state["deployment"]
@@ -358,16 +352,16 @@ def remade(deleted: Planned, chat: Endpoint, created: Any) -> Thing:
     ("path", "value"),
     [("tags", {}), ("sku.capacity", 1), ("properties.instanceType", "Standard_DS3_v2"), ("properties.livenessProbe", None)],
 )
-def test_one_that_somebody_else_made_since_is_left_as_it_is(
-    server: Server, cloud: CloudSession, chat: Endpoint, deleted: Planned, path: str, value: object
+def test_a_restore_leaves_a_deployment_that_others_created_since(
+    server: Server, cloud: CloudSession, chat: Endpoint, deleted: PreparedAction, path: str, value: object
 ):
     remade(deleted, chat, server.world.now).set(path, value)
     assert "a different deployment blue exists now; the reaper left it alone" in refused(cloud, deleted)
     assert traffic(chat) == {}
 
 
-def test_one_that_was_made_before_the_manifest_is_none_that_a_restore_made(
-    server: Server, cloud: CloudSession, chat: Endpoint, deleted: Planned
+def test_a_deployment_older_than_the_manifest_is_not_a_restored_one(
+    server: Server, cloud: CloudSession, chat: Endpoint, deleted: PreparedAction
 ):
     remade(deleted, chat, deleted.manifest.at - timedelta(hours=1))
     assert "a different deployment blue exists now" in refused(cloud, deleted)
@@ -375,8 +369,8 @@ def test_one_that_was_made_before_the_manifest_is_none_that_a_restore_made(
     assert undo(cloud, deleted) == UndoResult(because="it exists, and gets 100% of the traffic again")
 
 
-def test_nothing_is_created_in_an_endpoint_made_anew_under_its_name(
-    server: Server, cloud: CloudSession, vision: Workspace, chat: Endpoint, deleted: Planned
+def test_nothing_is_restored_into_a_recreated_endpoint(
+    server: Server, cloud: CloudSession, vision: Workspace, chat: Endpoint, deleted: PreparedAction
 ):
     chat.remove()
     vision.endpoint("chat", created=server.world.now)
@@ -384,7 +378,7 @@ def test_nothing_is_created_in_an_endpoint_made_anew_under_its_name(
     assert gone(server, deleted)
 
 
-def test_one_that_was_never_deleted_gets_its_traffic_back_though_it_is_kept_by_now(
+def test_a_deployment_that_was_never_deleted_gets_its_traffic_back(
     server: Server, cloud: CloudSession, chat: Endpoint, blue: Thing
 ):
     act = delete(cloud)
@@ -397,7 +391,9 @@ def test_one_that_was_never_deleted_gets_its_traffic_back_though_it_is_kept_by_n
     assert traffic(chat) == {"blue": 0}
 
 
-def test_an_endpoint_at_work_is_told_to_be_tried_again(server: Server, cloud: CloudSession, chat: Endpoint, deleted: Planned):
+def test_undo_on_a_changing_endpoint_advises_to_run_it_again(
+    server: Server, cloud: CloudSession, chat: Endpoint, deleted: PreparedAction
+):
     chat.set("properties.provisioningState", "Updating")
     assert "another operation is at work on it.; run it again in a few minutes" in refused(cloud, deleted)
     chat.set("properties.provisioningState", "Succeeded")
@@ -411,8 +407,8 @@ def test_an_endpoint_at_work_is_told_to_be_tried_again(server: Server, cloud: Cl
     assert undone.run_again
 
 
-def test_a_notice_about_it_is_about_its_instances(cloud: CloudSession, blue: Thing):
-    before = found(cloud, DEPLOYMENT, "chat/blue")
+def test_the_fingerprint_of_a_deployment_has_its_instances(cloud: CloudSession, blue: Thing):
+    before = find_resource(cloud, DEPLOYMENT, "chat/blue")
     assert before.fingerprint == "3 x STANDARD_NC6S_V3"
     blue.set("sku.capacity", 4)
     assert registry.action_functions(DEPLOYMENT).read_now(cloud.without_cache(), before).fingerprint == "4 x STANDARD_NC6S_V3"

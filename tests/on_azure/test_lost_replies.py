@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from on_azure.acting import Planned, later, planned
+from on_azure.acting import PreparedAction, later, prepare_action
 from on_azure.conftest import CLUSTER, DEPLOYMENT, INSTANCE
 from reaper.azure.deployments import DEPLOYMENT_ROOT
 from reaper.azure.request import ArmRequest
@@ -54,7 +54,7 @@ def change(cloud: CloudSession, thing: Thing) -> CloudError:
         pytest.param(throttled(99), CONFLICT, Reason.THROTTLED, False, id="throttled at once"),
     ],
 )
-def test_an_error_tells_whether_an_earlier_try_may_have_been_carried_out(
+def test_an_error_knows_if_an_earlier_try_may_have_succeeded(
     server: Server, cloud: CloudSession, blue: Thing, fault: Fault, then: Fault, trouble: Reason, retried: bool
 ):
     first(server, fault, then)
@@ -67,41 +67,39 @@ def test_one_request_does_not_remember_the_tries_of_another(server: Server, clou
     assert [change(cloud, blue).retried for _ in range(2)] == [True, False]
 
 
-def scaled(server: Server, vision: Workspace, cloud: CloudSession) -> tuple[Planned, str]:
+def scaled(server: Server, vision: Workspace, cloud: CloudSession) -> tuple[PreparedAction, str]:
     vision.endpoint("chat").deployment("blue", capacity=3)
-    return planned(cloud, DEPLOYMENT, "chat/blue"), "scaling it from 3 instances to one has started"
+    return prepare_action(cloud, DEPLOYMENT, "chat/blue"), "scaling it from 3 instances to one has started"
 
 
-def deleted(server: Server, vision: Workspace, cloud: CloudSession) -> tuple[Planned, str]:
+def deleted(server: Server, vision: Workspace, cloud: CloudSession) -> tuple[PreparedAction, str]:
     vision.endpoint("chat").deployment("blue", capacity=3)
-    return planned(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE), "it is already being deleted"
+    return prepare_action(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE), "it is already being deleted"
 
 
-def shrunk(server: Server, vision: Workspace, cloud: CloudSession) -> tuple[Planned, str]:
+def shrunk(server: Server, vision: Workspace, cloud: CloudSession) -> tuple[PreparedAction, str]:
     vision.cluster("gpus", nodes=(2, 4))
-    return planned(cloud, CLUSTER, "gpus"), "its minimum is 0 nodes instead of 2"
+    return prepare_action(cloud, CLUSTER, "gpus"), "its minimum is 0 nodes instead of 2"
 
 
-def stopped(server: Server, vision: Workspace, cloud: CloudSession) -> tuple[Planned, str]:
+def stopped(server: Server, vision: Workspace, cloud: CloudSession) -> tuple[PreparedAction, str]:
     vision.instance("ada")
-    return planned(cloud, INSTANCE, "ada"), "it is already Stopping"
+    return prepare_action(cloud, INSTANCE, "ada"), "it is already Stopping"
 
 
 EVERY = pytest.mark.parametrize("act", [scaled, deleted, shrunk, stopped], ids=lambda act: act.__name__)
 
 
 @EVERY
-def test_what_was_carried_out_is_done_though_its_retry_was_refused(server: Server, vision: Workspace, cloud: CloudSession, act):
+def test_a_carried_out_write_is_done_although_its_retry_is_refused(server: Server, vision: Workspace, cloud: CloudSession, act):
     one, told = act(server, vision, cloud)
     first(server, lost())
-    assert one.carry().startswith(told)
+    assert one.perform().startswith(told)
     assert len(server.mutations) == 2
 
 
 @EVERY
-def test_what_cannot_be_looked_at_after_a_lost_reply_is_not_said_to_have_failed(
-    server: Server, vision: Workspace, cloud: CloudSession, act
-):
+def test_an_unreadable_result_after_a_lost_reply_is_partial(server: Server, vision: Workspace, cloud: CloudSession, act):
     one, _ = act(server, vision, cloud)
     first(server, lost())
     server.rules.append(lambda request: error(500) if server.mutations and request.method == "GET" else None)
@@ -110,32 +108,26 @@ def test_what_cannot_be_looked_at_after_a_lost_reply_is_not_said_to_have_failed(
 
 
 @EVERY
-def test_a_refusal_after_a_lost_reply_of_what_is_not_to_be_seen_stays_in_doubt(
-    server: Server, vision: Workspace, cloud: CloudSession, act
-):
+def test_a_refusal_after_a_lost_reply_stays_in_doubt(server: Server, vision: Workspace, cloud: CloudSession, act):
     one, _ = act(server, vision, cloud)
     first(server, cut())
     failed = one.refused()
     assert (failed.reason, failed.retried) == (Reason.REFUSED, True)
 
 
-def test_a_deployment_that_is_gone_when_the_delete_is_tried_again_was_deleted(
-    server: Server, vision: Workspace, cloud: CloudSession
-):
+def test_a_deployment_gone_at_the_delete_retry_was_deleted(server: Server, vision: Workspace, cloud: CloudSession):
     act, _ = deleted(server, vision, cloud)
     server.rules.append(on("DELETE", ".*", lost(), times=1))
     server.rules.append(lambda request: later(server) if len(server.mutations) == 2 else None)
-    assert act.carry() == "it is deleted"
+    assert act.perform() == "it is deleted"
 
 
-def test_traffic_that_was_taken_away_by_a_lost_reply_is_known_though_azure_throttles(
-    server: Server, vision: Workspace, cloud: CloudSession
-):
+def test_traffic_moved_by_a_lost_reply_is_known_despite_throttling(server: Server, vision: Workspace, cloud: CloudSession):
     chat = vision.endpoint("chat")
     chat.deployment("blue")
     chat.traffic(blue=100)
     cloud.clients.pause = lambda seconds: later(server)
-    act = planned(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE)
+    act = prepare_action(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE)
     server.rules.append(on("PUT", ".*", lost(), times=1))
     server.rules.append(lambda request: throttled(99) if request.method == "PUT" and len(server.mutations) == 2 else None)
-    assert act.carry().startswith("its 100% of the traffic was set to 0%, and deletion started")
+    assert act.perform().startswith("its 100% of the traffic was set to 0%, and deletion started")

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from on_azure.acting import Planned, later, planned
+from on_azure.acting import PreparedAction, later, prepare_action
 from on_azure.conftest import CLUSTER, DEPLOYMENT, INSTANCE
 from reaper import registry
 from reaper.actions.contract import ActionResult, CallCheck, UndoResult
@@ -19,41 +19,41 @@ from reaper_sandbox.azure.server import Server
 from reaper_sandbox.azure.subscription import Workspace
 
 
-def scaled(vision: Workspace, cloud: CloudSession) -> Planned:
+def scaled(vision: Workspace, cloud: CloudSession) -> PreparedAction:
     vision.endpoint("chat").deployment("blue", capacity=3)
-    return planned(cloud, DEPLOYMENT, "chat/blue")
+    return prepare_action(cloud, DEPLOYMENT, "chat/blue")
 
 
-def deleted(vision: Workspace, cloud: CloudSession) -> Planned:
+def deleted(vision: Workspace, cloud: CloudSession) -> PreparedAction:
     vision.endpoint("chat").deployment("blue", capacity=3)
-    return planned(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE)
+    return prepare_action(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE)
 
 
-def deleted_with_traffic(vision: Workspace, cloud: CloudSession) -> Planned:
+def deleted_with_traffic(vision: Workspace, cloud: CloudSession) -> PreparedAction:
     chat = vision.endpoint("chat")
     chat.deployment("blue", capacity=3)
     chat.traffic(blue=100)
-    return planned(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE)
+    return prepare_action(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE)
 
 
-def shrunk(vision: Workspace, cloud: CloudSession) -> Planned:
+def shrunk(vision: Workspace, cloud: CloudSession) -> PreparedAction:
     vision.cluster("gpus", nodes=(2, 4))
-    return planned(cloud, CLUSTER, "gpus")
+    return prepare_action(cloud, CLUSTER, "gpus")
 
 
-def stopped(vision: Workspace, cloud: CloudSession) -> Planned:
+def stopped(vision: Workspace, cloud: CloudSession) -> PreparedAction:
     vision.instance("ada")
-    return planned(cloud, INSTANCE, "ada")
+    return prepare_action(cloud, INSTANCE, "ada")
 
 
-def stopped_natively(vision: Workspace, cloud: CloudSession) -> Planned:
+def stopped_natively(vision: Workspace, cloud: CloudSession) -> PreparedAction:
     vision.instance("ada")
-    return planned(cloud, INSTANCE, "ada", stop_by="native")
+    return prepare_action(cloud, INSTANCE, "ada", stop_by="native")
 
 
-def started(vision: Workspace, cloud: CloudSession) -> Planned:
+def started(vision: Workspace, cloud: CloudSession) -> PreparedAction:
     vision.instance("ada").set("properties.properties.state", "Stopped")
-    return planned(cloud, INSTANCE, "ada", StepName.START)
+    return prepare_action(cloud, INSTANCE, "ada", StepName.START)
 
 
 EVERY = pytest.mark.parametrize(
@@ -84,11 +84,11 @@ def withdrawn_at(call: int) -> CallCheck:
 
 
 @EVERY
-def test_the_permit_is_asked_right_before_each_changing_call(
-    server: Server, vision: Workspace, cloud: CloudSession, act: Callable[[Workspace, CloudSession], Planned], calls: int
+def test_the_permit_is_checked_right_before_each_change(
+    server: Server, vision: Workspace, cloud: CloudSession, act: Callable[[Workspace, CloudSession], PreparedAction], calls: int
 ):
     one, asked = act(vision, cloud), []
-    made = one.made(lambda: asked.append(len(server.requests)))
+    made = one.result(lambda: asked.append(len(server.requests)))
     changing = [at for at, request in enumerate(server.requests) if request.mutation]
     assert asked == changing
     assert len(changing) == calls
@@ -97,23 +97,23 @@ def test_the_permit_is_asked_right_before_each_changing_call(
 
 
 @EVERY
-def test_without_a_permit_nothing_is_changed(
-    server: Server, vision: Workspace, cloud: CloudSession, act: Callable[[Workspace, CloudSession], Planned], calls: int
+def test_a_refused_permit_changes_nothing(
+    server: Server, vision: Workspace, cloud: CloudSession, act: Callable[[Workspace, CloudSession], PreparedAction], calls: int
 ):
     one = act(vision, cloud)
     for call in range(1, calls + 1):
         before = len(server.mutations)
         with pytest.raises(ActionWithdrawn, match="it was snoozed a moment ago"):
-            one.made(withdrawn_at(call))
+            one.result(withdrawn_at(call))
         assert [m.method for m in server.mutations[before:] if m.method != "PUT"] == []
         assert len(server.mutations) == before + 2 * (call - 1), "what was changed before it is put back"
         later(server)
 
 
-def test_a_delete_withdrawn_after_its_traffic_went_gives_the_traffic_back(server: Server, vision: Workspace, cloud: CloudSession):
+def test_a_delete_withdrawn_after_the_traffic_moved_restores_it(server: Server, vision: Workspace, cloud: CloudSession):
     one = deleted_with_traffic(vision, cloud)
     with pytest.raises(ActionWithdrawn, match="setting it back to 100% has begun"):
-        one.made(withdrawn_at(2))
+        one.result(withdrawn_at(2))
     later(server)
     chat, blue = (server.world.estate.find(id_) for id_ in (one.resource.id.rpartition("/deployments/")[0], one.resource.id))
     assert [m.method for m in server.mutations] == ["PUT", "PUT"]
@@ -121,9 +121,7 @@ def test_a_delete_withdrawn_after_its_traffic_went_gives_the_traffic_back(server
     assert blue["properties"]["provisioningState"] == "Succeeded"
 
 
-def test_a_delete_that_ends_after_its_traffic_went_is_half_made_and_restored(
-    server: Server, vision: Workspace, cloud: CloudSession
-):
+def test_a_delete_cut_off_after_the_traffic_moved_restores_it(server: Server, vision: Workspace, cloud: CloudSession):
     one = deleted_with_traffic(vision, cloud)
     withdrawn = withdrawn_at(2)
 
@@ -135,21 +133,21 @@ def test_a_delete_that_ends_after_its_traffic_went_is_half_made_and_restored(
             raise
 
     with pytest.raises(ActionWithdrawn, match="undo restores the traffic"):
-        one.made(permit)
+        one.result(permit)
     server.rules.clear()
     later(server)
     undone = registry.action_functions(DEPLOYMENT).undo(cloud.without_cache(), one.manifest)
     assert undone == UndoResult(because="it exists, and gets 100% of the traffic again")
 
 
-def test_a_permit_is_asked_once_for_a_call_that_the_sdk_tries_twice(server: Server, vision: Workspace, cloud: CloudSession):
+def test_a_retried_call_checks_the_permit_once(server: Server, vision: Workspace, cloud: CloudSession):
     one, asked = scaled(vision, cloud), []
     server.rules.append(on("PATCH", ".*", lost(), times=1))
-    one.made(lambda: asked.append(len(server.mutations)))
+    one.result(lambda: asked.append(len(server.mutations)))
     assert (asked, len(server.mutations)) == ([0], 2)
 
 
-def test_putting_traffic_back_asks_for_no_permit(server: Server, vision: Workspace, cloud: CloudSession):
+def test_restoring_traffic_needs_no_permit(server: Server, vision: Workspace, cloud: CloudSession):
     one = deleted_with_traffic(vision, cloud)
     blue = server.world.estate.find(one.resource.id)
     permits = iter([lambda: None])
@@ -159,5 +157,5 @@ def test_putting_traffic_back_asks_for_no_permit(server: Server, vision: Workspa
         blue["tags"] = {"reaper:keep": "true"}
 
     with pytest.raises(Exception, match="setting it back to 100% has begun"):
-        one.made(permit)
+        one.result(permit)
     assert [m.method for m in server.mutations] == ["PUT", "PUT"]

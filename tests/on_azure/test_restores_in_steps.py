@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from on_azure.acting import Planned, later, planned
+from on_azure.acting import PreparedAction, later, prepare_action
 from on_azure.conftest import DEPLOYMENT
 from reaper import registry
 from reaper.actions.contract import Earlier, UndoResult
@@ -32,25 +32,27 @@ def chat(vision: Workspace) -> Endpoint:
 
 
 @pytest.fixture
-def gone(server: Server, cloud: CloudSession, chat: Endpoint) -> Planned:
+def gone(server: Server, cloud: CloudSession, chat: Endpoint) -> PreparedAction:
     """The endpoint's only deployment, deleted."""
 
     def pause(seconds: float) -> None:
         server.now = server.world.now + timedelta(seconds=seconds + 60)
 
     cloud.clients.pause = pause
-    one = planned(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE)
-    one.carry()
+    one = prepare_action(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE)
+    one.perform()
     later(server)
     return one
 
 
-def undo(one: Planned) -> UndoResult:
+def undo(one: PreparedAction) -> UndoResult:
     return registry.action_functions(DEPLOYMENT).undo(one.cloud.without_cache(), one.manifest)
 
 
 @pytest.mark.parametrize("refusal", [QUOTA, error(409, "OutOfCapacity", TEXT)], ids=["quota", "capacity"])
-def test_a_create_refused_for_want_of_quota_is_made_by_a_later_run(server: Server, chat: Endpoint, gone: Planned, refusal: Fault):
+def test_a_create_refused_for_lack_of_quota_is_repeated_later(
+    server: Server, chat: Endpoint, gone: PreparedAction, refusal: Fault
+):
     server.rules.append(on("PUT", ".*/deployments/blue", refusal, times=1))
     with pytest.raises(CloudError, match="Not enough quota") as caught:
         undo(gone)
@@ -60,7 +62,7 @@ def test_a_create_refused_for_want_of_quota_is_made_by_a_later_run(server: Serve
     assert undo(gone) == BACK
 
 
-def test_a_create_that_azure_breaks_off_later_is_made_once_more(server: Server, chat: Endpoint, gone: Planned):
+def test_a_create_that_fails_later_is_repeated(server: Server, chat: Endpoint, gone: PreparedAction):
     server.world.operations.failures.append(QUOTA_LATER)
     undo(gone)
     later(server)
@@ -75,7 +77,7 @@ def test_a_create_that_azure_breaks_off_later_is_made_once_more(server: Server, 
     )
 
 
-def test_a_broken_one_that_somebody_else_made_is_not_written_over(server: Server, chat: Endpoint, gone: Planned):
+def test_a_broken_deployment_of_others_is_not_overwritten(server: Server, chat: Endpoint, gone: PreparedAction):
     chat.deployment("blue", created=server.world.now).set("properties.provisioningState", "Failed")
     before = len(server.mutations)
     with pytest.raises(CloudError, match="a different deployment blue exists now"):
@@ -89,8 +91,8 @@ def test_a_broken_one_that_somebody_else_made_is_not_written_over(server: Server
      on("PUT", ".*/onlineEndpoints/chat", error(500))],
     ids=["refused", "denied", "server error"],
 )  # fmt: skip
-def test_traffic_that_cannot_be_put_back_leaves_it_restored_and_comes_with_a_later_run(
-    server: Server, chat: Endpoint, gone: Planned, refusal: object
+def test_traffic_that_cannot_be_restored_now_is_restored_later(
+    server: Server, chat: Endpoint, gone: PreparedAction, refusal: object
 ):
     undo(gone)
     later(server)
@@ -102,9 +104,9 @@ def test_traffic_that_cannot_be_put_back_leaves_it_restored_and_comes_with_a_lat
     assert undo(gone) == BACK
 
 
-def test_a_scale_out_refused_for_want_of_quota_is_made_by_a_later_run(server: Server, cloud: CloudSession, chat: Endpoint):
-    one = planned(cloud, DEPLOYMENT, "chat/blue")
-    one.carry()
+def test_a_scale_out_refused_for_lack_of_quota_is_repeated_later(server: Server, cloud: CloudSession, chat: Endpoint):
+    one = prepare_action(cloud, DEPLOYMENT, "chat/blue")
+    one.perform()
     later(server)
     server.rules.append(on("PATCH", ".*", QUOTA, times=1))
     with pytest.raises(CloudError, match="Not enough quota"):
@@ -113,20 +115,18 @@ def test_a_scale_out_refused_for_want_of_quota_is_made_by_a_later_run(server: Se
     assert server.world.estate.find(one.resource.id)["sku"]["capacity"] == 3
 
 
-def earlier(one: Planned) -> str:
+def earlier(one: PreparedAction) -> str:
     return f"An earlier action had changed it before: `reaper restore {one.resource.id} --manifest first` undoes that too."
 
 
-def test_one_that_was_scaled_in_before_it_was_deleted_gets_its_instances_back(
-    server: Server, cloud: CloudSession, chat: Endpoint
-):
+def test_a_deployment_scaled_in_then_deleted_gets_its_instances_back(server: Server, cloud: CloudSession, chat: Endpoint):
     chat.deployment("green")
     chat.traffic(green=100)
-    first = planned(cloud, DEPLOYMENT, "chat/blue")
-    first.carry()
+    first = prepare_action(cloud, DEPLOYMENT, "chat/blue")
+    first.perform()
     later(server)
-    second = planned(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE, earlier=Earlier(manifest_address="first"))
-    second.carry()
+    second = prepare_action(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE, earlier=Earlier(manifest_address="first"))
+    second.perform()
     later(server)
     undo(second)
     later(server)
@@ -137,9 +137,9 @@ def test_one_that_was_scaled_in_before_it_was_deleted_gets_its_instances_back(
 
 
 @pytest.mark.parametrize("path", ["tags", "properties.environmentVariables"])
-def test_another_one_under_its_name_gets_no_instances(server: Server, cloud: CloudSession, chat: Endpoint, path: str):
-    first = planned(cloud, DEPLOYMENT, "chat/blue")
-    first.carry()
+def test_undo_gives_a_different_deployment_no_instances(server: Server, cloud: CloudSession, chat: Endpoint, path: str):
+    first = prepare_action(cloud, DEPLOYMENT, "chat/blue")
+    first.perform()
     later(server)
     server.world.estate.drop(first.resource.id)
     chat.deployment("blue", size="Standard_NC6s_v3", created=server.world.now).set(path, {"a": "b"})
@@ -147,13 +147,11 @@ def test_another_one_under_its_name_gets_no_instances(server: Server, cloud: Clo
         undo(first)
 
 
-def test_a_delete_broken_off_after_its_traffic_went_leaves_what_brings_the_traffic_back(
-    server: Server, cloud: CloudSession, chat: Endpoint
-):
-    first = planned(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE)
+def test_the_manifest_of_a_broken_off_delete_restores_the_traffic(server: Server, cloud: CloudSession, chat: Endpoint):
+    first = prepare_action(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE)
     chat.traffic(blue=0)
-    second = planned(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE, earlier=Earlier(manifest_address="first"))
-    second.carry()
+    second = prepare_action(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE, earlier=Earlier(manifest_address="first"))
+    second.perform()
     later(server)
     undo(second)
     later(server)

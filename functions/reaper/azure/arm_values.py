@@ -73,5 +73,5 @@ def inherited_tags(*layers: Tags) -> Tags:
 
 
 def region_key(text: object) -> str:
-    """A region's name as prices and metrics hosts spell it: `East US` is `eastus`."""
+    """A region's name as prices and metrics hosts write it: `East US` is `eastus`."""
     return str(text or "").replace(" ", "").lower()

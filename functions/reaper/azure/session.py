@@ -156,7 +156,7 @@ def _read_reply(request: ArmRequest | ArmOperation, clients: Clients, tries: Ret
 
 
 def _reply_text(request: ArmRequest | ArmOperation, clients: Clients, tries: RetryRecord) -> str:
-    """The reply's body; empty if a change is answered without one. Raises CloudError for an error reply, else azure-core's errors."""
+    """The reply's body; empty for a change whose reply has none. Raises CloudError for an error reply, else azure-core's errors."""
     if isinstance(request, ArmOperation):
         refusal = clients.begin(request, tries)
         if refusal is not None and refusal.status_code >= 300:

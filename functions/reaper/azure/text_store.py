@@ -1,6 +1,6 @@
-"""Texts in blobs: the policy comes from there, full reports and manifests go there.
+"""Texts in blobs: the policy is read from there, full reports and manifests are stored there.
 
-An address with a shared access signature speaks for itself; any other is opened with our own identity.
+An address with a shared access signature needs no other credential; any other is opened with the reaper's own identity.
 https://learn.microsoft.com/azure/storage/blobs/assign-azure-role-data-access
 """
 
@@ -31,22 +31,22 @@ from reaper.errors import CloudError, Reason, SettingsError
 from reaper.urls import split_address
 
 LOCAL_HOST = re.compile(r"localhost|[\d.]+|\[.*\]")
-"""Hosts where the account is the first part of the path, as in Azurite, and not of the name."""
+"""Hosts with the account as the first part of the path, as in Azurite, and not of the name."""
 BLOB_RETRY_OPTIONS: dict[str, Any] = {
     "retry_total": RETRY_COUNTS["retry_total"],
     "initial_backoff": 1,
     "increment_base": 2,
     "random_jitter_range": 1,
 }
-"""The SDK's own waits begin at 15 seconds and treble."""
+"""The SDK's own waits begin at 15 seconds and triple."""
 BLOBS = "Microsoft.Storage/storageAccounts/blobServices/containers/blobs"
 READ, WRITE = f"{BLOBS}/read", f"{BLOBS}/write"
 
 
 def read_bytes(uri: str, most: int) -> bytes:
-    """The first `most` bytes of the blob at `https://account.blob.core.windows.net/container/name`; no more is asked for.
+    """The first `most` bytes of the blob at `https://account.blob.core.windows.net/container/name`; no more is requested.
 
-    Raises SettingsError with what Azure said.
+    Raises SettingsError with Azure's message.
     """
     try:
         account, container, name = _split_address(uri)
@@ -54,7 +54,7 @@ def read_bytes(uri: str, most: int) -> bytes:
             raise SettingsError(
                 f"{without_signature(uri)!r} names no blob: expected https://account.blob.core.windows.net/container/name"
             )
-        # Not by a range of our own, which Azure refuses for an empty blob; the SDK's first request is for so many bytes.
+        # Not by an explicit range, which Azure refuses for an empty blob. The SDK's first request is for this many bytes.
         with _blob_service(account, uri, max_single_get_size=most) as service:
             return bytes(service.get_blob_client(container, name).download_blob().read(most))
     except (AzureError, ValueError) as error:
@@ -62,7 +62,7 @@ def read_bytes(uri: str, most: int) -> bytes:
 
 
 def write_report(place: str, run_id: str, started_at: datetime, text: str) -> str:
-    """Store a report under `<container>/<prefix>/YYYY/MM/DD/<run>.json`; gives its address. Raises SettingsError where Azure refuses."""
+    """Store a report under `<container>/<prefix>/YYYY/MM/DD/<run>.json`; returns its address. Raises SettingsError if Azure refuses."""
     account, container, prefix = _split_address(place)
     name = "/".join(part for part in (prefix, f"{started_at:%Y/%m/%d}", f"{run_id}.json") if part)
     try:
@@ -77,7 +77,7 @@ def write_report(place: str, run_id: str, started_at: datetime, text: str) -> st
 
 
 def write(place: str, name: str, text: str) -> str:
-    """Keep the text as `<place>/<name>` and give its address. Raises CloudError, also where another text is there: none is written over."""
+    """Store the text as `<place>/<name>` and return its address. Raises CloudError, also if another text exists: none is overwritten."""
     with _sdk_errors_as_cloud_errors(WRITE, place):
         account, container, prefix = _split_address(place)
         full = "/".join(part for part in (prefix, name) if part)
@@ -87,14 +87,14 @@ def write(place: str, name: str, text: str) -> str:
             try:
                 blob.upload_blob(text.encode(), content_settings=kind, overwrite=False)
             except ResourceExistsError:
-                # A try whose reply was lost has written this very text.
+                # An earlier try, whose reply was lost, has written this text.
                 if blob.download_blob().readall() != text.encode():
                     raise
         return f"{account}/{container}/{quote(full)}"
 
 
 def read_text(address: str) -> str:
-    """The text at an address that `write` or `list` gave. Raises CloudError."""
+    """The text at an address that `write` or `list_texts` returned. Raises CloudError."""
     with _sdk_errors_as_cloud_errors(READ, address):
         account, container, name = _split_address(address)
         with _blob_service(account, address) as service:
@@ -102,9 +102,9 @@ def read_text(address: str) -> str:
 
 
 def list_texts(place: str) -> builtins.list[str]:
-    """The addresses of everything kept under `place`, in the order of their names. Raises CloudError.
+    """The addresses of all texts under `place`, in the order of their names. Raises CloudError.
 
-    A place that ends with a slash is one without the name that was to follow it: nothing is listed for it, rather than everything.
+    A place that ends with a slash lacks the name that should follow: it lists nothing, rather than everything.
     """
     with _sdk_errors_as_cloud_errors(READ, place):
         if place.strip().endswith("/") or "?" in place or "#" in place:
@@ -118,15 +118,15 @@ def list_texts(place: str) -> builtins.list[str]:
 
 @contextmanager
 def _sdk_errors_as_cloud_errors(operation: str, where: str) -> Iterator[None]:
-    """What goes wrong inside, as CloudError with the address and what Azure said."""
+    """Turns the SDK's errors into CloudError, with the address and Azure's message."""
     try:
         yield
     except AzureError as error:
-        trouble, denied = _reason_of(error), _reason_of(error) is Reason.DENIED
-        missing = operation if denied else None
+        reason = _reason_of(error)
+        missing = operation if reason is Reason.DENIED else None
         code = str(getattr(error, "error_code", None) or "")
         raise CloudError(
-            trouble, operation, f"{without_signature(where)}: {_first_line(error)}", code=code, missing=missing
+            reason, operation, f"{without_signature(where)}: {_first_line(error)}", code=code, missing=missing
         ) from error
     except (ValueError, SettingsError) as error:
         raise CloudError(Reason.UNREADABLE, operation, f"{without_signature(where)}: {_first_line(error)}") from error
@@ -147,12 +147,12 @@ def _reason_of(error: AzureError) -> Reason:
 
 
 def without_signature(uri: str) -> str:
-    """The address without a signature, fit to be shown."""
+    """The address without its signature, which must not be shown."""
     return uri.partition("?")[0]
 
 
 def _blob_service(account: str, uri: str, **more: Any) -> BlobServiceClient:
-    """Raises SettingsError where our own identity would have to be shown to a host that is not Azure's."""
+    """Raises SettingsError if the reaper's own identity would be shown to a host that isn't Azure's."""
     signature = split_address(uri).query
     if "sig=" in signature:
         return BlobServiceClient(f"{account}?{signature}", **TIMEOUTS, **BLOB_RETRY_OPTIONS, **more)

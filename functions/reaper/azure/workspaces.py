@@ -87,7 +87,7 @@ def read_workspace_list(cloud: CloudSession) -> WorkspaceList:
     """Every workspace, and the errors of the list. Raises CloudError if the subscription can't be read.
 
     If only some resource groups may be read, these are the workspaces that Resource Graph shows. A workspace that can't be read is listed
-    as unreadable: without it, its jobs would be missing on its hub's computes.
+    as unreadable: if it were left out, its jobs would be missing on its hub's computes.
     """
     errors: list[CloudError] = []
     cloud.set_account_name(cloud.read_once("subscription", lambda: _subscription_name(cloud)))

@@ -52,7 +52,7 @@ PLAYED = {"REAPER_ARM_ENDPOINT": "https://127.0.0.1:4711"}
         ("https://localhost:10000/devstoreaccount1/reports", "blob", PLAYED),
     ],
 )
-def test_azures_own_hosts_get_a_token(address: str, service: str, environ: dict[str, str]):
+def test_azure_hosts_get_a_token(address: str, service: str, environ: dict[str, str]):
     assert trusted_hosts.refused_because(address, service, environ) is None
 
 
@@ -90,33 +90,33 @@ def test_azures_own_hosts_get_a_token(address: str, service: str, environ: dict[
         ("https://127.0.0.1@evil.example/x", "blob", PLAYED),
     ],
 )
-def test_no_other_host_does_however_it_is_spelled(address: str, service: str, environ: dict[str, str]):
-    assert "our identity is not shown to it" in (trusted_hosts.refused_because(address, service, environ) or "")
+def test_other_hosts_get_no_token_in_any_spelling(address: str, service: str, environ: dict[str, str]):
+    assert "so it gets no token of the reaper's identity" in (trusted_hosts.refused_because(address, service, environ) or "")
 
 
 @pytest.mark.parametrize(
     ("address", "service", "environ", "said"),
     [
-        ("http://127.0.0.1:10000/reports", "blob", PLAYED, "a token goes over https only, not over http"),
-        ("https://127.0.0.1:10000/reports", "blob", {}, "counts only where REAPER_ARM_ENDPOINT is on this machine, too"),
-        ("http://acme.blob.core.windows.net/reports", "blob", {}, "a token goes over https only, not over http"),
-        ("https://acme.table.cosmos.azure.com", "table", {}, "takes no token for storage, give its connection string"),
+        ("http://127.0.0.1:10000/reports", "blob", PLAYED, "tokens are only sent over https, not over http"),
+        ("https://127.0.0.1:10000/reports", "blob", {}, "counts only if REAPER_ARM_ENDPOINT is on this machine too"),
+        ("http://acme.blob.core.windows.net/reports", "blob", {}, "tokens are only sent over https, not over http"),
+        ("https://acme.table.cosmos.azure.com", "table", {}, "accepts no storage token; use its connection string"),
         (
             "https://files.example.com/reports",
             "blob",
             {},
-            "needs an address with a signature (SAS), or use the account's own host",
+            "needs an address with a signature (SAS); or use the account's own host",
         ),
-        ("https://mail.example.com", "communication", GOV, "end with .communication.azure.com, .communication.azure.us"),
+        ("https://mail.example.com", "communication", GOV, "those end with .communication.azure.com, .communication.azure.us"),
         ("https://files.example.com/reports", "blob", OTHER, ".blob.core.sovereign.example"),
         ("https://[x/reports", "blob", {}, "this is not an address such as https://<name>.blob.core.windows.net"),
     ],
 )
-def test_a_refusal_says_what_keeps_the_address_from_being_used(address: str, service: str, environ: dict[str, str], said: str):
+def test_a_refused_address_comes_with_the_reason(address: str, service: str, environ: dict[str, str], said: str):
     assert said in (trusted_hosts.refused_because(address, service, environ) or "")
 
 
-def test_what_is_no_address_at_all_is_an_error_and_no_crash(monkeypatch: pytest.MonkeyPatch):
+def test_an_unparsable_address_is_a_settings_error(monkeypatch: pytest.MonkeyPatch):
     for call in (
         lambda: secret_store.read_secret("https://[x/secrets/hook"),
         lambda: text_store.read_bytes("https://[x/policies/policy.yaml", 9),
@@ -190,13 +190,13 @@ REPORT = Report(
         ),
     ],
 )
-def test_a_strange_host_is_refused_before_a_token_is_asked_for(call, identity: list[str]):
-    with pytest.raises(ReaperError, match="our identity is not shown to it"):
+def test_a_foreign_host_is_refused_before_a_token_is_requested(call, identity: list[str]):
+    with pytest.raises(ReaperError, match="so it gets no token of the reaper's identity"):
         call()
     assert identity == []
 
 
-def test_the_legitimate_address_next_to_it_is_still_opened(identity: list[str]):
+def test_a_legitimate_address_is_opened(identity: list[str]):
     with pytest.raises(CloudError):
         secret_store.read_secret("https://team.vault.azure.net/secrets/hook")
     assert identity, "a token was asked for"
@@ -204,12 +204,12 @@ def test_the_legitimate_address_next_to_it_is_still_opened(identity: list[str]):
 
 
 @pytest.mark.parametrize("path", ["secrets/a%2Fb", "secrets/", "secrets/a/b/c", "keys/a", "secrets/a?x=1", "secrets/%61"])
-def test_an_address_that_is_no_secret_of_a_vault_is_refused(path: str):
+def test_an_address_that_is_not_a_vault_secret_is_refused(path: str):
     with pytest.raises(CloudError, match="expected https://<vault>"):
         secret_store.read_secret(f"https://team.vault.azure.net/{path}")
 
 
-def test_an_address_with_a_signature_speaks_for_itself_and_needs_no_identity(identity: list[str]):
+def test_an_address_with_a_signature_needs_no_identity(identity: list[str]):
     with pytest.raises(SettingsError, match="cannot be read"):
         text_store.read_bytes("https://127.0.0.1:1/account/policies/policy.yaml?sv=1&sig=secret", 9)
     assert identity == []

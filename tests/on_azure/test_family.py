@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from on_azure.acting import found
+from on_azure.acting import find_resource
 from on_azure.conftest import CLUSTER, LONG_AGO, OTHER, PROVEN, SUB, Sweep
 from reaper.azure import computes
 from reaper.azure.session import CloudSession
@@ -23,7 +23,7 @@ def resting(space: Workspace, name: str = "gpus") -> None:
     signals.nodes(space.cluster(name), active=0, idle=1, since=LONG_AGO)
 
 
-def test_a_hubs_cluster_is_judged_where_all_of_its_projects_are_in_sight(subscription: Subscription, swept: Sweep):
+def test_a_hubs_cluster_is_judged_if_all_projects_are_visible(subscription: Subscription, swept: Sweep):
     hub = subscription.workspace("hub", kind="Hub")
     resting(hub)
     assert swept(CLUSTER).verdict("gpus") == PROVEN
@@ -34,7 +34,7 @@ def test_a_hubs_cluster_is_judged_where_all_of_its_projects_are_in_sight(subscri
 
 
 @pytest.mark.parametrize("spelled", [lambda id_: id_, str.upper], ids=["as it is", "in capitals"])
-def test_a_hubs_cluster_is_unknown_while_a_project_of_its_is_out_of_sight(
+def test_a_hubs_cluster_is_unknown_if_a_project_is_not_visible(
     subscription: Subscription, swept: Sweep, spelled: Callable[[str], str]
 ):
     hub = subscription.workspace("hub", kind="Hub")
@@ -48,7 +48,7 @@ def test_a_hubs_cluster_is_unknown_while_a_project_of_its_is_out_of_sight(
     assert "far aren't visible" in result.because("gpus").lower()
 
 
-def test_a_projects_cluster_is_unknown_while_its_hub_is_out_of_sight(server: Server, subscription: Subscription, swept: Sweep):
+def test_a_projects_cluster_is_unknown_if_its_hub_is_not_visible(server: Server, subscription: Subscription, swept: Sweep):
     hub = Subscription(server.world, OTHER).workspace("hub", kind="Hub")
     for name in ("one", "two"):
         subscription.workspace(name, kind="Project").under(hub)
@@ -58,14 +58,14 @@ def test_a_projects_cluster_is_unknown_while_its_hub_is_out_of_sight(server: Ser
 
 
 @pytest.mark.parametrize("given", ["x", [7], {"a": 1}, 7])
-def test_a_hub_that_names_its_projects_oddly_protects_what_is_in_it(subscription: Subscription, swept: Sweep, given: object):
+def test_a_hub_with_an_odd_list_of_projects_protects_its_own(subscription: Subscription, swept: Sweep, given: object):
     hub = subscription.workspace("hub", kind="Hub").set("properties.associatedWorkspaces", given)
     resting(hub)
     result = swept(CLUSTER)
     assert (result.state("gpus"), result.coverage(CLUSTER).status) == (State.UNKNOWN, "partial")
 
 
-def test_without_active_nodes_idle_ones_must_account_for_all(vision: Workspace, swept: Sweep):
+def test_without_active_nodes_idle_nodes_must_equal_total_nodes(vision: Workspace, swept: Sweep):
     for name, resting in (("busy", 0), ("resting", 4)):
         cluster = vision.cluster(name, nodes=(4, 6))
         for metric, value in (("Total Nodes", 4), ("Idle Nodes", resting)):
@@ -78,7 +78,7 @@ def test_without_active_nodes_idle_ones_must_account_for_all(vision: Workspace, 
 
 @pytest.mark.parametrize("metric", ["Total Nodes", "Idle Nodes"])
 @pytest.mark.parametrize("others", ["not there", "valueless"])
-def test_one_sign_of_life_proves_the_silence_of_active_nodes(vision: Workspace, swept: Sweep, metric: str, others: str):
+def test_one_heartbeat_proves_the_silence_of_active_nodes(vision: Workspace, swept: Sweep, metric: str, others: str):
     cluster = vision.cluster("gpus", nodes=(4, 6))
     split = {"Scenario": "ComputeCluster", "ClusterName": "gpus"}
     signal = Signal(resource=vision.id, namespace=signals.WORKSPACES, metric=metric, dimensions=split)
@@ -88,12 +88,12 @@ def test_one_sign_of_life_proves_the_silence_of_active_nodes(vision: Workspace, 
     assert swept(CLUSTER).verdict("gpus") == PROVEN
 
 
-def test_a_404_of_a_workspace_that_is_still_there_is_a_failure(server: Server, vision: Workspace, swept: Sweep):
+def test_a_404_of_an_existing_workspace_is_a_failure(server: Server, vision: Workspace, swept: Sweep):
     server.rules.append(on("GET", r".*/computes", error(404, "InvalidResourceType", "no such type")))
     assert swept(CLUSTER).coverage(CLUSTER).status == "partial"
 
 
-def test_a_projects_cluster_is_unknown_while_its_hub_cannot_be_read(subscription: Subscription, swept: Sweep):
+def test_a_projects_cluster_is_unknown_if_its_hub_is_unreadable(subscription: Subscription, swept: Sweep):
     hub = subscription.workspace("hub", kind="Hub")
     resting(subscription.workspace("project", kind="Project").under(hub))
     hub.set("properties.associatedWorkspaces", "x")
@@ -153,21 +153,21 @@ LINKS: dict[str, Callable[[Workspace, Workspace], object]] = {
 
 
 @pytest.mark.parametrize("how", LINKS.values(), ids=LINKS)
-def test_a_projects_job_counts_however_hub_and_project_name_each_other(
+def test_a_projects_job_counts_in_every_spelling_of_the_link(
     subscription: Subscription, swept: Sweep, how: Callable[[Workspace, Workspace], object]
 ):
     how(*_hub_with_a_busy_project(subscription))
     assert swept(CLUSTER).because("gpus") == "job train on it is Running"
 
 
-def test_a_project_that_does_not_say_whose_it_is_has_no_idle_cluster(subscription: Subscription, swept: Sweep):
+def test_a_project_without_a_hub_has_no_idle_cluster(subscription: Subscription, swept: Sweep):
     resting(subscription.workspace("project", kind="Project"))
     resting(subscription.workspace("plain"), "alone")
     result = swept(CLUSTER)
     assert (result.state("gpus"), result.verdict("alone")) == (State.UNKNOWN, PROVEN)
 
 
-def test_a_project_that_a_hub_knows_by_name_is_not_just_any_workspace_of_that_name(subscription: Subscription, swept: Sweep):
+def test_a_project_named_by_its_hub_is_not_any_workspace_so_named(subscription: Subscription, swept: Sweep):
     hub = subscription.workspace("hub", kind="Hub").set("properties.associatedWorkspaces", ["project"])
     resting(hub)
     subscription.workspace("project")
@@ -184,20 +184,20 @@ def test_a_workspace_row_without_an_id_may_be_any_hubs_project(subscription: Sub
     assert result.coverage(CLUSTER).status == "partial"
 
 
-def test_a_project_that_a_hub_has_got_since_is_looked_at_too(cloud: CloudSession, subscription: Subscription):
+def test_a_project_added_since_is_read_before_an_action(cloud: CloudSession, subscription: Subscription):
     hub = subscription.workspace("hub", kind="Hub")
     resting(hub)
-    seen = found(cloud, CLUSTER, "gpus")
+    seen = find_resource(cloud, CLUSTER, "gpus")
     assert computes.read_compute_now(cloud.without_cache(), seen, "AmlCompute").details.job_workspaces == (hub.id,)
     new = subscription.workspace("new", kind="Project").under(hub)
     again = computes.read_compute_now(cloud.without_cache(), seen, "AmlCompute")
     assert (again.details.job_workspaces, again.details.unseen_because) == ((hub.id, new.id), None)
 
 
-def test_a_project_out_of_sight_that_a_hub_has_got_since_is_missed(cloud: CloudSession, subscription: Subscription):
+def test_an_invisible_project_added_since_is_noticed(cloud: CloudSession, subscription: Subscription):
     hub = subscription.workspace("hub", kind="Hub")
     resting(hub)
-    seen = found(cloud, CLUSTER, "gpus")
+    seen = find_resource(cloud, CLUSTER, "gpus")
     hub.set("properties.associatedWorkspaces", [hub.id.replace("/hub", "/far")])
     assert "far aren't visible" in str(
         computes.read_compute_now(cloud.without_cache(), seen, "AmlCompute").details.unseen_because
@@ -216,7 +216,7 @@ def _some_groups_only(server: Server) -> None:
 
 
 @pytest.mark.parametrize(("names_them", "state"), [(True, State.IDLE), (False, State.UNKNOWN)])
-def test_where_only_some_groups_can_be_read_a_hub_must_name_its_projects(
+def test_with_some_groups_readable_a_hub_must_name_its_projects(
     server: Server, subscription: Subscription, swept: Sweep, names_them: bool, state: State
 ):
     hub = subscription.workspace("hub", kind="Hub")
@@ -228,9 +228,7 @@ def test_where_only_some_groups_can_be_read_a_hub_must_name_its_projects(
     assert swept(CLUSTER).state("gpus") is state
 
 
-def test_a_job_in_a_group_that_cannot_be_read_leaves_its_hubs_cluster_unknown(
-    server: Server, subscription: Subscription, swept: Sweep
-):
+def test_an_unreadable_group_makes_its_hubs_cluster_unknown(server: Server, subscription: Subscription, swept: Sweep):
     hub = subscription.workspace("hub", kind="Hub")
     resting(hub)
     subscription.workspace("project", kind="Project", group="secret").under(hub).job("train", on=f"{hub.id}/computes/gpus")
@@ -239,7 +237,7 @@ def test_a_job_in_a_group_that_cannot_be_read_leaves_its_hubs_cluster_unknown(
     assert swept(CLUSTER).state("gpus") is State.UNKNOWN
 
 
-def test_a_hub_and_a_project_that_name_each_other_otherwise_are_one_family(subscription: Subscription, swept: Sweep):
+def test_links_in_different_spellings_make_one_family(subscription: Subscription, swept: Sweep):
     hub = subscription.workspace("hub", kind="Hub")
     resting(hub)
     project = subscription.workspace("project", kind="Project").under(hub)
@@ -247,7 +245,7 @@ def test_a_hub_and_a_project_that_name_each_other_otherwise_are_one_family(subsc
     assert swept(CLUSTER).verdict("gpus") == PROVEN
 
 
-def test_workspaces_of_no_kind_share_nothing_where_there_is_no_hub(subscription: Subscription, swept: Sweep):
+def test_workspaces_without_a_kind_share_nothing_without_a_hub(subscription: Subscription, swept: Sweep):
     for name in ("one", "two"):
         space = subscription.workspace(name)
         space.body.pop("kind")

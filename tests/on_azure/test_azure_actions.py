@@ -7,6 +7,6 @@ from reaper import registry
 from reaper.model import StepName
 
 
-def test_only_compute_instances_can_be_started_again_and_so_forced_by_office_hours():
+def test_only_compute_instances_can_be_started():
     startable = {kind.name for kind in registry.kinds("azure") if StepName.START in kind.actions}
     assert startable == {INSTANCE}

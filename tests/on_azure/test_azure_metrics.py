@@ -41,7 +41,7 @@ def points(first: datetime, *values: float | None) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize("minute", range(0, 60, 5))
-def test_a_heartbeat_in_clock_aligned_buckets_reaches_now_at_any_minute_of_the_hour(minute: int):
+def test_a_heartbeat_reaches_now_at_any_minute_of_the_hour(minute: int):
     now = NOW.replace(minute=minute, second=30)
     end = now.replace(minute=(minute - 5) % 60, second=0) - (HOUR if minute < 5 else timedelta())
     whole = (end - 48 * HOUR).replace(minute=0)
@@ -59,7 +59,7 @@ def shown(*given: dict[str, object]) -> tuple[list[float], str]:
     return [-1.0 if math.isnan(value) else value for value in found.values], strange
 
 
-def test_a_point_that_begins_no_hour_counts_in_both_hours_it_may_be_of():
+def test_a_point_between_hours_counts_in_both():
     start = NOW.replace(minute=0)
     values, strange = shown(*points(start + timedelta(minutes=13), 4.0), *points(start + HOUR, 0.0, 0.0))
     assert (values, "10:13" in strange) == ([4.0, 4.0, 0.0], True)
@@ -68,19 +68,19 @@ def test_a_point_that_begins_no_hour_counts_in_both_hours_it_may_be_of():
 
 
 @pytest.mark.parametrize("hours", [-40_000, -1, 3, 40_000])
-def test_a_point_outside_of_the_window_is_told(hours: int):
+def test_a_point_outside_the_window_is_reported(hours: int):
     start = NOW.replace(minute=0)
     values, strange = shown(*points(start, 0.0, 0.0, 0.0), *points(start + hours * HOUR, 9.0))
     assert (values, bool(strange)) == ([0.0, 0.0, 0.0], True)
 
 
-def test_a_point_without_a_value_moves_nothing():
+def test_a_point_without_a_value_changes_no_bucket():
     start = NOW.replace(minute=0)
     values, strange = shown(*points(start - timedelta(minutes=1), None), *points(start, 0.0, 2.0, None))
     assert (values, strange) == ([0.0, 2.0, -1.0], "")
 
 
-def test_two_series_of_one_value_are_laid_over_each_other():
+def test_two_series_of_one_dimension_value_are_merged():
     start = NOW.replace(minute=0)
     grid = metrics_reply.HourlyBuckets(start=start, end=start + 3 * HOUR, step=HOUR)
     first, _ = grid.to_series(points(start, 1.0, None, 0.0), "average", None)
@@ -88,13 +88,13 @@ def test_two_series_of_one_value_are_laid_over_each_other():
     assert list(both.values) == [1.0, 3.0, 0.0]
 
 
-def test_a_last_bucket_that_is_still_filling_is_busy_up_to_the_end_of_the_window():
+def test_a_partial_last_bucket_is_busy_up_to_the_windows_end():
     start, end = NOW.replace(minute=0) - 2 * HOUR, NOW.replace(minute=10)
     answer = MetricResult(series=Series(start=start, step=HOUR, values=[0.0, 0.0, 5.0], end=end), complete=True)
     assert last_busy(readings.activity_reading("x", answer)) == end
 
 
-def test_a_point_without_a_value_is_silence_in_use_and_a_gap_in_life():
+def test_a_valueless_point_is_silence_in_activity_and_a_gap_in_heartbeat():
     start = NOW.replace(minute=0) - 3 * HOUR
     gap = MetricResult(series=Series(start=start, step=HOUR, values=[1.0, math.nan, 2.0]), complete=True)
     late = MetricResult(series=Series(start=start, step=HOUR, values=[1.0, math.nan, math.nan]), complete=True)
@@ -151,7 +151,7 @@ def test_replies_are_joined_by_id_and_never_by_position(server: Server, cloud: C
     assert [max(found.result_of(s.id, "Active Nodes", "GPUS").series.values) for s in spaces] == list(range(10))
 
 
-def test_a_resource_that_is_not_in_the_reply_is_asked_alone(server: Server, cloud: CloudSession, vision: Workspace):
+def test_a_resource_missing_from_a_batch_is_read_singly(server: Server, cloud: CloudSession, vision: Workspace):
     server.rules.append(on("POST", ".*metrics:getBatch", Fault(answer=lambda r: Reply(body={"values": []}))))
     assert metrics.fetch_metrics(cloud, [place(vision)], NODES, WINDOW).result_of(vision.id, "Active Nodes", "gpus").complete
     server.rules.append(on("GET", ".*Insights/metrics", error(501)))
@@ -159,7 +159,7 @@ def test_a_resource_that_is_not_in_the_reply_is_asked_alone(server: Server, clou
     assert len(cloud.errors) == 1
 
 
-def test_what_comes_back_twice_is_asked_alone(server: Server, cloud: CloudSession, vision: Workspace):
+def test_a_resource_repeated_in_a_batch_is_read_singly(server: Server, cloud: CloudSession, vision: Workspace):
     signals.nodes(vision.cluster("gpus"), active=3, idle=0, since=LONG_AGO)
     point = {"timeStamp": "2026-11-20T00:00:00Z", "maximum": 9}
     nine = {"metadatavalues": [{"name": {"value": "clustername"}, "value": "gpus"}], "data": [point]}
@@ -179,13 +179,13 @@ def test_a_reply_that_may_have_been_cut_off_is_incomplete(cloud: CloudSession, v
     assert "there may be more" in str(cloud.errors[0])
 
 
-def test_at_most_fifty_resources_are_asked_for_at_once(server: Server, cloud: CloudSession):
+def test_a_batch_has_at_most_fifty_resources(server: Server, cloud: CloudSession):
     spaces = [server.subscription(SUB).workspace(f"ws{n:03}") for n in range(120)]
     metrics.fetch_metrics(cloud, [MetricSource(id=s.id, region="westeurope") for s in spaces], NODES, WINDOW)
     assert sorted(len(r.body["resourceids"]) for r in server.requests if r.body) == [20, 50, 50]
 
 
-def test_what_may_not_be_read_in_bulk_is_tried_once_per_target(server: Server, cloud: CloudSession, vision: Workspace):
+def test_a_denied_batch_is_tried_once_per_target(server: Server, cloud: CloudSession, vision: Workspace):
     def refuse(request: Request) -> Fault | None:
         return Fault(answer=lambda r: Reply(status=403, body={})) if "getBatch" in request.path else None
 
@@ -198,7 +198,7 @@ def test_what_may_not_be_read_in_bulk_is_tried_once_per_target(server: Server, c
 
 
 @pytest.mark.parametrize("status", [404, 400, 500, 503])
-def test_a_batch_that_one_resource_spoils_is_read_one_by_one(
+def test_a_batch_spoiled_by_one_resource_is_read_singly(
     server: Server, cloud: CloudSession, subscription: Subscription, vision: Workspace, status: int
 ):
     others = [subscription.workspace(f"ws{n}") for n in range(60)]
@@ -220,7 +220,7 @@ def test_a_batch_that_one_resource_spoils_is_read_one_by_one(
 
 
 @pytest.mark.parametrize("role", [True, False], ids=["readable one by one", "not at all"])
-def test_a_provider_that_is_not_registered_is_told_as_that(server: Server, cloud: CloudSession, vision: Workspace, role: bool):
+def test_an_unregistered_provider_is_reported_as_such(server: Server, cloud: CloudSession, vision: Workspace, role: bool):
     text = f"The subscription '{SUB}' is not registered to use namespace 'Microsoft.Insights'."
     server.rules.append(on("POST", ".*metrics:getBatch", error(403, "Forbidden", text)))
     if not role:
@@ -239,7 +239,7 @@ def test_a_batch_refused_with_401_is_a_missing_role(server: Server, cloud: Cloud
     assert [one.missing for one in cloud.errors] == ["Microsoft.Insights/metrics/read"]
 
 
-def test_one_odd_point_blinds_its_own_series_and_no_other(server: Server, cloud: CloudSession, subscription: Subscription):
+def test_an_odd_point_makes_only_its_own_series_incomplete(server: Server, cloud: CloudSession, subscription: Subscription):
     spaces = [subscription.workspace(name) for name in ("odd", "sound")]
     for space in spaces:
         for name in ("one", "two"):
@@ -260,7 +260,7 @@ def test_one_odd_point_blinds_its_own_series_and_no_other(server: Server, cloud:
     assert len(cloud.errors) == 1
 
 
-def test_a_series_that_does_not_say_whose_it_is_blinds_its_metric(server: Server, cloud: CloudSession, vision: Workspace):
+def test_a_series_without_its_dimension_makes_its_metric_incomplete(server: Server, cloud: CloudSession, vision: Workspace):
     def reply(value: float | None) -> Fault:
         data = [{"timeStamp": "2026-11-20T00:00:00Z"} | ({} if value is None else {"maximum": value})]
         metric = {"name": {"value": "Active Nodes"}, "timeseries": [{"metadatavalues": [], "data": data}]}
@@ -299,9 +299,7 @@ def test_a_window_is_never_longer_than_azure_keeps_metrics(
         "x",
     ],
 )
-def test_points_that_cannot_be_read_make_the_reply_incomplete(
-    server: Server, cloud: CloudSession, vision: Workspace, point: object
-):
+def test_unreadable_points_make_the_reply_incomplete(server: Server, cloud: CloudSession, vision: Workspace, point: object):
     metric = {
         "name": {"value": "Active Nodes"},
         "timeseries": [{"metadatavalues": [{"name": {"value": "clustername"}, "value": "g"}], "data": [point]}],

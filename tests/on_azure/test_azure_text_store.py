@@ -45,13 +45,13 @@ def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         pytest.skip(f"{why}: blobs were NOT tried")
 
 
-def test_a_report_is_stored_by_day_and_read_back_from_the_address_that_was_given(account: str):
+def test_a_report_is_stored_by_day_and_read_from_its_address(account: str):
     stored = text_store.write_report(f"{account}/reports/daily", "run1", NOW, '{"ü": 1}')
     assert stored == f"{account}/reports/daily/2026/11/21/run1.json"
     assert text_store.read_bytes(stored, 99).decode() == '{"ü": 1}'
 
 
-def test_what_azure_says_of_a_missing_blob_or_container_is_told(account: str):
+def test_a_missing_blob_or_container_is_reported_in_azures_words(account: str):
     with pytest.raises(SettingsError, match=r"policy https:.*cannot be read: The specified blob does not exist"):
         text_store.read_bytes(f"{account}/reports/policy.yaml", 99)
     with pytest.raises(
@@ -60,7 +60,7 @@ def test_what_azure_says_of_a_missing_blob_or_container_is_told(account: str):
         text_store.write_report(f"{account}/elsewhere", "run1", NOW, "{}")
 
 
-def test_of_a_policy_no_more_is_fetched_than_was_asked_for(account: str, caplog: pytest.LogCaptureFixture):
+def test_no_more_of_a_policy_is_fetched_than_requested(account: str, caplog: pytest.LogCaptureFixture):
     with BlobServiceClient(account, credential=new_credential()) as service:
         service.get_blob_client("reports", "policy.yaml").upload_blob(b"version: 1\n" + b"#" * 1_000_000)
         service.get_blob_client("reports", "empty.yaml").upload_blob(b"")
@@ -76,7 +76,7 @@ def test_of_a_policy_no_more_is_fetched_than_was_asked_for(account: str, caplog:
 
 
 @pytest.mark.parametrize("text", [b"version: 2\n", b"#" * 300_000, b"\xff"], ids=["not valid", "too long", "no text"])
-def test_an_error_about_a_policy_does_not_show_the_signature_that_opens_it(account: str, text: bytes):
+def test_an_error_about_a_policy_hides_its_signature(account: str, text: bytes):
     with BlobServiceClient(account, credential=new_credential()) as service:
         service.get_blob_client("reports", "policy.yaml").upload_blob(text)
     signature = generate_blob_sas(
@@ -87,13 +87,13 @@ def test_an_error_about_a_policy_does_not_show_the_signature_that_opens_it(accou
     assert "sig=" not in str(caught.value)
 
 
-def test_a_report_is_never_written_over(account: str):
+def test_a_report_is_never_overwritten(account: str):
     text_store.write_report(f"{account}/reports", "run1", NOW, "{}")
     with pytest.raises(SettingsError, match="already exists"):
         text_store.write_report(f"{account}/reports", "run1", NOW, "{}")
 
 
-def test_a_text_is_kept_found_again_and_never_written_over(account: str):
+def test_a_text_is_stored_listed_and_never_overwritten(account: str):
     place = f"{account}/reports/manifests/"
     first = text_store.write(place, "run 1/ä+%41-delete.json", '{"ü": 1}')
     second = text_store.write(place, "run 1/b.json", "{}")
@@ -109,7 +109,7 @@ def test_a_text_is_kept_found_again_and_never_written_over(account: str):
     assert text_store.write(place, "run 1/b.json", "{}") == second
 
 
-def test_what_goes_wrong_with_a_manifest_is_told(account: str):
+def test_an_error_of_a_manifest_store_is_reported(account: str):
     operation = "Microsoft.Storage/storageAccounts/blobServices/containers/blobs"
     with pytest.raises(CloudError, match="The specified container does not exist") as caught:
         text_store.write(f"{account}/elsewhere", "a.json", "{}")
@@ -130,7 +130,7 @@ def test_a_run_without_a_name_lists_nothing_rather_than_everything(account: str,
 
 
 @pytest.mark.parametrize("place", ["http://acme.blob.core.windows.net/reports", "https://acme.blob.core.windows.net", "reports"])
-def test_a_place_for_manifests_that_is_none_is_told(place: str):
+def test_an_invalid_place_for_manifests_is_reported(place: str):
     for call in (
         lambda: text_store.write(place, "a", "{}"),
         lambda: text_store.list_texts(place),
@@ -140,7 +140,7 @@ def test_a_place_for_manifests_that_is_none_is_told(place: str):
             call()
 
 
-def test_a_storage_account_that_says_no_is_told(server: Server):
+def test_a_refusal_of_a_storage_account_is_reported(server: Server):
     server.rules.append(on(".*", ".*/denied.*", error(403, "AuthorizationPermissionMismatch", "not permitted")))
     with pytest.raises(CloudError) as caught:
         text_store.write(f"{server.url}/account/denied", "a.json", "{}")
@@ -163,7 +163,7 @@ def test_a_container_is_found_in_its_address(place: str, expected: tuple[str, st
 @pytest.mark.parametrize(
     "place", ["http://acme.blob.core.windows.net/reports", "https://acme.blob.core.windows.net", "reports", "s3://x/y"]
 )
-def test_what_is_no_container_is_refused(place: str):
+def test_an_address_without_a_container_is_refused(place: str):
     with pytest.raises(SettingsError, match="is not an address such as"):
         text_store.write_report(place, "run", NOW, "{}")
 

@@ -26,7 +26,7 @@ def reply(body: object, status: int = 200) -> Fault:
     return Fault(answer=lambda request: Reply(status=status, body=body))
 
 
-def test_pages_are_followed_on_our_own_host_whatever_the_link_says(server: Server, cloud: CloudSession, vision: Workspace):
+def test_a_next_link_is_followed_on_the_same_host_only(server: Server, cloud: CloudSession, vision: Workspace):
     for name in ("a", "b", "c"):
         vision.cluster(name)
 
@@ -40,7 +40,7 @@ def test_pages_are_followed_on_our_own_host_whatever_the_link_says(server: Serve
     assert [row["name"] for row in cloud.paged_rows(READ, path(vision))] == ["a", "b", "c"]
 
 
-def test_a_page_that_comes_twice_is_an_error_and_no_endless_loop(server: Server, cloud: CloudSession, vision: Workspace):
+def test_a_page_that_links_to_itself_is_an_error(server: Server, cloud: CloudSession, vision: Workspace):
     again = f"{server.url}{path(vision)}?api-version=2025-12-01"
     server.rules.append(on("GET", ".*/computes", reply({"value": [], "nextLink": again})))
     with pytest.raises(CloudError, match="twice"):
@@ -62,7 +62,7 @@ def test_a_page_that_comes_twice_is_an_error_and_no_endless_loop(server: Server,
         b'{"value": [',
     ],
 )
-def test_a_page_that_is_no_page_is_garbled(server: Server, cloud: CloudSession, vision: Workspace, body: object):
+def test_a_page_that_is_not_a_page_is_unreadable(server: Server, cloud: CloudSession, vision: Workspace, body: object):
     server.rules.append(on("GET", ".*/computes", reply(body)))
     with pytest.raises(CloudError) as caught:
         list(cloud.paged_rows(READ, path(vision)))
@@ -83,7 +83,7 @@ def test_a_page_that_is_no_page_is_garbled(server: Server, cloud: CloudSession, 
         (302, b"", Reason.REFUSED),
     ],
 )
-def test_an_error_reply_becomes_what_it_means(
+def test_each_error_reply_has_its_reason(
     server: Server, cloud: CloudSession, vision: Workspace, status: int, body: object, trouble: Reason
 ):
     server.rules.append(on("GET", ".*/computes", reply(body, status)))
@@ -93,7 +93,7 @@ def test_an_error_reply_becomes_what_it_means(
     assert caught.value.missing == (READ if trouble is Reason.DENIED else None)
 
 
-def test_the_sentence_of_a_denial_names_action_and_scope(server: Server, cloud: CloudSession, vision: Workspace):
+def test_a_denial_names_the_action_and_scope_of_its_sentence(server: Server, cloud: CloudSession, vision: Workspace):
     text = (
         "The client 'x' with object id 'x' does not have authorization to perform action 'Microsoft.A/b/read' over scope "
         "'/subscriptions/s/resourceGroups/g' or the scope is invalid."
@@ -104,7 +104,7 @@ def test_the_sentence_of_a_denial_names_action_and_scope(server: Server, cloud: 
     assert caught.value.missing == "Microsoft.A/b/read"
 
 
-def test_a_denial_on_a_linked_resource_names_what_is_missing(server: Server, cloud: CloudSession, vision: Workspace):
+def test_a_denial_on_a_linked_resource_names_its_action(server: Server, cloud: CloudSession, vision: Workspace):
     text = (
         "The client 'x' with object id 'x' has permission to perform action 'Microsoft.A/b/write' on scope '/subscriptions/s/b'; however, it "
         "does not have permission to perform action(s) 'Microsoft.C/d/assign/action' on the linked scope(s) '/subscriptions/s/c,/subscriptions/s/d' "
@@ -123,14 +123,14 @@ def test_a_closed_connection_is_unreachable(server: Server, cloud: CloudSession,
     assert caught.value.reason is Reason.UNREACHABLE
 
 
-def test_without_a_token_it_is_refused_and_says_so(server: Server, vision: Workspace, monkeypatch: pytest.MonkeyPatch):
+def test_a_call_without_a_token_is_refused_with_the_reason(server: Server, vision: Workspace, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("IDENTITY_HEADER", "wrong")
     with pytest.raises(CloudError, match="no token") as caught:
         list(targets.target_sessions([SUB])[0].paged_rows(READ, path(vision)))
     assert (caught.value.reason, caught.value.missing) == (Reason.REFUSED, None)
 
 
-def test_what_failed_once_for_all_kinds_is_told_to_each(server: Server, cloud: CloudSession, vision: Workspace):
+def test_a_shared_failure_is_raised_to_each_kind(server: Server, cloud: CloudSession, vision: Workspace):
     server.rules.append(on("GET", ".*/computes", garbage()))
     for session in (cloud, cloud.for_kind()):
         with pytest.raises(CloudError, match="can't be read"):
@@ -138,7 +138,7 @@ def test_what_failed_once_for_all_kinds_is_told_to_each(server: Server, cloud: C
     assert cloud.calls[READ] == 1
 
 
-def test_resource_graphs_quota_is_waited_for_and_not_run_into(server: Server, cloud: CloudSession):
+def test_resource_graphs_quota_is_waited_for(server: Server, cloud: CloudSession):
     server.world.graph.quota, server.world.graph.resets_after = 1, "00:00:01"
     list(resource_graph.list_resources(cloud, "Microsoft.MachineLearningServices/workspaces"))
     server.world.graph.quota, before = 15, time.monotonic()
@@ -147,14 +147,14 @@ def test_resource_graphs_quota_is_waited_for_and_not_run_into(server: Server, cl
     assert cloud.calls[resource_graph.PERMISSION] == 2
 
 
-def test_rows_that_went_missing_on_the_way_are_an_error(server: Server, cloud: CloudSession):
+def test_fewer_rows_than_announced_are_an_error(server: Server, cloud: CloudSession):
     server.rules.append(on("POST", ".*/resources", reply({"totalRecords": 3, "data": []})))
     with pytest.raises(CloudError, match="0 of 3 rows") as caught:
         list(resource_graph.list_resources(cloud, "x"))
     assert caught.value.reason is Reason.PARTIAL
 
 
-def test_a_filter_is_quoted():
+def test_a_filter_is_quoted_in_the_url():
     call = ArmRequest(
         permission="Microsoft.Insights/metrics/read", path="/x", query={"metricnames": "Active Nodes", "$filter": "a eq '*'"}
     )
@@ -196,7 +196,7 @@ def test_each_cloud_has_its_hosts_and_scopes(environ: dict[str, str], arm_scope:
     assert (found.arm_scope, found.metrics, found.metrics_scope) == (arm_scope, metrics, metrics_scope)
 
 
-def test_the_metrics_host_can_be_named_for_a_cloud_nobody_knows():
+def test_the_metrics_host_of_an_unknown_cloud_can_be_set():
     found = AzureHosts(arm="https://management.secret.gov", metrics="https://{region}.metrics.monitor.secret.gov")
     assert (found.arm_scope, found.metrics_scope) == (
         "https://management.secret.gov/.default",
@@ -211,12 +211,12 @@ def test_a_token_never_goes_over_plain_http(address: str):
 
 
 @pytest.mark.parametrize("subscription", ["my subscription", "a/b", "../x", "1?x", "1111", "my-subscription", f"{SUB}0"])
-def test_what_can_be_no_subscription_id_is_refused(server: Server, subscription: str):
+def test_an_invalid_subscription_id_is_refused(server: Server, subscription: str):
     with pytest.raises(SettingsError, match="isn't a subscription ID"):
         targets.target_sessions([subscription])
 
 
-def test_credentials_are_looked_for_without_a_call(tmp_path):
+def test_credentials_are_detected_without_a_call(tmp_path):
     nothing = {"AZURE_CONFIG_DIR": str(tmp_path)}
     assert not targets.has_credentials(nothing)
     assert targets.has_credentials({**nothing, "IDENTITY_ENDPOINT": "http://127.0.0.1/msi"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from on_azure.acting import bar, found, later, planned
+from on_azure.acting import find_blocked, find_resource, later, prepare_action
 from on_azure.conftest import INSTANCE, NOW
 from reaper import registry
 from reaper.azure.session import CloudSession
@@ -23,21 +23,21 @@ def inner(thing: Thing) -> dict[str, object]:
     return thing.body["properties"]["properties"]
 
 
-def test_it_is_stopped_by_one_call_and_not_waited_for(server: Server, cloud: CloudSession, vision: Workspace):
+def test_a_stop_is_one_call_without_waiting(server: Server, cloud: CloudSession, vision: Workspace):
     ada = vision.instance("ada")
-    told = planned(cloud, INSTANCE, "ada").carry()
+    told = prepare_action(cloud, INSTANCE, "ada").perform()
     assert inner(ada)["state"] == "Stopping"
     assert told == "stop requested; the next sweep checks the result"
     assert [m.path.rpartition("/")[2] for m in server.mutations] == ["stop"]
     assert not any("OperationsStatus" in r.path for r in server.requests)
     later(server)
-    assert found(cloud, INSTANCE, "ada").status == "Stopped"
+    assert find_resource(cloud, INSTANCE, "ada").status == "Stopped"
 
 
-def test_a_stop_is_undone_by_a_start(server: Server, cloud: CloudSession, vision: Workspace):
+def test_undo_of_a_stop_starts_the_instance(server: Server, cloud: CloudSession, vision: Workspace):
     ada = vision.instance("ada")
-    act = planned(cloud, INSTANCE, "ada")
-    act.carry()
+    act = prepare_action(cloud, INSTANCE, "ada")
+    act.perform()
     later(server)
     undone = registry.action_functions(INSTANCE).undo(cloud, act.manifest)
     assert inner(ada)["state"] == "Starting"
@@ -46,40 +46,40 @@ def test_a_stop_is_undone_by_a_start(server: Server, cloud: CloudSession, vision
     assert registry.action_functions(INSTANCE).undo(cloud, act.manifest).because == "it is already Starting"
 
 
-def test_it_is_not_started_while_it_is_stopping(server: Server, cloud: CloudSession, vision: Workspace):
+def test_undo_of_a_stop_is_refused_while_stopping(server: Server, cloud: CloudSession, vision: Workspace):
     vision.instance("ada")
-    act = planned(cloud, INSTANCE, "ada")
-    act.carry()
+    act = prepare_action(cloud, INSTANCE, "ada")
+    act.perform()
     with pytest.raises(CloudError, match="it is still Stopping: run it again in a few minutes") as caught:
         registry.action_functions(INSTANCE).undo(cloud, act.manifest)
     assert caught.value.reason is Reason.REFUSED
 
 
-def test_it_is_started_and_a_start_is_not_undone(server: Server, cloud: CloudSession, vision: Workspace):
+def test_a_start_is_carried_out_and_cannot_be_undone(server: Server, cloud: CloudSession, vision: Workspace):
     ada = vision.instance("ada").set(STATE, "Stopped")
-    act = planned(cloud, INSTANCE, "ada", StepName.START)
-    act.carry()
+    act = prepare_action(cloud, INSTANCE, "ada", StepName.START)
+    act.perform()
     later(server)
-    assert found(cloud, INSTANCE, "ada").status == "Running"
+    assert find_resource(cloud, INSTANCE, "ada").status == "Running"
     with pytest.raises(CloudError, match="a start isn't undone"):
         registry.action_functions(INSTANCE).undo(cloud, act.manifest)
     assert inner(ada)["state"] == "Running"
 
 
-def test_its_own_idle_shutdown_is_switched_on_and_off_again(server: Server, cloud: CloudSession, vision: Workspace):
+def test_idle_shutdown_is_turned_on_and_off_again(server: Server, cloud: CloudSession, vision: Workspace):
     ada = vision.instance("ada")
-    act = planned(cloud, INSTANCE, "ada", stop_by="native")
-    assert act.carry() == "its idle shutdown is on, after PT60M without use"
+    act = prepare_action(cloud, INSTANCE, "ada", stop_by="native")
+    assert act.perform() == "its idle shutdown is on, after PT60M without use"
     assert (inner(ada)["state"], inner(ada)["idleTimeBeforeShutdown"]) == ("Running", "PT60M")
     undone = registry.action_functions(INSTANCE).undo(cloud, act.manifest)
     assert (undone.because, undone.not_restored) == ("its idle shutdown is off again", ())
     assert inner(ada)["idleTimeBeforeShutdown"] is None
 
 
-def test_an_idle_shutdown_that_azure_does_not_take_back_off_is_told(server: Server, cloud: CloudSession, vision: Workspace):
+def test_idle_shutdown_that_stays_on_is_reported(server: Server, cloud: CloudSession, vision: Workspace):
     ada = vision.instance("ada")
-    act = planned(cloud, INSTANCE, "ada", stop_by="native")
-    act.carry()
+    act = prepare_action(cloud, INSTANCE, "ada", stop_by="native")
+    act.perform()
     server.rules.append(on("POST", ".*/updateIdleShutdownSetting", error(400, "BadRequest", "a duration is needed")))
     [lost] = registry.action_functions(INSTANCE).undo(cloud, act.manifest).not_restored
     assert "couldn't be turned off; it is on (PT60M)" in lost
@@ -94,21 +94,19 @@ def test_an_idle_shutdown_that_azure_does_not_take_back_off_is_told(server: Serv
         ("PT1H", "its idle shutdown is off again"),
     ],
 )
-def test_an_idle_shutdown_that_somebody_chose_since_is_left_alone(
-    cloud: CloudSession, vision: Workspace, since: str | None, told: str
-):
+def test_undo_leaves_an_idle_shutdown_that_was_set_since(cloud: CloudSession, vision: Workspace, since: str | None, told: str):
     ada = vision.instance("ada")
-    act = planned(cloud, INSTANCE, "ada", stop_by="native")
-    act.carry()
+    act = prepare_action(cloud, INSTANCE, "ada", stop_by="native")
+    act.perform()
     ada.set(IDLE, since)
     assert registry.action_functions(INSTANCE).undo(cloud, act.manifest).because == told
     assert inner(ada)["idleTimeBeforeShutdown"] == (None if "off" in told else since)
 
 
-def test_an_instance_made_anew_under_its_name_is_not_started(server: Server, cloud: CloudSession, vision: Workspace):
+def test_undo_does_not_start_a_recreated_instance(server: Server, cloud: CloudSession, vision: Workspace):
     vision.instance("ada")
-    act = planned(cloud, INSTANCE, "ada")
-    act.carry()
+    act = prepare_action(cloud, INSTANCE, "ada")
+    act.perform()
     later(server)
     anew = vision.instance("ada", created=server.world.now).set(STATE, "Stopped")
     with pytest.raises(CloudError, match="it was recreated on 2026-11-21 10:22 UTC; the reaper left it alone") as caught:
@@ -118,15 +116,13 @@ def test_an_instance_made_anew_under_its_name_is_not_started(server: Server, clo
 
 def test_a_managed_identity_makes_its_idle_shutdown_doubtful(cloud: CloudSession, vision: Workspace):
     vision.instance("ada").body["identity"] = {"type": "SystemAssigned"}
-    assert "Azure will silently not shut it down" in planned(cloud, INSTANCE, "ada", stop_by="native").carry()
+    assert "Azure will silently not shut it down" in prepare_action(cloud, INSTANCE, "ada", stop_by="native").perform()
     assert "Contributor" in registry.kind(INSTANCE).actions[StepName.STOP].effect
 
 
-def test_an_idle_shutdown_that_azure_does_not_show_afterwards_is_a_failure(
-    server: Server, cloud: CloudSession, vision: Workspace
-):
+def test_idle_shutdown_that_azure_does_not_show_is_a_failure(server: Server, cloud: CloudSession, vision: Workspace):
     ada = vision.instance("ada")
-    act = planned(cloud, INSTANCE, "ada", stop_by="native")
+    act = prepare_action(cloud, INSTANCE, "ada", stop_by="native")
 
     def forget(request: Request) -> None:
         if request.method == "GET" and inner(ada)["idleTimeBeforeShutdown"]:
@@ -136,11 +132,11 @@ def test_an_idle_shutdown_that_azure_does_not_show_afterwards_is_a_failure(
     assert "accepted an idle shutdown of PT60M but shows none" in str(act.refused())
 
 
-def test_someone_elses_idle_shutdown_is_left_as_it_is(cloud: CloudSession, vision: Workspace):
+def test_an_existing_idle_shutdown_is_left_alone(cloud: CloudSession, vision: Workspace):
     ada = vision.instance("ada")
-    act = planned(cloud, INSTANCE, "ada", stop_by="native")
+    act = prepare_action(cloud, INSTANCE, "ada", stop_by="native")
     ada.set(IDLE, "PT3H")
-    assert act.carry() == "its idle shutdown (PT3H) was already on"
+    assert act.perform() == "its idle shutdown (PT3H) was already on"
     assert inner(ada)["idleTimeBeforeShutdown"] == "PT3H"
 
 
@@ -154,10 +150,10 @@ def test_someone_elses_idle_shutdown_is_left_as_it_is(cloud: CloudSession, visio
         *[(s, f"its state is {s}", False) for s in ("SettingUp", "UserSettingUp", "Unusable", "SetupFailed", "SomethingNew")],
     ],
 )
-def test_it_is_stopped_only_while_it_runs(cloud: CloudSession, vision: Workspace, state: str, because: str | None, done: bool):
+def test_each_state_allows_or_blocks_a_stop(cloud: CloudSession, vision: Workspace, state: str, because: str | None, done: bool):
     vision.instance("ada").set(STATE, state)
     for by in ("stop", "native"):
-        barred = bar(cloud, INSTANCE, "ada", stop_by=by)
+        barred = find_blocked(cloud, INSTANCE, "ada", stop_by=by)
         assert (barred and barred.because, bool(barred and barred.already_done)) == (because, done)
 
 
@@ -172,35 +168,33 @@ def test_it_is_stopped_only_while_it_runs(cloud: CloudSession, vision: Workspace
         ("Unusable", "its state is Unusable", False),
     ],
 )
-def test_it_is_started_only_while_it_is_stopped(
-    cloud: CloudSession, vision: Workspace, state: str, because: str | None, done: bool
-):
+def test_each_state_allows_or_blocks_a_start(cloud: CloudSession, vision: Workspace, state: str, because: str | None, done: bool):
     vision.instance("ada").set(STATE, state)
-    barred = bar(cloud, INSTANCE, "ada", StepName.START)
+    barred = find_blocked(cloud, INSTANCE, "ada", StepName.START)
     assert (barred and barred.because, bool(barred and barred.already_done)) == (because, done)
 
 
-def test_native_has_nothing_to_do_where_idle_shutdown_is_on(cloud: CloudSession, vision: Workspace):
+def test_a_native_stop_is_done_if_idle_shutdown_is_on(cloud: CloudSession, vision: Workspace):
     vision.instance("ada").set(IDLE, "PT30M")
-    barred = bar(cloud, INSTANCE, "ada", stop_by="native")
+    barred = find_blocked(cloud, INSTANCE, "ada", stop_by="native")
     assert barred
     assert (barred.because, barred.already_done) == ("its idle shutdown is already on", True)
-    assert bar(cloud, INSTANCE, "ada") is None
+    assert find_blocked(cloud, INSTANCE, "ada") is None
 
 
 @pytest.mark.parametrize("state", ["Updating", "Creating"])
-def test_a_change_of_the_compute_itself_bars_both(cloud: CloudSession, vision: Workspace, state: str):
+def test_a_changing_provisioning_state_blocks_both_actions(cloud: CloudSession, vision: Workspace, state: str):
     vision.instance("ada").set("properties.provisioningState", state)
-    barred = bar(cloud, INSTANCE, "ada")
+    barred = find_blocked(cloud, INSTANCE, "ada")
     assert barred
     assert (barred.because, barred.already_done) == (f"its provisioning state is {state}", False)
     vision.instance("bob").set("properties.provisioningState", state).set(STATE, "Stopped")
-    assert bar(cloud, INSTANCE, "bob", StepName.START).because == f"its provisioning state is {state}"
+    assert find_blocked(cloud, INSTANCE, "bob", StepName.START).because == f"its provisioning state is {state}"
 
 
-def test_a_look_sees_tags_of_this_moment_its_own_and_the_workspaces(cloud: CloudSession, vision: Workspace):
+def test_read_now_has_the_current_tags_of_instance_and_workspace(cloud: CloudSession, vision: Workspace):
     ada = vision.instance("ada").tagged(team="x")
-    seen = found(cloud, INSTANCE, "ada")
+    seen = find_resource(cloud, INSTANCE, "ada")
     ada.tagged({"reaper:keep": "true"})
     vision.tagged({"reaper:owner": "ada@example.com"})
     look = registry.action_functions(INSTANCE).read_now
@@ -213,9 +207,9 @@ def test_a_look_sees_tags_of_this_moment_its_own_and_the_workspaces(cloud: Cloud
     assert look(cloud, seen).tags is None
 
 
-def test_a_look_at_what_is_gone_or_cannot_be_read_fails(cloud: CloudSession, vision: Workspace):
+def test_read_now_of_a_gone_or_unreadable_instance_fails(cloud: CloudSession, vision: Workspace):
     ada, bob = vision.instance("ada"), vision.instance("bob")
-    seen, other = found(cloud, INSTANCE, "ada"), found(cloud, INSTANCE, "bob")
+    seen, other = find_resource(cloud, INSTANCE, "ada"), find_resource(cloud, INSTANCE, "bob")
     ada.remove()
     bob.set("properties.createdOn", "yesterday")
     for resource, trouble in ((seen, Reason.GONE), (other, Reason.UNREADABLE)):
@@ -224,35 +218,33 @@ def test_a_look_at_what_is_gone_or_cannot_be_read_fails(cloud: CloudSession, vis
         assert caught.value.reason is trouble
 
 
-def test_what_is_gone_when_it_is_to_be_stopped_is_gone(cloud: CloudSession, vision: Workspace):
+def test_stopping_a_deleted_instance_raises_gone(cloud: CloudSession, vision: Workspace):
     ada = vision.instance("ada")
-    act = planned(cloud, INSTANCE, "ada")
+    act = prepare_action(cloud, INSTANCE, "ada")
     ada.remove()
     assert act.refused().reason is Reason.GONE
 
 
 @pytest.mark.parametrize("code", ["NotFound", "InvalidOperation"])
-def test_a_404_of_a_call_that_azure_does_not_know_is_not_taken_for_gone(
-    server: Server, cloud: CloudSession, vision: Workspace, code: str
-):
+def test_a_404_for_an_unknown_operation_does_not_mean_gone(server: Server, cloud: CloudSession, vision: Workspace, code: str):
     vision.instance("ada")
-    act = planned(cloud, INSTANCE, "ada", stop_by="native")
+    act = prepare_action(cloud, INSTANCE, "ada", stop_by="native")
     server.rules.append(on("POST", ".*/updateIdleShutdownSetting", error(404, code, "no such operation")))
     assert (act.refused().reason, "although the resource exists" in str(act.refused())) == (Reason.REFUSED, True)
 
 
-def test_azures_own_words_tell_why_it_refuses(server: Server, cloud: CloudSession, vision: Workspace):
+def test_a_refusal_quotes_azures_reason(server: Server, cloud: CloudSession, vision: Workspace):
     ada = vision.instance("ada")
-    act = planned(cloud, INSTANCE, "ada")
+    act = prepare_action(cloud, INSTANCE, "ada")
     ada.set(STATE, "Restarting")
     failed = act.refused()
     assert (failed.reason, failed.code) == (Reason.REFUSED, "409 Conflict")
     assert "Cannot stop compute instance ada while it is in the state Restarting" in str(failed)
 
 
-def test_a_stop_whose_reply_was_lost_is_no_failure(server: Server, cloud: CloudSession, vision: Workspace):
+def test_a_stop_with_a_lost_reply_is_no_failure(server: Server, cloud: CloudSession, vision: Workspace):
     ada = vision.instance("ada")
-    act = planned(cloud, INSTANCE, "ada")
+    act = prepare_action(cloud, INSTANCE, "ada")
     left = [True]
 
     def lose(request: Request) -> object:
@@ -263,20 +255,20 @@ def test_a_stop_whose_reply_was_lost_is_no_failure(server: Server, cloud: CloudS
         return None
 
     server.rules.append(lose)
-    assert act.carry() == "it is already Stopping"
+    assert act.perform() == "it is already Stopping"
 
 
-def test_whether_it_was_done_is_not_known_after_an_error_of_azures_own(server: Server, cloud: CloudSession, vision: Workspace):
+def test_a_server_error_leaves_the_result_unknown(server: Server, cloud: CloudSession, vision: Workspace):
     vision.instance("ada")
-    act = planned(cloud, INSTANCE, "ada")
+    act = prepare_action(cloud, INSTANCE, "ada")
     server.rules.append(on("POST", ".*/stop", error(501, "Oops", "sorry")))
     failed = act.refused()
     assert (failed.reason, "it may have been carried out" in str(failed)) == (Reason.UNREACHABLE, True)
 
 
-def test_a_change_that_could_not_be_looked_at_afterwards_is_no_refusal(server: Server, cloud: CloudSession, vision: Workspace):
+def test_a_change_whose_result_is_unreadable_is_partial(server: Server, cloud: CloudSession, vision: Workspace):
     ada = vision.instance("ada")
-    act = planned(cloud, INSTANCE, "ada", stop_by="native")
+    act = prepare_action(cloud, INSTANCE, "ada", stop_by="native")
 
     def denied(request: Request) -> object:
         refuse = deny("*/computes/read")
@@ -298,19 +290,19 @@ def test_a_change_that_could_not_be_looked_at_afterwards_is_no_refusal(server: S
         (StepName.START, "stop", "start/action"),
     ],
 )
-def test_a_missing_right_is_named(
+def test_a_missing_permission_of_an_instance_action_is_named(
     server: Server, cloud: CloudSession, vision: Workspace, move: StepName, stop_by: str, action: str
 ):
     ada = vision.instance("ada").set(STATE, "Stopped" if move is StepName.START else "Running")
     before = dict(inner(ada))
-    act = planned(cloud, INSTANCE, "ada", move, stop_by=stop_by)
+    act = prepare_action(cloud, INSTANCE, "ada", move, stop_by=stop_by)
     kind = registry.kind(INSTANCE)
     server.rules.append(only(*kind.permissions))
     failed = act.refused()
     assert (failed.reason, failed.missing) == (Reason.DENIED, f"Microsoft.MachineLearningServices/workspaces/computes/{action}")
     assert inner(ada) == before
     server.rules[:] = [only(*kind.permissions, *kind.actions[move].permissions)]
-    act.carry()
+    act.perform()
     assert inner(ada) != before
     server.rules[:] = [only(*kind.permissions, *registry.action_functions(INSTANCE).undo_permissions)]
     later(server)
@@ -318,8 +310,8 @@ def test_a_missing_right_is_named(
         registry.action_functions(INSTANCE).undo(cloud, act.manifest)
 
 
-def test_a_stop_by_an_unknown_name_is_refused(server: Server, cloud: CloudSession, vision: Workspace):
+def test_an_unknown_stop_by_is_refused(server: Server, cloud: CloudSession, vision: Workspace):
     vision.instance("ada")
-    assert planned(cloud, INSTANCE, "ada", stop_by="force").refused().reason is Reason.REFUSED
+    assert prepare_action(cloud, INSTANCE, "ada", stop_by="force").refused().reason is Reason.REFUSED
     assert not server.mutations
     assert server.world.now == NOW

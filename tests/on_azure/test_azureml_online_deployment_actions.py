@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from on_azure.acting import Planned, bar, found, later, planned
+from on_azure.acting import PreparedAction, find_blocked, find_resource, later, prepare_action
 from on_azure.conftest import DEPLOYMENT, NOW
 from reaper import registry
 from reaper.actions.contract import UndoResult
@@ -49,11 +49,11 @@ def full(endpoint: Endpoint, name: str = "blue", capacity: int = 3) -> Thing:
     )
 
 
-def delete(cloud: CloudSession, name: str = "chat/blue") -> Planned:
-    return planned(cloud, DEPLOYMENT, name, StepName.DELETE)
+def delete(cloud: CloudSession, name: str = "chat/blue") -> PreparedAction:
+    return prepare_action(cloud, DEPLOYMENT, name, StepName.DELETE)
 
 
-def undo(cloud: CloudSession, act: Planned) -> UndoResult:
+def undo(cloud: CloudSession, act: PreparedAction) -> UndoResult:
     return registry.action_functions(DEPLOYMENT).undo(cloud.without_cache(), act.manifest)
 
 
@@ -76,25 +76,25 @@ def waits(server: Server, cloud: CloudSession, seconds: float = 0) -> list[float
 # Stop: one instance
 
 
-def test_it_is_scaled_to_one_instance_and_keeps_its_tags_and_sku(server: Server, cloud: CloudSession, chat: Endpoint):
+def test_a_stop_scales_to_one_instance_and_keeps_tags_and_sku(server: Server, cloud: CloudSession, chat: Endpoint):
     blue = full(chat)
-    act = planned(cloud, DEPLOYMENT, "chat/blue")
+    act = prepare_action(cloud, DEPLOYMENT, "chat/blue")
     blue.tagged(team="speech", cost="42")
-    assert act.carry() == "scaling it from 3 instances to one has started; the next sweep checks the result"
+    assert act.perform() == "scaling it from 3 instances to one has started; the next sweep checks the result"
     assert blue.body["sku"] == {"name": "Default", "tier": "Standard", "capacity": 1}
     assert blue.body["tags"] == {"team": "speech", "cost": "42"}
     assert [m.method for m in server.mutations] == ["PATCH"]
     assert not any("Operations" in r.path for r in server.requests)
-    assert bar(cloud, DEPLOYMENT, "chat/blue").because == "its state is Updating"
+    assert find_blocked(cloud, DEPLOYMENT, "chat/blue").because == "its state is Updating"
     later(server)
-    barred = bar(cloud, DEPLOYMENT, "chat/blue")
+    barred = find_blocked(cloud, DEPLOYMENT, "chat/blue")
     assert (barred.because, barred.already_done) == ("it already has one instance, and Azure allows no fewer", True)
 
 
-def test_it_is_scaled_back(server: Server, cloud: CloudSession, chat: Endpoint):
+def test_undo_restores_the_instance_count(server: Server, cloud: CloudSession, chat: Endpoint):
     blue = full(chat)
-    act = planned(cloud, DEPLOYMENT, "chat/blue")
-    act.carry()
+    act = prepare_action(cloud, DEPLOYMENT, "chat/blue")
+    act.perform()
     later(server)
     assert undo(cloud, act) == UndoResult(because="scaling it back from 1 to 3 instances has started")
     assert blue.body["sku"] == {"name": "Default", "tier": "Standard", "capacity": 3}
@@ -106,13 +106,13 @@ def looked_at(cloud: CloudSession, name: str = "chat/blue") -> Blocked | None:
     """What keeps it from being scaled in, as a sweep knows it."""
     kind, session = registry.kind(DEPLOYMENT), cloud.without_cache()
     window = Window(start=NOW - timedelta(days=14), end=NOW, recent_since=NOW - timedelta(days=1))
-    [seen] = kind.observe(session, [found(cloud, DEPLOYMENT, name)], window)
+    [seen] = kind.observe(session, [find_resource(cloud, DEPLOYMENT, name)], window)
     assert session.errors == []
     return kind.blocked_actions(seen.resource)[StepName.STOP]
 
 
 @pytest.mark.parametrize(("least", "enabled", "barred"), [(2, True, True), (1, True, False), (2, False, False)])
-def test_an_autoscale_that_would_undo_it_bars_it_before_it_is_announced(
+def test_autoscale_that_would_undo_a_scale_in_blocks_it(
     server: Server, cloud: CloudSession, chat: Endpoint, least: int, enabled: bool, barred: bool
 ):
     blue = full(chat)
@@ -124,23 +124,21 @@ def test_an_autoscale_that_would_undo_it_bars_it_before_it_is_announced(
     assert looked_at(cloud) == (Blocked(because=told) if barred else None)
 
 
-def test_an_autoscale_that_came_a_moment_ago_saves_it(server: Server, cloud: CloudSession, chat: Endpoint):
+def test_autoscale_added_a_moment_ago_refuses_the_scale_in(server: Server, cloud: CloudSession, chat: Endpoint):
     blue = full(chat)
-    act = planned(cloud, DEPLOYMENT, "chat/blue")
+    act = prepare_action(cloud, DEPLOYMENT, "chat/blue")
     server.world.autoscale.append(autoscale.body(blue.id, "keeps", "westeurope", 2, 9))
     assert "autoscale keeps at least 2 instances" in str(act.refused())
     assert not server.mutations
 
 
-def test_the_default_of_an_autoscale_holds_while_metrics_are_missing_and_so_counts(
-    server: Server, cloud: CloudSession, chat: Endpoint
-):
+def test_the_default_instances_of_autoscale_count_as_a_minimum(server: Server, cloud: CloudSession, chat: Endpoint):
     server.world.autoscale.append(autoscale.body(full(chat).id, "keeps", "westeurope", 1, 9))
     server.world.autoscale[0]["properties"]["profiles"][0]["capacity"]["default"] = "3"
     assert "keeps at least 3 instances" in looked_at(cloud).because
 
 
-def test_autoscale_is_read_once_for_all_and_not_for_what_runs_one_instance(
+def test_autoscale_is_read_once_and_not_for_single_instances(
     server: Server, cloud: CloudSession, chat: Endpoint, vision: Workspace
 ):
     def asked() -> int:
@@ -159,14 +157,14 @@ def test_autoscale_is_read_once_for_all_and_not_for_what_runs_one_instance(
     assert asked() == 1
 
 
-def test_a_share_of_less_than_all_is_never_moved_even_where_no_sibling_is_in_sight(cloud: CloudSession, chat: Endpoint):
+def test_a_partial_traffic_share_blocks_a_delete_without_siblings_too(cloud: CloudSession, chat: Endpoint):
     full(chat)
     chat.traffic(blue=40, hidden=60)
-    barred = bar(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE)
+    barred = find_blocked(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE)
     assert barred.because == "it gets 40% of its endpoint's traffic; shift that to another deployment first"
 
 
-def test_autoscale_that_cannot_be_read_bars_it_and_is_told(server: Server, cloud: CloudSession, chat: Endpoint):
+def test_unreadable_autoscale_blocks_the_scale_in_with_the_reason(server: Server, cloud: CloudSession, chat: Endpoint):
     blue = full(chat)
     server.world.autoscale.append(autoscale.body(blue.id, "odd", "westeurope", 1, 9))
     for odd in ("some", None):
@@ -178,9 +176,9 @@ def test_autoscale_that_cannot_be_read_bars_it_and_is_told(server: Server, cloud
     assert "missing permission Microsoft.Insights/autoscaleSettings/read" in looked_at(cloud).because
 
 
-def test_autoscale_that_was_not_looked_at_bars_it(cloud: CloudSession, chat: Endpoint):
+def test_autoscale_that_was_not_read_blocks_the_scale_in(cloud: CloudSession, chat: Endpoint):
     full(chat)
-    one = found(cloud, DEPLOYMENT, "chat/blue")
+    one = find_resource(cloud, DEPLOYMENT, "chat/blue")
     assert registry.kind(DEPLOYMENT).blocked_actions(one)[StepName.STOP].because == (
         "its Azure Monitor autoscale, which might undo a scale-in, wasn't read"
     )
@@ -198,37 +196,37 @@ def test_autoscale_that_was_not_looked_at_bars_it(cloud: CloudSession, chat: End
         (None, None),
     ],
 )
-def test_its_own_scaling_bars_it_when_it_would_undo_it(cloud: CloudSession, chat: Endpoint, scale: Any, because: str | None):
+def test_target_utilization_scaling_blocks_a_scale_in(cloud: CloudSession, chat: Endpoint, scale: Any, because: str | None):
     full(chat).set("properties.scaleSettings", scale)
-    barred = bar(cloud, DEPLOYMENT, "chat/blue")
+    barred = find_blocked(cloud, DEPLOYMENT, "chat/blue")
     assert (barred and barred.because) == because
 
 
 @pytest.mark.parametrize("move", [StepName.STOP, StepName.DELETE])
 @pytest.mark.parametrize("state", ["Creating", "Updating", "Deleting", "Scaling", "SomethingNew"])
-def test_a_state_in_between_bars_both_moves(cloud: CloudSession, chat: Endpoint, state: str, move: StepName):
+def test_a_changing_deployment_blocks_both_actions(cloud: CloudSession, chat: Endpoint, state: str, move: StepName):
     full(chat).set("properties.provisioningState", state)
-    barred = bar(cloud, DEPLOYMENT, "chat/blue", move)
+    barred = find_blocked(cloud, DEPLOYMENT, "chat/blue", move)
     assert (barred.because, barred.already_done) == (f"its state is {state}", False)
 
 
 @pytest.mark.parametrize("move", [StepName.STOP, StepName.DELETE])
-def test_an_endpoint_that_is_being_changed_bars_both_moves(cloud: CloudSession, chat: Endpoint, move: StepName):
+def test_a_changing_endpoint_blocks_both_actions(cloud: CloudSession, chat: Endpoint, move: StepName):
     full(chat)
     chat.set("properties.provisioningState", "Updating")
-    assert bar(cloud, DEPLOYMENT, "chat/blue", move).because == "its endpoint's state is Updating"
+    assert find_blocked(cloud, DEPLOYMENT, "chat/blue", move).because == "its endpoint's state is Updating"
 
 
 @pytest.mark.parametrize("capacity", [None, True, -2, "3", 2.5])
-def test_a_number_of_instances_that_is_none_bars_scaling(cloud: CloudSession, chat: Endpoint, capacity: object):
+def test_an_invalid_instance_count_blocks_a_scale_in(cloud: CloudSession, chat: Endpoint, capacity: object):
     full(chat).set("sku.capacity", capacity)
-    assert bar(cloud, DEPLOYMENT, "chat/blue").because == "its instance count is unknown"
+    assert find_blocked(cloud, DEPLOYMENT, "chat/blue").because == "its instance count is unknown"
 
 
-def test_kubernetes_and_what_could_not_be_observed_are_barred(cloud: CloudSession, vision: Workspace):
+def test_kubernetes_and_unobserved_deployments_block_every_action(cloud: CloudSession, vision: Workspace):
     own = vision.endpoint("own", kubernetes=vision.kubernetes("aks").id)
     own.deployment("blue", capacity=3)
-    one = found(cloud, DEPLOYMENT, "own/blue")
+    one = find_resource(cloud, DEPLOYMENT, "own/blue")
     for resource in (one, replace(one, details=None)):
         assert all(b and not b.already_done for b in registry.kind(DEPLOYMENT).blocked_actions(resource).values())
 
@@ -236,25 +234,25 @@ def test_kubernetes_and_what_could_not_be_observed_are_barred(cloud: CloudSessio
 # Delete
 
 
-def test_one_without_traffic_is_deleted_and_its_sibling_stays(server: Server, cloud: CloudSession, chat: Endpoint):
+def test_a_delete_without_traffic_leaves_the_sibling(server: Server, cloud: CloudSession, chat: Endpoint):
     full(chat)
     green = full(chat, "green")
     chat.traffic(blue=0, green=100)
     act = delete(cloud)
-    assert act.carry() == "deletion started; the next sweep checks the result"
+    assert act.perform() == "deletion started; the next sweep checks the result"
     later(server)
     assert server.world.estate.find(act.resource.id) is None
     assert (server.world.estate.find(green.id), traffic(chat)) == (green.body, {"green": 100})
     assert [m.method for m in server.mutations] == ["DELETE"]
 
 
-def test_the_only_one_loses_its_traffic_first_and_the_endpoint_nothing_else(server: Server, cloud: CloudSession, chat: Endpoint):
+def test_deleting_the_only_deployment_first_sets_its_traffic_to_zero(server: Server, cloud: CloudSession, chat: Endpoint):
     full(chat)
     chat.traffic(blue=100)
     before = deepcopy(chat.body)
     waited = waits(server, cloud, 30)
     act = delete(cloud)
-    told = act.carry()
+    told = act.perform()
     assert told == "its 100% of the traffic was set to 0%, and deletion started; the next sweep checks the result"
     assert ([m.method for m in server.mutations], sum(waited)) == (["PUT", "DELETE"], 15)
     later(server)
@@ -265,13 +263,13 @@ def test_the_only_one_loses_its_traffic_first_and_the_endpoint_nothing_else(serv
     assert after == before
 
 
-def test_deletes_and_restores_to_the_same_field_by_field(server: Server, cloud: CloudSession, chat: Endpoint):
+def test_a_restored_deployment_equals_the_deleted_one_by_field(server: Server, cloud: CloudSession, chat: Endpoint):
     blue = full(chat)
     chat.traffic(blue=100)
     before = {key: deepcopy(blue.body[key]) for key in OWN}
     waits(server, cloud, 60)
     act = delete(cloud)
-    act.carry()
+    act.perform()
     later(server)
     begun = undo(cloud, act)
     assert begun.because == "recreating it has begun, with its settings, its tags and 3 instances"
@@ -292,13 +290,13 @@ def test_deletes_and_restores_to_the_same_field_by_field(server: Server, cloud: 
     assert undo(cloud, act) == UndoResult(because="it exists, with 100% of the traffic")
 
 
-def test_one_that_had_no_traffic_comes_back_without_any(server: Server, cloud: CloudSession, chat: Endpoint):
+def test_a_deployment_deleted_without_traffic_is_restored_without(server: Server, cloud: CloudSession, chat: Endpoint):
     blue = full(chat)
     full(chat, "green")
     chat.traffic(green=100)
     before = {key: deepcopy(blue.body[key]) for key in OWN}
     act = delete(cloud)
-    act.carry()
+    act.perform()
     later(server)
     for told in ("it isn't ready yet", "it is still Creating"):
         undone = undo(cloud, act)
@@ -309,12 +307,12 @@ def test_one_that_had_no_traffic_comes_back_without_any(server: Server, cloud: C
     assert ({key: back[key] for key in OWN}, traffic(chat)) == (before, {"green": 100})
 
 
-def test_traffic_that_somebody_else_has_by_now_is_not_taken_away(server: Server, cloud: CloudSession, chat: Endpoint):
+def test_a_restore_leaves_traffic_that_others_have_by_now(server: Server, cloud: CloudSession, chat: Endpoint):
     full(chat)
     chat.traffic(blue=100)
     waits(server, cloud, 60)
     act = delete(cloud)
-    act.carry()
+    act.perform()
     later(server)
     full(chat, "green")
     chat.traffic(green=100)
@@ -324,12 +322,12 @@ def test_traffic_that_somebody_else_has_by_now_is_not_taken_away(server: Server,
     assert traffic(chat) == {"green": 100}
 
 
-def test_another_deployment_under_its_name_gets_nothing(server: Server, cloud: CloudSession, chat: Endpoint):
+def test_a_restore_leaves_a_different_deployment_of_that_name_alone(server: Server, cloud: CloudSession, chat: Endpoint):
     full(chat)
     chat.traffic(blue=100)
     waits(server, cloud, 60)
     act = delete(cloud)
-    act.carry()
+    act.perform()
     later(server)
     chat.deployment("blue")
     with pytest.raises(CloudError, match="a different deployment blue exists now"):
@@ -344,7 +342,7 @@ def test_another_deployment_under_its_name_gets_nothing(server: Server, cloud: C
         ("Failed", "its state is Failed: run it again when it is gone"),
     ],
 )
-def test_one_that_is_still_going_or_broken_is_not_written_over(
+def test_a_restore_never_overwrites_a_deleting_or_broken_deployment(
     server: Server, cloud: CloudSession, chat: Endpoint, state: str, told: str
 ):
     blue = full(chat)
@@ -355,7 +353,7 @@ def test_one_that_is_still_going_or_broken_is_not_written_over(
     assert not server.mutations
 
 
-def test_without_its_endpoint_it_cannot_come_back(cloud: CloudSession, chat: Endpoint):
+def test_a_restore_without_the_endpoint_is_refused(cloud: CloudSession, chat: Endpoint):
     full(chat)
     act = delete(cloud)
     chat.remove()
@@ -364,7 +362,7 @@ def test_without_its_endpoint_it_cannot_come_back(cloud: CloudSession, chat: End
     assert caught.value.reason is Reason.GONE
 
 
-def test_the_manifest_has_all_of_it(cloud: CloudSession, chat: Endpoint):
+def test_the_manifest_has_the_whole_deployment_and_endpoint(cloud: CloudSession, chat: Endpoint):
     blue = full(chat)
     chat.traffic(blue=100)
     record = delete(cloud).manifest.undo_state
@@ -375,10 +373,10 @@ def test_the_manifest_has_all_of_it(cloud: CloudSession, chat: Endpoint):
     assert "keep the store of manifests private" in registry.kind(DEPLOYMENT).actions[StepName.DELETE].effect
 
 
-def test_a_system_assigned_identity_is_told_to_be_a_new_one(server: Server, cloud: CloudSession, chat: Endpoint):
+def test_a_restore_warns_of_a_new_system_assigned_identity(server: Server, cloud: CloudSession, chat: Endpoint):
     full(chat).body["identity"] = {"type": "SystemAssigned", "principalId": "p", "tenantId": "t"}
     act = delete(cloud)
-    act.carry()
+    act.perform()
     later(server)
     assert "identity is a new one" in undo(cloud, act).not_restored[1]
     assert server.mutations[-1].body["identity"] == {"type": "SystemAssigned"}
@@ -400,17 +398,19 @@ def test_a_system_assigned_identity_is_told_to_be_a_new_one(server: Server, clou
         ("traffic", None, None),
     ],
 )
-def test_what_traffic_bars_a_delete(cloud: CloudSession, chat: Endpoint, kind: str, shares: Any, because: str | None):
+def test_traffic_that_would_have_to_move_blocks_a_delete(
+    cloud: CloudSession, chat: Endpoint, kind: str, shares: Any, because: str | None
+):
     full(chat)
     full(chat, "green")
     chat.set(f"properties.{kind}", shares)
-    barred = bar(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE)
+    barred = find_blocked(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE)
     assert (barred and barred.because) == because
 
 
-def test_an_endpoint_that_did_not_come_along_bars_a_delete(cloud: CloudSession, chat: Endpoint):
+def test_an_unlisted_endpoint_blocks_a_delete(cloud: CloudSession, chat: Endpoint):
     full(chat)
-    barred = bar(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE, traffic_percent=None)
+    barred = find_blocked(cloud, DEPLOYMENT, "chat/blue", StepName.DELETE, traffic_percent=None)
     assert barred.because == "its share of its endpoint's traffic is unknown"
 
 
@@ -428,7 +428,7 @@ def being_changed(chat: Endpoint) -> None:
 
 @pytest.mark.parametrize("meanwhile", [traffic_moved, mirrored, being_changed])
 @pytest.mark.parametrize("lenient", [False, True], ids=["", "even if Azure would let it"])
-def test_traffic_that_came_a_moment_ago_saves_it(
+def test_traffic_added_a_moment_ago_refuses_the_delete(
     server: Server, cloud: CloudSession, chat: Endpoint, meanwhile: Any, lenient: bool
 ):
     blue = full(chat)
@@ -442,7 +442,7 @@ def test_traffic_that_came_a_moment_ago_saves_it(
     assert (server.world.estate.find(blue.id), server.mutations) == (blue.body, [])
 
 
-def test_a_sibling_that_came_a_moment_ago_saves_it_and_its_traffic(server: Server, cloud: CloudSession, chat: Endpoint):
+def test_a_sibling_added_a_moment_ago_refuses_the_delete(server: Server, cloud: CloudSession, chat: Endpoint):
     full(chat)
     chat.traffic(blue=100)
     act = delete(cloud)
@@ -460,17 +460,17 @@ def test_a_sibling_that_came_a_moment_ago_saves_it_and_its_traffic(server: Serve
     ],
 )
 @pytest.mark.parametrize("move", [StepName.STOP, StepName.DELETE])
-def test_what_its_manifest_would_not_bring_back_is_not_taken_away(
+def test_a_delete_that_the_manifest_could_not_restore_is_refused(
     server: Server, cloud: CloudSession, chat: Endpoint, path: str, value: object, what: str, move: StepName
 ):
     blue = full(chat)
-    act = planned(cloud, DEPLOYMENT, "chat/blue", move)
+    act = prepare_action(cloud, DEPLOYMENT, "chat/blue", move)
     blue.set(path, value)
     assert f"its {what} changed a moment ago" in str(act.refused())
     assert not server.mutations
 
 
-def test_it_is_not_deleted_while_its_endpoint_does_not_settle(server: Server, cloud: CloudSession, chat: Endpoint):
+def test_an_endpoint_that_does_not_settle_stops_the_delete(server: Server, cloud: CloudSession, chat: Endpoint):
     blue = full(chat)
     chat.traffic(blue=100)
     act = delete(cloud)
@@ -489,7 +489,7 @@ def test_it_is_not_deleted_while_its_endpoint_does_not_settle(server: Server, cl
 @pytest.mark.parametrize(
     ("path", "value"), [("properties.traffic", {"blue": 0, "green": 100}), ("tags", {"team": "other"})], ids=["traffic", "tags"]
 )
-def test_an_endpoint_that_comes_out_otherwise_than_meant_keeps_it(
+def test_an_endpoint_that_ends_in_another_state_stops_the_delete(
     server: Server, cloud: CloudSession, chat: Endpoint, path: str, value: object
 ):
     blue = full(chat)
@@ -506,7 +506,7 @@ def test_an_endpoint_that_comes_out_otherwise_than_meant_keeps_it(
     assert server.world.estate.find(blue.id) is not None
 
 
-def test_a_delete_that_fails_after_its_traffic_was_moved_says_so(server: Server, cloud: CloudSession, chat: Endpoint):
+def test_a_delete_that_fails_after_the_traffic_moved_says_so(server: Server, cloud: CloudSession, chat: Endpoint):
     full(chat)
     chat.traffic(blue=100)
     waits(server, cloud, 60)
@@ -520,7 +520,7 @@ def test_a_delete_that_fails_after_its_traffic_was_moved_says_so(server: Server,
     assert traffic(chat) == {"blue": 100}
 
 
-def test_a_delete_whose_reply_was_lost_is_no_failure(server: Server, cloud: CloudSession, chat: Endpoint):
+def test_a_delete_with_a_lost_reply_is_no_failure(server: Server, cloud: CloudSession, chat: Endpoint):
     blue = full(chat)
     act = delete(cloud)
     left = [True]
@@ -533,19 +533,19 @@ def test_a_delete_whose_reply_was_lost_is_no_failure(server: Server, cloud: Clou
         return None
 
     server.rules.append(lose)
-    assert act.carry() == "it is already being deleted"
+    assert act.perform() == "it is already being deleted"
 
 
-def test_what_is_gone_is_gone(cloud: CloudSession, chat: Endpoint):
+def test_an_action_on_a_deleted_resource_raises_gone(cloud: CloudSession, chat: Endpoint):
     blue = full(chat)
-    acts = [delete(cloud), planned(cloud, DEPLOYMENT, "chat/blue")]
+    acts = [delete(cloud), prepare_action(cloud, DEPLOYMENT, "chat/blue")]
     blue.remove()
     assert {act.refused().reason for act in acts} == {Reason.GONE}
 
 
-def test_a_look_sees_tags_traffic_and_siblings_of_this_moment(cloud: CloudSession, vision: Workspace, chat: Endpoint):
+def test_read_now_has_the_current_tags_traffic_and_siblings(cloud: CloudSession, vision: Workspace, chat: Endpoint):
     blue = full(chat)
-    seen = found(cloud, DEPLOYMENT, "chat/blue")
+    seen = find_resource(cloud, DEPLOYMENT, "chat/blue")
     blue.tagged(None)
     chat.tagged({"reaper:keep": "true"}).traffic(blue=7, green=93)
     vision.tagged(owner="ada")
@@ -559,16 +559,16 @@ def test_a_look_sees_tags_traffic_and_siblings_of_this_moment(cloud: CloudSessio
 
 
 @pytest.mark.parametrize("place", ["deployment", "endpoint", "workspace"])
-def test_tags_that_cannot_be_read_anywhere_above_it_are_none(cloud: CloudSession, vision: Workspace, chat: Endpoint, place: str):
+def test_unreadable_tags_at_any_level_make_the_tags_none(cloud: CloudSession, vision: Workspace, chat: Endpoint, place: str):
     things = {"deployment": full(chat), "endpoint": chat, "workspace": vision}
-    seen = found(cloud, DEPLOYMENT, "chat/blue")
+    seen = find_resource(cloud, DEPLOYMENT, "chat/blue")
     things[place].body["tags"] = "reaper:keep"
     assert registry.action_functions(DEPLOYMENT).read_now(cloud, seen).tags is None
 
 
-def test_a_look_at_what_cannot_be_read_fails(cloud: CloudSession, chat: Endpoint):
+def test_read_now_of_an_unreadable_deployment_fails(cloud: CloudSession, chat: Endpoint):
     blue = full(chat)
-    seen = found(cloud, DEPLOYMENT, "chat/blue")
+    seen = find_resource(cloud, DEPLOYMENT, "chat/blue")
     blue.body["systemData"]["createdAt"] = "yesterday"
     with pytest.raises(CloudError) as caught:
         registry.action_functions(DEPLOYMENT).read_now(cloud, seen)
@@ -583,7 +583,7 @@ def test_a_look_at_what_cannot_be_read_fails(cloud: CloudSession, chat: Endpoint
         (StepName.DELETE, f"{ML}/onlineEndpoints/deployments/delete", f"{ML}/onlineEndpoints/write"),
     ],
 )
-def test_a_missing_right_is_named_and_the_declared_ones_are_enough(
+def test_a_missing_permission_is_named_and_the_declared_ones_suffice(
     server: Server, cloud: CloudSession, chat: Endpoint, move: StepName, granted: str, missing: str
 ):
     full(chat)
@@ -591,14 +591,14 @@ def test_a_missing_right_is_named_and_the_declared_ones_are_enough(
     waits(server, cloud, 60)
     kind = registry.kind(DEPLOYMENT)
     server.rules.append(only(*kind.permissions, *assets.PERMISSIONS, granted))
-    failed = planned(cloud, DEPLOYMENT, "chat/blue", move).refused()
+    failed = prepare_action(cloud, DEPLOYMENT, "chat/blue", move).refused()
     # Where its traffic was moved already, it is not as it was.
     expected = Reason.PARTIAL if missing.endswith("deployments/delete") else Reason.DENIED
     assert (failed.reason, failed.missing) == (expected, missing)
     chat.traffic(blue=100).set("properties.provisioningState", "Succeeded")
     server.rules[:] = [only(*kind.permissions, *kind.actions[move].permissions)]
-    act = planned(cloud, DEPLOYMENT, "chat/blue", move)
-    act.carry()
+    act = prepare_action(cloud, DEPLOYMENT, "chat/blue", move)
+    act.perform()
     later(server)
     server.rules[:] = [only(*kind.permissions, *registry.action_functions(DEPLOYMENT).undo_permissions)]
     undo(cloud, act)

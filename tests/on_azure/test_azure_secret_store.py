@@ -94,7 +94,7 @@ def test_an_identity_that_hangs_is_given_up_after_two_tries(
     assert len(taken) == 2
 
 
-def test_the_limits_are_a_few_seconds():
+def test_the_limits_of_a_vault_call_are_a_few_seconds():
     limits = secret_store.LIMITS
     assert (limits["connection_timeout"] + limits["read_timeout"]) * (1 + limits["retry_total"]) <= 10
 
@@ -109,7 +109,7 @@ class Reply:
 
 
 @pytest.mark.parametrize(("seconds", "again"), [("1", True), ("60", False)])
-def test_a_vault_that_wants_us_to_wait_for_long_is_not_waited_for(seconds: str, again: bool):
+def test_a_long_retry_after_of_a_vault_is_not_waited_for(seconds: str, again: bool):
     policy = secret_store._ShortRetryPolicy(**secret_store.LIMITS)
     request = HttpRequest("GET", VAULT)
     reply = PipelineResponse(request, Reply(seconds), PipelineContext(None))
