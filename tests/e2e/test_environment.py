@@ -106,7 +106,7 @@ def test_a_reader_that_has_left_never_looks_like_something_idle(arguments: list[
 def test_what_keeps_azure_from_being_opened_is_a_line_of_the_coverage(environ: dict[str, str], said: str):
     done = reaper(None, "sweep", "--cloud", "azure", "--format", "json", **environ)
     assert (done.returncode, done.stderr.count("\n")) == (3, 1)
-    assert done.stderr.startswith("coverage incomplete: 1 of 1 list, first failed: ")
+    assert done.stderr.startswith("coverage incomplete: 0 of 1 complete; first: failed: ")
     [row] = json.loads(done.stdout)["coverage"]
     assert (row["cloud"], row["status"], said in row["error"]) == ("azure", "failed", True)
 
