@@ -177,7 +177,9 @@ def test_every_choice_counts_what_it_would_show(show: Open):
         pytest.param(
             StepName.STOP, Result.PLANNED, Mode.ANNOUNCE, "Next stop: due, waiting for `reaper apply`", id="waits for apply"
         ),
-        pytest.param(StepName.WARN, Result.PLANNED, Mode.NOTIFY, "Next notify the owner, but not in this run", id="nobody to tell"),
+        pytest.param(
+            StepName.WARN, Result.PLANNED, Mode.NOTIFY, "Next notify the owner, but not in this run", id="nobody to tell"
+        ),
         pytest.param(StepName.WARN, Result.DONE, Mode.NOTIFY, "Done owner notified", id="told"),
         pytest.param(StepName.STOP, Result.DONE, Mode.ENFORCE, "Done scaled in", id="acted"),
         pytest.param(StepName.STOP, Result.FAILED, Mode.ENFORCE, "Failed stop", id="failed"),

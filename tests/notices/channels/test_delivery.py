@@ -32,9 +32,7 @@ def test_a_lost_summary_does_not_affect_owner_receipts():
     assert errors_by_id([Delivery(message=replace(TOLD, audience=Audience.ADMINS), channel="sns", error=REFUSED)]) == {}
 
 
-def test_an_unavailable_channel_says_what_it_needs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_an_unavailable_channel_says_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "apprise", None)
     monkeypatch.delitem(sys.modules, "reaper.notices.channels.apprise", raising=False)
     specs = [Apprise(type="apprise", url="json://localhost"), Folder(type="folder", path=str(tmp_path))]
