@@ -280,11 +280,11 @@ def test_explain_shows_memory_rules_actions_and_dates(desk: Desk):
     done = desk("explain", "a", "--cloud", "aws")
     assert done.returncode == 0, done.stderr
     for said in (
-        "announced stop not before",
-        "kind can  stop: nothing about it is in the way",
+        "announced stop on or after",
+        "kind can  stop, possible now",
         "next      stop: ",
         "busy above 0",
-        "memory    warned",
+        "memory    notified",
     ):
         assert said in done.stdout, done.stdout
 

@@ -159,9 +159,10 @@ def test_region_all_sweeps_every_region(server: Server, account: Account):
 
 def test_the_text_report_leads_with_money_and_ends_with_coverage(server: Server, account: Account):
     done = reaper(server, "sweep", "--cloud", "aws")
-    order = [done.stdout.index(word) for word in ("Idle now", "resources", "Idle, dearest first", "quiet", "Coverage")]
+    order = [done.stdout.index(word) for word in ("Idle now", "resources", "Idle, most expensive first", "quiet", "Coverage")]
     assert order == sorted(order)
-    assert "would be told; nothing was done" in done.stdout
+    assert "would be notified. For every signal:" in done.stdout
+    assert "nothing was changed" in done.stdout
     assert "sagemaker-endpoint: 2 seen" in done.stderr
 
 
@@ -250,7 +251,7 @@ def test_a_report_in_a_file_mentions_gaps_on_stderr(server: Server, account: Acc
     server.rules.append(on("ListNotebookInstances", denied()))
     done = reaper(server, "sweep", "--cloud", "aws", "--format", format_)
     assert done.returncode == 3
-    assert "coverage incomplete: 1 of 4 lists, first denied: sagemaker-notebook in 123456789012" in done.stderr
+    assert "coverage incomplete: 3 of 4 complete; first: denied: sagemaker-notebook in 123456789012" in done.stderr
     assert "coverage incomplete" not in reaper(server, "sweep", "--cloud", "aws").stderr
 
 

@@ -51,14 +51,14 @@ def test_demo_coverage_is_complete_for_every_kind(demo):
 
 def test_the_demo_text_leads_with_money_and_ends_with_coverage(demo):
     text = demo[1]
-    order = [text.index(part) for part in ("Idle now  $", "Idle, dearest first", "Unknown, left alone", "Coverage  ")]
+    order = [text.index(part) for part in ("Idle now  $", "Idle, most expensive first", "Unknown, never acted on", "Coverage: ")]
     assert order == sorted(order)
     assert max(len(line) for line in text.splitlines()) <= 120
 
 
 def steady(line: str) -> str:
     """A line without what the hour of the day changes: how long, and what it has cost so far."""
-    line = re.sub(r"\$[\d,]+ since idle|(?<=\d) +\$[\d,]+ +\d+ d( \d+ h)?", " _", line)
+    line = re.sub(r"\$[\d,]+ wasted|(?<=\d) +\$[\d,]+ +\d+d( \d+h)?", " _", line)
     return " ".join(line.split())
 
 

@@ -109,7 +109,7 @@ def test_a_closed_pipe_never_exits_with_1(arguments: list[str], unbuffered: str)
 def test_an_azure_session_error_is_a_coverage_row(environ: dict[str, str], said: str):
     done = reaper(None, "sweep", "--cloud", "azure", "--format", "json", **environ)
     assert (done.returncode, done.stderr.count("\n")) == (3, 1)
-    assert done.stderr.startswith("coverage incomplete: 1 of 1 list, first failed: ")
+    assert done.stderr.startswith("coverage incomplete: 0 of 1 complete; first: failed: ")
     [row] = json.loads(done.stdout)["coverage"]
     assert (row["cloud"], row["status"], said in row["error"]) == ("azure", "failed", True)
 

@@ -103,7 +103,7 @@ def test_without_a_way_to_sign_in_one_plain_sentence_says_so():
     )
     [gap] = json.loads(done.stdout)["coverage"]
     assert (done.returncode, gap["status"], done.stderr.count("\n")) == (3, "failed", 1)
-    assert done.stderr.startswith("coverage incomplete: 1 of 1 list, first failed: ")
+    assert done.stderr.startswith("coverage incomplete: 0 of 1 complete; first: failed: ")
     assert "no token" in gap["error"]
 
 
