@@ -30,11 +30,12 @@ channels: [{{type: folder, path: "{folder}"}}]
 SWEEP = """
 import json, os, sys
 from datetime import UTC, datetime
-from reaper import settings, source
+from reaper import settings
+from reaper.policy.file import load_policy
 from reaper.run import run
 
 chosen = settings.from_env(os.environ)
-report = run(chosen, source.load(chosen.policy), lambda: datetime.now(UTC))
+report = run(chosen, load_policy(chosen.policy), lambda: datetime.now(UTC))
 idle = [f.case.resource.kind for f in report.findings if f.case.verdict.state == "idle"]
 print(json.dumps({"idle": idle, "modules": sorted(m for m in sys.modules if m.startswith("reaper."))}))
 """
