@@ -134,7 +134,7 @@ def test_apply_refuses_a_plan_of_another_policy(desk: Desk):
     desk.policy(most=2)
     applied = desk("apply", "plan.json")
     assert (applied.returncode, desk.counts()) == (2, [3, 3, 3])
-    assert "under another policy" in applied.stderr
+    assert "under a different policy" in applied.stderr
 
 
 def test_too_many_actions_wait_for_a_release(desk: Desk):
@@ -246,7 +246,7 @@ def test_apply_refuses_a_memory_ledger(desk: Desk):
     desk("plan", "--cloud", "aws", "-o", "plan.json")
     applied = desk("apply", "plan.json", REAPER_LEDGER="memory:")
     assert (applied.returncode, desk.counts()) == (2, [3, 3, 3])
-    assert "forgets all with this run" in applied.stderr
+    assert "lasts for one run only" in applied.stderr
 
 
 def test_an_unwritable_report_stops_nothing(desk: Desk):

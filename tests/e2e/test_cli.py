@@ -234,7 +234,10 @@ def test_help_has_a_short_name(command: tuple[str, ...]):
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        ("sweep", ["Exit status: 0 complete", "audit reports only", "REAPER_MODE without it, else audit", "can be repeated"]),
+        (
+            "sweep",
+            ["Exit status: 0 complete", "audit only reports", "Default: REAPER_MODE, else audit", "repeated or comma-separated"],
+        ),
         ("apply", ["REAPER_LEDGER", "REAPER_MANIFESTS"]),
         ("restore", ["REAPER_LEDGER", "REAPER_MANIFESTS"]),
         ("undo", ["REAPER_LEDGER", "REAPER_MANIFESTS"]),

@@ -274,7 +274,7 @@ def test_the_story_accepts_no_policy_of_your_own(tmp_path: Path):
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout, (tmp_path / "x").exists()) == (2, "", False)
-    assert "leave --policy and --format out" in done.stderr
+    assert "drop --policy and --format" in done.stderr
 
 
 def _cluster_usd() -> float:

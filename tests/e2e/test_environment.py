@@ -76,7 +76,7 @@ def test_checking_the_output_leaves_an_old_report_intact(server: Server, tmp_pat
 
 def test_a_report_goes_to_stdout_if_its_file_fails(server: Server):
     done = reaper(server, "sweep", "--cloud", "aws", "--format", "json", "--output", "/dev/full")
-    refused(done, "it is on standard output instead")
+    refused(done, "it went to standard output")
     assert [f["name"] for f in json.loads(done.stdout)["findings"]] == ["quiet"]
 
 
@@ -130,7 +130,7 @@ def test_an_invalid_azure_setting_does_not_block_aws(server: Server, environ: di
 @pytest.mark.parametrize("mode", ["notify", "enforce"])
 def test_a_memory_ledger_is_refused_above_audit(server: Server, tmp_path: Path, mode: str):
     told = {"REAPER_LEDGER": "memory:", "REAPER_POLICY": POLICY.format(tmp_path)}
-    refused(reaper(server, "sweep", "--cloud", "aws", "--mode", mode, **told), "would tell the owners again on every run")
+    refused(reaper(server, "sweep", "--cloud", "aws", "--mode", mode, **told), "would notify the owners again on every run")
     assert list(tmp_path.iterdir()) == []
     assert reaper(server, "sweep", "--cloud", "aws", **told).returncode == 0
 
@@ -145,8 +145,8 @@ def test_a_memory_ledger_is_refused_above_audit(server: Server, tmp_path: Path, 
         (["plan", "-o", "-", "--cloud", "azure", "--account", "1"], "--account is for aws, but --cloud azure excludes it"),
         (["explain", "x", "--cloud", "azure", "--region", "us-east-1"], "--region is for aws"),
         (["sweep", "--cloud", "aws", "--region", "US-EAST-1"], "did you mean us-east-1?"),
-        (["sweep", "--cloud", "aws", "--policy", ""], "the policy is an empty text"),
-        (["explain", "x", "--policy", " "], "the policy is an empty text"),
+        (["sweep", "--cloud", "aws", "--policy", ""], "the policy is empty"),
+        (["explain", "x", "--policy", " "], "the policy is empty"),
         (["plan", "-o", "nowhere/plan.json"], "'nowhere/plan.json': can't be written"),
         (["plan", "-o", "-", "--expires", "8d"], "--expires '8d': expected at most 7d"),
         (["release", "--for", "8d"], "--for '8d': expected at most 7d"),

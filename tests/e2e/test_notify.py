@@ -60,7 +60,7 @@ def test_notify_test_never_reads_a_forbidden_secret(posts: Posts):
     keys = {"REAPER_SECRET_KEYS": "k" * 40, "REAPER_SNOOZE_KEYS": "env:REAPER_SECRET_KEYS"}
     done = reaper_notify("--to", "dana@example.com", "--policy", HEAD + line, **keys)
     assert (done.exit_code, posts.got) == (3, [])
-    assert "what signs snooze links is never sent anywhere" in done.stdout
+    assert "the keys of snooze links are never sent anywhere" in done.stdout
 
 
 def test_notify_test_exits_with_3_if_a_channel_fails(inbox: Inbox):

@@ -152,7 +152,7 @@ def test_choice_reason_and_name_are_saved_and_changeable(site: Site, tab):
     tab.get_by_role("link", name="Choose again").click()
     assert "Snoozed until Sat 28 Nov 2026, 11:00 UTC" in tab.inner_text("main")
     tab.get_by_label("1 day").check()
-    tab.get_by_label("Also if that is sooner").check()
+    tab.get_by_label("Shorten the current snooze").check()
     tab.get_by_role("button", name="Keep it").click()
     assert site.memory().snoozed_until == snooze_end(NOW, 1)
 
@@ -182,7 +182,7 @@ def test_an_expired_link_shows_an_error_page(site: Site, tab):
     site.now = NOW + timedelta(days=15)
     reply = tab.goto(site.link())
     assert reply.status == 403
-    assert "This link does not work" in tab.inner_text("h1")
+    assert "This link isn't valid" in tab.inner_text("h1")
     assert tab.get_by_role("button").count() == 0
 
 

@@ -46,7 +46,7 @@ def test_keys_are_read_from_each_form_of_the_secret(text: str, current: str, rin
         pytest.param("", "0 bytes", id="empty"),
         pytest.param("{", "not JSON", id="broken"),
         pytest.param('{"keys": {}}', "'current' is missing", id="no current key"),
-        pytest.param('{"current": "k1", "keys": []}', "not an object", id="a list of keys"),
+        pytest.param('{"current": "k1", "keys": []}', "must be an object", id="a list of keys"),
         pytest.param('{"current": "k1", "keys": {"k1": "not base64!"}}', "not valid base64", id="no base64"),
         pytest.param('{"current": "k1", "keys": {"k1": 7}}', "'k1' is missing or not a string", id="a number"),
         pytest.param('{"current": "k1", "k1": "hunter2hunter2"}', "14 bytes; use at least 32", id="too short"),
