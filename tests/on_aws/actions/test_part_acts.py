@@ -245,7 +245,7 @@ def test_a_finished_stop_of_long_ago_is_not_undone_with_a_new_one(account: Accou
 
 def test_a_manifest_of_two_variants_at_once_still_brings_both_back(account: Account, stage: Stage, server: Server):
     account.endpoint("e", variants=[Variant(name="a", count=3), Variant(name="b", count=2)])
-    resource = stage.run_again(stage.seen("e")).resource
+    resource = stage.again(stage.seen("e")).resource
     old = stage.manifest(resource, StepName.STOP)
     old.undo_state.update(counts={"a": 3, "b": 2}, variants={"a": 1, "b": 1})
     del old.undo_state["part"], old.undo_state["parts"]
