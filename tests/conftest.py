@@ -20,7 +20,7 @@ import azurite
 import models_once
 import quick_moto
 from fakes import ledger_places
-from fakes.ledger_places import Store
+from fakes.ledger_places import LedgerLocation
 from reaper.ledger.port import Ledger
 
 # Where nothing compiled may be kept, each process that a test starts compiles all that it imports anew: most of what a command takes.
@@ -99,12 +99,12 @@ def azurite_tables() -> Iterator[str]:
 
 
 @pytest.fixture(params=["memory", "sqlite", "dynamodb", "table"])
-def store(request, tmp_path) -> Iterator[Store]:
+def ledger_location(request, tmp_path) -> Iterator[LedgerLocation]:
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "memory":
-            made = Store("memory:", {})
+            made = LedgerLocation("memory:", {})
         elif request.param == "sqlite":
-            made = Store(f"sqlite://{tmp_path}/state/ledger.db", {})
+            made = LedgerLocation(f"sqlite://{tmp_path}/state/ledger.db", {})
         elif request.param == "dynamodb":
             made = ledger_places.dynamodb(request.getfixturevalue("moto_url"), patch)
         else:
@@ -114,5 +114,5 @@ def store(request, tmp_path) -> Iterator[Store]:
 
 
 @pytest.fixture
-def kept(store: Store) -> Ledger:
-    return store.open()
+def ledger(ledger_location: LedgerLocation) -> Ledger:
+    return ledger_location.open_ledger()

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from fakes.builders import DAY, NOW, activity, heartbeat, observation, resource
-from fakes.fake_cloud import DEPOT
+from fakes.fake_cloud import FAKE_KIND
 from fakes.fake_deployment import POLICY, policy
 from reaper.assess import assess
 from reaper.conformance import UNREAD_FACT
@@ -25,7 +25,7 @@ def endpoint(**given: object) -> Resource:
     return resource(**{"status": "InService", "parts": HOSTING, "facts": facts, **given})
 
 
-def assessed(thing: Resource, kind: Kind = DEPOT, text: str = POLICY) -> Case:
+def assessed(thing: Resource, kind: Kind = FAKE_KIND, text: str = POLICY) -> Case:
     return assess(observation(activity(), heartbeat(), resource=thing), kind, policy(text), PRICES, NOW)
 
 
@@ -65,13 +65,13 @@ def test_a_kind_that_fails_on_a_resource_blocks_every_action():
     def fail(one: Resource) -> dict:
         raise KeyError(one.name)
 
-    case = assessed(endpoint(), replace(DEPOT, blocked_actions=fail))
-    assert set(case.blocked) == set(DEPOT.actions)
+    case = assessed(endpoint(), replace(FAKE_KIND, blocked_actions=fail))
+    assert set(case.blocked) == set(FAKE_KIND.actions)
     assert all(blocked is not None for blocked in case.blocked.values())
 
 
 def test_use_makes_a_case_active_and_not_wasting():
     seen = observation(activity({3: 5.0}), heartbeat(), resource=endpoint())
-    case = assess(seen, DEPOT, policy(POLICY), PRICES, NOW)
+    case = assess(seen, FAKE_KIND, policy(POLICY), PRICES, NOW)
     assert (case.verdict.state, case.wasted_usd) == (State.ACTIVE, None)
     assert NOW - (case.verdict.last_busy or NOW) < DAY

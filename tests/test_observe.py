@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from fakes.builders import HOUR, TARGET
-from fakes.failing_ledger import Frail
-from fakes.fake_cloud import DENIED, DEPOT
-from fakes.fake_deployment import Enforcer
+from fakes.failing_ledger import FailingLedger
+from fakes.fake_cloud import DENIED, FAKE_KIND
+from fakes.fake_deployment import FakeDeployment
 from reaper.errors import CloudError, Reason
 from reaper.handover import Observed
 from reaper.model import Coverage, State, Status
@@ -17,20 +17,20 @@ from reaper.observe import observe
 
 
 @pytest.fixture
-def there() -> Enforcer:
-    deployment = Enforcer(ledger=Frail(), regions=("us-east-1", "eu-west-1"))
-    deployment.depot.add("churn")
-    deployment.depot.add("west", region="eu-west-1")
+def deployment() -> FakeDeployment:
+    deployment = FakeDeployment(ledger=FailingLedger(), regions=("us-east-1", "eu-west-1"))
+    deployment.cloud.add("churn")
+    deployment.cloud.add("west", region="eu-west-1")
     return deployment
 
 
-def observed(there: Enforcer, **context: object) -> Observed:
-    opened = there.open_run()
+def observed(deployment: FakeDeployment, **context: object) -> Observed:
+    opened = deployment.open_run()
     return observe(opened.run, replace(opened.observe, **context), opened.run.started_at)  # type: ignore[arg-type]
 
 
-def test_every_target_is_observed_and_judged(there: Enforcer):
-    part = observed(there)
+def test_every_target_is_observed_and_judged(deployment: FakeDeployment):
+    part = observed(deployment)
     assert [(case.resource.name, case.verdict.state) for case in part.cases] == [("churn", State.IDLE), ("west", State.IDLE)]
     assert part.targets == (TARGET, replace(TARGET, region="eu-west-1"))
     assert {(row.region, row.status, row.resources) for row in part.coverage} == {
@@ -39,15 +39,15 @@ def test_every_target_is_observed_and_judged(there: Enforcer):
     }
 
 
-def test_the_ledger_has_no_say_in_it(there: Enforcer):
+def test_the_ledger_has_no_say_in_it(deployment: FakeDeployment):
     def fail(call: str, id_: str) -> None:
         raise AssertionError(call)
 
-    there.ledger.blunder = fail  # type: ignore[attr-defined]
-    assert len(observed(there).cases) == 2
+    deployment.ledger.fail_on = fail  # type: ignore[attr-defined]
+    assert len(observed(deployment).cases) == 2
 
 
-def test_a_denied_list_is_a_row_and_hides_no_other_target(there: Enforcer):
+def test_a_denied_list_is_a_row_and_hides_no_other_target(deployment: FakeDeployment):
     calls: list[str] = []
 
     def deny_first(call: str, name: str) -> None:
@@ -55,8 +55,8 @@ def test_a_denied_list_is_a_row_and_hides_no_other_target(there: Enforcer):
         if call == "list" and len(calls) == 1:
             raise DENIED
 
-    there.depot.blunder = deny_first
-    part = observed(there)
+    deployment.cloud.fail_on = deny_first
+    part = observed(deployment)
     assert sorted(row.status for row in part.coverage) == [Status.DENIED, Status.OK]
     assert len(part.cases) == 1
 
@@ -65,49 +65,49 @@ def test_a_denied_list_is_a_row_and_hides_no_other_target(there: Enforcer):
     "error",
     [pytest.param(CloudError(Reason.THROTTLED, "x", "slow"), id="a failed call"), pytest.param(KeyError("x"), id="an odd reply")],
 )
-def test_what_could_not_be_observed_is_unknown(there: Enforcer, error: Exception):
+def test_what_could_not_be_observed_is_unknown(deployment: FakeDeployment, error: Exception):
     def fail(call: str, name: str) -> None:
         if call == "observe":
             raise error
 
-    there.depot.blunder = fail
-    part = observed(there)
+    deployment.cloud.fail_on = fail
+    part = observed(deployment)
     assert {case.verdict.state for case in part.cases} == {State.UNKNOWN}
     assert {row.status for row in part.coverage} == {Status.PARTIAL}
 
 
-def test_what_is_no_odd_reply_ends_the_run(there: Enforcer):
+def test_what_is_no_odd_reply_ends_the_run(deployment: FakeDeployment):
     def end(call: str, name: str) -> None:
         raise MemoryError
 
-    there.depot.blunder = end
+    deployment.cloud.fail_on = end
     with pytest.raises(MemoryError):
-        observed(there)
+        observed(deployment)
 
 
-def test_a_resource_that_the_kind_forgets_is_unknown(there: Enforcer):
-    part = observed(there, kinds=[replace(DEPOT, observe=lambda session, resources, window: ())])
+def test_a_resource_that_the_kind_forgets_is_unknown(deployment: FakeDeployment):
+    part = observed(deployment, kinds=[replace(FAKE_KIND, observe=lambda session, resources, window: ())])
     assert {case.verdict.because for case in part.cases} == {"the kind returned no observation"}
     assert {case.verdict.state for case in part.cases} == {State.UNKNOWN}
 
 
-def test_a_cloud_that_could_not_be_opened_is_in_the_coverage(there: Enforcer):
+def test_a_cloud_that_could_not_be_opened_is_in_the_coverage(deployment: FakeDeployment):
     row = Coverage(cloud="azure", account="unknown", region=None, kind="*", status=Status.FAILED, error="no")
-    assert observed(there, unopened=(row,)).coverage[-1] == row
+    assert observed(deployment, unopened=(row,)).coverage[-1] == row
 
 
-def test_kinds_of_another_cloud_are_not_asked(there: Enforcer):
-    assert observed(there, kinds=[replace(DEPOT, cloud="azure")]).coverage == ()
+def test_kinds_of_another_cloud_are_not_asked(deployment: FakeDeployment):
+    assert observed(deployment, kinds=[replace(FAKE_KIND, cloud="azure")]).coverage == ()
 
 
-def test_progress_is_told_for_each_list(there: Enforcer):
+def test_progress_is_told_for_each_list(deployment: FakeDeployment):
     lines: list[str] = []
-    observed(there, progress=lines.append)
+    observed(deployment, progress=lines.append)
     assert sorted(line.partition(":")[0] for line in lines) == ["1 of 2", "2 of 2"]
 
 
-def test_it_is_judged_at_the_moment_given_and_dated_when_done(there: Enforcer):
-    opened = there.open_run()
-    there.now += HOUR
+def test_it_is_judged_at_the_moment_given_and_dated_when_done(deployment: FakeDeployment):
+    opened = deployment.open_run()
+    deployment.now += HOUR
     part = observe(opened.run, opened.observe, opened.run.started_at)
-    assert part.observed_at == there.now == opened.run.started_at + HOUR
+    assert part.observed_at == deployment.now == opened.run.started_at + HOUR

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from fakes.builders import DAY, HOUR
-from fakes.fake_deployment import POLICY, Enforcer, of, policy
+from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, policy
 from reaper import handover
 from reaper.actions import hold_ledger
 from reaper.handover import Acted, Decided, Observed
@@ -34,48 +34,48 @@ def through_json(value: HandedOver) -> HandedOver:
     return handover.load_decided(text) if isinstance(value, Decided) else handover.load_acted(text)
 
 
-def snooze(there: Enforcer, name: str) -> None:
-    memory = there.memory(name)
-    snoozed = replace(memory, snoozed_until=there.now + 30 * DAY, snoozed_at=there.now, snoozed_by="jo@example.com")
-    assert there.ledger.remember(there.depot.id(name), snoozed, memory.version, there.now)
+def snooze(deployment: FakeDeployment, name: str) -> None:
+    memory = deployment.memory(name)
+    snoozed = replace(memory, snoozed_until=deployment.now + 30 * DAY, snoozed_at=deployment.now, snoozed_by="jo@example.com")
+    assert deployment.ledger.remember(deployment.cloud.id(name), snoozed, memory.version, deployment.now)
 
 
-def eventful(there: Enforcer) -> list[Report]:
+def eventful(deployment: FakeDeployment) -> list[Report]:
     """Two weeks with notices, a snooze, reminders, stops, deletes with guests, parts, holds, office hours and a failing channel."""
-    there.policy = policy(POLICY.replace("max_acts: 20", "max_acts: 2") + RULES)
-    there.regions = ("us-east-1", "eu-west-1")
-    there.depot.add("snoozed", tags={"owner": "jo@example.com"})
-    there.depot.add("idle", tags={"owner": "jo@example.com"})
-    there.depot.add("pair", variants=2)
-    there.depot.add("busy", uses=[there.now])
-    there.depot.add("west", region="eu-west-1")
-    there.depot.add("hint", vague=True)
-    there.depot.add("old-host")
-    there.depot.add("old-guest", host="old-host", barred="left to its host")
-    there.depot.add("office-box")
-    there.depot.add("unreadable", tags=None)
-    reports = [there.sweep(Mode.AUDIT), there.sweep(Mode.NOTIFY), there.sweep()]
-    snooze(there, "snoozed")
+    deployment.policy = policy(POLICY.replace("max_acts: 20", "max_acts: 2") + RULES)
+    deployment.regions = ("us-east-1", "eu-west-1")
+    deployment.cloud.add("snoozed", tags={"owner": "jo@example.com"})
+    deployment.cloud.add("idle", tags={"owner": "jo@example.com"})
+    deployment.cloud.add("pair", variants=2)
+    deployment.cloud.add("busy", uses=[deployment.now])
+    deployment.cloud.add("west", region="eu-west-1")
+    deployment.cloud.add("hint", without_heartbeat=True)
+    deployment.cloud.add("old-host")
+    deployment.cloud.add("old-guest", host="old-host", blocked_because="left to its host")
+    deployment.cloud.add("office-box")
+    deployment.cloud.add("unreadable", tags=None)
+    reports = [deployment.sweep(Mode.AUDIT), deployment.sweep(Mode.NOTIFY), deployment.sweep()]
+    snooze(deployment, "snoozed")
     for day in range(14):
-        there.post.shut = day in {6, 7, 8}
+        deployment.channel.is_closed = day in {6, 7, 8}
         if day == 5:
-            hold_ledger.release_hold(there.ledger, "lee", there.now, timedelta(days=2))
-        there.now += DAY if day % 3 else DAY - 13 * HOUR
-        reports.append(there.sweep())
+            hold_ledger.release_hold(deployment.ledger, "lee", deployment.now, timedelta(days=2))
+        deployment.now += DAY if day % 3 else DAY - 13 * HOUR
+        reports.append(deployment.sweep())
     return reports
 
 
 def test_a_run_is_the_same_with_json_at_each_joint():
-    plain, passed = Enforcer(), Enforcer(hand_over=through_json)
+    plain, passed = FakeDeployment(), FakeDeployment(hand_over=through_json)
     for before, after in zip(eventful(plain), eventful(passed), strict=True):
         assert before == after
     assert plain.post.messages == passed.post.messages
-    assert plain.depot.log == passed.depot.log
-    assert {StepName.STOP, StepName.DELETE} <= {step for step, _, _ in plain.depot.log}
+    assert plain.cloud.log == passed.cloud.log
+    assert {StepName.STOP, StepName.DELETE} <= {step for step, _, _ in plain.cloud.log}
 
 
 def test_the_eventful_weeks_have_every_step():
-    reports = eventful(Enforcer())
+    reports = eventful(FakeDeployment())
     steps = {f.step.name for report in reports for f in report.findings}
     assert steps >= set(StepName) - {StepName.START}
     outcomes = [f.outcome for report in reports for f in report.findings]
@@ -92,72 +92,72 @@ def test_below_enforce_no_act_crosses_a_joint(mode: Mode):
         crossed.append(type(value))
         return value
 
-    there = Enforcer(hand_over=note)
-    there.depot.add("churn")
-    there.sweep()
-    there.now += 3 * DAY
+    deployment = FakeDeployment(hand_over=note)
+    deployment.cloud.add("churn")
+    deployment.sweep()
+    deployment.now += 3 * DAY
     crossed.clear()
-    there.sweep(mode)
-    assert (crossed, there.depot.log) == ([Observed, Decided], [])
+    deployment.sweep(mode)
+    assert (crossed, deployment.cloud.log) == ([Observed, Decided], [])
 
 
 def test_an_audit_writes_nothing():
-    there = Enforcer()
-    there.depot.add("churn")
+    deployment = FakeDeployment()
+    deployment.cloud.add("churn")
     writes: list[str] = []
     for name in ("remember", "write_row", "take_lease", "add_history", "record_statistics", "forget_before", "add_unfinished"):
-        setattr(there.ledger, name, lambda *_, name=name: writes.append(name))
-    there.sweep(Mode.AUDIT)
-    assert (writes, there.post.messages) == ([], [])
+        setattr(deployment.ledger, name, lambda *_, name=name: writes.append(name))
+    deployment.sweep(Mode.AUDIT)
+    assert (writes, deployment.channel.messages) == ([], [])
 
 
 def test_the_target_of_the_most_expensive_action_comes_first():
-    there = Enforcer(regions=("eu-west-1", "us-east-1"))
-    there.depot.add("cheap", region="eu-west-1", instance="ml.t3.medium")
-    there.depot.add("expensive", instance="ml.p4d.24xlarge")
-    there.sweep()
-    there.later(days=3)
-    assert [name for _, name, _ in there.depot.log] == ["expensive", "cheap"]
+    deployment = FakeDeployment(regions=("eu-west-1", "us-east-1"))
+    deployment.cloud.add("cheap", region="eu-west-1", instance="ml.t3.medium")
+    deployment.cloud.add("expensive", instance="ml.p4d.24xlarge")
+    deployment.sweep()
+    deployment.sweep_after(days=3)
+    assert [name for _, name, _ in deployment.cloud.log] == ["expensive", "cheap"]
 
 
 def test_the_leases_are_given_back_if_acting_breaks_off():
-    there = Enforcer()
-    there.depot.add("churn")
-    there.sweep()
-    there.now += 3 * DAY
+    deployment = FakeDeployment()
+    deployment.cloud.add("churn")
+    deployment.sweep()
+    deployment.now += 3 * DAY
 
     def broken(call: str, name: str) -> None:
         raise MemoryError(call) if call == "look" else KeyError
 
-    there.depot.blunder = lambda call, name: broken(call, name) if call == "look" else None
+    deployment.cloud.fail_on = lambda call, name: broken(call, name) if call == "look" else None
     with pytest.raises(MemoryError):
-        there.sweep()
-    there.depot.blunder = lambda call, name: None
-    assert of(there.sweep(), "churn").outcome.result is Result.DONE
+        deployment.sweep()
+    deployment.cloud.fail_on = lambda call, name: None
+    assert finding_of(deployment.sweep(), "churn").outcome.result is Result.DONE
 
 
 def test_what_is_snoozed_between_decide_and_act_is_not_stopped():
-    there = Enforcer()
-    there.depot.add("churn")
-    there.sweep()
-    there.now += 3 * DAY
+    deployment = FakeDeployment()
+    deployment.cloud.add("churn")
+    deployment.sweep()
+    deployment.now += 3 * DAY
 
-    def meanwhile(value: HandedOver) -> HandedOver:
+    def before_call(value: HandedOver) -> HandedOver:
         if isinstance(value, Decided):
-            snooze(there, "churn")
+            snooze(deployment, "churn")
         return value
 
-    there.hand_over = meanwhile
-    finding = of(there.sweep(), "churn")
-    assert (finding.outcome.result, there.depot.log) == (Result.REFUSED, [])
+    deployment.hand_over = before_call
+    finding = finding_of(deployment.sweep(), "churn")
+    assert (finding.outcome.result, deployment.cloud.log) == (Result.REFUSED, [])
 
 
 def test_the_calls_of_acting_are_in_the_coverage():
-    there = Enforcer()
-    there.depot.add("churn")
-    before = there.sweep().coverage[0].calls
-    there.now += 3 * DAY + timedelta(minutes=1)
-    after = there.sweep().coverage[0].calls
+    deployment = FakeDeployment()
+    deployment.cloud.add("churn")
+    before = deployment.sweep().coverage[0].calls
+    deployment.now += 3 * DAY + timedelta(minutes=1)
+    after = deployment.sweep().coverage[0].calls
     assert after["sagemaker:DescribeEndpoint"] > before.get("sagemaker:DescribeEndpoint", 0)
 
 
@@ -169,12 +169,12 @@ def test_acted_is_what_crosses_for_each_target():
             crossed.append(value)
         return value
 
-    there = Enforcer(regions=("eu-west-1", "us-east-1"), hand_over=note)
-    there.depot.add("west", region="eu-west-1")
-    there.depot.add("east")
-    there.sweep()
-    there.later(days=3)
+    deployment = FakeDeployment(regions=("eu-west-1", "us-east-1"), hand_over=note)
+    deployment.cloud.add("west", region="eu-west-1")
+    deployment.cloud.add("east")
+    deployment.sweep()
+    deployment.sweep_after(days=3)
     assert {acted.target.region: list(acted.outcomes) for acted in crossed} == {
-        "eu-west-1": [there.depot.id("west")],
-        "us-east-1": [there.depot.id("east")],
+        "eu-west-1": [deployment.cloud.id("west")],
+        "us-east-1": [deployment.cloud.id("east")],
     }

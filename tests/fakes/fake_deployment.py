@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from fakes.builders import NOW, TARGET
-from fakes.fake_cloud import ACTS, DEPOT, Archive, Depot, Yard
+from fakes.fake_cloud import ACTS, FAKE_KIND, FakeCloud, FakeManifestStore, FakeSession
 from reaper import __version__
 from reaper.actions import manifest, restore
 from reaper.actions.contract import ActionFunctions
@@ -37,34 +37,34 @@ owners: {domains: [example.com], fallback: ml-admins@example.com}
 """
 
 
-class Postbox:
+class FakeChannel:
     """A channel that keeps what it is given; `shut`: it takes nothing. `heard` hears of every message that was taken."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
-        self.shut = False
-        self.blunder: Callable[[str, str], None] = lambda call, name: None
-        self.heard: Callable[[Message], None] = lambda message: None
+        self.is_closed = False
+        self.fail_on: Callable[[str, str], None] = lambda call, name: None
+        self.on_message: Callable[[Message], None] = lambda message: None
 
     def send(self, message: Message) -> str:
-        self.blunder("send", "")
-        if self.shut:
+        self.fail_on("send", "")
+        if self.is_closed:
             raise CloudError(Reason.UNREACHABLE, "post:Send", "no answer")
         self.messages.append(message)
-        self.heard(message)
-        self.blunder("sent", "")
+        self.on_message(message)
+        self.fail_on("sent", "")
         return f"receipt-{len(self.messages)}"
 
 
 @dataclass
-class Enforcer:
+class FakeDeployment:
     """The deployment. `now` is its clock."""
 
     policy: Policy = field(default_factory=lambda: policy(POLICY))
     now: datetime = NOW
     ledger: Ledger = field(default_factory=InMemoryLedger)
-    store: Archive = field(default_factory=Archive)
-    post: Postbox = field(default_factory=Postbox)
+    store: FakeManifestStore = field(default_factory=FakeManifestStore)
+    channel: FakeChannel = field(default_factory=FakeChannel)
     deadline: datetime | None = None
     more: list[OpenChannel] = field(default_factory=list)
     regions: tuple[str, ...] = ("us-east-1",)
@@ -74,7 +74,7 @@ class Enforcer:
     hand_over: HandOver = unchanged
 
     def __post_init__(self) -> None:
-        self.depot = Depot(clock=lambda: self.now)
+        self.cloud = FakeCloud(clock=lambda: self.now)
         self.archive = manifest.Archive(place="s3://manifests", store=self.store)
 
     def sweep(self, mode: Mode = Mode.ENFORCE, regions: Sequence[str] | None = None) -> Report:
@@ -85,12 +85,12 @@ class Enforcer:
         """The next run, with the context of each phase."""
         self.runs += 1
         clock = lambda: self.now  # noqa: E731
-        yards = [Yard(self.depot, replace(TARGET, region=r)) for r in regions or self.regions]
-        channels = [OpenChannel(name="post", readers=frozenset(Audience), sender=self.post), *self.more]
+        yards = [FakeSession(self.cloud, replace(TARGET, region=r)) for r in regions or self.regions]
+        channels = [OpenChannel(name="post", readers=frozenset(Audience), sender=self.channel), *self.more]
         run = Run(id=f"run-{self.runs}", started_at=self.now, mode=mode, version=__version__, policy_sha256="0" * 64)
         return OpenRun(
             run=run,
-            observe=ObserveContext(sessions=yards, kinds=[DEPOT], policy=self.policy, clock=clock),
+            observe=ObserveContext(sessions=yards, kinds=[FAKE_KIND], policy=self.policy, clock=clock),
             decide=DecideContext(policy=self.policy, ledger=self.ledger, clock=clock, agreed=self.agreed),
             act=self.open_act if mode.acts else None,
             conclude=ConcludeContext(policy=self.policy, ledger=self.ledger, channels=channels, clock=clock),
@@ -99,35 +99,35 @@ class Enforcer:
     def open_act(self, target: Target, leases: RunLeases) -> ActContext:
         """What acting on that target needs."""
         return ActContext(
-            session=Yard(self.depot, target),
+            session=FakeSession(self.cloud, target),
             policy=self.policy,
             ledger=self.ledger,
             archive=self.archive,
             clock=lambda: self.now,
             leases=leases,
             deadline=self.deadline,
-            kind=lambda name: DEPOT,
+            kind=lambda name: FAKE_KIND,
             action_functions=lambda name: self.acts,
         )
 
-    def later(self, **given: Any) -> Report:
+    def sweep_after(self, **given: Any) -> Report:
         """A sweep after so much time."""
         self.now += timedelta(**given)
         return self.sweep()
 
-    def bench(self) -> restore.RestoreContext:
+    def restore_context(self) -> restore.RestoreContext:
         """What a person who takes things back works with."""
         return restore.RestoreContext(
             ledger=self.ledger,
             archive=self.archive,
-            open_session=lambda target: Yard(self.depot, target),
+            open_session=lambda target: FakeSession(self.cloud, target),
             clock=lambda: self.now,
             by="lee",
             action_functions=lambda name: ACTS,
         )
 
     def memory(self, name: str) -> Memory:
-        return self.ledger.recall([self.depot.id(name)], self.now).get(self.depot.id(name), Memory())
+        return self.ledger.recall([self.cloud.id(name)], self.now).get(self.cloud.id(name), Memory())
 
 
 def policy(text: str) -> Policy:
@@ -139,6 +139,6 @@ def only(report: Report) -> Finding:
     return found
 
 
-def of(report: Report, name: str) -> Finding:
+def finding_of(report: Report, name: str) -> Finding:
     [found] = [f for f in report.findings if f.case.resource.name == name]
     return found

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from fakes.builders import NOW
-from fakes.snooze_requests import LINK, Down, Forgetful, warned
+from fakes.snooze_requests import LINK, LedgerWithoutHistory, UnreachableLedger, warned
 from reaper.errors import CloudError, Reason
 from reaper.ledger.in_memory import InMemoryLedger
 from reaper.ledger.port import Ledger
@@ -119,8 +119,10 @@ def test_a_click_counts_with_cached_keys_and_is_logged():
     [
         pytest.param(warned, {}, 200, logging.INFO, id="looked at"),
         pytest.param(warned, {"query": "t=x"}, 403, logging.WARNING, id="refused"),
-        pytest.param(Down, {}, 503, logging.ERROR, id="a ledger that is down"),
-        pytest.param(Forgetful, {"method": "POST", "body": f"t={TOKEN}&days=1".encode()}, 200, logging.ERROR, id="no history"),
+        pytest.param(UnreachableLedger, {}, 503, logging.ERROR, id="a ledger that is down"),
+        pytest.param(
+            LedgerWithoutHistory, {"method": "POST", "body": f"t={TOKEN}&days=1".encode()}, 200, logging.ERROR, id="no history"
+        ),
     ],
 )
 def test_the_log_level_follows_the_reply(ledger: Callable[[], InMemoryLedger], asked: dict[str, object], status: int, level: int):
@@ -129,7 +131,7 @@ def test_the_log_level_follows_the_reply(ledger: Callable[[], InMemoryLedger], a
 
 
 def test_strangers_cannot_flood_the_log_or_hide_failures():
-    house = House(Down)
+    house = House(UnreachableLedger)
     notes = [house.ask(query="t=guess", ip=f"10.{n // 250}.{n % 250}.1").note for n in range(1000)]
     assert sum(bool(note) for note in notes) == 60
     assert "timed out" in house.ask().note

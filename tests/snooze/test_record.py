@@ -14,10 +14,10 @@ from fakes.snooze_requests import (
     LINK,
     TOKEN,
     WARNED,
-    Down,
-    Forgetful,
+    ContendedLedger,
+    LedgerWithoutHistory,
     Page,
-    Raced,
+    UnreachableLedger,
     desk,
     look,
     remembered,
@@ -163,9 +163,9 @@ def test_choices_stay_within_the_limit_with_one_preselected(ledger: InMemoryLedg
 
 def test_an_unreachable_ledger_is_a_503_with_the_tag(ledger: InMemoryLedger):
     for reply, day in (
-        (look(Down()), "2026-11-28"),
-        (send(Down(), days="3"), "2026-11-24"),
-        (send(Down(), days="999"), "2026-12-21"),
+        (look(UnreachableLedger()), "2026-11-28"),
+        (send(UnreachableLedger(), days="3"), "2026-11-24"),
+        (send(UnreachableLedger(), days="999"), "2026-12-21"),
     ):
         assert (reply.status, reply.headers["retry-after"]) == (503, "120")
         assert f"reaper:keep-until={day}" in reply.body
@@ -175,7 +175,7 @@ def test_an_unreachable_ledger_is_a_503_with_the_tag(ledger: InMemoryLedger):
 
 
 def test_a_failed_history_entry_is_logged_and_the_snooze_stays():
-    ledger = Forgetful()
+    ledger = LedgerWithoutHistory()
     reply = send(ledger)
     assert reply.status == 200
     assert "history could not be written" in reply.note
@@ -183,14 +183,14 @@ def test_a_failed_history_entry_is_logged_and_the_snooze_stays():
 
 
 def test_a_lost_race_is_retried_and_keeps_the_winners_fields():
-    ledger = Raced(3)
+    ledger = ContendedLedger(3)
     assert send(ledger).status == 200
     found = remembered(ledger)
     assert (found.snoozed_until, found.reminded_at, found.version) == (pages.snooze_end(NOW, 7), NOW, 4)
 
 
 def test_losing_every_race_is_a_503():
-    ledger = Raced(99)
+    ledger = ContendedLedger(99)
     reply = send(ledger)
     assert (reply.status, remembered(ledger).snoozed_until) == (503, None)
     assert "somebody else wrote first" in reply.note

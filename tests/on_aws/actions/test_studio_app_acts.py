@@ -81,11 +81,13 @@ def test_an_app_in_a_space_without_an_owner_is_blocked(account: Account, stage: 
         stage.move("common/JupyterLab/default", StepName.STOP)
 
 
-def test_an_unreadable_space_blocks_the_stop_and_shows_in_coverage(account: Account, stage: Stage, server: Server, swept: Sweep):
+def test_an_unreadable_space_blocks_the_stop_and_shows_in_coverage(
+    account: Account, stage: Stage, server: Server, run_sweep: Sweep
+):
     account.app(space="lab")
     server.rules.append(on("ListSpaces", denied()))
     assert stage.bar(LAB, StepName.STOP) == "the owner of its space could not be read"
-    assert swept(KIND).coverage(KIND).missing == "sagemaker:ListSpaces"
+    assert run_sweep(KIND).coverage(KIND).missing == "sagemaker:ListSpaces"
 
 
 @pytest.mark.parametrize(
