@@ -11,7 +11,7 @@ from werkzeug.serving import make_server
 
 import azurite
 from fakes import ledger_places
-from fakes.ledger_places import Store
+from fakes.ledger_places import LedgerLocation
 from reaper.ledger.port import Ledger
 
 
@@ -36,12 +36,12 @@ def azurite_tables() -> Iterator[str]:
 
 
 @pytest.fixture(params=["memory", "sqlite", "dynamodb", "table"])
-def store(request, tmp_path) -> Iterator[Store]:
+def ledger_location(request, tmp_path) -> Iterator[LedgerLocation]:
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "memory":
-            made = Store("memory:", {})
+            made = LedgerLocation("memory:", {})
         elif request.param == "sqlite":
-            made = Store(f"sqlite://{tmp_path}/state/ledger.db", {})
+            made = LedgerLocation(f"sqlite://{tmp_path}/state/ledger.db", {})
         elif request.param == "dynamodb":
             made = ledger_places.dynamodb(request.getfixturevalue("moto_url"), patch)
         else:
@@ -51,5 +51,5 @@ def store(request, tmp_path) -> Iterator[Store]:
 
 
 @pytest.fixture
-def kept(store: Store) -> Ledger:
-    return store.open()
+def ledger(ledger_location: LedgerLocation) -> Ledger:
+    return ledger_location.open_ledger()

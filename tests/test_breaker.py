@@ -9,7 +9,7 @@ import pytest
 
 from fakes.builders import DAY, HOUR, NOW, TARGET
 from fakes.fake_cloud import DENIED
-from fakes.fake_deployment import POLICY, Enforcer, policy
+from fakes.fake_deployment import POLICY, FakeDeployment, policy
 from fakes.judged_cases import case
 from reaper import decide, limits
 from reaper.actions import holds
@@ -22,191 +22,193 @@ LIMITS = "{max_acts: 20, max_share: 100%, max_usd_per_hour: 1000}"
 REGIONS = ("us-east-1", "eu-west-1")
 
 
-def fleet(idle: int = 2, busy: int = 8, regions: tuple[str, ...] = REGIONS[:1]) -> Enforcer:
+def fleet(idle: int = 2, busy: int = 8, regions: tuple[str, ...] = REGIONS[:1]) -> FakeDeployment:
     """So many things in each region, three sweeps of which are known."""
-    there = Enforcer(
+    deployment = FakeDeployment(
         policy=policy(POLICY.replace(LIMITS, "{max_acts: 50, max_share: 100%, max_usd_per_hour: 1000}")), regions=regions
     )
     for region in regions:
         for index in range(idle):
-            there.depot.add(f"{region}-idle-{index}", region=region)
+            deployment.cloud.add(f"{region}-idle-{index}", region=region)
         for index in range(busy):
             uses = [NOW + day * DAY / 2 for day in range(60)]
-            there.depot.add(f"{region}-busy-{index}", region=region, uses=uses)
+            deployment.cloud.add(f"{region}-busy-{index}", region=region, uses=uses)
     for _ in range(3):
-        there.sweep()
-        there.now += HOUR
-    return there
+        deployment.sweep()
+        deployment.now += HOUR
+    return deployment
 
 
-def silence(there: Enforcer, region: str) -> None:
+def silence(deployment: FakeDeployment, region: str) -> None:
     """The signal of use breaks down there: everything seems idle since long ago."""
-    for thing in there.depot.things.values():
+    for thing in deployment.cloud.things.values():
         if thing.region == region:
             thing.uses.clear()
 
 
-def blind(there: Enforcer, length: timedelta, names: str = "") -> None:
+def blind(deployment: FakeDeployment, length: timedelta, names: str = "") -> None:
     """Nothing is known of these things for so long from now on."""
-    for name, thing in there.depot.things.items():
+    for name, thing in deployment.cloud.things.items():
         if name.startswith(names):
-            start, end = there.now - DAY, there.now + length
-            thing.deaf.append((start, end))
+            start, end = deployment.now - DAY, deployment.now + length
+            thing.metric_gaps.append((start, end))
             thing.uses = [use for use in thing.uses if not start <= use < end]
 
 
-def acted(there: Enforcer, region: str) -> int:
-    return sum(1 for _, name, _ in there.depot.log if name.startswith(region))
+def acted(deployment: FakeDeployment, region: str) -> int:
+    return sum(1 for _, name, _ in deployment.cloud.log if name.startswith(region))
 
 
-def rows(there: Enforcer) -> int:
-    return len(there.ledger.statistics(TARGET, KIND, 999))
+def rows(deployment: FakeDeployment) -> int:
+    return len(deployment.ledger.statistics(TARGET, KIND, 999))
 
 
-def jumping(there: Enforcer) -> list[frozenset[holds.KindInTarget]]:
-    return [holds.covered_places(h) for h in decide.current_holds(there.ledger) if h.limit == "jump"]
+def jumping(deployment: FakeDeployment) -> list[frozenset[holds.KindInTarget]]:
+    return [holds.covered_places(h) for h in decide.current_holds(deployment.ledger) if h.limit == "jump"]
 
 
 def test_a_jump_in_one_place_holds_that_place_only():
-    there = fleet(regions=REGIONS)
-    silence(there, "eu-west-1")
+    deployment = fleet(regions=REGIONS)
+    silence(deployment, "eu-west-1")
     for _ in range(8):
-        there.now += DAY / 2
-        there.sweep()
-    assert (acted(there, "us-east-1"), acted(there, "eu-west-1")) == (2, 0)
-    assert jumping(there) == [{("aws/123456789012/eu-west-1", KIND)}]
+        deployment.now += DAY / 2
+        deployment.sweep()
+    assert (acted(deployment, "us-east-1"), acted(deployment, "eu-west-1")) == (2, 0)
+    assert jumping(deployment) == [{("aws/123456789012/eu-west-1", KIND)}]
 
 
 def test_what_a_jump_holds_is_not_too_many_for_the_others():
-    there = fleet(regions=REGIONS)
-    there.policy = policy(POLICY.replace(LIMITS, "{max_acts: 2, max_share: 100%, max_usd_per_hour: 1000}"))
-    silence(there, "eu-west-1")
+    deployment = fleet(regions=REGIONS)
+    deployment.policy = policy(POLICY.replace(LIMITS, "{max_acts: 2, max_share: 100%, max_usd_per_hour: 1000}"))
+    silence(deployment, "eu-west-1")
     for _ in range(8):
-        there.now += DAY / 2
-        there.sweep()
-    assert acted(there, "us-east-1") == 2
+        deployment.now += DAY / 2
+        deployment.sweep()
+    assert acted(deployment, "us-east-1") == 2
 
 
 def test_a_blind_sweep_is_no_sweep_in_which_nothing_was_idle():
-    there = fleet()
-    known = rows(there)
-    blind(there, 10 * DAY)
+    deployment = fleet()
+    known = rows(deployment)
+    blind(deployment, 10 * DAY)
     for _ in range(4):
-        there.sweep()
-        there.now += HOUR
-    assert rows(there) == known
+        deployment.sweep()
+        deployment.now += HOUR
+    assert rows(deployment) == known
 
 
 @pytest.mark.parametrize(("unknown", "counts"), [(5, True), (6, False)])
 def test_at_most_half_may_be_unknown(unknown: int, counts: bool):
-    there = fleet(busy=8)
-    known = rows(there)
+    deployment = fleet(busy=8)
+    known = rows(deployment)
     for index in range(unknown):
-        there.depot.things[f"us-east-1-busy-{index}"].patchy = True
-        there.depot.things[f"us-east-1-busy-{index}"].uses.clear()
-    there.sweep()
-    assert rows(there) == known + counts
+        deployment.cloud.things[f"us-east-1-busy-{index}"].incomplete_replies = True
+        deployment.cloud.things[f"us-east-1-busy-{index}"].uses.clear()
+    deployment.sweep()
+    assert rows(deployment) == known + counts
 
 
 def test_a_denied_sweep_teaches_nothing():
-    there = fleet()
-    known = rows(there)
+    deployment = fleet()
+    known = rows(deployment)
 
     def denied(call: str, name: str) -> None:
         if call == "list":
             raise DENIED
 
-    there.depot.blunder = denied
-    there.sweep()
-    assert rows(there) == known
+    deployment.cloud.fail_on = denied
+    deployment.sweep()
+    assert rows(deployment) == known
 
 
 def test_an_outage_of_more_sweeps_than_count_leaves_the_breaker_as_it_was():
-    there = fleet()
-    blind(there, 12 * DAY / 2)
+    deployment = fleet()
+    blind(deployment, 12 * DAY / 2)
     for _ in range(12):
-        there.sweep()
-        there.now += DAY / 2
-    silence(there, "us-east-1")
+        deployment.sweep()
+        deployment.now += DAY / 2
+    silence(deployment, "us-east-1")
     for _ in range(8):
-        there.sweep()
-        there.now += DAY / 2
-    assert (acted(there, "us-east-1"), len(jumping(there))) == (0, 1)
+        deployment.sweep()
+        deployment.now += DAY / 2
+    assert (acted(deployment, "us-east-1"), len(jumping(deployment))) == (0, 1)
 
 
 def test_the_last_ten_count_however_many_jumps_an_older_ledger_has_since():
-    there = fleet()
+    deployment = fleet()
     for index in range(150):
-        told = RunStatistics(run=f"old-{index}", target=TARGET, kind=KIND, started=there.now, seen=10, idle=10, was_jump=True)
-        there.ledger.record_statistics(told)
-        there.now += HOUR
-    silence(there, "us-east-1")
+        told = RunStatistics(
+            run=f"old-{index}", target=TARGET, kind=KIND, started=deployment.now, seen=10, idle=10, was_jump=True
+        )
+        deployment.ledger.record_statistics(told)
+        deployment.now += HOUR
+    silence(deployment, "us-east-1")
     for _ in range(8):
-        there.sweep()
-        there.now += DAY / 2
-    assert acted(there, "us-east-1") == 0
+        deployment.sweep()
+        deployment.now += DAY / 2
+    assert acted(deployment, "us-east-1") == 0
 
 
 def test_with_fewer_than_three_sweeps_the_caps_alone_protect():
-    there = fleet()
-    there.ledger = Enforcer().ledger
-    silence(there, "us-east-1")
-    there.sweep()
-    there.now += 3 * DAY
-    there.sweep()
-    assert acted(there, "us-east-1") == 10
+    deployment = fleet()
+    deployment.ledger = FakeDeployment().ledger
+    silence(deployment, "us-east-1")
+    deployment.sweep()
+    deployment.now += 3 * DAY
+    deployment.sweep()
+    assert acted(deployment, "us-east-1") == 10
 
 
-def in_a_jump() -> Enforcer:
+def in_a_jump() -> FakeDeployment:
     """Everything is silent and due, and the first two are truly idle."""
-    there = fleet()
-    silence(there, "us-east-1")
+    deployment = fleet()
+    silence(deployment, "us-east-1")
     for _ in range(8):
-        there.now += DAY / 2
-        there.sweep()
-    assert (acted(there, "us-east-1"), len(jumping(there))) == (0, 1)
-    return there
+        deployment.now += DAY / 2
+        deployment.sweep()
+    assert (acted(deployment, "us-east-1"), len(jumping(deployment))) == (0, 1)
+    return deployment
 
 
-def heal(there: Enforcer) -> None:
-    for name, thing in there.depot.things.items():
+def heal(deployment: FakeDeployment) -> None:
+    for name, thing in deployment.cloud.things.items():
         if "busy" in name:
-            thing.uses.append(there.now)
+            thing.uses.append(deployment.now)
 
 
 def test_a_jump_ends_when_the_share_is_as_it_was():
-    there = in_a_jump()
-    heal(there)
-    there.now += HOUR
-    there.sweep()
-    assert (jumping(there), acted(there, "us-east-1")) == ([], 2)
+    deployment = in_a_jump()
+    heal(deployment)
+    deployment.now += HOUR
+    deployment.sweep()
+    assert (jumping(deployment), acted(deployment, "us-east-1")) == ([], 2)
 
 
 def test_a_blind_sweep_does_not_end_a_jump():
-    there = in_a_jump()
-    blind(there, DAY, "us-east-1-busy")
-    there.now += HOUR
-    there.sweep()
-    assert (len(jumping(there)), acted(there, "us-east-1")) == (1, 0)
+    deployment = in_a_jump()
+    blind(deployment, DAY, "us-east-1-busy")
+    deployment.now += HOUR
+    deployment.sweep()
+    assert (len(jumping(deployment)), acted(deployment, "us-east-1")) == (1, 0)
 
 
 def test_a_jump_lasts_as_long_as_it_is_one_and_teaches_nothing():
-    there = in_a_jump()
-    known = rows(there)
+    deployment = in_a_jump()
+    known = rows(deployment)
     for _ in range(12):
-        there.now += DAY / 2
-        there.sweep()
-    assert (rows(there), acted(there, "us-east-1")) == (known, 0)
+        deployment.now += DAY / 2
+        deployment.sweep()
+    assert (rows(deployment), acted(deployment, "us-east-1")) == (known, 0)
 
 
 def test_after_a_release_what_is_usual_is_learnt_anew_in_that_place():
-    there = in_a_jump()
-    given = decide.release_hold(there.ledger, "lee", there.now)
-    assert given.usual_since == {("aws/123456789012/us-east-1", KIND): there.now}
-    there.now += HOUR
-    there.sweep()
-    assert (acted(there, "us-east-1"), jumping(there)) == (10, [])
-    later = decide.release_hold(there.ledger, "lee", there.now)
+    deployment = in_a_jump()
+    given = decide.release_hold(deployment.ledger, "lee", deployment.now)
+    assert given.usual_since == {("aws/123456789012/us-east-1", KIND): deployment.now}
+    deployment.now += HOUR
+    deployment.sweep()
+    assert (acted(deployment, "us-east-1"), jumping(deployment)) == (10, [])
+    later = decide.release_hold(deployment.ledger, "lee", deployment.now)
     assert later.usual_since == given.usual_since, "a later release forgets nothing of it"
 
 
@@ -221,15 +223,15 @@ def test_what_keeps_its_rules_hours_counts_neither_as_seen_nor_as_idle():
 
 
 def test_half_a_fleet_on_office_hours_is_stopped_every_evening():
-    there = Enforcer(now=datetime.fromisoformat("2026-11-16T10:00+00:00"))
+    deployment = FakeDeployment(now=datetime.fromisoformat("2026-11-16T10:00+00:00"))
     hours = "[{name: office, match: {name: 'desk-*'}, grace: 1h, idle_after: 1h, hours: {on: 'mon-fri 07:00-19:00', tz: UTC}}]"
-    there.policy = policy(POLICY.replace("100%,", "25%,") + f"rules: {hours}\n")
+    deployment.policy = policy(POLICY.replace("100%,", "25%,") + f"rules: {hours}\n")
     for index in range(6):
-        there.depot.add(f"desk-{index}", uses=[there.now + day * DAY + 8 * HOUR for day in range(-3, 5)])
-        there.depot.add(f"other-{index}", uses=[there.now + n * DAY / 4 for n in range(-8, 40)])
+        deployment.cloud.add(f"desk-{index}", uses=[deployment.now + day * DAY + 8 * HOUR for day in range(-3, 5)])
+        deployment.cloud.add(f"other-{index}", uses=[deployment.now + n * DAY / 4 for n in range(-8, 40)])
     for hour in range(0, 3 * 24, 3):
-        there.sweep()
-        assert not decide.current_holds(there.ledger), hour
-        there.now += 3 * HOUR
-    stops = [when.date() for move, _, when in there.depot.log if move is StepName.STOP]
+        deployment.sweep()
+        assert not decide.current_holds(deployment.ledger), hour
+        deployment.now += 3 * HOUR
+    stops = [when.date() for move, _, when in deployment.cloud.log if move is StepName.STOP]
     assert [stops.count(day) for day in sorted(set(stops))] == [6] * 3

@@ -41,14 +41,14 @@ def entries(count: int, first: int = 0, **more: Any) -> dict[str, CachedDescript
     }
 
 
-def test_what_was_kept_is_read_by_a_later_run(kept: Ledger):
+def test_what_was_kept_is_read_by_a_later_run(ledger: Ledger):
     rows = entries(40, units=1.5, nested=[{"a": None, "ä": True}])
-    cache.write_cached(shelf(kept), rows, rows)
-    assert cache.read_cached(shelf(kept), [*rows, "other"]) == rows
-    assert cache.read_cached(shelf(kept, THERE, KIND), rows) == cache.read_cached(shelf(kept, HERE, "other"), rows) == {}
+    cache.write_cached(shelf(ledger), rows, rows)
+    assert cache.read_cached(shelf(ledger), [*rows, "other"]) == rows
+    assert cache.read_cached(shelf(ledger, THERE, KIND), rows) == cache.read_cached(shelf(ledger, HERE, "other"), rows) == {}
 
 
-def test_what_it_ran_is_read_as_it_was_kept(kept: Ledger):
+def test_what_it_ran_is_read_as_it_was_kept(ledger: Ledger):
     parts = (
         BilledPart(component="Hosting", instance="ml.g5.xlarge", count=2),
         BilledPart(component="Hosting", instance="ml.m5.large", count=0.5),
@@ -58,16 +58,18 @@ def test_what_it_ran_is_read_as_it_was_kept(kept: Ledger):
         "none": CachedDescription(revision="s", described_at=NOW, parts=()),
         "unknown": CachedDescription(revision="s", described_at=NOW),
     }
-    cache.write_cached(shelf(kept), rows, rows)
-    assert cache.read_cached(shelf(kept), rows) == rows
+    cache.write_cached(shelf(ledger), rows, rows)
+    assert cache.read_cached(shelf(ledger), rows) == rows
 
 
-def test_a_later_write_replaces_what_changed_and_drops_what_is_gone(kept: Ledger):
-    cache.write_cached(shelf(kept), entries(200), entries(200))
+def test_a_later_write_replaces_what_changed_and_drops_what_is_gone(ledger: Ledger):
+    cache.write_cached(shelf(ledger), entries(200), entries(200))
     fresh = {f"id-{n}": CachedDescription(revision="new", described_at=NOW) for n in range(100)}
-    cache.write_cached(shelf(kept), fresh, entries(150))
-    held = cache.read_cached(shelf(kept), entries(200))
-    assert {id: kept.revision for id, kept in held.items()} == {f"id-{n}": "new" if n < 100 else f"stamp {n}" for n in range(150)}
+    cache.write_cached(shelf(ledger), fresh, entries(150))
+    held = cache.read_cached(shelf(ledger), entries(200))
+    assert {id: ledger.revision for id, ledger in held.items()} == {
+        f"id-{n}": "new" if n < 100 else f"stamp {n}" for n in range(150)
+    }
 
 
 def test_a_sweep_that_may_not_write_leaves_the_ledger_as_it_is():

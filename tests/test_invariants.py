@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from fakes.builders import DAY, HOUR, NOW
-from fakes.failing_ledger import Frail
-from fakes.fake_cloud import ACTS, Depot, Thing, Yard
-from fakes.fake_deployment import Enforcer
+from fakes.failing_ledger import FailingLedger
+from fakes.fake_cloud import ACTS, FakeCloud, FakeResource, FakeSession
+from fakes.fake_deployment import FakeDeployment
 from fakes.reference_model import GRACES, SILENCES, Knobs, Oracle, address
 from reaper import decide
 from reaper.actions import restore
@@ -159,27 +159,31 @@ class Deployment(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.ledger = Frail()
-        self.there = Enforcer(ledger=self.ledger)
-        self.depot = self.there.depot
+        self.ledger = FailingLedger()
+        self.deployment = FakeDeployment(ledger=self.ledger)
+        self.cloud = self.deployment.cloud
         self.oracle = Oracle()
         self.wrong: list[str] = []
         self.released: datetime | None = None
         self.covered: set[tuple[str, str]] = set()
-        self.deleted: dict[str, Thing] = {}
+        self.deleted: dict[str, FakeResource] = {}
         self.trial = QUIET
         self.pending: list[tuple[str, str]] = []
         self.calls: Counter[str] = Counter()
         self.hit: list[tuple[str, str]] = []
-        self.looked_at = self.there.now - 30 * DAY
+        self.looked_at = self.deployment.now - 30 * DAY
         self.addresses: dict[str, set[str]] = {}
         self.spent: Counter[tuple[str, str]] = Counter()
         self.gone: dict[str, datetime] = {}
         self.inner = self.dead = False
-        for place in (self.depot, self.there.store, self.there.post, self.ledger):
-            place.blunder = self.blunder  # type: ignore[attr-defined]
-        self.depot.asking = self.asking
-        self.depot.meanwhile, self.depot.witness, self.there.post.heard = self.meanwhile, self.witness, self.heard
+        for place in (self.cloud, self.deployment.store, self.deployment.channel, self.ledger):
+            place.fail_on = self.fail_on  # type: ignore[attr-defined]
+        self.cloud.before_permit = self.before_permit
+        self.cloud.before_call, self.cloud.on_action, self.deployment.channel.on_message = (
+            self.before_call,
+            self.on_action,
+            self.on_message,
+        )
 
     # The world
 
@@ -194,14 +198,14 @@ class Deployment(RuleBasedStateMachine):
             self.add(name, slow=slow and name == HOUSE, instance=instance)
         self.turn(turned)
 
-    def add(self, name: str, **given: Any) -> Thing:
+    def add(self, name: str, **given: Any) -> FakeResource:
         """A thing in the shape that its name says."""
         variants, host = 2 if name == "double-1" else 1, HOUSE if name == INNER else ""
-        return self.depot.add(name, vague=name.startswith("likely"), variants=variants, host=host, **given)
+        return self.cloud.add(name, without_heartbeat=name.startswith("likely"), variants=variants, host=host, **given)
 
     @rule(turned=knobs)
     def turn(self, turned: Knobs) -> None:
-        self.oracle.knobs, self.there.policy = turned, turned.policy()
+        self.oracle.knobs, self.deployment.policy = turned, turned.policy()
 
     @rule(which=which, what=st.sampled_from(HAPPENINGS), tags=st.sampled_from(TAGS))
     def happening(self, which: int, what: str, tags: dict[str, str] | None) -> None:
@@ -210,20 +214,20 @@ class Deployment(RuleBasedStateMachine):
 
     @rule(which=which, instance=st.sampled_from(list(INSTANCES)), age=st.sampled_from([timedelta(), 5 * HOUR, 90 * DAY]))
     def make(self, which: int, instance: str, age: timedelta) -> None:
-        name, now = NAMES[which], self.there.now
-        if name not in self.depot.things:
+        name, now = NAMES[which], self.deployment.now
+        if name not in self.cloud.things:
             born = max(now - age, self.gone.get(name, NOW - 90 * DAY))
-            self.add(name, created=born, up=born, instance=instance)
+            self.add(name, created=born, running_since=born, instance=instance)
 
     @rule(names=st.sets(st.sampled_from(NAMES), max_size=1))
     def garble(self, names: set[str]) -> None:
         self.oracle.garbled = names
-        self.ledger.garbled = {self.depot.id(name) for name in names}
+        self.ledger.unreadable_ids = {self.cloud.id(name) for name in names}
 
     @rule()
     def release(self) -> None:
-        decide.release_hold(self.ledger, "lee@example.com", self.there.now)
-        self.released = self.there.now
+        decide.release_hold(self.ledger, "lee@example.com", self.deployment.now)
+        self.released = self.deployment.now
 
     @rule(which=which, refused=st.booleans())
     def restore(self, which: int, refused: bool) -> None:
@@ -232,128 +236,128 @@ class Deployment(RuleBasedStateMachine):
         can = [name for name in NAMES if self.is_restorable(name)]
         if can:
             name = can[which % len(can)]
-            if name in self.depot.things:
-                self.depot.things[name].refused = refused
-            self.restored(name, self.there.memory(name).manifest_address or "")
+            if name in self.cloud.things:
+                self.cloud.things[name].refused = refused
+            self.restored(name, self.deployment.memory(name).manifest_address or "")
         self.inner = inner
 
     def is_restorable(self, name: str) -> bool:
         """Whether something was done to it that stands."""
-        if name in self.oracle.garbled or not self.there.memory(name).manifest_address:
+        if name in self.oracle.garbled or not self.deployment.memory(name).manifest_address:
             return False
-        thing = self.depot.things.get(name)
-        return thing is None or thing.up is None or thing.variants < thing.whole
+        thing = self.cloud.things.get(name)
+        return thing is None or thing.running_since is None or thing.variants < thing.whole
 
     def restored(self, name: str, manifest: str) -> None:
         """It is back as it was, or its manifest is kept for another time."""
-        there_before = name in self.depot.things
-        done = restore.restore_resource(self.depot.id(name), self.there.bench())
+        there_before = name in self.cloud.things
+        done = restore.restore_resource(self.cloud.id(name), self.deployment.restore_context())
         if done.error or not done.undone:
             self.wrong.append(f"{name} could not be restored: {done}")
         elif done.undone.run_again:
             SEEN["again"] += 1
-            if self.there.memory(name).manifest_address != manifest:
+            if self.deployment.memory(name).manifest_address != manifest:
                 self.wrong.append(f"{name} is not all back, and its manifest is forgotten")
         else:
             SEEN["restored"] += 1
-            thing = self.depot.things[name]
-            if thing.up is None or thing.variants != thing.whole:
+            thing = self.cloud.things[name]
+            if thing.running_since is None or thing.variants != thing.whole:
                 self.wrong.append(f"{thing} came back in part")
             if not there_before and name in self.deleted:
                 self.same(self.deleted[name], thing)
 
-    def pick(self, which: int) -> list[Thing]:
-        names = sorted(self.depot.things)
-        return [self.depot.things[names[which % len(names)]]] if names else []
+    def pick(self, which: int) -> list[FakeResource]:
+        names = sorted(self.cloud.things)
+        return [self.cloud.things[names[which % len(names)]]] if names else []
 
-    def happen(self, what: str, things: list[Thing]) -> None:
+    def happen(self, what: str, things: list[FakeResource]) -> None:
         for thing in things:
             getattr(self, f"_{what}")(thing)
 
-    def _used(self, thing: Thing) -> None:
-        thing.uses.append(self.there.now)
+    def _used(self, thing: FakeResource) -> None:
+        thing.uses.append(self.deployment.now)
 
-    def _tagged(self, thing: Thing) -> None:
+    def _tagged(self, thing: FakeResource) -> None:
         thing.tags = None if self.trial.tags is None else dict(self.trial.tags)
         self.addresses.setdefault(thing.name, set()).add(address(thing))
 
-    def _lost(self, thing: Thing) -> None:
+    def _lost(self, thing: FakeResource) -> None:
         thing.tags = None
 
-    def _changed(self, thing: Thing) -> None:
-        thing.changed = self.there.now
+    def _changed(self, thing: FakeResource) -> None:
+        thing.changed = self.deployment.now
 
-    def _updating(self, thing: Thing) -> None:
+    def _updating(self, thing: FakeResource) -> None:
         thing.status = "Updating"
 
-    def _settled(self, thing: Thing) -> None:
+    def _settled(self, thing: FakeResource) -> None:
         if thing.status == "Updating":
-            thing.status, thing.changed = "InService", self.there.now
+            thing.status, thing.changed = "InService", self.deployment.now
 
-    def _stopped(self, thing: Thing) -> None:
-        thing.up, thing.changed = None, self.there.now
+    def _stopped(self, thing: FakeResource) -> None:
+        thing.running_since, thing.changed = None, self.deployment.now
 
-    def _started(self, thing: Thing) -> None:
-        if thing.up is None:
-            thing.up = thing.changed = self.there.now
+    def _started(self, thing: FakeResource) -> None:
+        if thing.running_since is None:
+            thing.running_since = thing.changed = self.deployment.now
 
-    def _deleted(self, thing: Thing) -> None:
-        self.gone[thing.name] = self.there.now
-        del self.depot.things[thing.name]
+    def _deleted(self, thing: FakeResource) -> None:
+        self.gone[thing.name] = self.deployment.now
+        del self.cloud.things[thing.name]
 
-    def _patchy(self, thing: Thing) -> None:
-        thing.patchy = not thing.patchy
+    def _patchy(self, thing: FakeResource) -> None:
+        thing.incomplete_replies = not thing.incomplete_replies
 
-    def _vague(self, thing: Thing) -> None:
-        thing.vague = True
+    def _vague(self, thing: FakeResource) -> None:
+        thing.without_heartbeat = True
 
-    def _deaf(self, thing: Thing) -> None:
+    def _deaf(self, thing: FakeResource) -> None:
         """For some hours there were no metrics of it: hours that no sweep has seen yet, for proof that was there stays proof."""
         ago = (1, 5, 24)[self.trial.which % 3] * HOUR
-        start = max(self.there.now - ago, self.looked_at)
-        if start + HOUR / 2 <= self.there.now:
-            thing.deaf.append((start, start + HOUR / 2))
+        start = max(self.deployment.now - ago, self.looked_at)
+        if start + HOUR / 2 <= self.deployment.now:
+            thing.metric_gaps.append((start, start + HOUR / 2))
 
-    def _outage(self, thing: Thing) -> None:
+    def _outage(self, thing: FakeResource) -> None:
         """For some hours there were no metrics of anything."""
-        start, end = max(self.there.now - 5 * HOUR, self.looked_at), self.there.now - HOUR / 2
-        for each in self.depot.things.values() if start < end else ():
-            each.deaf.append((start, end))
+        start, end = max(self.deployment.now - 5 * HOUR, self.looked_at), self.deployment.now - HOUR / 2
+        for each in self.cloud.things.values() if start < end else ():
+            each.metric_gaps.append((start, end))
 
-    def _slow(self, thing: Thing) -> None:
+    def _slow(self, thing: FakeResource) -> None:
         thing.slow = not thing.slow
 
-    def _refused(self, thing: Thing) -> None:
+    def _refused(self, thing: FakeResource) -> None:
         thing.refused = not thing.refused
 
-    def _hosted(self, thing: Thing) -> None:
+    def _hosted(self, thing: FakeResource) -> None:
         """Somebody keeps what others live in."""
-        if HOUSE in self.depot.things:
+        if HOUSE in self.cloud.things:
             SEEN["hosted"] += 1
-            self._kept(self.depot.things[HOUSE])
+            self._kept(self.cloud.things[HOUSE])
 
-    def _later(self, thing: Thing) -> None:
-        self.there.now += timedelta(minutes=18)
+    def _later(self, thing: FakeResource) -> None:
+        self.deployment.now += timedelta(minutes=18)
 
-    def _twice(self, thing: Thing) -> None:
+    def _twice(self, thing: FakeResource) -> None:
         """Another sweep begins while the first one is at work."""
-        self.inner, run, seen = True, f"run-{self.there.runs + 1}", len(self.depot.things)
+        self.inner, run, seen = True, f"run-{self.deployment.runs + 1}", len(self.cloud.things)
         self.wrong.append("the second sweep raised")
         known, self.oracle.known = self.oracle.known, {}
-        self.there.sweep(self.oracle.mode)
+        self.deployment.sweep(self.oracle.mode)
         self.oracle.known = known
         self.wrong.remove("the second sweep raised")
         self.inner = False
         self.capped(run, seen)
 
-    def _kept(self, thing: Thing) -> None:
+    def _kept(self, thing: FakeResource) -> None:
         """Its owner clicks on the link and keeps it for some days, unless it is kept for longer."""
-        until = self.there.now + (1 + self.trial.which) * DAY
+        until = self.deployment.now + (1 + self.trial.which) * DAY
 
         def keep(memory: Memory) -> Memory:
             if memory.snoozed_until and memory.snoozed_until > until:
                 return memory
-            self.oracle.snoozes.setdefault(thing.name, []).append((self.there.now, until))
+            self.oracle.snoozes.setdefault(thing.name, []).append((self.deployment.now, until))
             return replace(memory, snoozed_until=until, snoozed_by="lee@example.com")
 
         self.remember(thing.name, keep)
@@ -363,11 +367,11 @@ class Deployment(RuleBasedStateMachine):
         if name in self.oracle.garbled:
             return
         inner, self.inner = self.inner, True
-        memory = self.there.memory(name)
-        assert self.ledger.remember(self.depot.id(name), change(memory), memory.version, self.there.now)
+        memory = self.deployment.memory(name)
+        assert self.ledger.remember(self.cloud.id(name), change(memory), memory.version, self.deployment.now)
         self.inner = inner
 
-    def meanwhile(self, call: str, name: str) -> None:
+    def before_call(self, call: str, name: str) -> None:
         """What is to happen before that call is answered happens, once."""
         if self.inner:
             return
@@ -375,10 +379,10 @@ class Deployment(RuleBasedStateMachine):
         # Time goes on last: what happens after the metrics were asked for, they cannot show.
         for event in sorted((e for e in self.pending if e[0] == call), key=lambda e: e[1] in {"later", "twice"}):
             self.pending.remove(event)
-            things = [self.depot.things[name]] if name in self.depot.things else self.pick(self.trial.which)
+            things = [self.cloud.things[name]] if name in self.cloud.things else self.pick(self.trial.which)
             self.happen(event[1], things)
 
-    def blunder(self, call: str, name: str) -> None:
+    def fail_on(self, call: str, name: str) -> None:
         """What is to fail fails."""
         if self.inner:
             return
@@ -417,12 +421,12 @@ class Deployment(RuleBasedStateMachine):
         wait=waits,
     )
     def sweep(self, mode: Mode, trial: Trial, wait: timedelta) -> None:
-        self.there.now += wait
+        self.deployment.now += wait
         self.trial, self.pending, self.hit, self.calls = trial, list(trial.events), [], Counter()
-        self.addresses = {name: {address(thing)} for name, thing in self.depot.things.items()}
-        self.oracle.mode, run, seen = mode, f"run-{self.there.runs + 1}", len(self.depot.things)
+        self.addresses = {name: {address(thing)} for name, thing in self.cloud.things.items()}
+        self.oracle.mode, run, seen = mode, f"run-{self.deployment.runs + 1}", len(self.cloud.things)
         report = self.swept(mode)
-        self.looked_at = self.there.now
+        self.looked_at = self.deployment.now
         self.trial, self.pending = replace(trial, faults=[]), []
         self.capped(run, seen)
         if report:
@@ -450,7 +454,7 @@ class Deployment(RuleBasedStateMachine):
     def between(self, call: str, what: str) -> None:
         """Something happens between the notice of a house and the last call of its action."""
         for name in (HOUSE, INNER):
-            if name not in self.depot.things:
+            if name not in self.cloud.things:
                 self.add(name)
         trial = replace(QUIET, faults=[(call, 1, what)]) if what == "odd" else replace(QUIET, events=[(call, what)])
         self.due(trial, timedelta())
@@ -462,7 +466,7 @@ class Deployment(RuleBasedStateMachine):
         if early:
             self.happening(which=which, what=what, tags=trial.tags)
         self.sweep(Mode.ENFORCE, QUIET, timedelta())
-        self.there.now += grace / 2
+        self.deployment.now += grace / 2
         if turned:
             self.turn(turned)
         if not early:
@@ -473,15 +477,15 @@ class Deployment(RuleBasedStateMachine):
     @rule(first=trials, second=trials, morning=trials, late=st.booleans())
     def night(self, first: Trial, second: Trial, morning: Trial, late: bool) -> None:
         """Office hours end, and begin again."""
-        day = self.there.now.replace(hour=21, minute=10) + (DAY if self.there.now.hour >= 21 else timedelta())
-        self.sweep(Mode.ENFORCE, first, day - self.there.now)
+        day = self.deployment.now.replace(hour=21, minute=10) + (DAY if self.deployment.now.hour >= 21 else timedelta())
+        self.sweep(Mode.ENFORCE, first, day - self.deployment.now)
         self.sweep(Mode.ENFORCE, second, max(HOUR, min(DAY / 3, GRACES[self.oracle.knobs.grace])))
-        self.sweep(Mode.ENFORCE, morning, day + 10 * HOUR + (HOUR / 3 if late else timedelta()) - self.there.now)
+        self.sweep(Mode.ENFORCE, morning, day + 10 * HOUR + (HOUR / 3 if late else timedelta()) - self.deployment.now)
 
     def swept(self, mode: Mode) -> Report | None:
         """The report; None where the process was killed."""
         try:
-            return self.there.sweep(mode)
+            return self.deployment.sweep(mode)
         except Killed:
             SEEN["killed"] += 1
             return None
@@ -492,28 +496,28 @@ class Deployment(RuleBasedStateMachine):
     def nothing_is_wrong(self) -> None:
         assert not self.wrong, self.wrong
 
-    def asking(self) -> None:
+    def before_permit(self) -> None:
         """What is given from now on the leave for a call cannot know of."""
         self.oracle.known = {name: list(given) for name, given in self.oracle.snoozes.items()}
 
-    def witness(self, manifest: Manifest, thing: Thing) -> None:
+    def on_action(self, manifest: Manifest, thing: FakeResource) -> None:
         """Right before a call takes effect."""
-        now, move = self.there.now, manifest.action
+        now, move = self.deployment.now, manifest.action
         if move is not StepName.START:
             self.gone[thing.name] = now
         if thing.name != manifest.name or (move, manifest.name, manifest.run) in [(m, n, r) for m, n, _, r in self.oracle.acts]:
             SEEN["second call"] += 1
             self.wrong += [f"{move} {thing.name} at {now}: {why}" for why in self.oracle.kept(thing, now)]
-        if thing.name != manifest.name and manifest.name in self.depot.things:
-            self.first(manifest, self.depot.things[manifest.name])
+        if thing.name != manifest.name and manifest.name in self.cloud.things:
+            self.first(manifest, self.cloud.things[manifest.name])
         elif thing.name == manifest.name:
             self.first(manifest, thing)
             if move is not StepName.START:
                 self.stored(manifest, thing)
 
-    def first(self, manifest: Manifest, thing: Thing) -> None:
+    def first(self, manifest: Manifest, thing: FakeResource) -> None:
         """Right before the first call of an action takes effect."""
-        now, move, run = self.there.now, manifest.action, manifest.run
+        now, move, run = self.deployment.now, manifest.action, manifest.run
         if (move, thing.name, run) in [(m, n, r) for m, n, _, r in self.oracle.acts]:
             return
         self.wrong += [f"{move} {thing.name} at {now}: {why}" for why in self.oracle.wrong(thing, move, now)]
@@ -530,19 +534,19 @@ class Deployment(RuleBasedStateMachine):
         self.spent[run, thing.name] = INSTANCES[thing.instance]
         SEEN[move.value] += 1
 
-    def stored(self, manifest: Manifest, thing: Thing) -> None:
+    def stored(self, manifest: Manifest, thing: FakeResource) -> None:
         """What undoes it is in the store, and brings back the same thing."""
-        kept = [parse_manifest(text, address) for address, text in self.there.store.texts.items()]
+        kept = [parse_manifest(text, address) for address, text in self.deployment.store.texts.items()]
         mine = [m for m in kept if (m.id, m.action, m.run) == (manifest.id, manifest.action, manifest.run)]
         if mine != [manifest]:
             self.wrong.append(f"{manifest.action} {thing.name} without its manifest: {mine}")
             return
-        elsewhere = Depot(clock=lambda: self.there.now)
+        elsewhere = FakeCloud(clock=lambda: self.deployment.now)
         if manifest.action is StepName.DELETE:
             self.deleted[thing.name] = deepcopy(thing)
         else:
-            elsewhere.things[thing.name] = replace(thing, up=None, refused=False)
-        ACTS.undo(Yard(elsewhere), mine[0])
+            elsewhere.things[thing.name] = replace(thing, running_since=None, refused=False)
+        ACTS.undo(FakeSession(elsewhere), mine[0])
         self.same(thing, elsewhere.things[thing.name])
 
     def known(self, run: str) -> None:
@@ -553,21 +557,21 @@ class Deployment(RuleBasedStateMachine):
             if by != run or name in self.oracle.garbled:
                 continue
             inner, self.inner = self.inner, True
-            memory = self.there.memory(name)
+            memory = self.deployment.memory(name)
             self.inner = inner
             if (memory.last_action, memory.last_action_run) == (move, run) and memory.last_action_result is None:
                 self.wrong.append(f"nobody knows what became of {move} {name} at {when}")
             elif memory.last_action is None:
                 self.wrong.append(f"{move} {name} at {when} is forgotten")
 
-    def same(self, before: Thing, after: Thing) -> None:
-        if (before.instance, before.tags) != (after.instance, after.tags) or after.up is None:
+    def same(self, before: FakeResource, after: FakeResource) -> None:
+        if (before.instance, before.tags) != (after.instance, after.tags) or after.running_since is None:
             self.wrong.append(f"{before} came back as {after}")
 
-    def heard(self, message: Message) -> None:
+    def on_message(self, message: Message) -> None:
         if self.dead:
             return
-        self.wrong += self.oracle.hear(message, self.addresses, self.there.now)
+        self.wrong += self.oracle.hear(message, self.addresses, self.deployment.now)
 
     def capped(self, run: str, seen: int) -> None:
         """No more was acted on than the limits allow; what a person released does not count, and office hours count for money alone."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fakes.builders import DAY, HOUR, NOW
-from fakes.fake_deployment import POLICY, Enforcer, of, policy
+from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, policy
 from fakes.judged_cases import case
 from reaper import decide
 from reaper.actions import holds
@@ -23,19 +23,19 @@ from reaper.policy import office_hours
 from reaper.policy.schema import Limits
 
 
-def fleet(count: int, busy: int = 0, **limits: Any) -> Enforcer:
+def fleet(count: int, busy: int = 0, **limits: Any) -> FakeDeployment:
     """`count` idle things and `busy` used ones, all warned of, all due at the next sweep."""
-    there = Enforcer()
-    there.policy = limited(**limits)
+    deployment = FakeDeployment()
+    deployment.policy = limited(**limits)
     for index in range(count):
-        there.depot.add(f"idle-{index:02}")
+        deployment.cloud.add(f"idle-{index:02}")
     for index in range(busy):
-        there.depot.add(f"busy-{index:02}", uses=[NOW + day * DAY / 2 for day in range(60)])
+        deployment.cloud.add(f"busy-{index:02}", uses=[NOW + day * DAY / 2 for day in range(60)])
     for _ in range(3):
-        there.sweep()
-        there.now += HOUR
-    there.now = NOW + 3 * DAY
-    return there
+        deployment.sweep()
+        deployment.now += HOUR
+    deployment.now = NOW + 3 * DAY
+    return deployment
 
 
 def limited(**limits: Any) -> Any:
@@ -43,8 +43,8 @@ def limited(**limits: Any) -> Any:
     return policy(POLICY.replace("{max_acts: 20, max_share: 100%, max_usd_per_hour: 1000}", str(said).replace("'", "")))
 
 
-def moves(there: Enforcer) -> list[str]:
-    return [f.step.name.value for f in there.sweep().findings if f.case.resource.name.startswith("idle")]
+def moves(deployment: FakeDeployment) -> list[str]:
+    return [f.step.name.value for f in deployment.sweep().findings if f.case.resource.name.startswith("idle")]
 
 
 @pytest.mark.parametrize(
@@ -64,149 +64,151 @@ def moves(there: Enforcer) -> list[str]:
     ],
 )
 def test_over_a_limit_all_acts_are_held(count, busy, limits, held):
-    there = fleet(count, busy, **limits)
-    assert moves(there) == (["hold"] if held else ["stop"]) * count
-    assert bool(there.depot.log) is not held
+    deployment = fleet(count, busy, **limits)
+    assert moves(deployment) == (["hold"] if held else ["stop"]) * count
+    assert bool(deployment.cloud.log) is not held
 
 
 def test_a_held_act_says_why_and_how_many_and_what_to_do_and_admins_are_told():
-    there = fleet(4, max_acts=3)
-    found = of(there.sweep(), "idle-00")
+    deployment = fleet(4, max_acts=3)
+    found = finding_of(deployment.sweep(), "idle-00")
     assert found.outcome.result is Result.PLANNED
     since = "would stop, but is on hold since 2026-11-24 10:17 UTC"
     assert found.step.because == f"{since}: 4 actions are more than max_acts: 3. `reaper release` releases it"
-    assert any("on hold" in m.text.lower() and m.audience == "admins" for m in there.post.messages[-3:])
+    assert any("on hold" in m.text.lower() and m.audience == "admins" for m in deployment.channel.messages[-3:])
 
 
 def test_one_action_is_one():
-    assert "1 action is more than max_acts: 0" in of(fleet(1, max_acts=0).sweep(), "idle-00").step.because
+    assert "1 action is more than max_acts: 0" in finding_of(fleet(1, max_acts=0).sweep(), "idle-00").step.because
 
 
 def test_notices_still_go_out_while_acts_are_held():
-    there = fleet(4, max_acts=3)
-    there.depot.add("late")
-    found = of(there.sweep(), "late")
+    deployment = fleet(4, max_acts=3)
+    deployment.cloud.add("late")
+    found = finding_of(deployment.sweep(), "late")
     assert (found.step.name, found.outcome.result) == (StepName.WARN, Result.DONE)
 
 
 def test_a_sweep_that_is_back_under_the_limit_goes_on_by_itself():
-    there = fleet(4, max_acts=3)
-    assert moves(there) == ["hold"] * 4
-    there.depot.things["idle-00"].uses.append(there.now + HOUR)
-    there.now += 2 * HOUR
-    assert sorted(moves(there)) == ["none", "stop", "stop", "stop"]
+    deployment = fleet(4, max_acts=3)
+    assert moves(deployment) == ["hold"] * 4
+    deployment.cloud.things["idle-00"].uses.append(deployment.now + HOUR)
+    deployment.now += 2 * HOUR
+    assert sorted(moves(deployment)) == ["none", "stop", "stop", "stop"]
 
 
 def test_a_release_lets_go_what_was_held_when_it_was_given():
-    there = fleet(4, max_acts=3)
-    assert moves(there) == ["hold"] * 4
-    there.now += HOUR
-    decide.release_hold(there.ledger, "lee@example.com", there.now)
-    there.now += HOUR
-    assert moves(there) == ["stop"] * 4
+    deployment = fleet(4, max_acts=3)
+    assert moves(deployment) == ["hold"] * 4
+    deployment.now += HOUR
+    decide.release_hold(deployment.ledger, "lee@example.com", deployment.now)
+    deployment.now += HOUR
+    assert moves(deployment) == ["stop"] * 4
 
 
 def test_a_release_at_the_very_moment_of_the_hold_counts():
-    there = fleet(4, max_acts=3)
-    assert moves(there) == ["hold"] * 4
-    decide.release_hold(there.ledger, "lee@example.com", there.now)
-    assert moves(there) == ["stop"] * 4
+    deployment = fleet(4, max_acts=3)
+    assert moves(deployment) == ["hold"] * 4
+    decide.release_hold(deployment.ledger, "lee@example.com", deployment.now)
+    assert moves(deployment) == ["stop"] * 4
 
 
 def test_a_release_says_nothing_of_what_nobody_had_seen_held():
-    there = fleet(4, max_acts=3)
-    decide.release_hold(there.ledger, "lee@example.com", there.now - HOUR)
-    assert moves(there) == ["hold"] * 4
-    there.now += HOUR
-    assert moves(there) == ["hold"] * 4
+    deployment = fleet(4, max_acts=3)
+    decide.release_hold(deployment.ledger, "lee@example.com", deployment.now - HOUR)
+    assert moves(deployment) == ["hold"] * 4
+    deployment.now += HOUR
+    assert moves(deployment) == ["hold"] * 4
 
 
 def test_a_hold_is_known_until_it_is_released_and_again_when_there_is_a_new_one():
-    there = fleet(4, max_acts=3)
-    assert decide.current_holds(there.ledger) == []
-    there.sweep()
-    [found] = decide.current_holds(there.ledger)
-    assert (found.run, found.since, found.limit) == (f"run-{there.runs}", there.now, "actions")
-    decide.release_hold(there.ledger, "lee@example.com", there.now)
-    assert decide.current_holds(there.ledger) == []
-    there.now += DAY
-    there.sweep()
-    assert [h.since for h in decide.current_holds(there.ledger)] == [there.now]
+    deployment = fleet(4, max_acts=3)
+    assert decide.current_holds(deployment.ledger) == []
+    deployment.sweep()
+    [found] = decide.current_holds(deployment.ledger)
+    assert (found.run, found.since, found.limit) == (f"run-{deployment.runs}", deployment.now, "actions")
+    decide.release_hold(deployment.ledger, "lee@example.com", deployment.now)
+    assert decide.current_holds(deployment.ledger) == []
+    deployment.now += DAY
+    deployment.sweep()
+    assert [h.since for h in decide.current_holds(deployment.ledger)] == [deployment.now]
 
 
 def test_a_release_is_over_after_a_day():
-    there = fleet(4, max_acts=3)
-    there.sweep()
-    decide.release_hold(there.ledger, "lee@example.com", there.now)
-    there.now += DAY
-    assert moves(there) == ["hold"] * 4
+    deployment = fleet(4, max_acts=3)
+    deployment.sweep()
+    decide.release_hold(deployment.ledger, "lee@example.com", deployment.now)
+    deployment.now += DAY
+    assert moves(deployment) == ["hold"] * 4
 
 
-def broken(there: Enforcer) -> None:
+def broken(deployment: FakeDeployment) -> None:
     """The signal of use breaks down: everything seems idle since long ago."""
-    for thing in there.depot.things.values():
+    for thing in deployment.cloud.things.values():
         thing.uses.clear()
 
 
 @pytest.mark.parametrize("every", [pytest.param(DAY, id="daily"), pytest.param(HOUR / 2, id="twice an hour")])
 def test_a_jump_of_the_idle_share_trips_the_breaker_and_stays_tripped(every):
-    there = fleet(2, 8, max_jump="25%")
-    there.now = NOW + 2 * DAY
-    broken(there)
+    deployment = fleet(2, 8, max_jump="25%")
+    deployment.now = NOW + 2 * DAY
+    broken(deployment)
     for _ in range(4 * DAY // every):
-        there.now += every
-        report = there.sweep()
-        assert len(there.depot.log) <= 2
-    held = of(report, "idle-00").step
+        deployment.now += every
+        report = deployment.sweep()
+        assert len(deployment.cloud.log) <= 2
+    held = finding_of(report, "idle-00").step
     assert held.name is StepName.HOLD
     assert "idle where it used to be 20%" in held.because or "suddenly many more were idle" in held.because
-    assert there.depot.log == []
-    decide.release_hold(there.ledger, "lee@example.com", there.now)
-    there.now += HOUR
-    assert "stop" in moves(there)
-    there.depot.add("another", created=NOW - 90 * DAY)
+    assert deployment.cloud.log == []
+    decide.release_hold(deployment.ledger, "lee@example.com", deployment.now)
+    deployment.now += HOUR
+    assert "stop" in moves(deployment)
+    deployment.cloud.add("another", created=NOW - 90 * DAY)
     for _ in range(5):
-        there.now += DAY
-        there.sweep()
-    assert "another" in {name for _, name, _ in there.depot.log}
+        deployment.now += DAY
+        deployment.sweep()
+    assert "another" in {name for _, name, _ in deployment.cloud.log}
 
 
 def test_without_the_breaker_all_of_them_would_be_stopped():
-    there = fleet(2, 8, max_jump="100%")
-    there.now = NOW + 2 * DAY
-    broken(there)
+    deployment = fleet(2, 8, max_jump="100%")
+    deployment.now = NOW + 2 * DAY
+    broken(deployment)
     for _ in range(5):
-        there.now += DAY
-        there.sweep()
-    assert len(there.depot.log) == 10
+        deployment.now += DAY
+        deployment.sweep()
+    assert len(deployment.cloud.log) == 10
 
 
 def test_where_earlier_sweeps_cannot_be_read_everything_is_held():
-    there = fleet(1)
+    deployment = fleet(1)
 
     def summaries(*given: Any) -> Any:
         raise CloudError(Reason.THROTTLED, "dynamodb:Query", "still throttled")
 
-    there.ledger.statistics = summaries  # type: ignore[method-assign]
-    report = there.sweep()
-    found = of(report, "idle-00")
-    assert (found.step.name, there.depot.log) == (StepName.HOLD, [])
+    deployment.ledger.statistics = summaries  # type: ignore[method-assign]
+    report = deployment.sweep()
+    found = finding_of(report, "idle-00")
+    assert (found.step.name, deployment.cloud.log) == (StepName.HOLD, [])
     assert "could not be read" in found.step.because
     assert [c.kind for c in report.coverage if c.status is not Status.OK] == ["ledger"]
-    there.depot.things["idle-00"].uses.append(there.now)
-    assert "ledger" in [c.kind for c in there.sweep().coverage], "also where nothing is due"
+    deployment.cloud.things["idle-00"].uses.append(deployment.now)
+    assert "ledger" in [c.kind for c in deployment.sweep().coverage], "also where nothing is due"
 
 
 def test_the_dearest_goes_first():
-    there = fleet(2)
-    there.depot.things["idle-01"].instance = "ml.p4d.24xlarge"
-    there.sweep()
-    assert [name for _, name, _ in there.depot.log] == ["idle-01", "idle-00"]
+    deployment = fleet(2)
+    deployment.cloud.things["idle-01"].instance = "ml.p4d.24xlarge"
+    deployment.sweep()
+    assert [name for _, name, _ in deployment.cloud.log] == ["idle-01", "idle-00"]
 
 
 def test_a_release_lasts_as_long_as_is_said():
-    there = fleet(4, max_acts=3)
-    assert decide.release_hold(there.ledger, "lee", there.now, timedelta(hours=2)).valid_until == there.now + timedelta(hours=2)
+    deployment = fleet(4, max_acts=3)
+    assert decide.release_hold(
+        deployment.ledger, "lee", deployment.now, timedelta(hours=2)
+    ).valid_until == deployment.now + timedelta(hours=2)
 
 
 def test_sweeps_that_saw_nothing_say_nothing_of_what_is_usual():
@@ -216,70 +218,70 @@ def test_sweeps_that_saw_nothing_say_nothing_of_what_is_usual():
     assert idle_jumps(cases, Limits(), {place: [IdleShare(seen=0, idle=0)] * 3}) == {}
 
 
-def two_regions(**limits: Any) -> Enforcer:
+def two_regions(**limits: Any) -> FakeDeployment:
     """Two things that are due in each of two regions."""
-    there = fleet(4, **limits)
+    deployment = fleet(4, **limits)
     for name in ("idle-02", "idle-03"):
-        there.depot.things[name].region = "eu-west-1"
-    there.regions = ("us-east-1", "eu-west-1")
-    there.now = NOW
-    there.ledger = InMemoryLedger()
-    there.sweep()
-    there.now += 3 * DAY
-    return there
+        deployment.cloud.things[name].region = "eu-west-1"
+    deployment.regions = ("us-east-1", "eu-west-1")
+    deployment.now = NOW
+    deployment.ledger = InMemoryLedger()
+    deployment.sweep()
+    deployment.now += 3 * DAY
+    return deployment
 
 
 def test_what_a_wider_sweep_held_is_not_done_in_slices():
-    there = two_regions(max_acts=3)
-    assert {f.step.name for f in there.sweep().findings} == {StepName.HOLD}
-    there.now += HOUR
-    for region in there.regions:
-        found = there.sweep(regions=(region,)).findings
+    deployment = two_regions(max_acts=3)
+    assert {f.step.name for f in deployment.sweep().findings} == {StepName.HOLD}
+    deployment.now += HOUR
+    for region in deployment.regions:
+        found = deployment.sweep(regions=(region,)).findings
         assert {f.step.name for f in found} == {StepName.HOLD}
     assert "4 actions are more than max_acts: 3" in found[0].step.because
-    assert there.depot.log == []
-    decide.release_hold(there.ledger, "lee", there.now)
-    there.now += HOUR
-    there.sweep(regions=("eu-west-1",))
-    assert len(there.depot.log) == 2
+    assert deployment.cloud.log == []
+    decide.release_hold(deployment.ledger, "lee", deployment.now)
+    deployment.now += HOUR
+    deployment.sweep(regions=("eu-west-1",))
+    assert len(deployment.cloud.log) == 2
 
 
 def test_a_sweep_as_wide_that_is_under_the_limit_ends_the_hold():
-    there = two_regions(max_acts=3)
-    there.sweep()
-    there.depot.things["idle-00"].uses.append(there.now + HOUR)
-    there.now += 2 * HOUR
-    there.sweep()
-    assert len(there.depot.log) == 3
+    deployment = two_regions(max_acts=3)
+    deployment.sweep()
+    deployment.cloud.things["idle-00"].uses.append(deployment.now + HOUR)
+    deployment.now += 2 * HOUR
+    deployment.sweep()
+    assert len(deployment.cloud.log) == 3
 
 
 def test_sweeps_that_only_notify_do_not_teach_the_breaker_that_a_breakdown_is_usual():
-    there = fleet(2, 8, max_jump="25%")
-    there.now = NOW + 2 * DAY
-    broken(there)
+    deployment = fleet(2, 8, max_jump="25%")
+    deployment.now = NOW + 2 * DAY
+    broken(deployment)
     for _ in range(12):
-        there.now += 2 * HOUR
-        there.sweep(Mode.NOTIFY)
+        deployment.now += 2 * HOUR
+        deployment.sweep(Mode.NOTIFY)
     for _ in range(4):
-        there.now += DAY
-        there.sweep()
-    assert there.depot.log == []
+        deployment.now += DAY
+        deployment.sweep()
+    assert deployment.cloud.log == []
 
 
 def test_a_release_in_one_region_does_not_blind_the_breaker_of_another():
-    there = fleet(2, 8, max_jump="25%", max_acts=1)
-    there.now = NOW + 3 * DAY
-    there.sweep()
-    decide.release_hold(there.ledger, "lee", there.now)
+    deployment = fleet(2, 8, max_jump="25%", max_acts=1)
+    deployment.now = NOW + 3 * DAY
+    deployment.sweep()
+    decide.release_hold(deployment.ledger, "lee", deployment.now)
     for _ in range(2):
-        there.now += HOUR
-        there.sweep()
-    done = len(there.depot.log)
-    broken(there)
+        deployment.now += HOUR
+        deployment.sweep()
+    done = len(deployment.cloud.log)
+    broken(deployment)
     for _ in range(5):
-        there.now += DAY
-        there.sweep()
-    assert len(there.depot.log) == done
+        deployment.now += DAY
+        deployment.sweep()
+    assert len(deployment.cloud.log) == done
 
 
 def judged(count: int, idle: int) -> list[Case]:
@@ -386,8 +388,8 @@ def test_what_is_on_hold_for_want_of_a_price_is_not_one_too_many():
 
 
 def test_a_policy_file_that_sets_dollars_holds_what_has_no_price():
-    there = fleet(2)
-    there.depot.things["idle-00"].instance = "ml.nobody.knows"
-    report = there.sweep()
-    assert [of(report, f"idle-0{n}").step.name for n in (0, 1)] == [StepName.HOLD, StepName.STOP]
-    assert "its price is not known, and the policy sets max_usd_per_hour: 1000" in of(report, "idle-00").step.because
+    deployment = fleet(2)
+    deployment.cloud.things["idle-00"].instance = "ml.nobody.knows"
+    report = deployment.sweep()
+    assert [finding_of(report, f"idle-0{n}").step.name for n in (0, 1)] == [StepName.HOLD, StepName.STOP]
+    assert "its price is not known, and the policy sets max_usd_per_hour: 1000" in finding_of(report, "idle-00").step.because

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from fakes.builders import DAY, TARGET, resource
-from fakes.fake_deployment import POLICY, Enforcer, of, policy
+from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, policy
 from fakes.sample_findings import finding, occasion
 from reaper import decide
 from reaper.model import Blocked, Finding, Outcome, Owner, Result, StepName
@@ -62,50 +62,50 @@ def test_what_did_not_run_is_not_stopped_with_its_host():
     assert to_fay(carried(host, guest, DONE)) != []
 
 
-def house(**inner: Any) -> Enforcer:
+def house(**inner: Any) -> FakeDeployment:
     """Something idle of Lee's, and in it something of Fay's."""
-    there = Enforcer(policy=policy(POLICY.replace("action: stop", "action: delete")))
-    there.depot.add("host", tags={"owner": "lee@example.com"})
-    there.depot.add("inner", host="host", tags={"owner": "fay@example.com"}, **inner)
-    return there
+    deployment = FakeDeployment(policy=policy(POLICY.replace("action: stop", "action: delete")))
+    deployment.cloud.add("host", tags={"owner": "lee@example.com"})
+    deployment.cloud.add("inner", host="host", tags={"owner": "fay@example.com"}, **inner)
+    return deployment
 
 
 def test_nothing_is_promised_that_would_take_along_what_its_owner_cannot_be_told_of():
-    there = house(vague=True)
+    deployment = house(without_heartbeat=True)
     for _ in range(3):
-        report = there.sweep()
-        assert of(report, "host").step.name in {StepName.WARN, StepName.NONE, StepName.REMIND}
-        there.now += 4 * DAY
+        report = deployment.sweep()
+        assert finding_of(report, "host").step.name in {StepName.WARN, StepName.NONE, StepName.REMIND}
+        deployment.now += 4 * DAY
     said = "inner inside it belongs to another owner, to whom nothing can be announced"
-    assert of(report, "host").case.blocked[StepName.DELETE] == Blocked(because=said)
-    mails = [m.text for m in there.post.messages if m.to == "lee@example.com"]
+    assert finding_of(report, "host").case.blocked[StepName.DELETE] == Blocked(because=said)
+    mails = [m.text for m in deployment.channel.messages if m.to == "lee@example.com"]
     assert mails
     assert not [text for text in mails if "will be" in text]
-    assert there.depot.log == []
+    assert deployment.cloud.log == []
 
 
 def test_both_owners_are_told_and_both_go():
-    there = house()
-    there.sweep()
-    there.now += 3 * DAY
-    there.sweep()
-    assert there.depot.things == {}
-    told = {m.to for m in there.post.messages if "will be" in m.text}
+    deployment = house()
+    deployment.sweep()
+    deployment.now += 3 * DAY
+    deployment.sweep()
+    assert deployment.cloud.things == {}
+    told = {m.to for m in deployment.channel.messages if "will be" in m.text}
     assert {"lee@example.com", "fay@example.com"} <= told
 
 
 def test_the_owner_of_what_went_with_its_host_is_told_by_a_later_run_where_the_mail_failed():
-    there = house()
-    there.sweep()
-    there.now += 3 * DAY
-    there.post.messages.clear()
-    there.post.shut = True
-    there.sweep()
-    assert (there.depot.things, there.post.messages) == ({}, [])
-    there.post.shut = False
+    deployment = house()
+    deployment.sweep()
+    deployment.now += 3 * DAY
+    deployment.channel.messages.clear()
+    deployment.channel.is_closed = True
+    deployment.sweep()
+    assert (deployment.cloud.things, deployment.channel.messages) == ({}, [])
+    deployment.channel.is_closed = False
     for _ in range(2):
-        there.now += DAY
-        there.sweep()
-    told = [m.text for m in there.post.messages if m.to == "fay@example.com"]
+        deployment.now += DAY
+        deployment.sweep()
+    told = [m.text for m in deployment.channel.messages if m.to == "fay@example.com"]
     assert ["deleted" in text for text in told] == [True]
-    assert there.ledger.unfinished(TARGET, there.now) == []
+    assert deployment.ledger.unfinished(TARGET, deployment.now) == []

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fakes.builders import DAY, HOUR, NOW, TARGET
-from fakes.fake_deployment import POLICY, Enforcer, of, policy
+from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, policy
 from reaper import decide
 from reaper.actions import holds
 from reaper.actions.holds import Hold, LimitName, RunScope
@@ -45,81 +45,83 @@ class Frail(InMemoryLedger):
         return super().history(id)
 
 
-def due(count: int = 4, ledger: InMemoryLedger | None = None, **limits: Any) -> Enforcer:
+def due(count: int = 4, ledger: InMemoryLedger | None = None, **limits: Any) -> FakeDeployment:
     """So many things in two regions, half of them in each, all warned of and due."""
-    there = Enforcer(ledger=ledger or InMemoryLedger(), regions=("us-east-1", "eu-west-1"))
+    deployment = FakeDeployment(ledger=ledger or InMemoryLedger(), regions=("us-east-1", "eu-west-1"))
     said = {"max_acts": 3, "max_share": "100%", "max_usd_per_hour": 1000, "max_jump": "100%", **limits}
-    there.policy = policy(POLICY.replace("{max_acts: 20, max_share: 100%, max_usd_per_hour: 1000}", str(said).replace("'", "")))
+    deployment.policy = policy(
+        POLICY.replace("{max_acts: 20, max_share: 100%, max_usd_per_hour: 1000}", str(said).replace("'", ""))
+    )
     for index in range(count):
-        there.depot.add(f"idle-{index}", region=there.regions[index % 2])
-    there.sweep(Mode.ANNOUNCE)
-    there.now += 3 * DAY
-    return there
+        deployment.cloud.add(f"idle-{index}", region=deployment.regions[index % 2])
+    deployment.sweep(Mode.ANNOUNCE)
+    deployment.now += 3 * DAY
+    return deployment
 
 
-def moves(there: Enforcer, **given: Any) -> set[StepName]:
-    return {f.step.name for f in there.sweep(**given).findings}
+def moves(deployment: FakeDeployment, **given: Any) -> set[StepName]:
+    return {f.step.name for f in deployment.sweep(**given).findings}
 
 
 def test_a_hold_says_since_when_which_run_why_and_over_what():
-    there = due()
-    there.sweep()
-    [found] = decide.current_holds(there.ledger)
-    assert (found.since, found.run, found.because) == (there.now, "run-2", "4 actions are more than max_acts: 3")
+    deployment = due()
+    deployment.sweep()
+    [found] = decide.current_holds(deployment.ledger)
+    assert (found.since, found.run, found.because) == (deployment.now, "run-2", "4 actions are more than max_acts: 3")
     assert (found.targets, found.kinds) == ({EAST, WEST}, {KIND})
 
 
 def test_another_run_over_its_limit_widens_the_hold_and_leaves_its_beginning():
-    there = due(max_acts=1)
-    there.sweep(regions=("us-east-1",))
-    begun = there.now
-    there.now += HOUR
-    there.sweep(regions=("eu-west-1",))
-    [found] = decide.current_holds(there.ledger)
+    deployment = due(max_acts=1)
+    deployment.sweep(regions=("us-east-1",))
+    begun = deployment.now
+    deployment.now += HOUR
+    deployment.sweep(regions=("eu-west-1",))
+    [found] = decide.current_holds(deployment.ledger)
     assert (found.since, found.run, found.targets) == (begun, "run-2", {EAST, WEST})
 
 
 def test_a_hold_stands_over_all_its_places_until_a_run_has_read_them_all():
-    there = due()
-    there.sweep()
-    there.depot.things["idle-0"].uses.append(there.now + HOUR)
-    there.now += 2 * HOUR
-    assert StepName.STOP not in moves(there, regions=("eu-west-1",))
-    assert StepName.STOP in moves(there)
-    assert decide.current_holds(there.ledger) == []
+    deployment = due()
+    deployment.sweep()
+    deployment.cloud.things["idle-0"].uses.append(deployment.now + HOUR)
+    deployment.now += 2 * HOUR
+    assert StepName.STOP not in moves(deployment, regions=("eu-west-1",))
+    assert StepName.STOP in moves(deployment)
+    assert decide.current_holds(deployment.ledger) == []
 
 
 def test_the_hold_stands_in_the_ledger_before_anybody_is_told():
-    there, seen = due(), list[bool]()
-    there.post.heard = lambda message: seen.append(bool(decide.current_holds(there.ledger)))
-    there.sweep()
+    deployment, seen = due(), list[bool]()
+    deployment.channel.on_message = lambda message: seen.append(bool(decide.current_holds(deployment.ledger)))
+    deployment.sweep()
     assert seen
     assert all(seen)
 
 
 def test_where_the_hold_cannot_be_written_everything_is_on_hold():
-    there = due(ledger=Frail(), max_acts=20)
-    there.ledger.refuses = decide.HOLD  # type: ignore[attr-defined]
-    there.ledger._rows.pop(decide.HOLD, None)  # type: ignore[attr-defined]
-    report = there.sweep()
-    assert ({f.step.name for f in report.findings}, there.depot.log) == ({StepName.HOLD}, [])
+    deployment = due(ledger=Frail(), max_acts=20)
+    deployment.ledger.refuses = decide.HOLD  # type: ignore[attr-defined]
+    deployment.ledger._rows.pop(decide.HOLD, None)  # type: ignore[attr-defined]
+    report = deployment.sweep()
+    assert ({f.step.name for f in report.findings}, deployment.cloud.log) == ({StepName.HOLD}, [])
     assert [c.missing for c in report.coverage if c.status is not Status.OK][:1] == ["dynamodb:PutItem"]
 
 
 def test_where_the_hold_cannot_be_understood_everything_is_on_hold():
-    there = due(max_acts=20)
-    version = there.ledger.read_row(decide.HOLD).version
-    there.ledger.write_row(decide.HOLD, {"holds": "[{}]"}, version, there.now)
-    assert (moves(there), there.depot.log) == ({StepName.HOLD}, [])
+    deployment = due(max_acts=20)
+    version = deployment.ledger.read_row(decide.HOLD).version
+    deployment.ledger.write_row(decide.HOLD, {"holds": "[{}]"}, version, deployment.now)
+    assert (moves(deployment), deployment.cloud.log) == ({StepName.HOLD}, [])
 
 
 @pytest.mark.parametrize(("times", "expected"), [(3, StepName.STOP), (4, StepName.HOLD)])
 def test_a_lost_race_for_the_hold_is_decided_again_a_few_times(times: int, expected: StepName):
-    there = due(ledger=Frail(), max_acts=3)
-    there.sweep()
-    there.policy = due(max_acts=20).policy
-    there.ledger.loses = times  # type: ignore[attr-defined]
-    assert moves(there) == {expected}
+    deployment = due(ledger=Frail(), max_acts=3)
+    deployment.sweep()
+    deployment.policy = due(max_acts=20).policy
+    deployment.ledger.loses = times  # type: ignore[attr-defined]
+    assert moves(deployment) == {expected}
 
 
 def test_only_what_was_read_is_on_hold_so_that_a_denied_account_keeps_none_open():
@@ -156,141 +158,144 @@ def test_what_is_partly_read_counts_and_what_another_run_has_does_not():
 
 
 def test_a_region_that_is_empty_by_now_was_read_and_ends_a_hold():
-    there = due()
-    there.sweep()
-    del there.depot.things["idle-1"], there.depot.things["idle-3"]
-    assert moves(there) == {StepName.STOP}
+    deployment = due()
+    deployment.sweep()
+    del deployment.cloud.things["idle-1"], deployment.cloud.things["idle-3"]
+    assert moves(deployment) == {StepName.STOP}
 
 
 def test_a_sweep_that_only_notifies_neither_makes_nor_ends_a_hold():
-    there = due()
-    there.sweep(Mode.NOTIFY)
-    assert decide.current_holds(there.ledger) == []
-    there.sweep()
-    there.policy = due(max_acts=20).policy
-    there.sweep(Mode.NOTIFY)
-    assert len(decide.current_holds(there.ledger)) == 1
+    deployment = due()
+    deployment.sweep(Mode.NOTIFY)
+    assert decide.current_holds(deployment.ledger) == []
+    deployment.sweep()
+    deployment.policy = due(max_acts=20).policy
+    deployment.sweep(Mode.NOTIFY)
+    assert len(decide.current_holds(deployment.ledger)) == 1
 
 
 def test_an_audit_shows_what_would_be_on_hold_and_writes_nothing():
-    there = due()
-    before = there.ledger.read_row(decide.HOLD)
-    assert moves(there, mode=Mode.AUDIT) == {StepName.HOLD}
-    assert there.ledger.read_row(decide.HOLD) == before
+    deployment = due()
+    before = deployment.ledger.read_row(decide.HOLD)
+    assert moves(deployment, mode=Mode.AUDIT) == {StepName.HOLD}
+    assert deployment.ledger.read_row(decide.HOLD) == before
 
 
 def test_a_plan_of_one_region_does_not_get_past_what_a_wide_sweep_announced():
-    there = due()
-    there.sweep(Mode.ANNOUNCE)
-    for region in there.regions:
-        assert moves(there, mode=Mode.AUDIT, regions=(region,)) == {StepName.HOLD}
+    deployment = due()
+    deployment.sweep(Mode.ANNOUNCE)
+    for region in deployment.regions:
+        assert moves(deployment, mode=Mode.AUDIT, regions=(region,)) == {StepName.HOLD}
 
 
 def test_a_reminder_of_what_is_due_does_not_take_it_out_of_the_limits():
-    there = due(4, max_acts=3)
-    there.now += 4 * DAY
-    there.sweep(Mode.ANNOUNCE)
-    assert len(decide.current_holds(there.ledger)) == 1
+    deployment = due(4, max_acts=3)
+    deployment.now += 4 * DAY
+    deployment.sweep(Mode.ANNOUNCE)
+    assert len(decide.current_holds(deployment.ledger)) == 1
 
 
 def test_a_sweep_that_announces_makes_a_hold_too():
-    there = due()
-    assert (moves(there, mode=Mode.ANNOUNCE), len(decide.current_holds(there.ledger))) == ({StepName.HOLD}, 1)
+    deployment = due()
+    assert (moves(deployment, mode=Mode.ANNOUNCE), len(decide.current_holds(deployment.ledger))) == ({StepName.HOLD}, 1)
 
 
 # --- releases
 
 
 def test_a_release_needs_no_hold_and_covers_what_was_due_when_it_was_given():
-    there = due()
-    assert decide.current_holds(there.ledger) == []
-    decide.release_hold(there.ledger, "lee", there.now)
-    there.now += HOUR
-    assert moves(there) == {StepName.STOP}
+    deployment = due()
+    assert decide.current_holds(deployment.ledger) == []
+    decide.release_hold(deployment.ledger, "lee", deployment.now)
+    deployment.now += HOUR
+    assert moves(deployment) == {StepName.STOP}
 
 
 def test_a_release_does_not_cover_what_comes_due_after_it():
-    there = due()
-    decide.release_hold(there.ledger, "lee", there.now - timedelta(minutes=1))
-    assert moves(there) == {StepName.HOLD}
+    deployment = due()
+    decide.release_hold(deployment.ledger, "lee", deployment.now - timedelta(minutes=1))
+    assert moves(deployment) == {StepName.HOLD}
 
 
 def test_what_a_release_covers_counts_for_no_limit():
-    there = due()
-    decide.release_hold(there.ledger, "lee", there.now)
-    there.depot.add("late")
-    there.sweep()
-    assert len(there.depot.log) == 4
-    there.now += 3 * DAY
-    assert of(there.sweep(), "late").step.name is StepName.STOP
+    deployment = due()
+    decide.release_hold(deployment.ledger, "lee", deployment.now)
+    deployment.cloud.add("late")
+    deployment.sweep()
+    assert len(deployment.cloud.log) == 4
+    deployment.now += 3 * DAY
+    assert finding_of(deployment.sweep(), "late").step.name is StepName.STOP
 
 
 def test_a_use_after_the_release_takes_an_action_out_of_it():
-    there = due(5, max_acts=0)
-    decide.release_hold(there.ledger, "lee", there.now, timedelta(days=7))
-    there.depot.things["idle-0"].uses.append(there.now + HOUR)
-    there.now += 2 * DAY
-    there.sweep()
-    there.now += 4 * DAY
-    found = of(there.sweep(), "idle-0")
-    assert (found.step.name, len(there.depot.log)) == (StepName.HOLD, 4)
+    deployment = due(5, max_acts=0)
+    decide.release_hold(deployment.ledger, "lee", deployment.now, timedelta(days=7))
+    deployment.cloud.things["idle-0"].uses.append(deployment.now + HOUR)
+    deployment.now += 2 * DAY
+    deployment.sweep()
+    deployment.now += 4 * DAY
+    found = finding_of(deployment.sweep(), "idle-0")
+    assert (found.step.name, len(deployment.cloud.log)) == (StepName.HOLD, 4)
 
 
 def test_a_release_that_is_over_holds_again_since_then():
-    there = due()
-    there.sweep()
-    decide.release_hold(there.ledger, "lee", there.now, timedelta(hours=1))
-    there.now += HOUR
-    assert moves(there) == {StepName.HOLD}
-    assert [h.since for h in decide.current_holds(there.ledger)] == [there.now]
+    deployment = due()
+    deployment.sweep()
+    decide.release_hold(deployment.ledger, "lee", deployment.now, timedelta(hours=1))
+    deployment.now += HOUR
+    assert moves(deployment) == {StepName.HOLD}
+    assert [h.since for h in decide.current_holds(deployment.ledger)] == [deployment.now]
 
 
 def test_a_release_dated_in_the_future_covers_nothing():
-    there = due()
-    decide.release_hold(there.ledger, "lee", there.now + DAY)
-    assert moves(there) == {StepName.HOLD}
+    deployment = due()
+    decide.release_hold(deployment.ledger, "lee", deployment.now + DAY)
+    assert moves(deployment) == {StepName.HOLD}
 
 
 def test_a_release_of_an_evening_covers_no_stop_of_the_next():
-    there = Enforcer(now=datetime.fromisoformat("2026-11-17T10:00+00:00"))
+    deployment = FakeDeployment(now=datetime.fromisoformat("2026-11-17T10:00+00:00"))
     hours = "[{name: office, match: {}, grace: 1h, hours: {on: 'mon-fri 07:00-19:00', tz: UTC}}]"
-    there.policy = policy(POLICY.replace("100%, max_usd", "100%, max_scheduled: 0, max_usd") + f"rules: {hours}\n")
-    there.depot.add("desk")
-    there.sweep()
-    there.now = there.now.replace(hour=20)
-    assert moves(there) == {StepName.HOLD}
-    decide.release_hold(there.ledger, "lee", there.now, timedelta(days=7))
-    assert moves(there) == {StepName.STOP}
-    there.depot.things["desk"].up, there.depot.things["desk"].changed = there.now + 12 * HOUR, there.now + 12 * HOUR
-    there.depot.things["desk"].uses.append(there.now + 13 * HOUR)
-    there.now += DAY + 3 * HOUR
-    assert moves(there) == {StepName.HOLD}
+    deployment.policy = policy(POLICY.replace("100%, max_usd", "100%, max_scheduled: 0, max_usd") + f"rules: {hours}\n")
+    deployment.cloud.add("desk")
+    deployment.sweep()
+    deployment.now = deployment.now.replace(hour=20)
+    assert moves(deployment) == {StepName.HOLD}
+    decide.release_hold(deployment.ledger, "lee", deployment.now, timedelta(days=7))
+    assert moves(deployment) == {StepName.STOP}
+    deployment.cloud.things["desk"].running_since, deployment.cloud.things["desk"].changed = (
+        deployment.now + 12 * HOUR,
+        deployment.now + 12 * HOUR,
+    )
+    deployment.cloud.things["desk"].uses.append(deployment.now + 13 * HOUR)
+    deployment.now += DAY + 3 * HOUR
+    assert moves(deployment) == {StepName.HOLD}
 
 
 # --- ledgers of 49f8b6c
 
 
-def older(*regions: str, ledger: InMemoryLedger | None = None) -> Enforcer:
+def older(*regions: str, ledger: InMemoryLedger | None = None) -> FakeDeployment:
     """A deployment whose ledger has a hold over these regions in its history and no row of holds."""
-    there = due(ledger=ledger, max_acts=20)
-    there.ledger._rows.pop(decide.HOLD, None)  # type: ignore[attr-defined]
+    deployment = due(ledger=ledger, max_acts=20)
+    deployment.ledger._rows.pop(decide.HOLD, None)  # type: ignore[attr-defined]
     marks = [sha256(f"aws/123456789012/{region}/{KIND}".encode()).hexdigest()[:8] for region in regions]
-    there.ledger.add_history(
-        HistoryEntry(id="holds", when=there.now - DAY, what="held", by="run-0", because=" ".join(sorted(marks)))
+    deployment.ledger.add_history(
+        HistoryEntry(id="holds", when=deployment.now - DAY, what="held", by="run-0", because=" ".join(sorted(marks)))
     )
-    return there
+    return deployment
 
 
 def test_a_hold_of_an_older_ledger_survives_in_its_places():
-    there = older("us-east-1", "eu-west-1")
-    for region in there.regions:
-        assert moves(there, regions=(region,)) == {StepName.HOLD}
-    assert moves(there) == {StepName.STOP}
+    deployment = older("us-east-1", "eu-west-1")
+    for region in deployment.regions:
+        assert moves(deployment, regions=(region,)) == {StepName.HOLD}
+    assert moves(deployment) == {StepName.STOP}
 
 
 def test_a_hold_of_an_older_ledger_is_over_its_own_places_only():
-    there = older("us-east-1", "ap-south-1")
-    found = there.sweep().findings
+    deployment = older("us-east-1", "ap-south-1")
+    found = deployment.sweep().findings
     assert {(f.case.resource.target.region, f.step.name) for f in found} == {
         ("us-east-1", StepName.HOLD),
         ("eu-west-1", StepName.STOP),
@@ -298,17 +303,17 @@ def test_a_hold_of_an_older_ledger_is_over_its_own_places_only():
 
 
 def test_a_hold_of_an_older_ledger_is_released_like_any():
-    there = older("us-east-1", "ap-south-1")
-    decide.release_hold(there.ledger, "lee", there.now)
-    assert moves(there) == {StepName.STOP}
+    deployment = older("us-east-1", "ap-south-1")
+    decide.release_hold(deployment.ledger, "lee", deployment.now)
+    assert moves(deployment) == {StepName.STOP}
 
 
 def test_a_hold_that_was_released_in_an_older_ledger_is_over():
-    there = older("us-east-1", "ap-south-1")
-    there.ledger.add_history(
-        HistoryEntry(id="release", when=there.now - HOUR, what="released", by="lee", because=there.now.isoformat())
+    deployment = older("us-east-1", "ap-south-1")
+    deployment.ledger.add_history(
+        HistoryEntry(id="release", when=deployment.now - HOUR, what="released", by="lee", because=deployment.now.isoformat())
     )
-    assert moves(there) == {StepName.STOP}
+    assert moves(deployment) == {StepName.STOP}
 
 
 def test_a_subscription_in_an_older_ledger_is_known_again():
@@ -320,20 +325,20 @@ def test_a_subscription_in_an_older_ledger_is_known_again():
 
 
 def test_the_history_is_looked_into_once():
-    there = older("us-east-1", ledger=Frail())
-    there.sweep()
-    assert set(there.ledger.reads) >= {"holds", "release"}  # type: ignore[attr-defined]
-    there.ledger.reads.clear()  # type: ignore[attr-defined]
-    there.now += HOUR
-    there.sweep()
-    assert {"holds", "release", "overview"} & set(there.ledger.reads) == set()  # type: ignore[attr-defined]
+    deployment = older("us-east-1", ledger=Frail())
+    deployment.sweep()
+    assert set(deployment.ledger.reads) >= {"holds", "release"}  # type: ignore[attr-defined]
+    deployment.ledger.reads.clear()  # type: ignore[attr-defined]
+    deployment.now += HOUR
+    deployment.sweep()
+    assert {"holds", "release", "overview"} & set(deployment.ledger.reads) == set()  # type: ignore[attr-defined]
 
 
 def test_the_history_of_a_ledger_without_a_hold_is_looked_into_once_too():
-    there = due(ledger=Frail(), max_acts=20)
-    there.ledger.reads.clear()  # type: ignore[attr-defined]
-    there.sweep()
-    assert {"holds", "release"} & set(there.ledger.reads) == set()  # type: ignore[attr-defined]
+    deployment = due(ledger=Frail(), max_acts=20)
+    deployment.ledger.reads.clear()  # type: ignore[attr-defined]
+    deployment.sweep()
+    assert {"holds", "release"} & set(deployment.ledger.reads) == set()  # type: ignore[attr-defined]
 
 
 def test_a_row_of_holds_says_the_same_when_it_is_read_again():
@@ -347,7 +352,7 @@ def test_a_row_of_holds_says_the_same_when_it_is_read_again():
 
 
 def test_what_was_held_is_refused_by_nothing_but_the_hold():
-    there = due()
-    there.sweep()
-    there.policy = due(max_acts=20).policy
-    assert {f.outcome.result for f in there.sweep().findings} == {Result.DONE}
+    deployment = due()
+    deployment.sweep()
+    deployment.policy = due(max_acts=20).policy
+    assert {f.outcome.result for f in deployment.sweep().findings} == {Result.DONE}

@@ -7,8 +7,8 @@ from datetime import timedelta
 from typing import Any
 
 from fakes.builders import DAY, NOW, TARGET
-from fakes.fake_cloud import ACTS, DENIED, Yard
-from fakes.fake_deployment import POLICY, Enforcer, policy
+from fakes.fake_cloud import ACTS, DENIED, FakeSession
+from fakes.fake_deployment import POLICY, FakeDeployment, policy
 from reaper.actions import unfinished
 from reaper.actions.contract import ActionResult, CallCheck, Manifest
 from reaper.ledger.in_memory import InMemoryLedger
@@ -16,48 +16,48 @@ from reaper.model import Memory, Resource, StepName
 from reaper.notices.message import Audience, Message
 
 
-def in_parts(yard: Yard, one: Resource, manifest: Manifest, permit: CallCheck) -> ActionResult:
+def in_parts(yard: FakeSession, one: Resource, manifest: Manifest, permit: CallCheck) -> ActionResult:
     """The first action leaves a second one."""
     permit()
-    thing, first = yard.depot.thing("carry", one.name), not yard.depot.log
-    yard.depot.log.append((manifest.action, one.name, yard.depot.clock()))
-    thing.changed = yard.depot.clock()
+    thing, first = yard.cloud.thing("carry", one.name), not yard.cloud.log
+    yard.cloud.log.append((manifest.action, one.name, yard.cloud.clock()))
+    thing.changed = yard.cloud.clock()
     return ActionResult(because="it is scaling in", part_done="1 of 2 variants" if first else None)
 
 
-def untold(there: Enforcer, **given: Any) -> None:
+def untold(deployment: FakeDeployment, **given: Any) -> None:
     """One thing that was acted on while no mail went out."""
-    there.depot.add("churn", **given)
-    there.sweep()
-    there.now += 3 * DAY
-    there.post.shut = True
-    there.sweep()
-    there.post.shut = False
-    there.post.messages.clear()
+    deployment.cloud.add("churn", **given)
+    deployment.sweep()
+    deployment.now += 3 * DAY
+    deployment.channel.is_closed = True
+    deployment.sweep()
+    deployment.channel.is_closed = False
+    deployment.channel.messages.clear()
 
 
-def readers(there: Enforcer) -> list[str]:
-    return [m.to for m in there.post.messages if m.audience is Audience.OWNERS]
+def readers(deployment: FakeDeployment) -> list[str]:
+    return [m.to for m in deployment.channel.messages if m.audience is Audience.OWNERS]
 
 
 def test_a_late_mail_to_an_earlier_owner_is_no_notice_to_the_present_one():
-    there = Enforcer(acts=replace(ACTS, perform=in_parts))
-    untold(there, tags={"reaper:owner": "ann@example.com"})
-    there.depot.things["churn"].tags = {"reaper:owner": "bob@example.com"}
-    there.later(hours=6)
-    assert readers(there) == ["ann@example.com"]
-    while len(there.depot.log) == 1:
-        before = readers(there)
-        there.later(hours=6)
+    deployment = FakeDeployment(acts=replace(ACTS, perform=in_parts))
+    untold(deployment, tags={"reaper:owner": "ann@example.com"})
+    deployment.cloud.things["churn"].tags = {"reaper:owner": "bob@example.com"}
+    deployment.sweep_after(hours=6)
+    assert readers(deployment) == ["ann@example.com"]
+    while len(deployment.cloud.log) == 1:
+        before = readers(deployment)
+        deployment.sweep_after(hours=6)
     assert before == ["ann@example.com", "bob@example.com"]
 
 
 def test_a_stop_that_nobody_was_told_of_is_told_although_its_rule_keeps_hours_by_now():
-    there = Enforcer()
-    untold(there, tags={})
-    there.policy = policy(POLICY + "rules: [{name: office, hours: {on: 'mon-fri 07:00-19:00', tz: UTC}}]\n")
-    there.later(hours=6)
-    assert readers(there) == ["ml-admins@example.com"]
+    deployment = FakeDeployment()
+    untold(deployment, tags={})
+    deployment.policy = policy(POLICY + "rules: [{name: office, hours: {on: 'mon-fri 07:00-19:00', tz: UTC}}]\n")
+    deployment.sweep_after(hours=6)
+    assert readers(deployment) == ["ml-admins@example.com"]
 
 
 def test_an_open_action_is_not_closed_where_nobody_can_be_told_of_it():
@@ -69,30 +69,30 @@ def test_an_open_action_is_not_closed_where_nobody_can_be_told_of_it():
 
 
 def test_what_was_done_is_told_also_where_nothing_can_be_read_by_now():
-    there = Enforcer()
-    untold(there, tags={})
+    deployment = FakeDeployment()
+    untold(deployment, tags={})
 
     def denied(call: str, name: str) -> None:
         if call == "list":
             raise DENIED
 
-    there.depot.blunder = denied
-    there.later(hours=6)
-    assert readers(there) == ["ml-admins@example.com"]
-    there.later(hours=6)
-    assert len(readers(there)) == 1
+    deployment.cloud.fail_on = denied
+    deployment.sweep_after(hours=6)
+    assert readers(deployment) == ["ml-admins@example.com"]
+    deployment.sweep_after(hours=6)
+    assert len(readers(deployment)) == 1
 
 
 def test_who_has_lost_the_lease_tells_nothing_more():
-    there = Enforcer()
-    untold(there, tags={})
+    deployment = FakeDeployment()
+    untold(deployment, tags={})
     for name in "ab":
-        there.depot.add(name, tags={"reaper:owner": f"{name}@example.com"})
+        deployment.cloud.add(name, tags={"reaper:owner": f"{name}@example.com"})
 
     def taken_over(message: Message) -> None:
-        there.now += timedelta(minutes=16)
-        there.ledger.take_lease(TARGET, "another run", there.now, timedelta(hours=1))
+        deployment.now += timedelta(minutes=16)
+        deployment.ledger.take_lease(TARGET, "another run", deployment.now, timedelta(hours=1))
 
-    there.post.heard = taken_over
-    there.later(hours=6)
-    assert readers(there) == ["a@example.com"]
+    deployment.channel.on_message = taken_over
+    deployment.sweep_after(hours=6)
+    assert readers(deployment) == ["a@example.com"]

@@ -37,7 +37,7 @@ DENIED = CloudError(Reason.DENIED, "sagemaker:DeleteEndpoint", "not allowed", mi
 
 
 @dataclass(slots=True, kw_only=True)
-class Thing:
+class FakeResource:
     """One resource. `uses` are the moments at which it was used; `up` since when its heartbeat beats, None while stopped. `barred`: why
     nothing can be done to it now.
 
@@ -52,13 +52,13 @@ class Thing:
     changed: datetime | None = None
     tags: dict[str, str] | None = field(default_factory=dict)
     uses: list[datetime] = field(default_factory=list)
-    up: datetime | None = NOW - 60 * DAY
+    running_since: datetime | None = NOW - 60 * DAY
     status: str = "InService"
     instance: str = "ml.g5.xlarge"
-    deaf: list[tuple[datetime, datetime]] = field(default_factory=list)
-    vague: bool = False
-    patchy: bool = False
-    barred: str = ""
+    metric_gaps: list[tuple[datetime, datetime]] = field(default_factory=list)
+    without_heartbeat: bool = False
+    incomplete_replies: bool = False
+    blocked_because: str = ""
     region: str = "us-east-1"
     variants: int = 1
     whole: int = 1
@@ -69,58 +69,58 @@ class Thing:
 
 
 @dataclass(slots=True)
-class Depot:
+class FakeCloud:
     """Everything there is. `log` has every act as (move, name, when). `witness` sees every
     call just before it takes effect; `asking` is called right before leave for it is asked for."""
 
     clock: Callable[[], datetime]
-    things: dict[str, Thing] = field(default_factory=dict)
+    things: dict[str, FakeResource] = field(default_factory=dict)
     log: list[tuple[StepName, str, datetime]] = field(default_factory=list)
-    blunder: Callable[[str, str], None] = lambda call, name: None
-    meanwhile: Callable[[str, str], None] = lambda call, name: None
-    witness: Callable[[Manifest, Thing], None] = lambda manifest, thing: None
-    asking: Callable[[], None] = lambda: None
+    fail_on: Callable[[str, str], None] = lambda call, name: None
+    before_call: Callable[[str, str], None] = lambda call, name: None
+    on_action: Callable[[Manifest, FakeResource], None] = lambda manifest, thing: None
+    before_permit: Callable[[], None] = lambda: None
 
-    def add(self, name: str, **given: Any) -> Thing:
-        self.things[name] = Thing(**{"name": name, "whole": given.get("variants", 1), **given})
+    def add(self, name: str, **given: Any) -> FakeResource:
+        self.things[name] = FakeResource(**{"name": name, "whole": given.get("variants", 1), **given})
         return self.things[name]
 
-    def inside(self, name: str) -> list[Thing]:
+    def inside(self, name: str) -> list[FakeResource]:
         """What lives in it."""
         return [thing for thing in self.things.values() if thing.host == name]
 
     def id(self, name: str) -> str:
         return f"arn:aws:sagemaker:us-east-1:123456789012:endpoint/{name}"
 
-    def thing(self, call: str, name: str) -> Thing:
+    def thing(self, call: str, name: str) -> FakeResource:
         """The thing, as a call finds it. Raises CloudError where the call fails or the thing is gone."""
-        self.blunder(call, name)
+        self.fail_on(call, name)
         if name not in self.things:
             raise CloudError(Reason.GONE, call, f"could not find {name}")
-        self.meanwhile(call, name)
+        self.before_call(call, name)
         if name not in self.things:
             raise CloudError(Reason.GONE, call, f"could not find {name}")
         return self.things[name]
 
 
-class Yard:
+class FakeSession:
     """A session of the depot: `reaper.observe.Cloud`."""
 
-    def __init__(self, depot: Depot, target: Target = TARGET) -> None:
-        self.depot, self.target = depot, target
+    def __init__(self, cloud: FakeCloud, target: Target = TARGET) -> None:
+        self.cloud, self.target = cloud, target
         self.calls: Counter[str] = Counter()
         self.errors: list[CloudError] = []
 
-    def for_kind(self) -> Yard:
-        return Yard(self.depot, self.target)
+    def for_kind(self) -> FakeSession:
+        return FakeSession(self.cloud, self.target)
 
     without_cache = for_kind
 
 
-def resource(yard: Yard, thing: Thing) -> Resource:
+def resource(yard: FakeSession, thing: FakeResource) -> Resource:
     return Resource(
         kind=KIND,
-        id=yard.depot.id(thing.name),
+        id=yard.cloud.id(thing.name),
         name=thing.name,
         target=yard.target,
         region="us-east-1",
@@ -128,51 +128,53 @@ def resource(yard: Yard, thing: Thing) -> Resource:
         changed=thing.changed,
         status=thing.status,
         size=thing.instance,
-        parts=(BilledPart(component="Hosting", instance=thing.instance),) if thing.up else (),
+        parts=(BilledPart(component="Hosting", instance=thing.instance),) if thing.running_since else (),
         tags=None if thing.tags is None else dict(thing.tags),
-        facts={"barred": thing.barred, **_around(yard, thing), **thing.facts},
+        facts={"barred": thing.blocked_because, **_around(yard, thing), **thing.facts},
     )
 
 
-def _around(yard: Yard, thing: Thing) -> dict[str, Any]:
+def _around(yard: FakeSession, thing: FakeResource) -> dict[str, Any]:
     """What lives inside it, and what it lives in."""
-    within = tuple(resource(yard, inner) for inner in yard.depot.inside(thing.name))
-    return {**({"within": within} if within else {}), **({"host": yard.depot.id(thing.host)} if thing.host else {})}
+    within = tuple(resource(yard, inner) for inner in yard.cloud.inside(thing.name))
+    return {**({"within": within} if within else {}), **({"host": yard.cloud.id(thing.host)} if thing.host else {})}
 
 
-def discover(yard: Yard) -> Iterator[Resource]:
+def discover(yard: FakeSession) -> Iterator[Resource]:
     yard.calls["sagemaker:ListEndpoints"] += 1
-    yard.depot.meanwhile("list", "")
-    yard.depot.blunder("list", "")
-    yield from [resource(yard, thing) for thing in yard.depot.things.values() if thing.region == yard.target.region]
+    yard.cloud.before_call("list", "")
+    yard.cloud.fail_on("list", "")
+    yield from [resource(yard, thing) for thing in yard.cloud.things.values() if thing.region == yard.target.region]
 
 
-def observe(yard: Yard, resources: Sequence[Resource], window: Window) -> Iterator[Observation]:
+def observe(yard: FakeSession, resources: Sequence[Resource], window: Window) -> Iterator[Observation]:
     for one in resources:
         yard.calls["cloudwatch:GetMetricData"] += 1
-        yard.depot.meanwhile("observe", one.name)
-        yard.depot.blunder("observe", one.name)
-        thing = yard.depot.things.get(one.name)
+        yard.cloud.before_call("observe", one.name)
+        yard.cloud.fail_on("observe", one.name)
+        thing = yard.cloud.things.get(one.name)
         if thing is None:
             yield Observation(resource=one, unknown_because="it is gone")
         else:
             yield _seen(one, thing, window)
 
 
-def _seen(one: Resource, thing: Thing, window: Window) -> Observation:
+def _seen(one: Resource, thing: FakeResource, window: Window) -> Observation:
     hours = -(-(window.end - window.start) // HOUR)
     used = [1.0 if any(_in(window, h, use) for use in thing.uses) else math.nan for h in range(hours)]
     alive = [60.0 if _alive(thing, window.start + h * HOUR) else math.nan for h in range(hours)]
-    activity = Reading(signal="Invocations", role=Role.ACTIVITY, series=_series(window, used), complete=not thing.patchy)
+    activity = Reading(
+        signal="Invocations", role=Role.ACTIVITY, series=_series(window, used), complete=not thing.incomplete_replies
+    )
     heart = Reading(signal="CPUUtilization", role=Role.HEARTBEAT, series=_series(window, alive))
     return Observation(
         resource=one,
-        readings=(activity,) if thing.vague else (activity, heart),
-        indirect_evidence=IndirectEvidence(since=max([thing.up, *thing.uses]), because="it has been up")
-        if thing.vague and thing.up
+        readings=(activity,) if thing.without_heartbeat else (activity, heart),
+        indirect_evidence=IndirectEvidence(since=max([thing.running_since, *thing.uses]), because="it has been up")
+        if thing.without_heartbeat and thing.running_since
         else None,
         changing_because=None if thing.status == "InService" else f"its status is {thing.status}",
-        free_because="it is stopped" if thing.up is None and thing.status == "InService" else None,
+        free_because="it is stopped" if thing.running_since is None and thing.status == "InService" else None,
     )
 
 
@@ -180,10 +182,10 @@ def _series(window: Window, values: list[float]) -> Series:
     return Series(start=window.start, step=HOUR, values=array("f", values), end=window.end)
 
 
-def _alive(thing: Thing, hour: datetime) -> bool:
+def _alive(thing: FakeResource, hour: datetime) -> bool:
     """Whether its heartbeat beat in the hour that begins then; it takes no more than a moment of a gap to miss it."""
-    up = thing.up is not None and hour + HOUR > thing.up
-    return up and not any(start < hour + HOUR and hour < end for start, end in thing.deaf)
+    up = thing.running_since is not None and hour + HOUR > thing.running_since
+    return up and not any(start < hour + HOUR and hour < end for start, end in thing.metric_gaps)
 
 
 def _in(window: Window, hour: int, moment: datetime) -> bool:
@@ -198,20 +200,20 @@ def able(one: Resource) -> dict[StepName, Blocked | None]:
     return {StepName.STOP: busy or stopped, StepName.DELETE: busy, StepName.START: busy or running}
 
 
-def look(yard: Yard, one: Resource) -> Resource:
+def look(yard: FakeSession, one: Resource) -> Resource:
     yard.calls["sagemaker:DescribeEndpoint"] += 1
-    return resource(yard, yard.depot.thing("look", one.name))
+    return resource(yard, yard.cloud.thing("look", one.name))
 
 
-def record(yard: Yard, one: Resource, move: StepName) -> dict[str, Any]:
-    thing = yard.depot.thing("record", one.name)
+def record(yard: FakeSession, one: Resource, move: StepName) -> dict[str, Any]:
+    thing = yard.cloud.thing("record", one.name)
     kept = {
         "instance": thing.instance,
         "tags": dict(thing.tags or {}),
         "created": thing.created.isoformat(),
         "whole": thing.whole,
     }
-    inside = {inner.name: dict(inner.tags or {}) for inner in yard.depot.inside(one.name)}
+    inside = {inner.name: dict(inner.tags or {}) for inner in yard.cloud.inside(one.name)}
     return {
         **kept,
         "host": thing.host,
@@ -221,75 +223,77 @@ def record(yard: Yard, one: Resource, move: StepName) -> dict[str, Any]:
     }
 
 
-def carry(yard: Yard, one: Resource, manifest: Manifest, permit: CallCheck) -> ActionResult:
+def carry(yard: FakeSession, one: Resource, manifest: Manifest, permit: CallCheck) -> ActionResult:
     """Everything that lives inside goes first, each by a call of its own, and where that is slow it stays at that; then the thing itself."""
     names = [inner.name for inner in one.facts.get("within", ())] if manifest.action is not StepName.START else []
-    inside = [name for name in names if name in yard.depot.things]
+    inside = [name for name in names if name in yard.cloud.things]
     for name in inside:
         _call(yard, name, manifest, permit, _delete)
-    slow = one.name in yard.depot.things and yard.depot.things[one.name].slow
+    slow = one.name in yard.cloud.things and yard.cloud.things[one.name].slow
     if inside and slow:
         return ActionResult(because=f"{len(inside)} inside it were deleted", part_done="what lived inside it")
     return _call(yard, one.name, manifest, permit, {StepName.DELETE: _delete, StepName.START: _start}.get(manifest.action, _stop))
 
 
 def _call(
-    yard: Yard, name: str, manifest: Manifest, permit: CallCheck, change: Callable[[Depot, Thing], ActionResult]
+    yard: FakeSession, name: str, manifest: Manifest, permit: CallCheck, change: Callable[[FakeCloud, FakeResource], ActionResult]
 ) -> ActionResult:
     """One changing call: leave for it, its way there, its effect, and its way back."""
-    depot = yard.depot
-    depot.asking()
+    cloud = yard.cloud
+    cloud.before_permit()
     permit()
-    thing = depot.thing("carry", name)
-    depot.witness(manifest, thing)
-    depot.log.append((manifest.action, name, depot.clock()))
-    made = change(depot, thing)
-    depot.blunder("carried", name)
+    thing = cloud.thing("carry", name)
+    cloud.on_action(manifest, thing)
+    cloud.log.append((manifest.action, name, cloud.clock()))
+    made = change(cloud, thing)
+    cloud.fail_on("carried", name)
     return made
 
 
-def _delete(depot: Depot, thing: Thing) -> ActionResult:
-    del depot.things[thing.name]
+def _delete(cloud: FakeCloud, thing: FakeResource) -> ActionResult:
+    del cloud.things[thing.name]
     return ActionResult(because="the endpoint was deleted")
 
 
-def _start(depot: Depot, thing: Thing) -> ActionResult:
-    thing.up = thing.changed = depot.clock()
+def _start(cloud: FakeCloud, thing: FakeResource) -> ActionResult:
+    thing.running_since = thing.changed = cloud.clock()
     thing.variants = thing.whole
     return ActionResult(because="it was started")
 
 
-def _stop(depot: Depot, thing: Thing) -> ActionResult:
+def _stop(cloud: FakeCloud, thing: FakeResource) -> ActionResult:
     thing.variants -= 1
-    thing.changed = depot.clock()
+    thing.changed = cloud.clock()
     if thing.variants:
         return ActionResult(
             because="one variant was scaled in", part_done=f"{thing.whole - thing.variants} of {thing.whole} variants"
         )
-    thing.up = None
+    thing.running_since = None
     return ActionResult(because="it was stopped")
 
 
-def undo(yard: Yard, manifest: Manifest) -> UndoResult:
+def undo(yard: FakeSession, manifest: Manifest) -> UndoResult:
     """The thing as the manifest and those before it have it, with what lived inside. Where no machine is to be had the rest comes later.
 
     Manifests of 49f8b6c, which the upgrade brings, know of no hosts and no parts.
     """
-    depot, now, kept = yard.depot, yard.depot.clock(), manifest.undo_state
-    thing = depot.things.get(manifest.name) or depot.add(manifest.name, created=now, up=None, host=kept.get("host", ""))
+    cloud, now, kept = yard.cloud, yard.cloud.clock(), manifest.undo_state
+    thing = cloud.things.get(manifest.name) or cloud.add(
+        manifest.name, created=now, running_since=None, host=kept.get("host", "")
+    )
     thing.instance, thing.tags = kept["instance"], dict(kept["tags"])
     for name, tags in kept.get("inside", {}).items():
-        if name not in depot.things:
-            depot.add(name, created=now, up=now, changed=now, tags=dict(tags), host=manifest.name)
+        if name not in cloud.things:
+            cloud.add(name, created=now, running_since=now, changed=now, tags=dict(tags), host=manifest.name)
     if thing.refused:
         return UndoResult(because="not all of it is back", not_restored=("one variant: no machine is to be had",), run_again=True)
     thing.variants = thing.whole = max(kept.get("whole", 1), thing.whole)
-    thing.up, thing.changed = thing.up or now, now
+    thing.running_since, thing.changed = thing.running_since or now, now
     return UndoResult(because="it runs again")
 
 
 DEED = ActionSpec(participle="stopped", effect="stops it", undo="reaper restore", permissions=("sagemaker:DeleteEndpoint",))
-DEPOT = Kind(
+FAKE_KIND = Kind(
     name=KIND,
     cloud="aws",
     title="thing",
@@ -306,16 +310,16 @@ DEPOT = Kind(
 ACTS = ActionFunctions(read_now=look, read_undo_state=record, perform=carry, undo=undo, undo_permissions=())
 
 
-class Archive:
+class FakeManifestStore:
     """Manifests in a dictionary: `reaper.actions.manifest.Store`. `full`: nothing more can be stored."""
 
     def __init__(self) -> None:
         self.texts: dict[str, str] = {}
         self.full = False
-        self.blunder: Callable[[str, str], None] = lambda call, name: None
+        self.fail_on: Callable[[str, str], None] = lambda call, name: None
 
     def write(self, place: str, name: str, text: str) -> str:
-        self.blunder("write", name)
+        self.fail_on("write", name)
         if self.full:
             raise CloudError(Reason.DENIED, "s3:PutObject", "no", missing="s3:PutObject")
         address = f"{place}/{name}"

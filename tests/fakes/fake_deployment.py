@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from fakes.builders import NOW, TARGET
-from fakes.fake_cloud import ACTS, DEPOT, Archive, Depot, Yard
+from fakes.fake_cloud import ACTS, FAKE_KIND, FakeCloud, FakeManifestStore, FakeSession
 from reaper import conclude
 from reaper.actions import executor, manifest, restore
 from reaper.actions.contract import ActionFunctions
@@ -34,34 +34,34 @@ owners: {domains: [example.com], fallback: ml-admins@example.com}
 """
 
 
-class Postbox:
+class FakeChannel:
     """A channel that keeps what it is given; `shut`: it takes nothing. `heard` hears of every message that was taken."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
-        self.shut = False
-        self.blunder: Callable[[str, str], None] = lambda call, name: None
-        self.heard: Callable[[Message], None] = lambda message: None
+        self.is_closed = False
+        self.fail_on: Callable[[str, str], None] = lambda call, name: None
+        self.on_message: Callable[[Message], None] = lambda message: None
 
     def send(self, message: Message) -> str:
-        self.blunder("send", "")
-        if self.shut:
+        self.fail_on("send", "")
+        if self.is_closed:
             raise CloudError(Reason.UNREACHABLE, "post:Send", "no answer")
         self.messages.append(message)
-        self.heard(message)
-        self.blunder("sent", "")
+        self.on_message(message)
+        self.fail_on("sent", "")
         return f"receipt-{len(self.messages)}"
 
 
 @dataclass
-class Enforcer:
+class FakeDeployment:
     """The deployment. `now` is its clock."""
 
     policy: Policy = field(default_factory=lambda: policy(POLICY))
     now: datetime = NOW
     ledger: Ledger = field(default_factory=InMemoryLedger)
-    store: Archive = field(default_factory=Archive)
-    post: Postbox = field(default_factory=Postbox)
+    store: FakeManifestStore = field(default_factory=FakeManifestStore)
+    channel: FakeChannel = field(default_factory=FakeChannel)
     deadline: datetime | None = None
     more: list[OpenChannel] = field(default_factory=list)
     regions: tuple[str, ...] = ("us-east-1",)
@@ -69,18 +69,18 @@ class Enforcer:
     acts: ActionFunctions[Any] = ACTS
 
     def __post_init__(self) -> None:
-        self.depot = Depot(clock=lambda: self.now)
+        self.cloud = FakeCloud(clock=lambda: self.now)
         self.archive = manifest.Archive(place="s3://manifests", store=self.store)
 
     def sweep(self, mode: Mode = Mode.ENFORCE, regions: Sequence[str] | None = None) -> Report:
         """One sweep now: the report as an entry point would give it. Without `regions` it looks at all of them."""
         self.runs += 1
-        run, yards = f"run-{self.runs}", [Yard(self.depot, replace(TARGET, region=r)) for r in regions or self.regions]
+        run, yards = f"run-{self.runs}", [FakeSession(self.cloud, replace(TARGET, region=r)) for r in regions or self.regions]
         order = ObserveContext(policy=self.policy, now=self.now)
-        swept = sweep(yards, [DEPOT], order)
+        swept = sweep(yards, [FAKE_KIND], order)
         facts = Run(id=run, started_at=self.now, finished_at=self.now, mode=mode, version="0", policy_sha256="0" * 64)
         report = Report(run=facts, coverage=swept.coverage, findings=swept.findings)
-        lines = [OpenChannel(name="post", readers=frozenset(Audience), sender=self.post), *self.more]
+        lines = [OpenChannel(name="post", readers=frozenset(Audience), sender=self.channel), *self.more]
         if mode is Mode.AUDIT:
             return conclude.recalled(report, self.policy, self.ledger, self.now)
         desk = ConcludeContext(ledger=self.ledger, channels=lines, links=None, clock=lambda: self.now)
@@ -88,7 +88,7 @@ class Enforcer:
         hand = Hand(act=lambda found: executor.execute(found, ours)) if mode.acts else None
         return conclude.tell(report, self.policy, desk, hand)
 
-    def hands(self, yards: Sequence[Yard], order: ObserveContext, run: str) -> executor.ActContext:
+    def hands(self, yards: Sequence[FakeSession], order: ObserveContext, run: str) -> executor.ActContext:
         return executor.ActContext(
             clouds={yard.target: yard for yard in yards},
             order=order,
@@ -98,28 +98,28 @@ class Enforcer:
             run=run,
             renew=lambda target: self.ledger.take_lease(target, run, self.now, lease.LEASE),
             deadline=self.deadline,
-            kinds=lambda name: DEPOT,
+            kinds=lambda name: FAKE_KIND,
             acts=lambda name: self.acts,
         )
 
-    def later(self, **given: Any) -> Report:
+    def sweep_after(self, **given: Any) -> Report:
         """A sweep after so much time."""
         self.now += timedelta(**given)
         return self.sweep()
 
-    def bench(self) -> restore.RestoreContext:
+    def restore_context(self) -> restore.RestoreContext:
         """What a person who takes things back works with."""
         return restore.RestoreContext(
             ledger=self.ledger,
             archive=self.archive,
-            open_session=lambda target: Yard(self.depot, target),
+            open_session=lambda target: FakeSession(self.cloud, target),
             clock=lambda: self.now,
             by="lee",
             action_functions=lambda name: ACTS,
         )
 
     def memory(self, name: str) -> Memory:
-        return self.ledger.recall([self.depot.id(name)], self.now).get(self.depot.id(name), Memory())
+        return self.ledger.recall([self.cloud.id(name)], self.now).get(self.cloud.id(name), Memory())
 
 
 def policy(text: str) -> Policy:
@@ -131,6 +131,6 @@ def only(report: Report) -> Finding:
     return found
 
 
-def of(report: Report, name: str) -> Finding:
+def finding_of(report: Report, name: str) -> Finding:
     [found] = [f for f in report.findings if f.case.resource.name == name]
     return found

@@ -37,25 +37,25 @@ AWS = {
 }
 
 
-class Store:
+class LedgerLocation:
     """An empty place at `address`. Whoever opens it sees what the others write."""
 
     def __init__(self, address: str, environ: Mapping[str, str]) -> None:
         self.address, self.environ = address, environ
         self._opened: list[Ledger] = []
 
-    def open(self) -> Ledger:
+    def open_ledger(self) -> Ledger:
         """One more ledger on the same place; a fleeting one has no other place than itself."""
         if self.address != "memory:" or not self._opened:
             self._opened.append(opening.open_ledger(self.address, self.environ))
         return self._opened[-1]
 
-    def garble(self, id: str, field: str, value: str | int) -> None:
+    def overwrite(self, id: str, field: str, value: str | int) -> None:
         """Put `value` where a memory that is there keeps `field`, behind the ledger's back."""
         scheme, _, place = self.address.partition(":")
         GARBLE[scheme](self, place.removeprefix("//"), id, field, value)
 
-    def stored(self, id: str) -> Mapping[str, Any]:
+    def stored_columns(self, id: str) -> Mapping[str, Any]:
         """What the place itself holds as the memory, column by column."""
         scheme, _, place = self.address.partition(":")
         return STORED[scheme](self, place.removeprefix("//"), id)
@@ -65,7 +65,7 @@ class Store:
             opened.close()
 
 
-def dynamodb(url: str, patch: pytest.MonkeyPatch) -> Store:
+def dynamodb(url: str, patch: pytest.MonkeyPatch) -> LedgerLocation:
     """A new table as template.yaml makes it. The process's environment is changed: boto3 reads nothing else."""
     for variable, value in (AWS | {"AWS_DEFAULT_REGION": AWS["AWS_REGION"], "AWS_ENDPOINT_URL": url}).items():
         patch.setenv(variable, value)
@@ -76,25 +76,25 @@ def dynamodb(url: str, patch: pytest.MonkeyPatch) -> Store:
         KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
         AttributeDefinitions=[{"AttributeName": n, "AttributeType": "S"} for n in ("pk", "sk")],
     )
-    return Store(f"dynamodb://{name}", {})
+    return LedgerLocation(f"dynamodb://{name}", {})
 
 
-def table(connection_string: str) -> Store:
+def table(connection_string: str) -> LedgerLocation:
     """A new table at Azurite."""
     name = f"ledger{uuid.uuid4().hex}"
     with TableServiceClient.from_connection_string(connection_string) as service:
         service.create_table(name)
-    return Store(f"table://{azurite.ACCOUNT}/{name}", {"AZURE_STORAGE_CONNECTION_STRING": connection_string})
+    return LedgerLocation(f"table://{azurite.ACCOUNT}/{name}", {"AZURE_STORAGE_CONNECTION_STRING": connection_string})
 
 
-def _garble_memory(store: Store, place: str, id: str, field: str, value: Any) -> None:
-    kept = store.open()
-    assert isinstance(kept, InMemoryLedger)
-    touched, version, row = kept._memories[comparable_id(id)]
-    kept._memories[comparable_id(id)] = (touched, value if field == "version" else version, {**row, field: value})
+def _garble_memory(ledger_location: LedgerLocation, place: str, id: str, field: str, value: Any) -> None:
+    ledger = ledger_location.open_ledger()
+    assert isinstance(ledger, InMemoryLedger)
+    touched, version, row = ledger._memories[comparable_id(id)]
+    ledger._memories[comparable_id(id)] = (touched, value if field == "version" else version, {**row, field: value})
 
 
-def _garble_sqlite(store: Store, place: str, id: str, field: str, value: Any) -> None:
+def _garble_sqlite(ledger_location: LedgerLocation, place: str, id: str, field: str, value: Any) -> None:
     with closing(sqlite3.connect(place)) as connection, connection:
         [(row,)] = connection.execute("SELECT row FROM memory WHERE key = ?", (comparable_id(id),))
         connection.execute(
@@ -104,7 +104,7 @@ def _garble_sqlite(store: Store, place: str, id: str, field: str, value: Any) ->
             connection.execute("UPDATE memory SET version = ? WHERE key = ?", (value, comparable_id(id)))
 
 
-def _garble_dynamodb(store: Store, place: str, id: str, field: str, value: Any) -> None:
+def _garble_dynamodb(ledger_location: LedgerLocation, place: str, id: str, field: str, value: Any) -> None:
     boto3.client("dynamodb").update_item(
         TableName=place,
         Key={"pk": {"S": f"memory#{comparable_id(id)}"}, "sk": {"S": "-"}},
@@ -115,8 +115,8 @@ def _garble_dynamodb(store: Store, place: str, id: str, field: str, value: Any) 
     )
 
 
-def _garble_table(store: Store, place: str, id: str, field: str, value: Any) -> None:
-    connection_string, name = store.environ["AZURE_STORAGE_CONNECTION_STRING"], place.rpartition("/")[2]
+def _garble_table(ledger_location: LedgerLocation, place: str, id: str, field: str, value: Any) -> None:
+    connection_string, name = ledger_location.environ["AZURE_STORAGE_CONNECTION_STRING"], place.rpartition("/")[2]
     with TableClient.from_connection_string(connection_string, name) as client:
         entity = {"PartitionKey": partition_key(id), "RowKey": row_key(id), field: value}
         client.update_entity(entity, mode=UpdateMode.MERGE)
@@ -125,27 +125,27 @@ def _garble_table(store: Store, place: str, id: str, field: str, value: Any) -> 
 GARBLE = {"memory": _garble_memory, "sqlite": _garble_sqlite, "dynamodb": _garble_dynamodb, "table": _garble_table}
 
 
-def _stored_memory(store: Store, place: str, id: str) -> Mapping[str, Any]:
-    kept = store.open()
-    assert isinstance(kept, InMemoryLedger)
-    return kept._memories[comparable_id(id)][2]
+def _stored_memory(ledger_location: LedgerLocation, place: str, id: str) -> Mapping[str, Any]:
+    ledger = ledger_location.open_ledger()
+    assert isinstance(ledger, InMemoryLedger)
+    return ledger._memories[comparable_id(id)][2]
 
 
-def _stored_sqlite(store: Store, place: str, id: str) -> Mapping[str, Any]:
+def _stored_sqlite(ledger_location: LedgerLocation, place: str, id: str) -> Mapping[str, Any]:
     with closing(sqlite3.connect(place)) as connection:
         [(row,)] = connection.execute("SELECT row FROM memory WHERE key = ?", (comparable_id(id),))
     found: Mapping[str, Any] = json.loads(row)
     return found
 
 
-def _stored_dynamodb(store: Store, place: str, id: str) -> Mapping[str, Any]:
+def _stored_dynamodb(ledger_location: LedgerLocation, place: str, id: str) -> Mapping[str, Any]:
     key = {"pk": {"S": f"memory#{comparable_id(id)}"}, "sk": {"S": "-"}}
     item = boto3.client("dynamodb").get_item(TableName=place, Key=key)["Item"]
     return {name: next(iter(value.values())) for name, value in item.items()}
 
 
-def _stored_table(store: Store, place: str, id: str) -> Mapping[str, Any]:
-    connection_string, name = store.environ["AZURE_STORAGE_CONNECTION_STRING"], place.rpartition("/")[2]
+def _stored_table(ledger_location: LedgerLocation, place: str, id: str) -> Mapping[str, Any]:
+    connection_string, name = ledger_location.environ["AZURE_STORAGE_CONNECTION_STRING"], place.rpartition("/")[2]
     with TableClient.from_connection_string(connection_string, name) as client:
         return client.get_entity(partition_key(id), row_key(id))
 

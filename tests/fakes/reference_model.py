@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from fakes.builders import DAY, HOUR
-from fakes.fake_cloud import Thing
+from fakes.fake_cloud import FakeResource
 from fakes.fake_deployment import policy
 from reaper.model import Mode, StepName
 from reaper.notices.message import Audience, Message
@@ -128,7 +128,7 @@ class Oracle:
                     )
                 )
 
-    def wrong(self, thing: Thing, move: StepName, now: datetime) -> Iterator[str]:
+    def wrong(self, thing: FakeResource, move: StepName, now: datetime) -> Iterator[str]:
         """Everything that forbids this act now."""
         if self.mode is not Mode.ENFORCE:
             yield f"acted in mode {self.mode}"
@@ -155,7 +155,7 @@ class Oracle:
         if forced and busy and not self._same_day(thing, now):
             yield "busy, and not told on the same day"
 
-    def kept(self, thing: Thing, now: datetime) -> Iterator[str]:
+    def kept(self, thing: FakeResource, now: datetime) -> Iterator[str]:
         """Which snooze keeps it: its own, or that of what it lives in."""
         for name in (thing.name, thing.host):
             if self.snoozed(name, now):
@@ -165,14 +165,14 @@ class Oracle:
         """Whether a snooze holds that was given before leave was asked for."""
         return any(given <= now < until for given, until in self.known.get(name, []))
 
-    def right(self, thing: Thing, move: StepName, now: datetime) -> list[Told]:
+    def right(self, thing: FakeResource, move: StepName, now: datetime) -> list[Told]:
         """The letters that give the right to this act: of idleness, or under a rule's office hours the enrolment."""
         mine = [told for told in self.told if told.name == thing.name]
         if not mine or not mine[-1].sort:
             return []
         return [told for told in mine if not [*self._void(told, thing, move, now)]]
 
-    def _void(self, told: Told, thing: Thing, move: StepName, now: datetime) -> Iterator[str]:
+    def _void(self, told: Told, thing: FakeResource, move: StepName, now: datetime) -> Iterator[str]:
         """Why that letter gives no right to this act."""
         wanted = (
             {"hours"}
@@ -211,20 +211,20 @@ class Oracle:
             yield "used since"
         if thing.changed and thing.changed > told.when:
             yield "changed since"
-        if not thing.vague and any(start < now - 2 * TICK and end > told.when for start, end in thing.deaf):
+        if not thing.without_heartbeat and any(start < now - 2 * TICK and end > told.when for start, end in thing.metric_gaps):
             yield "without proof since"
 
-    def _same_day(self, thing: Thing, now: datetime) -> bool:
+    def _same_day(self, thing: FakeResource, now: datetime) -> bool:
         """Whether its owner was told of its hours today, an hour ago or a whole grace."""
         days = {now.date(), (now - TICK).date()}
         mine = [t for t in self.told if t.name == thing.name and t.sort in {"hours", "today", "week"} and t.to == address(thing)]
         return any(t.when.date() in days and now - t.when >= min(t.grace, HOUR) for t in mine)
 
-    def _unasked(self, thing: Thing, now: datetime) -> Iterator[str]:
+    def _unasked(self, thing: FakeResource, now: datetime) -> Iterator[str]:
         """Why it must not be started."""
         if not _office(thing.name) or not (_open(now, _close(thing, self.knobs)) or _open(now - TICK, _close(thing, self.knobs))):
             yield "started outside of office hours"
-        if thing.up:
+        if thing.running_since:
             yield "started although it runs"
         last = [(move, when) for move, name, when, _ in self.acts if name == thing.name][-1:]
         ours = last and last[0][0] is StepName.STOP and (thing.changed is None or thing.changed <= last[0][1] + HOUR)
@@ -249,7 +249,7 @@ def _past(said: str) -> bool:
     return not said.startswith(("It will", "From ", "Its office hours", "Nothing is done", "The evidence"))
 
 
-def address(thing: Thing) -> str:
+def address(thing: FakeResource) -> str:
     """To whom letters about it go."""
     said = (thing.tags or {}).get("reaper:owner", "")
     return said if said.endswith("@example.com") else FALLBACK
@@ -260,7 +260,7 @@ def ceiling(name: str, knobs: Knobs) -> str:
     return {"prod": "ignore", "waste": "delete", "office": "stop", "strict": "stop"}.get(name.split("-")[0], knobs.action)
 
 
-def _protected(thing: Thing, knobs: Knobs, move: StepName, now: datetime) -> Iterator[str]:
+def _protected(thing: FakeResource, knobs: Knobs, move: StepName, now: datetime) -> Iterator[str]:
     if thing.tags is None:
         yield "its tags cannot be read"
         return
@@ -278,7 +278,7 @@ def _protected(thing: Thing, knobs: Knobs, move: StepName, now: datetime) -> Ite
         yield f"{move} is more than policy and tags allow"
 
 
-def _busy(thing: Thing, knobs: Knobs, now: datetime) -> list[str]:
+def _busy(thing: FakeResource, knobs: Knobs, now: datetime) -> list[str]:
     close, least, changed = _close(thing, knobs), _silence(thing, knobs, now), thing.changed
     if _office(thing.name) and not _open(now, close) and changed and not _open(changed, close) and now - changed < 4 * HOUR:
         same_night = not any(_open(changed + n * HOUR / 4, close) for n in range(16) if changed + n * HOUR / 4 <= now)
@@ -291,21 +291,21 @@ def _busy(thing: Thing, knobs: Knobs, now: datetime) -> list[str]:
     ]
 
 
-def _unknown(thing: Thing, knobs: Knobs, now: datetime) -> Iterator[str]:
-    if thing.up is None:
+def _unknown(thing: FakeResource, knobs: Knobs, now: datetime) -> Iterator[str]:
+    if thing.running_since is None:
         yield "it is stopped already"
-    if thing.patchy:
+    if thing.incomplete_replies:
         yield "its metrics are incomplete"
-    if thing.vague and not thing.name.startswith(
+    if thing.without_heartbeat and not thing.name.startswith(
         ("likely", "strict")
     ):  # what is stopped even while used needs no proof of silence
         yield "the evidence is indirect"
     least = _silence(thing, knobs, now)
-    if not thing.vague and any(start < now - 2 * TICK and end > now - least for start, end in thing.deaf):
+    if not thing.without_heartbeat and any(start < now - 2 * TICK and end > now - least for start, end in thing.metric_gaps):
         yield "its heartbeat was not there all the time"
 
 
-def _silence(thing: Thing, knobs: Knobs, now: datetime) -> timedelta:
+def _silence(thing: FakeResource, knobs: Knobs, now: datetime) -> timedelta:
     """How long it must have been silent."""
     least, wish = SILENCES[knobs.idle_after], SILENCES.get((thing.tags or {}).get("reaper:idle-after", ""))
     if wish and wish <= least:
@@ -321,12 +321,12 @@ def _strict(name: str) -> bool:
     return name.startswith("strict")
 
 
-def _tagged(thing: Thing) -> bool:
+def _tagged(thing: FakeResource) -> bool:
     """Whether a tag sets its office hours."""
     return "reaper:hours" in (thing.tags or {})
 
 
-def _close(thing: Thing, knobs: Knobs) -> int:
+def _close(thing: FakeResource, knobs: Knobs) -> int:
     """The hour at which its office hours end: its tag's, or its rule's."""
     return 21 if _tagged(thing) else knobs.close
 

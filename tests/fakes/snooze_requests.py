@@ -41,21 +41,21 @@ def warned() -> InMemoryLedger:
     return found
 
 
-class Down(InMemoryLedger):
+class UnreachableLedger(InMemoryLedger):
     """A store that nobody can reach."""
 
     def recall(self, ids: Iterable[str], now: datetime) -> Recalled:
         raise CloudError(Reason.UNREACHABLE, "dynamodb:GetItem", "timed out at 10.0.0.7")
 
 
-class Forgetful(InMemoryLedger):
+class LedgerWithoutHistory(InMemoryLedger):
     """A store whose history cannot be written."""
 
     def add_history(self, entry: Any) -> None:
         raise CloudError(Reason.THROTTLED, "dynamodb:PutItem", "slow down")
 
 
-class Raced(InMemoryLedger):
+class ContendedLedger(InMemoryLedger):
     """A store where a sweep writes right before each of the first `times` writes."""
 
     def __init__(self, times: int) -> None:

@@ -54,85 +54,85 @@ OPEN = Unfinished(
 
 
 def test_the_columns_are_the_ones_that_are_stored_everywhere():
-    assert COLUMNS == {field: column for column, (field, _) in WRITTEN.items()}
+    assert {field: column for column, (field, _) in WRITTEN.items()} == COLUMNS
     assert set(COLUMNS) == {f.name for f in fields(Memory)} - {"version"}
 
 
-def test_every_column_comes_back(store):
+def test_every_column_comes_back(ledger_location):
     full = Memory(**dict(WRITTEN.values()))
-    assert store.open().remember(ARN, full, 0, NOW)
-    assert store.open().recall([ARN], NOW)[ARN] == replace(full, version=1)
+    assert ledger_location.open_ledger().remember(ARN, full, 0, NOW)
+    assert ledger_location.open_ledger().recall([ARN], NOW)[ARN] == replace(full, version=1)
 
 
-def test_a_column_that_a_later_version_wrote_survives_a_write_of_this_one(store):
-    kept = store.open()
-    kept.remember(ARN, Memory(warned_at=NOW), 0, NOW)
-    store.garble(ARN, "from_the_future", "kept")
-    assert kept.remember(ARN, Memory(notice_receipt="r"), 1, NOW)
-    assert store.stored(ARN)["from_the_future"] == "kept"
-    assert "warned_at" not in store.stored(ARN)
+def test_a_column_that_a_later_version_wrote_survives_a_write_of_this_one(ledger_location):
+    ledger = ledger_location.open_ledger()
+    ledger.remember(ARN, Memory(warned_at=NOW), 0, NOW)
+    ledger_location.overwrite(ARN, "from_the_future", "kept")
+    assert ledger.remember(ARN, Memory(notice_receipt="r"), 1, NOW)
+    assert ledger_location.stored_columns(ARN)["from_the_future"] == "kept"
+    assert "warned_at" not in ledger_location.stored_columns(ARN)
 
 
-def test_a_snooze_writes_its_own_columns_and_raises_the_version(kept):
-    kept.remember(ARN, Memory(warned_at=NOW, last_action=StepName.STOP), 0, NOW)
+def test_a_snooze_writes_its_own_columns_and_raises_the_version(ledger):
+    ledger.remember(ARN, Memory(warned_at=NOW, last_action=StepName.STOP), 0, NOW)
     snoozed = Memory(snoozed_until=NOW + DAY, snoozed_by="jo@example.com")
-    assert kept.remember(ARN, snoozed, 1, NOW, SNOOZE_FIELDS)
-    assert kept.recall([ARN], NOW)[ARN] == replace(snoozed, warned_at=NOW, last_action=StepName.STOP, version=2)
-    assert not kept.remember(ARN, Memory(), 1, NOW)
+    assert ledger.remember(ARN, snoozed, 1, NOW, SNOOZE_FIELDS)
+    assert ledger.recall([ARN], NOW)[ARN] == replace(snoozed, warned_at=NOW, last_action=StepName.STOP, version=2)
+    assert not ledger.remember(ARN, Memory(), 1, NOW)
 
 
-def test_a_snooze_of_what_has_no_memory_makes_one(kept):
-    assert kept.remember(ARM, Memory(snoozed_until=NOW + DAY, notice_receipt="not its own"), 0, NOW, SNOOZE_FIELDS)
-    assert kept.recall([ARM], NOW)[ARM] == Memory(snoozed_until=NOW + DAY, version=1)
+def test_a_snooze_of_what_has_no_memory_makes_one(ledger):
+    assert ledger.remember(ARM, Memory(snoozed_until=NOW + DAY, notice_receipt="not its own"), 0, NOW, SNOOZE_FIELDS)
+    assert ledger.recall([ARM], NOW)[ARM] == Memory(snoozed_until=NOW + DAY, version=1)
 
 
-def test_an_open_action_is_found_by_its_target_until_it_is_ended(store):
+def test_an_open_action_is_found_by_its_target_until_it_is_ended(ledger_location):
     other = replace(OPEN, id=ARM, target=THERE, owner=None)
     for entry in (OPEN, other, replace(OPEN, id=f"{ARN}-2", at=NOW)):
-        store.open().add_unfinished(entry)
-    assert store.open().unfinished(HERE, NOW) == [OPEN, replace(OPEN, id=f"{ARN}-2", at=NOW)]
-    assert store.open().unfinished(THERE, NOW) == [other]
-    store.open().remove_unfinished(HERE, ARN)
-    store.open().remove_unfinished(HERE, ARN)
-    assert [entry.id for entry in store.open().unfinished(HERE, NOW)] == [f"{ARN}-2"]
-    assert store.open().unfinished(HERE, NOW + RETENTION + DAY) == []
+        ledger_location.open_ledger().add_unfinished(entry)
+    assert ledger_location.open_ledger().unfinished(HERE, NOW) == [OPEN, replace(OPEN, id=f"{ARN}-2", at=NOW)]
+    assert ledger_location.open_ledger().unfinished(THERE, NOW) == [other]
+    ledger_location.open_ledger().remove_unfinished(HERE, ARN)
+    ledger_location.open_ledger().remove_unfinished(HERE, ARN)
+    assert [entry.id for entry in ledger_location.open_ledger().unfinished(HERE, NOW)] == [f"{ARN}-2"]
+    assert ledger_location.open_ledger().unfinished(HERE, NOW + RETENTION + DAY) == []
 
 
-def test_an_open_action_of_the_same_resource_is_replaced(kept):
-    kept.add_unfinished(OPEN)
-    kept.add_unfinished(replace(OPEN, run="b"))
-    assert [entry.run for entry in kept.unfinished(HERE, NOW)] == ["b"]
+def test_an_open_action_of_the_same_resource_is_replaced(ledger):
+    ledger.add_unfinished(OPEN)
+    ledger.add_unfinished(replace(OPEN, run="b"))
+    assert [entry.run for entry in ledger.unfinished(HERE, NOW)] == ["b"]
 
 
-def test_a_named_row_is_written_by_version_and_never_forgotten(store):
-    kept = store.open()
-    assert kept.read_row("hold") == NamedRow()
-    assert kept.write_row("hold", {"since": "now", "run": "a"}, 0, NOW)
-    assert not kept.write_row("hold", {"since": "later"}, 0, NOW)
-    assert kept.write_row("hold", {"run": "b"}, 1, NOW)
-    kept.forget_before(NOW + 2 * RETENTION)
-    assert store.open().read_row("hold") == NamedRow(values={"run": "b"}, version=2)
-    assert store.open().read_row("release") == NamedRow()
+def test_a_named_row_is_written_by_version_and_never_forgotten(ledger_location):
+    ledger = ledger_location.open_ledger()
+    assert ledger.read_row("hold") == NamedRow()
+    assert ledger.write_row("hold", {"since": "now", "run": "a"}, 0, NOW)
+    assert not ledger.write_row("hold", {"since": "later"}, 0, NOW)
+    assert ledger.write_row("hold", {"run": "b"}, 1, NOW)
+    ledger.forget_before(NOW + 2 * RETENTION)
+    assert ledger_location.open_ledger().read_row("hold") == NamedRow(values={"run": "b"}, version=2)
+    assert ledger_location.open_ledger().read_row("release") == NamedRow()
 
 
-def test_a_named_row_holds_a_long_text(store):
+def test_a_named_row_holds_a_long_text(ledger_location):
     text = " ".join(f"aws/{n:012}/us-east-1" for n in range(9_000))
-    assert store.open().write_row("hold", {"targets": text, "none": ""}, 0, NOW)
-    assert store.open().read_row("hold").values == {"targets": text, "none": ""}
+    assert ledger_location.open_ledger().write_row("hold", {"targets": text, "none": ""}, 0, NOW)
+    assert ledger_location.open_ledger().read_row("hold").values == {"targets": text, "none": ""}
 
 
-def test_the_format_is_written_once_and_read_before_writing(kept):
-    opening.ensure_format(kept, NOW)
-    opening.ensure_format(kept, NOW)
-    assert kept.read_row("format") == NamedRow(values={"number": "2"}, version=1)
+def test_the_format_is_written_once_and_read_before_writing(ledger):
+    opening.ensure_format(ledger, NOW)
+    opening.ensure_format(ledger, NOW)
+    assert ledger.read_row("format") == NamedRow(values={"number": "2"}, version=1)
 
 
 @pytest.mark.parametrize("number", ["3", "x"])
-def test_a_ledger_of_a_newer_format_is_refused(kept, number):
-    kept.write_row("format", {"number": number}, 0, NOW)
+def test_a_ledger_of_a_newer_format_is_refused(ledger, number):
+    ledger.write_row("format", {"number": number}, 0, NOW)
     with pytest.raises(SettingsError, match=f"format {number}.*newer version"):
-        opening.ensure_format(kept, NOW)
-    assert kept.read_row("format").version == 1
+        opening.ensure_format(ledger, NOW)
+    assert ledger.read_row("format").version == 1
 
 
 def test_a_row_of_version_49f8b6c_reads_as_it_was_written():

@@ -29,75 +29,75 @@ FULL = Memory(
 )
 
 
-def recall(kept: Ledger, id: str, now: datetime = NOW) -> Memory | None:
-    return kept.recall([id], now).get(id)
+def recall(ledger: Ledger, id: str, now: datetime = NOW) -> Memory | None:
+    return ledger.recall([id], now).get(id)
 
 
-def test_nothing_is_known_of_what_nobody_wrote_down(kept):
-    assert kept.recall([ARN, ARM], NOW) == {}
-    assert kept.recall([], NOW) == {}
-    assert kept.history(ARN) == []
-    assert kept.statistics(HERE, "sagemaker-endpoint", 5) == []
+def test_nothing_is_known_of_what_nobody_wrote_down(ledger):
+    assert ledger.recall([ARN, ARM], NOW) == {}
+    assert ledger.recall([], NOW) == {}
+    assert ledger.history(ARN) == []
+    assert ledger.statistics(HERE, "sagemaker-endpoint", 5) == []
 
 
-def test_a_memory_comes_back_as_it_was_one_version_on(store):
-    assert store.open().remember(ARN, FULL, 0, NOW)
-    assert recall(store.open(), ARN) == replace(FULL, version=1)
+def test_a_memory_comes_back_as_it_was_one_version_on(ledger_location):
+    assert ledger_location.open_ledger().remember(ARN, FULL, 0, NOW)
+    assert recall(ledger_location.open_ledger(), ARN) == replace(FULL, version=1)
 
 
-def test_what_a_later_write_leaves_out_is_gone(kept):
-    kept.remember(ARN, FULL, 0, NOW)
-    assert kept.remember(ARN, Memory(snoozed_until=NOW + DAY), 1, NOW)
-    assert recall(kept, ARN) == Memory(snoozed_until=NOW + DAY, version=2)
+def test_what_a_later_write_leaves_out_is_gone(ledger):
+    ledger.remember(ARN, FULL, 0, NOW)
+    assert ledger.remember(ARN, Memory(snoozed_until=NOW + DAY), 1, NOW)
+    assert recall(ledger, ARN) == Memory(snoozed_until=NOW + DAY, version=2)
 
 
-def test_an_empty_memory_is_still_a_write(kept):
-    assert kept.remember(ARN, Memory(), 0, NOW)
-    assert recall(kept, ARN) == Memory(version=1)
+def test_an_empty_memory_is_still_a_write(ledger):
+    assert ledger.remember(ARN, Memory(), 0, NOW)
+    assert recall(ledger, ARN) == Memory(version=1)
 
 
-def test_moments_of_any_zone_come_back_as_the_same_moment(kept):
+def test_moments_of_any_zone_come_back_as_the_same_moment(ledger):
     late = datetime(2026, 11, 21, 23, 59, 59, 999999, tzinfo=timezone(timedelta(hours=9, minutes=30)))
-    kept.remember(ARN, Memory(warned_at=late), 0, NOW)
-    assert recall(kept, ARN).warned_at == late
+    ledger.remember(ARN, Memory(warned_at=late), 0, NOW)
+    assert recall(ledger, ARN).warned_at == late
 
 
-def test_a_naive_moment_is_refused(kept):
+def test_a_naive_moment_is_refused(ledger):
     with pytest.raises(ValueError, match="no time zone"):
-        kept.remember(ARN, Memory(warned_at=datetime(2026, 11, 21)), 0, NOW)  # noqa: DTZ001
-    assert recall(kept, ARN) is None
+        ledger.remember(ARN, Memory(warned_at=datetime(2026, 11, 21)), 0, NOW)  # noqa: DTZ001
+    assert recall(ledger, ARN) is None
 
 
 @pytest.mark.parametrize("expected", [0, 2, 7])
-def test_a_write_that_expects_another_version_is_refused_and_changes_nothing(kept, expected):
-    kept.remember(ARN, FULL, 0, NOW)
-    assert not kept.remember(ARN, Memory(), expected, NOW)
-    assert recall(kept, ARN) == replace(FULL, version=1)
+def test_a_write_that_expects_another_version_is_refused_and_changes_nothing(ledger, expected):
+    ledger.remember(ARN, FULL, 0, NOW)
+    assert not ledger.remember(ARN, Memory(), expected, NOW)
+    assert recall(ledger, ARN) == replace(FULL, version=1)
 
 
-def test_a_write_that_expects_a_version_where_there_is_none_is_refused(kept):
-    assert not kept.remember(ARN, FULL, 3, NOW)
-    assert recall(kept, ARN) is None
+def test_a_write_that_expects_a_version_where_there_is_none_is_refused(ledger):
+    assert not ledger.remember(ARN, FULL, 3, NOW)
+    assert recall(ledger, ARN) is None
 
 
-def test_of_many_sweeps_at_once_exactly_one_may_warn(store):
-    ledgers = [store.open() for _ in range(6)]
+def test_of_many_sweeps_at_once_exactly_one_may_warn(ledger_location):
+    ledgers = [ledger_location.open_ledger() for _ in range(6)]
     for version, id in enumerate((ARN, ARN, ARM, ARM), start=0):
         expected = version % 2
         with ThreadPoolExecutor(6) as pool:
             won = list(pool.map(lambda k, i=id, e=expected: k.remember(i, Memory(notice_receipt=str(k)), e, NOW), ledgers))
         assert won.count(True) == 1
-        assert recall(store.open(), id).version == expected + 1
+        assert recall(ledger_location.open_ledger(), id).version == expected + 1
 
 
-def test_two_that_write_the_very_same_do_not_both_win(store):
-    one, other = store.open(), store.open()
+def test_two_that_write_the_very_same_do_not_both_win(ledger_location):
+    one, other = ledger_location.open_ledger(), ledger_location.open_ledger()
     assert one.remember(ARN, FULL, 0, NOW)
     assert not other.remember(ARN, FULL, 0, NOW)
 
 
-def test_a_snooze_given_while_a_sweep_thinks_is_not_lost(store):
-    sweep, page = store.open(), store.open()
+def test_a_snooze_given_while_a_sweep_thinks_is_not_lost(ledger_location):
+    sweep, page = ledger_location.open_ledger(), ledger_location.open_ledger()
     sweep.remember(ARN, Memory(idle_since=NOW), 0, NOW)
     seen = recall(sweep, ARN)
     clicked = recall(page, ARN)
@@ -120,70 +120,70 @@ def test_a_snooze_given_while_a_sweep_thinks_is_not_lost(store):
         pytest.param("/subscriptions", id="an address that ends early"),
     ],
 )
-def test_any_id_can_be_remembered(kept, id):
-    assert kept.remember(id, FULL, 0, NOW)
-    kept.add_history(HistoryEntry(id=id, when=NOW, what="warned", by="reaper", because="idle"))
-    assert recall(kept, id) == replace(FULL, version=1)
-    assert [entry.id for entry in kept.history(id)] == [id]
+def test_any_id_can_be_remembered(ledger, id):
+    assert ledger.remember(id, FULL, 0, NOW)
+    ledger.add_history(HistoryEntry(id=id, when=NOW, what="warned", by="reaper", because="idle"))
+    assert recall(ledger, id) == replace(FULL, version=1)
+    assert [entry.id for entry in ledger.history(id)] == [id]
 
 
-def test_ids_that_differ_anywhere_are_different_resources(kept):
+def test_ids_that_differ_anywhere_are_different_resources(ledger):
     long = "arn:aws:sagemaker:us-east-1:1:endpoint/" + "x" * 3000
     ids = [ARN, ARN.replace("churn", "Churn"), "/a/b", "/a|b", "/a=2Fb", "/a\\b", long, long + "y", "x" + long, "/ä", "/a"]
-    assert all(kept.remember(id, Memory(notice_receipt=id), 0, NOW) for id in ids)
-    assert {id: memory.notice_receipt for id, memory in kept.recall(ids, NOW).items()} == {id: id for id in ids}
+    assert all(ledger.remember(id, Memory(notice_receipt=id), 0, NOW) for id in ids)
+    assert {id: memory.notice_receipt for id, memory in ledger.recall(ids, NOW).items()} == {id: id for id in ids}
 
 
-def test_arm_ids_that_differ_only_by_case_are_one_resource(kept):
+def test_arm_ids_that_differ_only_by_case_are_one_resource(ledger):
     spellings = [ARM, ARM.upper(), ARM.lower()]
-    assert kept.remember(ARM, FULL, 0, NOW)
-    assert not kept.remember(ARM.upper(), Memory(), 0, NOW)
-    assert kept.remember(ARM.lower(), FULL, 1, NOW)
-    assert kept.recall(spellings, NOW) == dict.fromkeys(spellings, replace(FULL, version=2))
+    assert ledger.remember(ARM, FULL, 0, NOW)
+    assert not ledger.remember(ARM.upper(), Memory(), 0, NOW)
+    assert ledger.remember(ARM.lower(), FULL, 1, NOW)
+    assert ledger.recall(spellings, NOW) == dict.fromkeys(spellings, replace(FULL, version=2))
     for n, id in enumerate(spellings):
-        kept.add_history(HistoryEntry(id=id, when=NOW + n * HOUR, what="warned", by="reaper", because="idle"))
-    assert [entry.id for entry in kept.history(ARM)] == spellings
+        ledger.add_history(HistoryEntry(id=id, when=NOW + n * HOUR, what="warned", by="reaper", because="idle"))
+    assert [entry.id for entry in ledger.history(ARM)] == spellings
 
 
-def test_two_thousand_memories_are_recalled_at_once(kept):
+def test_two_thousand_memories_are_recalled_at_once(ledger):
     arm = [f"/subscriptions/0f0f/resourceGroups/rg/providers/Microsoft.X/computes/c-{n}" for n in range(1000)]
     ids = [f"{ARN}-{n}" for n in range(1000)] + arm
     with ThreadPoolExecutor(8) as pool:
-        assert all(pool.map(lambda id: kept.remember(id, replace(FULL, notice_receipt=id), 0, NOW), ids))
-    found = kept.recall([*ids, ARM, ARN, *ids[:50]], NOW)
+        assert all(pool.map(lambda id: ledger.remember(id, replace(FULL, notice_receipt=id), 0, NOW), ids))
+    found = ledger.recall([*ids, ARM, ARN, *ids[:50]], NOW)
     assert {id: memory.notice_receipt for id, memory in found.items()} == {id: id for id in ids}
 
 
-def test_a_few_out_of_many_are_recalled(kept):
+def test_a_few_out_of_many_are_recalled(ledger):
     ids = [f"{ARN}-{n}" for n in range(30)]
     for id in ids[::2]:
-        kept.remember(id, FULL, 0, NOW)
-    assert set(kept.recall(ids[:5], NOW)) == set(ids[:5:2])
-    assert set(kept.recall(ids, NOW)) == set(ids[::2])
+        ledger.remember(id, FULL, 0, NOW)
+    assert set(ledger.recall(ids[:5], NOW)) == set(ids[:5:2])
+    assert set(ledger.recall(ids, NOW)) == set(ids[::2])
 
 
-def test_a_long_manifest_is_kept(kept):
+def test_a_long_manifest_is_kept(ledger):
     manifest = '{"EndpointConfigName": "ä"}' * 1000
-    kept.remember(ARN, Memory(manifest_address=manifest), 0, NOW)
-    assert recall(kept, ARN).manifest_address == manifest
+    ledger.remember(ARN, Memory(manifest_address=manifest), 0, NOW)
+    assert recall(ledger, ARN).manifest_address == manifest
 
 
-def test_a_memory_that_nobody_wrote_for_long_is_forgotten_and_its_place_is_free(kept):
-    kept.remember(ARN, FULL, 0, NOW)
-    kept.remember(ARN, Memory(notice_receipt="old"), 1, NOW)
-    assert recall(kept, ARN, NOW + RETENTION)
+def test_a_memory_that_nobody_wrote_for_long_is_forgotten_and_its_place_is_free(ledger):
+    ledger.remember(ARN, FULL, 0, NOW)
+    ledger.remember(ARN, Memory(notice_receipt="old"), 1, NOW)
+    assert recall(ledger, ARN, NOW + RETENTION)
     later = NOW + RETENTION + HOUR
-    assert recall(kept, ARN, later) is None
-    assert not kept.remember(ARN, FULL, 2, later)
-    assert kept.remember(ARN, Memory(notice_receipt="new"), 0, later)
-    assert recall(kept, ARN, later) == Memory(notice_receipt="new", version=1)
+    assert recall(ledger, ARN, later) is None
+    assert not ledger.remember(ARN, FULL, 2, later)
+    assert ledger.remember(ARN, Memory(notice_receipt="new"), 0, later)
+    assert recall(ledger, ARN, later) == Memory(notice_receipt="new", version=1)
 
 
-def test_a_snooze_outlives_the_usual_time(kept):
-    kept.remember(ARN, Memory(snoozed_until=NOW + 3 * RETENTION), 0, NOW)
-    kept.remember(ARM, Memory(snoozed_until=datetime.max.replace(tzinfo=UTC)), 0, NOW)
-    assert kept.forget_before(NOW + 2 * RETENTION) == 0
-    assert set(kept.recall([ARN, ARM], NOW + 3 * RETENTION)) == {ARN, ARM}
+def test_a_snooze_outlives_the_usual_time(ledger):
+    ledger.remember(ARN, Memory(snoozed_until=NOW + 3 * RETENTION), 0, NOW)
+    ledger.remember(ARM, Memory(snoozed_until=datetime.max.replace(tzinfo=UTC)), 0, NOW)
+    assert ledger.forget_before(NOW + 2 * RETENTION) == 0
+    assert set(ledger.recall([ARN, ARM], NOW + 3 * RETENTION)) == {ARN, ARM}
 
 
 @pytest.mark.parametrize(
@@ -199,12 +199,12 @@ def test_a_snooze_outlives_the_usual_time(kept):
     ],
 )
 @pytest.mark.parametrize("others", [1, 20])
-def test_a_memory_that_cannot_be_read_spoils_no_other_and_is_not_taken_for_none(store, field, value, others):
-    kept, ids = store.open(), [f"{ARN}-{n}" for n in range(others)]
+def test_a_memory_that_cannot_be_read_spoils_no_other_and_is_not_taken_for_none(ledger_location, field, value, others):
+    ledger, ids = ledger_location.open_ledger(), [f"{ARN}-{n}" for n in range(others)]
     for id in [ARN, *ids]:
-        kept.remember(id, FULL, 0, NOW)
-    store.garble(ARN, field, value)
-    found = kept.recall([*ids, ARN, ARM], NOW)
+        ledger.remember(id, FULL, 0, NOW)
+    ledger_location.overwrite(ARN, field, value)
+    found = ledger.recall([*ids, ARN, ARM], NOW)
     assert found == dict.fromkeys(ids, replace(FULL, version=1))
     assert found.unreadable == {ARN}
     assert found.get(ARM) is None
@@ -215,14 +215,14 @@ def test_a_memory_that_cannot_be_read_spoils_no_other_and_is_not_taken_for_none(
 
 
 @pytest.mark.parametrize("others", [1, 20])
-def test_a_memory_that_does_not_say_when_it_was_written_is_not_a_forgotten_one(store, others):
-    if store.address.startswith(("memory:", "sqlite:")):
+def test_a_memory_that_does_not_say_when_it_was_written_is_not_a_forgotten_one(ledger_location, others):
+    if ledger_location.address.startswith(("memory:", "sqlite:")):
         pytest.skip("every row of this store says it: it has no place for one that does not")
-    kept, ids = store.open(), [f"{ARN}-{n}" for n in range(others)]
+    ledger, ids = ledger_location.open_ledger(), [f"{ARN}-{n}" for n in range(others)]
     for id in [ARN, *ids]:
-        kept.remember(id, FULL, 0, NOW)
-    store.garble(ARN, "touched", 5)
-    assert kept.recall([ARN, *ids], NOW) == dict.fromkeys([ARN, *ids], replace(FULL, version=1))
+        ledger.remember(id, FULL, 0, NOW)
+    ledger_location.overwrite(ARN, "touched", 5)
+    assert ledger.recall([ARN, *ids], NOW) == dict.fromkeys([ARN, *ids], replace(FULL, version=1))
 
 
 @pytest.mark.parametrize(

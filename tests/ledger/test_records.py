@@ -12,41 +12,41 @@ from reaper.ledger.port import HistoryEntry, RunStatistics
 from reaper.model import Memory
 
 
-def test_the_lease_of_a_target_is_taken_once(store):
-    ledgers = [store.open() for _ in range(6)]
+def test_the_lease_of_a_target_is_taken_once(ledger_location):
+    ledgers = [ledger_location.open_ledger() for _ in range(6)]
     with ThreadPoolExecutor(6) as pool:
         won = list(pool.map(lambda n: ledgers[n].take_lease(HERE, f"run-{n}", NOW, HOUR), range(6)))
     assert won.count(True) == 1
-    assert store.open().take_lease(THERE, "run-9", NOW, HOUR)
+    assert ledger_location.open_ledger().take_lease(THERE, "run-9", NOW, HOUR)
 
 
-def test_a_lease_ends_with_its_time_and_is_prolonged_by_its_holder_only(kept):
-    assert kept.take_lease(HERE, "one", NOW, HOUR)
-    assert not kept.take_lease(HERE, "two", NOW + HOUR - timedelta(microseconds=1), HOUR)
-    assert kept.take_lease(HERE, "one", NOW + HOUR / 2, HOUR)
-    assert not kept.take_lease(HERE, "two", NOW + HOUR, HOUR)
-    assert kept.take_lease(HERE, "two", NOW + 1.5 * HOUR, HOUR)
-    assert not kept.take_lease(HERE, "one", NOW + 1.5 * HOUR, HOUR)
+def test_a_lease_ends_with_its_time_and_is_prolonged_by_its_holder_only(ledger):
+    assert ledger.take_lease(HERE, "one", NOW, HOUR)
+    assert not ledger.take_lease(HERE, "two", NOW + HOUR - timedelta(microseconds=1), HOUR)
+    assert ledger.take_lease(HERE, "one", NOW + HOUR / 2, HOUR)
+    assert not ledger.take_lease(HERE, "two", NOW + HOUR, HOUR)
+    assert ledger.take_lease(HERE, "two", NOW + 1.5 * HOUR, HOUR)
+    assert not ledger.take_lease(HERE, "one", NOW + 1.5 * HOUR, HOUR)
 
 
-def test_an_expired_lease_is_taken_over_by_one(store):
-    store.open().take_lease(HERE, "dead", NOW, HOUR)
-    ledgers = [store.open() for _ in range(6)]
+def test_an_expired_lease_is_taken_over_by_one(ledger_location):
+    ledger_location.open_ledger().take_lease(HERE, "dead", NOW, HOUR)
+    ledgers = [ledger_location.open_ledger() for _ in range(6)]
     with ThreadPoolExecutor(6) as pool:
         won = list(pool.map(lambda n: ledgers[n].take_lease(HERE, f"run-{n}", NOW + 2 * HOUR, HOUR), range(6)))
     assert won.count(True) == 1
 
 
-def test_only_the_holder_can_give_a_lease_back(kept):
-    kept.take_lease(HERE, "one", NOW, HOUR)
-    kept.give_back_lease(HERE, "two")
-    assert not kept.take_lease(HERE, "two", NOW, HOUR)
-    kept.give_back_lease(HERE, "one")
-    assert kept.take_lease(HERE, "two", NOW, HOUR)
-    kept.give_back_lease(THERE, "nobody has it")
+def test_only_the_holder_can_give_a_lease_back(ledger):
+    ledger.take_lease(HERE, "one", NOW, HOUR)
+    ledger.give_back_lease(HERE, "two")
+    assert not ledger.take_lease(HERE, "two", NOW, HOUR)
+    ledger.give_back_lease(HERE, "one")
+    assert ledger.take_lease(HERE, "two", NOW, HOUR)
+    ledger.give_back_lease(THERE, "nobody has it")
 
 
-def test_summaries_come_newest_first_for_one_target_and_kind(kept):
+def test_summaries_come_newest_first_for_one_target_and_kind(ledger):
     made = [
         RunStatistics(run=f"r{n}", target=HERE, kind="k", started=NOW + n * HOUR, seen=n, idle=0, usd_per_hour=0.1, unpriced=2)
         for n in range(5)
@@ -57,50 +57,50 @@ def test_summaries_come_newest_first_for_one_target_and_kind(kept):
         replace(made[0], target=replace(HERE, region="us-east-2")),
     ]
     for summary in [made[3], made[0], *others, made[4], made[1], made[2]]:
-        kept.record_statistics(summary)
-    assert kept.statistics(HERE, "k", 3) == made[:1:-1]
-    assert kept.statistics(HERE, "k", 99) == made[::-1]
-    assert kept.statistics(HERE, "k", 0) == []
-    assert kept.statistics(THERE, "k", 9) == others[:1]
+        ledger.record_statistics(summary)
+    assert ledger.statistics(HERE, "k", 3) == made[:1:-1]
+    assert ledger.statistics(HERE, "k", 99) == made[::-1]
+    assert ledger.statistics(HERE, "k", 0) == []
+    assert ledger.statistics(THERE, "k", 9) == others[:1]
 
 
-def test_a_summary_recorded_twice_is_one(kept):
+def test_a_summary_recorded_twice_is_one(ledger):
     summary = RunStatistics(run="r", target=HERE, kind="k", started=NOW, seen=3, idle=1)
-    kept.record_statistics(summary)
-    kept.record_statistics(replace(summary, seen=4))
-    kept.record_statistics(replace(summary, run="another"))
-    assert sorted(s.seen for s in kept.statistics(HERE, "k", 9)) == [3, 4]
+    ledger.record_statistics(summary)
+    ledger.record_statistics(replace(summary, seen=4))
+    ledger.record_statistics(replace(summary, run="another"))
+    assert sorted(s.seen for s in ledger.statistics(HERE, "k", 9)) == [3, 4]
 
 
-def test_the_history_keeps_everything_in_order(kept):
+def test_the_history_keeps_everything_in_order(ledger):
     first = HistoryEntry(id=ARN, when=NOW, what="warned", by="reaper", because="idle for 3 d")
     entries = [first, replace(first, when=NOW + HOUR, what="kept", by="jo"), replace(first, when=NOW + DAY, what="reminded")]
     for entry in [entries[2], entries[0], entries[1], replace(first, id=ARN + "-2"), entries[0]]:
-        kept.add_history(entry)
-    assert kept.history(ARN) == entries
+        ledger.add_history(entry)
+    assert ledger.history(ARN) == entries
 
 
-def test_two_things_of_the_same_moment_are_both_kept(kept):
+def test_two_things_of_the_same_moment_are_both_kept(ledger):
     first = HistoryEntry(id=ARN, when=NOW, what="warned", by="reaper", because="idle")
-    kept.add_history(first)
-    kept.add_history(replace(first, what="kept"))
-    assert {entry.what for entry in kept.history(ARN)} == {"warned", "kept"}
+    ledger.add_history(first)
+    ledger.add_history(replace(first, what="kept"))
+    assert {entry.what for entry in ledger.history(ARN)} == {"warned", "kept"}
 
 
-def test_forgetting_removes_what_is_older_and_nothing_else(store, kept):
-    if store.address.startswith("dynamodb:"):
+def test_forgetting_removes_what_is_older_and_nothing_else(ledger_location, ledger):
+    if ledger_location.address.startswith("dynamodb:"):
         pytest.skip("DynamoDB forgets by itself, by its time to live")
     summary = RunStatistics(run="r", target=HERE, kind="k", started=NOW, seen=3, idle=1)
     entry = HistoryEntry(id=ARN, when=NOW, what="warned", by="reaper", because="idle")
     for when in (NOW, NOW + DAY):
-        kept.remember(ARN if when == NOW else ARM, Memory(notice_receipt="x"), 0, when)
-        kept.record_statistics(replace(summary, started=when))
-        kept.add_history(replace(entry, when=when))
-    kept.take_lease(HERE, "dead", NOW - DAY, HOUR)
-    kept.take_lease(THERE, "alive", NOW + DAY, HOUR)
-    assert kept.forget_before(NOW + HOUR) == 4
-    assert set(kept.recall([ARN, ARM], NOW + DAY)) == {ARM}
-    assert [s.started for s in kept.statistics(HERE, "k", 9)] == [NOW + DAY]
-    assert [e.when for e in kept.history(ARN)] == [NOW + DAY]
-    assert not kept.take_lease(THERE, "other", NOW + DAY, HOUR)
-    assert kept.forget_before(NOW + HOUR) == 0
+        ledger.remember(ARN if when == NOW else ARM, Memory(notice_receipt="x"), 0, when)
+        ledger.record_statistics(replace(summary, started=when))
+        ledger.add_history(replace(entry, when=when))
+    ledger.take_lease(HERE, "dead", NOW - DAY, HOUR)
+    ledger.take_lease(THERE, "alive", NOW + DAY, HOUR)
+    assert ledger.forget_before(NOW + HOUR) == 4
+    assert set(ledger.recall([ARN, ARM], NOW + DAY)) == {ARM}
+    assert [s.started for s in ledger.statistics(HERE, "k", 9)] == [NOW + DAY]
+    assert [e.when for e in ledger.history(ARN)] == [NOW + DAY]
+    assert not ledger.take_lease(THERE, "other", NOW + DAY, HOUR)
+    assert ledger.forget_before(NOW + HOUR) == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from fakes.builders import DAY, HOUR, NOW
-from fakes.fake_deployment import POLICY, Enforcer, policy
+from fakes.fake_deployment import POLICY, FakeDeployment, policy
 from fakes.sample_findings import finding, report
 from reaper import decide
 from reaper.model import StepName
@@ -58,40 +58,40 @@ def test_very_many_on_hold_have_one_key_which_changes_with_any_of_them():
 # --- through whole sweeps
 
 
-def summaries(there: Enforcer) -> int:
-    return sum(1 for message in there.post.messages if message.audience is Audience.ADMINS)
+def summaries(deployment: FakeDeployment) -> int:
+    return sum(1 for message in deployment.channel.messages if message.audience is Audience.ADMINS)
 
 
-def held_once() -> Enforcer:
+def held_once() -> FakeDeployment:
     """Two things that are due where only one may be acted on; the admins know."""
     limits = "{max_acts: 1, max_share: 100%, max_usd_per_hour: 1000}"
-    there = Enforcer(policy=policy(POLICY.replace("{max_acts: 20, max_share: 100%, max_usd_per_hour: 1000}", limits)))
-    there.depot.add("a")
-    there.depot.add("b")
-    there.sweep()
-    there.now += 3 * DAY
-    there.sweep()
-    assert summaries(there) == 2
-    return there
+    deployment = FakeDeployment(policy=policy(POLICY.replace("{max_acts: 20, max_share: 100%, max_usd_per_hour: 1000}", limits)))
+    deployment.cloud.add("a")
+    deployment.cloud.add("b")
+    deployment.sweep()
+    deployment.now += 3 * DAY
+    deployment.sweep()
+    assert summaries(deployment) == 2
+    return deployment
 
 
 def test_a_hold_that_lasts_is_told_once():
-    there = held_once()
+    deployment = held_once()
     for _ in range(3):
-        there.now += HOUR
-        there.sweep()
-    assert summaries(there) == 2
+        deployment.now += HOUR
+        deployment.sweep()
+    assert summaries(deployment) == 2
 
 
 def test_a_hold_that_ends_and_comes_back_is_told_again():
-    there = held_once()
-    decide.release_hold(there.ledger, "lee", there.now, timedelta(minutes=30))
-    there.now += HOUR
-    assert {f.step.name for f in there.sweep().findings} == {StepName.HOLD}
-    assert summaries(there) == 3
+    deployment = held_once()
+    decide.release_hold(deployment.ledger, "lee", deployment.now, timedelta(minutes=30))
+    deployment.now += HOUR
+    assert {f.step.name for f in deployment.sweep().findings} == {StepName.HOLD}
+    assert summaries(deployment) == 3
 
 
 def test_the_admins_knowledge_is_one_row_and_no_history():
-    there = held_once()
-    assert there.ledger.history("overview") == []
-    assert there.ledger.read_row("summary").version == 2
+    deployment = held_once()
+    assert deployment.ledger.history("overview") == []
+    assert deployment.ledger.read_row("summary").version == 2

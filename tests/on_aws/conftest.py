@@ -65,7 +65,7 @@ Sweep = Callable[..., Result]
 
 
 @pytest.fixture
-def swept(server: Server) -> Sweep:
+def run_sweep(server: Server) -> Sweep:
     def run(*kinds: str, policy: str = "version: 1", regions: tuple[str, ...] = ("us-east-1",), now: datetime = NOW) -> Result:
         asked = [k for k in registry.kinds("aws") if not kinds or k.name in kinds]
         order = ObserveContext(policy=yaml_lines.parse_policy(policy, "policy", registry.kind_names()), now=now)

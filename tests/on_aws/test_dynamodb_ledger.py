@@ -5,7 +5,7 @@ import pytest
 
 from fakes import ledger_places
 from fakes.builders import DAY, HOUR, NOW
-from fakes.ledger_places import ARN, HERE, Store
+from fakes.ledger_places import ARN, HERE, LedgerLocation
 from reaper.aws.dynamodb_ledger import MAX_EMPTY_ROUNDS, DynamoLedger
 from reaper.aws.session import CloudSession
 from reaper.errors import CloudError, Reason, SettingsError
@@ -18,14 +18,14 @@ from reaper_sandbox.aws.server import Server
 
 
 @pytest.fixture
-def store(server: Server, monkeypatch: pytest.MonkeyPatch) -> Store:
+def ledger_location(server: Server, monkeypatch: pytest.MonkeyPatch) -> LedgerLocation:
     return ledger_places.dynamodb(server.url, monkeypatch)
 
 
-def patient(store: Store, waited: list[float]) -> DynamoLedger:
+def patient(ledger_location: LedgerLocation, waited: list[float]) -> DynamoLedger:
     """The ledger with its waiting written down instead of done."""
     cloud = CloudSession(boto3.Session(), Target(cloud="aws", account="1", region="eu-west-1"))
-    return DynamoLedger(cloud, store.address.removeprefix("dynamodb://"), waited.append)
+    return DynamoLedger(cloud, ledger_location.address.removeprefix("dynamodb://"), waited.append)
 
 
 def unprocessed(some: int, times: int):
@@ -43,36 +43,36 @@ def unprocessed(some: int, times: int):
     return guard
 
 
-def test_keys_that_the_table_did_not_get_to_are_asked_for_again(store, server):
+def test_keys_that_the_table_did_not_get_to_are_asked_for_again(ledger_location, server):
     waited: list[float] = []
-    kept = patient(store, waited)
+    ledger = patient(ledger_location, waited)
     ids = [f"{ARN}-{n}" for n in range(130)]
     for id in ids:
-        kept.remember(id, Memory(notice_receipt=id), 0, NOW)
+        ledger.remember(id, Memory(notice_receipt=id), 0, NOW)
     server.rules.append(unprocessed(100, 3))
-    found = kept.recall(ids, NOW)
+    found = ledger.recall(ids, NOW)
     assert {id: memory.notice_receipt for id, memory in found.items()} == {id: id for id in ids}
     assert len(waited) == 3
     assert sorted(waited) == waited
 
 
-def test_a_table_that_never_gets_to_them_is_an_error_and_not_a_blank(store, server):
+def test_a_table_that_never_gets_to_them_is_an_error_and_not_a_blank(ledger_location, server):
     waited: list[float] = []
     server.rules.append(unprocessed(100, -1))
     with pytest.raises(CloudError, match="were still unprocessed") as caught:
-        patient(store, waited).recall([ARN], NOW)
+        patient(ledger_location, waited).recall([ARN], NOW)
     assert caught.value.reason is Reason.THROTTLED
     assert len(waited) == MAX_EMPTY_ROUNDS - 1
 
 
-def test_a_batch_never_has_more_than_a_hundred_keys_and_none_twice(store, server):
+def test_a_batch_never_has_more_than_a_hundred_keys_and_none_twice(ledger_location, server):
     server.calls.clear()
-    store.open().recall([f"{ARN}-{n % 250}" for n in range(500)], NOW)
+    ledger_location.open_ledger().recall([f"{ARN}-{n % 250}" for n in range(500)], NOW)
     sizes = [len(asked["Keys"]) for call in server.calls for asked in call.params["RequestItems"].values()]
     assert sizes == [100, 100, 50]
 
 
-def test_a_write_whose_reply_got_lost_is_known_as_our_own(store, server, monkeypatch):
+def test_a_write_whose_reply_got_lost_is_known_as_our_own(ledger_location, server, monkeypatch):
     lost: list[bytes] = []
 
     def first(method: str, body: bytes) -> bool:
@@ -81,31 +81,31 @@ def test_a_write_whose_reply_got_lost_is_known_as_our_own(store, server, monkeyp
 
     with ledger_places.cut(server.url, first) as url:
         monkeypatch.setenv("AWS_ENDPOINT_URL", url)
-        assert store.open().remember(ARN, Memory(warned_at=NOW), 0, NOW)
+        assert ledger_location.open_ledger().remember(ARN, Memory(warned_at=NOW), 0, NOW)
         assert len(lost) >= 2
         lost.clear()
-        assert store.open().take_lease(HERE, "one", NOW, HOUR)
+        assert ledger_location.open_ledger().take_lease(HERE, "one", NOW, HOUR)
     monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
-    assert store.open().recall([ARN], NOW)[ARN].version == 1
-    assert not store.open().take_lease(HERE, "two", NOW, HOUR)
+    assert ledger_location.open_ledger().recall([ARN], NOW)[ARN].version == 1
+    assert not ledger_location.open_ledger().take_lease(HERE, "two", NOW, HOUR)
 
 
-def test_a_denied_call_names_the_permission(store, server):
+def test_a_denied_call_names_the_permission(ledger_location, server):
     server.rules.append(fault.on("BatchGetItem", fault.denied()))
     with pytest.raises(CloudError) as caught:
-        store.open().recall([ARN], NOW)
+        ledger_location.open_ledger().recall([ARN], NOW)
     assert (caught.value.reason, caught.value.missing) == (Reason.DENIED, "dynamodb:BatchGetItem")
 
 
-def test_a_denied_write_is_an_error_and_not_a_lost_race(store, server):
+def test_a_denied_write_is_an_error_and_not_a_lost_race(ledger_location, server):
     server.rules += [fault.on("PutItem", fault.denied()), fault.on("UpdateItem", fault.denied())]
     with pytest.raises(CloudError, match="dynamodb:UpdateItem"):
-        store.open().remember(ARN, Memory(), 0, NOW)
+        ledger_location.open_ledger().remember(ARN, Memory(), 0, NOW)
     with pytest.raises(CloudError, match="dynamodb:PutItem"):
-        store.open().take_lease(HERE, "one", NOW, HOUR)
+        ledger_location.open_ledger().take_lease(HERE, "one", NOW, HOUR)
 
 
-def test_a_missing_table_is_a_matter_of_settings(store):
+def test_a_missing_table_is_a_matter_of_settings(ledger_location):
     with pytest.raises(SettingsError, match="dynamodb://not-there: no such table in eu-west-1"):
         opening.open_ledger("dynamodb://not-there", {}).recall([ARN], NOW)
 
@@ -118,16 +118,16 @@ def test_without_a_region_the_address_is_refused(monkeypatch):
         opening.open_ledger("dynamodb://ledger", {})
 
 
-def test_forgetting_is_left_to_the_time_to_live_and_asks_nothing_of_the_table(store, server):
-    kept = store.open()
-    kept.remember(ARN, Memory(), 0, NOW)
+def test_forgetting_is_left_to_the_time_to_live_and_asks_nothing_of_the_table(ledger_location, server):
+    ledger = ledger_location.open_ledger()
+    ledger.remember(ARN, Memory(), 0, NOW)
     server.calls.clear()
-    assert kept.forget_before(NOW + 2 * RETENTION) == 0
+    assert ledger.forget_before(NOW + 2 * RETENTION) == 0
     assert server.calls == []
 
 
-def test_the_time_to_live_is_an_epoch_second_after_the_last_write_or_snooze(store):
-    kept = store.open()
-    kept.remember(ARN, Memory(snoozed_until=NOW + DAY), 0, NOW)
-    [item] = boto3.client("dynamodb").scan(TableName=store.address.removeprefix("dynamodb://"))["Items"]
+def test_the_time_to_live_is_an_epoch_second_after_the_last_write_or_snooze(ledger_location):
+    ledger = ledger_location.open_ledger()
+    ledger.remember(ARN, Memory(snoozed_until=NOW + DAY), 0, NOW)
+    [item] = boto3.client("dynamodb").scan(TableName=ledger_location.address.removeprefix("dynamodb://"))["Items"]
     assert item["expires"] == {"N": str(int((NOW + DAY + RETENTION).timestamp()))}

@@ -60,32 +60,32 @@ def _rows(change: dict[str, Any]) -> Any:
 )
 @pytest.mark.parametrize("pages", [60, 100_800], ids=["many pages", "one page"])
 def test_what_is_wrong_on_one_page_is_not_mended_by_the_next(
-    account: Account, server: Server, swept: Sweep, change: Any, pages: int
+    account: Account, server: Server, run_sweep: Sweep, change: Any, pages: int
 ):
     silent(account)
     server.world.page_points = pages
     server.rules.append(rewriting("GetMetricData", _first_page_only(change)))
-    result = swept(KIND)
+    result = run_sweep(KIND)
     assert result.idle() == []
     assert result.coverage(KIND).status == "partial"
 
 
 @pytest.mark.parametrize("kept", [0, 1], ids=["no rows at all", "a row is missing"])
-def test_what_was_asked_for_and_did_not_come_is_told(account: Account, server: Server, swept: Sweep, kept: int):
+def test_what_was_asked_for_and_did_not_come_is_told(account: Account, server: Server, run_sweep: Sweep, kept: int):
     silent(account)
     server.rules.append(
         rewriting("GetMetricData", lambda call, data: data | {"MetricDataResults": data["MetricDataResults"][:kept]})
     )
-    result = swept(KIND)
+    result = run_sweep(KIND)
     assert result.idle() == []
     assert result.coverage(KIND).status == "partial"
 
 
 @pytest.mark.parametrize("change", [{"Values": None}, {"Timestamps": None}, {"Id": None}, {"StatusCode": None}], ids=str)
-def test_null_fields_in_a_metric_row_prove_nothing(account: Account, server: Server, swept: Sweep, change: dict[str, Any]):
+def test_null_fields_in_a_metric_row_prove_nothing(account: Account, server: Server, run_sweep: Sweep, change: dict[str, Any]):
     silent(account)
     server.rules.append(rewriting("GetMetricData", lambda call, data: _rows(change)(data)))
-    result = swept(KIND)
+    result = run_sweep(KIND)
     assert result.idle() == []
 
 
@@ -103,35 +103,35 @@ def test_null_fields_in_a_metric_row_prove_nothing(account: Account, server: Ser
     ids=["dimension without value", "unreadable time", "unreadable count", "arn that is a number"],
 )
 def test_one_odd_reply_never_ends_the_sweep_of_the_others(
-    account: Account, server: Server, swept: Sweep, operation: str, change: Any
+    account: Account, server: Server, run_sweep: Sweep, operation: str, change: Any
 ):
     silent(account)
     account.notebook("nb", status="Stopped")
     server.rules.append(on(operation, Fault(rewrite=change), service="tag" if operation == "GetResources" else None))
-    result = swept(KIND, "sagemaker-notebook")
+    result = run_sweep(KIND, "sagemaker-notebook")
     assert "quiet" not in result.idle() or operation == "ListMetrics"
     assert {c.kind for c in result.swept.coverage} == {KIND, "sagemaker-notebook"}
 
 
-def test_an_unknown_status_proves_nothing(account: Account, swept: Sweep):
+def test_an_unknown_status_proves_nothing(account: Account, run_sweep: Sweep):
     silent(account, status="Hibernating")
-    assert swept(KIND).state("quiet") is State.UNKNOWN
+    assert run_sweep(KIND).state("quiet") is State.UNKNOWN
 
 
-def test_a_host_is_as_young_as_its_youngest_component(account: Account, swept: Sweep):
+def test_a_host_is_as_young_as_its_youngest_component(account: Account, run_sweep: Sweep):
     for name in ("new", "moving"):
         account.endpoint(name, variants=[Variant(model=None, scaling=(1, 2))])
         account.alive(name, "AllTraffic", LONG_AGO, NOW)
     account.component("fresh", "new", created=NOW - HOUR)
     account.component("half-made", "moving", status="Creating")
-    result = swept(KIND)
+    result = run_sweep(KIND)
     assert (result.state("new"), result.state("moving")) == (State.YOUNG, State.YOUNG)
 
 
-def test_a_host_without_components_is_idle_since_its_last_change(account: Account, swept: Sweep):
+def test_a_host_without_components_is_idle_since_its_last_change(account: Account, run_sweep: Sweep):
     account.endpoint("host", variants=[Variant(model=None, scaling=(1, 2))], changed=NOW - 9 * DAY)
     account.alive("host", "AllTraffic", LONG_AGO, NOW)
-    verdict = swept(KIND).found["host"].case.verdict
+    verdict = run_sweep(KIND).found["host"].case.verdict
     assert (verdict.state, verdict.confidence, verdict.idle_for) == (State.IDLE, Confidence.PROVEN, 9 * DAY)
     assert "it hosts no inference component" in verdict.because
 
@@ -143,43 +143,43 @@ def test_a_host_without_components_is_idle_since_its_last_change(account: Accoun
         pytest.param({"variants": [Variant(model=None), Variant(name="other")]}, id="a variant has a model"),
     ],
 )
-def test_a_host_that_may_have_models_of_its_own_proves_nothing(account: Account, swept: Sweep, given: dict[str, Any]):
+def test_a_host_that_may_have_models_of_its_own_proves_nothing(account: Account, run_sweep: Sweep, given: dict[str, Any]):
     account.endpoint("host", **{"variants": [Variant(model=None)], **given})
     for name in ("AllTraffic", "other"):
         account.alive("host", name, LONG_AGO, NOW)
-    assert swept(KIND).state("host") is State.UNKNOWN
+    assert run_sweep(KIND).state("host") is State.UNKNOWN
 
 
-def test_a_host_without_components_or_heartbeat_proves_nothing(account: Account, swept: Sweep):
+def test_a_host_without_components_or_heartbeat_proves_nothing(account: Account, run_sweep: Sweep):
     account.endpoint("host", variants=[Variant(model=None)])
     account.alive("host", "AllTraffic", LONG_AGO, NOW - 2 * DAY)
-    assert swept(KIND).state("host") is State.UNKNOWN
+    assert run_sweep(KIND).state("host") is State.UNKNOWN
 
 
-def test_a_host_whose_components_are_going_waits_for_them(account: Account, swept: Sweep):
+def test_a_host_whose_components_are_going_waits_for_them(account: Account, run_sweep: Sweep):
     account.endpoint("host", variants=[Variant(model=None)])
     account.alive("host", "AllTraffic", LONG_AGO, NOW)
     account.component("going", "host", status="Deleting")
-    assert swept(KIND).state("host") is State.YOUNG
+    assert run_sweep(KIND).state("host") is State.YOUNG
 
 
-def test_callers_refused_at_zero_copies_count_for_the_endpoint_too(account: Account, swept: Sweep):
+def test_callers_refused_at_zero_copies_count_for_the_endpoint_too(account: Account, run_sweep: Sweep):
     account.endpoint("host", variants=[Variant(model=None, scaling=(1, 2))])
     account.alive("host", "AllTraffic", LONG_AGO, NOW)
     account.component("asleep", "host", copies=0)
     account.points("AWS/SageMaker", "NoCapacityInvocationFailures", {"InferenceComponentName": "asleep"}, [(NOW - HOUR, 3)])
-    assert swept(KIND).state("host") is State.ACTIVE
+    assert run_sweep(KIND).state("host") is State.ACTIVE
 
 
-def test_components_are_looked_for_even_where_the_configuration_says_there_are_none(account: Account, swept: Sweep):
+def test_components_are_looked_for_even_where_the_configuration_says_there_are_none(account: Account, run_sweep: Sweep):
     silent(account)
     account.component("hidden", "quiet")
     account.component_alive("hidden", LONG_AGO, NOW)
     account.component_invoked("hidden", NOW - HOUR)
-    assert swept(KIND).state("quiet") is State.ACTIVE
+    assert run_sweep(KIND).state("quiet") is State.ACTIVE
 
 
-def test_an_adapter_in_the_plural_form_is_its_bases_traffic(account: Account, server: Server, swept: Sweep):
+def test_an_adapter_in_the_plural_form_is_its_bases_traffic(account: Account, server: Server, run_sweep: Sweep):
     account.endpoint("host", variants=[Variant(model=None, scaling=(1, 2))])
     account.component("base", "host")
     account.component_alive("base", LONG_AGO, NOW)
@@ -190,65 +190,67 @@ def test_an_adapter_in_the_plural_form_is_its_bases_traffic(account: Account, se
         return {k: v for k, v in data.items() if k != "Specification"} | {"Specifications": [data["Specification"]]}
 
     server.rules.append(rewriting("DescribeInferenceComponent", plural))
-    assert swept("sagemaker-inference-component").state("base") is State.ACTIVE
+    assert run_sweep("sagemaker-inference-component").state("base") is State.ACTIVE
 
 
-def test_a_base_is_as_young_as_its_youngest_adapter(account: Account, swept: Sweep):
+def test_a_base_is_as_young_as_its_youngest_adapter(account: Account, run_sweep: Sweep):
     account.endpoint("host", variants=[Variant(model=None, scaling=(1, 2))])
     account.component("base", "host")
     account.component_alive("base", LONG_AGO, NOW)
     account.component("adapter", "host", base="base", created=NOW - HOUR)
-    assert swept("sagemaker-inference-component").state("base") is State.YOUNG
+    assert run_sweep("sagemaker-inference-component").state("base") is State.YOUNG
 
 
-def test_components_whose_names_differ_in_case_only_are_both_reported(account: Account, swept: Sweep):
+def test_components_whose_names_differ_in_case_only_are_both_reported(account: Account, run_sweep: Sweep):
     account.endpoint("host", variants=[Variant(model=None, scaling=(1, 2))])
     for name in ("Foo", "foo"):
         account.component(name, "host")
         account.component_alive(name, LONG_AGO, NOW)
     account.component_invoked("Foo", NOW - 2 * HOUR)
-    result = swept("sagemaker-inference-component")
+    result = run_sweep("sagemaker-inference-component")
     assert (result.state("Foo"), result.state("foo")) == (State.ACTIVE, State.IDLE)
 
 
-def test_when_published_series_cannot_be_listed_an_empty_one_proves_nothing(account: Account, server: Server, swept: Sweep):
+def test_when_published_series_cannot_be_listed_an_empty_one_proves_nothing(account: Account, server: Server, run_sweep: Sweep):
     notebook = account.notebook("MyNotebook", changed=NOW - 5 * DAY)
     account.busy_steadily(notebook.arn.lower(), LONG_AGO, NOW, value=1)
     server.rules.append(on("ListMetrics", denied()))
-    assert swept("sagemaker-notebook").state("MyNotebook") is State.UNKNOWN
+    assert run_sweep("sagemaker-notebook").state("MyNotebook") is State.UNKNOWN
 
 
-def test_user_activity_newer_than_the_health_check_is_believed(account: Account, swept: Sweep):
+def test_user_activity_newer_than_the_health_check_is_believed(account: Account, run_sweep: Sweep):
     account.app(space="ana", used=NOW - HOUR, checked=NOW - 2 * HOUR)
-    assert swept("sagemaker-studio-app").state("ana/JupyterLab/default") is State.ACTIVE
+    assert run_sweep("sagemaker-studio-app").state("ana/JupyterLab/default") is State.ACTIVE
 
 
 @pytest.mark.parametrize("minute", [0, 10, 17, 25, 40, 55])
-def test_a_long_look_back_judges_at_any_minute(account: Account, server: Server, swept: Sweep, minute: int):
+def test_a_long_look_back_judges_at_any_minute(account: Account, server: Server, run_sweep: Sweep, minute: int):
     now = NOW.replace(minute=minute)
     account.endpoint("quiet", created=NOW - 200 * DAY)
     account.alive("quiet", "AllTraffic", NOW - 120 * DAY, now + HOUR)
     server.now = now
-    assert swept(KIND, policy="{version: 1, defaults: {lookback: 100d}}", now=now).idle() == ["quiet"]
+    assert run_sweep(KIND, policy="{version: 1, defaults: {lookback: 100d}}", now=now).idle() == ["quiet"]
 
 
-def test_one_tag_does_not_make_everybody_elses_sweep_dear(account: Account, swept: Sweep):
+def test_one_tag_does_not_make_everybody_elses_sweep_dear(account: Account, run_sweep: Sweep):
     for index in range(40):
         silent(account, f"e{index}", tags={"reaper:idle-after": "30m"} if index == 0 else {"team": "x"})
         account.invoked(f"e{index}", "AllTraffic", NOW - 2 * HOUR)
-    assert swept(KIND).coverage(KIND).calls.get("sagemaker:DescribeEndpoint", 0) == 1
+    assert run_sweep(KIND).coverage(KIND).calls.get("sagemaker:DescribeEndpoint", 0) == 1
 
 
-def test_a_region_that_is_not_enabled_does_not_hide_the_others(account: Account, server: Server, swept: Sweep):
+def test_a_region_that_is_not_enabled_does_not_hide_the_others(account: Account, server: Server, run_sweep: Sweep):
     silent(account)
     server.rules.append(on(".*", denied(), region="eu-west-1"))
-    result = swept(KIND, regions=("eu-west-1", "us-east-1"))
+    result = run_sweep(KIND, regions=("eu-west-1", "us-east-1"))
     assert result.idle() == ["quiet"]
     assert result.coverage(KIND, "eu-west-1").status == "denied"
 
 
 @pytest.mark.parametrize("shift", [timedelta(minutes=13), -15 * DAY, 2 * HOUR], ids=["between hours", "before", "after"])
-def test_points_of_hours_that_were_not_asked_for_prove_nothing(account: Account, server: Server, swept: Sweep, shift: timedelta):
+def test_points_of_hours_that_were_not_asked_for_prove_nothing(
+    account: Account, server: Server, run_sweep: Sweep, shift: timedelta
+):
     silent(account)
 
     def moved(call: Call, data: dict[str, Any]) -> dict[str, Any]:
@@ -256,19 +258,21 @@ def test_points_of_hours_that_were_not_asked_for_prove_nothing(account: Account,
         return data | {"MetricDataResults": rows}
 
     server.rules.append(rewriting("GetMetricData", moved))
-    result = swept(KIND)
+    result = run_sweep(KIND)
     assert (result.idle(), result.coverage(KIND).status) == ([], "partial")
 
 
 @pytest.mark.parametrize("minute", range(0, 60, 4))
-def test_the_look_before_an_action_sees_the_same_hours_as_the_sweep(account: Account, server: Server, swept: Sweep, minute: int):
+def test_the_look_before_an_action_sees_the_same_hours_as_the_sweep(
+    account: Account, server: Server, run_sweep: Sweep, minute: int
+):
     now = NOW.replace(minute=minute, second=40)
     account.endpoint("quiet")
     account.alive("quiet", "AllTraffic", LONG_AGO, now + HOUR)
     account.invoked("quiet", "AllTraffic", NOW.replace(hour=7, minute=55))
     server.now = now
     policy = yaml_lines.parse_policy("{version: 1, defaults: {idle_after: 2h}}", "policy", registry.kind_names())
-    found = swept(KIND, policy="{version: 1, defaults: {idle_after: 2h}}", now=now).found["quiet"]
+    found = run_sweep(KIND, policy="{version: 1, defaults: {idle_after: 2h}}", now=now).found["quiet"]
     [cloud] = targets.target_sessions(["us-east-1"], (), boto3.Session())
     server.now = later = now + timedelta(minutes=3)
     again = observe.assess_again(
@@ -282,7 +286,7 @@ def test_the_look_before_an_action_sees_the_same_hours_as_the_sweep(account: Acc
 @pytest.mark.parametrize(
     "kind", ["sagemaker-endpoint", "sagemaker-notebook", "sagemaker-studio-app", "sagemaker-inference-component"]
 )
-def test_a_row_that_is_listed_twice_is_told_once_even_where_the_kind_fails(account: Account, swept: Sweep, kind: str):
+def test_a_row_that_is_listed_twice_is_told_once_even_where_the_kind_fails(account: Account, run_sweep: Sweep, kind: str):
     account.endpoint("host", variants=[Variant(model=None, scaling=(1, 2))])
     account.component("part", "host")
     account.notebook("nb")
@@ -310,7 +314,7 @@ TRIPS += [AssertionError, EOFError, StopIteration, OSError, TimeoutError, NotImp
 
 @pytest.mark.parametrize("odd", TRIPS, ids=lambda e: e.__name__)
 @pytest.mark.parametrize("part", ["discover", "observe", "blocked_actions"])
-def test_a_kind_that_trips_over_a_reply_fails_alone(account: Account, swept: Sweep, odd: type[Exception], part: str):
+def test_a_kind_that_trips_over_a_reply_fails_alone(account: Account, run_sweep: Sweep, odd: type[Exception], part: str):
     silent(account)
     account.notebook("nb", status="Stopped")
 
@@ -341,38 +345,38 @@ def test_a_kind_that_runs_out_of_memory_ends_the_run(account: Account):
 
 
 @pytest.mark.parametrize("status", ["Creating", "Updating", "Deleting"])
-def test_a_host_is_unsettled_while_a_component_is_described_so(account: Account, server: Server, swept: Sweep, status: str):
+def test_a_host_is_unsettled_while_a_component_is_described_so(account: Account, server: Server, run_sweep: Sweep, status: str):
     account.endpoint("host", variants=[Variant(model=None)])
     account.alive("host", "AllTraffic", LONG_AGO, NOW)
     for name in ("moving", "resting"):
         account.component(name, "host")
     server.rules.append(_of_component("moving", {"InferenceComponentStatus": status}))
-    verdict = swept(KIND).found["host"].case.verdict
+    verdict = run_sweep(KIND).found["host"].case.verdict
     assert (verdict.state, verdict.because) == (State.YOUNG, f"its component moving is {status}")
 
 
-def test_a_host_is_as_young_as_a_component_is_described(account: Account, server: Server, swept: Sweep):
+def test_a_host_is_as_young_as_a_component_is_described(account: Account, server: Server, run_sweep: Sweep):
     account.endpoint("host", variants=[Variant(model=None)])
     account.alive("host", "AllTraffic", LONG_AGO, NOW)
     account.component("changed", "host")
     server.rules.append(_of_component("changed", {"LastModifiedTime": (NOW - HOUR).timestamp()}))
-    assert swept(KIND).state("host") is State.YOUNG
+    assert run_sweep(KIND).state("host") is State.YOUNG
 
 
-def test_a_host_is_unknown_while_a_components_described_status_is(account: Account, server: Server, swept: Sweep):
+def test_a_host_is_unknown_while_a_components_described_status_is(account: Account, server: Server, run_sweep: Sweep):
     account.endpoint("host", variants=[Variant(model=None)])
     account.alive("host", "AllTraffic", LONG_AGO, NOW)
     account.component("novel", "host")
     server.rules.append(_of_component("novel", {"InferenceComponentStatus": "Hibernating"}))
-    assert swept(KIND).state("host") is State.UNKNOWN
+    assert run_sweep(KIND).state("host") is State.UNKNOWN
 
 
-def test_a_host_is_unknown_while_a_component_cannot_be_described(account: Account, server: Server, swept: Sweep):
+def test_a_host_is_unknown_while_a_component_cannot_be_described(account: Account, server: Server, run_sweep: Sweep):
     account.endpoint("host", variants=[Variant(model=None)])
     account.alive("host", "AllTraffic", LONG_AGO, NOW)
     account.component("hidden", "host")
     server.rules.append(on("DescribeInferenceComponent", denied()))
-    found = swept(KIND)
+    found = run_sweep(KIND)
     assert found.state("host") is State.UNKNOWN
     assert found.coverage(KIND).status != "ok"
 

@@ -83,11 +83,11 @@ def _by_end(result: Result) -> dict[str, State]:
     ],
 )
 def test_a_row_with_an_odd_field_is_unknown_alone(
-    account: Account, server: Server, swept: Sweep, kind: str, field: str, value: Any, policy: str
+    account: Account, server: Server, run_sweep: Sweep, kind: str, field: str, value: Any, policy: str
 ):
     _house(account, kind)
     _odd_row(server, kind, field, value)
-    result = swept(kind, policy=policy)
+    result = run_sweep(kind, policy=policy)
     assert _by_end(result) == {"odd": State.UNKNOWN, "other": State.IDLE}
     assert result.coverage(kind).status == "partial"
     assert all(bar for f in result.swept.findings if f.case.verdict.state is State.UNKNOWN for bar in f.case.blocked.values())
@@ -104,44 +104,44 @@ def test_a_row_with_an_odd_field_is_unknown_alone(
     ],
 )
 def test_a_row_that_cannot_be_named_hides_no_other(
-    account: Account, server: Server, swept: Sweep, kind: str, field: str, value: Any
+    account: Account, server: Server, run_sweep: Sweep, kind: str, field: str, value: Any
 ):
     _house(account, kind)
     _odd_row(server, kind, field, value)
-    result = swept(kind)
+    result = run_sweep(kind)
     assert _by_end(result) == {"other": State.IDLE}
     assert result.coverage(kind).status == "partial"
 
 
 @pytest.mark.parametrize("field", ["SpaceName", "UserProfileName"])
-def test_an_app_of_nobody_knows_whom_is_left_out_loudly(account: Account, server: Server, swept: Sweep, field: str):
+def test_an_app_of_nobody_knows_whom_is_left_out_loudly(account: Account, server: Server, run_sweep: Sweep, field: str):
     _house(account, APP)
     _odd_row(server, APP, field, [])
-    result = swept(APP)
+    result = run_sweep(APP)
     assert _by_end(result) == {"other": State.IDLE}
     assert result.coverage(APP).status == "partial"
 
 
 @pytest.mark.parametrize("field", ["InferenceComponentArn", "EndpointName"])
-def test_a_component_that_cannot_be_placed_fails_them_all(account: Account, server: Server, swept: Sweep, field: str):
+def test_a_component_that_cannot_be_placed_fails_them_all(account: Account, server: Server, run_sweep: Sweep, field: str):
     _house(account, COMPONENT)
     _odd_row(server, COMPONENT, field, 5)
-    result = swept(COMPONENT)
+    result = run_sweep(COMPONENT)
     assert (result.found, result.coverage(COMPONENT).status) == ({}, "failed")
 
 
 @pytest.mark.parametrize("value", [5, [], "Novel"], ids=repr)
-def test_a_host_whose_components_status_is_odd_is_unknown(account: Account, server: Server, swept: Sweep, value: Any):
+def test_a_host_whose_components_status_is_odd_is_unknown(account: Account, server: Server, run_sweep: Sweep, value: Any):
     _house(account, COMPONENT)
     _odd_row(server, COMPONENT, "InferenceComponentStatus", value)
-    result = swept(ENDPOINT)
+    result = run_sweep(ENDPOINT)
     assert (result.state("odd"), result.state("other")) == (State.UNKNOWN, State.IDLE)
 
 
 @pytest.mark.parametrize("value", [5, [5], {"a": 5}], ids=repr)
 @pytest.mark.parametrize("field", ["EndpointStatus", "VariantName", "InstanceType"])
 def test_a_description_with_an_odd_field_blinds_its_endpoint_only(
-    account: Account, server: Server, swept: Sweep, field: str, value: Any
+    account: Account, server: Server, run_sweep: Sweep, field: str, value: Any
 ):
     _house(account, ENDPOINT)
 
@@ -152,7 +152,7 @@ def test_a_description_with_an_odd_field_blinds_its_endpoint_only(
         return data | ({field: value} if field == "EndpointStatus" else {"ProductionVariants": variants})
 
     server.rules.append(on("DescribeEndpointConfig" if field == "InstanceType" else "DescribeEndpoint", Fault(rewrite=rewrite)))
-    result = swept(ENDPOINT)
+    result = run_sweep(ENDPOINT)
     assert (result.state("odd"), result.state("other")) == (State.UNKNOWN, State.IDLE)
     assert result.coverage(ENDPOINT).status == "partial"
 
@@ -174,7 +174,7 @@ def _tagged_rows(server: Server, change: Any) -> None:
     "odd", [{"Key": 5}, {"Key": []}, {"Key": ""}, {"Key": None}, {"Value": 5}, {"Value": {}}, {"Value": None}], ids=str
 )
 def test_a_tag_that_is_no_text_makes_its_resource_unknown_alone(
-    account: Account, server: Server, swept: Sweep, odd: dict[str, Any], policy: str
+    account: Account, server: Server, run_sweep: Sweep, odd: dict[str, Any], policy: str
 ):
     account.notebook("odd", changed=NOW - 5 * DAY, tags={"env": "prod"})
     account.notebook("other", changed=NOW - 5 * DAY, tags={"env": "dev"})
@@ -182,7 +182,7 @@ def test_a_tag_that_is_no_text_makes_its_resource_unknown_alone(
         server,
         lambda row: [row | {"Tags": [tag | odd for tag in row["Tags"]]}] if row["ResourceARN"].endswith("/odd") else [row],
     )
-    result = swept(NOTEBOOK, policy=policy)
+    result = run_sweep(NOTEBOOK, policy=policy)
     assert _by_end(result) == {"odd": State.UNKNOWN, "other": State.IDLE}
     assert "could not be read" in result.found["odd"].case.verdict.because
     assert result.coverage(NOTEBOOK).status == "partial"
@@ -206,11 +206,11 @@ def _other_spelling(row: dict[str, Any], **given: Any) -> dict[str, Any]:
     ],
 )
 def test_a_tag_under_either_spelling_of_an_app_protects_it(
-    account: Account, server: Server, swept: Sweep, change: Any, state: State
+    account: Account, server: Server, run_sweep: Sweep, change: Any, state: State
 ):
     account.app(user="ana", created=NOW - 6 * DAY, tags={"reaper:keep": "true"})
     _tagged_rows(server, change)
-    assert swept(APP).state("ana/JupyterLab/default") is state
+    assert run_sweep(APP).state("ana/JupyterLab/default") is state
 
 
 def test_tags_of_names_that_differ_in_case_stay_apart():

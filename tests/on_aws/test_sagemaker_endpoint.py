@@ -22,45 +22,45 @@ def silent(account: Account, name: str = "quiet", *, variants: tuple[str, ...] =
         account.alive(name, variant, LONG_AGO, NOW)
 
 
-def test_silence_under_a_living_heartbeat_is_proven_idle_with_its_money(account: Account, swept: Sweep):
+def test_silence_under_a_living_heartbeat_is_proven_idle_with_its_money(account: Account, run_sweep: Sweep):
     silent(account, tags={"owner": "a@example.com"})
-    found = swept(KIND, policy="{version: 1, owners: {domains: [example.com]}}").found["quiet"]
+    found = run_sweep(KIND, policy="{version: 1, owners: {domains: [example.com]}}").found["quiet"]
     assert (found.case.verdict.state, found.case.verdict.confidence) == (State.IDLE, Confidence.PROVEN)
     assert (found.price.usd_per_hour, found.case.resource.size) == (1.408, "ml.g5.xlarge x1")
     assert found.wasted_usd == pytest.approx(1.408 * 14 * 24, rel=0.01)
     assert (found.step.name, found.outcome.result, found.owner.address) == ("warn", "planned", "a@example.com")
 
 
-def test_zero_valued_points_are_silence(account: Account, swept: Sweep):
+def test_zero_valued_points_are_silence(account: Account, run_sweep: Sweep):
     silent(account)
     account.steady("AWS/SageMaker", "Invocations", {"EndpointName": "quiet", "VariantName": "AllTraffic"}, LONG_AGO, NOW, 0)
-    assert swept(KIND).state("quiet") is State.IDLE
+    assert run_sweep(KIND).state("quiet") is State.IDLE
 
 
-def test_traffic_on_the_second_variant_counts(account: Account, swept: Sweep):
+def test_traffic_on_the_second_variant_counts(account: Account, run_sweep: Sweep):
     silent(account, variants=("a", "b"))
     account.invoked("quiet", "b", NOW - 3 * HOUR)
-    assert swept(KIND).state("quiet") is State.ACTIVE
+    assert run_sweep(KIND).state("quiet") is State.ACTIVE
 
 
-def test_traffic_on_a_shadow_variant_counts(account: Account, swept: Sweep):
+def test_traffic_on_a_shadow_variant_counts(account: Account, run_sweep: Sweep):
     account.endpoint("quiet", shadows=[Variant(name="shadow")])
     for variant in ("AllTraffic", "shadow"):
         account.alive("quiet", variant, LONG_AGO, NOW)
     account.invoked("quiet", "shadow", NOW - 3 * HOUR)
-    assert swept(KIND).state("quiet") is State.ACTIVE
+    assert run_sweep(KIND).state("quiet") is State.ACTIVE
 
 
-def test_a_variant_whose_heartbeat_is_missing_keeps_the_endpoint_unknown(account: Account, swept: Sweep):
+def test_a_variant_whose_heartbeat_is_missing_keeps_the_endpoint_unknown(account: Account, run_sweep: Sweep):
     silent(account, variants=("a",))
     account.endpoint("quiet", variants=[Variant(name="a"), Variant(name="b")])
-    assert swept(KIND).state("quiet") is State.UNKNOWN
+    assert run_sweep(KIND).state("quiet") is State.UNKNOWN
 
 
-def test_a_variant_that_was_replaced_does_not_keep_it_unknown(account: Account, swept: Sweep):
+def test_a_variant_that_was_replaced_does_not_keep_it_unknown(account: Account, run_sweep: Sweep):
     silent(account)
     account.alive("quiet", "replaced-a-week-ago", LONG_AGO, NOW - 7 * DAY)
-    assert swept(KIND).state("quiet") is State.IDLE
+    assert run_sweep(KIND).state("quiet") is State.IDLE
 
 
 @pytest.mark.parametrize(
@@ -71,17 +71,17 @@ def test_a_variant_that_was_replaced_does_not_keep_it_unknown(account: Account, 
         pytest.param(NOW, NOW, id="missing"),
     ],
 )
-def test_a_heartbeat_that_does_not_cover_the_silence_gives_unknown(account: Account, swept: Sweep, since, until):
+def test_a_heartbeat_that_does_not_cover_the_silence_gives_unknown(account: Account, run_sweep: Sweep, since, until):
     account.endpoint("quiet")
     account.alive("quiet", "AllTraffic", since, until)
-    assert swept(KIND).state("quiet") is State.UNKNOWN
+    assert run_sweep(KIND).state("quiet") is State.UNKNOWN
 
 
-def test_a_heartbeat_with_a_gap_gives_unknown(account: Account, swept: Sweep):
+def test_a_heartbeat_with_a_gap_gives_unknown(account: Account, run_sweep: Sweep):
     account.endpoint("quiet")
     account.alive("quiet", "AllTraffic", LONG_AGO, NOW - 9 * HOUR)
     account.alive("quiet", "AllTraffic", NOW - 6 * HOUR, NOW)
-    assert swept(KIND).state("quiet") is State.UNKNOWN
+    assert run_sweep(KIND).state("quiet") is State.UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -94,52 +94,52 @@ def test_a_heartbeat_with_a_gap_gives_unknown(account: Account, swept: Sweep):
         ("ModelLatency", {"EndpointName": "batch", "VariantName": "AllTraffic"}),
     ],
 )
-def test_an_asynchronous_endpoint_is_busy_without_invocations(account: Account, swept: Sweep, metric: str, dimensions: dict):
+def test_an_asynchronous_endpoint_is_busy_without_invocations(account: Account, run_sweep: Sweep, metric: str, dimensions: dict):
     silent(account, "batch", asynchronous=True)
     account.points("AWS/SageMaker", metric, dimensions, [(NOW - 2 * HOUR, 4)])
-    assert swept(KIND).state("batch") is State.ACTIVE
+    assert run_sweep(KIND).state("batch") is State.ACTIVE
 
 
-def test_an_asynchronous_endpoint_that_does_nothing_is_idle_at_its_own_price(account: Account, swept: Sweep):
+def test_an_asynchronous_endpoint_that_does_nothing_is_idle_at_its_own_price(account: Account, run_sweep: Sweep):
     silent(account, "batch", asynchronous=True)
-    found = swept(KIND).found["batch"]
+    found = run_sweep(KIND).found["batch"]
     assert found.case.verdict.state is State.IDLE
     assert found.case.resource.parts[0].component == "AsyncInf"
 
 
-def test_an_asynchronous_endpoint_scaled_to_zero_is_exempt(account: Account, swept: Sweep):
+def test_an_asynchronous_endpoint_scaled_to_zero_is_exempt(account: Account, run_sweep: Sweep):
     account.endpoint("batch", asynchronous=True, variants=[Variant(count=0)])
-    assert swept(KIND).state("batch") is State.EXEMPT
+    assert run_sweep(KIND).state("batch") is State.EXEMPT
 
 
-def test_a_serverless_endpoint_is_exempt_and_one_with_provisioned_concurrency_likely(account: Account, swept: Sweep):
+def test_a_serverless_endpoint_is_exempt_and_one_with_provisioned_concurrency_likely(account: Account, run_sweep: Sweep):
     account.endpoint("free", variants=[Variant(memory_mb=2048)])
     account.endpoint("kept-warm", variants=[Variant(memory_mb=2048, provisioned=2)])
     account.endpoint("warm-and-used", variants=[Variant(memory_mb=2048, provisioned=2)])
     account.invoked("warm-and-used", "AllTraffic", NOW - 2 * HOUR)
-    result = swept(KIND)
+    result = run_sweep(KIND)
     assert (result.state("free"), result.state("warm-and-used")) == (State.EXEMPT, State.ACTIVE)
     found = result.found["kept-warm"]
     assert (found.case.verdict.state, found.case.verdict.confidence) == (State.IDLE, Confidence.LIKELY)
     assert found.price.usd_per_hour == 0.072
 
 
-def test_traffic_of_a_hosted_component_counts_for_its_endpoint(account: Account, swept: Sweep):
+def test_traffic_of_a_hosted_component_counts_for_its_endpoint(account: Account, run_sweep: Sweep):
     for name in ("used", "unused"):
         account.endpoint(name, variants=[Variant(model=None, scaling=(1, 2))])
         account.alive(name, "AllTraffic", LONG_AGO, NOW)
         account.component(f"{name}-component", name)
     account.component_invoked("used-component", NOW - 4 * HOUR)
-    result = swept(KIND)
+    result = run_sweep(KIND)
     assert (result.state("used"), result.state("unused")) == (State.ACTIVE, State.IDLE)
 
 
-def test_components_that_cannot_be_listed_keep_their_host_unknown(account: Account, server: Server, swept: Sweep):
+def test_components_that_cannot_be_listed_keep_their_host_unknown(account: Account, server: Server, run_sweep: Sweep):
     account.endpoint("host", variants=[Variant(model=None, scaling=(1, 2))])
     account.alive("host", "AllTraffic", LONG_AGO, NOW)
     silent(account, "plain")
     server.rules.append(on("ListInferenceComponents", denied()))
-    result = swept(KIND)
+    result = run_sweep(KIND)
     assert (result.state("host"), result.state("plain")) == (State.UNKNOWN, State.IDLE)
     assert result.coverage(KIND).missing == "sagemaker:ListInferenceComponents"
 
@@ -158,43 +158,43 @@ def test_components_that_cannot_be_listed_keep_their_host_unknown(account: Accou
         pytest.param({"config_deleted": True}, State.IDLE, id="configuration deleted"),
     ],
 )
-def test_every_state_has_its_verdict(account: Account, swept: Sweep, given: dict, state: State):
+def test_every_state_has_its_verdict(account: Account, run_sweep: Sweep, given: dict, state: State):
     silent(account, **given)
-    assert swept(KIND).state("quiet") is state
+    assert run_sweep(KIND).state("quiet") is state
 
 
 @pytest.mark.parametrize(("status", "state"), [("Failed", State.EXEMPT), ("Creating", State.YOUNG), ("InService", State.UNKNOWN)])
-def test_endpoints_without_variants(account: Account, swept: Sweep, status: str, state: State):
+def test_endpoints_without_variants(account: Account, run_sweep: Sweep, status: str, state: State):
     account.endpoint("bare", variants=[], status=status)
-    assert swept(KIND).state("bare") is state
+    assert run_sweep(KIND).state("bare") is state
 
 
-def test_an_update_in_progress_with_traffic_is_active(account: Account, swept: Sweep):
+def test_an_update_in_progress_with_traffic_is_active(account: Account, run_sweep: Sweep):
     silent(account, status="Updating")
     account.invoked("quiet", "AllTraffic", NOW - HOUR)
-    assert swept(KIND).state("quiet") is State.ACTIVE
+    assert run_sweep(KIND).state("quiet") is State.ACTIVE
 
 
-def test_a_deleted_configuration_only_makes_the_price_unknown(account: Account, swept: Sweep):
+def test_a_deleted_configuration_only_makes_the_price_unknown(account: Account, run_sweep: Sweep):
     silent(account, config_deleted=True)
-    result = swept(KIND)
+    result = run_sweep(KIND)
     assert result.found["quiet"].price is None
     assert result.coverage(KIND).status == "ok"
 
 
-def test_instance_pools_are_priced_by_what_runs_in_them(account: Account, swept: Sweep):
+def test_instance_pools_are_priced_by_what_runs_in_them(account: Account, run_sweep: Sweep):
     pools = (("ml.g5.xlarge", 2), ("ml.m5.large", 1))
     account.endpoint("pooled", variants=[Variant(pools=pools)])
     account.alive("pooled", "AllTraffic", LONG_AGO, NOW)
-    found = swept(KIND).found["pooled"]
+    found = run_sweep(KIND).found["pooled"]
     assert found.price.usd_per_hour == pytest.approx(2 * 1.408 + 0.115)
 
 
-def test_names_that_differ_only_in_case_are_two_endpoints(account: Account, swept: Sweep):
+def test_names_that_differ_only_in_case_are_two_endpoints(account: Account, run_sweep: Sweep):
     silent(account, "Demo", tags={"reaper:keep": "true"})
     silent(account, "demo", tags={"team": "x"})
     account.invoked("DEMO", "AllTraffic", NOW - HOUR)
-    result = swept(KIND)
+    result = run_sweep(KIND)
     assert (result.state("Demo"), result.state("demo")) == (State.EXEMPT, State.IDLE)
 
 
@@ -208,50 +208,52 @@ def test_names_that_differ_only_in_case_are_two_endpoints(account: Account, swep
         {"reaper:keep-until": "2027-01-01"},
     ],
 )
-def test_a_protecting_tag_protects(account: Account, swept: Sweep, tags: dict[str, str]):
+def test_a_protecting_tag_protects(account: Account, run_sweep: Sweep, tags: dict[str, str]):
     silent(account, tags=tags)
-    found = swept(KIND).found["quiet"]
+    found = run_sweep(KIND).found["quiet"]
     assert (found.case.verdict.state, found.step.name) == (State.EXEMPT, "none")
 
 
-def test_more_than_one_page_of_everything(account: Account, server: Server, swept: Sweep):
+def test_more_than_one_page_of_everything(account: Account, server: Server, run_sweep: Sweep):
     server.world.page_points = 5_000
     for index in range(230):
         silent(account, f"e{index:03}", tags={"n": str(index)})
     account.invoked("e229", "AllTraffic", NOW - HOUR)
-    result = swept(KIND)
+    result = run_sweep(KIND)
     assert len(result.found) == 230
     assert len(result.idle()) == 229
     assert result.found["e117"].case.resource.tags == {"n": "117"}
     assert result.coverage(KIND).status == "ok"
 
 
-def test_one_that_vanishes_between_list_and_describe_is_unknown_and_no_failure(account: Account, server: Server, swept: Sweep):
+def test_one_that_vanishes_between_list_and_describe_is_unknown_and_no_failure(
+    account: Account, server: Server, run_sweep: Sweep
+):
     silent(account)
     silent(account, "stays")
     server.rules.append(
         lambda call: account.contents.endpoints.pop("quiet", None) and None if call.operation == "DescribeEndpoint" else None
     )
-    result = swept(KIND)
+    result = run_sweep(KIND)
     assert (result.state("quiet"), result.state("stays")) == (State.UNKNOWN, State.IDLE)
     assert result.coverage(KIND).status == "ok"
 
 
-def test_a_thousand_busy_endpoints_cost_at_most_forty_calls(account: Account, swept: Sweep):
+def test_a_thousand_busy_endpoints_cost_at_most_forty_calls(account: Account, run_sweep: Sweep):
     for index in range(1000):
         silent(account, f"e{index:04}", tags={"n": "x"})
         account.invoked(f"e{index:04}", "AllTraffic", NOW - HOUR)
-    result = swept(KIND)
+    result = run_sweep(KIND)
     assert result.idle() == []
     assert result.calls(KIND) <= 40
 
 
-def test_an_idle_candidate_costs_two_more_calls(account: Account, swept: Sweep):
+def test_an_idle_candidate_costs_two_more_calls(account: Account, run_sweep: Sweep):
     for index in range(200):
         silent(account, f"e{index:04}", tags={"n": "x"})
         if index >= 30:
             account.invoked(f"e{index:04}", "AllTraffic", NOW - HOUR)
-    result = swept(KIND)
+    result = run_sweep(KIND)
     assert len(result.idle()) == 30
     calls = dict(result.coverage(KIND).calls)
     assert calls.pop("sagemaker:DescribeEndpoint") + calls.pop("sagemaker:DescribeEndpointConfig") == 60
@@ -277,12 +279,12 @@ def test_an_idle_candidate_costs_two_more_calls(account: Account, swept: Sweep):
     ],
 )
 def test_no_fault_makes_anything_idle_and_coverage_tells(
-    account: Account, server: Server, swept: Sweep, operation: str, fault: Fault, status: str, missing: str | None
+    account: Account, server: Server, run_sweep: Sweep, operation: str, fault: Fault, status: str, missing: str | None
 ):
     silent(account)
     account.notebook("nb-stopped", status="Stopped")
     server.rules.append(on(operation, fault))
-    result = swept(KIND, "sagemaker-notebook")
+    result = run_sweep(KIND, "sagemaker-notebook")
     assert "quiet" not in result.idle()
     coverage = result.coverage(KIND)
     assert (coverage.status, coverage.missing) == (status, missing)
@@ -296,77 +298,77 @@ def test_no_fault_makes_anything_idle_and_coverage_tells(
     [("ListMetrics", "cloudwatch:ListMetrics"), ("DescribeEndpointConfig", "sagemaker:DescribeEndpointConfig")],
 )
 def test_a_denied_short_cut_costs_coverage_but_no_verdict(
-    account: Account, server: Server, swept: Sweep, operation: str, missing: str
+    account: Account, server: Server, run_sweep: Sweep, operation: str, missing: str
 ):
     silent(account)
     server.rules.append(on(operation, denied()))
-    result = swept(KIND)
+    result = run_sweep(KIND)
     assert result.state("quiet") is State.IDLE
     assert (result.coverage(KIND).status, result.coverage(KIND).missing) == ("denied", missing)
 
 
-def test_with_unreadable_tags_everything_is_unknown(account: Account, server: Server, swept: Sweep):
+def test_with_unreadable_tags_everything_is_unknown(account: Account, server: Server, run_sweep: Sweep):
     silent(account)
     silent(account, "used")
     account.invoked("used", "AllTraffic", NOW - HOUR)
     server.rules.append(on("GetResources", denied()))
-    result = swept(KIND)
+    result = run_sweep(KIND)
     assert {result.state("quiet"), result.state("used")} == {State.UNKNOWN}
     assert result.found["quiet"].case.resource.tags is None
 
 
 @pytest.mark.parametrize("fault", [throttled(), error(500), error(503), cut()], ids=["throttled", "500", "503", "cut"])
-def test_a_passing_fault_is_retried_and_forgotten(account: Account, server: Server, swept: Sweep, fault: Fault):
+def test_a_passing_fault_is_retried_and_forgotten(account: Account, server: Server, run_sweep: Sweep, fault: Fault):
     silent(account)
     for operation in ("ListEndpoints", "GetMetricData"):
         server.rules.append(on(operation, fault, times=1))
-    result = swept(KIND)
+    result = run_sweep(KIND)
     assert result.idle() == ["quiet"]
     assert result.coverage(KIND).status == "ok"
 
 
-def test_one_denied_region_does_not_hide_the_other(account: Account, server: Server, swept: Sweep):
+def test_one_denied_region_does_not_hide_the_other(account: Account, server: Server, run_sweep: Sweep):
     silent(account)
     silent(Account(server, region="eu-west-1"), "european")
     server.rules.append(on(".*", denied(), region="eu-west-1"))
-    result = swept(KIND, regions=("us-east-1", "eu-west-1"))
+    result = run_sweep(KIND, regions=("us-east-1", "eu-west-1"))
     assert result.idle() == ["quiet"]
     assert result.coverage(KIND, "eu-west-1").status == "denied"
     assert result.coverage(KIND, "us-east-1").status == "ok"
 
 
-def test_the_verdict_holds_at_any_minute_of_the_hour(account: Account, server: Server, swept: Sweep):
+def test_the_verdict_holds_at_any_minute_of_the_hour(account: Account, server: Server, run_sweep: Sweep):
     silent(account)
     account.alive("quiet", "AllTraffic", NOW, NOW + 2 * HOUR)
     for minutes in (0, 7, 29, 43, 59):
         server.now = NOW + timedelta(minutes=minutes)
-        assert swept(KIND, now=server.now).state("quiet") is State.IDLE, minutes
+        assert run_sweep(KIND, now=server.now).state("quiet") is State.IDLE, minutes
 
 
-def test_a_short_rope_still_sees_what_was_used_ninety_minutes_ago(account: Account, swept: Sweep):
+def test_a_short_rope_still_sees_what_was_used_ninety_minutes_ago(account: Account, run_sweep: Sweep):
     silent(account)
     account.invoked("quiet", "AllTraffic", NOW - timedelta(minutes=90))
-    assert swept(KIND, policy="{version: 1, defaults: {idle_after: 2h}}").state("quiet") is State.ACTIVE
-    assert swept(KIND, policy="{version: 1, defaults: {idle_after: 1h}}").state("quiet") in (State.ACTIVE, State.IDLE)
+    assert run_sweep(KIND, policy="{version: 1, defaults: {idle_after: 2h}}").state("quiet") is State.ACTIVE
+    assert run_sweep(KIND, policy="{version: 1, defaults: {idle_after: 1h}}").state("quiet") in (State.ACTIVE, State.IDLE)
 
 
-def test_a_long_look_back_is_read_too(account: Account, swept: Sweep):
+def test_a_long_look_back_is_read_too(account: Account, run_sweep: Sweep):
     account.endpoint("quiet", created=NOW - 200 * DAY)
     account.alive("quiet", "AllTraffic", NOW - 120 * DAY, NOW)
     account.invoked("quiet", "AllTraffic", NOW - 80 * DAY)
-    result = swept(KIND, policy="{version: 1, defaults: {idle_after: 70d}}")
+    result = run_sweep(KIND, policy="{version: 1, defaults: {idle_after: 70d}}")
     assert result.state("quiet") is State.IDLE
-    assert swept(KIND, policy="{version: 1, defaults: {idle_after: 90d}}").state("quiet") is State.ACTIVE
+    assert run_sweep(KIND, policy="{version: 1, defaults: {idle_after: 90d}}").state("quiet") is State.ACTIVE
 
 
-def test_a_host_whose_components_were_changed_is_another_than_its_owner_was_told_of(account: Account, swept: Sweep):
+def test_a_host_whose_components_were_changed_is_another_than_its_owner_was_told_of(account: Account, run_sweep: Sweep):
     account.endpoint("host", variants=[Variant(model=None, scaling=(1, 2))])
     account.alive("host", "AllTraffic", LONG_AGO, NOW)
     account.component("used", "host")
-    before = swept(KIND).found["host"].case.resource.facts
-    assert swept(KIND).found["host"].case.resource.facts["shape"] == before["shape"]
+    before = run_sweep(KIND).found["host"].case.resource.facts
+    assert run_sweep(KIND).found["host"].case.resource.facts["shape"] == before["shape"]
     assert before["joined"] < LONG_AGO
     del account.contents.components["used"]
-    after = swept(KIND).found["host"].case
+    after = run_sweep(KIND).found["host"].case
     assert (after.verdict.state, after.resource.facts["shape"]) == (State.IDLE, "hosts nothing")
     assert after.resource.facts["shape"] != before["shape"]

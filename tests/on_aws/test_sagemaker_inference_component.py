@@ -24,34 +24,34 @@ def silent(account: Account, name: str, **given: object) -> None:
     account.component_alive(name, LONG_AGO, NOW)
 
 
-def test_silence_under_its_own_heartbeat_is_proven_idle_without_a_price_of_its_own(host: Account, swept: Sweep):
+def test_silence_under_its_own_heartbeat_is_proven_idle_without_a_price_of_its_own(host: Account, run_sweep: Sweep):
     silent(host, "Quiet")
-    found = swept(KIND).found["Quiet"]
+    found = run_sweep(KIND).found["Quiet"]
     assert (found.case.verdict.state, found.case.verdict.confidence, found.price) == (State.IDLE, Confidence.PROVEN, None)
 
 
-def test_its_own_traffic_counts_and_its_neighbours_does_not(host: Account, swept: Sweep):
+def test_its_own_traffic_counts_and_its_neighbours_does_not(host: Account, run_sweep: Sweep):
     silent(host, "used")
     silent(host, "quiet")
     host.component_invoked("used", NOW - 2 * HOUR)
-    result = swept(KIND)
+    result = run_sweep(KIND)
     assert (result.state("used"), result.state("quiet")) == (State.ACTIVE, State.IDLE)
 
 
-def test_traffic_of_an_adapter_is_its_bases_traffic(host: Account, swept: Sweep):
+def test_traffic_of_an_adapter_is_its_bases_traffic(host: Account, run_sweep: Sweep):
     silent(host, "base")
     host.component("adapter", "host", base="base")
     host.component("idle-adapter", "host", base="base")
     host.component_invoked("adapter", NOW - 2 * HOUR)
-    result = swept(KIND)
+    result = run_sweep(KIND)
     assert result.state("base") is State.ACTIVE
     assert result.state("idle-adapter") is State.EXEMPT
 
 
-def test_somebody_who_asks_for_it_in_vain_is_use_too(host: Account, swept: Sweep):
+def test_somebody_who_asks_for_it_in_vain_is_use_too(host: Account, run_sweep: Sweep):
     silent(host, "asleep")
     host.points("AWS/SageMaker", "NoCapacityInvocationFailures", {"InferenceComponentName": "asleep"}, [(NOW - HOUR, 3)])
-    assert swept(KIND).state("asleep") is State.ACTIVE
+    assert run_sweep(KIND).state("asleep") is State.ACTIVE
 
 
 @pytest.mark.parametrize(
@@ -65,20 +65,20 @@ def test_somebody_who_asks_for_it_in_vain_is_use_too(host: Account, swept: Sweep
         pytest.param({"tags": {"reaper:keep": "1"}}, State.EXEMPT, id="kept"),
     ],
 )
-def test_every_state_has_its_verdict(host: Account, swept: Sweep, given: dict, state: State):
+def test_every_state_has_its_verdict(host: Account, run_sweep: Sweep, given: dict, state: State):
     silent(host, "c", **given)
-    assert swept(KIND).state("c") is state
+    assert run_sweep(KIND).state("c") is state
 
 
-def test_without_a_heartbeat_it_is_unknown(host: Account, swept: Sweep):
+def test_without_a_heartbeat_it_is_unknown(host: Account, run_sweep: Sweep):
     host.component("c", "host")
-    assert swept(KIND).state("c") is State.UNKNOWN
+    assert run_sweep(KIND).state("c") is State.UNKNOWN
 
 
-def test_a_keep_tag_on_its_endpoint_protects_it(account: Account, swept: Sweep):
+def test_a_keep_tag_on_its_endpoint_protects_it(account: Account, run_sweep: Sweep):
     account.endpoint("host", variants=[Variant(model=None)], tags={"reaper:keep": "true"})
     silent(account, "c")
-    assert swept(KIND).state("c") is State.EXEMPT
+    assert run_sweep(KIND).state("c") is State.EXEMPT
 
 
 @pytest.mark.parametrize(
@@ -92,9 +92,9 @@ def test_a_keep_tag_on_its_endpoint_protects_it(account: Account, swept: Sweep):
         ("GetResources", denied(), "denied", "tag:GetResources"),
     ],
 )
-def test_no_fault_makes_it_idle(host: Account, server: Server, swept: Sweep, operation, fault, status, missing):
+def test_no_fault_makes_it_idle(host: Account, server: Server, run_sweep: Sweep, operation, fault, status, missing):
     silent(host, "c")
     server.rules.append(on(operation, fault))
-    result = swept(KIND)
+    result = run_sweep(KIND)
     assert result.idle() == []
     assert (result.coverage(KIND).status, result.coverage(KIND).missing) == (status, missing)

@@ -15,53 +15,53 @@ LONG_AGO = NOW - 15 * DAY
 MINUTE = timedelta(minutes=1)
 
 
-def test_silent_busy_points_prove_it_idle(account: Account, swept: Sweep):
+def test_silent_busy_points_prove_it_idle(account: Account, run_sweep: Sweep):
     notebook = account.notebook("nb", changed=NOW - 10 * DAY)
     account.busy_steadily(notebook.arn, LONG_AGO, NOW)
-    found = swept(KIND).found["nb"]
+    found = run_sweep(KIND).found["nb"]
     assert (found.case.verdict.state, found.case.verdict.confidence) == (State.IDLE, Confidence.PROVEN)
     assert (found.price.usd_per_hour, found.case.resource.size) == (0.05, "ml.t3.medium")
 
 
-def test_a_busy_point_makes_it_active(account: Account, swept: Sweep):
+def test_a_busy_point_makes_it_active(account: Account, run_sweep: Sweep):
     notebook = account.notebook("nb")
     account.busy_steadily(notebook.arn, LONG_AGO, NOW)
     account.busy(notebook.arn, NOW - 2 * HOUR)
-    assert swept(KIND).state("nb") is State.ACTIVE
+    assert run_sweep(KIND).state("nb") is State.ACTIVE
 
 
-def test_a_busy_series_that_stopped_is_unknown_and_not_no_series(account: Account, swept: Sweep):
+def test_a_busy_series_that_stopped_is_unknown_and_not_no_series(account: Account, run_sweep: Sweep):
     notebook = account.notebook("nb")
     account.busy_steadily(notebook.arn, LONG_AGO, NOW - 2 * DAY)
-    assert swept(KIND).state("nb") is State.UNKNOWN
+    assert run_sweep(KIND).state("nb") is State.UNKNOWN
 
 
-def test_without_a_series_long_and_quiet_uptime_is_likely(account: Account, swept: Sweep):
+def test_without_a_series_long_and_quiet_uptime_is_likely(account: Account, run_sweep: Sweep):
     account.notebook("nb", changed=NOW - 5 * DAY)
     account.log_stream("nb/jupyter.log", last_event=NOW - 4 * DAY)
-    found = swept(KIND).found["nb"]
+    found = run_sweep(KIND).found["nb"]
     assert (found.case.verdict.state, found.case.verdict.confidence) == (State.IDLE, Confidence.LIKELY)
     assert found.case.verdict.idle_for == 4 * DAY - HOUR  # a later event may not be known for an hour
 
 
-def test_without_any_log_it_is_likely_since_its_last_start(account: Account, swept: Sweep):
+def test_without_any_log_it_is_likely_since_its_last_start(account: Account, run_sweep: Sweep):
     account.notebook("nb", changed=NOW - 5 * DAY)
-    assert swept(KIND).found["nb"].case.verdict.idle_for == 5 * DAY - HOUR
+    assert run_sweep(KIND).found["nb"].case.verdict.idle_for == 5 * DAY - HOUR
 
 
-def test_a_fresh_log_event_beats_silent_busy_points(account: Account, swept: Sweep):
+def test_a_fresh_log_event_beats_silent_busy_points(account: Account, run_sweep: Sweep):
     notebook = account.notebook("nb")
     account.busy_steadily(notebook.arn, LONG_AGO, NOW)
     account.log_stream("nb/jupyter.log", last_event=NOW - HOUR)
     account.log_stream("nb-2/jupyter.log", last_event=NOW)
-    assert swept(KIND).state("nb") is State.ACTIVE
+    assert run_sweep(KIND).state("nb") is State.ACTIVE
 
 
-def test_another_notebooks_log_is_not_its_own(account: Account, swept: Sweep):
+def test_another_notebooks_log_is_not_its_own(account: Account, run_sweep: Sweep):
     account.notebook("nb", changed=NOW - 5 * DAY)
     account.log_stream("nb-2/jupyter.log", last_event=NOW - HOUR)
     account.log_stream("nb/LifecycleConfigOnStart", last_event=NOW - HOUR)
-    assert swept(KIND).state("nb") is State.IDLE
+    assert run_sweep(KIND).state("nb") is State.IDLE
 
 
 @pytest.mark.parametrize(
@@ -76,9 +76,9 @@ def test_another_notebooks_log_is_not_its_own(account: Account, swept: Sweep):
         pytest.param({"tags": {"reaper:keep": "true"}}, State.EXEMPT, id="kept"),
     ],
 )
-def test_every_state_has_its_verdict(account: Account, swept: Sweep, given: dict, state: State):
+def test_every_state_has_its_verdict(account: Account, run_sweep: Sweep, given: dict, state: State):
     account.notebook("nb", **given)
-    assert swept(KIND).state("nb") is state
+    assert run_sweep(KIND).state("nb") is state
 
 
 @pytest.mark.parametrize(
@@ -92,55 +92,55 @@ def test_every_state_has_its_verdict(account: Account, swept: Sweep, given: dict
         ("GetResources", garbage(), "partial", None),
     ],
 )
-def test_no_fault_makes_it_idle(account: Account, server: Server, swept: Sweep, operation, fault, status, missing):
+def test_no_fault_makes_it_idle(account: Account, server: Server, run_sweep: Sweep, operation, fault, status, missing):
     notebook = account.notebook("nb", changed=NOW - 5 * DAY)
     account.busy_steadily(notebook.arn, LONG_AGO, NOW)
     server.rules.append(on(operation, fault))
-    result = swept(KIND)
+    result = run_sweep(KIND)
     assert result.idle() == []
     assert (result.coverage(KIND).status, result.coverage(KIND).missing) == (status, missing)
 
 
-def test_busy_published_under_another_spelling_of_the_arn_is_found(account: Account, swept: Sweep):
+def test_busy_published_under_another_spelling_of_the_arn_is_found(account: Account, run_sweep: Sweep):
     notebook = account.notebook("MyNotebook", changed=NOW - 5 * DAY)
     account.busy_steadily(notebook.arn.lower(), LONG_AGO, NOW, value=1)
-    assert swept(KIND).state("MyNotebook") is State.ACTIVE
+    assert run_sweep(KIND).state("MyNotebook") is State.ACTIVE
 
 
-def test_a_log_is_asked_for_only_where_the_notebook_was_silent(account: Account, swept: Sweep):
+def test_a_log_is_asked_for_only_where_the_notebook_was_silent(account: Account, run_sweep: Sweep):
     for index in range(20):
         notebook = account.notebook(f"nb{index}")
         account.busy_steadily(notebook.arn, LONG_AGO, NOW, value=float(index > 2))
-    assert swept(KIND).coverage(KIND).calls["logs:DescribeLogStreams"] == 3
+    assert run_sweep(KIND).coverage(KIND).calls["logs:DescribeLogStreams"] == 3
 
 
 @pytest.mark.parametrize("minutes", [65, 70, 119])
 @pytest.mark.parametrize("published", [False, True], ids=["without Busy", "with Busy"])
-def test_a_log_counts_from_an_hour_after_what_is_known_of_it(account: Account, swept: Sweep, minutes: int, published: bool):
+def test_a_log_counts_from_an_hour_after_what_is_known_of_it(account: Account, run_sweep: Sweep, minutes: int, published: bool):
     notebook = account.notebook("nb", changed=NOW - 5 * DAY)
     account.log_stream("nb/jupyter.log", last_event=NOW - minutes * MINUTE)
     if published:
         account.busy_steadily(notebook.arn, LONG_AGO, NOW)
-    found = swept(KIND, policy="{version: 1, defaults: {idle_after: 1h}}").found["nb"].case.verdict
+    found = run_sweep(KIND, policy="{version: 1, defaults: {idle_after: 1h}}").found["nb"].case.verdict
     assert found.state in {State.ACTIVE, State.YOUNG}
 
 
-def test_a_log_is_silent_once_a_late_event_would_be_known(account: Account, swept: Sweep):
+def test_a_log_is_silent_once_a_late_event_would_be_known(account: Account, run_sweep: Sweep):
     account.notebook("nb", changed=NOW - 5 * DAY)
     account.log_stream("nb/jupyter.log", last_event=NOW - 121 * MINUTE)
-    found = swept(KIND, policy="{version: 1, defaults: {idle_after: 1h}}").found["nb"].case.verdict
+    found = run_sweep(KIND, policy="{version: 1, defaults: {idle_after: 1h}}").found["nb"].case.verdict
     assert (found.state, found.idle_for) == (State.IDLE, 61 * MINUTE)
 
 
-def test_use_in_a_log_is_never_in_the_future(account: Account, swept: Sweep):
+def test_use_in_a_log_is_never_in_the_future(account: Account, run_sweep: Sweep):
     account.notebook("nb", changed=NOW - 5 * DAY)
     account.log_stream("nb/jupyter.log", last_event=NOW - 2 * MINUTE)
-    assert swept(KIND).found["nb"].case.verdict.last_busy == NOW - 2 * MINUTE
+    assert run_sweep(KIND).found["nb"].case.verdict.last_busy == NOW - 2 * MINUTE
 
 
 @pytest.mark.parametrize("stamp", [10**17, 10**14, -5, 1.5e12, "1763719000000", True, [], {}], ids=repr)
 @pytest.mark.parametrize("key", ["lastEventTimestamp", "lastIngestionTime"])
-def test_one_odd_log_time_hides_that_notebook_only(account: Account, server: Server, swept: Sweep, stamp, key: str):
+def test_one_odd_log_time_hides_that_notebook_only(account: Account, server: Server, run_sweep: Sweep, stamp, key: str):
     for name in ("nb", "odd"):
         account.notebook(name, changed=NOW - 5 * DAY)
         account.log_stream(f"{name}/jupyter.log", last_event=NOW - 4 * DAY)
@@ -150,6 +150,6 @@ def test_one_odd_log_time_hides_that_notebook_only(account: Account, server: Ser
         return data | {"logStreams": [s | ({key: stamp} if mine else {}) for s in data["logStreams"]]}
 
     server.rules.append(on("DescribeLogStreams", Fault(rewrite=garble)))
-    result = swept(KIND)
+    result = run_sweep(KIND)
     assert (result.state("nb"), result.state("odd")) == (State.IDLE, State.UNKNOWN)
     assert (result.coverage(KIND).status, result.coverage(KIND).resources) == ("partial", 2)

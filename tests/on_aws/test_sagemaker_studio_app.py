@@ -14,44 +14,44 @@ LONG_AGO = NOW - 15 * DAY
 LAB = "ana/JupyterLab/default"
 
 
-def test_silent_busy_points_prove_it_idle(account: Account, swept: Sweep):
+def test_silent_busy_points_prove_it_idle(account: Account, run_sweep: Sweep):
     account.space("ana")
     app = account.app(space="ana")
     account.busy_steadily(app.arn, LONG_AGO, NOW)
-    found = swept(KIND).found[LAB]
+    found = run_sweep(KIND).found[LAB]
     assert (found.case.verdict.state, found.case.verdict.confidence) == (State.IDLE, Confidence.PROVEN)
     assert (found.price.usd_per_hour, found.price.source) == (0.05, "snapshot")
 
 
-def test_equal_timestamps_prove_nothing_so_it_is_likely_by_age_only(account: Account, swept: Sweep):
+def test_equal_timestamps_prove_nothing_so_it_is_likely_by_age_only(account: Account, run_sweep: Sweep):
     account.app(space="ana", created=NOW - 6 * DAY)
-    found = swept(KIND).found[LAB]
+    found = run_sweep(KIND).found[LAB]
     assert (found.case.verdict.state, found.case.verdict.confidence) == (State.IDLE, Confidence.LIKELY)
     assert found.case.verdict.idle_for == 6 * DAY
 
 
-def test_user_activity_older_than_the_health_check_is_believed(account: Account, swept: Sweep):
+def test_user_activity_older_than_the_health_check_is_believed(account: Account, run_sweep: Sweep):
     account.app(space="ana", used=NOW - 2 * HOUR, checked=NOW - HOUR)
     account.app(space="bob", used=NOW - 3 * DAY, checked=NOW - HOUR)
-    result = swept(KIND)
+    result = run_sweep(KIND)
     assert result.state(LAB) is State.ACTIVE
     found = result.found["bob/JupyterLab/default"]
     assert (found.case.verdict.confidence, found.case.verdict.idle_for) == (Confidence.LIKELY, 3 * DAY)
 
 
-def test_user_activity_beats_silent_busy_points(account: Account, swept: Sweep):
+def test_user_activity_beats_silent_busy_points(account: Account, run_sweep: Sweep):
     app = account.app(space="ana", used=NOW - 2 * HOUR, checked=NOW - HOUR)
     account.busy_steadily(app.arn, LONG_AGO, NOW)
-    assert swept(KIND).state(LAB) is State.ACTIVE
+    assert run_sweep(KIND).state(LAB) is State.ACTIVE
 
 
 @pytest.mark.parametrize(
     "type_", ["JupyterLab", "CodeEditor", "KernelGateway", "JupyterServer", "TensorBoard", "Canvas", "RStudioServerPro"]
 )
-def test_every_app_type_of_users_and_spaces_is_seen(account: Account, swept: Sweep, type_: str):
+def test_every_app_type_of_users_and_spaces_is_seen(account: Account, run_sweep: Sweep, type_: str):
     account.app(user="eve", type=type_)
     account.app(space="ana", type=type_)
-    assert set(swept(KIND).found) == {f"eve/{type_}/default", f"ana/{type_}/default"}
+    assert set(run_sweep(KIND).found) == {f"eve/{type_}/default", f"ana/{type_}/default"}
 
 
 @pytest.mark.parametrize(
@@ -64,35 +64,35 @@ def test_every_app_type_of_users_and_spaces_is_seen(account: Account, swept: Swe
         pytest.param({"created": NOW - HOUR}, State.YOUNG, id="started an hour ago"),
     ],
 )
-def test_every_state_has_its_verdict(account: Account, swept: Sweep, given: dict, state: State):
+def test_every_state_has_its_verdict(account: Account, run_sweep: Sweep, given: dict, state: State):
     account.app(space="ana", **given)
-    assert swept(KIND).state(LAB) is state
+    assert run_sweep(KIND).state(LAB) is state
 
 
-def test_deleted_apps_are_not_resources(account: Account, swept: Sweep):
+def test_deleted_apps_are_not_resources(account: Account, run_sweep: Sweep):
     account.app(space="ana", status="Deleted")
-    assert swept(KIND).found == {}
+    assert run_sweep(KIND).found == {}
 
 
 @pytest.mark.parametrize("where", ["app", "space", "domain"])
-def test_a_keep_tag_on_the_app_its_space_or_its_domain_protects(account: Account, swept: Sweep, where: str):
+def test_a_keep_tag_on_the_app_its_space_or_its_domain_protects(account: Account, run_sweep: Sweep, where: str):
     keep = {"reaper:keep": "true"}
     account.domain(tags=keep if where == "domain" else None)
     account.space("ana", tags=keep if where == "space" else None)
     account.app(space="ana", tags=keep if where == "app" else {"team": "x"})
-    assert swept(KIND).state(LAB) is State.EXEMPT
+    assert run_sweep(KIND).state(LAB) is State.EXEMPT
 
 
-def test_a_keep_tag_on_the_user_protects_the_users_apps(account: Account, swept: Sweep):
+def test_a_keep_tag_on_the_user_protects_the_users_apps(account: Account, run_sweep: Sweep):
     account.user("eve", tags={"reaper:keep": "true"})
     account.app(user="eve", type="KernelGateway")
-    assert swept(KIND).state("eve/KernelGateway/default") is State.EXEMPT
+    assert run_sweep(KIND).state("eve/KernelGateway/default") is State.EXEMPT
 
 
-def test_more_than_one_page_of_apps(account: Account, swept: Sweep):
+def test_more_than_one_page_of_apps(account: Account, run_sweep: Sweep):
     for index in range(130):
         account.app(space=f"s{index}", instance="system")
-    assert len(swept(KIND).found) == 130
+    assert len(run_sweep(KIND).found) == 130
 
 
 @pytest.mark.parametrize(
@@ -105,22 +105,22 @@ def test_more_than_one_page_of_apps(account: Account, swept: Sweep):
         ("GetResources", denied(), "denied", "tag:GetResources"),
     ],
 )
-def test_no_fault_makes_it_idle(account: Account, server: Server, swept: Sweep, operation, fault, status, missing):
+def test_no_fault_makes_it_idle(account: Account, server: Server, run_sweep: Sweep, operation, fault, status, missing):
     app = account.app(space="ana")
     account.busy_steadily(app.arn, LONG_AGO, NOW)
     server.rules.append(on(operation, fault))
-    result = swept(KIND)
+    result = run_sweep(KIND)
     assert result.idle() == []
     assert (result.coverage(KIND).status, result.coverage(KIND).missing) == (status, missing)
 
 
-def test_an_idle_app_in_a_space_is_its_owners_and_the_spaces_are_listed_once(account: Account, server: Server, swept: Sweep):
+def test_an_idle_app_in_a_space_is_its_owners_and_the_spaces_are_listed_once(account: Account, server: Server, run_sweep: Sweep):
     account.space("ana", owner="ana-lee")
     account.space("common")
     for space in ("ana", "common"):
         account.app(space=space)
         account.app("second", space=space, type="CodeEditor")
-    found = swept(KIND).found
+    found = run_sweep(KIND).found
     assert {name: dict(f.case.resource.people) for name, f in found.items()} == {
         LAB: {"Studio space owner": "ana-lee"},
         "ana/CodeEditor/second": {"Studio space owner": "ana-lee"},
@@ -131,27 +131,27 @@ def test_an_idle_app_in_a_space_is_its_owners_and_the_spaces_are_listed_once(acc
     assert [call.operation for call in server.calls].count("ListSpaces") == 1
 
 
-def test_spaces_are_not_listed_where_no_app_in_one_was_silent(account: Account, server: Server, swept: Sweep):
+def test_spaces_are_not_listed_where_no_app_in_one_was_silent(account: Account, server: Server, run_sweep: Sweep):
     account.space("ana", owner="ana")
     account.app(space="ana", instance="system")
     account.app(user="eve", type="KernelGateway")
-    swept(KIND)
+    run_sweep(KIND)
     assert "ListSpaces" not in [call.operation for call in server.calls]
 
 
-def test_one_that_vanishes_before_it_is_described_is_unknown(account: Account, server: Server, swept: Sweep):
+def test_one_that_vanishes_before_it_is_described_is_unknown(account: Account, server: Server, run_sweep: Sweep):
     account.app(space="ana")
     server.rules.append(lambda call: account.contents.apps.clear() if call.operation == "DescribeApp" else None)
-    result = swept(KIND)
+    result = run_sweep(KIND)
     assert result.state(LAB) is State.UNKNOWN
     assert result.coverage(KIND).status == "ok"
 
 
 @pytest.mark.parametrize("type_", ["JupyterLab", "CodeEditor", "KernelGateway", "JupyterServer"])
-def test_an_app_is_reported_as_its_description_spells_it(account: Account, server: Server, swept: Sweep, type_: str):
+def test_an_app_is_reported_as_its_description_spells_it(account: Account, server: Server, run_sweep: Sweep, type_: str):
     account.space("Ana")
     account.app("My-App", space="Ana", type=type_)
-    [found] = swept(KIND).found.values()
+    [found] = run_sweep(KIND).found.values()
     names = {"DomainId": "d-sandbox", "SpaceName": "Ana", "AppType": type_, "AppName": "My-App"}
     described = boto3.Session().client("sagemaker").describe_app(**names)
     assert found.case.resource.id == described["AppArn"]

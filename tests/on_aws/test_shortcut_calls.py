@@ -58,18 +58,18 @@ def endpoints(account: Account, count: int, hours: float, **given: Any) -> None:
         pytest.param(["match: {kind: sagemaker-notebook}, idle_after: 1h"], id="another kind"),
     ],
 )
-def test_a_rule_that_the_list_rules_out_costs_no_description(account: Account, swept: Sweep, rules: list[str]):
+def test_a_rule_that_the_list_rules_out_costs_no_description(account: Account, run_sweep: Sweep, rules: list[str]):
     endpoints(account, 30, 6)
-    result = swept(KIND, policy=policy(*rules))
+    result = run_sweep(KIND, policy=policy(*rules))
     assert result.calls(KIND) == 4
     assert {f.case.verdict.state for f in result.found.values()} == {State.ACTIVE}
 
 
-def test_a_price_rule_costs_two_calls_for_each_that_was_silent_for_it(account: Account, swept: Sweep):
+def test_a_price_rule_costs_two_calls_for_each_that_was_silent_for_it(account: Account, run_sweep: Sweep):
     endpoints(account, 10, 6)
     for index in range(4):
         account.invoked(f"endpoint-{index:03}", "AllTraffic", NOW - HOUR / 2)
-    calls = swept(KIND, policy=policy("match: {usd_per_hour: '>= 5'}, idle_after: 2h")).coverage(KIND).calls
+    calls = run_sweep(KIND, policy=policy("match: {usd_per_hour: '>= 5'}, idle_after: 2h")).coverage(KIND).calls
     assert (calls["sagemaker:DescribeEndpoint"], calls["sagemaker:DescribeEndpointConfig"]) == (6, 6)
 
 
@@ -122,13 +122,13 @@ def test_use_of_a_variant_without_instances_is_told_in_one_way(account: Account)
     assert found[0].because.startswith("Invocations of w shows use")
 
 
-def test_a_component_has_no_price_and_costs_no_look_for_a_rule_on_prices(account: Account, swept: Sweep):
+def test_a_component_has_no_price_and_costs_no_look_for_a_rule_on_prices(account: Account, run_sweep: Sweep):
     account.endpoint("host", variants=[Variant(model=None, scaling=(1, 2))])
     for index in range(5):
         account.component(f"part-{index}", "host")
         account.component_invoked(f"part-{index}", NOW - 6 * HOUR)
     kind = "sagemaker-inference-component"
-    result = swept(kind, policy=policy("match: {usd_per_hour: '>= 5'}, idle_after: 2h"))
+    result = run_sweep(kind, policy=policy("match: {usd_per_hour: '>= 5'}, idle_after: 2h"))
     assert "sagemaker:DescribeInferenceComponent" not in result.coverage(kind).calls
     assert {f.case.verdict.state for f in result.found.values()} == {State.ACTIVE}
 
@@ -200,12 +200,12 @@ def test_first_looks_of_any_reach_are_packed_within_points_and_queries(server: S
 
 
 @pytest.mark.parametrize("kind", [KIND, "sagemaker-inference-component", "sagemaker-notebook", "sagemaker-studio-app"])
-def test_the_look_before_an_action_reads_the_whole_window_at_once(account: Account, server: Server, swept: Sweep, kind: str):
+def test_the_look_before_an_action_reads_the_whole_window_at_once(account: Account, server: Server, run_sweep: Sweep, kind: str):
     account.endpoint("host", variants=[Variant(model=None, scaling=(1, 2))])
     account.component("part", "host")
     account.notebook("nb")
     account.app(space="ana")
-    one = next(f.case.resource for f in swept(kind).found.values())
+    one = next(f.case.resource for f in run_sweep(kind).found.values())
     held = yaml_lines.parse_policy("version: 1", "policy", registry.kind_names())
     found, [cloud] = spans(server), targets.target_sessions(["us-east-1"], (), boto3.Session())
     observe.assess_again(cloud, registry.kind(kind), one, observe.ObserveContext(policy=held, now=NOW))

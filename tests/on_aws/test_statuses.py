@@ -112,11 +112,13 @@ def test_every_status_of_the_sdk_has_a_verdict_here(kind: str, enum: str):
 
 
 @pytest.mark.parametrize(("kind", "enum", "status"), EVERY)
-def test_a_listed_status_has_its_verdict(server: Server, swept: Sweep, silent: dict[str, str], kind: str, enum: str, status: str):
+def test_a_listed_status_has_its_verdict(
+    server: Server, run_sweep: Sweep, silent: dict[str, str], kind: str, enum: str, status: str
+):
     server.rules.append(_listed(enum, status))
     if enum in DESCRIBED:
         server.rules.append(_described(enum, status))
-    result = swept(kind)
+    result = run_sweep(kind)
     if status == "Deleted":
         assert result.found == {}
         return
@@ -127,27 +129,27 @@ def test_a_listed_status_has_its_verdict(server: Server, swept: Sweep, silent: d
 
 @pytest.mark.parametrize(("kind", "enum", "status"), [one for one in EVERY if one.values[1] in DESCRIBED])
 def test_a_status_that_changed_since_the_list_has_its_verdict(
-    server: Server, swept: Sweep, silent: dict[str, str], kind: str, enum: str, status: str
+    server: Server, run_sweep: Sweep, silent: dict[str, str], kind: str, enum: str, status: str
 ):
     server.rules.append(_described(enum, status))
-    told = swept(kind).found[silent[kind]].case
+    told = run_sweep(kind).found[silent[kind]].case
     assert told.verdict.state is VERDICTS[kind, enum][status], told.verdict.because
 
 
 @pytest.mark.parametrize("change", [_listed, _described])
 @pytest.mark.parametrize(("kind", "enum"), [pair for pair in VERDICTS if pair[1] in DESCRIBED])
 def test_a_status_of_a_newer_service_is_unknown(
-    server: Server, swept: Sweep, silent: dict[str, str], kind: str, enum: str, change: Any
+    server: Server, run_sweep: Sweep, silent: dict[str, str], kind: str, enum: str, change: Any
 ):
     server.rules.append(_described(enum, "Hibernating"))
     server.rules.append(change(enum, "Hibernating"))
-    told = swept(kind).found[silent[kind]].case.verdict
+    told = run_sweep(kind).found[silent[kind]].case.verdict
     assert (told.state, "status is Hibernating, which we do not know" in told.because) == (UNKNOWN, True)
 
 
-def test_a_notebook_status_of_a_newer_service_is_unknown(server: Server, swept: Sweep, silent: dict[str, str]):
+def test_a_notebook_status_of_a_newer_service_is_unknown(server: Server, run_sweep: Sweep, silent: dict[str, str]):
     server.rules.append(_listed("NotebookInstanceStatus", "Hibernating"))
-    told = swept("sagemaker-notebook").found["nb"].case.verdict
+    told = run_sweep("sagemaker-notebook").found["nb"].case.verdict
     assert (told.state, "which we do not know" in told.because) == (UNKNOWN, True)
 
 
@@ -155,7 +157,7 @@ def _asked(result: Result, name: str) -> State:
     return result.found[name].case.verdict.state
 
 
-def test_what_vanished_since_the_list_is_no_adapter_of_its_neighbours(account: Account, server: Server, swept: Sweep):
+def test_what_vanished_since_the_list_is_no_adapter_of_its_neighbours(account: Account, server: Server, run_sweep: Sweep):
     account.endpoint("host", variants=[Variant(model=None, scaling=(1, 2))])
     for name in ("stays", "goes"):
         account.component(name, "host")
@@ -166,11 +168,11 @@ def test_what_vanished_since_the_list_is_no_adapter_of_its_neighbours(account: A
             account.contents.components.pop("goes", None)
 
     server.rules.append(vanish)
-    result = swept("sagemaker-inference-component")
+    result = run_sweep("sagemaker-inference-component")
     assert (_asked(result, "stays"), _asked(result, "goes")) == (IDLE, UNKNOWN)
 
 
-def test_use_of_what_vanished_since_the_list_still_counts_for_its_neighbours(account: Account, server: Server, swept: Sweep):
+def test_use_of_what_vanished_since_the_list_still_counts_for_its_neighbours(account: Account, server: Server, run_sweep: Sweep):
     account.endpoint("host", variants=[Variant(model=None, scaling=(1, 2))])
     for name in ("base", "adapter"):
         account.component(name, "host")
@@ -182,10 +184,10 @@ def test_use_of_what_vanished_since_the_list_still_counts_for_its_neighbours(acc
             account.contents.components.pop("adapter", None)
 
     server.rules.append(vanish)
-    assert _asked(swept("sagemaker-inference-component"), "base") is State.ACTIVE
+    assert _asked(run_sweep("sagemaker-inference-component"), "base") is State.ACTIVE
 
 
-def test_a_neighbour_that_cannot_be_described_may_be_an_adapter(account: Account, server: Server, swept: Sweep):
+def test_a_neighbour_that_cannot_be_described_may_be_an_adapter(account: Account, server: Server, run_sweep: Sweep):
     account.endpoint("host", variants=[Variant(model=None, scaling=(1, 2))])
     for name in ("stays", "dark"):
         account.component(name, "host")
@@ -196,20 +198,20 @@ def test_a_neighbour_that_cannot_be_described_may_be_an_adapter(account: Account
         return denied() if call.operation == "DescribeInferenceComponent" and mine else None
 
     server.rules.append(dark)
-    assert _asked(swept("sagemaker-inference-component"), "stays") is UNKNOWN
+    assert _asked(run_sweep("sagemaker-inference-component"), "stays") is UNKNOWN
 
 
-def test_a_component_that_was_changed_since_the_list_is_young(account: Account, server: Server, swept: Sweep):
+def test_a_component_that_was_changed_since_the_list_is_young(account: Account, server: Server, run_sweep: Sweep):
     account.endpoint("host", variants=[Variant(model=None, scaling=(1, 2))])
     account.component("part", "host")
     account.component_alive("part", LONG_AGO, NOW)
     changed = {"LastModifiedTime": NOW - timedelta(minutes=1)}
     server.rules.append(on("DescribeInferenceComponent", Fault(rewrite=lambda call, data: data | changed)))
-    assert _asked(swept("sagemaker-inference-component"), "part") is YOUNG
+    assert _asked(run_sweep("sagemaker-inference-component"), "part") is YOUNG
 
 
-def test_components_are_asked_for_normalized_utilisation_only(server: Server, swept: Sweep, silent: dict[str, str]):
-    swept("sagemaker-inference-component")
+def test_components_are_asked_for_normalized_utilisation_only(server: Server, run_sweep: Sweep, silent: dict[str, str]):
+    run_sweep("sagemaker-inference-component")
     asked = {
         (q["MetricStat"]["Metric"]["Namespace"], q["MetricStat"]["Metric"]["MetricName"])
         for call in server.calls
@@ -220,17 +222,17 @@ def test_components_are_asked_for_normalized_utilisation_only(server: Server, sw
     assert names == {"CPUUtilizationNormalized", "GPUUtilizationNormalized"}
 
 
-def test_zeros_of_model_latency_at_rest_are_no_use(account: Account, swept: Sweep):
+def test_zeros_of_model_latency_at_rest_are_no_use(account: Account, run_sweep: Sweep):
     account.endpoint("queue", asynchronous=True)
     account.alive("queue", "AllTraffic", LONG_AGO, NOW)
     pair = {"EndpointName": "queue", "VariantName": "AllTraffic"}
     account.points("AWS/SageMaker", "ModelLatency", pair, [(NOW - n * HOUR, 0.0) for n in range(1, 48)])
-    assert swept("sagemaker-endpoint").idle() == ["queue"]
+    assert run_sweep("sagemaker-endpoint").idle() == ["queue"]
 
 
-def test_latency_of_a_model_at_work_is_use(account: Account, swept: Sweep):
+def test_latency_of_a_model_at_work_is_use(account: Account, run_sweep: Sweep):
     account.endpoint("queue", asynchronous=True)
     account.alive("queue", "AllTraffic", LONG_AGO, NOW)
     pair = {"EndpointName": "queue", "VariantName": "AllTraffic"}
     account.points("AWS/SageMaker", "ModelLatency", pair, [(NOW - 3 * HOUR, 850.0)])
-    assert _asked(swept("sagemaker-endpoint"), "queue") is State.ACTIVE
+    assert _asked(run_sweep("sagemaker-endpoint"), "queue") is State.ACTIVE

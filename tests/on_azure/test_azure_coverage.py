@@ -35,16 +35,16 @@ def furnish(space: Workspace) -> None:
 
 
 @pytest.mark.usefixtures("fleet")
-def test_without_trouble_all_of_it_is_idle(swept: Sweep):
-    result = swept()
+def test_without_trouble_all_of_it_is_idle(run_sweep: Sweep):
+    result = run_sweep()
     assert (result.verdict("gpus"), result.verdict("ci"), result.verdict("blue")) == (PROVEN, LIKELY, PROVEN)
     assert {c.status for c in result.swept.coverage} == {"ok"}
 
 
 @pytest.mark.usefixtures("fleet")
-def test_a_denied_workspace_is_told_and_the_others_are_judged(server: Server, swept: Sweep):
+def test_a_denied_workspace_is_told_and_the_others_are_judged(server: Server, run_sweep: Sweep):
     server.rules.append(deny(f"{ML}/workspaces/computes/read", ".*/workspaces/vision"))
-    result = swept()
+    result = run_sweep()
     coverage = result.coverage(CLUSTER)
     assert sorted(result.idle()) == ["blue", "in-planning", "in-speech"]
     assert (coverage.status, coverage.missing) == ("denied", f"{ML}/workspaces/computes/read")
@@ -53,9 +53,9 @@ def test_a_denied_workspace_is_told_and_the_others_are_judged(server: Server, sw
 
 
 @pytest.mark.usefixtures("fleet")
-def test_a_denied_subscription_that_was_asked_for_is_denied_and_not_empty(server: Server, swept: Sweep):
+def test_a_denied_subscription_that_was_asked_for_is_denied_and_not_empty(server: Server, run_sweep: Sweep):
     server.world.unreadable.add(OTHER)
-    result = swept(subscriptions=(SUB, OTHER))
+    result = run_sweep(subscriptions=(SUB, OTHER))
     lost = [c for c in result.swept.coverage if c.account == OTHER]
     assert {(c.status, c.missing) for c in lost} == {("denied", "Microsoft.Resources/subscriptions/read")}
     assert all(f"/subscriptions/{OTHER}" in c.error for c in lost)
@@ -63,43 +63,43 @@ def test_a_denied_subscription_that_was_asked_for_is_denied_and_not_empty(server
 
 
 @pytest.mark.usefixtures("fleet")
-def test_a_subscription_that_does_not_exist_is_denied_and_not_empty(swept: Sweep):
-    result = swept(subscriptions=("33333333-3333-3333-3333-333333333333",))
+def test_a_subscription_that_does_not_exist_is_denied_and_not_empty(run_sweep: Sweep):
+    result = run_sweep(subscriptions=("33333333-3333-3333-3333-333333333333",))
     assert {(c.status, c.missing) for c in result.swept.coverage} == {("denied", "Microsoft.Resources/subscriptions/read")}
 
 
 @pytest.mark.usefixtures("fleet")
-def test_without_a_list_of_subscriptions_only_the_readable_ones_are_swept(server: Server, swept: Sweep):
+def test_without_a_list_of_subscriptions_only_the_readable_ones_are_swept(server: Server, run_sweep: Sweep):
     server.world.unreadable.add(OTHER)
-    assert {c.account for c in swept().swept.coverage} == {SUB}
+    assert {c.account for c in run_sweep().swept.coverage} == {SUB}
 
 
-def test_an_identity_that_can_read_nothing_at_all_is_an_error(server: Server, swept: Sweep):
+def test_an_identity_that_can_read_nothing_at_all_is_an_error(server: Server, run_sweep: Sweep):
     with pytest.raises(CloudError, match="no subscription at all") as caught:
-        swept()
+        run_sweep()
     assert caught.value.missing == "Microsoft.Resources/subscriptions/read"
 
 
 @pytest.mark.usefixtures("fleet")
-def test_where_workspaces_cannot_be_listed_what_can_be_seen_is_judged_and_the_gap_is_told(server: Server, swept: Sweep):
+def test_where_workspaces_cannot_be_listed_what_can_be_seen_is_judged_and_the_gap_is_told(server: Server, run_sweep: Sweep):
     server.rules.append(deny(f"{ML}/workspaces/read", f"/subscriptions/{SUB}"))
-    result = swept()
+    result = run_sweep()
     assert result.verdict("gpus") == PROVEN
     assert {result.coverage(kind).missing for kind in (CLUSTER, INSTANCE, DEPLOYMENT)} == {f"{ML}/workspaces/read"}
 
 
 @pytest.mark.usefixtures("fleet")
-def test_denied_metrics_leave_everything_unknown(server: Server, swept: Sweep):
+def test_denied_metrics_leave_everything_unknown(server: Server, run_sweep: Sweep):
     server.rules.append(deny(METRICS))
-    result = swept()
+    result = run_sweep()
     assert {name: result.state(name) for name in result.found} == dict.fromkeys(result.found, State.UNKNOWN)
     assert {c.missing for c in result.swept.coverage if c.resources} == {METRICS}
 
 
 @pytest.mark.usefixtures("fleet")
-def test_metrics_that_may_only_be_read_one_by_one_are_and_coverage_tells(server: Server, swept: Sweep):
+def test_metrics_that_may_only_be_read_one_by_one_are_and_coverage_tells(server: Server, run_sweep: Sweep):
     server.rules.append(deny(METRICS, "/subscriptions/[^/]+"))
-    result = swept()
+    result = run_sweep()
     assert (result.verdict("gpus"), result.verdict("blue")) == (PROVEN, PROVEN)
     assert {c.status for c in result.swept.coverage} == {"ok"}
     calls = result.coverage(CLUSTER).calls
@@ -107,24 +107,24 @@ def test_metrics_that_may_only_be_read_one_by_one_are_and_coverage_tells(server:
 
 
 @pytest.mark.usefixtures("fleet")
-def test_with_bulk_reading_the_coverage_tells_so(swept: Sweep):
-    calls = swept().coverage(CLUSTER).calls
+def test_with_bulk_reading_the_coverage_tells_so(run_sweep: Sweep):
+    calls = run_sweep().coverage(CLUSTER).calls
     assert (calls[f"{METRICS} (batch)"], METRICS in calls) == (1, False)
 
 
 @pytest.mark.usefixtures("fleet")
-def test_a_throttle_with_retry_after_is_waited_for(server: Server, swept: Sweep):
+def test_a_throttle_with_retry_after_is_waited_for(server: Server, run_sweep: Sweep):
     server.rules.append(on("GET", ".*/computes", throttled(1), times=1))
     server.rules.append(on("POST", ".*", throttled(1), times=1))
-    result = swept()
+    result = run_sweep()
     assert {c.status for c in result.swept.coverage} == {"ok"}
     assert "gpus" in result.idle()
 
 
 @pytest.mark.usefixtures("fleet")
-def test_a_throttle_that_asks_for_an_hour_is_told_and_not_waited_for(server: Server, swept: Sweep):
+def test_a_throttle_that_asks_for_an_hour_is_told_and_not_waited_for(server: Server, run_sweep: Sweep):
     server.rules.append(on("POST", ".*metrics:getBatch", throttled(3600)))
-    result = swept(CLUSTER)
+    result = run_sweep(CLUSTER)
     assert result.idle() == []
     assert "still throttled" in result.coverage(CLUSTER).error
 
@@ -137,48 +137,48 @@ def test_a_throttle_that_asks_for_an_hour_is_told_and_not_waited_for(server: Ser
 )
 @pytest.mark.parametrize("path", [".*metrics:getBatch", ".*/workspaces/vision/computes", ".*/workspaces/vision/jobs"])
 def test_whatever_stays_broken_is_told_and_nothing_is_idle_without_proof(
-    server: Server, swept: Sweep, path: str, fault, alone: bool
+    server: Server, run_sweep: Sweep, path: str, fault, alone: bool
 ):
     server.rules.append(on(".*", path, fault))
     if alone and "getBatch" in path:
         server.rules.append(deny(METRICS))
-    result = swept(CLUSTER)
+    result = run_sweep(CLUSTER)
     assert result.coverage(CLUSTER).status in {"partial", "denied"}
     assert "gpus" not in result.idle()
     assert (result.idle() == []) is ("getBatch" in path)
 
 
 @pytest.mark.usefixtures("fleet")
-def test_a_passing_server_error_is_tried_again(server: Server, swept: Sweep):
+def test_a_passing_server_error_is_tried_again(server: Server, run_sweep: Sweep):
     for path in (".*/computes", ".*/jobs", ".*metrics:getBatch", ".*/resources"):
         server.rules.append(on(".*", path, error(503, "ServerBusy"), times=1))
-    assert {c.status for c in swept().swept.coverage} == {"ok"}
+    assert {c.status for c in run_sweep().swept.coverage} == {"ok"}
 
 
 @pytest.mark.usefixtures("fleet")
-def test_slow_replies_are_only_slow(server: Server, swept: Sweep):
+def test_slow_replies_are_only_slow(server: Server, run_sweep: Sweep):
     server.rules.append(on(".*", ".*", latency(0.3)))
-    assert {c.status for c in swept().swept.coverage} == {"ok"}
+    assert {c.status for c in run_sweep().swept.coverage} == {"ok"}
 
 
 @pytest.mark.usefixtures("fleet")
-def test_a_subscription_that_never_had_azure_ml_is_empty_and_nobody_registers_it(server: Server, swept: Sweep):
+def test_a_subscription_that_never_had_azure_ml_is_empty_and_nobody_registers_it(server: Server, run_sweep: Sweep):
     text = f"The subscription is not registered to use namespace '{ML}'."
     server.rules.append(on("GET", f"/subscriptions/{OTHER}/providers/.*", error(409, "MissingSubscriptionRegistration", text)))
-    result = swept(subscriptions=(OTHER,))
+    result = run_sweep(subscriptions=(OTHER,))
     assert {(c.status, c.resources) for c in result.swept.coverage} == {("ok", 0)}
     assert server.mutations == []
 
 
 @pytest.mark.usefixtures("fleet")
-def test_the_role_as_deployed_is_enough(server: Server, swept: Sweep):
+def test_the_role_as_deployed_is_enough(server: Server, run_sweep: Sweep):
     server.rules.append(only(*{p for kind in registry.kinds("azure") for p in kind.permissions}))
-    assert {c.status for c in swept().swept.coverage} == {"ok"}
+    assert {c.status for c in run_sweep().swept.coverage} == {"ok"}
 
 
 @pytest.mark.usefixtures("fleet")
-def test_trouble_never_leads_to_a_change(server: Server, swept: Sweep):
+def test_trouble_never_leads_to_a_change(server: Server, run_sweep: Sweep):
     server.rules.append(on("GET", ".*/jobs", error(501)))
     server.rules.append(on("POST", ".*metrics:getBatch", garbage()))
-    swept()
+    run_sweep()
     assert server.mutations == []

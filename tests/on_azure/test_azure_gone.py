@@ -48,32 +48,32 @@ def silent(space: Workspace) -> None:
 
 
 @pytest.mark.parametrize("fault", NOT_OF_IT.values(), ids=NOT_OF_IT)
-def test_a_deployment_is_unknown_where_an_answer_is_not_of_it(server: Server, vision: Workspace, swept: Sweep, fault: Fault):
+def test_a_deployment_is_unknown_where_an_answer_is_not_of_it(server: Server, vision: Workspace, run_sweep: Sweep, fault: Fault):
     silent(vision)
     server.rules.append(on("GET", ".*/deployments/blue", fault))
-    result = swept(DEPLOYMENT)
+    result = run_sweep(DEPLOYMENT)
     assert (result.state("blue"), result.coverage(DEPLOYMENT).status) == (State.UNKNOWN, "partial")
 
 
 @pytest.mark.parametrize("fault", OF_IT.values(), ids=OF_IT)
-def test_a_deployment_that_is_not_there_any_more_is_dropped(server: Server, vision: Workspace, swept: Sweep, fault: Fault):
+def test_a_deployment_that_is_not_there_any_more_is_dropped(server: Server, vision: Workspace, run_sweep: Sweep, fault: Fault):
     silent(vision)
     server.rules.append(on("GET", ".*/deployments/blue", fault))
-    result = swept(DEPLOYMENT)
+    result = run_sweep(DEPLOYMENT)
     assert (result.found, result.coverage(DEPLOYMENT).status) == ({}, "ok")
 
 
-def test_computes_do_not_vanish_behind_a_page_that_nobody_asked_for(server: Server, vision: Workspace, swept: Sweep):
+def test_computes_do_not_vanish_behind_a_page_that_nobody_asked_for(server: Server, vision: Workspace, run_sweep: Sweep):
     signals.nodes(vision.cluster("gpus"), active=0, idle=1, since=LONG_AGO)
     server.rules.append(on("GET", ".*/workspaces/vision(/computes)?", PAGE))
-    assert swept(CLUSTER).coverage(CLUSTER).status == "partial"
+    assert run_sweep(CLUSTER).coverage(CLUSTER).status == "partial"
 
 
-def test_endpoints_do_not_vanish_behind_a_page_that_nobody_asked_for(server: Server, vision: Workspace, swept: Sweep):
+def test_endpoints_do_not_vanish_behind_a_page_that_nobody_asked_for(server: Server, vision: Workspace, run_sweep: Sweep):
     silent(vision)
     server.rules.append(on("POST", ".*ResourceGraph/resources", error(500)))
     server.rules.append(on("GET", ".*/onlineEndpoints/search(/deployments.*)?", PAGE))
-    assert swept(DEPLOYMENT).coverage(DEPLOYMENT).status == "partial"
+    assert run_sweep(DEPLOYMENT).coverage(DEPLOYMENT).status == "partial"
 
 
 def test_what_a_page_hides_is_not_gone_when_it_is_to_be_stopped(server: Server, cloud: CloudSession, vision: Workspace):

@@ -53,24 +53,24 @@ def stale_graph(server: Server) -> None:
 @pytest.mark.parametrize("through", ["graph", "lists"])
 @pytest.mark.parametrize("status", [403, 404, 500])
 def test_one_endpoint_that_cannot_be_read_hides_no_other(
-    server: Server, vision: Workspace, swept: Sweep, through: str, status: int
+    server: Server, vision: Workspace, run_sweep: Sweep, through: str, status: int
 ):
     vision.endpoint("lost")
     silent(vision, "found", "blue")
     if through == "lists":
         server.rules.append(on("POST", GRAPH, NOT_IN_GRAPH))
     server.rules.append(on("GET", ".*/onlineEndpoints/lost/deployments", error(status, "AuthorizationFailed", "no")))
-    result = swept(DEPLOYMENT)
+    result = run_sweep(DEPLOYMENT)
     assert result.verdict("blue") == PROVEN
     assert result.coverage(DEPLOYMENT).status == ("denied" if status == 403 else "partial")
 
 
 @pytest.mark.parametrize("lacking", ["name", "properties", "id"])
-def test_one_row_of_computes_that_cannot_be_read_costs_itself(server: Server, vision: Workspace, swept: Sweep, lacking: str):
+def test_one_row_of_computes_that_cannot_be_read_costs_itself(server: Server, vision: Workspace, run_sweep: Sweep, lacking: str):
     for name in ("lost", "found"):
         signals.nodes(vision.cluster(name), active=0, idle=1, since=LONG_AGO)
     server.rules.append(changed(server, "/computes", lambda body: body["value"][0].pop(lacking)))
-    result = swept(CLUSTER, INSTANCE)
+    result = run_sweep(CLUSTER, INSTANCE)
     assert {name: result.verdict(name) for name in result.found} == {"found": PROVEN}
     assert (result.coverage(CLUSTER).status, result.coverage(INSTANCE).status) == ("partial", "partial")
 
@@ -78,7 +78,7 @@ def test_one_row_of_computes_that_cannot_be_read_costs_itself(server: Server, vi
 @pytest.mark.parametrize("lacking", ["name", "properties", "id"])
 @pytest.mark.parametrize("path", ["/onlineEndpoints", "/deployments"])
 def test_one_row_of_endpoints_that_cannot_be_read_costs_itself(
-    server: Server, vision: Workspace, swept: Sweep, path: str, lacking: str
+    server: Server, vision: Workspace, run_sweep: Sweep, path: str, lacking: str
 ):
     for name in ("lost", "found"):
         silent(vision, f"in-{name}", name)
@@ -86,79 +86,79 @@ def test_one_row_of_endpoints_that_cannot_be_read_costs_itself(
     server.rules.append(on("POST", GRAPH, NOT_IN_GRAPH))
     where = path if path == "/onlineEndpoints" else "/in-lost/deployments"
     server.rules.append(changed(server, where, lambda body: body["value"][0].pop(lacking)))
-    result = swept(DEPLOYMENT)
+    result = run_sweep(DEPLOYMENT)
     assert {name: result.verdict(name) for name in result.found} == {"found": PROVEN}
     assert result.coverage(DEPLOYMENT).status == "partial"
 
 
-def test_a_workspace_without_an_id_costs_itself(server: Server, vision: Workspace, swept: Sweep):
+def test_a_workspace_without_an_id_costs_itself(server: Server, vision: Workspace, run_sweep: Sweep):
     signals.nodes(vision.cluster("found"), active=0, idle=1, since=LONG_AGO)
     server.rules.append(changed(server, "/workspaces", lambda body: body["value"].append({"name": "odd"})))
-    result = swept(CLUSTER, DEPLOYMENT)
+    result = run_sweep(CLUSTER, DEPLOYMENT)
     assert result.verdict("found") == PROVEN
     assert {c.status for c in result.swept.coverage} == {"partial"}
 
 
 @pytest.mark.parametrize("given", [None, "", 7, "absent"])
-def test_a_compute_without_a_type_is_told(vision: Workspace, swept: Sweep, given: object):
+def test_a_compute_without_a_type_is_told(vision: Workspace, run_sweep: Sweep, given: object):
     one = vision.cluster("which").set("properties.computeType", given)
     if given == "absent":
         one.without("properties.computeType")
-    result = swept(CLUSTER, INSTANCE)
+    result = run_sweep(CLUSTER, INSTANCE)
     assert result.found == {}
     assert all(one.id in result.coverage(kind).error for kind in (CLUSTER, INSTANCE))
 
 
-def test_an_endpoint_that_graph_still_shows_after_its_deletion_is_dropped(server: Server, vision: Workspace, swept: Sweep):
+def test_an_endpoint_that_graph_still_shows_after_its_deletion_is_dropped(server: Server, vision: Workspace, run_sweep: Sweep):
     silent(vision, "search", "blue")
     bare, gone = vision.endpoint("bare"), silent(vision, "past", "green")
     stale_graph(server)
-    assert swept(DEPLOYMENT).coverage(DEPLOYMENT).status == "ok"
+    assert run_sweep(DEPLOYMENT).coverage(DEPLOYMENT).status == "ok"
     bare.remove()
     vision.world.estate.drop(gone.id.partition("/deployments/")[0])
-    result = swept(DEPLOYMENT)
+    result = run_sweep(DEPLOYMENT)
     assert {name: result.verdict(name) for name in result.found} == {"blue": PROVEN}
     assert (result.coverage(DEPLOYMENT).status, result.coverage(DEPLOYMENT).error) == ("ok", None)
 
 
 @pytest.mark.parametrize("metrics", ["still there", "404 for all", "left out"])
 def test_a_deployment_that_graph_still_shows_after_its_deletion_is_dropped(
-    server: Server, vision: Workspace, swept: Sweep, metrics: str
+    server: Server, vision: Workspace, run_sweep: Sweep, metrics: str
 ):
     silent(vision, "search", "blue")
     gone = silent(vision, "past", "green")
     stale_graph(server)
-    swept(DEPLOYMENT)
+    run_sweep(DEPLOYMENT)
     gone.remove()
     if metrics == "404 for all":
         server.rules.append(on("POST", ".*metrics:getBatch", error(404, "ResourceNotFound", "one is not there")))
     if metrics == "left out":
         drop = lambda body: body.update(values=[one for one in body["values"] if one["resourceid"] != gone.id])  # noqa: E731
         server.rules.append(changed(server, "metrics:getBatch", drop))
-    result = swept(DEPLOYMENT)
+    result = run_sweep(DEPLOYMENT)
     assert {name: result.verdict(name) for name in result.found} == {"blue": PROVEN}
     assert (result.coverage(DEPLOYMENT).status, result.coverage(DEPLOYMENT).error) == ("ok", None)
 
 
-def test_a_404_about_the_type_drops_no_deployment(server: Server, vision: Workspace, swept: Sweep):
+def test_a_404_about_the_type_drops_no_deployment(server: Server, vision: Workspace, run_sweep: Sweep):
     silent(vision, "search", "blue")
     server.rules.append(on("GET", ".*/deployments/blue", error(404, "InvalidResourceType", "no such type")))
-    result = swept(DEPLOYMENT)
+    result = run_sweep(DEPLOYMENT)
     assert (result.state("blue"), result.coverage(DEPLOYMENT).status) == (State.UNKNOWN, "partial")
 
 
-def test_metrics_not_found_of_what_is_there_are_told(server: Server, vision: Workspace, swept: Sweep):
+def test_metrics_not_found_of_what_is_there_are_told(server: Server, vision: Workspace, run_sweep: Sweep):
     one = silent(vision, "search", "blue")
     for path in (".*metrics:getBatch", f"{one.id}/.*metrics"):
         server.rules.append(on(".*", path, error(404, "ResourceNotFound", "no")))
-    result = swept(DEPLOYMENT)
+    result = run_sweep(DEPLOYMENT)
     assert (result.state("blue"), result.coverage(DEPLOYMENT).status) == (State.UNKNOWN, "partial")
 
 
-def test_a_deployment_that_may_not_be_looked_at_is_never_idle(server: Server, vision: Workspace, swept: Sweep):
+def test_a_deployment_that_may_not_be_looked_at_is_never_idle(server: Server, vision: Workspace, run_sweep: Sweep):
     silent(vision, "search", "blue")
     server.rules.append(deny("*/onlineEndpoints/deployments/read", ".*/deployments/blue"))
-    result = swept(DEPLOYMENT)
+    result = run_sweep(DEPLOYMENT)
     assert (result.idle(), result.coverage(DEPLOYMENT).status) == ([], "denied")
 
 
@@ -169,7 +169,7 @@ def test_a_result_cut_off_without_a_way_to_go_on_is_incomplete(server: Server, c
         list(resource_graph.list_resources(cloud, "x"))
 
 
-def test_what_a_cut_off_result_left_out_is_asked_of_the_workspaces(server: Server, vision: Workspace, swept: Sweep):
+def test_what_a_cut_off_result_left_out_is_asked_of_the_workspaces(server: Server, vision: Workspace, run_sweep: Sweep):
     for number in range(3):
         silent(vision, f"e{number}", f"d{number}")
 
@@ -177,7 +177,7 @@ def test_what_a_cut_off_result_left_out_is_asked_of_the_workspaces(server: Serve
         body.update(data=body["data"][:2], totalRecords=2, resultTruncated="true")
 
     server.rules.append(changed(server, "/Microsoft.ResourceGraph/resources", cut))
-    result = swept(DEPLOYMENT)
+    result = run_sweep(DEPLOYMENT)
     assert (sorted(result.idle()), result.coverage(DEPLOYMENT).status) == (["d0", "d1", "d2"], "ok")
 
 

@@ -22,9 +22,9 @@ def settled(server: Server) -> None:
 
 
 @pytest.mark.parametrize("asked", [(), (SUB, OTHER)], ids=["all that can be read", "named ones"])
-def test_a_subscription_is_named_wherever_it_is_reported(server: Server, swept: Sweep, asked: tuple[str, ...]):
+def test_a_subscription_is_named_wherever_it_is_reported(server: Server, run_sweep: Sweep, asked: tuple[str, ...]):
     settled(server)
-    done = swept(subscriptions=asked).swept
+    done = run_sweep(subscriptions=asked).swept
     rows = [json.finding_json(found) for found in done.findings]
     both = {(SUB, "Machine learning"), (OTHER, "Planning")}
     assert {(row["account"], row["account_name"]) for row in rows} == both
@@ -32,18 +32,18 @@ def test_a_subscription_is_named_wherever_it_is_reported(server: Server, swept: 
     assert {(c.account, c.account_name) for c in done.coverage} == both
 
 
-def test_a_name_costs_no_call_of_its_own(server: Server, swept: Sweep):
+def test_a_name_costs_no_call_of_its_own(server: Server, run_sweep: Sweep):
     settled(server)
-    done = swept(subscriptions=(SUB, OTHER)).swept
+    done = run_sweep(subscriptions=(SUB, OTHER)).swept
     assert sum(c.calls.get(READ, 0) for c in done.coverage) == 2
     assert not [r for r in server.requests if r.path == "/subscriptions"]
 
 
 @pytest.mark.parametrize("name", [None, 7, " ", {"en": "Planning"}], ids=["null", "a number", "blank", "an object"])
-def test_a_name_that_cannot_be_read_is_no_failure(server: Server, swept: Sweep, name: Any):
+def test_a_name_that_cannot_be_read_is_no_failure(server: Server, run_sweep: Sweep, name: Any):
     settled(server)
     server.rules.append(changed(server, f"/subscriptions/{SUB}", lambda body: body.update(displayName=name)))
-    done = swept(subscriptions=(SUB,)).swept
+    done = run_sweep(subscriptions=(SUB,)).swept
     assert {(c.status, c.account_name) for c in done.coverage} == {(Status.OK, None)}
     assert {json.finding_json(f)["account_name"] for f in done.findings} == {None}
 

@@ -23,81 +23,83 @@ def resting(space: Workspace, name: str = "gpus") -> None:
     signals.nodes(space.cluster(name), active=0, idle=1, since=LONG_AGO)
 
 
-def test_a_hubs_cluster_is_judged_where_all_of_its_projects_are_in_sight(subscription: Subscription, swept: Sweep):
+def test_a_hubs_cluster_is_judged_where_all_of_its_projects_are_in_sight(subscription: Subscription, run_sweep: Sweep):
     hub = subscription.workspace("hub", kind="Hub")
     resting(hub)
-    assert swept(CLUSTER).verdict("gpus") == PROVEN
+    assert run_sweep(CLUSTER).verdict("gpus") == PROVEN
     project = subscription.workspace("project", kind="Project").under(hub)
-    assert swept(CLUSTER).verdict("gpus") == PROVEN
+    assert run_sweep(CLUSTER).verdict("gpus") == PROVEN
     project.job("train", on=f"{hub.id}/computes/gpus")
-    assert swept(CLUSTER).state("gpus") is State.ACTIVE
+    assert run_sweep(CLUSTER).state("gpus") is State.ACTIVE
 
 
 @pytest.mark.parametrize("spelled", [lambda id_: id_, str.upper], ids=["as it is", "in capitals"])
 def test_a_hubs_cluster_is_unknown_while_a_project_of_its_is_out_of_sight(
-    subscription: Subscription, swept: Sweep, spelled: Callable[[str], str]
+    subscription: Subscription, run_sweep: Sweep, spelled: Callable[[str], str]
 ):
     hub = subscription.workspace("hub", kind="Hub")
     near = subscription.workspace("near", kind="Project").under(hub)
     hub.body["properties"]["associatedWorkspaces"] = [spelled(near.id)]
     resting(hub)
-    assert swept(CLUSTER).verdict("gpus") == PROVEN
+    assert run_sweep(CLUSTER).verdict("gpus") == PROVEN
     hub.body["properties"]["associatedWorkspaces"].append(spelled(near.id.replace("/near", "/far").replace(SUB, OTHER)))
-    result = swept(CLUSTER)
+    result = run_sweep(CLUSTER)
     assert result.state("gpus") is State.UNKNOWN
     assert "far are out of sight" in result.because("gpus").lower()
 
 
-def test_a_projects_cluster_is_unknown_while_its_hub_is_out_of_sight(server: Server, subscription: Subscription, swept: Sweep):
+def test_a_projects_cluster_is_unknown_while_its_hub_is_out_of_sight(
+    server: Server, subscription: Subscription, run_sweep: Sweep
+):
     hub = Subscription(server.world, OTHER).workspace("hub", kind="Hub")
     for name in ("one", "two"):
         subscription.workspace(name, kind="Project").under(hub)
     resting(subscription.workspace("three", kind="Project").under(hub))
-    result = swept(CLUSTER, subscriptions=(SUB,))
+    result = run_sweep(CLUSTER, subscriptions=(SUB,))
     assert (result.state("gpus"), "the hub hub, which is out of sight" in result.because("gpus")) == (State.UNKNOWN, True)
 
 
 @pytest.mark.parametrize("given", ["x", [7], {"a": 1}, 7])
-def test_a_hub_that_names_its_projects_oddly_protects_what_is_in_it(subscription: Subscription, swept: Sweep, given: object):
+def test_a_hub_that_names_its_projects_oddly_protects_what_is_in_it(subscription: Subscription, run_sweep: Sweep, given: object):
     hub = subscription.workspace("hub", kind="Hub").set("properties.associatedWorkspaces", given)
     resting(hub)
-    result = swept(CLUSTER)
+    result = run_sweep(CLUSTER)
     assert (result.state("gpus"), result.coverage(CLUSTER).status) == (State.UNKNOWN, "partial")
 
 
-def test_without_active_nodes_idle_ones_must_account_for_all(vision: Workspace, swept: Sweep):
+def test_without_active_nodes_idle_ones_must_account_for_all(vision: Workspace, run_sweep: Sweep):
     for name, resting in (("busy", 0), ("resting", 4)):
         cluster = vision.cluster(name, nodes=(4, 6))
         for metric, value in (("Total Nodes", 4), ("Idle Nodes", resting)):
             split = {"Scenario": "ComputeCluster", "ClusterName": name}
             signal = Signal(resource=vision.id, namespace=signals.WORKSPACES, metric=metric, dimensions=split)
             cluster.metrics.steady(signal, value, since=LONG_AGO)
-    result = swept(CLUSTER)
+    result = run_sweep(CLUSTER)
     assert (result.state("busy"), result.verdict("resting")) == (State.UNKNOWN, PROVEN)
 
 
 @pytest.mark.parametrize("metric", ["Total Nodes", "Idle Nodes"])
 @pytest.mark.parametrize("others", ["not there", "valueless"])
-def test_one_sign_of_life_proves_the_silence_of_active_nodes(vision: Workspace, swept: Sweep, metric: str, others: str):
+def test_one_sign_of_life_proves_the_silence_of_active_nodes(vision: Workspace, run_sweep: Sweep, metric: str, others: str):
     cluster = vision.cluster("gpus", nodes=(4, 6))
     split = {"Scenario": "ComputeCluster", "ClusterName": "gpus"}
     signal = Signal(resource=vision.id, namespace=signals.WORKSPACES, metric=metric, dimensions=split)
     cluster.metrics.steady(signal, 4, since=LONG_AGO)
     if others == "valueless":
         signals.valueless_nodes(cluster, *{"Active Nodes", "Total Nodes", "Idle Nodes"} - {metric})
-    assert swept(CLUSTER).verdict("gpus") == PROVEN
+    assert run_sweep(CLUSTER).verdict("gpus") == PROVEN
 
 
-def test_a_404_of_a_workspace_that_is_still_there_is_a_failure(server: Server, vision: Workspace, swept: Sweep):
+def test_a_404_of_a_workspace_that_is_still_there_is_a_failure(server: Server, vision: Workspace, run_sweep: Sweep):
     server.rules.append(on("GET", r".*/computes", error(404, "InvalidResourceType", "no such type")))
-    assert swept(CLUSTER).coverage(CLUSTER).status == "partial"
+    assert run_sweep(CLUSTER).coverage(CLUSTER).status == "partial"
 
 
-def test_a_projects_cluster_is_unknown_while_its_hub_cannot_be_read(subscription: Subscription, swept: Sweep):
+def test_a_projects_cluster_is_unknown_while_its_hub_cannot_be_read(subscription: Subscription, run_sweep: Sweep):
     hub = subscription.workspace("hub", kind="Hub")
     resting(subscription.workspace("project", kind="Project").under(hub))
     hub.set("properties.associatedWorkspaces", "x")
-    assert "which is out of sight" in swept(CLUSTER).because("gpus")
+    assert "which is out of sight" in run_sweep(CLUSTER).because("gpus")
 
 
 def _hub_with_a_busy_project(subscription: Subscription) -> tuple[Workspace, Workspace]:
@@ -154,32 +156,32 @@ LINKS: dict[str, Callable[[Workspace, Workspace], object]] = {
 
 @pytest.mark.parametrize("how", LINKS.values(), ids=LINKS)
 def test_a_projects_job_counts_however_hub_and_project_name_each_other(
-    subscription: Subscription, swept: Sweep, how: Callable[[Workspace, Workspace], object]
+    subscription: Subscription, run_sweep: Sweep, how: Callable[[Workspace, Workspace], object]
 ):
     how(*_hub_with_a_busy_project(subscription))
-    assert swept(CLUSTER).because("gpus") == "job train on it is Running"
+    assert run_sweep(CLUSTER).because("gpus") == "job train on it is Running"
 
 
-def test_a_project_that_does_not_say_whose_it_is_has_no_idle_cluster(subscription: Subscription, swept: Sweep):
+def test_a_project_that_does_not_say_whose_it_is_has_no_idle_cluster(subscription: Subscription, run_sweep: Sweep):
     resting(subscription.workspace("project", kind="Project"))
     resting(subscription.workspace("plain"), "alone")
-    result = swept(CLUSTER)
+    result = run_sweep(CLUSTER)
     assert (result.state("gpus"), result.verdict("alone")) == (State.UNKNOWN, PROVEN)
 
 
-def test_a_project_that_a_hub_knows_by_name_is_not_just_any_workspace_of_that_name(subscription: Subscription, swept: Sweep):
+def test_a_project_that_a_hub_knows_by_name_is_not_just_any_workspace_of_that_name(subscription: Subscription, run_sweep: Sweep):
     hub = subscription.workspace("hub", kind="Hub").set("properties.associatedWorkspaces", ["project"])
     resting(hub)
     subscription.workspace("project")
-    assert swept(CLUSTER).state("gpus") is State.UNKNOWN
+    assert run_sweep(CLUSTER).state("gpus") is State.UNKNOWN
 
 
-def test_a_workspace_row_without_an_id_may_be_any_hubs_project(subscription: Subscription, swept: Sweep):
+def test_a_workspace_row_without_an_id_may_be_any_hubs_project(subscription: Subscription, run_sweep: Sweep):
     hub, project = _hub_with_a_busy_project(subscription)
     hub.set("properties.associatedWorkspaces", [])
     resting(subscription.workspace("plain"), "alone")
     del project.body["id"]
-    result = swept(CLUSTER)
+    result = run_sweep(CLUSTER)
     assert (result.state("gpus"), result.verdict("alone")) == (State.UNKNOWN, PROVEN)
     assert result.coverage(CLUSTER).status == "partial"
 
@@ -213,7 +215,7 @@ def _some_groups_only(server: Server) -> None:
 
 @pytest.mark.parametrize(("names_them", "state"), [(True, State.IDLE), (False, State.UNKNOWN)])
 def test_where_only_some_groups_can_be_read_a_hub_must_name_its_projects(
-    server: Server, subscription: Subscription, swept: Sweep, names_them: bool, state: State
+    server: Server, subscription: Subscription, run_sweep: Sweep, names_them: bool, state: State
 ):
     hub = subscription.workspace("hub", kind="Hub")
     resting(hub)
@@ -221,32 +223,32 @@ def test_where_only_some_groups_can_be_read_a_hub_must_name_its_projects(
     if not names_them:
         hub.set("properties.associatedWorkspaces", None)
     _some_groups_only(server)
-    assert swept(CLUSTER).state("gpus") is state
+    assert run_sweep(CLUSTER).state("gpus") is state
 
 
 def test_a_job_in_a_group_that_cannot_be_read_leaves_its_hubs_cluster_unknown(
-    server: Server, subscription: Subscription, swept: Sweep
+    server: Server, subscription: Subscription, run_sweep: Sweep
 ):
     hub = subscription.workspace("hub", kind="Hub")
     resting(hub)
     subscription.workspace("project", kind="Project", group="secret").under(hub).job("train", on=f"{hub.id}/computes/gpus")
     hub.set("properties.associatedWorkspaces", None)
     _some_groups_only(server)
-    assert swept(CLUSTER).state("gpus") is State.UNKNOWN
+    assert run_sweep(CLUSTER).state("gpus") is State.UNKNOWN
 
 
-def test_a_hub_and_a_project_that_name_each_other_otherwise_are_one_family(subscription: Subscription, swept: Sweep):
+def test_a_hub_and_a_project_that_name_each_other_otherwise_are_one_family(subscription: Subscription, run_sweep: Sweep):
     hub = subscription.workspace("hub", kind="Hub")
     resting(hub)
     project = subscription.workspace("project", kind="Project").under(hub)
     project.set("properties.hubResourceId", hub.body["properties"]["workspaceId"])
-    assert swept(CLUSTER).verdict("gpus") == PROVEN
+    assert run_sweep(CLUSTER).verdict("gpus") == PROVEN
 
 
-def test_workspaces_of_no_kind_share_nothing_where_there_is_no_hub(subscription: Subscription, swept: Sweep):
+def test_workspaces_of_no_kind_share_nothing_where_there_is_no_hub(subscription: Subscription, run_sweep: Sweep):
     for name in ("one", "two"):
         space = subscription.workspace(name)
         space.body.pop("kind")
         resting(space, f"{name}-gpus")
     subscription.workspace("three").job("train", on="two-gpus")
-    assert [swept(CLUSTER).verdict(name) for name in ("one-gpus", "two-gpus")] == [PROVEN, PROVEN]
+    assert [run_sweep(CLUSTER).verdict(name) for name in ("one-gpus", "two-gpus")] == [PROVEN, PROVEN]

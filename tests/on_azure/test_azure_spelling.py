@@ -22,26 +22,26 @@ def again(row: dict[str, Any], **other: Any) -> Fault:
 @pytest.mark.parametrize("kind", [CLUSTER, INSTANCE])
 @pytest.mark.parametrize("created", [True, False], ids=["as new", "told differently how old it is"])
 def test_a_compute_that_is_listed_under_two_spellings_is_one(
-    vision: Workspace, server: Server, swept: Sweep, kind: str, created: bool
+    vision: Workspace, server: Server, run_sweep: Sweep, kind: str, created: bool
 ):
     one = vision.cluster("gpus") if kind == CLUSTER else vision.instance("gpus")
     properties = one.body["properties"] | ({} if created else {"createdOn": None, "createdAt": None})
     server.rules.append(
         on("GET", r".*/computes", again(one.body, properties=properties, **({} if created else {"systemData": {}})))
     )
-    assert [f.case.resource.id for f in swept(kind).swept.findings] == [one.id]
+    assert [f.case.resource.id for f in run_sweep(kind).swept.findings] == [one.id]
 
 
 @pytest.mark.parametrize("part", ["onlineEndpoints", "deployments"])
-def test_a_deployment_that_is_listed_under_two_spellings_is_one(vision: Workspace, server: Server, swept: Sweep, part: str):
+def test_a_deployment_that_is_listed_under_two_spellings_is_one(vision: Workspace, server: Server, run_sweep: Sweep, part: str):
     endpoint = vision.endpoint("search")
     one = endpoint.deployment("blue")
     server.rules.append(on("POST", ".*ResourceGraph/resources", error(503, "ServerBusy")))
     server.rules.append(on("GET", rf".*/{part}", again(one.body if part == "deployments" else endpoint.body)))
-    assert [f.case.resource.id for f in swept(DEPLOYMENT).swept.findings] == [one.id]
+    assert [f.case.resource.id for f in run_sweep(DEPLOYMENT).swept.findings] == [one.id]
 
 
-def test_a_workspace_that_is_listed_under_two_spellings_is_one(vision: Workspace, server: Server, swept: Sweep):
+def test_a_workspace_that_is_listed_under_two_spellings_is_one(vision: Workspace, server: Server, run_sweep: Sweep):
     ids = [vision.cluster("gpus").id, vision.endpoint("search").deployment("blue").id]
     server.rules.append(on("GET", r".*/workspaces", again(vision.body)))
-    assert sorted(f.case.resource.id for f in swept(CLUSTER, DEPLOYMENT).swept.findings) == sorted(ids)
+    assert sorted(f.case.resource.id for f in run_sweep(CLUSTER, DEPLOYMENT).swept.findings) == sorted(ids)

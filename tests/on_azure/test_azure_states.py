@@ -121,62 +121,62 @@ def silent_deployment(vision: Workspace, name: str) -> Thing:
     ],
     ids=["instance", "its provisioning", "its last operation", "cluster", "its allocation", "deployment"],
 )
-def test_each_state_has_its_verdict(vision: Workspace, swept: Sweep, make, kind: str, path: str, known: dict[str, State]):
+def test_each_state_has_its_verdict(vision: Workspace, run_sweep: Sweep, make, kind: str, path: str, known: dict[str, State]):
     states = {make(vision, value).set(path, value).name: state for value, state in each(known).items()}
-    result = swept(kind)
+    result = run_sweep(kind)
     assert {name: result.state(name) for name in states} == states
 
 
-def test_each_state_of_an_endpoint_counts_for_its_deployments(vision: Workspace, swept: Sweep):
+def test_each_state_of_an_endpoint_counts_for_its_deployments(vision: Workspace, run_sweep: Sweep):
     states = {}
     for value, state in each(ENDPOINTS).items():
         one = silent_deployment(vision, value)
         vision.world.estate.find(one.id.partition("/deployments/")[0])["properties"]["provisioningState"] = value
         states[one.name] = state
-    result = swept(DEPLOYMENT)
+    result = run_sweep(DEPLOYMENT)
     assert {name: result.state(name) for name in states} == states
 
 
-def test_an_operation_in_progress_is_no_silence_whatever_its_state(vision: Workspace, swept: Sweep):
+def test_an_operation_in_progress_is_no_silence_whatever_its_state(vision: Workspace, run_sweep: Sweep):
     states = {}
     for name, state in each(OPERATIONS).items():
         one = silent_instance(vision, name)
         one.body["properties"]["properties"]["lastOperation"] |= {"operationName": name, "operationStatus": "InProgress"}
         states[one.name] = State.YOUNG if name == NEW else state
-    result = swept(INSTANCE)
+    result = run_sweep(INSTANCE)
     assert {name: result.state(name) for name in states} == states
 
 
 @pytest.mark.parametrize("state", ["Running", "Stopped"])
-def test_a_start_in_progress_is_unsettled_whatever_its_state_says_yet(vision: Workspace, swept: Sweep, state: str):
+def test_a_start_in_progress_is_unsettled_whatever_its_state_says_yet(vision: Workspace, run_sweep: Sweep, state: str):
     one = silent_instance(vision, "one").set("properties.properties.state", state)
     one.body["properties"]["properties"]["lastOperation"] |= {"operationName": "Start", "operationStatus": "InProgress"}
-    result = swept(INSTANCE)
+    result = run_sweep(INSTANCE)
     assert (result.state(one.name), result.because(one.name)) == (State.YOUNG, "a start is in progress")
 
 
-def test_each_status_of_a_job_has_its_verdict(vision: Workspace, swept: Sweep):
+def test_each_status_of_a_job_has_its_verdict(vision: Workspace, run_sweep: Sweep):
     states = {}
     for status, state in (JOBS | {NEW: State.ACTIVE}).items():
         one = silent_cluster(vision, status)
         job = vision.job(f"j-{status.lower()}", on=one.name, created=NOW - 9 * DAY)
         job.set("properties.status", status)
         states[one.name] = state
-    result = swept(CLUSTER)
+    result = run_sweep(CLUSTER)
     assert {name: result.state(name) for name in states} == states
 
 
-def test_an_instance_that_is_being_created_shows_nulls_and_is_young(vision: Workspace, swept: Sweep):
+def test_an_instance_that_is_being_created_shows_nulls_and_is_young(vision: Workspace, run_sweep: Sweep):
     one = vision.instance("ci", created=NOW).set("properties.provisioningState", "Creating").tagged(None)
     one.set("properties.properties.state", None).set("properties.properties.lastOperation", None)
-    result = swept(INSTANCE)
+    result = run_sweep(INSTANCE)
     assert (result.state("ci"), result.coverage(INSTANCE).status) == (State.YOUNG, "ok")
 
 
-def test_what_was_stopped_and_runs_has_not_been_up_since_then(vision: Workspace, swept: Sweep):
+def test_what_was_stopped_and_runs_has_not_been_up_since_then(vision: Workspace, run_sweep: Sweep):
     one = vision.instance("ci", started=NOW - 30 * DAY)
     one.body["properties"]["properties"]["lastOperation"]["operationName"] = "Stop"
-    assert swept(INSTANCE).state("ci") is State.UNKNOWN
+    assert run_sweep(INSTANCE).state("ci") is State.UNKNOWN
 
 
 @pytest.mark.parametrize(("move", "state"), [(StepName.STOP, "Running"), (StepName.START, "Stopped")])

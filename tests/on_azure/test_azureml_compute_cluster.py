@@ -18,9 +18,9 @@ def idle(vision: Workspace, name: str = "gpus", **given: object) -> Thing:
     return cluster
 
 
-def test_silent_active_nodes_beside_live_total_nodes_prove_it_idle(vision: Workspace, swept: Sweep):
+def test_silent_active_nodes_beside_live_total_nodes_prove_it_idle(vision: Workspace, run_sweep: Sweep):
     idle(vision, nodes=(2, 6))
-    result = swept(CLUSTER)
+    result = run_sweep(CLUSTER)
     found = result.found["gpus"]
     assert result.verdict("gpus") == PROVEN
     assert found.case.resource.size == "STANDARD_NC6S_V3 x2"
@@ -28,171 +28,171 @@ def test_silent_active_nodes_beside_live_total_nodes_prove_it_idle(vision: Works
     assert found.case.verdict.idle_for > 13 * DAY
 
 
-def test_an_active_node_makes_it_active(vision: Workspace, swept: Sweep):
+def test_an_active_node_makes_it_active(vision: Workspace, run_sweep: Sweep):
     cluster = idle(vision)
     signals.nodes(cluster, active=1, idle=0, since=NOW - 5 * HOUR, until=NOW - 4 * HOUR)
-    result = swept(CLUSTER)
+    result = run_sweep(CLUSTER)
     assert result.state("gpus") is State.ACTIVE
     assert NOW - 5 * HOUR < result.found["gpus"].case.verdict.last_busy <= NOW - 3 * HOUR
 
 
-def test_use_in_this_very_hour_is_not_told_as_lying_ahead(vision: Workspace, swept: Sweep):
+def test_use_in_this_very_hour_is_not_told_as_lying_ahead(vision: Workspace, run_sweep: Sweep):
     signals.nodes(vision.cluster("gpus"), active=1, idle=0, since=LONG_AGO)
-    assert swept(CLUSTER).found["gpus"].case.verdict.last_busy <= NOW
+    assert run_sweep(CLUSTER).found["gpus"].case.verdict.last_busy <= NOW
 
 
-def test_nodes_that_run_right_now_need_no_metric(vision: Workspace, swept: Sweep):
+def test_nodes_that_run_right_now_need_no_metric(vision: Workspace, run_sweep: Sweep):
     vision.cluster("gpus").set("properties.properties.nodeStateCounts.runningNodeCount", 1)
-    assert swept(CLUSTER).state("gpus") is State.ACTIVE
+    assert run_sweep(CLUSTER).state("gpus") is State.ACTIVE
 
 
 @pytest.mark.parametrize("status", ["NotStarted", "Queued", "Running", "Finalizing", "Paused", "NotResponding", "Unknown"])
-def test_a_job_that_is_not_over_is_use(vision: Workspace, swept: Sweep, status: str):
+def test_a_job_that_is_not_over_is_use(vision: Workspace, run_sweep: Sweep, status: str):
     idle(vision)
     vision.job("old", status=status, on="gpus", created=NOW - 90 * DAY)
-    assert swept(CLUSTER).because("gpus") == f"job old on it is {status}"
+    assert run_sweep(CLUSTER).because("gpus") == f"job old on it is {status}"
 
 
 @pytest.mark.parametrize("status", ["Completed", "Failed", "Canceled"])
-def test_a_job_that_is_long_over_is_not(vision: Workspace, swept: Sweep, status: str):
+def test_a_job_that_is_long_over_is_not(vision: Workspace, run_sweep: Sweep, status: str):
     idle(vision)
     vision.job("old", status=status, on="gpus", created=NOW - 5 * DAY)
-    result = swept(CLUSTER)
+    result = run_sweep(CLUSTER)
     assert result.verdict("gpus") == PROVEN
     assert result.found["gpus"].case.verdict.idle_for == 5 * DAY
 
 
-def test_a_job_that_was_over_an_hour_ago_still_counts(vision: Workspace, swept: Sweep):
+def test_a_job_that_was_over_an_hour_ago_still_counts(vision: Workspace, run_sweep: Sweep):
     idle(vision)
     vision.job("quick", status="Completed", on="gpus", created=NOW - HOUR)
-    assert swept(CLUSTER).state("gpus") is State.ACTIVE
+    assert run_sweep(CLUSTER).state("gpus") is State.ACTIVE
 
 
-def test_a_job_of_an_archived_experiment_is_use(vision: Workspace, swept: Sweep):
+def test_a_job_of_an_archived_experiment_is_use(vision: Workspace, run_sweep: Sweep):
     idle(vision)
     jobs.archive_experiment(vision.job("paper", status="Running", on="gpus", created=NOW - 3 * DAY).body)
-    assert swept(CLUSTER).state("gpus") is State.ACTIVE
+    assert run_sweep(CLUSTER).state("gpus") is State.ACTIVE
 
 
 @pytest.mark.parametrize("where", [{"steps": {"train": "gpus"}}, {"steps": {"train": None}, "default": "gpus"}])
-def test_a_pipeline_that_names_it_in_a_step_or_by_default_is_use(vision: Workspace, swept: Sweep, where: dict):
+def test_a_pipeline_that_names_it_in_a_step_or_by_default_is_use(vision: Workspace, run_sweep: Sweep, where: dict):
     idle(vision)
     vision.pipeline("nightly", created=NOW - 3 * DAY, **where)
-    assert swept(CLUSTER).state("gpus") is State.ACTIVE
+    assert run_sweep(CLUSTER).state("gpus") is State.ACTIVE
 
 
 @pytest.mark.parametrize("odd", [7, {"name": "gpus"}])
 @pytest.mark.parametrize("where", ["properties.jobs.train.computeId", "properties.settings.default_compute"])
 def test_a_step_whose_compute_cannot_be_read_leaves_its_workspaces_clusters_unknown(
-    vision: Workspace, swept: Sweep, where: str, odd: object
+    vision: Workspace, run_sweep: Sweep, where: str, odd: object
 ):
     idle(vision)
     vision.pipeline("nightly", created=NOW - 3 * DAY, steps={"train": None}, default="elsewhere").set(where, odd)
-    found = swept(CLUSTER)
+    found = run_sweep(CLUSTER)
     assert found.state("gpus") is State.UNKNOWN
     assert found.coverage(CLUSTER).status == "partial"
 
 
-def test_a_job_on_the_last_page_counts_too(server: Server, vision: Workspace, swept: Sweep):
+def test_a_job_on_the_last_page_counts_too(server: Server, vision: Workspace, run_sweep: Sweep):
     server.world.page_size = 5
     idle(vision)
     for n in range(12):
         vision.job(f"done-{n}", status="Completed", on="elsewhere", created=NOW - n * DAY)
     vision.job("ancient", status="Paused", on="gpus", created=NOW - 80 * DAY)
-    assert swept(CLUSTER).state("gpus") is State.ACTIVE
+    assert run_sweep(CLUSTER).state("gpus") is State.ACTIVE
 
 
-def test_another_clusters_job_is_not_its_own(vision: Workspace, swept: Sweep):
+def test_another_clusters_job_is_not_its_own(vision: Workspace, run_sweep: Sweep):
     idle(vision)
     vision.job("busy", status="Running", on="gpus-2", created=NOW - DAY)
-    assert swept(CLUSTER).verdict("gpus") == PROVEN
+    assert run_sweep(CLUSTER).verdict("gpus") == PROVEN
 
 
-def test_names_that_differ_by_case_only_are_the_same(vision: Workspace, swept: Sweep):
+def test_names_that_differ_by_case_only_are_the_same(vision: Workspace, run_sweep: Sweep):
     for name in ("Gpus-A", "GPUS-B"):
         idle(vision, name)
     vision.job("busy", status="Running", on=f"{vision.id.upper()}/COMPUTES/gpus-b", created=NOW - DAY)
-    result = swept(CLUSTER)
+    result = run_sweep(CLUSTER)
     assert (result.verdict("Gpus-A"), result.state("GPUS-B")) == (PROVEN, State.ACTIVE)
 
 
-def test_resizing_is_use(vision: Workspace, swept: Sweep):
+def test_resizing_is_use(vision: Workspace, run_sweep: Sweep):
     idle(vision).set("properties.properties.allocationState", "Resizing")
-    assert swept(CLUSTER).state("gpus") is State.ACTIVE
+    assert run_sweep(CLUSTER).state("gpus") is State.ACTIVE
 
 
-def test_more_than_ten_clusters_in_one_workspace_are_all_seen(vision: Workspace, swept: Sweep):
+def test_more_than_ten_clusters_in_one_workspace_are_all_seen(vision: Workspace, run_sweep: Sweep):
     for n in range(25):
         idle(vision, f"c{n:02}")
-    assert len(swept(CLUSTER).idle()) == 25
+    assert len(run_sweep(CLUSTER).idle()) == 25
 
 
-def test_without_node_counts_the_metrics_are_enough(vision: Workspace, swept: Sweep):
+def test_without_node_counts_the_metrics_are_enough(vision: Workspace, run_sweep: Sweep):
     idle(vision).without("properties.properties.nodeStateCounts")
-    assert swept(CLUSTER).verdict("gpus") == PROVEN
+    assert run_sweep(CLUSTER).verdict("gpus") == PROVEN
 
 
-def test_a_minimum_of_no_nodes_costs_nothing(vision: Workspace, swept: Sweep):
+def test_a_minimum_of_no_nodes_costs_nothing(vision: Workspace, run_sweep: Sweep):
     vision.cluster("zero", nodes=(0, 8))
-    assert swept(CLUSTER).state("zero") is State.EXEMPT
+    assert run_sweep(CLUSTER).state("zero") is State.EXEMPT
 
 
-def test_a_low_priority_cluster_has_no_price_rather_than_a_wrong_one(vision: Workspace, swept: Sweep):
+def test_a_low_priority_cluster_has_no_price_rather_than_a_wrong_one(vision: Workspace, run_sweep: Sweep):
     idle(vision).set("properties.properties.vmPriority", "LowPriority")
-    assert swept(CLUSTER).found["gpus"].price is None
+    assert run_sweep(CLUSTER).found["gpus"].price is None
 
 
 @pytest.mark.parametrize(("state", "expected"), [("Creating", State.YOUNG), ("Updating", State.YOUNG), ("Failed", State.UNKNOWN)])
-def test_optional_properties_may_be_absent(vision: Workspace, swept: Sweep, state: str, expected: State):
+def test_optional_properties_may_be_absent(vision: Workspace, run_sweep: Sweep, state: str, expected: State):
     vision.cluster("new").set("properties.provisioningState", state).without("properties.properties")
-    result = swept(CLUSTER)
+    result = run_sweep(CLUSTER)
     assert result.state("new") is expected
     assert result.coverage(CLUSTER).status == "ok"
 
 
-def test_a_cluster_made_again_under_its_old_name_is_young(vision: Workspace, swept: Sweep):
+def test_a_cluster_made_again_under_its_old_name_is_young(vision: Workspace, run_sweep: Sweep):
     idle(vision, created=NOW - 3 * HOUR)
-    assert swept(CLUSTER).state("gpus") is State.YOUNG
+    assert run_sweep(CLUSTER).state("gpus") is State.YOUNG
 
 
-def test_without_a_heartbeat_it_is_unknown(vision: Workspace, swept: Sweep):
+def test_without_a_heartbeat_it_is_unknown(vision: Workspace, run_sweep: Sweep):
     vision.cluster("never")
     signals.nodes(vision.cluster("ended"), active=0, idle=1, since=LONG_AGO, until=NOW - 2 * DAY)
-    result = swept(CLUSTER)
+    result = run_sweep(CLUSTER)
     assert (result.state("never"), result.state("ended")) == (State.UNKNOWN, State.UNKNOWN)
 
 
-def test_tags_that_are_null_are_none_and_protect_nothing(vision: Workspace, swept: Sweep):
+def test_tags_that_are_null_are_none_and_protect_nothing(vision: Workspace, run_sweep: Sweep):
     idle(vision).tagged(None)
-    assert swept(CLUSTER).found["gpus"].case.resource.tags == {}
+    assert run_sweep(CLUSTER).found["gpus"].case.resource.tags == {}
 
 
-def test_tags_of_a_shape_nobody_knows_protect(vision: Workspace, swept: Sweep):
+def test_tags_of_a_shape_nobody_knows_protect(vision: Workspace, run_sweep: Sweep):
     idle(vision).body["tags"] = "owner=ada"
-    assert swept(CLUSTER).because("gpus") == "its tags could not be read, and a tag may protect it"
+    assert run_sweep(CLUSTER).because("gpus") == "its tags could not be read, and a tag may protect it"
 
 
-def test_a_tag_on_the_workspace_protects_what_is_in_it(vision: Workspace, swept: Sweep):
+def test_a_tag_on_the_workspace_protects_what_is_in_it(vision: Workspace, run_sweep: Sweep):
     idle(vision)
     vision.tagged({"reaper:keep": "true"})
-    assert swept(CLUSTER).state("gpus") is State.EXEMPT
+    assert run_sweep(CLUSTER).state("gpus") is State.EXEMPT
 
 
-def test_its_own_tag_goes_before_that_of_the_workspace_whatever_the_case(vision: Workspace, swept: Sweep):
+def test_its_own_tag_goes_before_that_of_the_workspace_whatever_the_case(vision: Workspace, run_sweep: Sweep):
     idle(vision).tagged({"Reaper:Keep": "false"})
     vision.tagged({"reaper:keep": "true"})
-    assert swept(CLUSTER).verdict("gpus") == PROVEN
+    assert run_sweep(CLUSTER).verdict("gpus") == PROVEN
 
 
-def test_a_compute_of_another_or_an_unknown_type_is_passed_over(vision: Workspace, swept: Sweep):
+def test_a_compute_of_another_or_an_unknown_type_is_passed_over(vision: Workspace, run_sweep: Sweep):
     vision.compute("lab", "Quantum", {"qubits": 5})
     vision.kubernetes("aks")
-    result = swept()
+    result = run_sweep()
     assert result.found == {}
     assert {c.status for c in result.swept.coverage} == {"ok"}
 
 
-def test_a_job_in_a_project_uses_the_hubs_cluster_and_is_listed_once(subscription: Subscription, swept: Sweep):
+def test_a_job_in_a_project_uses_the_hubs_cluster_and_is_listed_once(subscription: Subscription, run_sweep: Sweep):
     hub = subscription.workspace("hub", kind="Hub")
     project = subscription.workspace("project", kind="Project")
     project.body["properties"]["hubResourceId"] = hub.id.upper()
@@ -200,21 +200,21 @@ def test_a_job_in_a_project_uses_the_hubs_cluster_and_is_listed_once(subscriptio
     twin = project.cluster("gpus")
     twin.body["properties"] = cluster.body["properties"]
     project.job("train", status="Queued", on="gpus", created=NOW - 2 * DAY)
-    result = swept(CLUSTER)
+    result = run_sweep(CLUSTER)
     assert [f.case.resource.id for f in result.swept.findings] == [cluster.id]
     assert result.state("gpus") is State.ACTIVE
 
 
-def test_jobs_are_only_listed_where_a_verdict_needs_them(subscription: Subscription, vision: Workspace, swept: Sweep):
+def test_jobs_are_only_listed_where_a_verdict_needs_them(subscription: Subscription, vision: Workspace, run_sweep: Sweep):
     signals.nodes(vision.cluster("busy"), active=1, idle=0, since=LONG_AGO)
     vision.cluster("zero", nodes=(0, 8))
-    assert not any("jobs" in call for call in swept(CLUSTER).coverage(CLUSTER).calls)
+    assert not any("jobs" in call for call in run_sweep(CLUSTER).coverage(CLUSTER).calls)
 
 
 @pytest.mark.parametrize("least", [True, False, -1, "1", None])
-def test_a_minimum_that_is_no_number_is_unknown_and_no_price(vision: Workspace, swept: Sweep, least: object):
+def test_a_minimum_that_is_no_number_is_unknown_and_no_price(vision: Workspace, run_sweep: Sweep, least: object):
     idle(vision).set("properties.properties.scaleSettings.minNodeCount", least)
-    result = swept(CLUSTER)
+    result = run_sweep(CLUSTER)
     assert (result.state("gpus"), result.found["gpus"].price) == (State.UNKNOWN, None)
 
 
@@ -222,56 +222,56 @@ def test_a_minimum_that_is_no_number_is_unknown_and_no_price(vision: Workspace, 
     ("key", "value"), [("location", None), ("location", 7), ("name", []), ("properties", ["x"]), ("properties.hubResourceId", 7)]
 )
 def test_one_odd_workspace_protects_what_is_in_it_and_does_not_hide_the_others(
-    subscription: Subscription, vision: Workspace, swept: Sweep, key: str, value: object
+    subscription: Subscription, vision: Workspace, run_sweep: Sweep, key: str, value: object
 ):
     idle(vision, "lost")
     idle(subscription.workspace("speech"), "found")
     vision.set(key, value)
-    result = swept(CLUSTER)
+    result = run_sweep(CLUSTER)
     assert result.idle() == ["found"]
     assert result.state("lost") is State.UNKNOWN
     assert (result.coverage(CLUSTER).status, vision.id in result.coverage(CLUSTER).error) == ("partial", True)
 
 
-def test_a_job_of_an_odd_project_is_use_of_its_hubs_cluster(subscription: Subscription, swept: Sweep):
+def test_a_job_of_an_odd_project_is_use_of_its_hubs_cluster(subscription: Subscription, run_sweep: Sweep):
     hub = subscription.workspace("hub", kind="Hub")
     project = subscription.workspace("project", kind="Project").set("properties.hubResourceId", hub.id)
     odd = subscription.workspace("odd", kind="Project").set("properties.hubResourceId", 7)
     cluster = idle(hub)
-    assert (project.name, swept(CLUSTER).verdict("gpus")) == ("project", PROVEN)
+    assert (project.name, run_sweep(CLUSTER).verdict("gpus")) == ("project", PROVEN)
     odd.job("at-work", on=cluster.id)
-    assert swept(CLUSTER).state("gpus") is State.ACTIVE
+    assert run_sweep(CLUSTER).state("gpus") is State.ACTIVE
 
 
-def test_jobs_that_cannot_be_read_leave_it_unknown(server: Server, vision: Workspace, swept: Sweep):
+def test_jobs_that_cannot_be_read_leave_it_unknown(server: Server, vision: Workspace, run_sweep: Sweep):
     idle(vision)
     server.rules.append(deny("*/jobs/read"))
-    result = swept(CLUSTER)
+    result = run_sweep(CLUSTER)
     assert result.state("gpus") is State.UNKNOWN
     assert result.coverage(CLUSTER).missing == "Microsoft.MachineLearningServices/workspaces/jobs/read"
 
 
 @pytest.mark.parametrize("key", ["_azureml.ClusterName", "_azureml.clustername"])
 @pytest.mark.parametrize("status", ["Running", "Completed"])
-def test_a_job_that_names_it_only_in_its_properties_is_use(vision: Workspace, swept: Sweep, key: str, status: str):
+def test_a_job_that_names_it_only_in_its_properties_is_use(vision: Workspace, run_sweep: Sweep, key: str, status: str):
     idle(vision)
     vision.job("train", status=status, created=NOW - 2 * HOUR).set("properties.properties", {key: "GPUS"})
-    assert swept(CLUSTER).state("gpus") is State.ACTIVE
+    assert run_sweep(CLUSTER).state("gpus") is State.ACTIVE
 
 
-def test_when_a_job_was_at_work_that_cannot_be_read_blinds_its_own_compute(vision: Workspace, swept: Sweep):
+def test_when_a_job_was_at_work_that_cannot_be_read_blinds_its_own_compute(vision: Workspace, run_sweep: Sweep):
     idle(vision)
     idle(vision, "other")
     vision.job("odd", status="Completed", on="gpus").body["systemData"] = {"createdAt": "yesterday"}
-    result = swept(CLUSTER)
+    result = run_sweep(CLUSTER)
     assert (result.state("gpus"), result.verdict("other")) == (State.UNKNOWN, PROVEN)
     assert result.coverage(CLUSTER).status == "partial"
 
 
-def test_a_job_that_is_not_over_is_use_however_odd_its_times_are(vision: Workspace, swept: Sweep):
+def test_a_job_that_is_not_over_is_use_however_odd_its_times_are(vision: Workspace, run_sweep: Sweep):
     idle(vision)
     vision.job("odd", on="gpus").body["systemData"] = {"createdAt": "yesterday"}
-    assert swept(CLUSTER).state("gpus") is State.ACTIVE
+    assert run_sweep(CLUSTER).state("gpus") is State.ACTIVE
 
 
 @pytest.mark.parametrize(
@@ -290,52 +290,52 @@ def test_a_job_that_is_not_over_is_use_however_odd_its_times_are(vision: Workspa
         ("systemData", {"createdAt": "yesterday"}),
     ],
 )
-def test_a_job_that_may_be_on_any_compute_leaves_all_unknown(vision: Workspace, swept: Sweep, path: str, value: object):
+def test_a_job_that_may_be_on_any_compute_leaves_all_unknown(vision: Workspace, run_sweep: Sweep, path: str, value: object):
     idle(vision)
     idle(vision, "other")
     vision.job("odd", status="Completed").set(path, value)
-    result = swept(CLUSTER)
+    result = run_sweep(CLUSTER)
     assert (result.state("gpus"), result.state("other")) == (State.UNKNOWN, State.UNKNOWN)
     assert result.coverage(CLUSTER).status == "partial"
 
 
-def test_a_job_in_a_readable_workspace_counts_though_another_is_not(server: Server, subscription: Subscription, swept: Sweep):
+def test_a_job_in_a_readable_workspace_counts_though_another_is_not(server: Server, subscription: Subscription, run_sweep: Sweep):
     hub = subscription.workspace("hub", kind="Hub")
     project = subscription.workspace("project", kind="Project").under(hub)
     project.job("train", on=idle(hub).id)
     server.rules.append(deny("*/jobs/read", ".*/workspaces/hub"))
-    assert swept(CLUSTER).state("gpus") is State.ACTIVE
+    assert run_sweep(CLUSTER).state("gpus") is State.ACTIVE
 
 
 def test_a_garbled_list_of_one_workspace_leaves_the_others(
-    server: Server, subscription: Subscription, vision: Workspace, swept: Sweep
+    server: Server, subscription: Subscription, vision: Workspace, run_sweep: Sweep
 ):
     idle(vision, "lost")
     idle(subscription.workspace("speech"), "found")
     server.rules.append(on("GET", ".*/workspaces/vision/computes", garbage()))
-    result = swept(CLUSTER)
+    result = run_sweep(CLUSTER)
     assert result.idle() == ["found"]
     assert result.coverage(CLUSTER).status == "partial"
 
 
-def test_active_nodes_without_a_value_beside_resting_ones_prove_it_idle(vision: Workspace, swept: Sweep):
+def test_active_nodes_without_a_value_beside_resting_ones_prove_it_idle(vision: Workspace, run_sweep: Sweep):
     cluster = vision.cluster("gpus", nodes=(2, 4))
     signals.valueless_nodes(cluster)
     signals.resting_nodes(cluster, 2, total=2, since=LONG_AGO)
-    assert swept(CLUSTER).verdict("gpus") == PROVEN
+    assert run_sweep(CLUSTER).verdict("gpus") == PROVEN
 
 
-def test_nodes_that_no_metric_accounts_for_in_one_hour_prove_nothing_before_it(vision: Workspace, swept: Sweep):
+def test_nodes_that_no_metric_accounts_for_in_one_hour_prove_nothing_before_it(vision: Workspace, run_sweep: Sweep):
     cluster, hour = vision.cluster("gpus", nodes=(2, 4)), NOW.replace(minute=0) - 9 * HOUR
     signals.resting_nodes(cluster, 2, total=2, since=LONG_AGO, until=hour)
     signals.resting_nodes(cluster, 1, total=2, since=hour, until=hour + HOUR)
     signals.resting_nodes(cluster, 2, total=2, since=hour + HOUR)
-    result = swept(CLUSTER)
+    result = run_sweep(CLUSTER)
     assert result.state("gpus") is State.UNKNOWN
     assert "Active Nodes (or as many Idle as Total Nodes)" in result.because("gpus")
-    assert swept(CLUSTER, policy="version: 1\ndefaults: {idle_after: 6h}").verdict("gpus") == PROVEN
+    assert run_sweep(CLUSTER, policy="version: 1\ndefaults: {idle_after: 6h}").verdict("gpus") == PROVEN
 
 
-def test_a_heartbeat_without_values_leaves_a_cluster_unknown(vision: Workspace, swept: Sweep):
+def test_a_heartbeat_without_values_leaves_a_cluster_unknown(vision: Workspace, run_sweep: Sweep):
     signals.valueless_nodes(vision.cluster("gpus"), "Active Nodes", "Idle Nodes", "Total Nodes")
-    assert swept(CLUSTER).state("gpus") is State.UNKNOWN
+    assert run_sweep(CLUSTER).state("gpus") is State.UNKNOWN

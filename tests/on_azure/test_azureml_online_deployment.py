@@ -20,173 +20,173 @@ def silent(vision: Workspace, endpoint: str = "search", name: str = "blue", **gi
     return one
 
 
-def test_zeros_beside_live_machines_prove_it_idle(vision: Workspace, swept: Sweep):
+def test_zeros_beside_live_machines_prove_it_idle(vision: Workspace, run_sweep: Sweep):
     silent(vision, size="Standard_NC6s_v3", capacity=3)
-    result = swept(DEPLOYMENT)
+    result = run_sweep(DEPLOYMENT)
     found = result.found["blue"]
     assert result.verdict("blue") == PROVEN
     assert (found.case.resource.name, found.case.resource.size) == ("search/blue", "Standard_NC6s_v3 x3")
     assert found.price.usd_per_hour == pytest.approx(3 * 3.823)
 
 
-def test_requests_make_it_active(vision: Workspace, swept: Sweep):
+def test_requests_make_it_active(vision: Workspace, run_sweep: Sweep):
     one = vision.endpoint("search").deployment("blue")
     signals.requests(one, 0.2, since=LONG_AGO)
     signals.capacity(one, since=LONG_AGO)
-    result = swept(DEPLOYMENT)
+    result = run_sweep(DEPLOYMENT)
     assert result.state("blue") is State.ACTIVE
     assert result.found["blue"].case.verdict.last_busy <= NOW
 
 
-def test_no_series_of_requests_beside_live_machines_is_silence(vision: Workspace, swept: Sweep):
+def test_no_series_of_requests_beside_live_machines_is_silence(vision: Workspace, run_sweep: Sweep):
     signals.capacity(vision.endpoint("search").deployment("blue"), since=LONG_AGO)
-    assert swept(DEPLOYMENT).verdict("blue") == PROVEN
+    assert run_sweep(DEPLOYMENT).verdict("blue") == PROVEN
 
 
-def test_requests_without_a_value_beside_live_machines_are_silence(vision: Workspace, swept: Sweep):
+def test_requests_without_a_value_beside_live_machines_are_silence(vision: Workspace, run_sweep: Sweep):
     one = vision.endpoint("search").deployment("blue")
     signals.valueless_requests(one)
     signals.capacity(one, since=LONG_AGO)
-    assert swept(DEPLOYMENT).verdict("blue") == PROVEN
+    assert run_sweep(DEPLOYMENT).verdict("blue") == PROVEN
 
 
-def test_what_was_used_before_its_points_lost_their_values_is_told(vision: Workspace, swept: Sweep):
+def test_what_was_used_before_its_points_lost_their_values_is_told(vision: Workspace, run_sweep: Sweep):
     one = vision.endpoint("search").deployment("blue")
     signals.requests(one, 4, since=LONG_AGO, until=NOW - 3 * DAY)
     signals.capacity(one, since=LONG_AGO)
-    verdict = swept(DEPLOYMENT).found["blue"].case.verdict
+    verdict = run_sweep(DEPLOYMENT).found["blue"].case.verdict
     assert (verdict.state, verdict.confidence) == PROVEN
     assert NOW - 3 * DAY <= verdict.last_busy <= NOW - 3 * DAY + HOUR
     assert 3 * DAY - HOUR <= verdict.idle_for <= 3 * DAY
 
 
-def test_use_in_the_last_hours_counts_although_later_points_have_no_value(vision: Workspace, swept: Sweep):
+def test_use_in_the_last_hours_counts_although_later_points_have_no_value(vision: Workspace, run_sweep: Sweep):
     one = vision.endpoint("search").deployment("blue")
     signals.requests(one, 4, since=LONG_AGO, until=NOW - 5 * HOUR)
     signals.capacity(one, since=LONG_AGO)
-    assert swept(DEPLOYMENT).state("blue") is State.ACTIVE
+    assert run_sweep(DEPLOYMENT).state("blue") is State.ACTIVE
 
 
-def test_an_hour_without_a_heartbeat_value_proves_nothing_before_it(vision: Workspace, swept: Sweep):
+def test_an_hour_without_a_heartbeat_value_proves_nothing_before_it(vision: Workspace, run_sweep: Sweep):
     one, hour = vision.endpoint("search").deployment("blue"), NOW.replace(minute=0) - 9 * HOUR
     signals.valueless_requests(one)
     signals.capacity(one, since=LONG_AGO, until=hour)
     signals.capacity(one, since=hour + HOUR)
-    assert swept(DEPLOYMENT).state("blue") is State.UNKNOWN
-    verdict = swept(DEPLOYMENT, policy="version: 1\ndefaults: {idle_after: 6h}").found["blue"].case.verdict
+    assert run_sweep(DEPLOYMENT).state("blue") is State.UNKNOWN
+    verdict = run_sweep(DEPLOYMENT, policy="version: 1\ndefaults: {idle_after: 6h}").found["blue"].case.verdict
     assert (verdict.state, verdict.idle_for <= 9 * HOUR) == (State.IDLE, True)
 
 
-def test_values_nowhere_are_unknown(vision: Workspace, swept: Sweep):
+def test_values_nowhere_are_unknown(vision: Workspace, run_sweep: Sweep):
     one = vision.endpoint("search").deployment("blue")
     signals.valueless_requests(one)
     signals.valueless_capacity(one)
-    assert swept(DEPLOYMENT).state("blue") is State.UNKNOWN
+    assert run_sweep(DEPLOYMENT).state("blue") is State.UNKNOWN
 
 
 @pytest.mark.parametrize("until", [None, NOW - 2 * DAY], ids=["never there", "down for two days"])
-def test_without_any_metric_it_is_unknown(vision: Workspace, swept: Sweep, until: object):
+def test_without_any_metric_it_is_unknown(vision: Workspace, run_sweep: Sweep, until: object):
     one = vision.endpoint("search").deployment("blue")
     if until:
         signals.requests(one, 0, since=LONG_AGO, until=until)
         signals.capacity(one, since=LONG_AGO, until=until)
-    assert swept(DEPLOYMENT).state("blue") is State.UNKNOWN
+    assert run_sweep(DEPLOYMENT).state("blue") is State.UNKNOWN
 
 
-def test_one_of_the_two_heartbeats_is_enough(server: Server, vision: Workspace, swept: Sweep):
+def test_one_of_the_two_heartbeats_is_enough(server: Server, vision: Workspace, run_sweep: Sweep):
     one = silent(vision)
     server.metrics.forget(one.id, "CpuUtilizationPercentage")
-    assert swept(DEPLOYMENT).verdict("blue") == PROVEN
+    assert run_sweep(DEPLOYMENT).verdict("blue") == PROVEN
 
 
-def test_an_error_code_of_one_metric_makes_the_reply_incomplete(server: Server, vision: Workspace, swept: Sweep):
+def test_an_error_code_of_one_metric_makes_the_reply_incomplete(server: Server, vision: Workspace, run_sweep: Sweep):
     server.metrics.fail(silent(vision).id, "RequestsPerMinute")
-    result = swept(DEPLOYMENT)
+    result = run_sweep(DEPLOYMENT)
     assert result.state("blue") is State.UNKNOWN
     assert (result.coverage(DEPLOYMENT).status, "ServiceUnavailable" in result.coverage(DEPLOYMENT).error) == ("partial", True)
 
 
-def test_a_leftover_without_traffic_is_idle_and_the_one_that_serves_is_not(vision: Workspace, swept: Sweep):
+def test_a_leftover_without_traffic_is_idle_and_the_one_that_serves_is_not(vision: Workspace, run_sweep: Sweep):
     endpoint = vision.endpoint("search")
     for name, share in {"blue": 0, "green": 9}.items():
         one = endpoint.deployment(name)
         signals.requests(one, share, since=LONG_AGO)
         signals.capacity(one, since=LONG_AGO)
     endpoint.traffic(blue=0, green=100)
-    result = swept(DEPLOYMENT)
+    result = run_sweep(DEPLOYMENT)
     assert (result.verdict("blue"), result.state("green")) == (PROVEN, State.ACTIVE)
     assert result.found["blue"].case.resource.status == "Succeeded, 0 % of the traffic"
 
 
 @pytest.mark.parametrize("shares", [{"blue": None}, {"blue": "all"}, ["blue"], "blue", {"blue": True}])
-def test_a_share_that_is_no_number_drops_no_deployment(vision: Workspace, swept: Sweep, shares: object):
+def test_a_share_that_is_no_number_drops_no_deployment(vision: Workspace, run_sweep: Sweep, shares: object):
     silent(vision)
     vision.world.estate.find(f"{vision.id}/onlineEndpoints/search")["properties"]["traffic"] = shares
-    result = swept(DEPLOYMENT)
+    result = run_sweep(DEPLOYMENT)
     assert result.verdict("blue") == PROVEN
     assert (result.found["blue"].case.resource.status, result.coverage(DEPLOYMENT).status) == ("Succeeded", "ok")
 
 
-def test_what_is_in_a_workspace_whose_tags_nobody_can_vouch_for_is_not_called_idle(vision: Workspace, swept: Sweep):
+def test_what_is_in_a_workspace_whose_tags_nobody_can_vouch_for_is_not_called_idle(vision: Workspace, run_sweep: Sweep):
     silent(vision)
     vision.set("properties.hubResourceId", 7)
-    result = swept(DEPLOYMENT)
+    result = run_sweep(DEPLOYMENT)
     assert (result.state("blue"), result.coverage(DEPLOYMENT).status) == (State.UNKNOWN, "partial")
 
 
 @pytest.mark.parametrize("capacity", [True, False, -3, "2", 1.5])
-def test_a_number_of_machines_that_is_none_is_no_price(vision: Workspace, swept: Sweep, capacity: object):
+def test_a_number_of_machines_that_is_none_is_no_price(vision: Workspace, run_sweep: Sweep, capacity: object):
     silent(vision).set("sku.capacity", capacity)
-    result = swept(DEPLOYMENT)
+    result = run_sweep(DEPLOYMENT)
     assert (result.verdict("blue"), result.found["blue"].price) == (PROVEN, None)
 
 
 @pytest.mark.parametrize("state", ["Creating", "Updating", "Scaling"])
-def test_it_is_young_while_it_changes(vision: Workspace, swept: Sweep, state: str):
+def test_it_is_young_while_it_changes(vision: Workspace, run_sweep: Sweep, state: str):
     silent(vision).set("properties.provisioningState", state)
-    assert swept(DEPLOYMENT).state("blue") is State.YOUNG
+    assert run_sweep(DEPLOYMENT).state("blue") is State.YOUNG
 
 
-def test_a_failed_one_that_runs_machines_is_judged_by_its_metrics(vision: Workspace, swept: Sweep):
+def test_a_failed_one_that_runs_machines_is_judged_by_its_metrics(vision: Workspace, run_sweep: Sweep):
     silent(vision, "a", "alive").set("properties.provisioningState", "Failed")
     vision.endpoint("b").deployment("dead").set("properties.provisioningState", "Failed")
-    result = swept(DEPLOYMENT)
+    result = run_sweep(DEPLOYMENT)
     assert (result.verdict("alive"), result.state("dead")) == (PROVEN, State.UNKNOWN)
 
 
 @pytest.mark.parametrize("sku", [None, {"name": "Default", "capacity": 0}], ids=["no sku", "capacity 0"])
-def test_a_failed_one_without_machines_costs_nothing(vision: Workspace, swept: Sweep, sku: object):
+def test_a_failed_one_without_machines_costs_nothing(vision: Workspace, run_sweep: Sweep, sku: object):
     vision.endpoint("search").deployment("blue").set("properties.provisioningState", "Failed").set("sku", sku)
-    assert swept(DEPLOYMENT).state("blue") is State.EXEMPT
+    assert run_sweep(DEPLOYMENT).state("blue") is State.EXEMPT
 
 
-def test_kubernetes_costs_nothing_here(vision: Workspace, swept: Sweep):
+def test_kubernetes_costs_nothing_here(vision: Workspace, run_sweep: Sweep):
     aks = vision.kubernetes("aks")
     vision.endpoint("own", kubernetes=aks.id).deployment("blue", capacity=2)
-    assert swept(DEPLOYMENT).state("blue") is State.EXEMPT
+    assert run_sweep(DEPLOYMENT).state("blue") is State.EXEMPT
 
 
-def test_a_new_or_just_changed_one_is_young(vision: Workspace, swept: Sweep):
+def test_a_new_or_just_changed_one_is_young(vision: Workspace, run_sweep: Sweep):
     silent(vision, "a", "new", created=NOW - 2 * HOUR)
     silent(vision, "b", "changed").body["systemData"]["lastModifiedAt"] = "2026-11-21T09:00:00.1234567Z"
-    result = swept(DEPLOYMENT)
+    result = run_sweep(DEPLOYMENT)
     assert (result.state("new"), result.state("changed")) == (State.YOUNG, State.YOUNG)
 
 
-def test_its_age_is_asked_at_the_source_where_resource_graph_does_not_tell(server: Server, vision: Workspace, swept: Sweep):
+def test_its_age_is_asked_at_the_source_where_resource_graph_does_not_tell(server: Server, vision: Workspace, run_sweep: Sweep):
     server.world.graph.system_data = False
     silent(vision)
-    assert swept(DEPLOYMENT).verdict("blue") == PROVEN
+    assert run_sweep(DEPLOYMENT).verdict("blue") == PROVEN
 
 
-def test_the_endpoints_tag_protects_and_so_does_the_workspaces(vision: Workspace, swept: Sweep):
+def test_the_endpoints_tag_protects_and_so_does_the_workspaces(vision: Workspace, run_sweep: Sweep):
     silent(vision, "kept")
     one = vision.world.estate.find(f"{vision.id}/onlineEndpoints/kept")
     one["tags"] = {"reaper:keep-until": "2027-01-01"}
-    assert swept(DEPLOYMENT).state("blue") is State.EXEMPT
+    assert run_sweep(DEPLOYMENT).state("blue") is State.EXEMPT
 
 
-def test_a_tag_that_resource_graph_has_not_heard_of_yet_protects(server: Server, vision: Workspace, swept: Sweep):
+def test_a_tag_that_resource_graph_has_not_heard_of_yet_protects(server: Server, vision: Workspace, run_sweep: Sweep):
     one = silent(vision)
 
     def tag_meanwhile(request: Request) -> None:
@@ -194,47 +194,47 @@ def test_a_tag_that_resource_graph_has_not_heard_of_yet_protects(server: Server,
             one.tagged({"reaper:keep": "true"})
 
     server.rules.append(tag_meanwhile)
-    assert swept(DEPLOYMENT).state("blue") is State.EXEMPT
+    assert run_sweep(DEPLOYMENT).state("blue") is State.EXEMPT
 
 
-def test_what_resource_graph_does_not_show_is_asked_of_the_workspace(server: Server, vision: Workspace, swept: Sweep):
+def test_what_resource_graph_does_not_show_is_asked_of_the_workspace(server: Server, vision: Workspace, run_sweep: Sweep):
     silent(vision)
     server.rules.append(on("POST", ".*/Microsoft.ResourceGraph/resources", empty()))
-    result = swept(DEPLOYMENT)
+    result = run_sweep(DEPLOYMENT)
     assert result.verdict("blue") == PROVEN
     assert result.coverage(DEPLOYMENT).status == "ok"
 
 
 def test_endpoints_that_may_not_be_read_are_told_although_resource_graph_keeps_quiet(
-    server: Server, vision: Workspace, swept: Sweep
+    server: Server, vision: Workspace, run_sweep: Sweep
 ):
     silent(vision)
     server.rules.append(deny("Microsoft.MachineLearningServices/workspaces/onlineEndpoints*", ".*/workspaces/vision.*"))
-    coverage = swept(DEPLOYMENT).coverage(DEPLOYMENT)
+    coverage = run_sweep(DEPLOYMENT).coverage(DEPLOYMENT)
     assert (coverage.status, coverage.resources) == ("denied", 0)
     assert coverage.missing == "Microsoft.MachineLearningServices/workspaces/onlineEndpoints/read"
 
 
-def test_more_rows_than_a_page_of_resource_graph(server: Server, vision: Workspace, swept: Sweep):
+def test_more_rows_than_a_page_of_resource_graph(server: Server, vision: Workspace, run_sweep: Sweep):
     server.world.graph.page_size = 7
     for n in range(12):
         silent(vision, f"e{n:02}", f"d{n:02}")
-    assert len(swept(DEPLOYMENT).idle()) == 12
+    assert len(run_sweep(DEPLOYMENT).idle()) == 12
 
 
-def test_two_subscriptions_and_regions_are_each_asked_at_home(server: Server, swept: Sweep):
+def test_two_subscriptions_and_regions_are_each_asked_at_home(server: Server, run_sweep: Sweep):
     for sub, region in ((SUB, "westeurope"), (SUB, "eastus"), (OTHER, "uksouth")):
         silent(server.subscription(sub).workspace(f"ws-{region}", region=region), "e", f"in-{region}")
-    result = swept(DEPLOYMENT)
+    result = run_sweep(DEPLOYMENT)
     assert sorted(result.idle()) == ["in-eastus", "in-uksouth", "in-westeurope"]
     assert {f.case.resource.region for f in result.swept.findings} == {"eastus", "uksouth", "westeurope"}
 
 
-def test_a_busy_fleet_costs_a_call_per_fifty(vision: Workspace, swept: Sweep):
+def test_a_busy_fleet_costs_a_call_per_fifty(vision: Workspace, run_sweep: Sweep):
     for n in range(120):
         one = vision.endpoint(f"e{n:03}").deployment(f"d{n:03}")
         signals.requests(one, 1, since=LONG_AGO)
         signals.capacity(one, since=LONG_AGO)
-    result = swept(DEPLOYMENT)
+    result = run_sweep(DEPLOYMENT)
     assert len(result.found) == 120
     assert result.calls(DEPLOYMENT) <= 6

@@ -7,7 +7,7 @@ import pytest
 import azurite
 from fakes import ledger_places
 from fakes.builders import HOUR, NOW
-from fakes.ledger_places import ARM, ARN, HERE, Store
+from fakes.ledger_places import ARM, ARN, HERE, LedgerLocation
 from reaper.azure.table_keys import MAX_KEY_CHARS, encode_key, partition_key, row_key
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.ledger import opening
@@ -24,21 +24,21 @@ def connection_string() -> Iterator[str]:
 
 
 @pytest.fixture
-def store(connection_string: str) -> Iterator[Store]:
+def ledger_location(connection_string: str) -> Iterator[LedgerLocation]:
     made = ledger_places.table(connection_string)
     yield made
     made.close()
 
 
-def opened(store: Store, connection_string: str):
-    return opening.open_ledger(store.address, {"AZURE_STORAGE_CONNECTION_STRING": connection_string})
+def opened(ledger_location: LedgerLocation, connection_string: str):
+    return opening.open_ledger(ledger_location.address, {"AZURE_STORAGE_CONNECTION_STRING": connection_string})
 
 
 @pytest.mark.parametrize("lost", ["POST", "PUT"])
-def test_a_write_whose_reply_got_lost_is_known_as_our_own(store, connection_string, lost):
-    version = 0 if lost == "POST" else int(store.open().remember(ARM, Memory(), 0, NOW))
+def test_a_write_whose_reply_got_lost_is_known_as_our_own(ledger_location, connection_string, lost):
+    version = 0 if lost == "POST" else int(ledger_location.open_ledger().remember(ARM, Memory(), 0, NOW))
     if version:
-        store.open().take_lease(HERE, "dead", NOW - 2 * HOUR, HOUR)
+        ledger_location.open_ledger().take_lease(HERE, "dead", NOW - 2 * HOUR, HOUR)
     endpoint = connection_string.partition("TableEndpoint=")[2].partition("/devstore")[0]
     seen: list[str] = []
 
@@ -47,14 +47,14 @@ def test_a_write_whose_reply_got_lost_is_known_as_our_own(store, connection_stri
         return method == lost and len(seen) == 1
 
     with ledger_places.cut(endpoint, first) as url:
-        kept = opened(store, connection_string.replace(endpoint, url))
-        assert kept.remember(ARM, Memory(warned_at=NOW), version, NOW)
+        ledger = opened(ledger_location, connection_string.replace(endpoint, url))
+        assert ledger.remember(ARM, Memory(warned_at=NOW), version, NOW)
         assert seen
         seen.clear()
-        assert kept.take_lease(HERE, "one", NOW, HOUR)
+        assert ledger.take_lease(HERE, "one", NOW, HOUR)
         assert seen
-        kept.close()
-    assert store.open().recall([ARM], NOW)[ARM] == Memory(warned_at=NOW, version=version + 1)
+        ledger.close()
+    assert ledger_location.open_ledger().recall([ARM], NOW)[ARM] == Memory(warned_at=NOW, version=version + 1)
 
 
 def test_a_missing_table_is_a_matter_of_settings_and_not_a_blank(connection_string):
@@ -70,36 +70,36 @@ def test_a_missing_table_is_a_matter_of_settings_and_not_a_blank(connection_stri
     missing.close()
 
 
-def test_a_wrong_key_is_a_denied_call_that_names_the_permission(store, connection_string):
-    kept = opened(store, connection_string.replace(azurite.KEY, azurite.KEY[:4] + "AAAA" + azurite.KEY[8:]))
+def test_a_wrong_key_is_a_denied_call_that_names_the_permission(ledger_location, connection_string):
+    ledger = opened(ledger_location, connection_string.replace(azurite.KEY, azurite.KEY[:4] + "AAAA" + azurite.KEY[8:]))
     with pytest.raises(CloudError) as caught:
-        kept.recall([ARM], NOW)
+        ledger.recall([ARM], NOW)
     assert caught.value.reason is Reason.DENIED
     assert caught.value.missing == "Microsoft.Storage/storageAccounts/tableServices/tables/entities/read"
-    kept.close()
+    ledger.close()
 
 
-def test_what_is_old_is_looked_for_once_a_day(store):
-    kept = store.open()
+def test_what_is_old_is_looked_for_once_a_day(ledger_location):
+    ledger = ledger_location.open_ledger()
     for n, when in enumerate([NOW, NOW + HOUR, NOW + 30 * HOUR]):
-        kept.remember(f"{ARM}-{n}", Memory(), 0, when)
-    assert kept.forget_before(NOW + HOUR) == 1
-    assert store.open().forget_before(NOW + 2 * HOUR) == 0
-    assert set(kept.recall([f"{ARM}-{n}" for n in range(3)], NOW + 30 * HOUR)) == {f"{ARM}-1", f"{ARM}-2"}
-    assert kept.forget_before(NOW + 25 * HOUR) == 1
-    assert set(kept.recall([f"{ARM}-{n}" for n in range(3)], NOW + 30 * HOUR)) == {f"{ARM}-2"}
+        ledger.remember(f"{ARM}-{n}", Memory(), 0, when)
+    assert ledger.forget_before(NOW + HOUR) == 1
+    assert ledger_location.open_ledger().forget_before(NOW + 2 * HOUR) == 0
+    assert set(ledger.recall([f"{ARM}-{n}" for n in range(3)], NOW + 30 * HOUR)) == {f"{ARM}-1", f"{ARM}-2"}
+    assert ledger.forget_before(NOW + 25 * HOUR) == 1
+    assert set(ledger.recall([f"{ARM}-{n}" for n in range(3)], NOW + 30 * HOUR)) == {f"{ARM}-2"}
 
 
-def test_a_day_far_ahead_does_not_keep_it_from_being_looked_for(store):
-    kept = store.open()
-    kept.forget_before(NOW + 9000 * HOUR)
-    kept.remember(ARM, Memory(), 0, NOW)
-    assert kept.forget_before(NOW + HOUR) == 1
+def test_a_day_far_ahead_does_not_keep_it_from_being_looked_for(ledger_location):
+    ledger = ledger_location.open_ledger()
+    ledger.forget_before(NOW + 9000 * HOUR)
+    ledger.remember(ARM, Memory(), 0, NOW)
+    assert ledger.forget_before(NOW + HOUR) == 1
 
 
-def test_a_memory_that_is_too_large_is_an_error_and_not_a_lost_race(store):
+def test_a_memory_that_is_too_large_is_an_error_and_not_a_lost_race(ledger_location):
     with pytest.raises(CloudError, match="entities/write"):
-        store.open().remember(ARM, Memory(manifest_address="ä" * 40_000), 0, NOW)
+        ledger_location.open_ledger().remember(ARM, Memory(manifest_address="ä" * 40_000), 0, NOW)
 
 
 def test_a_connection_string_that_cannot_be_read_is_refused():

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import azure.functions as func
 import pytest
 
-from fakes.fake_deployment import POLICY, Enforcer, policy
+from fakes.fake_deployment import POLICY, FakeDeployment, policy
 from on_azure.conftest import CLUSTER, LONG_AGO, OTHER, SUB
 from reaper.azure import triggers
 from reaper.errors import CloudError, SettingsError
@@ -145,12 +145,12 @@ def test_a_gap_is_one_line_of_its_own_in_the_log(deployed: Server, caplog: pytes
 def test_acts_that_are_held_ring_the_alert_where_they_would_have_been_made(
     caplog: pytest.LogCaptureFixture, mode: Mode, rings: bool
 ):
-    there = Enforcer(policy=policy(POLICY.replace("max_acts: 20", "max_acts: 0")))
-    there.depot.add("churn")
-    there.sweep()
-    there.now += timedelta(days=3)
+    deployment = FakeDeployment(policy=policy(POLICY.replace("max_acts: 20", "max_acts: 0")))
+    deployment.cloud.add("churn")
+    deployment.sweep()
+    deployment.now += timedelta(days=3)
     with caplog.at_level(logging.INFO, "reaper"):
-        triggers._log_metrics(there.sweep(mode), None)
+        triggers._log_metrics(deployment.sweep(mode), None)
     events = {e["event"]: e for e in (json.loads(r.getMessage()) for r in caplog.records if r.getMessage().startswith("{"))}
     assert (events["swept"]["Held"], events["swept"]["ActsFailed"], "acts held" in events) == (1, 0, rings)
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from fakes.builders import NOW
-from fakes.snooze_requests import LINK, Down, Forgetful, warned
+from fakes.snooze_requests import LINK, LedgerWithoutHistory, UnreachableLedger, warned
 from reaper.errors import CloudError, Reason
 from reaper.ledger.in_memory import InMemoryLedger
 from reaper.ledger.port import Ledger
@@ -119,8 +119,10 @@ def test_a_click_counts_while_the_keys_cannot_be_read_again_and_the_log_says_so(
     [
         pytest.param(warned, {}, 200, logging.INFO, id="looked at"),
         pytest.param(warned, {"query": "t=x"}, 403, logging.WARNING, id="refused"),
-        pytest.param(Down, {}, 503, logging.ERROR, id="a ledger that is down"),
-        pytest.param(Forgetful, {"method": "POST", "body": f"t={TOKEN}&days=1".encode()}, 200, logging.ERROR, id="no history"),
+        pytest.param(UnreachableLedger, {}, 503, logging.ERROR, id="a ledger that is down"),
+        pytest.param(
+            LedgerWithoutHistory, {"method": "POST", "body": f"t={TOKEN}&days=1".encode()}, 200, logging.ERROR, id="no history"
+        ),
     ],
 )
 def test_the_log_is_as_loud_as_the_trouble(
@@ -131,7 +133,7 @@ def test_the_log_is_as_loud_as_the_trouble(
 
 
 def test_strangers_cannot_fill_the_log_nor_hide_a_failure_in_it():
-    house = House(Down)
+    house = House(UnreachableLedger)
     notes = [house.ask(query="t=guess", ip=f"10.{n // 250}.{n % 250}.1").note for n in range(1000)]
     assert sum(bool(note) for note in notes) == 60
     assert "timed out" in house.ask().note

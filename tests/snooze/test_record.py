@@ -14,10 +14,10 @@ from fakes.snooze_requests import (
     LINK,
     TOKEN,
     WARNED,
-    Down,
-    Forgetful,
+    ContendedLedger,
+    LedgerWithoutHistory,
     Page,
-    Raced,
+    UnreachableLedger,
     desk,
     look,
     remembered,
@@ -162,9 +162,9 @@ def test_no_choice_is_beyond_the_rules_limit_and_one_is_chosen_beforehand(ledger
 
 def test_a_ledger_that_is_down_says_so_and_offers_the_tag_instead(ledger: InMemoryLedger):
     for reply, day in (
-        (look(Down()), "2026-11-28"),
-        (send(Down(), days="3"), "2026-11-24"),
-        (send(Down(), days="999"), "2026-12-21"),
+        (look(UnreachableLedger()), "2026-11-28"),
+        (send(UnreachableLedger(), days="3"), "2026-11-24"),
+        (send(UnreachableLedger(), days="999"), "2026-12-21"),
     ):
         assert (reply.status, reply.headers["retry-after"]) == (503, "120")
         assert f"reaper:keep-until={day}" in reply.body
@@ -174,7 +174,7 @@ def test_a_ledger_that_is_down_says_so_and_offers_the_tag_instead(ledger: InMemo
 
 
 def test_a_history_that_cannot_be_written_is_logged_and_the_snooze_holds():
-    ledger = Forgetful()
+    ledger = LedgerWithoutHistory()
     reply = send(ledger)
     assert reply.status == 200
     assert "history could not be written" in reply.note
@@ -182,14 +182,14 @@ def test_a_history_that_cannot_be_written_is_logged_and_the_snooze_holds():
 
 
 def test_a_lost_race_is_tried_again_and_keeps_what_the_winner_wrote():
-    ledger = Raced(3)
+    ledger = ContendedLedger(3)
     assert send(ledger).status == 200
     found = remembered(ledger)
     assert (found.snoozed_until, found.reminded_at, found.version) == (pages.snooze_end(NOW, 7), NOW, 4)
 
 
 def test_losing_every_race_is_said_and_not_hidden():
-    ledger = Raced(99)
+    ledger = ContendedLedger(99)
     reply = send(ledger)
     assert (reply.status, remembered(ledger).snoozed_until) == (503, None)
     assert "somebody else wrote first" in reply.note

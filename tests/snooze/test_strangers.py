@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 import pytest
 
 from fakes.builders import NOW
-from fakes.snooze_requests import KEYS, LINK, TOKEN, WARNED, Down, Page, desk, look, remembered, send, warned
+from fakes.snooze_requests import KEYS, LINK, TOKEN, WARNED, Page, UnreachableLedger, desk, look, remembered, send, warned
 from reaper.errors import CloudError, Reason
 from reaper.ledger.in_memory import InMemoryLedger
 from reaper.model import Memory
@@ -160,7 +160,7 @@ def all_replies() -> list[Callable[[], Reply]]:
         lambda: send(InMemoryLedger(), days="0"),
         lambda: look(InMemoryLedger(), token="x"),
         lambda: look(InMemoryLedger(), method="PUT"),
-        lambda: look(Down()),
+        lambda: look(UnreachableLedger()),
         lambda: handle_request(replace(request, path="/"), desk(InMemoryLedger())),
         lambda: handle_request(replace(request, body=b"x" * 99_999), desk(InMemoryLedger())),
         lambda: handle_request(request, desk(InMemoryLedger()), meters),

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from fakes.builders import DAY, HOUR, TARGET
-from fakes.fake_deployment import Enforcer, of
+from fakes.fake_deployment import FakeDeployment, finding_of
 from reaper import decide
 from reaper.actions import restore
 from reaper.model import AnnouncedAction, Mode, Result, StepName
@@ -24,13 +24,13 @@ OPEN = {"k1-stop-made": StepName.STOP, "k2-stop-unmade": StepName.STOP, "k4-dele
 
 
 def swept(old: Upgraded, when: datetime, mode: Mode = Mode.ENFORCE):
-    old.there.now = when
-    return old.there.sweep(mode)
+    old.deployment.now = when
+    return old.deployment.sweep(mode)
 
 
-def done(there: Enforcer, name: str) -> list[StepName]:
+def done(deployment: FakeDeployment, name: str) -> list[StepName]:
     """What the new product did to it."""
-    return [move for move, one, _ in there.depot.log if one == name]
+    return [move for move, one, _ in deployment.cloud.log if one == name]
 
 
 def about(texts: list[str], name: str) -> list[str]:
@@ -40,62 +40,69 @@ def about(texts: list[str], name: str) -> list[str]:
 
 def test_an_idle_notice_past_its_date_is_acted_on_as_it_stands(upgraded: Load):
     old = upgraded("notices")
-    found = of(swept(old, NOON), "past-due")
-    assert (found.step.name, found.outcome.result, done(old.there, "past-due")) == (StepName.STOP, Result.DONE, [StepName.STOP])
-    assert old.there.memory("past-due").last_action_result is Result.DONE
+    found = finding_of(swept(old, NOON), "past-due")
+    assert (found.step.name, found.outcome.result, done(old.deployment, "past-due")) == (
+        StepName.STOP,
+        Result.DONE,
+        [StepName.STOP],
+    )
+    assert old.deployment.memory("past-due").last_action_result is Result.DONE
 
 
 def test_an_idle_notice_before_its_date_waits_for_it_without_another_mail(upgraded: Load):
     old = upgraded("notices")
-    told = old.there.memory("announced")
+    told = old.deployment.memory("announced")
     swept(old, NOON)
     swept(old, told.act_not_before - HOUR)
-    assert (done(old.there, "announced"), about(old.mails(JO), "announced")) == ([], [])
-    assert old.there.memory("announced").warned_at == told.warned_at
+    assert (done(old.deployment, "announced"), about(old.mails(JO), "announced")) == ([], [])
+    assert old.deployment.memory("announced").warned_at == told.warned_at
     swept(old, told.act_not_before + HOUR)
-    assert done(old.there, "announced") == [StepName.STOP]
+    assert done(old.deployment, "announced") == [StepName.STOP]
 
 
 def test_a_reminder_keeps_its_round_and_the_first_date_holds(upgraded: Load):
     old = upgraded("notices")
-    told = old.there.memory("slow-reminded")
+    told = old.deployment.memory("slow-reminded")
     swept(old, NOON)
-    assert old.there.memory("slow-reminded") == told
+    assert old.deployment.memory("slow-reminded") == told
     swept(old, told.reminded_at + 7 * DAY)
     assert len(about(old.mails(JO), "slow-reminded")) == 1
     swept(old, told.act_not_before - HOUR)
-    assert done(old.there, "slow-reminded") == []
+    assert done(old.deployment, "slow-reminded") == []
     swept(old, told.act_not_before + HOUR)
-    assert done(old.there, "slow-reminded") == [StepName.STOP]
+    assert done(old.deployment, "slow-reminded") == [StepName.STOP]
 
 
 def test_a_stop_by_hours_needs_an_enrolment_although_it_was_announced(upgraded: Load):
     old = upgraded("notices")
-    assert old.there.memory("office-told").act_not_before < NIGHT
-    assert of(swept(old, NIGHT), "office-told").step.name is StepName.WARN
-    assert (done(old.there, "office-told"), old.there.memory("office-told").announced_action) == ([], AnnouncedAction.HOURS)
+    assert old.deployment.memory("office-told").act_not_before < NIGHT
+    assert finding_of(swept(old, NIGHT), "office-told").step.name is StepName.WARN
+    assert (done(old.deployment, "office-told"), old.deployment.memory("office-told").announced_action) == (
+        [],
+        AnnouncedAction.HOURS,
+    )
     [said] = about(old.mails(JO), "office-told")
     assert "stopped outside its office hours" in said or "scaled in outside its office hours" in said
     swept(old, NIGHT + HOUR)
-    assert done(old.there, "office-told") == [StepName.STOP]
+    assert done(old.deployment, "office-told") == [StepName.STOP]
 
 
 def test_what_was_stopped_by_the_calendar_last_night_is_started_today(upgraded: Load):
     old = upgraded("notices")
     swept(old, NIGHT)
-    assert done(old.there, "office-night") == []
+    assert done(old.deployment, "office-night") == []
     swept(old, NOON)
-    assert done(old.there, "office-night") == [StepName.START]
+    assert done(old.deployment, "office-night") == [StepName.START]
     swept(old, NOON + 8 * HOUR)
-    assert done(old.there, "office-night") == [StepName.START], "its owner was never told of the office hours"
+    assert done(old.deployment, "office-night") == [StepName.START], "its owner was never told of the office hours"
 
 
 def test_open_actions_are_told_as_unknown_once_and_never_continued(upgraded: Load):
     old = upgraded("notices")
     report = swept(old, NOON)
     for name, move in OPEN.items():
-        memory = old.there.memory(name)
-        assert (memory.last_action, memory.last_action_result, done(old.there, name)) == (move, Result.FAILED, [])
+        memory = old.deployment.memory(name)
+        assert (memory.last_action, memory.last_action_result, done(old.deployment, name)) == (move, Result.FAILED, [])
         assert memory.warned_at in {None, NOON}, "what was told before gives no right to anything"
         assert len([said for said in about(old.mails(SAM), name) if UNKNOWN in said]) == 1
     assert [c.kind for c in report.coverage if c.error and "isn't known" in c.error] == ["acts"]
@@ -108,66 +115,72 @@ def test_what_an_open_action_was_for_is_done_only_after_a_notice_anew(upgraded: 
     swept(old, NOON)
     swept(old, NOON + 2 * HOUR)
     swept(old, NOON + 3 * DAY - HOUR)
-    assert done(old.there, "k2-stop-unmade") + done(old.there, "k4-delete-unmade") == []
+    assert done(old.deployment, "k2-stop-unmade") + done(old.deployment, "k4-delete-unmade") == []
     swept(old, NOON + 3 * DAY + 3 * HOUR)
-    assert (done(old.there, "k2-stop-unmade"), done(old.there, "k4-delete-unmade")) == ([StepName.STOP], [StepName.DELETE])
+    assert (done(old.deployment, "k2-stop-unmade"), done(old.deployment, "k4-delete-unmade")) == (
+        [StepName.STOP],
+        [StepName.DELETE],
+    )
 
 
 @pytest.mark.parametrize("name", ["done-stop", "k1-stop-made", "k3-delete-made"])
 def test_what_the_old_version_did_is_brought_back_by_its_own_manifest(upgraded: Load, name: str):
     old = upgraded("notices")
     swept(old, NOON)
-    assert name not in old.there.depot.things or old.there.depot.things[name].up is None
-    restored = restore.restore_resource(old.there.depot.id(name), old.there.bench())
-    assert (restored.error, old.there.depot.things[name].up) == (None, old.there.now)
-    assert old.there.memory(name).last_action is None
+    assert name not in old.deployment.cloud.things or old.deployment.cloud.things[name].running_since is None
+    restored = restore.restore_resource(old.deployment.cloud.id(name), old.deployment.restore_context())
+    assert (restored.error, old.deployment.cloud.things[name].running_since) == (None, old.deployment.now)
+    assert old.deployment.memory(name).last_action is None
 
 
 def test_a_snooze_holds_and_one_that_is_over_leads_to_a_new_notice(upgraded: Load):
     old = upgraded("notices")
-    given = old.there.memory("snoozed")
+    given = old.deployment.memory("snoozed")
     report = swept(old, NOON)
-    assert (of(report, "snoozed").case.verdict.state, old.there.memory("snoozed")) == ("exempt", given)
-    assert (of(report, "woken").step.name, old.there.memory("woken").snoozed_until) == (StepName.WARN, None)
+    assert (finding_of(report, "snoozed").case.verdict.state, old.deployment.memory("snoozed")) == ("exempt", given)
+    assert (finding_of(report, "woken").step.name, old.deployment.memory("woken").snoozed_until) == (StepName.WARN, None)
     swept(old, NOON + 3 * DAY - HOUR)
-    assert done(old.there, "snoozed") + done(old.there, "woken") == []
+    assert done(old.deployment, "snoozed") + done(old.deployment, "woken") == []
     swept(old, NOON + 3 * DAY)
-    assert done(old.there, "woken") == [StepName.STOP]
+    assert done(old.deployment, "woken") == [StepName.STOP]
     swept(old, given.snoozed_until + HOUR)
-    assert (done(old.there, "snoozed"), of(swept(old, given.snoozed_until + HOUR), "snoozed").step.name) == ([], StepName.NONE)
+    assert (done(old.deployment, "snoozed"), finding_of(swept(old, given.snoozed_until + HOUR), "snoozed").step.name) == (
+        [],
+        StepName.NONE,
+    )
 
 
 def test_a_link_that_was_mailed_before_the_upgrade_still_keeps(upgraded: Load):
     old = upgraded("notices")
-    old.there.now = NOON
+    old.deployment.now = NOON
     assert old.click("linked", 7).status == 200
-    report = old.there.sweep()
-    assert (of(report, "linked").case.verdict.state, done(old.there, "linked")) == ("exempt", [])
-    assert old.there.memory("linked").snoozed_until >= NOON + 7 * DAY
-    assert done(old.there, "past-due") == [StepName.STOP], "the same but for the click"
+    report = old.deployment.sweep()
+    assert (finding_of(report, "linked").case.verdict.state, done(old.deployment, "linked")) == ("exempt", [])
+    assert old.deployment.memory("linked").snoozed_until >= NOON + 7 * DAY
+    assert done(old.deployment, "past-due") == [StepName.STOP], "the same but for the click"
 
 
 def test_the_lease_of_a_dead_run_is_respected_and_then_taken(upgraded: Load):
     old = upgraded("notices")
-    report = swept(old, old.there.now + 2 * HOUR / 60)
+    report = swept(old, old.deployment.now + 2 * HOUR / 60)
     assert {f.step.because for f in report.findings if f.step.name is StepName.NONE} >= {SHUT}
-    assert (old.there.depot.log, old.mails(SAM)) == ([], [])
+    assert (old.deployment.cloud.log, old.mails(SAM)) == ([], [])
     swept(old, NIGHT)
     assert len(about(old.mails(SAM), "k1-stop-made")) == 1
-    assert old.there.ledger.take_lease(TARGET, "the next", NIGHT, HOUR)
+    assert old.deployment.ledger.take_lease(TARGET, "the next", NIGHT, HOUR)
 
 
 def test_history_and_summaries_are_still_there(upgraded: Load):
     old = upgraded("notices")
-    ids = [*map(old.there.depot.id, old.links), "overview"]
-    before = {id_: old.there.ledger.history(id_) for id_ in ids}
-    usual = old.there.ledger.statistics(TARGET, "sagemaker-endpoint", 50)
-    assert (len(usual), [e.what for e in before[old.there.depot.id("snoozed")]]) == (6, ["warned", "kept"])
+    ids = [*map(old.deployment.cloud.id, old.links), "overview"]
+    before = {id_: old.deployment.ledger.history(id_) for id_ in ids}
+    usual = old.deployment.ledger.statistics(TARGET, "sagemaker-endpoint", 50)
+    assert (len(usual), [e.what for e in before[old.deployment.cloud.id("snoozed")]]) == (6, ["warned", "kept"])
     swept(old, NOON)
     for id_, entries in before.items():
         assert entries
-        assert old.there.ledger.history(id_)[: len(entries)] == entries
-    assert old.there.ledger.statistics(TARGET, "sagemaker-endpoint", 50)[1:] == usual
+        assert old.deployment.ledger.history(id_)[: len(entries)] == entries
+    assert old.deployment.ledger.statistics(TARGET, "sagemaker-endpoint", 50)[1:] == usual
 
 
 def test_the_admins_get_one_summary_and_hear_no_more_of_it(upgraded: Load):
@@ -181,39 +194,39 @@ def test_the_admins_get_one_summary_and_hear_no_more_of_it(upgraded: Load):
 
 def test_a_hold_stands_while_the_limits_are_exceeded_until_a_release(upgraded: Load):
     old = upgraded("holds", most=1)
-    when = old.there.now + DAY
-    moves = {of(swept(old, when), f"second-{n}").step.name for n in (1, 2, 3)}
-    assert (moves, old.there.depot.log) == ({StepName.HOLD}, [])
+    when = old.deployment.now + DAY
+    moves = {finding_of(swept(old, when), f"second-{n}").step.name for n in (1, 2, 3)}
+    assert (moves, old.deployment.cloud.log) == ({StepName.HOLD}, [])
     assert any("ON HOLD" in text for text in old.mails(ADMINS))
-    decide.release_hold(old.there.ledger, "lee", old.there.now)
+    decide.release_hold(old.deployment.ledger, "lee", old.deployment.now)
     swept(old, when + HOUR)
-    assert sorted(name for move, name, _ in old.there.depot.log) == ["second-1", "second-2", "second-3"]
+    assert sorted(name for move, name, _ in old.deployment.cloud.log) == ["second-1", "second-2", "second-3"]
 
 
 def test_a_hold_is_not_ended_by_a_run_over_less_than_the_old_one_read(upgraded: Load):
     old = upgraded("holds", most=20)
-    old.there.now += DAY
-    report = old.there.sweep(regions=["us-east-1"])
-    assert {of(report, f"second-{n}").step.name for n in (1, 2, 3)} == {StepName.HOLD}
-    assert old.there.depot.log == []
-    old.there.later(hours=1)
-    assert sorted(name for move, name, _ in old.there.depot.log) == ["second-1", "second-2", "second-3"]
+    old.deployment.now += DAY
+    report = old.deployment.sweep(regions=["us-east-1"])
+    assert {finding_of(report, f"second-{n}").step.name for n in (1, 2, 3)} == {StepName.HOLD}
+    assert old.deployment.cloud.log == []
+    old.deployment.sweep_after(hours=1)
+    assert sorted(name for move, name, _ in old.deployment.cloud.log) == ["second-1", "second-2", "second-3"]
 
 
 def test_a_release_before_the_first_new_run_ends_the_hold(upgraded: Load):
     old = upgraded("holds", most=1)
-    assert [h.limit for h in decide.current_holds(old.there.ledger)] == ["older"]
-    decide.release_hold(old.there.ledger, "lee", old.there.now)
-    assert decide.current_holds(old.there.ledger) == []
-    old.there.later(hours=1)
-    assert sorted(name for move, name, _ in old.there.depot.log) == ["second-1", "second-2", "second-3"]
+    assert [h.limit for h in decide.current_holds(old.deployment.ledger)] == ["older"]
+    decide.release_hold(old.deployment.ledger, "lee", old.deployment.now)
+    assert decide.current_holds(old.deployment.ledger) == []
+    old.deployment.sweep_after(hours=1)
+    assert sorted(name for move, name, _ in old.deployment.cloud.log) == ["second-1", "second-2", "second-3"]
 
 
 def test_a_jump_that_the_old_version_held_is_still_held(upgraded: Load):
     old = upgraded("holds", most=20)
     west = replace(TARGET, region="eu-west-1")
-    [jump, *usual] = old.there.ledger.statistics(west, "sagemaker-endpoint", 50)
+    [jump, *usual] = old.deployment.ledger.statistics(west, "sagemaker-endpoint", 50)
     assert (jump.was_jump, jump.idle, {s.was_jump for s in usual}, {s.idle for s in usual}) == (True, 4, {False}, {0})
-    old.there.now += 4 * DAY
-    moves = {f.step.name for f in old.there.sweep().findings if f.case.resource.name.startswith("shop-")}
-    assert (moves, [name for _, name, _ in old.there.depot.log if name.startswith("shop-")]) == ({StepName.HOLD}, [])
+    old.deployment.now += 4 * DAY
+    moves = {f.step.name for f in old.deployment.sweep().findings if f.case.resource.name.startswith("shop-")}
+    assert (moves, [name for _, name, _ in old.deployment.cloud.log if name.startswith("shop-")]) == ({StepName.HOLD}, [])

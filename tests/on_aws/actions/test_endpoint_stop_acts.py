@@ -153,13 +153,13 @@ def test_the_wake_up_policy_must_still_be_there_when_the_record_is_made(account:
 @pytest.mark.parametrize("operation", ["DescribeScalableTargets", "DescribeScalingPolicies", "DescribeAlarms"])
 @pytest.mark.parametrize("fault", [denied(), garbage()], ids=["denied", "garbled"])
 def test_autoscaling_that_cannot_be_read_bars_it_and_is_told(
-    account: Account, stage: Stage, server: Server, operation: str, fault: Any, swept: Sweep
+    account: Account, stage: Stage, server: Server, operation: str, fault: Any, run_sweep: Sweep
 ):
     scaled.wake(account, asynchronous(account))
     account.alive("e", "AllTraffic", NOW - 15 * DAY, NOW)
     server.rules.append(on(operation, fault))
     assert stage.bar("e", StepName.STOP) == "whether anything would wake it again could not be read"
-    result = swept(KIND)
+    result = run_sweep(KIND)
     assert result.state("e") is State.IDLE
     assert operation in (result.coverage(KIND).error or "")
 

@@ -82,12 +82,12 @@ def test_an_app_in_a_space_that_belongs_to_nobody_is_barred(account: Account, st
 
 
 def test_a_space_that_cannot_be_read_bars_the_stop_and_coverage_tells(
-    account: Account, stage: Stage, server: Server, swept: Sweep
+    account: Account, stage: Stage, server: Server, run_sweep: Sweep
 ):
     account.app(space="lab")
     server.rules.append(on("ListSpaces", denied()))
     assert stage.bar(LAB, StepName.STOP) == "whose space it is in could not be read"
-    assert swept(KIND).coverage(KIND).missing == "sagemaker:ListSpaces"
+    assert run_sweep(KIND).coverage(KIND).missing == "sagemaker:ListSpaces"
 
 
 @pytest.mark.parametrize(
