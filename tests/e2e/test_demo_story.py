@@ -165,7 +165,7 @@ def test_too_many_at_once_are_on_hold_until_a_person_releases_them(told: Told):
     day = told.day("Thursday 5 November")
     assert "more than max_share: 25%" in day
     assert "runs `reaper release`" in day
-    assert day.index("held recommender-old") < day.index("runs `reaper release`") < day.index("stopped recommender-old")
+    assert day.index("on hold recommender-old") < day.index("runs `reaper release`") < day.index("stopped recommender-old")
     assert any(to == "ml-admins@example.com" and "ON HOLD (" in text for to, _, text in told.mails)
     assert "mail ml-admins@example.com: [ML Idle Reaper] 6 actions on hold" in day
     assert min(m["at"] for m in told.manifests if not m["name"].startswith("dev-")).startswith("2026-11-05T19:30")
@@ -194,8 +194,8 @@ def test_what_was_deleted_is_restored_the_same(told: Told):
 
 def test_a_breakdown_of_metrics_stops_nothing_that_is_in_use(told: Told):
     day = told.day("Thursday 12 November")
-    assert "held churn-model: because 11 of 14 sagemaker-endpoint are idle where it used to be 21%, a jump" in day
-    assert "8 notices are void" in told.day("Friday 13 November")
+    assert "on hold churn-model: because 11 of 14 sagemaker-endpoint are idle where it used to be 21%, a jump" in day
+    assert "8 notices no longer count" in told.day("Friday 13 November")
     assert {told.finding(name)["state"] for name in story_fleet.BUSY_ENDPOINTS} == {"active"}
     assert [m["name"] for m in told.manifests if m["name"] in story_fleet.BUSY_ENDPOINTS] == []
     stopped = {m["name"] for m in told.manifests if m["at"].startswith("2026-11-12")}
@@ -234,7 +234,9 @@ def test_the_last_line_of_sweeps_is_the_final_report(told: Told):
     assert f"{sums['resources']} resources: {sums['by_state']['active']} active, {sums['by_state']['idle']} idle" in told.day(
         "Sunday 15"
     )
-    assert f"idle costs ${sums['idle_usd_per_hour']:,.2f} an hour, {sums['unpriced_idle']} without" in told.day("Sunday 15")
+    assert f"idle costs ${sums['idle_usd_per_hour']:,.2f} an hour, {sums['unpriced_idle']} with unknown price" in told.day(
+        "Sunday 15"
+    )
     assert {c["status"] for c in told.report["coverage"]} == {"ok"}
 
 
@@ -246,7 +248,7 @@ def test_the_money_is_hours_at_rest_times_price(told: Told):
     assert f"gpu-nightly ${usd:,.0f}" in told.text
     [trial] = [m for m in told.manifests if m["name"] == "gb300-trial"]
     hours = (end - datetime.fromisoformat(trial["at"])) / timedelta(hours=1)
-    assert f"not counted {hours:,.0f} hours of gb300-trial, whose price is not known" in told.text
+    assert f"not counted {hours:,.0f} hours of gb300-trial, price unknown" in told.text
 
 
 def test_the_folders_that_it_names_hold_what_it_counts(told: Told):
