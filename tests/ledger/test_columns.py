@@ -53,18 +53,18 @@ OPEN = Unfinished(
 )
 
 
-def test_the_columns_are_the_ones_that_are_stored_everywhere():
+def test_columns_keep_the_names_under_which_they_are_stored():
     assert {field: column for column, (field, _) in WRITTEN.items()} == COLUMNS
     assert set(COLUMNS) == {f.name for f in fields(Memory)} - {"version"}
 
 
-def test_every_column_comes_back(ledger_location):
+def test_every_column_is_written_and_read_back(ledger_location):
     full = Memory(**dict(WRITTEN.values()))
     assert ledger_location.open_ledger().remember(ARN, full, 0, NOW)
     assert ledger_location.open_ledger().recall([ARN], NOW)[ARN] == replace(full, version=1)
 
 
-def test_a_column_that_a_later_version_wrote_survives_a_write_of_this_one(ledger_location):
+def test_a_write_keeps_columns_of_a_later_version(ledger_location):
     ledger = ledger_location.open_ledger()
     ledger.remember(ARN, Memory(warned_at=NOW), 0, NOW)
     ledger_location.overwrite(ARN, "from_the_future", "kept")
@@ -81,12 +81,12 @@ def test_a_snooze_writes_its_own_columns_and_raises_the_version(ledger):
     assert not ledger.remember(ARN, Memory(), 1, NOW)
 
 
-def test_a_snooze_of_what_has_no_memory_makes_one(ledger):
+def test_a_snooze_creates_a_memory_if_there_is_none(ledger):
     assert ledger.remember(ARM, Memory(snoozed_until=NOW + DAY, notice_receipt="not its own"), 0, NOW, SNOOZE_FIELDS)
     assert ledger.recall([ARM], NOW)[ARM] == Memory(snoozed_until=NOW + DAY, version=1)
 
 
-def test_an_open_action_is_found_by_its_target_until_it_is_ended(ledger_location):
+def test_an_unfinished_action_is_listed_by_target_until_removed(ledger_location):
     other = replace(OPEN, id=ARM, target=THERE, owner=None)
     for entry in (OPEN, other, replace(OPEN, id=f"{ARN}-2", at=NOW)):
         ledger_location.open_ledger().add_unfinished(entry)
@@ -98,7 +98,7 @@ def test_an_open_action_is_found_by_its_target_until_it_is_ended(ledger_location
     assert ledger_location.open_ledger().unfinished(HERE, NOW + RETENTION + DAY) == []
 
 
-def test_an_open_action_of_the_same_resource_is_replaced(ledger):
+def test_an_unfinished_action_of_the_same_resource_is_replaced(ledger):
     ledger.add_unfinished(OPEN)
     ledger.add_unfinished(replace(OPEN, run="b"))
     assert [entry.run for entry in ledger.unfinished(HERE, NOW)] == ["b"]
@@ -115,13 +115,13 @@ def test_a_named_row_is_written_by_version_and_never_forgotten(ledger_location):
     assert ledger_location.open_ledger().read_row("release") == NamedRow()
 
 
-def test_a_named_row_holds_a_long_text(ledger_location):
+def test_a_named_row_stores_long_strings(ledger_location):
     text = " ".join(f"aws/{n:012}/us-east-1" for n in range(9_000))
     assert ledger_location.open_ledger().write_row("hold", {"targets": text, "none": ""}, 0, NOW)
     assert ledger_location.open_ledger().read_row("hold").values == {"targets": text, "none": ""}
 
 
-def test_the_format_is_written_once_and_read_before_writing(ledger):
+def test_the_format_is_written_once(ledger):
     opening.ensure_format(ledger, NOW)
     opening.ensure_format(ledger, NOW)
     assert ledger.read_row("format") == NamedRow(values={"number": "2"}, version=1)
@@ -135,7 +135,7 @@ def test_a_ledger_of_a_newer_format_is_refused(ledger, number):
     assert ledger.read_row("format").version == 1
 
 
-def test_a_row_of_version_49f8b6c_reads_as_it_was_written():
+def test_a_row_of_version_49f8b6c_is_read_as_written():
     old = {"warned_at": "2026-11-18T08:00:00.000000+00:00", "announced": "delete", "last_act": "stop", "manifest": "/m.json"}
     memory = memory_from_row(old, 4, ARN)
     assert (memory.announced_action, memory.last_action, memory.last_action_run, memory.version) == (

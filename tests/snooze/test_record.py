@@ -58,7 +58,7 @@ def test_a_memory_that_cannot_be_read_is_neither_shown_as_none_nor_written_over(
     ledger._memories[ID] = broken = (*ledger._memories[ID][:2], {"snoozed_until": "next summer"})
     for reply in (look(ledger), send(ledger, shorten="yes")):
         assert reply.status == 503
-        assert "cannot be read" in reply.note
+        assert "can't be read" in reply.note
     assert ledger._memories[ID] == broken
 
 
