@@ -8,8 +8,7 @@ import pytest
 
 from fakes.builders import DAY, HOUR, NOW
 from fakes.ledger_places import ARM, ARN, HERE
-from reaper.errors import CloudError, Reason, SettingsError
-from reaper.ledger import opening
+from reaper.errors import CloudError, Reason
 from reaper.ledger.port import RETENTION, HistoryEntry, Ledger
 from reaper.model import Memory, StepName
 
@@ -223,21 +222,3 @@ def test_a_memory_without_a_write_time_is_never_forgotten(ledger_location, other
         ledger.remember(id, FULL, 0, NOW)
     ledger_location.overwrite(ARN, "touched", 5)
     assert ledger.recall([ARN, *ids], NOW) == dict.fromkeys([ARN, *ids], replace(FULL, version=1))
-
-
-@pytest.mark.parametrize(
-    ("address", "says"),
-    [
-        pytest.param("redis://x", "expected memory:", id="an unknown scheme"),
-        pytest.param("ledger.db", "expected memory:", id="no scheme"),
-        pytest.param("sqlite://", "expected a file", id="no file"),
-        pytest.param("sqlite:///", "expected a file", id="the root"),
-        pytest.param("dynamodb://a/b", "expected the name of a table", id="not a table's name"),
-        pytest.param("table://account", "expected table://account/table", id="no table"),
-        pytest.param("table://acc_ount/ledger", "expected table://account/table", id="not an account"),
-        pytest.param("table://account/my-ledger", "letters and digits", id="a table's name with a dash"),
-    ],
-)
-def test_an_invalid_address_is_refused(address, says):
-    with pytest.raises(SettingsError, match=says):
-        opening.open_ledger(address, {})

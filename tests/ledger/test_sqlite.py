@@ -30,36 +30,6 @@ def test_the_default_ledger_is_in_the_users_state_directory(tmp_path):
     assert (tmp_path / "ml-idle-reaper" / "ledger.db").is_file()
 
 
-@pytest.mark.parametrize(
-    ("environ", "platform", "expected"),
-    [
-        pytest.param({"HOME": "/home/jo"}, "linux", "sqlite:///home/jo/.local/state/ml-idle-reaper/ledger.db", id="a home"),
-        pytest.param({"HOME": "/h", "XDG_STATE_HOME": "/s"}, "linux", "sqlite:///s/ml-idle-reaper/ledger.db", id="a state home"),
-        pytest.param(
-            {"HOME": "/h", "XDG_STATE_HOME": "state"},
-            "linux",
-            "sqlite:///h/.local/state/ml-idle-reaper/ledger.db",
-            id="a relative state home does not count",
-        ),
-        pytest.param({"HOME": "/Users/jo"}, "darwin", "sqlite:///Users/jo/.local/state/ml-idle-reaper/ledger.db", id="macOS"),
-        pytest.param(
-            {"LOCALAPPDATA": r"C:\Users\jo\AppData\Local", "HOME": "/h"},
-            "win32",
-            r"sqlite://C:\Users\jo\AppData\Local\ml-idle-reaper\ledger.db",
-            id="Windows",
-        ),
-    ],
-)
-def test_the_default_address_follows_the_platform(environ, platform, expected):
-    assert opening.default_address(environ, platform) == expected
-
-
-@pytest.mark.parametrize("platform", ["linux", "win32"])
-def test_without_a_home_directory_the_error_names_the_setting(platform):
-    with pytest.raises(SettingsError, match="REAPER_LEDGER is not set"):
-        opening.default_address({}, platform)
-
-
 def test_the_ledgers_folder_is_private_to_its_user(file):
     opened(file).close()
     assert file.parent.stat().st_mode & 0o077 == 0

@@ -1,4 +1,4 @@
-"""What lies in the ledger apart from memories as such: fixed columns, writes by column, open actions, named rows and the format."""
+"""Columns and rows: fixed names, writes by column, and values that can't be read."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from dataclasses import fields, replace
 import pytest
 
 from fakes.builders import DAY, HOUR, NOW
-from fakes.ledger_places import ARM, ARN, HERE, THERE
-from reaper.errors import SettingsError
-from reaper.ledger import opening
+from fakes.ledger_places import ARM, ARN
+from reaper.errors import CloudError, Reason
 from reaper.ledger.codec import COLUMNS, memory_columns, memory_from_row
-from reaper.ledger.port import RETENTION, SNOOZE_FIELDS, NamedRow, Unfinished
+from reaper.ledger.port import SNOOZE_FIELDS
 from reaper.model import AnnouncedAction, Memory, Result, StepName
 
 WRITTEN = {
@@ -39,18 +38,7 @@ WRITTEN = {
     "act_part": ("last_action_part", "1 of 2 variants"),
     "act_told": ("last_action_told_at", NOW - 8 * DAY),
 }
-"""Every column that any version has ever written, with the field it is read into, spelled out: renaming a field must not rename what is stored."""
-OPEN = Unfinished(
-    target=HERE,
-    id=ARN,
-    kind="sagemaker-endpoint",
-    name="churn",
-    region="us-east-1",
-    owner="jo@example.com",
-    action=StepName.DELETE,
-    run="3f2a9c01b7de",
-    at=NOW - HOUR,
-)
+"""Every column that any version has ever written, with its field. A renamed field must not rename the column."""
 
 
 def test_columns_keep_the_names_under_which_they_are_stored():
@@ -86,55 +74,6 @@ def test_a_snooze_creates_a_memory_if_there_is_none(ledger):
     assert ledger.recall([ARM], NOW)[ARM] == Memory(snoozed_until=NOW + DAY, version=1)
 
 
-def test_an_unfinished_action_is_listed_by_target_until_removed(ledger_location):
-    other = replace(OPEN, id=ARM, target=THERE, owner=None)
-    for entry in (OPEN, other, replace(OPEN, id=f"{ARN}-2", at=NOW)):
-        ledger_location.open_ledger().add_unfinished(entry)
-    assert ledger_location.open_ledger().unfinished(HERE, NOW) == [OPEN, replace(OPEN, id=f"{ARN}-2", at=NOW)]
-    assert ledger_location.open_ledger().unfinished(THERE, NOW) == [other]
-    ledger_location.open_ledger().remove_unfinished(HERE, ARN)
-    ledger_location.open_ledger().remove_unfinished(HERE, ARN)
-    assert [entry.id for entry in ledger_location.open_ledger().unfinished(HERE, NOW)] == [f"{ARN}-2"]
-    assert ledger_location.open_ledger().unfinished(HERE, NOW + RETENTION + DAY) == []
-
-
-def test_an_unfinished_action_of_the_same_resource_is_replaced(ledger):
-    ledger.add_unfinished(OPEN)
-    ledger.add_unfinished(replace(OPEN, run="b"))
-    assert [entry.run for entry in ledger.unfinished(HERE, NOW)] == ["b"]
-
-
-def test_a_named_row_is_written_by_version_and_never_forgotten(ledger_location):
-    ledger = ledger_location.open_ledger()
-    assert ledger.read_row("hold") == NamedRow()
-    assert ledger.write_row("hold", {"since": "now", "run": "a"}, 0, NOW)
-    assert not ledger.write_row("hold", {"since": "later"}, 0, NOW)
-    assert ledger.write_row("hold", {"run": "b"}, 1, NOW)
-    ledger.forget_before(NOW + 2 * RETENTION)
-    assert ledger_location.open_ledger().read_row("hold") == NamedRow(values={"run": "b"}, version=2)
-    assert ledger_location.open_ledger().read_row("release") == NamedRow()
-
-
-def test_a_named_row_stores_long_strings(ledger_location):
-    text = " ".join(f"aws/{n:012}/us-east-1" for n in range(9_000))
-    assert ledger_location.open_ledger().write_row("hold", {"targets": text, "none": ""}, 0, NOW)
-    assert ledger_location.open_ledger().read_row("hold").values == {"targets": text, "none": ""}
-
-
-def test_the_format_is_written_once(ledger):
-    opening.ensure_format(ledger, NOW)
-    opening.ensure_format(ledger, NOW)
-    assert ledger.read_row("format") == NamedRow(values={"number": "2"}, version=1)
-
-
-@pytest.mark.parametrize("number", ["3", "x"])
-def test_a_ledger_of_a_newer_format_is_refused(ledger, number):
-    ledger.write_row("format", {"number": number}, 0, NOW)
-    with pytest.raises(SettingsError, match=f"format {number}.*newer version"):
-        opening.ensure_format(ledger, NOW)
-    assert ledger.read_row("format").version == 1
-
-
 def test_a_row_of_version_49f8b6c_is_read_as_written():
     old = {"warned_at": "2026-11-18T08:00:00.000000+00:00", "announced": "delete", "last_act": "stop", "manifest": "/m.json"}
     memory = memory_from_row(old, 4, ARN)
@@ -145,3 +84,23 @@ def test_a_row_of_version_49f8b6c_is_read_as_written():
         4,
     )
     assert memory_columns(memory) == old
+
+
+@pytest.mark.parametrize("column", ["snoozed_until", "last_act", "receipt"])
+@pytest.mark.parametrize("value", [None, 5, 5.0, True, [], {}, b"x"], ids=repr)
+def test_a_column_that_is_no_string_is_unreadable(column, value):
+    with pytest.raises(CloudError, match=f"{ARN} can't be read") as raised:
+        memory_from_row({column: value}, 1, ARN)
+    assert raised.value.reason is Reason.UNREADABLE
+
+
+@pytest.mark.parametrize("text", ["", "1764000000", "20261121", "2026-11-21", "2026-11-21T10:00:00", "tomorrow"])
+def test_a_time_column_needs_a_time_with_a_zone(text):
+    with pytest.raises(CloudError, match="snoozed_until"):
+        memory_from_row({"snoozed_until": text}, 1, ARN)
+
+
+@pytest.mark.parametrize("version", [0, -1, "0", "x", True, None, 1.0])
+def test_a_row_needs_a_version_from_1(version):
+    with pytest.raises(CloudError, match="the ledger record of .* can.t be read"):
+        memory_from_row({}, version, ARN)

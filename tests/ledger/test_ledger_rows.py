@@ -1,3 +1,5 @@
+"""The rows of a ledger that are no memories: leases, statistics, history, unfinished actions and named rows."""
+
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
@@ -8,8 +10,20 @@ import pytest
 
 from fakes.builders import DAY, HOUR, NOW
 from fakes.ledger_places import ARM, ARN, HERE, THERE
-from reaper.ledger.port import HistoryEntry, RunStatistics
-from reaper.model import Memory
+from reaper.ledger.port import RETENTION, HistoryEntry, NamedRow, RunStatistics, Unfinished
+from reaper.model import Memory, StepName
+
+OPEN = Unfinished(
+    target=HERE,
+    id=ARN,
+    kind="sagemaker-endpoint",
+    name="churn",
+    region="us-east-1",
+    owner="jo@example.com",
+    action=StepName.DELETE,
+    run="3f2a9c01b7de",
+    at=NOW - HOUR,
+)
 
 
 def test_only_one_of_many_runs_takes_a_lease(ledger_location):
@@ -104,3 +118,38 @@ def test_forgetting_removes_only_older_entries(ledger_location, ledger):
     assert [e.when for e in ledger.history(ARN)] == [NOW + DAY]
     assert not ledger.take_lease(THERE, "other", NOW + DAY, HOUR)
     assert ledger.forget_before(NOW + HOUR) == 0
+
+
+def test_an_unfinished_action_is_listed_by_target_until_removed(ledger_location):
+    other = replace(OPEN, id=ARM, target=THERE, owner=None)
+    for entry in (OPEN, other, replace(OPEN, id=f"{ARN}-2", at=NOW)):
+        ledger_location.open_ledger().add_unfinished(entry)
+    assert ledger_location.open_ledger().unfinished(HERE, NOW) == [OPEN, replace(OPEN, id=f"{ARN}-2", at=NOW)]
+    assert ledger_location.open_ledger().unfinished(THERE, NOW) == [other]
+    ledger_location.open_ledger().remove_unfinished(HERE, ARN)
+    ledger_location.open_ledger().remove_unfinished(HERE, ARN)
+    assert [entry.id for entry in ledger_location.open_ledger().unfinished(HERE, NOW)] == [f"{ARN}-2"]
+    assert ledger_location.open_ledger().unfinished(HERE, NOW + RETENTION + DAY) == []
+
+
+def test_an_unfinished_action_of_the_same_resource_is_replaced(ledger):
+    ledger.add_unfinished(OPEN)
+    ledger.add_unfinished(replace(OPEN, run="b"))
+    assert [entry.run for entry in ledger.unfinished(HERE, NOW)] == ["b"]
+
+
+def test_a_named_row_is_written_by_version_and_never_forgotten(ledger_location):
+    ledger = ledger_location.open_ledger()
+    assert ledger.read_row("hold") == NamedRow()
+    assert ledger.write_row("hold", {"since": "now", "run": "a"}, 0, NOW)
+    assert not ledger.write_row("hold", {"since": "later"}, 0, NOW)
+    assert ledger.write_row("hold", {"run": "b"}, 1, NOW)
+    ledger.forget_before(NOW + 2 * RETENTION)
+    assert ledger_location.open_ledger().read_row("hold") == NamedRow(values={"run": "b"}, version=2)
+    assert ledger_location.open_ledger().read_row("release") == NamedRow()
+
+
+def test_a_named_row_stores_long_strings(ledger_location):
+    text = " ".join(f"aws/{n:012}/us-east-1" for n in range(9_000))
+    assert ledger_location.open_ledger().write_row("hold", {"targets": text, "none": ""}, 0, NOW)
+    assert ledger_location.open_ledger().read_row("hold").values == {"targets": text, "none": ""}
