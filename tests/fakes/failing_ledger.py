@@ -1,4 +1,4 @@
-"""A ledger that fails when it is told to: `blunder` may raise before an operation, and again after it took effect."""
+"""A ledger that fails on request: `fail_on` may raise before an operation, and again after it took effect."""
 
 from __future__ import annotations
 
@@ -12,27 +12,29 @@ from reaper.model import Memory, Target
 
 
 class FailingLedger(InMemoryLedger):
-    """`reaper.ledger.port.Ledger`. What is remembered of the ids in `garbled` cannot be read."""
+    """`reaper.ledger.port.Ledger`. The memories of `unreadable_ids` can't be read."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.fail_on: Callable[[str, str], None] = lambda call, id: None
+        self.fail_on: Callable[[str, str], None] = lambda call, name: None
         self.unreadable_ids: set[str] = set()
 
     def recall(self, ids: Iterable[str], now: datetime) -> Recalled:
         self.fail_on("recall", "")
-        found = super().recall(ids, now)
-        spoilt = {
-            id: CloudError(Reason.UNREADABLE, "ledger", f"{id} cannot be read") for id in found if id in self.unreadable_ids
+        memories = super().recall(ids, now)
+        unreadable = {
+            resource_id: CloudError(Reason.UNREADABLE, "ledger", f"{resource_id} cannot be read")
+            for resource_id in memories
+            if resource_id in self.unreadable_ids
         }
-        return Recalled({id: memory for id, memory in found.items() if id not in spoilt}, spoilt)
+        return Recalled({key: memory for key, memory in memories.items() if key not in unreadable}, unreadable)
 
     def remember(
-        self, id: str, memory: Memory, expected_version: int, now: datetime, fields: Collection[str] | None = None
+        self, resource_id: str, memory: Memory, expected_version: int, now: datetime, fields: Collection[str] | None = None
     ) -> bool:
-        self.fail_on("remember", id)
-        written = super().remember(id, memory, expected_version, now)
-        self.fail_on("remembered", id)
+        self.fail_on("remember", resource_id)
+        written = super().remember(resource_id, memory, expected_version, now, fields)
+        self.fail_on("remembered", resource_id)
         return written
 
     def add_unfinished(self, entry: Unfinished) -> None:
@@ -40,10 +42,10 @@ class FailingLedger(InMemoryLedger):
         super().add_unfinished(entry)
         self.fail_on("began", entry.id)
 
-    def remove_unfinished(self, target: Target, id: str) -> None:
-        self.fail_on("end", id)
-        super().remove_unfinished(target, id)
-        self.fail_on("ended", id)
+    def remove_unfinished(self, target: Target, resource_id: str) -> None:
+        self.fail_on("end", resource_id)
+        super().remove_unfinished(target, resource_id)
+        self.fail_on("ended", resource_id)
 
     def unfinished(self, target: Target, now: datetime) -> list[Unfinished]:
         self.fail_on("unfinished", "")
@@ -70,6 +72,6 @@ class FailingLedger(InMemoryLedger):
         super().add_history(entry)
         self.fail_on("noted", entry.id)
 
-    def history(self, id: str) -> list[HistoryEntry]:
-        self.fail_on("history", id)
-        return super().history(id)
+    def history(self, resource_id: str) -> list[HistoryEntry]:
+        self.fail_on("history", resource_id)
+        return super().history(resource_id)

@@ -1,7 +1,7 @@
-"""A cloud of one kind in memory, in the shape that both clouds have: things that are used, stopped, started, deleted and brought back.
+"""A cloud with one kind of resource in memory, in the shape that both clouds have: used, stopped, started, deleted and restored.
 
-It stands for the boundary that is ours (kind, acts, cloud), so that the plan, the hands and the ledger can be driven through thousands of
-sweeps. Things tell the truth of themselves when they are looked at; `blunder` and `meanwhile` make calls fail or the world change in between.
+It replaces kind, actions and session, so that plan, executor and ledger can be driven through thousands of sweeps. A resource always
+reports its true state; `fail_on` and `before_call` make calls fail or change the cloud in between.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ DENIED = CloudError(Reason.DENIED, "sagemaker:DeleteEndpoint", "not allowed", mi
 
 @dataclass(slots=True, kw_only=True)
 class FakeResource:
-    """One resource. `uses` are the moments at which it was used; `up` since when its heartbeat beats, None while stopped. `barred`: why
-    nothing can be done to it now.
+    """One resource. `uses` has the times of use. `running_since` is the start of its heartbeat, None while stopped. With `blocked_because`
+    no action on it is possible now.
 
-    `variants`: how many of its `whole` still run; one action scales one of them in. `host`: the name of the thing that it lives in and goes
-    with. `slow`: what lives inside it takes longer to go than an action may wait. `refused`: a restore gets no machine for it now.
+    `variants` of its `whole` are still running; one action scales one of them in. `host` names the resource that contains it and is deleted
+    with it. `slow`: what it contains takes longer to delete than an action may wait. `refused`: a restore gets no instance for it now.
 
-    `deaf`: stretches of which there are no metrics. `vague`: it never had a heartbeat, only a hint. `patchy`: its replies are incomplete.
+    In `metric_gaps` it has no metrics. `without_heartbeat`: it only has indirect evidence. `incomplete_replies`: its metric replies are cut.
     """
 
     name: str
@@ -70,8 +70,8 @@ class FakeResource:
 
 @dataclass(slots=True)
 class FakeCloud:
-    """Everything there is. `log` has every act as (move, name, when). `witness` sees every
-    call just before it takes effect; `asking` is called right before leave for it is asked for."""
+    """All resources. `log` has every action as (action, name, time). `on_action` sees every changing call just before it takes effect;
+    `before_permit` runs right before permission for a call is checked."""
 
     clock: Callable[[], datetime]
     things: dict[str, FakeResource] = field(default_factory=dict)
@@ -86,14 +86,14 @@ class FakeCloud:
         return self.things[name]
 
     def inside(self, name: str) -> list[FakeResource]:
-        """What lives in it."""
+        """The resources inside it."""
         return [thing for thing in self.things.values() if thing.host == name]
 
     def id(self, name: str) -> str:
         return f"arn:aws:sagemaker:us-east-1:123456789012:endpoint/{name}"
 
     def thing(self, call: str, name: str) -> FakeResource:
-        """The thing, as a call finds it. Raises CloudError where the call fails or the thing is gone."""
+        """The resource as a call finds it. Raises CloudError if the call fails or the resource is gone."""
         self.fail_on(call, name)
         if name not in self.things:
             raise CloudError(Reason.GONE, call, f"could not find {name}")
@@ -104,7 +104,7 @@ class FakeCloud:
 
 
 class FakeSession:
-    """A session of the depot: `reaper.observe.Cloud`."""
+    """A session of the fake cloud: `reaper.observe.CloudSession`."""
 
     def __init__(self, cloud: FakeCloud, target: Target = TARGET) -> None:
         self.cloud, self.target = cloud, target

@@ -1,4 +1,4 @@
-"""A whole deployment in mode enforce over the depot: its own clock, ledger, channel and archive; one `sweep()` after the other."""
+"""A whole deployment in enforce mode over the fake cloud, with its own clock, ledger, channel and manifest store."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ owners: {domains: [example.com], fallback: ml-admins@example.com}
 
 
 class FakeChannel:
-    """A channel that keeps what it is given; `shut`: it takes nothing. `heard` hears of every message that was taken."""
+    """A channel that stores its messages. `is_closed`: it accepts nothing. `on_message` runs after every accepted message."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
@@ -73,7 +73,7 @@ class FakeDeployment:
         self.archive = manifest.Archive(place="s3://manifests", store=self.store)
 
     def sweep(self, mode: Mode = Mode.ENFORCE, regions: Sequence[str] | None = None) -> Report:
-        """One sweep now: the report as an entry point would give it. Without `regions` it looks at all of them."""
+        """Run one sweep now and return its report, as an entry point would. By default over all regions."""
         self.runs += 1
         run, yards = f"run-{self.runs}", [FakeSession(self.cloud, replace(TARGET, region=r)) for r in regions or self.regions]
         order = ObserveContext(policy=self.policy, now=self.now)
@@ -103,12 +103,12 @@ class FakeDeployment:
         )
 
     def sweep_after(self, **given: Any) -> Report:
-        """A sweep after so much time."""
+        """Run a sweep after this much time."""
         self.now += timedelta(**given)
         return self.sweep()
 
     def restore_context(self) -> restore.RestoreContext:
-        """What a person who takes things back works with."""
+        """What `reaper restore` and `reaper undo` work with."""
         return restore.RestoreContext(
             ledger=self.ledger,
             archive=self.archive,

@@ -1,4 +1,4 @@
-"""A place for each kind of ledger to keep its things in, so that one suite can be run against all of them."""
+"""An empty location for each kind of ledger, so that one suite runs against all of them."""
 
 from __future__ import annotations
 
@@ -38,25 +38,25 @@ AWS = {
 
 
 class LedgerLocation:
-    """An empty place at `address`. Whoever opens it sees what the others write."""
+    """An empty location at `address`. Every ledger opened on it sees what the others write."""
 
     def __init__(self, address: str, environ: Mapping[str, str]) -> None:
         self.address, self.environ = address, environ
         self._opened: list[Ledger] = []
 
     def open_ledger(self) -> Ledger:
-        """One more ledger on the same place; a fleeting one has no other place than itself."""
+        """One more ledger on the same location. An in-memory ledger is its own location, so there is only one."""
         if self.address != "memory:" or not self._opened:
             self._opened.append(opening.open_ledger(self.address, self.environ))
         return self._opened[-1]
 
     def overwrite(self, id: str, field: str, value: str | int) -> None:
-        """Put `value` where a memory that is there keeps `field`, behind the ledger's back."""
+        """Overwrite a column of a stored memory behind the ledger's back."""
         scheme, _, place = self.address.partition(":")
         GARBLE[scheme](self, place.removeprefix("//"), id, field, value)
 
     def stored_columns(self, id: str) -> Mapping[str, Any]:
-        """What the place itself holds as the memory, column by column."""
+        """The columns of a memory as they are stored."""
         scheme, _, place = self.address.partition(":")
         return STORED[scheme](self, place.removeprefix("//"), id)
 
@@ -155,7 +155,7 @@ STORED = {"memory": _stored_memory, "sqlite": _stored_sqlite, "dynamodb": _store
 
 @contextmanager
 def cut(url: str, when: Callable[[str, bytes], bool]) -> Iterator[str]:
-    """A way to `url` on which a request for which `when(method, body)` holds does arrive, but its reply gets lost."""
+    """A proxy for `url` that loses the reply to every request for which `when(method, body)` is true."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -181,7 +181,7 @@ def cut(url: str, when: Callable[[str, bytes], bool]) -> Iterator[str]:
         do_GET = do_POST = do_PUT = do_PATCH = do_MERGE = do_DELETE = _pass
 
         def log_message(self, format: str, *args: object) -> None:
-            """Nothing to say."""
+            """Logs nothing."""
 
     with ExitStack() as stack:
         server = stack.enter_context(ThreadingHTTPServer(("127.0.0.1", 0), Handler))

@@ -1,4 +1,4 @@
-"""A keep-link, ledgers behind it that fail in different ways, and how to look and send as a browser does."""
+"""A snooze link, ledgers behind it that fail in different ways, and requests as a browser sends them."""
 
 from __future__ import annotations
 
@@ -42,21 +42,21 @@ def warned() -> InMemoryLedger:
 
 
 class UnreachableLedger(InMemoryLedger):
-    """A store that nobody can reach."""
+    """A ledger whose reads time out."""
 
     def recall(self, ids: Iterable[str], now: datetime) -> Recalled:
         raise CloudError(Reason.UNREACHABLE, "dynamodb:GetItem", "timed out at 10.0.0.7")
 
 
 class LedgerWithoutHistory(InMemoryLedger):
-    """A store whose history cannot be written."""
+    """A ledger whose history can't be written."""
 
     def add_history(self, entry: Any) -> None:
         raise CloudError(Reason.THROTTLED, "dynamodb:PutItem", "slow down")
 
 
 class ContendedLedger(InMemoryLedger):
-    """A store where a sweep writes right before each of the first `times` writes."""
+    """A ledger to which a sweep writes right before each of the first `times` writes."""
 
     def __init__(self, times: int) -> None:
         super().__init__()
