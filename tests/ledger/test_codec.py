@@ -102,5 +102,5 @@ def test_a_time_column_needs_a_time_with_a_zone(text):
 
 @pytest.mark.parametrize("version", [0, -1, "0", "x", True, None, 1.0])
 def test_a_row_needs_a_version_from_1(version):
-    with pytest.raises(CloudError, match="not a version|invalid literal"):
+    with pytest.raises(CloudError, match=r"not a version|invalid literal"):
         memory_from_row({}, version, ARN)
