@@ -1,4 +1,4 @@
-"""A ledger that fails when it is told to: `blunder` may raise before an operation, and again after it took effect."""
+"""A ledger that fails on request: `fail_on` may raise before an operation, and again after it took effect."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class FailingLedger(InMemoryLedger):
         return Recalled({id: memory for id, memory in found.items() if id not in spoilt}, spoilt)
 
     def remember(
-        self, id: str, memory: Memory, expected_version: int, now: datetime, fields: Collection[str] | None = None
+        self, resource_id: str, memory: Memory, expected_version: int, now: datetime, fields: Collection[str] | None = None
     ) -> bool:
         self.fail_on("remember", id)
         written = super().remember(id, memory, expected_version, now)

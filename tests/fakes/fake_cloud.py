@@ -1,7 +1,7 @@
-"""A cloud of one kind in memory, in the shape that both clouds have: things that are used, stopped, started, deleted and brought back.
+"""A cloud with one kind of resource in memory, in the shape that both clouds have: used, stopped, started, deleted and restored.
 
-It stands for the boundary that is ours (kind, acts, cloud), so that the plan, the hands and the ledger can be driven through thousands of
-sweeps. Things tell the truth of themselves when they are looked at; `blunder` and `meanwhile` make calls fail or the world change in between.
+It replaces kind, actions and session, so that plan, executor and ledger can be driven through thousands of sweeps. A resource always
+reports its true state; `fail_on` and `before_call` make calls fail or change the cloud in between.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ class FakeResource:
     """One resource. `uses` are the moments at which it was used; `up` since when its heartbeat beats, None while stopped. `barred`: why
     nothing can be done to it now.
 
-    `variants`: how many of its `whole` still run; one action scales one of them in. `host`: the name of the thing that it lives in and goes
-    with. `slow`: what lives inside it takes longer to go than an action may wait. `refused`: a restore gets no machine for it now.
+    `variants` of its `whole` are still running; one action scales one of them in. `host` names the resource that contains it and is deleted
+    with it. `slow`: what it contains takes longer to delete than an action may wait. `refused`: a restore gets no instance for it now.
 
-    `deaf`: stretches of which there are no metrics. `vague`: it never had a heartbeat, only a hint. `patchy`: its replies are incomplete.
+    In `metric_gaps` it has no metrics. `without_heartbeat`: it only has indirect evidence. `incomplete_replies`: its metric replies are cut.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""A whole deployment in mode enforce over the depot: its own clock, ledger, channel and archive; one `sweep()` after the other."""
+"""A whole deployment in enforce mode over the fake cloud, with its own clock, ledger, channel and manifest store."""
 
 from __future__ import annotations
 

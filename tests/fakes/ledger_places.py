@@ -1,4 +1,4 @@
-"""A place for each kind of ledger to keep its things in, so that one suite can be run against all of them."""
+"""An empty location for each kind of ledger, so that one suite runs against all of them."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ STORED = {"memory": _stored_memory, "sqlite": _stored_sqlite, "dynamodb": _store
 
 @contextmanager
 def cut(url: str, when: Callable[[str, bytes], bool]) -> Iterator[str]:
-    """A way to `url` on which a request for which `when(method, body)` holds does arrive, but its reply gets lost."""
+    """A proxy for `url` that loses the reply to every request for which `when(method, body)` is true."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -237,7 +237,7 @@ def cut(url: str, when: Callable[[str, bytes], bool]) -> Iterator[str]:
         do_GET = do_POST = do_PUT = do_PATCH = do_MERGE = do_DELETE = _pass
 
         def log_message(self, format: str, *args: object) -> None:
-            """Nothing to say."""
+            """Logs nothing."""
 
     with ExitStack() as stack:
         server = stack.enter_context(ThreadingHTTPServer(("127.0.0.1", 0), Handler))

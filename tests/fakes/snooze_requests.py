@@ -1,4 +1,4 @@
-"""A keep-link, ledgers behind it that fail in different ways, and how to look and send as a browser does."""
+"""A snooze link, ledgers behind it that fail in different ways, and requests as a browser sends them."""
 
 from __future__ import annotations
 

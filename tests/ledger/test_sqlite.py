@@ -23,49 +23,19 @@ def opened(file: Path):
     return opening.open_ledger(f"sqlite://{file}", {})
 
 
-def test_without_an_address_the_users_state_directory_keeps_it(tmp_path):
+def test_the_default_ledger_is_in_the_users_state_directory(tmp_path):
     kept = opening.open_ledger(None, {"XDG_STATE_HOME": str(tmp_path)})
     kept.remember(ARN, Memory(warned_at=NOW), 0, NOW)
     kept.close()
     assert (tmp_path / "ml-idle-reaper" / "ledger.db").is_file()
 
 
-@pytest.mark.parametrize(
-    ("environ", "platform", "expected"),
-    [
-        pytest.param({"HOME": "/home/jo"}, "linux", "sqlite:///home/jo/.local/state/ml-idle-reaper/ledger.db", id="a home"),
-        pytest.param({"HOME": "/h", "XDG_STATE_HOME": "/s"}, "linux", "sqlite:///s/ml-idle-reaper/ledger.db", id="a state home"),
-        pytest.param(
-            {"HOME": "/h", "XDG_STATE_HOME": "state"},
-            "linux",
-            "sqlite:///h/.local/state/ml-idle-reaper/ledger.db",
-            id="a relative state home does not count",
-        ),
-        pytest.param({"HOME": "/Users/jo"}, "darwin", "sqlite:///Users/jo/.local/state/ml-idle-reaper/ledger.db", id="macOS"),
-        pytest.param(
-            {"LOCALAPPDATA": r"C:\Users\jo\AppData\Local", "HOME": "/h"},
-            "win32",
-            r"sqlite://C:\Users\jo\AppData\Local\ml-idle-reaper\ledger.db",
-            id="Windows",
-        ),
-    ],
-)
-def test_where_the_users_own_ledger_is(environ, platform, expected):
-    assert opening.default_address(environ, platform) == expected
-
-
-@pytest.mark.parametrize("platform", ["linux", "win32"])
-def test_without_any_home_the_setting_is_asked_for(platform):
-    with pytest.raises(SettingsError, match="REAPER_LEDGER is not set"):
-        opening.default_address({}, platform)
-
-
-def test_the_folder_is_made_for_its_user_only(file):
+def test_the_ledgers_folder_is_private_to_its_user(file):
     opened(file).close()
     assert file.parent.stat().st_mode & 0o077 == 0
 
 
-def test_what_is_kept_survives_the_process(file):
+def test_processes_share_one_file_and_each_write_wins_once(file):
     code = (
         "import sys; from datetime import UTC, datetime; from reaper.ledger import opening; from reaper.model import Memory\n"
         "kept = opening.open_ledger(sys.argv[1], {}); now = datetime(2026, 11, 21, tzinfo=UTC)\n"
@@ -79,7 +49,7 @@ def test_what_is_kept_survives_the_process(file):
     kept.close()
 
 
-def test_a_file_of_a_newer_version_is_left_alone(file):
+def test_a_file_of_a_newer_version_is_refused(file):
     opened(file).close()
     with sqlite3.connect(file) as connection:
         connection.execute("PRAGMA user_version = 99")
@@ -92,7 +62,7 @@ def seen(folder: Path) -> dict[str, tuple[bytes, int]]:
     return {str(path): (path.read_bytes() if path.is_file() else b"", path.stat().st_mtime_ns) for path in folder.rglob("*")}
 
 
-def test_an_audit_finds_an_empty_memory_where_there_is_no_file_and_makes_none(file, tmp_path):
+def test_an_audit_without_a_file_reads_nothing_and_creates_none(file, tmp_path):
     kept = opening.open_ledger(f"sqlite://{file}", {}, read_only=True)
     assert kept.recall([ARN], NOW) == {}
     assert list(tmp_path.iterdir()) == []
@@ -100,7 +70,7 @@ def test_an_audit_finds_an_empty_memory_where_there_is_no_file_and_makes_none(fi
 
 
 @pytest.mark.parametrize("writing", [False, True])
-def test_an_audit_reads_what_is_there_and_changes_nothing(file, tmp_path, writing):
+def test_an_audit_reads_the_file_and_changes_nothing(file, tmp_path, writing):
     other = opened(file)
     other.remember(ARN, Memory(warned_at=NOW), 0, NOW)
     if not writing:
@@ -118,7 +88,7 @@ def test_an_audit_reads_what_is_there_and_changes_nothing(file, tmp_path, writin
     other.close()
 
 
-def test_an_audit_upgrades_no_file(file, tmp_path):
+def test_an_audit_does_not_upgrade_the_file(file, tmp_path):
     file.parent.mkdir(parents=True)
     sqlite3.connect(file).executescript("PRAGMA user_version = 0; CREATE TABLE old (x)").connection.close()
     before = seen(tmp_path)
@@ -137,7 +107,7 @@ def test_an_audit_refuses_a_file_of_a_newer_version_too(file):
         opening.open_ledger(f"sqlite://{file}", {}, read_only=True)
 
 
-def test_a_file_that_is_something_else_is_refused(file):
+def test_a_file_that_is_no_database_is_refused(file):
     file.parent.mkdir(parents=True)
     file.write_text("this is a letter, not a database, and it is long enough to look at\n" * 20)
     for read_only in (False, True):
@@ -145,13 +115,13 @@ def test_a_file_that_is_something_else_is_refused(file):
             opening.open_ledger(f"sqlite://{file}", {}, read_only=read_only)
 
 
-def test_a_place_that_cannot_be_written_is_refused(tmp_path):
+def test_a_path_that_cannot_be_written_is_refused(tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(SettingsError, match="can't be opened"):
         opened(tmp_path / "file" / "ledger.db")
 
 
-def test_a_memory_that_cannot_be_read_is_an_error_and_not_a_blank(file):
+def test_an_unreadable_memory_is_an_error_and_never_empty(file):
     kept = opened(file)
     kept.remember(ARN, Memory(warned_at=NOW), 0, NOW)
     kept.remember(ARM, Memory(warned_at=NOW), 0, NOW)
@@ -174,7 +144,7 @@ def test_a_memory_that_cannot_be_read_is_an_error_and_not_a_blank(file):
     kept.close()
 
 
-def test_a_failing_file_is_a_cloud_error(file):
+def test_a_failing_statement_is_a_cloud_error(file):
     kept = opened(file)
     with sqlite3.connect(file) as connection:
         connection.execute("DROP TABLE memory")
@@ -186,7 +156,7 @@ def test_a_failing_file_is_a_cloud_error(file):
     kept.close()
 
 
-def test_a_home_may_be_written_as_a_tilde(tmp_path, monkeypatch):
+def test_a_tilde_in_the_address_is_the_home_directory(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     opening.open_ledger("sqlite://~/mine.db", {}).close()
     assert (tmp_path / "mine.db").is_file()

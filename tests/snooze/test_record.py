@@ -59,7 +59,7 @@ def test_an_unreadable_memory_is_never_overwritten(ledger: InMemoryLedger):
     ledger._memories[ID] = broken = (*ledger._memories[ID][:2], {"snoozed_until": "next summer"})
     for reply in (look(ledger), send(ledger, shorten="yes")):
         assert reply.status == 503
-        assert "cannot be read" in reply.note
+        assert "can't be read" in reply.note
     assert ledger._memories[ID] == broken
 
 

@@ -1,4 +1,4 @@
-"""Each ledger of version 49f8b6c, loaded into each kind of store, with the world that it speaks of around it."""
+"""Each ledger of version 49f8b6c, loaded into each kind of store, together with the resources that it describes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from contextlib import closing
 from dataclasses import dataclass, fields
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import boto3
 import pytest
@@ -29,13 +28,13 @@ HERE = Path(__file__).parent
 
 @dataclass
 class Upgraded:
-    """The new product on an old ledger. `links` were mailed by the old one."""
+    """The new product on an old ledger. `links` were mailed by the old version."""
 
     deployment: FakeDeployment
     links: dict[str, str]
 
     def click(self, name: str, days: int) -> Reply:
-        """The form behind the mailed link, sent now, to a page that knows its deployment by now."""
+        """Send the form of the mailed link now, to a page that has been given its deployment since."""
         form = f"t={self.links[name].partition('t=')[2]}&days={days}&reason=needed&name=jo".encode()
         keys = Keys(**KEYS, deployment="arn:aws:cloudformation:us-east-1:123456789012:stack/reaper/1")
         desk = SnoozeContext(ledger=lambda: self.deployment.ledger, keys=lambda wanted: keys, now=self.deployment.now)
@@ -47,7 +46,7 @@ class Upgraded:
 
 @pytest.fixture(params=["sqlite", "dynamodb", "table"])
 def upgraded(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., Upgraded]]:
-    """A function from the name of a ledger, and `max_acts`, to the new product on it."""
+    """A function from the name of a fixture, and `max_acts`, to the new product on that ledger."""
     with pytest.MonkeyPatch.context() as patch:
         opened: list[LedgerLocation] = []
 
@@ -78,9 +77,8 @@ def _upgraded(ledger_location: LedgerLocation, play: str, most: int) -> Upgraded
     return Upgraded(deployment, world["links"])
 
 
-def _thing(said: dict[str, Any]) -> dict[str, Any]:
-    moments = {name: datetime.fromisoformat(said[name]) for name in ("created", "changed", "up") if said[name]}
-    return {**said, **moments, "uses": [datetime.fromisoformat(use) for use in said["uses"]]}
+RENAMED = {"up": "running_since", "deaf": "metric_gaps", "vague": "without_heartbeat", "patchy": "incomplete_replies"}
+"""Fields of a fake resource by the names that version 49f8b6c of the tests gave them."""
 
 
 def _sqlite(request: pytest.FixtureRequest, patch: pytest.MonkeyPatch, folder: Path, play: str) -> LedgerLocation:

@@ -37,7 +37,7 @@ def about(texts: list[str], name: str) -> list[str]:
     return [part.partition("\n\n")[0] for text in texts for part in text.split(f" {name}\n")[1:]]
 
 
-def test_an_idle_notice_past_its_date_is_acted_on_as_it_stands(upgraded: Load):
+def test_an_old_notice_past_its_date_leads_to_the_action(upgraded: Load):
     old = upgraded("notices")
     found = finding_of(swept(old, NOON), "past-due")
     assert (found.step.name, found.outcome.result, done(old.deployment, "past-due")) == (
@@ -48,7 +48,7 @@ def test_an_idle_notice_past_its_date_is_acted_on_as_it_stands(upgraded: Load):
     assert old.deployment.memory("past-due").last_action_result is Result.DONE
 
 
-def test_an_idle_notice_before_its_date_waits_for_it_without_another_mail(upgraded: Load):
+def test_an_old_notice_before_its_date_waits_without_another_mail(upgraded: Load):
     old = upgraded("notices")
     told = old.deployment.memory("announced")
     swept(old, NOON)
@@ -59,7 +59,7 @@ def test_an_idle_notice_before_its_date_waits_for_it_without_another_mail(upgrad
     assert done(old.deployment, "announced") == [StepName.STOP]
 
 
-def test_a_reminder_keeps_its_round_and_the_first_date_holds(upgraded: Load):
+def test_an_old_reminder_keeps_its_interval_and_its_date(upgraded: Load):
     old = upgraded("notices")
     told = old.deployment.memory("slow-reminded")
     swept(old, NOON)
@@ -72,7 +72,7 @@ def test_a_reminder_keeps_its_round_and_the_first_date_holds(upgraded: Load):
     assert done(old.deployment, "slow-reminded") == [StepName.STOP]
 
 
-def test_a_stop_by_hours_needs_an_enrolment_although_it_was_announced(upgraded: Load):
+def test_a_stop_by_hours_needs_an_enrolment_even_if_announced(upgraded: Load):
     old = upgraded("notices")
     assert old.deployment.memory("office-told").act_not_before < NIGHT
     assert finding_of(swept(old, NIGHT), "office-told").step.name is StepName.WARN
@@ -86,7 +86,7 @@ def test_a_stop_by_hours_needs_an_enrolment_although_it_was_announced(upgraded: 
     assert done(old.deployment, "office-told") == [StepName.STOP]
 
 
-def test_what_was_stopped_by_the_calendar_last_night_is_started_today(upgraded: Load):
+def test_a_resource_stopped_by_hours_is_started_the_next_day(upgraded: Load):
     old = upgraded("notices")
     swept(old, NIGHT)
     assert done(old.deployment, "office-night") == []
@@ -96,7 +96,7 @@ def test_what_was_stopped_by_the_calendar_last_night_is_started_today(upgraded: 
     assert done(old.deployment, "office-night") == [StepName.START], "its owner was never told of the office hours"
 
 
-def test_open_actions_are_told_as_unknown_once_and_never_continued(upgraded: Load):
+def test_unfinished_actions_are_reported_once_and_never_continued(upgraded: Load):
     old = upgraded("notices")
     report = swept(old, NOON)
     for name, move in OPEN.items():
@@ -109,7 +109,7 @@ def test_open_actions_are_told_as_unknown_once_and_never_continued(upgraded: Loa
     assert sum(text.count(UNKNOWN) for text in old.mails(SAM)) == len(OPEN)
 
 
-def test_what_an_open_action_was_for_is_done_only_after_a_notice_anew(upgraded: Load):
+def test_an_unfinished_action_is_repeated_only_after_a_new_notice(upgraded: Load):
     old = upgraded("notices")
     swept(old, NOON)
     swept(old, NOON + 2 * HOUR)
@@ -123,7 +123,7 @@ def test_what_an_open_action_was_for_is_done_only_after_a_notice_anew(upgraded: 
 
 
 @pytest.mark.parametrize("name", ["done-stop", "k1-stop-made", "k3-delete-made"])
-def test_what_the_old_version_did_is_brought_back_by_its_own_manifest(upgraded: Load, name: str):
+def test_an_old_action_is_undone_from_its_own_manifest(upgraded: Load, name: str):
     old = upgraded("notices")
     swept(old, NOON)
     assert name not in old.deployment.cloud.things or old.deployment.cloud.things[name].running_since is None
@@ -132,7 +132,7 @@ def test_what_the_old_version_did_is_brought_back_by_its_own_manifest(upgraded: 
     assert old.deployment.memory(name).last_action is None
 
 
-def test_a_snooze_holds_and_one_that_is_over_leads_to_a_new_notice(upgraded: Load):
+def test_an_old_snooze_counts_and_its_end_leads_to_a_new_notice(upgraded: Load):
     old = upgraded("notices")
     given = old.deployment.memory("snoozed")
     report = swept(old, NOON)
@@ -149,7 +149,7 @@ def test_a_snooze_holds_and_one_that_is_over_leads_to_a_new_notice(upgraded: Loa
     )
 
 
-def test_a_link_that_was_mailed_before_the_upgrade_still_keeps(upgraded: Load):
+def test_a_snooze_link_mailed_before_the_upgrade_still_works(upgraded: Load):
     old = upgraded("notices")
     old.deployment.now = NOON
     assert old.click("linked", 7).status == 200
@@ -159,7 +159,7 @@ def test_a_link_that_was_mailed_before_the_upgrade_still_keeps(upgraded: Load):
     assert done(old.deployment, "past-due") == [StepName.STOP], "the same but for the click"
 
 
-def test_the_lease_of_a_dead_run_is_respected_and_then_taken(upgraded: Load):
+def test_the_lease_of_a_dead_run_counts_until_it_expires(upgraded: Load):
     old = upgraded("notices")
     report = swept(old, old.deployment.now + 2 * HOUR / 60)
     assert {f.step.because for f in report.findings if f.step.name is StepName.NONE} >= {SHUT}
@@ -169,7 +169,7 @@ def test_the_lease_of_a_dead_run_is_respected_and_then_taken(upgraded: Load):
     assert old.deployment.ledger.take_lease(TARGET, "the next", NIGHT, HOUR)
 
 
-def test_history_and_summaries_are_still_there(upgraded: Load):
+def test_history_and_statistics_survive_the_upgrade(upgraded: Load):
     old = upgraded("notices")
     ids = [*map(old.deployment.cloud.id, old.links), "overview"]
     before = {id_: old.deployment.ledger.history(id_) for id_ in ids}
@@ -182,7 +182,7 @@ def test_history_and_summaries_are_still_there(upgraded: Load):
     assert old.deployment.ledger.statistics(TARGET, "sagemaker-endpoint", 50)[1:] == usual
 
 
-def test_the_admins_get_one_summary_and_hear_no_more_of_it(upgraded: Load):
+def test_the_admins_get_one_summary_after_the_upgrade(upgraded: Load):
     old = upgraded("notices")
     swept(old, NOON)
     assert len(old.mails(ADMINS)) == 1
@@ -191,7 +191,7 @@ def test_the_admins_get_one_summary_and_hear_no_more_of_it(upgraded: Load):
     assert len(old.mails(ADMINS)) == 1
 
 
-def test_a_hold_stands_while_the_limits_are_exceeded_until_a_release(upgraded: Load):
+def test_an_old_hold_lasts_until_a_release_while_over_the_limits(upgraded: Load):
     old = upgraded("holds", most=1)
     when = old.deployment.now + DAY
     moves = {finding_of(swept(old, when), f"second-{n}").step.name for n in (1, 2, 3)}
@@ -202,7 +202,7 @@ def test_a_hold_stands_while_the_limits_are_exceeded_until_a_release(upgraded: L
     assert sorted(name for move, name, _ in old.deployment.cloud.log) == ["second-1", "second-2", "second-3"]
 
 
-def test_a_hold_is_not_ended_by_a_run_over_less_than_the_old_one_read(upgraded: Load):
+def test_a_narrower_run_does_not_end_an_old_hold(upgraded: Load):
     old = upgraded("holds", most=20)
     old.deployment.now += DAY
     report = old.deployment.sweep(regions=["us-east-1"])
@@ -212,7 +212,7 @@ def test_a_hold_is_not_ended_by_a_run_over_less_than_the_old_one_read(upgraded: 
     assert sorted(name for move, name, _ in old.deployment.cloud.log) == ["second-1", "second-2", "second-3"]
 
 
-def test_a_release_before_the_first_new_run_ends_the_hold(upgraded: Load):
+def test_a_release_before_the_first_new_run_ends_an_old_hold(upgraded: Load):
     old = upgraded("holds", most=1)
     assert [h.limit for h in hold_ledger.current_holds(old.deployment.ledger)] == ["older"]
     hold_ledger.release_hold(old.deployment.ledger, "lee", old.deployment.now)
@@ -221,7 +221,7 @@ def test_a_release_before_the_first_new_run_ends_the_hold(upgraded: Load):
     assert sorted(name for move, name, _ in old.deployment.cloud.log) == ["second-1", "second-2", "second-3"]
 
 
-def test_a_jump_that_the_old_version_held_is_still_held(upgraded: Load):
+def test_an_old_hold_for_a_jump_still_counts(upgraded: Load):
     old = upgraded("holds", most=20)
     west = replace(TARGET, region="eu-west-1")
     [jump, *usual] = old.deployment.ledger.statistics(west, "sagemaker-endpoint", 50)

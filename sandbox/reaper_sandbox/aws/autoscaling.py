@@ -43,7 +43,7 @@ def register(region: Region, params: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def held(region: Region, id_: str, dimension: str) -> None:
-    """What the autoscaler does to whoever goes outside of its limits: it moves the capacity back into them."""
+    """Move a capacity outside of its limits back into them, as the autoscaler does."""
     target = region.scalable.get((id_, dimension))
     if target is None:
         return

@@ -24,7 +24,7 @@ class Definition:
 
 
 def custom(name: str, dimensions: tuple[str, ...]) -> Definition:
-    """A metric that somebody published: every aggregation works."""
+    """A published custom metric: every aggregation works."""
     return Definition(name=name, unit="Unspecified", dimensions=dimensions, aggregations=AGGREGATIONS)
 
 

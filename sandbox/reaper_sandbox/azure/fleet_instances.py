@@ -27,7 +27,7 @@ EXPECTED: dict[str, Expected] = {
 
 
 def settle(vision: Workspace, chat: Workspace, now: datetime) -> None:
-    """Puts those with a Busy signal into `vision`, the others into the project `chat`, where nobody ever published Busy."""
+    """Puts those with a Busy signal into `vision`, the others into the project `chat`, where Busy was never published."""
     month = now - timedelta(days=30)
     _published(vision, month, now)
     chat.instance("job-running", started=month).set("properties.properties.state", "JobRunning")

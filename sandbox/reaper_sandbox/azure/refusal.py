@@ -8,7 +8,7 @@ from __future__ import annotations
 from reaper_sandbox.azure.request import Json, Refused, Reply
 
 PRINCIPAL = "7d1c6a52-3f0e-4b7e-9a44-5d2b8e0f6c11"
-"""The object id of the pretend managed identity; its client id is the same here."""
+"""The object id of the simulated managed identity; its client id is the same here."""
 
 
 def refused(status: int, code: str, message: str, **headers: str) -> Refused:
@@ -59,7 +59,7 @@ def throttled(seconds: int, message: str = "The request was throttled.") -> Refu
 
 
 def no_subscription(subscription: str) -> Refused:
-    """404 for a subscription nobody has."""
+    """404 for an unknown subscription."""
     return refused(404, "SubscriptionNotFound", f"The subscription '{subscription}' could not be found.")
 
 

@@ -1,4 +1,4 @@
-"""What the pretend identity may do: everything, unless a guard from here says otherwise. Resource Graph asks the same guards, row by row.
+"""What the simulated identity may do: everything, unless a guard from here says otherwise. Resource Graph asks the same guards, row by row.
 
 server.rules.append(deny("Microsoft.MachineLearningServices/workspaces/computes/read", ".*/workspaces/vision"))
 server.rules.append(only(*the_actions_of_a_role))

@@ -1,4 +1,4 @@
-"""The pretend Azure as a server.
+"""The simulated Azure as a server.
 
     with Server(now) as azure:
         workspace = azure.subscription("1111…").workspace("vision")

@@ -1,4 +1,4 @@
-"""Owners' mails read back: which resources they name, what each costs, and what happens next. The texts are those of `mail/owner.txt.j2`."""
+"""Reads owners' mails: the resources, what each costs, and what happens next. The texts are those of `notices/templates/owner.txt.j2`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NEXT = re.compile(r"^ +Next: (.+)$", re.MULTILINE)
 
 
 def mail_items(text: str) -> Iterator[tuple[str, str, str]]:
-    """Name, cost and following of every resource that a mail gives notice of. What was acted on has no link to keep it, and is left out."""
+    """Name, cost and next step of every resource in a notice. Resources that were acted on have no snooze link and are left out."""
     parts = NUMBERED_ITEM.split(text)[1:]
     for name, about in zip(parts[::2], parts[1::2], strict=True):
         cost, following = COST.search(about), NEXT.search(about)

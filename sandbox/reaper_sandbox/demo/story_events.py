@@ -1,6 +1,6 @@
-"""What happens in the two weeks: when it is swept, and what people and clouds do in between. Who there is stands in `cast`.
+"""The events of the two weeks: the sweeps, and what people and clouds do in between. The fleet is in `story_fleet`.
 
-Every deed is done through the product or to the clouds; what comes of it is the product's own doing, and only told.
+Every event goes through the product or changes the clouds. The product decides what follows; the story only reports it.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from reaper_sandbox.demo import story_fleet
 from reaper_sandbox.demo.story_world import StoryWorld
 
 StoryEvent = Callable[[StoryWorld], str]
-"""Does something and says in one sentence what came of it."""
+"""Makes something happen, and describes it in one clause after the name of who did it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """At `when` somebody (`who`) does `deed`. Without a deed it is swept; `between` comes after judging and before acting."""
+    """At `when`, `who` makes `event` happen. Without an event it is a sweep, and `between_judging_and_acting` happens in its middle."""
 
     when: datetime
     who: str = ""
@@ -29,7 +29,7 @@ class Scene:
 
 
 def story_time(day: int, time: str) -> datetime:
-    """The moment of that day of the story, the first one being 1."""
+    """A time on a day of the story; the first day is 1."""
     hours, _, minutes = time.partition(":")
     return story_fleet.STORY_START + timedelta(days=day - 1, hours=int(hours), minutes=int(minutes))
 
@@ -37,34 +37,34 @@ def story_time(day: int, time: str) -> datetime:
 def snooze(name: str, days: int) -> StoryEvent:
     """The owner opens the link in the mail and sends the form."""
 
-    def deed(stage: StoryWorld) -> str:
-        said = stage.snooze(name, days)
-        memory = stage.memories()[name]
+    def event(world: StoryWorld) -> str:
+        heading = world.snooze(name, days)
+        memory = world.memories()[name]
         until = format_time(memory.snoozed_until) if memory.snoozed_until else "nothing"
-        return f"opens the link in the mail and sends the form: {said}; the ledger has it until {until}"
+        return f"opens the link in the mail and sends the form: {heading}. The ledger has it until {until}"
 
-    return deed
+    return event
 
 
 def send_requests(name: str, variant: str = "AllTraffic") -> StoryEvent:
-    """Requests come in from now on."""
+    """Requests arrive from now on."""
 
-    def deed(stage: StoryWorld) -> str:
-        story_fleet.add_requests(stage.aws_account, name, stage.now, story_fleet.STORY_END, variant)
+    def event(world: StoryWorld) -> str:
+        story_fleet.add_requests(world.aws_account, name, world.now, story_fleet.STORY_END, variant)
         return f"sends requests to {name} again"
 
-    return deed
+    return event
 
 
 def put_tag(name: str, key: str, value: str) -> StoryEvent:
-    """A tag is put on an endpoint."""
+    """An endpoint gets a tag."""
 
-    def deed(stage: StoryWorld) -> str:
-        found = stage.aws_account.contents.endpoints[name]
-        found.tags = {**(found.tags or {}), key: value}
-        return f"puts the tag {key}={value} on {name}, after it was judged and before anything is stopped"
+    def event(world: StoryWorld) -> str:
+        endpoint = world.aws_account.contents.endpoints[name]
+        endpoint.tags = {**(endpoint.tags or {}), key: value}
+        return f"adds the tag {key}={value} to {name}, after the sweep has judged it and before the sweep stops anything"
 
-    return deed
+    return event
 
 
 def release_hold(stage: StoryWorld) -> str:
@@ -75,31 +75,31 @@ def release_hold(stage: StoryWorld) -> str:
 
 
 def restore_endpoint(name: str) -> StoryEvent:
-    """What was deleted is brought back, and compared with what it was."""
+    """A person recreates a deleted endpoint. The result is compared with the original."""
 
-    def deed(stage: StoryWorld) -> str:
-        done = stage.restore(name, "lee")
+    def event(world: StoryWorld) -> str:
+        done = world.restore(name, "lee")
         if done.undone is None:
             return f"runs `reaper restore` on {name}: {done.error}"
-        now, before = story_fleet.endpoint_snapshot(stage.aws_account, name), stage.snapshots[name]
-        differ = [part for part in before if now[part] != before[part]]
-        same = f"not the same as before in {', '.join(differ)}" if differ else f"the same as before in {', '.join(before)}"
-        lost = "".join(f" Not back: {line}" for line in done.undone.not_restored)
-        return f"needs {name} after all and runs `reaper restore`: {done.undone.because}, {same}.{lost}"
+        now, before = story_fleet.endpoint_snapshot(world.aws_account, name), world.snapshots[name]
+        differences = [part for part in before if now[part] != before[part]]
+        same = f"different from before in {', '.join(differences)}" if differences else f"the same as before in {', '.join(before)}"
+        missing = "".join(f" Not restored: {line}" for line in done.undone.not_restored)
+        return f"needs {name} after all and runs `reaper restore`: {done.undone.because}, {same}.{missing}"
 
-    return deed
-
-
-def lose_metrics(stage: StoryWorld) -> str:
-    """Nothing has to be done: the points end in `cast`."""
-    return f"loses the Invocations of {len(story_fleet.BUSY_ENDPOINTS)} endpoints that are in use; their CPU is still reported"
+    return event
 
 
-def backfill_metrics(stage: StoryWorld) -> str:
-    """The points come in late."""
+def lose_metrics(world: StoryWorld) -> str:
+    """Nothing to do: `story_fleet` ends the points at this time."""
+    return f"loses the Invocations of {len(story_fleet.BUSY_ENDPOINTS)} endpoints in use, but still reports their CPU"
+
+
+def backfill_metrics(world: StoryWorld) -> str:
+    """The missing points arrive late."""
     for name in story_fleet.BUSY_ENDPOINTS:
-        story_fleet.add_requests(stage.aws_account, name, story_fleet.OUTAGE_START, story_fleet.STORY_END)
-    return f"is well again, and the missing Invocations of {len(story_fleet.BUSY_ENDPOINTS)} endpoints have come in late"
+        story_fleet.add_requests(world.aws_account, name, story_fleet.OUTAGE_START, story_fleet.STORY_END)
+    return f"works again and adds the missing Invocations of {len(story_fleet.BUSY_ENDPOINTS)} endpoints"
 
 
 EVENTS = (
@@ -112,18 +112,18 @@ EVENTS = (
     Scene(when=story_time(12, "08:00"), who="CloudWatch", event=backfill_metrics),
 )
 EVENTS_DURING_SWEEPS = {story_time(4, "19:30"): ("sam", put_tag("pricing-ab", "reaper:keep", "true"))}
-"""Deeds in the middle of a sweep."""
+"""Events in the middle of a sweep, by its time."""
 DAILY_SWEEP, EVENING_SWEEPS = "09:30", ("19:30", "21:00")
-"""It is swept every morning, and on the evenings of working days."""
+"""Sweeps run every morning, and on the evenings of working days."""
 
 
 def scenes() -> list[Scene]:
-    """The whole story in order."""
+    """All sweeps and events in order."""
     sweeps = [story_time(day, DAILY_SWEEP) for day in range(1, 15)]
     sweeps += [story_time(day, time) for day in range(1, 13) if story_time(day, DAILY_SWEEP).weekday() < 5 for time in EVENING_SWEEPS]
     return sorted([*map(_sweep_scene, sweeps), *EVENTS], key=lambda scene: scene.when)
 
 
 def _sweep_scene(when: datetime) -> Scene:
-    who, deed = EVENTS_DURING_SWEEPS.get(when, ("", None))
-    return Scene(when=when, who=who, between_judging_and_acting=deed)
+    who, event = EVENTS_DURING_SWEEPS.get(when, ("", None))
+    return Scene(when=when, who=who, between_judging_and_acting=event)

@@ -1,6 +1,6 @@
-"""Who is in the story: one team's endpoints and notebook on AWS, its GPU cluster and instances on Azure, and the policy over them.
+"""The fleet of the story: one team's endpoints and notebook on AWS, its GPU cluster and instances on Azure, and its policy.
 
-Everything is filled in up front; what happens to it later is in `story`.
+Everything is set up at the start; later events are in `story_events`.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from reaper_sandbox.azure.subscription import Thing
 
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 STORY_START = datetime(2026, 11, 2, tzinfo=UTC)
-"""A Monday. The same two weeks every time, so that two tellings can be compared."""
+"""A Monday. The story always plays in the same two weeks, so that two runs can be compared."""
 STORY_END = STORY_START + 14 * DAY
 OUTAGE_START = STORY_START + 9 * DAY + 6 * HOUR
-"""From then on CloudWatch gets no Invocations of the shop any more, although it is in use: on the second Wednesday."""
+"""The second Wednesday. From then on CloudWatch gets no Invocations of the shop, although it is in use."""
 FLEET_CREATED_AT = STORY_START - 30 * DAY
 RESTORED_TAG = "ml-idle-reaper:restored"
 REGION, SUBSCRIPTION = "us-east-1", "11111111-1111-1111-1111-111111111111"
@@ -43,7 +43,7 @@ rules:
     hours: {on: "mon-fri 09:00-19:00", tz: UTC, start: ours}
 """
 BUSY_ENDPOINTS = ("search", "checkout", "ranking", "suggest", "forecast", "returns", "reviews", "vision")
-"""Endpoints that are in use day and night."""
+"""Endpoints in use day and night."""
 SILENT_ENDPOINTS = {
     "recommender-old": ("lee", (Variant(instance="ml.g5.xlarge", count=3),), 6),
     "churn-model": ("tom", (Variant(instance="ml.m5.2xlarge", count=2),), 4),
@@ -56,11 +56,11 @@ SILENT_ENDPOINTS = {
         12,
     ),
 }
-"""Endpoints that fell silent: the owner, what runs, and for how many days nobody has asked them when the story begins."""
+"""Endpoints that fell silent: owner, variants, and the days of silence when the story begins."""
 
 
 def set_up_clouds(aws: Aws, azure: Azure) -> None:
-    """Fills both clouds with what is there when the story begins."""
+    """Fill both clouds as they are when the story begins."""
     here = Account(aws, region=REGION)
     for name in BUSY_ENDPOINTS:
         add_endpoint(here, name, "shop", (Variant(count=2),))
@@ -73,13 +73,13 @@ def set_up_clouds(aws: Aws, azure: Azure) -> None:
     vision = azure.subscription(SUBSCRIPTION, "research").workspace("vision", created=FLEET_CREATED_AT)
     gpus = vision.cluster("gpu-nightly", nodes=(2, 8), created=FLEET_CREATED_AT).tagged(owner="kim@example.com")
     signals.nodes(gpus, active=0, idle=2, since=FLEET_CREATED_AT)
-    desk = vision.instance("kim-sandbox", size="STANDARD_NC6S_V3", created=FLEET_CREATED_AT).tagged(owner="kim@example.com")
-    signals.busy(desk, 0, since=FLEET_CREATED_AT)
+    idle_instance = vision.instance("kim-sandbox", size="STANDARD_NC6S_V3", created=FLEET_CREATED_AT).tagged(owner="kim@example.com")
+    signals.busy(idle_instance, 0, since=FLEET_CREATED_AT)
     add_office_work(vision.instance("dev-ana", size="STANDARD_DS3_V2", created=FLEET_CREATED_AT).tagged(owner="ana@example.com"))
 
 
 def add_endpoint(here: Account, name: str, owner: str, variants: tuple[Variant, ...]) -> None:
-    """An endpoint of somebody, its machines alive for the whole story."""
+    """An endpoint with an owner, whose instances report for the whole story."""
     here.endpoint(name, variants=variants, created=FLEET_CREATED_AT, tags={"owner": f"{owner}@example.com"})
     for variant in variants:
         here.alive(name, variant.name, FLEET_CREATED_AT, STORY_END)
@@ -91,22 +91,25 @@ def add_requests(here: Account, name: str, since: datetime, until: datetime, var
 
 
 def endpoint_snapshot(here: Account, name: str) -> dict[str, Any]:
-    """All that makes an endpoint what it is: what runs, under which configuration, tags and autoscaling. Without times and ARNs, and the
-    tag by which restoring knows what it made."""
-    found = here.contents.endpoints[name]
-    scaling = {key: one for key, one in here.contents.scalable.items() if f"/{name}/" in key[0]}
+    """An endpoint's variants, configuration, tags and autoscaling, to compare it with after a restore.
+
+    Leaves out times, ARNs, and the tag that marks what a restore created.
+    """
+    endpoint = here.contents.endpoints[name]
+    targets = {key: target for key, target in here.contents.scalable.items() if f"/{name}/" in key[0]}
     return {
-        "variants": [(v.name, v.spec, v.count, v.weight) for v in found.variants],
-        "configuration": (found.config, here.contents.configs[found.config].spec),
-        "tags": {key: value for key, value in (found.tags or {}).items() if key != RESTORED_TAG},
+        "variants": [(v.name, v.spec, v.count, v.weight) for v in endpoint.variants],
+        "configuration": (endpoint.config, here.contents.configs[endpoint.config].spec),
+        "tags": {key: value for key, value in (endpoint.tags or {}).items() if key != RESTORED_TAG},
         "autoscaling": {
-            key: (one.least, one.most, [_without_generated_keys(policy) for policy in one.policies.values()]) for key, one in scaling.items()
+            key: (target.least, target.most, [_without_generated_keys(policy) for policy in target.policies.values()])
+            for key, target in targets.items()
         },
     }
 
 
 def _without_generated_keys(policy: dict[str, Any]) -> dict[str, Any]:
-    """A policy without what AWS gives it anew each time."""
+    """A scaling policy without what AWS generates for each one."""
     return {key: value for key, value in policy.items() if key not in {"PolicyARN", "CreationTime"}}
 
 
@@ -116,22 +119,22 @@ def variant_dimensions(name: str, variant: str) -> Mapping[str, str]:
 
 
 def add_notebook(here: Account) -> None:
-    """Mia's notebook, at work until four."""
+    """Mia's notebook, in use until four."""
     mia = here.notebook("dev-mia", instance="ml.m5.4xlarge", created=FLEET_CREATED_AT, tags={"owner": "mia@example.com"})
     here.busy_steadily(mia.arn, FLEET_CREATED_AT, STORY_END, 0)
     for since, until in work_periods(16):
         here.busy_steadily(mia.arn, since, until, 1)
 
 
-def add_office_work(desk: Thing) -> None:
-    """Ana's instance, at work until four."""
-    signals.busy(desk, 0, since=FLEET_CREATED_AT)
+def add_office_work(instance: Thing) -> None:
+    """Ana's instance, in use until four."""
+    signals.busy(instance, 0, since=FLEET_CREATED_AT)
     for since, until in work_periods(16):
-        signals.busy(desk, 1, since=since, until=until)
+        signals.busy(instance, 1, since=since, until=until)
 
 
 def work_periods(end: int) -> Iterator[tuple[datetime, datetime]]:
-    """From when to when people are at work: from ten, once machines are started for them at half past nine, and from eight before that."""
+    """When people work: from ten, once the reaper starts their machines at half past nine, and from eight before that."""
     for day in (STORY_START + number * DAY for number in range(-7, 14)):
         if day.weekday() < 5:
             yield day + (8 if day <= STORY_START else 10) * HOUR, day + end * HOUR

@@ -1,6 +1,6 @@
-"""The story in a terminal: a line for what happened, an indented one for what follows. Every line is read off a report, a mail or the ledger.
+"""Prints the story: a line for each event, and indented lines for what follows. Every line comes from a report, a mail or the ledger.
 
-What office hours do every working day is told once and counted from then on; their mails, a first one and a weekly summary, are all told.
+Stops and starts by office hours are printed the first time and only counted from then on; their mails are all printed.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from reaper_sandbox.demo.story_world import Mail
 
 MARGIN, WIDEST = 20, 118
 MAX_ITEMS_PER_MAIL = 3
-"""So many resources of one mail are told one by one."""
-HELD_PREFIX = re.compile(r"^would \w+, but is on hold since \S+ \S+ UTC: ")
+"""How many resources of one mail are printed one by one."""
+HOLD_PREFIX = re.compile(r"^would \w+, but is on hold since \S+ \S+ UTC: ")
 WAITING_ITEM = re.compile(r"^- .*\. Would (?:stop|delete), but is on hold", re.MULTILINE)
 STYLES = {
     "": "",
@@ -32,7 +32,7 @@ STYLES = {
     "stopped": "green",
     "started": "green",
     "deleted": "magenta",
-    "held": "bold yellow",
+    "on hold": "bold yellow",
     "refused": "bold yellow",
     "failed": "bold red",
     "active": "blue",
@@ -43,23 +43,23 @@ STYLES = {
 
 @dataclass(slots=True, kw_only=True)
 class StoryPrinter:
-    """Where it is told, and what was told already. `counted` has how often each office-hours machine was stopped and started."""
+    """The console, and what was already printed. `office_hours_counts` has the stops and starts of each machine on office hours."""
 
     out: Console
     day: str = ""
     states: dict[str, State] = field(default_factory=dict)
     memories: dict[str, Memory] = field(default_factory=dict)
-    already_told: set[str] = field(default_factory=set)
+    already_printed: set[str] = field(default_factory=set)
     office_hours_counts: Counter[tuple[str, str]] = field(default_factory=Counter)
 
-    def print_event(self, when: datetime, who: str, said: str) -> None:
-        """What somebody did."""
-        self._print_labelled(when, who, said, "bold")
+    def print_event(self, when: datetime, who: str, text: str) -> None:
+        """Print what a person or a cloud did."""
+        self._print_labelled(when, who, text, "bold")
 
     def print_sweep(self, report: Report, mails: Sequence[Mail], memories: dict[str, Memory], *, daily: bool) -> None:
-        """What one sweep found and did; one in between is told only where something happened."""
+        """Print what a sweep finding and did. A sweep that isn't the `daily` one is printed only if something happened."""
         when = report.run.started_at
-        lines = [*self._notice_lines(mails), *self._action_lines(report), *self._held_lines(report, mails), *self._no_longer_idle_lines(report, memories)]
+        lines = [*self._notice_lines(mails), *self._action_lines(report), *self._hold_lines(report, mails), *self._no_longer_idle_lines(report, memories)]
         if daily or lines:
             self._print_labelled(when, "sweep", _sweep_summary(report), STYLES["sweep"])
         for label, text in lines:
@@ -68,7 +68,7 @@ class StoryPrinter:
         self.memories = memories
 
     def print_line(self, text: str = "", style: str = "") -> None:
-        """A line as it is."""
+        """Print one line."""
         self.out.print(Text(text, style=style), soft_wrap=True)
 
     def _print_labelled(self, when: datetime | None, label: str, text: str, style: str) -> None:
@@ -85,78 +85,78 @@ class StoryPrinter:
             self.print_line(" " * MARGIN + line)
 
     def _notice_lines(self, mails: Sequence[Mail]) -> Iterator[tuple[str, str]]:
-        """The notices in owners' mails, with the money and the date that they name."""
+        """The notices in owners' mails, with their costs and dates."""
         for mail in mails:
-            found = list(mail_items(mail.text))
-            if not found:
+            items = list(mail_items(mail.text))
+            if not items:
                 continue
             yield "mail", f"{mail.to}: {mail.subject}"
-            shown = found if len(found) <= MAX_ITEMS_PER_MAIL else found[:1]
+            shown = items if len(items) <= MAX_ITEMS_PER_MAIL else items[:1]
             for name, cost, following in shown:
                 yield "", f"- {name}: {cost}. {_next_step_clause(following)}"
-            if len(found) > len(shown):
-                yield "", f"- and {len(found) - len(shown)} more: {', '.join(name for name, *_ in found[1:])}"
+            if len(items) > len(shown):
+                yield "", f"- and {len(items) - len(shown)} more: {', '.join(name for name, *_ in items[1:])}"
 
     def _action_lines(self, report: Report) -> Iterator[tuple[str, str]]:
-        for found in report.findings:
-            if found.step.name not in DONE or found.outcome.result is Result.PLANNED:
+        for finding in report.findings:
+            if finding.step.name not in DONE or finding.outcome.result is Result.PLANNED:
                 continue
-            label = DONE[found.step.name] if found.outcome.result is Result.DONE else found.outcome.result.value
-            name, why = found.case.resource.name, found.outcome.because or found.outcome.error or found.step.because
-            if found.case.rule.hours:
+            label = DONE[finding.step.name] if finding.outcome.result is Result.DONE else finding.outcome.result.value
+            name, why = finding.case.resource.name, finding.outcome.because or finding.outcome.error or finding.step.because
+            if finding.case.rule.hours:
                 self.office_hours_counts[name, label] += 1
-            if not found.case.rule.hours or self._is_first_time(f"{name} {label}"):
+            if not finding.case.rule.hours or self._is_first_time(f"{name} {label}"):
                 yield label, f"{name}: {why}"
 
-    def _held_lines(self, report: Report, mails: Sequence[Mail]) -> Iterator[tuple[str, str]]:
-        held = [f for f in report.findings if f.step.name is StepName.HOLD]
-        names = ", ".join(f.case.resource.name for f in held)
-        if not held or not self._is_first_time(f"held {names}"):
+    def _hold_lines(self, report: Report, mails: Sequence[Mail]) -> Iterator[tuple[str, str]]:
+        on_hold = [f for f in report.findings if f.step.name is StepName.HOLD]
+        names = ", ".join(f.case.resource.name for f in on_hold)
+        if not on_hold or not self._is_first_time(f"on hold {names}"):
             return
-        yield "held", f"{names}: {HELD_PREFIX.sub('because ', held[0].step.because)}"
+        yield "on hold", f"{names}: {HOLD_PREFIX.sub('because ', on_hold[0].step.because)}"
         for mail in mails:
             if WAITING_ITEM.search(mail.text):
                 yield "mail", f"{mail.to}: {mail.subject}"
 
     def _no_longer_idle_lines(self, report: Report, memories: dict[str, Memory]) -> Iterator[tuple[str, str]]:
-        """What was idle and is not any more; what is so for the same reason in one line."""
+        """Resources that are no longer idle, one line for each reason."""
         alike: dict[tuple[State, str], list[Finding]] = {}
-        for found in report.findings:
-            if self._is_no_longer_idle(found):
-                alike.setdefault((found.case.verdict.state, found.case.verdict.because), []).append(found)
+        for finding in report.findings:
+            if self._is_no_longer_idle(finding):
+                alike.setdefault((finding.case.verdict.state, finding.case.verdict.because), []).append(finding)
         for (state, because), some in sorted(alike.items()):
             names = ", ".join(f.case.resource.name for f in some)
             yield state.value, f"{names}: {because}{_expired_notices_clause(sum(self._notice_expired(f, memories) for f in some))}"
 
-    def _is_no_longer_idle(self, found: Finding) -> bool:
-        was = self.states.get(found.case.resource.name)
-        stays = found.case.rule.hours is None and found.step.name not in DONE
-        return stays and was is State.IDLE and found.case.verdict.state in {State.ACTIVE, State.EXEMPT}
+    def _is_no_longer_idle(self, finding: Finding) -> bool:
+        was = self.states.get(finding.case.resource.name)
+        stays = finding.case.rule.hours is None and finding.step.name not in DONE
+        return stays and was is State.IDLE and finding.case.verdict.state in {State.ACTIVE, State.EXEMPT}
 
-    def _notice_expired(self, found: Finding, memories: dict[str, Memory]) -> bool:
-        """Whether the notice that it had is gone from the ledger."""
-        name = found.case.resource.name
+    def _notice_expired(self, finding: Finding, memories: dict[str, Memory]) -> bool:
+        """Whether its notice is gone from the ledger."""
+        name = finding.case.resource.name
         return bool(self.memories.get(name, Memory()).warned_at) and memories.get(name, Memory()).warned_at is None
 
-    def _is_first_time(self, what: str) -> bool:
-        """Whether this was not told before."""
-        new = what not in self.already_told
-        self.already_told.add(what)
-        return new
+    def _is_first_time(self, line: str) -> bool:
+        """Whether this wasn't printed before."""
+        is_new = line not in self.already_printed
+        self.already_printed.add(line)
+        return is_new
 
 
 def _sweep_summary(report: Report) -> str:
     sums = report_totals(report)
     states = ", ".join(f"{count} {state}" for state, count in sums.by_state.items() if count)
-    price = f", {sums.unpriced_idle} without a known price" if sums.unpriced_idle else ""
-    gaps = "" if is_complete(report) else "; not everything could be seen"
+    price = f", {sums.unpriced_idle} with unknown price" if sums.unpriced_idle else ""
+    gaps = "" if is_complete(report) else "; coverage is incomplete"
     return f"{sums.resources} resources: {states}; idle costs ${sums.idle_usd_per_hour:,.2f} an hour{price}{gaps}"
 
 
 def _expired_notices_clause(count: int) -> str:
-    return {0: "", 1: "; its notice is void"}.get(count, f"; {count} notices are void")
+    return {0: "", 1: "; its notice no longer counts"}.get(count, f"; {count} notices no longer count")
 
 
 def _next_step_clause(following: str) -> str:
-    """What a mail says comes next, without what is the same in all of them."""
+    """What a mail announces, without the part that all mails share."""
     return re.split(r" unless it is used|\. It keeps costing", following)[0]

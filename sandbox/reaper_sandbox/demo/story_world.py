@@ -1,6 +1,6 @@
-"""Where the story happens: both pretend clouds under one clock that is stepped on, and the real product in mode enforce.
+"""The world of the story: both simulated clouds under one clock, and the real product in enforce mode.
 
-A sweep is `run`, a click is `gate`, a restore is `restore`: nothing here decides or pretends anything.
+Sweeps, clicks and restores call the product itself. Nothing here decides anything.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SNOOZE_URL = "https://keep.example.com"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mail:
-    """A mail as it was written: to whom, about what, and its plain text."""
+    """A mail as written: recipient, subject and plain text."""
 
     to: str
     subject: str
@@ -58,7 +58,8 @@ class Mail:
 class StoryWorld:
     """Both clouds, the clock, and the folder `home` with mails, manifests and ledger.
 
-    `seen` are the mails read so far, `restored` what was brought back when, `portraits` what each quiet endpoint was at the beginning.
+    `seen_mails` are the mails already read, `restored` the restored resources with their times, `snapshots` the silent endpoints as they
+    were at the beginning.
     """
 
     aws: Aws
@@ -77,7 +78,7 @@ class StoryWorld:
 
     @property
     def settings(self) -> Settings:
-        """Mode enforce over both clouds, everything kept below `home`."""
+        """Enforce mode over both clouds, with everything stored below `home`."""
         return Settings(
             mode=Mode.ENFORCE,
             cloud="all",
@@ -88,13 +89,13 @@ class StoryWorld:
 
     @property
     def source(self) -> PolicySource:
-        """The policy, its mails going to a folder."""
-        found = load_policy(story_fleet.STORY_POLICY)
+        """The policy, with its mails written to a folder."""
+        source = load_policy(story_fleet.STORY_POLICY)
         folder = Folder(type="folder", path=str(self.home / "mail"))
-        return replace(found, policy=found.policy.model_copy(update={"channels": [folder]}))
+        return replace(source, policy=source.policy.model_copy(update={"channels": [folder]}))
 
     def set_time(self, moment: datetime) -> None:
-        """Steps the clock, here and in both clouds."""
+        """Set the clock, here and in both clouds."""
         self.now = self.aws.now = self.azure.now = moment
 
     def sweep(self, between: Callable[[], None] | None = None) -> Report:
@@ -109,11 +110,11 @@ class StoryWorld:
         return self.reports[-1]
 
     def mails(self) -> list[Mail]:
-        """The mails that were written since this was asked last, those to owners first."""
+        """The mails written since the last call, those to owners first."""
         new = sorted(set((self.home / "mail").glob("*.eml")) - self.seen_mails)
         self.seen_mails.update(new)
-        found = [_parse_mail(message_from_bytes(path.read_bytes())) for path in new]
-        return sorted(found, key=lambda mail: (mail.to == self.admins, mail.to))
+        mails = [_parse_mail(message_from_bytes(path.read_bytes())) for path in new]
+        return sorted(mails, key=lambda mail: (mail.to == self.admins, mail.to))
 
     @property
     def admins(self) -> str:
@@ -121,47 +122,47 @@ class StoryWorld:
         return str(self.source.policy.owners.fallback)
 
     def id_of(self, name: str) -> str:
-        """The id of the resource of that name, as the last report that has it spells it."""
+        """The ID of a resource by its name, from the last report that lists it."""
         return next(f.case.resource.id for r in reversed(self.reports) for f in r.findings if f.case.resource.name == name)
 
     @contextmanager
     def ledger(self) -> Iterator[Ledger]:
         """The ledger that every sweep writes."""
-        kept = opening.open_ledger(self.settings.ledger, os.environ)
+        ledger = opening.open_ledger(self.settings.ledger, os.environ)
         try:
-            yield kept
+            yield ledger
         finally:
-            kept.close()
+            ledger.close()
 
     def memories(self) -> dict[str, Memory]:
-        """What the ledger knows of everything in the last report, by name."""
-        found = {f.case.resource.id: f.case.resource.name for f in self.reports[-1].findings}
-        with self.ledger() as kept:
-            return {found[id_]: memory for id_, memory in kept.recall(found, self.now).items()}
+        """The memories of everything in the last report, by name."""
+        names = {f.case.resource.id: f.case.resource.name for f in self.reports[-1].findings}
+        with self.ledger() as ledger:
+            return {names[resource_id]: memory for resource_id, memory in ledger.recall(names, self.now).items()}
 
     def snooze(self, name: str, days: int) -> str:
-        """Opens the link in the newest mail about `name` and sends the form; gives the heading of the page that comes back."""
+        """Open the link in the newest mail about `name` and send the form. Returns the heading of the page that answers."""
         link = urlsplit(self._newest_snooze_link(name))
-        door = handler.open_handler(os.environ)
-        shown = door.handle(Request(method="GET", path=link.path, query=link.query), self.now)
-        found = re.search(r'name="t" value="([^"]+)"', shown.body)
-        form = f"t={found[1] if found else ''}&days={days}&reason=needed+for+the+audit".encode()
-        body: str = door.handle(Request(method="POST", path=link.path, body=form), self.now).body
+        snooze_handler = handler.open_handler(os.environ)
+        page = snooze_handler.handle(Request(method="GET", path=link.path, query=link.query), self.now)
+        token = re.search(r'name="t" value="([^"]+)"', page.body)
+        form = f"t={token[1] if token else ''}&days={days}&reason=needed+for+the+audit".encode()
+        body: str = snooze_handler.handle(Request(method="POST", path=link.path, body=form), self.now).body
         heading = re.search(r"<h1[^>]*>(.*?)</h1>", body, re.DOTALL)
-        return unescape(re.sub(r"<[^>]+>", "", str(heading[1]))).strip() if heading else "nothing that can be read"
+        return unescape(re.sub(r"<[^>]+>", "", str(heading[1]))).strip() if heading else "an unreadable page"
 
     def restore(self, name: str, by: str) -> restore.RestoreResult:
-        """What `reaper restore` does for that resource."""
-        with self.ledger() as kept:
-            bench = restore.RestoreContext(
-                ledger=kept,
+        """Do what `reaper restore` does for that resource."""
+        with self.ledger() as ledger:
+            context = restore.RestoreContext(
+                ledger=ledger,
                 archive=manifest.open_archive(self.settings.manifests, os.environ),
                 open_session=self._session_for,
                 clock=lambda: self.now,
                 by=by,
             )
             self.restored.append((name, self.now))
-            return restore.restore_resource(self.id_of(name), bench)
+            return restore.restore_resource(self.id_of(name), context)
 
     def _session_for(self, target: Target) -> CloudSession:
         return sessions_of(self.settings, target.cloud)[0]
@@ -175,22 +176,22 @@ class StoryWorld:
 
 @contextmanager
 def story_world(home: Path) -> Iterator[StoryWorld]:
-    """Both clouds, filled and serving, and an environment that leads there and nowhere else; as it was before, afterwards."""
+    """Both clouds, filled and running, in an environment that leads to them only. Restores the environment afterwards."""
     with ExitStack() as stack:
         aws, azure = stack.enter_context(Aws(story_fleet.STORY_START)), stack.enter_context(Azure(story_fleet.STORY_START))
         story_fleet.set_up_clouds(aws, azure)
-        found = StoryWorld(aws=aws, azure=azure, home=home)
-        found.snapshots = {
-            name: deepcopy(story_fleet.endpoint_snapshot(found.aws_account, name)) for name in story_fleet.SILENT_ENDPOINTS
+        world = StoryWorld(aws=aws, azure=azure, home=home)
+        world.snapshots = {
+            name: deepcopy(story_fleet.endpoint_snapshot(world.aws_account, name)) for name in story_fleet.SILENT_ENDPOINTS
         }
         links = {
             "REAPER_SNOOZE_URL": SNOOZE_URL,
             "REAPER_SNOOZE_KEYS": "env:STORY_KEYS",
             "STORY_KEYS": secrets.token_urlsafe(48),
-            "REAPER_LEDGER": found.settings.ledger or "",
+            "REAPER_LEDGER": world.settings.ledger or "",
         }
         stack.enter_context(isolated_environment(aws.env | azure.env | links))
-        yield found
+        yield world
 
 
 def _parse_mail(message: Message) -> Mail:

@@ -1,4 +1,4 @@
-"""A sweep of the pretend fleet: the real run, the real SDKs, but every call goes to servers in this process."""
+"""Sweeps the simulated fleet: a real run with the real SDKs, whose calls all go to servers in this process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ rules:
   - name: production is left alone
     match: {tags: {env: [prod, production]}}
     action: ignore
-  - name: dear machines get a short rope
+  - name: expensive machines stop sooner
     match: {usd_per_hour: ">= 5"}
     idle_after: 12h
     grace: 12h
@@ -35,10 +35,10 @@ rules:
 DEMO_SETTINGS = Settings(mode=Mode.NOTIFY, cloud="all", regions=("us-east-1", "eu-west-1"), ledger="memory:")
 
 
-def run_demo_sweep(source: PolicySource, mails: Path, clock: Callable[[], datetime], tell: Callable[[str], None]) -> Report:
-    """The report of one sweep in mode notify over every sandbox there is; what would be mailed is written to the folder `mails`.
+def run_demo_sweep(source: PolicySource, mails: Path, clock: Callable[[], datetime], progress: Callable[[str], None]) -> Report:
+    """The report of one sweep in notify mode over both simulated clouds. Writes the mails to the folder `mails`.
 
-    Needs the extra `demo`; leaves the environment as it was.
+    Needs the extra `demo`. Leaves the environment unchanged.
     """
     folder = Folder(type="folder", path=str(mails))
     source = replace(source, policy=source.policy.model_copy(update={"channels": [folder]}))
@@ -47,17 +47,17 @@ def run_demo_sweep(source: PolicySource, mails: Path, clock: Callable[[], dateti
         environ: dict[str, str] = {}
         for cloud in CLOUDS:
             if kinds(cloud):
-                tell(f"{cloud}: setting up the pretend fleet")
+                progress(f"{cloud}: setting up the simulated fleet")
                 server = stack.enter_context(import_module(f"reaper_sandbox.{cloud}.server").Server(now))
                 import_module(f"reaper_sandbox.{cloud}.fleet").settle(server, now)
                 environ |= server.env
         stack.enter_context(isolated_environment(environ))
-        return run(DEMO_SETTINGS, source, clock, tell)
+        return run(DEMO_SETTINGS, source, clock, progress)
 
 
 @contextmanager
 def isolated_environment(environ: Mapping[str, str]) -> Iterator[None]:
-    """Only what `environ` says is known of clouds and reaper; as it was before, afterwards."""
+    """Set these variables and remove all others of clouds and reaper. Restores the environment afterwards."""
     before = dict(os.environ)
     for name in [n for n in os.environ if n.startswith(("AWS_", "AZURE_", "REAPER_"))]:
         del os.environ[name]

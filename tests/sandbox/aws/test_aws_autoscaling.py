@@ -28,7 +28,7 @@ def scaling(client: Client) -> Any:
     return client("application-autoscaling")
 
 
-def test_a_target_needs_both_limits_once_and_then_only_what_changes(account: Account, scaling: Any) -> None:
+def test_only_a_new_scalable_target_needs_both_limits(account: Account, scaling: Any) -> None:
     with pytest.raises(ClientError, match="MinCapacity and MaxCapacity"):
         scaling.register_scalable_target(**NAMED, MinCapacity=1)
     scaling.register_scalable_target(**NAMED, MinCapacity=2, MaxCapacity=4)
@@ -45,7 +45,7 @@ def test_a_target_needs_both_limits_once_and_then_only_what_changes(account: Acc
         ({"ResourceId": "endpoint/none/variant/x", "MinCapacity": 1, "MaxCapacity": 4}, "No active resource"),
     ],
 )
-def test_what_makes_no_sense_is_refused(account: Account, scaling: Any, change: dict[str, Any], text: str) -> None:
+def test_contradictory_limits_are_refused(account: Account, scaling: Any, change: dict[str, Any], text: str) -> None:
     with pytest.raises(ClientError, match=text):
         scaling.register_scalable_target(**{**NAMED, **change})
 
@@ -64,7 +64,7 @@ def test_autoscaling_undoes_whatever_goes_below_its_minimum(account: Account, cl
     assert account.contents.endpoints["e"].variants[0].count == 2
 
 
-def test_deleting_an_endpoint_takes_its_targets_along_and_leaves_peoples_alarms(account: Account, client: Client) -> None:
+def test_deleting_an_endpoint_removes_its_scalable_targets_only(account: Account, client: Client) -> None:
     named = scaled.variant(account, "e")
     scaled.track(account, named)
     scaled.wake(account, named)
@@ -91,16 +91,16 @@ def test_lists_come_in_pages_of_fifty(account: Account, scaling: Any) -> None:
     assert sum(len(page["ScalableTargets"]) for page in pages) == 120
 
 
-def test_a_policy_of_a_target_that_is_gone_is_not_found(account: Account, scaling: Any) -> None:
+def test_the_policy_of_a_deleted_target_is_not_found(account: Account, scaling: Any) -> None:
     with pytest.raises(scaling.exceptions.ObjectNotFoundException):
         scaling.deregister_scalable_target(**NAMED)
 
 
-def test_other_services_are_motos(account: Account) -> None:
+def test_scalable_targets_of_other_services_are_motos(account: Account) -> None:
     assert {handler(account.contents, {"ServiceNamespace": "dynamodb"}) for handler in autoscaling.OPERATIONS.values()} == {None}
 
 
-def test_an_endpoint_with_components_on_it_is_not_deleted(account: Account, server: Server, client: Client) -> None:
+def test_an_endpoint_with_components_cannot_be_deleted(account: Account, server: Server, client: Client) -> None:
     server.world.settle_after = timedelta(minutes=1)
     account.endpoint("h", variants=[Variant(model=None, scaling=(0, 2))])
     account.component("c", "h")
@@ -124,7 +124,7 @@ def test_managed_instances_follow_the_copies(account: Account, client: Client) -
     assert (account.contents.components["c"].copies, host.variants[0].count) == (0, 0)
 
 
-def test_a_model_that_a_configuration_names_is_there_until_it_is_lost(account: Account, client: Client) -> None:
+def test_the_model_of_a_configuration_exists_until_it_is_lost(account: Account, client: Client) -> None:
     sagemaker = client("sagemaker")
     assert sagemaker.describe_model(ModelName="model")["ModelName"] == "model"
     account.contents.lost_models.add("model")

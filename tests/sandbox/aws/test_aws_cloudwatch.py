@@ -59,7 +59,7 @@ def values(reply: dict[str, Any], at: int = 0) -> list[float]:
         pytest.param({"Id": "q", "MetricStat": query(E="a")["MetricStat"] | {"Unit": "Seconds"}}, [], id="another unit"),
     ],
 )
-def test_a_query_finds_exactly_its_series(ask: Ask, account: Account, asked: dict[str, Any], expected: list[float]) -> None:
+def test_a_query_returns_exactly_its_series(ask: Ask, account: Account, asked: dict[str, Any], expected: list[float]) -> None:
     account.points("N", "Hits", {"E": "a"}, [(NOW - HOUR, 3)])
     account.points("M", "Hits", {"E": "a"}, [(NOW - HOUR, 9)])
     assert values(ask(asked)) == expected
@@ -110,7 +110,7 @@ def test_the_newest_comes_first_unless_asked_otherwise(client: Client, account: 
         pytest.param(64, 3600, True, id="hours after that"),
     ],
 )
-def test_a_period_finer_than_what_is_kept_returns_nothing(
+def test_a_period_finer_than_the_retention_returns_nothing(
     ask: Ask, account: Account, days: int, period: int, found: bool
 ) -> None:
     account.points("N", "Hits", {}, [(NOW - HOUR, 1)])
@@ -148,7 +148,7 @@ def test_runs_and_points_of_one_series_add_up(ask: Ask, account: Account) -> Non
         pytest.param([{"Id": "e", "Expression": "SEARCH('x', 'Sum')"}], {}, "ValidationError", id="an expression"),
     ],
 )
-def test_what_cloudwatch_refuses(ask: Ask, queries: list[dict[str, Any]], more: dict[str, Any], code: str) -> None:
+def test_cloudwatch_refuses_invalid_queries(ask: Ask, queries: list[dict[str, Any]], more: dict[str, Any], code: str) -> None:
     with pytest.raises(ClientError) as caught:
         ask(*queries, **more)
     assert caught.value.response["Error"]["Code"] == code
@@ -203,12 +203,12 @@ def test_a_point_can_be_put_and_read_back(client: Client, ask: Ask) -> None:
         pytest.param("N", NOW + 3 * HOUR, id="too far ahead"),
     ],
 )
-def test_points_that_cannot_be_put(client: Client, namespace: str, when: datetime) -> None:
+def test_invalid_points_are_refused(client: Client, namespace: str, when: datetime) -> None:
     with pytest.raises(ClientError, match="InvalidParameterValue"):
         client("cloudwatch").put_metric_data(Namespace=namespace, MetricData=[{"MetricName": "m", "Value": 1, "Timestamp": when}])
 
 
-def test_list_metrics_gives_each_recent_series_once_500_a_page(server: Server, client: Client, account: Account) -> None:
+def test_list_metrics_pages_each_recent_series_once(server: Server, client: Client, account: Account) -> None:
     for i in range(1100):
         account.points("N", "Hits", {"E": f"{i:04d}"}, [(NOW - HOUR, 1), (NOW - 2 * HOUR, 1)])
     account.points("N", "Hits", {"E": "old"}, [(NOW - 15 * DAY, 1)])
@@ -234,7 +234,7 @@ def test_list_metrics_filters(client: Client, account: Account) -> None:
     assert names(Dimensions=[{"Name": "E", "Value": "b"}]) == ["Hits,b"]
 
 
-def test_get_metric_statistics_gives_one_series_and_refuses_too_many_points(client: Client, account: Account) -> None:
+def test_get_metric_statistics_refuses_too_many_points(client: Client, account: Account) -> None:
     account.steady("N", "Hits", {"E": "a"}, NOW - 3 * HOUR, NOW, 2)
     asked = {"Namespace": "N", "MetricName": "Hits", "Dimensions": [{"Name": "E", "Value": "a"}], "EndTime": NOW}
     statistics = client("cloudwatch").get_metric_statistics
@@ -263,7 +263,7 @@ def cloudwatch(request: pytest.FixtureRequest, server: Server, tmp_path: Path) -
     return session.client("cloudwatch", endpoint_url=server.url, config=Config(retries={"total_max_attempts": 1}))
 
 
-def test_every_protocol_gives_the_same_answers(cloudwatch: Any, server: Server, account: Account) -> None:
+def test_every_protocol_returns_the_same_answers(cloudwatch: Any, server: Server, account: Account) -> None:
     account.points("N", "Hits", {"E": "a"}, [(NOW - 3 * HOUR, 1), (NOW - HOUR, 2.5)])
     [row] = cloudwatch.get_metric_data(MetricDataQueries=[query(E="a")], StartTime=NOW - DAY, EndTime=NOW)["MetricDataResults"]
     assert (row["Values"], row["Timestamps"], row["StatusCode"]) == ([2.5, 1.0], [NOW - HOUR, NOW - 3 * HOUR], "Complete")

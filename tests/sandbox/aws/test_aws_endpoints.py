@@ -39,7 +39,7 @@ def refusal(call: Any, **params: Any) -> str:
     return f"{found['Code']}: {found['Message']}"
 
 
-def test_an_endpoint_lives_from_create_to_delete(sagemaker: Any) -> None:
+def test_an_endpoint_is_created_updated_and_deleted(sagemaker: Any) -> None:
     sagemaker.create_endpoint_config(EndpointConfigName="c", ProductionVariants=[PLAIN])
     arn = sagemaker.create_endpoint(EndpointName="MyEndpoint", EndpointConfigName="c", Tags=[{"Key": "a", "Value": "b"}])[
         "EndpointArn"
@@ -59,7 +59,7 @@ def test_an_endpoint_lives_from_create_to_delete(sagemaker: Any) -> None:
     )
 
 
-def test_a_deleted_configuration_says_so(sagemaker: Any, account: Account) -> None:
+def test_describing_a_deleted_configuration_is_refused(sagemaker: Any, account: Account) -> None:
     account.endpoint("e", config_deleted=True)
     name = sagemaker.describe_endpoint(EndpointName="e")["EndpointConfigName"]
     message = refusal(sagemaker.describe_endpoint_config, EndpointConfigName=name)
@@ -70,7 +70,7 @@ def test_a_deleted_configuration_says_so(sagemaker: Any, account: Account) -> No
     assert "Could not find" in refusal(sagemaker.create_endpoint, EndpointName="g", EndpointConfigName="f-config")
 
 
-def test_an_existing_name_is_refused(sagemaker: Any, account: Account) -> None:
+def test_creating_an_existing_name_is_refused(sagemaker: Any, account: Account) -> None:
     account.endpoint("e")
     assert "Cannot create already existing endpoint" in refusal(
         sagemaker.create_endpoint, EndpointName="e", EndpointConfigName="e-config"
@@ -80,7 +80,7 @@ def test_an_existing_name_is_refused(sagemaker: Any, account: Account) -> None:
 
 
 @pytest.mark.parametrize("status", ["Creating", "Updating", "SystemUpdating", "RollingBack", "Deleting"])
-def test_nothing_can_be_done_to_an_endpoint_that_is_being_changed(sagemaker: Any, account: Account, status: str) -> None:
+def test_an_endpoint_refuses_changes_while_it_is_changing(sagemaker: Any, account: Account, status: str) -> None:
     account.endpoint("e", status=status)
     text = "ValidationException: Cannot update in-progress endpoint"
     weights = [{"VariantName": "AllTraffic", "DesiredInstanceCount": 2}]
@@ -98,7 +98,7 @@ def test_a_failed_endpoint_can_be_deleted(sagemaker: Any, account: Account) -> N
     assert sagemaker.list_endpoints()["Endpoints"] == []
 
 
-def test_changes_take_their_time(server: Server, sagemaker: Any, account: Account) -> None:
+def test_changes_last_as_long_as_the_world_says(server: Server, sagemaker: Any, account: Account) -> None:
     server.world.settle_after = timedelta(minutes=4)
     account.endpoint("e")
     sagemaker.create_endpoint_config(EndpointConfigName="next", ProductionVariants=[PLAIN])
@@ -142,7 +142,7 @@ def test_a_call_takes_many_weights_or_the_capacity_of_one_variant(sagemaker: Any
     assert [(v.count, v.weight) for v in account.contents.endpoints["e"].variants] == [(3, 3.0), (1, 3.0)]
 
 
-def test_every_sort_of_endpoint_shows_what_it_is(sagemaker: Any, account: Account) -> None:
+def test_each_sort_of_endpoint_has_its_own_description(sagemaker: Any, account: Account) -> None:
     account.endpoint("shadowed", shadows=(Variant(name="shadow"),))
     account.endpoint("queued", asynchronous=True)
     account.endpoint("serverless", variants=(Variant(memory_mb=2048, provisioned=3),))
@@ -229,7 +229,7 @@ def test_a_component_has_a_lower_case_arn_and_copies_that_may_go_to_zero(sagemak
     assert "Could not find" in refusal(sagemaker.describe_inference_component, InferenceComponentName="MyIC")
 
 
-def test_a_component_that_is_being_changed_cannot_be(sagemaker: Any, account: Account) -> None:
+def test_a_component_refuses_changes_while_it_is_changing(sagemaker: Any, account: Account) -> None:
     account.endpoint("host", variants=(Variant(model=None),))
     account.component("ic", "host", status="Updating")
     account.component("adapter", "host", base="ic")

@@ -70,7 +70,7 @@ def test_access_denied_names_the_action_in_every_protocol(server: Server, client
 
 
 @pytest.mark.parametrize("service", SERVICES)
-def test_throttling_is_tried_again_in_every_protocol(server: Server, client: Client, service: str) -> None:
+def test_throttled_calls_are_retried_in_every_protocol(server: Server, client: Client, service: str) -> None:
     server.rules.append(on(".*", throttled(), times=1))
     getattr(client(service, attempts=3), SERVICES[service])()
     assert len(server.calls) == 2
@@ -140,7 +140,7 @@ def test_a_guard_matches_the_whole_operation_its_region_and_its_service(server: 
     client("sagemaker").list_endpoints()
 
 
-def test_a_fault_happens_as_often_as_it_is_told(server: Server, client: Client) -> None:
+def test_a_fault_happens_as_often_as_requested(server: Server, client: Client) -> None:
     server.rules.append(on("ListEndpoints", error(500), times=2))
     client("sagemaker", attempts=3).list_endpoints()
     assert len(server.calls) == 3
@@ -165,7 +165,7 @@ def metric_data(client: Client) -> dict[str, Any]:
     return {row["Id"]: row for row in found["MetricDataResults"]}
 
 
-def test_partial_data_is_cut_short_and_says_so(server: Server, client: Client, account: Account) -> None:
+def test_partial_data_is_cut_short_and_marked(server: Server, client: Client, account: Account) -> None:
     for name in ("Hits", "Cpu"):
         account.steady("N", name, {}, NOW - timedelta(hours=10), NOW, 1)
     server.rules.append(on("GetMetricData", partial("Hits")))
@@ -185,9 +185,7 @@ def test_forbidden_metrics_come_without_values(server: Server, client: Client, a
 
 
 @pytest.mark.parametrize("service", ["sns", "sagemaker"])
-def test_a_lost_reply_belongs_to_a_call_that_was_carried_out(
-    server: Server, client: Client, account: Account, service: str
-) -> None:
+def test_a_lost_reply_follows_a_call_that_took_effect(server: Server, client: Client, account: Account, service: str) -> None:
     account.endpoint("e")
     server.rules.append(on("CreateTopic|DeleteEndpoint", lost(), times=1))
     with pytest.raises(ConnectionClosedError):

@@ -34,20 +34,20 @@ def listed(client: Client, region: str) -> Iterable[tuple[str, str]]:
                 yield "sagemaker-studio-app", f"{home}/{app['AppType']}/{app['AppName']}"
 
 
-def test_every_seeded_name_has_an_expected_verdict_and_the_other_way_round(server: Server, client: Client) -> None:
+def test_seeded_names_and_expected_verdicts_match(server: Server, client: Client) -> None:
     fleet.settle(server, NOW)
     found = {(kind, name, region) for region in ("us-east-1", "eu-west-1") for kind, name in listed(client, region)}
     assert found == {(e.kind, name, e.region) for name, e in fleet.EXPECTED.items()}
 
 
-def test_the_docstring_tells_the_same_verdicts() -> None:
+def test_the_docstring_lists_the_same_verdicts() -> None:
     told = dict(
         re.findall(r"^    ([\w/-]+) +(active|exempt|young|unknown|idle proven|idle likely) ", fleet.__doc__ or "", re.MULTILINE)
     )
     assert told == {name: " ".join(filter(None, (e.state, e.confidence))) for name, e in fleet.EXPECTED.items()}
 
 
-def test_the_story_shows_every_verdict_and_most_things_have_an_owner(server: Server, client: Client) -> None:
+def test_the_fleet_has_every_verdict_and_mostly_owners(server: Server, client: Client) -> None:
     fleet.settle(server, NOW)
     assert {e.state for e in fleet.EXPECTED.values()} == {"active", "idle", "young", "exempt", "unknown"}
     rows = client("resourcegroupstaggingapi").get_resources(ResourcesPerPage=100)["ResourceTagMappingList"]
@@ -55,7 +55,7 @@ def test_the_story_shows_every_verdict_and_most_things_have_an_owner(server: Ser
 
 
 @pytest.mark.parametrize("until", [NOW, NOW - 9 * DAY, NOW - 6 * HOUR])
-def test_office_traffic_ends_when_it_is_told_to_and_sleeps_at_night(until: Any) -> None:
+def test_office_traffic_ends_on_time_and_pauses_at_night(until: Any) -> None:
     points = list(office("x", NOW - 15 * DAY, until, 100))
     assert max(when for when, _ in points) == until
     assert all(count >= 1 for _, count in points)
@@ -65,7 +65,7 @@ def test_office_traffic_ends_when_it_is_told_to_and_sleeps_at_night(until: Any) 
     assert points == list(office("x", NOW - 15 * DAY, until, 100))
 
 
-def test_ten_thousand_endpoints_are_seeded_compactly_and_listed_in_full(server: Server, account: Account, client: Client) -> None:
+def test_ten_thousand_endpoints_are_compact_and_all_listed(server: Server, account: Account, client: Client) -> None:
     for i in range(10_000):
         account.endpoint(f"e{i:05d}", tags={"team": f"t{i % 7}"})
         account.alive(f"e{i:05d}", "AllTraffic", NOW - 14 * DAY, NOW)
@@ -78,7 +78,7 @@ def test_ten_thousand_endpoints_are_seeded_compactly_and_listed_in_full(server: 
     assert sum(len(p["Metrics"]) for p in pages) == 10_000
 
 
-def test_a_seeded_thing_can_be_put_in_any_state(account: Account, client: Client) -> None:
+def test_a_seeded_resource_can_have_any_state(account: Account, client: Client) -> None:
     endpoint = account.endpoint("e")
     endpoint.status = "RollingBack"
     endpoint.changed = NOW - HOUR

@@ -92,7 +92,7 @@ def test_an_assumed_role_sees_its_own_account_only(server: Server, client: Clien
     assert [e["EndpointName"] for e in client("sagemaker").list_endpoints()["Endpoints"]] == ["home"]
 
 
-def test_regions_are_apart(server: Server, client: Client) -> None:
+def test_regions_share_nothing(server: Server, client: Client) -> None:
     Account(server, region="eu-west-1").endpoint("irish")
     assert client("sagemaker").list_endpoints()["Endpoints"] == []
     [row] = client("sagemaker", "eu-west-1").list_endpoints()["Endpoints"]
@@ -127,7 +127,7 @@ def test_cloudformation_deploys_here(client: Client) -> None:
     assert any("from-a-stack" in t["TopicArn"] for t in client("sns").list_topics()["Topics"])
 
 
-def test_an_operation_that_nobody_knows_is_refused_at_once(client: Client) -> None:
+def test_an_unknown_operation_is_refused_at_once(client: Client) -> None:
     with pytest.raises(ClientError, match="UnknownOperationException"):
         client("sagemaker").list_mlflow_tracking_servers()
 
@@ -159,13 +159,13 @@ def test_many_threads_are_answered_at_once_and_all_recorded(server: Server, acco
     assert (set(replies), len(server.calls)) == ({"InService"}, 100)
 
 
-def test_without_a_moment_the_clock_is_the_real_one() -> None:
+def test_without_a_set_time_the_clock_is_real() -> None:
     server = Server()
     assert server.now.tzinfo is not None
     assert server.now <= server.now
 
 
-def test_without_moto_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_moto_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "moto.moto_server.werkzeug_app", None)
     with pytest.raises(ImportError, match=r"ml-idle-reaper\[demo\]"), Server():
         pass

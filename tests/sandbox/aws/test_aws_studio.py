@@ -30,7 +30,7 @@ def refusal(call: Any, **params: Any) -> str:
     return f"{found['Code']}: {found['Message']}"
 
 
-def test_a_notebook_lives_from_create_to_delete(server: Server, sagemaker: Any) -> None:
+def test_a_notebook_is_created_stopped_and_deleted(server: Server, sagemaker: Any) -> None:
     name = {"NotebookInstanceName": "NB"}
     sagemaker.create_notebook_instance(
         **name, InstanceType="ml.g6.xlarge", RoleArn=SETTINGS["ExecutionRole"], VolumeSizeInGB=50, LifecycleConfigName="quiet"
@@ -66,9 +66,7 @@ def test_a_notebook_lives_from_create_to_delete(server: Server, sagemaker: Any) 
         ("delete", "InService", "Status (InService) not in ([Stopped, Failed]). Unable to transition to (Deleting) for"),
     ],
 )
-def test_a_notebook_goes_between_states_that_fit_only(
-    sagemaker: Any, account: Account, method: str, status: str, text: str
-) -> None:
+def test_a_notebook_refuses_invalid_state_changes(sagemaker: Any, account: Account, method: str, status: str, text: str) -> None:
     account.notebook("nb", status=status)
     said = refusal(getattr(sagemaker, f"{method}_notebook_instance"), NotebookInstanceName="nb")
     assert said.startswith(f"ValidationException: {text}")
@@ -141,7 +139,7 @@ def test_a_missing_app_is_a_typed_error(sagemaker: Any, account: Account) -> Non
     assert refusal(sagemaker.describe_app, **both).startswith("ValidationException:")
 
 
-def test_apps_of_users_and_spaces_are_told_apart(sagemaker: Any, account: Account) -> None:
+def test_apps_of_users_and_spaces_are_distinct(sagemaker: Any, account: Account) -> None:
     account.domain()
     account.app(user="ana", type="JupyterServer", instance="system", created=NOW - 2 * DAY)
     account.app(space="lab", used=NOW - DAY, checked=NOW - MINUTE)

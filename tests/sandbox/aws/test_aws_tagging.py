@@ -26,7 +26,7 @@ def kinds(rows: list[dict[str, Any]]) -> list[str]:
     return [row["ResourceARN"].split(":", 5)[-1] for row in rows]
 
 
-def test_every_taggable_kind_is_found_by_its_type(tagging: Any, account: Account) -> None:
+def test_every_taggable_kind_is_listed_by_its_type(tagging: Any, account: Account) -> None:
     tags = {"team": "a"}
     account.endpoint("e", tags=tags)
     account.component("IC", "e", tags=tags)
@@ -52,7 +52,7 @@ def test_every_taggable_kind_is_found_by_its_type(tagging: Any, account: Account
     assert len(tagging.get_resources(ResourceTypeFilters=["sagemaker"])["ResourceTagMappingList"]) == 7
 
 
-def test_what_never_had_tags_is_never_shown_and_what_once_had_is(client: Client, tagging: Any, account: Account) -> None:
+def test_only_resources_that_ever_had_tags_are_listed(client: Client, tagging: Any, account: Account) -> None:
     account.endpoint("never")
     once = account.endpoint("once", tags={"a": "b"})
     client("sagemaker").delete_tags(ResourceArn=once.arn, TagKeys=["a"])
@@ -60,7 +60,7 @@ def test_what_never_had_tags_is_never_shown_and_what_once_had_is(client: Client,
     assert rows == [{"ResourceARN": once.arn, "Tags": []}]
 
 
-def test_the_bulk_comes_in_pages_with_an_empty_last_token(tagging: Any, account: Account) -> None:
+def test_tags_in_bulk_are_paged_with_an_empty_last_token(tagging: Any, account: Account) -> None:
     for i in range(230):
         account.endpoint(f"e{i}", tags={"i": str(i)})
     pages = list(
@@ -83,14 +83,14 @@ def test_tag_filters_and_arn_lists(tagging: Any, account: Account) -> None:
         tagging.get_resources(PaginationToken="made-up")
 
 
-def test_motos_resources_are_in_the_bulk_too(client: Client, tagging: Any, account: Account) -> None:
+def test_tags_in_bulk_include_motos_resources(client: Client, tagging: Any, account: Account) -> None:
     account.endpoint("e", tags={"a": "b"})
     client("sns").create_topic(Name="t", Tags=[{"Key": "a", "Value": "b"}])
     assert kinds(tagging.get_resources(ResourceTypeFilters=["sns"])["ResourceTagMappingList"]) == ["t"]
     assert sorted(kinds(tagging.get_resources()["ResourceTagMappingList"])) == ["endpoint/e", "t"]
 
 
-def test_the_bulk_may_spell_arns_in_lower_case(server: Server, tagging: Any, account: Account) -> None:
+def test_tags_in_bulk_may_have_lower_case_arns(server: Server, tagging: Any, account: Account) -> None:
     server.world.lower_tag_arns = True
     account.endpoint("MyEndpoint", tags={"a": "b"})
     assert kinds(tagging.get_resources()["ResourceTagMappingList"]) == ["endpoint/myendpoint"]
@@ -106,7 +106,7 @@ def test_adding_a_tag_overwrites_and_a_wrong_arn_is_refused(client: Client, acco
             sagemaker.list_tags(ResourceArn=wrong)
 
 
-def test_log_streams_have_the_times_they_were_given(client: Client, account: Account) -> None:
+def test_log_streams_have_their_seeded_times(client: Client, account: Account) -> None:
     logs = client("logs")
     group = {"logGroupName": "/aws/sagemaker/NotebookInstances"}
     with pytest.raises(logs.exceptions.ResourceNotFoundException):

@@ -19,7 +19,7 @@ MAIL = {
 }
 
 
-def test_a_mail_is_accepted_and_kept(server: Server) -> None:
+def test_a_sent_mail_is_accepted_and_stored(server: Server) -> None:
     poller = sdk.mailer(server).begin_send(MAIL)
     assert poller.result()["status"] == "Succeeded"
     (mail,) = server.mails

@@ -69,7 +69,7 @@ def test_an_instance_in_another_state_cannot_be_stopped(server: Server, vision: 
         sdk.ml(server).compute.begin_stop("ml", "vision", "ada")
 
 
-def test_an_operation_can_fail_and_leaves_the_resource_there(server: Server, vision: Workspace) -> None:
+def test_a_failed_operation_leaves_the_resource(server: Server, vision: Workspace) -> None:
     ada = vision.instance("ada")
     blue = vision.endpoint("chat").deployment("blue", capacity=3)
     server.world.operations.failures += [{"code": "InternalServerError", "message": "no"}] * 2
@@ -123,7 +123,7 @@ def test_a_cluster_takes_whole_scale_settings_and_nothing_else(server: Server, v
     assert gpus.body["properties"]["properties"]["scaleSettings"]["minNodeCount"] == 2
 
 
-def test_a_compute_is_deleted_only_when_told_how(server: Server, vision: Workspace) -> None:
+def test_deleting_a_compute_needs_delete_or_detach(server: Server, vision: Workspace) -> None:
     vision.cluster("gpus")
     client = sdk.ml(server)
     with pytest.raises(HttpResponseError, match="not attached"):
@@ -163,7 +163,7 @@ def test_a_deployment_is_deleted_after_its_traffic_is_moved(server: Server, visi
     assert client.online_endpoints.get("ml", "vision", "chat").properties.traffic == {"green": 100}
 
 
-def test_a_deployment_is_not_deleted_while_it_is_mirrored_to_or_its_endpoint_changes(server: Server, vision: Workspace):
+def test_mirrored_traffic_or_a_changing_endpoint_blocks_a_deletion(server: Server, vision: Workspace):
     endpoint = vision.endpoint("chat")
     endpoint.deployment("blue")
     endpoint.set("properties.mirrorTraffic", {"blue": 10})
@@ -175,7 +175,7 @@ def test_a_deployment_is_not_deleted_while_it_is_mirrored_to_or_its_endpoint_cha
         client.online_deployments.begin_delete("ml", "vision", "chat", "blue")
 
 
-def test_what_a_put_of_an_endpoint_leaves_out_is_gone(server: Server, vision: Workspace):
+def test_a_put_of_an_endpoint_removes_what_it_leaves_out(server: Server, vision: Workspace):
     endpoint = vision.endpoint("chat").tagged(a="b").set("properties.publicNetworkAccess", "Disabled")
     url = f"{server.url}{endpoint.id}?api-version=2025-12-01"
     body = {"location": "westeurope", "properties": {"authMode": "Key"}}
@@ -193,7 +193,7 @@ def test_autoscale_settings_are_listed_by_subscription(server: Server, vision: W
     assert one["properties"]["profiles"][0]["capacity"] == {"minimum": "2", "maximum": "5", "default": "2"}
 
 
-def test_a_deleted_deployment_can_be_put_back_as_it_was(server: Server, vision: Workspace) -> None:
+def test_a_deleted_deployment_can_be_recreated_the_same(server: Server, vision: Workspace) -> None:
     endpoint = vision.endpoint("chat")
     endpoint.deployment("blue", size="Standard_NC6s_v3", capacity=2).tagged({"team": "x"}).set("properties.model", "azureml:m:7")
     client = sdk.ml(server)
@@ -218,7 +218,7 @@ def test_an_endpoint_takes_tags_by_patch_and_goes_with_its_deployments(server: S
     assert server.world.estate.find(f"{endpoint.id}/deployments/blue") is None
 
 
-def test_what_a_deployment_is_made_from_can_be_read(server: Server, vision: Workspace) -> None:
+def test_the_assets_of_a_deployment_can_be_read(server: Server, vision: Workspace) -> None:
     vision.endpoint("chat").deployment("blue")
     client = sdk.ml(server)
     made_from = client.online_deployments.get("ml", "vision", "chat", "blue").properties
@@ -233,7 +233,7 @@ def test_what_a_deployment_is_made_from_can_be_read(server: Server, vision: Work
 
 
 @pytest.mark.parametrize("collection", ["models", "environments", "codes"])
-def test_a_deployment_cannot_be_made_from_what_is_not_there(server: Server, vision: Workspace, collection: str) -> None:
+def test_a_deployment_needs_existing_assets(server: Server, vision: Workspace, collection: str) -> None:
     vision.endpoint("chat").deployment("blue")
     client = sdk.ml(server)
     manifest = client.online_deployments.get("ml", "vision", "chat", "blue")

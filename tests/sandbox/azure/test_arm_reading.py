@@ -147,7 +147,7 @@ def test_endpoints_and_deployments_are_listed(server: Server, vision: Workspace)
         pytest.param("ml", "vision", "none", "ResourceNotFound", id="no such compute"),
     ],
 )
-def test_what_is_not_there_is_a_404_with_its_code(
+def test_a_missing_resource_is_a_404_with_its_code(
     server: Server, vision: Workspace, group: str, workspace: str, compute: str, code: str
 ) -> None:
     with pytest.raises(ResourceNotFoundError) as raised:
@@ -168,7 +168,7 @@ def test_an_unknown_subscription_is_a_404(server: Server, vision: Workspace) -> 
         pytest.param("1999-12-31", "InvalidApiVersionParameter", id="unknown"),
     ],
 )
-def test_the_api_version_must_be_one_that_is_known(server: Server, vision: Workspace, version: str | None, code: str) -> None:
+def test_an_unknown_api_version_is_refused(server: Server, vision: Workspace, version: str | None, code: str) -> None:
     status, body, _ = get(server, vision.id, version)
     assert (status, body["error"]["code"]) == (400, code)
 
@@ -179,13 +179,13 @@ def test_a_token_for_another_audience_is_refused(server: Server, vision: Workspa
         client.compute.get("ml", "vision", "x")
 
 
-def test_a_path_that_nothing_answers_is_a_404_and_logged(server: Server) -> None:
+def test_an_unknown_path_is_a_404_and_logged(server: Server) -> None:
     status, body, _ = get(server, "/providers/Microsoft.Nothing/things")
     assert (status, body["error"]["code"]) == (404, "InvalidResourceType")
     assert server.requests[-1].action == ""
 
 
-def test_reads_tell_what_is_left_of_the_limit(server: Server, vision: Workspace) -> None:
+def test_read_replies_have_the_remaining_limit(server: Server, vision: Workspace) -> None:
     assert int(get(server, vision.id)[2]["x-ms-ratelimit-remaining-subscription-reads"]) > 0
 
 
@@ -201,7 +201,7 @@ def test_subscriptions_without_rights_are_not_listed_and_refuse_by_name(server: 
     assert f"over scope '/subscriptions/{SECOND}'" in str(raised.value)
 
 
-def test_a_throttled_read_is_tried_again_by_the_sdk(server: Server, vision: Workspace) -> None:
+def test_the_sdk_retries_a_throttled_read(server: Server, vision: Workspace) -> None:
     vision.cluster("gpus")
     server.rules.append(on("GET", ".*/computes", throttled(0), times=1))
     assert [c.name for c in sdk.ml(server).compute.list("ml", "vision")] == ["gpus"]

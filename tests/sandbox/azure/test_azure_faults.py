@@ -51,7 +51,7 @@ def test_a_path_can_be_denied(server: Server, vision: Workspace) -> None:
         computes(server)
 
 
-def test_throttling_that_does_not_end_reaches_the_caller_with_its_wait(server: Server, vision: Workspace) -> None:
+def test_endless_throttling_reaches_the_caller_with_its_wait(server: Server, vision: Workspace) -> None:
     server.rules.append(on("GET", ".*", throttled(7)))
     with pytest.raises(HttpResponseError) as raised:
         computes(server, retry_total=0)
@@ -61,19 +61,19 @@ def test_throttling_that_does_not_end_reaches_the_caller_with_its_wait(server: S
 
 
 @pytest.mark.parametrize("fault", [pytest.param(error(503), id="503"), pytest.param(cut(), id="cut connection")])
-def test_what_passes_is_tried_again(server: Server, vision: Workspace, fault: Any) -> None:
+def test_the_sdk_retries_after_a_passing_fault(server: Server, vision: Workspace, fault: Any) -> None:
     vision.cluster("gpus")
     server.rules.append(on("GET", ".*/computes", fault, times=1))
     assert computes(server) == ["gpus"]
 
 
-def test_what_stays_is_an_azure_error(server: Server, vision: Workspace) -> None:
+def test_a_lasting_fault_is_an_azure_error(server: Server, vision: Workspace) -> None:
     server.rules.append(on("GET", ".*/computes", cut()))
     with pytest.raises(AzureError):
         computes(server)
 
 
-def test_a_lost_reply_is_that_of_a_request_that_was_carried_out(server: Server, vision: Workspace) -> None:
+def test_a_lost_reply_follows_a_request_that_took_effect(server: Server, vision: Workspace) -> None:
     ada = vision.instance("ada")
     server.rules.append(on("POST", ".*/stop", lost()))
     with pytest.raises(AzureError):
@@ -82,19 +82,19 @@ def test_a_lost_reply_is_that_of_a_request_that_was_carried_out(server: Server, 
     assert len(server.mutations) == 1
 
 
-def test_garbage_is_told_apart_from_an_answer(server: Server, vision: Workspace) -> None:
+def test_a_garbled_reply_is_an_error(server: Server, vision: Workspace) -> None:
     server.rules.append(on("GET", ".*/computes", garbage()))
     with pytest.raises(DecodeError):
         computes(server)
 
 
-def test_an_empty_object_instead_of_a_page_makes_the_sdk_stumble(server: Server, vision: Workspace) -> None:
+def test_the_sdk_fails_on_an_empty_object_instead_of_a_page(server: Server, vision: Workspace) -> None:
     server.rules.append(on("GET", ".*/computes", empty()))
     with pytest.raises(TypeError):
         computes(server)
 
 
-def test_a_slow_answer_is_still_the_true_one_and_holds_nobody_up(server: Server, vision: Workspace) -> None:
+def test_a_slow_answer_is_correct_and_blocks_no_other(server: Server, vision: Workspace) -> None:
     vision.cluster("gpus")
     client = sdk.ml(server)
     list(client.compute.list("ml", "vision"))

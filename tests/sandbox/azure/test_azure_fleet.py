@@ -42,7 +42,7 @@ def things(server: Server) -> dict[str, Any]:
     return found
 
 
-def test_each_resource_is_expected_to_be_something(settled: Server) -> None:
+def test_each_resource_has_an_expected_verdict(settled: Server) -> None:
     found = things(settled)
     kinds = {name: KINDS.get(getattr(t.properties, "compute_type", None) or "", "") for name, t in found.items()}
     kinds |= {name: "azureml-online-deployment" for name, t in found.items() if t.id.find("/deployments/") > 0}
@@ -50,16 +50,16 @@ def test_each_resource_is_expected_to_be_something(settled: Server) -> None:
     assert {name for name, kind in kinds.items() if not kind} == {"quantum-lab", "factory-aks"}
 
 
-def test_only_what_is_idle_has_a_confidence(settled: Server) -> None:
+def test_only_idle_verdicts_have_a_confidence(settled: Server) -> None:
     assert {e.state for e in fleet.EXPECTED.values()} == {"active", "idle", "young", "exempt", "unknown"}
     assert all((e.confidence in ("proven", "likely")) == (e.state == "idle") for e in fleet.EXPECTED.values())
 
 
-def test_every_name_is_one_that_azure_would_take() -> None:
+def test_every_seeded_name_is_valid_on_azure() -> None:
     assert [n for n, e in fleet.EXPECTED.items() if not re.fullmatch(NAMES[e.kind], n)] == []
 
 
-def test_one_workspace_has_more_clusters_with_series_than_a_default_top_shows(settled: Server) -> None:
+def test_a_workspace_has_more_clusters_than_a_default_top(settled: Server) -> None:
     vision = f"/subscriptions/{fleet.FIRST}/resourceGroups/ml/providers/Microsoft.MachineLearningServices/workspaces/vision"
     query = {"metricnames": "Total Nodes", "filter": "ClusterName eq '*'", "aggregation": "Maximum", "interval": "PT1H"}
     span = "2026-11-20T00:00:00Z/2026-11-20T12:00:00Z"
@@ -72,5 +72,5 @@ def test_one_workspace_has_more_clusters_with_series_than_a_default_top_shows(se
     assert not {"Mixed-Case", "never-metered", "heartbeat-stopped"} & found[1000]
 
 
-def test_settling_asks_nothing_of_the_server(settled: Server) -> None:
+def test_seeding_makes_no_requests(settled: Server) -> None:
     assert settled.requests == []

@@ -68,7 +68,7 @@ def test_types_are_compared_without_regard_to_case(server: Server, filled: Works
     assert names(server, WORKSPACES.replace("MachineLearning", "machinelearning")) == ["vision"]
 
 
-def test_computes_and_jobs_are_not_in_it(server: Server, filled: Workspace) -> None:
+def test_resource_graph_has_no_computes_and_jobs(server: Server, filled: Workspace) -> None:
     types = {row["type"].rpartition("/")[2] for row in ask(server, EVERYTHING).data}
     assert types == {"workspaces", "onlineendpoints", "deployments"}
 
@@ -91,7 +91,7 @@ def test_any_other_query_is_a_400_with_details(server: Server, query: str) -> No
     assert "ParserFailure" in raised.value.response.text()  # type: ignore[union-attr]
 
 
-def test_rows_come_in_pages_that_a_token_leads_through(server: Server, filled: Workspace) -> None:
+def test_a_skip_token_leads_through_the_pages(server: Server, filled: Workspace) -> None:
     server.world.graph.page_size = 2
     first = ask(server, EVERYTHING)
     second = ask(server, EVERYTHING, skip_token=first.skip_token)
@@ -99,24 +99,24 @@ def test_rows_come_in_pages_that_a_token_leads_through(server: Server, filled: W
     assert [row["name"] for row in (*first.data, *second.data)] == ["vision", "chat", "blue", "green"]
 
 
-def test_all_subscriptions_are_asked_when_none_is_named(server: Server, filled: Workspace) -> None:
+def test_without_subscriptions_the_query_covers_all(server: Server, filled: Workspace) -> None:
     assert names(server, WORKSPACES, None) == ["vision", "elsewhere"]
 
 
-def test_a_subscription_that_cannot_be_read_is_left_out_without_a_word(server: Server, filled: Workspace) -> None:
+def test_an_unreadable_subscription_is_silently_left_out(server: Server, filled: Workspace) -> None:
     server.world.unreadable.add(SECOND)
     assert names(server, WORKSPACES, (sdk.SUB, SECOND)) == ["vision"]
     assert names(server, WORKSPACES, (SECOND,)) == []
 
 
-def test_rows_that_the_rights_do_not_cover_are_left_out(server: Server, filled: Workspace) -> None:
+def test_rows_without_a_right_are_left_out(server: Server, filled: Workspace) -> None:
     server.rules.append(deny("*/onlineEndpoints/deployments/read", ".*/deployments/blue"))
     assert sorted(names(server, EVERYTHING)) == ["chat", "green", "vision"]
     server.rules[:] = [only("Microsoft.MachineLearningServices/workspaces/read")]
     assert names(server, EVERYTHING) == ["vision"]
 
 
-def test_it_says_how_much_may_still_be_asked_and_throttles_beyond(server: Server, filled: Workspace) -> None:
+def test_headers_show_the_remaining_quota_before_throttling(server: Server, filled: Workspace) -> None:
     server.world.graph.quota = 1
     server.world.graph.resets_after = "00:00:00"
     headers: list[Any] = []
@@ -135,7 +135,7 @@ def test_rows_may_lack_their_system_data(server: Server, filled: Workspace) -> N
     assert "systemData" not in ask(server, WORKSPACES).data[0]
 
 
-def test_changing_a_row_changes_nothing(server: Server, filled: Workspace) -> None:
+def test_a_query_is_no_mutation(server: Server, filled: Workspace) -> None:
     assert server.mutations == []
     ask(server, EVERYTHING)
     assert server.mutations == []

@@ -51,7 +51,7 @@ def raw(server: Server, ids: list[str], **query: str) -> Any:
     return answer.status_code, answer.json()
 
 
-def test_buckets_stand_on_the_clock_and_hold_what_fell_into_them(server: Server, vision: Workspace, now: datetime) -> None:
+def test_buckets_align_with_the_clock(server: Server, vision: Workspace, now: datetime) -> None:
     gpus = vision.cluster("gpus")
     signals.nodes(gpus, active=2, idle=0, since=now - timedelta(minutes=75), until=now - timedelta(minutes=45))
     names = single(
@@ -63,16 +63,14 @@ def test_buckets_stand_on_the_clock_and_hold_what_fell_into_them(server: Server,
     assert [p.total for p in series.data] == [None, 60.0, None]
 
 
-def test_a_bucket_without_a_point_has_no_value_and_one_with_zeros_has_zero(
-    server: Server, vision: Workspace, now: datetime
-) -> None:
+def test_an_empty_bucket_has_no_value_and_zeros_are_zero(server: Server, vision: Workspace, now: datetime) -> None:
     blue = vision.endpoint("chat").deployment("blue")
     signals.requests(blue, 0, since=now - timedelta(minutes=90))
     (series,) = single(server, blue.id, "RequestsPerMinute")["RequestsPerMinute"].timeseries
     assert [p.average for p in series.data] == [None, 0.0, 0.0]
 
 
-def test_the_three_shapes_of_no_data_are_told_apart(server: Server, vision: Workspace, now: datetime) -> None:
+def test_the_three_shapes_of_no_data_differ(server: Server, vision: Workspace, now: datetime) -> None:
     endpoint = vision.endpoint("chat")
     valueless, nothing, zeros = (endpoint.deployment(name) for name in ("valueless", "nothing", "zeros"))
     signals.valueless_requests(valueless)
@@ -85,16 +83,14 @@ def test_the_three_shapes_of_no_data_are_told_apart(server: Server, vision: Work
     assert shapes == {"valueless": [None, None, None], "nothing": [], "zeros": [0.0, 0.0, 0.0]}
 
 
-def test_an_undocumented_aggregation_gives_points_without_values(server: Server, vision: Workspace, now: datetime) -> None:
+def test_an_undocumented_aggregation_has_no_values(server: Server, vision: Workspace, now: datetime) -> None:
     blue = vision.endpoint("chat").deployment("blue")
     signals.requests(blue, 7, since=now - timedelta(days=2))
     (series,) = single(server, blue.id, "RequestsPerMinute", "Total")["RequestsPerMinute"].timeseries
     assert [p.total for p in series.data] == [None, None, None]
 
 
-def test_a_split_comes_back_with_lower_cased_names_and_ten_series_unless_told(
-    server: Server, vision: Workspace, now: datetime
-) -> None:
+def test_a_split_has_lower_case_names_and_ten_series_by_default(server: Server, vision: Workspace, now: datetime) -> None:
     for n in range(12):
         signals.nodes(vision.cluster(f"GPU-{n:02}"), active=n, idle=1, since=now - timedelta(days=2))
     split = {"filter": "ClusterName eq '*'"}
@@ -184,7 +180,7 @@ def test_a_wrong_query_is_a_400_that_says_why(server: Server, vision: Workspace,
     assert message in body
 
 
-def test_metrics_of_what_is_gone_are_a_404(server: Server, vision: Workspace) -> None:
+def test_metrics_of_a_deleted_resource_are_a_404(server: Server, vision: Workspace) -> None:
     gone = vision.endpoint("chat").deployment("blue")
     gone.remove()
     with pytest.raises(HttpResponseError, match="ResourceNotFound"):
@@ -218,7 +214,7 @@ def test_the_top_of_a_batch_counts_the_series_of_all_its_resources(server: Serve
     assert sum(len(r.metrics[0].timeseries) for r in full) == 12
 
 
-def test_a_custom_namespace_works_in_a_batch_where_somebody_published(server: Server, vision: Workspace, now: datetime) -> None:
+def test_a_published_custom_namespace_works_in_a_batch(server: Server, vision: Workspace, now: datetime) -> None:
     other = server.subscription(sdk.SUB).workspace("other")
     signals.busy(vision.instance("ada"), 1, since=now - timedelta(days=1))
     more = {"metric_namespace": "MLIdleReaper", "filter": "ComputeName eq '*'", "aggregations": ["Maximum"]}
@@ -272,7 +268,7 @@ def test_reading_is_no_mutation(server: Server, vision: Workspace) -> None:
     assert server.mutations == []
 
 
-def test_ten_thousand_series_are_stored_and_read_without_ado(server: Server, vision: Workspace, now: datetime) -> None:
+def test_ten_thousand_series_are_stored_and_read(server: Server, vision: Workspace, now: datetime) -> None:
     endpoint = vision.endpoint("chat")
     began = time.monotonic()
     ids = [f"{endpoint.id}/deployments/d{n}" for n in range(10_000)]

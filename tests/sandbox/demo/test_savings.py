@@ -55,15 +55,15 @@ STOP = seen(StepName.STOP, 3.0)
         pytest.param([report(6, seen(StepName.START, parts=())), report(10, seen(usd=3.0))], 18.0, id="started again"),
     ],
 )
-def test_it_is_hours_times_what_later_sweeps_prove(later: list[Report], usd: float | None):
+def test_savings_are_proven_hours_times_price(later: list[Report], usd: float | None):
     assert saved(report(0, STOP), *later) == [usd]
 
 
-def test_it_ends_with_the_last_sweep_that_saw_it_at_rest_when_somebody_starts_it_by_hand():
+def test_a_manual_start_ends_a_rest_at_the_last_sweep_before():
     assert saved(report(0, STOP), report(4, seen(parts=())), report(8, seen(usd=3.0)), report(20, seen(usd=3.0))) == [12.0]
 
 
-def test_it_ends_when_somebody_brings_it_back():
+def test_a_restore_ends_a_rest():
     back = (("churn", NOW + 4 * HOUR),)
     assert saved(report(0, STOP), report(2, seen(parts=())), report(10, seen(parts=None)), back=back) == [12.0]
 
@@ -73,5 +73,5 @@ def test_an_unknown_price_stays_unknown():
 
 
 @pytest.mark.parametrize("result", [Result.PLANNED, Result.REFUSED, Result.FAILED])
-def test_what_was_not_done_saves_nothing(result: Result):
+def test_a_failed_action_saves_nothing(result: Result):
     assert saved(report(0, seen(StepName.STOP, 3.0, result=result)), report(10, seen(usd=3.0))) == []

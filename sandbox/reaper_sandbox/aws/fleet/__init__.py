@@ -1,6 +1,6 @@
 """The demo's story: a fleet in two regions of account 123456789012 in which each name tells its verdict, and every trap is set once.
 
-The verdicts hold for a policy with `idle_after: 24h` that leaves `env: prod` alone and judges dear machines after 12 hours.
+The verdicts hold for a policy with `idle_after: 24h` that leaves `env: prod` alone and judges expensive machines after 12 hours.
 
 Endpoints in us-east-1
     fraud-scoring-busy                   active          office-hours traffic up to now

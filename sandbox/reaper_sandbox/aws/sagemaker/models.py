@@ -1,4 +1,4 @@
-"""Models, which moto has. Those that a seeded configuration or component names are there too, until somebody deletes them.
+"""Models, which moto has. Those that a seeded configuration or component names exist too, until they are deleted.
 
 https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeModel.html
 """

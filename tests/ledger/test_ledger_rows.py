@@ -1,3 +1,5 @@
+"""The rows of a ledger that are no memories: leases, statistics, history, unfinished actions and named rows."""
+
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
@@ -8,11 +10,23 @@ import pytest
 
 from fakes.builders import DAY, HOUR, NOW
 from fakes.ledger_places import ARM, ARN, HERE, THERE
-from reaper.ledger.port import HistoryEntry, RunStatistics
-from reaper.model import Memory
+from reaper.ledger.port import RETENTION, HistoryEntry, NamedRow, RunStatistics, Unfinished
+from reaper.model import Memory, StepName
+
+OPEN = Unfinished(
+    target=HERE,
+    id=ARN,
+    kind="sagemaker-endpoint",
+    name="churn",
+    region="us-east-1",
+    owner="jo@example.com",
+    action=StepName.DELETE,
+    run="3f2a9c01b7de",
+    at=NOW - HOUR,
+)
 
 
-def test_the_lease_of_a_target_is_taken_once(ledger_location):
+def test_only_one_of_many_runs_takes_a_lease(ledger_location):
     ledgers = [ledger_location.open_ledger() for _ in range(6)]
     with ThreadPoolExecutor(6) as pool:
         won = list(pool.map(lambda n: ledgers[n].take_lease(HERE, f"run-{n}", NOW, HOUR), range(6)))
@@ -20,7 +34,7 @@ def test_the_lease_of_a_target_is_taken_once(ledger_location):
     assert ledger_location.open_ledger().take_lease(THERE, "run-9", NOW, HOUR)
 
 
-def test_a_lease_ends_with_its_time_and_is_prolonged_by_its_holder_only(ledger):
+def test_a_lease_expires_and_only_its_holder_extends_it(ledger):
     assert ledger.take_lease(HERE, "one", NOW, HOUR)
     assert not ledger.take_lease(HERE, "two", NOW + HOUR - timedelta(microseconds=1), HOUR)
     assert ledger.take_lease(HERE, "one", NOW + HOUR / 2, HOUR)
@@ -29,7 +43,7 @@ def test_a_lease_ends_with_its_time_and_is_prolonged_by_its_holder_only(ledger):
     assert not ledger.take_lease(HERE, "one", NOW + 1.5 * HOUR, HOUR)
 
 
-def test_an_expired_lease_is_taken_over_by_one(ledger_location):
+def test_only_one_of_many_runs_takes_over_an_expired_lease(ledger_location):
     ledger_location.open_ledger().take_lease(HERE, "dead", NOW, HOUR)
     ledgers = [ledger_location.open_ledger() for _ in range(6)]
     with ThreadPoolExecutor(6) as pool:
@@ -46,7 +60,7 @@ def test_only_the_holder_can_give_a_lease_back(ledger):
     ledger.give_back_lease(THERE, "nobody has it")
 
 
-def test_summaries_come_newest_first_for_one_target_and_kind(ledger):
+def test_statistics_are_newest_first_for_one_target_and_kind(ledger):
     made = [
         RunStatistics(run=f"r{n}", target=HERE, kind="k", started=NOW + n * HOUR, seen=n, idle=0, usd_per_hour=0.1, unpriced=2)
         for n in range(5)
@@ -64,7 +78,7 @@ def test_summaries_come_newest_first_for_one_target_and_kind(ledger):
     assert ledger.statistics(THERE, "k", 9) == others[:1]
 
 
-def test_a_summary_recorded_twice_is_one(ledger):
+def test_statistics_of_the_same_run_are_replaced(ledger):
     summary = RunStatistics(run="r", target=HERE, kind="k", started=NOW, seen=3, idle=1)
     ledger.record_statistics(summary)
     ledger.record_statistics(replace(summary, seen=4))
@@ -72,7 +86,7 @@ def test_a_summary_recorded_twice_is_one(ledger):
     assert sorted(s.seen for s in ledger.statistics(HERE, "k", 9)) == [3, 4]
 
 
-def test_the_history_keeps_everything_in_order(ledger):
+def test_the_history_is_in_order_and_without_duplicates(ledger):
     first = HistoryEntry(id=ARN, when=NOW, what="warned", by="reaper", because="idle for 3 d")
     entries = [first, replace(first, when=NOW + HOUR, what="kept", by="jo"), replace(first, when=NOW + DAY, what="reminded")]
     for entry in [entries[2], entries[0], entries[1], replace(first, id=ARN + "-2"), entries[0]]:
@@ -80,14 +94,14 @@ def test_the_history_keeps_everything_in_order(ledger):
     assert ledger.history(ARN) == entries
 
 
-def test_two_things_of_the_same_moment_are_both_kept(ledger):
+def test_two_history_entries_of_the_same_moment_are_both_stored(ledger):
     first = HistoryEntry(id=ARN, when=NOW, what="warned", by="reaper", because="idle")
     ledger.add_history(first)
     ledger.add_history(replace(first, what="kept"))
     assert {entry.what for entry in ledger.history(ARN)} == {"warned", "kept"}
 
 
-def test_forgetting_removes_what_is_older_and_nothing_else(ledger_location, ledger):
+def test_forgetting_removes_only_older_entries(ledger_location, ledger):
     if ledger_location.address.startswith("dynamodb:"):
         pytest.skip("DynamoDB forgets by itself, by its time to live")
     summary = RunStatistics(run="r", target=HERE, kind="k", started=NOW, seen=3, idle=1)
@@ -104,3 +118,38 @@ def test_forgetting_removes_what_is_older_and_nothing_else(ledger_location, ledg
     assert [e.when for e in ledger.history(ARN)] == [NOW + DAY]
     assert not ledger.take_lease(THERE, "other", NOW + DAY, HOUR)
     assert ledger.forget_before(NOW + HOUR) == 0
+
+
+def test_an_unfinished_action_is_listed_by_target_until_removed(ledger_location):
+    other = replace(OPEN, id=ARM, target=THERE, owner=None)
+    for entry in (OPEN, other, replace(OPEN, id=f"{ARN}-2", at=NOW)):
+        ledger_location.open_ledger().add_unfinished(entry)
+    assert ledger_location.open_ledger().unfinished(HERE, NOW) == [OPEN, replace(OPEN, id=f"{ARN}-2", at=NOW)]
+    assert ledger_location.open_ledger().unfinished(THERE, NOW) == [other]
+    ledger_location.open_ledger().remove_unfinished(HERE, ARN)
+    ledger_location.open_ledger().remove_unfinished(HERE, ARN)
+    assert [entry.id for entry in ledger_location.open_ledger().unfinished(HERE, NOW)] == [f"{ARN}-2"]
+    assert ledger_location.open_ledger().unfinished(HERE, NOW + RETENTION + DAY) == []
+
+
+def test_an_unfinished_action_of_the_same_resource_is_replaced(ledger):
+    ledger.add_unfinished(OPEN)
+    ledger.add_unfinished(replace(OPEN, run="b"))
+    assert [entry.run for entry in ledger.unfinished(HERE, NOW)] == ["b"]
+
+
+def test_a_named_row_is_written_by_version_and_never_forgotten(ledger_location):
+    ledger = ledger_location.open_ledger()
+    assert ledger.read_row("hold") == NamedRow()
+    assert ledger.write_row("hold", {"since": "now", "run": "a"}, 0, NOW)
+    assert not ledger.write_row("hold", {"since": "later"}, 0, NOW)
+    assert ledger.write_row("hold", {"run": "b"}, 1, NOW)
+    ledger.forget_before(NOW + 2 * RETENTION)
+    assert ledger_location.open_ledger().read_row("hold") == NamedRow(values={"run": "b"}, version=2)
+    assert ledger_location.open_ledger().read_row("release") == NamedRow()
+
+
+def test_a_named_row_stores_long_strings(ledger_location):
+    text = " ".join(f"aws/{n:012}/us-east-1" for n in range(9_000))
+    assert ledger_location.open_ledger().write_row("hold", {"targets": text, "none": ""}, 0, NOW)
+    assert ledger_location.open_ledger().read_row("hold").values == {"targets": text, "none": ""}

@@ -1,0 +1,106 @@
+"""Columns and rows: fixed names, writes by column, and values that can't be read."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import pytest
+
+from fakes.builders import DAY, HOUR, NOW
+from fakes.ledger_places import ARM, ARN
+from reaper.errors import CloudError, Reason
+from reaper.ledger.codec import COLUMNS, memory_columns, memory_from_row
+from reaper.ledger.port import SNOOZE_FIELDS
+from reaper.model import AnnouncedAction, Memory, Result, StepName
+
+WRITTEN = {
+    "idle_since": ("idle_since", NOW - 3 * DAY),
+    "idle_seen": ("last_seen_idle_at", NOW),
+    "warned_at": ("warned_at", NOW - 2 * DAY),
+    "receipt": ("notice_receipt", "ses:0102"),
+    "told": ("notified_owner", "jo@example.com"),
+    "shape": ("notified_fingerprint", "2 x ml.g5.xlarge"),
+    "reminded_at": ("reminded_at", NOW - DAY),
+    "announced": ("announced_action", AnnouncedAction.HOURS),
+    "promised": ("act_not_before", NOW + DAY),
+    "enrolled": ("enrolment_digest", "5d41402a"),
+    "held_at": ("held_at", NOW - HOUR),
+    "snoozed_until": ("snoozed_until", NOW + DAY),
+    "snoozed_at": ("snoozed_at", NOW - HOUR),
+    "snoozed_by": ("snoozed_by", "jo@example.com"),
+    "snoozed_why": ("snooze_reason", "demo"),
+    "last_act": ("last_action", StepName.STOP),
+    "acted_at": ("last_action_at", NOW - 9 * DAY),
+    "manifest": ("manifest_address", "s3://bucket/manifest.json"),
+    "act_run": ("last_action_run", "3f2a9c01b7de"),
+    "act_result": ("last_action_result", Result.DONE),
+    "act_because": ("last_action_because", "it is being stopped"),
+    "act_part": ("last_action_part", "1 of 2 variants"),
+    "act_told": ("last_action_told_at", NOW - 8 * DAY),
+}
+"""Every column that any version has ever written, with its field. A renamed field must not rename the column."""
+
+
+def test_columns_keep_the_names_under_which_they_are_stored():
+    assert {field: column for column, (field, _) in WRITTEN.items()} == COLUMNS
+    assert set(COLUMNS) == {f.name for f in fields(Memory)} - {"version"}
+
+
+def test_every_column_is_written_and_read_back(ledger_location):
+    full = Memory(**dict(WRITTEN.values()))
+    assert ledger_location.open_ledger().remember(ARN, full, 0, NOW)
+    assert ledger_location.open_ledger().recall([ARN], NOW)[ARN] == replace(full, version=1)
+
+
+def test_a_write_keeps_columns_of_a_later_version(ledger_location):
+    ledger = ledger_location.open_ledger()
+    ledger.remember(ARN, Memory(warned_at=NOW), 0, NOW)
+    ledger_location.overwrite(ARN, "from_the_future", "kept")
+    assert ledger.remember(ARN, Memory(notice_receipt="r"), 1, NOW)
+    assert ledger_location.stored_columns(ARN)["from_the_future"] == "kept"
+    assert "warned_at" not in ledger_location.stored_columns(ARN)
+
+
+def test_a_snooze_writes_its_own_columns_and_raises_the_version(ledger):
+    ledger.remember(ARN, Memory(warned_at=NOW, last_action=StepName.STOP), 0, NOW)
+    snoozed = Memory(snoozed_until=NOW + DAY, snoozed_by="jo@example.com")
+    assert ledger.remember(ARN, snoozed, 1, NOW, SNOOZE_FIELDS)
+    assert ledger.recall([ARN], NOW)[ARN] == replace(snoozed, warned_at=NOW, last_action=StepName.STOP, version=2)
+    assert not ledger.remember(ARN, Memory(), 1, NOW)
+
+
+def test_a_snooze_creates_a_memory_if_there_is_none(ledger):
+    assert ledger.remember(ARM, Memory(snoozed_until=NOW + DAY, notice_receipt="not its own"), 0, NOW, SNOOZE_FIELDS)
+    assert ledger.recall([ARM], NOW)[ARM] == Memory(snoozed_until=NOW + DAY, version=1)
+
+
+def test_a_row_of_version_49f8b6c_is_read_as_written():
+    old = {"warned_at": "2026-11-18T08:00:00.000000+00:00", "announced": "delete", "last_act": "stop", "manifest": "/m.json"}
+    memory = memory_from_row(old, 4, ARN)
+    assert (memory.announced_action, memory.last_action, memory.last_action_run, memory.version) == (
+        AnnouncedAction.DELETE,
+        StepName.STOP,
+        None,
+        4,
+    )
+    assert memory_columns(memory) == old
+
+
+@pytest.mark.parametrize("column", ["snoozed_until", "last_act", "receipt"])
+@pytest.mark.parametrize("value", [None, 5, 5.0, True, [], {}, b"x"], ids=repr)
+def test_a_column_that_is_no_string_is_unreadable(column, value):
+    with pytest.raises(CloudError, match=f"{ARN} can't be read") as raised:
+        memory_from_row({column: value}, 1, ARN)
+    assert raised.value.reason is Reason.UNREADABLE
+
+
+@pytest.mark.parametrize("text", ["", "1764000000", "20261121", "2026-11-21", "2026-11-21T10:00:00", "tomorrow"])
+def test_a_time_column_needs_a_time_with_a_zone(text):
+    with pytest.raises(CloudError, match="snoozed_until"):
+        memory_from_row({"snoozed_until": text}, 1, ARN)
+
+
+@pytest.mark.parametrize("version", [0, -1, "0", "x", True, None, 1.0])
+def test_a_row_needs_a_version_from_1(version):
+    with pytest.raises(CloudError, match=r"not a version|invalid literal"):
+        memory_from_row({}, version, ARN)

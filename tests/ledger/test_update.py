@@ -1,0 +1,89 @@
+"""Compare and swap: what another writer wrote meanwhile is read, changed and written over, a limited number of times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from fakes.builders import HOUR, NOW
+from fakes.ledger_places import ARN
+from reaper.errors import CloudError, Reason
+from reaper.ledger.in_memory import InMemoryLedger
+from reaper.ledger.update import MAX_TRIES, update_memory, update_row, write_until_accepted
+from reaper.model import Memory
+
+
+class BusyLedger(InMemoryLedger):
+    """A ledger to which another run writes right before each of the first `times` writes. `reads` counts recalls."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__()
+        self.times, self.reads = times, 0
+
+    def recall(self, ids, now):
+        self.reads += 1
+        return super().recall(ids, now)
+
+    def remember(self, resource_id, memory, expected_version, now, fields=None):
+        if self.times:
+            self.times -= 1
+            stored = InMemoryLedger.recall(self, [resource_id], now).get(resource_id, Memory())
+            super().remember(resource_id, replace(stored, reminded_at=now), stored.version, now)
+        return super().remember(resource_id, memory, expected_version, now, fields)
+
+    def write_row(self, name, values, expected_version, now):
+        if self.times:
+            self.times -= 1
+            row = self.read_row(name)
+            super().write_row(name, {"other": str(self.times)}, row.version, now)
+        return super().write_row(name, values, expected_version, now)
+
+
+def with_receipt(receipt: str) -> Callable[[Memory], Memory]:
+    return lambda memory: replace(memory, notice_receipt=receipt)
+
+
+@pytest.mark.parametrize("times", [0, 1, MAX_TRIES - 1])
+def test_an_update_keeps_what_other_writers_wrote(times):
+    ledger = BusyLedger(times)
+    written = update_memory(ledger, ARN, with_receipt("r-1"), NOW)
+    stored = ledger.recall([ARN], NOW)[ARN]
+    assert (written.notice_receipt, stored.notice_receipt, stored.version) == ("r-1", "r-1", times + 1)
+    assert stored.reminded_at == (NOW if times else None)
+
+
+def test_an_update_fails_if_other_writers_always_come_first():
+    ledger = BusyLedger(MAX_TRIES)
+    with pytest.raises(CloudError, match=f"other writers came first {MAX_TRIES} times") as raised:
+        update_memory(ledger, ARN, with_receipt("r-1"), NOW)
+    assert raised.value.reason is Reason.REFUSED
+    assert ledger.recall([ARN], NOW)[ARN].notice_receipt is None
+
+
+def test_an_update_that_changes_nothing_is_not_written():
+    ledger = BusyLedger(0)
+    assert update_memory(ledger, ARN, lambda memory: memory, NOW) == Memory()
+    assert ledger.recall([ARN], NOW) == {}
+
+
+def test_a_known_memory_saves_the_first_read_only():
+    ledger = BusyLedger(0)
+    ledger.remember(ARN, Memory(warned_at=NOW), 0, NOW)
+    known = ledger.recall([ARN], NOW)[ARN]
+    ledger.reads = 0
+    update_memory(ledger, ARN, with_receipt("r-1"), NOW, known)
+    assert ledger.reads == 0
+    update_memory(ledger, ARN, with_receipt("r-2"), NOW + HOUR, known)
+    assert ledger.reads == 1, "the known memory is outdated by now"
+
+
+def test_a_row_is_replaced_on_whatever_version_is_stored():
+    ledger = BusyLedger(2)
+    assert update_row(ledger, "hold", lambda row: {**row.values, "run": "a"}, NOW) == {"other": "0", "run": "a"}
+    assert ledger.read_row("hold").values == {"other": "0", "run": "a"}
+
+
+def test_a_false_result_counts_as_accepted():
+    assert write_until_accepted(lambda: False, "the row") is False
