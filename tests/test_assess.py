@@ -9,7 +9,6 @@ from fakes.builders import DAY, NOW, activity, heartbeat, observation, resource
 from fakes.fake_cloud import FAKE_KIND
 from fakes.fake_deployment import POLICY, policy
 from reaper.assess import assess
-from reaper.conformance import UNREAD_FACT
 from reaper.kind import Kind
 from reaper.model import BilledPart, Case, Resource, State, StepName
 from reaper.prices import PriceBook
@@ -21,8 +20,7 @@ HOSTING = (BilledPart(component="Hosting", instance="ml.g5.xlarge"),)
 
 
 def endpoint(**given: object) -> Resource:
-    facts = {"barred": "", **given.pop("facts", {})}  # type: ignore[dict-item]
-    return resource(**{"status": "InService", "parts": HOSTING, "facts": facts, **given})
+    return resource(**{"status": "InService", "parts": HOSTING, **given})
 
 
 def assessed(thing: Resource, kind: Kind = FAKE_KIND, text: str = POLICY) -> Case:
@@ -43,7 +41,7 @@ def test_without_a_price_nothing_is_wasted_or_saved():
 
 
 def test_what_could_not_be_read_of_it_blocks_every_action():
-    case = assessed(endpoint(facts={UNREAD_FACT: "its tags can't be read"}))
+    case = assessed(endpoint(unread_because="its tags can't be read"))
     assert {blocked and blocked.because for blocked in case.blocked.values()} == {"its tags can't be read"}
 
 
@@ -57,7 +55,7 @@ def test_what_could_not_be_read_of_it_blocks_every_action():
 )
 def test_what_lives_inside_blocks_the_stop_by_its_own_rule(tags: dict[str, str] | None, because: str):
     inner = endpoint(name="inner", tags=tags)
-    blocked = assessed(endpoint(facts={"within": (inner,)})).blocked[StepName.STOP]
+    blocked = assessed(endpoint(contained=(inner,))).blocked[StepName.STOP]
     assert because in (blocked.because if blocked else "")
 
 

@@ -262,7 +262,7 @@ def test_a_hand_made_call_can_ask_for_less(running: Running):
         pytest.param({"cloud": "aws"}, "Azure only", id="the other cloud"),
         pytest.param({"mode": "enforce"}, "enforce", id="a raised mode"),
         pytest.param({"mode": 7}, "mode", id="a mode that is no text"),
-        pytest.param({"subscriptions": ["not a subscription"]}, "no subscription id", id="no subscription id"),
+        pytest.param({"subscriptions": ["not a subscription"]}, "isn't a subscription ID", id="no subscription id"),
     ],
 )
 def test_what_cannot_be_asked_for_gets_400_with_the_reason(running: Running, body: object, reason: str):

@@ -70,15 +70,21 @@ def _upgraded(ledger_location: LedgerLocation, play: str, most: int) -> Upgraded
         runs=world["runs"],
     )
     deployment.store.texts.update(world["manifests"])
-    for said in world["things"]:
+    for stored in world["things"]:
         deployment.cloud.add(
-            **{name: value for name, value in _thing(said).items() if name in {f.name for f in fields(FakeResource)}}
+            **{name: value for name, value in _resource_fields(stored).items() if name in {f.name for f in fields(FakeResource)}}
         )
     return Upgraded(deployment, world["links"])
 
 
 RENAMED = {"up": "running_since", "deaf": "metric_gaps", "vague": "without_heartbeat", "patchy": "incomplete_replies"}
 """Fields of a fake resource by the names that version 49f8b6c of the tests gave them."""
+
+
+def _resource_fields(stored: dict[str, Any]) -> dict[str, Any]:
+    times = {name: datetime.fromisoformat(stored[name]) for name in ("created", "changed", "up") if stored[name]}
+    values = {**stored, **times, "uses": [datetime.fromisoformat(use) for use in stored["uses"]]}
+    return {RENAMED.get(name, name): value for name, value in values.items()}
 
 
 def _sqlite(request: pytest.FixtureRequest, patch: pytest.MonkeyPatch, folder: Path, play: str) -> LedgerLocation:
