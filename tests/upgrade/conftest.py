@@ -9,6 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass, fields
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import boto3
 import pytest
