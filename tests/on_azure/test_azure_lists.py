@@ -186,6 +186,6 @@ def test_a_deployment_that_goes_before_it_is_looked_at_again_is_gone(cloud: Clou
     seen = found(cloud, DEPLOYMENT, "search/blue")
     one.remove()
     order = SweepOrder(policy=yaml_lines.parse_policy("version: 1", "policy", registry.kind_names()), now=NOW)
-    with pytest.raises(CloudError, match="not there any more") as caught:
+    with pytest.raises(CloudError, match="no longer exists") as caught:
         assess_again(cloud.without_cache(), registry.kind(DEPLOYMENT), seen, order)
     assert caught.value.reason is Reason.GONE

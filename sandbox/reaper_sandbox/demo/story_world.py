@@ -177,7 +177,9 @@ def story_world(home: Path) -> Iterator[StoryWorld]:
         aws, azure = stack.enter_context(Aws(story_fleet.STORY_START)), stack.enter_context(Azure(story_fleet.STORY_START))
         story_fleet.set_up_clouds(aws, azure)
         found = StoryWorld(aws=aws, azure=azure, home=home)
-        found.snapshots = {name: deepcopy(story_fleet.endpoint_snapshot(found.aws_account, name)) for name in story_fleet.SILENT_ENDPOINTS}
+        found.snapshots = {
+            name: deepcopy(story_fleet.endpoint_snapshot(found.aws_account, name)) for name in story_fleet.SILENT_ENDPOINTS
+        }
         links = {
             "REAPER_SNOOZE_URL": SNOOZE_URL,
             "REAPER_SNOOZE_KEYS": "env:STORY_KEYS",
