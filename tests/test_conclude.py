@@ -10,6 +10,7 @@ import pytest
 
 from fakes.builders import DAY, HOUR
 from fakes.failing_ledger import Frail
+from fakes.fake_cloud import DENIED
 from fakes.fake_deployment import POLICY, Enforcer, of, policy
 from reaper.act import act
 from reaper.conclude import conclude
@@ -252,9 +253,16 @@ def test_the_leases_are_given_back_if_concluding_breaks_off(there: Enforcer):
 
 
 def test_a_summary_older_than_the_last_one_is_not_sent(there: Enforcer):
+    def deny(call: str, name: str) -> None:
+        if call == "list":
+            raise DENIED
+
     older = phases(there)
+    there.depot.blunder = deny
+    gap = phases(there).observed.coverage
+    there.depot.blunder = lambda call, name: None
+    older = replace(older, observed=replace(older.observed, coverage=gap))
     there.now += HOUR
-    there.depot.add("other", region="us-east-1")
     there.ledger.give_back_lease(older.decided.leased[0], older.opened.run.id)
     phases(there).conclude()
     there.post.messages.clear()
