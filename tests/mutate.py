@@ -35,7 +35,7 @@ PLANS = [
 ]
 ACTS = [
     *("actions/test_executor", "actions/test_lost_answers", "actions/test_crash", "actions/test_acting_rules"),
-    *("test_limits", "test_invariants"),
+    *("test_act", "test_limits", "test_invariants"),
 ]
 TESTS = {
     "judge": ["test_judge", "test_invariants"],
@@ -46,6 +46,9 @@ TESTS = {
     "limits": ["test_limits", "test_breaker", "test_invariants"],
     "actions.holds": ["actions/test_holds", "test_breaker", "test_limits"],
     "actions.executor": ACTS,
+    "actions.recheck": ACTS,
+    "act": ACTS,
+    "decide": ["test_decide", "test_limits", "test_invariants"],
     "actions.intent": ACTS,
     "actions.unfinished": ACTS,
 }

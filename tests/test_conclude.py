@@ -10,6 +10,7 @@ import pytest
 
 from fakes.builders import DAY, HOUR
 from fakes.failing_ledger import FailingLedger
+from fakes.fake_cloud import DENIED
 from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, policy
 from reaper.act import act
 from reaper.conclude import conclude
@@ -261,9 +262,16 @@ def test_the_leases_are_given_back_if_concluding_breaks_off(deployment: FakeDepl
 
 
 def test_a_summary_older_than_the_last_one_is_not_sent(deployment: FakeDeployment):
+    def deny(call: str, name: str) -> None:
+        if call == "list":
+            raise DENIED
+
     older = phases(deployment)
+    deployment.cloud.fail_on = deny
+    gap = phases(deployment).observed.coverage
+    deployment.cloud.fail_on = lambda call, name: None
+    older = replace(older, observed=replace(older.observed, coverage=gap))
     deployment.now += HOUR
-    deployment.cloud.add("other", region="us-east-1")
     deployment.ledger.give_back_lease(older.decided.leased[0], older.opened.run.id)
     phases(deployment).conclude()
     deployment.channel.messages.clear()

@@ -236,7 +236,9 @@ def _send_summaries(summaries: Mapping[str, Finding], notices: NoticeContext, ma
 def _send_untold(
     untold: Mapping[str, UntoldAction], findings: Mapping[str, Finding], notices: NoticeContext, mails: NoticeRound
 ) -> list[Delivery]:
-    """The mails about what earlier runs did."""
+    """The mails about what earlier runs did. Once another run has taken over, these are its own to send."""
+    if mails.lost or not mails.leases.prolong_all():
+        return []
 
     def accept(resource_id: str, receipt: str, sent: Sequence[Delivery]) -> None:
         record_action_told(findings[resource_id], untold[resource_id].hint, receipt, mails)

@@ -13,10 +13,11 @@ import pytest
 
 from reaper.actions import manifest, plan_file, restore
 from reaper.errors import SettingsError
+from reaper.handover import Decided
 from reaper.ledger import opening
 from reaper.model import Finding, Mode, Report
 from reaper.policy.file import PolicySource, load_policy
-from reaper.run import run
+from reaper.run import HandedOver, open_run, run, run_phases
 from reaper.sessions import sessions_of
 from reaper.settings import Settings
 from reaper_sandbox.aws.account import Account
@@ -227,11 +228,12 @@ def test_use_between_judging_and_acting_refuses_the_action(stage: Stage):
     stage.now += timedelta(minutes=2, seconds=50)
     stage.set_clock(stage.now)
 
-    def meanwhile(found: Finding) -> Finding:
+    def meanwhile(value: HandedOver) -> HandedOver:
         """Called after the sweep has judged, before anything is looked at again."""
-        stage.use(stage.now - PUBLISHED[stage.cloud])
-        return found
+        if isinstance(value, Decided):
+            stage.use(stage.now - PUBLISHED[stage.cloud])
+        return value
 
-    found = one(stage.sweep(narrow=meanwhile))
+    found = one(run_phases(open_run(stage.settings, stage.source, lambda: stage.now), meanwhile))
     assert (found.step.name, found.outcome.result, stage.running()) == ("stop", "refused", before), found.outcome
     assert "it is active now" in (found.outcome.because or "")

@@ -184,6 +184,6 @@ def test_a_deployment_deleted_before_the_closer_look_is_gone(cloud: CloudSession
     seen = find_resource(cloud, DEPLOYMENT, "search/blue")
     one.remove()
     order = SweepOrder(policy=parse_policy("version: 1", "policy", registry.kind_names()), now=NOW)
-    with pytest.raises(CloudError, match="not there any more") as caught:
+    with pytest.raises(CloudError, match="no longer exists") as caught:
         assess_again(cloud.without_cache(), registry.kind(DEPLOYMENT), seen, order)
     assert caught.value.reason is Reason.GONE
