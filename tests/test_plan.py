@@ -17,7 +17,9 @@ WARN = Step(name=StepName.WARN, because="idle")
 
 def warned(ago: timedelta, **given: Any) -> Memory:
     """Idle for ten days, warned a while ago, seen idle just now."""
-    return Memory(**{"idle_since": NOW - 10 * DAY, "last_seen_idle_at": NOW - HOUR, "warned_at": NOW - ago, "notice_receipt": "r", **given})
+    return Memory(
+        **{"idle_since": NOW - 10 * DAY, "last_seen_idle_at": NOW - HOUR, "warned_at": NOW - ago, "notice_receipt": "r", **given}
+    )
 
 
 def test_the_first_time_idle_is_told():

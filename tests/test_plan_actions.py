@@ -52,7 +52,9 @@ def told_of(move: StepName | None, ago: timedelta, now: datetime = NOW, **given:
 
 def enrolled(ago: timedelta, now: datetime = NIGHT, **given: Any) -> Memory:
     """An enrolment notice about the office hours of these tests."""
-    return Memory(**{"warned_at": now - ago, "announced_action": AnnouncedAction.HOURS, "enrolment_digest": hours_digest(HOURS), **given})
+    return Memory(
+        **{"warned_at": now - ago, "announced_action": AnnouncedAction.HOURS, "enrolment_digest": hours_digest(HOURS), **given}
+    )
 
 
 def step(of: Case, memory: Memory, now: datetime = NOW, acting: bool = True) -> StepName:

@@ -54,7 +54,7 @@ OPEN = Unfinished(
 
 
 def test_the_columns_are_the_ones_that_are_stored_everywhere():
-    assert COLUMNS == {field: column for column, (field, _) in WRITTEN.items()}
+    assert {field: column for column, (field, _) in WRITTEN.items()} == COLUMNS
     assert set(COLUMNS) == {f.name for f in fields(Memory)} - {"version"}
 
 

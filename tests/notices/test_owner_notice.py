@@ -354,7 +354,9 @@ def test_a_delete_that_left_the_endpoint_running_saves_nothing_yet():
 
 def test_the_owner_of_a_component_hears_that_it_went_with_its_endpoint_and_how_both_come_back():
     host = "arn:aws:sagemaker:us-east-1:123456789012:endpoint/host"
-    message = only(owner_notice.owner_notices([acted("k1", StepName.DELETE, already_done=True, begun=False, host_id=host)], occasion()))
+    message = only(
+        owner_notice.owner_notices([acted("k1", StepName.DELETE, already_done=True, begun=False, host_id=host)], occasion())
+    )
     assert message.subject.startswith("1 idle ML resource was deleted")
     assert f"ask your admins to run `reaper restore {host}`" in message.text
 
