@@ -166,10 +166,10 @@ def _explain_saved(file: Path, wanted: str, others: Mapping[str, Any]) -> None:
     saved = import_module("reaper.report.saved")
     found = saved.load_report(file)
     text = saved.render(found, wanted)
-    if text is None and found.complete:
+    if text is None and found.is_complete:
         raise SettingsError(_not_found_text(wanted, [row.name for row in found.findings], f"{str(file)!r} lists their ids"))
     sys.stdout.write(text or f"{wanted}: not found, but not everything could be seen when {file} was written\n")
-    raise typer.Exit(0 if found.complete else 3)
+    raise typer.Exit(0 if found.is_complete else 3)
 
 
 def _not_found_text(wanted: str, names: Sequence[str], where: str) -> str:

@@ -45,7 +45,7 @@ def sample_findings(address: str, now: datetime) -> list[Finding]:
     endpoint = "arn:aws:sagemaker:us-east-1:123456789012:endpoint"
     churn = Resource(
         kind="sagemaker-endpoint", id=f"{endpoint}/churn-scoring", name="churn-scoring", target=VIRGINIA, region="us-east-1",
-        created=now - 90 * DAY, size="ml.g5.4xlarge x2", facts={"scale_in": SimpleNamespace(first={"AllTraffic": 1})},
+        created=now - 90 * DAY, size="ml.g5.4xlarge x2", facts={"scale_in": SimpleNamespace(first_variant={"AllTraffic": 1})},
     )  # fmt: skip
     ranker = Resource(
         kind="sagemaker-endpoint", id=f"{endpoint}/ranker-experiment-7", name="ranker-experiment-7", target=VIRGINIA,
