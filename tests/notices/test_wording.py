@@ -429,4 +429,4 @@ def test_a_contact_is_one_plain_address(contact: object):
 
 
 def test_the_schema_describes_a_contact():
-    assert "whom owners can ask" in Owners.model_json_schema()["properties"]["contact"]["description"]
+    assert "the contact at the end of owners" in Owners.model_json_schema()["properties"]["contact"]["description"]

@@ -101,7 +101,7 @@ def test_lint_accepts_rules_that_can_match():
         ),
         pytest.param(
             "kind: [azureml-*]",
-            "stop has no effect on some azureml-online-deployment resources: one that runs one instance",
+            "stop has no effect on some azureml-online-deployment resources: a deployment with one instance",
             id="deployment",
         ),
         pytest.param("kind: sagemaker-inference-component", "without a step scaling policy that would wake it", id="component"),

@@ -36,7 +36,7 @@ def signal(**given: Any) -> Evidence:
         (signal(), "activity  Invocations: no points, busy above 0, never busy in the window"),
         (signal(points=1, peak=0.5, last_busy=NOW), "1 point, busy above 0, peak 0.5, last busy 2026-"),
         (signal(role=Role.HEARTBEAT, points=9, peak=3.0, busy_above=None), "9 points, alive at any value, peak 3\n"),
-        (signal(points=2, peak=inf, complete=False), "peak not a number, not seen busy, INCOMPLETE"),
+        (signal(points=2, peak=inf, complete=False), "peak not a number, never busy in the window, INCOMPLETE"),
     ],
 )
 def test_a_signal_is_explained_without_none_or_inf(seen: Evidence, said: str):
