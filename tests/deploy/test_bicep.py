@@ -449,7 +449,7 @@ def test_only_a_scheduled_sweep_that_succeeded_calms_the_dead_man() -> None:
     [line] = re.findall(r'parse_json\(Message\)\.event\) == "([^"]+)"', told)
     triggers = ast.parse((ROOT / "functions/reaper/azure/triggers.py").read_text())
     [swept] = [node for node in triggers.body if isinstance(node, ast.FunctionDef) and node.name == "sweep_on_schedule"]
-    assert ast.unparse(swept.body[-1]) == f"_tell(logging.INFO, '{line}')", "the last thing it does, after all that can fail"
+    assert ast.unparse(swept.body[-1]) == f"_log_event(logging.INFO, '{line}')", "the last thing it does, after all that can fail"
     assert (ROOT / "functions/reaper/azure/triggers.py").read_text().count(line) == 1
 
 
@@ -484,7 +484,7 @@ def test_the_alert_rings_for_whatever_the_function_logs_as_not_seen_or_not_told(
 
 def test_an_alert_rings_for_whatever_the_snooze_page_logs_as_an_error() -> None:
     route = (ROOT / "functions/reaper/azure/snooze_route.py").read_text()
-    logged = re.findall(r'\blog\.\w+\((?:gate\.level\(reply\), )?"([^"]+)"', route)
+    logged = re.findall(r'\blog\.\w+\((?:handler\.log_level\(reply\), )?"([^"]+)"', route)
     [begins] = re.findall(r'Message startswith "([^"]+)" and SeverityLevel >= 3', at(ALERTS, "page", "properties.criteria"))
     assert logged, "the route logs something"
     assert [line for line in logged if not line.startswith(begins)] == []
