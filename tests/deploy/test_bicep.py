@@ -484,7 +484,7 @@ def test_the_alert_rings_for_whatever_the_function_logs_as_not_seen_or_not_told(
 
 def test_an_alert_rings_for_whatever_the_snooze_page_logs_as_an_error() -> None:
     route = (ROOT / "functions/reaper/azure/snooze_route.py").read_text()
-    logged = re.findall(r'\blog\.\w+\((?:handler\.log_level\(reply\), )?"([^"]+)"', route)
+    logged = re.findall(r'\blog\.\w+\(\s*(?:handler\.log_level\(reply\),\s*)?"([^"]+)"', route)
     [begins] = re.findall(r'Message startswith "([^"]+)" and SeverityLevel >= 3', at(ALERTS, "page", "properties.criteria"))
     assert logged, "the route logs something"
     assert [line for line in logged if not line.startswith(begins)] == []
