@@ -13,7 +13,8 @@ from fakes.builders import DAY, END, HOUR, NOW, SPAN, activity, heartbeat, obser
 from reaper.evidence import ARRIVAL_DELAY
 from reaper.judge import judge_resource
 from reaper.model import Case, Confidence, IndirectEvidence, Observation, Reading, Role, Series, State
-from reaper.plan import may_act, plan_steps
+from reaper.plan import plan_steps
+from reaper.possible_actions import may_act
 
 
 def verdict(*readings: Reading, **given: object):

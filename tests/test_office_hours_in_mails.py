@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from fakes.builders import DAY, HOUR
 from fakes.fake_deployment import POLICY, FakeDeployment, only, policy
 from fakes.judged_cases import case, move
-from reaper import enrolment, memory_updates, plan
+from reaper import enrolment, memory_updates, possible_actions
 from reaper.model import AnnouncedAction, Blocked, Memory, Mode, Result, State, StepName
 from reaper.notices.message import Audience
 from reaper.policy import office_hours
@@ -75,8 +75,8 @@ def test_what_was_made_anew_since_our_stop_is_not_ours_to_start():
     stopped = {StepName.STOP: Blocked(because="it is stopped already", already_done=True), StepName.START: None}
     of, now = case(State.EXEMPT, hours=OFFICE, acts=stopped), MONDAY + 15 * HOUR
     memory = Memory(last_action=StepName.STOP, last_action_at=MONDAY - 7 * DAY)
-    assert plan.may_start(of, memory, now)
-    assert not plan.may_start(replace(of, resource=replace(of.resource, created=MONDAY - DAY)), memory, now)
+    assert possible_actions.may_start(of, memory, now)
+    assert not possible_actions.may_start(replace(of, resource=replace(of.resource, created=MONDAY - DAY)), memory, now)
 
 
 def test_hours_that_are_not_the_rules_for_a_while_leave_the_enrolment():
@@ -137,8 +137,8 @@ def test_a_start_that_failed_is_tried_again_the_next_morning():
     failed = Memory(
         last_action=StepName.START, last_action_at=MONDAY + 12 * HOUR, last_action_run="a", last_action_result=Result.FAILED
     )
-    assert plan.may_start(of, failed, now)
-    assert not plan.may_start(replace(of, resource=replace(of.resource, changed=MONDAY + 13 * HOUR)), failed, now)
+    assert possible_actions.may_start(of, failed, now)
+    assert not possible_actions.may_start(replace(of, resource=replace(of.resource, changed=MONDAY + 13 * HOUR)), failed, now)
 
 
 def test_a_hosts_snooze_that_is_over_still_answers_what_lives_in_it():

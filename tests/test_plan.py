@@ -10,7 +10,10 @@ from fakes.builders import DAY, HOUR, NOW, resource
 from fakes.judged_cases import LOOKBACK, WEEK, case, move
 from reaper.memory_updates import after_judging, after_notice
 from reaper.model import Ceiling, Memory, State, Step, StepName, Verdict
-from reaper.plan import may_act, plan_steps, valid_notice_at, with_snooze
+from reaper.plan import plan_steps
+from reaper.plan_dates import valid_notice_at
+from reaper.possible_actions import may_act
+from reaper.snoozed_cases import with_snooze
 
 WARN = Step(name=StepName.WARN, because="idle")
 

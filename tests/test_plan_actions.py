@@ -23,17 +23,11 @@ from reaper.memory_updates import (
     without_intent,
 )
 from reaper.model import AnnouncedAction, Blocked, Case, Ceiling, Confidence, Memory, Owner, Result, State, Step, StepName
-from reaper.plan import (
-    action_due_at,
-    earliest_action_at,
-    is_forced,
-    may_start,
-    plan_steps,
-    strongest_action,
-    valid_notice_at,
-    with_snooze,
-)
+from reaper.plan import plan_steps
+from reaper.plan_dates import action_due_at, earliest_action_at, valid_notice_at
 from reaper.policy import office_hours
+from reaper.possible_actions import is_forced, may_start, strongest_action
+from reaper.snoozed_cases import with_snooze
 
 BOTH = {StepName.STOP: None, StepName.DELETE: None}
 RUNNING = {StepName.STOP: None, StepName.START: Blocked(because="it is running already", already_done=True)}

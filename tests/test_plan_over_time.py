@@ -8,9 +8,12 @@ from hypothesis import strategies as st
 
 from fakes.builders import DAY, HOUR, NOW
 from fakes.judged_cases import LOOKBACK, case, move
+from reaper.enrolment import CLOCK_JITTER
 from reaper.memory_updates import after_judging, after_notice
 from reaper.model import Case, Ceiling, Memory, State, Step, StepName
-from reaper.plan import CLOCK_JITTER, may_act, valid_notice_at, with_snooze
+from reaper.plan_dates import valid_notice_at
+from reaper.possible_actions import may_act
+from reaper.snoozed_cases import with_snooze
 
 moments = st.none() | st.integers(-90 * 24, 40 * 24).map(lambda hours: NOW + hours * HOUR)
 memories = st.builds(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
-from reaper import idle_period, plan
+from reaper import idle_period, plan_reasons, possible_actions
 from reaper.model import Case, Memory, Resource, Result, StepName
 from reaper.policy import owners
 from reaper.policy.schema import Owners
@@ -31,7 +31,7 @@ def untold_inside(case: Case, memories: Mapping[str, Memory], move: StepName, ch
 
     The notice about what it lives in speaks for it where both have one owner, until a later mail about it says otherwise.
     """
-    inside = case.resource.contained if move in plan.ACTION_STRENGTH else ()
+    inside = case.resource.contained if move in possible_actions.ACTION_STRENGTH else ()
     return next((why for inner in inside if (why := _untold_because(inner, case, memories, move, chain, now))), None)
 
 
@@ -44,7 +44,10 @@ def _untold_because(
         idle_period.last_notice_at(memory),
         _is_same_owner(memory.notified_owner or theirs, theirs) and not idle_period.notice_lapsed(case, memory, now),
     )
-    if present and plan.ACTION_STRENGTH.get(memory.announced_action or "", 0) >= plan.ACTION_STRENGTH[move]:
+    if (
+        present
+        and possible_actions.ACTION_STRENGTH.get(memory.announced_action or "", 0) >= possible_actions.ACTION_STRENGTH[move]
+    ):
         early = memory.act_not_before is not None and memory.act_not_before > now
         return (
             f"{inner.name} inside it is announced for {memory.act_not_before:%Y-%m-%d %H:%M} UTC, and not before"
@@ -52,9 +55,9 @@ def _untold_because(
             else None
         )
     if not _is_same_owner(theirs, case.owner.address) and not _was_stopped_by_us(memory):
-        return f"{inner.name} inside it belongs to another owner, who has not been told that it will be {plan.PARTICIPLES[move]}"
+        return f"{inner.name} inside it belongs to another owner, who has not been told that it will be {plan_reasons.PARTICIPLES[move]}"
     if last and since and last > since:
-        return f"the last mail about {inner.name} inside it no longer said that it will be {plan.PARTICIPLES[move]}"
+        return f"the last mail about {inner.name} inside it no longer said that it will be {plan_reasons.PARTICIPLES[move]}"
     return None
 
 
@@ -68,7 +71,7 @@ def unannounceable_inside(case: Case, cases: Mapping[str, Case], memories: Mappi
         if (
             guest is None
             or _is_same_owner(guest.owner.address, case.owner.address)
-            or plan.strongest_action(guest, now)
+            or possible_actions.strongest_action(guest, now)
             or memory.announced_action
             or _was_stopped_by_us(memory)
         ):

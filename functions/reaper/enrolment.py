@@ -55,6 +55,11 @@ def next_summary_at(case: Case, memory: Memory, now: datetime) -> datetime | Non
     last = idle_period.last_notice_at(memory)
     if last is None or last > now + case.rule.remind_every or not idle_period.notice_was_about_hours(memory):
         return None
+    return next_reminder_at(case, last)
+
+
+def next_reminder_at(case: Case, last: datetime) -> datetime:
+    """When a reminder after a notice at `last` is due: up to `CLOCK_JITTER` early."""
     return last + case.rule.remind_every - min(CLOCK_JITTER, case.rule.remind_every / 10)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from reaper import plan
+from reaper import plan_reasons
 from reaper.handover import PLANNED, Acted, Decided, Decision, Observed
 from reaper.model import Case, Finding, Memory, Outcome, Step, StepName
 
@@ -48,7 +48,7 @@ def _decided_finding(decision: Decision, outcomes: Mapping[str, Outcome], steps:
 
 
 def _undecided_finding(case: Case) -> Finding:
-    return finding_of(case, Step(name=StepName.NONE, because=plan.nothing_to_do_because(case, Memory())), PLANNED)
+    return finding_of(case, Step(name=StepName.NONE, because=plan_reasons.nothing_to_do_because(case, Memory())), PLANNED)
 
 
 def finding_of(case: Case, step: Step, outcome: Outcome) -> Finding:

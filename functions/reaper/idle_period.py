@@ -53,23 +53,39 @@ def idle_period_ends(case: Case, memory: Memory) -> list[datetime]:
 
 
 def notice_expired(case: Case, memory: Memory, now: datetime) -> bool:
-    """Whether the last notice says nothing any more: answered by a snooze that is over, followed by use, meant for somebody else, of
-    another spell, or so old that nobody remembers it.
+    """Whether the last notice no longer counts: a snooze that is over answered it, use or a change followed it, it was for another owner or
+    another shape of the resource, it belongs to an earlier idle period, or it is too old.
 
-    After a mere gap in the proof nobody is told again before the usual time; as grace for an act (`notice`) it no longer counts.
+    After a mere gap in the proof the next notice waits for its usual time, but the earlier one no longer counts as grace for an action
+    (`plan_dates.valid_notice_at`).
     """
     last = last_notice_at(memory)
     if last is None:
         return False
-    if (
+    return (
+        _is_notice_void(case, memory, last, now)
+        or _idle_period_ended_after(case, memory, last)
+        or _is_from_unseen_period(case, memory, last, now)
+    )
+
+
+def _is_notice_void(case: Case, memory: Memory, last: datetime, now: datetime) -> bool:
+    """Whether the last notice counts for nothing, whatever happened to the resource."""
+    return (
         last > now + MAX_CLOCK_SKEW
         or notice_led_to_snooze(memory, now)
         or notice_lapsed(case, memory, now)
         or notice_was_for_another(case, memory)
-    ):
-        return True
-    if any(end > last for end in idle_period_ends(case, memory)) or _has_joined_since(case, memory):
-        return True
+    )
+
+
+def _idle_period_ended_after(case: Case, memory: Memory, last: datetime) -> bool:
+    """Whether use, a change or something new inside it ended the idle period after the last notice."""
+    return any(end > last for end in idle_period_ends(case, memory)) or _has_joined_since(case, memory)
+
+
+def _is_from_unseen_period(case: Case, memory: Memory, last: datetime, now: datetime) -> bool:
+    """Whether the last notice is older than the idle period, of which the memory has no trace."""
     return not notice_was_for_part(memory) and memory.last_seen_idle_at is None and last < idle_period_start(case, memory, now)
 
 

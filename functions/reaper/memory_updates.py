@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from reaper import enrolment, idle_period, plan
+from reaper import enrolment, idle_period, plan_dates, possible_actions, snoozed_cases
 from reaper.model import AnnouncedAction, Case, Memory, Result, State, Step, StepName
 
 
@@ -25,7 +25,7 @@ def after_notice(case: Case, memory: Memory, step: Step, receipt: str, now: date
         return _after_warning(case, memory, receipt, now, acting)
     if step.name is not StepName.REMIND:
         return memory
-    move = plan.strongest_action(case, now) if acting else None
+    move = possible_actions.strongest_action(case, now) if acting else None
     kept = enrolment.enrolled_since(case, memory, now) is not None
     said = AnnouncedAction.HOURS if kept else AnnouncedAction(move) if move else None
     shape = memory.notified_fingerprint if kept else case.resource.fingerprint
@@ -40,7 +40,7 @@ def after_notice(case: Case, memory: Memory, step: Step, receipt: str, now: date
 
 
 def _after_warning(case: Case, memory: Memory, receipt: str, now: datetime, acting: bool) -> Memory:
-    move, hours = plan.strongest_action(case, now) if acting else None, case.rule.hours
+    move, hours = possible_actions.strongest_action(case, now) if acting else None, case.rule.hours
     enrols = move is not None and hours is not None and enrolment.is_stopped_by_hours(case)
     return replace(
         memory,
@@ -50,7 +50,7 @@ def _after_warning(case: Case, memory: Memory, receipt: str, now: datetime, acti
         notified_owner=case.owner.address,
         notified_fingerprint=case.resource.fingerprint,
         announced_action=AnnouncedAction.HOURS if enrols else AnnouncedAction(move) if move else None,
-        act_not_before=plan.earliest_action_at(case, now) if move else None,
+        act_not_before=plan_dates.earliest_action_at(case, now) if move else None,
         enrolment_digest=enrolment.hours_digest(hours) if enrols and hours else None,
         held_at=None,
     )
@@ -64,7 +64,7 @@ def after_part_notice(case: Case, memory: Memory, receipt: str, now: datetime) -
         notice_receipt=receipt,
         notified_owner=case.owner.address,
         announced_action=AnnouncedAction(memory.last_action or StepName.STOP),
-        act_not_before=plan.earliest_action_at(case, now),
+        act_not_before=plan_dates.earliest_action_at(case, now),
         last_action_told_at=now,
     )
 
@@ -127,7 +127,9 @@ def is_unfinished(memory: Memory, run: str | None = None) -> bool:
     if memory.last_action_run is not None:
         return memory.last_action_run != run
     return (
-        memory.warned_at is not None and memory.warned_at <= memory.last_action_at and memory.last_action in plan.ACTION_STRENGTH
+        memory.warned_at is not None
+        and memory.warned_at <= memory.last_action_at
+        and memory.last_action in possible_actions.ACTION_STRENGTH
     )
 
 
@@ -149,7 +151,7 @@ def after_judging(case: Case, memory: Memory, now: datetime) -> Memory:
     before `spared_by_memory`, so that a spell lasts through a snooze. Snoozes, acts and manifests are never touched but when over,
     or when a snooze was given to what had this id before.
     """
-    if memory.snoozed_until and not plan.is_snoozed(case, memory, now):
+    if memory.snoozed_until and not snoozed_cases.is_snoozed(case, memory, now):
         memory = _without_ended_snooze(
             case, idle_period.after_answered_notice(memory) if idle_period.notice_led_to_snooze(memory, now) else memory, now
         )
@@ -159,7 +161,7 @@ def after_judging(case: Case, memory: Memory, now: datetime) -> Memory:
             idle_since=None,
             last_seen_idle_at=None,
         )
-    return idle_period.seen_idle(case, memory, now) if plan.may_act(case) else memory
+    return idle_period.seen_idle(case, memory, now) if possible_actions.may_act(case) else memory
 
 
 def _without_ended_snooze(case: Case, memory: Memory, now: datetime) -> Memory:
@@ -167,7 +169,7 @@ def _without_ended_snooze(case: Case, memory: Memory, now: datetime) -> Memory:
     it answers that one, too, and its row may not be read today.
     """
     counts = memory.snoozed_until is not None and now <= memory.snoozed_until + idle_period.notice_valid_for(case)
-    stays = counts and case.resource.contained and not plan.is_recreated(case, memory)
+    stays = counts and case.resource.contained and not snoozed_cases.is_recreated(case, memory)
     return memory if stays else idle_period.without_snooze(memory)
 
 
