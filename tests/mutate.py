@@ -40,6 +40,10 @@ ACTS = [
 TESTS = {
     "judge": ["test_judge", "test_invariants"],
     "plan": PLANS,
+    "plan_dates": PLANS,
+    "plan_reasons": PLANS,
+    "possible_actions": PLANS,
+    "snoozed_cases": PLANS,
     "memory_updates": PLANS,
     "idle_period": PLANS,
     "enrolment": PLANS,

@@ -67,7 +67,7 @@ def jumping(deployment: FakeDeployment) -> list[frozenset[holds.KindInTarget]]:
     return [holds.covered_places(h) for h in hold_ledger.current_holds(deployment.ledger) if h.limit == "jump"]
 
 
-def test_a_jump_in_one_place_holds_that_place_only():
+def test_jump_in_one_place_puts_only_that_place_on_hold():
     deployment = fleet(regions=REGIONS)
     silence(deployment, "eu-west-1")
     for _ in range(8):
@@ -77,7 +77,7 @@ def test_a_jump_in_one_place_holds_that_place_only():
     assert jumping(deployment) == [{("aws/123456789012/eu-west-1", KIND)}]
 
 
-def test_what_a_jump_holds_is_not_too_many_for_the_others():
+def test_actions_on_hold_by_a_jump_do_not_count_for_max_acts():
     deployment = fleet(regions=REGIONS)
     deployment.policy = policy(POLICY.replace(LIMITS, "{max_acts: 2, max_share: 100%, max_usd_per_hour: 1000}"))
     silence(deployment, "eu-west-1")
@@ -87,7 +87,7 @@ def test_what_a_jump_holds_is_not_too_many_for_the_others():
     assert acted(deployment, "us-east-1") == 2
 
 
-def test_a_blind_sweep_is_no_sweep_in_which_nothing_was_idle():
+def test_blind_sweep_does_not_count_as_zero_idle():
     deployment = fleet()
     known = rows(deployment)
     blind(deployment, 10 * DAY)
@@ -98,7 +98,7 @@ def test_a_blind_sweep_is_no_sweep_in_which_nothing_was_idle():
 
 
 @pytest.mark.parametrize(("unknown", "counts"), [(5, True), (6, False)])
-def test_at_most_half_may_be_unknown(unknown: int, counts: bool):
+def test_share_is_known_with_at_most_half_unknown(unknown: int, counts: bool):
     deployment = fleet(busy=8)
     known = rows(deployment)
     for index in range(unknown):
@@ -108,7 +108,7 @@ def test_at_most_half_may_be_unknown(unknown: int, counts: bool):
     assert rows(deployment) == known + counts
 
 
-def test_a_denied_sweep_teaches_nothing():
+def test_denied_sweep_does_not_change_the_usual_share():
     deployment = fleet()
     known = rows(deployment)
 
@@ -121,7 +121,7 @@ def test_a_denied_sweep_teaches_nothing():
     assert rows(deployment) == known
 
 
-def test_an_outage_of_more_sweeps_than_count_leaves_the_breaker_as_it_was():
+def test_long_outage_leaves_the_breaker_unchanged():
     deployment = fleet()
     blind(deployment, 12 * DAY / 2)
     for _ in range(12):
@@ -134,7 +134,7 @@ def test_an_outage_of_more_sweeps_than_count_leaves_the_breaker_as_it_was():
     assert (acted(deployment, "us-east-1"), len(jumping(deployment))) == (0, 1)
 
 
-def test_the_last_ten_count_however_many_jumps_an_older_ledger_has_since():
+def test_last_ten_normal_sweeps_count_despite_jumps_in_an_older_ledger():
     deployment = fleet()
     for index in range(150):
         told = RunStatistics(
@@ -149,7 +149,7 @@ def test_the_last_ten_count_however_many_jumps_an_older_ledger_has_since():
     assert acted(deployment, "us-east-1") == 0
 
 
-def test_with_fewer_than_three_sweeps_the_caps_alone_protect():
+def test_caps_alone_protect_before_three_sweeps():
     deployment = fleet()
     deployment.ledger = FakeDeployment().ledger
     silence(deployment, "us-east-1")
@@ -176,7 +176,7 @@ def heal(deployment: FakeDeployment) -> None:
             thing.uses.append(deployment.now)
 
 
-def test_a_jump_ends_when_the_share_is_as_it_was():
+def test_jump_ends_when_the_share_is_back_to_normal():
     deployment = in_a_jump()
     heal(deployment)
     deployment.now += HOUR
@@ -184,7 +184,7 @@ def test_a_jump_ends_when_the_share_is_as_it_was():
     assert (jumping(deployment), acted(deployment, "us-east-1")) == ([], 2)
 
 
-def test_a_blind_sweep_does_not_end_a_jump():
+def test_blind_sweep_does_not_end_a_jump():
     deployment = in_a_jump()
     blind(deployment, DAY, "us-east-1-busy")
     deployment.now += HOUR
@@ -192,7 +192,7 @@ def test_a_blind_sweep_does_not_end_a_jump():
     assert (len(jumping(deployment)), acted(deployment, "us-east-1")) == (1, 0)
 
 
-def test_a_jump_lasts_as_long_as_it_is_one_and_teaches_nothing():
+def test_lasting_jump_does_not_become_usual():
     deployment = in_a_jump()
     known = rows(deployment)
     for _ in range(12):
@@ -201,7 +201,7 @@ def test_a_jump_lasts_as_long_as_it_is_one_and_teaches_nothing():
     assert (rows(deployment), acted(deployment, "us-east-1")) == (known, 0)
 
 
-def test_after_a_release_what_is_usual_is_learnt_anew_in_that_place():
+def test_release_restarts_the_usual_share_of_that_place():
     deployment = in_a_jump()
     given = hold_ledger.release_hold(deployment.ledger, "lee", deployment.now)
     assert given.usual_since == {("aws/123456789012/us-east-1", KIND): deployment.now}
@@ -215,7 +215,7 @@ def test_after_a_release_what_is_usual_is_learnt_anew_in_that_place():
 # --- office hours
 
 
-def test_what_keeps_its_rules_hours_counts_neither_as_seen_nor_as_idle():
+def test_resources_on_office_hours_are_not_part_of_the_idle_share():
     hours = office_hours.parse_hours("mon-fri 07:00-21:00", "UTC")
     tagged = replace(hours, by_rule=False)
     cases = [case(), case(State.ACTIVE), case(State.UNKNOWN), *(case(hours=hours) for _ in range(5)), case(hours=tagged)]
@@ -223,7 +223,7 @@ def test_what_keeps_its_rules_hours_counts_neither_as_seen_nor_as_idle():
     assert limits.idle_share(count) == limits.IdleShare(seen=3, idle=2)
 
 
-def test_half_a_fleet_on_office_hours_is_stopped_every_evening():
+def test_half_a_fleet_on_office_hours_stops_every_evening():
     deployment = FakeDeployment(now=datetime.fromisoformat("2026-11-16T10:00+00:00"))
     hours = "[{name: office, match: {name: 'desk-*'}, grace: 1h, idle_after: 1h, hours: {on: 'mon-fri 07:00-19:00', tz: UTC}}]"
     deployment.policy = policy(POLICY.replace("100%,", "25%,") + f"rules: {hours}\n")

@@ -24,7 +24,7 @@ LEE, SAM = "lee@example.com", "sam@example.com"
         pytest.param(LEE, None, False, id="nobody knows whose it is"),
     ],
 )
-def test_a_notice_to_somebody_else_does_not_count(told, owner, expected):
+def test_notice_to_another_owner_does_not_count(told, owner, expected):
     assert (
         notice_was_for_another(replace(case(), owner=Owner(address=owner, source="tag")), Memory(notified_owner=told)) is expected
     )
@@ -40,24 +40,24 @@ def test_a_notice_to_somebody_else_does_not_count(told, owner, expected):
         pytest.param(None, None, False, id="its kind has no shape"),
     ],
 )
-def test_a_notice_about_another_shape_does_not_count(then, now, expected):
+def test_notice_about_another_shape_does_not_count(then, now, expected):
     of = case()
     of = replace(of, resource=replace(of.resource, fingerprint=now))
     assert notice_was_for_another(of, Memory(notified_fingerprint=then)) is expected
 
 
-def test_where_nobody_was_told_nothing_is_void():
+def test_missing_notice_is_not_expired():
     assert not notice_expired(case(), Memory(), NOW)
 
 
-def test_a_notice_may_be_ahead_by_no_more_than_clocks_differ():
+def test_notice_may_be_ahead_by_at_most_the_clock_skew():
     ahead = Memory(idle_since=NOW - 3 * DAY, last_seen_idle_at=NOW, warned_at=NOW + MAX_CLOCK_SKEW)
     assert timedelta(minutes=10) == MAX_CLOCK_SKEW
     assert not notice_expired(case(), ahead, NOW)
     assert notice_expired(case(), replace(ahead, warned_at=NOW + MAX_CLOCK_SKEW + timedelta(seconds=1)), NOW)
 
 
-def test_a_notice_of_the_rest_does_not_count_once_something_was_put_on_it():
+def test_notice_of_the_rest_is_void_once_a_resource_was_added_inside():
     acted = NOW - 3 * DAY
     memory = Memory(
         last_action=StepName.DELETE,

@@ -13,7 +13,8 @@ from fakes.builders import DAY, END, HOUR, NOW, SPAN, activity, heartbeat, obser
 from reaper.evidence import ARRIVAL_DELAY
 from reaper.judge import judge_resource
 from reaper.model import Case, Confidence, IndirectEvidence, Observation, Reading, Role, Series, State
-from reaper.plan import may_act, plan_steps
+from reaper.plan import plan_steps
+from reaper.possible_actions import may_act
 
 
 def verdict(*readings: Reading, **given: object):
@@ -22,7 +23,7 @@ def verdict(*readings: Reading, **given: object):
     return judge_resource(seen.resource, seen, holds, NOW)
 
 
-def test_silence_under_a_living_heartbeat_is_proven_idle():
+def test_silence_with_a_live_heartbeat_is_proven_idle():
     found = verdict(activity(), heartbeat())
     assert (found.state, found.confidence) == (State.IDLE, Confidence.PROVEN)
     assert found.idle_for >= 13 * DAY
@@ -32,7 +33,7 @@ def test_zero_valued_points_are_silence():
     assert verdict(activity(dict.fromkeys(range(SPAN), 0.0)), heartbeat()).state is State.IDLE
 
 
-def test_the_idle_spell_begins_after_the_last_busy_hour():
+def test_idle_period_begins_after_the_last_busy_hour():
     found = verdict(activity({48: 3.0}), heartbeat())
     assert found.state is State.IDLE
     assert found.last_busy == END - 48 * HOUR
@@ -78,7 +79,7 @@ def test_the_idle_spell_begins_after_the_last_busy_hour():
         ),
     ],
 )
-def test_what_readings_prove(readings: list[Reading], state: State):
+def test_verdict_follows_from_the_readings(readings: list[Reading], state: State):
     assert verdict(*readings).state is state
 
 
@@ -97,22 +98,22 @@ def test_what_readings_prove(readings: list[Reading], state: State):
         pytest.param({"rule": rule(idle_after=20 * DAY)}, State.UNKNOWN, id="watched for less than the rule asks"),
     ],
 )
-def test_what_spares_a_silent_resource(given: dict, state: State):
+def test_protections_and_use_rule_out_an_idle_verdict(given: dict, state: State):
     assert verdict(activity(), heartbeat(), **given).state is state
 
 
-def test_indirect_evidence_is_likely_and_never_more():
+def test_indirect_evidence_is_at_most_likely():
     hint = IndirectEvidence(since=NOW - 5 * DAY, because="up for five days")
     found = verdict(activity(), indirect_evidence=hint)
     assert (found.state, found.confidence, found.idle_for) == (State.IDLE, Confidence.LIKELY, 5 * DAY)
 
 
-def test_a_heartbeat_that_was_there_and_stopped_is_not_replaced_by_a_hint():
+def test_stopped_heartbeat_is_not_replaced_by_indirect_evidence():
     hint = IndirectEvidence(since=NOW - 5 * DAY, because="up for five days")
     assert verdict(activity(), heartbeat(series=series({100: 1.0})), indirect_evidence=hint).state is State.UNKNOWN
 
 
-def test_a_hint_younger_than_idle_after_is_young():
+def test_indirect_evidence_younger_than_idle_after_means_young():
     assert (
         verdict(activity(), indirect_evidence=IndirectEvidence(since=NOW - HOUR, because="started an hour ago")).state
         is State.YOUNG
@@ -193,7 +194,7 @@ def _alive_throughout(reading: Reading, since, until) -> bool:
 
 @settings(max_examples=1500, deadline=None)
 @given(any_observation(), lengths, st.sampled_from([None, None, "kept"]))
-def test_there_is_no_way_to_idle_without_proof(seen: Observation, idle_after: timedelta, protected: str | None):
+def test_idle_verdict_never_lacks_proof(seen: Observation, idle_after: timedelta, protected: str | None):
     holds = rule(idle_after=idle_after, protected_because=protected)
     found = judge_resource(seen.resource, seen, holds, NOW)
     if found.state is not State.IDLE:
@@ -222,20 +223,20 @@ def test_there_is_no_way_to_idle_without_proof(seen: Observation, idle_after: ti
 
 @settings(max_examples=300, deadline=None)
 @given(any_observation())
-def test_unreadable_tags_are_never_anything_but_unknown(seen: Observation):
+def test_unreadable_tags_always_mean_unknown(seen: Observation):
     blind = replace(seen.resource, tags=None)
     assert judge_resource(blind, seen, rule(), NOW).state is State.UNKNOWN
 
 
 @settings(max_examples=300, deadline=None)
 @given(any_observation(), st.sampled_from(State))
-def test_only_idle_can_lead_to_a_step(seen: Observation, state: State):
+def test_only_an_idle_verdict_leads_to_a_step(seen: Observation, state: State):
     found = replace(judge_resource(seen.resource, seen, rule(), NOW), state=state)
     [step] = plan_steps([Case(resource=seen.resource, rule=rule(), verdict=found)], {}, NOW)
     assert (step.name != "none") == (state is State.IDLE)
 
 
-def test_exactly_as_long_as_asked_is_long_enough():
+def test_silence_of_exactly_idle_after_is_enough():
     covered = NOW - END + 29 * HOUR  # of the thirty hours with points, the first may have been watched only at its end
     assert verdict(activity(), heartbeat(30), rule=rule(idle_after=covered)).state is State.IDLE
     assert verdict(activity(), heartbeat(30), rule=rule(idle_after=covered + timedelta(seconds=1))).state is State.UNKNOWN
@@ -250,37 +251,37 @@ def test_exactly_as_long_as_asked_is_long_enough():
     assert verdict(indirect_evidence=replace(hint, since=NOW - DAY + timedelta(seconds=1))).state is State.YOUNG
 
 
-def test_the_sentence_names_what_was_silent_and_what_reported():
+def test_idle_reason_names_the_silent_signals_and_the_heartbeats():
     seen = verdict(activity(subject="a"), activity(subject="b"), heartbeat(30, subject="a"), heartbeat(30, subject="b"))
     assert seen.because == (
-        "Invocations of a, Invocations of b silent for 1 d 5 h while CPUUtilization of a, CPUUtilization of b reported every hour"
+        "no activity in Invocations of a, Invocations of b for 1 day 5 hours, while CPUUtilization of a, CPUUtilization of b reported every hour"
     )
     many = [activity(signal=f"signal {n}") for n in range(3)]
-    assert "signal 0, signal 1, signal 2 silent" in verdict(*many, heartbeat()).because
+    assert "no activity in signal 0, signal 1, signal 2 for" in verdict(*many, heartbeat()).because
     many += [activity(signal="signal 3")]
-    assert "signal 0, signal 1, signal 2 and 1 more silent" in verdict(*many, heartbeat()).because
+    assert "signal 0, signal 1, signal 2 and 1 more for" in verdict(*many, heartbeat()).because
     many += [activity(signal="signal 4")]
-    assert "signal 0, signal 1, signal 2 and 2 more silent" in verdict(*many, heartbeat()).because
+    assert "signal 0, signal 1, signal 2 and 2 more for" in verdict(*many, heartbeat()).because
 
 
 @pytest.mark.parametrize(
     ("ago", "said"),
     [
-        pytest.param(timedelta(seconds=59), "the log shows use just now", id="seconds"),
-        pytest.param(timedelta(minutes=1), "the log shows use 1 min ago", id="a minute"),
-        pytest.param(timedelta(minutes=90), "the log shows use 1 h 30 min ago", id="longer"),
+        pytest.param(timedelta(seconds=59), "the log showed use just now", id="seconds"),
+        pytest.param(timedelta(minutes=1), "the log showed use 1 minute ago", id="a minute"),
+        pytest.param(timedelta(minutes=90), "the log showed use 1 hour 30 minutes ago", id="longer"),
     ],
 )
-def test_the_sentence_names_the_latest_use_and_how_long_ago_it_was(ago: timedelta, said: str):
+def test_active_reason_names_the_latest_use_and_its_age(ago: timedelta, said: str):
     latest = Reading(signal="the log", role=Role.ACTIVITY, event_at=NOW - ago)
     earlier = Reading(signal="requests", role=Role.ACTIVITY, event_at=NOW - ago - HOUR)
     assert verdict(earlier, latest, heartbeat()).because == said
 
 
-def test_the_sentence_says_why_silence_proves_nothing():
+def test_unknown_reason_says_why_silence_proves_nothing():
     assert verdict(activity()).because == "no signal shows whether its metrics pipeline was alive, so silence proves nothing"
     stopped = heartbeat()
     stopped = replace(stopped, series=series(dict.fromkeys(range(5, 48), 60.0)))
-    assert verdict(activity(), stopped).because == "no unbroken CPUUtilization up to now, so silence proves nothing"
+    assert verdict(activity(), stopped).because == "CPUUtilization is missing or has stopped, so silence proves nothing"
     late = verdict(activity(), heartbeat(5)).because
-    assert late == "CPUUtilization covers only the last 4 h 7 min without a gap, less than 1 d"
+    assert late == "CPUUtilization is unbroken for only 4 hours 7 minutes, less than idle_after (1 day)"

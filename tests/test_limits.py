@@ -62,33 +62,33 @@ def moves(deployment: FakeDeployment) -> list[str]:
         pytest.param(2, 0, {"max_usd_per_hour": 2.8}, True, id="dearer than may be"),
     ],
 )
-def test_over_a_limit_all_acts_are_held(count, busy, limits, held):
+def test_actions_over_a_limit_are_all_on_hold(count, busy, limits, held):
     deployment = fleet(count, busy, **limits)
     assert moves(deployment) == (["hold"] if held else ["stop"]) * count
     assert bool(deployment.cloud.log) is not held
 
 
-def test_a_held_act_says_why_and_how_many_and_what_to_do_and_admins_are_told():
+def test_hold_names_its_reason_and_command_and_notifies_admins():
     deployment = fleet(4, max_acts=3)
     found = finding_of(deployment.sweep(), "idle-00")
     assert found.outcome.result is Result.PLANNED
     since = "would stop, but is on hold since 2026-11-24 10:17 UTC"
-    assert found.step.because == f"{since}: 4 actions are more than max_acts: 3. `reaper release` releases it"
+    assert found.step.because == f"{since}: 4 actions exceed max_acts: 3. Run `reaper release` to allow it"
     assert any("on hold" in m.text.lower() and m.audience == "admins" for m in deployment.channel.messages[-3:])
 
 
-def test_one_action_is_one():
-    assert "1 action is more than max_acts: 0" in finding_of(fleet(1, max_acts=0).sweep(), "idle-00").step.because
+def test_hold_of_one_action_is_worded_in_the_singular():
+    assert "1 action exceeds max_acts: 0" in finding_of(fleet(1, max_acts=0).sweep(), "idle-00").step.because
 
 
-def test_notices_still_go_out_while_acts_are_held():
+def test_notices_go_out_while_actions_are_on_hold():
     deployment = fleet(4, max_acts=3)
     deployment.cloud.add("late")
     found = finding_of(deployment.sweep(), "late")
     assert (found.step.name, found.outcome.result) == (StepName.WARN, Result.DONE)
 
 
-def test_a_sweep_that_is_back_under_the_limit_goes_on_by_itself():
+def test_sweep_back_under_the_limit_carries_out_its_actions():
     deployment = fleet(4, max_acts=3)
     assert moves(deployment) == ["hold"] * 4
     deployment.cloud.things["idle-00"].uses.append(deployment.now + HOUR)
@@ -96,7 +96,7 @@ def test_a_sweep_that_is_back_under_the_limit_goes_on_by_itself():
     assert sorted(moves(deployment)) == ["none", "stop", "stop", "stop"]
 
 
-def test_a_release_lets_go_what_was_held_when_it_was_given():
+def test_release_allows_actions_on_hold_when_given():
     deployment = fleet(4, max_acts=3)
     assert moves(deployment) == ["hold"] * 4
     deployment.now += HOUR
@@ -105,14 +105,14 @@ def test_a_release_lets_go_what_was_held_when_it_was_given():
     assert moves(deployment) == ["stop"] * 4
 
 
-def test_a_release_at_the_very_moment_of_the_hold_counts():
+def test_release_at_the_moment_of_the_hold_counts():
     deployment = fleet(4, max_acts=3)
     assert moves(deployment) == ["hold"] * 4
     hold_ledger.release_hold(deployment.ledger, "lee@example.com", deployment.now)
     assert moves(deployment) == ["stop"] * 4
 
 
-def test_a_release_says_nothing_of_what_nobody_had_seen_held():
+def test_release_does_not_cover_later_actions():
     deployment = fleet(4, max_acts=3)
     hold_ledger.release_hold(deployment.ledger, "lee@example.com", deployment.now - HOUR)
     assert moves(deployment) == ["hold"] * 4
@@ -120,7 +120,7 @@ def test_a_release_says_nothing_of_what_nobody_had_seen_held():
     assert moves(deployment) == ["hold"] * 4
 
 
-def test_a_hold_is_known_until_it_is_released_and_again_when_there_is_a_new_one():
+def test_hold_is_known_until_its_release_and_from_the_next_hold_on():
     deployment = fleet(4, max_acts=3)
     assert hold_ledger.current_holds(deployment.ledger) == []
     deployment.sweep()
@@ -133,7 +133,7 @@ def test_a_hold_is_known_until_it_is_released_and_again_when_there_is_a_new_one(
     assert [h.since for h in hold_ledger.current_holds(deployment.ledger)] == [deployment.now]
 
 
-def test_a_release_is_over_after_a_day():
+def test_release_ends_after_a_day():
     deployment = fleet(4, max_acts=3)
     deployment.sweep()
     hold_ledger.release_hold(deployment.ledger, "lee@example.com", deployment.now)
@@ -148,7 +148,7 @@ def broken(deployment: FakeDeployment) -> None:
 
 
 @pytest.mark.parametrize("every", [pytest.param(DAY, id="daily"), pytest.param(HOUR / 2, id="twice an hour")])
-def test_a_jump_of_the_idle_share_trips_the_breaker_and_stays_tripped(every):
+def test_jump_of_the_idle_share_trips_the_breaker_until_a_release(every):
     deployment = fleet(2, 8, max_jump="25%")
     deployment.now = NOW + 2 * DAY
     broken(deployment)
@@ -170,7 +170,7 @@ def test_a_jump_of_the_idle_share_trips_the_breaker_and_stays_tripped(every):
     assert "another" in {name for _, name, _ in deployment.cloud.log}
 
 
-def test_without_the_breaker_all_of_them_would_be_stopped():
+def test_fleet_would_be_stopped_without_the_breaker():
     deployment = fleet(2, 8, max_jump="100%")
     deployment.now = NOW + 2 * DAY
     broken(deployment)
@@ -180,7 +180,7 @@ def test_without_the_breaker_all_of_them_would_be_stopped():
     assert len(deployment.cloud.log) == 10
 
 
-def test_where_earlier_sweeps_cannot_be_read_everything_is_held():
+def test_unreadable_earlier_sweeps_put_every_action_on_hold():
     deployment = fleet(1)
 
     def summaries(*given: Any) -> Any:
@@ -196,21 +196,21 @@ def test_where_earlier_sweeps_cannot_be_read_everything_is_held():
     assert "ledger" in [c.kind for c in deployment.sweep().coverage], "also where nothing is due"
 
 
-def test_the_dearest_goes_first():
+def test_most_expensive_resource_is_stopped_first():
     deployment = fleet(2)
     deployment.cloud.things["idle-01"].instance = "ml.p4d.24xlarge"
     deployment.sweep()
     assert [name for _, name, _ in deployment.cloud.log] == ["idle-01", "idle-00"]
 
 
-def test_a_release_lasts_as_long_as_is_said():
+def test_release_lasts_for_its_given_time():
     deployment = fleet(4, max_acts=3)
     assert hold_ledger.release_hold(
         deployment.ledger, "lee", deployment.now, timedelta(hours=2)
     ).valid_until == deployment.now + timedelta(hours=2)
 
 
-def test_sweeps_that_saw_nothing_say_nothing_of_what_is_usual():
+def test_empty_sweeps_do_not_count_toward_the_usual_share():
     cases = [case() for _ in range(8)]
     place, usual = holds.kind_in_target_of(cases[0]), [IdleShare(seen=8, idle=1)] * 3
     assert place in idle_jumps(count_places(cases), Limits(), {place: [IdleShare(seen=0, idle=0), *usual]})
@@ -230,14 +230,14 @@ def two_regions(**limits: Any) -> FakeDeployment:
     return deployment
 
 
-def test_what_a_wider_sweep_held_is_not_done_in_slices():
+def test_narrower_sweeps_do_not_carry_out_a_wider_sweeps_hold():
     deployment = two_regions(max_acts=3)
     assert {f.step.name for f in deployment.sweep().findings} == {StepName.HOLD}
     deployment.now += HOUR
     for region in deployment.regions:
         found = deployment.sweep(regions=(region,)).findings
         assert {f.step.name for f in found} == {StepName.HOLD}
-    assert "4 actions are more than max_acts: 3" in found[0].step.because
+    assert "4 actions exceed max_acts: 3" in found[0].step.because
     assert deployment.cloud.log == []
     hold_ledger.release_hold(deployment.ledger, "lee", deployment.now)
     deployment.now += HOUR
@@ -245,7 +245,7 @@ def test_what_a_wider_sweep_held_is_not_done_in_slices():
     assert len(deployment.cloud.log) == 2
 
 
-def test_a_sweep_as_wide_that_is_under_the_limit_ends_the_hold():
+def test_equally_wide_sweep_under_the_limit_ends_the_hold():
     deployment = two_regions(max_acts=3)
     deployment.sweep()
     deployment.cloud.things["idle-00"].uses.append(deployment.now + HOUR)
@@ -254,7 +254,7 @@ def test_a_sweep_as_wide_that_is_under_the_limit_ends_the_hold():
     assert len(deployment.cloud.log) == 3
 
 
-def test_sweeps_that_only_notify_do_not_teach_the_breaker_that_a_breakdown_is_usual():
+def test_notify_only_sweeps_do_not_make_a_breakdown_usual():
     deployment = fleet(2, 8, max_jump="25%")
     deployment.now = NOW + 2 * DAY
     broken(deployment)
@@ -267,7 +267,7 @@ def test_sweeps_that_only_notify_do_not_teach_the_breaker_that_a_breakdown_is_us
     assert deployment.cloud.log == []
 
 
-def test_a_release_in_one_region_does_not_blind_the_breaker_of_another():
+def test_release_in_one_region_leaves_the_breaker_of_another():
     deployment = fleet(2, 8, max_jump="25%", max_acts=1)
     deployment.now = NOW + 3 * DAY
     deployment.sweep()
@@ -296,13 +296,13 @@ def judged(count: int, idle: int) -> list[Case]:
         pytest.param((5, 4), (20, 2), False, id="two more in a fleet that shrank"),
     ],
 )
-def test_a_jump_is_of_more_than_few_and_of_a_greater_share_than_allowed(now, before, expected):
+def test_jump_needs_more_than_a_few_and_more_than_the_allowed_share(now, before, expected):
     cases = judged(*now)
     shares = {holds.kind_in_target_of(cases[0]): [IdleShare(seen=before[0], idle=before[1])] * 3}
     assert bool(idle_jumps(count_places(cases), Limits(), shares)) is expected
 
 
-def test_the_share_is_counted_kind_by_kind():
+def test_share_is_counted_by_kind():
     other = [replace(c, resource=replace(c.resource, kind="sagemaker-notebook")) for c in judged(4, 1)]
     cases = [replace(c, resource=replace(c.resource, id=f"arn:{n}")) for n, c in enumerate(judged(4, 1) + other)]
     acts = [(c, Step(name=StepName.STOP if c.verdict.state is State.IDLE else StepName.NONE, because="due")) for c in cases]
@@ -335,60 +335,60 @@ def calendar(usd: float | None = 1.0, **given: Any) -> Case:
     return replace(case(hours=replace(OFFICE, **given)), usd_per_hour=usd)
 
 
-def test_over_max_scheduled_only_the_calendars_stops_are_on_hold():
+def test_max_scheduled_puts_only_stops_by_office_hours_on_hold():
     limits = Limits(max_scheduled=2, **ALL)
     assert caps(calendar(), calendar(), plain(), limits=limits) == [StepName.STOP] * 3
     assert caps(calendar(), calendar(), calendar(), plain(), limits=limits) == [StepName.HOLD] * 3 + [StepName.STOP]
 
 
-def test_what_a_calendar_asks_for_counts_neither_for_max_acts_nor_for_max_share():
+def test_stops_by_office_hours_count_for_neither_max_acts_nor_max_share():
     assert caps(*[calendar()] * 30, plain(), limits=Limits(max_acts=1)) == [StepName.STOP] * 31
     assert (
         caps(*[calendar()] * 3, plain(), plain(), limits=Limits(max_acts=1, **ALL)) == [StepName.STOP] * 3 + [StepName.HOLD] * 2
     )
 
 
-def test_a_calendars_resources_make_no_fleet_of_which_more_others_may_go():
+def test_resources_on_office_hours_do_not_raise_the_share_of_others():
     assert caps(*[calendar()] * 6, plain(), plain(), limits=Limits()) == [StepName.STOP] * 6 + [StepName.HOLD] * 2
 
 
-def test_hours_that_only_a_tag_has_count_like_any_other():
+def test_resources_with_tag_hours_count_like_any_other():
     assert caps(*[calendar(by_rule=False)] * 2, limits=Limits(max_acts=1, **ALL)) == [StepName.HOLD] * 2
 
 
-def test_what_is_due_in_a_place_that_was_denied_in_part_is_on_hold_like_the_rest():
+def test_actions_in_a_partly_denied_place_are_on_hold_like_the_rest():
     due = [(plain(), Step(name=StepName.STOP, because="due"))]
     found = limited_steps(due, {}, Limits(max_acts=0), PastRuns(), RunScope(run="r", now=NOW, read_places=frozenset()))
     assert [s.name for s in found.steps] == [StepName.HOLD]
     assert found.since == {due[0][0].resource.id: {NOW}}
 
 
-def test_over_max_usd_per_hour_everything_is_on_hold():
+def test_max_usd_per_hour_puts_every_action_on_hold():
     assert caps(calendar(150.0), plain(51.0), limits=Limits(**ALL)) == [StepName.HOLD] * 2
     assert caps(calendar(150.0), plain(50.0), limits=Limits(**ALL)) == [StepName.STOP] * 2
 
 
-def test_where_the_file_sets_dollars_what_has_no_price_and_only_that_is_on_hold():
+def test_cost_cap_in_the_policy_puts_only_unpriced_actions_on_hold():
     found = caps(plain(None), plain(), calendar(None), limits=Limits(max_usd_per_hour=1000, **ALL))
     assert found == [StepName.HOLD, StepName.STOP, StepName.STOP]
 
 
-def test_a_calendars_stops_without_a_price_count_like_its_others():
+def test_unpriced_stops_by_office_hours_count_like_priced_stops():
     limits = Limits(max_usd_per_hour=1000, max_scheduled=1, **ALL)
     assert caps(calendar(None), calendar(None), limits=limits) == [StepName.HOLD] * 2
 
 
-def test_the_default_alone_holds_nothing_for_want_of_a_price():
+def test_default_cost_cap_puts_no_unpriced_action_on_hold():
     assert caps(plain(None), plain(), calendar(None), limits=Limits(**ALL)) == [StepName.STOP] * 3
 
 
-def test_what_is_on_hold_for_want_of_a_price_is_not_one_too_many():
+def test_unpriced_actions_on_hold_do_not_count_for_max_acts():
     assert caps(plain(None), plain(), limits=Limits(max_usd_per_hour=1000, max_acts=1, **ALL)) == [StepName.HOLD, StepName.STOP]
 
 
-def test_a_policy_file_that_sets_dollars_holds_what_has_no_price():
+def test_sweep_holds_an_unpriced_action_if_the_policy_sets_a_cost_cap():
     deployment = fleet(2)
     deployment.cloud.things["idle-00"].instance = "ml.nobody.knows"
     report = deployment.sweep()
     assert [finding_of(report, f"idle-0{n}").step.name for n in (0, 1)] == [StepName.HOLD, StepName.STOP]
-    assert "its price is not known, and the policy sets max_usd_per_hour: 1000" in finding_of(report, "idle-00").step.because
+    assert "its price is unknown, and the policy sets max_usd_per_hour: 1000" in finding_of(report, "idle-00").step.because

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from fakes.builders import DAY, HOUR
 from fakes.fake_deployment import POLICY, FakeDeployment, only, policy
 from fakes.judged_cases import case, move
-from reaper import enrolment, memory_updates, plan
+from reaper import enrolment, memory_updates, possible_actions
 from reaper.model import AnnouncedAction, Blocked, Memory, Mode, Result, State, StepName
 from reaper.notices.message import Audience
 from reaper.policy import office_hours
@@ -36,7 +36,7 @@ def mails(deployment: FakeDeployment) -> list[str]:
     return [m.text for m in deployment.channel.messages if m.audience is Audience.OWNERS]
 
 
-def test_what_was_started_by_hand_in_the_evening_is_announced_only_when_that_is_over():
+def test_forced_stop_after_a_manual_start_is_announced_once_that_ends():
     deployment = enrolled()
     deployment.policy = policy(POLICY + FORCED.replace("force: true", "force: true, override: 2h"))
     deployment.now = MONDAY + DAY
@@ -49,7 +49,7 @@ def test_what_was_started_by_hand_in_the_evening_is_announced_only_when_that_is_
     assert only(deployment.sweep()).step.name is StepName.REMIND
 
 
-def test_a_summary_says_that_it_is_stopped_even_while_used_and_is_no_notice_of_the_day():
+def test_summary_mentions_a_forced_stop_but_is_no_notice_of_the_day():
     deployment = enrolled()
     deployment.now = MONDAY + 7 * DAY - timedelta(minutes=45)
     used(deployment)
@@ -64,22 +64,22 @@ def test_a_summary_says_that_it_is_stopped_even_while_used_and_is_no_notice_of_t
     assert only(deployment.sweep()).step.name is StepName.STOP
 
 
-def test_an_enrolment_that_a_wrong_clock_dated_is_replaced_at_once():
+def test_enrolment_dated_by_a_wrong_clock_is_replaced_at_once():
     memory = Memory(
         warned_at=MONDAY + 400 * DAY, announced_action=AnnouncedAction.HOURS, enrolment_digest=enrolment.hours_digest(OFFICE)
     )
     assert move(case(hours=OFFICE, acts={StepName.STOP: None}), memory, MONDAY) is StepName.WARN
 
 
-def test_what_was_made_anew_since_our_stop_is_not_ours_to_start():
+def test_resource_recreated_since_the_reapers_stop_is_not_started():
     stopped = {StepName.STOP: Blocked(because="it is stopped already", already_done=True), StepName.START: None}
     of, now = case(State.EXEMPT, hours=OFFICE, acts=stopped), MONDAY + 15 * HOUR
     memory = Memory(last_action=StepName.STOP, last_action_at=MONDAY - 7 * DAY)
-    assert plan.may_start(of, memory, now)
-    assert not plan.may_start(replace(of, resource=replace(of.resource, created=MONDAY - DAY)), memory, now)
+    assert possible_actions.may_start(of, memory, now)
+    assert not possible_actions.may_start(replace(of, resource=replace(of.resource, created=MONDAY - DAY)), memory, now)
 
 
-def test_hours_that_are_not_the_rules_for_a_while_leave_the_enrolment():
+def test_enrolment_survives_hours_that_are_briefly_not_the_rules():
     memory = Memory(warned_at=MONDAY, announced_action=AnnouncedAction.HOURS, enrolment_digest=enrolment.hours_digest(OFFICE))
     unpriced = case(State.ACTIVE, hours=replace(OFFICE, by_rule=False), acts={StepName.STOP: None})
     kept = memory_updates.after_judging(unpriced, memory, MONDAY + DAY)
@@ -100,15 +100,15 @@ def week(mode: Mode, rules: str, *, without_heartbeat: bool = False) -> list[str
     return [m.subject for m in deployment.channel.messages if m.audience is Audience.OWNERS]
 
 
-def test_who_is_only_told_hears_once_a_week_of_what_is_idle_every_evening():
+def test_notify_only_owner_gets_one_mail_a_week_about_idle_evenings():
     assert len(week(Mode.NOTIFY, OFFICE_RULE)) == 2
 
 
-def test_what_can_never_be_stopped_for_want_of_proof_is_told_once_a_week():
+def test_resource_that_lacks_proof_for_a_stop_brings_one_mail_a_week():
     assert len(week(Mode.ENFORCE, OFFICE_RULE, without_heartbeat=True)) == 2
 
 
-def test_the_weekly_summary_comes_where_every_sweep_stops_or_starts_it():
+def test_weekly_summary_comes_even_if_every_sweep_stops_or_starts():
     deployment = FakeDeployment(policy=policy(POLICY + OFFICE_RULE.replace("mon-fri", "mon-sun")), now=MONDAY)
     deployment.cloud.add("churn", tags={})
     for _ in range(15):
@@ -121,7 +121,7 @@ def test_the_weekly_summary_comes_where_every_sweep_stops_or_starts_it():
     assert all("it was stopped" in text and "started" in text for text in said[1:])
 
 
-def test_what_is_only_likely_idle_is_forced_after_a_notice_of_the_day():
+def test_likely_idle_resource_is_force_stopped_after_a_notice_that_day():
     deployment = FakeDeployment(policy=policy(POLICY + FORCED), now=MONDAY)
     deployment.cloud.add("churn", tags={}, without_heartbeat=True)
     deployment.sweep()
@@ -131,17 +131,17 @@ def test_what_is_only_likely_idle_is_forced_after_a_notice_of_the_day():
     assert only(deployment.sweep()).step.name is StepName.STOP
 
 
-def test_a_start_that_failed_is_tried_again_the_next_morning():
+def test_failed_start_is_retried_the_next_morning():
     stopped = {StepName.STOP: Blocked(because="it is stopped already", already_done=True), StepName.START: None}
     of, now = case(State.EXEMPT, hours=OFFICE, acts=stopped, changed=MONDAY), MONDAY + 36 * HOUR
     failed = Memory(
         last_action=StepName.START, last_action_at=MONDAY + 12 * HOUR, last_action_run="a", last_action_result=Result.FAILED
     )
-    assert plan.may_start(of, failed, now)
-    assert not plan.may_start(replace(of, resource=replace(of.resource, changed=MONDAY + 13 * HOUR)), failed, now)
+    assert possible_actions.may_start(of, failed, now)
+    assert not possible_actions.may_start(replace(of, resource=replace(of.resource, changed=MONDAY + 13 * HOUR)), failed, now)
 
 
-def test_a_hosts_snooze_that_is_over_still_answers_what_lives_in_it():
+def test_ended_snooze_of_a_host_still_answers_notices_of_inner_resources():
     host = Memory(snoozed_until=MONDAY, snoozed_at=MONDAY - 2 * DAY, snoozed_by="lee")
     of = case(State.ACTIVE)
     assert memory_updates.after_judging(of, host, MONDAY + HOUR).snoozed_until is None, "nothing lives in it"
@@ -152,7 +152,7 @@ def test_a_hosts_snooze_that_is_over_still_answers_what_lives_in_it():
     assert memory_updates.after_host_snooze(inner, memory_updates.after_judging(of, host, MONDAY + DAY)).announced_action is None
 
 
-def test_a_mail_about_office_hours_alone_says_so_in_its_subject():
+def test_subject_of_a_mail_about_office_hours_alone_says_so():
     deployment = FakeDeployment(policy=policy(POLICY + OFFICE_RULE), now=MONDAY)
     deployment.cloud.add("churn", tags={})
     deployment.sweep()

@@ -10,7 +10,10 @@ from fakes.builders import DAY, HOUR, NOW, resource
 from fakes.judged_cases import LOOKBACK, WEEK, case, move
 from reaper.memory_updates import after_judging, after_notice
 from reaper.model import Ceiling, Memory, State, Step, StepName, Verdict
-from reaper.plan import may_act, plan_steps, valid_notice_at, with_snooze
+from reaper.plan import plan_steps
+from reaper.plan_dates import valid_notice_at
+from reaper.possible_actions import may_act
+from reaper.snoozed_cases import with_snooze
 
 WARN = Step(name=StepName.WARN, because="idle")
 
@@ -22,13 +25,13 @@ def warned(ago: timedelta, **given: Any) -> Memory:
     )
 
 
-def test_the_first_time_idle_is_told():
+def test_plan_warns_the_first_time_a_resource_is_idle():
     [step] = plan_steps([case()], {}, NOW)
     assert step.name is StepName.WARN
-    assert "idle for more than 1 d under test" in step.because
+    assert "idle for more than 1 day under test" in step.because
 
 
-def test_steps_come_in_the_order_of_the_cases():
+def test_steps_are_in_the_order_of_the_cases():
     memories = {"b": warned(DAY)}
     cases = [replace(case(), resource=resource(id=id)) for id in ("a", "b", "c")]
     assert [step.name for step in plan_steps(cases, memories, NOW)] == [StepName.WARN, StepName.NONE, StepName.WARN]
@@ -61,7 +64,7 @@ def test_steps_come_in_the_order_of_the_cases():
         pytest.param(warned(HOUR, snoozed_until=NOW - HOUR), StepName.NONE, id="told just when a snooze was over"),
     ],
 )
-def test_the_owner_of_an_idle_resource_is_told_when_it_is_time(memory, expected):
+def test_plan_notifies_the_owner_of_an_idle_resource_on_time(memory, expected):
     assert move(case(), memory) is expected
 
 
@@ -75,20 +78,20 @@ def test_the_owner_of_an_idle_resource_is_told_when_it_is_time(memory, expected)
         pytest.param(4 * DAY, StepName.NONE, id="before the notice"),
     ],
 )
-def test_a_notice_older_than_the_last_use_or_change_does_not_count(what, ago, expected):
+def test_notice_before_the_last_use_or_change_does_not_count(what, ago, expected):
     of = case(idle_for=ago, **{what: NOW - ago})
     assert move(of, warned(3 * DAY)) is expected
     assert valid_notice_at(of, warned(3 * DAY), NOW) == (None if expected is StepName.WARN else NOW - 3 * DAY)
 
 
-def test_use_that_comes_to_light_late_takes_the_notice_before_it_away():
+def test_use_that_shows_late_voids_the_notice_before_it():
     late = case(idle_for=2 * DAY, last_busy=NOW - 2 * DAY)
     memory = warned(3 * DAY, last_seen_idle_at=NOW - HOUR)
     assert move(late, memory) is StepName.WARN
     assert after_judging(late, memory, NOW) == Memory(idle_since=NOW - 2 * DAY, last_seen_idle_at=NOW - HOUR)
 
 
-def test_a_window_that_moves_on_does_not_make_a_new_spell():
+def test_moving_window_starts_no_new_idle_period():
     month = Memory(idle_since=NOW - 40 * DAY, last_seen_idle_at=NOW - 5 * DAY, warned_at=NOW - 20 * DAY, notice_receipt="r")
     assert move(case(idle_for=LOOKBACK, remind_every=30 * DAY), month) is StepName.NONE
     assert move(case(idle_for=LOOKBACK, remind_every=20 * DAY), month) is StepName.REMIND
@@ -96,7 +99,7 @@ def test_a_window_that_moves_on_does_not_make_a_new_spell():
     assert after_judging(case(idle_for=LOOKBACK), month, NOW) == month
 
 
-def test_after_a_gap_in_the_proof_nobody_is_told_sooner_but_the_old_notice_gives_no_right_to_act():
+def test_gap_in_proof_voids_the_grace_but_brings_no_earlier_notice():
     gap = warned(3 * DAY, last_seen_idle_at=NOW - 3 * DAY)
     now_idle = case(idle_for=2 * DAY)
     assert valid_notice_at(now_idle, gap, NOW) is None
@@ -108,14 +111,14 @@ def test_after_a_gap_in_the_proof_nobody_is_told_sooner_but_the_old_notice_gives
     assert valid_notice_at(later, again, NOW + 5 * DAY) == NOW + 4 * DAY
 
 
-def test_a_snooze_makes_the_verdict_exempt_with_who_until_when_and_why():
+def test_snooze_makes_the_verdict_exempt_with_person_date_and_reason():
     memory = Memory(
         snoozed_until=datetime(2026, 11, 30, 8, tzinfo=UTC), snoozed_by="jo@example.com", snooze_reason="demo on Friday"
     )
     spared = with_snooze(case(last_busy=NOW - 3 * DAY), memory, NOW)
     assert spared.verdict == Verdict(
         state=State.EXEMPT,
-        because="kept by jo@example.com until 2026-11-30 08:00 UTC: demo on Friday",
+        because="snoozed until 2026-11-30 08:00 UTC by jo@example.com: demo on Friday",
         last_busy=NOW - 3 * DAY,
     )
     [step] = plan_steps([case()], {case().resource.id: memory}, NOW)
@@ -132,11 +135,11 @@ def test_a_snooze_makes_the_verdict_exempt_with_who_until_when_and_why():
         pytest.param(case(protected_because="tag reaper:keep"), NOW + DAY, id="it is protected anyway"),
     ],
 )
-def test_a_snooze_changes_no_other_verdict(of, until):
+def test_snooze_changes_only_idle_verdicts(of, until):
     assert with_snooze(of, Memory(snoozed_until=until), NOW) is of
 
 
-def test_a_spell_is_remembered_from_the_first_time_it_is_seen_idle():
+def test_memory_has_the_idle_period_from_the_first_idle_verdict():
     assert after_judging(case(), Memory(version=4), NOW) == Memory(idle_since=NOW - 3 * DAY, last_seen_idle_at=NOW, version=4)
 
 
@@ -148,7 +151,7 @@ def test_a_spell_is_remembered_from_the_first_time_it_is_seen_idle():
         pytest.param(case(State.EXEMPT, protected_because="tag reaper:keep"), id="protected"),
     ],
 )
-def test_use_change_and_protection_close_the_spell_and_nothing_else(of):
+def test_only_use_change_and_protection_end_the_idle_period(of):
     kept = {
         "snoozed_until": NOW + DAY,
         "snoozed_by": "jo",
@@ -161,12 +164,12 @@ def test_use_change_and_protection_close_the_spell_and_nothing_else(of):
 
 
 @pytest.mark.parametrize("state", [State.UNKNOWN, State.EXEMPT])
-def test_what_says_nothing_about_the_spell_leaves_it_open(state):
+def test_unknown_and_free_resources_keep_their_idle_period(state):
     memory = warned(DAY)
     assert after_judging(case(state), memory, NOW) is memory
 
 
-def test_memory_is_rewritten_seldom():
+def test_memory_is_rarely_rewritten():
     memory = after_judging(case(idle_for=DAY), Memory(), NOW)
     writes = 0
     for day in range(1, 61):
@@ -177,12 +180,12 @@ def test_memory_is_rewritten_seldom():
     assert memory.idle_since == NOW - DAY
 
 
-def test_a_snooze_that_is_over_is_cleared_away_with_the_notice_it_answered():
+def test_ended_snooze_is_cleared_with_the_notice_it_answered():
     memory = warned(2 * DAY, snoozed_until=NOW - HOUR, snoozed_by="jo", snooze_reason="demo")
     assert after_judging(case(State.UNKNOWN), memory, NOW) == Memory(idle_since=NOW - 10 * DAY, last_seen_idle_at=NOW - HOUR)
 
 
-def test_a_snooze_is_over_at_its_last_moment():
+def test_snooze_ends_at_its_last_moment():
     over = Memory(idle_since=NOW - DAY, snoozed_until=NOW, snoozed_by="jo")
     assert after_judging(case(State.UNKNOWN), over, NOW) == Memory(idle_since=NOW - DAY)
     assert after_judging(case(State.UNKNOWN), over, NOW - timedelta(microseconds=1)) is over
@@ -196,14 +199,14 @@ def test_a_snooze_is_over_at_its_last_moment():
         pytest.param(4 * DAY, 4 * DAY, timedelta(0), id="just where the proof begins"),
     ],
 )
-def test_when_it_was_last_seen_idle_is_renewed_halfway(seen_ago, idle_for, expected):
+def test_last_seen_idle_time_is_renewed_halfway(seen_ago, idle_for, expected):
     memory = Memory(idle_since=NOW - 30 * DAY, last_seen_idle_at=NOW - seen_ago)
     assert after_judging(case(idle_for=idle_for), memory, NOW) == Memory(
         idle_since=NOW - 30 * DAY, last_seen_idle_at=NOW - expected
     )
 
 
-def test_what_was_told_is_remembered_with_its_receipt():
+def test_notice_is_remembered_with_its_receipt():
     first = after_notice(case(), Memory(version=1), WARN, "r1", NOW)
     assert first == Memory(warned_at=NOW, notice_receipt="r1", version=1)
     reminder = Step(name=StepName.REMIND, because="still idle")
@@ -211,6 +214,6 @@ def test_what_was_told_is_remembered_with_its_receipt():
     assert after_notice(case(), first, Step(name=StepName.NONE, because="told already"), "r3", NOW) is first
 
 
-def test_no_memory_makes_anything_of_a_rule_that_says_ignore():
+def test_ignore_rule_leads_to_no_step_whatever_the_memory():
     assert not may_act(case(action=Ceiling.IGNORE))
     assert move(case(action=Ceiling.IGNORE), warned(30 * DAY)) is StepName.NONE

@@ -23,17 +23,11 @@ from reaper.memory_updates import (
     without_intent,
 )
 from reaper.model import AnnouncedAction, Blocked, Case, Ceiling, Confidence, Memory, Owner, Result, State, Step, StepName
-from reaper.plan import (
-    action_due_at,
-    earliest_action_at,
-    is_forced,
-    may_start,
-    plan_steps,
-    strongest_action,
-    valid_notice_at,
-    with_snooze,
-)
+from reaper.plan import plan_steps
+from reaper.plan_dates import action_due_at, earliest_action_at, valid_notice_at
 from reaper.policy import office_hours
+from reaper.possible_actions import is_forced, may_start, strongest_action
+from reaper.snoozed_cases import with_snooze
 
 BOTH = {StepName.STOP: None, StepName.DELETE: None}
 RUNNING = {StepName.STOP: None, StepName.START: Blocked(because="it is running already", already_done=True)}
@@ -80,24 +74,24 @@ def step(of: Case, memory: Memory, now: datetime = NOW, acting: bool = True) -> 
         ),
     ],
 )
-def test_what_a_warning_announces(action, acts, expected):
+def test_warning_announces_the_strongest_possible_action(action, acts, expected):
     assert strongest_action(case(action=action, acts=acts), NOW) is expected
 
 
 @pytest.mark.parametrize("state", [s for s in State if s is not State.IDLE])
-def test_nothing_but_idle_is_ever_acted_on(state):
+def test_only_idle_resources_are_acted_on(state):
     of = case(state, acts=BOTH, action=Ceiling.DELETE)
     assert strongest_action(of, NOW) is None
     assert step(of, told_of(StepName.DELETE, 9 * DAY)) is StepName.NONE
 
 
-def test_what_is_protected_is_never_acted_on():
+def test_protected_resources_are_never_acted_on():
     of = case(acts=BOTH, protected_because="kept by tag reaper:keep")
     assert strongest_action(of, NOW) is None
     assert step(of, told_of(StepName.DELETE, 9 * DAY)) is StepName.NONE
 
 
-def test_likely_evidence_leads_to_notices_only_unless_the_rule_says_otherwise():
+def test_likely_evidence_brings_notices_only_unless_the_rule_acts_on_it():
     of = case(acts=BOTH)
     likely = replace(of, verdict=replace(of.verdict, confidence=Confidence.LIKELY))
     assert strongest_action(likely, NOW) is None
@@ -132,25 +126,25 @@ def test_likely_evidence_leads_to_notices_only_unless_the_rule_says_otherwise():
         ),
     ],
 )
-def test_it_is_stopped_when_it_was_announced_in_this_spell_and_the_time_is_over(memory, expected):
+def test_stop_is_due_after_its_announcement_in_this_idle_period(memory, expected):
     assert step(case(idle_for=10 * DAY, acts=BOTH), memory) is expected
 
 
-def test_a_use_or_a_change_after_the_notice_makes_it_void():
+def test_use_or_change_after_the_notice_voids_the_notice():
     memory = told_of(StepName.STOP, 4 * DAY)
     assert valid_notice_at(case(idle_for=3 * DAY, acts=BOTH, last_busy=NOW - 3 * DAY), memory, NOW) is None
     assert valid_notice_at(case(idle_for=3 * DAY, acts=BOTH, changed=NOW - 3 * DAY), memory, NOW) is None
     assert step(case(idle_for=3 * DAY, acts=BOTH, changed=NOW - 3 * DAY), memory) is StepName.WARN
 
 
-def test_a_time_without_proof_after_the_notice_makes_it_void():
+def test_gap_in_proof_after_the_notice_voids_the_notice():
     memory = Memory(
         idle_since=NOW - 20 * DAY, last_seen_idle_at=NOW - 6 * DAY, warned_at=NOW - 8 * DAY, announced_action=StepName.STOP
     )
     assert action_due_at(case(idle_for=5 * DAY, acts=BOTH), memory, NOW) is None
 
 
-def test_a_warning_remembers_what_it_announced_and_until_when_nothing_happens():
+def test_warning_remembers_its_action_and_its_date():
     of = case(acts=BOTH)
     [warning] = plan_steps([of], {}, NOW)
     memory = after_notice(of, Memory(), warning, "r", NOW)
@@ -159,7 +153,7 @@ def test_a_warning_remembers_what_it_announced_and_until_when_nothing_happens():
     assert (quiet.announced_action, quiet.act_not_before) == (None, None)
 
 
-def test_after_an_undo_a_new_notice_is_needed():
+def test_action_after_an_undo_needs_a_new_notice():
     memory = after_undo(
         told_of(StepName.STOP, 5 * DAY, last_action=StepName.STOP, last_action_at=NOW - 2 * DAY, manifest_address="s3://m")
     )
@@ -167,14 +161,14 @@ def test_after_an_undo_a_new_notice_is_needed():
     assert step(case(acts=BOTH), memory) is StepName.WARN
 
 
-def test_inside_office_hours_nothing_is_stopped_and_the_promise_is_for_their_end():
+def test_office_hours_delay_an_announced_stop_to_their_end():
     of = case(idle_for=10 * DAY, acts=BOTH, hours=HOURS, grace=HOUR)
     assert step(of, enrolled(4 * DAY, DAYTIME), DAYTIME) is StepName.NONE
     assert earliest_action_at(of, DAYTIME) == datetime(2026, 11, 20, 20, 0, tzinfo=UTC)
     assert step(of, enrolled(HOUR), NIGHT) is StepName.STOP
 
 
-def test_the_hours_of_a_tag_protect_inside_and_need_an_ordinary_notice_outside():
+def test_tag_hours_protect_inside_and_need_an_ordinary_notice_outside():
     of = case(idle_for=10 * DAY, acts=BOTH, hours=replace(HOURS, by_rule=False), grace=HOUR)
     assert step(of, told_of(StepName.STOP, 4 * DAY, DAYTIME), DAYTIME) is StepName.NONE
     assert step(of, Memory(), NIGHT) is StepName.WARN
@@ -188,7 +182,7 @@ def test_office_hours_stop_and_never_delete():
     assert step(of, enrolled(HOUR), NIGHT) is StepName.STOP
 
 
-def test_a_start_by_hand_outside_office_hours_is_respected_for_four_hours():
+def test_manual_start_outside_office_hours_is_respected_for_four_hours():
     of = case(idle_for=HOUR, acts=BOTH, hours=HOURS, grace=timedelta(minutes=30), changed=NIGHT - HOUR)
     memory = enrolled(4 * DAY)
     assert step(of, memory, NIGHT) is StepName.NONE
@@ -216,12 +210,12 @@ def test_a_start_by_hand_outside_office_hours_is_respected_for_four_hours():
         pytest.param(enrolled(4 * DAY, snoozed_until=NIGHT + HOUR), StepName.NONE, id="kept"),
     ],
 )
-def test_a_stop_by_office_hours_rests_on_an_enrolment(memory, expected):
+def test_stop_by_office_hours_needs_an_enrolment(memory, expected):
     of = replace(case(idle_for=2 * HOUR, acts=BOTH, hours=HOURS), owner=Owner(address="new@example.com", source="tag"))
     assert step(of, memory, NIGHT) is expected
 
 
-def test_a_resource_made_anew_is_enrolled_anew():
+def test_recreated_resource_needs_a_new_enrolment():
     of = case(idle_for=2 * HOUR, acts=BOTH, hours=HOURS)
     made = replace(of, resource=replace(of.resource, created=NIGHT - 2 * DAY))
     assert step(made, enrolled(3 * DAY), NIGHT) is StepName.NONE
@@ -229,13 +223,13 @@ def test_a_resource_made_anew_is_enrolled_anew():
 
 
 @pytest.mark.parametrize("of", [case(State.ACTIVE, hours=HOURS), case(State.YOUNG, hours=HOURS), case(State.EXEMPT, hours=HOURS)])
-def test_use_stops_and_starts_leave_an_enrolment_alone(of):
+def test_use_stops_and_starts_do_not_affect_an_enrolment(of):
     memory = enrolled(4 * DAY)
     assert after_judging(of, memory, NIGHT) == memory
     assert after_action(memory) == memory
 
 
-def test_a_snooze_that_is_over_voids_an_enrolment_until_a_week_after_its_last_mail():
+def test_ended_snooze_voids_an_enrolment_until_a_week_after_its_mail():
     of = case(idle_for=2 * HOUR, acts=BOTH, hours=HOURS)
     kept = enrolled(5 * DAY, snoozed_until=NIGHT - HOUR, snoozed_at=NIGHT - 2 * DAY)
     assert step(of, kept, NIGHT) is StepName.NONE
@@ -253,14 +247,14 @@ def test_a_snooze_that_is_over_voids_an_enrolment_until_a_week_after_its_last_ma
         pytest.param(State.UNKNOWN, StepName.NONE, id="not known"),
     ],
 )
-def test_the_reminder_of_an_enrolment_is_weekly_whatever_is_seen(state, expected):
+def test_reminder_of_an_enrolment_is_weekly_whatever_the_verdict(state, expected):
     of = case(state, acts=BOTH, hours=HOURS)
     assert step(of, enrolled(7 * DAY, DAYTIME), DAYTIME) is expected
     assert step(of, enrolled(6 * DAY, DAYTIME), DAYTIME) is StepName.NONE
     assert step(of, enrolled(7 * DAY, DAYTIME), DAYTIME, acting=False) is StepName.NONE
 
 
-def test_a_weekly_summary_keeps_the_enrolment_and_its_date():
+def test_weekly_summary_keeps_the_enrolment_and_its_date():
     of, memory = case(State.ACTIVE, acts=BOTH, hours=HOURS), enrolled(7 * DAY, act_not_before=NIGHT - 4 * DAY)
     after_it = after_notice(of, memory, Step(name=StepName.REMIND, because=""), "r2", NIGHT)
     assert after_it == replace(memory, reminded_at=NIGHT, notice_receipt="r2")
@@ -270,7 +264,7 @@ def force(state: State = State.ACTIVE, **given: Any) -> Case:
     return case(state, hours=replace(HOURS, force=True), **{"acts": RUNNING, **given})
 
 
-def test_force_stops_what_is_busy_after_a_notice_of_the_same_day_and_never_without():
+def test_force_stops_a_busy_resource_only_after_a_notice_that_day():
     of = force()
     week = 5 * DAY
     assert step(of, Memory(), NIGHT) is StepName.WARN
@@ -284,40 +278,40 @@ def test_force_stops_what_is_busy_after_a_notice_of_the_same_day_and_never_witho
     assert step(of, enrolled(week, reminded_at=NIGHT - HOUR), NIGHT, acting=False) is StepName.NONE
 
 
-def test_no_notice_of_a_forced_stop_comes_too_late_for_that_day():
+def test_notice_of_a_forced_stop_is_never_too_late_for_that_day():
     of = force()
     assert step(of, enrolled(5 * DAY), NIGHT) is StepName.NONE, "the stop would be after midnight, and need another notice"
     assert step(of, enrolled(5 * DAY), NIGHT + HOUR) is StepName.REMIND
     assert step(force(grace=3 * DAY), enrolled(DAY), EVENING) is StepName.NONE, "the enrolment's grace ends on another day"
 
 
-def test_a_weekly_summary_in_the_daytime_is_no_notice_of_a_forced_stop():
+def test_daytime_summary_is_no_notice_of_a_forced_stop():
     summary = enrolled(9 * DAY, reminded_at=EVENING - 6 * HOUR)
     assert step(force(), summary, EVENING) is StepName.REMIND
     said = enrolled(9 * DAY, reminded_at=NIGHT - HOUR)
     assert step(force(), said, NIGHT) is StepName.STOP
 
 
-def test_force_makes_an_idle_resource_no_harder_to_stop():
+def test_force_does_not_delay_the_stop_of_an_idle_resource():
     of = force(State.IDLE, idle_for=2 * HOUR)
     assert step(of, enrolled(5 * DAY), NIGHT) is StepName.STOP
     after_midnight = NIGHT + HOUR
     assert step(of, enrolled(5 * DAY), after_midnight) is StepName.STOP
 
 
-def test_force_never_stops_what_cannot_be_started_again():
+def test_force_never_stops_a_resource_without_a_start_action():
     of = force(acts={StepName.STOP: None, StepName.DELETE: None})
     assert not is_forced(of, NIGHT)
     assert step(of, enrolled(5 * DAY, reminded_at=NIGHT - HOUR), NIGHT) is StepName.NONE
 
 
-def test_whoever_goes_on_using_it_after_the_notice_of_a_forced_stop_is_not_told_over_and_over():
+def test_forced_stop_is_announced_once_a_day_despite_continued_use():
     of = force(last_busy=NIGHT - timedelta(minutes=5))
     assert step(of, enrolled(5 * DAY, reminded_at=NIGHT - timedelta(minutes=30)), NIGHT) is StepName.NONE
     assert step(of, enrolled(5 * DAY, reminded_at=NIGHT - HOUR), NIGHT) is StepName.STOP
 
 
-def test_a_forced_stop_needs_a_notice_to_the_present_owner_and_by_a_clock_that_is_right():
+def test_forced_stop_needs_a_well_dated_notice_to_the_present_owner():
     early = NIGHT - HOUR
     assert step(force(), enrolled(-HOUR / 2, early), early) is StepName.NONE
     handed_over = replace(force(), owner=Owner(address="new@example.com", source="tag"))
@@ -330,7 +324,7 @@ def test_a_forced_stop_needs_a_notice_to_the_present_owner_and_by_a_clock_that_i
     )
 
 
-def test_the_notice_of_a_forced_stop_outlasts_the_use_that_it_is_about():
+def test_notice_of_a_forced_stop_lasts_through_use():
     memory = enrolled(HOUR)
     assert after_judging(force(), memory, NIGHT) == memory
     assert after_judging(case(State.ACTIVE), memory, NIGHT).warned_at is None
@@ -345,7 +339,7 @@ def test_the_notice_of_a_forced_stop_outlasts_the_use_that_it_is_about():
         pytest.param(force(action=Ceiling.NOTIFY), id="notices only"),
     ],
 )
-def test_force_never_stops_what_is_unknown_protected_or_not_to_be_stopped(of):
+def test_force_never_stops_unknown_protected_or_notify_only_resources(of):
     assert not is_forced(of, NIGHT)
     assert step(of, enrolled(5 * DAY, reminded_at=NIGHT - HOUR), NIGHT) is StepName.NONE
 
@@ -391,18 +385,18 @@ OURS = Memory(last_action=StepName.STOP, last_action_at=DAYTIME - 12 * HOUR)
         ),
     ],
 )
-def test_what_office_hours_start_in_the_morning(restart, memory, given, expected):
+def test_office_hours_start_resources_in_the_morning(restart, memory, given, expected):
     of = case(State.EXEMPT, **{"acts": ASLEEP, "hours": replace(HOURS, restart=restart), **given})
     assert step(of, memory, DAYTIME) is expected
     assert step(of, memory, DAYTIME, acting=False) is StepName.NONE
     assert step(of, memory, NIGHT) is StepName.NONE
 
 
-def test_what_runs_is_not_started():
+def test_running_resource_is_not_started():
     assert not may_start(case(acts={StepName.START: None}, hours=replace(HOURS, restart="all")), Memory(), DAYTIME)
 
 
-def test_a_forced_stop_needs_a_notice_about_this_very_resource():
+def test_forced_stop_needs_a_notice_about_this_resource():
     busy = case(State.ACTIVE, acts=RUNNING, hours=replace(HOURS, force=True, override=timedelta(minutes=10)))
     anew = replace(busy, resource=replace(busy.resource, created=NIGHT - 3 * DAY))
     told_today = enrolled(5 * DAY, reminded_at=NIGHT - HOUR)
@@ -412,7 +406,7 @@ def test_a_forced_stop_needs_a_notice_about_this_very_resource():
     assert step(same, told_today, NIGHT) is StepName.STOP
 
 
-def test_force_and_starts_leave_alone_what_has_unreadable_tags():
+def test_unreadable_tags_rule_out_forced_stops_and_starts():
     assert not is_forced(replace(force(), resource=replace(force().resource, tags=None)), NIGHT)
 
 
@@ -421,23 +415,23 @@ def said(of: Case, memory: Memory, now: datetime = NOW) -> str:
     return found.because
 
 
-def test_the_sentence_says_what_comes_first_the_stop_or_the_reminder():
+def test_waiting_reason_names_the_stop_or_the_reminder_that_comes_first():
     of = case(idle_for=10 * DAY, acts=BOTH)
-    assert said(of, told_of(StepName.STOP, DAY)) == "its owner was told 1 d ago and it is stopped in 2 d"
+    assert said(of, told_of(StepName.STOP, DAY)) == "the owner was notified 1 day ago and it will be stopped in 2 days"
     patient = case(idle_for=10 * DAY, acts=BOTH, grace=20 * DAY)
-    assert said(patient, told_of(StepName.STOP, DAY)) == "its owner was told 1 d ago and is reminded in 5 d 23 h"
+    assert said(patient, told_of(StepName.STOP, DAY)) == "the owner was notified 1 day ago and gets a reminder in 5 days 23 hours"
     only_told = case(idle_for=10 * DAY)
-    assert said(only_told, told_of(None, DAY)) == "its owner was told 1 d ago and is reminded in 5 d 23 h"
-    assert "its owner was told 4 d ago that it would be stopped" in said(of, told_of(StepName.STOP, 4 * DAY))
+    assert said(only_told, told_of(None, DAY)) == "the owner was notified 1 day ago and gets a reminder in 5 days 23 hours"
+    assert "the owner was notified 4 days ago that it would be stopped" in said(of, told_of(StepName.STOP, 4 * DAY))
 
 
-def test_the_sentences_about_starts_and_about_what_the_reaper_left():
+def test_reasons_of_starts_and_of_stopped_resources():
     of = case(State.EXEMPT, acts=ASLEEP, hours=HOURS)
     assert said(of, OURS, DAYTIME) == "its office hours have begun, and the reaper had stopped it"
     of = case(State.EXEMPT, acts=ASLEEP, hours=replace(HOURS, restart="all"), changed=OPENING - HOUR)
     assert said(of, Memory(), DAYTIME) == "its office hours have begun, and test starts everything that keeps them"
     pending = Memory(last_action=StepName.START, last_action_at=DAYTIME)
-    assert "asked for it to be started" in said(of, pending, DAYTIME)
+    assert "start requested; the next sweep checks the result" in said(of, pending, DAYTIME)
     rested = case(State.EXEMPT, acts=ASLEEP)
     assert said(rested, replace(OURS, last_action_at=NOW)) == "it is as the reaper left it on 2026-11-21 10:17 UTC: it is stopped"
     assert said(rested, Memory()) == "nothing to do: it is exempt"
@@ -446,7 +440,7 @@ def test_the_sentences_about_starts_and_about_what_the_reaper_left():
     assert said(barred, OURS) == "nothing to do: it is exempt"
 
 
-def test_an_intent_names_its_run_and_its_own_manifest_and_nothing_of_the_action_before():
+def test_intent_has_its_own_run_and_manifest_and_no_earlier_result():
     before = Memory(
         last_action=StepName.STOP,
         last_action_at=NOW - DAY,
@@ -477,7 +471,7 @@ def test_an_intent_names_its_run_and_its_own_manifest_and_nothing_of_the_action_
         pytest.param(Memory(), False, id="none"),
     ],
 )
-def test_an_action_is_open_until_its_result_is_known(memory, expected):
+def test_action_is_unfinished_until_its_result_is_known(memory, expected):
     assert is_unfinished(memory, "b") is expected
 
 
@@ -491,7 +485,7 @@ PART = Memory(
 )
 
 
-def test_the_mail_about_a_part_is_the_notice_for_the_rest():
+def test_mail_about_a_part_is_the_notice_for_the_rest():
     of = case(idle_for=10 * DAY, acts=BOTH)
     memory = after_part_notice(of, PART, "r", NOW - 4 * DAY)
     assert (memory.announced_action, memory.act_not_before, memory.last_action_told_at) == (
@@ -509,7 +503,7 @@ def test_the_mail_about_a_part_is_the_notice_for_the_rest():
     assert step(again, memory) is StepName.STOP
 
 
-def test_an_ordinary_notice_after_a_part_is_no_mail_about_it():
+def test_ordinary_notice_after_a_part_is_no_notice_for_the_rest():
     memory = told_of(
         StepName.STOP,
         8 * DAY,
@@ -522,7 +516,7 @@ def test_an_ordinary_notice_after_a_part_is_no_mail_about_it():
     assert action_due_at(case(idle_for=5 * DAY, acts=BOTH), gap, NOW) is None
 
 
-def test_a_rule_that_only_notifies_ends_an_enrolment():
+def test_notify_only_rule_ends_an_enrolment():
     of = case(idle_for=8 * DAY, acts=BOTH, hours=HOURS, action=Ceiling.NOTIFY)
     memory = enrolled(7 * DAY)
     assert step(of, memory, NIGHT) is StepName.REMIND
@@ -536,7 +530,7 @@ def test_a_rule_that_only_notifies_ends_an_enrolment():
         pytest.param({"last_busy": NOW - 3 * DAY}, id="used since"),
     ],
 )
-def test_use_or_change_after_the_mail_about_a_part_voids_it(given):
+def test_use_or_change_after_the_mail_about_a_part_voids_the_mail(given):
     memory = after_part_notice(case(acts=BOTH), PART, "r", NOW - 4 * DAY)
     assert step(case(idle_for=3 * DAY - HOUR, acts=BOTH, **given), memory) is StepName.WARN
 
@@ -548,12 +542,12 @@ def test_use_or_change_after_the_mail_about_a_part_voids_it(given):
         pytest.param(timedelta(hours=1, seconds=1), StepName.NONE, id="somebody's own"),
     ],
 )
-def test_a_change_within_an_hour_is_still_our_stop(changed, expected):
+def test_change_within_an_hour_still_counts_as_the_reapers_stop(changed, expected):
     of = case(State.EXEMPT, acts=ASLEEP, hours=HOURS, changed=DAYTIME - 12 * HOUR + changed)
     assert step(of, OURS, DAYTIME) is expected
 
 
-def test_what_was_started_before_closing_time_was_not_started_outside_of_it():
+def test_start_before_closing_time_is_not_outside_office_hours():
     closing = datetime(2026, 11, 19, 20, 0, tzinfo=UTC)
     memory = enrolled(4 * DAY)
     early = case(idle_for=2 * HOUR, acts=BOTH, hours=HOURS, grace=HOUR, changed=closing - timedelta(seconds=1))
@@ -561,7 +555,7 @@ def test_what_was_started_before_closing_time_was_not_started_outside_of_it():
     assert step(replace(early, resource=replace(early.resource, changed=closing)), memory, NIGHT) is StepName.NONE
 
 
-def test_what_was_asked_for_this_moment_is_pending():
+def test_action_requested_this_moment_is_unconfirmed():
     of = case(idle_for=10 * DAY, acts=BOTH)
     assert step(of, told_of(StepName.STOP, 5 * DAY, last_action=StepName.STOP, last_action_at=NOW)) is StepName.NONE
     assert step(of, told_of(StepName.STOP, 5 * DAY, last_action=StepName.STOP, last_action_at=NOW + HOUR)) is StepName.STOP
@@ -569,12 +563,12 @@ def test_what_was_asked_for_this_moment_is_pending():
     assert step(of, told_of(StepName.STOP, 5 * DAY, last_action_at=NOW)) is StepName.STOP
 
 
-def test_a_person_who_stopped_it_for_good_after_us_is_respected():
+def test_stop_by_a_person_after_the_reapers_stop_is_respected():
     of = case(State.EXEMPT, acts=ASLEEP, hours=HOURS, changed=DAYTIME - 12 * HOUR + timedelta(minutes=70))
     assert step(of, OURS, DAYTIME) is StepName.NONE
 
 
-def test_without_acting_nothing_is_stopped_whatever_was_announced():
+def test_run_that_announces_nothing_stops_nothing():
     of = case(idle_for=10 * DAY, acts=BOTH)
     assert step(of, told_of(StepName.STOP, 5 * DAY), acting=False) is StepName.NONE
     assert step(of, told_of(StepName.STOP, 7 * DAY), acting=False) is StepName.NONE, (
@@ -592,33 +586,33 @@ def test_without_acting_nothing_is_stopped_whatever_was_announced():
         pytest.param(30 * DAY, 14 * DAY + HOUR, StepName.WARN, id="longer ago than that, after a reminder"),
     ],
 )
-def test_a_notice_lapses_two_weeks_after_its_date_or_its_last_mail(ago, reminded, expected):
+def test_notice_lapses_two_weeks_after_its_date_or_its_last_mail(ago, reminded, expected):
     memory = told_of(StepName.STOP, ago, act_not_before=NOW - ago + 3 * DAY, reminded_at=NOW - reminded if reminded else None)
     of = case(idle_for=40 * DAY, acts=BOTH)
     assert step(of, replace(memory, idle_since=NOW - 40 * DAY)) is expected
 
 
-def test_what_was_started_long_ago_and_stands_still_is_started_again():
+def test_resource_stopped_long_after_its_start_is_started_again():
     of = case(State.EXEMPT, acts=ASLEEP, hours=replace(HOURS, restart="all"), changed=DAYTIME - DAY)
     assert step(of, Memory(last_action=StepName.START, last_action_at=DAYTIME - DAY), DAYTIME) is StepName.START
 
 
-def test_a_short_cadence_is_early_by_no_more_than_its_tenth():
+def test_short_reminder_interval_is_early_by_at_most_a_tenth():
     of = case(idle_for=10 * DAY, remind_every=5 * HOUR)
     assert step(of, told_of(None, 5 * HOUR - timedelta(minutes=30))) is StepName.REMIND
     assert step(of, told_of(None, 5 * HOUR - timedelta(minutes=31))) is StepName.NONE
 
 
-def test_a_snooze_without_a_reason_is_told_without_one():
+def test_snooze_without_a_reason_is_reported_without_a_reason():
     of = case(idle_for=10 * DAY)
-    assert said(of, Memory(snoozed_until=NOW + DAY, snoozed_by="lee")) == "kept by lee until 2026-11-22 10:17 UTC"
+    assert said(of, Memory(snoozed_until=NOW + DAY, snoozed_by="lee")) == "snoozed until 2026-11-22 10:17 UTC by lee"
 
 
 @pytest.mark.parametrize("id", ["arn:aws:sagemaker:us-east-1:1:endpoint/Big", "arn:aws:sagemaker:us-east-1:1:endpoint/big"])
-def test_a_snooze_of_the_host_keeps_what_lives_in_it_in_either_spelling(id):
+def test_snooze_of_a_host_protects_inner_resources_in_either_spelling(id):
     of = case(idle_for=10 * DAY, acts=BOTH)
     of = replace(of, resource=replace(of.resource, host_id="arn:aws:sagemaker:us-east-1:1:endpoint/Big"))
     kept = {id: Memory(snoozed_until=NOW + HOUR, snoozed_by="lee")}
     spared = with_snooze(of, Memory(), NOW, intent.host_memory(of.resource, kept))
-    assert spared.verdict.because == "what it lives in is kept by lee until 2026-11-21 11:17 UTC"
+    assert spared.verdict.because == "what it lives in is snoozed until 2026-11-21 11:17 UTC by lee"
     assert with_snooze(of, Memory(), NOW + HOUR, intent.host_memory(of.resource, kept)) == of

@@ -8,9 +8,12 @@ from hypothesis import strategies as st
 
 from fakes.builders import DAY, HOUR, NOW
 from fakes.judged_cases import LOOKBACK, case, move
+from reaper.enrolment import CLOCK_JITTER
 from reaper.memory_updates import after_judging, after_notice
 from reaper.model import Case, Ceiling, Memory, State, Step, StepName
-from reaper.plan import CLOCK_JITTER, may_act, valid_notice_at, with_snooze
+from reaper.plan_dates import valid_notice_at
+from reaper.possible_actions import may_act
+from reaper.snoozed_cases import with_snooze
 
 moments = st.none() | st.integers(-90 * 24, 40 * 24).map(lambda hours: NOW + hours * HOUR)
 memories = st.builds(
@@ -49,7 +52,7 @@ def idle_cases(draw: st.DrawFn) -> Case:
     st.sampled_from(Ceiling),
     memories,
 )
-def test_nothing_but_an_unprotected_idle_resource_ever_gets_a_step(state, protected, action, memory):
+def test_only_unprotected_idle_resources_get_a_step(state, protected, action, memory):
     of = case(state, protected_because=protected, action=action)
     if state is not State.IDLE or protected or action is Ceiling.IGNORE:
         assert move(of, memory) is StepName.NONE
@@ -60,7 +63,7 @@ def test_nothing_but_an_unprotected_idle_resource_ever_gets_a_step(state, protec
 
 @settings(max_examples=400, deadline=None)
 @given(idle_cases(), memories)
-def test_nobody_is_told_while_a_snooze_holds(of, memory):
+def test_plan_sends_no_notice_during_a_snooze(of, memory):
     if kept(of, memory):
         assert move(of, memory) is StepName.NONE
         assert not may_act(with_snooze(of, memory, NOW))
@@ -68,7 +71,7 @@ def test_nobody_is_told_while_a_snooze_holds(of, memory):
 
 @settings(max_examples=800, deadline=None)
 @given(idle_cases(), memories)
-def test_bringing_the_memory_up_to_date_changes_no_step_and_is_done_once(of, memory):
+def test_memory_update_changes_no_step_and_happens_once(of, memory):
     new = after_judging(of, memory, NOW)
     assert move(of, new) is move(of, memory)
     assert valid_notice_at(of, new, NOW) == valid_notice_at(of, memory, NOW)
@@ -77,7 +80,7 @@ def test_bringing_the_memory_up_to_date_changes_no_step_and_is_done_once(of, mem
 
 @settings(max_examples=400, deadline=None)
 @given(st.sampled_from(State), memories)
-def test_bringing_the_memory_up_to_date_loses_no_snooze_and_no_manifest(state, memory):
+def test_memory_update_loses_no_snooze_and_no_manifest(state, memory):
     new = after_judging(case(state), memory, NOW)
     assert (new.manifest_address, new.version) == (memory.manifest_address, memory.version)
     if kept(case(state), memory):
@@ -86,7 +89,7 @@ def test_bringing_the_memory_up_to_date_loses_no_snooze_and_no_manifest(state, m
 
 @settings(max_examples=400, deadline=None)
 @given(idle_cases(), memories)
-def test_a_notice_that_counts_is_younger_than_every_use_and_change(of, memory):
+def test_valid_notice_is_younger_than_every_use_and_change(of, memory):
     given_at = valid_notice_at(of, memory, NOW)
     if given_at is not None:
         assert given_at == memory.warned_at
@@ -115,7 +118,7 @@ def swept(gaps: list[int], unknown: set[int], every: timedelta, lookback: timede
     st.integers(1, 40),
     st.integers(2, 20),
 )
-def test_one_idle_resource_is_told_at_most_once_per_cadence_however_often_is_swept(gaps, unknown, every, lookback):
+def test_idle_resource_brings_at_most_one_notice_per_interval(gaps, unknown, every, lookback):
     said = swept(gaps, unknown, every * DAY, lookback * DAY)
     moments = [moment for moment, _ in said]
     assert all(later - earlier >= every * DAY - CLOCK_JITTER for earlier, later in pairwise(moments))
@@ -124,7 +127,7 @@ def test_one_idle_resource_is_told_at_most_once_per_cadence_however_often_is_swe
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.integers(1, 24 * 60), min_size=1, max_size=100), st.integers(1, 40))
-def test_one_idle_resource_is_told_at_the_first_sweep_of_every_cadence(gaps, every):
+def test_idle_resource_brings_a_notice_at_the_first_sweep_of_an_interval(gaps, every):
     said = swept(gaps, set(), every * DAY, LOOKBACK)
     assert [made for _, made in said] == [StepName.WARN] + [StepName.REMIND] * (len(said) - 1)
     assert all(later - earlier < every * DAY + DAY for (earlier, _), (later, _) in pairwise(said))
@@ -132,7 +135,7 @@ def test_one_idle_resource_is_told_at_the_first_sweep_of_every_cadence(gaps, eve
     assert end - said[-1][0] < every * DAY
 
 
-def test_weeks_of_use_and_rest_are_told_once_per_spell():
+def test_weeks_of_use_and_rest_bring_one_warning_per_idle_period():
     memory, said = Memory(), []
     busy = [(0, 0), (20 * 24, 21 * 24)]
     for hour in range(40 * 24):

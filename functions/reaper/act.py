@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from reaper import __version__, memory_updates, plan
+from reaper import __version__, memory_updates, plan_reasons
 from reaper.actions import intent, unfinished
 from reaper.actions.executor import ActContext, execute
 from reaper.coverage import failure_row
@@ -99,9 +99,7 @@ def _ran_nothing(case: Case, action: StepName) -> bool:
 
 
 def _outcome_with_host(host: Decision, own: Outcome) -> Outcome:
-    because = (
-        f"it was {plan.PARTICIPLES[host.step.name]} with {host.case.resource.name}, which it lives in, and comes back with it"
-    )
+    because = f"it was {plan_reasons.PARTICIPLES[host.step.name]} with {host.case.resource.name}, which it lives in, and comes back with it"
     failed = own.error or (own.because if own.result is Result.REFUSED else None)
     return Outcome(result=Result.DONE, because=because, error=failed, already_done=True, host_id=host.case.resource.id)
 

@@ -1,7 +1,7 @@
-"""What sweeps keep of descriptions that never change, so that later ones need not ask for them again: a few named rows of the ledger.
+"""Descriptions that never change, stored in a few named rows of the ledger so that later sweeps don't request them again.
 
-It spares calls and nothing else. What cannot be read, or is not there, is asked for as ever; the look before an action knows nothing of it.
-After the first failure of the ledger a run does without: it says so once, and waits for it no more.
+It saves calls and nothing else. What is missing or unreadable is requested as usual, and the re-check before an action doesn't use it.
+After the first failure of the ledger a run goes on without the cache: it reports that once and doesn't wait for the ledger again.
 A row takes 400 KB in DynamoDB and 1 MiB in Table Storage: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html
 """
 
@@ -25,15 +25,16 @@ from reaper.ledger.stored_text import target_text
 from reaper.model import BilledPart, CachedDescription, Resource, Target
 
 ROWS_PER_KIND = 16
-"""Among so many rows the resources of one target and kind are shared out."""
+"""The number of rows that the resources of one target and kind are spread over."""
 MAX_ENTRIES, MAX_PACKED_LENGTH = 500, 200_000
-"""Entries in one row, and letters of what they are packed into."""
+"""Entries in one row, and characters of their packed text."""
 MAX_UNPACKED_BYTES = 8 * 1024 * 1024
-"""Bytes that a row may take unpacked."""
+"""Bytes that a row may have unpacked."""
 SIZE_VALID_FOR = timedelta(hours=30)
-"""So long the size of what was not changed since is taken to be the same: autoscaling may change it, and nothing says that a time tells of it.
+"""How long the size of an unchanged resource is trusted: autoscaling may change it without a new time of change.
 
-A daily sweep that starts some hours late, or after the clocks went back, still has what the one before it kept; two days are never spared.
+A daily sweep that starts some hours late, or after the clocks went back, can still use the entries of the one before. Two days later they
+are never used.
 """
 PACKED_COLUMN = "packed"
 T = TypeVar("T")
@@ -41,7 +42,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True, kw_only=True)
 class LedgerHealth:
-    """How the ledger fares in this run. `off`: it failed once. `ready`: it has a format that this version writes."""
+    """The state of the ledger in this run. `is_off`: it failed once. `is_ready`: it has a format that this version writes."""
 
     is_off: bool = False
     is_ready: bool = False
@@ -49,7 +50,7 @@ class LedgerHealth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigurationCache:
-    """What is kept in `ledger`. Nothing is written unless it `writes`; `tell` hears of a ledger that fails. `now` is the clock of every entry."""
+    """The entries in `ledger`. Nothing is written unless it `may_write`; `report_failure` gets the failure of a ledger. `now` dates every entry."""
 
     ledger: Ledger
     now: datetime
@@ -61,7 +62,7 @@ class ConfigurationCache:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindCache:
-    """The cache as one sweep of one target and kind sees it: each of its `rows` is read once. For one thread."""
+    """The cache of one sweep for one target and kind. Each of its `rows` is read once. For one thread."""
 
     cache: ConfigurationCache
     target: Target
@@ -70,27 +71,27 @@ class KindCache:
 
 
 def revision_of(created: datetime | None, changed: datetime | None) -> str | None:
-    """By what a resource is known as the one that was described: no two lives and no two changes of it have the same; None where that is not known."""
+    """What identifies a resource as the one that was described: every recreation and every change has its own. None if unknown."""
     try:
         return f"{created.astimezone(UTC).isoformat()} {changed.astimezone(UTC).isoformat()}" if created and changed else None
     except OverflowError:  # of the first or last day of the calendar
         return None
 
 
-def as_last_described(resource: Resource, kept: CachedDescription | None, now: datetime) -> Resource | None:
-    """The resource as it ran when it was last described, where that is known, is not long ago and it was not changed since."""
+def as_last_described(resource: Resource, entry: CachedDescription | None, now: datetime) -> Resource | None:
+    """The resource as last described, if that is stored, recent, and unchanged since."""
     if (
-        kept is None
-        or kept.parts is None
-        or kept.revision != revision_of(resource.created, resource.changed)
-        or not _is_fresh(kept, now)
+        entry is None
+        or entry.parts is None
+        or entry.revision != revision_of(resource.created, resource.changed)
+        or not _is_fresh(entry, now)
     ):
         return None
-    return replace(resource, parts=kept.parts, size=kept.size)
+    return replace(resource, parts=entry.parts, size=entry.size)
 
 
-def _is_fresh(kept: CachedDescription, now: datetime) -> bool:
-    return kept.described_at is not None and timedelta() <= now - kept.described_at <= SIZE_VALID_FOR
+def _is_fresh(entry: CachedDescription, now: datetime) -> bool:
+    return entry.described_at is not None and timedelta() <= now - entry.described_at <= SIZE_VALID_FOR
 
 
 def open_cache(ledger: Ledger, now: datetime, report_failure: Callable[[str], None], *, may_write: bool) -> ConfigurationCache:
@@ -99,50 +100,50 @@ def open_cache(ledger: Ledger, now: datetime, report_failure: Callable[[str], No
 
 
 def kind_cache(cache: ConfigurationCache, target: Target, kind: str) -> KindCache:
-    """What is kept of resources of that kind there."""
+    """The cache of that kind in that target."""
     return KindCache(cache=cache, target=target, kind=kind)
 
 
 def read_cached(shelf: KindCache, ids: Iterable[str]) -> dict[str, CachedDescription]:
-    """What is kept of those ids; nothing of those that have nothing, or whose row cannot be read."""
-    found: dict[str, CachedDescription] = {}
+    """The entries of those IDs that have one in a readable row."""
+    entries: dict[str, CachedDescription] = {}
     try:
         for name, wanted in _ids_by_row(shelf, ids).items():
-            held, _ = _read_row(shelf, name)
-            found |= {id: held[id] for id in wanted if id in held}
+            row, _ = _read_row(shelf, name)
+            entries |= {resource_id: row[resource_id] for resource_id in wanted if resource_id in row}
     except (ReaperError, *ODD_REPLY_ERRORS) as error:
-        _turn_off(shelf.cache, f"what earlier sweeps kept could not be read: {error}")
-    return found
+        _turn_off(shelf.cache, f"the cache of earlier sweeps can't be read: {error}")
+    return entries
 
 
 def write_cached(shelf: KindCache, fresh: Mapping[str, CachedDescription], listed: Collection[str]) -> None:
-    """Keep `fresh`, described just now, and of what is kept already what is still `listed`; what stands there and is not old stays as it is.
+    """Store `fresh`, described just now, and keep the entries of resources that are still `listed`. Equal entries that aren't old stay.
 
-    Does nothing where another sweep writes at the same time.
+    Does nothing if another sweep writes at the same time.
     """
     try:
         for name, ids in _ids_by_row(shelf, fresh).items() if shelf.cache.may_write else ():
-            held, version = _read_row(shelf, name)
-            news = {id: replace(fresh[id], described_at=shelf.cache.now) for id in ids}
+            stored, version = _read_row(shelf, name)
+            news = {resource_id: replace(fresh[resource_id], described_at=shelf.cache.now) for resource_id in ids}
             if (
                 version is None
-                or all(_is_stored_already(held.get(id), kept) for id, kept in news.items())
+                or all(_is_stored_already(stored.get(resource_id), entry) for resource_id, entry in news.items())
                 or not _is_format_ready(shelf.cache)
             ):
                 continue
-            stays = {id: kept for id, kept in held.items() if id in listed and id not in fresh}
+            stays = {key: entry for key, entry in stored.items() if key in listed and key not in fresh}
             _write_row(shelf.cache, name, news | stays, version)
     except (ReaperError, *ODD_REPLY_ERRORS) as error:
-        _turn_off(shelf.cache, f"what was described is not kept for later sweeps: {error}")
+        _turn_off(shelf.cache, f"the cache for later sweeps can't be written: {error}")
 
 
-def _is_stored_already(held: CachedDescription | None, fresh: CachedDescription) -> bool:
-    """Whether the same is there already, and can still be used at the moment of `fresh`."""
+def _is_stored_already(stored: CachedDescription | None, fresh: CachedDescription) -> bool:
+    """Whether an equal entry is stored, and can still be used at the time of `fresh`."""
     return (
-        held is not None
+        stored is not None
         and fresh.described_at is not None
-        and _is_fresh(held, fresh.described_at)
-        and replace(held, described_at=fresh.described_at) == fresh
+        and _is_fresh(stored, fresh.described_at)
+        and replace(stored, described_at=fresh.described_at) == fresh
     )
 
 
@@ -155,7 +156,7 @@ def _write_row(cache: ConfigurationCache, name: str, rows: dict[str, CachedDescr
 
 
 def _is_format_ready(cache: ConfigurationCache) -> bool:
-    """Whether the ledger has a format that this version writes; else the run says so when it comes to its first own write."""
+    """Whether the ledger has a format that this version writes. If not, the run reports it at its first write."""
     if not cache.health.is_ready:
         _ask_ledger(cache, lambda: opening.ensure_format(cache.ledger, cache.now))
         cache.health.is_ready = not cache.health.is_off
@@ -163,15 +164,15 @@ def _is_format_ready(cache: ConfigurationCache) -> bool:
 
 
 def _read_row(shelf: KindCache, name: str) -> tuple[dict[str, CachedDescription], int | None]:
-    """What a row has, and its version, None where it cannot be read. One that cannot be understood has nothing, and is replaced."""
+    """The entries of a row, and its version, None if it can't be read. A row that makes no sense has no entries and is replaced."""
     if name not in shelf.rows:
-        held = _ask_ledger(shelf.cache, lambda: shelf.cache.ledger.read_row(name))
-        shelf.rows[name] = (_unpack(held), held.version) if held else ({}, None)
+        row = _ask_ledger(shelf.cache, lambda: shelf.cache.ledger.read_row(name))
+        shelf.rows[name] = (_unpack(row), row.version) if row else ({}, None)
     return shelf.rows[name]
 
 
 def _ask_ledger(cache: ConfigurationCache, question: Callable[[], T]) -> T | None:
-    """What the ledger says; None once it has failed, so that of many threads only one waits for it in vain."""
+    """The ledger's reply; None once it has failed, so that only one of many threads waits for it in vain."""
     with cache.lock:
         if cache.health.is_off:
             return None
@@ -188,41 +189,41 @@ def _turn_off(cache: ConfigurationCache, text: str) -> None:
 
 
 def _ids_by_row(shelf: KindCache, ids: Iterable[str]) -> dict[str, list[str]]:
-    """The ids by the name of the row that has them."""
-    found: dict[str, list[str]] = {}
-    for id in ids:
-        number = int(sha256(id.encode()).hexdigest()[:8], 16) % ROWS_PER_KIND
-        found.setdefault(f"cache {shelf.kind} {target_text(shelf.target)} {number}", []).append(id)
-    return found
+    """The IDs by the name of their row."""
+    rows: dict[str, list[str]] = {}
+    for resource_id in ids:
+        number = int(sha256(resource_id.encode()).hexdigest()[:8], 16) % ROWS_PER_KIND
+        rows.setdefault(f"cache {shelf.kind} {target_text(shelf.target)} {number}", []).append(resource_id)
+    return rows
 
 
 def _pack(rows: Mapping[str, CachedDescription]) -> str:
-    text = json.dumps({id: _to_json(kept) for id, kept in rows.items()})
+    text = json.dumps({resource_id: _to_json(entry) for resource_id, entry in rows.items()})
     return base64.b64encode(zlib.compress(text.encode())).decode()
 
 
-def _unpack(held: NamedRow) -> dict[str, CachedDescription]:
-    """The entries of a row; one that makes no sense is as if it were not there."""
+def _unpack(named_row: NamedRow) -> dict[str, CachedDescription]:
+    """The entries of a row; none if it makes no sense."""
     try:
-        rows: dict[str, Any] = json.loads(_decompress(held.values[PACKED_COLUMN])) if held.values else {}
-        return {id: kept for id, row in rows.items() if (kept := _from_json(row))}
+        rows: dict[str, Any] = json.loads(_decompress(named_row.values[PACKED_COLUMN])) if named_row.values else {}
+        return {resource_id: entry for resource_id, row in rows.items() if (entry := _from_json(row))}
     except (*ODD_REPLY_ERRORS, zlib.error):
         return {}
 
 
 def _decompress(packed: str) -> bytes:
-    """Cut at `UNPACKED`, so that no row that somebody else wrote can use up the memory of a sweep."""
+    """Cut at `MAX_UNPACKED_BYTES`, so that no foreign row can use up the memory of a sweep."""
     return zlib.decompressobj().decompress(base64.b64decode(packed), MAX_UNPACKED_BYTES)
 
 
-def _to_json(kept: CachedDescription) -> dict[str, Any]:
-    parts = None if kept.parts is None else [[p.component, p.instance, p.count] for p in kept.parts]
-    at = kept.described_at.isoformat() if kept.described_at else None
-    return {"stamp": kept.revision, "at": at, "body": dict(kept.body), "parts": parts, "size": kept.size}
+def _to_json(entry: CachedDescription) -> dict[str, Any]:
+    parts = None if entry.parts is None else [[p.component, p.instance, p.count] for p in entry.parts]
+    at = entry.described_at.isoformat() if entry.described_at else None
+    return {"stamp": entry.revision, "at": at, "body": dict(entry.body), "parts": parts, "size": entry.size}
 
 
 def _from_json(row: Any) -> CachedDescription | None:
-    """An entry, with every field of the type that it is used as; None for one that nobody of this version wrote."""
+    """An entry with every field checked; None if another version wrote it."""
     try:
         mark, body, size, at = row["stamp"], row["body"], row["size"], datetime.fromisoformat(row["at"])
         parts = None if row["parts"] is None else tuple(_part_from_json(*part) for part in row["parts"])
@@ -234,7 +235,7 @@ def _from_json(row: Any) -> CachedDescription | None:
 
 
 def _part_from_json(component: Any, instance: Any, count: Any) -> BilledPart:
-    """Raises TypeError or ValueError where that is no part."""
+    """Raises TypeError or ValueError if it isn't a part."""
     if not (isinstance(component, str) and isinstance(instance, str)) or isinstance(count, bool):
         raise TypeError("neither a component nor an instance")
     if not math.isfinite(count) or count <= 0:

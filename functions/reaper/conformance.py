@@ -1,4 +1,4 @@
-"""What a kind lists, held against the types it promises: a reply can put anything into any field. Pure."""
+"""Checks what a kind lists against the types it promises: a reply can put anything into any field. Pure."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from reaper.model import BilledPart, Resource, Target
 
 
 def faulty_fields(resource: object) -> list[str]:
-    """The fields that do not hold what their type says; `id` alone for what is no resource at all."""
+    """The fields whose values don't match their types; only `id` if it isn't a resource at all."""
     if not isinstance(resource, Resource):
         return ["id"]
     return [name for name, holds in _CHECKS.items() if not holds(getattr(resource, name))]
 
 
 def fault_text(resource: object, wrong: list[str]) -> str:
-    """What is wrong, for people, with the beginning of each odd value."""
+    """What is wrong, for people, with the start of each odd value."""
     values = ", ".join(f"{name} {getattr(resource, name, resource)!r}"[:80] for name in wrong)
-    name = resource.id if isinstance(resource, Resource) and "id" not in wrong else "one without a name, which is left out"
-    return f"a reply cannot be read of {name}: {values}"
+    name = resource.id if isinstance(resource, Resource) and "id" not in wrong else "a resource without a name, which is left out"
+    return f"the reply about {name} can't be read: {values}"
 
 
 def without_faults(resource: Resource, wrong: list[str], kind: str, target: Target) -> Resource:
-    """The same with nothing in place of what is wrong, which `unread_because` names. Its id must be sound."""
+    """The resource with empty values instead of the wrong ones, which `unread_because` names. Its ID must be valid."""
     if not wrong:
         return resource
     name = resource.id.rstrip("/").rpartition("/")[2] or resource.id

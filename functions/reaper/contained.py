@@ -1,86 +1,89 @@
-"""What lives in a resource and would go with it: its own owner's snooze, or a notice that never reached that owner, keeps the whole. Pure."""
+"""Resources that live in another one and would go with it: their owner's snooze, or a missing notice to that owner, protects both. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
 
-from reaper import idle_period, plan
+from reaper import idle_period, plan_reasons, possible_actions
 from reaper.model import Case, Memory, Resource, Result, StepName
 from reaper.policy import owners
 from reaper.policy.schema import Owners
 
 
 def inner_ids(resource: Resource) -> frozenset[str]:
-    """The ids of what lives in it."""
+    """The IDs of the resources that live in it."""
     return frozenset(inner.id for inner in resource.contained)
 
 
 def snoozed_inside(resource: Resource, memories: Mapping[str, Memory], now: datetime) -> str | None:
-    """Whose snooze keeps a thing inside, as a sentence; None where nobody's does."""
+    """The sentence about a snoozed resource inside; None if none is snoozed."""
     for inner in resource.contained:
         memory = memories.get(inner.id, Memory())
         if memory.snoozed_until and memory.snoozed_until > now:
             until = f"{memory.snoozed_until:%Y-%m-%d %H:%M} UTC"
-            return f"{inner.name} inside it is kept by {memory.snoozed_by or 'somebody'} until {until}"
+            return f"{inner.name} inside it is snoozed until {until} by {memory.snoozed_by or 'someone'}"
     return None
 
 
-def untold_inside(case: Case, memories: Mapping[str, Memory], move: StepName, chain: Owners, now: datetime) -> str | None:
-    """Why a thing inside must not go with it yet: its present owner was promised something else, or told nothing. None where all were told.
+def untold_inside(case: Case, memories: Mapping[str, Memory], action: StepName, chain: Owners, now: datetime) -> str | None:
+    """Why a resource inside must not go with it yet: its present owner got no notice, or one that promised something else. None if all got one.
 
-    The notice about what it lives in speaks for it where both have one owner, until a later mail about it says otherwise.
+    If both have the same owner, the notice about the host counts for it too, until a later mail about it says otherwise.
     """
-    inside = case.resource.contained if move in plan.ACTION_STRENGTH else ()
-    return next((why for inner in inside if (why := _untold_because(inner, case, memories, move, chain, now))), None)
+    inside = case.resource.contained if action in possible_actions.ACTION_STRENGTH else ()
+    return next(
+        (because for inner in inside if (because := _unnotified_because(inner, case, memories, action, chain, now))), None
+    )
 
 
-def _untold_because(
-    inner: Resource, case: Case, memories: Mapping[str, Memory], move: StepName, chain: Owners, now: datetime
+def _unnotified_because(
+    inner: Resource, case: Case, memories: Mapping[str, Memory], action: StepName, chain: Owners, now: datetime
 ) -> str | None:
     memory, since = memories.get(inner.id, Memory()), memories.get(case.resource.id, Memory()).warned_at
-    theirs = owners.owner(inner, chain.tags, chain.domains, chain.fallback).address
+    inner_owner = owners.owner(inner, chain.tags, chain.domains, chain.fallback).address
     last, present = (
         idle_period.last_notice_at(memory),
-        _is_same_owner(memory.notified_owner or theirs, theirs) and not idle_period.notice_lapsed(case, memory, now),
+        _is_same_owner(memory.notified_owner or inner_owner, inner_owner) and not idle_period.notice_lapsed(case, memory, now),
     )
-    if present and plan.ACTION_STRENGTH.get(memory.announced_action or "", 0) >= plan.ACTION_STRENGTH[move]:
+    if (
+        present
+        and possible_actions.ACTION_STRENGTH.get(memory.announced_action or "", 0) >= possible_actions.ACTION_STRENGTH[action]
+    ):
         early = memory.act_not_before is not None and memory.act_not_before > now
         return (
-            f"{inner.name} inside it is announced for {memory.act_not_before:%Y-%m-%d %H:%M} UTC, and not before"
-            if early
-            else None
+            f"{inner.name} inside it is announced for {memory.act_not_before:%Y-%m-%d %H:%M} UTC, not earlier" if early else None
         )
-    if not _is_same_owner(theirs, case.owner.address) and not _was_stopped_by_us(memory):
-        return f"{inner.name} inside it belongs to another owner, who has not been told that it will be {plan.PARTICIPLES[move]}"
+    if not _is_same_owner(inner_owner, case.owner.address) and not _was_stopped_by_reaper(memory):
+        return f"{inner.name} inside it belongs to another owner, who has not been notified that it will be {plan_reasons.PARTICIPLES[action]}"
     if last and since and last > since:
-        return f"the last mail about {inner.name} inside it no longer said that it will be {plan.PARTICIPLES[move]}"
+        return f"the last mail about {inner.name} inside it no longer said that it will be {plan_reasons.PARTICIPLES[action]}"
     return None
 
 
 def unannounceable_inside(case: Case, cases: Mapping[str, Case], memories: Mapping[str, Memory], now: datetime) -> str | None:
-    """Why nothing can be announced: a thing inside has another owner, and nothing will be announced to that one. `cases`: the run's, by id.
+    """Why no action can be announced: a resource inside has another owner, who won't get a notice. `cases`: the run's, by ID.
 
-    As a clause that follows its name. Where the thing inside was not looked for, only the look right before the action can tell.
+    If the sweep doesn't cover the resource inside, only the re-check before the action decides.
     """
     for inner in case.resource.contained:
-        guest, memory = cases.get(inner.id), memories.get(inner.id, Memory())
+        inner_case, memory = cases.get(inner.id), memories.get(inner.id, Memory())
         if (
-            guest is None
-            or _is_same_owner(guest.owner.address, case.owner.address)
-            or plan.strongest_action(guest, now)
+            inner_case is None
+            or _is_same_owner(inner_case.owner.address, case.owner.address)
+            or possible_actions.strongest_action(inner_case, now)
             or memory.announced_action
-            or _was_stopped_by_us(memory)
+            or _was_stopped_by_reaper(memory)
         ):
             continue
-        return f"{inner.name} inside it belongs to another owner, to whom nothing can be announced"
+        return f"{inner.name} inside it belongs to another owner, who can't be notified of an action"
     return None
 
 
-def _was_stopped_by_us(memory: Memory) -> bool:
-    """Whether it was we who stopped it, so that its owner knows."""
+def _was_stopped_by_reaper(memory: Memory) -> bool:
+    """Whether the reaper stopped it, so that its owner knows."""
     return memory.last_action is StepName.STOP and memory.last_action_result is Result.DONE
 
 
-def _is_same_owner(one: str | None, other: str | None) -> bool:
-    return (one or "").lower() == (other or "").lower()
+def _is_same_owner(address: str | None, other: str | None) -> bool:
+    return (address or "").lower() == (other or "").lower()

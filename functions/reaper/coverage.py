@@ -1,4 +1,4 @@
-"""Rows of the coverage: failures of the reaper's own means (the ledger, a channel, an action), and how the phases' rows come together. Pure."""
+"""Coverage rows: failures in the reaper itself (the ledger, a channel, an action), and how the phases' rows are combined. Pure."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from reaper.errors import ReaperError
 from reaper.model import Coverage, Status, Target
 
 OWN = "reaper"
-"""In place of a cloud, in the rows about the reaper's own means."""
+"""The cloud of rows about failures in the reaper itself."""
 PlaceName = tuple[str, str, str | None, str]
 """Cloud, account, region and kind of a row."""
 
 
 def failure_row(what: str, error: ReaperError, more: int = 0) -> Coverage:
-    """The row for `what`, with how many more errors of that sort there were."""
+    """The row for `what`, with the number of further errors of that sort."""
     text = f"{error}" + (f" (and {more} more)" if more else "")
     return Coverage(
         cloud=OWN,
@@ -30,13 +30,13 @@ def failure_row(what: str, error: ReaperError, more: int = 0) -> Coverage:
 
 
 def add_failure_row(rows: list[Coverage], row: Coverage) -> None:
-    """Add the row, unless there is one for that kind: one per thing that fails, however often it does."""
-    if all(known.kind != row.kind for known in rows):
+    """Add the row unless that kind has one already."""
+    if all(existing.kind != row.kind for existing in rows):
         rows.append(row)
 
 
 def summed_failures(rows: Sequence[Coverage]) -> list[Coverage]:
-    """One row for all of these: the first that names a missing permission, else the first, and how many more there are."""
+    """One row for all of these: the first that names a missing permission, else the first, with the number of the others."""
     if not rows:
         return []
     first = next((row for row in rows if row.missing), rows[0])
@@ -48,8 +48,8 @@ def with_replaced_rows(rows: Sequence[Coverage], newer: Sequence[Coverage]) -> t
     """The rows, those of the same place replaced by the newer ones, and the other newer ones after them."""
     by_place = {place_name(row): row for row in newer if row.cloud != OWN}
     own = [row for row in newer if row.cloud == OWN]
-    kept = [by_place.pop(place_name(row), row) if row.cloud != OWN else row for row in rows]
-    return (*kept, *by_place.values(), *own)
+    merged = [by_place.pop(place_name(row), row) if row.cloud != OWN else row for row in rows]
+    return (*merged, *by_place.values(), *own)
 
 
 def with_calls(rows: Iterable[Coverage], calls: Mapping[PlaceName, Mapping[str, int]]) -> tuple[Coverage, ...]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from reaper import __version__, contained, enrolment, idle_period, limits, memory_updates, plan
+from reaper import __version__, contained, enrolment, idle_period, limits, memory_updates, plan, possible_actions, snoozed_cases
 from reaper.actions import hold_ledger, holds, intent, plan_file
 from reaper.actions.holds import KindInTarget, RunScope
 from reaper.actions.plan_file import PlanFile
@@ -188,7 +188,7 @@ def _planned_decision(case: Case, memories: Recalled, draft: _Draft) -> tuple[De
     host = intent.host_memory(case.resource, memories)
     stored = memories.get(case.resource.id, Memory())
     memory = memory_updates.after_host_snooze(stored, host)
-    reported = plan.with_snooze(case, memory, draft.now, host)
+    reported = snoozed_cases.with_snooze(case, memory, draft.now, host)
     [step] = plan.plan_steps([reported], {case.resource.id: memory}, draft.now, acting=draft.announces)
     return Decision(case=case, verdict=reported.verdict, step=step, row_version=stored.version), memory
 
@@ -197,7 +197,7 @@ def _leave_alone(cases: Iterable[Case], because: str, draft: _Draft) -> None:
     """Leave these alone this time, for a reason that has nothing to do with them."""
     for case in cases:
         draft.left_targets.add(case.resource.target)
-        if plan.may_act(case) or case.rule.hours is not None:
+        if possible_actions.may_act(case) or case.rule.hours is not None:
             _keep_left(case, because, draft)
 
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 UNITS = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
 MAX_DURATION = timedelta(days=455)
-"""CloudWatch keeps hourly points for 455 days, so nothing is known about a longer time."""
+"""CloudWatch keeps hourly points for 455 days, so there is no evidence for a longer time."""
 DURATION_PATTERN = r"^[1-9][0-9]{0,5}[mhdw]$"
 EXPECTED_DURATION = "a duration such as 30m, 4h, 3d or 2w"
 

@@ -1,11 +1,11 @@
 """Everything this product raises on purpose, as one small tree.
 
 * ReaperError
-  x SettingsError     a setting, flag or event that cannot be used: nothing was swept
-  x PolicyError       a policy file or text that does not validate: nothing was swept
+  x SettingsError     an invalid setting, flag or event: no sweep was run
+  x PolicyError       a policy that doesn't validate: no sweep was run
   x CloudError        one call to a cloud that failed, with the permission that was missing
-  x Withdrawn         leave to act was taken back between two calls of one action (`acts`)
-  x BadLink           a keep-link that does not hold (`token`)
+  x ActionWithdrawn   permission to act ended between two calls of one action (`actions`)
+  x BadLink           an invalid snooze link (`snooze`)
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ ODD_REPLY_ERRORS = (
     StopIteration,
     OSError,
 )
-"""What code trips over where a reply is so odd, or a connection broke so oddly, that no boundary has noticed.
+"""Errors that code runs into if a reply or a broken connection is so odd that no boundary has noticed.
 
-Whatever else is raised ends the run: MemoryError above all, after which nothing that the run goes on to say could be trusted.
+Any other exception ends the run, MemoryError above all: no result after it could be trusted.
 """
 
 
@@ -63,7 +63,7 @@ class Reason(StrEnum):
 class CloudError(ReaperError):
     """One failed call. `operation` is spelled as the permission it needs (`sagemaker:ListEndpoints`); `missing` is set when denied.
 
-    `retried`: the SDK sent the request more than once, so an earlier copy may have been carried out although this answer says no.
+    `retried`: the SDK sent the request more than once, so an earlier copy may have been carried out although this reply is an error.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class CloudError(ReaperError):
 
 @contextmanager
 def gone_as_partial() -> Iterator[None]:
-    """What is not found inside is something beside the resource that is looked at, whose own end it must not be taken for."""
+    """If something isn't found inside, it is something other than the resource itself, so the resource must not count as gone."""
     try:
         yield
     except CloudError as error:
@@ -101,7 +101,7 @@ def gone_as_partial() -> Iterator[None]:
 
 @contextmanager
 def odd_replies_as_errors(operation: str) -> Iterator[None]:
-    """A reply so odd that the code fails on it becomes a CloudError of `operation`."""
+    """Turn the failure of code on an odd reply into a CloudError of `operation`."""
     try:
         yield
     except ODD_REPLY_ERRORS as error:

@@ -11,16 +11,16 @@ from functools import lru_cache
 from reaper.model import Evidence, Observation, Reading, RecentSince, Resource, Role, Series, Window
 
 ARRIVAL_DELAY = timedelta(minutes=25)
-"""Points younger than 20 minutes may not have arrived yet, and a heartbeat beats every five: one bucket that began before that has a point."""
+"""Points younger than 20 minutes may not have arrived yet, and a heartbeat beats every five minutes: a bucket that began earlier has a point."""
 SLOT_LENGTH = timedelta(hours=6)
 MAX_SLOTS = 56
-"""A fortnight in quarter days: what a small chart can show."""
+"""Two weeks in quarter days: what a small chart can show."""
 
 
 def last_busy(reading: Reading) -> datetime | None:
     """The end of the last bucket above the reading's level, or its single event.
 
-    A bucket counts as busy to its very end, the last one as far as was asked for.
+    A bucket counts as busy to its end, the last one to the end of the query.
     """
     series = reading.series
     if series is None or not series.values:
@@ -33,7 +33,7 @@ def last_busy(reading: Reading) -> datetime | None:
 
 
 def _bucket_end(series: Series, index: int) -> datetime:
-    """The end of a bucket, or of what was asked for, whichever comes first."""
+    """The end of a bucket or of the query, whichever comes first."""
     end = series.start + (index + 1) * series.step
     return min(end, series.end) if series.end else end
 
@@ -45,9 +45,9 @@ def last_used(observation: Observation) -> datetime | None:
 
 
 def is_recent(observation: Observation, window: Window) -> bool:
-    """Whether it was used, created or changed so lately that no rule that may hold for it, and no tag of its own, can call it idle.
+    """Whether it was used, created or changed so recently that no rule that may match it, and no tag of its own, can call it idle.
 
-    Of what is young only a closer look tells whether an earlier use makes it active, where the rules that may hold differ about that.
+    If the rules that may match differ, only a full read shows whether an earlier use makes a young resource active.
     """
     quiet, used = _recent_since(observation.resource, window), last_used(observation)
     if used and used > quiet.under_some_rule:
@@ -56,10 +56,10 @@ def is_recent(observation: Observation, window: Window) -> bool:
 
 
 def first_read_from(resource: Resource, window: Window) -> datetime:
-    """From which hour on a look has to read that settles whatever was used since it must have been silent.
+    """The hour from which a first read has to start to find every use that rules out idleness.
 
-    Of what is young that is the whole window, as it is not read again: its last use is the last that the first signals show. What only a
-    closer look asks for (the queue of an asynchronous endpoint, the components of a host) is not told of it while it is young.
+    A young resource needs the whole window, because it isn't read again: its last use is the last one that the first signals show. Signals
+    that only a full read covers (the queue of an asynchronous endpoint, the components of a host) aren't shown while it is young.
     """
     quiet = _recent_since(resource, window)
     if window.reads_in_full or _is_young(resource, quiet):
@@ -78,9 +78,9 @@ def _is_young(resource: Resource, quiet: RecentSince) -> bool:
 
 
 def alive_from(reading: Reading, until: datetime) -> datetime | None:
-    """Since when live buckets follow each other up to `until`; None when they do not get that far.
+    """The start of the unbroken live buckets up to `until`; None if they end earlier.
 
-    A point proves that its hour was watched, not from which minute on: of a run that began after a gap, the first bucket proves nothing.
+    A point proves that its hour was watched, but not from which minute. So the first bucket after a gap proves nothing.
     """
     series = reading.series
     if series is None or not series.values:
@@ -97,7 +97,7 @@ def alive_from(reading: Reading, until: datetime) -> datetime | None:
 
 
 def watched_from(observation: Observation, until: datetime) -> datetime | None:
-    """Since when every activity reading was recorded and every heartbeat alive, up to `until`; None when that cannot be said.
+    """The time since which every activity reading was recorded and every heartbeat was alive, up to `until`; None if unknown.
 
     Each activity reading with a subject (a variant) needs a heartbeat of the same subject, or one of the whole resource.
     """
@@ -111,23 +111,23 @@ def watched_from(observation: Observation, until: datetime) -> datetime | None:
 
 
 def _recorded_from(series: Series, until: datetime) -> datetime | None:
-    """The start of the stretch that was asked for. An empty answer to a complete question still covers what was asked."""
+    """The start of the query. An empty reply to a complete query still covers its time."""
     if not series.values:
         return None if series.end and series.end < until else series.start
     return series.start if _bucket_end(series, len(series.values) - 1) >= until else None
 
 
 def merge_heartbeats(first: Reading, *others: Reading) -> Reading:
-    """One heartbeat out of several that would each do: alive wherever one of them is, complete only when all are."""
-    found = [r.series for r in (first, *others) if r.series and r.series.values]
+    """One heartbeat from several, any of which is enough: alive whenever one of them is, complete only if all are."""
+    series = [r.series for r in (first, *others) if r.series and r.series.values]
     complete = all(r.complete for r in (first, *others))
-    if not found:
+    if not series:
         return replace(first, complete=complete)
-    if len({(s.start, s.step, len(s.values)) for s in found}) > 1:
-        return replace(first, series=found[0], complete=complete)
-    lists = [s.values for s in found]
+    if len({(s.start, s.step, len(s.values)) for s in series}) > 1:
+        return replace(first, series=series[0], complete=complete)
+    lists = [s.values for s in series]
     merged = array("f", (max((v for v in at if not math.isnan(v)), default=math.nan) for at in zip(*lists, strict=True)))
-    return replace(first, series=replace(found[0], values=merged), complete=complete)
+    return replace(first, series=replace(series[0], values=merged), complete=complete)
 
 
 def has_heartbeat(observation: Observation) -> bool:
@@ -143,7 +143,7 @@ def point_count(reading: Reading) -> int:
 
 
 def summarize(reading: Reading, *, with_slots: bool = False) -> Evidence:
-    """A reading as the report shows it; with its shape only where it will be `drawn`, which keeps large reports small."""
+    """A reading as the report shows it, with its slots only if a chart needs them, which keeps large reports small."""
     values = [v for v in reading.series.values if not math.isnan(v)] if reading.series else []
     return Evidence(
         signal=reading.signal,
@@ -159,7 +159,7 @@ def summarize(reading: Reading, *, with_slots: bool = False) -> Evidence:
 
 
 def _slots_of(reading: Reading) -> tuple[int, ...]:
-    """Slots are counted back from the end of the window, so that each finding's slots stand for the same six hours."""
+    """Slots count back from the end of the window, so that the slots of all findings cover the same six hours."""
     if reading.series is None or not len(reading.series.values):
         return ()
     values, wide = reading.series.values, max(1, SLOT_LENGTH // reading.series.step)
@@ -172,7 +172,7 @@ def _slots_of(reading: Reading) -> tuple[int, ...]:
 
 
 def _percent_of_peak(value: float, top: float, busy_above: float) -> int:
-    """0 for no point and for whatever is not busy; the least use still shows."""
+    """0 if there is no point or it isn't busy; the least use still shows."""
     if not value > busy_above:
         return 0
     return 100 if value >= top or top <= 0 else max(1, min(100, round(100 * value / top)))
@@ -180,5 +180,5 @@ def _percent_of_peak(value: float, top: float, busy_above: float) -> int:
 
 @lru_cache(maxsize=1024)
 def _shared_slots(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Idle resources look alike: equal shapes are kept once."""
+    """Idle resources look alike, so equal shapes are stored once."""
     return shape

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from reaper import plan
+from reaper import plan_reasons
 from reaper.handover import PLANNED, Acted, Decided, Decision, Observed
 from reaper.model import Case, Finding, Memory, Outcome, Step, StepName
 
 FindingKey = tuple[str, str]
-"""Id and name: under some ids a list has more than one resource."""
+"""ID and name: some IDs occur more than once in a list."""
 
 
 def join_findings(parts: Iterable[Observed], decided: Decided, acted: Iterable[Acted]) -> list[Finding]:
     """A finding for each case, in the order of the parts."""
     decisions = {finding_key(decision.case): decision for decision in decided.decisions}
     steps = {decision.case.resource.id: decision.step for decision in decided.decisions}
-    outcomes = {resource_id: outcome for each in acted for resource_id, outcome in each.outcomes.items()}
+    outcomes = {resource_id: outcome for part in acted for resource_id, outcome in part.outcomes.items()}
     findings: dict[FindingKey, Finding] = {}
     for case in (case for part in parts for case in part.cases):
         decision = decisions.get(finding_key(case))
@@ -26,17 +26,17 @@ def join_findings(parts: Iterable[Observed], decided: Decided, acted: Iterable[A
 
 
 def finding_key(case: Case) -> FindingKey:
-    """What a finding is known by within one report."""
+    """The key of a finding within one report."""
     return case.resource.id, case.resource.name
 
 
 def with_memory(finding: Finding, memory: Memory | None) -> Finding:
-    """The finding with what the ledger knows of it, if that is anything."""
+    """The finding with its memory, if the ledger has one."""
     return replace(finding, memory=memory if memory and memory != Memory() else None)
 
 
 def left_alone(finding: Finding, because: str) -> Finding:
-    """The finding with no step, for that reason."""
+    """The finding without a step, for that reason."""
     return replace(finding, step=Step(name=StepName.NONE, because=because), outcome=PLANNED)
 
 
@@ -48,7 +48,7 @@ def _decided_finding(decision: Decision, outcomes: Mapping[str, Outcome], steps:
 
 
 def _undecided_finding(case: Case) -> Finding:
-    return finding_of(case, Step(name=StepName.NONE, because=plan.nothing_to_do_because(case, Memory())), PLANNED)
+    return finding_of(case, Step(name=StepName.NONE, because=plan_reasons.nothing_to_do_because(case, Memory())), PLANNED)
 
 
 def finding_of(case: Case, step: Step, outcome: Outcome) -> Finding:

@@ -1,7 +1,7 @@
-"""One idle spell: when it began, whether the last notice still speaks of it, and what is remembered of it. Pure.
+"""One idle period: when it began, whether the last notice still counts for it, and what the memory has of it. Pure.
 
-A window of metrics moves on with every sweep, so a spell is known again by its proof reaching back to the moment when it was last seen
-idle, not by when the proof begins.
+The window of metrics moves on with every sweep. So an idle period goes on if its proof reaches back to the time when the resource was last
+seen idle, whenever the proof begins.
 """
 
 from __future__ import annotations
@@ -12,34 +12,34 @@ from datetime import datetime, timedelta
 from reaper.model import AnnouncedAction, Case, Memory, Result
 
 MAX_CLOCK_SKEW = timedelta(minutes=10)
-"""A notice that is dated later than this from now was written by a wrong clock, and does not count."""
+"""A notice dated further ahead than this was written by a wrong clock and doesn't count."""
 STOPPING_FOR = timedelta(minutes=15)
-"""So long after an action was begun a change may still be that action; a later one was somebody's own."""
+"""A change this soon after the start of an action may still be that action; a later change is not the reaper's."""
 MIN_VALID_FOR = timedelta(days=14)
-"""So long after its date or its last mail a notice counts at least; two rounds of reminders where these are longer."""
+"""A notice counts at least this long after its date or its last mail; two reminder intervals if these are longer."""
 VOID_ENROLMENT = "-"
-"""Instead of a digest: an enrolment that a snooze has answered. The time of its last mail stays, for when the next one may be sent."""
+"""Replaces the digest of an enrolment that a snooze has answered. The time of its last mail stays and decides when the next one may be sent."""
 
 
 def seen_idle(case: Case, memory: Memory, now: datetime) -> Memory:
     """The memory of a resource that was just seen idle.
 
-    `idle_seen` is renewed when half of the proof has passed since: often enough for the proof to reach it, seldom enough to be cheap.
+    `last_seen_idle_at` is renewed once half of the proof has passed since: often enough for the proof to reach it, rarely enough to be cheap.
     """
     fresh = memory.last_seen_idle_at is not None and now - memory.last_seen_idle_at < (now - proven_idle_since(case, now)) / 2
-    kept = without_notice(memory) if not notice_outlasts_use(case, memory) and notice_expired(case, memory, now) else memory
+    base = without_notice(memory) if not notice_outlasts_use(case, memory) and notice_expired(case, memory, now) else memory
     return replace(
-        kept, idle_since=idle_period_start(case, memory, now), last_seen_idle_at=memory.last_seen_idle_at if fresh else now
+        base, idle_since=idle_period_start(case, memory, now), last_seen_idle_at=memory.last_seen_idle_at if fresh else now
     )
 
 
 def proven_idle_since(case: Case, now: datetime) -> datetime:
-    """Since when the verdict proves it idle."""
+    """The start of the idle time that the verdict proves."""
     return now - (case.verdict.idle_for or case.rule.idle_after)
 
 
 def idle_period_start(case: Case, memory: Memory, now: datetime) -> datetime:
-    """When the present idle spell began: the remembered moment if the proof reaches back to when it was last seen idle."""
+    """When the present idle period began: the remembered moment if the proof reaches back to when it was last seen idle."""
     start = proven_idle_since(case, now)
     if memory.idle_since is None or memory.last_seen_idle_at is None or start > memory.last_seen_idle_at:
         return start
@@ -47,34 +47,50 @@ def idle_period_start(case: Case, memory: Memory, now: datetime) -> datetime:
 
 
 def idle_period_ends(case: Case, memory: Memory) -> list[datetime]:
-    """Everything known that ends a spell: the last use, creation, the last change, unless that is what our own action left."""
-    changed = None if notice_was_for_part(memory) and _was_changed_by_us(case, memory) else case.resource.changed
+    """Everything known that ends an idle period: the last use, creation, and the last change unless the reaper's own action made it."""
+    changed = None if notice_was_for_part(memory) and _was_changed_by_reaper(case, memory) else case.resource.changed
     return [t for t in (case.verdict.last_busy, case.resource.created, changed) if t]
 
 
 def notice_expired(case: Case, memory: Memory, now: datetime) -> bool:
-    """Whether the last notice says nothing any more: answered by a snooze that is over, followed by use, meant for somebody else, of
-    another spell, or so old that nobody remembers it.
+    """Whether the last notice no longer counts: a snooze that is over answered it, use or a change followed it, it was for another owner or
+    another shape of the resource, it belongs to an earlier idle period, or it is too old.
 
-    After a mere gap in the proof nobody is told again before the usual time; as grace for an act (`notice`) it no longer counts.
+    After a mere gap in the proof the next notice waits for its usual time, but the earlier one no longer counts as grace for an action
+    (`plan_dates.valid_notice_at`).
     """
     last = last_notice_at(memory)
     if last is None:
         return False
-    if (
+    return (
+        _is_notice_void(case, memory, last, now)
+        or _idle_period_ended_after(case, memory, last)
+        or _is_from_unseen_period(case, memory, last, now)
+    )
+
+
+def _is_notice_void(case: Case, memory: Memory, last: datetime, now: datetime) -> bool:
+    """Whether the last notice counts for nothing, whatever happened to the resource."""
+    return (
         last > now + MAX_CLOCK_SKEW
         or notice_led_to_snooze(memory, now)
         or notice_lapsed(case, memory, now)
         or notice_was_for_another(case, memory)
-    ):
-        return True
-    if any(end > last for end in idle_period_ends(case, memory)) or _has_joined_since(case, memory):
-        return True
+    )
+
+
+def _idle_period_ended_after(case: Case, memory: Memory, last: datetime) -> bool:
+    """Whether use, a change or something new inside it ended the idle period after the last notice."""
+    return any(end > last for end in idle_period_ends(case, memory)) or _has_joined_since(case, memory)
+
+
+def _is_from_unseen_period(case: Case, memory: Memory, last: datetime, now: datetime) -> bool:
+    """Whether the last notice is older than the idle period, of which the memory has no trace."""
     return not notice_was_for_part(memory) and memory.last_seen_idle_at is None and last < idle_period_start(case, memory, now)
 
 
 def notice_lapsed(case: Case, memory: Memory, now: datetime) -> bool:
-    """Whether an announcement is too long past its date or its last mail, whichever came later, to be acted on without a new one."""
+    """Whether an announcement is too old for an action without a new one, counted from its date or its last mail, whichever came later."""
     last = last_notice_at(memory)
     if last is None or memory.announced_action is None:
         return False
@@ -87,15 +103,15 @@ def notice_valid_for(case: Case) -> timedelta:
 
 
 def notice_was_for_another(case: Case, memory: Memory) -> bool:
-    """Whether the last notice went to somebody who is no longer its owner, or was about it in another shape."""
-    shape = case.resource.fingerprint
+    """Whether the last notice went to an earlier owner, or was about the resource in another shape."""
+    fingerprint = case.resource.fingerprint
     return has_new_owner(case, memory) or (
-        memory.notified_fingerprint is not None and shape is not None and memory.notified_fingerprint != shape
+        memory.notified_fingerprint is not None and fingerprint is not None and memory.notified_fingerprint != fingerprint
     )
 
 
 def has_new_owner(case: Case, memory: Memory) -> bool:
-    """Whether the last notice went to somebody who is no longer its owner."""
+    """Whether the last notice went to an earlier owner."""
     return (
         memory.notified_owner is not None
         and case.owner.address is not None
@@ -104,24 +120,24 @@ def has_new_owner(case: Case, memory: Memory) -> bool:
 
 
 def notice_was_for_part(memory: Memory) -> bool:
-    """Whether the last notice is the very mail about the first part of an action, which announced the rest of it."""
+    """Whether the last notice is the mail about the first part of an action, which announced the rest."""
     done = memory.last_action_part is not None and memory.last_action_result is Result.DONE
     return done and memory.warned_at is not None and memory.warned_at == memory.last_action_told_at
 
 
 def notice_was_about_hours(memory: Memory) -> bool:
-    """Whether the last notice was one about office hours, which use and idleness have nothing to do with."""
+    """Whether the last notice was about office hours, which apply whether it is used or idle."""
     return memory.announced_action is AnnouncedAction.HOURS
 
 
 def notice_outlasts_use(case: Case, memory: Memory) -> bool:
-    """Whether use ends no notice of it: what office hours are about is used every day, and one mail about that is enough for a while."""
+    """Whether a notice lasts through use: a resource with office hours is used every day, and one mail about it is enough for a while."""
     by_hours = case.rule.hours is not None and case.rule.hours.by_rule
     return notice_was_about_hours(memory) or (by_hours and memory.announced_action is None)
 
 
 def notice_led_to_snooze(memory: Memory, now: datetime) -> bool:
-    """Whether the last notice led to a snooze, which has passed."""
+    """Whether the last notice led to a snooze that is over."""
     last, until = last_notice_at(memory), memory.snoozed_until
     if notice_was_about_hours(memory):
         last = memory.warned_at
@@ -129,12 +145,12 @@ def notice_led_to_snooze(memory: Memory, now: datetime) -> bool:
 
 
 def last_notice_at(memory: Memory) -> datetime | None:
-    """When its owner was last told, by whichever notice."""
+    """The time of the last notice of any sort."""
     return max((t for t in (memory.warned_at, memory.reminded_at) if t), default=None)
 
 
 def without_notice(memory: Memory) -> Memory:
-    """The memory as if nobody had been told."""
+    """The memory as if no notice had been sent."""
     return replace(
         memory,
         warned_at=None,
@@ -150,7 +166,7 @@ def without_notice(memory: Memory) -> Memory:
 
 
 def after_answered_notice(memory: Memory) -> Memory:
-    """The memory once a snooze has answered its notice: another notice is needed before anything is done."""
+    """The memory once a snooze has answered its notice: any action needs another notice."""
     return replace(memory, enrolment_digest=VOID_ENROLMENT) if notice_was_about_hours(memory) else without_notice(memory)
 
 
@@ -160,13 +176,13 @@ def without_snooze(memory: Memory) -> Memory:
 
 
 def _has_joined_since(case: Case, memory: Memory) -> bool:
-    """Whether something was put on it since the action of which the notice announced the rest: that is never our own doing."""
+    """Whether a resource was added inside it since the action whose rest the notice announced. The reaper never adds any."""
     acted_at = memory.last_action_at
     joined_at = max((inner.created for inner in case.resource.contained if inner.created), default=None)
     return notice_was_for_part(memory) and joined_at is not None and acted_at is not None and joined_at > acted_at
 
 
-def _was_changed_by_us(case: Case, memory: Memory) -> bool:
-    """Whether the last change is what our own last action did."""
-    acted, changed = memory.last_action_at, case.resource.changed
-    return acted is not None and changed is not None and changed <= acted + STOPPING_FOR
+def _was_changed_by_reaper(case: Case, memory: Memory) -> bool:
+    """Whether the reaper's own last action made the last change."""
+    acted_at, changed = memory.last_action_at, case.resource.changed
+    return acted_at is not None and changed is not None and changed <= acted_at + STOPPING_FOR

@@ -14,7 +14,7 @@ from reaper.model import Confidence, IndirectEvidence, Observation, Reading, Res
 
 
 def judge_resource(resource: Resource, observation: Observation, rule: Rule, now: datetime) -> Verdict:
-    """What can be said of `resource` at `now` under `rule`. Times are aware; nothing is read but the arguments."""
+    """The verdict on `resource` at `now` under `rule`. Times are aware; only the arguments are read."""
     used = last_used(observation)
     verdict = (
         _not_idle(resource, observation, rule, now)
@@ -27,7 +27,7 @@ def judge_resource(resource: Resource, observation: Observation, rule: Rule, now
 
 
 def _not_idle(resource: Resource, observation: Observation, rule: Rule, now: datetime) -> Verdict | None:
-    """Protection first, then any sign of use, then what costs nothing."""
+    """Protection first, then any sign of use, then resources that cost nothing."""
     if resource.tags is None:
         return Verdict(state=State.UNKNOWN, because="its tags could not be read, and a tag may protect it")
     if rule.protected_because:
@@ -36,22 +36,23 @@ def _not_idle(resource: Resource, observation: Observation, rule: Rule, now: dat
         return Verdict(state=State.ACTIVE, because=observation.in_use_because)
     used = last_used(observation)
     if used and now - used < rule.idle_after:
-        return Verdict(state=State.ACTIVE, because=f"{_last_busy_signal(observation)} shows use {_ago_text(now - used)}")
+        return Verdict(state=State.ACTIVE, because=f"{_last_busy_signal(observation)} showed use {_ago_text(now - used)}")
     if observation.free_because:
         return Verdict(state=State.EXEMPT, because=observation.free_because)
     return None
 
 
 def _undecided(resource: Resource, observation: Observation, rule: Rule, now: datetime) -> Verdict | None:
-    """Whatever keeps silence from meaning anything: too new, just changed, or an incomplete answer."""
+    """Reasons why silence means nothing: the resource is too new, has just changed, or a reply was incomplete."""
     if observation.changing_because:
         return Verdict(state=State.YOUNG, because=observation.changing_because)
     if resource.created is None:
-        return Verdict(state=State.UNKNOWN, because="when it was created is not known")
+        return Verdict(state=State.UNKNOWN, because="its creation time is unknown")
     for event, when in (("created", resource.created), ("changed", resource.changed)):
         if when and now - when < rule.idle_after:
             return Verdict(
-                state=State.YOUNG, because=f"{event} {_ago_text(now - when)}, less than {format_duration(rule.idle_after)}"
+                state=State.YOUNG,
+                because=f"{event} {_ago_text(now - when)}, less than idle_after ({format_duration(rule.idle_after)})",
             )
     if observation.unknown_because:
         return Verdict(state=State.UNKNOWN, because=observation.unknown_because)
@@ -62,18 +63,16 @@ def _undecided(resource: Resource, observation: Observation, rule: Rule, now: da
 
 
 def _from_silence(resource: Resource, observation: Observation, rule: Rule, now: datetime) -> Verdict:
-    """Silence with a heartbeat is proof; silence without one is a hint at best."""
+    """Silence with a heartbeat is proof. Without a heartbeat it is a hint at best."""
     activity = [r for r in observation.readings if r.role is Role.ACTIVITY]
-    hearts = [r for r in observation.readings if r.role is Role.HEARTBEAT]
+    heartbeats = [r for r in observation.readings if r.role is Role.HEARTBEAT]
     since = watched_from(observation, now - ARRIVAL_DELAY)
     if since is None or now - since < rule.idle_after:
         if observation.indirect_evidence and not has_heartbeat(observation):
             return _from_indirect_evidence(resource, observation, observation.indirect_evidence, rule, now)
-        return Verdict(state=State.UNKNOWN, because=_unproven_because(hearts, since, rule, now))
+        return Verdict(state=State.UNKNOWN, because=_unproven_because(heartbeats, since, rule, now))
     idle_for = now - _idle_since(resource, observation, since)
-    because = (
-        f"{_signal_names(activity)} silent for {format_duration(idle_for)} while {_signal_names(hearts)} reported every hour"
-    )
+    because = f"no activity in {_signal_names(activity)} for {format_duration(idle_for)}, while {_signal_names(heartbeats)} reported every hour"
     return Verdict(state=State.IDLE, because=because, idle_for=idle_for, confidence=Confidence.PROVEN)
 
 
@@ -84,22 +83,22 @@ def _from_indirect_evidence(
     if idle_for < rule.idle_after:
         return Verdict(
             state=State.YOUNG,
-            because=f"{hint.because}; that is only {format_duration(max(idle_for, timedelta()))}, less than {format_duration(rule.idle_after)}",
+            because=f"{hint.because}; that is only {format_duration(max(idle_for, timedelta()))}, less than idle_after ({format_duration(rule.idle_after)})",
         )
     return Verdict(state=State.IDLE, because=hint.because, idle_for=idle_for, confidence=Confidence.LIKELY)
 
 
 def _idle_since(resource: Resource, observation: Observation, since: datetime) -> datetime:
-    """When the idle spell began: the last use, birth or change, or the start of the proof, whichever came last."""
+    """When the idle period began: the last use, creation or change, or the start of the proof, whichever came last."""
     return max(t for t in (since, last_used(observation), resource.created, resource.changed) if t)
 
 
-def _unproven_because(hearts: list[Reading], since: datetime | None, rule: Rule, now: datetime) -> str:
-    if not hearts:
+def _unproven_because(heartbeats: list[Reading], since: datetime | None, rule: Rule, now: datetime) -> str:
+    if not heartbeats:
         return "no signal shows whether its metrics pipeline was alive, so silence proves nothing"
     if since is None:
-        return f"no unbroken {_signal_names(hearts)} up to now, so silence proves nothing"
-    return f"{_signal_names(hearts)} covers only the last {format_duration(now - since)} without a gap, less than {format_duration(rule.idle_after)}"
+        return f"{_signal_names(heartbeats)} {'is missing or has' if len(heartbeats) == 1 else 'are missing or have'} stopped, so silence proves nothing"
+    return f"{_signal_names(heartbeats)} {'is' if len(heartbeats) == 1 else 'are'} unbroken for only {format_duration(now - since)}, less than idle_after ({format_duration(rule.idle_after)})"
 
 
 def _last_busy_signal(observation: Observation) -> str:

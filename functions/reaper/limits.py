@@ -1,6 +1,6 @@
-"""Too many at once means none: caps by count, by share and by money, and a breaker for a jump of the idle share. Pure.
+"""Too many actions at once means none: caps by count, by share and by money, and a breaker for a jump of the idle share. Pure.
 
-Over a cap every stop and delete that it counts is on hold, over the breaker every one in that place, until a person has looked and runs
+Over a cap, every stop and delete that it counts is on hold. Over the breaker, all of them in that place are. They wait until a person runs
 `reaper release` or a later run is under the limit. Notices still go out, and starts are never on hold.
 """
 
@@ -14,7 +14,7 @@ from math import floor
 from statistics import median
 from typing import TYPE_CHECKING
 
-from reaper import plan
+from reaper import plan_dates
 from reaper.actions import holds
 from reaper.actions.holds import Hold, KindInTarget, LimitName, Release, RunScope
 from reaper.enrolment import is_stopped_by_hours
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from reaper.policy.schema import Limits
 
 RELEASE_FOR = timedelta(hours=24)
-"""So long a release holds when it is not said otherwise."""
+"""How long a release lasts by default."""
 MIN_FOR_JUMP = 3
-"""So many more idle ones are never a jump, however small the fleet; and so many earlier sweeps must be known to speak of one."""
+"""This many more idle resources are never a jump, however small the fleet. A jump needs as many earlier sweeps to compare with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdleShare:
-    """Of one place in one sweep: how many resources it had something to say of, and how many of them were idle."""
+    """One place in one sweep: how many resources it had a verdict on, and how many of them were idle."""
 
     seen: int
     idle: int
@@ -40,7 +40,7 @@ class IdleShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceCount:
-    """Of one place in one run: how many resources no rule's office hours stop, and how many of them are unknown or idle."""
+    """One place in one run: how many resources no office hours stop, and how many of them are unknown or idle."""
 
     total: int = 0
     unknown: int = 0
@@ -53,7 +53,7 @@ NO_OTHERS: PlaceCounts = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastRuns:
-    """What earlier runs and people leave behind: the idle shares by place, newest first, the holds that stand, and the last release."""
+    """Results of earlier runs: the idle shares by place, newest first, the holds in effect, and the last release."""
 
     shares: Mapping[KindInTarget, Sequence[IdleShare]] = field(default_factory=dict)
     holds: Sequence[Hold] = ()
@@ -62,9 +62,9 @@ class PastRuns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepsAndHolds:
-    """One step for each case, in the same order, and the holds that stand from now on.
+    """One step for each case, in the same order, and the holds in effect from now on.
 
-    `since`: by the id of each resource on hold, since when the holds over it stand.
+    `since`: when each hold over a resource began, by resource ID.
     """
 
     steps: list[Step]
@@ -83,9 +83,9 @@ def hold_over_limits(
     scope: RunScope,
     others: PlaceCounts = NO_OTHERS,
 ) -> StepsAndHolds:
-    """The steps, every stop and delete among them that a limit forbids turned into `hold`. What a release covers counts for no limit.
+    """The steps, with every stop and delete that a limit forbids turned into `hold`. Actions that a release covers count toward no limit.
 
-    `others`: how many resources the run saw besides, which nothing is planned for.
+    `others`: how many more resources the run saw, without a planned step.
     """
     counts = sum_counts(count_places(case for case, _ in planned), others)
     ending = [case for case, step in planned if step.name in ENDING_ACTIONS]
@@ -107,28 +107,28 @@ def hold_over_limits(
     return StepsAndHolds(
         steps=[_held_step(step, over.get(case.resource.id, ())) for case, step in planned],
         holds=[*whole, *jumped],
-        since={resource_id: frozenset(hold.since for hold in found) for resource_id, found in over.items() if found},
+        since={resource_id: frozenset(hold.since for hold in over_it) for resource_id, over_it in over.items() if over_it},
     )
 
 
 def is_released(case: Case, memory: Memory, release: Release | None, now: datetime) -> bool:
-    """Whether a release covers its action: it holds now, and the action's date, or the end of its office hours, had come when it was given."""
+    """Whether a release covers its action: it is valid now, and the action was due, or its office hours were over, when it was given."""
     if release is None or not release.given_at <= now < release.valid_until:
         return False
     hours = case.rule.hours if is_stopped_by_hours(case) else None
-    dates = [plan.action_due_at(case, memory, now), office_hours.closed_since(hours, now) if hours else None]
+    dates = [plan_dates.action_due_at(case, memory, now), office_hours.closed_since(hours, now) if hours else None]
     known = [date for date in dates if date]
     return bool(known) and max(known) <= release.given_at
 
 
 def count_places(cases: Iterable[Case]) -> dict[KindInTarget, PlaceCount]:
-    """How many resources there are by place, without what a rule's office hours stop, by day and by night."""
+    """How many resources there are by place, without those that office hours stop."""
     states: dict[KindInTarget, list[State]] = defaultdict(list)
     for case in cases:
         states[holds.kind_in_target_of(case)] += [] if is_stopped_by_hours(case) else [case.verdict.state]
     return {
-        place: PlaceCount(total=len(seen), unknown=seen.count(State.UNKNOWN), idle=seen.count(State.IDLE))
-        for place, seen in states.items()
+        place: PlaceCount(total=len(verdicts), unknown=verdicts.count(State.UNKNOWN), idle=verdicts.count(State.IDLE))
+        for place, verdicts in states.items()
     }
 
 
@@ -146,20 +146,20 @@ def sum_counts(*counts: PlaceCounts) -> dict[KindInTarget, PlaceCount]:
 def idle_jumps(
     counts: PlaceCounts, limits: Limits, shares: Mapping[KindInTarget, Sequence[IdleShare]]
 ) -> dict[KindInTarget, str]:
-    """The places where suddenly many more are idle than in the runs before, with the reason: rather a broken signal than an empty office."""
+    """The places where many more resources are idle than in earlier runs, with the reason. A broken signal is likelier than an empty office."""
     jumps = {place: _jump_because(place[1], idle_share(count), shares.get(place, ()), limits) for place, count in counts.items()}
     return {place: because for place, because in jumps.items() if because}
 
 
 def idle_share(count: PlaceCount) -> IdleShare:
-    """How much of one place is idle, of what is not unknown."""
+    """The idle share of one place, without its unknown resources."""
     return IdleShare(seen=count.total - count.unknown, idle=count.idle)
 
 
 def places_with_known_share(counts: PlaceCounts, read: Iterable[KindInTarget]) -> frozenset[KindInTarget]:
-    """The places that were read and of which at most half is unknown, so that their idle share says something."""
-    found = ((place, counts.get(place, PlaceCount())) for place in read)
-    return frozenset(place for place, count in found if 2 * count.unknown <= count.total)
+    """The places that were read and at most half of which is unknown, so that their idle share means something."""
+    counted = ((place, counts.get(place, PlaceCount())) for place in read)
+    return frozenset(place for place, count in counted if 2 * count.unknown <= count.total)
 
 
 def _jump_because(kind: str, now: IdleShare, shares: Sequence[IdleShare], limits: Limits) -> str | None:
@@ -172,50 +172,55 @@ def _jump_because(kind: str, now: IdleShare, shares: Sequence[IdleShare], limits
     return f"{now.idle} of {now.seen} {kind} resources are idle, up from {usual:.0%}; max_jump is {limits.max_jump:.0%}"
 
 
-def _exceeded_limits(counts: PlaceCounts, acts: Sequence[Case], limits: Limits) -> dict[LimitName, str]:
-    """The caps that the actions on `acts` are over, each with the reason."""
-    unpriced = [case for case in acts if _lacks_required_price(case, limits)]
-    others = [case for case in acts if not _lacks_required_price(case, limits)]
+def _exceeded_limits(counts: PlaceCounts, due: Sequence[Case], limits: Limits) -> dict[LimitName, str]:
+    """The caps that the actions on `due` exceed, each with the reason."""
+    unpriced = [case for case in due if _lacks_required_price(case, limits)]
+    others = [case for case in due if not _lacks_required_price(case, limits)]
     calendar, ordinary = [c for c in others if is_stopped_by_hours(c)], [c for c in others if not is_stopped_by_hours(c)]
     usd = sum(case.usd_per_hour for case in others if case.usd_per_hour is not None)
-    found = {
+    exceeded = {
         LimitName.ACTIONS: "; ".join(
             [*_over_count(ordinary, "max_acts", limits.max_acts), *_over_share(counts, ordinary, limits)]
         ),
         LimitName.SCHEDULED: "; ".join(_over_count(calendar, "max_scheduled", limits.max_scheduled)),
-        LimitName.DOLLARS: f"what they cost, ${usd:,.2f} an hour, is more than max_usd_per_hour: {limits.max_usd_per_hour:g}"
-        if usd > limits.max_usd_per_hour
-        else "",
-        LimitName.UNPRICED: f"its price is not known, and the policy sets max_usd_per_hour: {limits.max_usd_per_hour:g}"
+        LimitName.DOLLARS: _over_cost(len(others), usd, limits),
+        LimitName.UNPRICED: f"its price is unknown, and the policy sets max_usd_per_hour: {limits.max_usd_per_hour:g}"
         if unpriced
         else "",
     }
-    return {sort: because for sort, because in found.items() if because}
+    return {limit: because for limit, because in exceeded.items() if because}
 
 
 def _lacks_required_price(case: Case, limits: Limits) -> bool:
-    """Whether nobody can say if it is too dear: only where the policy itself sets what that is, and never for a calendar's stops."""
+    """Whether its price is unknown and the policy sets a cost cap. Never for stops by office hours."""
     return case.usd_per_hour is None and not is_stopped_by_hours(case) and "max_usd_per_hour" in limits.model_fields_set
 
 
-def _over_count(acts: Sequence[Case], key: str, most: int) -> Iterator[str]:
-    if len(acts) > most:
-        yield f"{len(acts)} action{' is' if len(acts) == 1 else 's are'} more than {key}: {most}"
+def _over_count(due: Sequence[Case], key: str, most: int) -> Iterator[str]:
+    if len(due) > most:
+        yield f"{len(due)} action{' exceeds' if len(due) == 1 else 's exceed'} {key}: {most}"
 
 
-def _over_share(counts: PlaceCounts, acts: Sequence[Case], limits: Limits) -> Iterator[str]:
-    """Kinds of which too great a share would go. One resource is always allowed, or small fleets could never be tidied up."""
+def _over_cost(count: int, usd: float, limits: Limits) -> str:
+    if usd <= limits.max_usd_per_hour:
+        return ""
+    whose = "its" if count == 1 else "their"
+    return f"{whose} cost of ${usd:,.2f} an hour exceeds max_usd_per_hour: {limits.max_usd_per_hour:g}"
+
+
+def _over_share(counts: PlaceCounts, due: Sequence[Case], limits: Limits) -> Iterator[str]:
+    """Kinds of which too large a share would be stopped. One resource is always allowed, or small fleets could never be cleaned up."""
     totals: dict[str, int] = defaultdict(int)
     for (_, kind), count in counts.items():
         totals[kind] += count.total
     for kind, total in totals.items():
-        count_due = sum(1 for case in acts if case.resource.kind == kind)
+        count_due = sum(1 for case in due if case.resource.kind == kind)
         if count_due > max(1 if limits.max_share else 0, floor(limits.max_share * total + 1e-9)):
             yield f"{count_due} of {total} {kind} resources exceed max_share: {limits.max_share:.0%}"
 
 
 def _holds_over(standing: Iterable[Hold], case: Case, exceeded: Collection[LimitName]) -> list[Hold]:
-    """The holds over an action. A limit that this run exceeds holds all that it counts, also in places that were not read in full."""
+    """The holds over an action. A limit that this run exceeds covers everything it counts, even in places with incomplete coverage."""
     return [h for h in standing if holds.covers_case(h, case) or (h.limit in exceeded and holds.limit_counts_case(h.limit, case))]
 
 
@@ -225,5 +230,6 @@ def _held_step(step: Step, why: Sequence[Hold]) -> Step:
     since = f"{min(h.since for h in why).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
     reasons = "; ".join(dict.fromkeys(h.because for h in why))
     return Step(
-        name=StepName.HOLD, because=f"would {step.name}, but is on hold since {since}: {reasons}. `reaper release` releases it"
+        name=StepName.HOLD,
+        because=f"would {step.name}, but is on hold since {since}: {reasons}. Run `reaper release` to allow it",
     )

@@ -1,6 +1,6 @@
-"""How a memory changes: when somebody was told, before and after an action, after an undo, and once a verdict is known. Pure.
+"""How a memory changes: after a notice, before and after an action, after an undo, and once a verdict is known. Pure.
 
-`plan` reads memories and never changes one; who calls these writes what they give to the ledger.
+`plan` only reads memories. The callers of these functions write the results to the ledger.
 """
 
 from __future__ import annotations
@@ -8,40 +8,40 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from reaper import enrolment, idle_period, plan
+from reaper import enrolment, idle_period, plan_dates, possible_actions, snoozed_cases
 from reaper.model import AnnouncedAction, Case, Memory, Result, State, Step, StepName
 
 
 def after_host_snooze(memory: Memory, host: Memory | None) -> Memory:
-    """The memory once a snooze of what it lives in has answered its notice, as one of its own would have."""
+    """The memory once a snooze of its host has answered its notice, as its own snooze would."""
     last = memory.warned_at if idle_period.notice_was_about_hours(memory) else idle_period.last_notice_at(memory)
     until = host.snoozed_until if host else None
     return idle_period.after_answered_notice(memory) if last and until and last < until else memory
 
 
 def after_notice(case: Case, memory: Memory, step: Step, receipt: str, now: datetime, *, acting: bool = True) -> Memory:
-    """The memory once a channel has accepted a warning or a reminder, with what it announced. A reminder never moves the date."""
+    """The memory once a channel has accepted a warning or a reminder, with the action it announced. A reminder never moves the date."""
     if step.name is StepName.WARN:
         return _after_warning(case, memory, receipt, now, acting)
     if step.name is not StepName.REMIND:
         return memory
-    move = plan.strongest_action(case, now) if acting else None
-    kept = enrolment.enrolled_since(case, memory, now) is not None
-    said = AnnouncedAction.HOURS if kept else AnnouncedAction(move) if move else None
-    shape = memory.notified_fingerprint if kept else case.resource.fingerprint
+    action = possible_actions.strongest_action(case, now) if acting else None
+    is_enrolled = enrolment.enrolled_since(case, memory, now) is not None
+    announced = AnnouncedAction.HOURS if is_enrolled else AnnouncedAction(action) if action else None
+    fingerprint = memory.notified_fingerprint if is_enrolled else case.resource.fingerprint
     return replace(
         memory,
         reminded_at=now,
         notice_receipt=receipt,
         notified_owner=case.owner.address,
-        announced_action=said,
-        notified_fingerprint=shape,
+        announced_action=announced,
+        notified_fingerprint=fingerprint,
     )
 
 
 def _after_warning(case: Case, memory: Memory, receipt: str, now: datetime, acting: bool) -> Memory:
-    move, hours = plan.strongest_action(case, now) if acting else None, case.rule.hours
-    enrols = move is not None and hours is not None and enrolment.is_stopped_by_hours(case)
+    action, hours = possible_actions.strongest_action(case, now) if acting else None, case.rule.hours
+    enrols = action is not None and hours is not None and enrolment.is_stopped_by_hours(case)
     return replace(
         memory,
         warned_at=now,
@@ -49,8 +49,8 @@ def _after_warning(case: Case, memory: Memory, receipt: str, now: datetime, acti
         notice_receipt=receipt,
         notified_owner=case.owner.address,
         notified_fingerprint=case.resource.fingerprint,
-        announced_action=AnnouncedAction.HOURS if enrols else AnnouncedAction(move) if move else None,
-        act_not_before=plan.earliest_action_at(case, now) if move else None,
+        announced_action=AnnouncedAction.HOURS if enrols else AnnouncedAction(action) if action else None,
+        act_not_before=plan_dates.earliest_action_at(case, now) if action else None,
         enrolment_digest=enrolment.hours_digest(hours) if enrols and hours else None,
         held_at=None,
     )
@@ -64,16 +64,16 @@ def after_part_notice(case: Case, memory: Memory, receipt: str, now: datetime) -
         notice_receipt=receipt,
         notified_owner=case.owner.address,
         announced_action=AnnouncedAction(memory.last_action or StepName.STOP),
-        act_not_before=plan.earliest_action_at(case, now),
+        act_not_before=plan_dates.earliest_action_at(case, now),
         last_action_told_at=now,
     )
 
 
-def before_action(memory: Memory, move: StepName, manifest: str | None, run: str, now: datetime) -> Memory:
-    """The memory just before a move is made: whoever comes next knows that it may have been. A start keeps the manifest of its stop."""
+def before_action(memory: Memory, action: StepName, manifest: str | None, run: str, now: datetime) -> Memory:
+    """The memory just before an action, so that later runs know that it may have been carried out. A start keeps the manifest of its stop."""
     return replace(
         memory,
-        last_action=move,
+        last_action=action,
         last_action_at=now,
         manifest_address=manifest or memory.manifest_address,
         last_action_run=run,
@@ -85,7 +85,7 @@ def before_action(memory: Memory, move: StepName, manifest: str | None, run: str
 
 
 def without_intent(memory: Memory, before: Memory) -> Memory:
-    """The memory without an intent of which no call was made: what it said of the action before it."""
+    """The memory without an intent that led to no call: what it recorded about the previous action."""
     return replace(
         memory,
         last_action=before.last_action,
@@ -100,56 +100,58 @@ def without_intent(memory: Memory, before: Memory) -> Memory:
 
 
 def with_result(memory: Memory, result: Result, because: str, part: str | None = None) -> Memory:
-    """The memory once it is known what became of an action, or that nobody can know: its notice is used up."""
+    """The memory once the result of an action is known, or can't be known: its notice is used up."""
     return replace(after_action(memory), last_action_result=result, last_action_because=because, last_action_part=part)
 
 
-def after_going_with_host(memory: Memory, move: StepName, because: str, run: str, now: datetime) -> Memory:
-    """The memory of what was stopped or deleted with what it lives in: done, and its owner still to be told."""
-    return with_result(before_action(memory, move, None, run, now), Result.DONE, because)
+def after_going_with_host(memory: Memory, action: StepName, because: str, run: str, now: datetime) -> Memory:
+    """The memory of a resource that was stopped or deleted with its host: done, and its owner not yet notified."""
+    return with_result(before_action(memory, action, None, run, now), Result.DONE, because)
 
 
 def with_unknown_result(memory: Memory) -> Memory:
-    """The memory once an action that an earlier run began is closed: nobody can tell whether it was made."""
+    """The memory once an action of an earlier run is closed with an unknown result."""
     when = memory.last_action_at.astimezone(UTC) if memory.last_action_at else None
     run = f"run {memory.last_action_run}" if memory.last_action_run else "a run of an earlier version"
-    because = f"it isn't known whether it was made: {run} began it on {when:%Y-%m-%d %H:%M} UTC and broke off"
+    because = f"its result is unknown: {run} began it on {when:%Y-%m-%d %H:%M} UTC and broke off"
     return with_result(memory, Result.FAILED, because)
 
 
 def is_unfinished(memory: Memory, run: str | None = None) -> bool:
-    """Whether an action was begun by another run than `run` and what became of it is not known.
+    """Whether a run other than `run` began an action whose result is unknown.
 
-    Version 49f8b6c left no result: there it was open where the notice that it used up still stands.
+    Version 49f8b6c stored no result. Its action is open if the notice that it used up is still there.
     """
     if memory.last_action is None or memory.last_action_at is None or memory.last_action_result is not None:
         return False
     if memory.last_action_run is not None:
         return memory.last_action_run != run
     return (
-        memory.warned_at is not None and memory.warned_at <= memory.last_action_at and memory.last_action in plan.ACTION_STRENGTH
+        memory.warned_at is not None
+        and memory.warned_at <= memory.last_action_at
+        and memory.last_action in possible_actions.ACTION_STRENGTH
     )
 
 
 def after_action(memory: Memory) -> Memory:
-    """The memory once a move was made: its notice is used up, another move needs another. An enrolment lasts."""
-    kept = memory if idle_period.notice_was_about_hours(memory) else idle_period.without_notice(memory)
-    return replace(kept, idle_since=None, last_seen_idle_at=None)
+    """The memory after an action: its notice is used up, and another action needs another notice. An enrolment lasts."""
+    base = memory if idle_period.notice_was_about_hours(memory) else idle_period.without_notice(memory)
+    return replace(base, idle_since=None, last_seen_idle_at=None)
 
 
 def after_undo(memory: Memory) -> Memory:
-    """The memory once a move was taken back: nothing of it is left, and nothing is done again without a new notice."""
+    """The memory after an undo: it has no trace of the action, and another action needs a new notice."""
     return without_intent(after_action(memory), Memory())
 
 
 def after_judging(case: Case, memory: Memory, now: datetime) -> Memory:
-    """What is to be remembered once this verdict is known; equal to `memory` where nothing needs to be written.
+    """The memory once this verdict is known; equal to `memory` if nothing needs to be written.
 
-    Use, change and protection close the spell; `unknown` and what costs nothing say nothing about it. Give it the case as judged,
-    before `spared_by_memory`, so that a spell lasts through a snooze. Snoozes, acts and manifests are never touched but when over,
-    or when a snooze was given to what had this id before.
+    Use, change and protection end the idle period. `unknown` and free resources leave it as it was. Pass the case as judged, before
+    `with_snooze`, so that an idle period lasts through a snooze. Snoozes, actions and manifests are only touched once they are over, or if
+    a snooze was for an earlier resource with this ID.
     """
-    if memory.snoozed_until and not plan.is_snoozed(case, memory, now):
+    if memory.snoozed_until and not snoozed_cases.is_snoozed(case, memory, now):
         memory = _without_ended_snooze(
             case, idle_period.after_answered_notice(memory) if idle_period.notice_led_to_snooze(memory, now) else memory, now
         )
@@ -159,23 +161,23 @@ def after_judging(case: Case, memory: Memory, now: datetime) -> Memory:
             idle_since=None,
             last_seen_idle_at=None,
         )
-    return idle_period.seen_idle(case, memory, now) if plan.may_act(case) else memory
+    return idle_period.seen_idle(case, memory, now) if possible_actions.may_act(case) else memory
 
 
 def _without_ended_snooze(case: Case, memory: Memory, now: datetime) -> Memory:
-    """The memory without a snooze that is over. With something inside it stays for as long as a notice about that could still count, for
-    it answers that one, too, and its row may not be read today.
+    """The memory without a snooze that is over. If other resources live inside, the snooze stays while a notice about them could still count: it
+    answers that notice too, and their rows may not be read today.
     """
     counts = memory.snoozed_until is not None and now <= memory.snoozed_until + idle_period.notice_valid_for(case)
-    stays = counts and case.resource.contained and not plan.is_recreated(case, memory)
+    stays = counts and case.resource.contained and not snoozed_cases.is_recreated(case, memory)
     return memory if stays else idle_period.without_snooze(memory)
 
 
 def _notice_goes_on(case: Case, memory: Memory, now: datetime) -> bool:
-    """Whether a notice goes on although it is not idle now: of office hours, or of the rest of an action that made it young itself.
+    """Whether a notice lasts although the resource isn't idle now: a notice of office hours, or of the rest of an action that made it young.
 
-    One of office hours also while these only protect, as under a rule with a price while that is not known, which it never is of an
-    endpoint in use: whether the enrolment counts is looked at each time (`enrolment.since`).
+    A notice of office hours lasts even while the hours only protect, for example under a rule with a price condition while the price is
+    unknown. `enrolment.enrolled_since` decides each time whether the enrolment counts.
     """
     if idle_period.notice_outlasts_use(case, memory):
         return case.rule.hours is not None

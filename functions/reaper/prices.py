@@ -25,12 +25,12 @@ class PriceBook:
         self._snapshots = snapshots
 
     def price(self, resource: Resource) -> Price | None:
-        """US dollars an hour for all parts of a resource together; None if any part, or what it runs, is unknown."""
+        """US dollars an hour for all parts of a resource together; None if any part, or its price, is unknown."""
         if not resource.parts:
             return None
-        found = [self._part_price(resource.target.cloud, resource.region.lower(), part) for part in resource.parts]
-        prices = [p for p in found if p]
-        if len(prices) < len(found):
+        part_prices = [self._part_price(resource.target.cloud, resource.region.lower(), part) for part in resource.parts]
+        prices = [p for p in part_prices if p]
+        if len(prices) < len(part_prices):
             return None
         usd = sum(p.usd_per_hour * part.count for p, part in zip(prices, resource.parts, strict=True))
         source = next((p.source for p in prices if p.source != "snapshot"), "snapshot")

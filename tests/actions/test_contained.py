@@ -48,19 +48,19 @@ def to_fay(found: list[Finding]) -> list[str]:
     return [m.text for m in owner_notice.owner_notices(found, occasion()) if m.to == "fay@example.com"]
 
 
-def test_the_owner_of_what_went_with_its_host_is_told():
+def test_owner_of_a_resource_that_went_with_its_host_is_notified():
     for guest in (inner(), inner(StepName.DELETE), inner(StepName.WARN)):
         [text] = to_fay(carried(HOST, guest, DONE))
         assert "It was deleted with host, which it lives in, and comes back with it." in text
         assert f"reaper restore {HOST.case.resource.id}" in text
 
 
-def test_nobody_is_told_of_a_guest_whose_host_was_not_done():
+def test_owner_is_not_notified_of_an_inner_resource_if_its_host_stayed():
     for outcome in (Outcome(result=Result.REFUSED, because="no"), replace(DONE, begun=False, already_done=True)):
         assert to_fay(carried(HOST, inner(), outcome)) == []
 
 
-def test_what_did_not_run_is_not_stopped_with_its_host():
+def test_stopped_inner_resource_is_not_reported_with_its_host():
     host, guest = finding("host", move=StepName.STOP), inner()
     bar = Blocked(because="it runs no copies already", already_done=True)
     asleep = replace(guest, case=replace(guest.case, blocked={StepName.STOP: bar}))
@@ -76,13 +76,13 @@ def house(**inner: Any) -> FakeDeployment:
     return deployment
 
 
-def test_nothing_is_promised_that_would_take_along_what_its_owner_cannot_be_told_of():
+def test_no_deletion_is_announced_if_an_inner_owner_gets_no_notice():
     deployment = house(without_heartbeat=True)
     for _ in range(3):
         report = deployment.sweep()
         assert finding_of(report, "host").step.name in {StepName.WARN, StepName.NONE, StepName.REMIND}
         deployment.now += 4 * DAY
-    said = "inner inside it belongs to another owner, to whom nothing can be announced"
+    said = "inner inside it belongs to another owner, who can't be notified of an action"
     assert finding_of(report, "host").case.blocked[StepName.DELETE] == Blocked(because=said)
     mails = [m.text for m in deployment.channel.messages if m.to == "lee@example.com"]
     assert mails
@@ -90,7 +90,7 @@ def test_nothing_is_promised_that_would_take_along_what_its_owner_cannot_be_told
     assert deployment.cloud.log == []
 
 
-def test_both_owners_are_told_and_both_go():
+def test_host_and_inner_resource_go_after_notices_to_both_owners():
     deployment = house()
     deployment.sweep()
     deployment.now += 3 * DAY
@@ -100,7 +100,7 @@ def test_both_owners_are_told_and_both_go():
     assert {"lee@example.com", "fay@example.com"} <= told
 
 
-def test_the_owner_of_what_went_with_its_host_is_told_by_a_later_run_where_the_mail_failed():
+def test_later_run_notifies_the_inner_owner_if_the_mail_failed():
     deployment = house()
     deployment.sweep()
     deployment.now += 3 * DAY

@@ -16,7 +16,7 @@ from reaper.errors import CloudError, Reason
 from reaper.model import AnnouncedAction, Memory, Mode, Outcome, Result, Status, StepName
 from reaper.notices.channels.delivery import OpenChannel
 from reaper.notices.message import Audience
-from reaper.plan import CONFIRM_WITHIN
+from reaper.possible_actions import CONFIRM_WITHIN
 
 
 @pytest.fixture

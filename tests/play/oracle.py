@@ -354,7 +354,7 @@ class Oracle:
             thing = self.things[act.name]
             for row in rows:
                 because, here = row["step_because"], row["kind"] == thing.kind and f":{row['region']}:" in thing.id
-                whole = "max_usd_per_hour: " in because and "more than max_usd" in because
+                whole = "max_usd_per_hour: " in because and "exceeds max_usd" in because
                 capped = ("max_acts" in because or "max_share" in because) and not thing.terms.hours
                 jumped = "max_jump" in because and here and not thing.terms.hours
                 calendar = "max_scheduled" in because and thing.terms.hours

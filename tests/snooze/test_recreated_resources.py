@@ -12,7 +12,7 @@ from fakes.judged_cases import case, move
 from reaper.idle_period import MAX_CLOCK_SKEW
 from reaper.memory_updates import after_judging
 from reaper.model import Case, Memory, State, StepName
-from reaper.plan import with_snooze
+from reaper.snoozed_cases import with_snooze
 
 
 def kept(given: timedelta | None) -> Memory:

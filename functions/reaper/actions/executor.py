@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from reaper import memory_updates, plan, registry
+from reaper import memory_updates, possible_actions, registry
 from reaper.actions import intent, recheck, unfinished
 from reaper.actions.contract import ActionFunctions, ActionResult, Earlier, Manifest
 from reaper.actions.intent import CallPermit, Intent
@@ -282,7 +282,7 @@ def _record_result(outcome: Outcome, own_intent: Intent, task: _Task) -> None:
             lambda memory: memory_updates.with_result(memory, outcome.result, because, outcome.part_done),
             task.time(),
         )
-        if done and plan.is_in_weekly_summary(task.decision.case, task.action):
+        if done and possible_actions.is_in_weekly_summary(task.decision.case, task.action):
             intent.record_owner_told(ledger, own_intent.hint, task.time())
         what = PARTICIPLES[task.action] if done else "failed"
         ledger.add_history(HistoryEntry(id=own_intent.hint.id, when=task.time(), what=what, by=task.run_id, because=because))

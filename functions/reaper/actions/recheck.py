@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from reaper import contained, memory_updates, plan
+from reaper import contained, memory_updates, plan, possible_actions, snoozed_cases
 from reaper.actions import intent
 from reaper.actions.contract import NOTHING_EARLIER, Earlier
 from reaper.actions.manifest import Archive
@@ -85,7 +85,7 @@ def require_same_step(action: StepName, case: Case, memories: Mapping[str, Memor
     """Raises StepRefused unless the plan says the very same of the resource as it is now."""
     host = intent.host_memory(case.resource, memories)
     memory = memory_updates.after_host_snooze(memories.get(case.resource.id, Memory()), host)
-    reported = plan.with_snooze(case, memory, now, host)
+    reported = snoozed_cases.with_snooze(case, memory, now, host)
     [step] = plan.plan_steps([reported], {case.resource.id: memory}, now)
     if step.name is not action:
         raise StepRefused(_refused_because(action, reported, step.because, now))
@@ -96,7 +96,7 @@ def _refused_because(action: StepName, case: Case, step_because: str, now: datet
         return f"it is {case.verdict.state} now: {case.verdict.because}"
     if blocked := case.blocked.get(action):
         return blocked.because
-    if action is not StepName.START and plan.strongest_action(case, now) is not action:
+    if action is not StepName.START and possible_actions.strongest_action(case, now) is not action:
         return (
             f"its rule and tags no longer allow it to be {PARTICIPLES[action]}: {case.rule.name} says at most {case.rule.action}"
         )

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from reaper import memory_updates, plan
+from reaper import memory_updates, possible_actions
 from reaper.actions import intent
 from reaper.errors import CloudError, Reason
 from reaper.ledger.port import HistoryEntry, Ledger, Recalled, Unfinished
@@ -156,7 +156,7 @@ def _with_rows_read_again(memories: Recalled, ids: Sequence[str], ledger: Ledger
 
 def change_after_mail(finding: Finding, receipt: str, when: datetime) -> Callable[[Memory], Memory]:
     """What a mail about an action that was accepted at `when` makes of its row: of a part, it is the notice for the rest."""
-    leads_on = finding.outcome.part_done is not None and plan.may_act_on_rest(finding.case)
+    leads_on = finding.outcome.part_done is not None and possible_actions.may_keep_hours(finding.case)
     return lambda memory: memory_updates.after_part_notice(finding.case, memory, receipt, when) if leads_on else memory
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from reaper import enrolment, idle_period, plan, registry
+from reaper import enrolment, idle_period, plan_dates, plan_reasons, possible_actions, registry
 from reaper.model import ACTIONS, Ceiling, Confidence, Finding, Hours, Memory, Mode, Result, StepName
 from reaper.policy import office_hours
 from reaper.text import UTC, format_clock, format_day, format_time, format_usd
@@ -25,7 +25,7 @@ def participle(finding: Finding, action: StepName) -> str:
     """The action in the words of the resource's kind, to complete `it was …`: `stopped`, or for an endpoint `scaled in`."""
     kind = finding.case.resource.kind
     actions = registry.kind(kind).actions if kind in registry.kind_names() else {}
-    return actions[action].participle if action in actions else plan.PARTICIPLES.get(action, action.value)
+    return actions[action].participle if action in actions else plan_reasons.PARTICIPLES.get(action, action.value)
 
 
 def time_zone_of(finding: Finding) -> str:
@@ -62,7 +62,7 @@ def next_sentence(finding: Finding, mode: Mode, memory: Memory, now: datetime, w
     when = action_at(finding, mode, memory, now)
     if when is None:
         return _no_action_sentence(finding, mode)
-    action = plan.strongest_action(finding.case, now) or StepName.STOP
+    action = possible_actions.strongest_action(finding.case, now) or StepName.STOP
     time = f"on or after {format_time(when, time_zone_of(finding))}" if when > now else "at any time"
     stored = " Its settings are saved first, so it can be recreated." if action is StepName.DELETE else ""
     saves = finding.case.saves_usd_per_hour.get(action)
@@ -72,11 +72,11 @@ def next_sentence(finding: Finding, mode: Mode, memory: Memory, now: datetime, w
 
 def action_at(finding: Finding, mode: Mode, memory: Memory, now: datetime) -> datetime | None:
     """The earliest time at which the policy allows an action; None if it never does automatically."""
-    if not mode.announces or finding.step.name in ACTIONS or plan.strongest_action(finding.case, now) is None:
+    if not mode.announces or finding.step.name in ACTIONS or possible_actions.strongest_action(finding.case, now) is None:
         return None
     if finding.step.name is not StepName.WARN and memory.warned_at:
-        return max(memory.act_not_before or plan.earliest_action_at(finding.case, memory.warned_at), now)
-    return plan.earliest_action_at(finding.case, now)
+        return max(memory.act_not_before or plan_dates.earliest_action_at(finding.case, memory.warned_at), now)
+    return plan_dates.earliest_action_at(finding.case, now)
 
 
 def is_about_hours(finding: Finding, mode: Mode, memory: Memory, now: datetime) -> bool:
@@ -84,7 +84,7 @@ def is_about_hours(finding: Finding, mode: Mode, memory: Memory, now: datetime) 
     if not mode.announces or not enrolment.is_stopped_by_hours(finding.case):
         return False
     if finding.step.name is StepName.WARN:
-        return plan.strongest_action(finding.case, now) is not None
+        return possible_actions.strongest_action(finding.case, now) is not None
     return finding.step.name is StepName.REMIND and enrolment.enrolled_since(finding.case, memory, now) is not None
 
 
@@ -92,7 +92,7 @@ def stops_in_use_at(finding: Finding, mode: Mode, memory: Memory, now: datetime)
     """When it is stopped even while it is used, for a notice of the same day whose office hours are over; else None."""
     if finding.step.name is not StepName.REMIND or not is_about_hours(finding, mode, memory, now):
         return None
-    return plan.forced_stop_at(finding.case, memory, now)
+    return plan_dates.forced_stop_at(finding.case, memory, now)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +133,7 @@ def next_actions(findings: Sequence[Finding], mode: Mode, memories: Mapping[str,
         for f, memory in remembered
         if not is_about_hours(f, mode, memory, now) and (when := action_at(f, mode, memory, now))
     ]
-    verbs = {participle(f, plan.strongest_action(f.case, now) or StepName.STOP) for f, _ in dates}
+    verbs = {participle(f, possible_actions.strongest_action(f.case, now) or StepName.STOP) for f, _ in dates}
     return _forecast_of(dates, verbs, mode, now)
 
 
@@ -147,7 +147,7 @@ def next_enrolments(
         if f.step.name is StepName.WARN and is_about_hours(f, mode, memories.get(f.case.resource.id, Memory()), now)
     ]
     return _forecast_of(
-        [(f, plan.earliest_action_at(f.case, now)) for f in new], {participle(f, StepName.STOP) for f in new}, mode, now
+        [(f, plan_dates.earliest_action_at(f.case, now)) for f in new], {participle(f, StepName.STOP) for f in new}, mode, now
     )
 
 
@@ -162,10 +162,10 @@ def remaining_actions(findings: Sequence[Finding], mode: Mode, now: datetime) ->
     parts = [
         f
         for f in findings
-        if f.outcome.result is Result.DONE and f.outcome.part_done and mode.announces and plan.may_act_on_rest(f.case)
+        if f.outcome.result is Result.DONE and f.outcome.part_done and mode.announces and possible_actions.may_keep_hours(f.case)
     ]
     return _forecast_of(
-        [(f, plan.earliest_action_at(f.case, now)) for f in parts], {participle(f, f.step.name) for f in parts}, mode, now
+        [(f, plan_dates.earliest_action_at(f.case, now)) for f in parts], {participle(f, f.step.name) for f in parts}, mode, now
     )
 
 
@@ -195,9 +195,9 @@ def _done_sentences(finding: Finding, mode: Mode, now: datetime) -> str:
     done = f"{_capitalized(outcome.because or f'it was {participle(finding, action)}')}."
     if outcome.part_done is None:
         return done
-    if not (mode.announces and plan.may_act_on_rest(finding.case)):
+    if not (mode.announces and possible_actions.may_keep_hours(finding.case)):
         return f"{done} Already done: {outcome.part_done}."
-    when = format_time(plan.earliest_action_at(finding.case, now), time_zone_of(finding))
+    when = format_time(plan_dates.earliest_action_at(finding.case, now), time_zone_of(finding))
     return f"{done} Already done: {outcome.part_done}. The rest {will_or_may(mode)} {participle(finding, action)} on or after {when} {UNLESS}."
 
 
@@ -229,11 +229,11 @@ def _hours_sentences(finding: Finding, hours: Hours, known: tuple[Mode, Memory],
     mode, memory = known
     named, become = f"{office_hours.hours_text(hours)} ({hours.tz})", f"{will_or_may(mode)} {participle(finding, StepName.STOP)}"
     if finding.step.name is StepName.WARN:
-        when = format_time(plan.earliest_action_at(finding.case, now), hours.tz)
+        when = format_time(plan_dates.earliest_action_at(finding.case, now), hours.tz)
         even = ", even while it is used" if hours.force else ", whenever it is idle then"
         restart = " It is started when they begin." if StepName.START in finding.case.blocked else ""
         return f"From {when} on it {become} outside its office hours, {named}{even}.{restart} After this you get a summary {summary_interval(finding)}."
-    if then := plan.forced_stop_at(finding.case, memory, now):
+    if then := plan_dates.forced_stop_at(finding.case, memory, now):
         at = format_time(then, hours.tz)
         return f"Its office hours, {named}, are over. It {become} on or after {at}, even while it is used."
     last = idle_period.last_notice_at(memory) or now

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from urllib.parse import quote
 
-from reaper import plan
+from reaper import possible_actions
 from reaper.model import ACTIONS, NOTICES, Finding, Result
 from reaper.notices import commands, forecast, owner_headline
 from reaper.notices.item import NoticeContext, notice_item
@@ -43,7 +43,7 @@ def is_reportable(finding: Finding) -> bool:
         return True
     # What went with its host is the reaper's doing, too, and may have another owner.
     done = finding.outcome.result is Result.DONE and (not finding.outcome.already_done or finding.outcome.host_id is not None)
-    usual = done and plan.is_in_weekly_summary(finding.case, finding.step.name)
+    usual = done and possible_actions.is_in_weekly_summary(finding.case, finding.step.name)
     unsure = finding.outcome.result is Result.FAILED and finding.outcome.begun
     return finding.step.name in ACTIONS and not usual and (done or unsure)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from reaper import enrolment, plan
+from reaper import enrolment, snoozed_cases
 from reaper.actions import intent
 from reaper.coverage import OWN, failure_row
 from reaper.errors import CloudError, ReaperError, Reason
@@ -128,7 +128,7 @@ def _changed_because(finding: Finding, memories: Recalled, mails: NoticeRound) -
     if intent.is_unreadable(case.resource, memories):
         return "its ledger record can't be read, and it may be snoozed"
     memory, host = memories.get(case.resource.id, Memory()), intent.host_memory(case.resource, memories)
-    if plan.is_snoozed(case, memory, now):
+    if snoozed_cases.is_snoozed(case, memory, now):
         return "it was snoozed since this was decided"
     if host and host.snoozed_until and host.snoozed_until > now:
         return "what it lives in was snoozed since this was decided"

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from difflib import get_close_matches
 from math import isfinite
 
-from reaper import plan
+from reaper import plan_dates, possible_actions
 from reaper.duration import format_duration, policy_duration
 from reaper.ledger.port import HistoryEntry
 from reaper.model import Blocked, Ceiling, Confidence, Evidence, Finding, Memory, Owner, Report, Role, State, StepName
@@ -111,7 +111,7 @@ def _forbidden_because(finding: Finding, action: StepName, known: ExplainContext
         return f"the policy allows at most {case.rule.action}"
     if action is StepName.START:
         return None if case.rule.hours else "it has no office hours that start it"
-    if plan.is_forced(case, known.now):
+    if possible_actions.is_forced(case, known.now):
         return None
     if state is not State.IDLE:
         return f"it is {state}"
@@ -218,12 +218,12 @@ def _notice_text(memory: Memory) -> str | None:
 
 def _date_lines(finding: Finding, known: ExplainContext) -> Iterator[str]:
     memory = known.memories.get(finding.case.resource.id, Memory())
-    action = plan.strongest_action(finding.case, known.now)
+    action = possible_actions.strongest_action(finding.case, known.now)
     if action is None:
         return
-    due = plan.action_due_at(finding.case, memory, known.now)
+    due = plan_dates.action_due_at(finding.case, memory, known.now)
     if due is None:
-        first = plan.earliest_action_at(finding.case, known.now)
+        first = plan_dates.earliest_action_at(finding.case, known.now)
         yield explain_line("date", f"{action} on or after {utc_text(first)}, only after a notice in enforce mode")
     else:
         wait = f"in {format_duration(due - known.now)}" if due > known.now else "from now on"

@@ -1,0 +1,108 @@
+"""Which actions the policy, the evidence and the kind allow on a case now. Pure, and no word about notices or dates: see `plan_dates`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+from reaper import enrolment
+from reaper.model import Case, Ceiling, Confidence, Hours, Memory, Result, State, StepName
+from reaper.policy import office_hours
+
+CONFIRM_WITHIN = timedelta(hours=1)
+"""How long a requested action may take to show. After that the resource is planned from scratch."""
+ACTION_STRENGTH: Mapping[str, int] = {StepName.STOP: 1, StepName.DELETE: 2}
+WANTED_ACTIONS = {Ceiling.STOP: (StepName.STOP,), Ceiling.DELETE: (StepName.DELETE, StepName.STOP)}
+"""The actions of each ceiling, the strongest first."""
+
+
+def may_act(case: Case) -> bool:
+    """The one predicate: only an idle resource that nothing protects can lead to anything but `none`.
+
+    Office hours are separate: see `is_forced` and `may_start`.
+    """
+    return case.verdict.state is State.IDLE and case.rule.protected_because is None and case.rule.action is not Ceiling.IGNORE
+
+
+def may_keep_hours(case: Case) -> bool:
+    """Whether policy and protections allow its office hours to be applied, and the rest of an action to be carried out."""
+    return case.rule.protected_because is None and case.resource.tags is not None and case.rule.action.rank >= Ceiling.STOP.rank
+
+
+def is_forced(case: Case, now: datetime) -> bool:
+    """Whether its rule stops it even while it is in use: `hours: {force: true}`, and the hours are over.
+
+    Never a protected, unknown or free resource, and never one that can't be started again.
+    """
+    hours = case.rule.hours
+    if hours is None or not hours.force or not may_keep_hours(case):
+        return False
+    if StepName.START not in case.blocked or office_hours.is_open(hours, now):
+        return False
+    return case.verdict.state in {State.ACTIVE, State.YOUNG, State.IDLE}
+
+
+def may_start(case: Case, memory: Memory, now: datetime) -> bool:
+    """Whether its office hours start it now: it is stopped, nothing protects it, and the reaper stopped it, or the rule starts everything
+    and it is unchanged since the hours began.
+    """
+    hours = case.rule.hours
+    if hours is None or not may_keep_hours(case) or not _is_startable(case) or not office_hours.is_open(hours, now):
+        return False
+    return was_stopped_by_reaper(case, memory) or (hours.restart == "all" and _is_unchanged_since_opening(case, hours, now))
+
+
+def strongest_action(case: Case, now: datetime) -> StepName | None:
+    """The strongest action that policy, evidence and kind allow: the one a warning announces. None if no action is possible."""
+    if not is_proven_enough(case) and not is_forced(case, now):
+        return None
+    wanted = WANTED_ACTIONS.get(case.rule.action, ())
+    wanted = (StepName.STOP,) if wanted and case.rule.hours else wanted
+    return next((action for action in wanted if action in case.blocked and case.blocked[action] is None), None)
+
+
+def is_proven_enough(case: Case) -> bool:
+    """Whether it is idle, and its evidence allows more than notices. `force` treats a likely idle resource as one in use."""
+    return may_act(case) and (case.verdict.confidence is Confidence.PROVEN or case.rule.act_on is Confidence.LIKELY)
+
+
+def is_in_weekly_summary(case: Case, action: StepName) -> bool:
+    """Whether only the weekly summary tells its owner: daily stops and starts by office hours."""
+    return action is StepName.START or (action is StepName.STOP and enrolment.is_stopped_by_hours(case))
+
+
+def is_unconfirmed(memory: Memory, now: datetime) -> bool:
+    """Whether an action was requested so recently that its result may not show yet."""
+    requested_at = memory.last_action_at
+    return requested_at is not None and memory.last_action is not None and requested_at <= now < requested_at + CONFIRM_WITHIN
+
+
+def manual_start_at(case: Case, now: datetime) -> datetime | None:
+    """When a person started it outside its office hours, if the rule still respects that start."""
+    hours = case.rule.hours
+    started = max((t for t in (case.resource.created, case.resource.changed) if t), default=None)
+    closed_at = office_hours.closed_since(hours, now) if hours else None
+    if hours is None or closed_at is None or started is None or started < closed_at or now - started >= hours.override:
+        return None
+    return started
+
+
+def was_stopped_by_reaper(case: Case, memory: Memory) -> bool:
+    """Whether the reaper was the last to stop it: it was neither changed nor recreated since."""
+    created, changed, acted_at = case.resource.created, case.resource.changed, memory.last_action_at
+    if acted_at is None or (created is not None and created > acted_at):
+        return False
+    if memory.last_action is StepName.START and memory.last_action_result is Result.FAILED:
+        return changed is None or changed <= acted_at  # the reaper had stopped it before it tried that start
+    return memory.last_action is StepName.STOP and (changed is None or changed <= acted_at + CONFIRM_WITHIN)
+
+
+def _is_startable(case: Case) -> bool:
+    """Whether it is stopped, and the kind can start it."""
+    return case.verdict.state is State.EXEMPT and StepName.START in case.blocked and case.blocked[StepName.START] is None
+
+
+def _is_unchanged_since_opening(case: Case, hours: Hours, now: datetime) -> bool:
+    """Whether it wasn't stopped or changed since the present hours began. Without a time of its last change it may have been."""
+    opened = office_hours.opened_today(hours, now)
+    return opened is not None and case.resource.changed is not None and case.resource.changed < opened
