@@ -597,7 +597,7 @@ class Deployment(RuleBasedStateMachine):
         found = {f.case.resource.name: f for f in report.findings}
         for call, name in self.hit:
             outcome = found[name].outcome if name in found else None
-            lost = outcome and call == "carried" and "reply to that got lost" in (outcome.because or "")
+            lost = outcome and call == "carried" and "reply was lost" in (outcome.because or "")
             SEEN["lost reply"] += bool(lost)
             off_call = call in {"look", "record", "carry", "carried"} and outcome and not lost and name != INNER
             if off_call and outcome and outcome.result not in {Result.REFUSED, Result.FAILED}:

@@ -159,7 +159,7 @@ def test_restore_works_wherever_the_action_broke_off(when: str, step: str, wait:
         deployment.now += wait
         deployment.sweep()
     if (when, step) in BEFORE_INTENT and not wait:
-        with pytest.raises(SettingsError, match="knows of no act on it"):
+        with pytest.raises(SettingsError, match="has no action on this resource"):
             restore.restore_resource(deployment.cloud.id("churn"), deployment.restore_context())
         return
     assert restore.restore_resource(deployment.cloud.id("churn"), deployment.restore_context()).error is None

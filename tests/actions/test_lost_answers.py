@@ -58,7 +58,7 @@ def test_what_was_carried_out_although_the_answer_says_no_is_done_and_can_be_und
     failing(deployment, "carried", trouble, retried=True)
     found = only(deployment.sweep())
     assert (found.outcome.result, found.outcome.begun) == (Result.DONE, True)
-    assert "reply to that got lost" in mails(deployment)[0]
+    assert "reply was lost" in mails(deployment)[0]
     deployment.cloud.fail_on = lambda call, name: None
     assert (deployment.memory("churn").last_action, deployment.memory("churn").last_action_result) == (
         StepName(action),

@@ -86,7 +86,7 @@ def test_what_was_undone_already_is_left_alone():
     deployment = stopped()
     undone(deployment)
     deployment.cloud.things["a"].running_since = None
-    assert "taken back already" in undone(deployment)["a"]
+    assert "already undone" in undone(deployment)["a"]
     assert deployment.cloud.things["a"].running_since is None
 
 
@@ -105,12 +105,12 @@ def test_a_later_act_is_not_forgotten_by_undoing_an_earlier_one():
 
 @pytest.mark.parametrize("run", ["", "/", "..", "*", "run-2/../run-1"])
 def test_what_is_no_run_is_refused(run):
-    with pytest.raises(SettingsError, match="is no run"):
+    with pytest.raises(SettingsError, match="not a run ID"):
         list(restore.undo_run(run, stopped().restore_context()))
 
 
 def test_a_run_that_left_nothing_says_so():
-    with pytest.raises(SettingsError, match="left nothing to take back"):
+    with pytest.raises(SettingsError, match="stored nothing to undo"):
         list(restore.undo_run("run-99", stopped().restore_context()))
 
 
@@ -132,7 +132,7 @@ def test_a_manifest_of_another_resource_is_refused():
 
 
 def test_nothing_known_to_take_back_says_so():
-    with pytest.raises(SettingsError, match="knows of no act on it"):
+    with pytest.raises(SettingsError, match="has no action on this resource"):
         restore.restore_resource("arn:aws:sagemaker:us-east-1:123456789012:endpoint/never", stopped().restore_context())
 
 
@@ -143,7 +143,7 @@ def test_what_is_back_already_is_said_to_be_and_left_alone():
     again = restore.restore_resource(deployment.cloud.id("a"), deployment.restore_context())
     assert again.undone is not None
     assert (again.undone.because, again.undone.not_restored, again.undone.run_again) == (
-        f"it is back already, since {deployment.now:%Y-%m-%d %H:%M} UTC, by lee",
+        f"already restored on {deployment.now:%Y-%m-%d %H:%M} UTC, by lee",
         (),
         False,
     )
@@ -202,7 +202,7 @@ def test_what_went_with_its_host_is_brought_back_by_restoring_that():
     deployment.sweep()
     assert deployment.cloud.things == {}
     host, inner = deployment.cloud.id("host"), deployment.cloud.id("inner")
-    with pytest.raises(SettingsError, match=f"it went with {host} in run run-2: `reaper restore {host}` brings both back"):
+    with pytest.raises(SettingsError, match=f"it was stopped or deleted with {host} in run run-2; `reaper restore {host}` restores both"):
         restore.restore_resource(inner, deployment.restore_context())
     restore.restore_resource(host, deployment.restore_context())
     assert set(deployment.cloud.things) == {"host", "inner"}
@@ -214,7 +214,7 @@ def test_a_manifest_outside_the_configured_place_is_undone_only_where_a_person_n
     elsewhere = (memory.manifest_address or "").replace("s3://manifests/", "s3://evil/")
     deployment.store.texts[elsewhere] = deployment.store.texts[memory.manifest_address or ""]
     deployment.ledger.remember(id_, replace(memory, manifest_address=elsewhere), memory.version, deployment.now)
-    with pytest.raises(CloudError, match="does not lie in REAPER_MANIFESTS"):
+    with pytest.raises(CloudError, match="isn't in REAPER_MANIFESTS"):
         restore.restore_resource(id_, deployment.restore_context())
     assert not deployment.cloud.things["a"].running_since
     assert restore.restore_resource(id_, deployment.restore_context(), elsewhere).undone

@@ -1,7 +1,7 @@
-"""The Lambda entry point, for a schedule and for sweeps by hand.
+"""The Lambda entry point, for the schedule and for manual sweeps.
 
-A hand-made event carries the command line's options as keys, all optional: {"mode": "audit", "kinds": [...], "regions": [...]}. The answer
-is the report, or where it was stored when it is larger than Lambda lets pass (6 MB):
+A manual event has the command line's options as keys, all optional: {"mode": "audit", "kinds": [...], "regions": [...]}. The answer
+is the report, or its address if it is larger than Lambda allows (6 MB):
 https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html
 """
 
@@ -37,7 +37,7 @@ metrics = Metrics(namespace="MLIdleReaper", service="ml-idle-reaper")
 @logger.inject_lambda_context
 @metrics.log_metrics(capture_cold_start_metric=True)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """One sweep. Raises ReaperError when nothing could be swept or the summary was not accepted, so that the error alarm rings."""
+    """One sweep. Raises ReaperError if nothing could be swept or the summary was not accepted, so that the error alarm fires."""
     settings = _event_settings(os.environ, event)
     found = file.load_policy(settings.policy)
     deadline = datetime.now(UTC) + timedelta(milliseconds=context.get_remaining_time_in_millis())
@@ -48,7 +48,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     stored, unstored = _store_report(settings, report, text)
     _log_result(report, stored)
     if not settings.mode.writes and settings.topic and (has_news(report) or not settings.quiet):
-        from reaper.notices.audit_summary import send_audit_summary  # with it boto3, which no cold start waits for
+        from reaper.notices.audit_summary import send_audit_summary  # imports boto3, which would slow every cold start
         from reaper.notices.channels.deployment import topic_channel
 
         channel = topic_channel(settings.topic)
@@ -61,8 +61,8 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
 
 
 def _store_report(settings: knobs.Settings, report: Report, text: str) -> tuple[str | None, SettingsError | None]:
-    """Where the report is now; or why it is not, which is raised only after everybody has been told of what it says."""
-    from reaper.aws import text_store  # with it boto3, which no cold start waits for
+    """The address of the stored report, or why it couldn't be stored. The error is raised only after all notices are sent."""
+    from reaper.aws import text_store  # imports boto3, which would slow every cold start
 
     try:
         return (
@@ -74,7 +74,7 @@ def _store_report(settings: knobs.Settings, report: Report, text: str) -> tuple[
 
 
 def _event_settings(environ: Mapping[str, str], event: dict[str, Any]) -> knobs.Settings:
-    """The deployment's settings under what the event asks for; EventBridge's own envelope asks for what its detail says."""
+    """The deployment's settings, narrowed by the event. In EventBridge's envelope the options are in `detail`."""
     asked = event or {}
     if isinstance(asked, dict) and {"detail-type", "source"} <= asked.keys() and asked.keys() <= EVENT_ENVELOPE_KEYS:
         asked = asked.get("detail") or {}
@@ -90,7 +90,7 @@ def _event_settings(environ: Mapping[str, str], event: dict[str, Any]) -> knobs.
 
 
 def _deployed_settings(environ: Mapping[str, str]) -> knobs.Settings:
-    """The deployment's settings. Without regions it sweeps its own, so that no event makes it any other."""
+    """The deployment's settings. If they name no region, it sweeps its own, so that no event can choose another."""
     found, own = knobs.from_env(environ), environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION")
     return found if found.regions or not own else replace(found, regions=(own,))
 
@@ -117,7 +117,7 @@ def _publish_metrics(report: Report) -> None:
 def _stack_name(deployment: str) -> str:
     """The name in a stack's ARN, `arn:aws:cloudformation:REGION:ACCOUNT:stack/NAME/ID`; empty for anything else.
 
-    Every stack of an account and region has metrics of its own by it, so that none silences another's alarms.
+    It is the dimension of the stack's metrics, so that no stack silences another's alarms.
     """
     kind, _, rest = deployment.strip().rpartition(":")[2].partition("/")
     return rest.partition("/")[0] if kind == "stack" else ""
@@ -134,7 +134,7 @@ def _log_result(report: Report, stored: str | None) -> None:
 
 
 def _answer_without_findings(answer: dict[str, Any], stored: str | None) -> dict[str, Any]:
-    """The answer without its findings, which are where `stored` says."""
+    """The answer without its findings, which are in the report at `stored`."""
     if stored is None:
-        raise SettingsError("the report is too large to answer with: set REAPER_REPORTS to a bucket that takes it")
+        raise SettingsError("the report is too large for an answer; set REAPER_REPORTS to a bucket to store it")
     return {**answer, "findings": [], "stored": stored}

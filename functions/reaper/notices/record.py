@@ -1,4 +1,4 @@
-"""What the ledger keeps once a channel accepted a mail, or once a verdict is known. A write that fails is a row of the coverage."""
+"""Records in the ledger that a channel accepted a mail, and verdicts. A write that fails is a row of the coverage."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def record_verdict(finding: Finding, mails: NoticeRound) -> Finding:
 
 
 def record_action_told(finding: Finding, hint: Unfinished, receipt: str, mails: NoticeRound) -> None:
-    """Its owner knows what became of the action. If a part was done, the mail is the notice for the rest."""
+    """Record that its owner got the outcome of the action. If a part was done, the mail is the notice for the rest."""
     now = mails.context.clock()
     announced = mails.run.mode.announces and finding.outcome.part_done is not None
     rest = unfinished.change_after_mail(finding, receipt, now) if announced else unfinished.unchanged
 
     def with_result(memory: Memory) -> Memory:
-        # If the executor could not write the result it comes now.
+        # Adds the result if the executor couldn't write it.
         known = memory.last_action_result or not finding.outcome.begun
         return rest(memory if known else _with_result(memory, finding.outcome))
 
@@ -71,10 +71,10 @@ def _remember(finding: Finding, receipt: str | None, mails: NoticeRound) -> Find
 
 
 def _update_row(finding: Finding, receipt: str | None, mails: NoticeRound) -> Memory:
-    """Write what is to be known from now on.
+    """Update the resource's ledger record.
 
     A verdict alone is written only on the version that it was decided on, or after an action of this run; a notice that a channel accepted
-    is written on whatever version stands.
+    is always written.
     """
     resource = finding.case.resource
     decision = mails.decisions[resource.id]
