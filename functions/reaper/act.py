@@ -34,10 +34,10 @@ def act(decided: Decided, context: ActContext) -> Acted:
     rows: list[Coverage] = []
     for decision in sorted(_due(decided.decisions), key=by_cost_descending):
         context.leases.prolong_all()
-        done = execute(decision, decided.run.id, context)
-        outcomes[decision.case.resource.id] = done.outcome
-        calls.setdefault(decision.case.resource.kind, Counter()).update(done.calls)
-        rows += [failure_row("acts", error) for error in done.errors]
+        step = execute(decision, decided.run.id, context)
+        outcomes[decision.case.resource.id] = step.outcome
+        calls.setdefault(decision.case.resource.kind, Counter()).update(step.calls)
+        rows += [failure_row("acts", error) for error in step.errors]
     guests = outcomes_of_guests(decided.decisions, outcomes)
     return Acted(
         run=decided.run,
@@ -67,7 +67,7 @@ def outcomes_of_guests(decisions: Sequence[Decision], outcomes: Mapping[str, Out
     }
     guests: dict[str, Outcome] = {}
     for decision in decisions:
-        host = next((ended[id_] for id_ in intent.host_ids(decision.case.resource) if id_ in ended), None)
+        host = next((ended[host_id] for host_id in intent.host_ids(decision.case.resource) if host_id in ended), None)
         own = outcomes.get(decision.case.resource.id, decision.outcome)
         if host and not own.begun and not _ran_nothing(decision.case, host.step.name):
             guests[decision.case.resource.id] = _outcome_with_host(host, own)

@@ -82,9 +82,9 @@ def _saves_usd_per_hour(resource: Resource, usd: float | None, kind: Kind[Any], 
     """What each action that ends a cost would save an hour. Empty if a price is unknown."""
     saves: dict[StepName, float] = {}
     for action in (StepName.STOP, StepName.DELETE) if usd is not None else ():
-        left = kind.parts_after(resource, action) if action in kind.actions else None
-        price = prices.price(replace(resource, parts=left))
-        if usd is not None and (left == () or price):
+        parts_left = kind.parts_after(resource, action) if action in kind.actions else None
+        price = prices.price(replace(resource, parts=parts_left))
+        if usd is not None and (parts_left == () or price):
             saves[action] = round(usd - (price.usd_per_hour if price else 0.0), 6)
     return saves
 

@@ -77,8 +77,8 @@ def conclude(parts: Iterable[Observed], decided: Decided, acted: Iterable[Acted]
         report = _conclude_run(findings, (coverage, rows), decided, context, leases)
     finally:
         leases.give_back()
-    late = [row for row in leases.failures if row not in report.coverage]
-    return replace(report, coverage=(*report.coverage, *late))
+    late_rows = [row for row in leases.failures if row not in report.coverage]
+    return replace(report, coverage=(*report.coverage, *late_rows))
 
 
 def _conclude_run(
@@ -94,7 +94,9 @@ def _conclude_run(
     mails = _new_round(findings, rows, decided, context, leases)
     _recall(mails)
     untold = {action.hint.id: action for action in _still_untold(decided, mails)}
-    untold_findings = {id_: untold_finding(action, _case_of(id_, mails)) for id_, action in untold.items()}
+    untold_findings = {
+        resource_id: untold_finding(action, _case_of(resource_id, mails)) for resource_id, action in untold.items()
+    }
     summaries = {d.case.resource.id: _summary_finding(d) for d in mails.decisions.values() if d.needs_summary}
     notices = notice_context([*mails.findings.values(), *summaries.values()], mails)
     deliveries = _send_notices(notices, mails)
@@ -105,8 +107,8 @@ def _conclude_run(
     findings = [mails.findings.get(f.case.resource.id, f) for f in findings]
     _record_run(findings, cloud_rows, decided, mails)
     report = _report(findings, (*cloud_rows, *mails.rows), decided, context)
-    told = replace(report, findings=(*report.findings, *untold_findings.values()))
-    return replace(send_admin_summary(told, notices, mails), findings=report.findings)
+    full_report = replace(report, findings=(*report.findings, *untold_findings.values()))
+    return replace(send_admin_summary(full_report, notices, mails), findings=report.findings)
 
 
 def _can_write(ledger: Ledger, context: ConcludeContext, rows: list[Coverage]) -> bool:
@@ -252,8 +254,8 @@ def _case_of(resource_id: str, mails: NoticeRound) -> Case | None:
 
 def _record_run(findings: Sequence[Finding], cloud_rows: Sequence[Coverage], decided: Decided, mails: NoticeRound) -> None:
     """Record the statistics of the leased places, and forget records that haven't been written for more than a year."""
-    left = {d.case.resource.id for d in decided.decisions if d.row_version is None}
-    cases = [f.case for f in findings if f.case.resource.target in decided.leased and f.case.resource.id not in left]
+    left_ids = {d.case.resource.id for d in decided.decisions if d.row_version is None}
+    cases = [f.case for f in findings if f.case.resource.target in decided.leased and f.case.resource.id not in left_ids]
     mails.attempt(lambda: record_statistics(mails.ledger, mails.run, cases, cloud_rows, decided.unusual))
     mails.attempt(lambda: mails.ledger.forget_before(mails.now - RETENTION))
 
@@ -262,14 +264,14 @@ def _coverage(parts: Sequence[Observed], decided: Decided, acted: Sequence[Acted
     """The rows about clouds, with the calls of acting in them, and those about failures in the reaper itself."""
     observed = [row for part in parts for row in part.coverage]
     calls = {
-        (each.target.cloud, each.target.account, each.target.region, kind.kind): kind.calls
-        for each in acted
-        for kind in each.calls
+        (part_acted.target.cloud, part_acted.target.account, part_acted.target.region, kind.kind): kind.calls
+        for part_acted in acted
+        for kind in part_acted.calls
     }
     cloud_rows = with_calls(with_replaced_rows(observed, [row for row in decided.coverage if row.cloud != OWN]), calls)
     rows = [row for row in decided.coverage if row.cloud == OWN]
-    rows += summed_failures([row for each in acted for row in each.coverage if row.kind == "acts"])
-    for row in (row for each in acted for row in each.coverage if row.kind != "acts"):
+    rows += summed_failures([row for part_acted in acted for row in part_acted.coverage if row.kind == "acts"])
+    for row in (row for part_acted in acted for row in part_acted.coverage if row.kind != "acts"):
         add_failure_row(rows, row)
     return cloud_rows, rows
 

@@ -61,13 +61,13 @@ def recall_and_close(
         hints, errors = unfinished.read_unfinished(ledger, targets, now, listed)
         _add_unreadable(errors, rows)
         memories = ledger.recall(dict.fromkeys([*intent.ids_with_hosts(cases), *(hint.id for hint in hints)]), now)
-        done = unfinished.close_unfinished_actions(hints, listed, memories, ledger, now)
-        memories, untold = unfinished.settle_told_actions(done.hints, listed, done.memories, ledger, now)
+        closed = unfinished.close_unfinished_actions(hints, listed, memories, ledger, now)
+        memories, untold = unfinished.settle_told_actions(closed.hints, listed, closed.memories, ledger, now)
     except ReaperError as error:
         rows.append(failure_row("ledger", error))
         return None
     _add_unreadable(memories.errors, rows)
-    if failed := unfinished.closed_actions_error(done.closed, memories):
+    if failed := unfinished.closed_actions_error(closed.closed, memories):
         add_failure_row(rows, failure_row("acts", failed))
     return RecalledTargets(memories=memories, untold=tuple(untold))
 

@@ -35,17 +35,17 @@ class CloudSession(Protocol):
 
 
 def open_sessions(
-    settings: Settings, wanted: Sequence[str], progress: Callable[[str], None]
+    settings: Settings, clouds: Sequence[str], progress: Callable[[str], None]
 ) -> tuple[list[CloudSession], list[Coverage]]:
     """The sessions to sweep, and a row for each cloud that couldn't even be opened.
 
     A cloud that the settings don't name is skipped, with a message, if it has no credentials here. Raises SettingsError if nothing is left to
     sweep.
     """
-    found: list[CloudSession] = []
-    failed: list[Coverage] = []
-    wrong: list[SettingsError] = []
-    for name in wanted if settings.cloud == "all" else [c for c in wanted if c == settings.cloud]:
+    sessions: list[CloudSession] = []
+    rows: list[Coverage] = []
+    settings_errors: list[SettingsError] = []
+    for name in clouds if settings.cloud == "all" else [c for c in clouds if c == settings.cloud]:
         try:
             targets = import_module(f"reaper.{name}.targets")
         except ImportError as error:
@@ -57,20 +57,20 @@ def open_sessions(
             if settings.cloud == "all" and not _is_named(settings, name) and not targets.has_credentials():
                 progress(f"{name}: skipped, no credentials found. Use --cloud {name} to make this an error")
                 continue
-            found += sessions_of(settings, name)
+            sessions += sessions_of(settings, name)
         except CloudError as error:
-            failed.append(_failure_row(name, error, error.missing))
+            rows.append(_failure_row(name, error, error.missing))
         except SettingsError as error:
-            wrong.append(error)
-            failed.append(_failure_row(name, error))
+            settings_errors.append(error)
+            rows.append(_failure_row(name, error))
     # Wrong settings of one cloud don't prevent the sweep of the other, unless nothing else is left to sweep.
-    if not found and wrong:
-        raise SettingsError("\n".join(map(str, wrong)))
-    if not found and not failed:
+    if not sessions and settings_errors:
+        raise SettingsError("\n".join(map(str, settings_errors)))
+    if not sessions and not rows:
         raise SettingsError(
             "nothing to sweep: no credentials for any cloud; set up AWS or Azure credentials, or try `reaper demo`"
         )
-    return found, failed
+    return sessions, rows
 
 
 def target_of(resource_id: str) -> Target | None:

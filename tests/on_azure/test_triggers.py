@@ -113,7 +113,7 @@ def test_only_a_post_sweeps_stores_or_mails(deployed: Server, method: str):
 def test_what_only_aws_can_be_narrowed_by_is_refused_and_not_passed_over(deployed: Server, option: str):
     answer = post({option: ["westeurope"]})
     assert answer.status_code == 400
-    assert "narrow it with 'subscriptions'" in json.loads(answer.get_body())["error"]
+    assert "use 'subscriptions' to narrow" in json.loads(answer.get_body())["error"]
     assert post({option: []}).status_code == 200
 
 

@@ -104,7 +104,7 @@ def execute(decision: Decision, run_id: str, context: ActContext) -> ExecutedSte
 
 def _new_task(decision: Decision, run_id: str, context: ActContext) -> _Task:
     kind = decision.case.resource.kind
-    again = Recheck(
+    new_recheck = Recheck(
         session=context.session.without_cache(),
         kind=context.kind(kind),
         policy=context.policy,
@@ -113,7 +113,7 @@ def _new_task(decision: Decision, run_id: str, context: ActContext) -> _Task:
         clock=context.clock,
     )
     functions = context.action_functions(kind)
-    return _Task(decision=decision, run_id=run_id, functions=functions, context=context, recheck=again, errors=[])
+    return _Task(decision=decision, run_id=run_id, functions=functions, context=context, recheck=new_recheck, errors=[])
 
 
 def _require_time(context: ActContext) -> None:

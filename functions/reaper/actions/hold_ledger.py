@@ -48,8 +48,8 @@ def past_runs(ledger: Ledger, standing: Sequence[Hold], places: Places, now: dat
     release = _last_release(ledger, now)
     usual_since = release.usual_since if release else {}
     shares = {
-        place: [IdleShare(seen=s.seen, idle=s.idle) for s in _usual_statistics(ledger, *where, usual_since.get(place))]
-        for place, where in places.items()
+        place: [IdleShare(seen=s.seen, idle=s.idle) for s in _usual_statistics(ledger, *target_and_kind, usual_since.get(place))]
+        for place, target_and_kind in places.items()
     }
     return PastRuns(shares=shares, holds=standing, release=release)
 
@@ -107,7 +107,7 @@ def _usual_statistics(ledger: Ledger, target: Target, kind: str, since: datetime
     limit = MAX_SHARES
     while True:
         rows = ledger.statistics(target, kind, limit)
-        usual = [s for s in rows if not s.was_jump and s.seen and (since is None or s.started > since)][:MAX_SHARES]
+        usual = [row for row in rows if not row.was_jump and row.seen and (since is None or row.started > since)][:MAX_SHARES]
         if len(usual) == MAX_SHARES or len(rows) < limit or (since and rows[-1].started <= since):
             return usual
         limit *= 10

@@ -99,37 +99,39 @@ def covers_case(hold: Hold, case: Case) -> bool:
     return _covers_place(hold, kind_in_target_of(case)) and limit_counts_case(hold.limit, case)
 
 
-def limit_counts_case(sort: LimitName, case: Case) -> bool:
+def limit_counts_case(limit: LimitName, case: Case) -> bool:
     """Whether the limit counts actions on such a resource, whatever its place."""
     return {
         LimitName.DOLLARS: True,
         LimitName.OLDER: True,
         LimitName.SCHEDULED: is_stopped_by_hours(case),
         LimitName.UNPRICED: not is_stopped_by_hours(case) and case.usd_per_hour is None,
-    }.get(sort, not is_stopped_by_hours(case))
+    }.get(limit, not is_stopped_by_hours(case))
 
 
-def updated_holds(standing: Iterable[Hold], exceeded: Mapping[LimitName, str], look: RunScope) -> list[Hold]:
+def updated_holds(standing: Iterable[Hold], exceeded: Mapping[LimitName, str], scope: RunScope) -> list[Hold]:
     """The holds of whole runs after this run, which exceeded the limits in `exceeded`."""
     before = {hold.limit: hold for hold in standing}
-    kept = [hold for sort, hold in before.items() if sort not in exceeded and not _has_read_all(hold, look.read_places)]
-    return kept + [_merged_hold(_new_hold(sort, because, look), before.get(sort)) for sort, because in exceeded.items()]
+    remaining = [hold for limit, hold in before.items() if limit not in exceeded and not _has_read_all(hold, scope.read_places)]
+    return remaining + [_merged_hold(_new_hold(limit, because, scope), before.get(limit)) for limit, because in exceeded.items()]
 
 
 def updated_jump_holds(
-    standing: Iterable[Hold], sudden: Mapping[KindInTarget, str], sound: Collection[KindInTarget], look: RunScope
+    standing: Iterable[Hold], sudden: Mapping[KindInTarget, str], sound: Collection[KindInTarget], scope: RunScope
 ) -> list[Hold]:
     """The holds of single places after this run: the places whose share jumped, and those of earlier jumps that it saw too little of.
 
     `sound`: the places in which at most half of the resources are unknown. The jump of a sound place that isn't `sudden` any more is over.
     """
-    before = {where: hold for hold in standing for where in covered_places(hold)}
-    kept = [hold for where, hold in before.items() if where not in sudden and not (where in look.read_places and where in sound)]
-    found = [
-        (where, _new_hold(LimitName.JUMP, because, replace(look, read_places=frozenset({where}))))
-        for where, because in sudden.items()
+    before = {place: hold for hold in standing for place in covered_places(hold)}
+    remaining = [
+        hold for place, hold in before.items() if place not in sudden and not (place in scope.read_places and place in sound)
     ]
-    return kept + [_merged_hold(hold, before.get(where)) for where, hold in found]
+    new_holds = [
+        (place, _new_hold(LimitName.JUMP, because, replace(scope, read_places=frozenset({place}))))
+        for place, because in sudden.items()
+    ]
+    return remaining + [_merged_hold(hold, before.get(place)) for place, hold in new_holds]
 
 
 def covered_places(hold: Hold) -> frozenset[KindInTarget]:
@@ -137,10 +139,10 @@ def covered_places(hold: Hold) -> frozenset[KindInTarget]:
     return frozenset((target, kind) for target in hold.targets for kind in hold.kinds)
 
 
-def older_hold(places_: str, run: str, since: datetime) -> Hold:
+def older_hold(marks: str, run: str, since: datetime) -> Hold:
     """The hold in a history entry of an earlier version: its places in eight characters each, separated by blanks."""
     because = "a sweep of an earlier version exceeded its limits"
-    return Hold(limit=LimitName.OLDER, since=since, run=run, because=because, marks=frozenset(places_.split()))
+    return Hold(limit=LimitName.OLDER, since=since, run=run, because=because, marks=frozenset(marks.split()))
 
 
 def holds_row(standing: Iterable[Hold]) -> dict[str, str]:
@@ -151,19 +153,19 @@ def holds_row(standing: Iterable[Hold]) -> dict[str, str]:
 def holds_from_row(values: Mapping[str, str]) -> list[Hold]:
     """The holds in a row; none in an empty one. Raises CloudError if it can't be read."""
     try:
-        return [_hold_from_json(said) for said in json.loads(values.get("holds", "[]"))]
+        return [_hold_from_json(fields) for fields in json.loads(values.get("holds", "[]"))]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CloudError(Reason.UNREADABLE, "ledger:Read", f"what is on hold can't be read ({error!r})") from error
 
 
 def release_row(release: Release) -> dict[str, str]:
     """The release as columns of the ledger."""
-    anew = [[target, kind, sortable_time(when)] for (target, kind), when in sorted(release.usual_since.items())]
+    usual_since = [[target, kind, sortable_time(when)] for (target, kind), when in sorted(release.usual_since.items())]
     return {
         "given": sortable_time(release.given_at),
         "until": sortable_time(release.valid_until),
         "by": release.by,
-        "anew": json.dumps(anew),
+        "anew": json.dumps(usual_since),
     }
 
 
@@ -182,30 +184,30 @@ def release_from_row(values: Mapping[str, str]) -> Release | None:
         raise CloudError(Reason.UNREADABLE, "ledger:Read", f"the last release can't be read ({error!r})") from error
 
 
-def _new_hold(sort: LimitName, because: str, look: RunScope) -> Hold:
-    targets, kinds = frozenset(target for target, _ in look.read_places), frozenset(kind for _, kind in look.read_places)
-    found = Hold(limit=sort, since=look.now, run=look.run, because=because, targets=targets, kinds=kinds)
-    return replace(found, unread=_possible_places(covered_places(found), look.read_places) - look.read_places)
+def _new_hold(limit: LimitName, because: str, scope: RunScope) -> Hold:
+    targets, kinds = frozenset(target for target, _ in scope.read_places), frozenset(kind for _, kind in scope.read_places)
+    hold = Hold(limit=limit, since=scope.now, run=scope.run, because=because, targets=targets, kinds=kinds)
+    return replace(hold, unread=_possible_places(covered_places(hold), scope.read_places) - scope.read_places)
 
 
-def _possible_places(found: Collection[KindInTarget], read: Collection[KindInTarget]) -> frozenset[KindInTarget]:
+def _possible_places(places: Collection[KindInTarget], read: Collection[KindInTarget]) -> frozenset[KindInTarget]:
     """The places that can exist: each kind belongs to one cloud, that of the targets in which it was read."""
     clouds = {kind: target.partition("/")[0] for target, kind in read}
-    return frozenset(where for where in found if clouds.get(where[1]) == where[0].partition("/")[0])
+    return frozenset(place for place in places if clouds.get(place[1]) == place[0].partition("/")[0])
 
 
-def _merged_hold(hold: Hold, before: Hold | None) -> Hold:
+def _merged_hold(hold: Hold, earlier: Hold | None) -> Hold:
     """Both holds as one: since the earlier one, in the places of both."""
-    if before is None:
+    if earlier is None:
         return hold
-    targets, kinds = hold.targets | before.targets, hold.kinds | before.kinds
-    both = replace(hold, since=before.since, run=before.run, targets=targets, kinds=kinds)
-    read = (covered_places(hold) - hold.unread) | (covered_places(before) - before.unread)
-    return replace(both, unread=_possible_places(covered_places(both), read) - read)
+    targets, kinds = hold.targets | earlier.targets, hold.kinds | earlier.kinds
+    merged = replace(hold, since=earlier.since, run=earlier.run, targets=targets, kinds=kinds)
+    read = (covered_places(hold) - hold.unread) | (covered_places(earlier) - earlier.unread)
+    return replace(merged, unread=_possible_places(covered_places(merged), read) - read)
 
 
-def _covers_place(hold: Hold, where: KindInTarget) -> bool:
-    return (where[0] in hold.targets and where[1] in hold.kinds) or _place_mark(where) in hold.marks
+def _covers_place(hold: Hold, place: KindInTarget) -> bool:
+    return (place[0] in hold.targets and place[1] in hold.kinds) or _place_mark(place) in hold.marks
 
 
 def _has_read_all(hold: Hold, read: frozenset[KindInTarget]) -> bool:
@@ -234,14 +236,14 @@ def _hold_json(hold: Hold) -> dict[str, Any]:
     }
 
 
-def _hold_from_json(said: Mapping[str, Any]) -> Hold:
-    lists = {name: frozenset(map(str, said[name])) for name in ("targets", "kinds", "marks")}
-    unread = frozenset((str(target), str(kind)) for target, kind in said.get("unread", ()))
+def _hold_from_json(fields: Mapping[str, Any]) -> Hold:
+    lists = {name: frozenset(map(str, fields[name])) for name in ("targets", "kinds", "marks")}
+    unread = frozenset((str(target), str(kind)) for target, kind in fields.get("unread", ()))
     return Hold(
-        limit=LimitName(said["sort"]),
-        since=parse_time(said["since"]),
-        run=said["run"],
-        because=said["because"],
+        limit=LimitName(fields["sort"]),
+        since=parse_time(fields["since"]),
+        run=fields["run"],
+        because=fields["because"],
         unread=unread,
         **lists,
     )

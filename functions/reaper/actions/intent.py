@@ -41,17 +41,17 @@ class CallPermit:
         """One consistent read of its row, its host's row and the rows inside. Raises ActionWithdrawn if no further call may be made."""
         now = self.clock()
         try:
-            found = self.ledger.recall(remembered_ids(self.resource), now)
+            memories = self.ledger.recall(remembered_ids(self.resource), now)
         except CloudError as error:
             raise ActionWithdrawn(f"the ledger couldn't be read before the call: {error}") from error
-        if found.errors:
-            raise ActionWithdrawn(f"the ledger couldn't be read before the call: {found.errors[0]}") from found.errors[0]
-        if found.get(self.resource.id, Memory()).version != self.own_intent.before.version + 1:
+        if memories.errors:
+            raise ActionWithdrawn(f"the ledger couldn't be read before the call: {memories.errors[0]}") from memories.errors[0]
+        if memories.get(self.resource.id, Memory()).version != self.own_intent.before.version + 1:
             raise ActionWithdrawn("its ledger record changed a moment ago, and it may be snoozed")
-        for id_, memory in found.items():
-            if id_ != self.resource.id and memory.snoozed_until and memory.snoozed_until > now:
+        for resource_id, memory in memories.items():
+            if resource_id != self.resource.id and memory.snoozed_until and memory.snoozed_until > now:
                 by = f" by {memory.snoozed_by}" if memory.snoozed_by else ""
-                raise ActionWithdrawn(f"{id_} was snoozed{by} a moment ago, and the action would affect it too")
+                raise ActionWithdrawn(f"{resource_id} was snoozed{by} a moment ago, and the action would affect it too")
         self.times_given += 1
 
 
@@ -68,7 +68,7 @@ def host_ids(resource: Resource) -> Sequence[str]:
 
 def ids_with_hosts(cases: Iterable[Case]) -> list[str]:
     """The IDs of the cases and of their hosts, each once."""
-    return list(dict.fromkeys(id_ for case in cases for id_ in (case.resource.id, *host_ids(case.resource))))
+    return list(dict.fromkeys(resource_id for case in cases for resource_id in (case.resource.id, *host_ids(case.resource))))
 
 
 def is_unreadable(resource: Resource, memories: Recalled) -> bool:
@@ -78,16 +78,16 @@ def is_unreadable(resource: Resource, memories: Recalled) -> bool:
 
 def host_memory(resource: Resource, memories: Mapping[str, Memory]) -> Memory | None:
     """The memory of its host. If both forms of the host's ID have one, the one with the longer snooze."""
-    found = [memories[id_] for id_ in host_ids(resource) if id_ in memories]
-    return max(found, key=lambda memory: memory.snoozed_until or LONG_AGO, default=None)
+    host_memories = [memories[host_id] for host_id in host_ids(resource) if host_id in memories]
+    return max(host_memories, key=lambda memory: memory.snoozed_until or LONG_AGO, default=None)
 
 
-def update_intent(ledger: Ledger, mine: Intent, change: Callable[[Memory], Memory], now: datetime) -> None:
+def update_intent(ledger: Ledger, own_intent: Intent, change: Callable[[Memory], Memory], now: datetime) -> None:
     """Change the row, whatever its version is, as long as it still has this intent.
 
     Raises CloudError if the ledger can't be written.
     """
-    _update_row(ledger, mine.hint, change, now)
+    _update_row(ledger, own_intent.hint, change, now)
 
 
 def take_back_intent(ledger: Ledger, own_intent: Intent, now: datetime, *, gone: bool) -> None:

@@ -84,8 +84,13 @@ class Archive:
             return False
         if _cloud_of(address) is None:
             return _is_within(address, self.place)
-        parts, ours = _address_parts(address), _address_parts(self.place)
-        return len(parts) > len(ours) and parts[: len(ours)] == ours and not {".", ".."} & set(parts) and "?" not in address
+        parts, own_parts = _address_parts(address), _address_parts(self.place)
+        return (
+            len(parts) > len(own_parts)
+            and parts[: len(own_parts)] == own_parts
+            and not {".", ".."} & set(parts)
+            and "?" not in address
+        )
 
     def _manifest_or_error(self, address: str) -> Manifest | CloudError:
         try:
@@ -96,14 +101,14 @@ class Archive:
 
 def open_archive(place: str | None, environ: Mapping[str, str]) -> Archive:
     """The archive at `place`. Default: beside the user's own ledger. Raises SettingsError if the place can't be an archive."""
-    where = (place or default_folder(environ)).strip()
-    if where.startswith("https://") and "?" in where:
+    address = (place or default_folder(environ)).strip()
+    if address.startswith("https://") and "?" in address:
         raise SettingsError("REAPER_MANIFESTS: a URL with a signature can't be stored for undoing; use the container's plain URL")
-    if "://" in where and not _cloud_of(where):
+    if "://" in address and not _cloud_of(address):
         raise SettingsError(
-            f"REAPER_MANIFESTS={where!r}: expected s3://bucket/prefix, a blob container's https URL, or a directory"
+            f"REAPER_MANIFESTS={address!r}: expected s3://bucket/prefix, a blob container's https URL, or a directory"
         )
-    return Archive(place=where, store=_store_for(where))
+    return Archive(place=address, store=_store_for(address))
 
 
 def default_folder(environ: Mapping[str, str]) -> str:
@@ -136,19 +141,19 @@ def manifest_json(manifest: Manifest) -> str:
 def parse_manifest(text: str, address: str) -> Manifest:
     """The manifest in `text`. For anything else raises CloudError with the address."""
     try:
-        said: dict[str, Any] = json.loads(text)
-        if said["schema"] != SCHEMA:
-            raise ValueError(f"schema {said['schema']!r} is not {SCHEMA}")
+        fields: dict[str, Any] = json.loads(text)
+        if fields["schema"] != SCHEMA:
+            raise ValueError(f"schema {fields['schema']!r} is not {SCHEMA}")
         return Manifest(
-            id=str(said["id"]),
-            kind=str(said["kind"]),
-            name=str(said["name"]),
-            target=Target(cloud=str(said["cloud"]), account=str(said["account"]), region=said["target_region"]),
-            region=str(said["region"]),
-            action=StepName(said["move"]),
-            run=str(said["run"]),
-            at=datetime.fromisoformat(said["at"]),
-            undo_state=dict(said["record"]),
+            id=str(fields["id"]),
+            kind=str(fields["kind"]),
+            name=str(fields["name"]),
+            target=Target(cloud=str(fields["cloud"]), account=str(fields["account"]), region=fields["target_region"]),
+            region=str(fields["region"]),
+            action=StepName(fields["move"]),
+            run=str(fields["run"]),
+            at=datetime.fromisoformat(fields["at"]),
+            undo_state=dict(fields["record"]),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise CloudError(Reason.UNREADABLE, OPERATION, f"{address} isn't a manifest ({type(error).__name__}: {error})") from error
@@ -197,11 +202,11 @@ def _address_parts(address: str) -> list[str]:
     return [part for part in text.split("/") if part]
 
 
-def _store_for(where: str) -> Store:
-    cloud = _cloud_of(where)
+def _store_for(address: str) -> Store:
+    cloud = _cloud_of(address)
     if cloud is None:
         return FolderStore()
     try:
         return cast(Store, import_module(f"reaper.{cloud}.text_store"))
     except ImportError as error:
-        raise SettingsError(f"manifests at {where} need an extra: pip install 'ml-idle-reaper[{cloud}]' ({error})") from error
+        raise SettingsError(f"manifests at {address} need an extra: pip install 'ml-idle-reaper[{cloud}]' ({error})") from error

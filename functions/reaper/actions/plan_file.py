@@ -57,25 +57,25 @@ def plan_json(report: Report, scope: Mapping[str, Any], now: datetime, expiry: t
 def parse_plan(text: str, name: str, now: datetime) -> PlanFile:
     """The plan file in `text`. Raises SettingsError if it isn't one, was edited, or has expired."""
     try:
-        said = json.loads(text)
-        stated = said.pop("sha256")
-        if said["schema"] != SCHEMA:
-            raise SettingsError(f"{name}: this version can't apply schema {said['schema']!r}, only {SCHEMA}")
-        if stated != _plan_hash(said):
+        fields = json.loads(text)
+        stated_hash = fields.pop("sha256")
+        if fields["schema"] != SCHEMA:
+            raise SettingsError(f"{name}: this version can't apply schema {fields['schema']!r}, only {SCHEMA}")
+        if stated_hash != _plan_hash(fields):
             raise SettingsError(f"{name}: edited after it was written (sha256 mismatch); run `reaper plan` again")
-        expires = datetime.fromisoformat(said["expires_at"])
-        found = PlanFile(
-            actions_by_id={comparable_id(str(act["id"])): dict(act) for act in said["acts"]},
-            held_count=len(said["held"]),
-            scope=dict(said["scope"]),
-            policy_sha256=str(said["policy_sha256"]),
-            made_at=datetime.fromisoformat(said["made_at"]),
+        expires = datetime.fromisoformat(fields["expires_at"])
+        plan = PlanFile(
+            actions_by_id={comparable_id(str(action["id"])): dict(action) for action in fields["acts"]},
+            held_count=len(fields["held"]),
+            scope=dict(fields["scope"]),
+            policy_sha256=str(fields["policy_sha256"]),
+            made_at=datetime.fromisoformat(fields["made_at"]),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise SettingsError(f"{name}: not a plan file of `reaper plan`: {_parse_error_text(error)}") from error
     if now >= expires:
         raise SettingsError(f"{name}: expired at {utc_text(expires)}; run `reaper plan` again")
-    return found
+    return plan
 
 
 def narrow_to_plan(decision: Decision, plan: PlanFile) -> Decision:
@@ -96,15 +96,15 @@ def not_performed(plan: PlanFile, report: Report) -> list[str]:
     """For each action of the plan that wasn't carried out, one sentence that says why."""
     findings = {comparable_id(f.case.resource.id): f for f in report.findings}
     sentences = []
-    for id_, act in plan.actions_by_id.items():
-        found = findings.get(id_)
-        if found is None:
-            sentences.append(f"{act['id']}: it wasn't found")
-        elif found.step.name.value != act["move"]:
-            sentences.append(f"{act['id']}: {found.step.because}")
-        elif found.outcome.result is not Result.DONE:
+    for resource_id, action in plan.actions_by_id.items():
+        finding = findings.get(resource_id)
+        if finding is None:
+            sentences.append(f"{action['id']}: it wasn't found")
+        elif finding.step.name.value != action["move"]:
+            sentences.append(f"{action['id']}: {finding.step.because}")
+        elif finding.outcome.result is not Result.DONE:
             sentences.append(
-                f"{act['id']}: {found.outcome.result}: {found.outcome.error or found.outcome.because or found.step.because}"
+                f"{action['id']}: {finding.outcome.result}: {finding.outcome.error or finding.outcome.because or finding.step.because}"
             )
     return sentences
 

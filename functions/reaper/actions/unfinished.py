@@ -98,8 +98,8 @@ def close_unfinished_actions(
 
     A host's row alone leads to no mail: its action is closed when the host is listed. Raises CloudError.
     """
-    ours = {*cases, *(hint.id for hint in hints)}
-    unfinished_ids = [id_ for id_, memory in memories.items() if id_ in ours and memory_updates.is_unfinished(memory)]
+    own_ids = {*cases, *(hint.id for hint in hints)}
+    unfinished_ids = [id_ for id_, memory in memories.items() if id_ in own_ids and memory_updates.is_unfinished(memory)]
     for resource_id in unfinished_ids:
         intent.close_unfinished(ledger, resource_id, memories[resource_id], now)
     memories = _with_rows_read_again(memories, unfinished_ids, ledger, now)
@@ -149,15 +149,17 @@ def _awaits_mail(memory: Memory, hint: Unfinished) -> bool:
 def _with_rows_read_again(memories: Recalled, ids: Sequence[str], ledger: Ledger, now: datetime) -> Recalled:
     if not ids:
         return memories
-    again = ledger.recall(ids, now)
-    errors = {id_: memories.error_of(id_) for id_ in memories.unreadable} | {id_: again.error_of(id_) for id_ in again.unreadable}
-    return Recalled({**{id_: m for id_, m in memories.items() if id_ not in errors}, **again}, errors)
+    updated = ledger.recall(ids, now)
+    errors = {resource_id: memories.error_of(resource_id) for resource_id in memories.unreadable} | {
+        resource_id: updated.error_of(resource_id) for resource_id in updated.unreadable
+    }
+    return Recalled({**{resource_id: m for resource_id, m in memories.items() if resource_id not in errors}, **updated}, errors)
 
 
 def change_after_mail(finding: Finding, receipt: str, when: datetime) -> Callable[[Memory], Memory]:
     """How a mail about an action, accepted at `when`, changes its row: if a part was done, the mail is the notice for the rest."""
-    leads_on = finding.outcome.part_done is not None and plan.may_act_on_rest(finding.case)
-    return lambda memory: memory_updates.after_part_notice(finding.case, memory, receipt, when) if leads_on else memory
+    announces_rest = finding.outcome.part_done is not None and plan.may_act_on_rest(finding.case)
+    return lambda memory: memory_updates.after_part_notice(finding.case, memory, receipt, when) if announces_rest else memory
 
 
 def history_reason(entry: Unfinished, *, rest: bool = False) -> str:
@@ -211,8 +213,8 @@ def untold_finding(action: UntoldAction, listed: Case | None) -> Finding:
     case = listed or _unlisted_case(hint)
     owner = Owner(address=hint.owner, source="its owner at the time of the action") if hint.owner else case.owner
     done = action.outcome.result is Result.DONE
-    left = "it is as an earlier run left it" if done else "an earlier run may have changed it"
-    verdict = Verdict(state=State.EXEMPT, because=left)
+    because = "it is as an earlier run left it" if done else "an earlier run may have changed it"
+    verdict = Verdict(state=State.EXEMPT, because=because)
     return Finding(
         case=replace(case, verdict=verdict, owner=owner, rule=_rule_with_mail(case.rule)),
         step=Step(name=hint.action, because="an earlier run carried it out, but ended before its owner was notified"),
@@ -243,7 +245,7 @@ def _rule_with_mail(rule: Rule) -> Rule:
 def _unlisted_case(hint: Unfinished) -> Case:
     """The case of a resource that is no longer listed, from its hint alone."""
     resource = Resource(kind=hint.kind, id=hint.id, name=hint.name, target=hint.target, region=hint.region, created=None)
-    nothing = timedelta()
-    rule = Rule(name="no rule", action=Ceiling.IGNORE, idle_after=nothing, grace=nothing, remind_every=nothing)
+    zero = timedelta()
+    rule = Rule(name="no rule", action=Ceiling.IGNORE, idle_after=zero, grace=zero, remind_every=zero)
     owner = Owner(address=hint.owner, source="its owner at the time of the action")
     return Case(resource=resource, rule=rule, verdict=Verdict(state=State.EXEMPT, because="it is gone"), owner=owner)

@@ -80,21 +80,21 @@ def sweep_by_hand(req: func.HttpRequest) -> func.HttpResponse:
 
 def _parse_body(body: bytes) -> dict[str, Any]:
     try:
-        asked = json.loads(body) if body.strip() else {}
+        options = json.loads(body) if body.strip() else {}
     except (ValueError, RecursionError) as error:
         raise SettingsError(f"the body isn't JSON: {error}") from error
-    if not isinstance(asked, dict):
-        raise SettingsError(f'the body is a {type(asked).__name__}, expected an object such as {{"mode": "audit"}}')
-    return asked
+    if not isinstance(options, dict):
+        raise SettingsError(f'the body is a {type(options).__name__}, expected an object such as {{"mode": "audit"}}')
+    return options
 
 
-def _call_settings(base: knobs.Settings, asked: Mapping[str, Any]) -> knobs.Settings:
+def _call_settings(base: knobs.Settings, options: Mapping[str, Any]) -> knobs.Settings:
     """The deployment's settings, narrowed by the call."""
-    if strange := sorted(key for key in AWS_OPTIONS & asked.keys() if asked[key]):
-        raise SettingsError(f"{strange[0]!r} is for AWS only; use 'subscriptions' to narrow a sweep of Azure")
-    ours = tuple(kind.name for kind in registry.kinds("azure"))
-    settings = knobs.narrow_settings(base, asked, registry.kind_names())
-    if settings.cloud == "aws" or not set(settings.kinds) & set(ours):
+    if aws_options := sorted(key for key in AWS_OPTIONS & options.keys() if options[key]):
+        raise SettingsError(f"{aws_options[0]!r} is for AWS only; use 'subscriptions' to narrow a sweep of Azure")
+    azure_kinds = tuple(kind.name for kind in registry.kinds("azure"))
+    settings = knobs.narrow_settings(base, options, registry.kind_names())
+    if settings.cloud == "aws" or not set(settings.kinds) & set(azure_kinds):
         raise SettingsError("this function sweeps Azure only")
     from reaper.azure import targets  # imports Azure's SDK, which would slow every cold start
 
@@ -103,7 +103,7 @@ def _call_settings(base: knobs.Settings, asked: Mapping[str, Any]) -> knobs.Sett
         knobs.require_durable_stores(settings),
         cloud="azure",
         subscriptions=subscriptions,
-        kinds=tuple(k for k in settings.kinds if k in ours),
+        kinds=tuple(k for k in settings.kinds if k in azure_kinds),
     )
 
 
@@ -116,8 +116,10 @@ def _run_sweep(settings: knobs.Settings) -> tuple[dict[str, Any], list[ReaperErr
     stored, unstored = _store_report(settings, report, text)
     _log_metrics(report, stored)
     unsent = _send_summary_mail(settings, source.policy.owners, report, stored)
-    brief = {**answer, "findings": [], "stored": stored}
-    return answer if len(text) <= MAX_ANSWER_CHARS or stored is None else brief, [t for t in (unsent, unstored) if t]
+    answer_without_findings = {**answer, "findings": [], "stored": stored}
+    return answer if len(text) <= MAX_ANSWER_CHARS or stored is None else answer_without_findings, [
+        t for t in (unsent, unstored) if t
+    ]
 
 
 def _send_summary_mail(settings: knobs.Settings, owners: Owners, report: Report, stored: str | None) -> ReaperError | None:
@@ -155,29 +157,35 @@ def _log_metrics(report: Report, stored: str | None) -> None:
 
     In Application Insights: traces | extend m = parse_json(message) | where m.event == "swept" | project timestamp, todouble(m.IdleUSDPerHour)
     """
-    sums, too_many = report_totals(report), held_findings(report)
+    totals, on_hold = report_totals(report), held_findings(report)
     gaps = [row for row in report.coverage if row.status is not Status.OK]
     _log_event(
         logging.INFO,
         "swept",
         run=report.run.id,
         stored=stored,
-        calls=sums.calls,
-        Resources=sums.resources,
-        Idle=sums.by_state["idle"],
-        Unknown=sums.by_state["unknown"],
-        IdleUSDPerHour=sums.idle_usd_per_hour,
+        calls=totals.calls,
+        Resources=totals.resources,
+        Idle=totals.by_state["idle"],
+        Unknown=totals.by_state["unknown"],
+        IdleUSDPerHour=totals.idle_usd_per_hour,
         Acted=len(acted_findings(report)),
         ActsFailed=len(failed_findings(report)),
-        Held=len(too_many),
+        Held=len(on_hold),
         Failures=len(gaps),
         SweepSeconds=(report.run.finished_at - report.run.started_at).total_seconds(),
     )
     for row in gaps:
-        what = {"kind": row.kind, "subscription": row.account, "status": row.status, "missing": row.missing, "error": row.error}
-        _log_event(logging.ERROR, "coverage incomplete", **what)
-    if too_many and report.run.mode.announces:
-        _log_event(logging.ERROR, "acts held", run=report.run.id, held=len(too_many), because=too_many[0].step.because)
+        details = {
+            "kind": row.kind,
+            "subscription": row.account,
+            "status": row.status,
+            "missing": row.missing,
+            "error": row.error,
+        }
+        _log_event(logging.ERROR, "coverage incomplete", **details)
+    if on_hold and report.run.mode.announces:
+        _log_event(logging.ERROR, "acts held", run=report.run.id, held=len(on_hold), because=on_hold[0].step.because)
 
 
 def _log_event(level: int, event: str, **facts: Any) -> None:

@@ -19,8 +19,8 @@ from reaper.notices.round import NoticeRound
 def record_notice(finding: Finding, receipt: str, deliveries: Sequence[Delivery], mails: NoticeRound) -> Finding:
     """The finding once its owner got a notice or a summary, and that is remembered: it counts from this moment on."""
     error = delivery.errors_by_id(deliveries).get(finding.case.resource.id)
-    told = replace(finding, outcome=Outcome(result=Result.DONE, error=error))
-    remembered = _remember(told, receipt, mails)
+    notified = replace(finding, outcome=Outcome(result=Result.DONE, error=error))
+    remembered = _remember(notified, receipt, mails)
     what = "warned" if finding.step.name is StepName.WARN else "reminded"
     if remembered.outcome.result is Result.DONE:
         entry = HistoryEntry(
@@ -43,8 +43,8 @@ def record_action_told(finding: Finding, hint: Unfinished, receipt: str, mails: 
 
     def with_result(memory: Memory) -> Memory:
         # Adds the result if the executor couldn't write it.
-        known = memory.last_action_result or not finding.outcome.begun
-        return rest(memory if known else _with_result(memory, finding.outcome))
+        has_result = memory.last_action_result or not finding.outcome.begun
+        return rest(memory if has_result else _with_result(memory, finding.outcome))
 
     entry = HistoryEntry(
         id=hint.id,

@@ -59,8 +59,8 @@ def with_failed_notice(finding: Finding, deliveries: Sequence[Delivery], mails: 
     if finding.step.name not in NOTICES or finding.outcome.result is not Result.PLANNED:
         return finding
     errors = [str(d.error) for d in deliveries if d.error and finding.case.resource.id in d.message.resource_ids]
-    nowhere = TAKEN_OVER if mails.lost else "no address is allowed for it; see owners.domains and owners.fallback"
-    because = "; ".join(dict.fromkeys(errors)) or nowhere
+    not_sent = TAKEN_OVER if mails.lost else "no address is allowed for it; see owners.domains and owners.fallback"
+    because = "; ".join(dict.fromkeys(errors)) or not_sent
     return replace(finding, outcome=Outcome(result=Result.FAILED, error=f"owner not notified: {because}"))
 
 
@@ -78,9 +78,9 @@ def unsent_notices_rows(findings: Iterable[Finding], deliveries: Sequence[Delive
 def channel_failures(deliveries: Iterable[Delivery]) -> list[Coverage]:
     """One row per channel that refused something, with the first reason and how many more there were."""
     errors: dict[str, list[CloudError]] = {}
-    for done in deliveries:
-        if done.error:
-            errors.setdefault(done.channel, []).append(done.error)
+    for sent in deliveries:
+        if sent.error:
+            errors.setdefault(sent.channel, []).append(sent.error)
     return [failure_row(f"channel {name}", failed[0], len(failed) - 1) for name, failed in errors.items()]
 
 
@@ -89,9 +89,9 @@ def _current_messages(findings: Mapping[str, Finding], notices: NoticeContext, m
     for message in owner_notices(list(findings.values()), notices):
         about = [findings[resource_id] for resource_id in message.resource_ids]
         mails.lost = mails.lost or not mails.leases.prolong_all()
-        told = [finding for finding in about if not (mails.lost and finding.step.name in NOTICES)]
-        memories = _recall_again(told, mails)
-        current = [finding for finding in told if _is_current(finding, memories, mails)]
+        due = [finding for finding in about if not (mails.lost and finding.step.name in NOTICES)]
+        memories = _recall_again(due, mails)
+        current = [finding for finding in due if _is_current(finding, memories, mails)]
         if len(current) == len(about):
             yield message
         else:
@@ -135,8 +135,8 @@ def _changed_because(finding: Finding, memories: Recalled, mails: NoticeRound) -
     decision = mails.decisions[case.resource.id]
     if decision.needs_summary and not enrolment.is_summary_due(case, memory, mails.now):
         return "its summary was sent since this was decided"
-    ours = memory.last_action_run == mails.run.id
-    return None if ours or memory.version == decision.row_version else CHANGED
+    changed_by_this_run = memory.last_action_run == mails.run.id
+    return None if changed_by_this_run or memory.version == decision.row_version else CHANGED
 
 
 def _send(message: Message, misses: dict[str, list[CloudError]], mails: NoticeRound) -> list[Delivery]:

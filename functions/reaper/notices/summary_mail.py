@@ -40,7 +40,7 @@ def send_admin_summary(report: Report, notices: NoticeContext, mails: NoticeRoun
     message = admin_summary.admin_summary(report, notices, known, new_failures, held_since)
     deliveries = delivery.deliver_all([message], mails.context.channels) if message else []
     rows = channel_failures(deliveries)
-    if any(done.receipt for done in deliveries):
+    if any(sent.receipt for sent in deliveries):
         row = {**last_summary.topics_row(exact, topics - exact), **_run_columns(report)}
         mails.attempt(lambda: _record_summary(mails.ledger, row, mails))
     return replace(report, coverage=(*report.coverage, *rows, *_rows_since(report, mails)))
