@@ -606,7 +606,7 @@ class Deployment(RuleBasedStateMachine):
         SEEN.update(f.step.name.value for f in report.findings if f.step.name is StepName.HOLD)
 
 
-def test_whatever_goes_wrong_nothing_is_acted_on_that_must_be_left_alone():
+def test_no_failure_leads_to_an_action_on_a_protected_resource():
     run_state_machine_as_test(
         Deployment,
         settings=settings(

@@ -48,14 +48,14 @@ def to_fay(found: list[Finding]) -> list[str]:
     return [m.text for m in owner_notice.owner_notices(found, occasion()) if m.to == "fay@example.com"]
 
 
-def test_the_owner_of_what_went_with_its_host_is_told():
+def test_a_guests_owner_is_notified():
     for guest in (inner(), inner(StepName.DELETE), inner(StepName.WARN)):
         [text] = to_fay(carried(HOST, guest, DONE))
         assert "It was deleted with host, which it lives in, and comes back with it." in text
         assert f"reaper restore {HOST.case.resource.id}" in text
 
 
-def test_nobody_is_told_of_a_guest_whose_host_was_not_done():
+def test_a_guest_is_not_reported_if_its_host_was_not_stopped():
     for outcome in (Outcome(result=Result.REFUSED, because="no"), replace(DONE, begun=False, already_done=True)):
         assert to_fay(carried(HOST, inner(), outcome)) == []
 
@@ -76,7 +76,7 @@ def house(**inner: Any) -> FakeDeployment:
     return deployment
 
 
-def test_nothing_is_promised_that_would_take_along_what_its_owner_cannot_be_told_of():
+def test_no_action_is_announced_if_a_guests_owner_cannot_be_notified():
     deployment = house(without_heartbeat=True)
     for _ in range(3):
         report = deployment.sweep()
@@ -90,7 +90,7 @@ def test_nothing_is_promised_that_would_take_along_what_its_owner_cannot_be_told
     assert deployment.cloud.log == []
 
 
-def test_both_owners_are_told_and_both_go():
+def test_both_are_deleted_after_notices_to_both_owners():
     deployment = house()
     deployment.sweep()
     deployment.now += 3 * DAY
@@ -100,7 +100,7 @@ def test_both_owners_are_told_and_both_go():
     assert {"lee@example.com", "fay@example.com"} <= told
 
 
-def test_the_owner_of_what_went_with_its_host_is_told_by_a_later_run_where_the_mail_failed():
+def test_a_later_run_notifies_a_guests_owner_if_the_mail_failed():
     deployment = house()
     deployment.sweep()
     deployment.now += 3 * DAY

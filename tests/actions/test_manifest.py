@@ -45,7 +45,7 @@ def test_a_manifest_is_never_overwritten(archive):
     assert archive.read_manifest(address) == SAVED
 
 
-def test_only_its_user_can_read_it(archive):
+def test_only_its_user_can_read_a_manifest(archive):
     address = Path(archive.store_manifest(SAVED, 3))
     assert stat.S_IMODE(address.stat().st_mode) == 0o600
 
@@ -57,7 +57,7 @@ def test_a_folder_that_cannot_be_written_is_an_error(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema": 2}', "null"])
-def test_what_is_no_manifest_is_an_error_that_names_it(text):
+def test_a_text_that_is_no_manifest_is_an_error_with_its_address(text):
     with pytest.raises(CloudError, match=r"s3://b/m\.json isn't a manifest"):
         manifest.parse_manifest(text, "s3://b/m.json")
 

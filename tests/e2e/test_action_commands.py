@@ -113,10 +113,10 @@ def test_apply_refuses_a_changed_resource_only(desk: Desk):
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        pytest.param(lambda text: text.replace("stop", "delete"), "changed after it was made", id="changed by hand"),
+        pytest.param(lambda text: text.replace("stop", "delete"), "edited after it was written", id="changed by hand"),
         pytest.param(lambda text: "nonsense", "not a plan file of `reaper plan`: it isn't JSON", id="no plan"),
         pytest.param(lambda text: "[]", "not a plan file of `reaper plan`: one of its values has the wrong type", id="a list"),
-        pytest.param(lambda text: "{}", "writes: it has no 'sha256'", id="empty"),
+        pytest.param(lambda text: "{}", "`reaper plan`: it has no 'sha256'", id="empty"),
     ],
 )
 def test_apply_refuses_a_damaged_plan_before_the_sweep(desk: Desk, spoil, said):

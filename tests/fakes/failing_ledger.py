@@ -30,9 +30,9 @@ class FailingLedger(InMemoryLedger):
     def remember(
         self, resource_id: str, memory: Memory, expected_version: int, now: datetime, fields: Collection[str] | None = None
     ) -> bool:
-        self.fail_on("remember", id)
-        written = super().remember(id, memory, expected_version, now)
-        self.fail_on("remembered", id)
+        self.fail_on("remember", resource_id)
+        written = super().remember(resource_id, memory, expected_version, now, fields)
+        self.fail_on("remembered", resource_id)
         return written
 
     def add_unfinished(self, entry: Unfinished) -> None:
